@@ -1,0 +1,64 @@
+// Payloads of `delegate.*`: they lie on the session and turn that made the call (02 §9.6).
+import { z } from 'zod';
+import {
+  CancelScopeSchema,
+  ContextModeSchema,
+  EntrySchema,
+  FailureModeSchema,
+  InsufficientContextRequestSchema,
+} from '../delegate.ts';
+import {
+  CountSchema,
+  SessionIdSchema,
+  TierSchema,
+  ToolUseIdSchema,
+  UsdSchema,
+  WorkerOriginSchema,
+} from '../scalars.ts';
+
+export const DelegateStartedSchema = z.strictObject({
+  tool_use_id: ToolUseIdSchema,
+  worker_session_id: SessionIdSchema,
+  tier: TierSchema.nullable(),
+  resolved_model: z.string().nullable(),
+  context_mode: ContextModeSchema,
+  context_reference_count: CountSchema,
+  task_size_tokens: CountSchema,
+  allowed_tool_count: CountSchema,
+  dropped_tools: z.array(z.string()),
+  worker_name: z.string().nullable(),
+  worker_digest: z.string().nullable(),
+  worker_origin: WorkerOriginSchema.nullable(),
+  entry: EntrySchema,
+  delegation_depth: CountSchema,
+  attachment_count: CountSchema,
+  attachment_total_bytes: CountSchema,
+  max_cost_usd: UsdSchema.nullable(),
+});
+
+export const DelegateCompletedSchema = z.strictObject({
+  tool_use_id: ToolUseIdSchema,
+  worker_session_id: SessionIdSchema,
+  success: z.literal(true),
+  output_size_bytes: CountSchema,
+  worker_total_cost_usd: UsdSchema,
+  pricing_version: z.string(),
+  turn_count: CountSchema,
+  llm_call_count: CountSchema,
+  tool_call_count: CountSchema,
+  wall_time_seconds: z.number().min(0),
+  model: z.string(),
+});
+
+export const DelegateFailedSchema = z.strictObject({
+  tool_use_id: ToolUseIdSchema,
+  worker_session_id: SessionIdSchema.nullable(),
+  failure_mode: FailureModeSchema,
+  error_message: z.string(),
+  worker_total_cost_usd: UsdSchema,
+  pricing_version: z.string(),
+  insufficient_context_request: InsufficientContextRequestSchema.nullable(),
+  cancel_scope: CancelScopeSchema.nullable(),
+  tier: TierSchema.nullable(),
+  worker_name: z.string().nullable(),
+});

@@ -1,0 +1,34 @@
+// Payloads of `route.*` and `routing.*` (02 §9.3).
+import { z } from 'zod';
+import { PolicyEvaluationSchema, RefusalSchema } from '../route.ts';
+
+export const RouteDecidedSchema = z.strictObject({
+  chosen_model: z.string(),
+  winner_index: z.int().min(-1).max(6),
+  elapsed_ms: z.number().min(0),
+  refused: RefusalSchema.nullable(),
+  fallback_dearer: z.boolean(),
+  chain: z.array(PolicyEvaluationSchema).length(7),
+});
+
+export const RoutingPolicyInvalidSchema = z.strictObject({
+  policy_path: z.string(),
+  errors: z.array(z.string()),
+  using_last_known_good: z.boolean(),
+});
+
+export const OutageScopeSchema = z.enum(['model_specific', 'provider_wide']);
+
+export const ProviderUnavailableSchema = z.strictObject({
+  provider: z.string(),
+  scope: OutageScopeSchema,
+  models_affected: z.array(z.string()),
+  trigger_reason: z.enum(['5_consecutive_failures', 'auth_error']),
+});
+
+export const ProviderRecoveredSchema = z.strictObject({
+  provider: z.string(),
+  scope: OutageScopeSchema,
+  models_recovered: z.array(z.string()),
+  downtime_seconds: z.number().min(0),
+});

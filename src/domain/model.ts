@@ -1,0 +1,65 @@
+// A registered model: tier, capabilities, availability and rates (03 §2).
+import { z } from 'zod';
+import { TierSchema, UsdSchema } from './scalars.ts';
+
+export const MODEL_ID_PATTERN = /^[a-z0-9_-]+:[^\s]+$/;
+
+export const CapabilitiesSchema = z.strictObject({
+  max_context_tokens: z.int().min(1),
+  max_output_tokens: z.int().min(1),
+  supports_tools: z.boolean().default(true),
+  supports_system_prompt: z.boolean().default(true),
+  supports_images: z.boolean().default(false),
+  supports_structured_output: z.boolean().default(false),
+  supports_thinking: z.boolean().default(false),
+  supports_prompt_caching: z.boolean().default(false),
+  accepted_image_media_types: z.array(z.string()).default([]),
+  accepted_document_media_types: z.array(z.string()).default([]),
+});
+export type Capabilities = z.infer<typeof CapabilitiesSchema>;
+
+/** One entry of the registry, resolved: every default filled in. */
+export interface ModelEntry {
+  readonly id: string;
+  readonly tier: z.infer<typeof TierSchema> | null;
+  readonly can_delegate: boolean;
+  readonly aliases: readonly string[];
+  /** Id of the adapter that serves it. */
+  readonly adapter: string;
+  /** Name sent to the provider. */
+  readonly wire_name: string;
+  /** Row of the price table. */
+  readonly pricing_id: string;
+  readonly capabilities: Capabilities;
+  readonly thinking: Readonly<Record<string, unknown>> | null;
+  readonly extra_body: Readonly<Record<string, unknown>> | null;
+}
+
+export const AvailabilitySchema = z.enum(['healthy', 'model_unavailable', 'provider_unavailable']);
+
+/** The wire object of `GET /models` (05 §2). */
+export const ModelSchema = z.object({
+  id: z.string(),
+  adapter: z.string(),
+  tier: TierSchema.nullable(),
+  can_delegate: z.boolean(),
+  aliases: z.array(z.string()),
+  capabilities: CapabilitiesSchema,
+  availability: AvailabilitySchema,
+  pricing: z
+    .object({
+      input_per_mtok: UsdSchema,
+      output_per_mtok: UsdSchema,
+      cached_read_per_mtok: UsdSchema,
+      cache_creation_per_mtok: UsdSchema,
+      currency: z.literal('USD'),
+      pricing_version: z.string(),
+    })
+    .nullable(),
+});
+export type Model = z.infer<typeof ModelSchema>;
+
+/** The text before the first colon of a model id. */
+export function providerOf(modelId: string): string {
+  return modelId.slice(0, modelId.indexOf(':'));
+}

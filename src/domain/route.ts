@@ -1,0 +1,121 @@
+// A routing decision: seven slots, each with its verdict (03 §5, 02 §9.3).
+import { z } from 'zod';
+import type { RoutingMode } from './message.ts';
+import { CountSchema } from './scalars.ts';
+
+/** The chain, in order. Position and name always agree. */
+export const SLOTS = [
+  'per_message_override',
+  'manual_sticky',
+  'rule',
+  'pattern',
+  'delegate_request',
+  'workspace_default',
+  'global_default',
+] as const;
+export const SlotNameSchema = z.enum(SLOTS);
+export type SlotName = z.infer<typeof SlotNameSchema>;
+
+export const ROUTING_MODE_OF: Readonly<Record<SlotName, RoutingMode>> = {
+  per_message_override: 'override',
+  manual_sticky: 'manual',
+  rule: 'rule',
+  pattern: 'pattern',
+  delegate_request: 'delegate',
+  workspace_default: 'default',
+  global_default: 'default',
+};
+
+export const VerdictSchema = z.enum(['not_applicable', 'deferred', 'rejected', 'chose', 'not_evaluated']);
+export const ValidationFailureSchema = z.enum([
+  'no_vision_support',
+  'exceeds_context_window',
+  'no_tool_support',
+  'no_system_prompt_support',
+  'no_structured_output_support',
+  'provider_unavailable',
+  'not_configured',
+  'not_priced',
+  'no_document_support',
+]);
+export type ValidationFailure = z.infer<typeof ValidationFailureSchema>;
+
+export const PatternAlternativeSchema = z.strictObject({
+  model: z.string(),
+  score: z.number(),
+  sample_size: CountSchema,
+});
+export const TriedRuleSchema = z.strictObject({
+  rule_name: z.string(),
+  candidate_model: z.string(),
+  validation_failure: ValidationFailureSchema,
+});
+export type TriedRule = z.infer<typeof TriedRuleSchema>;
+
+export const PolicyEvaluationSchema = z.strictObject({
+  policy: SlotNameSchema,
+  verdict: VerdictSchema,
+  candidate_model: z.string().nullable(),
+  rule_name: z.string().nullable(),
+  reason: z.string(),
+  confidence: z.number().nullable(),
+  pattern_alternatives: z.array(PatternAlternativeSchema).nullable(),
+  validation_failure: ValidationFailureSchema.nullable(),
+  tried_rules: z.array(TriedRuleSchema).nullable(),
+});
+export type PolicyEvaluation = z.infer<typeof PolicyEvaluationSchema>;
+
+export const RefusalSchema = z.enum(['routing_failed', 'explicit_model_rejected']);
+export type Refusal = z.infer<typeof RefusalSchema>;
+
+/** What the chain decided. `winner_index` is the would-be winner when the explicit choice was refused, -1 when nothing passed. */
+export interface RouteDecision {
+  /** '' when refused. */
+  readonly chosen_model: string;
+  readonly winner_index: number;
+  readonly refused: Refusal | null;
+  readonly fallback_dearer: boolean;
+  readonly chain: readonly PolicyEvaluation[];
+}
+
+/** Slot 4's input: what earlier turns suggest (03 §8). */
+export interface Recommendation {
+  readonly chosen_model: string | null;
+  readonly confidence: number;
+  readonly sample_size: number;
+  readonly k_cluster_size: number;
+  readonly alternatives: readonly { readonly model: string; readonly score: number; readonly sample_size: number }[];
+}
+
+/** Everything one decision depends on besides registry, policies and availability (03 §3). Built once per turn. */
+export interface TurnContext {
+  readonly session_id: string;
+  readonly turn_id: string;
+  readonly estimated_input_tokens: number;
+  /** Any image in the messages that will be sent: validation. */
+  readonly has_images: boolean;
+  /** Any image in the new user message: the predicate. */
+  readonly message_has_images: boolean;
+  readonly has_tool_definitions: boolean;
+  readonly has_system_prompt: boolean;
+  readonly requires_structured_output: boolean;
+  readonly document_media_types: readonly string[];
+  readonly budget_limited: boolean;
+  /** Canonical id. */
+  readonly per_message_override: string | null;
+  readonly session_active_model: string | null;
+  /** True for every turn of a worker session. */
+  readonly is_worker: boolean;
+  /** Slot 5's candidate; null outside workers, and for a named worker without model or tier. */
+  readonly worker_tier_model: string | null;
+  /** Why slot 5 proposes: `delegate() tier resolution`, `worker definition model`, `worker definition tier`. */
+  readonly worker_tier_reason: string | null;
+  readonly workspace_path: string;
+  readonly user_message_text: string;
+  readonly cost_today_usd: string;
+  /** Unix milliseconds. */
+  readonly now: number;
+  readonly recommendation: Recommendation | null;
+  /** Why there is no recommendation to look at; null when `recommendation` is set. */
+  readonly recommendation_absent: 'pattern store not configured' | 'pattern store unavailable' | null;
+}

@@ -1,0 +1,96 @@
+// A session: the record and its wire object (01 §7.1).
+import { z } from 'zod';
+import {
+  ApprovalModeSchema,
+  CountSchema,
+  OnReachedSchema,
+  SessionIdSchema,
+  TimeSchema,
+  ToolUseIdSchema,
+  TurnIdSchema,
+  UsdSchema,
+  WorkerOriginSchema,
+} from './scalars.ts';
+
+export const SessionStatusSchema = z.enum(['idle', 'running', 'interrupted', 'ended']);
+export type SessionStatus = z.infer<typeof SessionStatusSchema>;
+export const DispositionSchema = z.enum(['completed', 'failed', 'cancelled']);
+export type Disposition = z.infer<typeof DispositionSchema>;
+export const OpenTurnStatusSchema = z.enum(['in_flight', 'cancelling', 'interrupted']);
+
+export const PendingModelSchema = z.strictObject({ model: z.string().nullable() });
+export const BudgetViewSchema = z.object({
+  max_cost_usd: UsdSchema.nullable(),
+  spent_usd: UsdSchema,
+  reserved_usd: UsdSchema,
+  remaining_usd: UsdSchema,
+  worker_spent_usd: UsdSchema,
+});
+
+export const SessionSchema = z.object({
+  id: SessionIdSchema,
+  workspace_path: z.string(),
+  active_model: z.string().nullable(),
+  pending_active_model: PendingModelSchema.nullable(),
+  swap_queued: z.boolean(),
+  routing_policy_version: z.string().nullable(),
+  cost_so_far_usd: UsdSchema,
+  workers_cost_usd: UsdSchema,
+  has_unpriced_calls: z.boolean(),
+  turn_count: CountSchema,
+  current_turn_id: TurnIdSchema.nullable(),
+  current_turn_status: OpenTurnStatusSchema.nullable(),
+  status: SessionStatusSchema,
+  ended_at: TimeSchema.nullable(),
+  disposition: DispositionSchema.nullable(),
+  created_at: TimeSchema,
+  updated_at: TimeSchema,
+  parent_session_id: SessionIdSchema.nullable(),
+  parent_tool_use_id: ToolUseIdSchema.nullable(),
+  is_worker: z.boolean(),
+  root_session_id: SessionIdSchema,
+  delegation_depth: CountSchema,
+  worker_name: z.string().nullable(),
+  worker_digest: z.string().nullable(),
+  worker_origin: WorkerOriginSchema.nullable(),
+  approval_mode: ApprovalModeSchema,
+  title: z.string().nullable(),
+  max_cost_usd: UsdSchema.nullable(),
+  on_reached: OnReachedSchema,
+  budget: BudgetViewSchema.nullable(),
+});
+/** The wire object. */
+export type Session = z.infer<typeof SessionSchema>;
+
+/** The stored record: what the engine works with. Times are Unix milliseconds. */
+export interface SessionRecord {
+  readonly id: Session['id'];
+  readonly workspace_path: string;
+  readonly workspace_hash: string;
+  readonly active_model: string | null;
+  readonly pending_active_model: { readonly model: string | null } | null;
+  readonly routing_policy_version: string | null;
+  readonly system_prompt: string | null;
+  readonly system_prompt_volatile: string | null;
+  readonly turn_count: number;
+  readonly disposition: Disposition | null;
+  readonly ended_at: number | null;
+  readonly parent_session_id: Session['id'] | null;
+  readonly parent_tool_use_id: Session['parent_tool_use_id'];
+  readonly is_worker: boolean;
+  readonly root_session_id: Session['id'];
+  readonly delegation_depth: number;
+  /** The caller's locked model when it delegated. */
+  readonly delegated_by_model: string | null;
+  readonly worker_name: string | null;
+  readonly worker_digest: string | null;
+  readonly worker_origin: Session['worker_origin'];
+  readonly worker_definition: unknown;
+  readonly allow_workers: readonly string[] | null;
+  readonly approval_mode: Session['approval_mode'];
+  /** Decimal US dollars. */
+  readonly max_cost_usd: string | null;
+  readonly on_reached: Session['on_reached'];
+  readonly created_at: number;
+  readonly updated_at: number;
+}

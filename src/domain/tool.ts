@@ -1,0 +1,74 @@
+// A tool: its definition, what a call gets and what it gives back (09 §1).
+import { z } from 'zod';
+import type { ToolResultContent } from './message.ts';
+import type { SideEffectsSchema } from './scalars.ts';
+
+export const TOOL_NAME_PATTERN = /^[a-z][a-z0-9_]{0,63}$/;
+/** The internal tool with which a worker asks its planner for more (04 §8). */
+export const REQUEST_CONTEXT = '_request_context';
+
+export const ToolCallStatusSchema = z.enum(['pending', 'succeeded', 'failed', 'cancelled']);
+export type ToolCallStatus = z.infer<typeof ToolCallStatusSchema>;
+
+/** A JSON Schema (2020-12) with an object root. */
+export type JsonSchema = Readonly<Record<string, unknown>>;
+
+export interface ToolDefinition {
+  readonly name: string;
+  readonly description: string;
+  readonly input_schema: JsonSchema;
+  readonly side_effects: z.infer<typeof SideEffectsSchema>;
+  readonly requires_workspace: boolean;
+  /** Top-level input keys that hold paths, checked before the tool runs. */
+  readonly path_fields: readonly string[];
+  /** Null = the default of its class; 0 = exempt. */
+  readonly timeout_seconds: number | null;
+}
+
+export const ToolErrorClassSchema = z.enum([
+  'timeout',
+  'permission_denied',
+  'not_found',
+  'validation_error',
+  'execution_error',
+  'cancelled',
+  'user_denied',
+  'confirmation_timeout',
+]);
+export type ToolErrorClass = z.infer<typeof ToolErrorClassSchema>;
+
+export interface ToolOutput {
+  readonly content: readonly ToolResultContent[];
+  /** false: the tool ran and reports a failure; the result is marked `is_error`. */
+  readonly success: boolean;
+  /** Not shown to the model and not put on events. */
+  readonly metadata: Readonly<Record<string, unknown>> | null;
+  /** Workspace-relative. */
+  readonly files_modified: readonly string[] | null;
+  readonly command_executed: string | null;
+}
+
+/** A failure the model may read: raised on purpose by a tool (09 §7). Anything else thrown is a bug and stays opaque. */
+export class ToolError extends Error {
+  constructor(
+    readonly error_class: ToolErrorClass,
+    message: string,
+    /** Text produced before it failed, shown after the message. */
+    readonly partial: string | null = null,
+  ) {
+    super(message);
+    this.name = 'ToolError';
+  }
+}
+
+/** A plain successful answer. */
+export function toolText(text: string, rest: Partial<Omit<ToolOutput, 'content'>> = {}): ToolOutput {
+  return {
+    content: text === '' ? [] : [{ type: 'text', text }],
+    success: true,
+    metadata: null,
+    files_modified: null,
+    command_executed: null,
+    ...rest,
+  };
+}

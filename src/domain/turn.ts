@@ -1,0 +1,84 @@
+// A turn: one user message and everything done to answer it (01 §8).
+import { z } from 'zod';
+import { RoutingModeSchema } from './message.ts';
+import {
+  CountSchema,
+  ErrorClassSchema,
+  MessageIdSchema,
+  SessionIdSchema,
+  TimeSchema,
+  TurnIdSchema,
+  UsdSchema,
+} from './scalars.ts';
+
+export const TurnStatusSchema = z.enum(['in_flight', 'cancelling', 'interrupted', 'completed', 'cancelled', 'failed']);
+export type TurnStatus = z.infer<typeof TurnStatusSchema>;
+export const CancelReasonSchema = z.enum(['user_cancel', 'timeout', 'shutdown']);
+export const InterruptedReasonSchema = z.enum(['restart', 'budget']);
+export const TurnStopReasonSchema = z.enum(['end_turn', 'max_tokens', 'stop_sequence', 'tool_use', 'budget_exceeded']);
+export type TurnStopReason = z.infer<typeof TurnStopReasonSchema>;
+export const TurnErrorCodeSchema = z.enum(['provider_error', 'model_not_configured', 'internal_error']);
+export type TurnErrorCode = z.infer<typeof TurnErrorCodeSchema>;
+
+export const TurnSchema = z.object({
+  id: TurnIdSchema,
+  session_id: SessionIdSchema,
+  user_message_id: MessageIdSchema,
+  status: TurnStatusSchema,
+  per_message_override: z.string().nullable(),
+  chosen_model: z.string().nullable(),
+  provider: z.string().nullable(),
+  routing_mode: RoutingModeSchema.nullable(),
+  stop_reason: TurnStopReasonSchema.nullable(),
+  cancel_reason: CancelReasonSchema.nullable(),
+  interrupted_reason: InterruptedReasonSchema.nullable(),
+  error_code: TurnErrorCodeSchema.nullable(),
+  error_class: ErrorClassSchema.nullable(),
+  error_message: z.string().nullable(),
+  retryable: z.boolean().nullable(),
+  llm_call_count: CountSchema,
+  tool_call_count: CountSchema,
+  total_input_tokens: CountSchema,
+  total_cached_input_tokens: CountSchema,
+  total_cache_creation_input_tokens: CountSchema,
+  total_output_tokens: CountSchema,
+  total_cost_usd: UsdSchema,
+  started_at: TimeSchema,
+  ended_at: TimeSchema.nullable(),
+  wall_time_seconds: z.number().nullable(),
+  final_message_id: MessageIdSchema.nullable(),
+  output: z.union([z.string(), z.record(z.string(), z.unknown())]).nullable(),
+  worker_session_ids: z.array(SessionIdSchema),
+});
+/** The wire object. */
+export type Turn = z.infer<typeof TurnSchema>;
+
+/** The stored record. Times are Unix milliseconds. */
+export interface TurnRecord {
+  readonly id: Turn['id'];
+  readonly session_id: Turn['session_id'];
+  readonly user_message_id: Turn['user_message_id'];
+  readonly status: TurnStatus;
+  readonly per_message_override: string | null;
+  readonly chosen_model: string | null;
+  readonly provider: string | null;
+  readonly routing_mode: Turn['routing_mode'];
+  readonly stop_reason: Turn['stop_reason'];
+  readonly cancel_reason: Turn['cancel_reason'];
+  readonly interrupted_reason: Turn['interrupted_reason'];
+  readonly error_code: Turn['error_code'];
+  readonly error_class: Turn['error_class'];
+  readonly error_message: string | null;
+  readonly retryable: boolean | null;
+  readonly llm_call_count: number;
+  readonly tool_call_count: number;
+  readonly started_at: number;
+  readonly ended_at: number | null;
+  readonly wall_time_seconds: number | null;
+  readonly final_message_id: Turn['final_message_id'];
+  /** Names of the tools offered, fixed for the turn. */
+  readonly tools: readonly string[];
+  readonly resume_attempts: number;
+}
+
+export const OPEN_TURN_STATUSES = ['in_flight', 'cancelling', 'interrupted'] as const satisfies readonly TurnStatus[];

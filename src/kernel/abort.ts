@@ -1,0 +1,30 @@
+// Cancellation as a tree of scopes over AbortSignal: a child ends with its parent, a parent never with its child.
+
+export type CancelReason = 'user_cancel' | 'timeout' | 'shutdown';
+
+/** The reason every abort signal of the engine carries. */
+export class Cancelled extends Error {
+  constructor(
+    readonly reason: CancelReason,
+    /** What a person said about it, at most 200 characters. */
+    readonly detail: string | null = null,
+  ) {
+    super(`cancelled: ${reason}`);
+    this.name = 'Cancelled';
+  }
+}
+
+/** The `Cancelled` a signal was aborted with; an abort from elsewhere counts as `user_cancel`. */
+export function cancelledBy(signal: AbortSignal): Cancelled {
+  return signal.reason instanceof Cancelled ? signal.reason : new Cancelled('user_cancel');
+}
+
+/** Settles like `promise`, unless the signal aborts first: then rejects with its reason. The loser's rejection is swallowed. */
+export function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(signal.reason);
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
+  });
+}

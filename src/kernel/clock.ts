@@ -1,0 +1,46 @@
+// Time as an argument: wall clock for records, monotonic clock for durations, timers that tests can drive (00 §4).
+
+/** A started timer. */
+export interface Timer {
+  cancel(): void;
+}
+
+export interface Clock {
+  /** Wall clock, Unix milliseconds. */
+  now(): number;
+  /** Monotonic milliseconds with fraction; only differences mean something. */
+  monotonic(): number;
+  /** Calls `fn` once after `ms`; never keeps the process alive by itself. */
+  after(ms: number, fn: () => void): Timer;
+}
+
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  after(ms, fn) {
+    const handle = setTimeout(fn, ms);
+    handle.unref();
+    return { cancel: () => clearTimeout(handle) };
+  },
+};
+
+/** ISO-8601 UTC with milliseconds (01 §1.2). */
+export function isoTime(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+/** Resolves after `ms`; rejects with the signal's reason when it aborts first. */
+export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
+    const onAbort = () => {
+      timer.cancel();
+      reject(signal?.reason);
+    };
+    const timer = clock.after(ms, () => {
+      signal?.removeEventListener('abort', onAbort);
+      resolve();
+    });
+    signal?.addEventListener('abort', onAbort, { once: true });
+  });
+}

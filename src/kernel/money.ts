@@ -1,0 +1,41 @@
+// Money: branded bigint picodollars inside, exact decimal strings outside (01 §1.3, §11.2). The only place that knows the scale.
+
+declare const brand: unique symbol;
+/** Picodollars: 1 USD = 10^12. */
+export type Pusd = bigint & { readonly [brand]: 'Pusd' };
+/** Decimal string of US dollars, no exponent, no trailing fractional zeros. */
+export type Usd = string;
+
+export const USD_PATTERN = /^(0|[1-9]\d*)(\.\d{0,11}[1-9])?$/;
+/** As `USD_PATTERN` with an optional sign: only savings may be negative. */
+export const SIGNED_USD_PATTERN = /^-?(0|[1-9]\d*)(\.\d{0,11}[1-9])?$/;
+export const ZERO_PUSD = 0n as Pusd;
+
+const DIGITS = 12;
+const PARSEABLE = /^(-?)(\d+)(?:\.(\d{1,12}))?$/;
+
+/** Parses a plain decimal with at most 12 fraction digits. Throws `RangeError` for anything else. */
+export function toPusd(usd: string): Pusd {
+  const parts = PARSEABLE.exec(usd);
+  if (!parts) throw new RangeError(`not a decimal amount of US dollars: ${JSON.stringify(usd)}`);
+  const [, sign, whole, fraction = ''] = parts;
+  const value = BigInt(whole + fraction.padEnd(DIGITS, '0'));
+  return (sign ? -value : value) as Pusd;
+}
+
+/** The point moved 12 places, trailing zeros removed (08 §4.1). */
+export function fromPusd(pusd: bigint): Usd {
+  if (pusd === 0n) return '0';
+  const negative = pusd < 0n;
+  const digits = (negative ? -pusd : pusd).toString().padStart(DIGITS + 1, '0');
+  const whole = digits.slice(0, -DIGITS);
+  const fraction = digits.slice(-DIGITS).replace(/0+$/, '');
+  return `${negative ? '-' : ''}${whole}${fraction ? `.${fraction}` : ''}`;
+}
+
+/** Exact sum. */
+export function sumPusd(amounts: Iterable<bigint>): Pusd {
+  let total = 0n;
+  for (const amount of amounts) total += amount;
+  return total as Pusd;
+}

@@ -1,0 +1,203 @@
+// Reads of durable state. Records are what the engine works with, wire objects what people get.
+import type { Confirmation, ConfirmationDetail } from '../domain/confirmation.ts';
+import type { Delegation, DelegationRecord } from '../domain/delegate.ts';
+import type { AnyEvent } from '../domain/event.ts';
+import type { Message, StoredMessage, ToolResultBlock } from '../domain/message.ts';
+import type { Session, SessionRecord, SessionStatus } from '../domain/session.ts';
+import type { ToolCallStatus } from '../domain/tool.ts';
+import type { Turn, TurnRecord } from '../domain/turn.ts';
+import type { ConfirmationId, EventId, MessageId, SessionId, ToolUseId, TurnId } from '../kernel/ids.ts';
+import type { Pusd } from '../kernel/money.ts';
+import type { ConfirmationRow, IdempotencyRow } from './journal.ts';
+
+/** A page of rows; `next` is the sort key of the last row when there are more. */
+export interface Page<T> {
+  readonly rows: readonly T[];
+  readonly next: string | null;
+}
+
+export interface SessionQuery {
+  readonly workspace_path: string | null;
+  readonly include_workers: boolean;
+  readonly status: readonly SessionStatus[] | null;
+  readonly parent_session_id: string | null;
+  /** Sessions with an id below this one. */
+  readonly before: string | null;
+  readonly limit: number;
+}
+
+export interface SessionReader {
+  record(id: string): Promise<SessionRecord | null>;
+  view(id: string): Promise<Session | null>;
+  /** Newest first. */
+  list(query: SessionQuery): Promise<Page<Session>>;
+  /** Ids of a session's descendants, deepest first. */
+  descendants(id: SessionId): Promise<readonly SessionId[]>;
+  /** The session itself and its ancestors up to the root. */
+  lineage(id: string): Promise<readonly SessionId[]>;
+  /** Top-level sessions not ended, worker sessions not ended, open turns that run. */
+  counts(): Promise<{
+    readonly active_sessions: number;
+    readonly active_workers: number;
+    readonly active_turns: number;
+  }>;
+}
+
+/** A tool call of a turn, for recovery and for context references. */
+export interface ToolCallState {
+  readonly id: ToolUseId;
+  readonly session_id: SessionId;
+  readonly message_id: MessageId;
+  readonly name: string;
+  readonly status: ToolCallStatus;
+  readonly result: ToolResultBlock | null;
+  /** Whether its tool message is stored. */
+  readonly answered: boolean;
+}
+
+export interface TurnReader {
+  record(sessionId: string, turnId: string): Promise<TurnRecord | null>;
+  /** The session's turn that is not terminal. */
+  open(sessionId: SessionId): Promise<TurnRecord | null>;
+  view(sessionId: string, turnId: string): Promise<Turn | null>;
+  /** Newest first; `before` is a turn id. */
+  list(sessionId: string, before: string | null, limit: number): Promise<Page<Turn>>;
+  /** Number of turns of the session, any status. */
+  count(sessionId: SessionId): Promise<number>;
+  /** Every turn that is not terminal, in all sessions, deepest session first. */
+  allOpen(): Promise<readonly TurnRecord[]>;
+  /** Calls of a turn in block order. */
+  toolCalls(turnId: TurnId): Promise<readonly ToolCallState[]>;
+  toolCall(id: string): Promise<ToolCallState | null>;
+  /** What the ledger says of one turn. */
+  totals(turnId: TurnId): Promise<TurnTotals>;
+}
+
+export interface TurnTotals {
+  readonly calls: number;
+  readonly input_tokens: number;
+  readonly output_tokens: number;
+  readonly cached_input_tokens: number;
+  readonly cache_creation_input_tokens: number;
+  readonly cost_pusd: Pusd;
+}
+
+export interface MessageReader {
+  /** Every stored message of the session, oldest first. */
+  history(sessionId: SessionId): Promise<readonly StoredMessage[]>;
+  get(messageId: string): Promise<Message | null>;
+  /** Ascending; see 05 §3.4 for the boundaries. */
+  page(
+    sessionId: string,
+    query: { readonly before: string | null; readonly after: string | null; readonly limit: number },
+  ): Promise<{
+    readonly messages: readonly Message[];
+    readonly has_more_before: boolean;
+    readonly has_more_after: boolean;
+  }>;
+}
+
+export interface EventQuery {
+  /** Null = every session. */
+  readonly session_id: string | null;
+  /** Also events of the session's descendants. */
+  readonly include_workers: boolean;
+  /** Types of descendants that are included even when `include_workers` is false (06 §7). */
+  readonly worker_types?: readonly string[];
+  readonly types: readonly string[] | null;
+  /** Exclusive. */
+  readonly after: string | null;
+  /** Inclusive. */
+  readonly until: string | null;
+  readonly limit: number;
+}
+
+export interface EventReader {
+  /** Ascending by id. */
+  list(query: EventQuery): Promise<Page<AnyEvent>>;
+  /** The stored payload text beside each event, so that a replay need not serialise again. */
+  listRaw(query: EventQuery): Promise<readonly { readonly event: AnyEvent; readonly payload_json: string }[]>;
+  newestId(): Promise<EventId | null>;
+  /** `meta.pruned_through_id`. */
+  prunedThrough(): Promise<EventId | null>;
+  /** `llm.call_started` events without an outcome (11.5 of chapter 01). */
+  openCalls(): Promise<readonly AnyEvent[]>;
+  /** The newest event of a turn of this type, or null. */
+  lastOfTurn(turnId: TurnId, types: readonly string[]): Promise<AnyEvent | null>;
+}
+
+export interface DelegationReader {
+  get(toolUseId: string): Promise<DelegationRecord | null>;
+  ofWorker(sessionId: SessionId): Promise<DelegationRecord | null>;
+  /** Ascending by creation. `after` is a tool use id. */
+  list(
+    sessionId: string,
+    query: { readonly recursive: boolean; readonly after: string | null; readonly limit: number },
+  ): Promise<Page<Delegation>>;
+  /** What the worker session spent and did so far. */
+  usage(workerSessionId: SessionId): Promise<WorkerUsage>;
+  /** Delegations that are not terminal. */
+  allOpen(): Promise<readonly DelegationRecord[]>;
+}
+
+export interface WorkerUsage {
+  /** Model of its last call, '' when it made none. */
+  readonly model: string;
+  /** Price version stamped on its last call, '' when it made none. */
+  readonly pricing_version: string;
+  readonly turn_count: number;
+  readonly llm_call_count: number;
+  readonly tool_call_count: number;
+  readonly input_tokens: number;
+  readonly output_tokens: number;
+  readonly cost_pusd: Pusd;
+}
+
+export interface ConfirmationReader {
+  view(id: string): Promise<ConfirmationDetail | null>;
+  record(id: ConfirmationId): Promise<ConfirmationRow | null>;
+  /** Oldest first; `session_id` includes its descendants; `after` is a confirmation id. */
+  list(query: {
+    readonly session_id: string | null;
+    readonly status: 'pending' | 'resolved' | 'all';
+    readonly after: string | null;
+    readonly limit: number;
+  }): Promise<Page<Confirmation>>;
+  allOpen(): Promise<readonly ConfirmationRow[]>;
+  /** Whether an `identical` answer of this tree covers the key. */
+  granted(rootSessionId: SessionId, keyHash: string): Promise<boolean>;
+}
+
+/** Money as the ledger has it. */
+export interface SpendReader {
+  /** Own calls of the session. */
+  ofSession(sessionId: SessionId): Promise<Pusd>;
+  /** The root and all its descendants. */
+  ofTree(rootSessionId: SessionId): Promise<Pusd>;
+  /** All sessions since this moment (Unix ms). */
+  since(from: number): Promise<Pusd>;
+}
+
+export interface Store {
+  readonly sessions: SessionReader;
+  readonly turns: TurnReader;
+  readonly messages: MessageReader;
+  readonly events: EventReader;
+  readonly delegations: DelegationReader;
+  readonly confirmations: ConfirmationReader;
+  readonly spend: SpendReader;
+  idempotency(method: string, path: string, tokenHash: string, key: string): Promise<IdempotencyRow | null>;
+  /** Session, messages, prompts and workers of one moment (06 §4.1). */
+  snapshot(
+    sessionId: string,
+    includeWorkers: boolean,
+  ): Promise<{
+    readonly session: Session;
+    readonly messages: readonly Message[];
+    readonly snapshot_at_event_id: EventId | null;
+    readonly pending_confirmations: readonly Confirmation[];
+    readonly workers: readonly Delegation[] | null;
+  } | null>;
+  /** True when a write would succeed (readiness). */
+  writable(): Promise<boolean>;
+}

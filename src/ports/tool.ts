@@ -1,0 +1,60 @@
+// The contract between the dispatcher and a tool (09 §1).
+import type { EventDraft } from '../domain/event.ts';
+import type { ToolDefinition, ToolOutput } from '../domain/tool.ts';
+import type { Issue } from '../kernel/errors.ts';
+import type { SessionId, ToolUseId, TurnId } from '../kernel/ids.ts';
+import type { Logger } from './log.ts';
+import type { WorkerSpawner } from './spawner.ts';
+import type { WorkspaceFiles } from './workspace.ts';
+
+export type ToolInput = Readonly<Record<string, unknown>>;
+
+export interface ToolContext {
+  readonly session_id: SessionId;
+  readonly turn_id: TurnId;
+  readonly tool_use_id: ToolUseId;
+  readonly workspace_path: string;
+  /** Null for tools that do not require a workspace. */
+  readonly files: WorkspaceFiles | null;
+  /** Cancellation and timeout. */
+  readonly signal: AbortSignal;
+  /** Null where this session may not delegate. */
+  readonly spawner: WorkerSpawner | null;
+  readonly is_worker: boolean;
+  /** The call's limit in seconds; null = none. An input such as `timeout_seconds` may only lower it. */
+  readonly timeout_seconds: number | null;
+  /** Commits an event of this session and turn at once. */
+  emit(event: Pick<EventDraft, 'type' | 'payload'>): Promise<void>;
+  readonly logger: Logger;
+}
+
+/** Made fresh for each call. */
+export interface Tool {
+  readonly definition: ToolDefinition;
+  /** Throws `ToolError` for a failure that the model may read; anything else is a bug and stays opaque. */
+  execute(input: ToolInput, context: ToolContext): Promise<ToolOutput>;
+  /** Rules that a schema cannot express and that must hold before a prompt is shown. No effects. */
+  check?(input: ToolInput, context: ToolContext): Promise<readonly Issue[]>;
+  /** Ends what still runs; idempotent; false when it finished or never started. */
+  cancel(): Promise<boolean>;
+}
+
+export type ToolFactory = () => Tool;
+
+export interface ToolRegistry {
+  /** Sorted by name, byte order. */
+  definitions(): readonly ToolDefinition[];
+  definition(name: string): ToolDefinition | null;
+  /** Validates against the tool's compiled schema: one issue per fault, `$` for the root, sorted by path. */
+  validate(name: string, input: unknown): readonly Issue[];
+  create(name: string): Tool;
+}
+
+/** Compiles a schema a caller gave (01 §5); problems with their paths instead of a validator when it breaks the rule. */
+export interface SchemaCompiler {
+  compile(
+    schema: unknown,
+  ):
+    | { readonly ok: true; readonly validate: (value: unknown) => readonly Issue[] }
+    | { readonly ok: false; readonly problems: readonly Issue[] };
+}

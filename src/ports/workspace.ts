@@ -1,0 +1,70 @@
+// Files of a workspace: confined access for tools, and what a person keeps under `.metis/` (09 §8, 09 §5.1, 10).
+import type { ImageBlock } from '../domain/message.ts';
+
+/** How a path will be used. `list` is a directory walk, which skips what may not be read. */
+export type PathUse = 'read' | 'write' | 'list';
+
+/** A path that passed confinement. */
+export interface ConfinedPath {
+  /** As the model gave it. */
+  readonly given: string;
+  /** Real absolute path. */
+  readonly absolute: string;
+  /** Relative to the root, `/` separated, `.` for the root itself. */
+  readonly relative: string;
+}
+
+/**
+ * The file API that a tool gets. Every path goes through confinement; a violation throws
+ * `ToolError('permission_denied')` that names the path as given and never the root.
+ */
+export interface WorkspaceFiles {
+  readonly root: string;
+  /** Throws when the path escapes or is protected. Existence is not checked. */
+  resolve(path: string, use: PathUse): Promise<ConfinedPath>;
+  /** Opens without following a link swapped in meanwhile; regular files only. Throws `ToolError('not_found'|'execution_error')`. */
+  read(path: ConfinedPath, limitBytes?: number): Promise<Buffer>;
+  /** Creates parents, writes beside and renames, keeps an existing file's mode. */
+  write(path: ConfinedPath, data: string | Uint8Array): Promise<void>;
+  /** Runs `fn` alone among all holders of this path, first come first served, process-wide. */
+  exclusive<T>(path: ConfinedPath, fn: () => Promise<T>): Promise<T>;
+  /** Whether a path below the root (relative) may be shown to a model. */
+  readable(relative: string): boolean;
+}
+
+/** `trust.yaml` as read for one decision. */
+export interface Trust {
+  readonly always_allow: readonly string[];
+  readonly always_deny: readonly string[];
+  /** Broken: no allow entry applies, nothing may be persisted over it. */
+  readonly malformed: boolean;
+}
+
+/** One routing file as found at a turn's start. */
+export interface RoutingFile {
+  readonly path: string;
+  /** Null when there is no file. */
+  readonly bytes: Buffer | null;
+  /** Changes whenever the content may have changed; equal stamps mean equal content. */
+  readonly stamp: string;
+}
+
+export interface Workspaces {
+  /** `~` expanded, real, absolute; null when it is missing or not a directory. */
+  realDirectory(path: string): Promise<string | null>;
+  files(root: string): WorkspaceFiles;
+  readTrust(root: string): Promise<Trust>;
+  /** Adds `tool` to one list and takes it off the other. False when the file could not or must not be written. */
+  persistTrust(root: string, list: 'always_allow' | 'always_deny', tool: string): Promise<boolean>;
+  /** The first of `names` that exists, at most 32 KiB; null when there is none. */
+  instructions(
+    root: string,
+    names: readonly string[],
+  ): Promise<{ readonly path: string; readonly text: string } | null>;
+  /** The memory text of 10 §4.5; null when both files are blank. */
+  memoryText(root: string): Promise<string | null>;
+  /** Reads an image for intake (10 §8): null when it is missing, not a supported image, or too large. */
+  readImage(root: string, path: string): Promise<ImageBlock | null>;
+  /** The workspace's and the global routing file; parsed results are cached by the caller on `stamp`. */
+  routingFiles(root: string): Promise<{ readonly workspace: RoutingFile; readonly global: RoutingFile }>;
+}

@@ -1,0 +1,238 @@
+// Where settings come from and which one wins (chapter 15).
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { type ConfigInput, loadConfig } from '../../../src/app/config.ts';
+import { CONFIG_KEYS, environmentName } from '../../../src/app/config-keys.ts';
+import { defaultConfig } from '../../../src/domain/config.ts';
+
+let root: string;
+let input: ConfigInput;
+
+beforeEach(() => {
+  root = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-config-'));
+  for (const dir of ['home/.metis', 'package/config', 'work']) fs.mkdirSync(path.join(root, dir), { recursive: true });
+  input = {
+    env: {},
+    flags: {},
+    cwd: path.join(root, 'work'),
+    home: path.join(root, 'home'),
+    packageDir: path.join(root, 'package'),
+  };
+});
+afterEach(() => fs.rmSync(root, { recursive: true, force: true }));
+
+const shipped = (text: string) => fs.writeFileSync(path.join(root, 'package/config/server.yaml'), text);
+const personal = (text: string) => fs.writeFileSync(path.join(root, 'home/.metis/server.yaml'), text);
+function load(rest: Partial<ConfigInput> = {}) {
+  const loaded = loadConfig({ ...input, ...rest });
+  if (!loaded.ok) throw new Error(loaded.error.join('\n'));
+  return loaded.value.config;
+}
+function problems(rest: Partial<ConfigInput> = {}): string[] {
+  const loaded = loadConfig({ ...input, ...rest });
+  return loaded.ok ? [] : loaded.error;
+}
+
+describe('precedence', () => {
+  it('a flag beats the environment, the environment a file, a file the default', () => {
+    personal('server: { port: 8000 }\n');
+    const env = { METIS_SERVER_PORT: '9000' };
+    expect(load({ env, flags: { port: '9001' } }).server.port).toBe(9001);
+    expect(load({ env }).server.port).toBe(9000);
+    expect(load().server.port).toBe(8000);
+    personal('');
+    expect(load().server.port).toBe(8420);
+  });
+
+  it('the personal file beats the shipped one key by key, and --config replaces both', () => {
+    shipped('server: { port: 7001, host: localhost }\nlog: { level: warn }\n');
+    personal('server: { port: 7002 }\n');
+    expect(load().server).toMatchObject({ port: 7002, host: 'localhost' });
+    fs.writeFileSync(path.join(root, 'work/other.yaml'), 'log: { level: debug }\n');
+    const config = load({ flags: { config: 'other.yaml' } });
+    expect(config.log.level).toBe('debug');
+    expect(config.server).toMatchObject({ port: 8420, host: '127.0.0.1' });
+  });
+
+  it('PORT and HOST are honoured below the names of the product', () => {
+    expect(load({ env: { PORT: '5000', HOST: 'localhost' } }).server).toMatchObject({ port: 5000, host: 'localhost' });
+    expect(load({ env: { PORT: '5000', METIS_SERVER_PORT: '5001' } }).server.port).toBe(5001);
+  });
+
+  it('lists and maps are replaced whole and written as JSON in the environment', () => {
+    personal('tool_confirmation: { per_tool: { shell: deny } }\n');
+    expect(load().tool_confirmation.per_tool).toEqual({ shell: 'deny' });
+    const env = { METIS_TOOLS_DISABLED: '["shell"]', METIS_TURN_TIMEOUT_SECONDS: 'null' };
+    expect(load({ env }).tools.disabled).toEqual(['shell']);
+    expect(load({ env }).turn.timeout_seconds).toBeNull();
+  });
+
+  it('--set names any key', () => {
+    const config = load({
+      flags: { set: ['delegation.max_depth=3', 'budgets.daily_usd=5', 'tools.shell.sandbox=required'] },
+    });
+    expect(config.delegation.max_depth).toBe(3);
+    expect(config.budgets.daily_usd).toBe('5');
+    expect(config.tools.shell.sandbox).toBe('required');
+  });
+});
+
+describe('paths', () => {
+  it('a relative path belongs to its file, on the command line to the working directory, and ~ is the home', () => {
+    personal(
+      'storage: { db_path: data/a.db }\nskills: { global_dir: ~/skills }\npricing: { tables: [builtin, house.yaml] }\n',
+    );
+    const config = load();
+    expect(config.storage.db_path).toBe(path.join(root, 'home/.metis/data/a.db'));
+    expect(config.skills.global_dir).toBe(path.join(root, 'home/skills'));
+    expect(config.pricing.tables).toEqual(['builtin', path.join(root, 'home/.metis/house.yaml')]);
+    expect(load({ flags: { set: ['storage.db_path=b.db'] } }).storage.db_path).toBe(path.join(root, 'work/b.db'));
+  });
+
+  it('--data moves every default below it and the personal file', () => {
+    fs.mkdirSync(path.join(root, 'work/d'));
+    fs.writeFileSync(path.join(root, 'work/d/server.yaml'), 'server: { port: 7777 }\n');
+    const config = load({ flags: { data: 'd' } });
+    expect(config.storage.db_path).toBe(path.join(root, 'work/d/metis.db'));
+    expect(config.workers.generated_dir).toBe(path.join(root, 'work/d/generated-workers'));
+    expect(config.server.port).toBe(7777);
+  });
+
+  it('the shipped registry serves only where the default one is missing', () => {
+    expect(load().registry.path).toBe(path.join(root, 'package/config/registry.yaml'));
+    fs.writeFileSync(path.join(root, 'home/.metis/registry.yaml'), 'models: {}\n');
+    expect(load().registry.path).toBe(path.join(root, 'home/.metis/registry.yaml'));
+    expect(load({ flags: { set: ['registry.path=gone.yaml'] } }).registry.path).toBe(path.join(root, 'work/gone.yaml'));
+  });
+});
+
+describe('problems', () => {
+  it('every fault is one line that names source, key and reason, all of them at once', () => {
+    personal('delegation: { max_dept: 2, max_depth: 9 }\nrecovery: { on_start: mark }\n');
+    const file = path.join(root, 'home/.metis/server.yaml');
+    const lines = problems({ env: { METIS_NOPE: '1' }, flags: { port: 'x', set: ['nope.key=1', 'bare'] } });
+    expect(lines).toHaveLength(7);
+    expect(lines).toContain(`${file}: delegation.max_dept: unknown key`);
+    expect(lines).toContain('environment METIS_NOPE: no configuration key has this name');
+    expect(lines.filter((l) => l.startsWith(`${file}: delegation.max_depth: `))).toHaveLength(1);
+    expect(lines.filter((l) => l.startsWith(`${file}: recovery.on_start: `))).toHaveLength(1);
+    expect(lines.filter((l) => l.startsWith('--port: server.port: '))).toHaveLength(1);
+    expect(lines.filter((l) => l.startsWith('--set'))).toHaveLength(2);
+    for (const line of lines) expect(line).not.toContain('\n');
+  });
+
+  it('delegate_depth above max_depth is refused where it was set', () => {
+    personal('delegation: { max_depth: 2, delegate_depth: 3 }\n');
+    expect(problems()).toEqual([
+      `${path.join(root, 'home/.metis/server.yaml')}: delegation.delegate_depth: must not be above delegation.max_depth`,
+    ]);
+  });
+
+  it('broken YAML is one line with its place', () => {
+    personal('server: { port: 8000\nlog: [\n');
+    const lines = problems();
+    expect(lines.length).toBeGreaterThan(0);
+    for (const line of lines) expect(line).toMatch(/server\.yaml: not valid YAML: .*line \d+/);
+  });
+
+  it('a --config file that is missing is named', () => {
+    expect(problems({ flags: { config: 'gone.yaml' } })).toEqual([
+      `${path.join(root, 'work/gone.yaml')}: cannot be read: ENOENT`,
+    ]);
+  });
+
+  it('a reachable host needs tokens and workspace roots, and is then rate limited by default', () => {
+    const both = problems({ flags: { host: '0.0.0.0' } });
+    expect(both).toHaveLength(1);
+    expect(both[0]).toContain('set server.auth_tokens and server.workspace_roots first');
+    const token = JSON.stringify(['x'.repeat(32)]);
+    const one = problems({ flags: { host: '0.0.0.0' }, env: { METIS_SERVER_AUTH_TOKENS: token } });
+    expect(one[0]).toContain('set server.workspace_roots first');
+    const env = { METIS_SERVER_AUTH_TOKENS: token, METIS_SERVER_WORKSPACE_ROOTS: '["/srv"]' };
+    expect(load({ flags: { host: '0.0.0.0' }, env }).server.rate_limit_rpm).toBe(600);
+    expect(
+      load({ flags: { host: '0.0.0.0', set: ['server.rate_limit_rpm=null'] }, env }).server.rate_limit_rpm,
+    ).toBeNull();
+    expect(load().server.rate_limit_rpm).toBeNull();
+  });
+
+  it('short tokens, "*" as an origin, and recording while replaying stop the start', () => {
+    expect(problems({ env: { METIS_SERVER_AUTH_TOKENS: '["short"]' } })[0]).toContain('at least 32 characters');
+    expect(problems({ env: { METIS_SERVER_CORS_ALLOWED_ORIGINS: '["*"]' } })[0]).toContain('list each origin');
+    expect(problems({ env: { METIS_PROVIDERS_RECORD: 'a', METIS_PROVIDERS_REPLAY: 'b' } })).toHaveLength(1);
+  });
+});
+
+it('no two keys share an environment name', () => {
+  const names = [...CONFIG_KEYS.keys()].map(environmentName);
+  expect(new Set(names).size).toBe(names.length);
+});
+
+const CHAPTER = path.resolve(import.meta.dirname, '../../../../shared/spec/15-config.md');
+describe.skipIf(!fs.existsSync(CHAPTER))('the table of the configuration chapter', () => {
+  it('has the keys and defaults of the schema', () => {
+    const table = tableKeys(fs.readFileSync(CHAPTER, 'utf8'));
+    expect([...table.keys()].sort()).toEqual([...CONFIG_KEYS.keys()].map(collapsed).filter(unique).sort());
+    const defaults = defaultConfig('~/.metis');
+    let compared = 0;
+    for (const [key, shown] of table) {
+      if (shown === undefined) continue;
+      compared++;
+      const actual = key.split('.').reduce<unknown>((at, part) => (at as Record<string, unknown>)[part], defaults);
+      expect({ key, value: actual }).toEqual({ key, value: shown });
+    }
+    // Two defaults stand in another chapter.
+    expect(compared).toBe(table.size - 2);
+  });
+});
+
+/** Keys whose map of entries the table shows as one row. */
+function collapsed(key: string): string {
+  return key.startsWith('workers.creation.') ? 'workers.creation' : key;
+}
+function unique<T>(value: T, index: number, all: readonly T[]): boolean {
+  return all.indexOf(value) === index;
+}
+
+/** key -> default as a value; undefined where the table refers to another chapter or a condition. */
+function tableKeys(markdown: string): Map<string, unknown> {
+  const found = new Map<string, unknown>();
+  const section = markdown.slice(markdown.indexOf('## 2. Keys'), markdown.indexOf('## Acceptance'));
+  for (const line of section.split('\n').filter((l) => l.startsWith('| `'))) {
+    const [, keyCell, , defaultCell] = line.split(/(?<!\\)\|(?=(?:[^`]*`[^`]*`)*[^`]*$)/).map((c) => c.trim());
+    const keys = keyNames(keyCell!);
+    const texts = defaultTexts(defaultCell!, keys.length);
+    for (const [i, key] of keys.entries()) found.set(key, defaultValue(texts[i]!));
+  }
+  return found;
+}
+function keyNames(cell: string): string[] {
+  const names: string[] = [];
+  for (const [, raw] of cell.matchAll(/`([^`]+)`/g)) {
+    const name = raw!.replace(/\.(<server>|\*)$/, '');
+    if (name === 'pattern') continue;
+    const braces = /^(.*)\{([^}]+)\}$/.exec(name);
+    if (braces) names.push(...braces[2]!.split(',').map((part) => braces[1]! + part.trim()));
+    else if (name.startsWith('.')) names.push(names[0]!.slice(0, names[0]!.lastIndexOf('.')) + name);
+    else names.push(name);
+  }
+  // "(all `pattern.*` also ...)" is a remark, not a key.
+  return names.filter(unique);
+}
+function defaultTexts(cell: string, count: number): string[] {
+  const parts = cell.includes(' / ') ? cell.split(' / ') : cell.split(/, (?=\w+(?:,|$))/);
+  return parts.length === count ? parts : Array.from({ length: count }, () => cell);
+}
+function defaultValue(text: string): unknown {
+  const bare = text.replaceAll('`', '').trim();
+  if (/^null\b/.test(bare)) return null;
+  if (/^\d\d §/.test(bare)) return undefined;
+  if (bare === '{delegate: auto}') return { delegate: 'auto' };
+  try {
+    return JSON.parse(bare);
+  } catch {
+    return bare;
+  }
+}

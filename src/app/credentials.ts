@@ -1,0 +1,95 @@
+// Provider keys and base URLs: from the environment and the data folder's `.env`, never from a config file (11.9).
+import fs from 'node:fs';
+import path from 'node:path';
+import { parseEnv } from 'node:util';
+
+export type Env = Readonly<Record<string, string | undefined>>;
+
+/** What a registry says about an adapter, as far as it decides the key. */
+export interface KeyedAdapter {
+  readonly type: string;
+  readonly base_url?: string | null | undefined;
+  readonly api_key_env?: string | null | undefined;
+  readonly key_optional?: boolean | undefined;
+}
+
+export interface AdapterCredentials {
+  /** Null when there is none and none is needed. */
+  readonly key: string | null;
+  /** Null = the adapter's own default. */
+  readonly base_url: string | null;
+}
+
+export interface Credentials {
+  /** Null: the adapter cannot be used. */
+  forAdapter(id: string, adapter: KeyedAdapter): AdapterCredentials | null;
+  /** The variable that would hold the adapter's key. */
+  keyName(id: string, adapter: KeyedAdapter): string;
+  /** Every value held as a secret, for exact-match redaction. */
+  readonly secrets: readonly string[];
+}
+
+export interface EnvFile {
+  readonly path: string;
+  readonly values: Env;
+  /** One line, when the file exists and could not be used. */
+  readonly problem: string | null;
+}
+
+const SECRET_NAME = /(?:_API_KEY|_TOKEN|_SECRET|_PASSWORD)$/;
+const OPEN_TO_OTHERS = 0o077;
+
+/** Reads `<data>/.env`. A file that others could read is left alone: its keys are not secret. */
+export function readEnvFile(dataDir: string): EnvFile {
+  const file = path.join(dataDir, '.env');
+  try {
+    const mode = fs.statSync(file).mode & 0o777;
+    if ((mode & OPEN_TO_OTHERS) !== 0) {
+      const shown = mode.toString(8).padStart(4, '0');
+      return { path: file, values: {}, problem: `${file} has mode ${shown} and was not read; run: chmod 600 ${file}` };
+    }
+    return { path: file, values: parseEnv(fs.readFileSync(file, 'utf8')) as Env, problem: null };
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    return { path: file, values: {}, problem: code === 'ENOENT' ? null : `${file} cannot be read: ${code}` };
+  }
+}
+
+/**
+ * Resolves keys by adapter: an override, else the variable that the registry or the convention names.
+ * @param env the environment with the `.env` file merged under it
+ * @param overrides adapter id -> key, for tests and embedding
+ */
+export function createCredentials(env: Env, overrides: Readonly<Record<string, string>> = {}): Credentials {
+  const secrets = new Set(Object.values(overrides));
+  for (const [name, value] of Object.entries(env)) if (value && SECRET_NAME.test(name)) secrets.add(value);
+
+  return {
+    keyName,
+    forAdapter(id, adapter) {
+      const key = overrides[id] ?? (env[keyName(id, adapter)] || null);
+      const ownUrl = env[`${environmentStem(id)}_BASE_URL`] || null;
+      if (key !== null) secrets.add(key);
+      // A server at an address of one's own often has no keys at all.
+      const optional = adapter.key_optional === true || (adapter.type === 'openai' && ownUrl !== null);
+      return key === null && !optional ? null : { key, base_url: adapter.base_url ?? ownUrl };
+    },
+    get secrets() {
+      return [...secrets];
+    },
+  };
+}
+
+/** First 8 and last 4 characters of a long key, otherwise nothing of it. */
+export function displayKey(key: string): string {
+  if (key === '') return '<empty>';
+  return key.length >= 24 ? `${key.slice(0, 8)}...${key.slice(-4)}` : '***';
+}
+
+function keyName(id: string, adapter: KeyedAdapter): string {
+  return adapter.api_key_env ?? `${environmentStem(id)}_API_KEY`;
+}
+
+function environmentStem(adapterId: string): string {
+  return adapterId.toUpperCase().replaceAll(/[^A-Z0-9]/g, '_');
+}

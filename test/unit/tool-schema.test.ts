@@ -1,0 +1,197 @@
+// Schemas given to the server and the registry that compiles them (01 §5, 09 §3).
+import { describe, expect, it } from 'vitest';
+import { toolText } from '../../src/domain/tool.ts';
+import { StartupError } from '../../src/kernel/errors.ts';
+import type { ToolFactory } from '../../src/ports/tool.ts';
+import { createToolRegistry } from '../../src/tool/registry.ts';
+import { MAX_SCHEMA_BYTES, schemaCompiler } from '../../src/tool/schema.ts';
+
+function tool(name: string, input_schema: Record<string, unknown> = { type: 'object' }): ToolFactory {
+  return () => ({
+    definition: {
+      name,
+      description: `Does ${name}`,
+      input_schema,
+      side_effects: 'none',
+      requires_workspace: false,
+      path_fields: [],
+      timeout_seconds: null,
+    },
+    execute: async () => toolText(name),
+    cancel: async () => false,
+  });
+}
+
+function problems(schema: unknown): readonly string[] {
+  const compiled = schemaCompiler.compile(schema);
+  return compiled.ok ? [] : compiled.problems.map((p) => `${p.path}: ${p.message}`);
+}
+
+function faults(schema: unknown, value: unknown): readonly string[] {
+  const compiled = schemaCompiler.compile(schema);
+  if (!compiled.ok) throw new Error(problems(schema).join('\n'));
+  return compiled.validate(value).map((p) => `${p.path}: ${p.message}`);
+}
+
+describe('the schema compiler', () => {
+  it('refuses a remote reference and names its path', () => {
+    const schema = { type: 'object', properties: { a: { $ref: 'https://example.com/a.json' } } };
+    expect(problems(schema)).toEqual(['properties.a.$ref: must be a local reference (starting with "#")']);
+  });
+
+  it('takes a `$ref` inside data for what it is', () => {
+    expect(problems({ type: 'object', default: { $ref: 'https://example.com/' } })).toEqual([]);
+  });
+
+  it.each([
+    [{ type: 'array' }, 'type: must be "object" at the root'],
+    [{}, 'type: must be "object" at the root'],
+    ['object', '$: must be a JSON Schema object'],
+    [[], '$: must be a JSON Schema object'],
+    [{ type: 'object', $async: true }, '$async: is not supported'],
+  ])('refuses the root %j', (schema, problem) => {
+    expect(problems(schema)).toEqual([problem]);
+  });
+
+  it('refuses more than 32 KiB and accepts exactly that much', () => {
+    const empty = Buffer.byteLength(JSON.stringify({ type: 'object', description: '' }));
+    const sized = (bytes: number) => ({ type: 'object', description: 'x'.repeat(bytes - empty) });
+    expect(problems(sized(MAX_SCHEMA_BYTES))).toEqual([]);
+    expect(problems(sized(MAX_SCHEMA_BYTES + 1))).toEqual(['$: has 32769 bytes, at most 32768 are allowed']);
+  });
+
+  it('reports a keyword of the wrong type with its path', () => {
+    expect(problems({ type: 'object', properties: { n: { minimum: 'a' } } })).toContain(
+      'properties.n.minimum: must be number',
+    );
+  });
+
+  it('reports a pattern that does not compile', () => {
+    expect(problems({ type: 'object', properties: { s: { pattern: '(' } } })).toHaveLength(1);
+  });
+
+  it('enforces anyOf, oneOf, $defs and local references', () => {
+    const schema = {
+      type: 'object',
+      $defs: { id: { type: 'string', minLength: 2 } },
+      properties: {
+        a: { anyOf: [{ type: 'integer' }, { $ref: '#/$defs/id' }] },
+        b: { oneOf: [{ const: 1 }, { const: 2 }] },
+      },
+    };
+    expect(faults(schema, { a: 'ok', b: 1 })).toEqual([]);
+    expect(faults(schema, { a: 'x' })).not.toEqual([]);
+    expect(faults(schema, { b: 3 })).not.toEqual([]);
+  });
+
+  it('gives one issue per fault, sorted by path, the root as $', () => {
+    const schema = {
+      type: 'object',
+      additionalProperties: false,
+      required: ['path'],
+      properties: {
+        path: { type: 'string' },
+        mode: { enum: ['a', 'b'] },
+        list: { type: 'array', items: { type: 'object', required: ['x'] } },
+      },
+    };
+    expect(faults(schema, { zoo: 1, mode: 'c', list: [{ x: 1 }, {}] })).toEqual([
+      'list[1].x: is required',
+      'mode: must be equal to one of the allowed values: "a", "b"',
+      'path: is required',
+      'zoo: is not a known property',
+    ]);
+    expect(faults(schema, 'text')).toEqual(['$: must be object']);
+  });
+
+  it('neither coerces nor fills in', () => {
+    const schema = { type: 'object', properties: { n: { type: 'integer', default: 3 }, f: { format: 'email' } } };
+    const value = { f: 'not an address' };
+    expect(faults(schema, value)).toEqual([]);
+    expect(value).toEqual({ f: 'not an address' });
+    expect(faults(schema, { n: '3' })).toEqual(['n: must be integer']);
+  });
+
+  it('answers a schema that refers to itself for ever with an issue', () => {
+    expect(faults({ type: 'object', $ref: '#' }, {})).toEqual([
+      '$: cannot be checked: the schema or the value is nested too deeply',
+    ]);
+  });
+
+  it('bounds the number of issues', () => {
+    const schema = { type: 'object', properties: { list: { type: 'array', items: { type: 'string' } } } };
+    const lines = faults(schema, { list: Array.from({ length: 1000 }, (_, i) => i) });
+    expect(lines).toHaveLength(101);
+    expect(lines[0]).toBe('$: 900 more problems');
+  });
+
+  it('compiles two schemas that claim one $id', () => {
+    const schema = (type: string) => ({ type: 'object', $id: 'https://x.example/s', properties: { a: { type } } });
+    expect(faults(schema('string'), { a: 1 })).toEqual(['a: must be string']);
+    expect(faults(schema('number'), { a: 1 })).toEqual([]);
+  });
+
+  it('accepts a schema that contains itself, and enforces it', () => {
+    expect(faults({ type: 'object', properties: { child: { $ref: '#' } } }, { child: { child: 3 } })).toEqual([
+      'child.child: must be object',
+    ]);
+  });
+
+  it('reads a schema of another dialect as 2020-12', () => {
+    expect(problems({ $schema: 'http://json-schema.org/draft-07/schema#', type: 'object' })).toEqual([]);
+  });
+});
+
+describe('the tool registry', () => {
+  it('throws one error that names tool and path for a remote reference, a bad root and 33 KiB', () => {
+    const bad = [
+      tool('remote', { type: 'object', properties: { a: { $ref: 'http://x/' } } }),
+      tool('rootless', { type: 'array' }),
+      tool('huge', { type: 'object', description: 'x'.repeat(33 * 1024) }),
+      tool('fine'),
+    ];
+    const error = catchError(() => createToolRegistry(bad));
+    expect(error).toBeInstanceOf(StartupError);
+    expect((error as StartupError).problems).toEqual([
+      'tool "remote": input_schema.properties.a.$ref: must be a local reference (starting with "#")',
+      'tool "rootless": input_schema.type: must be "object" at the root',
+      expect.stringContaining('tool "huge": input_schema.$: has '),
+    ]);
+  });
+
+  it('refuses a duplicate and a malformed name', () => {
+    const error = catchError(() => createToolRegistry([tool('twice'), tool('twice'), tool('No-Good')]));
+    expect((error as StartupError).problems).toEqual([
+      'tool "twice": name: is registered twice',
+      expect.stringContaining('tool "No-Good": name: must match'),
+    ]);
+  });
+
+  it('lists definitions by name in byte order and knows no others', () => {
+    const registry = createToolRegistry([tool('b'), tool('_request_context'), tool('a_b'), tool('a')]);
+    expect(registry.definitions().map((d) => d.name)).toEqual(['_request_context', 'a', 'a_b', 'b']);
+    expect(registry.definition('a')?.description).toBe('Does a');
+    expect(registry.definition('constructor')).toBeNull();
+  });
+
+  it('registers and enforces a schema with oneOf', () => {
+    const schema = { type: 'object', properties: { x: { oneOf: [{ type: 'string' }, { type: 'integer' }] } } };
+    const registry = createToolRegistry([tool('pick', schema)]);
+    expect(registry.validate('pick', { x: 1 })).toEqual([]);
+    expect(registry.validate('pick', { x: true }).map((i) => i.path)).toContain('x');
+  });
+
+  it('makes a fresh tool for every call', () => {
+    const registry = createToolRegistry([tool('a')]);
+    expect(registry.create('a')).not.toBe(registry.create('a'));
+  });
+});
+
+function catchError(fn: () => unknown): unknown {
+  try {
+    fn();
+  } catch (error) {
+    return error;
+  }
+  throw new Error('nothing was thrown');
+}

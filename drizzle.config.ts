@@ -1,0 +1,8 @@
+// drizzle-kit: drafts a migration from the schema; `npx drizzle-kit generate --name <noun>`, then finished by hand (01 §11).
+import { defineConfig } from 'drizzle-kit';
+
+export default defineConfig({
+  dialect: 'sqlite',
+  schema: './src/store/sqlite/schema/*.ts',
+  out: './migrations',
+});

@@ -1,0 +1,35 @@
+// Which images may enter a conversation: kinds, sizes, and bytes that are what they claim to be (10 §8).
+
+/** Decoded bytes of one image. */
+export const MAX_IMAGE_BYTES = 5 * 1024 * 1024;
+
+const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
+/** Enough base64 for the longest signature (12 bytes). */
+const SIGNATURE_CHARS = 16;
+
+/** The media type that the first bytes speak of; null when they are no supported image. */
+export function imageType(bytes: Uint8Array): string | null {
+  const head = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, 12)).toString('latin1');
+  if (head.startsWith('\x89PNG\r\n\x1a\n')) return 'image/png';
+  if (head.startsWith('\xff\xd8\xff')) return 'image/jpeg';
+  if (head.startsWith('GIF87a') || head.startsWith('GIF89a')) return 'image/gif';
+  if (head.startsWith('RIFF') && head.slice(8) === 'WEBP') return 'image/webp';
+  return null;
+}
+
+/** Bytes that standard base64 text decodes to. */
+export function decodedBytes(base64: string): number {
+  const padding = base64.endsWith('==') ? 2 : base64.endsWith('=') ? 1 : 0;
+  return Math.floor((base64.length * 3) / 4) - padding;
+}
+
+/** Null when the image may be taken in, else what is wrong with it, for a person to read. */
+export function checkImage(base64: string, mediaType: string): string | null {
+  if (base64 === '' || base64.length % 4 !== 0 || !BASE64.test(base64)) return 'data must be standard base64';
+  const size = decodedBytes(base64);
+  if (size > MAX_IMAGE_BYTES) return `the image has ${size} bytes, at most ${MAX_IMAGE_BYTES} are allowed`;
+  const actual = imageType(Buffer.from(base64.slice(0, SIGNATURE_CHARS), 'base64'));
+  if (actual === null) return 'data is not a PNG, JPEG, GIF or WebP image';
+  if (actual !== mediaType) return `media_type is ${JSON.stringify(mediaType)} but the data is ${actual}`;
+  return null;
+}

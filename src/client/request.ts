@@ -1,0 +1,64 @@
+// One HTTP request to a server and its one way to fail.
+
+export interface ServerAddress {
+  /** `http://127.0.0.1:8420`, with or without a slash at its end. */
+  readonly baseUrl: string;
+  readonly token?: string | null;
+}
+
+export interface RequestOptions {
+  readonly query?: Readonly<Record<string, string | number | boolean | null | undefined>>;
+  readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The server said no: `code` is what a program dispatches on (05 §1.10). */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    readonly details: Readonly<Record<string, unknown>>,
+  ) {
+    super(message);
+    this.name = 'ApiError';
+  }
+}
+
+/** Sends JSON and returns the parsed answer. Throws `ApiError` for every status but 2xx, `TypeError` when nobody answers. */
+export async function request<T>(
+  server: ServerAddress,
+  method: string,
+  path: string,
+  options: RequestOptions = {},
+): Promise<T> {
+  const url = new URL(path, server.baseUrl);
+  for (const [name, value] of Object.entries(options.query ?? {})) {
+    if (value !== undefined && value !== null) url.searchParams.set(name, String(value));
+  }
+  const response = await fetch(url, {
+    method,
+    headers: {
+      ...(options.body === undefined ? {} : { 'content-type': 'application/json' }),
+      ...(server.token ? { authorization: `Bearer ${server.token}` } : {}),
+      ...options.headers,
+    },
+    ...(options.body === undefined ? {} : { body: JSON.stringify(options.body) }),
+    ...(options.signal ? { signal: options.signal } : {}),
+  });
+  const text = await response.text();
+  if (response.ok) return JSON.parse(text === '' ? 'null' : text) as T;
+  throw toApiError(response.status, text);
+}
+
+function toApiError(status: number, text: string): ApiError {
+  try {
+    const { error } = JSON.parse(text) as {
+      error: { code: string; message: string; details?: Record<string, unknown> };
+    };
+    return new ApiError(status, error.code, error.message, error.details ?? {});
+  } catch {
+    return new ApiError(status, 'unknown', `the server answered ${status} without an error body`, {});
+  }
+}

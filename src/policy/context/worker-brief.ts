@@ -1,0 +1,47 @@
+// What a worker of `delegate` is told: the worker block, its task with context, and the fixed first message (10 §3).
+import type { ContextEntry } from '../../domain/delegate.ts';
+import { type JsonSchema, REQUEST_CONTEXT } from '../../domain/tool.ts';
+
+/** Part of the stable text, so that all workers of a workspace share its bytes. */
+export const WORKER_BLOCK = `## Worker mode
+You work for a planner agent on one sub-task. Your last message goes to that planner word for word, and nobody else reads it.
+- Do the task at the end of these instructions, all of it and nothing else.
+- When a fact is missing, look it up with your tools before anything else. Never ask a user.
+- When you still cannot go on, call \`${REQUEST_CONTEXT}\` once and list everything you need. Never fill a gap with a guess.
+- Make your last message the result itself and keep it short; leave out how you got there.`;
+
+/** The only message in a worker's initial history. */
+export const WORKER_FIRST_MESSAGE = 'Carry out the task given at the end of your instructions.';
+
+/**
+ * The volatile system text of a worker: the task, its context in the planner's order, the demanded form (10 §3.2).
+ * @param output_schema demands one JSON object; null demands nothing
+ */
+export function workerTaskPrompt(request: {
+  readonly task: string;
+  readonly context: readonly ContextEntry[];
+  readonly output_schema: JsonSchema | null;
+}): string {
+  const sections = [`## Task\n${request.task}`];
+  if (request.context.length > 0) {
+    sections.push(`## Context\n${request.context.map((entry, i) => contextItem(i + 1, entry)).join('\n\n')}`);
+  }
+  if (request.output_schema !== null) sections.push(schemaDemand(request.output_schema));
+  return sections.join('\n\n');
+}
+
+/** The demand for one JSON object of a shape and nothing else. */
+export function schemaDemand(schema: JsonSchema): string {
+  return `## Output\nYour last message must be one JSON object that is valid against this JSON Schema, with no text before or after it:\n${JSON.stringify(schema)}`;
+}
+
+function contextItem(number: number, entry: ContextEntry): string {
+  const head = `${number}. ${contextLine(entry)}`;
+  return entry.text === null ? head : `${head}:\n${entry.text}`;
+}
+
+/** One line naming the entry: a file reference is complete with it, the others are followed by their text. */
+export function contextLine(entry: Pick<ContextEntry, 'kind' | 'label'>): string {
+  // A range is a reference to a file too; its label carries the lines.
+  return `${entry.kind === 'file_range' ? 'file' : entry.kind} ${entry.label}`;
+}

@@ -1,0 +1,107 @@
+// The token guess of 10 §1 and the money bound of 14 §2.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { ContentBlock } from '../../../src/domain/message.ts';
+import { boundRequest, codePoints, estimateRequest, estimateText } from '../../../src/policy/context/estimate.ts';
+import { message, text, toolResult, toolUse } from '../../support/messages.ts';
+
+const EMPTY = { system_prompt: null, system_prompt_volatile: null, messages: [], tools: [] };
+const image: ContentBlock = {
+  type: 'image',
+  source: { kind: 'base64', data: 'A'.repeat(100_000) },
+  media_type: 'image/png',
+};
+
+describe('codePoints', () => {
+  it('counts what a person counts as characters, lone surrogates included', () => {
+    fc.assert(
+      fc.property(
+        fc.string({ unit: fc.oneof(fc.string({ unit: 'binary', maxLength: 1 }), fc.constant('\uD83D')) }),
+        (s) => {
+          expect(codePoints(s)).toBe([...s].length);
+        },
+      ),
+    );
+    expect(codePoints('a\u{1F600}b\uD83D')).toBe(4);
+  });
+});
+
+describe('estimateText', () => {
+  it('is a quarter of the code points, rounded down, never below one', () => {
+    expect(estimateText('')).toBe(1);
+    expect(estimateText('a'.repeat(7))).toBe(1);
+    expect(estimateText('\u{1F600}'.repeat(8))).toBe(2);
+    expect(estimateText('abc', 'defgh')).toBe(2);
+  });
+});
+
+describe('estimateRequest', () => {
+  const size = (content: ContentBlock[]) => estimateRequest({ ...EMPTY, messages: [message(1, 'user', content)] });
+
+  it('adds both system texts, every block and every tool by the weights of the estimate', () => {
+    const input = { path: 'a.ts' };
+    const schema = { type: 'object' };
+    const counted =
+      400 +
+      80 +
+      1000 +
+      200 +
+      'read_file'.length +
+      JSON.stringify(input).length +
+      16 +
+      48 +
+      1024 +
+      7 +
+      JSON.stringify(schema).length;
+    const request = {
+      system_prompt: 's'.repeat(400),
+      system_prompt_volatile: 'v'.repeat(80),
+      messages: [
+        message(1, 'user', [text('u'.repeat(1000)), image]),
+        message(2, 'assistant', [
+          { type: 'thinking', text: 't'.repeat(200), signature: 'x'.repeat(5000) },
+          toolUse(1, 'read_file', input),
+        ]),
+        message(3, 'tool', [toolResult(1, 'r'.repeat(48))]),
+      ],
+      tools: [{ name: 'not_counted', description: 'd'.repeat(7), input_schema: schema }],
+    };
+    expect(estimateRequest(request)).toBe(Math.floor(counted / 4));
+    expect(estimateRequest(EMPTY)).toBe(1);
+  });
+
+  it('weighs images inside a tool result like any image', () => {
+    const result: ContentBlock = { ...toolResult(1, ''), content: [image] } as ContentBlock;
+    expect(size([result])).toBe((1024 + 16) / 4);
+  });
+});
+
+describe('boundRequest', () => {
+  it('is at least the UTF-8 bytes of all texts over 2.5', () => {
+    const words = 'grüße '.repeat(1000);
+    const bytes = Buffer.byteLength(words);
+    const bound = boundRequest({ ...EMPTY, system_prompt: words, messages: [message(1, 'user', [text(words)])] });
+    expect(bound).toBeGreaterThanOrEqual(Math.ceil((2 * bytes) / 2.5));
+    expect(bound).toBeLessThan((2 * bytes) / 2.5 + 60);
+  });
+
+  it('takes 1500 tokens for an image instead of its base64 text', () => {
+    const without = boundRequest({ ...EMPTY, messages: [message(1, 'user', [text('x')])] });
+    const inMessage = boundRequest({ ...EMPTY, messages: [message(2, 'user', [text('x'), image])] });
+    expect(inMessage).toBe(without + 1500);
+    const result: ContentBlock = {
+      type: 'tool_result',
+      tool_use_id: toolUse(1).id,
+      content: [image, image],
+      is_error: false,
+    };
+    const plain: ContentBlock = { ...result, content: [] };
+    const inResult = boundRequest({ ...EMPTY, messages: [message(3, 'tool', [result])] });
+    expect(inResult).toBe(boundRequest({ ...EMPTY, messages: [message(4, 'tool', [plain])] }) + 3000);
+  });
+
+  it('counts tool names, descriptions and schemas', () => {
+    const tool = { name: 'n'.repeat(50), description: 'd'.repeat(100), input_schema: { type: 'object' } };
+    expect(boundRequest({ ...EMPTY, tools: [tool] })).toBeGreaterThanOrEqual((50 + 100 + 17) / 2.5);
+  });
+});

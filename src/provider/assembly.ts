@@ -1,0 +1,216 @@
+// From the pieces a provider sends to canonical stream events: block order, tool arguments, what is held back (11.3).
+
+import type { StopReason } from '../domain/message.ts';
+import type { IdGenerator, MessageId, ToolUseId } from '../kernel/ids.ts';
+import type { StreamEvent } from '../ports/provider.ts';
+import { fault, WireFault } from './errors.ts';
+import type { Redacted } from './fold.ts';
+import { noUsage, type UsageReport } from './usage.ts';
+
+/** Characters of one answer, above which the server is taken for broken. */
+const MAX_CHARACTERS = 64 * 1024 * 1024;
+/** What a block weighs besides its text, so that a stream of empty blocks ends too. */
+const BLOCK_WEIGHT = 256;
+
+/** One block while it grows. Only the earliest open block is live; what later ones get waits until it closes. */
+export interface Slot {
+  readonly kind: 'text' | 'thinking' | 'tool' | 'redacted';
+  /** Text, thinking, redacted data, or the arguments of a call. */
+  text: string;
+  signature: string;
+  name: string;
+  providerId: string | null;
+  id: ToolUseId | null;
+  /** Place in the message, -1 until its first event. */
+  index: number;
+  /** Fragments received while another block was live. */
+  waiting: string[];
+  closed: boolean;
+}
+
+export interface Assembly {
+  readonly id: MessageId;
+  /** Events ready to be yielded; the reader empties it. */
+  readonly queue: (StreamEvent | Redacted)[];
+  readonly usage: UsageReport;
+  readonly slots: readonly Slot[];
+  servedModel: string | null;
+  /** Set when the provider said that the message is whole. */
+  stop: { readonly reason: StopReason; readonly raw: string | null } | null;
+  open(kind: Slot['kind']): Slot;
+  /** Names a call; the first non-empty name stays. */
+  name(slot: Slot, name: string, providerId: string | null): void;
+  append(slot: Slot, fragment: string): void;
+  close(slot: Slot): void;
+  /** Closes every block that is still open, cut off: arguments that do not parse are marked `incomplete`. */
+  breakOff(): void;
+  /** Whether a call with a name was received. */
+  hasTools(): boolean;
+}
+
+export function createAssembly(model: string, ids: IdGenerator): Assembly {
+  const id = ids.message();
+  const queue: (StreamEvent | Redacted)[] = [];
+  const slots: Slot[] = [];
+  let live = 0;
+  let places = 0;
+  let size = 0;
+  let started = false;
+  let cut = false;
+
+  function emit(event: StreamEvent): void {
+    if (!started) {
+      started = true;
+      queue.push({ type: 'message.start', message_id: id, model });
+    }
+    queue.push(event);
+  }
+
+  /** Emits a fragment of the live slot. */
+  function deliver(slot: Slot, fragment: string): void {
+    if (slot.index < 0) slot.index = places++;
+    if (slot.kind === 'text')
+      emit({ type: 'text.delta', message_id: id, content_block_index: slot.index, text: fragment });
+    else if (slot.kind === 'thinking')
+      emit({
+        type: 'thinking.delta',
+        message_id: id,
+        content_block_index: slot.index,
+        text: fragment,
+        signature: null,
+      });
+    else
+      emit({
+        type: 'tool.use_input_delta',
+        message_id: id,
+        content_block_index: slot.index,
+        tool_use_id: slot.id!,
+        partial_json: fragment,
+      });
+  }
+
+  /** A call begins when its name is known. */
+  function start(slot: Slot): void {
+    if (slot.kind !== 'tool' || slot.id !== null || slot.name === '') return;
+    slot.id = ids.toolUse();
+    slot.index = places++;
+    emit({
+      type: 'tool.use_start',
+      message_id: id,
+      content_block_index: slot.index,
+      tool_use_id: slot.id,
+      tool_name: slot.name,
+      provider_tool_id: slot.providerId,
+    });
+  }
+
+  function release(slot: Slot): void {
+    start(slot);
+    if (slot.kind === 'redacted' || (slot.kind === 'tool' && slot.id === null)) return;
+    for (const fragment of slot.waiting) deliver(slot, fragment);
+    slot.waiting.length = 0;
+  }
+
+  function finish(slot: Slot): void {
+    if (slot.kind === 'redacted') {
+      places++;
+      queue.push({ type: 'redacted', data: slot.text });
+    } else if (slot.kind === 'thinking' && slot.signature !== '' && !cut) {
+      if (slot.index < 0) slot.index = places++;
+      const { index, signature } = slot;
+      emit({ type: 'thinking.delta', message_id: id, content_block_index: index, text: '', signature });
+    } else if (slot.kind === 'tool' && slot.id !== null) {
+      const { input, error } = parseArguments(slot.text, cut);
+      emit({
+        type: 'tool.use_end',
+        message_id: id,
+        content_block_index: slot.index,
+        tool_use_id: slot.id,
+        final_input: input,
+        input_error: error,
+      });
+    }
+  }
+
+  /** Closes from the front as far as blocks are closed, and lets the next one speak. */
+  function advance(): void {
+    for (let slot = slots[live]; slot !== undefined; slot = slots[++live]) {
+      release(slot);
+      if (!slot.closed) return;
+      finish(slot);
+    }
+  }
+
+  function weigh(amount: number): void {
+    size += amount;
+    if (size > MAX_CHARACTERS)
+      throw new WireFault(fault('other', 'response_too_large', `the answer exceeds ${MAX_CHARACTERS} characters`));
+  }
+
+  return {
+    id,
+    queue,
+    usage: noUsage(),
+    slots,
+    servedModel: null,
+    stop: null,
+    open(kind) {
+      weigh(BLOCK_WEIGHT);
+      const slot: Slot = {
+        kind,
+        text: '',
+        signature: '',
+        name: '',
+        providerId: null,
+        id: null,
+        index: -1,
+        waiting: [],
+        closed: false,
+      };
+      slots.push(slot);
+      return slot;
+    },
+    name(slot, name, providerId) {
+      slot.providerId ??= providerId;
+      if (slot.name !== '' || name === '') return;
+      slot.name = name;
+      if (slots[live] === slot) release(slot);
+    },
+    append(slot, fragment) {
+      if (fragment === '' || slot.closed) return;
+      weigh(fragment.length);
+      slot.text += fragment;
+      if (slots[live] === slot && (slot.kind !== 'tool' || slot.id !== null)) deliver(slot, fragment);
+      else slot.waiting.push(fragment);
+    },
+    close(slot) {
+      if (slot.closed) return;
+      slot.closed = true;
+      if (slots[live] === slot) advance();
+    },
+    breakOff() {
+      cut = true;
+      for (const slot of slots) slot.closed = true;
+      advance();
+    },
+    hasTools: () => slots.some((slot) => slot.kind === 'tool' && slot.name !== ''),
+  };
+}
+
+/** Tool arguments as an object; `cut` when the stream broke off inside them. */
+export function parseArguments(
+  json: string,
+  cut: boolean,
+): { readonly input: Readonly<Record<string, unknown>>; readonly error: string | null } {
+  if (json.trim() === '' && !cut) return { input: {}, error: null };
+  let reason: string;
+  try {
+    const value: unknown = JSON.parse(json);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value))
+      return { input: value as Record<string, unknown>, error: null };
+    reason = 'not an object';
+  } catch (error) {
+    reason = error instanceof Error ? error.message : 'unreadable';
+  }
+  return { input: {}, error: cut ? 'incomplete' : `invalid_json: ${reason}` };
+}

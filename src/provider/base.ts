@@ -1,0 +1,247 @@
+// The loop that every adapter shares: attempts, retries, timers, cancellation, and how a stream that broke off is closed (11.3, 11.8).
+import type { TokenUsage } from '../domain/usage.ts';
+import { type Clock, sleep } from '../kernel/clock.ts';
+import type { IdGenerator } from '../kernel/ids.ts';
+import { scrub } from '../kernel/scrub.ts';
+import type { Logger } from '../ports/log.ts';
+import {
+  AdapterError,
+  type CanonicalRequest,
+  type MessageComplete,
+  type ProviderAdapter,
+  type StreamEvent,
+} from '../ports/provider.ts';
+import { type Assembly, createAssembly, parseArguments } from './assembly.ts';
+import { type Fault, fault, WireFault } from './errors.ts';
+import { apply, createFold, type Fold } from './fold.ts';
+import { createGuard, type Guard, type TimeLimits } from './guard.ts';
+import { mayRetry, retryDelay } from './retry.ts';
+import { hasUsage, settleUsage } from './usage.ts';
+
+/** One attempt on a wire. Throws `WireFault`; any other throw counts as a bug. */
+export interface Exchange {
+  /** Resolves when the response has begun. */
+  open(): Promise<void>;
+  /** Waits for the next piece and feeds it to the assembly; false when there is no more. Ends at once when the guard's signal aborts. */
+  pull(): Promise<boolean>;
+  /** Frees what the attempt holds; a body that is not whole is cut off. */
+  close(): void;
+}
+
+/** Starts an attempt, numbered from 1. Must not throw. */
+export type Transport = (request: CanonicalRequest, assembly: Assembly, guard: Guard, attempt: number) => Exchange;
+
+export interface BaseOptions {
+  readonly name: string;
+  readonly limits: TimeLimits;
+  readonly maxRetries: number;
+  readonly clock: Clock;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
+  readonly ids: IdGenerator;
+  readonly log: Logger;
+  /** Exact values that no message may hold. */
+  readonly secrets: readonly string[];
+}
+
+/** An adapter out of a transport. */
+export function createAdapter(options: BaseOptions, transport: Transport): ProviderAdapter {
+  const estimated = new Set<string>();
+  return {
+    name: options.name,
+    stream: (request, signal) => run(options, transport, estimated, request, signal),
+    close: async () => {},
+  };
+}
+
+async function* run(
+  options: BaseOptions,
+  transport: Transport,
+  estimated: Set<string>,
+  request: CanonicalRequest,
+  caller: AbortSignal,
+): AsyncGenerator<StreamEvent, void, undefined> {
+  const { clock, log } = options;
+  const startedAt = clock.monotonic();
+  const latency = () => Math.round(clock.monotonic() - startedAt);
+  const guard = createGuard(clock, options.limits, caller);
+  let usage: TokenUsage | null = null;
+  try {
+    for (let attempt = 1; ; attempt++) {
+      const fold = createFold();
+      const assembly = createAssembly(request.model.id, options.ids);
+      guard.begin();
+      let failure = guard.stopped();
+      const exchange = failure === null ? transport(request, assembly, guard, attempt) : null;
+      try {
+        if (exchange !== null) {
+          try {
+            await exchange.open();
+            guard.connected();
+          } catch (error) {
+            failure = guard.stopped() ?? toFault(error, options, request);
+          }
+          failure = guard.stopped() ?? failure;
+        }
+        while (exchange !== null && failure === null && assembly.stop === null) {
+          let more = true;
+          try {
+            more = await exchange.pull();
+          } catch (error) {
+            // Whatever the read threw because we stopped it, the reason is ours.
+            failure = guard.stopped() ?? toFault(error, options, request);
+          }
+          failure = guard.stopped() ?? failure;
+          if (!more && assembly.stop === null)
+            failure ??= fault('network', 'stream_truncated', 'the stream ended before the message was complete');
+          const { queue } = assembly;
+          for (let i = 0; i < queue.length && !caller.aborted; i++) {
+            const event = queue[i]!;
+            apply(fold, event);
+            if (event.type !== 'redacted') yield event;
+          }
+          if (caller.aborted) failure = guard.stopped();
+          queue.length = 0;
+        }
+
+        if (failure === null) {
+          if (!fold.started) yield { type: 'message.start', message_id: assembly.id, model: request.model.id };
+          const complete = completion(assembly, fold, request, latency(), attempt - 1);
+          if (complete.usage.usage_estimated && !estimated.has(request.model.id)) {
+            estimated.add(request.model.id);
+            log.warn(
+              { adapter: options.name, model: request.model.id },
+              'the provider reports no usage; counts are estimated',
+            );
+          }
+          yield complete;
+          return;
+        }
+
+        if (fold.started) {
+          for (const event of closing(assembly, fold, failure)) {
+            apply(fold, event);
+            if (event.type !== 'redacted') yield event;
+          }
+          const stop = failure.error_class === 'cancelled' ? 'cancelled' : 'error';
+          assembly.stop = { reason: stop, raw: assembly.stop?.raw ?? null };
+          const complete = completion(assembly, fold, request, latency(), attempt - 1);
+          yield complete;
+          throw adapterError(failure, options, request, attempt - 1, complete.usage, latency());
+        }
+      } finally {
+        guard.end();
+        exchange?.close();
+      }
+
+      if (hasUsage(assembly.usage)) usage = settleUsage(assembly.usage, request, assembly.slots);
+      const wait = retryWait(failure, attempt, options, guard);
+      if (wait === null) throw adapterError(failure, options, request, attempt - 1, usage, latency());
+      log.warn(
+        {
+          adapter: options.name,
+          model: request.model.id,
+          request_id: request.request_id,
+          session_id: request.caller.session_id,
+          attempt,
+          error_class: failure.error_class,
+          error_detail: failure.error_detail,
+          provider_status: failure.provider_status,
+          wait_seconds: wait,
+          error: scrub(failure.message, { secrets: options.secrets }),
+        },
+        'model call failed; trying again',
+      );
+      try {
+        await sleep(clock, wait * 1000, caller);
+      } catch {
+        const cancelled = fault('cancelled', null, 'the call was cancelled');
+        throw adapterError(cancelled, options, request, attempt - 1, usage, latency());
+      }
+    }
+  } finally {
+    guard.release();
+  }
+}
+
+/** Seconds until the next attempt, or null when there must not be one. */
+function retryWait(failure: Fault, attempt: number, options: BaseOptions, guard: Guard): number | null {
+  if (!mayRetry(failure) || attempt > options.maxRetries) return null;
+  const seconds = retryDelay(attempt, failure.retry_after_seconds, options.random);
+  return seconds * 1000 < guard.remaining() ? seconds : null;
+}
+
+/**
+ * The events that end what is open. After a cancellation nothing but the end of the open call may follow;
+ * after an error everything that had been received is handed over.
+ */
+function closing(assembly: Assembly, fold: Fold, failure: Fault): Assembly['queue'] {
+  if (failure.error_class !== 'cancelled') {
+    assembly.breakOff();
+    return assembly.queue;
+  }
+  if (fold.tool === null) return [];
+  const { input, error } = parseArguments(fold.tool.json, true);
+  return [
+    {
+      type: 'tool.use_end',
+      message_id: assembly.id,
+      content_block_index: fold.tool.index,
+      tool_use_id: fold.tool.id,
+      final_input: input,
+      input_error: error,
+    },
+  ];
+}
+
+function completion(
+  assembly: Assembly,
+  fold: Fold,
+  request: CanonicalRequest,
+  latency_ms: number,
+  retry_count: number,
+): MessageComplete & { readonly message_id: string } {
+  return {
+    type: 'message.complete',
+    message_id: assembly.id,
+    stop_reason: assembly.stop?.reason ?? 'error',
+    raw_stop_reason: assembly.stop?.raw ?? null,
+    final_content: fold.content,
+    usage: settleUsage(assembly.usage, request, assembly.slots),
+    latency_ms,
+    retry_count,
+    served_model: assembly.servedModel,
+    provider_raw: null,
+  };
+}
+
+function toFault(error: unknown, options: BaseOptions, request: CanonicalRequest): Fault {
+  if (error instanceof WireFault) return error.fault;
+  const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  options.log.error(
+    { adapter: options.name, request_id: request.request_id, error: scrub(text, { secrets: options.secrets }) },
+    'adapter bug',
+  );
+  return fault('other', 'adapter_bug', error instanceof Error ? error.message : String(error));
+}
+
+function adapterError(
+  failure: Fault,
+  options: BaseOptions,
+  request: CanonicalRequest,
+  retry_count: number,
+  usage: TokenUsage | null,
+  latency_ms: number,
+): AdapterError {
+  return new AdapterError(scrub(failure.message, { secrets: options.secrets }), {
+    error_class: failure.error_class,
+    error_detail: failure.error_detail,
+    provider_status: failure.provider_status,
+    request_id: request.request_id,
+    provider_request_id: failure.provider_request_id,
+    retry_after_seconds: failure.retry_after_seconds,
+    retry_count,
+    usage,
+    latency_ms,
+  });
+}

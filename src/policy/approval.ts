@@ -126,8 +126,11 @@ export function givenPaths(fields: readonly string[], input: Readonly<Record<str
 }
 
 /** The command `shell` would run, at most 500 characters; null for other tools. */
-export function commandSummary(name: string, input: Readonly<Record<string, unknown>>): string | null {
-  if (name !== 'shell' || typeof input.command !== 'string') return null;
+export function commandSummary(
+  tool: Pick<ToolDefinition, 'name'>,
+  input: Readonly<Record<string, unknown>>,
+): string | null {
+  if (tool.name !== 'shell' || typeof input.command !== 'string') return null;
   return input.command.length <= MAX_COMMAND ? input.command : cut(`${input.command}...`, MAX_COMMAND);
 }
 

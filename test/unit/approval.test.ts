@@ -182,8 +182,8 @@ describe('what a prompt shows', () => {
   });
 
   it('shows the command of shell, at most 500 characters of it', () => {
-    expect(commandSummary('shell', { command: 'ls' })).toBe('ls');
-    expect(commandSummary('shell', { command: 'x'.repeat(600) })).toBe(`${'x'.repeat(497)}...`);
-    expect(commandSummary('grep', { command: 'ls' })).toBeNull();
+    expect(commandSummary({ name: 'shell' }, { command: 'ls' })).toBe('ls');
+    expect(commandSummary({ name: 'shell' }, { command: 'x'.repeat(600) })).toBe(`${'x'.repeat(497)}...`);
+    expect(commandSummary({ name: 'grep' }, { command: 'ls' })).toBeNull();
   });
 });

@@ -1,0 +1,96 @@
+// A slot's candidate and the nine checks it must pass (03 §5, §7).
+import { type ModelEntry, providerOf } from '../../domain/model.ts';
+import type { PolicyEvaluation, SlotName, TurnContext, ValidationFailure } from '../../domain/route.ts';
+import type { AvailabilitySnapshot } from './availability.ts';
+import type { RoutingPolicies } from './policy-file.ts';
+import type { ModelRegistry } from './registry.ts';
+
+/** What a decision depends on besides its turn. */
+export interface RouteEnv {
+  readonly registry: ModelRegistry;
+  readonly policies: RoutingPolicies;
+  readonly availability: AvailabilitySnapshot;
+  /** Whether the price table knows the model. */
+  isPriced(modelId: string): boolean;
+  /** Input + output rate without long-context rates, in one unit for all models; null = unpriced. */
+  rateSum(modelId: string): bigint | null;
+  /** `delegation.allow_dearer_fallback`. */
+  readonly allowDearerFallback: boolean;
+}
+
+/** One position of the chain. Pure. */
+export type Slot = (ctx: TurnContext, env: RouteEnv) => PolicyEvaluation;
+
+/** What a slot says besides its model. */
+export type Remark = Pick<PolicyEvaluation, 'reason'> & Partial<PolicyEvaluation>;
+
+const BLANK = {
+  candidate_model: null,
+  rule_name: null,
+  confidence: null,
+  pattern_alternatives: null,
+  validation_failure: null,
+  tried_rules: null,
+} satisfies Partial<PolicyEvaluation>;
+
+/** An entry that proposes nothing. */
+export function withoutCandidate(
+  policy: SlotName,
+  verdict: 'not_applicable' | 'deferred' | 'not_evaluated',
+  remark: Remark,
+): PolicyEvaluation {
+  return { ...BLANK, ...remark, policy, verdict };
+}
+
+/** An entry that proposes `model`: `chose` when it passes every check, else `rejected`. */
+export function propose(
+  policy: SlotName,
+  model: string,
+  remark: Remark,
+  ctx: TurnContext,
+  env: RouteEnv,
+): PolicyEvaluation {
+  const failure = validationFailure(model, ctx, env);
+  const entry = { ...BLANK, ...remark, policy, candidate_model: model, validation_failure: failure };
+  if (failure === null) return { ...entry, verdict: 'chose' };
+  const reason = failure === 'provider_unavailable' ? `${remark.reason} (${outage(model, env)})` : remark.reason;
+  return { ...entry, verdict: 'rejected', reason };
+}
+
+/** The first check the model fails, null when it may serve the turn. */
+export function validationFailure(modelId: string, ctx: TurnContext, env: RouteEnv): ValidationFailure | null {
+  const model = env.registry.get(modelId);
+  if (model === null || !env.registry.isConfigured(modelId)) return 'not_configured';
+  return CHECKS.find(([, fails]) => fails(model, ctx, env))?.[0] ?? null;
+}
+
+type Check = readonly [ValidationFailure, (model: ModelEntry, ctx: TurnContext, env: RouteEnv) => boolean];
+
+const CHECKS: readonly Check[] = [
+  ['provider_unavailable', ({ id }, _, env) => providerOut(id, env) || env.availability.models.has(id)],
+  ['no_vision_support', ({ capabilities }, ctx) => ctx.has_images && !capabilities.supports_images],
+  ['exceeds_context_window', ({ capabilities }, ctx) => ctx.estimated_input_tokens > capabilities.max_context_tokens],
+  ['no_tool_support', ({ capabilities }, ctx) => ctx.has_tool_definitions && !capabilities.supports_tools],
+  [
+    'no_system_prompt_support',
+    ({ capabilities }, ctx) => ctx.has_system_prompt && !capabilities.supports_system_prompt,
+  ],
+  [
+    'no_structured_output_support',
+    ({ capabilities }, ctx) => ctx.requires_structured_output && !capabilities.supports_structured_output,
+  ],
+  ['not_priced', ({ id }, ctx, env) => ctx.budget_limited && !env.isPriced(id)],
+  [
+    'no_document_support',
+    ({ capabilities }, ctx) =>
+      ctx.document_media_types.some((type) => !capabilities.accepted_document_media_types.includes(type)),
+  ],
+];
+
+function providerOut(modelId: string, env: RouteEnv): boolean {
+  return env.availability.providers.has(providerOf(modelId));
+}
+
+function outage(modelId: string, env: RouteEnv): string {
+  return providerOut(modelId, env) ? `all ${providerOf(modelId)} models unavailable` : 'model-specific outage';
+}

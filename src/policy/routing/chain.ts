@@ -1,0 +1,163 @@
+// The seven slots in their order: one decision, what a refusal tells the caller, what a message keeps of it (03 §5).
+import type { RoutingDecisionRecord } from '../../domain/message.ts';
+import { providerOf } from '../../domain/model.ts';
+import {
+  type PolicyEvaluation,
+  ROUTING_MODE_OF,
+  type RouteDecision,
+  SLOTS,
+  type SlotName,
+  type TurnContext,
+} from '../../domain/route.ts';
+import { AppError } from '../../kernel/errors.ts';
+import { availabilityOf } from './availability.ts';
+import { type RouteEnv, type Slot, withoutCandidate } from './candidate.ts';
+import { delegateRequest } from './slots/delegate-request.ts';
+import { globalDefault } from './slots/global-default.ts';
+import { manualSticky } from './slots/manual-sticky.ts';
+import { pattern } from './slots/pattern.ts';
+import { perMessageOverride } from './slots/per-message-override.ts';
+import { rule } from './slots/rule.ts';
+import { workspaceDefault } from './slots/workspace-default.ts';
+
+export type { RouteEnv } from './candidate.ts';
+
+const CHAIN: Readonly<Record<SlotName, Slot>> = {
+  per_message_override: perMessageOverride,
+  manual_sticky: manualSticky,
+  rule,
+  pattern,
+  delegate_request: delegateRequest,
+  workspace_default: workspaceDefault,
+  global_default: globalDefault,
+};
+/** Slots that carry a person's own choice. */
+const EXPLICIT = new Set<SlotName>(['per_message_override', 'manual_sticky']);
+const NOTHING = { chosen_model: '', fallback_dearer: false } as const;
+
+/** Evaluates the chain: the first candidate that passes its checks wins. Deterministic; at most 5 ms at 100 rules. */
+export function decideRoute(ctx: TurnContext, env: RouteEnv): RouteDecision {
+  const chain: PolicyEvaluation[] = [];
+  let winner: PolicyEvaluation | null = null;
+  for (const name of SLOTS) {
+    const entry: PolicyEvaluation = winner
+      ? withoutCandidate(name, 'not_evaluated', { reason: `decided by ${winner.policy}` })
+      : CHAIN[name](ctx, env);
+    if (entry.verdict === 'chose') winner = entry;
+    chain.push(entry);
+  }
+  if (winner === null) return { ...NOTHING, winner_index: -1, refused: 'routing_failed', chain };
+
+  const chosen_model = winner.candidate_model!;
+  const winner_index = SLOTS.indexOf(winner.policy);
+  if (rejectedChoice(chain)) return { ...NOTHING, winner_index, refused: 'explicit_model_rejected', chain };
+  const fallback_dearer = isDearerFallback(chain, chosen_model, env);
+  if (fallback_dearer && !env.allowDearerFallback) {
+    return { chosen_model: '', winner_index: -1, refused: 'routing_failed', fallback_dearer, chain };
+  }
+  return { chosen_model, winner_index, refused: null, fallback_dearer, chain };
+}
+
+/**
+ * The error of a refused decision, null when there is none: `explicit_model_rejected` (422) with what would have been
+ * used instead, or `routing_failed` (503) with everything that was tried.
+ */
+export function routeError(decision: RouteDecision, ctx: TurnContext, env: RouteEnv): AppError | null {
+  const { chain, refused } = decision;
+  if (refused === null) return null;
+  const choice = rejectedChoice(chain);
+  if (refused === 'explicit_model_rejected' && choice) {
+    const model = choice.candidate_model!;
+    const fallback = chain[decision.winner_index]!.candidate_model!;
+    const { policy: source, validation_failure } = choice;
+    const why = explained(model, validation_failure!, ctx, env);
+    const message = `${model} cannot serve this turn: ${why}; choose another model, ${fallback} could`;
+    return new AppError('explicit_model_rejected', message, {
+      source,
+      model,
+      validation_failure,
+      would_fall_back_to: fallback,
+    });
+  }
+  const tried = triedCandidates(chain);
+  const listed = tried.map(({ model, reason }) => `${model} (${explained(model, reason, ctx, env)})`).join(', ');
+  let message = tried.length > 0 ? `no model can serve this turn: ${listed}` : 'no model is configured for this turn';
+  if (decision.fallback_dearer) {
+    const dearer = chain.find(({ verdict }) => verdict === 'chose')?.candidate_model;
+    message = `${listed}; the fallback ${dearer} is dearer, which delegation.allow_dearer_fallback forbids`;
+  }
+  return new AppError('routing_failed', message, {
+    tried,
+    alternative_providers_configured: alternativeProviders(tried, env),
+  });
+}
+
+/** What the assistant's message keeps of a decision that was not refused (01 §4.3). */
+export function routingRecord(decision: RouteDecision): RoutingDecisionRecord {
+  const { chain, chosen_model } = decision;
+  const winner = chain[decision.winner_index];
+  if (!winner || chosen_model === '') throw new Error('a refused decision chose no model to record');
+  const considered = chain.flatMap((entry) => [
+    ...(entry.tried_rules ?? []).map((tried) => tried.candidate_model),
+    ...(entry.candidate_model === null ? [] : [entry.candidate_model]),
+    ...(entry.pattern_alternatives ?? []).map((alternative) => alternative.model),
+  ]);
+  return {
+    mode: ROUTING_MODE_OF[winner.policy],
+    chosen_model,
+    reason: winner.reason,
+    rule_name: winner.rule_name,
+    confidence: winner.confidence,
+    alternatives_considered: [...new Set(considered)].filter((model) => model !== chosen_model),
+  };
+}
+
+interface Tried {
+  readonly model: string;
+  readonly policy: SlotName;
+  readonly rule_name: string | null;
+  /** The check it failed. */
+  readonly reason: string;
+}
+
+function triedCandidates(chain: readonly PolicyEvaluation[]): Tried[] {
+  return chain.flatMap((entry): Tried[] => {
+    const { policy, candidate_model: model, validation_failure: reason } = entry;
+    if (entry.tried_rules) {
+      return entry.tried_rules.map((tried) => ({
+        model: tried.candidate_model,
+        policy,
+        rule_name: tried.rule_name,
+        reason: tried.validation_failure,
+      }));
+    }
+    return model === null || reason === null ? [] : [{ model, policy, rule_name: null, reason }];
+  });
+}
+
+function rejectedChoice(chain: readonly PolicyEvaluation[]): PolicyEvaluation | undefined {
+  return chain.find((entry) => EXPLICIT.has(entry.policy) && entry.verdict === 'rejected');
+}
+
+// Where a rate is unknown nobody can say that the fallback is not the dearer one, so it counts as dearer.
+function isDearerFallback(chain: readonly PolicyEvaluation[], chosen: string, env: RouteEnv): boolean {
+  const asked = chain.find((entry) => entry.policy === 'delegate_request' && entry.verdict === 'rejected');
+  if (!asked || asked.candidate_model === chosen) return false;
+  const [chosenRate, askedRate] = [env.rateSum(chosen), env.rateSum(asked.candidate_model!)];
+  return chosenRate === null || askedRate === null || chosenRate > askedRate;
+}
+
+function explained(modelId: string, failure: string, ctx: TurnContext, env: RouteEnv): string {
+  if (failure !== 'exceeds_context_window') return failure;
+  const limit = env.registry.get(modelId)?.capabilities.max_context_tokens;
+  return `${failure}: about ${ctx.estimated_input_tokens} tokens, it takes ${limit}`;
+}
+
+// Providers with a usable adapter and a model that is not out.
+function alternativeProviders(tried: readonly Tried[], env: RouteEnv): string[] {
+  const known = new Set(tried.map(({ model }) => providerOf(model)));
+  const healthy = env.registry.models.filter(
+    ({ id }) => env.registry.isConfigured(id) && availabilityOf(env.availability, id) === 'healthy',
+  );
+  return [...new Set(healthy.map(({ id }) => providerOf(id)))].filter((provider) => !known.has(provider));
+}

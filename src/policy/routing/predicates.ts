@@ -1,0 +1,114 @@
+// The closed set of conditions a routing rule may ask (03 §6.3): compiled once at load, asked on every turn.
+import { Decimal } from 'decimal.js';
+import type { TurnContext } from '../../domain/route.ts';
+import { isMapping } from '../yaml.ts';
+
+/** How much of the message a regular expression sees, in characters. */
+export const MATCH_LIMIT = 20_000;
+const MAX_DEPTH = 32;
+/** `(?i)` and the like at the start: the only way to write flags into the pattern itself. */
+const LEADING_FLAGS = /^\(\?([ims]+)\)/;
+
+/** What predicates look at. Built once per decision. */
+export interface Facts {
+  readonly text: string;
+  readonly lowerText: () => string;
+  readonly estimated_input_tokens: number;
+  readonly message_has_images: boolean;
+  readonly cost_today_usd: string;
+}
+/** Never throws. */
+export type Predicate = (facts: Facts) => boolean;
+type Compile = (value: unknown, at: string, errors: string[], depth: number) => Predicate;
+
+export function factsOf(ctx: TurnContext): Facts {
+  let lower: string | null = null;
+  return {
+    text: ctx.user_message_text,
+    lowerText: () => {
+      lower ??= ctx.user_message_text.toLowerCase();
+      return lower;
+    },
+    estimated_input_tokens: ctx.estimated_input_tokens,
+    message_has_images: ctx.message_has_images,
+    cost_today_usd: ctx.cost_today_usd,
+  };
+}
+
+/**
+ * Compiles one predicate mapping; several keys must all hold.
+ * Faults are appended to `errors` as `<path>: <problem>`; the result is then of no use.
+ */
+export function compilePredicate(value: unknown, at: string, errors: string[], depth = 0): Predicate {
+  if (depth > MAX_DEPTH) return fault(errors, `${at}: nested deeper than ${MAX_DEPTH} predicates`);
+  if (!isMapping(value) || Object.keys(value).length === 0) {
+    return fault(errors, `${at}: must be a mapping with at least one predicate`);
+  }
+  const unknown = Object.keys(value).filter((key) => !Object.hasOwn(COMPILERS, key));
+  if (unknown.length > 0) errors.push(`${at}: unknown predicate key(s) [${unknown.join(', ')}]`);
+  const parts = Object.entries(value)
+    .filter(([key]) => Object.hasOwn(COMPILERS, key))
+    .map(([key, operand]) => COMPILERS[key]!(operand, `${at}.${key}`, errors, depth));
+  return allOf(parts);
+}
+
+const COMPILERS: Readonly<Record<string, Compile>> = {
+  message_matches(value, at, errors) {
+    if (typeof value !== 'string') return fault(errors, `${at}: must be a regular expression as a string`);
+    try {
+      const flags = LEADING_FLAGS.exec(value);
+      const pattern = flags ? new RegExp(value.slice(flags[0].length), flags[1]) : new RegExp(value);
+      return ({ text }) => pattern.test(text.length > MATCH_LIMIT ? text.slice(0, MATCH_LIMIT) : text);
+    } catch (thrown) {
+      return fault(errors, `${at}: ${thrown instanceof Error ? thrown.message : 'not a regular expression'}`);
+    }
+  },
+  message_contains_any(value, at, errors) {
+    const words = Array.isArray(value) && value.every((v) => typeof v === 'string' && v !== '') ? value : [];
+    if (words.length === 0) return fault(errors, `${at}: must be a list of at least one non-empty string`);
+    const lower = words.map((word: string) => word.toLowerCase());
+    return ({ lowerText }) => lower.some((word) => lowerText().includes(word));
+  },
+  estimated_input_tokens_gt: (value, at, errors) =>
+    typeof value === 'number' && Number.isInteger(value)
+      ? (facts) => facts.estimated_input_tokens > value
+      : fault(errors, `${at}: must be an integer`),
+  estimated_input_tokens_lt: (value, at, errors) =>
+    typeof value === 'number' && Number.isInteger(value)
+      ? (facts) => facts.estimated_input_tokens < value
+      : fault(errors, `${at}: must be an integer`),
+  has_images: (value, at, errors) =>
+    typeof value === 'boolean'
+      ? (facts) => facts.message_has_images === value
+      : fault(errors, `${at}: must be true or false`),
+  cost_today_exceeds_usd(value, at, errors) {
+    if (typeof value !== 'number' || !Number.isFinite(value)) return fault(errors, `${at}: must be a number`);
+    const limit = new Decimal(value);
+    return (facts) => limit.lt(facts.cost_today_usd);
+  },
+  any_of(value, at, errors, depth) {
+    const parts = compileList(value, at, errors, depth);
+    return (facts) => parts.some((part) => part(facts));
+  },
+  all_of: (value, at, errors, depth) => allOf(compileList(value, at, errors, depth)),
+  not(value, at, errors, depth) {
+    const part = compilePredicate(value, at, errors, depth + 1);
+    return (facts) => !part(facts);
+  },
+};
+
+function allOf(parts: readonly Predicate[]): Predicate {
+  return parts.length === 1 ? parts[0]! : (facts) => parts.every((part) => part(facts));
+}
+
+function compileList(value: unknown, at: string, errors: string[], depth: number): Predicate[] {
+  if (!Array.isArray(value) || value.length === 0) {
+    return [fault(errors, `${at}: must be a list of at least one predicate`)];
+  }
+  return value.map((item, i) => compilePredicate(item, `${at}[${i}]`, errors, depth + 1));
+}
+
+function fault(errors: string[], line: string): Predicate {
+  errors.push(line);
+  return () => false;
+}

@@ -1,0 +1,23 @@
+// Slot 3: the first matching rule whose model can serve; the rules before it that could not are noted (03 §5, §6).
+import type { PolicyEvaluation, TriedRule } from '../../../domain/route.ts';
+import { propose, type Slot, withoutCandidate } from '../candidate.ts';
+import { factsOf } from '../predicates.ts';
+
+const POLICY = 'rule';
+
+export const rule: Slot = (ctx, env) => {
+  const { rules } = env.policies;
+  const facts = factsOf(ctx);
+  const tried: TriedRule[] = [];
+  let rejected: PolicyEvaluation | null = null;
+  for (const { name, use, matches } of rules) {
+    if (!matches(facts)) continue;
+    const remark = { reason: `matched rule '${name}'`, rule_name: name, tried_rules: tried };
+    const entry = propose(POLICY, use, remark, ctx, env);
+    if (entry.validation_failure === null) return entry;
+    tried.push({ rule_name: name, candidate_model: use, validation_failure: entry.validation_failure });
+    rejected = entry;
+  }
+  const reason = rules.length === 0 ? 'no rules configured' : 'no rule matched this turn';
+  return rejected ?? withoutCandidate(POLICY, 'not_applicable', { reason, tried_rules: tried });
+};

@@ -1,0 +1,56 @@
+// The repository carries nothing of the machine it was written on, and installs the same everywhere.
+import fs from 'node:fs';
+import path from 'node:path';
+import { expect, it } from 'vitest';
+import { projectTexts, ROOT } from './source.ts';
+
+const texts = projectTexts();
+
+it('the walk finds the project', () => {
+  expect(texts.map((file) => file.path)).toEqual(expect.arrayContaining(['package.json', 'README.md', 'src/main.ts']));
+});
+
+it('no file names a place of one machine', () => {
+  // Put together here, so that this file does not name them either.
+  const home = new RegExp(`/(?:${['work', 'root', 'home/[a-z]\\w+', 'Users/\\w+'].join('|')})/(?!\\.)[\\w-]`);
+  const wrong = texts
+    .filter((file) => !file.path.startsWith('test/provider/recorded/'))
+    .flatMap((file) =>
+      file.text
+        .split('\n')
+        .map((line, i) => ({ line, place: `${file.path}:${i + 1}` }))
+        .filter(({ line }) => home.test(line.replaceAll(/https?:\/\/\S+/g, '')))
+        .map(({ place }) => place),
+    );
+  expect(wrong).toEqual([]);
+});
+
+it('the lock file names no registry', () => {
+  const lock = JSON.parse(fs.readFileSync(path.join(ROOT, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { resolved?: string; integrity?: string }>;
+  };
+  const entries = Object.entries(lock.packages).filter(([name]) => name !== '');
+  expect(entries.length).toBeGreaterThan(50);
+  expect(entries.filter(([, entry]) => entry.resolved !== undefined).map(([name]) => name)).toEqual([]);
+  const npmrc = fs.readFileSync(path.join(ROOT, '.npmrc'), 'utf8');
+  expect(npmrc).not.toMatch(/registry\s*=|_auth|\/\//);
+});
+
+it('what source imports at run time is a dependency of the package', () => {
+  const { dependencies, devDependencies } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as {
+    dependencies: Record<string, string>;
+    devDependencies: Record<string, string>;
+  };
+  const wrong = texts
+    .filter((file) => /^src\/.*\.tsx?$/.test(file.path))
+    .flatMap((file) => {
+      const code = file.text.replace(/(?:^|\n)\s*(?:import|export) type\b[^;]*;/g, '\n');
+      return [...code.matchAll(/\b(?:from|import\()\s*'([^'.][^']*)'/g)]
+        .map((match) => match[1]!)
+        .filter((name) => !name.startsWith('node:'))
+        .map((name) => (name.startsWith('@') ? name.split('/').slice(0, 2) : name.split('/').slice(0, 1)).join('/'))
+        .filter((name) => !(name in dependencies))
+        .map((name) => `${file.path}: ${name}${name in devDependencies ? ' is a dev dependency' : ''}`);
+    });
+  expect([...new Set(wrong)]).toEqual([]);
+});

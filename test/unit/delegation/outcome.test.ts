@@ -1,0 +1,167 @@
+// How a worker's end becomes an outcome and what its planner reads of it (04 §4.2, §5.3, §7, §12).
+import { describe, expect, it } from 'vitest';
+import type { SessionId } from '../../../src/kernel/ids.ts';
+import { err, ok } from '../../../src/kernel/result.ts';
+import { plannerText, type WorkerEnd, workerOutcome } from '../../../src/policy/delegation/outcome.ts';
+import { readStructured, repairMessage } from '../../../src/policy/delegation/schema-repair.ts';
+import { ulidOf } from '../../support/messages.ts';
+
+const worker_session_id = `sess_${ulidOf(3)}` as SessionId;
+const completed: Extract<WorkerEnd, { kind: 'completed' }> = {
+  kind: 'completed',
+  stop_reason: 'end_turn',
+  text: 'so far',
+  llm_calls: 25,
+  tokens_exhausted: false,
+  context_request: null,
+  structured: null,
+  budget: null,
+};
+const request = { summary: 'need a', missing: [{ type: 'file' as const, ref: 'a.ts', hint: 'read' }] };
+
+/** `[failure_mode, error, output, disposition]` as planner and session see them. */
+function seen(end: WorkerEnd) {
+  const outcome = workerOutcome(end);
+  const { text } = plannerText({ ...outcome, worker_session_id });
+  const { error, output } = JSON.parse(text);
+  return [outcome.failure_mode, error, output, outcome.disposition];
+}
+
+describe('workerOutcome', () => {
+  it('succeeds at end_turn with the text, or with the object when a schema was met', () => {
+    expect(workerOutcome(completed)).toMatchObject({ success: true, output: 'so far', disposition: 'completed' });
+    expect(workerOutcome({ ...completed, structured: ok({ n: 1 }) }).output).toEqual({ n: 1 });
+  });
+
+  it('names the failure of every other end, keeping what text there is', () => {
+    expect(seen({ ...completed, stop_reason: 'max_tokens' })).toEqual([
+      'max_tokens_exceeded',
+      'max_tokens_exceeded',
+      'so far',
+      'failed',
+    ]);
+    expect(seen({ ...completed, stop_reason: 'tool_use', tokens_exhausted: true })[0]).toBe('max_tokens_exceeded');
+    expect(seen({ ...completed, stop_reason: 'tool_use' })).toEqual([
+      'worker_error',
+      'worker_error: stopped after 25 LLM calls',
+      'so far',
+      'failed',
+    ]);
+    expect(seen({ ...completed, stop_reason: 'stop_sequence' })[0]).toBe('worker_error');
+    expect(seen({ ...completed, stop_reason: 'tool_use', context_request: request })).toEqual([
+      'insufficient_context',
+      'insufficient_context',
+      request,
+      'failed',
+    ]);
+    const budget = { scope: 'delegation', left_usd: '0.01' };
+    expect(seen({ ...completed, stop_reason: 'budget_exceeded', budget })).toEqual([
+      'budget_exceeded',
+      'budget_exceeded: delegation limit, 0.01 USD left',
+      'so far',
+      'failed',
+    ]);
+    expect(seen({ kind: 'failed', message: 'provider down', text: '' })).toEqual([
+      'worker_error',
+      'worker_error: provider down',
+      '',
+      'failed',
+    ]);
+    expect(seen({ kind: 'routing_failed', message: 'no model' })[1]).toBe('worker_error: no model');
+    expect(seen({ kind: 'not_spawned', message: 'too many delegations in this turn' })[1]).toBe(
+      'worker_error: too many delegations in this turn',
+    );
+    expect(seen({ kind: 'no_model' })).toEqual([
+      'no_model_available_for_tier',
+      'no_model_available_for_tier',
+      '',
+      'failed',
+    ]);
+    expect(seen({ kind: 'timeout', seconds: 300, text: 'half' })).toEqual([
+      'timeout',
+      'timeout: worker exceeded 300s',
+      'half',
+      'failed',
+    ]);
+  });
+
+  it('tells a cascaded cancel from a direct one in the record, and shows the planner the same error', () => {
+    const cascaded = workerOutcome({ kind: 'cancelled', scope: 'planner', text: 'half' });
+    const direct = workerOutcome({ kind: 'cancelled', scope: 'worker', text: 'half' });
+    expect([cascaded.cancel_scope, direct.cancel_scope]).toEqual(['planner', 'worker']);
+    expect([cascaded.disposition, direct.disposition]).toEqual(['cancelled', 'cancelled']);
+    expect(direct.error_message).toMatch(/^worker cancelled directly/);
+    expect(seen({ kind: 'cancelled', scope: 'worker', text: 'half' }).slice(1, 3)).toEqual([
+      'cancelled_by_user',
+      'half',
+    ]);
+  });
+
+  it('fails an answer that misses its schema with the raw text, the problems staying in the record', () => {
+    const end: WorkerEnd = {
+      ...completed,
+      text: '{"n":"x"}',
+      structured: err([{ path: '$.n', message: 'must be integer' }]),
+    };
+    expect(workerOutcome(end).error_message).toBe('output_schema_validation_failed: $.n: must be integer');
+    expect(seen(end).slice(0, 3)).toEqual([
+      'output_schema_validation_failed',
+      'output_schema_validation_failed',
+      '{"n":"x"}',
+    ]);
+  });
+});
+
+describe('plannerText', () => {
+  it('is the output alone on success, and one compact JSON object on failure', () => {
+    const success = workerOutcome(completed);
+    expect(plannerText({ ...success, worker_session_id })).toEqual({ text: 'so far', is_error: false });
+    expect(plannerText({ ...success, output: { n: 1 }, worker_session_id })).toEqual({
+      text: '{"n":1}',
+      is_error: false,
+    });
+    const failure = workerOutcome({ kind: 'no_model' });
+    expect(plannerText({ ...failure, worker_session_id: null })).toEqual({
+      text: '{"error":"no_model_available_for_tier","output":"","worker_session_id":null}',
+      is_error: true,
+    });
+  });
+
+  it('cuts more than 100000 characters and names the worker session', () => {
+    const exact = workerOutcome({ ...completed, text: 'x'.repeat(100_000) });
+    expect(plannerText({ ...exact, worker_session_id }).text).toHaveLength(100_000);
+    const over = plannerText({ ...exact, output: 'x'.repeat(100_001), worker_session_id });
+    expect(over.text.startsWith(`${'x'.repeat(100_000)}\n`)).toBe(true);
+    expect(over.text).toContain(worker_session_id);
+    expect(over.text.length).toBeLessThan(100_200);
+  });
+});
+
+describe('readStructured', () => {
+  const integerN = (v: unknown) =>
+    Number.isInteger((v as { n?: unknown }).n) ? [] : [{ path: '$.n', message: 'must be integer' }];
+
+  it('reads a bare object and one that is a single fenced block', () => {
+    expect(readStructured(' {"n": 1}\n', integerN)).toEqual(ok({ n: 1 }));
+    expect(readStructured('```json\n{"n": 1}\n```', integerN)).toEqual(ok({ n: 1 }));
+    expect(readStructured('~~~\n{\n"n": 1\n}\n~~~\n', integerN)).toEqual(ok({ n: 1 }));
+    expect(readStructured('{"n": 1, "s": "```\\nx\\n```"}', integerN)).toMatchObject({ ok: true });
+  });
+
+  it('refuses prose, text around a block, a second block, other roots and what the schema refuses', () => {
+    const broken = ['hello', 'Here:\n```json\n{"n":1}\n```', '```\n{"n":1}\n```\n```\n{}\n```', '[1]', 'null', ''];
+    for (const text of broken)
+      expect(readStructured(text, integerN)).toMatchObject({ ok: false, error: [{ path: '$' }] });
+    expect(readStructured('{"n":"x"}', integerN)).toEqual(err([{ path: '$.n', message: 'must be integer' }]));
+  });
+});
+
+describe('repairMessage', () => {
+  it('lists at most ten problems, one a line', () => {
+    const issues = Array.from({ length: 12 }, (_, i) => ({ path: `$.p${i}`, message: 'is required' }));
+    const message = repairMessage(issues);
+    expect(message.split('\n').filter((line) => line.endsWith(': is required'))).toHaveLength(10);
+    expect(message).toContain('$.p9: is required');
+    expect(message).not.toContain('$.p10');
+  });
+});

@@ -1,0 +1,122 @@
+// Tool sets of planners and of the workers they delegate to (09 §2, 04 §11).
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { isDisabled, offersDelegate, plannerTools, workerTools } from '../../../src/policy/delegation/worker-tools.ts';
+
+const named = (...names: string[]) => names.map((name) => ({ name }));
+const registered = named(
+  'write_file',
+  'read_file',
+  'shell',
+  'memory_add',
+  'skill_load',
+  'delegate',
+  '_request_context',
+);
+
+describe('plannerTools', () => {
+  it('has every registered tool sorted by name, without `_request_context`', () => {
+    expect(plannerTools({ registered, disabled: [], offerDelegate: true })).toEqual([
+      'delegate',
+      'memory_add',
+      'read_file',
+      'shell',
+      'skill_load',
+      'write_file',
+    ]);
+    expect(plannerTools({ registered, disabled: [], offerDelegate: false })).not.toContain('delegate');
+  });
+
+  it('leaves out disabled names and prefixes', () => {
+    const tools = plannerTools({ registered, disabled: ['s*', 'read_file', 'delegate'], offerDelegate: true });
+    expect(tools).toEqual(['memory_add', 'write_file']);
+    expect(isDisabled('shell_x', ['shell'])).toBe(false);
+    expect(isDisabled('anything', ['*'])).toBe(true);
+  });
+});
+
+describe('offersDelegate', () => {
+  const capable = { can_delegate: true, capabilities: { supports_tools: true } } as Parameters<
+    typeof offersDelegate
+  >[0]['model'];
+  const turn = { depth: 0, delegateDepth: 1, model: capable, disabled: [], granted: null };
+
+  it('follows the locked model, the depth, the switch and what a worker was granted', () => {
+    expect(offersDelegate(turn)).toBe(true);
+    expect(offersDelegate({ ...turn, model: { ...capable, can_delegate: false } })).toBe(false);
+    const noTools = { ...capable, capabilities: { ...capable.capabilities, supports_tools: false } };
+    expect(offersDelegate({ ...turn, model: noTools })).toBe(false);
+    expect(offersDelegate({ ...turn, disabled: ['delegate'] })).toBe(false);
+    expect(offersDelegate({ ...turn, depth: 1 })).toBe(false);
+    expect(offersDelegate({ ...turn, depth: 1, delegateDepth: 2, granted: ['delegate'] })).toBe(true);
+    expect(offersDelegate({ ...turn, depth: 1, delegateDepth: 2, granted: ['read_file'] })).toBe(false);
+  });
+});
+
+describe('workerTools', () => {
+  const planner = ['delegate', 'memory_add', 'read_file', 'reviewer', 'shell', 'worker_call'];
+  const call = {
+    plannerTools: planner,
+    allowed_tools: null as string[] | null,
+    mayDelegate: false,
+    registered: [...registered, ...named('worker_call')],
+  };
+
+  it('inherits the planner’s set less memory, delegation and worker tools, plus `_request_context`', () => {
+    expect(workerTools(call)).toEqual({
+      effective: ['_request_context', 'read_file', 'shell'],
+      dropped_tools: [],
+      allowed_tool_count: 0,
+    });
+    expect(workerTools({ ...call, mayDelegate: true }).effective).toContain('delegate');
+  });
+
+  it('narrows to `allowed_tools`, lists what a worker must not have, and ignores what the planner lacks', () => {
+    const allowed_tools = ['read_file', 'delegate', 'memory_add', 'nope', 'read_file'];
+    expect(workerTools({ ...call, allowed_tools })).toEqual({
+      effective: ['_request_context', 'read_file'],
+      dropped_tools: ['delegate', 'memory_add'],
+      allowed_tool_count: 4,
+    });
+    expect(workerTools({ ...call, allowed_tools: [] })).toEqual({
+      effective: ['_request_context'],
+      dropped_tools: [],
+      allowed_tool_count: 0,
+    });
+  });
+
+  it('never gives a worker a tool its planner lacks, down a tree of any shape', () => {
+    const name = fc.constantFrom(
+      'read_file',
+      'shell',
+      'memory_add',
+      'memory_replace',
+      'delegate',
+      'reviewer',
+      '_request_context',
+    );
+    const names = fc.array(name, { maxLength: 7 });
+    fc.assert(
+      fc.property(
+        names,
+        fc.array(fc.record({ allowed: fc.option(names), mayDelegate: fc.boolean() })),
+        (top, levels) => {
+          let parent = plannerTools({ registered: named(...new Set(top)), disabled: [], offerDelegate: true });
+          for (const level of levels) {
+            const child = workerTools({
+              plannerTools: parent,
+              allowed_tools: level.allowed,
+              mayDelegate: level.mayDelegate,
+              registered,
+            });
+            expect(child.effective).toEqual([...new Set(child.effective)].sort());
+            for (const tool of child.effective.filter((t) => t !== '_request_context')) expect(parent).toContain(tool);
+            expect(child.effective.some((t) => t.startsWith('memory_'))).toBe(false);
+            expect(child.effective).toContain('_request_context');
+            parent = child.effective;
+          }
+        },
+      ),
+    );
+  });
+});

@@ -1,0 +1,27 @@
+// Words that several statements share.
+import { OPEN_TURN_STATUSES } from '../../domain/turn.ts';
+
+/** `INSERT` of named parameters; a parameter bears its column's name. */
+export function insertInto(table: string, columns: readonly string[]): string {
+  return `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${columns.map((c) => `@${c}`).join(', ')})`;
+}
+
+/** Spelled as in the unique index of open turns, so that SQLite may use it. */
+export const TURN_IS_OPEN = `status IN (${OPEN_TURN_STATUSES.map((s) => `'${s}'`).join(',')})`;
+
+/** A recursive table `tree(id, depth)`: the session bound to the first parameter and its descendants. */
+export const WITH_TREE = `WITH RECURSIVE tree(id, depth) AS (
+  SELECT ?, 0 UNION ALL
+  SELECT s.id, tree.depth + 1 FROM sessions s JOIN tree ON s.parent_session_id = tree.id)`;
+
+/** SQLite has no booleans. */
+export function bit(value: boolean): 0 | 1;
+export function bit(value: boolean | null): 0 | 1 | null;
+export function bit(value: boolean | null): 0 | 1 | null {
+  return value === null ? null : value ? 1 : 0;
+}
+
+/** JSON text of a value, NULL of null. */
+export function json(value: unknown): string | null {
+  return value === null || value === undefined ? null : JSON.stringify(value);
+}

@@ -1,0 +1,58 @@
+// A price table file: parsed with one line per problem, and written in a form that never changes by itself (08 §2, §10).
+import { parseDocument } from 'yaml';
+import { z } from 'zod';
+import { MODEL_ID_PATTERN } from '../../domain/model.ts';
+import { err, ok, type Result } from '../../kernel/result.ts';
+import { type RawEntry, RawEntrySchema, type RawTable } from './price-entry.ts';
+
+const FileSchema = z.strictObject({
+  pricing_version: z
+    .string({ error: 'is required and must be a string' })
+    .regex(/^[A-Za-z0-9._-]{1,64}$/, 'must be 1 to 64 of A-Z a-z 0-9 . _ -'),
+  currency: z.literal('USD', { error: 'must be USD; enter other currencies at a USD rate of your own' }).default('USD'),
+  source: z.string().default(''),
+  imported_on: z
+    .string()
+    .regex(/^\d{4}-\d\d-\d\d$/, 'must be a date YYYY-MM-DD')
+    .nullable()
+    .default(null),
+  models: z.record(z.string().regex(MODEL_ID_PATTERN, 'must be a model id <provider>:<name>'), RawEntrySchema, {
+    error: 'is required and must be a map of model ids',
+  }),
+});
+
+/**
+ * Reads a table from JSON or YAML, all or nothing.
+ * @param path only named in the problems, each of which is `<path>: <model>: <field>: <reason>`
+ */
+export function parsePriceTable(text: string, path: string): Result<RawTable, string[]> {
+  const document = parseDocument(text, { prettyErrors: true });
+  if (document.errors.length > 0) return err(document.errors.map((e) => `${path}: ${e.message.split('\n')[0]}`));
+  const parsed = FileSchema.safeParse(document.toJS({ maxAliasCount: 100 }));
+  if (parsed.success) return ok(parsed.data);
+  return err(parsed.error.issues.flatMap((issue) => problemsOf(issue)).map((problem) => `${path}: ${problem}`));
+}
+
+/** The file's text: models sorted by id, fields in their documented order, defaults left out. */
+export function formatPriceTable(table: RawTable): string {
+  const models: Record<string, RawEntry> = {};
+  for (const id of Object.keys(table.models).sort()) models[id] = table.models[id]!;
+  const { pricing_version, currency, source, imported_on } = table;
+  return `${JSON.stringify({ pricing_version, currency, source, imported_on, models }, null, 2)}\n`;
+}
+
+function problemsOf(issue: z.core.$ZodIssue): string[] {
+  const where = place(issue.path);
+  if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => `${where}${key}: unknown field`);
+  // A bad key of the map of models: its own rule is nested one level down.
+  if (issue.code === 'invalid_key') return issue.issues.map((inner) => `${where}${inner.message}`);
+  return [`${where}${issue.message.replace('Invalid input: ', '')}`];
+}
+
+// `models`, id, field, ... -> `id: field: `; other fields by their dotted path.
+function place(path: readonly PropertyKey[]): string {
+  const [first, model, ...rest] = path.map(String);
+  if (first === undefined) return '';
+  if (first !== 'models' || model === undefined) return `${path.map(String).join('.')}: `;
+  return rest.length === 0 ? `${model}: ` : `${model}: ${rest.join('.')}: `;
+}

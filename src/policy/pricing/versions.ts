@@ -1,0 +1,38 @@
+// Versions of a price table: names, content hashes, and what a start must refuse or warn about (08 §2, §3).
+import { canonicalJson, sha256Hex } from '../../kernel/canonical-json.ts';
+import type { ResolvedEntry } from './price-entry.ts';
+
+const STALE_DAYS = 90;
+const DAY_MS = 86_400_000;
+
+/** Opaque to every reader: compared and joined on, never parsed. */
+export function overlayVersion(base: string, overlay: string): string {
+  return `${base}+${overlay}`;
+}
+
+/** SHA-256 of the canonical JSON of the resolved entries. */
+export function contentHash(models: Readonly<Record<string, ResolvedEntry>>): string {
+  return sha256Hex(canonicalJson(models));
+}
+
+/**
+ * The message of `pricing_version_conflict`: the version is stored with other rates. Null when it is new or unchanged.
+ * @param storedHash content hash stored for the table's version, null when the version was never active
+ */
+export function versionConflict(
+  table: { readonly version: string; readonly contentHash: string },
+  storedHash: string | null,
+): string | null {
+  if (storedHash === null || storedHash === table.contentHash) return null;
+  return `price table version ${table.version} was used before with other rates; give the changed table a new pricing_version`;
+}
+
+/**
+ * The startup warning for rates older than 90 days, or null.
+ * @param now Unix milliseconds
+ */
+export function staleRates(importedOn: string | null, now: number): string | null {
+  if (importedOn === null) return null;
+  const days = Math.floor((now - Date.parse(importedOn)) / DAY_MS);
+  return days > STALE_DAYS ? `the price table's rates are ${days} days old (imported on ${importedOn})` : null;
+}

@@ -26,3 +26,11 @@ export const ConfirmationSchema = ToolConfirmationRequestedSchema.extend({
 export type Confirmation = z.infer<typeof ConfirmationSchema>;
 export const ConfirmationDetailSchema = ConfirmationSchema.extend({ input: z.record(z.string(), z.unknown()) });
 export type ConfirmationDetail = z.infer<typeof ConfirmationDetailSchema>;
+
+/** How a prompt ended, as the dispatcher hears it. */
+export interface Answer {
+  readonly decision: Decision;
+  readonly scope: Scope | null;
+  readonly reason: string | null;
+  readonly modified_input: Readonly<Record<string, unknown>> | null;
+}

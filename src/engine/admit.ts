@@ -1,0 +1,250 @@
+// Admission of a turn: route first, then one transaction that makes the turn exist (00 §3 step 2, 03 §10).
+import { draft, type EventDraft } from '../domain/event.ts';
+import { type ContentBlock, plainMetadata, type StoredMessage, textOf } from '../domain/message.ts';
+import { providerOf } from '../domain/model.ts';
+import { ROUTING_MODE_OF, type RouteDecision, type TurnContext } from '../domain/route.ts';
+import type { SessionRecord } from '../domain/session.ts';
+import type { TurnRecord } from '../domain/turn.ts';
+import { sha256Hex } from '../kernel/canonical-json.ts';
+import { isoTime } from '../kernel/clock.ts';
+import type { AppError } from '../kernel/errors.ts';
+import type { EventId, TurnId } from '../kernel/ids.ts';
+import { estimateRequest } from '../policy/context/estimate.ts';
+import { offersDelegate } from '../policy/delegation/worker-tools.ts';
+import { decideRoute, routeError, routingRecord } from '../policy/routing/chain.ts';
+import type { Write } from '../ports/journal.ts';
+import type { Engine } from './context.ts';
+import { routeEnvironment } from './route-environment.ts';
+import { baseTools } from './tool-set.ts';
+import { type DelegationTree, newTally, type TurnRun, type WorkerRun } from './turn-run.ts';
+import type { WorkerClock } from './worker-clock.ts';
+
+export interface AdmissionRequest {
+  readonly session: SessionRecord;
+  /** Checked and stripped of its override prefix. */
+  readonly content: readonly ContentBlock[];
+  readonly override: string | null;
+  readonly scope: AbortController;
+  readonly worker: WorkerRun | null;
+  readonly clocks: readonly WorkerClock[];
+  readonly tree: DelegationTree;
+  /** `delegate.started`, for a worker's first turn. */
+  readonly parent_event: EventId | null;
+  /** For a worker: the names its delegation granted. */
+  readonly tool_names: readonly string[] | null;
+  /** Writes the idempotency row beside the turn. */
+  readonly claim: ((turn: TurnRecord) => Write) | null;
+}
+
+export type Admission =
+  | { readonly ok: true; readonly run: TurnRun }
+  | { readonly ok: false; readonly decision: RouteDecision; readonly error: AppError };
+
+/**
+ * Decides the route and, unless it is refused, stores turn, user message, `turn.started` and `route.decided` together.
+ * A refusal stores its `route.decided` alone. Throws `JournalConflict('turn_in_flight')` when another turn is open.
+ */
+export async function admitTurn(engine: Engine, request: AdmissionRequest): Promise<Admission> {
+  const { session, worker } = request;
+  const now = engine.clock.now();
+  const turnId = engine.ids.turn();
+  const stored = await engine.store.messages.history(session.id);
+  const userMessage: StoredMessage = {
+    id: engine.ids.message(),
+    session_id: session.id,
+    turn_id: turnId,
+    role: 'user',
+    content: [...request.content],
+    metadata: plainMetadata(),
+    created_at: isoTime(now),
+    provider_raw: null,
+  };
+  const history = [...stored, userMessage];
+  const tools = baseTools(engine, session, request.tool_names);
+  const volatile = session.is_worker
+    ? session.system_prompt_volatile
+    : await engine.workspaces.memoryText(session.workspace_path);
+  const estimated = estimateRequest({
+    system_prompt: session.system_prompt,
+    system_prompt_volatile: volatile,
+    messages: history,
+    tools,
+  });
+
+  const environment = await routeEnvironment(engine, session, now);
+  const context: TurnContext = {
+    session_id: session.id,
+    turn_id: turnId,
+    estimated_input_tokens: estimated,
+    has_images: history.some(hasImage),
+    message_has_images: hasImage(userMessage),
+    has_tool_definitions: tools.length > 0,
+    has_system_prompt: (session.system_prompt ?? volatile) !== null,
+    requires_structured_output: worker?.output_schema != null,
+    document_media_types: [],
+    budget_limited: false,
+    per_message_override: request.override,
+    session_active_model: session.active_model,
+    is_worker: session.is_worker,
+    worker_tier_model: worker?.tier_model ?? null,
+    worker_tier_reason: worker?.tier_reason ?? null,
+    workspace_path: session.workspace_path,
+    user_message_text: worker?.task ?? firstText(request.content),
+    cost_today_usd: environment.cost_today_usd,
+    now,
+    recommendation: null,
+    recommendation_absent: 'pattern store not configured',
+  };
+  const before = engine.clock.monotonic();
+  const decision = decideRoute(context, environment.env);
+  const elapsed = Math.max(0, engine.clock.monotonic() - before);
+
+  const refusal = routeError(decision, context, environment.env);
+  if (refusal) {
+    await engine.journal.commit({
+      emit: [...environment.notices, routeDecided(session, turnId, decision, elapsed, null)],
+    });
+    return { ok: false, decision, error: refusal };
+  }
+
+  const model = engine.registry.get(decision.chosen_model);
+  const adapter = model && engine.providers.get(model.adapter);
+  if (!model || !adapter) throw new Error(`the chain chose a model without an adapter: ${decision.chosen_model}`);
+  const offered = offersDelegate({
+    depth: session.delegation_depth,
+    delegateDepth: engine.config.delegation.delegate_depth,
+    model,
+    disabled: engine.config.tools.disabled,
+    granted: request.tool_names,
+  });
+  const delegate = offered ? engine.tools.definition('delegate') : null;
+  const effective = delegate ? [...tools, delegate].sort((a, b) => (a.name < b.name ? -1 : 1)) : tools;
+
+  const turn: TurnRecord = {
+    id: turnId,
+    session_id: session.id,
+    user_message_id: userMessage.id,
+    status: 'in_flight',
+    per_message_override: request.override,
+    chosen_model: model.id,
+    provider: providerOf(model.id),
+    routing_mode: ROUTING_MODE_OF[decision.chain[decision.winner_index]!.policy],
+    stop_reason: null,
+    cancel_reason: null,
+    interrupted_reason: null,
+    error_code: null,
+    error_class: null,
+    error_message: null,
+    retryable: null,
+    llm_call_count: 0,
+    tool_call_count: 0,
+    started_at: now,
+    ended_at: null,
+    wall_time_seconds: null,
+    final_message_id: null,
+    tools: effective.map((t) => t.name),
+    resume_attempts: 0,
+  };
+  const writes: Write[] = [];
+  if (environment.version !== session.routing_policy_version)
+    writes.push({ kind: 'session.set_policy_version', session_id: session.id, version: environment.version });
+  writes.push({ kind: 'turn.insert', turn }, { kind: 'message.insert', message: userMessage });
+  if (request.claim) writes.push(request.claim(turn));
+  const started = environment.notices.length;
+  const events = await engine.journal.commit({
+    writes,
+    emit: [
+      ...environment.notices,
+      draft({
+        type: 'turn.started',
+        session_id: session.id,
+        turn_id: turnId,
+        parent: request.parent_event,
+        payload: {
+          user_message_hash: sha256Hex(textOf(userMessage.content)),
+          user_message_id: userMessage.id,
+          estimated_input_tokens: estimated,
+          has_images: context.has_images,
+          has_tool_calls_in_history: stored.some((m) => m.role === 'tool'),
+        },
+      }),
+      routeDecided(session, turnId, decision, elapsed, started),
+      {
+        session_id: session.id,
+        turn_id: turnId,
+        timestamp: now,
+        delta: { type: 'message.appended', payload: { message: withoutRaw(userMessage) } },
+      },
+    ],
+  });
+  const startedEvent = events[started]!.id;
+
+  return {
+    ok: true,
+    run: {
+      session,
+      turn,
+      turn_index: (await engine.store.turns.count(session.id)) || 1,
+      model,
+      adapter,
+      routing: routingRecord(decision),
+      tools: effective,
+      wire_tools: effective.map(({ name, description, input_schema }) => ({ name, description, input_schema })),
+      scope: request.scope,
+      signal: request.scope.signal,
+      started_event_id: startedEvent,
+      started_monotonic: engine.clock.monotonic(),
+      worker,
+      clocks: request.clocks,
+      tree: request.tree,
+      history,
+      tally: newTally(),
+      cause: startedEvent,
+      stop_reason: null,
+      call_event_id: null,
+      final_message_id: null,
+      context_request: null,
+      limit: null,
+    },
+  };
+}
+
+function routeDecided(
+  session: SessionRecord,
+  turnId: TurnId,
+  decision: RouteDecision,
+  elapsed: number,
+  parent: number | null,
+): EventDraft {
+  return draft({
+    type: 'route.decided',
+    session_id: session.id,
+    turn_id: turnId,
+    parent,
+    payload: {
+      chosen_model: decision.chosen_model,
+      winner_index: decision.winner_index,
+      elapsed_ms: elapsed,
+      refused: decision.refused,
+      fallback_dearer: decision.fallback_dearer,
+      chain: [...decision.chain],
+    },
+  });
+}
+
+/** The wire form of a stored message: `provider_raw` stays inside (01 §6.4). */
+export function withoutRaw(message: StoredMessage) {
+  const { provider_raw: _, ...wire } = message;
+  return wire;
+}
+
+function hasImage(message: StoredMessage): boolean {
+  return message.content.some(
+    (b) => b.type === 'image' || (b.type === 'tool_result' && b.content.some((c) => c.type === 'image')),
+  );
+}
+
+function firstText(content: readonly ContentBlock[]): string {
+  const block = content.find((b) => b.type === 'text');
+  return block?.type === 'text' ? block.text : '';
+}

@@ -1,0 +1,389 @@
+// Asking a person about one call, and taking the answer: one id, one row, one way in (09 §5, §6).
+import type { Answer, Scope } from '../domain/confirmation.ts';
+import type { ToolConfirmationRequested } from '../domain/event/tool.ts';
+import { draft, type EventDraft } from '../domain/event.ts';
+import type { ToolUseBlock } from '../domain/message.ts';
+import type { ToolDefinition, ToolErrorClass } from '../domain/tool.ts';
+import { canonicalJson, sha256Hex } from '../kernel/canonical-json.ts';
+import { isoTime } from '../kernel/clock.ts';
+import { AppError, type Issue, validationError } from '../kernel/errors.ts';
+import type { ConfirmationId, EventId } from '../kernel/ids.ts';
+import { commandSummary, decideApproval, inputSummary, projectedModifications, toolMode } from '../policy/approval.ts';
+import { type ConfirmationRow, JournalConflict } from '../ports/journal.ts';
+import type { Engine } from './context.ts';
+import type { TurnRun } from './turn-run.ts';
+
+type Input = Readonly<Record<string, unknown>>;
+
+export type Approval =
+  /** `input` is set when a person edited it. */
+  | { readonly ok: true; readonly input: Input | null }
+  | { readonly ok: false; readonly refusal: { readonly error_class: ToolErrorClass; readonly text: string } };
+
+const ALLOWED: Approval = { ok: true, input: null };
+
+/** Decides whether a call may run, asking a person where policy says so (09 §5.2). */
+export async function approveCall(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  definition: ToolDefinition,
+  recheck: (input: Input) => Promise<readonly Issue[]>,
+): Promise<Approval> {
+  const { session } = run;
+  const keyHash = await identityOf(engine, run, call, definition);
+  const decision = decideApproval({
+    inEffectiveSet: true,
+    rule: null,
+    mode: toolMode(engine.config.tool_confirmation, definition, null),
+    trust: await engine.workspaces.readTrust(session.workspace_path),
+    toolName: call.name,
+    approvalMode: session.approval_mode,
+    granted: await engine.store.confirmations.granted(session.root_session_id, keyHash),
+  });
+  switch (decision) {
+    case 'allow':
+      return ALLOWED;
+    case 'not_found':
+      return denied('not_found', `Tool '${call.name}' is not available in this session.`);
+    case 'deny_policy':
+      return denied('user_denied', 'Denied by policy.');
+    case 'approve_all':
+    case 'deny_strict': {
+      const approve = decision === 'approve_all';
+      await byPolicy(engine, run, request(engine, run, call, definition, keyHash), approve ? 'approve' : 'reject');
+      return approve ? ALLOWED : denied('user_denied', `Strict mode: tool '${call.name}' not pre-approved`);
+    }
+    case 'prompt':
+      return ask(engine, run, request(engine, run, call, definition, keyHash), recheck);
+  }
+}
+
+function denied(error_class: ToolErrorClass, text: string): Approval {
+  return { ok: false, refusal: { error_class, text } };
+}
+
+/** What makes two calls the same for scope `identical`: the full arguments with real paths (13 §7.4). */
+async function identityOf(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  definition: ToolDefinition,
+): Promise<string> {
+  const input: Record<string, unknown> = { ...call.input };
+  if (definition.requires_workspace) {
+    const files = engine.workspaces.files(run.session.workspace_path);
+    for (const field of definition.path_fields) {
+      const value = input[field];
+      if (typeof value === 'string') input[field] = (await files.resolve(value, 'list')).absolute;
+    }
+  }
+  return sha256Hex(
+    canonicalJson({ tool: call.name, worker_digest: run.session.worker_digest, input, attachments: [] }),
+  );
+}
+
+function request(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  definition: ToolDefinition,
+  keyHash: string,
+): ConfirmationRow {
+  const { session } = run;
+  const now = engine.clock.now();
+  const expires = now + engine.config.tool_confirmation.timeout_seconds * 1000;
+  const id = engine.ids.confirmation();
+  const payload: ToolConfirmationRequested = {
+    tool_use_id: call.id,
+    tool_name: call.name,
+    side_effects: definition.side_effects,
+    confirmation_request_id: id,
+    input_summary: inputSummary(call.input),
+    projected_modifications: projectedModifications(definition, call.input),
+    command_summary: commandSummary(definition, call.input),
+    expires_at: isoTime(expires),
+    is_worker: session.is_worker,
+    parent_session_id: session.parent_session_id,
+    root_session_id: session.root_session_id,
+    worker_name: session.worker_name,
+    rule: null,
+    payload: null,
+    modifiable: true,
+    allowed_scopes: ['once', 'identical', 'always'],
+  };
+  return {
+    id,
+    session_id: session.id,
+    turn_id: run.turn.id,
+    root_session_id: session.root_session_id,
+    tool_use_id: call.id,
+    tool_name: call.name,
+    rule: null,
+    key_hash: keyHash,
+    request: payload,
+    input: call.input,
+    requested_at: now,
+    expires_at: expires,
+  };
+}
+
+function requested(run: TurnRun, row: ConfirmationRow): EventDraft {
+  return draft({
+    type: 'tool.confirmation_requested',
+    session_id: row.session_id,
+    turn_id: row.turn_id,
+    parent: run.call_event_id,
+    payload: row.request,
+  });
+}
+
+function resolved(
+  row: ConfirmationRow,
+  parent: EventId | number | null,
+  answer: Pick<Answer, 'decision' | 'scope'>,
+  by: 'user' | 'policy',
+): EventDraft {
+  return draft({
+    type: 'tool.confirmation_resolved',
+    session_id: row.session_id,
+    turn_id: row.turn_id,
+    parent,
+    ...(by === 'policy' ? { actor: 'system' as const } : {}),
+    payload: {
+      tool_use_id: row.tool_use_id,
+      confirmation_request_id: row.id,
+      decision: answer.decision,
+      scope: answer.scope,
+      resolved_by: by,
+    },
+  });
+}
+
+/** `approve_all` and `strict` answer at once, and leave the same trace as a person would (09 §6.3). */
+async function byPolicy(engine: Engine, run: TurnRun, row: ConfirmationRow, decision: 'approve' | 'reject') {
+  await engine.journal.commit({
+    writes: [
+      { kind: 'confirmation.insert', confirmation: row },
+      {
+        kind: 'confirmation.resolve',
+        id: row.id,
+        decision,
+        scope: 'once',
+        reason: null,
+        modified: null,
+        resolved_by: 'policy',
+        at: engine.clock.now(),
+      },
+    ],
+    emit: [requested(run, row), resolved(row, 0, { decision, scope: 'once' }, 'policy')],
+  });
+}
+
+async function ask(
+  engine: Engine,
+  run: TurnRun,
+  row: ConfirmationRow,
+  recheck: (input: Input) => Promise<readonly Issue[]>,
+): Promise<Approval> {
+  for (const clock of run.clocks) clock.pause();
+  try {
+    const events = await engine.journal.commit({
+      writes: [{ kind: 'confirmation.insert', confirmation: row }],
+      emit: [requested(run, row)],
+    });
+    return verdict(engine, await answerTo(engine, run, row, events[0]!.id, recheck));
+  } finally {
+    for (const clock of run.clocks) clock.resume();
+  }
+}
+
+/** Resolves with the first of: a person's answer, the deadline, the turn's cancellation. */
+function answerTo(
+  engine: Engine,
+  run: TurnRun,
+  row: ConfirmationRow,
+  requestEvent: EventId,
+  recheck: (input: Input) => Promise<readonly Issue[]>,
+): Promise<Answer> {
+  return new Promise((resolve) => {
+    const giveUp = (decision: 'timeout' | 'cancelled') => void closeUnanswered(engine, row, decision);
+    const onAbort = () => giveUp('cancelled');
+    const timer = engine.clock.after(row.expires_at - row.requested_at, () => giveUp('timeout'));
+    engine.prompts.set(row.id, {
+      claimed: false,
+      request_event: requestEvent,
+      recheck,
+      settle: (answer) => {
+        timer.cancel();
+        run.signal.removeEventListener('abort', onAbort);
+        engine.prompts.delete(row.id);
+        resolve(answer);
+      },
+    });
+    if (run.signal.aborted) onAbort();
+    else run.signal.addEventListener('abort', onAbort, { once: true });
+  });
+}
+
+function verdict(engine: Engine, answer: Answer): Approval {
+  switch (answer.decision) {
+    case 'approve':
+      return ALLOWED;
+    case 'modify':
+      return { ok: true, input: answer.modified_input };
+    case 'reject':
+      return denied(
+        'user_denied',
+        answer.reason ? `User denied this operation. Reason: ${answer.reason}` : 'User denied this operation.',
+      );
+    case 'timeout':
+      return denied(
+        'confirmation_timeout',
+        `Confirmation timed out after ${engine.config.tool_confirmation.timeout_seconds}s; the tool did not run.`,
+      );
+    case 'cancelled':
+      return denied('cancelled', 'Tool call cancelled.');
+  }
+}
+
+/** Closes a prompt nobody answered in time; an answer that is being stored right now wins. */
+async function closeUnanswered(engine: Engine, row: ConfirmationRow, decision: 'timeout' | 'cancelled'): Promise<void> {
+  const prompt = engine.prompts.get(row.id);
+  if (!prompt || prompt.claimed) return;
+  prompt.claimed = true;
+  const answer: Answer = { decision, scope: null, reason: null, modified_input: null };
+  try {
+    await store(engine, row, prompt.request_event, answer, 'policy');
+  } catch (err) {
+    engine.log.error({ err, confirmation_request_id: row.id }, 'a prompt could not be closed');
+  }
+  prompt.settle(answer);
+}
+
+async function store(
+  engine: Engine,
+  row: ConfirmationRow,
+  requestEvent: EventId,
+  answer: Answer,
+  by: 'user' | 'policy',
+): Promise<void> {
+  await engine.journal.commit({
+    writes: [
+      {
+        kind: 'confirmation.resolve',
+        id: row.id,
+        decision: answer.decision,
+        scope: answer.scope,
+        reason: answer.reason,
+        modified: answer.modified_input,
+        resolved_by: by,
+        at: engine.clock.now(),
+      },
+    ],
+    emit: [resolved(row, requestEvent, answer, by)],
+  });
+}
+
+export interface ConfirmationAnswer {
+  readonly decision: 'approve' | 'reject' | 'modify';
+  readonly scope: Scope;
+  /** At most 500 characters; shown to the model on a reject. */
+  readonly reason: string | null;
+  readonly modified_input: Input | null;
+}
+
+export interface ConfirmationReply {
+  readonly confirmation_request_id: ConfirmationId;
+  readonly decision: ConfirmationAnswer['decision'];
+  /** The effective scope. */
+  readonly scope: Scope;
+  readonly applied: boolean;
+}
+
+/**
+ * A person's answer; the first one wins (05 §3.3).
+ * Throws `not_found`, `validation_error`, `invalid_modified_input`, `confirmation_already_resolved`.
+ */
+export async function answerConfirmation(
+  engine: Engine,
+  id: string,
+  answer: ConfirmationAnswer,
+): Promise<ConfirmationReply> {
+  const row = await engine.store.confirmations.record(id as ConfirmationId);
+  if (!row) throw new AppError('not_found', `no confirmation with id ${id}`, { resource: 'confirmation' });
+  checkForm(row, answer);
+  const prompt = engine.prompts.get(row.id);
+  if (!prompt || prompt.claimed) return repeated(engine, row, answer);
+  if (answer.decision === 'modify') {
+    const issues = await prompt.recheck(answer.modified_input ?? {});
+    if (issues.length > 0)
+      throw new AppError('invalid_modified_input', `modified_input: ${issues[0]!.message}`, { issues });
+    if (prompt.claimed) return repeated(engine, row, answer);
+  }
+  prompt.claimed = true;
+  const scope = await effectiveScope(engine, row, answer);
+  const settled: Answer = {
+    decision: answer.decision,
+    scope,
+    reason: answer.reason,
+    modified_input: answer.decision === 'modify' ? answer.modified_input : null,
+  };
+  try {
+    await store(engine, row, prompt.request_event, settled, 'user');
+  } catch (error) {
+    if (!(error instanceof JournalConflict)) throw error;
+    return repeated(engine, row, answer);
+  }
+  prompt.settle(settled);
+  return { confirmation_request_id: row.id, decision: answer.decision, scope, applied: true };
+}
+
+function checkForm(row: ConfirmationRow, answer: ConfirmationAnswer): void {
+  if (!row.request.allowed_scopes.includes(answer.scope))
+    throw validationError([
+      { path: 'scope', message: `must be one of ${row.request.allowed_scopes.join(', ')} for this request` },
+    ]);
+  if (answer.decision !== 'modify') return;
+  if (answer.scope !== 'once')
+    throw validationError([{ path: 'scope', message: 'must be "once" with decision "modify"' }]);
+  if (!row.request.modifiable) throw new AppError('not_modifiable', 'this request cannot be modified');
+  if (answer.modified_input === null)
+    throw validationError([{ path: 'modified_input', message: 'is required with decision "modify"' }]);
+}
+
+/** An answer after the first: the same decision is a no-op, another one a conflict. */
+async function repeated(engine: Engine, row: ConfirmationRow, answer: ConfirmationAnswer): Promise<ConfirmationReply> {
+  const known = await engine.store.confirmations.view(row.id);
+  if (known?.decision === answer.decision)
+    return {
+      confirmation_request_id: row.id,
+      decision: answer.decision,
+      scope: known.scope ?? 'once',
+      applied: false,
+    };
+  throw new AppError(
+    'confirmation_already_resolved',
+    `this request was already answered: ${known?.decision ?? 'now'}`,
+    {
+      decision: known?.decision ?? null,
+      resolved_at: known?.resolved_at ?? null,
+    },
+  );
+}
+
+/** `always` is written to trust.yaml for a planner's prompt only; whatever cannot be remembered acts as `once` (09 §6.2). */
+async function effectiveScope(engine: Engine, row: ConfirmationRow, answer: ConfirmationAnswer): Promise<Scope> {
+  if (answer.scope === 'identical') return answer.decision === 'approve' ? 'identical' : 'once';
+  if (answer.scope !== 'always') return 'once';
+  if (row.request.is_worker) {
+    engine.log.info({ confirmation_request_id: row.id }, 'an answer to a worker is not remembered beyond this call');
+    return 'once';
+  }
+  const session = await engine.store.sessions.record(row.session_id);
+  const list = answer.decision === 'approve' ? 'always_allow' : 'always_deny';
+  const kept = session !== null && (await engine.workspaces.persistTrust(session.workspace_path, list, row.tool_name));
+  if (!kept)
+    engine.log.warn({ confirmation_request_id: row.id, list }, 'trust.yaml was not changed; the answer holds once');
+  return kept ? 'always' : 'once';
+}

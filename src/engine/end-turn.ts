@@ -1,0 +1,161 @@
+// The three ways a turn ends: each is one transaction with the one terminal event (00 §3 step 7).
+import { draft, type EventDraft } from '../domain/event.ts';
+import { type StoredMessage, toolUses } from '../domain/message.ts';
+import type { ErrorClass } from '../domain/scalars.ts';
+import type { ToolCallStatus } from '../domain/tool.ts';
+import type { TurnErrorCode, TurnStopReason } from '../domain/turn.ts';
+import { cancelledBy } from '../kernel/abort.ts';
+import { fromPusd } from '../kernel/money.ts';
+import type { TurnOutcome, Write } from '../ports/journal.ts';
+import { appended } from './call-model.ts';
+import { type Engine, safeText } from './context.ts';
+import { answerMessages, CANCELLED_TEXT, FAILED_TEXT, type ToolResults } from './dispatch-tools.ts';
+import type { TurnEnd, TurnRun } from './turn-run.ts';
+
+type Ending = Partial<TurnOutcome> & { readonly status: TurnOutcome['status'] };
+
+export async function completeTurn(engine: Engine, run: TurnRun, stopReason: TurnStopReason): Promise<TurnEnd> {
+  const { tally } = run;
+  const seconds = wallTime(engine, run);
+  await end(engine, run, {
+    ending: { status: 'completed', stop_reason: stopReason },
+    seconds,
+    results: new Map(),
+    missing: { text: FAILED_TEXT, status: 'cancelled' },
+    terminal: draft({
+      type: 'turn.completed',
+      session_id: run.session.id,
+      turn_id: run.turn.id,
+      parent: run.started_event_id,
+      payload: {
+        stop_reason: stopReason,
+        llm_call_count: tally.llm_calls,
+        tool_call_count: tally.tool_calls,
+        total_input_tokens: tally.input_tokens,
+        total_output_tokens: tally.output_tokens,
+        total_cached_input_tokens: tally.cached_input_tokens,
+        total_cache_creation_input_tokens: tally.cache_creation_input_tokens,
+        total_cost_usd: fromPusd(tally.cost_pusd),
+        wall_time_seconds: seconds,
+        parent_session_id: run.session.parent_session_id,
+      },
+    }),
+  });
+  return { status: 'completed', stop_reason: stopReason };
+}
+
+/** @param results what the cancelled batch of tools still produced; every other call is answered as cancelled */
+export async function cancelTurnRun(engine: Engine, run: TurnRun, results: ToolResults): Promise<TurnEnd> {
+  const { reason, detail } = cancelledBy(run.signal);
+  await end(engine, run, {
+    ending: { status: 'cancelled', cancel_reason: reason },
+    seconds: wallTime(engine, run),
+    results,
+    missing: { text: CANCELLED_TEXT, status: 'cancelled' },
+    terminal: draft({
+      type: 'turn.cancelled',
+      session_id: run.session.id,
+      turn_id: run.turn.id,
+      parent: run.started_event_id,
+      actor: reason === 'user_cancel' ? 'user' : 'system',
+      payload: {
+        reason,
+        reason_detail: detail,
+        partial_llm_calls: run.tally.llm_calls,
+        partial_tool_calls: run.tally.tool_calls,
+        total_cost_usd: fromPusd(run.tally.cost_pusd),
+        parent_session_id: run.session.parent_session_id,
+      },
+    }),
+  });
+  return { status: 'cancelled', reason };
+}
+
+export async function failTurn(
+  engine: Engine,
+  run: TurnRun,
+  fault: {
+    readonly error_code: TurnErrorCode;
+    readonly message: string;
+    readonly error_class: ErrorClass | null;
+    readonly retryable: boolean;
+  },
+): Promise<TurnEnd> {
+  const message = safeText(engine, fault.message, run.session.workspace_path);
+  const { error_code, error_class, retryable } = fault;
+  await end(engine, run, {
+    ending: { status: 'failed', error_code, error_class, error_message: message, retryable },
+    seconds: wallTime(engine, run),
+    results: new Map(),
+    missing: { text: FAILED_TEXT, status: 'cancelled' },
+    terminal: draft({
+      type: 'turn.failed',
+      session_id: run.session.id,
+      turn_id: run.turn.id,
+      parent: run.started_event_id,
+      payload: {
+        error_code,
+        error_message: message,
+        retryable,
+        error_class,
+        partial_llm_calls: run.tally.llm_calls,
+        partial_tool_calls: run.tally.tool_calls,
+        total_cost_usd: fromPusd(run.tally.cost_pusd),
+        parent_session_id: run.session.parent_session_id,
+      },
+    }),
+  });
+  return { status: 'failed', message };
+}
+
+async function end(
+  engine: Engine,
+  run: TurnRun,
+  how: {
+    readonly ending: Ending;
+    readonly seconds: number;
+    readonly results: ToolResults;
+    readonly missing: { readonly text: string; readonly status: ToolCallStatus };
+    readonly terminal: EventDraft;
+  },
+): Promise<void> {
+  const { tally } = run;
+  const { messages, writes } = answerMessages(engine, run, unanswered(run), how.results, how.missing);
+  const finish: Write = {
+    kind: 'turn.end',
+    turn_id: run.turn.id,
+    session_id: run.session.id,
+    outcome: {
+      stop_reason: null,
+      cancel_reason: null,
+      error_code: null,
+      error_class: null,
+      error_message: null,
+      retryable: null,
+      ...how.ending,
+      llm_call_count: tally.llm_calls,
+      tool_call_count: tally.tool_calls,
+      wall_time_seconds: how.seconds,
+      final_message_id: run.final_message_id,
+      ended_at: engine.clock.now(),
+    },
+  };
+  await engine.journal.commit({
+    writes: [...writes, finish],
+    emit: [...messages.map((m) => appended(engine, run, m)), how.terminal],
+  });
+  run.history.push(...messages);
+}
+
+/** Tool calls of the turn's newest complete message that no stored tool message answers yet (01 §6.2). */
+function unanswered(run: TurnRun) {
+  const at = run.history.findLastIndex((m) => m.role === 'assistant' && m.metadata.status === 'complete');
+  const asked: StoredMessage | undefined = run.history[at];
+  if (!asked || asked.turn_id !== run.turn.id) return [];
+  const answered = new Set(run.history.slice(at + 1).map((m) => m.metadata.parent_tool_use_id));
+  return toolUses(asked.content).filter((call) => !answered.has(call.id));
+}
+
+function wallTime(engine: Engine, run: TurnRun): number {
+  return Math.max(0, Math.round(engine.clock.monotonic() - run.started_monotonic) / 1000);
+}

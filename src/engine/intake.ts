@@ -1,0 +1,72 @@
+// What a caller may send in a message, checked and made self-contained: files are read once, here (10 §8, 05 §3.2 step 3).
+import type { ContentBlock, ImageBlock, TextBlock } from '../domain/message.ts';
+import type { SessionRecord } from '../domain/session.ts';
+import { type Issue, validationError } from '../kernel/errors.ts';
+import { checkImage, decodedBytes } from '../policy/context/images.ts';
+import type { Engine } from './context.ts';
+
+/** A block as it arrives: `file_ref` names an image in the workspace. */
+export type IntakeBlock =
+  | TextBlock
+  | ImageBlock
+  | {
+      readonly type: 'image';
+      readonly source: { readonly kind: 'file_ref'; readonly data: string };
+      readonly media_type: string;
+    };
+
+const MAX_BLOCKS = 100;
+const MAX_IMAGES = 20;
+const MAX_IMAGE_BYTES = 20 * 1024 * 1024;
+
+/** Blocks whole and in order. Throws `validation_error` that names the block; nothing is stored then. */
+export async function takeIn(
+  engine: Engine,
+  session: SessionRecord,
+  content: string | readonly IntakeBlock[],
+): Promise<readonly ContentBlock[]> {
+  const given: readonly IntakeBlock[] = typeof content === 'string' ? [{ type: 'text', text: content }] : content;
+  const issues: Issue[] = [];
+  if (given.length < 1 || given.length > MAX_BLOCKS)
+    throw validationError([{ path: 'content', message: `must have 1 to ${MAX_BLOCKS} blocks` }]);
+  const blocks: ContentBlock[] = [];
+  for (const [index, block] of given.entries()) {
+    const path = `content[${index}]`;
+    if (block.type === 'text') blocks.push(block);
+    else {
+      const image = await readImage(engine, session, block);
+      if (typeof image === 'string') issues.push({ path, message: image });
+      else blocks.push(image);
+    }
+  }
+  const images = blocks.filter((b): b is ImageBlock => b.type === 'image');
+  if (images.length > MAX_IMAGES) issues.push({ path: 'content', message: `holds more than ${MAX_IMAGES} images` });
+  const bytes = images.reduce((sum, image) => sum + decodedBytes(image.source.data), 0);
+  if (bytes > MAX_IMAGE_BYTES) issues.push({ path: 'content', message: 'holds more than 20 MiB of images' });
+  if (issues.length > 0) throw validationError(issues);
+  if (!blocks.some((b) => b.type === 'image' || (b.type === 'text' && b.text.trim() !== '')))
+    throw validationError([{ path: 'content', message: 'must hold a non-blank text or an image' }]);
+  return blocks;
+}
+
+/** The image as a base64 block, or what is wrong with it. */
+async function readImage(
+  engine: Engine,
+  session: SessionRecord,
+  block: Extract<IntakeBlock, { type: 'image' }>,
+): Promise<ImageBlock | string> {
+  if (block.source.kind === 'base64') {
+    const image: ImageBlock = {
+      type: 'image',
+      source: { kind: 'base64', data: block.source.data },
+      media_type: block.media_type,
+    };
+    return checkImage(image.source.data, image.media_type) ?? image;
+  }
+  const read = await engine.workspaces.readImage(session.workspace_path, block.source.data);
+  if (read === null)
+    return `${block.source.data} is not a readable PNG, JPEG, GIF or WebP image of at most 5 MiB inside the workspace`;
+  return read.media_type === block.media_type
+    ? read
+    : `${block.source.data} is ${read.media_type}, not ${block.media_type}`;
+}

@@ -1,0 +1,19 @@
+// Taking up an interrupted turn again (04 §13).
+import { AppError } from '../kernel/errors.ts';
+import type { TurnId } from '../kernel/ids.ts';
+import type { Engine } from './context.ts';
+
+export interface ResumeReply {
+  readonly turn_id: TurnId;
+  readonly resumed: true;
+}
+
+/** Throws `not_found`, `session_is_worker`, `turn_not_interrupted`. */
+export async function resumeTurn(engine: Engine, sessionId: string, turnId: string): Promise<ResumeReply> {
+  const session = await engine.store.sessions.record(sessionId);
+  if (!session) throw new AppError('not_found', `no session with id ${sessionId}`, { resource: 'session' });
+  if (session.is_worker) throw new AppError('session_is_worker', "a worker's turn is resumed with its planner's turn");
+  const turn = await engine.store.turns.record(sessionId, turnId);
+  if (!turn) throw new AppError('not_found', `no turn with id ${turnId} in this session`, { resource: 'turn' });
+  throw new AppError('turn_not_interrupted', `this turn is ${turn.status}, not interrupted`);
+}

@@ -1,0 +1,244 @@
+// The one path that creates a child session, runs it and closes its delegation, whatever tool asked (04 §5, 13 §1).
+import type { DelegationRecord } from '../domain/delegate.ts';
+import { draft } from '../domain/event.ts';
+import type { SessionRecord } from '../domain/session.ts';
+import { type ToolOutput, toolText } from '../domain/tool.ts';
+import { Cancelled } from '../kernel/abort.ts';
+import type { EventId, ToolUseId } from '../kernel/ids.ts';
+import { stablePrompt } from '../policy/context/system-prompt.ts';
+import { workerTaskPrompt } from '../policy/context/worker-brief.ts';
+import { taskSize } from '../policy/delegation/input.ts';
+import { plannerText, type WorkerEnd, workerOutcome } from '../policy/delegation/outcome.ts';
+import { type WorkerToolSet, workerTools } from '../policy/delegation/worker-tools.ts';
+import { tierModel } from '../policy/routing/policy-file.ts';
+import { closeDelegation } from './close-delegation.ts';
+import type { Engine } from './context.ts';
+import type { ResolvedRequest } from './delegate.ts';
+import { currentPolicies } from './route-environment.ts';
+import { cancelScope, childScope } from './session-lock.ts';
+import { createdEvent } from './sessions.ts';
+import type { TurnRun, WorkerRun } from './turn-run.ts';
+import { startWorkerClock } from './worker-clock.ts';
+import { workUntilDone } from './worker-turns.ts';
+
+/** A delegation that exists: its record, its session and the event everything below hangs on. */
+export interface Spawned {
+  readonly delegation: DelegationRecord;
+  readonly session: SessionRecord | null;
+  /** `delegate.started`, or the planner's `llm.call_completed` when there is no session. */
+  readonly parent_event: EventId | null;
+}
+
+/**
+ * Runs one worker to its end and returns what the planner reads. A failure of the worker is a result;
+ * only the cancellation of the calling turn is thrown, after the delegation was closed.
+ */
+export async function spawnWorker(
+  engine: Engine,
+  run: TurnRun,
+  toolUseId: ToolUseId,
+  { request, images }: ResolvedRequest,
+): Promise<ToolOutput> {
+  const depth = run.session.delegation_depth + 1;
+  const tools = workerTools({
+    plannerTools: run.turn.tools,
+    allowed_tools: request.allowed_tools,
+    mayDelegate: depth < engine.config.delegation.delegate_depth,
+    registered: engine.tools.definitions(),
+  });
+  const { policies, version } = await currentPolicies(engine, run.session.workspace_path, run.session.id);
+  const model = request.tier === null ? null : tierModel(policies, engine.registry, request.tier);
+  const delegation = newDelegation(engine, run, toolUseId, request, tools, model);
+
+  // Counted before the next await, so that parallel calls cannot pass the cap together.
+  if (run.tree.delegations >= engine.config.delegation.max_workers_per_turn)
+    return refuse(engine, run, delegation, { kind: 'not_spawned', message: 'too many delegations in this turn' });
+  if (model === null) return refuse(engine, run, delegation, { kind: 'no_model' });
+  run.tree.delegations += 1;
+
+  const session = await workerSession(engine, run, delegation, version);
+  const spawned = await create(engine, run, { ...delegation, worker_session_id: session.id }, session);
+  const { scope, detach } = childScope(run.signal);
+  const clock = startWorkerClock(engine.clock, delegation.timeout_seconds, 0, () =>
+    cancelScope(scope, new Cancelled('timeout')),
+  );
+  const worker: WorkerRun = {
+    tool_use_id: toolUseId,
+    task: request.task,
+    tier_model: model,
+    tier_reason: 'delegate() tier resolution',
+    output_schema: request.output_schema,
+    output_tokens_left: request.max_tokens,
+    clock,
+  };
+  try {
+    const end = await workUntilDone(engine, run, { spawned, session, worker, scope, images }).catch(
+      (err: unknown): WorkerEnd => {
+        engine.log.error({ err, session_id: session.id }, 'a worker could not be run');
+        return { kind: 'failed', message: 'internal error', text: '' };
+      },
+    );
+    return await finish(engine, run, spawned, worker, end);
+  } finally {
+    clock.stop();
+    detach();
+  }
+}
+
+function newDelegation(
+  engine: Engine,
+  run: TurnRun,
+  toolUseId: ToolUseId,
+  request: ResolvedRequest['request'],
+  tools: WorkerToolSet,
+  model: string | null,
+): DelegationRecord {
+  return {
+    tool_use_id: toolUseId,
+    parent_session_id: run.session.id,
+    parent_turn_id: run.turn.id,
+    worker_session_id: null,
+    entry: request.entry,
+    worker_name: null,
+    worker_digest: null,
+    tier: request.tier,
+    resolved_model: model,
+    context_mode: request.context_mode,
+    context_reference_count: request.context.length,
+    task_size_tokens: taskSize(request.task, request.context),
+    effective_tools: tools.effective,
+    allowed_tool_count: tools.allowed_tool_count,
+    dropped_tools: tools.dropped_tools,
+    max_tokens: request.max_tokens,
+    max_cost_usd: request.max_cost_usd,
+    timeout_seconds: request.timeout_seconds ?? engine.config.delegation.worker_timeout_seconds,
+    active_seconds: 0,
+    status: 'running',
+    failure_mode: null,
+    error_message: null,
+    output: null,
+    request,
+    created_at: engine.clock.now(),
+    ended_at: null,
+  };
+}
+
+async function workerSession(
+  engine: Engine,
+  run: TurnRun,
+  delegation: DelegationRecord,
+  policyVersion: string | null,
+): Promise<SessionRecord> {
+  const { session } = run;
+  const { config, workspaces } = engine;
+  return {
+    ...session,
+    id: engine.ids.session(),
+    active_model: null,
+    pending_active_model: null,
+    routing_policy_version: policyVersion,
+    system_prompt: stablePrompt({
+      base: config.context.base_system_prompt,
+      instructions: await workspaces.instructions(session.workspace_path, config.context.project_instruction_files),
+      worker: true,
+      memory: await workspaces.memoryText(session.workspace_path),
+      skills: null,
+    }),
+    system_prompt_volatile: workerTaskPrompt(delegation.request),
+    turn_count: 0,
+    disposition: null,
+    ended_at: null,
+    parent_session_id: session.id,
+    parent_tool_use_id: delegation.tool_use_id,
+    is_worker: true,
+    delegation_depth: session.delegation_depth + 1,
+    delegated_by_model: run.model.id,
+    worker_name: null,
+    worker_digest: null,
+    worker_origin: null,
+    worker_definition: null,
+    allow_workers: null,
+    max_cost_usd: null,
+    created_at: delegation.created_at,
+    updated_at: delegation.created_at,
+  };
+}
+
+/** Commit E: child session, delegation, `session.created`, `delegate.started`. */
+async function create(
+  engine: Engine,
+  run: TurnRun,
+  delegation: DelegationRecord,
+  session: SessionRecord,
+): Promise<Spawned> {
+  const events = await engine.journal.commit({
+    writes: [
+      { kind: 'session.insert', session },
+      { kind: 'delegation.insert', delegation },
+    ],
+    emit: [
+      createdEvent(session),
+      draft({
+        type: 'delegate.started',
+        session_id: run.session.id,
+        turn_id: run.turn.id,
+        parent: run.call_event_id,
+        payload: {
+          tool_use_id: delegation.tool_use_id,
+          worker_session_id: session.id,
+          tier: delegation.tier,
+          resolved_model: delegation.resolved_model,
+          context_mode: delegation.context_mode,
+          context_reference_count: delegation.context_reference_count,
+          task_size_tokens: delegation.task_size_tokens,
+          allowed_tool_count: delegation.allowed_tool_count,
+          dropped_tools: [...delegation.dropped_tools],
+          worker_name: null,
+          worker_digest: null,
+          worker_origin: null,
+          entry: delegation.entry,
+          delegation_depth: session.delegation_depth,
+          attachment_count: 0,
+          attachment_total_bytes: 0,
+          max_cost_usd: delegation.max_cost_usd,
+        },
+      }),
+    ],
+  });
+  return { delegation, session, parent_event: events[1]!.id };
+}
+
+/** A call that gets no session: its record and `delegate.failed` in one transaction. */
+async function refuse(engine: Engine, run: TurnRun, delegation: DelegationRecord, end: WorkerEnd): Promise<ToolOutput> {
+  await engine.journal.commit({ writes: [{ kind: 'delegation.insert', delegation }], emit: [] });
+  return finish(engine, run, { delegation, session: null, parent_event: run.call_event_id }, null, end);
+}
+
+async function finish(
+  engine: Engine,
+  run: TurnRun,
+  spawned: Spawned,
+  worker: WorkerRun | null,
+  end: WorkerEnd,
+): Promise<ToolOutput> {
+  const outcome = workerOutcome(end);
+  const usage = await closeDelegation(engine, spawned, outcome, worker?.clock.activeSeconds() ?? 0);
+  if (outcome.cancel_scope === 'planner') {
+    cancelScope(run.scope, new Cancelled('shutdown'));
+    throw run.signal.reason;
+  }
+  const { text, is_error } = plannerText({
+    failure_mode: outcome.failure_mode,
+    error_message: outcome.error_message,
+    output: outcome.output,
+    worker_session_id: spawned.delegation.worker_session_id,
+  });
+  return toolText(text, {
+    success: !is_error,
+    metadata: {
+      success: outcome.success,
+      usage_summary: usage,
+      worker_session_id: spawned.delegation.worker_session_id,
+    },
+  });
+}

@@ -1,0 +1,152 @@
+// A message from outside becomes a turn: checks first, the lock without an await, then admission (05 §3.2).
+import type { ContentBlock } from '../domain/message.ts';
+import type { SessionRecord } from '../domain/session.ts';
+import { Cancelled } from '../kernel/abort.ts';
+import { isoTime, sleep } from '../kernel/clock.ts';
+import { AppError } from '../kernel/errors.ts';
+import type { MessageId, SessionId, TurnId } from '../kernel/ids.ts';
+import { parseOverride } from '../policy/routing/override.ts';
+import { JournalConflict, type Write } from '../ports/journal.ts';
+import { admitTurn } from './admit.ts';
+import type { Engine } from './context.ts';
+import { endInterruptedTurn } from './end-unfinished.ts';
+import { type IntakeBlock, takeIn } from './intake.ts';
+import { runTurn } from './run-turn.ts';
+import { cancelScope } from './session-lock.ts';
+import { liveSession } from './sessions.ts';
+
+export interface TurnSubmission {
+  /** A string is one text block. */
+  readonly content: string | readonly IntakeBlock[];
+  /** Alias or id. */
+  readonly per_message_override: string | null;
+  readonly if_busy: 'reject' | 'interrupt';
+}
+
+export interface TurnReceipt {
+  readonly turn_id: TurnId;
+  readonly session_id: SessionId;
+  readonly submitted_at: string;
+  readonly user_message_id: MessageId;
+}
+
+type Claim = (status: number, body: unknown) => Write;
+
+/**
+ * Starts a turn and answers as soon as it exists. Throws `not_found`, `session_is_worker`, `session_already_ended`,
+ * `turn_in_flight`, `validation_error`, `unknown_alias`, `override_missing_body`, `routing_failed`,
+ * `explicit_model_rejected`; every failure leaves the session as it was.
+ */
+export async function submitTurn(
+  engine: Engine,
+  sessionId: string,
+  submission: TurnSubmission,
+  claim?: Claim,
+): Promise<TurnReceipt> {
+  let session = await liveSession(engine, sessionId);
+  const lock = engine.locks.reserve(session.id);
+  if (lock.held && submission.if_busy === 'reject') throw inFlight(lock.turn?.turn_id ?? null);
+  let owned = !lock.held;
+  try {
+    const checked = await check(engine, session, submission);
+    if (!owned) {
+      await interrupt(engine, session.id);
+      owned = true;
+      session = await liveSession(engine, sessionId);
+    }
+    await endInterruptedTurn(engine, session);
+    return await start(engine, session, checked, claim);
+  } catch (error) {
+    if (owned) engine.locks.release(session.id);
+    if (error instanceof JournalConflict && error.code === 'turn_in_flight') throw inFlight(null);
+    throw error;
+  }
+}
+
+interface Checked {
+  readonly content: readonly ContentBlock[];
+  readonly override: string | null;
+}
+
+/** Form, images and override: everything that can be wrong before something is touched. */
+async function check(engine: Engine, session: SessionRecord, submission: TurnSubmission): Promise<Checked> {
+  const content = await takeIn(engine, session, submission.content);
+  const parsed = parseOverride({
+    content: [...content],
+    field: submission.per_message_override,
+    registry: engine.registry,
+  });
+  if (!parsed.ok) throw new AppError(parsed.error.code, parsed.error.message);
+  return parsed.value;
+}
+
+/** Cancels what runs and takes the lock, also when several callers interrupt at once. */
+async function interrupt(engine: Engine, sessionId: SessionId): Promise<void> {
+  for (;;) {
+    const lock = engine.locks.reserve(sessionId);
+    if (!lock.held) return;
+    if (lock.turn === null) throw inFlight(null);
+    cancelScope(lock.turn.scope, new Cancelled('user_cancel', 'interrupted by a new message'));
+    await lock.turn.done;
+  }
+}
+
+async function start(
+  engine: Engine,
+  session: SessionRecord,
+  checked: Checked,
+  claim: Claim | undefined,
+): Promise<TurnReceipt> {
+  const scope = new AbortController();
+  const receiptOf = (turn: { id: TurnId; user_message_id: MessageId; started_at: number }): TurnReceipt => ({
+    turn_id: turn.id,
+    session_id: session.id,
+    submitted_at: isoTime(turn.started_at),
+    user_message_id: turn.user_message_id,
+  });
+  const admission = await admitTurn(engine, {
+    session,
+    content: checked.content,
+    override: checked.override,
+    scope,
+    worker: null,
+    clocks: [],
+    tree: { delegations: 0 },
+    parent_event: null,
+    tool_names: null,
+    claim: claim ? (turn) => claim(202, receiptOf(turn)) : null,
+  });
+  if (!admission.ok) throw admission.error;
+  const { run } = admission;
+  engine.locks.start(session.id, run.turn.id, scope, async () => {
+    const seconds = engine.config.turn.timeout_seconds;
+    const timer =
+      seconds === null ? null : engine.clock.after(seconds * 1000, () => cancelScope(scope, new Cancelled('timeout')));
+    try {
+      await runTurn(engine, run);
+    } finally {
+      timer?.cancel();
+    }
+  });
+  return receiptOf(run.turn);
+}
+
+function inFlight(turnId: TurnId | null): AppError {
+  return new AppError(
+    'turn_in_flight',
+    'a turn is running in this session; wait for it, cancel it, or send if_busy: "interrupt"',
+    {
+      current_turn_id: turnId,
+    },
+  );
+}
+
+/** Resolves when the turn has ended, when `ms` are over, or when the signal aborts. */
+export async function waitForTurn(engine: Engine, turnId: string, ms: number, signal: AbortSignal): Promise<void> {
+  const turn = engine.locks.turn(turnId);
+  if (!turn) return;
+  const enough = new AbortController();
+  const either = AbortSignal.any([signal, enough.signal]);
+  await Promise.race([turn.done, sleep(engine.clock, ms, either).catch(() => {})]);
+  enough.abort();
+}

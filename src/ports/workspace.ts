@@ -14,6 +14,11 @@ export interface ConfinedPath {
   readonly relative: string;
 }
 
+export interface DirectoryEntry {
+  readonly name: string;
+  readonly kind: 'file' | 'directory' | 'other';
+}
+
 /**
  * The file API that a tool gets. Every path goes through confinement; a violation throws
  * `ToolError('permission_denied')` that names the path as given and never the root.
@@ -22,8 +27,15 @@ export interface WorkspaceFiles {
   readonly root: string;
   /** Throws when the path escapes or is protected. Existence is not checked. */
   resolve(path: string, use: PathUse): Promise<ConfinedPath>;
-  /** Opens without following a link swapped in meanwhile; regular files only. Throws `ToolError('not_found'|'execution_error')`. */
+  /**
+   * Opens without following a link swapped in meanwhile; regular files only.
+   * Throws `ToolError('execution_error')`, also for a file of more than `limitBytes` (default 64 MiB).
+   */
   read(path: ConfinedPath, limitBytes?: number): Promise<Buffer>;
+  /** As `read`, for a file of any size: its bytes in order, a piece at a time. */
+  chunks(path: ConfinedPath): AsyncIterable<Buffer>;
+  /** What a directory holds, unsorted and unfiltered; links are of kind `other`. Throws `ToolError('execution_error')`. */
+  entries(path: ConfinedPath): Promise<readonly DirectoryEntry[]>;
   /** Creates parents, writes beside and renames, keeps an existing file's mode. */
   write(path: ConfinedPath, data: string | Uint8Array): Promise<void>;
   /** Runs `fn` alone among all holders of this path, first come first served, process-wide. */

@@ -1,0 +1,156 @@
+// Confinement: which paths a tool may touch, and the file API that keeps it to them (09 §8).
+import { lstat, realpath } from 'node:fs/promises';
+import { ToolError } from '../domain/tool.ts';
+import type { ConfinedPath, DirectoryEntry, PathUse, WorkspaceFiles } from '../ports/workspace.ts';
+import { errnoOf, listDirectory, NotRegular, openRegular, replaceFile, SwappedPath } from './descriptors.ts';
+import { exclusive } from './path-lock.ts';
+
+const MAX_PATH_BYTES = 4096;
+const MAX_READ_BYTES = 64 * 1024 * 1024;
+const CHUNK_BYTES = 64 * 1024;
+const METIS = '.metis';
+
+/** @param root real path of an existing directory */
+export function createWorkspaceFiles(root: string): WorkspaceFiles {
+  return {
+    root,
+    resolve: (path, use) => confine(root, path, use),
+    read: readWhole,
+    chunks,
+    entries,
+    write: (path, data) => guarded(path, () => replaceFile(root, path.relative, data)),
+    exclusive: (path, fn) => exclusive(path.absolute, fn),
+    readable,
+  };
+}
+
+async function confine(root: string, given: string, use: PathUse): Promise<ConfinedPath> {
+  checkForm(given);
+  const inside = root === '/' ? '/' : `${root}/`;
+  const target = given.startsWith('/') ? given : `${inside}${given}`;
+  const absolute = await realTarget(target).catch((error: unknown) => {
+    throw new ToolError('execution_error', `cannot access ${shown(given)}: ${errnoOf(error) ?? 'unknown error'}`);
+  });
+  if (absolute === null || (absolute !== root && !absolute.startsWith(inside))) throw escapes(given);
+  const relative = absolute === root ? '.' : absolute.slice(inside.length);
+  if (!permitted(relative, use) || !permitted(await unaliased(root, absolute, relative), use)) {
+    throw new ToolError('permission_denied', `Path '${shown(given)}' is protected`);
+  }
+  return { given, absolute, relative };
+}
+
+/** The longest existing part of a path made real, what is missing appended; null when no safe answer exists. */
+async function realTarget(path: string): Promise<string | null> {
+  const missing: string[] = [];
+  let prefix = path;
+  for (;;) {
+    try {
+      const real = await realpath(prefix);
+      return missing.length === 0 ? real : `${real === '/' ? '' : real}/${missing.reverse().join('/')}`;
+    } catch (error) {
+      const code = errnoOf(error);
+      if (code === 'ELOOP') return null;
+      if (code !== 'ENOENT' && code !== 'ENOTDIR') throw error;
+    }
+    // What a dangling link would create lies wherever the link says.
+    if ((await lstat(prefix).catch(() => null))?.isSymbolicLink()) return null;
+    const cut = prefix.lastIndexOf('/');
+    const name = prefix.slice(cut + 1);
+    if (name === '..') return null;
+    if (name !== '.' && name !== '') missing.push(name);
+    prefix = prefix.slice(0, cut) || '/';
+  }
+}
+
+function checkForm(given: string): void {
+  const problem =
+    given === ''
+      ? 'is empty'
+      : given.includes('\0')
+        ? 'contains a NUL character'
+        : Buffer.byteLength(given) > MAX_PATH_BYTES
+          ? `is longer than ${MAX_PATH_BYTES} bytes`
+          : null;
+  if (problem !== null) throw new ToolError('permission_denied', `Path '${shown(given)}' ${problem}`);
+}
+
+/** Fit for one line of a message. */
+function shown(given: string): string {
+  const short = given.length > 200 ? `${given.slice(0, 200)}...` : given;
+  return short.replace(/\p{Cc}/gu, '?');
+}
+
+function escapes(given: string): ToolError {
+  return new ToolError('permission_denied', `Path '${shown(given)}' escapes workspace boundary`);
+}
+
+/** Where `.metis` is a link to another folder of the workspace, that folder's real name is no way around. */
+async function unaliased(root: string, absolute: string, relative: string): Promise<string> {
+  const metis = await realpath(`${root}/${METIS}`).catch(() => null);
+  if (metis === null || (absolute !== metis && !absolute.startsWith(`${metis}/`))) return relative;
+  return `${METIS}${absolute.slice(metis.length)}`;
+}
+
+function permitted(relative: string, use: PathUse): boolean {
+  return use === 'write' ? !isMetis(relative) : readable(relative) && (use === 'list' || relative !== METIS);
+}
+
+// Some file systems do not tell `.METIS` from `.metis`, so no spelling of it is free.
+function isMetis(relative: string): boolean {
+  return /^\.metis(\/|$)/i.test(relative);
+}
+
+function readable(relative: string): boolean {
+  return !isMetis(relative) || /^\.metis(\/(MEMORY\.md|USER\.md|skills(\/.*)?))?$/s.test(relative);
+}
+
+async function readWhole(path: ConfinedPath, limitBytes = MAX_READ_BYTES): Promise<Buffer> {
+  const parts: Buffer[] = [];
+  let size = 0;
+  for await (const part of chunks(path)) {
+    size += part.length;
+    if (size > limitBytes) {
+      throw new ToolError('execution_error', `file too large: ${shown(path.given)} has more than ${limitBytes} bytes`);
+    }
+    parts.push(part);
+  }
+  return Buffer.concat(parts, size);
+}
+
+async function* chunks(path: ConfinedPath): AsyncGenerator<Buffer> {
+  const handle = await guarded(path, () => openRegular(path.absolute));
+  try {
+    for (;;) {
+      const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(CHUNK_BYTES), 0, CHUNK_BYTES);
+      if (bytesRead === 0) return;
+      yield buffer.subarray(0, bytesRead);
+    }
+  } finally {
+    await handle.close();
+  }
+}
+
+function entries(path: ConfinedPath): Promise<readonly DirectoryEntry[]> {
+  return guarded(path, () => listDirectory(path.absolute), 'directory');
+}
+
+/** Turns what a file system may say into what a model may read. */
+async function guarded<T>(path: ConfinedPath, act: () => Promise<T>, wanted = 'file'): Promise<T> {
+  try {
+    return await act();
+  } catch (error) {
+    if (error instanceof SwappedPath) throw escapes(path.given);
+    const given = shown(path.given);
+    if (error instanceof NotRegular) throw new ToolError('execution_error', `not a regular file: ${given}`);
+    const code = errnoOf(error);
+    if (code === null) throw error;
+    throw new ToolError('execution_error', systemMessage(code, given, wanted));
+  }
+}
+
+function systemMessage(code: string, given: string, wanted: string): string {
+  if (code === 'ENOENT') return `${wanted} not found: ${given}`;
+  if (code === 'ENOTDIR')
+    return wanted === 'file' ? `a part of the path is no directory: ${given}` : `not a directory: ${given}`;
+  return `cannot access ${given}: ${code}`;
+}

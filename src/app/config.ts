@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { parseDocument } from 'yaml';
 import { type Config, ConfigSchema, defaultConfig } from '../domain/config.ts';
+import { isLoopback } from '../http/origin.ts';
 import { err, ok, type Result } from '../kernel/result.ts';
 import { CONFIG_KEYS, CONFIG_SECTIONS, environmentName, valueFromText } from './config-keys.ts';
 
@@ -56,13 +57,7 @@ const PATH_KEYS = new Set([
   'pricing.tables',
   'server.workspace_roots',
 ]);
-const LOOPBACK = new Set(['127.0.0.1', 'localhost', '::1']);
 const REMOTE_RATE_LIMIT = 600;
-
-/** Whether only programs of this machine can reach the address. */
-export function isLoopback(host: string): boolean {
-  return LOOPBACK.has(host);
-}
 
 /** The data folder: `--data`, else `~/.metis`. Absolute. */
 export function dataDirectory(input: Pick<ConfigInput, 'flags' | 'cwd' | 'home'>): string {

@@ -1,13 +1,15 @@
 // A table of text that lines up and never exceeds its width.
 import { padded } from './style.ts';
 
+const MIN_TEXT = 4;
+
 export interface Column {
   readonly title: string;
   readonly align?: 'left' | 'right';
 }
 
 /**
- * Header, a rule, then the rows; null is a rule. The first column gives way when the whole is wider than `width`.
+ * Header, a rule, then the rows; null is a rule. Text columns give way, the widest first, when the whole exceeds `width`.
  * Lines carry no trailing spaces.
  */
 export function tableLines(
@@ -20,8 +22,13 @@ export function tableLines(
     Math.max(column.title.length, ...cells.map((row) => (row[i] ?? '').length)),
   );
   const gaps = 2 * (columns.length - 1);
-  const excess = widths.reduce((sum, w) => sum + w, gaps) - width;
-  if (excess > 0) widths[0] = Math.max(4, widths[0]! - excess);
+  let excess = widths.reduce((sum, w) => sum + w, gaps) - width;
+  while (excess-- > 0) {
+    const texts = columns.map((column, i) => (column.align === 'right' ? 0 : widths[i]!));
+    const widest = texts.indexOf(Math.max(...texts));
+    if (texts[widest]! <= MIN_TEXT) break;
+    widths[widest]!--;
+  }
   const rule = '─'.repeat(
     Math.min(
       width,

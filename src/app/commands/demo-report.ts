@@ -1,0 +1,80 @@
+// What the demo's session cost, by session and model, as the server's analytics say it.
+import { grouped, type Style } from '../../cli/style.ts';
+import { type Column, tableLines } from '../../cli/table.ts';
+import type { MetisClient } from '../../client/client.ts';
+import type { CostRow } from '../../domain/analytics.ts';
+
+const COLUMNS: readonly Column[] = [
+  { title: 'session' },
+  { title: 'model' },
+  { title: 'calls', align: 'right' },
+  { title: 'input', align: 'right' },
+  { title: 'written', align: 'right' },
+  { title: 'cached', align: 'right' },
+  { title: 'output', align: 'right' },
+  { title: 'cost', align: 'right' },
+];
+const ALL_TIME = 'all';
+
+type Figures = Pick<
+  CostRow,
+  'call_count' | 'input_tokens' | 'cache_creation_input_tokens' | 'cached_input_tokens' | 'output_tokens' | 'cost_usd'
+>;
+
+/** The table and the two sentences under it; every figure is the server's. Ends with a line break. */
+export async function demoReport(
+  client: MetisClient,
+  sessionId: string,
+  style: Style,
+  columns: number,
+): Promise<string> {
+  const family = { parent_session: sessionId, from: ALL_TIME };
+  const [bySession, byRole, savings, { workers }] = await Promise.all([
+    client.cost({ ...family, group_by: 'session,model' }),
+    client.cost({ ...family, group_by: 'is_worker' }),
+    client.savings({ ...family, baseline: 'planner' }),
+    client.workers(sessionId),
+  ]);
+  const order: (string | null)[] = [sessionId, ...workers.map((worker) => worker.worker_session_id)];
+  const place = (row: CostRow) => order.indexOf(row.session_id ?? '');
+  const subtotal = (role: 'planner' | 'worker', label: string) => {
+    const row = byRole.data.find((candidate) => candidate.is_worker === role);
+    return row ? [cells(label, '', row)] : [];
+  };
+  const lines = tableLines(
+    COLUMNS,
+    [
+      ...[...bySession.data]
+        .sort((a, b) => place(a) - place(b))
+        .map((row) => cells(place(row) === 0 ? 'planner' : `worker ${place(row)}`, row.model ?? '', row)),
+      null,
+      ...subtotal('planner', 'planner'),
+      ...subtotal('worker', 'workers'),
+      cells('total', '', bySession.totals),
+    ],
+    columns - 1,
+  );
+  lines[0] = style.bold(lines[0]!);
+  lines[lines.length - 1] = style.bold(lines.at(-1)!);
+  const { baseline_repriced_usd, savings_usd, savings_pct } = savings.data;
+  return [
+    ...lines,
+    '',
+    `The workers' tokens on the planner's model: $${baseline_repriced_usd}`,
+    style.green(`Saved by delegating: $${savings_usd} (${(savings_pct * 100).toFixed(1)} %)`),
+    '',
+  ].join('\n');
+}
+
+function cells(label: string, model: string, row: Figures): string[] {
+  return [
+    label,
+    model,
+    grouped(row.call_count),
+    grouped(row.input_tokens),
+    grouped(row.cache_creation_input_tokens),
+    grouped(row.cached_input_tokens),
+    grouped(row.output_tokens),
+    `$${row.cost_usd}`,
+  ];
+}

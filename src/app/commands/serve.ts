@@ -1,0 +1,43 @@
+// `metis serve`: the server, until a signal ends it.
+import { StartupError } from '../../kernel/errors.ts';
+import { createServer } from '../compose.ts';
+import type { ConfigFlags } from '../config.ts';
+import { type CommandContext, refuse } from '../context.ts';
+import { loadSettings, startLog } from '../start.ts';
+
+/** Exit code: 0 after an orderly stop, 1 when it could not start or did not stop in time. */
+export async function serve(context: CommandContext, flags: ConfigFlags): Promise<number> {
+  const settings = loadSettings(context, flags);
+  if (!settings.ok) return refuse(context, settings.error);
+  const { config, credentials, envFile, dataDir } = settings.value;
+  const log = startLog(config, credentials);
+  if (envFile.problem !== null) log.error({ path: envFile.path }, envFile.problem);
+
+  const signal = context.stopSignal();
+  try {
+    const server = await createServer({
+      config,
+      credentials,
+      log,
+      packageDir: context.packageDir,
+      version: context.version,
+      keysFile: envFile.path,
+    });
+    try {
+      const { url } = await server.listen();
+      context.stdout.write(`Metis ${context.version} listens on ${url}, data in ${dataDir}\n`);
+      if (server.scripted) {
+        context.stdout.write(
+          `No provider key is configured, so scripted models answer; set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENROUTER_API_KEY, or write it to ${envFile.path}, for real ones.\n`,
+        );
+      }
+      log.info({ signal: await signal }, 'stopping');
+    } finally {
+      await server.close();
+    }
+    return 0;
+  } catch (error) {
+    if (error instanceof StartupError) return refuse(context, error.problems);
+    throw error;
+  }
+}

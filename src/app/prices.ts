@@ -1,0 +1,36 @@
+// Loads the price tables of the configuration: the first is the base, the others lie over it (08 §2, §3).
+import fs from 'node:fs';
+import path from 'node:path';
+import type { Config } from '../domain/config.ts';
+import { StartupError } from '../kernel/errors.ts';
+import type { RawTable } from '../policy/pricing/price-entry.ts';
+import { parsePriceTable } from '../policy/pricing/price-file.ts';
+import { buildPriceTable, type PriceTable } from '../policy/pricing/price-table.ts';
+
+/** Throws `StartupError('pricing_invalid')` with one line per fault of every file. */
+export function loadPrices(config: Config['pricing'], packageDir: string): PriceTable {
+  const problems: string[] = [];
+  const tables: RawTable[] = [];
+  for (const name of config.tables) {
+    const file = name === 'builtin' ? path.join(packageDir, 'config', 'prices.json') : name;
+    const parsed = readTable(file);
+    if (parsed.ok) tables.push(parsed.value);
+    else problems.push(...parsed.error);
+  }
+  const [base, ...overlays] = tables;
+  if (problems.length > 0 || base === undefined) {
+    throw new StartupError(
+      'pricing_invalid',
+      problems.map((line) => `pricing_invalid: ${line}`),
+    );
+  }
+  return buildPriceTable(base, overlays, { freeProviders: config.free_providers });
+}
+
+function readTable(file: string): ReturnType<typeof parsePriceTable> {
+  try {
+    return parsePriceTable(fs.readFileSync(file, 'utf8'), file);
+  } catch (cause) {
+    return { ok: false, error: [`${file}: cannot be read: ${(cause as NodeJS.ErrnoException).code}`] };
+  }
+}

@@ -1,0 +1,195 @@
+// Analytics: what may be asked about the ledger and what is answered (07 §3-§7).
+import { z } from 'zod';
+import { SLOTS, SlotNameSchema, ValidationFailureSchema } from './route.ts';
+import { CountSchema, ErrorClassSchema, SignedUsdSchema, TimeSchema, UsdSchema } from './scalars.ts';
+
+export const DIMENSIONS = [
+  'model',
+  'provider',
+  'session',
+  'parent_session',
+  'root_session',
+  'is_worker',
+  'day',
+  'hour',
+  'delegation_tier',
+  'worker_name',
+  'workspace',
+] as const;
+export type Dimension = (typeof DIMENSIONS)[number];
+export const ORDERS = ['cost', 'calls', 'tokens', 'key'] as const;
+export type Order = (typeof ORDERS)[number];
+export type Direction = 'asc' | 'desc';
+
+/** Unix milliseconds; `from` inclusive, `to` exclusive. */
+export interface TimeWindow {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Exact matches on stamped values, ANDed; null = not asked for. */
+export interface CallFilter {
+  readonly session: string | null;
+  readonly parent_session: string | null;
+  readonly model: string | null;
+  readonly provider: string | null;
+  readonly workspace_hash: string | null;
+  readonly delegation_tier: string | null;
+  readonly worker_name: string | null;
+  /** Null = absent: the third state of 07 §4.3. */
+  readonly include_workers: boolean | null;
+}
+
+/** Values of the sort terms of a row, in their order; integers as decimal strings. */
+export type SortKey = readonly string[];
+
+export interface CostQuery {
+  readonly window: TimeWindow;
+  readonly filter: CallFilter;
+  /** At most two; empty = `none`. */
+  readonly group_by: readonly Dimension[];
+  readonly order: Order;
+  readonly dir: Direction;
+  readonly limit: number;
+  /** Rows after this one; null = from the first. */
+  readonly after: SortKey | null;
+}
+
+export interface SavingsQuery {
+  readonly window: TimeWindow;
+  readonly filter: CallFilter;
+  /** A model id of the price table, or `planner`: each worker call against the model that delegated it. */
+  readonly baseline: string;
+}
+
+export interface TraceQuery {
+  readonly window: TimeWindow;
+  readonly filter: Pick<CallFilter, 'session' | 'model' | 'provider'>;
+}
+
+/** Half-even to 6 places. */
+const RatioSchema = z.number().nullable();
+const LatencySchema = z.number().nullable();
+
+const measures = {
+  cost_usd: UsdSchema,
+  input_tokens: CountSchema,
+  output_tokens: CountSchema,
+  cached_input_tokens: CountSchema,
+  cache_creation_input_tokens: CountSchema,
+  cache_creation_1h_input_tokens: CountSchema,
+  reasoning_tokens: CountSchema,
+  avg_latency_ms: LatencySchema,
+  call_count: CountSchema,
+  unpriced_call_count: CountSchema,
+};
+const repriced = {
+  /** Only in a repriced answer: what was really spent, and how many calls that version has no rates for. */
+  stamped_cost_usd: UsdSchema.optional(),
+  missing_call_count: CountSchema.optional(),
+};
+
+export const WorkerShareSchema = z.object({
+  worker_session_id: z.string(),
+  model: z.string(),
+  cost_usd: UsdSchema,
+  input_tokens: CountSchema,
+  output_tokens: CountSchema,
+  call_count: CountSchema,
+});
+export type WorkerShare = z.infer<typeof WorkerShareSchema>;
+
+/** The key columns of the asked dimensions come first; the others are absent. */
+export const CostRowSchema = z.object({
+  model: z.string().optional(),
+  provider: z.string().optional(),
+  session_id: z.string().optional(),
+  parent_session_id: z.string().optional(),
+  root_session_id: z.string().optional(),
+  is_worker: z.enum(['planner', 'worker']).optional(),
+  bucket: z.string().optional(),
+  delegation_tier: z.string().nullable().optional(),
+  worker_name: z.string().nullable().optional(),
+  workspace_hash: z.string().optional(),
+  ...measures,
+  ...repriced,
+  planner_cost_usd: UsdSchema.optional(),
+  worker_cost_usd: UsdSchema.optional(),
+  worker_call_count: CountSchema.optional(),
+  hit_rate: RatioSchema.optional(),
+  cache_write_share: RatioSchema.optional(),
+  workers: z.array(WorkerShareSchema).optional(),
+});
+export type CostRow = z.infer<typeof CostRowSchema>;
+
+export const CostTotalsSchema = z.object({
+  ...measures,
+  ...repriced,
+  hit_rate: RatioSchema,
+  cache_write_share: RatioSchema,
+});
+export type CostTotals = z.infer<typeof CostTotalsSchema>;
+
+const envelope = {
+  window: z.object({ start: TimeSchema, end: TimeSchema }),
+  current_pricing_version: z.string(),
+  warnings: z.array(z.string()),
+};
+
+export const CostReportSchema = z.object({
+  ...envelope,
+  /** One object for `group_by=none`. */
+  data: z.union([z.array(CostRowSchema), CostTotalsSchema]),
+  totals: CostTotalsSchema,
+  next_cursor: z.string().nullable(),
+  pricing_mode: z.literal('repriced').optional(),
+  repriced_version: z.string().optional(),
+});
+
+export const SavingsSchema = z.object({
+  baseline_model: z.string(),
+  actual_repriced_usd: UsdSchema,
+  baseline_repriced_usd: UsdSchema,
+  savings_usd: SignedUsdSchema,
+  savings_pct: z.number(),
+  actual_stamped_usd: UsdSchema,
+  rows_total: CountSchema,
+  rows_missing_from_price_table: CountSchema,
+});
+export type Savings = z.infer<typeof SavingsSchema>;
+export const SavingsReportSchema = z.object({ ...envelope, data: SavingsSchema });
+
+export const RoutingStatsSchema = z.object({
+  wins_by_policy: z.array(z.object({ policy: SlotNameSchema, count: CountSchema })).length(SLOTS.length),
+  wins_by_model: z.array(z.object({ model: z.string(), policy: SlotNameSchema, count: CountSchema })),
+  hard_failures: CountSchema,
+  explicit_rejections: CountSchema,
+  rejections: z.array(
+    z.object({
+      policy: SlotNameSchema,
+      model: z.string(),
+      validation_failure: ValidationFailureSchema,
+      count: CountSchema,
+    }),
+  ),
+  deferrals: z.array(z.object({ policy: SlotNameSchema, reason: z.string(), count: CountSchema })),
+});
+export type RoutingStats = z.infer<typeof RoutingStatsSchema>;
+export const RoutingReportSchema = z.object({ ...envelope, data: RoutingStatsSchema });
+
+export const ModelReliabilitySchema = z.object({
+  model: z.string(),
+  provider: z.string(),
+  calls: CountSchema,
+  completed: CountSchema,
+  cancelled: CountSchema,
+  failed: CountSchema,
+  failures: z.array(z.object({ error_class: ErrorClassSchema, count: CountSchema })),
+  failure_rate: RatioSchema,
+  p50: CountSchema.nullable(),
+  p95: CountSchema.nullable(),
+  avg_latency_ms: LatencySchema,
+  sample_size: CountSchema,
+});
+export type ModelReliability = z.infer<typeof ModelReliabilitySchema>;
+export const ReliabilityReportSchema = z.object({ ...envelope, data: z.array(ModelReliabilitySchema) });

@@ -1,0 +1,44 @@
+// Reads of the ledger and the trace for the `/analytics/*` endpoints (07).
+import type {
+  CostQuery,
+  CostRow,
+  CostTotals,
+  ModelReliability,
+  RoutingStats,
+  Savings,
+  SavingsQuery,
+  SortKey,
+  TraceQuery,
+} from '../domain/analytics.ts';
+import type { TokenUsage } from '../domain/usage.ts';
+import type { Pusd } from '../kernel/money.ts';
+
+/** Rates of one version, as far as repricing needs them. A price table is one. */
+export interface CallPricer {
+  readonly version: string;
+  /** Never throws; `priced: false` when the version has no rates for the model. */
+  cost(model: string, usage: TokenUsage): { readonly cost_pusd: Pusd; readonly priced: boolean };
+}
+
+export interface CostAnswer {
+  /** Rows of the asked page; for `group_by=none` the totals. */
+  readonly data: readonly CostRow[] | CostTotals;
+  /** Over the whole window and all filters, before paging. */
+  readonly totals: CostTotals;
+  /** Sort key of the last row when there are more. */
+  readonly next: SortKey | null;
+}
+
+/**
+ * Everything here only reads, and never holds the event loop for long: long scans go in slices.
+ * A sum beyond 2^63 - 1 picodollars rejects instead of rounding (07 §9.2).
+ */
+export interface Analytics {
+  /** Stamped costs, or with `pricer` the same calls under its version (07 §4, §6). */
+  cost(query: CostQuery, pricer: CallPricer | null): Promise<CostAnswer>;
+  /** The same tokens on another model, both sides at `pricer`'s rates (07 §5). */
+  savings(query: SavingsQuery, pricer: CallPricer): Promise<Savings>;
+  routing(query: TraceQuery): Promise<RoutingStats>;
+  /** One row per model, ascending. */
+  reliability(query: TraceQuery): Promise<readonly ModelReliability[]>;
+}

@@ -119,8 +119,9 @@ export function createLedger(db: Database.Database): Ledger {
         day: Math.floor(at / DAY_MS),
         calls: 1,
         unpriced_calls: 1 - fact.priced,
-        latency_sum: payload.latency_ms,
-        latency_n: 1,
+        // The time of a call that was cut off says nothing about its model.
+        latency_sum: fact.cancelled === 1 ? 0 : payload.latency_ms,
+        latency_n: 1 - fact.cancelled,
       };
       for (const upsert of upserts) upsert.run(row);
     },

@@ -1,0 +1,60 @@
+// The registry that ships with the package answers with any one key, or none (03 Acceptance 22).
+import { readFileSync } from 'node:fs';
+import { calcPrice } from '@pydantic/genai-prices';
+import { describe, expect, it } from 'vitest';
+import { defaultConfig } from '../../../src/domain/config.ts';
+import { providerOf } from '../../../src/domain/model.ts';
+import { usableAdapters } from '../../../src/policy/routing/adapter-config.ts';
+import { decideRoute } from '../../../src/policy/routing/chain.ts';
+import { tierModel } from '../../../src/policy/routing/policy-file.ts';
+import { createModelRegistry, parseRegistry } from '../../../src/policy/routing/registry.ts';
+import { envOf, turn } from './world.ts';
+
+const path = new URL('../../../config/registry.yaml', import.meta.url);
+const parsed = parseRegistry(readFileSync(path, 'utf8'), path.pathname);
+const file = parsed.ok ? parsed.value : { models: [], adapters: new Map<string, never>() };
+
+describe('the shipped registry', () => {
+  it('is valid', () => expect(parsed.ok ? [] : parsed.error).toEqual([]));
+
+  it.each(['anthropic', 'openai', 'openrouter', null])(
+    'routes a plain turn and every tier to one provider when only %s has a key',
+    (key) => {
+      const registry = createModelRegistry(
+        file,
+        usableAdapters(file.adapters, (id) => id === key),
+      );
+      const env = { ...envOf({ registry }), registry };
+      const provider = key ?? 'scripted';
+      const first = (tier: string) =>
+        file.models.find((model) => model.tier === tier && providerOf(model.id) === provider)?.id;
+
+      const decision = decideRoute(turn(), env);
+      expect(decision).toMatchObject({ chosen_model: first('balanced'), winner_index: 6, refused: null });
+      for (const tier of ['fast', 'balanced', 'deep'] as const) {
+        expect(tierModel(env.policies, registry, tier)).toBe(first(tier));
+        expect(first(tier)).toBeDefined();
+      }
+      const fast = first('fast')!;
+      const worker = decideRoute(turn({ is_worker: true, worker_tier_model: fast }), env);
+      expect(worker).toMatchObject({ chosen_model: fast, winner_index: 4 });
+    },
+  );
+
+  it('lists only models whose price is publicly known, the savings baseline among them', () => {
+    const real = file.models.filter((model) => model.adapter !== 'scripted');
+    const unknown = real.filter(({ id }) => {
+      const provider = providerOf(id);
+      const price = calcPrice({ input_tokens: 0, output_tokens: 0 }, id.slice(provider.length + 1), {
+        providerId: provider,
+      });
+      return price?.model_price.input_mtok === undefined || price.model_price.output_mtok === undefined;
+    });
+    expect(unknown.map(({ id }) => id)).toEqual([]);
+    expect(real.map(({ id }) => id)).toContain(defaultConfig('').analytics.savings_baseline);
+  });
+
+  it('offers delegation on every tier but fast', () => {
+    for (const model of file.models) expect(model.can_delegate).toBe(model.tier !== 'fast');
+  });
+});

@@ -42,17 +42,15 @@ export function formatPriceTable(table: RawTable): string {
 }
 
 function problemsOf(issue: z.core.$ZodIssue): string[] {
-  const where = place(issue.path);
-  if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => `${where}${key}: unknown field`);
+  if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => `${place([...issue.path, key])}unknown field`);
   // A bad key of the map of models: its own rule is nested one level down.
-  if (issue.code === 'invalid_key') return issue.issues.map((inner) => `${where}${inner.message}`);
-  return [`${where}${issue.message.replace('Invalid input: ', '')}`];
+  if (issue.code === 'invalid_key') return issue.issues.map((inner) => `${place(issue.path)}${inner.message}`);
+  return [`${place(issue.path)}${issue.message.replace('Invalid input: ', '')}`];
 }
 
 // `models`, id, field, ... -> `id: field: `; other fields by their dotted path.
 function place(path: readonly PropertyKey[]): string {
-  const [first, model, ...rest] = path.map(String);
-  if (first === undefined) return '';
-  if (first !== 'models' || model === undefined) return `${path.map(String).join('.')}: `;
-  return rest.length === 0 ? `${model}: ` : `${model}: ${rest.join('.')}: `;
+  const [first, model, ...field] = path.map(String);
+  const names = first === 'models' && model !== undefined ? [model, field.join('.')] : [path.map(String).join('.')];
+  return names.map((name) => (name === '' ? '' : `${name}: `)).join('');
 }

@@ -1,0 +1,41 @@
+// Writes config/prices.json: rates of the public price collection for every model of config/registry.yaml.
+// Needs a built dist/; opens no network connection. Writes nothing when the rates are unchanged.
+import fs from 'node:fs';
+import { createRequire } from 'node:module';
+import { calcPrice, findProvider } from '@pydantic/genai-prices';
+import { parse } from 'yaml';
+import { importPrices } from '../dist/policy/pricing/import.js';
+import { formatPriceTable, parsePriceTable } from '../dist/policy/pricing/price-file.js';
+import { buildPriceTable } from '../dist/policy/pricing/price-table.js';
+
+const root = new URL('..', import.meta.url);
+const target = new URL('config/prices.json', root);
+const registry = parse(fs.readFileSync(new URL('config/registry.yaml', root), 'utf8'));
+const collection = '@pydantic/genai-prices';
+const entryPoint = createRequire(import.meta.url).resolve(collection);
+const { version } = JSON.parse(fs.readFileSync(new URL('../package.json', `file://${entryPoint}`), 'utf8'));
+
+const now = new Date();
+const { table, notes } = importPrices({
+  ids: Object.entries(registry.models).map(([id, model]) => model.pricing_id ?? id),
+  lookup: (providerId, name) =>
+    findProvider({ providerId })
+      ? calcPrice({ input_tokens: 0, output_tokens: 0 }, name, { providerId, timestamp: now })
+      : null,
+  date: now.toISOString().slice(0, 10),
+  source: `${collection}@${version}`,
+});
+for (const note of notes) console.warn(note);
+
+const hashOf = (text) => {
+  const parsed = parsePriceTable(text, 'config/prices.json');
+  if (!parsed.ok) throw new Error(parsed.error.join('\n'));
+  return buildPriceTable(parsed.value, [], { freeProviders: [] }).contentHash;
+};
+const text = formatPriceTable(table);
+const unchanged = fs.existsSync(target) && hashOf(fs.readFileSync(target, 'utf8')) === hashOf(text);
+if (unchanged) console.log('config/prices.json is up to date');
+else {
+  fs.writeFileSync(target, text);
+  console.log(`config/prices.json: ${Object.keys(table.models).length} models, version ${table.pricing_version}`);
+}

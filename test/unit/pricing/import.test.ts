@@ -1,0 +1,138 @@
+// Making the shipped price table from the public collection, and checking it against that collection (08 §10).
+import fs from 'node:fs';
+import { calcPrice, findProvider } from '@pydantic/genai-prices';
+import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
+import { NO_TOKENS } from '../../../src/domain/usage.ts';
+import { fromPusd } from '../../../src/kernel/money.ts';
+import { importEntry, importPrices, type SourceHit } from '../../../src/policy/pricing/import.ts';
+import { formatPriceTable, parsePriceTable } from '../../../src/policy/pricing/price-file.ts';
+import { tableOf } from '../../support/prices.ts';
+
+const hit = (prices: SourceHit['model_price']): SourceHit => ({ model_price: prices, model: { prices } });
+const shipped = fs.readFileSync(new URL('../../../config/prices.json', import.meta.url), 'utf8');
+const at = new Date(JSON.parse(shipped).imported_on);
+const lookup = (providerId: string, name: string) =>
+  findProvider({ providerId })
+    ? calcPrice({ input_tokens: 0, output_tokens: 0 }, name, { providerId, timestamp: at })
+    : null;
+
+describe('importEntry', () => {
+  it('maps the five rates, drops other keys with a note, and skips a model without input or output rate', () => {
+    const { entry, notes } = importEntry(
+      hit({
+        input_mtok: 3,
+        output_mtok: 15,
+        cache_read_mtok: 0.3,
+        cache_write_mtok: 3.75,
+        cache_write_1h_mtok: 6,
+        x_kcount: 1,
+      }),
+    );
+    expect(entry).toEqual({
+      input_per_mtok_usd: '3',
+      output_per_mtok_usd: '15',
+      cached_read_per_mtok_usd: '0.3',
+      cache_write_per_mtok_usd: '3.75',
+      cache_write_1h_per_mtok_usd: '6',
+    });
+    expect(notes).toEqual(['left out x_kcount']);
+    expect(importEntry(hit({ input_mtok: 3 })).entry).toBeNull();
+  });
+
+  it('joins the tiers of all classes into steps, a class keeping its last reached tier', () => {
+    const { entry } = importEntry(
+      hit({
+        input_mtok: {
+          base: 1,
+          tiers: [
+            { start: 100, price: 2 },
+            { start: 200, price: 3 },
+          ],
+        },
+        output_mtok: { base: 5, tiers: [{ start: 100, price: 6 }] },
+        cache_read_mtok: 0.1,
+      }),
+    );
+    expect(entry?.long_context).toEqual([
+      { above_prompt_tokens: 100, input_per_mtok_usd: '2', output_per_mtok_usd: '6' },
+      { above_prompt_tokens: 200, input_per_mtok_usd: '3', output_per_mtok_usd: '6' },
+    ]);
+  });
+
+  it('takes the dearest rates of a day for all times, with a note', () => {
+    const cheap = { input_mtok: 1, output_mtok: 2 };
+    const dear = { input_mtok: 2, output_mtok: 4 };
+    const prices = [{ prices: cheap }, { constraint: { type: 'time_of_date' }, prices: dear }];
+    const { entry, notes } = importEntry({ model_price: cheap, model: { prices } });
+    expect(entry?.output_per_mtok_usd).toBe('4');
+    expect(notes[0]).toContain('time of day');
+    const dated = [{ prices: cheap }, { constraint: { type: 'start_date' }, prices: dear }];
+    expect(importEntry({ model_price: cheap, model: { prices: dated } }).entry?.output_per_mtok_usd).toBe('2');
+  });
+
+  it('writes plain decimals, rounding more than six fraction digits half to even with a note', () => {
+    const { entry, notes } = importEntry(hit({ input_mtok: 1e-7, output_mtok: 0.0000025, cache_read_mtok: 0.000001 }));
+    expect(entry).toMatchObject({
+      input_per_mtok_usd: '0',
+      output_per_mtok_usd: '0.000002',
+      cached_read_per_mtok_usd: '0.000001',
+    });
+    expect(notes).toHaveLength(2);
+  });
+});
+
+describe('the shipped table', () => {
+  const registry = parse(fs.readFileSync(new URL('../../../config/registry.yaml', import.meta.url), 'utf8'));
+  const ids = Object.entries<{ pricing_id?: string }>(registry.models).map(([id, model]) => model.pricing_id ?? id);
+  const parsed = parsePriceTable(shipped, 'config/prices.json');
+  if (!parsed.ok) throw new Error(parsed.error.join('\n'));
+  const { imported_on, source } = parsed.value;
+  const again = () => importPrices({ ids, lookup, date: imported_on!, source }).table;
+
+  it('has a row for every registered model; run `npm run gen:prices` if not', () => {
+    expect(ids.filter((id) => !tableOf(shipped).has(id))).toEqual([]);
+  });
+
+  it('is byte for byte what two imports give; run `npm run gen:prices` if not', () => {
+    expect(formatPriceTable(again())).toBe(shipped);
+    expect(formatPriceTable(again())).toBe(shipped);
+  });
+
+  it('costs what the collection itself computes, for a small, a cached and a very long call', () => {
+    const table = tableOf(shipped);
+    const imported = Object.keys(table.models).filter((id) => !id.startsWith('scripted:'));
+    expect(imported.length).toBeGreaterThan(5);
+    for (const id of imported) {
+      const [providerId = '', ...name] = id.split(':');
+      const writes1h = parsed.value.models[id]?.cache_write_1h_per_mtok_usd !== undefined;
+      for (const usage of [
+        { input: 1200, cached: 0, written: 0, written1h: 0, output: 345 },
+        { input: 800, cached: 50_000, written: 3000, written1h: writes1h ? 1000 : 0, output: 2000 },
+        { input: 900_000, cached: 400_000, written: 100_000, written1h: 0, output: 9000 },
+      ]) {
+        const theirs = calcPrice(
+          {
+            input_tokens: usage.input + usage.cached + usage.written,
+            cache_read_tokens: usage.cached,
+            cache_write_tokens: usage.written,
+            ...(usage.written1h > 0 ? { cache_write_1h_tokens: usage.written1h } : {}),
+            output_tokens: usage.output,
+          },
+          name.join(':'),
+          { providerId, timestamp: at },
+        )!.total_price;
+        const ours = table.cost(id, {
+          ...NO_TOKENS,
+          input_tokens: usage.input,
+          cached_input_tokens: usage.cached,
+          cache_creation_input_tokens: usage.written,
+          cache_creation_1h_input_tokens: usage.written1h,
+          output_tokens: usage.output,
+        });
+        expect(ours.priced).toBe(true);
+        expect(Math.abs(Number(fromPusd(ours.cost_pusd)) / theirs - 1), id).toBeLessThan(1e-9);
+      }
+    }
+  });
+});

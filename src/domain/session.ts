@@ -26,6 +26,7 @@ export const BudgetViewSchema = z.object({
   remaining_usd: UsdSchema,
   worker_spent_usd: UsdSchema,
 });
+export type BudgetView = z.infer<typeof BudgetViewSchema>;
 
 export const SessionSchema = z.object({
   id: SessionIdSchema,

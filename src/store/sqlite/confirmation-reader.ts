@@ -1,0 +1,40 @@
+// Confirmations: open prompts and remembered answers (09 §6, 13 §7.4).
+import type { ConfirmationReader } from '../../ports/store.ts';
+import type { SqliteStoreHandle } from './open.ts';
+import { pageOf } from './page.ts';
+import { type ConfirmationRowStored, confirmationRow, wireConfirmation } from './rows.ts';
+import { WITH_TREE } from './sql.ts';
+import { createStatementCache } from './statements.ts';
+
+const STATUS_IS = { pending: 'decision IS NULL', resolved: 'decision IS NOT NULL', all: '1' } as const;
+
+export function createConfirmationReader({ db }: SqliteStoreHandle): ConfirmationReader {
+  const byId = db.prepare<[string], ConfirmationRowStored>('SELECT * FROM confirmations WHERE id = ?');
+  const listed = createStatementCache<ConfirmationRowStored>(db);
+  const open = db.prepare<[], ConfirmationRowStored>(
+    `SELECT * FROM confirmations WHERE ${STATUS_IS.pending} ORDER BY id`,
+  );
+  const grant = db.prepare(`
+    SELECT 1 FROM confirmations
+    WHERE root_session_id = ? AND key_hash = ? AND scope = 'identical' AND decision = 'approve' LIMIT 1`);
+
+  return {
+    view: async (id) => {
+      const row = byId.get(id);
+      return row === undefined ? null : { ...wireConfirmation(row), input: { ...confirmationRow(row).input } };
+    },
+    record: async (id) => {
+      const row = byId.get(id);
+      return row === undefined ? null : confirmationRow(row);
+    },
+    list: async ({ session_id, status, after, limit }) => {
+      const scope = session_id === null ? '' : 'session_id IN (SELECT id FROM tree) AND ';
+      const sql = `${session_id === null ? '' : WITH_TREE} SELECT * FROM confirmations
+        WHERE ${scope}${STATUS_IS[status]} AND id > ? ORDER BY id LIMIT ?`;
+      const rows = listed(sql).all(...(session_id === null ? [] : [session_id]), after ?? '', limit + 1);
+      return pageOf(rows, limit, (row) => row.id, wireConfirmation);
+    },
+    allOpen: async () => open.all().map(confirmationRow),
+    granted: async (rootSessionId, keyHash) => grant.get(rootSessionId, keyHash) !== undefined,
+  };
+}

@@ -2,6 +2,7 @@
 import type { CallFilter } from '../../domain/analytics.ts';
 import type { KeyName, Segment, SortTerm, SortValues } from '../../policy/rollup.ts';
 import { OPTIONAL_KEYS } from '../../policy/rollup.ts';
+import { MEASURES } from './ledger.ts';
 
 /** An expression over each of the three sources. */
 export type Column = Readonly<Record<Segment['source'], string>>;
@@ -35,7 +36,7 @@ const SOURCES: Readonly<Record<Segment['source'], { readonly table: string; read
   days: { table: 'rollup_parent_day', unit: 'day' },
 };
 
-/** What a call adds to a rollup row; the write path, the rebuild and the reports agree on it. */
+/** What a row of the ledger adds to each measure of the rollups. */
 export const CALL_MEASURES = {
   calls: '1',
   unpriced_calls: '1 - priced',
@@ -48,12 +49,11 @@ export const CALL_MEASURES = {
   output_tokens: 'output_tokens',
   reasoning_tokens: 'reasoning_tokens',
   cost_pusd: 'cost_pusd',
-} as const;
-export const MEASURE_NAMES = Object.keys(CALL_MEASURES) as readonly (keyof typeof CALL_MEASURES)[];
-const ROLLUP_COLUMNS = MEASURE_NAMES.join(', ');
-const CALL_COLUMNS = MEASURE_NAMES.map((name) => `${CALL_MEASURES[name]} AS ${name}`).join(', ');
+} as const satisfies Readonly<Record<(typeof MEASURES)[number], string>>;
+const ROLLUP_COLUMNS = MEASURES.join(', ');
+const CALL_COLUMNS = MEASURES.map((name) => `${CALL_MEASURES[name]} AS ${name}`).join(', ');
 const SUMS = [
-  ...MEASURE_NAMES.map((name) => `SUM(${name}) AS ${name}`),
+  ...MEASURES.map((name) => `SUM(${name}) AS ${name}`),
   'SUM(iif(w, cost_pusd, 0)) AS worker_cost_pusd',
   'SUM(iif(w, calls, 0)) AS worker_calls',
 ].join(', ');

@@ -13,13 +13,14 @@ import {
   sortValues,
   type WorkerGroup,
 } from './cost-report.ts';
-import { CALL_MEASURES, MEASURE_NAMES } from './cost-sql.ts';
+import { CALL_MEASURES } from './cost-sql.ts';
+import { MEASURES } from './ledger.ts';
 import { type LedgerUsage, tokenUsage } from './ledger-usage.ts';
 import { ledgerSlices, type Prepare } from './slices.ts';
 
-const ADDED = MEASURE_NAMES.filter((name) => name !== 'cost_pusd' && name !== 'unpriced_calls');
+const ADDED = MEASURES.filter((name) => name !== 'cost_pusd' && name !== 'unpriced_calls');
 
-interface CallRow extends LedgerUsage, Readonly<Record<(typeof MEASURE_NAMES)[number], bigint>> {
+interface CallRow extends LedgerUsage, Readonly<Record<(typeof MEASURES)[number], bigint>> {
   readonly session_id: string;
   readonly is_worker: bigint;
   /** Key columns. */
@@ -39,7 +40,7 @@ export async function repricedCost(prepare: Prepare, query: CostQuery, pricer: C
 
 function callsSql(plan: CostPlan): string {
   const keys = keyColumns(plan).map((column, i) => `${column.calls} AS k${i}`);
-  const measures = MEASURE_NAMES.map((name) => `${CALL_MEASURES[name]} AS ${name}`);
+  const measures = MEASURES.map((name) => `${CALL_MEASURES[name]} AS ${name}`);
   return `SELECT ${[...keys, 'session_id', 'model', 'is_worker', ...measures].join(', ')} FROM llm_calls
     WHERE ts_ms >= ? AND ts_ms < ? AND rowid <= ?${plan.where.sql}`;
 }

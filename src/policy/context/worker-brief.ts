@@ -31,7 +31,7 @@ export function workerTaskPrompt(request: {
 }
 
 /** The demand for one JSON object of a shape and nothing else. */
-export function schemaDemand(schema: JsonSchema): string {
+function schemaDemand(schema: JsonSchema): string {
   return `## Output\nYour last message must be one JSON object that is valid against this JSON Schema, with no text before or after it:\n${JSON.stringify(schema)}`;
 }
 

@@ -9,7 +9,7 @@ import { cutText } from '../cut.ts';
 
 const MAX_BODY_CHARS = 20_000;
 const MAX_ALL_BODIES_CHARS = 200_000;
-export const TRUNCATED = '[truncated]';
+const TRUNCATED = '[truncated]';
 
 /** Checks the form of a call; every fault with its path (`context.include[2].path`, `$` for the root). */
 export function parseDelegateInput(input: unknown): Result<DelegateInput, Issue[]> {

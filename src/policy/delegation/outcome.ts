@@ -93,7 +93,7 @@ export function plannerText(
 }
 
 /** `error` of the result: the bare mode, or for the modes that carry a reason their message. Null on success. */
-export function errorText(result: Pick<DelegationRecord, 'failure_mode' | 'error_message'>): string | null {
+function errorText(result: Pick<DelegationRecord, 'failure_mode' | 'error_message'>): string | null {
   const mode = result.failure_mode;
   const explained = mode === 'worker_error' || mode === 'timeout' || mode === 'budget_exceeded';
   return explained ? (result.error_message ?? mode) : mode;

@@ -8,7 +8,7 @@ const RATE_RULE = 'must be a decimal of US dollars per million tokens, from 0 to
 const TOKENS_PER_RATE = 1_000_000n;
 
 /** A decimal string, or a number whose shortest text is a plain decimal. */
-export const RateSchema = z.preprocess(
+const RateSchema = z.preprocess(
   (value) => (typeof value === 'number' ? String(value) : value),
   z
     .string({ error: (issue) => (issue.input === undefined ? 'is required' : RATE_RULE) })

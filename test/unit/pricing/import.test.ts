@@ -1,7 +1,7 @@
 // Making the shipped price table from the public collection, and checking it against that collection (08 §10).
 import fs from 'node:fs';
 import { calcPrice, findProvider } from '@pydantic/genai-prices';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { parse } from 'yaml';
 import { NO_TOKENS } from '../../../src/domain/usage.ts';
 import { fromPusd } from '../../../src/kernel/money.ts';
@@ -94,7 +94,12 @@ describe('the shipped table', () => {
     expect(ids.filter((id) => !tableOf(shipped).has(id))).toEqual([]);
   });
 
-  it('is byte for byte what two imports give; run `npm run gen:prices` if not', () => {
+  afterEach(() => vi.unstubAllGlobals());
+
+  it('is byte for byte what two imports give without a network; run `npm run gen:prices` if not', () => {
+    vi.stubGlobal('fetch', () => {
+      throw new Error('a price import must not use the network');
+    });
     expect(formatPriceTable(again())).toBe(shipped);
     expect(formatPriceTable(again())).toBe(shipped);
   });

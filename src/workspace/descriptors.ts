@@ -11,6 +11,13 @@ export class SwappedPath extends Error {}
 /** A directory, FIFO, socket or device where a file was asked for. */
 export class NotRegular extends Error {}
 
+/** What went wrong, for the log. */
+export function problemOf(error: unknown): string {
+  if (error instanceof SwappedPath) return 'is a link, or lies behind one';
+  if (error instanceof NotRegular) return 'is not a regular file';
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** The code of a failed system call; null for every other error. */
 export function errnoOf(error: unknown): string | null {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : null;
@@ -26,6 +33,28 @@ export async function openRegular(absolute: string): Promise<FileHandle> {
   } catch (error) {
     await handle.close();
     throw error;
+  }
+}
+
+/** At most the first `bytes` bytes of a regular file; null when there is none. Throws as `openRegular`. */
+export async function readStart(absolute: string, bytes: number): Promise<Buffer | null> {
+  const handle = await openRegular(absolute).catch((error: unknown) => {
+    if (errnoOf(error) === 'ENOENT') return null;
+    throw error;
+  });
+  if (handle === null) return null;
+  try {
+    const size = Math.min(bytes, (await handle.stat()).size);
+    const data = Buffer.alloc(size);
+    let filled = 0;
+    while (filled < size) {
+      const { bytesRead } = await handle.read(data, filled, size - filled, filled);
+      if (bytesRead === 0) break;
+      filled += bytesRead;
+    }
+    return data.subarray(0, filled);
+  } finally {
+    await handle.close();
   }
 }
 

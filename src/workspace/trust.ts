@@ -1,0 +1,84 @@
+// `.metis/trust.yaml`: which tools run without a question in a workspace, and which never do (09 §5.1).
+import { type Document, isMap, parseDocument } from 'yaml';
+import { z } from 'zod';
+import type { Logger } from '../ports/log.ts';
+import type { Trust } from '../ports/workspace.ts';
+import { problemOf, readStart, replaceFile } from './descriptors.ts';
+import { exclusive } from './path-lock.ts';
+
+const MAX_BYTES = 64 * 1024;
+const RELATIVE = '.metis/trust.yaml';
+
+/** A tool's name, or a prefix with one final `*`. */
+const entries = z
+  .array(z.string().regex(/^[^*]+\*?$/, 'must be a tool name, or a prefix followed by a single final "*"'))
+  .nullish();
+const TrustSchema = z.looseObject({
+  schema_version: z.literal(1).optional(),
+  always_allow: entries,
+  always_deny: entries,
+});
+
+const NOTHING: Trust = { always_allow: [], always_deny: [], malformed: false };
+const MALFORMED: Trust = { ...NOTHING, malformed: true };
+
+/** The file as it is now; a broken one allows nothing and is logged. */
+export async function readTrust(root: string, log: Logger): Promise<Trust> {
+  try {
+    return (await load(root)).trust;
+  } catch (error) {
+    log.warn({ path: RELATIVE, problem: problemOf(error) }, 'trust.yaml is malformed: its entries do not apply');
+    return MALFORMED;
+  }
+}
+
+/** Adds a tool to one list and takes it off the other. False when the file is malformed or cannot be written. */
+export function persistTrust(
+  root: string,
+  list: 'always_allow' | 'always_deny',
+  tool: string,
+  log: Logger,
+): Promise<boolean> {
+  return exclusive(`${root}/${RELATIVE}`, async () => {
+    try {
+      const { document, trust } = await load(root);
+      const other = list === 'always_allow' ? 'always_deny' : 'always_allow';
+      if (!document.has('schema_version')) document.set('schema_version', 1);
+      document.set(list, sorted([...trust[list], tool]));
+      document.set(other, sorted(trust[other].filter((entry) => entry !== tool)));
+      const text = document.toString();
+      if (Buffer.byteLength(text) > MAX_BYTES) throw new Error(`would have more than ${MAX_BYTES} bytes`);
+      await replaceFile(root, RELATIVE, text, { sync: true });
+      return true;
+    } catch (error) {
+      log.warn({ path: RELATIVE, problem: problemOf(error) }, 'trust.yaml could not be changed');
+      return false;
+    }
+  });
+}
+
+/** Throws an error that says what is wrong with the file. A missing or empty one has no entries. */
+async function load(root: string): Promise<{ document: Document; trust: Trust }> {
+  const text = await readText(root);
+  const document: Document = parseDocument(text);
+  const [fault] = document.errors;
+  if (fault !== undefined) throw new Error(fault.message);
+  if (document.contents === null) return { document, trust: NOTHING };
+  if (!isMap(document.contents)) throw new Error('the top level must be a mapping');
+  const parsed = TrustSchema.safeParse(document.toJS());
+  if (!parsed.success) throw new Error(z.prettifyError(parsed.error));
+  const { always_allow, always_deny } = parsed.data;
+  return { document, trust: { always_allow: always_allow ?? [], always_deny: always_deny ?? [], malformed: false } };
+}
+
+async function readText(root: string): Promise<string> {
+  // A link in place of the file, or of `.metis`, counts as a broken file: it is somebody else's text.
+  const data = await readStart(`${root}/${RELATIVE}`, MAX_BYTES + 1);
+  if (data === null) return '';
+  if (data.length > MAX_BYTES) throw new Error(`has more than ${MAX_BYTES} bytes`);
+  return new TextDecoder('utf-8', { fatal: true }).decode(data);
+}
+
+function sorted(names: readonly string[]): string[] {
+  return [...new Set(names)].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
+}

@@ -1,0 +1,62 @@
+// Everything the engine asks of a workspace folder, in one port (09 §5.1, §8, 10).
+import { realpath, stat } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import type { Logger } from '../ports/log.ts';
+import type { Workspaces } from '../ports/workspace.ts';
+import { readImage } from './images.ts';
+import { readInstructions } from './instructions.ts';
+import { memoryText } from './memory.ts';
+import { createWorkspaceFiles } from './paths.ts';
+import { readRoutingFile } from './routing-files.ts';
+import { persistTrust, readTrust } from './trust.ts';
+
+/** @param globalRoutingPath absolute path of the routing file that holds for every workspace */
+export function createWorkspaces({
+  globalRoutingPath,
+  log,
+}: {
+  readonly globalRoutingPath: string;
+  readonly log: Logger;
+}): Workspaces {
+  // Memory is read before every call of a model: the same complaint every time would say nothing new.
+  const warned = new Set<string>();
+
+  return {
+    realDirectory,
+    files: createWorkspaceFiles,
+    readTrust: (root) => readTrust(root, log),
+    persistTrust: (root, list, tool) => persistTrust(root, list, tool, log),
+    instructions: (root, names) => readInstructions(createWorkspaceFiles(root), names, log),
+    memoryText: (root) =>
+      memoryText(createWorkspaceFiles(root), (fields, message) => {
+        const key = JSON.stringify([root, fields, message]);
+        if (!warned.has(key)) log.warn({ ...fields, workspace: root }, message);
+        warned.add(key);
+      }),
+    readImage: (root, path) => readImage(createWorkspaceFiles(root), path),
+    async routingFiles(root) {
+      const path = `${root}/.metis/routing.yaml`;
+      const [workspace, global] = await Promise.all([
+        readRoutingFile(path, path, log),
+        readRoutingFile(globalRoutingPath, await real(globalRoutingPath), log),
+      ]);
+      return { workspace, global };
+    },
+  };
+}
+
+async function realDirectory(path: string): Promise<string | null> {
+  const expanded = path === '~' || path.startsWith('~/') ? `${homedir()}${path.slice(1)}` : path;
+  if (!expanded.startsWith('/') || expanded.includes('\0')) return null;
+  const found = await real(expanded);
+  const isDirectory = await stat(found).then(
+    (s) => s.isDirectory(),
+    () => false,
+  );
+  return isDirectory ? found : null;
+}
+
+/** A person may keep the global file wherever a link says; a link inside a workspace is not followed. */
+function real(path: string): Promise<string> {
+  return realpath(path).catch(() => path);
+}

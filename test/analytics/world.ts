@@ -1,0 +1,252 @@
+// A real database filled through the real journal: sessions in trees, calls at chosen moments.
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { onTestFinished } from 'vitest';
+import { createBus } from '../../src/bus/bus.ts';
+import type { CostRow, CostTotals } from '../../src/domain/analytics.ts';
+import type { LlmCallCompleted } from '../../src/domain/event/llm.ts';
+import { draft, type Event, type EventDraft } from '../../src/domain/event.ts';
+import { providerOf } from '../../src/domain/model.ts';
+import type { Tier } from '../../src/domain/scalars.ts';
+import type { SessionRecord } from '../../src/domain/session.ts';
+import { NO_TOKENS, type TokenUsage } from '../../src/domain/usage.ts';
+import { createIdGenerator, type SessionId } from '../../src/kernel/ids.ts';
+import { fromPusd } from '../../src/kernel/money.ts';
+import { parseCostQuery } from '../../src/policy/analytics-query.ts';
+import type { PriceTable } from '../../src/policy/pricing/price-table.ts';
+import type { Analytics, CallPricer, CostAnswer } from '../../src/ports/analytics.ts';
+import type { Journal, Write } from '../../src/ports/journal.ts';
+import { silentLogger } from '../../src/ports/log.ts';
+import { createAnalytics } from '../../src/store/sqlite/analytics.ts';
+import { createJournal } from '../../src/store/sqlite/journal.ts';
+import { openDatabase, type SqliteStoreHandle } from '../../src/store/sqlite/open.ts';
+import { manualClock } from '../support/manual-clock.ts';
+
+export const OPUS = 'anthropic:claude-opus-4-7';
+export const SONNET = 'anthropic:claude-sonnet-4-6';
+export const HAIKU = 'anthropic:claude-haiku-4-5';
+/** Later than every call of the tests. */
+export const NOW = Date.parse('2026-06-10T12:00:00Z');
+
+export interface WorkerOptions {
+  readonly tier?: Tier | null;
+  readonly by?: string;
+  readonly name?: string | null;
+}
+export interface Call {
+  readonly session: SessionRecord;
+  readonly at: number;
+  readonly model: string;
+  /** Priced with this table, unless `cost_usd` says otherwise. */
+  readonly prices?: PriceTable;
+  readonly tokens?: Partial<TokenUsage>;
+  readonly latency_ms?: number;
+  readonly over?: Partial<LlmCallCompleted>;
+}
+
+export interface World {
+  readonly db: SqliteStoreHandle;
+  readonly journal: Journal;
+  readonly analytics: Analytics;
+  planner(workspace?: string): Promise<SessionRecord>;
+  worker(parent: SessionRecord, options?: WorkerOptions): Promise<SessionRecord>;
+  /** All in one commit, in this order, each with its own time. */
+  record(calls: readonly Call[]): Promise<readonly Event[]>;
+  /** Any other event, at this moment. */
+  emit(at: number, events: readonly EventDraft[]): Promise<readonly Event[]>;
+  /** `GET /analytics/cost?from=all&<query>` as of `NOW`. */
+  cost(query: string, pricer?: CallPricer | null): Promise<CostAnswer>;
+  rows(query: string, pricer?: CallPricer | null): Promise<readonly CostRow[]>;
+  none(query?: string, pricer?: CallPricer | null): Promise<CostTotals>;
+}
+
+export function openWorld(): World {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-analytics-'));
+  const db = openDatabase({
+    path: path.join(folder, 'metis.db'),
+    synchronous: 'NORMAL',
+    migrationsDir: path.resolve(import.meta.dirname, '../../migrations'),
+    log: silentLogger,
+  });
+  onTestFinished(() => {
+    db.close();
+    fs.rmSync(folder, { recursive: true, force: true });
+  });
+  const times: number[] = [];
+  const steady = manualClock(NOW);
+  const clock = { ...steady, now: () => times.shift() ?? NOW };
+  const ids = createIdGenerator(() => NOW, Math.random);
+  const journal = createJournal({ db, ids, clock, bus: createBus(silentLogger), log: silentLogger });
+  const analytics = createAnalytics(db.reader);
+
+  async function emit(moments: readonly number[], writes: readonly Write[], events: readonly EventDraft[]) {
+    times.push(...moments);
+    return journal.commit({ writes, emit: events });
+  }
+  async function session(record: SessionRecord, writes: readonly Write[]): Promise<SessionRecord> {
+    await emit([], [{ kind: 'session.insert', session: record }, ...writes], []);
+    return record;
+  }
+  const cost: World['cost'] = async (query, pricer = null) => {
+    const parsed = parseCostQuery({ from: 'all', ...Object.fromEntries(new URLSearchParams(query)) }, NOW);
+    if (!parsed.ok) throw new Error(JSON.stringify(parsed.error));
+    return analytics.cost(parsed.value.query, pricer);
+  };
+
+  return {
+    db,
+    journal,
+    analytics,
+    planner: (workspace = 'a'.repeat(64)) => session(sessionRecord(ids.session(), workspace), []),
+    worker(parent, { tier = 'fast', by = OPUS, name = null } = {}) {
+      const id = ids.session();
+      const tool_use_id = ids.toolUse();
+      const record: SessionRecord = {
+        ...sessionRecord(id, parent.workspace_hash),
+        parent_session_id: parent.id,
+        parent_tool_use_id: tool_use_id,
+        is_worker: true,
+        root_session_id: parent.root_session_id,
+        delegation_depth: parent.delegation_depth + 1,
+        delegated_by_model: by,
+        worker_name: name,
+        worker_digest: name && 'd'.repeat(64),
+        worker_origin: name === null ? null : 'project',
+      };
+      const delegation = delegationOf(record, tool_use_id, tier, ids.turn());
+      return session(record, [{ kind: 'delegation.insert', delegation }]);
+    },
+    record: (calls) =>
+      emit(
+        calls.map((call) => call.at),
+        [],
+        calls.map((call) => completed(call, ids.request())),
+      ),
+    emit: (at, events) =>
+      emit(
+        events.map(() => at),
+        [],
+        events,
+      ),
+    cost,
+    rows: async (query, pricer) => {
+      const { data } = await cost(query, pricer);
+      return Array.isArray(data) ? data : [];
+    },
+    none: async (query = '', pricer = null) => (await cost(`group_by=none&${query}`, pricer)).data as CostTotals,
+  };
+}
+
+function completed(
+  { session, model, prices, tokens, latency_ms = 0, over }: Call,
+  request_id: LlmCallCompleted['request_id'],
+) {
+  const usage: TokenUsage = { ...NO_TOKENS, ...tokens };
+  const priced = prices?.cost(model, usage);
+  return draft({
+    type: 'llm.call_completed',
+    session_id: session.id,
+    turn_id: null,
+    parent: null,
+    payload: {
+      ...usage,
+      cost_usd: fromPusd(priced?.cost_pusd ?? 0n),
+      pricing_version: prices?.version ?? 'A',
+      priced: priced?.priced ?? true,
+      latency_ms,
+      model,
+      provider: providerOf(model),
+      stop_reason: 'end_turn',
+      error_class: null,
+      produced_tool_calls: 0,
+      produced_thinking_blocks: 0,
+      parent_session_id: session.parent_session_id,
+      is_worker: session.is_worker,
+      root_session_id: session.root_session_id,
+      request_id,
+      message_id: null,
+      purpose: 'turn',
+      ...over,
+    },
+  });
+}
+
+function sessionRecord(id: SessionId, workspace_hash: string): SessionRecord {
+  return {
+    id,
+    workspace_path: '/work',
+    workspace_hash,
+    active_model: null,
+    pending_active_model: null,
+    routing_policy_version: null,
+    system_prompt: null,
+    system_prompt_volatile: null,
+    turn_count: 0,
+    disposition: null,
+    ended_at: null,
+    parent_session_id: null,
+    parent_tool_use_id: null,
+    is_worker: false,
+    root_session_id: id,
+    delegation_depth: 0,
+    delegated_by_model: null,
+    worker_name: null,
+    worker_digest: null,
+    worker_origin: null,
+    worker_definition: null,
+    allow_workers: null,
+    approval_mode: 'interactive',
+    max_cost_usd: null,
+    on_reached: 'pause',
+    created_at: NOW,
+    updated_at: NOW,
+  };
+}
+
+function delegationOf(
+  worker: SessionRecord,
+  tool_use_id: NonNullable<SessionRecord['parent_tool_use_id']>,
+  tier: Tier | null,
+  turn: Extract<Write, { kind: 'delegation.insert' }>['delegation']['parent_turn_id'],
+): Extract<Write, { kind: 'delegation.insert' }>['delegation'] {
+  return {
+    tool_use_id,
+    parent_session_id: worker.parent_session_id!,
+    parent_turn_id: turn,
+    worker_session_id: worker.id,
+    entry: worker.worker_name === null ? 'delegate' : 'worker_tool',
+    worker_name: worker.worker_name,
+    worker_digest: worker.worker_digest,
+    tier,
+    resolved_model: null,
+    context_mode: 'minimal',
+    context_reference_count: 0,
+    task_size_tokens: 1,
+    effective_tools: [],
+    allowed_tool_count: 0,
+    dropped_tools: [],
+    max_tokens: null,
+    max_cost_usd: null,
+    timeout_seconds: 300,
+    active_seconds: 0,
+    status: 'running',
+    failure_mode: null,
+    error_message: null,
+    output: null,
+    request: {
+      entry: 'delegate',
+      tier,
+      task: 'look',
+      context_mode: 'minimal',
+      context: [],
+      output_schema: null,
+      allowed_tools: null,
+      max_tokens: null,
+      timeout_seconds: null,
+      max_cost_usd: null,
+    },
+    created_at: NOW,
+    ended_at: null,
+  };
+}

@@ -27,13 +27,19 @@ export interface ScrubOptions {
 
 /** Idempotent; the result has at most 2 000 characters. */
 export function scrub(text: string, options: ScrubOptions = {}): string {
-  let out = text;
-  for (const pattern of PATTERNS) out = out.replace(pattern, REDACTED);
-  for (const secret of options.secrets ?? []) if (secret.length > 0) out = out.replaceAll(secret, REDACTED);
+  let out = scrubSecrets(text, options.secrets ?? []);
   out = out.replace(EMAIL, REDACTED);
   const workspace = options.workspace ?? null;
   out = out.replace(ABSOLUTE_PATH, (path) =>
     workspace !== null && (path === workspace || path.startsWith(`${workspace}/`)) ? path : REDACTED,
   );
   return out.length > MAX_LENGTH ? out.slice(0, MAX_LENGTH) : out;
+}
+
+/** Credentials only, at any length: for text that must stay usable otherwise, such as a recorded exchange (11.12). */
+export function scrubSecrets(text: string, secrets: readonly string[]): string {
+  let out = text;
+  for (const pattern of PATTERNS) out = out.replace(pattern, REDACTED);
+  for (const secret of secrets) if (secret.length > 0) out = out.replaceAll(secret, REDACTED);
+  return out;
 }

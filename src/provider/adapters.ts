@@ -1,0 +1,151 @@
+// Builds every adapter that can be used, out of the registry's configuration (11.9 to 11.12).
+import type { Clock } from '../kernel/clock.ts';
+import { StartupError } from '../kernel/errors.ts';
+import type { IdGenerator } from '../kernel/ids.ts';
+import { type AdapterConfig, usableAdapters } from '../policy/routing/adapter-config.ts';
+import type { Logger } from '../ports/log.ts';
+import type { ProviderAdapter, Providers } from '../ports/provider.ts';
+import { ANTHROPIC_BASE_URL, anthropicWire } from './anthropic/adapter.ts';
+import { type BaseOptions, createAdapter } from './base.ts';
+import { createHttpTransport } from './http.ts';
+import { OPENAI_BASE_URL, OPENROUTER_BASE_URL, openAiWire } from './openai/adapter.ts';
+import { createRecorder, type Recorder } from './recorder.ts';
+import { loadReplay, type Replay } from './replay.ts';
+import { createScriptedAdapter } from './scripted/adapter.ts';
+import { parseScenario } from './scripted/scenario.ts';
+import type { Wire } from './wire.ts';
+
+type RealConfig = AdapterConfig & { readonly type: 'anthropic' | 'openai' | 'openrouter' };
+
+/** Keys and addresses, as somebody who reads the environment found them. */
+export interface CredentialSource {
+  /** Null: the adapter cannot be used. */
+  forAdapter(
+    id: string,
+    config: AdapterConfig,
+  ): { readonly key: string | null; readonly base_url: string | null } | null;
+  /** The variable that would hold the adapter's key. */
+  keyName(id: string, config: AdapterConfig): string;
+  /** Every value that must appear nowhere. */
+  readonly secrets: readonly string[];
+}
+
+export interface AdapterSetup {
+  readonly adapters: ReadonlyMap<string, AdapterConfig>;
+  readonly credentials: CredentialSource;
+  /** The file a missing key may be added to; for the warning. */
+  readonly envFile: string;
+  /** Text of a scenario file; null asks for the built-in one. */
+  readonly readScenario: (path: string | null) => { readonly path: string; readonly text: string };
+  readonly record: string | null;
+  readonly replay: string | null;
+  readonly fetch?: typeof fetch;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly ids: IdGenerator;
+  readonly log: Logger;
+}
+
+/**
+ * The usable adapters by id; their keys are the configured adapters.
+ * Throws `StartupError` for a scenario that is refused, recordings that cannot be read, or recording and replaying at once.
+ */
+export function createAdapters(setup: AdapterSetup): Providers {
+  const { credentials, log } = setup;
+  if (setup.record !== null && setup.replay !== null)
+    throw new StartupError('record_and_replay', [
+      'providers.record and providers.replay exclude each other; unset one',
+    ]);
+  const found = new Map([...setup.adapters].map(([id, config]) => [id, credentials.forAdapter(id, config)]));
+  const { secrets } = credentials;
+  const replay = setup.replay === null ? null : loadReplay(setup.replay, secrets);
+  const usable = usableAdapters(setup.adapters, (id, config) => {
+    if (replay !== null) return replay.adapters.has(id);
+    if (found.get(id) != null) return true;
+    log.warn({ adapter: id }, missing(id, config, setup));
+    return false;
+  });
+
+  const providers = new Map<string, ProviderAdapter>();
+  for (const [id, config] of setup.adapters) {
+    if (!usable.has(id)) continue;
+    const base: BaseOptions = {
+      name: id,
+      limits: {
+        total: config.timeout_seconds,
+        connect: config.connect_timeout_seconds,
+        idle: config.idle_timeout_seconds,
+      },
+      maxRetries: config.max_retries,
+      clock: setup.clock,
+      random: setup.random,
+      ids: setup.ids,
+      log: log.child({ adapter: id }),
+      secrets,
+    };
+    providers.set(
+      id,
+      isReal(config)
+        ? realAdapter(config, found.get(id) ?? null, base, setup, replay)
+        : createScriptedAdapter({ ...base, scenario: readScenario(config, setup) }),
+    );
+  }
+  return providers;
+}
+
+function isReal(config: AdapterConfig): config is RealConfig {
+  return config.type !== 'scripted';
+}
+
+function missing(id: string, config: AdapterConfig, setup: AdapterSetup): string {
+  return `no credentials configured for ${id}; set ${setup.credentials.keyName(id, config)} or add it to ${setup.envFile}`;
+}
+
+function realAdapter(
+  config: RealConfig,
+  found: { readonly key: string | null; readonly base_url: string | null } | null,
+  base: BaseOptions,
+  setup: AdapterSetup,
+  replay: Replay | null,
+): ProviderAdapter {
+  const wire = wireOf(base.name, config, found?.key ?? null, base.log);
+  const direct = setup.fetch ?? fetch;
+  const recorder: Recorder | null =
+    setup.record === null
+      ? null
+      : createRecorder({
+          dir: setup.record,
+          adapter: base.name,
+          fetch: direct,
+          clock: base.clock,
+          secrets: base.secrets,
+          log: base.log,
+        });
+  const transport = createHttpTransport(wire, {
+    baseUrl: config.base_url ?? found?.base_url ?? DEFAULT_BASE_URLS[config.type],
+    extraHeaders: config.extra_headers,
+    fetch: replay?.fetchFor(base.name) ?? recorder?.fetch ?? direct,
+    clock: base.clock,
+  });
+  const adapter = createAdapter(base, transport);
+  return recorder === null ? adapter : { ...adapter, close: recorder.settled };
+}
+
+const DEFAULT_BASE_URLS = {
+  anthropic: ANTHROPIC_BASE_URL,
+  openai: OPENAI_BASE_URL,
+  openrouter: OPENROUTER_BASE_URL,
+} as const satisfies Record<RealConfig['type'], string>;
+
+function wireOf(id: string, config: RealConfig, key: string | null, log: Logger): Wire {
+  const { options, type } = config;
+  const trimmed = key?.trim() || null;
+  return type === 'anthropic' ? anthropicWire(id, trimmed, options, log) : openAiWire(id, type, trimmed, options, log);
+}
+
+function readScenario(config: AdapterConfig, setup: AdapterSetup) {
+  const { path, text } = setup.readScenario(config.scenario);
+  const parsed = parseScenario(text, path);
+  if (!parsed.ok) throw new StartupError('scenario_invalid', parsed.error);
+  return parsed.value;
+}

@@ -1,0 +1,25 @@
+// The Anthropic Messages wire: path, headers, body, events (11.5).
+import type { Logger } from '../../ports/log.ts';
+import type { Wire } from '../wire.ts';
+import { createAnthropicDecoder } from './decode.ts';
+import { type AnthropicOptions, createAnthropicEncoder } from './encode.ts';
+
+export const ANTHROPIC_BASE_URL = 'https://api.anthropic.com';
+const VERSION = '2023-06-01';
+
+export function anthropicWire(
+  adapter: string,
+  key: string | null,
+  options: AnthropicOptions & { readonly anthropic_version?: string | undefined },
+  log: Logger,
+): Wire {
+  return {
+    path: '/v1/messages',
+    headers: {
+      'anthropic-version': options.anthropic_version ?? VERSION,
+      ...(key === null ? {} : { 'x-api-key': key }),
+    },
+    encode: createAnthropicEncoder(adapter, options, log),
+    decoder: (assembly) => createAnthropicDecoder(assembly, log),
+  };
+}

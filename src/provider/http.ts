@@ -1,0 +1,212 @@
+// One attempt over HTTP: sends the request, reads the server-sent events, and knows when the body or the caller has ended (11.1).
+import { createParser, type EventSourceParser } from 'eventsource-parser';
+import { orAbort } from '../kernel/abort.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { CanonicalRequest } from '../ports/provider.ts';
+import type { Assembly } from './assembly.ts';
+import type { Exchange, Transport } from './base.ts';
+import { classify, type Fault, fault, networkFault, readWireError, WireFault } from './errors.ts';
+import type { Guard } from './guard.ts';
+import { retryAfterSeconds } from './retry.ts';
+import type { Decoder, Wire } from './wire.ts';
+
+const ERROR_BODY_BYTES = 64 * 1024;
+const ERROR_TEXT_CHARACTERS = 2000;
+/** Characters of one event; more is not a chat answer. */
+const EVENT_CHARACTERS = 16 * 1024 * 1024;
+const DRAIN_MS = 1000;
+
+export interface HttpOptions {
+  readonly baseUrl: string;
+  readonly extraHeaders: Readonly<Record<string, string>>;
+  readonly fetch: typeof fetch;
+  readonly clock: Clock;
+}
+
+/** What a wrapped `fetch` is told about the attempt, without any of it reaching the wire. */
+export interface AttemptInfo {
+  readonly request: CanonicalRequest;
+  readonly attempt: number;
+}
+/** Request options carry the attempt under this key; the real `fetch` ignores it. */
+export const ATTEMPT = Symbol('attempt');
+
+export function createHttpTransport(wire: Wire, options: HttpOptions): Transport {
+  const url = `${options.baseUrl.replace(/\/+$/, '')}${wire.path}`;
+  const headers = {
+    'content-type': 'application/json',
+    accept: 'text/event-stream',
+    ...wire.headers,
+    ...options.extraHeaders,
+  };
+  return (request, assembly, guard, attempt) =>
+    createExchange(wire, url, headers, options, request, assembly, guard, attempt);
+}
+
+function createExchange(
+  wire: Wire,
+  url: string,
+  headers: Readonly<Record<string, string>>,
+  options: HttpOptions,
+  request: CanonicalRequest,
+  assembly: Assembly,
+  guard: Guard,
+  attempt: number,
+): Exchange {
+  const { signal } = guard;
+  let reader: ReadableStreamDefaultReader<Uint8Array> | null = null;
+  let ended = false;
+  let requestId: string | null = null;
+  let decoder: Decoder;
+  let parser: EventSourceParser;
+  const text = new TextDecoder();
+  const cut = () => void reader?.cancel().catch(() => {});
+
+  async function open(): Promise<void> {
+    const init: RequestInit & { [ATTEMPT]?: AttemptInfo } = {
+      method: 'POST',
+      headers,
+      body: wire.encode(request),
+      signal,
+      // A redirect would carry the key to another place.
+      redirect: 'manual',
+      [ATTEMPT]: { request, attempt },
+    };
+    const pending = options.fetch(url, init);
+    let response: Response;
+    try {
+      response = await orAbort(pending, signal);
+    } catch (error) {
+      // A fetch that does not heed the signal may still answer.
+      pending.then((late) => late.body?.cancel()).catch(() => {});
+      throw error instanceof WireFault ? error : new WireFault(networkFault(error));
+    }
+    requestId = response.headers.get('request-id') ?? response.headers.get('x-request-id');
+    reader = response.body?.getReader() ?? null;
+    if (signal.aborted) cut();
+    else signal.addEventListener('abort', cut, { once: true });
+    const type = response.headers.get('content-type') ?? '';
+    if (!response.ok || type.includes('application/json')) {
+      guard.connected();
+      throw new WireFault(await refusal(response, reader, requestId, options.clock));
+    }
+    decoder = wire.decoder(assembly);
+    parser = createParser({
+      onEvent(event) {
+        guard.beat();
+        // Nothing counts after the end of the message.
+        if (assembly.stop === null) decoder.event(event.data);
+      },
+      onComment: guard.beat,
+      onError(error) {
+        if (error.type === 'max-buffer-size-exceeded')
+          throw new WireFault(fault('other', 'response_too_large', 'an event of the stream is too large'));
+      },
+      maxBufferSize: EVENT_CHARACTERS,
+    });
+  }
+
+  async function pull(): Promise<boolean> {
+    if (reader === null) return false;
+    let piece: Awaited<ReturnType<typeof reader.read>>;
+    try {
+      piece = await reader.read();
+    } catch (error) {
+      throw stamped(networkFault(error));
+    }
+    ended = piece.done;
+    try {
+      if (piece.value !== undefined) parser.feed(text.decode(piece.value, { stream: true }));
+      else if (!signal.aborted) finish();
+    } catch (error) {
+      if (error instanceof WireFault) throw stamped(error.fault);
+      if (error instanceof SyntaxError) throw stamped(networkFault(error, 'malformed_event'));
+      throw error;
+    }
+    return !ended;
+  }
+
+  /** The last event may lack its blank line. What is cut inside an event is no JSON and says nothing. */
+  function finish(): void {
+    try {
+      parser.feed(`${text.decode()}\n\n`);
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+    }
+    if (assembly.stop === null) decoder.end();
+  }
+
+  function stamped(failure: Fault): WireFault {
+    return new WireFault({ ...failure, provider_request_id: failure.provider_request_id ?? requestId });
+  }
+
+  return {
+    open,
+    pull,
+    close() {
+      signal.removeEventListener('abort', cut);
+      if (reader === null || ended) return;
+      if (assembly.stop !== null && assembly.stop.reason !== 'error' && assembly.stop.reason !== 'cancelled')
+        void drain(reader, options.clock);
+      else cut();
+    },
+  };
+}
+
+/** Reads the few bytes after the end of a message, so that the connection can serve the next call. Never rejects. */
+async function drain(reader: ReadableStreamDefaultReader<Uint8Array>, clock: Clock): Promise<void> {
+  const timer = clock.after(DRAIN_MS, () => void reader.cancel().catch(() => {}));
+  try {
+    while (!(await reader.read()).done);
+  } catch {
+    // The message is whole: how its connection ends is of no interest.
+  } finally {
+    timer.cancel();
+  }
+}
+
+/** The fault of a response that is not a stream. */
+async function refusal(
+  response: Response,
+  reader: ReadableStreamDefaultReader<Uint8Array> | null,
+  requestId: string | null,
+  clock: Clock,
+): Promise<Fault> {
+  const body = await readText(reader);
+  let error = null;
+  try {
+    error = readWireError(JSON.parse(body));
+  } catch {
+    // Not JSON: the text itself is the message.
+  }
+  const message = error?.message ?? (body.trim().slice(0, ERROR_TEXT_CHARACTERS) || `HTTP ${response.status}`);
+  const rest = {
+    provider_status: response.status,
+    provider_request_id: requestId,
+    retry_after_seconds: retryAfterSeconds(response.headers, clock.now()),
+  };
+  if (response.ok && error === null)
+    return fault('other', 'not_a_stream', `the answer is not a stream: ${message}`, rest);
+  const [error_class, detail] = classify(error, response.ok ? (error?.status ?? null) : response.status);
+  return fault(error_class, detail, message, rest);
+}
+
+async function readText(reader: ReadableStreamDefaultReader<Uint8Array> | null): Promise<string> {
+  if (reader === null) return '';
+  const text = new TextDecoder();
+  let out = '';
+  let size = 0;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return out + text.decode();
+      size += value.byteLength;
+      out += text.decode(value, { stream: true });
+      if (size > ERROR_BODY_BYTES) break;
+    }
+    await reader.cancel();
+  } catch {
+    // The status already says what matters.
+  }
+  return out;
+}

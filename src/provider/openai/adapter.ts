@@ -1,0 +1,23 @@
+// The OpenAI Chat Completions wire: path, headers, body, events (11.6).
+import type { Logger } from '../../ports/log.ts';
+import type { Wire } from '../wire.ts';
+import { createOpenAiDecoder } from './decode.ts';
+import { createOpenAiEncoder, type OpenAiOptions } from './encode.ts';
+
+export const OPENAI_BASE_URL = 'https://api.openai.com/v1';
+export const OPENROUTER_BASE_URL = 'https://openrouter.ai/api/v1';
+
+export function openAiWire(
+  adapter: string,
+  type: 'openai' | 'openrouter',
+  key: string | null,
+  options: OpenAiOptions,
+  log: Logger,
+): Wire {
+  return {
+    path: '/chat/completions',
+    headers: key === null ? {} : { authorization: `Bearer ${key}` },
+    encode: createOpenAiEncoder(adapter, type, options, log),
+    decoder: (assembly) => createOpenAiDecoder(assembly, log),
+  };
+}

@@ -1,0 +1,166 @@
+// A canonical request as the body of OpenAI Chat Completions, for OpenAI, OpenRouter and servers that resemble them (11.6).
+import type { StoredMessage } from '../../domain/message.ts';
+import type { ModelEntry } from '../../domain/model.ts';
+import type { JsonSchema } from '../../domain/tool.ts';
+import type { Logger } from '../../ports/log.ts';
+import type { CanonicalRequest, WireTool } from '../../ports/provider.ts';
+import {
+  type Drop,
+  dropper,
+  encodedOnce,
+  INTERRUPTED,
+  isBlank,
+  joined,
+  refusal,
+  steps,
+  systemTexts,
+} from '../projection.ts';
+
+export interface OpenAiOptions {
+  readonly stream_usage?: boolean | undefined;
+  readonly max_tokens_field?: 'max_completion_tokens' | 'max_tokens' | undefined;
+}
+
+const MAX_STOPS = 4;
+/** Upstreams of OpenRouter that cache only what is marked. */
+const MARKED_VENDORS = /^(?:anthropic|google|qwen)\//;
+/** Ours to say: the answer is always one stream of one choice. */
+const RESERVED = new Set(['n', 'stream', 'messages']);
+
+/** Makes the encoder of one adapter; it keeps what it made of each message. */
+export function createOpenAiEncoder(
+  adapter: string,
+  type: 'openai' | 'openrouter',
+  options: OpenAiOptions,
+  log: Logger,
+): (request: CanonicalRequest) => string {
+  const drop = dropper(adapter, log);
+  const encode = encodedOnce((message, model) => encodeMessage(message, model, drop));
+  const toolTexts = new WeakMap<WireTool, string>();
+
+  function messagesJson(request: CanonicalRequest): string {
+    const texts: string[] = [];
+    const system = systemMessage(request, type);
+    if (system !== null) texts.push(JSON.stringify(system));
+    for (const step of steps(request.messages, drop)) {
+      const json =
+        step.kind === 'interrupted'
+          ? JSON.stringify(toolMessage(step.tool_use_id, INTERRUPTED, true))
+          : encode(step.message, request.model);
+      if (json !== null) texts.push(json);
+    }
+    return `[${texts.join(',')}]`;
+  }
+
+  function toolJson(tool: WireTool): string {
+    let text = toolTexts.get(tool);
+    if (text === undefined) {
+      const { name, description, input_schema: parameters } = tool;
+      text = JSON.stringify({ type: 'function', function: { name, description, parameters } });
+      toolTexts.set(tool, text);
+    }
+    return text;
+  }
+
+  return (request) => {
+    const { model, output_schema } = request;
+    const fields = new Map<string, string>();
+    const set = (key: string, value: unknown) => fields.set(key, JSON.stringify(value));
+    set('model', model.wire_name);
+    fields.set('messages', messagesJson(request));
+    set('stream', true);
+    if (options.stream_usage !== false) set('stream_options', { include_usage: true });
+    set(options.max_tokens_field ?? 'max_completion_tokens', request.max_output_tokens);
+    if (request.tools.length > 0) fields.set('tools', `[${request.tools.map(toolJson).join(',')}]`);
+    if (request.stop_sequences.length > 0) set('stop', request.stop_sequences.slice(0, MAX_STOPS));
+    if (request.temperature !== null) set('temperature', request.temperature);
+    if (output_schema !== null && model.capabilities.supports_structured_output)
+      set('response_format', {
+        type: 'json_schema',
+        json_schema: { name: 'response', schema: output_schema, strict: isStrict(output_schema) },
+      });
+    for (const [key, value] of Object.entries(model.extra_body ?? {})) if (!RESERVED.has(key)) set(key, value);
+    return `{${[...fields].map(([key, json]) => `${JSON.stringify(key)}:${json}`).join(',')}}`;
+  };
+}
+
+function systemMessage(request: CanonicalRequest, type: 'openai' | 'openrouter'): object | null {
+  const { stable, volatile } = systemTexts(request);
+  const { model } = request;
+  if (type === 'openrouter' && model.capabilities.supports_prompt_caching && stable !== null) {
+    if (MARKED_VENDORS.test(model.wire_name)) {
+      const parts: object[] = [{ type: 'text', text: stable, cache_control: { type: 'ephemeral' } }];
+      if (volatile !== null) parts.push({ type: 'text', text: volatile });
+      return { role: 'system', content: parts };
+    }
+  }
+  const content = joined([stable, volatile]);
+  return content === null ? null : { role: 'system', content };
+}
+
+/** One message as JSON; null when nothing of it can be said. */
+function encodeMessage(message: StoredMessage, model: ModelEntry, drop: Drop): string | null {
+  if (message.role === 'assistant') return encodeAssistant(message, drop);
+  if (message.role === 'tool') return encodeResult(message);
+  const parts: object[] = [];
+  for (const block of message.content) {
+    if (block.type === 'text') {
+      if (!isBlank(block.text)) parts.push({ type: 'text', text: block.text });
+      continue;
+    }
+    const reason = block.type === 'image' ? refusal(block, message, model) : 'this wire has no such block';
+    if (reason !== null || block.type !== 'image') drop(message, block.type, reason ?? '');
+    else parts.push({ type: 'image_url', image_url: { url: `data:${block.media_type};base64,${block.source.data}` } });
+  }
+  if (parts.length === 0) return null;
+  const only = parts.length === 1 ? parts[0]! : null;
+  return JSON.stringify({ role: 'user', content: only !== null && 'text' in only ? only.text : parts });
+}
+
+function encodeAssistant(message: StoredMessage, drop: Drop): string | null {
+  const texts: string[] = [];
+  const calls: object[] = [];
+  for (const block of message.content) {
+    if (block.type === 'text') {
+      if (!isBlank(block.text)) texts.push(block.text);
+    } else if (block.type === 'tool_use') {
+      const call = { name: block.name, arguments: JSON.stringify(block.input) };
+      calls.push({ id: block.id, type: 'function', function: call });
+    } else drop(message, block.type, 'this wire has no such block');
+  }
+  if (texts.length === 0 && calls.length === 0) return null;
+  const content = texts.length === 0 ? null : texts.join('\n');
+  return JSON.stringify({ role: 'assistant', content, ...(calls.length > 0 ? { tool_calls: calls } : {}) });
+}
+
+function encodeResult(message: StoredMessage): string | null {
+  const result = message.content[0];
+  if (result?.type !== 'tool_result') return null;
+  const text = result.content.map((block) => (block.type === 'text' ? block.text : '[image]')).join('\n');
+  return JSON.stringify(toolMessage(result.tool_use_id, text, result.is_error));
+}
+
+function toolMessage(tool_call_id: string, text: string, isError: boolean): object {
+  return { role: 'tool', tool_call_id, content: isError ? `[tool error] ${text}` : text };
+}
+
+/** Whether every object of the schema is closed and requires all it has; servers refuse `strict: true` otherwise. */
+export function isStrict(schema: unknown): boolean {
+  if (Array.isArray(schema)) return schema.every(isStrict);
+  if (typeof schema !== 'object' || schema === null) return true;
+  const node = schema as JsonSchema;
+  const { properties, required } = node;
+  const types = Array.isArray(node.type) ? node.type : [node.type];
+  const isObject = types.includes('object') || (typeof properties === 'object' && properties !== null);
+  if (isObject) {
+    const names = Object.keys(properties ?? {});
+    if (node.additionalProperties !== false) return false;
+    if (!names.every((name) => Array.isArray(required) && required.includes(name))) return false;
+  }
+  // A property may be called "type" or "properties": its value is looked at as a schema, its name never.
+  return Object.entries(node).every(([key, value]) =>
+    key === 'properties' || key === '$defs' || key === 'definitions'
+      ? Object.values((value ?? {}) as object).every(isStrict)
+      : key === 'enum' || key === 'const' || key === 'default' || key === 'examples' || isStrict(value),
+  );
+}

@@ -68,19 +68,19 @@ async function startServer(context: CommandContext, flags: DemoFlags, folder: st
   // The workspace is a throw-away copy, so nobody is asked before it is changed.
   config.tool_confirmation.default.write = 'auto';
   config.tool_confirmation.default.execute = 'auto';
-  const shared = { config, log: silentLogger, packageDir: context.packageDir, version: context.version };
-  if (flags.provider === undefined) {
-    const scenario = path.join(context.packageDir, SCENARIO);
-    return createServer({ ...shared, credentials: createCredentials({}), scenario, keysFile: null });
-  }
   const keys = readEnvFile(path.join(context.home, '.metis'));
+  const { packageDir, version } = context;
+  const shared = { config, log: silentLogger, packageDir, version, keysFile: keys.path };
+  if (flags.provider === undefined) {
+    return createServer({ ...shared, credentials: createCredentials({}), scenario: path.join(packageDir, SCENARIO) });
+  }
   const credentials = only(createCredentials({ ...keys.values, ...context.env }), flags.provider);
   const adapter = readRegistry(config.registry.path).adapters.get(flags.provider);
   if (adapter === undefined || credentials.forAdapter(flags.provider, adapter) === null) {
     const name = adapter === undefined ? 'its key' : credentials.keyName(flags.provider, adapter);
     throw new StartupError('not_configured', [`--provider ${flags.provider}: set ${name} or add it to ${keys.path}`]);
   }
-  return createServer({ ...shared, credentials, keysFile: keys.path });
+  return createServer({ ...shared, credentials });
 }
 
 /** The same credentials with every other provider left out. */

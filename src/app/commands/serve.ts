@@ -1,9 +1,12 @@
 // `metis serve`: the server, until a signal ends it.
+import { systemClock } from '../../kernel/clock.ts';
 import { StartupError } from '../../kernel/errors.ts';
 import { createServer } from '../compose.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { loadSettings, startLog } from '../start.ts';
+
+const SHUTDOWN_LIMIT_MS = 30_000;
 
 /** Exit code: 0 after an orderly stop, 1 when it could not start or did not stop in time. */
 export async function serve(context: CommandContext, flags: ConfigFlags): Promise<number> {
@@ -32,6 +35,7 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
         );
       }
       log.info({ signal: await signal }, 'stopping');
+      systemClock.after(SHUTDOWN_LIMIT_MS, () => process.exit(1));
     } finally {
       await server.close();
     }

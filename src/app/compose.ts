@@ -1,0 +1,191 @@
+// The composition root: builds every part of a server in the order of its start, and takes it down again (05 §4).
+import path from 'node:path';
+import { createBus } from '../bus/bus.ts';
+import type { Config } from '../domain/config.ts';
+import type { ModelEntry } from '../domain/model.ts';
+import { createEngine, type Engine } from '../engine/context.ts';
+import { drain } from '../engine/drain.ts';
+import { recover } from '../engine/recover.ts';
+import { createHttpServer, type HttpServer } from '../http/server.ts';
+import { type Clock, systemClock } from '../kernel/clock.ts';
+import { StartupError } from '../kernel/errors.ts';
+import { createIdGenerator, type IdGenerator } from '../kernel/ids.ts';
+import type { PriceTable } from '../policy/pricing/price-table.ts';
+import { staleRates } from '../policy/pricing/versions.ts';
+import { createModelRegistry, type ModelRegistry } from '../policy/routing/registry.ts';
+import type { Journal } from '../ports/journal.ts';
+import type { Logger } from '../ports/log.ts';
+import type { Providers } from '../ports/provider.ts';
+import { createAnalytics } from '../store/sqlite/analytics.ts';
+import { newestId } from '../store/sqlite/id-seed.ts';
+import { createJournal } from '../store/sqlite/journal.ts';
+import { openDatabase } from '../store/sqlite/open.ts';
+import { createStore } from '../store/sqlite/store.ts';
+import { builtinTools } from '../tool/builtin/tools.ts';
+import { createToolRegistry } from '../tool/registry.ts';
+import { schemaCompiler } from '../tool/schema.ts';
+import { createWorkspaces } from '../workspace/workspaces.ts';
+import type { Credentials } from './credentials.ts';
+import { loadPrices } from './prices.ts';
+import { startProviders } from './providers.ts';
+
+export interface ServerOptions {
+  readonly config: Config;
+  readonly credentials: Credentials;
+  readonly log: Logger;
+  readonly packageDir: string;
+  readonly version: string;
+  /** Where a person may put keys, for the warning about missing ones. */
+  readonly keysFile: string;
+  /** A scenario file: only the scripted provider serves, and it plays this. */
+  readonly scenario?: string;
+  readonly clock?: Clock;
+  /** Uniform in [0, 1). */
+  readonly random?: () => number;
+  readonly ids?: IdGenerator;
+  readonly fetch?: typeof fetch;
+}
+
+export interface RunningServer {
+  readonly engine: Engine;
+  readonly registry: ModelRegistry;
+  readonly providers: Providers;
+  readonly prices: PriceTable;
+  /** No real provider is configured: scripted models answer. */
+  readonly scripted: boolean;
+  /** Binds the configured address. Throws `StartupError('address_in_use' | 'address_unusable')`. */
+  listen(): Promise<{ readonly url: string }>;
+  /** Drains, then closes sockets, adapters and the database. Idempotent. */
+  close(): Promise<void>;
+}
+
+/** Everything up to the point of listening. Throws `StartupError`; what was opened by then is closed again. */
+export async function createServer(options: ServerOptions): Promise<RunningServer> {
+  const { config, log, packageDir, version, clock = systemClock, random = Math.random } = options;
+  const ids = options.ids ?? createIdGenerator(() => clock.now(), random);
+  const { file, providers, scripted } = startProviders({
+    registryPath: config.registry.path,
+    packageDir,
+    scenario: options.scenario ?? null,
+    credentials: options.credentials,
+    envFile: options.keysFile,
+    record: config.providers.record,
+    replay: config.providers.replay,
+    ...(options.fetch ? { fetch: options.fetch } : {}),
+    clock,
+    random,
+    ids,
+    log,
+  });
+  const prices = loadPrices(config.pricing, packageDir);
+  for (const warning of warnings(file.models, prices, config, clock.now())) log.warn({}, warning);
+
+  const database = openDatabase({
+    path: config.storage.db_path,
+    synchronous: config.storage.synchronous,
+    migrationsDir: path.join(packageDir, 'migrations'),
+    log,
+  });
+  try {
+    const floor = newestId(database.db);
+    if (floor !== null) ids.seed(floor);
+    const bus = createBus(log);
+    const journal = createJournal({ db: database, ids, clock, bus, log });
+    const store = createStore(database);
+    const secrets = [...options.credentials.secrets, ...config.server.auth_tokens];
+    const registry = createModelRegistry(file, new Set(providers.keys()));
+    await keepPrices(journal, prices);
+    const tools = createToolRegistry(builtinTools({ disabled: config.tools.disabled }));
+    const workspaces = createWorkspaces({ globalRoutingPath: config.routing.global_path, log });
+    const engine = createEngine({
+      config,
+      clock,
+      ids,
+      log,
+      journal,
+      store,
+      bus,
+      registry,
+      providers,
+      prices,
+      tools,
+      schemas: schemaCompiler,
+      workspaces,
+      recommender: null,
+      secrets,
+    });
+    const ended = await recover(engine);
+    if (ended > 0) log.info({ turns: ended }, 'turns left open by the last run were ended');
+    const http = await createHttpServer({ engine, analytics: createAnalytics(database.reader), version });
+
+    let closing: Promise<void> | null = null;
+    const close = async () => {
+      http.drain();
+      await drain(engine);
+      await http.close();
+      await Promise.all([...providers.values()].map((adapter) => adapter.close()));
+      database.close();
+    };
+    return {
+      engine,
+      registry,
+      providers,
+      prices,
+      scripted,
+      listen: () => listen(http, config.server),
+      close: () => {
+        closing ??= close();
+        return closing;
+      },
+    };
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+function warnings(models: readonly ModelEntry[], prices: PriceTable, config: Config, now: number): string[] {
+  const unpriced = models.filter((model) => !prices.has(model.pricing_id)).map((model) => model.id);
+  const stale = staleRates(prices.importedOn, now);
+  return [
+    ...(unpriced.length > 0 ? [`no price for ${unpriced.join(', ')}: their calls will be marked as unpriced`] : []),
+    ...(stale === null ? [] : [stale]),
+    ...(config.tool_confirmation.mode === 'approve_all'
+      ? ['tool_confirmation.mode is approve_all: tools run without asking anybody']
+      : []),
+  ];
+}
+
+/** Stores the active table's rates, so that its calls can be explained for ever. */
+async function keepPrices(journal: Journal, prices: PriceTable): Promise<void> {
+  try {
+    await journal.savePriceVersion({
+      version: prices.version,
+      content_hash: prices.contentHash,
+      source: prices.source,
+      models_json: JSON.stringify(prices.models),
+    });
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new StartupError('pricing_version_conflict', [`pricing_version_conflict: ${reason}`]);
+  }
+}
+
+async function listen(http: HttpServer, { host, port }: Config['server']): Promise<{ readonly url: string }> {
+  try {
+    return { url: await http.listen({ host, port }) };
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code === 'EADDRINUSE') {
+      throw new StartupError('address_in_use', [
+        `port ${port} on ${host} is taken; stop what listens there or choose another with --port`,
+      ]);
+    }
+    if (code === 'EACCES' || code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
+      throw new StartupError('address_unusable', [
+        `${host}:${port} cannot be bound (${code}); check --host and --port`,
+      ]);
+    }
+    throw cause;
+  }
+}

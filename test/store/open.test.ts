@@ -1,0 +1,152 @@
+// Opening a database: pragmas, the owner lock, and one clear line for everything that can be wrong (01 §2, §11.1).
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import Database from 'better-sqlite3';
+import { expect, test } from 'vitest';
+import { StartupError } from '../../src/kernel/errors.ts';
+import { silentLogger } from '../../src/ports/log.ts';
+import { openDatabase, openReader } from '../../src/store/sqlite/open.ts';
+import { isOwned } from '../../src/store/sqlite/owner-lock.ts';
+import { storedSession } from './nouns.ts';
+import { MIGRATIONS, openWorld, tempFolder } from './world.ts';
+
+const ROOT = resolve(import.meta.dirname, '../..');
+
+function failure(path: string): StartupError {
+  try {
+    openDatabase({ path, synchronous: 'NORMAL', migrationsDir: MIGRATIONS, log: silentLogger }).close();
+  } catch (error) {
+    if (error instanceof StartupError) return error;
+    throw error;
+  }
+  throw new Error('opened');
+}
+
+test('a missing folder is created, and the file has every table of the model, all of them STRICT', () => {
+  const world = openWorld(join(tempFolder(), 'a', 'b', 'metis.db'));
+  const tables = world.rows(
+    "SELECT name, strict, wr FROM pragma_table_list WHERE schema = 'main' AND name NOT LIKE 'sqlite_%'",
+  );
+  expect(tables).toHaveLength(18);
+  expect(tables.filter((table) => table.strict !== 1n)).toEqual([]);
+  expect(
+    tables
+      .filter((table) => table.wr === 1n)
+      .map((table) => table.name)
+      .sort(),
+  ).toEqual(['rollup_parent_day', 'rollup_session_hour']);
+});
+
+test('the writer has the pragmas of the layout', () => {
+  const { db } = openWorld().handle;
+  const pragma = (name: string) => db.pragma(name, { simple: true });
+  expect(pragma('journal_mode')).toBe('wal');
+  expect(pragma('synchronous')).toBe(1);
+  expect(pragma('foreign_keys')).toBe(1);
+  expect(pragma('busy_timeout')).toBe(5000);
+  expect(pragma('wal_autocheckpoint')).toBe(8192);
+  expect(pragma('user_version')).toBe(1);
+});
+
+test('storage.synchronous FULL is honoured', () => {
+  const path = join(tempFolder(), 'metis.db');
+  const handle = openDatabase({ path, synchronous: 'FULL', migrationsDir: MIGRATIONS, log: silentLogger });
+  expect(handle.db.pragma('synchronous', { simple: true })).toBe(2);
+  handle.close();
+});
+
+test('the connection for reports sees what was committed and cannot write', async () => {
+  const world = openWorld();
+  const { id } = await storedSession(world);
+  expect(world.handle.reader.prepare('SELECT id FROM sessions').pluck().get()).toBe(id);
+  expect(() => world.handle.reader.exec('DELETE FROM sessions')).toThrow(/readonly|query_only/i);
+  const other = openReader(world.path);
+  expect(() => other.exec('DELETE FROM sessions')).toThrow(/readonly|query_only/i);
+  other.close();
+});
+
+test('a second opening of the same file is refused with database_in_use; the first goes on', async () => {
+  const world = openWorld();
+  expect(isOwned(world.path)).toBe(true);
+  const { code, problems } = failure(world.path);
+  expect(code).toBe('database_in_use');
+  expect(problems).toHaveLength(1);
+  expect(problems[0]).toContain(world.path);
+  await storedSession(world);
+  world.handle.close();
+  expect(isOwned(world.path)).toBe(false);
+  expect(openWorld(world.path).count('sessions')).toBe(1);
+});
+
+test('a process that holds the lock keeps others out until it dies, also by kill -9', async () => {
+  const path = join(tempFolder(), 'metis.db');
+  const script = `const db = new (require('better-sqlite3'))(${JSON.stringify(`${path}-owner`)});
+    db.exec('BEGIN EXCLUSIVE'); console.log('held'); setInterval(() => {}, 1000)`;
+  const holder = spawn(process.execPath, ['-e', script], { cwd: ROOT, stdio: ['ignore', 'pipe', 'inherit'] });
+  await once(holder.stdout, 'data');
+  expect(failure(path).code).toBe('database_in_use');
+  holder.kill('SIGKILL');
+  await once(holder, 'exit');
+  expect(openWorld(path).count('sessions')).toBe(0);
+});
+
+test('a database of a newer schema is refused with schema_too_new and left as it is', () => {
+  const path = join(tempFolder(), 'metis.db');
+  const db = new Database(path);
+  db.exec('CREATE TABLE later (x); PRAGMA user_version = 2;');
+  db.close();
+  const before = readFileSync(path);
+  const { code, problems } = failure(path);
+  expect(code).toBe('schema_too_new');
+  expect(problems[0]).toMatch(/schema 2.*knows 1/);
+  expect(readFileSync(path).equals(before)).toBe(true);
+});
+
+test('a file that is no database, or another program’s, is refused with one line', () => {
+  const folder = tempFolder();
+  const garbage = join(folder, 'garbage.db');
+  writeFileSync(garbage, 'not a database at all, but longer than one header of a hundred bytes '.repeat(20));
+  expect(failure(garbage).code).toBe('database_corrupt');
+
+  const foreign = join(folder, 'foreign.db');
+  const db = new Database(foreign);
+  db.exec('CREATE TABLE bookmarks (url TEXT)');
+  db.close();
+  expect(failure(foreign)).toMatchObject({
+    code: 'database_corrupt',
+    problems: [expect.stringContaining('another program')],
+  });
+});
+
+test('a path that cannot be written is refused with one line', () => {
+  const folder = tempFolder();
+  writeFileSync(join(folder, 'file'), '');
+  expect(failure(join(folder, 'file', 'metis.db')).code).toBe('database_unwritable');
+  mkdirSync(join(folder, 'folder.db'));
+  expect(failure(join(folder, 'folder.db')).code).toBe('database_unwritable');
+});
+
+test('a migration that fails leaves nothing behind', () => {
+  const folder = tempFolder();
+  const migrations = join(folder, 'migrations');
+  mkdirSync(join(migrations, 'meta'), { recursive: true });
+  writeFileSync(join(migrations, 'meta', '_journal.json'), JSON.stringify({ entries: [{ idx: 0, tag: 'broken' }] }));
+  writeFileSync(join(migrations, 'broken.sql'), 'CREATE TABLE half (x TEXT) STRICT; CREATE TABLE half (x TEXT);');
+  const path = join(folder, 'metis.db');
+  expect(() => openDatabase({ path, synchronous: 'NORMAL', migrationsDir: migrations, log: silentLogger })).toThrow(
+    StartupError,
+  );
+  expect(isOwned(path)).toBe(false);
+  const db = new Database(path);
+  expect(db.prepare('SELECT count(*) FROM sqlite_master').pluck().get()).toBe(0);
+  db.close();
+  expect(existsSync(path)).toBe(true);
+});
+
+test('opening an up-to-date database again keeps its rows', async () => {
+  const world = openWorld();
+  const { id } = await storedSession(world);
+  expect((await world.reopen().store.sessions.record(id))?.id).toBe(id);
+});

@@ -1,0 +1,191 @@
+// `/analytics/*`: parameters in, one report out (07). Nothing here writes.
+import { z } from 'zod';
+import {
+  CostReportSchema,
+  ReliabilityReportSchema,
+  RoutingReportSchema,
+  SavingsReportSchema,
+  type TimeWindow,
+} from '../../domain/analytics.ts';
+import type { Engine } from '../../engine/context.ts';
+import { isoTime } from '../../kernel/clock.ts';
+import { type Issue, validationError } from '../../kernel/errors.ts';
+import type { Result } from '../../kernel/result.ts';
+import { encodeCursor, parseCostQuery, parseSavingsQuery, parseTraceQuery } from '../../policy/analytics-query.ts';
+import { type PriceTable, storedPriceTable } from '../../policy/pricing/price-table.ts';
+import type { Analytics } from '../../ports/analytics.ts';
+import type { PriceVersions } from '../../ports/price-versions.ts';
+import type { HttpApp } from '../app.ts';
+import { operation } from '../operation.ts';
+
+export interface AnalyticsDeps {
+  readonly engine: Pick<Engine, 'clock' | 'config' | 'prices' | 'registry'>;
+  readonly analytics: Analytics;
+  readonly priceVersions: PriceVersions;
+}
+
+const text = (description: string) => z.string().optional().describe(description);
+const window = {
+  from: text('RFC 3339 with offset, inclusive, or all. Default: 7 days ago.'),
+  to: text('RFC 3339 with offset, exclusive. Default: now.'),
+};
+const traceFilters = { session: text('Session id.'), model: text('Model id.'), provider: text('Provider.') };
+const callFilters = {
+  ...traceFilters,
+  parent_session: text('Planner session id; a top-level session is its own parent.'),
+  workspace_hash: text('SHA-256 of the workspace path.'),
+  delegation_tier: text('fast, balanced or deep.'),
+  worker_name: text('Named worker.'),
+  include_workers: text('true folds workers into their parent session, false leaves their calls out.'),
+};
+// Loose: an unknown parameter is a warning. Values are read by the policy, which reports all faults at once.
+const CostParameters = z.looseObject({
+  ...window,
+  ...callFilters,
+  group_by: text('none, or one or two dimensions separated by a comma. Default: model.'),
+  order: text('cost, calls, tokens or key.'),
+  dir: text('asc or desc.'),
+  limit: text('Default 1000, at most 10000.'),
+  cursor: text('next_cursor of the page before.'),
+  pricing: text('stamped (default), current or a known pricing version.'),
+});
+const SavingsParameters = z.looseObject({
+  ...window,
+  ...callFilters,
+  baseline: text('Model id or alias, or planner. Default: analytics.savings_baseline.'),
+});
+const TraceParameters = z.looseObject({ ...window, ...traceFilters });
+
+export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions }: AnalyticsDeps): void {
+  const { clock, config, prices, registry } = engine;
+
+  app.get(
+    '/analytics/cost',
+    {
+      schema: {
+        querystring: CostParameters,
+        ...operation({
+          id: 'getCost',
+          tag: 'analytics',
+          summary: 'What calls cost, grouped.',
+          results: { 200: CostReportSchema },
+          errors: ['validation_error'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const parsed = valid(parseCostQuery(request.query, clock.now()));
+      const pricer = await priceTable(parsed.pricing);
+      const { data, totals, next } = await analytics.cost(parsed.query, pricer);
+      return reply.send({
+        ...envelope(parsed.query.window, parsed.warnings),
+        ...(pricer && { pricing_mode: 'repriced', repriced_version: pricer.version }),
+        data,
+        totals,
+        next_cursor: next && encodeCursor(parsed, next),
+      });
+    },
+  );
+
+  app.get(
+    '/analytics/savings',
+    {
+      schema: {
+        querystring: SavingsParameters,
+        ...operation({
+          id: 'getSavings',
+          tag: 'analytics',
+          summary: 'What the same tokens would have cost on another model.',
+          results: { 200: SavingsReportSchema },
+          errors: ['validation_error'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const parsed = valid(parseSavingsQuery(request.query, clock.now()));
+      const baseline = baselineModel(parsed.baseline ?? config.analytics.savings_baseline);
+      const data = await analytics.savings({ ...parsed.query, baseline }, prices);
+      const partial = data.rows_missing_from_price_table > 0 ? ['savings_partial'] : [];
+      return reply.send({ ...envelope(parsed.query.window, [...parsed.warnings, ...partial]), data });
+    },
+  );
+
+  app.get(
+    '/analytics/routing',
+    {
+      schema: {
+        querystring: TraceParameters,
+        ...operation({
+          id: 'getRoutingStats',
+          tag: 'analytics',
+          summary: 'Which routing slot chose, rejected and stood back how often.',
+          results: { 200: RoutingReportSchema },
+          errors: ['validation_error'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { query, warnings } = valid(parseTraceQuery(request.query, clock.now()));
+      return reply.send({ ...envelope(query.window, warnings), data: await analytics.routing(query) });
+    },
+  );
+
+  app.get(
+    '/analytics/reliability',
+    {
+      schema: {
+        querystring: TraceParameters,
+        ...operation({
+          id: 'getReliability',
+          tag: 'analytics',
+          summary: 'How the calls of each model ended and how long they took.',
+          results: { 200: ReliabilityReportSchema },
+          errors: ['validation_error'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { query, warnings } = valid(parseTraceQuery(request.query, clock.now()));
+      return reply.send({ ...envelope(query.window, warnings), data: await analytics.reliability(query) });
+    },
+  );
+
+  function envelope({ from, to }: TimeWindow, warnings: readonly string[]) {
+    return {
+      window: { start: isoTime(from), end: isoTime(to) },
+      current_pricing_version: prices.version,
+      warnings,
+    };
+  }
+
+  /** The rates to price with again; null for what was stamped. */
+  async function priceTable(pricing: string): Promise<PriceTable | null> {
+    if (pricing === 'stamped') return null;
+    if (pricing === 'current' || pricing === prices.version) return prices;
+    const stored = await priceVersions.get(pricing);
+    if (!stored) throw fault('pricing', 'must be stamped, current or a pricing version that was active before');
+    const { version, source, models_json } = stored;
+    return storedPriceTable(
+      { version, source, models: JSON.parse(models_json) },
+      { freeProviders: config.pricing.free_providers },
+    );
+  }
+
+  function baselineModel(baseline: string): string {
+    if (baseline === 'planner') return baseline;
+    const model = registry.resolveAlias(baseline) ?? baseline;
+    if (!prices.has(model)) {
+      throw fault('baseline', `no price for ${model} in version ${prices.version}; name a priced model, or planner`);
+    }
+    return model;
+  }
+}
+
+function valid<T>(parsed: Result<T, readonly Issue[]>): T {
+  if (!parsed.ok) throw validationError(parsed.error);
+  return parsed.value;
+}
+
+function fault(path: string, message: string) {
+  return validationError([{ path, message }]);
+}

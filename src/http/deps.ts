@@ -1,0 +1,24 @@
+// What the routes are given: the engine, the reports, and the state of the HTTP server itself.
+import type { Engine } from '../engine/context.ts';
+import type { TokenCheck } from './auth.ts';
+import type { Idempotency } from './idempotency.ts';
+import type { StreamHub } from './stream/hub.ts';
+
+export interface HttpDeps {
+  readonly engine: Engine;
+  /** Version of the package. */
+  readonly version: string;
+  /** True from the signal to go down on: every request is refused. */
+  readonly draining: () => boolean;
+}
+
+export interface RouteDeps extends HttpDeps {
+  readonly hub: StreamHub;
+  readonly tokens: TokenCheck;
+  readonly idempotency: Idempotency;
+  /** Unix milliseconds. */
+  readonly startedAt: number;
+  readonly turnBodyLimit: number;
+  /** Aborts when the server closes: ends every wait. */
+  readonly closing: AbortSignal;
+}

@@ -1,0 +1,111 @@
+// Every error on its way out: one envelope, codes from the one table, bugs opaque (05 §1.10).
+import type { Socket } from 'node:net';
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import { AppError, type ErrorCode, validationError } from '../kernel/errors.ts';
+import { scrub } from '../kernel/scrub.ts';
+import type { Logger } from '../ports/log.ts';
+
+/** Seconds after which a client may try again when the server goes down. */
+const SHUTDOWN_RETRY_SECONDS = 5;
+
+export interface ErrorEnvelope {
+  readonly error: {
+    readonly code: ErrorCode;
+    readonly message: string;
+    readonly details?: Readonly<Record<string, unknown>>;
+  };
+}
+
+export function envelopeOf(error: AppError): ErrorEnvelope {
+  const { code, message, details } = error;
+  return { error: details === undefined ? { code, message } : { code, message, details } };
+}
+
+/** What fastify finds wrong by itself, in our words; null for anything it did not raise. */
+function fromFastify(code: string | undefined): AppError | null {
+  switch (code) {
+    case 'FST_ERR_CTP_BODY_TOO_LARGE':
+      return new AppError('payload_too_large', 'the body is larger than this path accepts');
+    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
+      return new AppError('unsupported_media_type', 'send the body as Content-Type: application/json');
+    case 'FST_ERR_CTP_INVALID_JSON_BODY':
+      return validationError([{ path: '', message: 'the body is not valid JSON' }]);
+    case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
+      return validationError([{ path: '', message: 'the body is not as long as Content-Length says' }]);
+    default:
+      return null;
+  }
+}
+
+/**
+ * The error handler of the server: an `AppError` as it is, a bug as `internal_error` with the id of its log line.
+ * @param secrets values that must not reach the log
+ */
+export function createErrorHandler(log: Logger, secrets: readonly string[]) {
+  return function handleError(error: FastifyError | Error, request: FastifyRequest, reply: FastifyReply): void {
+    const known = error instanceof AppError ? error : fromFastify('code' in error ? error.code : undefined);
+    const answer = known ?? bug(error, request);
+    if (answer.code === 'service_shutting_down') reply.header('retry-after', SHUTDOWN_RETRY_SECONDS);
+    if (answer.code === 'unauthorized') reply.header('www-authenticate', 'Bearer');
+    reply.status(answer.status).send(envelopeOf(answer));
+  };
+
+  function bug(error: Error, request: FastifyRequest): AppError {
+    const { method, id: request_id } = request;
+    const path = request.routeOptions.url ?? null;
+    log.error({ request_id, method, path, error: scrub(error.stack ?? String(error), { secrets }) }, 'request failed');
+    return new AppError('internal_error', 'an unexpected error; the log has it under this request id', { request_id });
+  }
+}
+
+const STATUS_TEXT: Partial<Record<ErrorCode, string>> = {
+  headers_too_large: '431 Request Header Fields Too Large',
+  uri_too_long: '414 URI Too Long',
+};
+export const MAX_TARGET_BYTES = 8192;
+
+interface ParserError {
+  readonly code?: string;
+  /** The bytes it stumbled over. */
+  readonly rawPacket?: unknown;
+}
+
+/** Answers what the HTTP parser refuses, before there is a request. */
+export function answerParserError(error: ParserError, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const answer = parserError(error);
+  const body = JSON.stringify(envelopeOf(answer));
+  socket.end(
+    `HTTP/1.1 ${STATUS_TEXT[answer.code] ?? '400 Bad Request'}\r\nConnection: close\r\n` +
+      `Content-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+  );
+}
+
+function parserError({ code, rawPacket }: ParserError): AppError {
+  if (code !== 'HPE_HEADER_OVERFLOW') {
+    return validationError([{ path: '', message: 'not a valid HTTP request' }]);
+  }
+  // The parser counts request line and headers together: without an end of line in reach it was the line.
+  const isLine =
+    Buffer.isBuffer(rawPacket) && /^[A-Z]+ \S+$/.test(rawPacket.toString('latin1', 0, MAX_TARGET_BYTES + 8));
+  return isLine ? uriTooLong() : new AppError('headers_too_large', 'the headers are larger than 16 KiB');
+}
+
+export function uriTooLong(): AppError {
+  return new AppError('uri_too_long', `the request target is longer than ${MAX_TARGET_BYTES} bytes`);
+}
+
+/** @param resource which noun is missing; `route` when the path itself is */
+export function notFound(resource: string, id?: string): AppError {
+  const message = id === undefined ? `no such ${resource}` : `no ${resource} ${id}`;
+  return new AppError('not_found', message, { resource });
+}
+
+/** @throws `not_found` when the value is null */
+export function found<T>(value: T | null, resource: string, id: string): T {
+  if (value === null) throw notFound(resource, id);
+  return value;
+}

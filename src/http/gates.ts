@@ -1,0 +1,155 @@
+// The gates before a handler, in their order: shutdown, Host, Origin, token, rate, route, body (05 §1.2).
+import rateLimit from '@fastify/rate-limit';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Config } from '../domain/config.ts';
+import { AppError, validationError } from '../kernel/errors.ts';
+import type { HttpApp } from './app.ts';
+import { bearerOf, type TokenCheck } from './auth.ts';
+import { MAX_TARGET_BYTES, notFound, uriTooLong } from './error-handler.ts';
+import { createHostRule, createOriginRule, isLoopback } from './origin.ts';
+import { type RouteTable, trackRoutes } from './route-table.ts';
+
+const MAX_HEADER_BYTES = 16_384;
+const PREFLIGHT_SECONDS = 600;
+const DEFAULT_RPM = 600;
+const MINUTE_MS = 60_000;
+const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
+
+export interface GateSettings {
+  readonly server: Config['server'];
+  readonly tokens: TokenCheck;
+  readonly draining: () => boolean;
+}
+
+/** Installs every gate on the root instance. Call it after the WebSocket plugin and before any route. */
+export function installGates(app: HttpApp, settings: GateSettings): void {
+  const table = trackRoutes(app);
+  app.decorateRequest('tokenHash', '');
+  app.decorateRequest('authorised', true);
+  app.after(() => {
+    app.addHook('onRequest', callerGates(settings, table));
+  });
+  installRateLimit(app, settings.server);
+  app.after(() => {
+    app.addHook('onRequest', async (request, reply) => {
+      judgeTarget(request, reply, table);
+      judgeBody(request, table);
+    });
+  });
+  app.addHook('preValidation', async (request) => {
+    request.body ??= {};
+  });
+}
+
+/** Gates 1 to 4: they look at the caller, not at what is asked. */
+function callerGates({ server, tokens, draining }: GateSettings, table: RouteTable) {
+  const hostIsOurs = createHostRule(server);
+  const judgeOrigin = createOriginRule(server.cors_allowed_origins);
+
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
+    const { host, origin } = request.headers;
+    if (draining()) throw new AppError('service_shutting_down', 'the server is going down; try again soon');
+    if (!hostIsOurs(host, request.socket.localPort ?? server.port)) {
+      throw new AppError('host_not_allowed', 'this Host is not served here; see server.allowed_hosts');
+    }
+    const verdict = judgeOrigin(origin, host);
+    if (verdict === 'foreign') {
+      throw new AppError('origin_not_allowed', 'pages of this origin may not call; see server.cors_allowed_origins');
+    }
+    if (verdict === 'listed') {
+      reply.header('access-control-allow-origin', origin).header('vary', 'Origin');
+      reply.header('access-control-expose-headers', 'Retry-After, Idempotency-Replayed, Location');
+      if (isPreflight(request)) return answerPreflight(reply, table);
+    }
+    authenticate(request, tokens);
+    return undefined;
+  };
+}
+
+function isPreflight(request: FastifyRequest): boolean {
+  return request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined;
+}
+
+function answerPreflight(reply: FastifyReply, table: RouteTable): FastifyReply {
+  return reply
+    .header('access-control-allow-methods', table.methods().join(', '))
+    .header('access-control-allow-headers', 'Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Prefer')
+    .header('access-control-max-age', PREFLIGHT_SECONDS)
+    .status(204)
+    .send();
+}
+
+function authenticate(request: FastifyRequest, tokens: TokenCheck): void {
+  const { config } = request.routeOptions;
+  const header = request.headers.authorization;
+  if (!tokens.required || config.open === true) return;
+  if (header === undefined && config.upgrade === true && request.ws) {
+    request.authorised = false;
+    return;
+  }
+  const token = bearerOf(header);
+  const hash = token === null ? null : tokens.accept(token);
+  if (hash === null) throw new AppError('unauthorized', 'send a valid token as Authorization: Bearer <token>');
+  request.tokenHash = hash;
+}
+
+/** Gate 5, as a hook of the root, so that unknown paths count as well. */
+function installRateLimit(app: HttpApp, server: Config['server']): void {
+  const max = server.rate_limit_rpm ?? (isLoopback(server.host) ? null : DEFAULT_RPM);
+  if (max === null) return;
+  app.register(rateLimit, {
+    global: false,
+    max,
+    timeWindow: MINUTE_MS,
+    keyGenerator: (request) => request.tokenHash || request.ip,
+    allowList: (request) => request.routeOptions.config.open === true,
+    errorResponseBuilder: (_request, { after }) =>
+      new AppError('rate_limit_exceeded', `more than ${max} requests in a minute; try again in ${after}`),
+  });
+  app.after(() => {
+    app.addHook('onRequest', app.rateLimit());
+  });
+}
+
+/** Gate 6, and the limits of what stands before the body. */
+function judgeTarget(request: FastifyRequest, reply: FastifyReply, table: RouteTable): void {
+  if (Buffer.byteLength(request.originalUrl) > MAX_TARGET_BYTES) throw uriTooLong();
+  if (headerBytes(request.raw.rawHeaders) > MAX_HEADER_BYTES) {
+    throw new AppError('headers_too_large', 'the headers are larger than 16 KiB');
+  }
+  if (request.is404) {
+    const allowed = table.allowed(request.url);
+    if (allowed.length === 0) throw notFound('route');
+    reply.header('allow', allowed.join(', '));
+    throw new AppError('method_not_allowed', `this path takes ${allowed.join(', ')}`);
+  }
+  if (request.ws && !takesUpgrade(request)) {
+    throw validationError([{ path: 'Upgrade', message: 'this path takes no such upgrade' }]);
+  }
+}
+
+function takesUpgrade(request: FastifyRequest): boolean {
+  return request.routeOptions.config.upgrade === true && request.headers.upgrade?.toLowerCase() === 'websocket';
+}
+
+function headerBytes(raw: readonly string[]): number {
+  // Each part is followed by two bytes: ": " or the end of the line.
+  return raw.reduce((sum, part) => sum + part.length + 2, 0);
+}
+
+/** Gate 7, before the body is read: media type, then the announced size. What was not announced is counted later. */
+function judgeBody(request: FastifyRequest, table: RouteTable): void {
+  const { method, headers } = request;
+  if (method === 'GET') return;
+  const length = Number(headers['content-length'] ?? 0);
+  const present = length > 0 || headers['transfer-encoding'] !== undefined;
+  const required = table.bodyRequired(method, request.routeOptions.url ?? '');
+  if ((present || required) && !JSON_TYPE.test(headers['content-type'] ?? '')) {
+    throw new AppError('unsupported_media_type', 'send the body as Content-Type: application/json');
+  }
+  const limit = request.routeOptions.bodyLimit;
+  // Refused here the connection stays open, and a client that is still writing gets to read the answer.
+  if (limit !== undefined && length > limit) {
+    throw new AppError('payload_too_large', `the body is larger than the ${limit} bytes this path accepts`);
+  }
+}

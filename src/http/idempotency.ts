@@ -1,0 +1,103 @@
+// Idempotency keys: one effect per key, the first answer again for every repetition (05 §1.8).
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { canonicalJson, sha256Hex } from '../kernel/canonical-json.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { AppError, validationError } from '../kernel/errors.ts';
+import type { IdempotencyRow, Write } from '../ports/journal.ts';
+import type { Store } from '../ports/store.ts';
+
+const KEPT_MS = 24 * 60 * 60 * 1000;
+const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/;
+
+/** Makes the row that is written with the effect. */
+export type Claim = (status: number, body: unknown) => Write;
+
+export interface Idempotency {
+  /** Takes the body as it came, before defaults are filled in. A `preValidation` hook. */
+  remember(request: FastifyRequest): Promise<void>;
+  /**
+   * Runs `effect` unless the key has an answer already, and sets `Idempotency-Replayed` then.
+   * Throws `validation_error`, `idempotency_in_progress` or `idempotency_key_reused`.
+   */
+  once<T>(request: FastifyRequest, reply: FastifyReply, effect: (claim?: Claim) => Promise<T>): Promise<T>;
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** SHA-256 of the canonical JSON body; '' without a key. */
+    bodyHash: string;
+  }
+}
+
+export function createIdempotency({ store, clock }: { store: Store; clock: Clock }): Idempotency {
+  // In memory only: a crash frees the key, as it undoes the effect.
+  const running = new Map<string, string>();
+
+  async function stored(request: FastifyRequest, scope: KeyScope): Promise<IdempotencyRow | null> {
+    const row = await store.idempotency(scope.method, scope.path, scope.token_hash, scope.key);
+    if (row === null || row.expires_at <= clock.now()) return null;
+    if (row.body_hash !== request.bodyHash) throw reused();
+    return row;
+  }
+
+  function claimFor(request: FastifyRequest, scope: KeyScope): Claim {
+    return (status, body) => ({
+      kind: 'idempotency.insert',
+      row: {
+        ...scope,
+        session_id: sessionOf(body),
+        body_hash: request.bodyHash,
+        status,
+        response_json: JSON.stringify(body),
+        expires_at: clock.now() + KEPT_MS,
+      },
+    });
+  }
+
+  return {
+    async remember(request) {
+      if (request.headers['idempotency-key'] !== undefined) request.bodyHash = sha256Hex(canonicalJson(request.body));
+    },
+    async once<T>(request: FastifyRequest, reply: FastifyReply, effect: (claim?: Claim) => Promise<T>): Promise<T> {
+      const scope = scopeOf(request);
+      if (scope === null) return await effect();
+      const id = JSON.stringify(scope);
+      const other = running.get(id);
+      if (other !== undefined) throw other === request.bodyHash ? inProgress() : reused();
+      running.set(id, request.bodyHash);
+      try {
+        const row = await stored(request, scope);
+        if (row === null) return await effect(claimFor(request, scope));
+        reply.header('idempotency-replayed', 'true');
+        return JSON.parse(row.response_json) as T;
+      } finally {
+        running.delete(id);
+      }
+    },
+  };
+}
+
+type KeyScope = Pick<IdempotencyRow, 'method' | 'path' | 'token_hash' | 'key'>;
+
+function scopeOf(request: FastifyRequest): KeyScope | null {
+  const key = request.headers['idempotency-key'];
+  if (key === undefined) return null;
+  if (typeof key !== 'string' || !KEY_PATTERN.test(key)) {
+    throw validationError([{ path: 'Idempotency-Key', message: 'must be 1 to 255 printable ASCII characters' }]);
+  }
+  const path = request.url.split('?', 1)[0] ?? '';
+  return { method: request.method, path, token_hash: request.tokenHash, key };
+}
+
+/** The session an answer belongs to, so that a purge takes the row along. */
+function sessionOf(body: unknown): string | null {
+  const { session_id, id } = body as { readonly session_id?: string; readonly id?: string };
+  return session_id ?? id ?? null;
+}
+
+function inProgress(): AppError {
+  return new AppError('idempotency_in_progress', 'the first request with this key is still running');
+}
+function reused(): AppError {
+  return new AppError('idempotency_key_reused', 'this key was used with another body; take a new key');
+}

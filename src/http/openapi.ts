@@ -1,0 +1,123 @@
+// The contract as documents, made from the schemas that check the traffic (05 §5).
+import swagger from '@fastify/swagger';
+import websocket from '@fastify/websocket';
+import fastify from 'fastify';
+import { createJsonSchemaTransform, createJsonSchemaTransformObject } from 'fastify-type-provider-zod';
+import { z } from 'zod';
+import { ConfirmationDetailSchema, ConfirmationSchema } from '../domain/confirmation.ts';
+import { DelegationSchema } from '../domain/delegate.ts';
+import { AnyEventSchema, EventSchema } from '../domain/event.ts';
+import { MessageSchema } from '../domain/message.ts';
+import { ModelSchema } from '../domain/model.ts';
+import { SessionSchema } from '../domain/session.ts';
+import { TurnSchema } from '../domain/turn.ts';
+import { ERROR_CODES } from '../kernel/errors.ts';
+import { SIGNED_USD_PATTERN, USD_PATTERN } from '../kernel/money.ts';
+import type { HttpApp } from './app.ts';
+import type { RouteDeps } from './deps.ts';
+import { requestValidator } from './params.ts';
+import { registerRoutes } from './register-routes.ts';
+
+type Json = Record<string, unknown>;
+
+const ErrorEnvelopeSchema = z.object({
+  error: z.object({
+    code: z.enum(ERROR_CODES),
+    message: z.string(),
+    details: z.record(z.string(), z.unknown()).optional(),
+  }),
+});
+
+const SHARED = {
+  Session: SessionSchema,
+  Turn: TurnSchema,
+  Message: MessageSchema,
+  Delegation: DelegationSchema,
+  Confirmation: ConfirmationSchema,
+  ConfirmationDetail: ConfirmationDetailSchema,
+  Event: AnyEventSchema,
+  Model: ModelSchema,
+  ErrorEnvelope: ErrorEnvelopeSchema,
+};
+
+const made = new Map<string, Promise<string>>();
+
+/**
+ * `/openapi.json` as text, made once per version.
+ * @param version of the package
+ */
+export function openApiDocument(version: string): Promise<string> {
+  const known = made.get(version) ?? describe(version);
+  made.set(version, known);
+  return known;
+}
+
+/** `/events.schema.json` as text. */
+export function eventsDocument(): string {
+  return text(z.toJSONSchema(EventSchema, { target: 'draft-2020-12' }));
+}
+
+/** Registers all routes on an instance that never listens. */
+async function describe(version: string): Promise<string> {
+  const registry = z.registry<{ id: string }>();
+  for (const [id, schema] of Object.entries(SHARED)) registry.add(schema, { id });
+  const app: HttpApp = fastify({ exposeHeadRoutes: false });
+  app.setValidatorCompiler(requestValidator);
+  app.setSerializerCompiler(() => JSON.stringify);
+  await app.register(websocket);
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: { title: 'Metis', version, license: { name: 'Apache-2.0', identifier: 'Apache-2.0' } },
+      components: { securitySchemes: { bearerAuth: { type: 'http', scheme: 'bearer' } } },
+      security: [{ bearerAuth: [] }],
+    },
+    transform: createJsonSchemaTransform({ schemaRegistry: registry }),
+    transformObject: createJsonSchemaTransformObject({ schemaRegistry: registry }),
+  });
+  // No handler runs here, so that what handlers need is not there.
+  registerRoutes(app, { version, turnBodyLimit: 1 } as RouteDeps);
+  await app.ready();
+  const document = tidy(app.swagger() as unknown as Json, false) as Json;
+  await app.close();
+  return text(withoutInputCopies(document));
+}
+
+/** Components exist once per direction; ours are only ever answered. */
+function withoutInputCopies(document: Json): Json {
+  const components = document.components as { schemas: Json };
+  const schemas = Object.fromEntries(Object.entries(components.schemas).filter(([name]) => name in SHARED));
+  return { ...document, components: { ...components, schemas } };
+}
+
+const DECIMALS = new Set([USD_PATTERN.source, SIGNED_USD_PATTERN.source]);
+
+/**
+ * The house style of schemas: nullability as a list of types, decimals named, and closed objects in requests only,
+ * because answers may grow.
+ */
+function tidy(value: unknown, request: boolean): unknown {
+  if (Array.isArray(value)) return value.map((item) => tidy(item, request));
+  if (typeof value !== 'object' || value === null) return value;
+  const out: Json = {};
+  for (const [key, member] of Object.entries(value)) {
+    if (key === 'additionalProperties' && member === false && !request) continue;
+    out[key] = tidy(member, request || key === 'requestBody');
+  }
+  if (typeof out.pattern === 'string' && DECIMALS.has(out.pattern)) out.format = 'decimal';
+  return nullable(out);
+}
+
+/** `anyOf: [T, null]` as `type: [T, "null"]`, where T is a plain type. */
+function nullable(schema: Json): Json {
+  const { anyOf, ...rest } = schema;
+  if (!Array.isArray(anyOf) || anyOf.length !== 2) return schema;
+  const [inner, none] = anyOf as [Json, Json];
+  if (none.type !== 'null' || typeof inner.type !== 'string') return schema;
+  const members = Array.isArray(inner.enum) ? { enum: [...inner.enum, null] } : {};
+  return { ...rest, ...inner, ...members, type: [inner.type, 'null'] };
+}
+
+function text(document: unknown): string {
+  return `${JSON.stringify(document, null, 2)}\n`;
+}

@@ -1,0 +1,53 @@
+// How a route is documented: its id, its results, and every error it may answer (05 §1.10, §5).
+import { z } from 'zod';
+import { ERRORS, type ErrorCode } from '../kernel/errors.ts';
+
+/** What the gates may answer on any path. */
+const GATE_ERRORS: readonly ErrorCode[] = [
+  'service_shutting_down',
+  'host_not_allowed',
+  'origin_not_allowed',
+  'uri_too_long',
+  'headers_too_large',
+  'internal_error',
+];
+const TOKEN_ERRORS: readonly ErrorCode[] = ['unauthorized', 'rate_limit_exceeded'];
+const BODY_ERRORS: readonly ErrorCode[] = ['unsupported_media_type', 'payload_too_large', 'validation_error'];
+
+export interface Operation {
+  /** Unique, camelCase. */
+  readonly id: string;
+  readonly tag: 'sessions' | 'turns' | 'confirmations' | 'history' | 'models' | 'analytics' | 'maintenance' | 'meta';
+  readonly summary: string;
+  /** Status -> body; null = none. */
+  readonly results: Readonly<Record<number, z.ZodType | null>>;
+  /** Its own codes, besides those of the gates. */
+  readonly errors: readonly ErrorCode[];
+  /** Reads a body. */
+  readonly body?: boolean;
+  /** Needs no token. */
+  readonly open?: boolean;
+}
+
+/** The documenting half of a route's schema. Nothing of it runs when a request is served. */
+export function operation({ id, tag, summary, results, errors, body = false, open = false }: Operation) {
+  const codes = new Set([...GATE_ERRORS, ...(open ? [] : TOKEN_ERRORS), ...(body ? BODY_ERRORS : []), ...errors]);
+  const response: Record<string, unknown> = {};
+  for (const [status, schema] of Object.entries(results)) response[status] = schema ?? NO_BODY;
+  for (const status of new Set([...codes].map((code) => ERRORS[code].status))) {
+    response[status] = errorSchema([...codes].filter((code) => ERRORS[code].status === status));
+  }
+  return { operationId: id, tags: [tag], summary, ...(open ? { security: [] } : {}), response };
+}
+
+const NO_BODY = z.null().describe('No body');
+
+function errorSchema(codes: readonly ErrorCode[]): z.ZodType {
+  return z.object({
+    error: z.object({
+      code: z.enum(codes as [ErrorCode, ...ErrorCode[]]),
+      message: z.string(),
+      details: z.record(z.string(), z.unknown()).optional(),
+    }),
+  });
+}

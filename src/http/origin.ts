@@ -1,0 +1,52 @@
+// Which Host and Origin headers are ours: the guards against DNS rebinding and foreign web pages (05 §1.2, §1.4).
+
+const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
+const HTTP_PORT = 80;
+
+export interface HostSettings {
+  readonly host: string;
+  readonly allowed_hosts: readonly string[];
+}
+
+/** Whether the server listens for this machine only. */
+export function isLoopback(host: string): boolean {
+  return LOOPBACK.has(bracketed(host.toLowerCase()));
+}
+
+/**
+ * Makes the Host rule: loopback names with our port, the configured host (with our port or none), and the listed
+ * hosts (with any port when listed without one).
+ */
+export function createHostRule({ host, allowed_hosts }: HostSettings) {
+  const own = bracketed(host.toLowerCase());
+  const listed = new Set(allowed_hosts.map((entry) => entry.toLowerCase()));
+
+  return function isOurs(header: string | undefined, ourPort: number): boolean {
+    const value = header?.toLowerCase() ?? '';
+    const parts = /^(\[[0-9a-f:.]+\]|[^:\s/@]+)(?::(\d{1,5}))?$/.exec(value);
+    const name = parts?.[1];
+    if (name === undefined) return false;
+    const port = parts?.[2] === undefined ? null : Number(parts[2]);
+    if (LOOPBACK.has(name) && (port ?? HTTP_PORT) === ourPort) return true;
+    if (name === own && (port === null || port === ourPort)) return true;
+    return listed.has(value) || listed.has(name);
+  };
+}
+
+/** IPv6 addresses stand in brackets in a Host header. */
+function bracketed(host: string): string {
+  return host.includes(':') && !host.startsWith('[') ? `[${host}]` : host;
+}
+
+export type OriginVerdict = 'none' | 'own' | 'listed' | 'foreign';
+
+/** Makes the Origin rule. `hostHeader` must have passed the Host rule. */
+export function createOriginRule(listed: readonly string[]) {
+  const origins = new Set(listed);
+  return function judge(origin: string | undefined, hostHeader: string | undefined): OriginVerdict {
+    if (origin === undefined) return 'none';
+    if (origins.has(origin)) return 'listed';
+    const host = (hostHeader ?? '').toLowerCase().replace(/:80$/, '');
+    return origin.toLowerCase() === `http://${host}` ? 'own' : 'foreign';
+  };
+}

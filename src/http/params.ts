@@ -1,0 +1,79 @@
+// Shared shapes of paths and queries, and the one way their faults are told (05 §1.6, §1.7).
+import type { FastifySchemaCompiler } from 'fastify';
+import { z } from 'zod';
+import { ConfirmationIdSchema, SessionIdSchema, TurnIdSchema } from '../domain/scalars.ts';
+import { type Issue, validationError } from '../kernel/errors.ts';
+
+export const SessionParams = z.object({ session_id: SessionIdSchema });
+export const TurnParams = z.object({ session_id: SessionIdSchema, turn_id: TurnIdSchema });
+export const ConfirmationParams = z.object({ confirmation_id: ConfirmationIdSchema });
+
+const BOOLEANS: Readonly<Record<string, boolean>> = {
+  true: true,
+  '1': true,
+  yes: true,
+  false: false,
+  '0': false,
+  no: false,
+};
+
+/** A query flag; absent = `otherwise`. */
+export function flag(otherwise: boolean) {
+  return z
+    .string()
+    .optional()
+    .transform((text, context) => {
+      if (text === undefined) return otherwise;
+      const value = BOOLEANS[text.toLowerCase()];
+      if (value !== undefined) return value;
+      context.addIssue({ code: 'custom', message: 'must be one of true, 1, yes, false, 0, no' });
+      return z.NEVER;
+    });
+}
+
+/** A page size: at least 1, clamped to `max`. */
+export function limit(standard: number, max: number) {
+  return z
+    .string()
+    .regex(/^0*[1-9]\d{0,14}$/, 'must be an integer of at least 1')
+    .optional()
+    .transform((text) => Math.min(max, text === undefined ? standard : Number(text)));
+}
+
+/** A comma-separated list of names out of `allowed`. */
+export function nameList<const T extends readonly string[]>(allowed: T) {
+  const names = new Set<string>(allowed);
+  return z.string().transform((text, context): T[number][] => {
+    const items = text.split(',').map((item) => item.trim());
+    const unknown = items.filter((item) => !names.has(item));
+    if (unknown.length === 0) return [...new Set(items)];
+    context.addIssue({ code: 'custom', message: `unknown: ${unknown.map((u) => JSON.stringify(u)).join(', ')}` });
+    return z.NEVER;
+  });
+}
+
+export const PageQuery = { cursor: z.string().max(1024).optional(), limit: limit(50, 200) };
+
+/** A zod error as issues: dotted paths, and each unknown key under its own name. */
+export function issuesOf(error: z.core.$ZodError): Issue[] {
+  return error.issues.flatMap((issue): Issue[] => {
+    const path = issue.path.map(String);
+    if (issue.code !== 'unrecognized_keys') return [{ path: path.join('.'), message: issue.message }];
+    return issue.keys.map((key) => ({ path: [...path, key].join('.'), message: 'unknown key' }));
+  });
+}
+
+/** Parses or throws `validation_error`. */
+export function parseOrThrow<T extends z.ZodType>(schema: T, value: unknown): z.output<T> {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  throw validationError(issuesOf(result.error));
+}
+
+/** Request validation for fastify: same schemas, our error. */
+export const requestValidator: FastifySchemaCompiler<z.ZodType> =
+  ({ schema }) =>
+  (value) => {
+    const result = schema.safeParse(value);
+    return result.success ? { value: result.data } : { error: validationError(issuesOf(result.error)) };
+  };

@@ -1,0 +1,108 @@
+// `/confirmations`: what waits for a person, and the answer (05 §3.3).
+import { z } from 'zod';
+import { AnswerSchema, ConfirmationDetailSchema, ConfirmationSchema, ScopeSchema } from '../../domain/confirmation.ts';
+import { ConfirmationIdSchema, SessionIdSchema } from '../../domain/scalars.ts';
+import { answerConfirmation } from '../../engine/confirm.ts';
+import type { HttpApp } from '../app.ts';
+import { decodeCursor, encodeCursor } from '../cursor.ts';
+import type { RouteDeps } from '../deps.ts';
+import { found } from '../error-handler.ts';
+import { operation } from '../operation.ts';
+import { ConfirmationParams, PageQuery } from '../params.ts';
+
+const AnswerBody = z
+  .strictObject({
+    decision: AnswerSchema,
+    scope: ScopeSchema.default('once'),
+    reason: z.string().max(500).nullable().default(null),
+    modified_input: z.record(z.string(), z.unknown()).nullable().default(null),
+  })
+  .refine((b) => b.modified_input === null || b.decision === 'modify', {
+    path: ['modified_input'],
+    message: 'belongs to decision "modify"',
+  })
+  .refine((b) => b.modified_input !== null || b.decision !== 'modify', {
+    path: ['modified_input'],
+    message: 'is required with decision "modify"',
+  });
+
+const ListQuery = z.strictObject({
+  session_id: SessionIdSchema.optional(),
+  status: z.enum(['pending', 'resolved', 'all']).default('pending'),
+  ...PageQuery,
+});
+
+export function confirmationRoutes(app: HttpApp, { engine }: RouteDeps): void {
+  app.get(
+    '/confirmations',
+    {
+      schema: {
+        querystring: ListQuery,
+        ...operation({
+          id: 'listConfirmations',
+          tag: 'confirmations',
+          summary: 'Prompts, oldest first; of a session with its descendants, or of all.',
+          results: {
+            200: z.object({ confirmations: z.array(ConfirmationSchema), next_cursor: z.string().nullable() }),
+          },
+          errors: ['validation_error', 'not_found'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { cursor, limit, ...filter } = request.query;
+      const { session_id = null, status } = filter;
+      const after = decodeCursor(cursor, filter);
+      if (session_id !== null) found(await engine.store.sessions.record(session_id), 'session', session_id);
+      const page = await engine.store.confirmations.list({ session_id, status, after, limit });
+      return reply.send({ confirmations: page.rows, next_cursor: encodeCursor(page.next, filter) });
+    },
+  );
+
+  app.get(
+    '/confirmations/:confirmation_id',
+    {
+      schema: {
+        params: ConfirmationParams,
+        ...operation({
+          id: 'getConfirmation',
+          tag: 'confirmations',
+          summary: 'One prompt with the full input of its call.',
+          results: { 200: ConfirmationDetailSchema },
+          errors: ['validation_error', 'not_found'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { confirmation_id } = request.params;
+      return reply.send(found(await engine.store.confirmations.view(confirmation_id), 'confirmation', confirmation_id));
+    },
+  );
+
+  app.post(
+    '/confirmations/:confirmation_id',
+    {
+      schema: {
+        params: ConfirmationParams,
+        body: AnswerBody,
+        ...operation({
+          id: 'answerConfirmation',
+          tag: 'confirmations',
+          summary: 'Answer a prompt. The first answer wins.',
+          body: true,
+          results: {
+            200: z.object({
+              confirmation_request_id: ConfirmationIdSchema,
+              decision: AnswerSchema,
+              scope: ScopeSchema,
+              applied: z.boolean(),
+            }),
+          },
+          errors: ['not_found', 'invalid_modified_input', 'confirmation_already_resolved', 'not_modifiable'],
+        }),
+      },
+    },
+    async (request, reply) =>
+      reply.send(await answerConfirmation(engine, request.params.confirmation_id, request.body)),
+  );
+}

@@ -1,0 +1,159 @@
+// What happened in a session: messages, events, workers (05 §3.4).
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { DelegationSchema } from '../../domain/delegate.ts';
+import { AnyEventSchema, EVENT_TYPES } from '../../domain/event.ts';
+import { MessageSchema } from '../../domain/message.ts';
+import { EventIdSchema, MessageIdSchema } from '../../domain/scalars.ts';
+import type { HttpApp } from '../app.ts';
+import { decodeCursor, encodeCursor } from '../cursor.ts';
+import type { RouteDeps } from '../deps.ts';
+import { found } from '../error-handler.ts';
+import { operation } from '../operation.ts';
+import { flag, limit, nameList, PageQuery, parseOrThrow, SessionParams } from '../params.ts';
+import { serveEventStream } from '../stream/sse.ts';
+import { subscriptionOfQuery } from '../stream/subscription.ts';
+
+const MessagesQuery = z.strictObject({
+  before: MessageIdSchema.optional(),
+  after: MessageIdSchema.optional(),
+  limit: limit(50, 200),
+});
+
+const EventsQuery = z.strictObject({
+  types: nameList(EVENT_TYPES).optional(),
+  since: EventIdSchema.optional(),
+  until: EventIdSchema.optional(),
+  include_worker_sessions: flag(false),
+  cursor: z.string().max(1024).optional(),
+  limit: limit(100, 1000),
+});
+
+const text = z.string().optional();
+/** The union of both forms, for readers; each form is checked strictly by its own schema. */
+const EventsOrStreamQuery = z.strictObject({
+  types: text.describe('Comma-separated types; a stream also takes the transient ones.'),
+  since: text.describe('Events above this id.'),
+  until: text.describe('JSON only: events up to this id.'),
+  include_worker_sessions: text.describe('true or false (default).'),
+  cursor: text.describe('JSON only.'),
+  limit: text.describe('JSON only: default 100, at most 1000.'),
+  preset: text.describe('Stream only: chat.'),
+  snapshot: text.describe('Stream only: true or false (default).'),
+});
+
+const WorkersQuery = z.strictObject({ recursive: flag(false), ...PageQuery });
+
+export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
+  const { engine } = deps;
+
+  app.get(
+    '/sessions/:session_id/messages',
+    {
+      schema: {
+        params: SessionParams,
+        querystring: MessagesQuery,
+        ...operation({
+          id: 'listMessages',
+          tag: 'history',
+          summary: 'Messages, ascending: the newest, or those around a boundary.',
+          results: {
+            200: z.object({
+              messages: z.array(MessageSchema),
+              has_more_before: z.boolean(),
+              has_more_after: z.boolean(),
+            }),
+          },
+          errors: ['validation_error', 'not_found'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id } = request.params;
+      const { before = null, after = null, limit: rows } = request.query;
+      found(await engine.store.sessions.record(session_id), 'session', session_id);
+      return reply.send(await engine.store.messages.page(session_id, { before, after, limit: rows }));
+    },
+  );
+
+  app.get(
+    '/sessions/:session_id/events',
+    {
+      schema: {
+        params: SessionParams,
+        querystring: EventsOrStreamQuery,
+        ...operation({
+          id: 'listEvents',
+          tag: 'history',
+          summary: 'Events, ascending; with Accept: text/event-stream a live stream of frames.',
+          results: {
+            200: z.object({ events: z.array(AnyEventSchema), next_cursor: z.string().nullable() }),
+            204: null,
+          },
+          errors: ['validation_error', 'not_found', 'cursor_expired', 'too_many_connections'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id } = request.params;
+      return wantsStream(request) ? stream(deps, request, reply, session_id) : list(deps, request, reply, session_id);
+    },
+  );
+
+  app.get(
+    '/sessions/:session_id/workers',
+    {
+      schema: {
+        params: SessionParams,
+        querystring: WorkersQuery,
+        ...operation({
+          id: 'listWorkers',
+          tag: 'history',
+          summary: "The session's delegations, ascending, those that got no worker included.",
+          results: { 200: z.object({ workers: z.array(DelegationSchema), next_cursor: z.string().nullable() }) },
+          errors: ['validation_error', 'not_found'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id } = request.params;
+      const { cursor, limit: rows, recursive } = request.query;
+      const scope = { session_id, recursive };
+      const after = decodeCursor(cursor, scope);
+      found(await engine.store.sessions.record(session_id), 'session', session_id);
+      const page = await engine.store.delegations.list(session_id, { recursive, after, limit: rows });
+      return reply.send({ workers: page.rows, next_cursor: encodeCursor(page.next, scope) });
+    },
+  );
+}
+
+function wantsStream(request: FastifyRequest): boolean {
+  return /(^|,)\s*text\/event-stream\b/i.test(request.headers.accept ?? '');
+}
+
+async function list({ engine }: RouteDeps, request: FastifyRequest, reply: FastifyReply, session_id: string) {
+  const { cursor, limit: rows, ...filter } = parseOrThrow(EventsQuery, request.query);
+  const { types = null, since = null, until = null, include_worker_sessions } = filter;
+  const scope = { session_id, ...filter };
+  const from = decodeCursor(cursor, scope) ?? since;
+  found(await engine.store.sessions.record(session_id), 'session', session_id);
+  const page = await engine.store.events.list({
+    session_id,
+    include_workers: include_worker_sessions,
+    types,
+    after: from,
+    until,
+    limit: rows,
+  });
+  return reply.send({ events: page.rows, next_cursor: encodeCursor(page.next, scope) });
+}
+
+/** A reconnecting EventSource repeats its URL: its own cursor then counts, and no second snapshot is sent. */
+async function stream({ hub }: RouteDeps, request: FastifyRequest, reply: FastifyReply, sessionId: string) {
+  const asked = subscriptionOfQuery(request.query);
+  const last = request.headers['last-event-id'];
+  if (last === undefined || last === '')
+    return serveEventStream(hub, request, reply, { sessionId, subscription: asked });
+  const { last_event_id: since } = parseOrThrow(z.object({ last_event_id: EventIdSchema }), { last_event_id: last });
+  return serveEventStream(hub, request, reply, { sessionId, subscription: { ...asked, since, snapshot: false } });
+}

@@ -1,0 +1,97 @@
+// What the server says of itself: health, readiness, and its own contract (05 §3.7, §5).
+import { z } from 'zod';
+import { TimeSchema } from '../../domain/scalars.ts';
+import { isoTime } from '../../kernel/clock.ts';
+import { AppError } from '../../kernel/errors.ts';
+import type { HttpApp } from '../app.ts';
+import type { RouteDeps } from '../deps.ts';
+import { envelopeOf } from '../error-handler.ts';
+import { eventsDocument, openApiDocument } from '../openapi.ts';
+import { operation } from '../operation.ts';
+
+const JSON_TYPE = 'application/json; charset=utf-8';
+
+const Health = z.object({
+  status: z.literal('ok'),
+  version: z.string(),
+  started_at: TimeSchema,
+  uptime_seconds: z.number(),
+  active_sessions: z.int(),
+  active_workers: z.int(),
+  active_turns: z.int(),
+});
+
+const Document = z.record(z.string(), z.unknown());
+
+export function metaRoutes(app: HttpApp, { engine, version, startedAt }: RouteDeps): void {
+  app.get(
+    '/healthz',
+    {
+      config: { open: true },
+      schema: operation({
+        id: 'getHealth',
+        tag: 'meta',
+        summary: 'Alive, with what is going on.',
+        open: true,
+        results: { 200: Health },
+        errors: [],
+      }),
+    },
+    async (_request, reply) =>
+      reply.send({
+        status: 'ok',
+        version,
+        started_at: isoTime(startedAt),
+        uptime_seconds: Math.max(0, engine.clock.now() - startedAt) / 1000,
+        ...(await engine.store.sessions.counts()),
+      }),
+  );
+
+  app.get(
+    '/readyz',
+    {
+      config: { open: true },
+      schema: operation({
+        id: 'getReadiness',
+        tag: 'meta',
+        summary: 'Whether a write would succeed.',
+        open: true,
+        results: { 200: z.object({ status: z.literal('ready') }) },
+        errors: [],
+      }),
+    },
+    async (_request, reply) => {
+      if (await engine.store.writable()) return reply.send({ status: 'ready' });
+      const fault = new AppError('internal_error', 'the database cannot be written');
+      return reply.status(503).send(envelopeOf(fault));
+    },
+  );
+
+  app.get(
+    '/openapi.json',
+    {
+      schema: operation({
+        id: 'getOpenApi',
+        tag: 'meta',
+        summary: 'This document.',
+        results: { 200: Document },
+        errors: [],
+      }),
+    },
+    async (_request, reply) => reply.type(JSON_TYPE).send(await openApiDocument(version)),
+  );
+
+  app.get(
+    '/events.schema.json',
+    {
+      schema: operation({
+        id: 'getEventSchema',
+        tag: 'meta',
+        summary: 'The union of all stored events as JSON Schema.',
+        results: { 200: Document },
+        errors: [],
+      }),
+    },
+    async (_request, reply) => reply.type(JSON_TYPE).send(eventsDocument()),
+  );
+}

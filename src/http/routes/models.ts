@@ -1,0 +1,59 @@
+// `/models`: what may be chosen, whether it answers, and what it costs (05 §2, §3.5).
+import { z } from 'zod';
+import { type Model, type ModelEntry, ModelSchema } from '../../domain/model.ts';
+import type { Engine } from '../../engine/context.ts';
+import { fromPusd } from '../../kernel/money.ts';
+import { type AvailabilitySnapshot, availabilityOf, snapshot } from '../../policy/routing/availability.ts';
+import type { HttpApp } from '../app.ts';
+import type { RouteDeps } from '../deps.ts';
+import { operation } from '../operation.ts';
+
+const TOKENS_PER_MTOK = 1_000_000n;
+
+export function modelRoutes(app: HttpApp, { engine }: RouteDeps): void {
+  app.get(
+    '/models',
+    {
+      schema: operation({
+        id: 'listModels',
+        tag: 'models',
+        summary: 'Every registered model, by id.',
+        results: { 200: z.object({ models: z.array(ModelSchema) }) },
+        errors: [],
+      }),
+    },
+    async (_request, reply) => {
+      const outages = snapshot(engine.routes.availability, engine.clock.now());
+      const models = engine.registry.models.map((entry) => viewOf(engine, entry, outages));
+      return reply.send({ models: models.sort((a, b) => (a.id < b.id ? -1 : 1)) });
+    },
+  );
+}
+
+function viewOf(engine: Engine, entry: ModelEntry, outages: AvailabilitySnapshot): Model {
+  const { id, adapter, tier, can_delegate, aliases, capabilities } = entry;
+  return {
+    id,
+    adapter,
+    tier,
+    can_delegate,
+    aliases: [...aliases],
+    capabilities,
+    availability: availabilityOf(outages, id),
+    pricing: pricingOf(engine, entry),
+  };
+}
+
+function pricingOf({ prices }: Engine, { pricing_id }: ModelEntry): Model['pricing'] {
+  const rates = prices.ratesFor(pricing_id, 0);
+  if (rates === null) return null;
+  const perMtok = (rate: bigint) => fromPusd(rate * TOKENS_PER_MTOK);
+  return {
+    input_per_mtok: perMtok(rates.input),
+    output_per_mtok: perMtok(rates.output),
+    cached_read_per_mtok: perMtok(rates.cached_read),
+    cache_creation_per_mtok: perMtok(rates.cache_write),
+    currency: 'USD',
+    pricing_version: prices.version,
+  };
+}

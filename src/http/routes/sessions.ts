@@ -1,0 +1,197 @@
+// `/sessions`: open, list, read, change, end, purge (05 §3.1).
+import { z } from 'zod';
+import {
+  ApprovalModeSchema,
+  OnReachedSchema,
+  SessionIdSchema,
+  TimeSchema,
+  TurnIdSchema,
+  UsdLimitSchema,
+  UsdSchema,
+} from '../../domain/scalars.ts';
+import { SessionSchema, SessionStatusSchema } from '../../domain/session.ts';
+import { createSession, endSession, patchSession, purgeSession } from '../../engine/sessions.ts';
+import type { HttpApp } from '../app.ts';
+import { decodeCursor, encodeCursor } from '../cursor.ts';
+import type { RouteDeps } from '../deps.ts';
+import { found } from '../error-handler.ts';
+import { operation } from '../operation.ts';
+import { flag, nameList, PageQuery, SessionParams } from '../params.ts';
+
+const MAX_PATH = 4096;
+
+const CreateBody = z.strictObject({
+  workspace_path: z
+    .string()
+    .max(MAX_PATH)
+    .regex(/^(\/|~(\/|$))/, 'must be absolute or begin with ~'),
+  initial_active_model: z.string().min(1).nullable().default(null),
+  max_cost_usd: UsdLimitSchema.nullable().default(null),
+  on_reached: OnReachedSchema.nullable().default(null),
+  approval_mode: ApprovalModeSchema.nullable().default(null),
+});
+
+const PatchBody = z
+  .strictObject({
+    active_model: z.string().min(1).nullable().optional(),
+    max_cost_usd: UsdLimitSchema.nullable().optional(),
+    on_reached: OnReachedSchema.optional(),
+  })
+  .refine((body) => Object.values(body).some((value) => value !== undefined), {
+    message: 'must set at least one of active_model, max_cost_usd, on_reached',
+  });
+
+const PatchReply = z.object({
+  id: SessionIdSchema,
+  active_model: z.string().nullable(),
+  swap_queued: z.boolean(),
+  swap_queued_until_turn: TurnIdSchema.nullable(),
+  max_cost_usd: UsdSchema.nullable(),
+  on_reached: OnReachedSchema,
+});
+
+const ListQuery = z.strictObject({
+  workspace_path: z.string().max(MAX_PATH).optional(),
+  include_workers: flag(false),
+  status: nameList(SessionStatusSchema.options).optional(),
+  parent_session_id: SessionIdSchema.optional(),
+  ...PageQuery,
+});
+
+const EndReply = z.object({
+  id: SessionIdSchema,
+  ended_at: TimeSchema,
+  purged: z.boolean(),
+  purged_session_count: z.int().optional(),
+});
+
+export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteDeps): void {
+  app.post(
+    '/sessions',
+    {
+      preValidation: (request) => idempotency.remember(request),
+      schema: {
+        body: CreateBody,
+        ...operation({
+          id: 'createSession',
+          tag: 'sessions',
+          summary: 'Open a session on a workspace.',
+          body: true,
+          results: { 201: SessionSchema },
+          errors: [
+            'not_found',
+            'workspace_not_allowed',
+            'model_not_configured',
+            'approval_mode_not_allowed',
+            'idempotency_in_progress',
+            'idempotency_key_reused',
+          ],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const session = await idempotency.once(request, reply, (claim) => createSession(engine, request.body, claim));
+      return reply.status(201).header('location', `/sessions/${session.id}`).send(session);
+    },
+  );
+
+  app.get(
+    '/sessions',
+    {
+      schema: {
+        querystring: ListQuery,
+        ...operation({
+          id: 'listSessions',
+          tag: 'sessions',
+          summary: 'Sessions, newest first.',
+          results: { 200: z.object({ sessions: z.array(SessionSchema), next_cursor: z.string().nullable() }) },
+          errors: ['validation_error'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { cursor, limit, ...filter } = request.query;
+      const { workspace_path: given, status = null, parent_session_id = null } = filter;
+      const page = await engine.store.sessions.list({
+        workspace_path: given === undefined ? null : ((await engine.workspaces.realDirectory(given)) ?? given),
+        include_workers: filter.include_workers || parent_session_id !== null,
+        status,
+        parent_session_id,
+        before: decodeCursor(cursor, filter),
+        limit,
+      });
+      return reply.send({ sessions: page.rows, next_cursor: encodeCursor(page.next, filter) });
+    },
+  );
+
+  app.get(
+    '/sessions/:session_id',
+    {
+      schema: {
+        params: SessionParams,
+        ...operation({
+          id: 'getSession',
+          tag: 'sessions',
+          summary: 'One session, worker or not, ended or not.',
+          results: { 200: SessionSchema },
+          errors: ['validation_error', 'not_found'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id } = request.params;
+      return reply.send(found(await engine.store.sessions.view(session_id), 'session', session_id));
+    },
+  );
+
+  app.patch(
+    '/sessions/:session_id',
+    {
+      schema: {
+        params: SessionParams,
+        body: PatchBody,
+        ...operation({
+          id: 'updateSession',
+          tag: 'sessions',
+          summary: 'Change the sticky model or the money limit.',
+          body: true,
+          results: { 200: PatchReply },
+          errors: ['not_found', 'session_already_ended', 'session_is_worker', 'model_not_configured'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { active_model, max_cost_usd, on_reached } = request.body;
+      const patch = {
+        ...(active_model === undefined ? {} : { active_model }),
+        ...(max_cost_usd === undefined ? {} : { max_cost_usd }),
+        ...(on_reached === undefined ? {} : { on_reached }),
+      };
+      return reply.send(await patchSession(engine, request.params.session_id, patch));
+    },
+  );
+
+  app.delete(
+    '/sessions/:session_id',
+    {
+      schema: {
+        params: SessionParams,
+        querystring: z.strictObject({ purge: flag(false) }),
+        ...operation({
+          id: 'endSession',
+          tag: 'sessions',
+          summary: 'End a session; with purge=true remove it and its workers, keeping the cost ledger.',
+          results: { 200: EndReply },
+          errors: ['validation_error', 'not_found', 'session_already_ended', 'session_is_worker'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id } = request.params;
+      if (!request.query.purge) return reply.send(await endSession(engine, session_id));
+      const purged = await purgeSession(engine, session_id);
+      hub.purged(session_id);
+      return reply.send(purged);
+    },
+  );
+}

@@ -1,0 +1,194 @@
+// `/sessions/{id}/turns`: submit, list, read, cancel, resume (05 §3.2).
+import type { FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { ImageBlockSchema, TextBlockSchema } from '../../domain/message.ts';
+import { MessageIdSchema, SessionIdSchema, TimeSchema, TurnIdSchema } from '../../domain/scalars.ts';
+import { type Turn, TurnSchema } from '../../domain/turn.ts';
+import { cancelTurn } from '../../engine/cancel.ts';
+import { resumeTurn } from '../../engine/resume.ts';
+import { submitTurn, waitForTurn } from '../../engine/submit-turn.ts';
+import type { HttpApp } from '../app.ts';
+import { decodeCursor, encodeCursor } from '../cursor.ts';
+import type { RouteDeps } from '../deps.ts';
+import { found } from '../error-handler.ts';
+import { operation } from '../operation.ts';
+import { PageQuery, SessionParams, TurnParams } from '../params.ts';
+
+const MAX_WAIT_SECONDS = 600;
+
+const FileImageSchema = z.strictObject({
+  type: z.literal('image'),
+  source: z.strictObject({ kind: z.literal('file_ref'), data: z.string().min(1).max(4096) }),
+  media_type: z.string(),
+});
+const IntakeBlockSchema = z.union([TextBlockSchema, ImageBlockSchema, FileImageSchema], {
+  error: 'must be a text block, or an image block with a base64 or file_ref source',
+});
+
+const SubmitBody = z.strictObject({
+  content: z.union([z.string(), z.array(IntakeBlockSchema)], {
+    error: (issue) => (issue.input === undefined ? 'is required: a string or a list of blocks' : undefined),
+  }),
+  per_message_override: z.string().min(1).nullable().default(null),
+  if_busy: z.enum(['reject', 'interrupt']).default('reject'),
+});
+
+const Receipt = z.object({
+  turn_id: TurnIdSchema,
+  session_id: SessionIdSchema,
+  submitted_at: TimeSchema,
+  user_message_id: MessageIdSchema,
+});
+
+export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
+  const { engine, idempotency } = deps;
+
+  app.post(
+    '/sessions/:session_id/turns',
+    {
+      bodyLimit: deps.turnBodyLimit,
+      preValidation: (request) => idempotency.remember(request),
+      schema: {
+        params: SessionParams,
+        body: SubmitBody,
+        ...operation({
+          id: 'submitTurn',
+          tag: 'turns',
+          summary: 'Start a turn. With Prefer: wait=<seconds> the finished turn is the answer.',
+          body: true,
+          results: { 200: TurnSchema, 202: Receipt },
+          errors: [
+            'unknown_alias',
+            'override_missing_body',
+            'budget_exceeded',
+            'not_found',
+            'session_already_ended',
+            'session_is_worker',
+            'turn_in_flight',
+            'idempotency_in_progress',
+            'idempotency_key_reused',
+            'explicit_model_rejected',
+            'routing_failed',
+          ],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id } = request.params;
+      const receipt = await idempotency.once(request, reply, (claim) =>
+        submitTurn(engine, session_id, request.body, claim),
+      );
+      reply.header('location', `/sessions/${session_id}/turns/${receipt.turn_id}`);
+      const turn = await finished(deps, request, receipt.turn_id);
+      return turn === null ? reply.status(202).send(receipt) : reply.send(turn);
+    },
+  );
+
+  app.get(
+    '/sessions/:session_id/turns',
+    {
+      schema: {
+        params: SessionParams,
+        querystring: z.strictObject(PageQuery),
+        ...operation({
+          id: 'listTurns',
+          tag: 'turns',
+          summary: 'Turns of a session, newest first.',
+          results: { 200: z.object({ turns: z.array(TurnSchema), next_cursor: z.string().nullable() }) },
+          errors: ['validation_error', 'not_found'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id } = request.params;
+      const { cursor, limit } = request.query;
+      const before = decodeCursor(cursor, { session_id });
+      found(await engine.store.sessions.record(session_id), 'session', session_id);
+      const page = await engine.store.turns.list(session_id, before, limit);
+      return reply.send({ turns: page.rows, next_cursor: encodeCursor(page.next, { session_id }) });
+    },
+  );
+
+  app.get(
+    '/sessions/:session_id/turns/:turn_id',
+    {
+      schema: {
+        params: TurnParams,
+        ...operation({
+          id: 'getTurn',
+          tag: 'turns',
+          summary: 'One turn.',
+          results: { 200: TurnSchema },
+          errors: ['validation_error', 'not_found'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id, turn_id } = request.params;
+      found(await engine.store.sessions.record(session_id), 'session', session_id);
+      return reply.send(found(await engine.store.turns.view(session_id, turn_id), 'turn', turn_id));
+    },
+  );
+
+  app.post(
+    '/sessions/:session_id/turns/:turn_id/cancel',
+    {
+      schema: {
+        params: TurnParams,
+        body: z.strictObject({ reason: z.string().max(200).nullable().default(null) }),
+        ...operation({
+          id: 'cancelTurn',
+          tag: 'turns',
+          summary: 'Cancel a turn and everything below it.',
+          body: true,
+          results: { 202: z.object({ turn_id: TurnIdSchema, cancellation_initiated: z.literal(true) }) },
+          errors: ['not_found', 'turn_already_completed'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id, turn_id } = request.params;
+      return reply.status(202).send(await cancelTurn(engine, session_id, turn_id, request.body.reason));
+    },
+  );
+
+  app.post(
+    '/sessions/:session_id/turns/:turn_id/resume',
+    {
+      schema: {
+        params: TurnParams,
+        body: z.strictObject({}),
+        ...operation({
+          id: 'resumeTurn',
+          tag: 'turns',
+          summary: 'Go on with an interrupted turn where it stood.',
+          body: true,
+          results: { 202: z.object({ turn_id: TurnIdSchema, resumed: z.literal(true) }) },
+          errors: ['budget_exceeded', 'not_found', 'session_is_worker', 'turn_not_interrupted'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id, turn_id } = request.params;
+      return reply.status(202).send(await resumeTurn(engine, session_id, turn_id));
+    },
+  );
+}
+
+/** With `Prefer: wait`, the turn once it is terminal; null when nobody asked, or time is up first. */
+async function finished({ engine, closing }: RouteDeps, request: FastifyRequest, turnId: string): Promise<Turn | null> {
+  const seconds = waitOf(request.headers.prefer);
+  if (seconds === null) return null;
+  const { session_id } = request.params as { session_id: string };
+  const gone = new AbortController();
+  request.raw.socket.once('close', () => gone.abort());
+  await waitForTurn(engine, turnId, seconds * 1000, AbortSignal.any([gone.signal, closing]));
+  const turn = await engine.store.turns.view(session_id, turnId);
+  return turn !== null && turn.ended_at !== null ? turn : null;
+}
+
+/** Whole seconds of a `wait` preference, at most 600; null without one. */
+function waitOf(prefer: string | string[] | undefined): number | null {
+  const seconds = /(?:^|[,;])\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:$|[,;])/i.exec([prefer ?? ''].flat().join(','))?.[1];
+  return seconds === undefined ? null : Math.min(MAX_WAIT_SECONDS, Number(seconds));
+}

@@ -1,0 +1,98 @@
+// The HTTP server: fastify with our gates, our errors and our routes (05).
+import websocket from '@fastify/websocket';
+import fastify from 'fastify';
+import type { HttpApp } from './app.ts';
+import { createTokenCheck } from './auth.ts';
+import type { HttpDeps } from './deps.ts';
+import { answerParserError, createErrorHandler } from './error-handler.ts';
+import { installGates } from './gates.ts';
+import { createIdempotency } from './idempotency.ts';
+import { requestValidator } from './params.ts';
+import { registerRoutes } from './register-routes.ts';
+import { createStreamHub } from './stream/hub.ts';
+
+const MAX_HEADER_BYTES = 16_384;
+const MAX_FRAME_BYTES = 64 * 1024;
+/** Above any target we accept: longer ids are a fault of form, not a missing route. */
+const MAX_PARAM_LENGTH = 8192;
+
+/**
+ * Builds the server; the caller listens and closes. Closing ends every stream with 1001 and every `Prefer: wait`.
+ * Requests are refused from the moment on that `draining` says so, or the close begins.
+ */
+export function createHttpServer(deps: HttpDeps): HttpApp {
+  const { engine } = deps;
+  const { config, log, clock, ids, store, bus } = engine;
+  const { server } = config;
+  const closing = new AbortController();
+  const draining = () => deps.draining() || closing.signal.aborted;
+  const tokens = createTokenCheck(server.auth_tokens);
+  const hub = createStreamHub({ store, bus, clock, log, maxConnections: config.stream.max_connections });
+
+  const app: HttpApp = fastify({
+    logger: false,
+    genReqId: () => ids.request(),
+    bodyLimit: server.body_limit_bytes,
+    exposeHeadRoutes: false,
+    return503OnClosing: false,
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
+    http: { maxHeaderSize: MAX_HEADER_BYTES, requireHostHeader: false },
+    clientErrorHandler: answerParserError,
+    rewriteUrl: ({ url = '/' }) => (isDecodable(url) ? url : UNDECODABLE),
+  });
+  app.setValidatorCompiler(requestValidator);
+  // Answers are wire objects already: they are written as they are, without a schema in the way.
+  app.setSerializerCompiler(() => JSON.stringify);
+  app.setErrorHandler(createErrorHandler(log, engine.secrets));
+  readJson(app);
+  app.decorateRequest('bodyHash', '');
+
+  app.register(websocket, {
+    options: { maxPayload: MAX_FRAME_BYTES, perMessageDeflate: false },
+    errorHandler: (error, socket) => {
+      log.debug({ error: error.message }, 'socket failed');
+      socket.close(1011);
+    },
+    preClose(done) {
+      closing.abort();
+      hub.close();
+      done();
+    },
+  });
+  installGates(app, { server, tokens, draining });
+  app.after(() => {
+    registerRoutes(app, {
+      ...deps,
+      hub,
+      tokens,
+      idempotency: createIdempotency({ store, clock }),
+      startedAt: clock.now(),
+      turnBodyLimit: server.turn_body_limit_bytes,
+      closing: closing.signal,
+    });
+  });
+  return app;
+}
+
+/** One parser for every media type: the gate has let JSON through only. An empty body is `{}`. */
+function readJson(app: HttpApp): void {
+  const parse = app.getDefaultJsonParser('error', 'error');
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', { parseAs: 'string' }, (request, body, done) => {
+    if (body.length === 0) done(null, {});
+    else void parse(request, body.toString(), done);
+  });
+}
+
+/** No route has this path: what cannot be decoded passes the gates and ends as `not_found`. */
+const UNDECODABLE = '/%25';
+
+function isDecodable(url: string): boolean {
+  if (!url.includes('%')) return true;
+  try {
+    decodeURIComponent(url.split('?', 1)[0] ?? '');
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,129 @@
+// All live clients of the process: who gets which event, heartbeats, the limit, and the end (06 §4.3, §10, §12).
+import type { Clock, Timer } from '../../kernel/clock.ts';
+import type { SessionId } from '../../kernel/ids.ts';
+import type { LiveBus, Published } from '../../ports/live-bus.ts';
+import type { Logger } from '../../ports/log.ts';
+import type { Store } from '../../ports/store.ts';
+import { linkOf, sessionOf } from './scope.ts';
+import type { CloseReason } from './sink.ts';
+
+const HEARTBEAT_MS = 30_000;
+
+export interface HubPorts {
+  readonly store: Store;
+  readonly bus: LiveBus;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly maxConnections: number;
+}
+
+/** A stream as the hub sees it. */
+export interface Member {
+  /** One published item of the member's tree. Synchronous and quick. */
+  offer(item: Published): void;
+  close(reason: CloseReason): void;
+}
+
+/** An open socket or SSE response, subscribed or not. */
+export interface Connection {
+  /** Every 30 s. */
+  beat(): unknown;
+  /** The server goes down. */
+  shutdown(): unknown;
+}
+
+export interface StreamHub extends HubPorts {
+  /** The caller checks `full` first. Returns the way out. */
+  connect(connection: Connection): () => void;
+  full(): boolean;
+  /** Hands the member every item of this tree from now on. Resolves, when its sessions are known, with a test for them. */
+  join(root: SessionId, member: Member): Promise<(sessionId: string) => boolean>;
+  leave(root: SessionId, member: Member): void;
+  /** The session and its descendants are gone. */
+  purged(root: string): void;
+  /** Closes every connection and stops listening to the bus. Idempotent. */
+  close(): void;
+}
+
+interface Tree {
+  readonly root: SessionId;
+  readonly members: Set<Member>;
+  /** Sessions of the tree known so far. */
+  readonly sessions: Set<string>;
+  ready: Promise<void>;
+}
+
+/** One subscriber of the bus for all clients. An event costs one look-up, and touches only the members of its tree. */
+export function createStreamHub(ports: HubPorts): StreamHub {
+  const { store, bus, clock, maxConnections } = ports;
+  const trees = new Map<string, Tree>();
+  const treeOf = new Map<string, Tree>();
+  const connections = new Set<Connection>();
+  let heartbeat: Timer | null = null;
+
+  const unsubscribe = bus.subscribe('stream-hub', (items) => {
+    if (trees.size === 0) return;
+    for (const item of items) deliver(item);
+  });
+
+  function deliver(item: Published): void {
+    const link = linkOf(item);
+    const joined = link === null ? undefined : trees.get(link.root);
+    if (link !== null && joined !== undefined) adopt(joined, link.session);
+    const tree = treeOf.get(sessionOf(item));
+    if (tree === undefined) return;
+    for (const member of tree.members) member.offer(item);
+  }
+
+  function adopt(tree: Tree, sessionId: string): void {
+    tree.sessions.add(sessionId);
+    treeOf.set(sessionId, tree);
+  }
+
+  async function load(tree: Tree): Promise<void> {
+    for (const id of await store.sessions.descendants(tree.root)) if (trees.get(tree.root) === tree) adopt(tree, id);
+  }
+
+  function watch(root: SessionId): Tree {
+    const tree: Tree = { root, members: new Set(), sessions: new Set(), ready: Promise.resolve() };
+    trees.set(root, tree);
+    adopt(tree, root);
+    tree.ready = load(tree);
+    return tree;
+  }
+
+  function beat(): void {
+    for (const connection of [...connections]) connection.beat();
+    heartbeat = connections.size === 0 ? null : clock.after(HEARTBEAT_MS, beat);
+  }
+
+  return {
+    ...ports,
+    full: () => connections.size >= maxConnections,
+    connect(connection) {
+      connections.add(connection);
+      heartbeat ??= clock.after(HEARTBEAT_MS, beat);
+      return () => void connections.delete(connection);
+    },
+    async join(root, member) {
+      const tree = trees.get(root) ?? watch(root);
+      tree.members.add(member);
+      await tree.ready;
+      return (sessionId) => tree.sessions.has(sessionId);
+    },
+    leave(root, member) {
+      const tree = trees.get(root);
+      if (tree === undefined || !tree.members.delete(member) || tree.members.size > 0) return;
+      trees.delete(root);
+      for (const id of tree.sessions) treeOf.delete(id);
+    },
+    purged(root) {
+      for (const member of [...(trees.get(root)?.members ?? [])]) member.close('session_purged');
+    },
+    close() {
+      unsubscribe();
+      heartbeat?.cancel();
+      for (const connection of [...connections]) connection.shutdown();
+    },
+  };
+}

@@ -1,0 +1,189 @@
+// One subscription of one session: snapshot or replay, then live, each event exactly once (06 §4.3, §4.4).
+import { CATALOG } from '../../domain/event.ts';
+import type { SessionRecord } from '../../domain/session.ts';
+import { AppError } from '../../kernel/errors.ts';
+import type { Published } from '../../ports/live-bus.ts';
+import { notFound } from '../error-handler.ts';
+import { ackFrame, eventFrame, frameOf, type Snapshot, snapshotFrame, transientFrame } from './frames.ts';
+import type { Member, StreamHub } from './hub.ts';
+import { ALWAYS_FROM_WORKERS, createScope, linkOf, type Scope, sessionOf, typeOf } from './scope.ts';
+import { type CloseReason, MAX_BACKLOG_BYTES, type Sink } from './sink.ts';
+import type { Subscription } from './subscription.ts';
+
+const PAGE_ROWS = 500;
+
+export interface SessionStream {
+  /** True when the session has ended and nothing would be sent: there is no point in opening. */
+  idle(): Promise<boolean>;
+  /** Sends the acknowledgement and all that was missed, then goes live. Resolves at that point. */
+  run(sink: Sink): Promise<void>;
+  /** The client is gone, or was never let in. Idempotent. */
+  leave(): void;
+}
+
+/**
+ * Registers the subscription, so that nothing is missed from now on, and finds its place in the journal.
+ * Throws `not_found` or `cursor_expired`.
+ */
+export async function openSessionStream(hub: StreamHub, id: string, wanted: Subscription): Promise<SessionStream> {
+  const record = await hub.store.sessions.record(id);
+  if (record === null) throw notFound('session', id);
+  const stream = new Stream(hub, record, wanted);
+  try {
+    await stream.place();
+  } catch (error) {
+    stream.leave();
+    throw error;
+  }
+  return stream;
+}
+
+class Stream implements SessionStream, Member {
+  private readonly scope: Scope;
+  /** Catalog types asked for; null = all. */
+  private readonly journalled: readonly string[] | null;
+  private inTree: (sessionId: string) => boolean = () => false;
+  private sink: Sink | null = null;
+  private snapshot: Snapshot | null = null;
+  private cursor = '';
+  private live = false;
+  private gone = false;
+  /** The session has ended; nothing of it follows. */
+  private ended = false;
+  /** Something to send was committed while a page was being read: the page may not hold it. */
+  private dirty = false;
+
+  constructor(
+    private readonly hub: StreamHub,
+    private readonly session: SessionRecord,
+    private readonly wanted: Subscription,
+  ) {
+    this.scope = createScope(session.id, session.root_session_id, wanted.include_worker_sessions);
+    this.journalled = wanted.types === null ? null : [...wanted.types].filter((type) => type in CATALOG);
+  }
+
+  /** First the registration, then every read: what a read is too early for arrives by the bus. */
+  async place(): Promise<void> {
+    const { hub, session, wanted } = this;
+    const { sessions } = hub.store;
+    this.inTree = await hub.join(session.root_session_id, this);
+    await this.scope.load(sessions);
+    if (wanted.snapshot) {
+      this.snapshot = await hub.store.snapshot(session.id, wanted.include_worker_sessions);
+      this.cursor = this.snapshot?.snapshot_at_event_id ?? '';
+    } else {
+      this.cursor = await startOf(hub, wanted.since);
+    }
+    const now = await sessions.record(session.id);
+    if (now === null || (wanted.snapshot && this.snapshot === null)) throw notFound('session', session.id);
+    this.ended ||= now.ended_at !== null;
+  }
+
+  async idle(): Promise<boolean> {
+    return this.ended && this.snapshot === null && (await this.missed(1)).length === 0;
+  }
+
+  async run(sink: Sink): Promise<void> {
+    this.sink = sink;
+    sink.send(ackFrame(this.wanted));
+    if (this.snapshot !== null) {
+      sink.send(snapshotFrame(this.snapshot));
+      this.snapshot = null;
+      await sink.flushed();
+    }
+    while (!this.gone) {
+      this.dirty = false;
+      const rows = await this.missed(PAGE_ROWS);
+      if (this.gone) return;
+      for (const { event, payload_json } of rows) {
+        sink.send(eventFrame(event, payload_json));
+        this.cursor = event.id;
+      }
+      // No await between the last page and the switch: what is published later finds the stream live.
+      if (rows.length < PAGE_ROWS && !this.dirty) return this.goLive(sink);
+      await sink.flushed();
+    }
+  }
+
+  offer(item: Published): void {
+    const session = sessionOf(item);
+    const type = typeOf(item);
+    const link = linkOf(item);
+    if (link !== null) this.scope.join(link.session, link.parent);
+    if (type === 'session.ended' && session === this.session.id) this.ended = true;
+    if (this.shows(session, type)) {
+      if (this.live) this.push(item);
+      else if (item.kind === 'event') this.dirty = true;
+    }
+    if (this.ended && this.live) this.close('session_ended');
+  }
+
+  close(reason: CloseReason): void {
+    if (this.gone) return;
+    this.leave();
+    this.sink?.close(reason);
+  }
+
+  leave(): void {
+    this.gone = true;
+    this.hub.leave(this.session.root_session_id, this);
+  }
+
+  private shows(sessionId: string, type: string): boolean {
+    const { types } = this.wanted;
+    return (types === null || types.has(type)) && this.scope.shows(sessionId, type);
+  }
+
+  private async missed(limit: number) {
+    const { cursor, journalled: types } = this;
+    if (types?.length === 0) return [];
+    return await this.hub.store.events.listRaw({
+      session_id: this.session.id,
+      include_workers: this.wanted.include_worker_sessions,
+      worker_types: ALWAYS_FROM_WORKERS,
+      types,
+      after: cursor === '' ? null : cursor,
+      until: null,
+      limit,
+    });
+  }
+
+  /** From here on events are sent as they come; what is being said right now is told first. */
+  private goLive(sink: Sink): void {
+    this.live = true;
+    const inScope = (id: string) => this.inTree(id) && this.shows(id, 'message.start');
+    for (const open of this.hub.bus.openMessages(inScope)) {
+      sink.send(transientFrame(open, this.session.root_session_id));
+    }
+    if (this.ended) this.close('session_ended');
+  }
+
+  private push(item: Published): void {
+    const { sink, hub } = this;
+    if (sink === null || this.gone) return;
+    if (item.kind === 'event' && item.event.id <= this.cursor) return;
+    const backlog_bytes = sink.backlog();
+    if (backlog_bytes > MAX_BACKLOG_BYTES) {
+      hub.log.warn({ session_id: this.session.id, backlog_bytes }, 'slow client cut off');
+      this.leave();
+      sink.terminate();
+    } else {
+      sink.send(frameOf(item, this.session.root_session_id));
+    }
+  }
+}
+
+/** Where a stream without snapshot begins. Throws `cursor_expired` (02 §5). */
+async function startOf({ store }: StreamHub, since: string | null): Promise<string> {
+  const pruned = (await store.events.prunedThrough()) ?? '';
+  const newest = (await store.events.newestId()) ?? '';
+  const [, top = ''] = [pruned, newest].sort();
+  if (since === null) return top;
+  if (since < pruned) {
+    throw new AppError('cursor_expired', 'events after this cursor have been pruned; subscribe with snapshot: true');
+  }
+  if (since > top) {
+    throw new AppError('cursor_expired', 'this cursor is above the newest event; subscribe with snapshot: true');
+  }
+  return since;
+}

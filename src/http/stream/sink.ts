@@ -1,0 +1,55 @@
+// What a session stream writes to, be it a socket or an SSE response, and how it ends (06 §9, §11).
+import type { Frame } from './frames.ts';
+
+/** Bytes a client may leave unread before it is cut off. */
+export const MAX_BACKLOG_BYTES = 8 * 1024 * 1024;
+
+/** Why the server closes, with its WebSocket code. */
+export const CLOSE_CODES = {
+  session_ended: 1000,
+  session_purged: 1000,
+  server_shutdown: 1001,
+  binary_not_supported: 1003,
+  invalid_json: 1007,
+  subscribe_timeout: 1008,
+  unauthorized: 1008,
+  not_found: 1008,
+  cursor_expired: 1008,
+  validation_error: 1008,
+  internal_error: 1011,
+} as const;
+export type CloseReason = keyof typeof CLOSE_CODES;
+
+export interface Sink {
+  /** Queues one frame; never waits. */
+  send(frame: Frame): void;
+  /** Bytes queued and not taken by the network yet. */
+  backlog(): number;
+  /** Resolves when all that was queued has left, or when the client is gone. */
+  flushed(): Promise<void>;
+  /** Ends after the queued frames. */
+  close(reason: CloseReason): void;
+  /** Ends at once. */
+  terminate(): void;
+}
+
+/** Counts writes on their way, for `flushed`. Call `written` once for each `queued`. */
+export function createWriteCount() {
+  let unwritten = 0;
+  let waiting: (() => void)[] = [];
+  return {
+    queued(): void {
+      unwritten += 1;
+    },
+    written(): void {
+      unwritten -= 1;
+      if (unwritten > 0) return;
+      const ready = waiting;
+      waiting = [];
+      for (const resolve of ready) resolve();
+    },
+    flushed(): Promise<void> {
+      return unwritten === 0 ? Promise.resolve() : new Promise((resolve) => waiting.push(resolve));
+    },
+  };
+}

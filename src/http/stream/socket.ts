@@ -1,0 +1,130 @@
+// One WebSocket client: one subscribe frame in, frames out, pings, close codes (06 §2, §10, §11).
+import type { WebSocket } from 'ws';
+import { AppError, validationError } from '../../kernel/errors.ts';
+import type { TokenCheck } from '../auth.ts';
+import { errorFrame } from './frames.ts';
+import type { StreamHub } from './hub.ts';
+import { openSessionStream, type SessionStream } from './session-stream.ts';
+import { CLOSE_CODES, type CloseReason, createWriteCount, type Sink } from './sink.ts';
+import { type Subscription, subscriptionOfFrame, subscriptionOfQuery } from './subscription.ts';
+
+const SUBSCRIBE_WITHIN_MS = 10_000;
+const CLOSE_WITHIN_MS = 5_000;
+const MISSED_PONGS = 2;
+const MAX_REASON_BYTES = 123;
+
+export interface SocketRequest {
+  readonly sessionId: string;
+  /** False when the token is still to come by frame. */
+  readonly authorised: boolean;
+  /** The query as it stands in the URL. */
+  readonly query: Readonly<Record<string, unknown>>;
+}
+
+/** Serves an upgraded socket until it closes. */
+export function serveSocket(hub: StreamHub, tokens: TokenCheck, socket: WebSocket, request: SocketRequest): void {
+  let stream: SessionStream | null = null;
+  let subscribed = false;
+  let closed = false;
+  let unanswered = 0;
+  const sink = socketSink(socket, hub);
+
+  const disconnect = hub.connect({
+    beat() {
+      if (unanswered >= MISSED_PONGS) return socket.terminate();
+      unanswered += 1;
+      if (socket.readyState === socket.OPEN) socket.ping();
+    },
+    shutdown: () => sink.close('server_shutdown'),
+  });
+  const deadline = hub.clock.after(SUBSCRIBE_WITHIN_MS, () => sink.close('subscribe_timeout'));
+
+  socket.on('pong', () => {
+    unanswered = 0;
+  });
+  socket.on('close', () => {
+    closed = true;
+    deadline.cancel();
+    stream?.leave();
+    disconnect();
+  });
+  socket.on('message', (data, isBinary) => {
+    if (isBinary) return sink.close('binary_not_supported');
+    const frame = parsed(String(data));
+    if (frame === null) return sink.close('invalid_json');
+    if (frame.type !== 'subscribe') return;
+    attempt(() => {
+      if (subscribed) throw validationError([{ path: 'type', message: 'this connection is subscribed already' }]);
+      const { token, ...wanted } = subscriptionOfFrame(frame);
+      if (!request.authorised && (token === null || tokens.accept(token) === null)) {
+        throw new AppError('unauthorized', 'subscribe with a valid token');
+      }
+      return wanted;
+    });
+  });
+  if (request.authorised && Object.keys(request.query).length > 0) attempt(() => subscriptionOfQuery(request.query));
+
+  /** Subscribes, or tells why not and closes. */
+  function attempt(wanted: () => Subscription): void {
+    start(wanted).catch((error: unknown) => {
+      if (closed) return;
+      if (!(error instanceof AppError)) {
+        hub.log.error({ session_id: request.sessionId, error: String(error) }, 'stream failed');
+        return sink.close('internal_error');
+      }
+      sink.send(errorFrame(error));
+      stream?.leave();
+      sink.close(error.code in CLOSE_CODES ? (error.code as CloseReason) : 'validation_error');
+    });
+  }
+
+  async function start(wanted: () => Subscription): Promise<void> {
+    const subscription = wanted();
+    subscribed = true;
+    deadline.cancel();
+    stream = await openSessionStream(hub, request.sessionId, subscription);
+    if (closed) return stream.leave();
+    await stream.run(sink);
+  }
+}
+
+/** Null for anything but a JSON object with a string `type`. */
+function parsed(text: string): { readonly type: string } | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    const isFrame = typeof value === 'object' && value !== null && 'type' in value && typeof value.type === 'string';
+    return isFrame ? (value as { type: string }) : null;
+  } catch {
+    return null;
+  }
+}
+
+function socketSink(socket: WebSocket, { clock }: StreamHub): Sink {
+  const writes = createWriteCount();
+  return {
+    send(frame) {
+      writes.queued();
+      socket.send(frame.text, writes.written);
+    },
+    backlog: () => socket.bufferedAmount,
+    flushed: writes.flushed,
+    close(reason) {
+      socket.close(CLOSE_CODES[reason], reasonText(reason));
+      // A client that does not answer the close frame must not hold up anybody, least of all a shutdown.
+      clock.after(CLOSE_WITHIN_MS, () => socket.terminate());
+    },
+    terminate: () => socket.terminate(),
+  };
+}
+
+const REASON_MESSAGES: Partial<Record<CloseReason, string>> = {
+  subscribe_timeout: 'no subscribe frame within 10 s',
+  invalid_json: 'not a JSON object with a string "type"',
+  server_shutdown: 'reconnect with since',
+  internal_error: 'reconnect with since',
+};
+
+function reasonText(code: CloseReason): string {
+  const message = REASON_MESSAGES[code];
+  return JSON.stringify(message === undefined ? { code } : { code, message }).slice(0, MAX_REASON_BYTES);
+}

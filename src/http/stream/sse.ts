@@ -1,0 +1,88 @@
+// One SSE client: the same frames as a socket gets, as server-sent events (06 §13).
+import type { ServerResponse } from 'node:http';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { AppError } from '../../kernel/errors.ts';
+import type { Frame } from './frames.ts';
+import type { StreamHub } from './hub.ts';
+import { openSessionStream } from './session-stream.ts';
+import { createWriteCount, type Sink } from './sink.ts';
+import type { Subscription } from './subscription.ts';
+
+const RETRY_MS = 2000;
+const HEADERS = {
+  'content-type': 'text/event-stream',
+  'cache-control': 'no-store',
+  'x-accel-buffering': 'no',
+} as const;
+
+export function tooManyConnections({ maxConnections }: StreamHub): AppError {
+  return new AppError('too_many_connections', `${maxConnections} streams are open, which is the limit`);
+}
+
+/**
+ * Answers with a stream, or with 204 when the session has ended and nothing is left to send.
+ * Throws `not_found`, `cursor_expired` or `too_many_connections` before the stream starts.
+ */
+export async function serveEventStream(
+  hub: StreamHub,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  target: { readonly sessionId: string; readonly subscription: Subscription },
+): Promise<FastifyReply> {
+  const stream = await openSessionStream(hub, target.sessionId, target.subscription);
+  if (hub.full()) {
+    stream.leave();
+    throw tooManyConnections(hub);
+  }
+  const response = reply.raw;
+  const sink = responseSink(response);
+  // Counted from here, since the next step waits.
+  const disconnect = hub.connect({
+    beat: () => response.headersSent && response.write(': ping\n\n'),
+    shutdown: () => response.headersSent && response.end(),
+  });
+  const left = () => {
+    stream.leave();
+    disconnect();
+  };
+  response.on('close', left);
+  if (await stream.idle()) {
+    left();
+    return reply.status(204).send();
+  }
+  reply.hijack();
+  for (const [name, value] of Object.entries(reply.getHeaders()))
+    if (value !== undefined) response.setHeader(name, value);
+  response.writeHead(200, HEADERS);
+  response.write(`retry: ${RETRY_MS}\n\n`);
+  stream.run(sink).catch((error: unknown) => {
+    hub.log.error({ request_id: request.id, session_id: target.sessionId, error: String(error) }, 'stream failed');
+    sink.close('internal_error');
+  });
+  return reply;
+}
+
+function responseSink(response: ServerResponse): Sink {
+  const writes = createWriteCount();
+  return {
+    send(frame) {
+      writes.queued();
+      response.write(messageOf(frame), writes.written);
+    },
+    backlog: () => response.writableLength,
+    flushed: writes.flushed,
+    close(reason) {
+      // Any other end is one after which the client's automatic reconnect is right.
+      if (reason === 'session_ended' || reason === 'session_purged') {
+        response.write(`event: close\ndata: ${JSON.stringify({ code: reason })}\n\n`);
+      }
+      response.end();
+    },
+    terminate: () => void response.destroy(),
+  };
+}
+
+function messageOf({ type, id, text }: Frame): string {
+  const cursor = id === null ? '' : `id: ${id}\n`;
+  return `event: ${type}\n${cursor}data: ${text}\n\n`;
+}

@@ -1,0 +1,247 @@
+// The gates of the HTTP server: their order, their codes, one envelope for all.
+import { connect } from 'node:net';
+import { describe, expect, test } from 'vitest';
+import { startServer, type TestServer } from '../support/http.ts';
+
+const TOKEN = 'a-token-of-at-least-thirty-two-characters';
+const MIB = 1_048_576;
+
+/** Sends bytes as they are and reads the answer: for what no HTTP client would send. */
+function raw(server: TestServer, text: string): Promise<{ status: number; head: string; body: string }> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(server.port, '127.0.0.1', () => socket.write(text));
+    let answer = '';
+    socket.on('data', (chunk) => {
+      answer += String(chunk);
+    });
+    socket.on('error', reject);
+    socket.on('close', () => {
+      const [head = '', body = ''] = answer.split('\r\n\r\n');
+      resolve({ status: Number(/^HTTP\/1.1 (\d+)/.exec(head)?.[1]), head, body });
+    });
+  });
+}
+function get(path: string, headers: Readonly<Record<string, string>>): string {
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `GET ${path} HTTP/1.1\r\n${lines.join('')}Connection: close\r\n\r\n`;
+}
+async function code(answer: { body: string }): Promise<string> {
+  return JSON.parse(answer.body).error.code;
+}
+
+describe('host and origin', () => {
+  test('a foreign Host is refused, whatever the path, and loopback names need our port', async () => {
+    const server = await startServer({ config: { server: { allowed_hosts: ['metis.example', 'pinned.example:81'] } } });
+    const ask = (host: string) => raw(server, get('/healthz', { Host: host }));
+    for (const host of ['evil.example', 'localhost:1', 'localhost', 'pinned.example', 'metis.example.evil', '']) {
+      const answer = await ask(host);
+      expect([host, answer.status, await code(answer)]).toEqual([host, 403, 'host_not_allowed']);
+    }
+    for (const host of [`localhost:${server.port}`, `[::1]:${server.port}`, 'METIS.example:9', 'pinned.example:81']) {
+      expect([host, (await ask(host)).status]).toEqual([host, 200]);
+    }
+  });
+
+  test('a request without Host is refused in our envelope', async () => {
+    const server = await startServer();
+    const answer = await raw(server, 'GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n');
+    expect([answer.status, await code(answer)]).toEqual([403, 'host_not_allowed']);
+  });
+
+  test('foreign origins are refused on GET and POST, a listed one gets its CORS headers', async () => {
+    const listed = 'https://app.example';
+    const server = await startServer({ config: { server: { cors_allowed_origins: [listed] } } });
+    for (const origin of ['https://evil.example', 'null', `http://127.0.0.1:${server.port + 1}`]) {
+      for (const [method, body] of [['GET'], ['POST', {}]] as const) {
+        const answer = await server.call(method, '/sessions', body, { origin });
+        expect([origin, answer.status, answer.body.error.code]).toEqual([origin, 403, 'origin_not_allowed']);
+      }
+    }
+    const ours = await server.call('GET', '/models', undefined, { origin: server.base });
+    expect([ours.status, ours.headers.get('access-control-allow-origin')]).toEqual([200, null]);
+    const theirs = await server.call('GET', '/models', undefined, { origin: listed });
+    expect(theirs.status).toBe(200);
+    expect(theirs.headers.get('access-control-allow-origin')).toBe(listed);
+    expect(theirs.headers.get('vary')).toBe('Origin');
+    expect(theirs.headers.get('access-control-expose-headers')).toBe('Retry-After, Idempotency-Replayed, Location');
+  });
+
+  test('a preflight is answered before the token is asked for', async () => {
+    const listed = 'https://app.example';
+    const server = await startServer({ config: { server: { cors_allowed_origins: [listed], auth_tokens: [TOKEN] } } });
+    const answer = await server.call('OPTIONS', '/sessions', undefined, {
+      origin: listed,
+      'access-control-request-method': 'POST',
+    });
+    expect(answer.status).toBe(204);
+    expect(answer.headers.get('access-control-allow-headers')).toBe(
+      'Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Prefer',
+    );
+    expect(answer.headers.get('access-control-allow-methods')).toBe('DELETE, GET, PATCH, POST');
+    expect(answer.headers.get('access-control-max-age')).toBe('600');
+  });
+});
+
+describe('tokens', () => {
+  test('are needed on every path but the health routes, known or not', async () => {
+    const server = await startServer({ config: { server: { auth_tokens: [TOKEN, `${TOKEN}-2`] } } });
+    for (const header of [undefined, 'Bearer wrong', `Basic ${TOKEN}`, `Bearer ${TOKEN}x`]) {
+      const headers = header === undefined ? {} : { authorization: header };
+      for (const path of ['/models', '/no/such/path']) {
+        const answer = await server.call('GET', path, undefined, headers);
+        expect([path, answer.status, answer.body.error.code]).toEqual([path, 401, 'unauthorized']);
+        expect(answer.headers.get('www-authenticate')).toBe('Bearer');
+      }
+    }
+    expect((await server.call('GET', '/healthz')).status).toBe(200);
+    expect((await server.call('GET', '/readyz')).status).toBe(200);
+    for (const token of [TOKEN, `${TOKEN}-2`]) {
+      expect((await server.call('GET', '/models', undefined, { authorization: `Bearer ${token}` })).status).toBe(200);
+    }
+  });
+});
+
+describe('rate', () => {
+  test('the sixth request within a minute is told when to come back, health still answers', async () => {
+    const server = await startServer({ config: { server: { rate_limit_rpm: 5 } } });
+    for (const path of ['/models', '/nope', '/models', '/nope', '/models']) {
+      expect((await server.call('GET', path)).status).not.toBe(429);
+    }
+    const sixth = await server.call('GET', '/models');
+    expect([sixth.status, sixth.body.error.code]).toEqual([429, 'rate_limit_exceeded']);
+    expect(Number(sixth.headers.get('retry-after'))).toBeGreaterThan(0);
+    expect((await server.call('GET', '/healthz')).status).toBe(200);
+  });
+
+  test('is counted per token', async () => {
+    const second = `${TOKEN}-2`;
+    const server = await startServer({ config: { server: { rate_limit_rpm: 1, auth_tokens: [TOKEN, second] } } });
+    const ask = (token: string) => server.call('GET', '/models', undefined, { authorization: `Bearer ${token}` });
+    expect([(await ask(TOKEN)).status, (await ask(second)).status, (await ask(TOKEN)).status]).toEqual([200, 200, 429]);
+  });
+});
+
+describe('routes', () => {
+  test('an unknown path is not_found, a known one with another method names those it takes', async () => {
+    const server = await startServer();
+    const unknown = await server.call('POST', '/nope', { a: 1 }, { 'content-type': 'text/plain' });
+    expect([unknown.status, unknown.body.error.code]).toEqual([404, 'not_found']);
+    expect(unknown.body.error.details).toEqual({ resource: 'route' });
+    const put = await server.call('PUT', '/sessions', 'x', { 'content-type': 'text/plain' });
+    expect([put.status, put.body.error.code, put.headers.get('allow')]).toEqual([
+      405,
+      'method_not_allowed',
+      'GET, POST',
+    ]);
+    const undecodable = await server.call('GET', '/sessions/%ff');
+    expect([undecodable.status, undecodable.body.error.code]).toEqual([404, 'not_found']);
+  });
+
+  test('a target above 8192 bytes is uri_too_long, headers above 16 KiB are headers_too_large', async () => {
+    const server = await startServer();
+    const Host = `localhost:${server.port}`;
+    for (const length of [8193, 20_000]) {
+      const answer = await raw(server, get(`/${'a'.repeat(length - 1)}`, { Host }));
+      expect([length, answer.status, await code(answer)]).toEqual([length, 414, 'uri_too_long']);
+    }
+    expect((await raw(server, get(`/${'a'.repeat(8191)}`, { Host }))).status).toBe(404);
+    const headers = await raw(server, get('/healthz', { Host, 'X-Long': 'x'.repeat(17_000) }));
+    expect([headers.status, await code(headers)]).toEqual([431, 'headers_too_large']);
+  });
+
+  test('what is no HTTP is answered in the envelope', async () => {
+    const server = await startServer();
+    const answer = await raw(server, 'NONSENSE\r\n\r\n');
+    expect([answer.status, await code(answer)]).toEqual([400, 'validation_error']);
+  });
+
+  test('an upgrade on a path that takes none is refused in the envelope', async () => {
+    const server = await startServer();
+    const upgrade = { Host: `localhost:${server.port}`, Upgrade: 'websocket' };
+    const answer = await raw(server, get('/healthz', upgrade).replace('Connection: close', 'Connection: Upgrade'));
+    expect([answer.status, await code(answer)]).toEqual([400, 'validation_error']);
+  });
+});
+
+describe('bodies', () => {
+  test('media type comes before size, size before form', async () => {
+    const server = await startServer();
+    const send = async (body: string, type: string) => {
+      const response = await fetch(`${server.base}/sessions`, {
+        method: 'POST',
+        body,
+        headers: { 'content-type': type },
+      });
+      const parsed = (await response.json()) as { error: { code: string } };
+      return [response.status, parsed.error.code];
+    };
+    const large = `"${'x'.repeat(MIB - 1)}"`;
+    expect(Buffer.byteLength(large)).toBe(MIB + 1);
+    expect(await send(large, 'text/plain')).toEqual([415, 'unsupported_media_type']);
+    expect(await send('{}', 'application/json; charset=latin1')).toEqual([415, 'unsupported_media_type']);
+    expect(await send(large, 'application/json')).toEqual([413, 'payload_too_large']);
+    expect(await send('{"a":', 'application/json; charset=utf-8')).toEqual([400, 'validation_error']);
+    expect(await send('', 'application/json')).toEqual([400, 'validation_error']);
+    expect(await send('[]', 'application/json')).toEqual([400, 'validation_error']);
+    expect(await send('{"__proto__":{}}', 'application/json')).toEqual([400, 'validation_error']);
+  });
+
+  test('a body whose size is not announced is cut off at the limit', async () => {
+    const server = await startServer({ config: { server: { body_limit_bytes: 100 } } });
+    const chunk = `${(101).toString(16)}\r\n${' '.repeat(101)}\r\n0\r\n\r\n`;
+    const head = `POST /sessions HTTP/1.1\r\nHost: localhost:${server.port}\r\nContent-Type: application/json\r\n`;
+    const answer = await raw(server, `${head}Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n${chunk}`);
+    expect([answer.status, await code(answer)]).toEqual([413, 'payload_too_large']);
+  });
+
+  test('every fault of form is one validation_error that names the fields, unknown keys included', async () => {
+    const server = await startServer();
+    const answer = await server.call('POST', '/sessions', { workspace_path: 'relative', max_cost_usd: 0.5, bogus: 1 });
+    expect([answer.status, answer.body.error.code]).toEqual([400, 'validation_error']);
+    expect(answer.body.error.details.issues.map((i: { path: string }) => i.path).sort()).toEqual([
+      'bogus',
+      'max_cost_usd',
+      'workspace_path',
+    ]);
+    const empty = await server.call('POST', '/sessions', {});
+    expect(empty.body.error.message).toContain('workspace_path');
+    const path = await server.call('GET', '/sessions/nope');
+    expect([path.status, path.body.error.details.issues[0].path]).toEqual([400, 'session_id']);
+    const query = await server.call('GET', '/sessions?include_workers=maybe&bogus=1');
+    expect(query.body.error.details.issues.map((i: { path: string }) => i.path).sort()).toEqual([
+      'bogus',
+      'include_workers',
+    ]);
+  });
+
+  test('an endpoint whose body is optional takes none at all', async () => {
+    const server = await startServer();
+    const answer = await server.call('POST', '/maintenance/prune');
+    expect([answer.status, answer.body.dry_run]).toEqual([200, false]);
+  });
+});
+
+describe('going down', () => {
+  test('every path answers 503 with Retry-After, health included', async () => {
+    const server = await startServer();
+    server.drain();
+    for (const path of ['/healthz', '/sessions', '/nope']) {
+      const answer = await server.call('GET', path);
+      expect([answer.status, answer.body.error.code]).toEqual([503, 'service_shutting_down']);
+      expect(answer.headers.get('retry-after')).toBe('5');
+    }
+  });
+});
+
+describe('bugs', () => {
+  test('are an opaque internal_error whose request id is in the log', async () => {
+    const lines: Readonly<Record<string, unknown>>[] = [];
+    const { silentLogger } = await import('../../src/ports/log.ts');
+    const server = await startServer({ log: { ...silentLogger, error: (fields) => lines.push(fields) } });
+    server.db.db.exec('DROP TABLE price_versions; ALTER TABLE sessions RENAME TO gone');
+    const answer = await server.call('GET', '/sessions');
+    expect([answer.status, answer.body.error.code]).toEqual([500, 'internal_error']);
+    expect(JSON.stringify(answer.body)).not.toContain('gone');
+    expect(lines.map((line) => line.request_id)).toEqual([answer.body.error.details.request_id]);
+  });
+});

@@ -1,0 +1,131 @@
+// A test's server: the engine of `engine.ts` behind real HTTP on a free port, and a client for its sockets.
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { onTestFinished } from 'vitest';
+import { WebSocket } from 'ws';
+import type { HttpApp } from '../../src/http/app.ts';
+import { createHttpServer } from '../../src/http/server.ts';
+import { type EngineOptions, startEngine, type TestEngine } from './engine.ts';
+
+/** JSON from the wire: a test looks into it freely and asserts what it finds. */
+export type Parsed = ReturnType<typeof JSON.parse>;
+type Headers = Readonly<Record<string, string>>;
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Response['headers'];
+  readonly body: Parsed;
+}
+
+export interface TestServer extends TestEngine {
+  readonly app: HttpApp;
+  readonly base: string;
+  readonly port: number;
+  /** From now on every request is refused. */
+  drain(): void;
+  /** One request; `body` goes as JSON. */
+  call(method: string, path: string, body?: unknown, headers?: Headers): Promise<Answer>;
+  connect(path: string, headers?: Headers): TestSocket;
+}
+
+export interface TestSocket {
+  readonly ws: WebSocket;
+  /** Parsed frames so far. */
+  readonly frames: Parsed[];
+  readonly closed: Promise<{ readonly code: number; readonly reason: string }>;
+  send(frame: unknown): void;
+  /** The first frame, received or to come, that matches. Rejects when the socket closes before. */
+  frame(match: (frame: Parsed) => boolean): Promise<Parsed>;
+  /** The first event of this type. */
+  event(type: string, match?: (event: Parsed) => boolean): Promise<Parsed>;
+  /** Types of the events so far. */
+  types(): string[];
+}
+
+export async function startServer(options: Partial<EngineOptions> = {}): Promise<TestServer> {
+  const test = await startEngine({ scenario: { version: 1, rules: [] }, ...options });
+  let draining = false;
+  const app = createHttpServer({ engine: test.engine, version: '0.0.0-test', draining: () => draining });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  onTestFinished(() => app.close());
+  const { port } = app.server.address() as AddressInfo;
+  const base = `http://127.0.0.1:${port}`;
+  return {
+    ...test,
+    app,
+    base,
+    port,
+    drain: () => {
+      draining = true;
+    },
+    call: (method, path, body, headers) => request(`${base}${path}`, method, body, headers),
+    connect: (path, headers) => testSocket(`ws://127.0.0.1:${port}${path}`, headers),
+  };
+}
+
+async function request(url: string, method: string, body: unknown, headers: Headers = {}): Promise<Answer> {
+  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+  const type: Headers = body === undefined ? {} : { 'content-type': 'application/json' };
+  const response = await fetch(url, { method, headers: { ...type, ...headers }, ...sent });
+  const text = await response.text();
+  return { status: response.status, headers: response.headers, body: text === '' ? null : JSON.parse(text) };
+}
+
+function testSocket(url: string, headers: Headers = {}): TestSocket {
+  const ws = new WebSocket(url, { headers });
+  const frames: Parsed[] = [];
+  const waiting = new Set<() => void>();
+  const wake = () => {
+    for (const look of [...waiting]) look();
+  };
+  ws.on('message', (data) => {
+    frames.push(JSON.parse(String(data)));
+    wake();
+  });
+  // A refused upgrade also closes; the status is read from `unexpected-response` where a test wants it.
+  ws.on('error', () => {});
+  const closed = new Promise<{ code: number; reason: string }>((resolve) => {
+    ws.on('close', (code, reason) => {
+      resolve({ code, reason: String(reason) });
+      wake();
+    });
+  });
+  onTestFinished(() => ws.terminate());
+
+  const frame: TestSocket['frame'] = (match) =>
+    new Promise((resolve, reject) => {
+      const look = () => {
+        const found = frames.find(match);
+        if (found === undefined && ws.readyState !== WebSocket.CLOSED) return;
+        waiting.delete(look);
+        if (found === undefined) reject(new Error(`closed before the frame came: ${JSON.stringify(frames)}`));
+        else resolve(found);
+      };
+      waiting.add(look);
+      look();
+    });
+  return {
+    ws,
+    frames,
+    closed,
+    send: (value) => {
+      const text = typeof value === 'string' ? value : JSON.stringify(value);
+      if (ws.readyState === WebSocket.OPEN) ws.send(text);
+      else ws.once('open', () => ws.send(text));
+    },
+    frame,
+    event: async (type, match = () => true) =>
+      (await frame((f) => f.type === 'event' && f.event.type === type && match(f.event))).event,
+    types: () => frames.filter((f) => f.type === 'event').map((f) => f.event.type),
+  };
+}
+
+/** The HTTP answer to an upgrade that is refused. */
+export async function refusedUpgrade(url: string, headers: Headers = {}): Promise<{ status: number; body: Parsed }> {
+  const ws = new WebSocket(url, { headers });
+  ws.on('error', () => {});
+  const [, response] = await once(ws, 'unexpected-response');
+  const parts: Buffer[] = [];
+  for await (const part of response) parts.push(part);
+  return { status: response.statusCode, body: JSON.parse(Buffer.concat(parts).toString('utf8')) };
+}

@@ -6,7 +6,8 @@ import type { ModelEntry } from '../domain/model.ts';
 import { createEngine, type Engine } from '../engine/context.ts';
 import { drain } from '../engine/drain.ts';
 import { recover } from '../engine/recover.ts';
-import { createHttpServer, type HttpServer } from '../http/server.ts';
+import type { HttpApp } from '../http/app.ts';
+import { createHttpServer } from '../http/server.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
 import { StartupError } from '../kernel/errors.ts';
 import { createIdGenerator, type IdGenerator } from '../kernel/ids.ts';
@@ -116,11 +117,18 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     });
     const ended = await recover(engine);
     if (ended > 0) log.info({ turns: ended }, 'turns left open by the last run were ended');
-    const http = await createHttpServer({ engine, analytics: createAnalytics(database.reader), version });
+    let draining = false;
+    const http = createHttpServer({
+      engine,
+      analytics: createAnalytics(database.reader),
+      version,
+      draining: () => draining,
+    });
+    await http.ready();
 
     let closing: Promise<void> | null = null;
     const close = async () => {
-      http.drain();
+      draining = true;
       await drain(engine);
       await http.close();
       await Promise.all([...providers.values()].map((adapter) => adapter.close()));
@@ -171,9 +179,9 @@ async function keepPrices(journal: Journal, prices: PriceTable): Promise<void> {
   }
 }
 
-async function listen(http: HttpServer, { host, port }: Config['server']): Promise<{ readonly url: string }> {
+async function listen(http: HttpApp, { host, port }: Config['server']): Promise<{ readonly url: string }> {
   try {
-    return { url: await http.listen({ host, port }) };
+    await http.listen({ host, port });
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
     if (code === 'EADDRINUSE') {
@@ -188,4 +196,8 @@ async function listen(http: HttpServer, { host, port }: Config['server']): Promi
     }
     throw cause;
   }
+  const address = http.server.address();
+  // The configured port may be 0: then the system chose.
+  const bound = typeof address === 'object' && address !== null ? address.port : port;
+  return { url: `http://${host.includes(':') ? `[${host}]` : host}:${bound}` };
 }

@@ -1,0 +1,245 @@
+// `metis serve` as a person starts it: what it says, what it refuses, how it stops.
+import fs from 'node:fs';
+import net from 'node:net';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { address, getJson, run, type Started, start, temporaryHome } from './metis.ts';
+
+let home: ReturnType<typeof temporaryHome>;
+const running: Started[] = [];
+beforeEach(() => {
+  home = temporaryHome();
+});
+afterEach(async () => {
+  await Promise.all(running.splice(0).map((server) => server.stop('SIGKILL')));
+  home.remove();
+});
+
+function serve(args: readonly string[] = [], env: Record<string, string> = {}): Started {
+  const server = start(['serve', '--port', '0', ...args], { home: home.path, env });
+  running.push(server);
+  return server;
+}
+const refused = (args: readonly string[], env: Record<string, string> = {}) => run(args, { home: home.path, env });
+const lines = (text: string) => text.split('\n').filter((line) => line !== '');
+async function post(url: string, body: unknown, headers: Record<string, string> = {}) {
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(body),
+  });
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+}
+
+describe('a first start without any key', () => {
+  it('says so in one plain sentence, answers through the scripted models, and counts real money', async () => {
+    const server = serve();
+    const url = await address(server);
+    await server.line(/No provider key is configured, so scripted models answer/);
+    expect(server.output.stdout.match(/listens on/g)).toHaveLength(1);
+
+    const session = await post(`${url}/sessions`, { workspace_path: home.path });
+    expect(session.status).toBe(201);
+    const turn = await post(
+      `${url}/sessions/${session.body.id}/turns`,
+      { content: 'What now?' },
+      { prefer: 'wait=30' },
+    );
+    expect(turn).toMatchObject({ status: 200, body: { status: 'completed' } });
+    expect(turn.body.output).toContain('Both workers have reported');
+    const cost = await getJson(`${url}/analytics/cost?group_by=parent_session&from=all`);
+    expect(cost.data).toHaveLength(1);
+    expect(cost.data[0]).toMatchObject({ parent_session_id: session.body.id, call_count: 4, worker_call_count: 2 });
+    expect(cost.data[0].cost_usd).toMatch(/^0\.\d*[1-9]$/);
+    expect(cost.data[0].worker_cost_usd).toMatch(/^0\.\d*[1-9]$/);
+  });
+
+  it('keeps everything below --data', async () => {
+    const data = path.join(home.path, 'elsewhere');
+    const server = serve(['--data', data]);
+    await address(server);
+    expect(fs.existsSync(path.join(data, 'metis.db'))).toBe(true);
+    expect(fs.existsSync(path.join(home.path, '.metis'))).toBe(false);
+  });
+});
+
+describe('keys', () => {
+  it('are read from a private .env, and are neither printed nor logged', async () => {
+    const key = 'sk-ant-test-0123456789abcdef0123456789';
+    const data = path.join(home.path, '.metis');
+    fs.mkdirSync(data);
+    fs.writeFileSync(path.join(data, '.env'), `ANTHROPIC_API_KEY=${key}\n`, { mode: 0o600 });
+    const server = serve([], { METIS_LOG_LEVEL: 'trace' });
+    const url = await address(server);
+    const { models } = await getJson(`${url}/models`);
+    expect(models.length).toBeGreaterThan(0);
+    const { stdout, stderr } = await server.stop();
+    expect(stdout).not.toContain('No provider key');
+    expect(stdout + stderr).not.toContain(key);
+    expect(stderr).not.toContain('no credentials configured for anthropic');
+    expect(stderr).toContain('no credentials configured for openai; set OPENAI_API_KEY');
+  });
+
+  it('are not read from a .env that others can read; the server says how to mend it and starts', async () => {
+    const data = path.join(home.path, '.metis');
+    fs.mkdirSync(data);
+    fs.writeFileSync(path.join(data, '.env'), 'ANTHROPIC_API_KEY=some-key\n');
+    fs.chmodSync(path.join(data, '.env'), 0o644);
+    const server = serve();
+    const url = await address(server);
+    await server.line(/No provider key is configured/);
+    expect(server.output.stderr).toMatch(/"level":"error".*0644.*chmod 600/);
+    const session = await post(`${url}/sessions`, {
+      workspace_path: home.path,
+      initial_active_model: 'anthropic:claude-haiku-4-5',
+    });
+    const turn = await post(`${url}/sessions/${session.body.id}/turns`, { content: 'hi' });
+    expect(turn.status).toBe(422);
+    expect(JSON.stringify(turn.body)).toContain('not_configured');
+  });
+});
+
+describe('what keeps it from starting is one clear line each, without a stack trace', () => {
+  const expectRefusal = (
+    result: { code: number | null; stderr: string; stdout: string },
+    pattern: RegExp,
+    count = 1,
+  ) => {
+    expect(result.code).not.toBe(0);
+    expect(result.stdout).toBe('');
+    expect(lines(result.stderr)).toHaveLength(count);
+    expect(result.stderr).toMatch(pattern);
+    expect(result.stderr).not.toMatch(/\n\s+at /);
+  };
+
+  it('a port that is taken', async () => {
+    const other = net.createServer().listen(0, '127.0.0.1');
+    await new Promise((resolve) => other.once('listening', resolve));
+    const { port } = other.address() as net.AddressInfo;
+    const result = await refused(['serve', '--port', String(port)]);
+    other.close();
+    expectRefusal(result, new RegExp(`port ${port} on 127.0.0.1 is taken; .*--port`));
+  });
+
+  it('a data folder that cannot be made', async () => {
+    fs.writeFileSync(path.join(home.path, 'file'), '');
+    expectRefusal(
+      await refused(['serve', '--port', '0', '--data', path.join(home.path, 'file/data')]),
+      /database_unwritable/,
+    );
+  });
+
+  it('broken YAML', async () => {
+    const file = path.join(home.path, 'server.yaml');
+    fs.writeFileSync(file, 'server: [\n');
+    expectRefusal(await refused(['serve', '--config', file]), /server\.yaml: not valid YAML: .*line \d/);
+  });
+
+  it('an unknown flag', async () => {
+    expectRefusal(await refused(['serve', '--nope']), /unknown option '--nope'/);
+  });
+
+  it('a missing key of a provider that was asked for', async () => {
+    expectRefusal(await refused(['demo', '--provider', 'anthropic']), /--provider anthropic: set ANTHROPIC_API_KEY/);
+  });
+
+  it('a reachable address without tokens or without workspace roots', async () => {
+    const tokens = { METIS_SERVER_AUTH_TOKENS: JSON.stringify(['t'.repeat(32)]) };
+    expectRefusal(
+      await refused(['serve', '--host', '0.0.0.0', '--port', '0']),
+      /server\.auth_tokens and server\.workspace_roots/,
+    );
+    expectRefusal(
+      await refused(['serve', '--host', '0.0.0.0', '--port', '0'], tokens),
+      /set server\.workspace_roots first/,
+    );
+  });
+
+  it('several faults of the configuration, one line each', async () => {
+    const file = path.join(home.path, 'server.yaml');
+    fs.writeFileSync(file, 'delegation: { max_dept: 2, max_depth: 9 }\nrecovery: { on_start: mark }\n');
+    const result = await refused(['serve', '--config', file], { METIS_NOPE: '1' });
+    expectRefusal(result, /METIS_NOPE/, 4);
+    expect(result.stderr).toMatch(/delegation\.max_dept: unknown key/);
+    fs.writeFileSync(file, 'delegation: { max_depth: 2, delegate_depth: 3 }\n');
+    expectRefusal(await refused(['serve', '--config', file]), /delegation\.delegate_depth: must not be above/);
+  });
+
+  it('a registry that breaks its rules', async () => {
+    const file = path.join(home.path, 'registry.yaml');
+    fs.writeFileSync(file, 'adapters: { a: { type: anthropic, api_key: secret, nope: 1 } }\nmodels: {}\n');
+    const result = await refused(['serve', '--set', `registry.path=${file}`]);
+    expectRefusal(result, /adapters\.a/, 2);
+    expect(result.stderr).not.toContain('secret');
+  });
+});
+
+it('with tokens and workspace roots a reachable address is served, to callers with a token only', async () => {
+  const token = 't'.repeat(32);
+  const server = serve(['--host', '0.0.0.0'], {
+    METIS_SERVER_AUTH_TOKENS: JSON.stringify([token]),
+    METIS_SERVER_WORKSPACE_ROOTS: JSON.stringify([home.path]),
+  });
+  const url = (await address(server)).replace('0.0.0.0', '127.0.0.1');
+  expect((await fetch(`${url}/healthz`)).status).toBe(200);
+  expect((await fetch(`${url}/sessions`)).status).toBe(401);
+  expect((await fetch(`${url}/sessions`, { headers: { authorization: `Bearer ${token}` } })).status).toBe(200);
+});
+
+it('a second server on the same file ends with database_in_use and disturbs nobody', async () => {
+  const first = serve();
+  const url = await address(first);
+  const second = await refused(['serve', '--port', '0']);
+  expect(second.code).not.toBe(0);
+  expect(lines(second.stderr).filter((line) => line.includes('database_in_use'))).toHaveLength(1);
+  expect((await fetch(`${url}/readyz`)).status).toBe(200);
+  expect((await post(`${url}/sessions`, { workspace_path: home.path })).status).toBe(201);
+});
+
+it('SIGTERM ends it with exit code 0, and the next start finds everything', async () => {
+  const first = serve();
+  const session = await post(`${await address(first)}/sessions`, { workspace_path: home.path });
+  expect((await first.stop('SIGTERM')).code).toBe(0);
+  const url = await address(serve());
+  expect((await fetch(`${url}/sessions/${session.body.id}`)).status).toBe(200);
+});
+
+describe('metis config check', () => {
+  it('accepts what the server would accept and names the files', async () => {
+    const result = await refused(['config', 'check']);
+    expect(result).toMatchObject({ code: 0, stderr: '' });
+    expect(result.stdout).toMatch(/configuration ok/);
+    expect(result.stdout).toMatch(/registry ok: .*config\/registry\.yaml/);
+  });
+  it('refuses what the server would refuse', async () => {
+    const result = await refused(['config', 'check', '--set', 'server.port=x']);
+    expect(result.code).toBe(1);
+    expect(result.stderr).toMatch(/--set: server\.port: /);
+  });
+});
+
+describe('metis doctor', () => {
+  it('tells for every part whether it is in order and what to do, and never shows a key', async () => {
+    const result = await refused(['doctor', '--port', '0'], { ANTHROPIC_API_KEY: 'sk-ant-0123456789abcdef0123' });
+    expect(result.code).toBe(0);
+    expect(result.stdout).toMatch(/^ok +anthropic: key found$/m);
+    expect(result.stdout).toMatch(/^warning +openai: no key; set OPENAI_API_KEY/m);
+    expect(result.stdout).toMatch(/^ok +all \d+ models of .* have prices/m);
+    expect(result.stdout).toMatch(/^ok +ripgrep \d/m);
+    expect(result.stdout).not.toContain('sk-ant');
+  });
+  it('ends with 1 when the server could not start', async () => {
+    const data = path.join(home.path, '.metis');
+    fs.mkdirSync(data);
+    fs.writeFileSync(path.join(data, 'registry.yaml'), 'models: []\n');
+    expect((await refused(['doctor', '--port', '0'])).code).toBe(1);
+  });
+});
+
+it('every command explains itself with an example', async () => {
+  for (const command of [['serve'], ['demo'], ['doctor'], ['config', 'check']]) {
+    const result = await refused([...command, '--help']);
+    expect(result.code).toBe(0);
+    expect(result.stdout).toContain(`$ metis ${command.join(' ')}`);
+  }
+});

@@ -1,0 +1,48 @@
+// edit_file: replaces one place of a file (09 §13).
+import { ToolError, toolText } from '../../domain/tool.ts';
+import type { ToolFactory } from '../../ports/tool.ts';
+import { define, filesOf, inputSchema, nothingToCancel, pathSchema, utf8Text } from '../definition.ts';
+
+const MAX_FILE_BYTES = 16 * 1024 * 1024;
+
+const definition = define({
+  name: 'edit_file',
+  description:
+    'Replaces a text in a file of the workspace. The old text must occur exactly once, so include enough of its surroundings; both texts are taken literally.',
+  side_effects: 'write',
+  input_schema: inputSchema(
+    {
+      path: pathSchema('File, relative to the workspace.'),
+      old: { type: 'string', minLength: 1, description: 'The text to replace, exactly as it stands in the file.' },
+      new: { type: 'string', description: 'The text to put in its place.' },
+    },
+    ['path', 'old', 'new'],
+  ),
+});
+
+export const editFile: ToolFactory = () => ({
+  definition,
+  cancel: nothingToCancel,
+  async execute(input, context) {
+    const files = filesOf(context);
+    const old = input.old as string;
+    const path = await files.resolve(input.path as string, 'write');
+    await files.exclusive(path, async () => {
+      context.signal.throwIfAborted();
+      const text = utf8Text(await files.read(path, MAX_FILE_BYTES), path.given);
+      const at = onlyOccurrence(text, old, path.given);
+      await files.write(path, `${text.slice(0, at)}${input.new}${text.slice(at + old.length)}`);
+    });
+    return toolText(`Edited ${path.given}`, { files_modified: [path.relative] });
+  },
+});
+
+/** Where the text stands. Throws `ToolError` unless that is one place; overlapping places count as several. */
+function onlyOccurrence(text: string, sought: string, path: string): number {
+  const first = text.indexOf(sought);
+  if (first < 0) throw new ToolError('execution_error', `text to replace not found in ${path}`);
+  let count = 0;
+  for (let at = first; at >= 0; at = text.indexOf(sought, at + 1)) count += 1;
+  if (count === 1) return first;
+  throw new ToolError('execution_error', `text to replace appears ${count} times in ${path}; must be unique`);
+}

@@ -1,0 +1,71 @@
+// list_files: what a folder holds (09 §13).
+import { toolText } from '../../domain/tool.ts';
+import type { ToolFactory } from '../../ports/tool.ts';
+import type { ConfinedPath, DirectoryEntry, WorkspaceFiles } from '../../ports/workspace.ts';
+import { byteOrder } from '../byte-order.ts';
+import { define, filesOf, inputSchema, nothingToCancel, pathSchema } from '../definition.ts';
+import { PRUNED_FOLDERS } from '../pruned.ts';
+
+const definition = define({
+  name: 'list_files',
+  description:
+    'Lists a folder of the workspace, one name per line, folders with a final slash. With recursive it lists everything below, except dependency, build and cache folders.',
+  side_effects: 'read',
+  input_schema: inputSchema(
+    {
+      path: { ...pathSchema('Folder, relative to the workspace.'), default: '.' },
+      recursive: { type: 'boolean', default: false, description: 'List what lies in its folders too.' },
+      max_entries: { type: 'integer', minimum: 1, maximum: 5000, default: 1000, description: 'Most lines to show.' },
+    },
+    [],
+  ),
+});
+
+export const listFiles: ToolFactory = () => ({
+  definition,
+  cancel: nothingToCancel,
+  async execute(input, context) {
+    const files = filesOf(context);
+    const folder = await files.resolve((input.path as string | undefined) ?? '.', 'list');
+    const max = (input.max_entries as number | undefined) ?? 1000;
+    const lines: string[] = [];
+    let more = 0;
+    for await (const line of walk(files, folder, '', input.recursive === true, context.signal)) {
+      if (lines.length < max) lines.push(line);
+      else more += 1;
+    }
+    if (more > 0) lines.push(`... [${more} more]`);
+    return toolText(lines.length === 0 ? '(empty)' : lines.join('\n'));
+  },
+});
+
+/** Lines in byte order: a folder's own line comes before what it holds, since that continues it. */
+async function* walk(
+  files: WorkspaceFiles,
+  folder: ConfinedPath,
+  prefix: string,
+  recursive: boolean,
+  signal: AbortSignal,
+): AsyncGenerator<string> {
+  signal.throwIfAborted();
+  const entries = await files.entries(folder);
+  const lines = entries.map((entry) => ({ entry, line: entry.kind === 'directory' ? `${entry.name}/` : entry.name }));
+  lines.sort((a, b) => byteOrder(a.line, b.line));
+  for (const { entry, line } of lines) {
+    const inner = below(folder, entry);
+    if (!files.readable(inner.relative)) continue;
+    if (!recursive || entry.kind !== 'directory') yield `${prefix}${line}`;
+    else if (!PRUNED_FOLDERS.includes(entry.name)) {
+      yield `${prefix}${line}`;
+      yield* walk(files, inner, `${prefix}${line}`, true, signal);
+    }
+  }
+}
+
+function below(folder: ConfinedPath, entry: DirectoryEntry): ConfinedPath {
+  return {
+    given: `${folder.given}/${entry.name}`,
+    absolute: `${folder.absolute === '/' ? '' : folder.absolute}/${entry.name}`,
+    relative: folder.relative === '.' ? entry.name : `${folder.relative}/${entry.name}`,
+  };
+}

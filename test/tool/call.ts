@@ -1,0 +1,82 @@
+// Calls a tool on a real temporary workspace, the way a dispatcher would once a call is allowed.
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { onTestFinished } from 'vitest';
+import { ToolError, type ToolOutput } from '../../src/domain/tool.ts';
+import type { SessionId, ToolUseId, TurnId } from '../../src/kernel/ids.ts';
+import { truncateOutput } from '../../src/policy/tool-output.ts';
+import { silentLogger } from '../../src/ports/log.ts';
+import type { WorkerSpawner } from '../../src/ports/spawner.ts';
+import type { Tool, ToolContext, ToolFactory } from '../../src/ports/tool.ts';
+import { createWorkspaceFiles } from '../../src/workspace/paths.ts';
+
+/** A workspace with these files (`name: text`); a name ending in `/` is a folder. Removed when the test is over. */
+export function workspace(files: Readonly<Record<string, string | Uint8Array>> = {}): string {
+  const base = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), 'metis-tool-')));
+  onTestFinished(() => fs.rmSync(base, { recursive: true, force: true }));
+  const root = path.join(base, 'workspace');
+  fs.mkdirSync(root);
+  for (const [name, text] of Object.entries(files)) {
+    const file = path.join(root, name);
+    fs.mkdirSync(name.endsWith('/') ? file : path.dirname(file), { recursive: true });
+    if (!name.endsWith('/')) fs.writeFileSync(file, text);
+  }
+  return root;
+}
+
+export interface CallOptions {
+  readonly signal?: AbortSignal;
+  readonly spawner?: WorkerSpawner;
+  readonly is_worker?: boolean;
+}
+
+export function contextOf(root: string, { signal, spawner, is_worker = false }: CallOptions = {}): ToolContext {
+  return {
+    session_id: 'sess_01' as SessionId,
+    turn_id: '01' as TurnId,
+    tool_use_id: 'tu_01' as ToolUseId,
+    workspace_path: root,
+    files: createWorkspaceFiles(root),
+    signal: signal ?? new AbortController().signal,
+    spawner: spawner ?? null,
+    is_worker,
+    timeout_seconds: null,
+    emit: async () => {},
+    logger: silentLogger,
+  };
+}
+
+export interface Call {
+  readonly tool: Tool;
+  readonly output: Promise<ToolOutput>;
+}
+
+export function call(factory: ToolFactory, root: string, input: Record<string, unknown>, options?: CallOptions): Call {
+  const tool = factory();
+  return { tool, output: tool.execute(input, contextOf(root, options)).then(truncateOutput) };
+}
+
+/** The text of a call. */
+export async function run(
+  factory: ToolFactory,
+  root: string,
+  input: Record<string, unknown>,
+  options?: CallOptions,
+): Promise<string> {
+  return textOf(await call(factory, root, input, options).output);
+}
+
+export function textOf(output: ToolOutput): string {
+  return output.content.map((block) => (block.type === 'text' ? block.text : `[${block.media_type}]`)).join('');
+}
+
+/** The error that a call ends with. */
+export async function failure(output: Promise<unknown>): Promise<ToolError> {
+  const error = await output.then(
+    () => 'nothing was thrown',
+    (e: unknown) => e,
+  );
+  if (!(error instanceof ToolError)) throw new Error(`expected a ToolError: ${error}`);
+  return error;
+}

@@ -135,7 +135,7 @@ export function readWireError(body: unknown): WireError | null {
 }
 
 /** The fault of an error object that arrived inside a 200 response. */
-export function streamFault(error: WireError): Fault {
+export function streamFault(error: WireError): WireFault {
   const [error_class, detail] = classify(error, error.status);
-  return fault(error_class, detail, error.message, { provider_status: error.status });
+  return new WireFault(fault(error_class, detail, error.message, { provider_status: error.status }));
 }

@@ -11,7 +11,12 @@ import {
   type ProviderAdapter,
   type StreamEvent,
 } from '../../src/ports/provider.ts';
-import type { BaseOptions } from '../../src/provider/base.ts';
+import { anthropicWire } from '../../src/provider/anthropic/adapter.ts';
+import type { AnthropicOptions } from '../../src/provider/anthropic/encode.ts';
+import { type BaseOptions, createAdapter } from '../../src/provider/base.ts';
+import { createHttpTransport } from '../../src/provider/http.ts';
+import { openAiWire } from '../../src/provider/openai/adapter.ts';
+import type { OpenAiOptions } from '../../src/provider/openai/encode.ts';
 import { createScriptedAdapter } from '../../src/provider/scripted/adapter.ts';
 import { parseScenario } from '../../src/provider/scripted/scenario.ts';
 import { message, text, ulidOf } from '../support/messages.ts';
@@ -294,4 +299,53 @@ export function adapterOf(yaml: string, over: Partial<BaseOptions> = {}) {
   const parsed = parseScenario(yaml, 'test.yaml');
   if (!parsed.ok) throw new Error(parsed.error.join('\n'));
   return createScriptedAdapter({ ...baseOptions(over), name: 'scripted', scenario: parsed.value });
+}
+
+export interface RealOptions extends Partial<BaseOptions> {
+  readonly type: 'anthropic' | 'openai' | 'openrouter';
+  readonly baseUrl?: string;
+  readonly fetch?: typeof fetch;
+  readonly key?: string | null;
+  readonly options?: AnthropicOptions & OpenAiOptions & { readonly anthropic_version?: string };
+  readonly headers?: Record<string, string>;
+}
+
+/** A real adapter against an address or a `fetch` of the test's. */
+export function realAdapter(over: RealOptions): ProviderAdapter {
+  const {
+    type,
+    baseUrl = 'http://127.0.0.1:9',
+    fetch: ownFetch = fetch,
+    key = 'k-test',
+    options = {},
+    headers = {},
+    ...rest
+  } = over;
+  const base = { ...baseOptions(), name: type, ...rest };
+  const wire =
+    type === 'anthropic'
+      ? anthropicWire(base.name, key, options, base.log)
+      : openAiWire(base.name, type, key, options, base.log);
+  return createAdapter(
+    base,
+    createHttpTransport(wire, { baseUrl, extraHeaders: headers, fetch: ownFetch, clock: base.clock }),
+  );
+}
+
+/** A `fetch` that answers every request with these pieces of a body. */
+export function bodyFetch(
+  pieces: readonly Uint8Array[],
+  init: ResponseInit = { headers: { 'content-type': 'text/event-stream' } },
+): typeof fetch {
+  return async () => {
+    let next = 0;
+    const body = new ReadableStream<Uint8Array>({
+      pull(controller) {
+        const piece = pieces[next++];
+        if (piece === undefined) controller.close();
+        else controller.enqueue(piece);
+      },
+    });
+    return new Response(body, init);
+  };
 }

@@ -9,7 +9,7 @@ import type { EventId, MessageId, RequestId, ToolUseId } from '../kernel/ids.ts'
 import { fromPusd, type Pusd } from '../kernel/money.ts';
 import { requestMessages } from '../policy/context/assemble.ts';
 import { estimateRequest } from '../policy/context/estimate.ts';
-import { priceCall } from '../policy/pricing/cost.ts';
+import { priceCall, servedModelId, usageFault } from '../policy/pricing/cost.ts';
 import { recordOutcome } from '../policy/routing/availability.ts';
 import type { Write } from '../ports/journal.ts';
 import { AdapterError, type CanonicalRequest, type MessageComplete, type StreamEvent } from '../ports/provider.ts';
@@ -134,6 +134,11 @@ async function listen(engine: Engine, call: Call, request: CanonicalRequest): Pr
     if (delta) engine.journal.transient(transient(engine, run, delta));
   }
   if (heard.complete === null) throw new Error('the stream ended without its last event');
+  const fault = usageFault(heard.complete.usage);
+  if (fault === null) return;
+  // Priced it would be a lie: the call is closed as one whose counts never came.
+  heard.complete = null;
+  throw new Error(`the adapter reported an impossible usage: ${fault}`);
 }
 
 function note(heard: Heard, event: StreamEvent): void {
@@ -316,12 +321,15 @@ function charge(
   const { model } = call.run;
   const { cost_pusd, priced } = priceCall({
     table: engine.prices,
-    servedModelId: served,
+    servedModelId: servedModelId(model, served),
     pricingId: model.pricing_id,
     modelId: model.id,
     usage: tokens,
   });
-  if (!priced) engine.log.warn({ model: model.id, pricing_version: engine.prices.version }, 'no price for this model');
+  if (!priced && !engine.unpriced.has(model.id)) {
+    engine.unpriced.add(model.id);
+    engine.log.warn({ model: model.id, pricing_version: engine.prices.version }, 'no price for this model');
+  }
   return {
     usage: {
       ...tokens,

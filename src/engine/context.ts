@@ -42,6 +42,8 @@ export interface Engine extends EngineDeps {
   readonly routes: RouteMemory;
   /** Sessions being ended: they take no further turn. */
   readonly ending: Set<SessionId>;
+  /** Models whose missing price was logged already. */
+  readonly unpriced: Set<string>;
   /** Set once, by a shutdown: turns stop at their next step boundary. */
   readonly draining: { value: boolean };
 }
@@ -53,6 +55,7 @@ export function createEngine(deps: EngineDeps): Engine {
     prompts: createOpenPrompts(),
     routes: createRouteMemory(),
     ending: new Set(),
+    unpriced: new Set(),
     draining: { value: false },
   };
 }

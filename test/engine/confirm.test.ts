@@ -1,0 +1,299 @@
+// Asking before acting: prompts, answers, what is remembered, and who may be remembered for (09 §5, §6).
+import fs from 'node:fs';
+import path from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { ToolResultBlock } from '../../src/domain/message.ts';
+import { cancelTurn } from '../../src/engine/cancel.ts';
+import { answerConfirmation, type ConfirmationAnswer } from '../../src/engine/confirm.ts';
+import { startEngine, type TestEngine } from '../support/engine.ts';
+import { manualClock } from '../support/manual-clock.ts';
+import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+
+const write = (p: string, content = 'new') => call('write_file', { path: p, content });
+const approve = { decision: 'approve', scope: 'once', reason: null, modified_input: null } as const;
+
+async function prompt(t: TestEngine, n = 1) {
+  let seen = 0;
+  const asked = await t.event('tool.confirmation_requested', () => ++seen === n);
+  return asked.payload as {
+    confirmation_request_id: string;
+    projected_modifications: string[];
+    is_worker: boolean;
+    root_session_id: string;
+  };
+}
+const answer = (t: TestEngine, id: string, over: Partial<ConfirmationAnswer> = {}) =>
+  answerConfirmation(t.engine, id, { ...approve, ...over });
+async function results(t: TestEngine, id: string) {
+  return (await t.engine.store.messages.history(id as never))
+    .filter((m) => m.role === 'tool')
+    .map((m) => m.content[0] as ToolResultBlock);
+}
+const textOf = (block: ToolResultBlock) => block.content.map((b) => (b.type === 'text' ? b.text : '')).join('\n');
+const trustFile = (t: TestEngine) => path.join(t.workspace, '.metis/trust.yaml');
+
+describe('a prompt', () => {
+  it('holds the call until it is approved with the id of its event', async () => {
+    const t = await startEngine({ scenario: scenario(planner({ tool_calls: [write('a.txt')] }, { text: 'written' })) });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    const asked = await prompt(t);
+    expect(asked.projected_modifications).toEqual(['a.txt']);
+    expect(fs.existsSync(path.join(t.workspace, 'a.txt'))).toBe(false);
+    expect(await answer(t, asked.confirmation_request_id)).toMatchObject({ applied: true, scope: 'once' });
+    await t.ended(turnId);
+    expect(fs.readFileSync(path.join(t.workspace, 'a.txt'), 'utf8')).toBe('new');
+    expect(t.typesOf(session.id).filter((type) => type.startsWith('tool.'))).toEqual([
+      'tool.confirmation_requested',
+      'tool.confirmation_resolved',
+      'tool.called',
+      'tool.completed',
+    ]);
+    expect(await answer(t, asked.confirmation_request_id)).toMatchObject({ applied: false });
+    await expect(answer(t, asked.confirmation_request_id, { decision: 'reject' })).rejects.toMatchObject({
+      code: 'confirmation_already_resolved',
+      details: { decision: 'approve' },
+    });
+    await expect(answer(t, '01JZZZZZZZZZZZZZZZZZZZZZZZ')).rejects.toMatchObject({
+      code: 'not_found',
+      details: { resource: 'confirmation' },
+    });
+  });
+
+  it('rejected with a reason tells the model why', async () => {
+    const t = await startEngine({ scenario: scenario(planner({ tool_calls: [write('a.txt')] }, { text: 'fine' })) });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    await answer(t, (await prompt(t)).confirmation_request_id, { decision: 'reject', reason: 'wrong file' });
+    expect((await t.ended(turnId)).status).toBe('completed');
+    const [result] = await results(t, session.id);
+    expect(textOf(result!)).toBe('User denied this operation. Reason: wrong file');
+    expect(t.events.find((e) => e.type === 'tool.failed')!.payload).toMatchObject({ error_class: 'user_denied' });
+  });
+
+  it('left alone times out, and a late answer changes nothing', async () => {
+    const clock = manualClock();
+    const t = await startEngine({
+      clock,
+      scenario: scenario(planner({ tool_calls: [write('a.txt')] }, { text: 'fine' })),
+      config: { tool_confirmation: { timeout_seconds: 1 } },
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    const asked = await prompt(t);
+    await new Promise(setImmediate);
+    clock.advance(1000);
+    await t.ended(turnId);
+    expect(t.events.find((e) => e.type === 'tool.confirmation_resolved')!.payload).toMatchObject({
+      decision: 'timeout',
+      scope: null,
+      resolved_by: 'policy',
+    });
+    const [result] = await results(t, session.id);
+    expect(textOf(result!)).toBe('Confirmation timed out after 1s; the tool did not run.');
+    await expect(answer(t, asked.confirmation_request_id)).rejects.toMatchObject({
+      code: 'confirmation_already_resolved',
+      details: { decision: 'timeout' },
+    });
+  });
+
+  it('of a cancelled turn is closed before the turn is', async () => {
+    const t = await startEngine({ scenario: scenario(planner({ tool_calls: [write('a.txt')] })) });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    const asked = await prompt(t);
+    await cancelTurn(t.engine, session.id, turnId, null);
+    await t.ended(turnId);
+    expect(t.typesOf(session.id).slice(-3)).toEqual(['tool.confirmation_resolved', 'tool.failed', 'turn.cancelled']);
+    expect(t.events.find((e) => e.type === 'tool.confirmation_resolved')).toMatchObject({
+      actor: 'system',
+      payload: { decision: 'cancelled', scope: null },
+    });
+    await expect(answer(t, asked.confirmation_request_id)).rejects.toMatchObject({
+      code: 'confirmation_already_resolved',
+    });
+  });
+
+  it('answered by two people at once is applied once', async () => {
+    const t = await startEngine({ scenario: scenario(planner({ tool_calls: [write('a.txt')] }, { text: 'ok' })) });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    const id = (await prompt(t)).confirmation_request_id;
+    const both = await Promise.allSettled([answer(t, id), answer(t, id, { decision: 'reject' })]);
+    expect(both.filter((b) => b.status === 'fulfilled')).toHaveLength(1);
+    await t.ended(turnId);
+    expect(t.events.filter((e) => e.type === 'tool.confirmation_resolved')).toHaveLength(1);
+  });
+});
+
+describe('an edited input', () => {
+  it('runs as edited, tells the model, and leaves the stored call as it was', async () => {
+    const t = await startEngine({ scenario: scenario(planner({ tool_calls: [write('a.txt')] }, { text: 'ok' })) });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    const id = (await prompt(t)).confirmation_request_id;
+    await expect(
+      answer(t, id, { decision: 'modify', modified_input: { path: '../out.txt', content: 'x' } }),
+    ).rejects.toMatchObject({ code: 'invalid_modified_input' });
+    await expect(answer(t, id, { decision: 'modify', modified_input: { path: 5 } })).rejects.toMatchObject({
+      code: 'invalid_modified_input',
+    });
+    await answer(t, id, { decision: 'modify', modified_input: { path: 'b.txt', content: 'edited' } });
+    await t.ended(turnId);
+    expect(fs.readFileSync(path.join(t.workspace, 'b.txt'), 'utf8')).toBe('edited');
+    expect(fs.existsSync(path.join(t.workspace, 'a.txt'))).toBe(false);
+    const [result] = await results(t, session.id);
+    expect(textOf(result!)).toMatch(/^\[input edited by user before execution\] \{"path":"b.txt","content":"edited"\}/);
+    const asked = (await t.engine.store.messages.history(session.id)).find((m) => m.role === 'assistant')!;
+    expect(asked.content).toContainEqual(expect.objectContaining({ input: { path: 'a.txt', content: 'new' } }));
+  });
+});
+
+describe('what is remembered', () => {
+  it('"always" for a planner is written to trust.yaml and holds for workers too', async () => {
+    const t = await startEngine({
+      scenario: scenario(
+        planner(
+          { tool_calls: [write('a.txt')] },
+          { tool_calls: [write('b.txt'), delegate('write c')] },
+          { text: 'ok' },
+        ),
+        worker('write c', { tool_calls: [write('c.txt')] }, { text: 'done' }),
+      ),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    const asked = await prompt(t);
+    expect(await answer(t, asked.confirmation_request_id, { scope: 'always' })).toMatchObject({ scope: 'always' });
+    await t.ended(turnId);
+    expect(fs.readFileSync(trustFile(t), 'utf8')).toContain('write_file');
+    expect(t.events.filter((e) => e.type === 'tool.confirmation_requested')).toHaveLength(1);
+    expect(fs.existsSync(path.join(t.workspace, 'c.txt'))).toBe(true);
+  });
+
+  it('"always" for a worker holds once and writes nothing', async () => {
+    const t = await startEngine({
+      files: { '.metis/trust.yaml': 'schema_version: 1\nalways_allow: [list_files]\n' },
+      scenario: scenario(
+        planner({ tool_calls: [delegate('write twice')] }, { text: 'ok' }),
+        worker('write twice', { tool_calls: [write('a.txt')] }, { tool_calls: [write('b.txt')] }, { text: 'done' }),
+      ),
+    });
+    const before = fs.readFileSync(trustFile(t), 'utf8');
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    const first = await prompt(t);
+    expect(first).toMatchObject({ is_worker: true, root_session_id: session.id });
+    expect(await answer(t, first.confirmation_request_id, { scope: 'always' })).toMatchObject({ scope: 'once' });
+    const second = await prompt(t, 2);
+    await answer(t, second.confirmation_request_id);
+    await t.ended(turnId);
+    expect(fs.readFileSync(trustFile(t), 'utf8')).toBe(before);
+  });
+
+  it('"identical" covers the same call in the whole tree, and no other content', async () => {
+    const t = await startEngine({
+      scenario: scenario(
+        planner(
+          { tool_calls: [write('a.txt')] },
+          { tool_calls: [write('./a.txt')] },
+          { tool_calls: [write('a.txt', 'other')] },
+          { text: 'ok' },
+        ),
+      ),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    expect(await answer(t, (await prompt(t)).confirmation_request_id, { scope: 'identical' })).toMatchObject({
+      scope: 'identical',
+    });
+    await answer(t, (await prompt(t, 2)).confirmation_request_id);
+    await t.ended(turnId);
+    expect(t.events.filter((e) => e.type === 'tool.confirmation_requested')).toHaveLength(2);
+    expect(t.events.filter((e) => e.type === 'tool.completed')).toHaveLength(3);
+  });
+
+  it('a denied name is denied whatever its class', async () => {
+    const t = await startEngine({
+      files: { '.metis/trust.yaml': 'schema_version: 1\nalways_deny: [read_file]\n', 'a.txt': 'x' },
+      scenario: scenario(planner({ tool_calls: [call('read_file', { path: 'a.txt' })] }, { text: 'ok' })),
+    });
+    const session = await t.session();
+    await t.run(session, 'go');
+    const [result] = await results(t, session.id);
+    expect(textOf(result!)).toBe('Denied by policy.');
+  });
+
+  it('a broken trust file allows nothing and is not written over', async () => {
+    const broken = 'always_allow: [shell, write_file]\n: : :';
+    const t = await startEngine({
+      files: { '.metis/trust.yaml': broken },
+      scenario: scenario(planner({ tool_calls: [write('a.txt')] }, { text: 'ok' })),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    expect(await answer(t, (await prompt(t)).confirmation_request_id, { scope: 'always' })).toMatchObject({
+      scope: 'once',
+    });
+    await t.ended(turnId);
+    expect(fs.readFileSync(trustFile(t), 'utf8')).toBe(broken);
+  });
+});
+
+describe('unattended modes', () => {
+  const both = scenario(planner({ tool_calls: [write('a.txt'), call('list_files', {})] }, { text: 'ok' }));
+
+  it('strict denies what would prompt, in the open', async () => {
+    const t = await startEngine({ scenario: both });
+    const session = await t.session({ approval_mode: 'strict' });
+    await t.run(session, 'go');
+    const [denied, listed] = await results(t, session.id);
+    expect(textOf(denied!)).toBe("Strict mode: tool 'write_file' not pre-approved");
+    expect(listed!.is_error).toBe(false);
+    expect(t.events.find((e) => e.type === 'tool.confirmation_resolved')!.payload).toMatchObject({
+      decision: 'reject',
+      resolved_by: 'policy',
+    });
+  });
+
+  it('approve_all needs permission, and then leaves both events', async () => {
+    const t = await startEngine({ scenario: both });
+    await expect(t.session({ approval_mode: 'approve_all' })).rejects.toMatchObject({
+      code: 'approval_mode_not_allowed',
+    });
+    const free = await startEngine({ scenario: both, config: { workers: { allow_approve_all: true } } });
+    const session = await free.session({ approval_mode: 'approve_all' });
+    await free.run(session, 'go');
+    expect(fs.existsSync(path.join(free.workspace, 'a.txt'))).toBe(true);
+    expect(free.events.filter((e) => e.type.startsWith('tool.confirmation')).map((e) => e.actor)).toEqual([
+      'system',
+      'system',
+    ]);
+  });
+});
+
+describe("a worker's clock", () => {
+  it('stands still while a person is asked', async () => {
+    const clock = manualClock();
+    const t = await startEngine({
+      clock,
+      scenario: scenario(
+        planner({ tool_calls: [delegate('write', { timeout_seconds: 2 })] }, { text: 'ok' }),
+        worker('write', { tool_calls: [write('a.txt')] }, { text: 'done', delay_ms: 1500 }),
+      ),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    const asked = await prompt(t);
+    clock.advance(60_000);
+    await answer(t, asked.confirmation_request_id);
+    await t.event(
+      'llm.call_started',
+      (e) => e.actor === 'worker' && (e.payload as { call_index: number }).call_index === 2,
+    );
+    while (clock.pending(1600) < 1) await new Promise(setImmediate);
+    clock.advance(1500);
+    expect((await t.ended(turnId)).status).toBe('completed');
+    expect(t.events.some((e) => e.type === 'delegate.completed')).toBe(true);
+  });
+});

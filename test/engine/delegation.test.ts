@@ -1,0 +1,605 @@
+// Delegation end to end on a real database: order of events, isolation, failure modes, money (04, 02 §10).
+import fs from 'node:fs';
+import path from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { ToolResultBlock } from '../../src/domain/message.ts';
+import { startEngine, type TestEngine } from '../support/engine.ts';
+import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+
+const usage = (input_tokens: number, output_tokens: number) => ({ input_tokens, output_tokens });
+
+/** What the planner's model was given back for its n-th tool call of the turn. */
+async function result(t: TestEngine, sessionId: string, n = 0): Promise<ToolResultBlock> {
+  const history = await t.engine.store.messages.history(sessionId as never);
+  const blocks = history.filter((m) => m.role === 'tool').map((m) => m.content[0] as ToolResultBlock);
+  return blocks[n]!;
+}
+const textIn = (block: ToolResultBlock) => (block.content[0]?.type === 'text' ? block.content[0].text : '');
+const workersOf = async (t: TestEngine, sessionId: string) =>
+  (await t.engine.store.delegations.list(sessionId, { recursive: false, after: null, limit: 100 })).rows;
+
+describe('one delegation', () => {
+  const one = scenario(
+    planner(
+      { tool_calls: [delegate('count the files')], usage: usage(1000, 50) },
+      { text: 'three', usage: usage(1200, 10) },
+    ),
+    worker('count the files', { text: 'there are three', usage: usage(400, 20) }),
+  );
+
+  it('runs the worker between the call and its result, in the normative order', async () => {
+    const t = await startEngine({ scenario: one });
+    const session = await t.session();
+    const turn = await t.run(session, 'how many files?');
+    expect(turn.status).toBe('completed');
+    expect(turn.output).toBe('three');
+    const w = t.events.find((e) => e.type === 'session.created' && e.session_id !== session.id)!.session_id;
+    expect(t.events.map((e) => `${e.session_id === w ? 'W' : 'P'} ${e.type}`)).toEqual([
+      'P session.created',
+      'P turn.started',
+      'P route.decided',
+      'P llm.call_started',
+      'P llm.call_completed',
+      'P tool.called',
+      'W session.created',
+      'P delegate.started',
+      'W turn.started',
+      'W route.decided',
+      'W llm.call_started',
+      'W llm.call_completed',
+      'W turn.completed',
+      'W session.ended',
+      'P delegate.completed',
+      'P tool.completed',
+      'P llm.call_started',
+      'P llm.call_completed',
+      'P turn.completed',
+    ]);
+    expect(textIn(await result(t, session.id))).toBe('there are three');
+  });
+
+  it("gives the planner the worker's text and nothing about money", async () => {
+    const t = await startEngine({ scenario: one });
+    const session = await t.session();
+    await t.run(session, 'how many files?');
+    const block = await result(t, session.id);
+    expect(block).toEqual({
+      type: 'tool_result',
+      tool_use_id: block.tool_use_id,
+      content: [{ type: 'text', text: 'there are three' }],
+      is_error: false,
+    });
+  });
+
+  it('records the worker as a child of the call, on its own model', async () => {
+    const t = await startEngine({ scenario: one });
+    const session = await t.session();
+    await t.run(session, 'how many files?');
+    const [delegation] = await workersOf(t, session.id);
+    const child = (await t.engine.store.sessions.view(delegation!.worker_session_id!))!;
+    expect(child).toMatchObject({
+      is_worker: true,
+      parent_session_id: session.id,
+      parent_tool_use_id: delegation!.tool_use_id,
+      workspace_path: session.workspace_path,
+      active_model: null,
+      delegation_depth: 1,
+      root_session_id: session.id,
+      status: 'ended',
+      disposition: 'completed',
+    });
+    const list = { workspace_path: null, status: null, parent_session_id: null, before: null, limit: 10 };
+    const top = await t.engine.store.sessions.list({ ...list, include_workers: false });
+    const all = await t.engine.store.sessions.list({ ...list, include_workers: true });
+    expect(top.rows.map((s) => s.id)).toEqual([session.id]);
+    expect(all.rows.map((s) => s.id).sort()).toEqual([session.id, child.id].sort());
+    expect(delegation!.usage_summary).toMatchObject({
+      model: 'anthropic:claude-haiku-4-5',
+      turn_count: 1,
+      input_tokens: 400,
+      output_tokens: 20,
+      cost_usd: '0.0005',
+    });
+  });
+
+  it('enters the chain at slot 5 with slot 4 deferred', async () => {
+    const t = await startEngine({ scenario: one });
+    const session = await t.session();
+    await t.run(session, 'how many files?');
+    const decided = t.events.filter((e) => e.type === 'route.decided').find((e) => e.session_id !== session.id)!;
+    const chain = (decided.payload as { chain: { policy: string; verdict: string; reason: string }[] }).chain;
+    expect(chain.map((c) => c.verdict)).toEqual([
+      'not_applicable',
+      'not_applicable',
+      'not_applicable',
+      'deferred',
+      'chose',
+      'not_evaluated',
+      'not_evaluated',
+    ]);
+    expect(chain[3]!.reason).toBe('delegate_request_in_flight');
+  });
+
+  it("keeps the planner's figures free of the worker's cost", async () => {
+    const t = await startEngine({ scenario: one });
+    const session = await t.session();
+    const turn = await t.run(session, 'how many files?');
+    // opus at fixture A: 2200 in at 15, 60 out at 75 per million.
+    expect(turn.total_cost_usd).toBe('0.0375');
+    const view = (await t.engine.store.sessions.view(session.id))!;
+    expect(view.cost_so_far_usd).toBe('0.0375');
+    expect(view.workers_cost_usd).toBe('0.0005');
+    const completed = t.events.find((e) => e.type === 'delegate.completed')!;
+    expect(completed.payload).toMatchObject({ worker_total_cost_usd: '0.0005', turn_count: 1, llm_call_count: 1 });
+  });
+
+  it("every worker event has actor worker and leads back to the planner's turn", async () => {
+    const t = await startEngine({ scenario: one });
+    const session = await t.session();
+    await t.run(session, 'how many files?');
+    for (const e of t.events) {
+      if (e.session_id !== session.id) expect(e.actor, e.type).toBe('worker');
+      if (e.type.startsWith('delegate.')) expect([e.session_id, e.actor]).toEqual([session.id, 'system']);
+    }
+    const byId = new Map(t.events.map((e) => [e.id, e]));
+    let at = t.events.find((e) => e.type === 'llm.call_completed' && e.session_id !== session.id);
+    const path: string[] = [];
+    while (at) {
+      path.push(at.type);
+      at = at.parent_event_id ? byId.get(at.parent_event_id) : undefined;
+    }
+    expect(path).toEqual([
+      'llm.call_completed',
+      'llm.call_started',
+      'turn.started',
+      'delegate.started',
+      'llm.call_completed',
+      'llm.call_started',
+      'turn.started',
+    ]);
+  });
+});
+
+describe('what a worker is given', () => {
+  it('has its task and context in the last system segment and one fixed sentence as its message', async () => {
+    const t = await startEngine({
+      files: { 'src/a.ts': 'export const secretBody = 1;' },
+      scenario: scenario(
+        planner({ tool_calls: [call('read_file', { path: 'src/a.ts' })] }, { text: 'placeholder' }),
+        [
+          {
+            match: { role: 'planner', turn: 2, call: 1 },
+            respond: {
+              tool_calls: [
+                delegate('rename the constant', {
+                  context: {
+                    mode: 'explicit',
+                    include: [
+                      { type: 'file', path: 'src/a.ts' },
+                      { type: 'tool_result', tool_use_id: '{{last_user_text}}' },
+                      'keep the style',
+                    ],
+                  },
+                }),
+              ],
+            },
+          },
+          { match: { role: 'planner', turn: 2, call: 2 }, respond: { text: 'ok' } },
+        ],
+        worker('rename the constant', { text: 'done' }),
+      ),
+    });
+    const session = await t.session();
+    await t.run(session, 'read it');
+    const read = (await t.engine.store.messages.history(session.id)).find((m) => m.role === 'tool')!;
+    await t.run(session, read.metadata.parent_tool_use_id!);
+    const request = t.adapter.requests.find((r) => r.caller.is_worker)!;
+    const volatile = request.system_prompt_volatile!;
+    expect(volatile.split('rename the constant')).toHaveLength(2);
+    expect(volatile).toContain('file src/a.ts');
+    expect(volatile).toContain('secretBody');
+    expect(volatile).toContain('keep the style');
+    expect(request.messages).toHaveLength(1);
+    expect(request.messages[0]!.content).toEqual([
+      { type: 'text', text: 'Carry out the task given at the end of your instructions.' },
+    ]);
+    const started = t.events.find((e) => e.type === 'delegate.started')!;
+    expect(started.payload).toMatchObject({ context_reference_count: 3, context_mode: 'explicit' });
+  });
+
+  it('never has more tools than its planner, and never delegate', async () => {
+    const t = await startEngine({
+      scenario: scenario(
+        planner(
+          { tool_calls: [delegate('look around', { allowed_tools: ['read_file', 'delegate', 'nope'] })] },
+          { text: 'ok' },
+        ),
+        worker('look around', { text: 'seen' }),
+      ),
+    });
+    const session = await t.session();
+    await t.run(session, 'go');
+    const request = t.adapter.requests.find((r) => r.caller.is_worker)!;
+    expect(request.tools.map((tool) => tool.name)).toEqual(['_request_context', 'read_file']);
+    expect(t.events.find((e) => e.type === 'delegate.started')!.payload).toMatchObject({
+      allowed_tool_count: 3,
+      dropped_tools: ['delegate'],
+    });
+  });
+
+  it('reads memory in its prompt and has no tool that writes it', async () => {
+    const t = await startEngine({
+      files: { '.metis/MEMORY.md': 'The build is called tundra.' },
+      scenario: scenario(planner({ tool_calls: [delegate('look')] }, { text: 'ok' }), worker('look', { text: 'seen' })),
+    });
+    const session = await t.session();
+    await t.run(session, 'go');
+    const request = t.adapter.requests.find((r) => r.caller.is_worker)!;
+    expect(request.system_prompt).toContain('The build is called tundra.');
+    expect(request.tools.map((tool) => tool.name).filter((name) => name.startsWith('memory_'))).toEqual([]);
+  });
+
+  it('does not read an @alias in its task', async () => {
+    const t = await startEngine({
+      scenario: scenario(
+        planner({ tool_calls: [delegate('@opus do it')] }, { text: 'ok' }),
+        worker('@opus do it', { text: 'done' }),
+      ),
+    });
+    const session = await t.session();
+    await t.run(session, 'go');
+    const request = t.adapter.requests.find((r) => r.caller.is_worker)!;
+    expect(request.model.id).toBe('anthropic:claude-haiku-4-5');
+    expect(request.system_prompt_volatile).toContain('@opus do it');
+  });
+});
+
+describe('when a worker does not succeed', () => {
+  const modes: [string, Record<string, unknown>, Record<string, unknown>[], object][] = [
+    [
+      'its provider fails',
+      {},
+      [{ error: { error_class: 'invalid_request', status: 400 } }],
+      { failure_mode: 'worker_error' },
+    ],
+    [
+      'its answer is cut at the token cap',
+      { max_tokens: 100 },
+      [
+        { tool_calls: [call('list_files', {})], usage: usage(10, 60) },
+        { text: 'as far as I', stop_reason: 'max_tokens', usage: usage(10, 40) },
+      ],
+      { failure_mode: 'max_tokens_exceeded' },
+    ],
+    [
+      'its token cap is used up before the next call',
+      { max_tokens: 50 },
+      [{ text: 'so far', tool_calls: [call('list_files', {})], usage: usage(10, 50) }],
+      { failure_mode: 'max_tokens_exceeded' },
+    ],
+    [
+      'it stops at a stop sequence',
+      {},
+      [{ text: 'half', stop_reason: 'stop_sequence' }],
+      { failure_mode: 'worker_error' },
+    ],
+  ];
+  it.each(modes)('%s: the planner reads an error and goes on', async (_name, args, answers, expected) => {
+    const t = await startEngine({
+      scenario: scenario(
+        planner({ tool_calls: [delegate('the job', args)] }, { text: 'I will do it myself' }),
+        worker('the job', ...answers),
+      ),
+    });
+    const session = await t.session();
+    const turn = await t.run(session, 'go');
+    expect(turn.status).toBe('completed');
+    expect(turn.output).toBe('I will do it myself');
+    const block = await result(t, session.id);
+    expect(block.is_error).toBe(true);
+    const [delegation] = await workersOf(t, session.id);
+    expect(delegation).toMatchObject({ status: 'failed', ...expected });
+    expect(JSON.parse(textIn(block))).toEqual({
+      error: expect.stringContaining((expected as { failure_mode: string }).failure_mode),
+      output: delegation!.output,
+      worker_session_id: delegation!.worker_session_id,
+    });
+    const failed = t.events.find((e) => e.type === 'delegate.failed')!;
+    expect(failed.payload).toMatchObject(expected);
+    expect(t.events.find((e) => e.type === 'session.ended')!.payload).toMatchObject({ disposition: 'failed' });
+  });
+
+  it('counts what a worker spent before it was cut at its cap', async () => {
+    const t = await startEngine({
+      scenario: scenario(
+        planner({ tool_calls: [delegate('the job', { max_tokens: 100 })] }, { text: 'ok' }),
+        worker(
+          'the job',
+          { tool_calls: [call('list_files', {})], usage: usage(10, 60) },
+          { text: 'as far as I', stop_reason: 'max_tokens', usage: usage(10, 40) },
+        ),
+      ),
+    });
+    const session = await t.session();
+    await t.run(session, 'go');
+    expect(t.adapter.requests.filter((r) => r.caller.is_worker).map((r) => r.max_output_tokens)).toEqual([100, 40]);
+    const [delegation] = await workersOf(t, session.id);
+    expect(delegation!.output).toBe('as far as I');
+    expect(delegation!.usage_summary).toMatchObject({ output_tokens: 100, cost_usd: '0.00052' });
+  });
+
+  it('refuses a tier that no model serves, without a session', async () => {
+    const registry = fs
+      .readFileSync(path.join(import.meta.dirname, '../support/registry.yaml'), 'utf8')
+      .replace('tier: deep', 'tier: null');
+    const t = await startEngine({
+      registry: registry.replace('aliases: [opus]', 'aliases: [opus]\n    can_delegate: true'),
+      scenario: scenario(planner({ tool_calls: [delegate('hard', { tier: 'deep' })] }, { text: 'ok' })),
+    });
+    const session = await t.session();
+    const turn = await t.run(session, 'go');
+    expect(turn.status).toBe('completed');
+    expect(t.rows().sessions).toBe(1);
+    expect(t.events.find((e) => e.type === 'delegate.failed')!.payload).toMatchObject({
+      failure_mode: 'no_model_available_for_tier',
+      worker_session_id: null,
+      worker_total_cost_usd: '0',
+    });
+    expect(t.typesOf(session.id).slice(5, 8)).toEqual(['tool.called', 'delegate.failed', 'tool.completed']);
+  });
+
+  it('passes a request for more context to the planner and runs nothing beside it', async () => {
+    const missing = {
+      summary: 'need the schema',
+      missing: [{ type: 'file', ref: 'schema.sql', hint: 'column names' }],
+    };
+    const t = await startEngine({
+      scenario: scenario(
+        planner({ tool_calls: [delegate('the job')] }, { text: 'I see' }),
+        worker('the job', {
+          tool_calls: [call('list_files', {}), call('_request_context', missing), call('list_files', { path: 'x' })],
+        }),
+      ),
+    });
+    const session = await t.session();
+    const turn = await t.run(session, 'go');
+    expect(turn.status).toBe('completed');
+    expect(JSON.parse(textIn(await result(t, session.id)))).toMatchObject({
+      error: 'insufficient_context',
+      output: missing,
+    });
+    const failed = t.events.find((e) => e.type === 'delegate.failed')!;
+    expect(failed.payload).toMatchObject({ insufficient_context_request: missing });
+    const w = t.events.find((e) => e.type === 'session.created' && e.session_id !== session.id)!.session_id;
+    expect(t.typesOf(w).filter((type) => type.startsWith('tool.'))).toEqual([
+      'tool.called',
+      'tool.completed',
+      'tool.failed',
+      'tool.failed',
+    ]);
+    const stored = (await t.engine.store.messages.history(w as never)).filter((m) => m.role === 'tool');
+    expect(stored).toHaveLength(3);
+  });
+
+  it('lets a worker go on after an invalid request for context', async () => {
+    const t = await startEngine({
+      scenario: scenario(
+        planner({ tool_calls: [delegate('the job')] }, { text: 'ok' }),
+        worker('the job', { tool_calls: [call('_request_context', { summary: '' })] }, { text: 'managed anyway' }),
+      ),
+    });
+    const session = await t.session();
+    await t.run(session, 'go');
+    expect(textIn(await result(t, session.id))).toBe('managed anyway');
+  });
+
+  it('ends a worker that never stops calling tools after 25 calls', async () => {
+    const t = await startEngine({
+      scenario: scenario(planner({ tool_calls: [delegate('loop')] }, { text: 'enough' }), [
+        { match: { role: 'worker' }, times: 'inf', respond: { tool_calls: [call('list_files', {})] } },
+      ]),
+    });
+    const session = await t.session();
+    const turn = await t.run(session, 'go');
+    expect(turn.status).toBe('completed');
+    expect(t.adapter.requests.filter((r) => r.caller.is_worker)).toHaveLength(25);
+    expect(t.events.find((e) => e.type === 'delegate.failed')!.payload).toMatchObject({
+      failure_mode: 'worker_error',
+      error_message: 'worker_error: stopped after 25 LLM calls',
+    });
+  });
+});
+
+describe('bad input to delegate', () => {
+  const bad: [string, unknown][] = [
+    ['an unknown tier', { tier: 'huge', task: 'x' }],
+    ['a blank task', { tier: 'fast', task: '  ' }],
+    ['context in mode minimal', { tier: 'fast', task: 'x', context: { mode: 'minimal', include: ['y'] } }],
+    ['an unknown key', { tier: 'fast', task: 'x', speed: 1 }],
+    [
+      'a path outside the workspace',
+      { tier: 'fast', task: 'x', context: { mode: 'explicit', include: [{ type: 'file', path: '../x' }] } },
+    ],
+    [
+      'a message of another session',
+      {
+        tier: 'fast',
+        task: 'x',
+        context: { mode: 'explicit', include: [{ type: 'message', message_id: '01JZZZZZZZZZZZZZZZZZZZZZZZ' }] },
+      },
+    ],
+    ['a schema that is no object', { tier: 'fast', task: 'x', output_schema: { type: 'array' } }],
+  ];
+  it.each(bad)('%s is answered to the model, and no worker exists', async (_name, input) => {
+    const t = await startEngine({
+      scenario: scenario(planner({ tool_calls: [call('delegate', input)] }, { text: 'sorry' })),
+    });
+    const session = await t.session();
+    const turn = await t.run(session, 'go');
+    expect(turn.status).toBe('completed');
+    expect(t.typesOf(session.id)).toContain('tool.input_invalid');
+    expect(t.events.filter((e) => e.type.startsWith('delegate.'))).toEqual([]);
+    expect(t.rows()).toMatchObject({ sessions: 1, delegations: 0 });
+    const block = await result(t, session.id);
+    expect(block.is_error).toBe(true);
+    expect(textIn(block)).toMatch(/^\S+: \S/);
+  });
+});
+
+describe('a JSON answer on demand', () => {
+  const schema = {
+    type: 'object',
+    properties: { n: { type: 'integer' } },
+    required: ['n'],
+    additionalProperties: false,
+  };
+  const asked = planner({ tool_calls: [delegate('count', { output_schema: schema })] }, { text: 'ok' });
+  const answers = [
+    { match: { role: 'worker', turn: 1 }, respond: { text: 'hello' } },
+    { match: { role: 'worker', turn: 2 }, respond: { text: '{"n":"x"}' } },
+    { match: { role: 'worker', turn: 3 }, respond: { text: '```json\n{"n":1}\n```' } },
+  ];
+
+  it('is asked for again until it is valid', async () => {
+    const t = await startEngine({ scenario: scenario(asked, answers) });
+    const session = await t.session();
+    await t.run(session, 'go');
+    expect(textIn(await result(t, session.id))).toBe('{"n":1}');
+    const [delegation] = await workersOf(t, session.id);
+    expect(delegation).toMatchObject({ status: 'completed', output: { n: 1 } });
+    expect(delegation!.usage_summary.turn_count).toBe(3);
+  });
+
+  it('fails with the raw text when no repair is left', async () => {
+    const t = await startEngine({
+      scenario: scenario(asked, answers),
+      config: { delegation: { schema_repair_attempts: 0 } },
+    });
+    const session = await t.session();
+    await t.run(session, 'go');
+    const [delegation] = await workersOf(t, session.id);
+    expect(delegation).toMatchObject({ failure_mode: 'output_schema_validation_failed', output: 'hello' });
+  });
+});
+
+describe('offering delegate', () => {
+  const plain = scenario([{ match: {}, times: 'inf', respond: { text: 'hi' } }]);
+  const names = (t: TestEngine) => t.adapter.requests.at(-1)!.tools.map((tool) => tool.name);
+
+  it('follows the model of the turn, whoever chose it', async () => {
+    const t = await startEngine({ scenario: plain });
+    const session = await t.session({ initial_active_model: 'gpt' });
+    await t.run(session, 'one');
+    expect(names(t)).not.toContain('delegate');
+    await t.run(session, '@opus two');
+    expect(names(t)).toContain('delegate');
+    const other = await t.session({ initial_active_model: null });
+    await t.run(other, 'three');
+    expect(t.adapter.requests.at(-1)!.model.id).toBe('anthropic:claude-sonnet-4-6');
+    expect(names(t)).toContain('delegate');
+  });
+
+  it('can be switched off', async () => {
+    const t = await startEngine({ scenario: plain, config: { tools: { disabled: ['delegate'] } } });
+    await t.run(await t.session(), 'one');
+    expect(names(t)).not.toContain('delegate');
+  });
+});
+
+describe('fan-out', () => {
+  const three = (delay: number[]) =>
+    scenario(
+      planner({ tool_calls: [delegate('job-a'), delegate('job-b'), delegate('job-c')] }, { text: 'all done' }),
+      worker('job-a', { text: 'A', delay_ms: delay[0] }),
+      worker('job-b', { text: 'B', delay_ms: delay[1] }),
+      worker('job-c', { text: 'C', delay_ms: delay[2] }),
+    );
+
+  it('runs workers side by side and answers in block order', async () => {
+    const t = await startEngine({ scenario: three([60, 40, 20]) });
+    const session = await t.session();
+    await t.run(session, 'go');
+    const answers = [0, 1, 2].map(async (n) => textIn(await result(t, session.id, n)));
+    expect(await Promise.all(answers)).toEqual(['A', 'B', 'C']);
+    const order = t.events
+      .filter((e) => ['delegate.started', 'delegate.completed'].includes(e.type))
+      .map((e) => e.type);
+    expect(order.slice(0, 3)).toEqual(['delegate.started', 'delegate.started', 'delegate.started']);
+    expect(t.rows().sessions).toBe(4);
+  });
+
+  it('waits for a slot without events and without a session', async () => {
+    const t = await startEngine({
+      scenario: scenario(
+        planner({ tool_calls: ['a', 'b', 'c', 'd'].map((x) => delegate(`job-${x}`)) }, { text: 'all done' }),
+        ...['a', 'b', 'c', 'd'].map((x) => worker(`job-${x}`, { text: x, delay_ms: 20 })),
+      ),
+      config: { tools: { max_concurrent_per_session: 2 } },
+    });
+    const session = await t.session();
+    await t.run(session, 'go');
+    let open = 0;
+    let most = 0;
+    for (const e of t.events) {
+      if (e.type === 'session.created' && e.session_id !== session.id) open += 1;
+      if (e.type === 'delegate.completed') open -= 1;
+      most = Math.max(most, open);
+    }
+    expect(most).toBe(2);
+    expect(t.rows().sessions).toBe(5);
+  });
+
+  it('refuses more delegations in a turn than the cap, with no session for them', async () => {
+    const t = await startEngine({
+      scenario: three([0, 0, 0]),
+      config: { delegation: { max_workers_per_turn: 2 } },
+    });
+    const session = await t.session();
+    const turn = await t.run(session, 'go');
+    expect(turn.status).toBe('completed');
+    expect(t.rows().sessions).toBe(3);
+    const failed = t.events.find((e) => e.type === 'delegate.failed')!;
+    expect(failed.payload).toMatchObject({
+      worker_session_id: null,
+      error_message: 'worker_error: too many delegations in this turn',
+    });
+  });
+});
+
+describe('deeper trees', () => {
+  const nested = scenario(
+    planner({ tool_calls: [delegate('outer', { tier: 'balanced' })] }, { text: 'end' }),
+    [
+      {
+        match: { role: 'worker', model: '*sonnet*', call: 1 },
+        respond: { tool_calls: [delegate('inner')], usage: usage(100, 10) },
+      },
+      { match: { role: 'worker', model: '*sonnet*', call: 2 }, respond: { text: 'outer done', usage: usage(100, 10) } },
+    ],
+    worker('inner', { text: 'inner done', usage: usage(100, 10) }),
+  );
+
+  it('a worker may delegate down to the configured depth and no further', async () => {
+    const t = await startEngine({ scenario: nested, config: { delegation: { delegate_depth: 2 } } });
+    const session = await t.session();
+    const turn = await t.run(session, 'go');
+    expect(turn.status).toBe('completed');
+    const byDepth = (
+      await Promise.all(
+        t.events.filter((e) => e.type === 'session.created').map((e) => t.engine.store.sessions.view(e.session_id)),
+      )
+    ).map((s) => s!.delegation_depth);
+    expect(byDepth).toEqual([0, 1, 2]);
+    const inner = t.adapter.requests.find((r) => r.system_prompt_volatile?.includes('inner'))!;
+    expect(inner.tools.map((tool) => tool.name)).not.toContain('delegate');
+  });
+
+  it('by default a worker that asks for delegate is told there is none', async () => {
+    const t = await startEngine({ scenario: nested });
+    const session = await t.session();
+    await t.run(session, 'go');
+    const w = t.events.find((e) => e.type === 'session.created' && e.session_id !== session.id)!.session_id;
+    expect(textIn(await result(t, w))).toBe("Tool 'delegate' is not available in this session.");
+    expect(t.rows().sessions).toBe(2);
+  });
+});

@@ -1,0 +1,283 @@
+// The engine of a test: everything real (SQLite file, workspace, tools, journal) but the model's words.
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { onTestFinished } from 'vitest';
+import { createBus } from '../../src/bus/bus.ts';
+import { type Config, defaultConfig } from '../../src/domain/config.ts';
+import type { Delta } from '../../src/domain/delta.ts';
+import type { AnyEvent, EventType } from '../../src/domain/event.ts';
+import type { Session } from '../../src/domain/session.ts';
+import type { Turn } from '../../src/domain/turn.ts';
+import { createEngine, type Engine } from '../../src/engine/context.ts';
+import { drain } from '../../src/engine/drain.ts';
+import { createSession, type SessionInput } from '../../src/engine/sessions.ts';
+import { submitTurn, type TurnSubmission } from '../../src/engine/submit-turn.ts';
+import { type Clock, systemClock } from '../../src/kernel/clock.ts';
+import { createIdGenerator } from '../../src/kernel/ids.ts';
+import type { PriceTable } from '../../src/policy/pricing/price-table.ts';
+import { createModelRegistry, parseRegistry } from '../../src/policy/routing/registry.ts';
+import type { PublishedEvent } from '../../src/ports/live-bus.ts';
+import { type Logger, silentLogger } from '../../src/ports/log.ts';
+import type { ToolFactory } from '../../src/ports/tool.ts';
+import type { Workspaces } from '../../src/ports/workspace.ts';
+import { createScriptedAdapter, type ScriptedAdapter } from '../../src/provider/scripted/adapter.ts';
+import { parseScenario } from '../../src/provider/scripted/scenario.ts';
+import { newestId } from '../../src/store/sqlite/id-seed.ts';
+import { createJournal } from '../../src/store/sqlite/journal.ts';
+import { openDatabase, type SqliteStoreHandle } from '../../src/store/sqlite/open.ts';
+import { createStore } from '../../src/store/sqlite/store.ts';
+import { delegate as delegateTool } from '../../src/tool/builtin/delegate.ts';
+import { editFile } from '../../src/tool/builtin/edit-file.ts';
+import { listFiles } from '../../src/tool/builtin/list-files.ts';
+import { readFile } from '../../src/tool/builtin/read-file.ts';
+import { requestContext } from '../../src/tool/builtin/request-context.ts';
+import { shell } from '../../src/tool/builtin/shell.ts';
+import { writeFile } from '../../src/tool/builtin/write-file.ts';
+import { createToolRegistry } from '../../src/tool/registry.ts';
+import { schemaCompiler } from '../../src/tool/schema.ts';
+import { createWorkspaces } from '../../src/workspace/workspaces.ts';
+import { priceTableA } from './prices.ts';
+
+const ROOT = path.resolve(import.meta.dirname, '../..');
+const REGISTRY = path.join(import.meta.dirname, 'registry.yaml');
+
+/** A partial configuration, merged section by section over the defaults. */
+export type ConfigOver = { readonly [K in keyof Config]?: Partial<Config[K]> };
+
+export interface EngineOptions {
+  /** Scenario of the scripted provider (11.11), as an object. */
+  readonly scenario: unknown;
+  readonly config?: ConfigOver;
+  readonly registry?: string;
+  readonly prices?: PriceTable;
+  readonly clock?: Clock;
+  readonly random?: () => number;
+  readonly log?: Logger;
+  readonly files?: Readonly<Record<string, string>>;
+  readonly tools?: readonly ToolFactory[];
+  /** Read each workspace file once: parallel work is then ordered by its scripted delays alone, never by the disk. */
+  readonly still?: boolean;
+  /** Folder of an earlier engine: the same database and workspace again. */
+  readonly folder?: string;
+}
+
+export interface TestEngine {
+  readonly engine: Engine;
+  readonly adapter: ScriptedAdapter;
+  readonly db: SqliteStoreHandle;
+  readonly folder: string;
+  readonly workspace: string;
+  readonly config: Config;
+  /** Every committed event so far, in order. */
+  readonly events: PublishedEvent['event'][];
+  readonly deltas: { readonly session_id: string; readonly delta: Delta }[];
+  session(input?: Partial<SessionInput>): Promise<Session>;
+  submit(
+    session: Session | string,
+    content: TurnSubmission['content'],
+    rest?: Partial<TurnSubmission>,
+  ): Promise<string>;
+  /** Submits and waits for the terminal event. */
+  run(session: Session, content: TurnSubmission['content'], rest?: Partial<TurnSubmission>): Promise<Turn>;
+  /** The first event, past or to come, that matches. */
+  event(type: EventType, match?: (event: AnyEvent) => boolean): Promise<AnyEvent>;
+  ended(turnId: string): Promise<Turn>;
+  typesOf(sessionId: string): string[];
+  rows(): Readonly<Record<string, number>>;
+  /** Lets go of the database as a killed process would: no drain, nothing written. */
+  abandon(): void;
+  close(): Promise<void>;
+}
+
+export function tempFolder(): string {
+  const folder = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), 'metis-')));
+  onTestFinished(() => fs.rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+export function must<T>(result: { ok: true; value: T } | { ok: false; error: unknown }): T {
+  if (!result.ok) throw new Error(JSON.stringify(result.error));
+  return result.value;
+}
+
+const TERMINAL = ['turn.completed', 'turn.failed', 'turn.cancelled'];
+
+export async function startEngine(options: EngineOptions): Promise<TestEngine> {
+  const folder = options.folder ?? tempFolder();
+  const workspace = path.join(folder, 'workspace');
+  fs.mkdirSync(workspace, { recursive: true });
+  for (const [name, text] of Object.entries(options.files ?? {})) {
+    fs.mkdirSync(path.dirname(path.join(workspace, name)), { recursive: true });
+    fs.writeFileSync(path.join(workspace, name), text);
+  }
+  const config = mergeConfig(defaultConfig(folder), options.config ?? {});
+  const clock = options.clock ?? systemClock;
+  const log = options.log ?? silentLogger;
+  const random = options.random ?? (options.clock ? () => 0.5 : Math.random);
+  const ids = createIdGenerator(() => clock.now(), random);
+  const db = openDatabase({
+    path: config.storage.db_path,
+    synchronous: config.storage.synchronous,
+    migrationsDir: path.join(ROOT, 'migrations'),
+    log,
+  });
+  const newest = newestId(db.db);
+  if (newest) ids.seed(newest);
+  const bus = createBus(log);
+  const events: PublishedEvent['event'][] = [];
+  const deltas: TestEngine['deltas'] = [];
+  const waiting = new Set<(event: AnyEvent) => void>();
+  bus.subscribe('test', (items) => {
+    for (const item of items) {
+      if (item.kind === 'transient')
+        deltas.push({ session_id: item.transient.session_id, delta: item.transient.delta });
+      else {
+        events.push(item.event);
+        for (const wake of [...waiting]) wake(item.event as AnyEvent);
+      }
+    }
+  });
+  const adapter = createScriptedAdapter({
+    name: 'scripted',
+    scenario: must(parseScenario(JSON.stringify(options.scenario), 'scenario')),
+    clock,
+    ids,
+    log,
+    random,
+    secrets: [],
+    limits: { total: 600, connect: 30, idle: 120 },
+    maxRetries: 2,
+  });
+  const workspaces = createWorkspaces({ globalRoutingPath: config.routing.global_path, log });
+  const engine = createEngine({
+    config,
+    clock,
+    ids,
+    log,
+    journal: createJournal({ db, ids, clock, bus, log }),
+    store: createStore(db),
+    bus,
+    registry: createModelRegistry(
+      must(parseRegistry(options.registry ?? fs.readFileSync(REGISTRY, 'utf8'), REGISTRY)),
+      new Set(['scripted']),
+    ),
+    providers: new Map([['scripted', adapter]]),
+    prices: options.prices ?? priceTableA(),
+    tools: createToolRegistry([
+      delegateTool,
+      editFile,
+      listFiles,
+      readFile,
+      requestContext,
+      writeFile,
+      shell({ env: { PATH: process.env.PATH ?? '' }, sandbox: null, clock }),
+      ...(options.tools ?? []),
+    ]),
+    schemas: schemaCompiler,
+    workspaces: options.still ? await readOnce(workspaces, workspace, config) : workspaces,
+    recommender: null,
+    secrets: [],
+  });
+  let open = true;
+  const abandon = () => {
+    if (open) db.close();
+    open = false;
+  };
+  const close = async () => {
+    if (!open) return;
+    await drain(engine);
+    abandon();
+  };
+  onTestFinished(close);
+
+  const event: TestEngine['event'] = (type, match = () => true) => {
+    const known = events.find((e) => e.type === type && match(e as AnyEvent));
+    if (known) return Promise.resolve(known as AnyEvent);
+    return new Promise((resolve) => {
+      const wake = (e: AnyEvent) => {
+        if (e.type !== type || !match(e)) return;
+        waiting.delete(wake);
+        resolve(e);
+      };
+      waiting.add(wake);
+    });
+  };
+  const ended: TestEngine['ended'] = async (turnId) => {
+    if (!events.some((e) => e.turn_id === turnId && TERMINAL.includes(e.type)))
+      await new Promise<void>((resolve) => {
+        const wake = (e: AnyEvent) => {
+          if (e.turn_id !== turnId || !TERMINAL.includes(e.type)) return;
+          waiting.delete(wake);
+          resolve();
+        };
+        waiting.add(wake);
+      });
+    await engine.locks.turn(turnId)?.done;
+    const sessionId = events.find((e) => e.turn_id === turnId)!.session_id;
+    return (await engine.store.turns.view(sessionId, turnId))!;
+  };
+  const submit: TestEngine['submit'] = async (session, content, rest) =>
+    (
+      await submitTurn(engine, typeof session === 'string' ? session : session.id, {
+        content,
+        per_message_override: null,
+        if_busy: 'reject',
+        ...rest,
+      })
+    ).turn_id;
+
+  return {
+    engine,
+    adapter,
+    db,
+    folder,
+    workspace,
+    config,
+    events,
+    deltas,
+    session: (input) =>
+      createSession(engine, {
+        workspace_path: workspace,
+        initial_active_model: 'opus',
+        max_cost_usd: null,
+        on_reached: null,
+        approval_mode: null,
+        ...input,
+      }),
+    submit,
+    run: async (session, content, rest) => ended(await submit(session, content, rest)),
+    event,
+    ended,
+    typesOf: (sessionId) => events.filter((e) => e.session_id === sessionId).map((e) => e.type),
+    rows: () =>
+      Object.fromEntries(
+        ['sessions', 'turns', 'messages', 'events', 'tool_calls', 'delegations', 'llm_calls', 'confirmations'].map(
+          (table) => [table, (db.db.prepare(`SELECT count(*) AS n FROM ${table}`).get() as { n: number }).n],
+        ),
+      ),
+    abandon,
+    close,
+  };
+}
+
+async function readOnce(real: Workspaces, root: string, config: Config): Promise<Workspaces> {
+  const trust = await real.readTrust(root);
+  const memory = await real.memoryText(root);
+  const routing = await real.routingFiles(root);
+  const instructions = await real.instructions(root, config.context.project_instruction_files);
+  return {
+    ...real,
+    readTrust: async () => trust,
+    memoryText: async () => memory,
+    routingFiles: async () => routing,
+    instructions: async () => instructions,
+  };
+}
+
+export function mergeConfig(base: Config, over: ConfigOver): Config {
+  const merged: Record<string, unknown> = { ...base };
+  for (const [section, keys] of Object.entries(over))
+    merged[section] = { ...(base[section as keyof Config] as object), ...(keys as object) };
+  return merged as Config;
+}

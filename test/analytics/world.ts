@@ -13,7 +13,7 @@ import type { SessionRecord } from '../../src/domain/session.ts';
 import { NO_TOKENS, type TokenUsage } from '../../src/domain/usage.ts';
 import { createIdGenerator, type SessionId } from '../../src/kernel/ids.ts';
 import { fromPusd } from '../../src/kernel/money.ts';
-import { parseCostQuery } from '../../src/policy/analytics-query.ts';
+import { encodeCursor, parseCostQuery } from '../../src/policy/analytics-query.ts';
 import type { PriceTable } from '../../src/policy/pricing/price-table.ts';
 import type { Analytics, CallPricer, CostAnswer } from '../../src/ports/analytics.ts';
 import type { Journal, Write } from '../../src/ports/journal.ts';
@@ -58,6 +58,8 @@ export interface World {
   /** `GET /analytics/cost?from=all&<query>` as of `NOW`. */
   cost(query: string, pricer?: CallPricer | null): Promise<CostAnswer>;
   rows(query: string, pricer?: CallPricer | null): Promise<readonly CostRow[]>;
+  /** Every row, fetched page by page. */
+  walk(query: string, limit: number, pricer?: CallPricer | null): Promise<readonly CostRow[]>;
   none(query?: string, pricer?: CallPricer | null): Promise<CostTotals>;
 }
 
@@ -88,11 +90,12 @@ export function openWorld(): World {
     await emit([], [{ kind: 'session.insert', session: record }, ...writes], []);
     return record;
   }
-  const cost: World['cost'] = async (query, pricer = null) => {
+  const parse = (query: string) => {
     const parsed = parseCostQuery({ from: 'all', ...Object.fromEntries(new URLSearchParams(query)) }, NOW);
     if (!parsed.ok) throw new Error(JSON.stringify(parsed.error));
-    return analytics.cost(parsed.value.query, pricer);
+    return parsed.value;
   };
+  const cost: World['cost'] = async (query, pricer = null) => analytics.cost(parse(query).query, pricer);
 
   return {
     db,
@@ -133,6 +136,16 @@ export function openWorld(): World {
     rows: async (query, pricer) => {
       const { data } = await cost(query, pricer);
       return Array.isArray(data) ? data : [];
+    },
+    async walk(query, limit, pricer = null) {
+      const rows: CostRow[] = [];
+      for (let cursor = ''; ; ) {
+        const request = parse(`${query}&limit=${limit}${cursor && `&cursor=${cursor}`}`);
+        const { data, next } = await analytics.cost(request.query, pricer);
+        rows.push(...(data as readonly CostRow[]));
+        if (next === null) return rows;
+        cursor = encodeCursor(request, next);
+      }
     },
     none: async (query = '', pricer = null) => (await cost(`group_by=none&${query}`, pricer)).data as CostTotals,
   };

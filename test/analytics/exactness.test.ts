@@ -1,0 +1,123 @@
+// Money stays exact or the step fails as a whole.
+import { describe, expect, it } from 'vitest';
+import { createLedger } from '../../src/store/sqlite/ledger.ts';
+import { verifyRollups } from '../../src/store/sqlite/verify.ts';
+import { priceTableA } from '../support/prices.ts';
+import { type Call, HAIKU, NOW, openWorld, type World } from './world.ts';
+
+const HOUR = 3_600_000;
+
+async function costing(world: World, amounts: readonly string[]): Promise<Call[]> {
+  const session = await world.planner();
+  return amounts.map((cost_usd) => ({ session, at: NOW - HOUR, model: HAIKU, over: { cost_usd } }));
+}
+
+const counts = (world: World) =>
+  ['events', 'llm_calls', 'rollup_session_hour', 'rollup_parent_day'].map((table) =>
+    world.db.db.prepare(`SELECT count(*) FROM ${table}`).pluck().get(),
+  );
+
+describe('sums', () => {
+  it('of ten thousand tiny costs are exact', async () => {
+    const world = openWorld();
+    await world.record(
+      await costing(
+        world,
+        Array.from({ length: 10_000 }, () => '0.0000001'),
+      ),
+    );
+    expect((await world.none()).cost_usd).toBe('0.001');
+    expect((await world.cost('group_by=model&pricing=stamped')).totals.call_count).toBe(10_000);
+  });
+
+  it('keep the last digit where a double would lose it', async () => {
+    const world = openWorld();
+    await world.record(await costing(world, ['9007.199254740993', '0.000000000001']));
+    expect((await world.none()).cost_usd).toBe('9007.199254740994');
+    expect((await world.rows('group_by=session'))[0]?.cost_usd).toBe('9007.199254740994');
+  });
+
+  it('beyond the range of a column are an error, never a rounded or negative figure', async () => {
+    const world = openWorld();
+    // Two trees, so that each rollup row is in range by itself.
+    await world.record(await costing(world, ['5000000']));
+    await world.record(await costing(world, ['5000000']));
+    await expect(world.none()).rejects.toThrow('integer overflow');
+    await expect(world.rows('group_by=model')).rejects.toThrow('integer overflow');
+  });
+
+  it('that would overflow a rollup row fail the batch, and no column ever holds a float', async () => {
+    const world = openWorld();
+    const [first, second] = await costing(world, ['5000000', '5000000']);
+    await world.record([first!]);
+    const before = counts(world);
+    await expect(world.record([second!])).rejects.toThrow();
+    expect(counts(world)).toEqual(before);
+    expect((await world.none()).cost_usd).toBe('5000000');
+    for (const table of ['llm_calls', 'rollup_session_hour', 'rollup_parent_day']) {
+      const types = world.db.db.prepare(`SELECT DISTINCT typeof(cost_pusd) FROM ${table}`).pluck().all();
+      expect(types).toEqual(['integer']);
+    }
+  });
+});
+
+describe('the projection', () => {
+  it('takes an event id once', async () => {
+    const world = openWorld();
+    const session = await world.planner();
+    const [event] = await world.record([
+      { session, at: NOW - HOUR, model: HAIKU, prices: priceTableA(), tokens: { input_tokens: 7 } },
+    ]);
+    const before = await world.none();
+    const stamp = {
+      ...{
+        parent_session_id: null,
+        root_session_id: session.id,
+        is_worker: false,
+        workspace_hash: session.workspace_hash,
+      },
+      ...{ worker_name: '', delegated_by_model: '', delegation_tier: '' },
+    };
+    const payload = event!.payload as Parameters<ReturnType<typeof createLedger>['project']>[0]['payload'];
+    createLedger(world.db.db).project(
+      { id: event!.id, at: NOW - HOUR, session_id: session.id, turn_id: null, payload },
+      stamp,
+    );
+    expect(await world.none()).toEqual(before);
+    expect(verifyRollups(world.db.db)).toEqual([]);
+  });
+
+  it('leaves no trace of a batch whose second event is invalid', async () => {
+    const world = openWorld();
+    const [good, bad] = await costing(world, ['1', '1.0']);
+    const before = counts(world);
+    await expect(world.record([good!, bad!])).rejects.toThrow('cost_usd');
+    expect(counts(world)).toEqual(before);
+  });
+
+  it('leaves no trace of a batch whose second event does not fit the ledger', async () => {
+    const world = openWorld();
+    const calls = await costing(world, ['5000000', '5000000']);
+    const before = counts(world);
+    await expect(world.record(calls)).rejects.toThrow();
+    expect(counts(world)).toEqual(before);
+  });
+});
+
+describe('verifyRollups', () => {
+  it('names a rollup row and a fact that were tampered with', async () => {
+    const world = openWorld();
+    await world.record(await costing(world, ['1', '2']));
+    expect(verifyRollups(world.db.db)).toEqual([]);
+    world.db.db.exec('UPDATE rollup_session_hour SET calls = 3');
+    expect(verifyRollups(world.db.reader)).toEqual([
+      expect.stringContaining('rollup_session_hour lacks hour='),
+      expect.stringContaining('calls=3'),
+    ]);
+    world.db.db.exec('UPDATE rollup_session_hour SET calls = 2');
+    world.db.db.exec('DELETE FROM llm_calls WHERE cost_pusd = 1000000000000');
+    expect(verifyRollups(world.db.reader)).toContainEqual(expect.stringMatching(/^llm_calls lacks event /));
+    world.db.db.exec("UPDATE llm_calls SET model = 'x:y'");
+    expect(verifyRollups(world.db.reader)).toContainEqual(expect.stringMatching(/model is x:y, its event says/));
+  });
+});

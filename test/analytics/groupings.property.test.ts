@@ -1,0 +1,191 @@
+// Every grouping of any set of calls equals the plain sum over the ledger.
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { type CostRow, type CostTotals, DIMENSIONS, type Dimension } from '../../src/domain/analytics.ts';
+import type { Tier } from '../../src/domain/scalars.ts';
+import type { SessionRecord } from '../../src/domain/session.ts';
+import { fromPusd, ZERO_PUSD } from '../../src/kernel/money.ts';
+import { averageLatency, ratio } from '../../src/policy/cost-row.ts';
+import type { PriceTable } from '../../src/policy/pricing/price-table.ts';
+import type { CallPricer } from '../../src/ports/analytics.ts';
+import { priceTableA, priceTableB } from '../support/prices.ts';
+import { HAIKU, NOW, OPUS, openWorld, SONNET, type World } from './world.ts';
+
+const DAY = 86_400_000;
+const START = Date.parse('2026-05-20T00:00:00Z');
+const A = priceTableA();
+const B = priceTableB();
+const MODELS = [OPUS, SONNET, HAIKU, 'openai:gpt-5', 'ollama:llama-3.3-70b', 'nope:model'];
+
+interface Fact {
+  readonly [column: string]: string | bigint | null;
+  readonly cost_pusd: bigint;
+}
+const num = (fact: Fact, column: string) => fact[column] as bigint;
+
+/** Key columns of a fact, straight from the definition of each dimension. */
+const KEY: Readonly<Record<Dimension, (fact: Fact, folded: boolean) => Partial<CostRow>>> = {
+  model: (f) => ({ model: String(f.model), provider: String(f.provider) }),
+  provider: (f) => ({ provider: String(f.provider) }),
+  session: (f, folded) => ({ session_id: String(folded ? f.parent_key : f.session_id) }),
+  parent_session: (f) => ({ parent_session_id: String(f.parent_session_id ?? f.session_id) }),
+  root_session: (f) => ({ root_session_id: String(f.root_session_id) }),
+  is_worker: (f) => ({ is_worker: f.parent_session_id === null ? 'planner' : 'worker' }),
+  day: (f) => ({ bucket: new Date(Number(f.ts_ms)).toISOString().slice(0, 10) }),
+  hour: (f) => ({ bucket: new Date(Number(f.ts_ms)).toISOString().slice(0, 13) }),
+  delegation_tier: (f) => ({ delegation_tier: f.delegation_tier === '' ? null : String(f.delegation_tier) }),
+  worker_name: (f) => ({ worker_name: f.worker_name === '' ? null : String(f.worker_name) }),
+  workspace: (f) => ({ workspace_hash: String(f.workspace_hash) }),
+};
+
+function naive(facts: readonly Fact[]) {
+  const sum = (column: string, of: readonly Fact[] = facts) =>
+    of.reduce((total, fact) => total + num(fact, column), 0n);
+  const timed = facts.filter((f) => f.cancelled === 0n && f.latency_ms !== null);
+  const prompt = sum('input_tokens') + sum('cached_input_tokens') + sum('cache_creation_input_tokens');
+  return {
+    cost_usd: fromPusd(sum('cost_pusd')),
+    input_tokens: Number(sum('input_tokens')),
+    output_tokens: Number(sum('output_tokens')),
+    cached_input_tokens: Number(sum('cached_input_tokens')),
+    cache_creation_input_tokens: Number(sum('cache_creation_input_tokens')),
+    cache_creation_1h_input_tokens: Number(sum('cache_creation_1h_input_tokens')),
+    reasoning_tokens: Number(sum('reasoning_tokens')),
+    avg_latency_ms: averageLatency(sum('latency_ms', timed), BigInt(timed.length)),
+    call_count: facts.length,
+    unpriced_call_count: facts.filter((f) => f.priced === 0n).length,
+    hit_rate: ratio(sum('cached_input_tokens'), prompt),
+    cache_write_share: ratio(sum('cache_creation_input_tokens'), prompt),
+  };
+}
+
+/** Rows as the definition has them, in no order, and without the columns that only some groupings show. */
+function naiveRows(facts: readonly Fact[], groupBy: readonly Dimension[], folded: boolean): object[] {
+  const groups = new Map<string, { key: object; facts: Fact[] }>();
+  for (const fact of facts) {
+    const key = Object.assign({}, ...groupBy.map((dimension) => KEY[dimension](fact, folded)));
+    const id = JSON.stringify(key);
+    const group: { key: object; facts: Fact[] } = groups.get(id) ?? { key, facts: [] };
+    groups.set(id, group);
+    group.facts.push(fact);
+  }
+  return [...groups.values()].map((group) => {
+    const { hit_rate, cache_write_share, ...row } = naive(group.facts);
+    return { ...group.key, ...row };
+  });
+}
+
+const count = fc.integer({ min: 0, max: 50_000 });
+const callArbitrary = fc.record({
+  session: fc.nat({ max: 20 }),
+  at: fc.integer({ min: START, max: START + 3 * DAY }),
+  model: fc.constantFrom(...MODELS),
+  prices: fc.constantFrom<PriceTable>(A, B),
+  latency_ms: fc.integer({ min: 0, max: 9000 }),
+  cancelled: fc.boolean(),
+  tokens: fc.record({
+    input_tokens: count,
+    output_tokens: count,
+    cached_input_tokens: count,
+    cache_creation_input_tokens: count,
+    reasoning_tokens: count,
+  }),
+});
+const worldArbitrary = fc.record({
+  /** Each worker hangs under one of the sessions before it. */
+  workers: fc.array(
+    fc.record({
+      parent: fc.nat({ max: 20 }),
+      tier: fc.constantFrom<Tier | null>('fast', 'balanced', 'deep', null),
+      name: fc.constantFrom('scout', 'judge', null),
+    }),
+    { maxLength: 6 },
+  ),
+  calls: fc.array(callArbitrary, { minLength: 1, maxLength: 40 }),
+  windows: fc.array(
+    fc.uniqueArray(fc.integer({ min: START - DAY, max: START + 4 * DAY }), { minLength: 2, maxLength: 2 }),
+    { minLength: 1, maxLength: 3 },
+  ),
+  pair: fc.uniqueArray(fc.constantFrom(...DIMENSIONS), { minLength: 2, maxLength: 2 }),
+});
+
+type Example = typeof worldArbitrary extends fc.Arbitrary<infer T> ? T : never;
+
+async function fill(world: World, { workers, calls }: Example) {
+  const sessions: SessionRecord[] = [await world.planner('a'.repeat(64)), await world.planner('b'.repeat(64))];
+  for (const { parent, tier, name } of workers) {
+    sessions.push(await world.worker(sessions[parent % sessions.length]!, { tier, name }));
+  }
+  await world.record(
+    calls.map(({ session, cancelled, ...call }) => ({
+      ...call,
+      session: sessions[session % sessions.length]!,
+      ...(cancelled && { over: { stop_reason: 'cancelled' as const, error_class: 'network' as const } }),
+    })),
+  );
+}
+
+function factsIn(world: World, from: number, to: number): Fact[] {
+  return world.db.reader
+    .prepare('SELECT * FROM llm_calls WHERE ts_ms >= ? AND ts_ms < ? ORDER BY event_id')
+    .safeIntegers()
+    .all(from, to) as Fact[];
+}
+
+const unordered = (rows: readonly object[]) => rows.map((row) => JSON.stringify(row)).sort();
+
+function columnsOf(rows: readonly CostRow[]): object[] {
+  return rows.map((row) => {
+    const { hit_rate, cache_write_share, planner_cost_usd, worker_cost_usd, worker_call_count, workers, ...plain } =
+      row;
+    return plain;
+  });
+}
+
+it('equals a naive sum over the ledger for random trees, models, versions and windows, with the same totals', async () => {
+  await fc.assert(
+    fc.asyncProperty(worldArbitrary, async (example) => {
+      const world = openWorld();
+      await fill(world, example);
+      const groupings: (readonly Dimension[])[] = DIMENSIONS.map((dimension) => [dimension]);
+      if (!example.pair.every((d) => d === 'day' || d === 'hour')) groupings.push(example.pair);
+      for (const bounds of [...example.windows, [0, NOW]]) {
+        const window = { from: Math.min(...bounds), to: Math.max(...bounds) };
+        const range = `from=${new Date(window.from).toISOString()}&to=${new Date(window.to).toISOString()}`;
+        for (const workers of ['', '&include_workers=true', '&include_workers=false']) {
+          const facts = factsIn(world, window.from, window.to).filter(
+            (fact) => !workers.endsWith('false') || fact.is_worker === 0n,
+          );
+          const totals = naive(facts);
+          expect((await world.cost(`group_by=none&${range}${workers}`)).data).toEqual(totals);
+          for (const groupBy of groupings) {
+            const answer = await world.cost(`group_by=${groupBy.join(',')}&${range}${workers}`);
+            expect(answer.totals).toEqual<CostTotals>(totals);
+            const rows = answer.data as readonly CostRow[];
+            expect(unordered(columnsOf(rows))).toEqual(unordered(naiveRows(facts, groupBy, workers.endsWith('true'))));
+            for (const row of rows) checkSplit(row);
+            const query = `group_by=${groupBy.join(',')}&${range}${workers}`;
+            expect(stampedColumns(await world.rows(query, KNOWS_NOTHING))).toEqual(rows);
+            expect(await world.walk(query, 3)).toEqual(rows);
+            expect(stampedColumns(await world.walk(query, 4, KNOWS_NOTHING))).toEqual(rows);
+          }
+        }
+      }
+    }),
+    { numRuns: Number(process.env.METIS_RUNS ?? 15) },
+  );
+}, 120_000);
+
+/** Under it every call keeps its stamped cost, so that both ways to an answer can be compared. */
+const KNOWS_NOTHING: CallPricer = { version: 'none', cost: () => ({ cost_pusd: ZERO_PUSD, priced: false }) };
+
+function stampedColumns(rows: readonly CostRow[]): object[] {
+  return rows.map(({ stamped_cost_usd, missing_call_count, ...row }) => row);
+}
+
+/** Planner and worker cost of a tree make its cost; folded workers are part of their row. */
+function checkSplit(row: CostRow): void {
+  if (row.planner_cost_usd === undefined || row.worker_cost_usd === undefined) return;
+  const scaled = (usd: string) => Math.round(Number(usd) * 1e12);
+  expect(scaled(row.planner_cost_usd) + scaled(row.worker_cost_usd)).toBe(scaled(row.cost_usd));
+}

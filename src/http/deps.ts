@@ -1,11 +1,15 @@
 // What the routes are given: the engine, the reports, and the state of the HTTP server itself.
 import type { Engine } from '../engine/context.ts';
+import type { Analytics } from '../ports/analytics.ts';
+import type { PriceVersions } from '../ports/price-versions.ts';
 import type { TokenCheck } from './auth.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { StreamHub } from './stream/hub.ts';
 
 export interface HttpDeps {
   readonly engine: Engine;
+  readonly analytics: Analytics;
+  readonly priceVersions: PriceVersions;
   /** Version of the package. */
   readonly version: string;
   /** True from the signal to go down on: every request is refused. */

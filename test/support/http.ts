@@ -5,6 +5,8 @@ import { onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
 import type { HttpApp } from '../../src/http/app.ts';
 import { createHttpServer } from '../../src/http/server.ts';
+import { createAnalytics } from '../../src/store/sqlite/analytics.ts';
+import { createPriceVersionReader } from '../../src/store/sqlite/price-version-reader.ts';
 import { type EngineOptions, startEngine, type TestEngine } from './engine.ts';
 
 /** JSON from the wire: a test looks into it freely and asserts what it finds. */
@@ -45,7 +47,13 @@ export interface TestSocket {
 export async function startServer(options: Partial<EngineOptions> = {}): Promise<TestServer> {
   const test = await startEngine({ scenario: { version: 1, rules: [] }, ...options });
   let draining = false;
-  const app = createHttpServer({ engine: test.engine, version: '0.0.0-test', draining: () => draining });
+  const app = createHttpServer({
+    engine: test.engine,
+    analytics: createAnalytics(test.db.reader),
+    priceVersions: createPriceVersionReader(test.db.reader),
+    version: '0.0.0-test',
+    draining: () => draining,
+  });
   await app.listen({ host: '127.0.0.1', port: 0 });
   onTestFinished(() => app.close());
   const { port } = app.server.address() as AddressInfo;
@@ -94,8 +102,10 @@ function testSocket(url: string, headers: Headers = {}): TestSocket {
 
   const frame: TestSocket['frame'] = (match) =>
     new Promise((resolve, reject) => {
+      let seen = 0;
       const look = () => {
-        const found = frames.find(match);
+        const found = frames.slice(seen).find(match);
+        seen = frames.length;
         if (found === undefined && ws.readyState !== WebSocket.CLOSED) return;
         waiting.delete(look);
         if (found === undefined) reject(new Error(`closed before the frame came: ${JSON.stringify(frames)}`));

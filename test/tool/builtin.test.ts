@@ -1,0 +1,77 @@
+// The set of built-in tools, and the two that only speak to the engine (09 §1, §13, 04 §4, §8).
+import { describe, expect, it } from 'vitest';
+import { defaultConfig } from '../../src/domain/config.ts';
+import { toolText } from '../../src/domain/tool.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
+import type { WorkerSpawner } from '../../src/ports/spawner.ts';
+import { delegate } from '../../src/tool/builtin/delegate.ts';
+import { requestContext } from '../../src/tool/builtin/request-context.ts';
+import { builtinTools } from '../../src/tool/builtin.ts';
+import { createToolRegistry } from '../../src/tool/registry.ts';
+import { call, contextOf, failure, run, workspace } from './call.ts';
+
+const factories = builtinTools({ shellEnv: {}, shell: defaultConfig('/data').tools.shell, clock: systemClock });
+
+describe('the built-in tools', () => {
+  it('have the names, classes and workspace needs that policy counts on', () => {
+    const rows = createToolRegistry(factories)
+      .definitions()
+      .map((d) => [d.name, d.side_effects, d.requires_workspace, d.timeout_seconds]);
+    expect(rows).toEqual([
+      ['_request_context', 'none', false, null],
+      ['delegate', 'execute', false, 0],
+      ['edit_file', 'write', true, null],
+      ['grep', 'read', true, null],
+      ['list_files', 'read', true, null],
+      ['read_file', 'read', true, null],
+      ['shell', 'execute', true, null],
+      ['write_file', 'write', true, null],
+    ]);
+  });
+
+  it('are made afresh for every call and share one definition, so that its bytes never change', () => {
+    for (const factory of factories) {
+      expect(factory()).not.toBe(factory());
+      expect(factory().definition).toBe(factory().definition);
+    }
+  });
+
+  it('take no input beside their own', () => {
+    const registry = createToolRegistry(factories);
+    for (const { name, input_schema } of registry.definitions()) {
+      expect(input_schema, name).toMatchObject({ type: 'object', additionalProperties: false });
+    }
+  });
+
+  it('have nothing to cancel before they run', async () => {
+    for (const factory of factories) expect(await factory().cancel()).toBe(false);
+  });
+});
+
+describe('delegate', () => {
+  const input = { tier: 'fast', task: 'count' };
+  const spawner: WorkerSpawner = {
+    check: async (given) => (given.task === 'bad' ? [{ path: 'task', message: 'is bad' }] : []),
+    spawn: async (given) => toolText(`done: ${given.task}`),
+  };
+
+  it('hands its input to the spawner, for the check and for the run', async () => {
+    const root = workspace();
+    expect(await delegate().check?.({ ...input, task: 'bad' }, contextOf(root, { spawner }))).toEqual([
+      { path: 'task', message: 'is bad' },
+    ]);
+    expect(await run(delegate, root, input, { spawner })).toBe('done: count');
+  });
+
+  it('refuses by itself where there is no spawner', async () => {
+    const error = await failure(call(delegate, workspace(), input, { is_worker: true }).output);
+    expect([error.error_class, error.message]).toEqual(['permission_denied', 'workers cannot delegate']);
+  });
+});
+
+describe('_request_context', () => {
+  it('acknowledges a worker and refuses everybody else', async () => {
+    expect(await run(requestContext, workspace(), {}, { is_worker: true })).toBe('Request recorded.');
+    expect((await failure(call(requestContext, workspace(), {}).output)).error_class).toBe('permission_denied');
+  });
+});

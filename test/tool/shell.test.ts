@@ -1,0 +1,255 @@
+// shell: real processes, real signals (09 §9.3, §10, §12, §13).
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import net from 'node:net';
+import path from 'node:path';
+import { setImmediate } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { Cancelled } from '../../src/kernel/abort.ts';
+import { type Clock, systemClock } from '../../src/kernel/clock.ts';
+import { shell } from '../../src/tool/builtin/shell.ts';
+import { createSandbox } from '../../src/tool/sandbox.ts';
+import { shellEnvironment } from '../../src/tool/shell-env.ts';
+import { call, failure, run, textOf, workspace } from './call.ts';
+
+const env = shellEnvironment({ PATH: process.env.PATH, HOME: '/root', ANTHROPIC_API_KEY: 'sk-secret' }, []);
+const tool = shell({ env, sandbox: null, clock: systemClock });
+
+/** Real processes on a clock a hundred times as fast: 5 s of grace pass in 50 ms. */
+const hurried: Clock = { ...systemClock, after: (ms, fn) => systemClock.after(ms / 100, fn) };
+const hasty = shell({ env, sandbox: null, clock: hurried });
+
+/** The first content of a file that another process writes. */
+async function written(file: string): Promise<string> {
+  for (;;) {
+    const text = fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : '';
+    if (text.endsWith('\n')) return text.trim();
+    await new Promise((resolve) => fs.watch(path.dirname(file), { persistent: true }).once('change', resolve));
+  }
+}
+
+/** Resolves when no process of the group runs; one that is dead but not yet collected by its parent does not. */
+async function gone(group: string): Promise<void> {
+  const runs = (pid: string) => {
+    try {
+      const [state, , pgrp] = fs
+        .readFileSync(`/proc/${pid}/stat`, 'utf8')
+        .replace(/^.*\) /s, '')
+        .split(' ');
+      return pgrp === group.trim() && state !== 'Z' && state !== 'X';
+    } catch {
+      return false;
+    }
+  };
+  while (fs.readdirSync('/proc').some((name) => /^\d+$/.test(name) && runs(name))) await setImmediate();
+}
+
+describe('shell', () => {
+  it('runs a command in the workspace and reports both outputs in their order', async () => {
+    const root = workspace({ a: '' });
+    const output = await call(tool, root, { command: 'pwd; ls; echo err >&2; echo out' }).output;
+    expect(textOf(output)).toBe(`$ pwd; ls; echo err >&2; echo out\nexit_code=0\n\n${root}\na\nerr\nout\n`);
+    expect(output).toMatchObject({ success: true, command_executed: 'pwd; ls; echo err >&2; echo out' });
+  });
+
+  it('reports a failure as a handled one', async () => {
+    const output = await call(tool, workspace(), { command: 'exit 3' }).output;
+    expect(textOf(output)).toBe('$ exit 3\nexit_code=3\n\n');
+    expect(output.success).toBe(false);
+  });
+
+  it('names the signal that killed it', async () => {
+    expect(await run(tool, workspace(), { command: 'kill -9 $$' })).toContain('exit_code=signal:SIGKILL\n');
+  });
+
+  it('has no input to wait for', async () => {
+    expect(await run(tool, workspace(), { command: 'cat; echo done' })).toBe('$ cat; echo done\nexit_code=0\n\ndone\n');
+  });
+
+  it('shows invalid bytes as replacement characters', async () => {
+    expect(await run(tool, workspace(), { command: "printf 'a\\377b'" })).toContain('\n\na\ufffdb');
+  });
+
+  it('keeps the first and the last 128 KiB of a large output, whole characters only', async () => {
+    const half = 128 * 1024;
+    const whole = Array.from({ length: 100_000 }, (_, i) => `line ${i}\n`).join('');
+    const command = 'i=0; while [ $i -lt 100000 ]; do echo "line $i"; i=$((i+1)); done';
+    const text = await run(tool, workspace(), { command });
+    expect(text).toBe(
+      `$ ${command}\nexit_code=0\n\n${whole.slice(0, half)}\n... [output truncated: ${whole.length - 2 * half} bytes omitted]\n${whole.slice(-half)}`,
+    );
+    const euros = await run(tool, workspace(), { command: 'yes "€€" | head -n 100000' });
+    expect(euros).not.toContain('\ufffd');
+    expect(Buffer.byteLength(euros)).toBeLessThan(2 * half + 200);
+  });
+
+  it('hands on no key of the server, and its own terminal', async () => {
+    const text = await run(tool, workspace(), { command: 'env' });
+    expect(text).not.toContain('sk-secret');
+    expect(text).toContain('TERM=dumb');
+  });
+
+  it('does not wait for a background child that keeps the output open, and ends it', async () => {
+    const root = workspace();
+    const text = await run(hasty, root, { command: 'sleep 300 & echo $$ > group; echo started' });
+    expect(text).toContain('started');
+    await gone(fs.readFileSync(path.join(root, 'group'), 'utf8'));
+  });
+
+  it('ends a background child that closed its output', async () => {
+    const root = workspace();
+    await run(tool, root, { command: 'sleep 300 >/dev/null 2>&1 & echo $$ > group' });
+    await gone(fs.readFileSync(path.join(root, 'group'), 'utf8'));
+  });
+
+  it('ends the whole group on abort and hands back what it printed', async () => {
+    const root = workspace();
+    const stop = new AbortController();
+    const command = 'echo a; echo $$ > group; sleep 300; echo b';
+    const { tool: started, output } = call(tool, root, { command }, { signal: stop.signal });
+    const ended = failure(output);
+    const group = await written(path.join(root, 'group'));
+    stop.abort(new Cancelled('timeout'));
+    const error = await ended;
+    expect([error.error_class, error.partial]).toEqual(['cancelled', 'a\n']);
+    await gone(group);
+    expect(await started.cancel()).toBe(false);
+  });
+
+  it('kills a command that ignores SIGTERM after the grace period', async () => {
+    const root = workspace();
+    const stop = new AbortController();
+    const command = "trap '' TERM; echo $$ > group; while :; do sleep 1; done";
+    const ended = failure(call(hasty, root, { command }, { signal: stop.signal }).output);
+    const group = await written(path.join(root, 'group'));
+    stop.abort(new Cancelled('user_cancel'));
+    await ended;
+    await gone(group);
+  });
+
+  it('lets a command clean up on SIGTERM', async () => {
+    const root = workspace();
+    const command = "trap 'echo bye > bye; exit 0' TERM; echo $$ > group; while :; do sleep 0.05; done";
+    const { tool: started, output } = call(tool, root, { command });
+    await written(path.join(root, 'group'));
+    expect(await started.cancel()).toBe(true);
+    await output;
+    expect(fs.readFileSync(path.join(root, 'bye'), 'utf8')).toBe('bye\n');
+  });
+
+  it('starts nothing once it is aborted', async () => {
+    const root = workspace();
+    const signal = AbortSignal.abort(new Cancelled('user_cancel'));
+    await expect(call(tool, root, { command: 'touch x' }, { signal }).output).rejects.toBeInstanceOf(Cancelled);
+    expect(fs.readdirSync(root)).toEqual([]);
+  });
+
+  it('explains a command that the system cannot take', async () => {
+    for (const command of ['a\0b', 'x'.repeat(3_000_000)]) {
+      const error = await failure(call(tool, workspace(), { command }).output);
+      expect(error.error_class).toBe('execution_error');
+      expect(error.message).toMatch(/^the command c/);
+    }
+  });
+});
+
+describe('the environment of a command', () => {
+  it('has the short list, the configured names and nothing else', () => {
+    const server = {
+      PATH: '/bin',
+      LC_ALL: 'C',
+      LC_TIME: 'x',
+      OPENAI_API_KEY: 'k',
+      EDITOR: 'vi',
+      TERM: 'xterm',
+      TZ: undefined,
+    };
+    expect(shellEnvironment(server, [])).toEqual({ PATH: '/bin', LC_ALL: 'C', LC_TIME: 'x', TERM: 'dumb' });
+    expect(shellEnvironment(server, ['EDITOR'])).toMatchObject({ EDITOR: 'vi', TERM: 'dumb' });
+  });
+});
+
+function bubblewrapWorks(): boolean {
+  try {
+    execFileSync('bwrap', ['--unshare-user', '--unshare-pid', '--unshare-net', '--ro-bind', '/', '/', 'true']);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+describe('the shell sandbox', () => {
+  const caged = (dataFolder: string | null = null, network = false) =>
+    shell({ env, sandbox: createSandbox({ network, dataFolder, env }), clock: systemClock });
+
+  it('without bubblewrap answers one error and runs nothing', async () => {
+    const root = workspace();
+    const nowhere = { PATH: path.join(root, 'nowhere') };
+    const lost = shell({
+      env,
+      sandbox: createSandbox({ network: false, dataFolder: null, env: nowhere }),
+      clock: systemClock,
+    });
+    const error = await failure(call(lost, root, { command: 'touch x' }).output);
+    expect([error.error_class, error.message]).toEqual([
+      'execution_error',
+      'the shell sandbox is required but bubblewrap is not available',
+    ]);
+    expect(fs.existsSync(path.join(root, 'x'))).toBe(false);
+  });
+
+  it.skipIf(!bubblewrapWorks())('(bubblewrap) lets a command write the workspace and nothing else', async () => {
+    const root = workspace();
+    const outside = path.dirname(root);
+    expect(await run(caged(), root, { command: 'echo in > file; cat file' })).toContain('exit_code=0\n\nin\n');
+    expect(fs.readFileSync(path.join(root, 'file'), 'utf8')).toBe('in\n');
+    for (const command of [
+      'touch .metis/x',
+      'rmdir .metis',
+      `touch ${outside}/x && ls ${root}/../x`,
+      'touch /usr/x',
+      'mount -o remount,rw /',
+    ]) {
+      await run(caged(), root, { command });
+    }
+    expect(await run(caged(), root, { command: 'touch .metis/x' })).not.toContain('exit_code=0');
+    expect(fs.readdirSync(path.join(root, '.metis'))).toEqual([]);
+    expect(fs.readdirSync(outside)).toEqual(['workspace']);
+    expect(fs.existsSync('/usr/x')).toBe(false);
+  });
+
+  it.skipIf(!bubblewrapWorks())('(bubblewrap) reaches the network only when it is configured', async () => {
+    const root = workspace();
+    const server = net.createServer((socket) => socket.end('hello'));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as net.AddressInfo;
+    const script = `const s=require("net").connect(${port},"127.0.0.1");s.pipe(process.stdout);s.on("error",()=>process.exit(7))`;
+    const command = `${process.execPath} -e '${script}'`;
+    expect(await run(caged(), root, { command })).toContain('exit_code=7');
+    expect(await run(caged(null, true), root, { command })).toContain('exit_code=0\n\nhello');
+    await new Promise((resolve) => server.close(resolve));
+  });
+
+  it.skipIf(!bubblewrapWorks())('(bubblewrap) hides the data folder, wherever it lies', async () => {
+    const root = workspace({ 'inside/metis.db': 'secret' });
+    const beside = path.join(path.dirname(root), 'data');
+    fs.mkdirSync(beside);
+    fs.writeFileSync(path.join(beside, 'metis.db'), 'secret');
+    for (const folder of [beside, path.join(root, 'inside'), path.dirname(root)]) {
+      const command = `cat ${folder}/metis.db; touch ${folder}/new; ls -A ${folder}`;
+      const text = await run(caged(folder), root, { command });
+      expect(text).not.toContain('\nsecret');
+      expect(text).not.toContain('\nnew');
+      expect(fs.existsSync(path.join(folder, 'new'))).toBe(false);
+    }
+  });
+
+  it.skipIf(!bubblewrapWorks())('(bubblewrap) ends with its call', async () => {
+    const root = workspace();
+    const { tool: started, output } = call(caged(), root, { command: 'echo up > up; sleep 300' });
+    const ended = output.then(textOf);
+    await written(path.join(root, 'up'));
+    expect(await started.cancel()).toBe(true);
+    expect(await ended).toContain('exit_code=signal:SIGTERM');
+  });
+});

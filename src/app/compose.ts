@@ -21,10 +21,12 @@ import { createAnalytics } from '../store/sqlite/analytics.ts';
 import { newestId } from '../store/sqlite/id-seed.ts';
 import { createJournal } from '../store/sqlite/journal.ts';
 import { openDatabase } from '../store/sqlite/open.ts';
+import { createPriceVersionReader } from '../store/sqlite/price-version-reader.ts';
 import { createStore } from '../store/sqlite/store.ts';
-import { builtinTools } from '../tool/builtin/tools.ts';
+import { builtinTools } from '../tool/builtin.ts';
 import { createToolRegistry } from '../tool/registry.ts';
 import { schemaCompiler } from '../tool/schema.ts';
+import { shellEnvironment } from '../tool/shell-env.ts';
 import { createWorkspaces } from '../workspace/workspaces.ts';
 import type { Credentials } from './credentials.ts';
 import { loadPrices } from './prices.ts';
@@ -36,6 +38,10 @@ export interface ServerOptions {
   readonly log: Logger;
   readonly packageDir: string;
   readonly version: string;
+  /** The server's environment, of which commands get a harmless part. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Hidden from sandboxed commands. */
+  readonly dataDir: string;
   /** Where a person may put keys, for the warning about missing ones. */
   readonly keysFile: string;
   /** A scenario file: only the scripted provider serves, and it plays this. */
@@ -96,7 +102,14 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     const secrets = [...options.credentials.secrets, ...config.server.auth_tokens];
     const registry = createModelRegistry(file, new Set(providers.keys()));
     await keepPrices(journal, prices);
-    const tools = createToolRegistry(builtinTools({ disabled: config.tools.disabled }));
+    const tools = createToolRegistry(
+      builtinTools({
+        shellEnv: shellEnvironment(options.env, config.tools.shell.env_passthrough),
+        shell: config.tools.shell,
+        dataFolder: options.dataDir,
+        clock,
+      }),
+    );
     const workspaces = createWorkspaces({ globalRoutingPath: config.routing.global_path, log });
     const engine = createEngine({
       config,
@@ -121,6 +134,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     const http = createHttpServer({
       engine,
       analytics: createAnalytics(database.reader),
+      priceVersions: createPriceVersionReader(database.reader),
       version,
       draining: () => draining,
     });

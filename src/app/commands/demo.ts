@@ -62,15 +62,16 @@ export async function demo(context: CommandContext, flags: DemoFlags): Promise<n
 
 /** A server that shares nothing with the person's own: configuration, data and port are its own. */
 async function startServer(context: CommandContext, flags: DemoFlags, folder: string): Promise<RunningServer> {
-  const config = defaultConfig(path.join(folder, 'data'));
+  const dataDir = path.join(folder, 'data');
+  const config = defaultConfig(dataDir);
   config.server.port = 0;
   config.registry.path = path.join(context.packageDir, 'config', 'registry.yaml');
   // The workspace is a throw-away copy, so nobody is asked before it is changed.
   config.tool_confirmation.default.write = 'auto';
   config.tool_confirmation.default.execute = 'auto';
   const keys = readEnvFile(path.join(context.home, '.metis'));
-  const { packageDir, version } = context;
-  const shared = { config, log: silentLogger, packageDir, version, keysFile: keys.path };
+  const { packageDir, version, env } = context;
+  const shared = { config, log: silentLogger, packageDir, version, env, dataDir, keysFile: keys.path };
   if (flags.provider === undefined) {
     return createServer({ ...shared, credentials: createCredentials({}), scenario: path.join(packageDir, SCENARIO) });
   }

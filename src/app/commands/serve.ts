@@ -24,6 +24,8 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
       log,
       packageDir: context.packageDir,
       version: context.version,
+      env: context.env,
+      dataDir,
       keysFile: envFile.path,
     });
     try {

@@ -46,6 +46,9 @@ export interface Call {
 }
 
 export interface World {
+  readonly folder: string;
+  /** Lets go of the database, for a server to open. */
+  close(): void;
   readonly db: SqliteStoreHandle;
   readonly journal: Journal;
   readonly analytics: Analytics;
@@ -98,6 +101,8 @@ export function openWorld(): World {
   const cost: World['cost'] = async (query, pricer = null) => analytics.cost(parse(query).query, pricer);
 
   return {
+    folder,
+    close: () => db.close(),
     db,
     journal,
     analytics,
@@ -151,7 +156,8 @@ export function openWorld(): World {
   };
 }
 
-function completed(
+/** The event of one call. */
+export function completed(
   { session, model, prices, tokens, latency_ms = 0, over }: Call,
   request_id: LlmCallCompleted['request_id'],
 ) {

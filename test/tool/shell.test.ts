@@ -1,5 +1,6 @@
 // shell: real processes, real signals (09 §9.3, §10, §12, §13).
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
@@ -19,12 +20,16 @@ const tool = shell({ env, sandbox: null, clock: systemClock });
 const hurried: Clock = { ...systemClock, after: (ms, fn) => systemClock.after(ms / 100, fn) };
 const hasty = shell({ env, sandbox: null, clock: hurried });
 
-/** The first content of a file that another process writes. */
+/** The first line of a file that another process writes. */
 async function written(file: string): Promise<string> {
-  for (;;) {
-    const text = fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : '';
-    if (text.endsWith('\n')) return text.trim();
-    await new Promise((resolve) => fs.watch(path.dirname(file), { persistent: true }).once('change', resolve));
+  const text = () => (fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : '');
+  // Watching before the first look: what is written in between must not be missed.
+  const watcher = fs.watch(path.dirname(file));
+  try {
+    while (!text().endsWith('\n')) await once(watcher, 'change');
+    return text().trim();
+  } finally {
+    watcher.close();
   }
 }
 

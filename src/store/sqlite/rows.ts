@@ -13,7 +13,7 @@ import type * as conversation from './schema/conversation.ts';
 import type * as ledger from './schema/ledger.ts';
 
 /** Money beside other columns is selected as text: a JS number would lose picodollars. */
-export type WithLimit<Row extends { readonly max_cost_pusd: number | null }> = Omit<Row, 'max_cost_pusd'> & {
+type WithLimit<Row extends { readonly max_cost_pusd: number | null }> = Row & {
   readonly max_cost_text: string | null;
 };
 export const LIMIT_AS_TEXT = 'CAST(max_cost_pusd AS TEXT) AS max_cost_text';
@@ -40,7 +40,7 @@ export function usdOrNull(pusd: string | null): Usd | null {
 }
 
 export function sessionRecord(row: SessionRow): SessionRecord {
-  const { allow_workers_json, worker_definition_json, max_cost_text, budget_warned_pusd, ...rest } = row;
+  const { allow_workers_json, worker_definition_json, max_cost_pusd, max_cost_text, budget_warned_pusd, ...rest } = row;
   return {
     ...rest,
     pending_active_model: parsedOrNull(row.pending_active_model),
@@ -89,7 +89,8 @@ export function toolCallState(row: ToolCallRowStored): ToolCallState {
 }
 
 export function delegationRecord(row: DelegationRow): DelegationRecord {
-  const { max_cost_text, effective_tools_json, dropped_tools_json, output_json, request_json, ...rest } = row;
+  const { max_cost_pusd, max_cost_text, effective_tools_json, dropped_tools_json, output_json, request_json, ...rest } =
+    row;
   return {
     ...rest,
     effective_tools: parsed(effective_tools_json),

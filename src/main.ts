@@ -4,10 +4,6 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { Command, CommanderError, Option } from 'commander';
-import { checkConfig } from './app/commands/config-check.ts';
-import { demo } from './app/commands/demo.ts';
-import { doctor } from './app/commands/doctor.ts';
-import { serve } from './app/commands/serve.ts';
 import type { ConfigFlags } from './app/config.ts';
 import type { CommandContext } from './app/context.ts';
 
@@ -65,13 +61,14 @@ function withConfigFlags(command: Command): Command {
 function command(name: string, description: string, example: string): Command {
   return new Command(name).description(description).addHelpText('after', `\nExample:\n  $ ${example}`).exitOverride();
 }
+// A command's parts are loaded when it runs: `--help` needs none of them.
 const finish = async (code: Promise<number>) => {
   process.exitCode = await code;
 };
 
 program.addCommand(
   withConfigFlags(command('serve', 'Run the server.', 'metis serve --port 9000 --data ./data')).action(
-    (flags: ConfigFlags) => finish(serve(context, flags)),
+    (flags: ConfigFlags) => finish(import('./app/commands/serve.ts').then(({ serve }) => serve(context, flags))),
   ),
 );
 program.addCommand(
@@ -80,12 +77,16 @@ program.addCommand(
     .addOption(
       new Option('--provider <name>', 'use real models instead of scripted ones').choices(['anthropic', 'openai']),
     )
-    .action((flags: { keep?: boolean; provider?: string }) => finish(demo(context, flags))),
+    .action((flags: { keep?: boolean; provider?: string }) =>
+      finish(import('./app/commands/demo.ts').then(({ demo }) => demo(context, flags))),
+    ),
 );
 program.addCommand(
   withConfigFlags(
     command('doctor', 'Check data folder, keys, prices and port, and say what to do.', 'metis doctor'),
-  ).action((flags: ConfigFlags) => finish(doctor(context, flags))),
+  ).action((flags: ConfigFlags) =>
+    finish(import('./app/commands/doctor.ts').then(({ doctor }) => doctor(context, flags))),
+  ),
 );
 program.addCommand(
   new Command('config')
@@ -98,7 +99,9 @@ program.addCommand(
           'Say whether the server would accept its configuration.',
           'metis config check --config server.yaml',
         ),
-      ).action((flags: ConfigFlags) => finish(checkConfig(context, flags))),
+      ).action((flags: ConfigFlags) =>
+        finish(import('./app/commands/config-check.ts').then(({ checkConfig }) => checkConfig(context, flags))),
+      ),
     ),
 );
 

@@ -21,7 +21,8 @@ function serve(args: readonly string[] = [], env: Record<string, string> = {}): 
   return server;
 }
 const refused = (args: readonly string[], env: Record<string, string> = {}) => run(args, { home: home.path, env });
-const lines = (text: string) => text.split('\n').filter((line) => line !== '');
+/** What is written for people: without the log's JSON lines. */
+const lines = (text: string) => text.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
 async function post(url: string, body: unknown, headers: Record<string, string> = {}) {
   const response = await fetch(url, {
     method: 'POST',

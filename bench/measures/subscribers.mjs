@@ -1,0 +1,37 @@
+// One turn watched by 500 subscribers: until the last has seen its end, and what it costs the server.
+import { marker, openSession, subscribe, timed } from '../client.mjs';
+import { cpuMs } from '../processes.mjs';
+import { median } from '../stats.mjs';
+
+export const name = 'subscribers';
+
+const SUBSCRIBERS = 500;
+const TURNS = 5;
+
+export async function measure(bench) {
+  const say = marker({ chunks: 20 });
+  const session = await openSession(bench.client, { workspace: bench.workspace, model: bench.model });
+  const others = await Promise.all(
+    Array.from({ length: SUBSCRIBERS - 1 }, () => subscribe(bench.client.origin, session.id)),
+  );
+  const rounds = await bench.rounds({
+    relay: () => figures(bench.relay, () => bench.relayClient.relay(say)),
+    metis: () =>
+      figures(bench.server, () => Promise.all([...others.map((other) => other.turnEnd()), session.turn(say)])),
+  });
+  for (const other of others) other.close();
+  session.close();
+  const of = (figure) => ({ metis: rounds.metis.map((r) => r[figure]), relay: rounds.relay.map((r) => r[figure]) });
+  const rows = [{ row: `turn seen by ${SUBSCRIBERS} subscribers`, unit: 'ms', better: 'lower', ...of('wall') }];
+  if (cpuMs(bench.server.pid) !== null) {
+    rows.push({ row: `CPU per turn, ${SUBSCRIBERS} subscribers`, unit: 'ms', better: 'lower', ...of('cpu') });
+  }
+  return rows;
+}
+
+async function figures(process, job) {
+  const before = cpuMs(process.pid);
+  const walls = [];
+  for (let i = 0; i < TURNS; i++) walls.push(await timed(job));
+  return { wall: median(walls), cpu: (cpuMs(process.pid) - before) / TURNS };
+}

@@ -1,0 +1,63 @@
+// Turns a second, latency and processor time of one turn with 1, 16 and 64 sessions at work at once.
+import { load, marker, openSession } from '../client.mjs';
+import { cpuMs } from '../processes.mjs';
+import { percentile } from '../stats.mjs';
+
+export const name = 'turns';
+
+const LANES = [
+  { lanes: 1, turns: 200 },
+  { lanes: 16, turns: 480 },
+  { lanes: 64, turns: 960 },
+];
+/** Then a lane goes on with a fresh session, so that the length of the history plays no part. */
+const TURNS_PER_SESSION = 10;
+
+export async function measure(bench) {
+  const rows = [];
+  for (const { lanes, turns } of LANES) {
+    const count = bench.quick ? Math.ceil(turns / 4) : turns;
+    const rounds = await bench.rounds({
+      relay: () => figures(bench.relay, lanes, count, () => bench.relayClient.relay(marker({ chunks: 20 }))),
+      metis: () => serverRound(bench, lanes, count),
+    });
+    const of = (figure) => ({ metis: rounds.metis.map((r) => r[figure]), relay: rounds.relay.map((r) => r[figure]) });
+    const sessions = lanes === 1 ? '1 session' : `${lanes} sessions`;
+    rows.push(
+      { row: `turns/s, ${sessions}`, unit: '/s', better: 'higher', ...of('perSecond') },
+      { row: `turn p50, ${sessions}`, unit: 'ms', better: 'lower', ...of('p50') },
+      { row: `turn p99, ${sessions}`, unit: 'ms', better: 'lower', ...of('p99') },
+    );
+    if (cpuMs(bench.server.pid) !== null) {
+      rows.push({ row: `CPU per turn, ${sessions}`, unit: 'ms', better: 'lower', ...of('cpu') });
+    }
+  }
+  return rows;
+}
+
+async function serverRound(bench, lanes, count) {
+  const open = () => openSession(bench.client, { workspace: bench.workspace, model: bench.model });
+  const sessions = [];
+  for (let i = 0; i < lanes + Math.ceil(count / TURNS_PER_SESSION); i++) sessions.push(await open());
+  const fresh = [...sessions];
+  const current = Array.from({ length: lanes }, () => ({ session: fresh.pop(), turns: 0 }));
+  const result = await figures(bench.server, lanes, count, (lane) => {
+    const mine = current[lane];
+    if (mine.turns === TURNS_PER_SESSION) Object.assign(mine, { session: fresh.pop(), turns: 0 });
+    mine.turns += 1;
+    return mine.session.turn(marker({ chunks: 20 }));
+  });
+  for (const session of sessions) session.close();
+  return result;
+}
+
+async function figures(process, lanes, count, job) {
+  const before = cpuMs(process.pid);
+  const { latencies, ms } = await load(lanes, count, job);
+  return {
+    perSecond: (count / ms) * 1000,
+    p50: percentile(latencies, 50),
+    p99: percentile(latencies, 99),
+    cpu: (cpuMs(process.pid) - before) / count,
+  };
+}

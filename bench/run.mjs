@@ -1,0 +1,158 @@
+// Measures the built server against a local fake provider, beside a bare relay in the same run (docs/performance.md).
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+import { createClient, load, marker, openSession } from './client.mjs';
+import * as chunkCost from './measures/chunk-cost.mjs';
+import * as chunkLatency from './measures/chunk-latency.mjs';
+import * as fanOut from './measures/fan-out.mjs';
+import * as longSession from './measures/long-session.mjs';
+import * as pages from './measures/pages.mjs';
+import * as routing from './measures/routing.mjs';
+import * as storedSessions from './measures/stored-sessions.mjs';
+import * as subscribers from './measures/subscribers.mjs';
+import * as turns from './measures/turns.mjs';
+import { killAll, startProvider, startRelay, startServer } from './processes.mjs';
+import { readBaseline, saveBaseline, saveResult, summarise, table } from './report.mjs';
+
+const MEASURES = [turns, fanOut, longSession, chunkLatency, chunkCost, subscribers, routing, pages, storedSessions];
+const ROUNDS = 5;
+const QUICK_ROUNDS = 1;
+const RUN_LIMIT_MS = 20 * 60_000;
+const WARM_UP = { lanes: 16, turns: 320 };
+const USAGE = `Usage: npm run bench -- [options]
+  --quick          one short round of each measure
+  --only NAME      one measure; may be repeated: ${MEASURES.map((m) => m.name).join(', ')}
+  --wire NAME      messages (Anthropic Messages) or chat (Chat Completions); messages unless told
+  --rounds N       rounds of each measure, ${ROUNDS} unless told
+  --profile DIR    writes a CPU profile of the server there
+  --save-baseline  keeps the measured ratios in bench/baseline.json
+`;
+
+const options = readOptions();
+const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-bench-'));
+const limit = setTimeout(() => stopAtOnce('the run took too long'), RUN_LIMIT_MS);
+for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => stopAtOnce(signal));
+
+const processes = [];
+const started = async (process) => {
+  processes.push(await process);
+  return processes.at(-1);
+};
+try {
+  const rows = await run();
+  const baseline = readBaseline();
+  process.stdout.write(`${table(rows, baseline)}\n`);
+  const about = { date: new Date().toISOString(), quick: options.quick, wire: options.wire, rounds: options.rounds };
+  note(`written to ${path.relative(process.cwd(), saveResult(rows, about))}`);
+  if (options.saveBaseline) note(`ratios kept in ${path.relative(process.cwd(), saveBaseline(rows))}`);
+} catch (error) {
+  note(error.stack);
+  process.exitCode = 1;
+} finally {
+  for (const running of processes.reverse()) await running.stop();
+  clearTimeout(limit);
+  killAll();
+  fs.rmSync(folder, { recursive: true, force: true });
+}
+
+async function run() {
+  const workspace = path.join(folder, 'workspace');
+  fs.mkdirSync(workspace);
+  const provider = await started(startProvider(folder));
+  const relay = await started(startRelay(folder, provider));
+  const server = await started(startServer(path.join(folder, 'data'), provider, { profile: options.profile }));
+  const bench = {
+    provider,
+    relay,
+    server,
+    relayClient: createClient(relay.url),
+    client: createClient(server.url),
+    folder,
+    workspace,
+    model: `${options.wire}:planner`,
+    quick: options.quick,
+    rounds,
+    note,
+  };
+  note('warming up');
+  await warmUp(bench);
+  const rows = [];
+  for (const { name, measure } of options.measures) {
+    note(name);
+    rows.push(...(await measure(bench)).map((row) => summarise(name, row)));
+  }
+  bench.client.close();
+  bench.relayClient.close();
+  return rows;
+}
+
+/** Both sides in turn, so that a slow moment of the machine meets both: `{relay: [...], metis: [...]}`. */
+async function rounds({ relay, metis }) {
+  const results = { relay: [], metis: [] };
+  for (let i = 0; i < options.rounds; i++) {
+    const order = i % 2 === 0 ? ['relay', 'metis'] : ['metis', 'relay'];
+    for (const side of order) results[side].push(await { relay, metis }[side]());
+  }
+  return results;
+}
+
+async function warmUp(bench) {
+  const { lanes, turns } = WARM_UP;
+  const say = marker({ chunks: 20 });
+  await load(lanes, turns, () => bench.relayClient.relay(say));
+  const sessions = [];
+  for (let i = 0; i < lanes; i++) sessions.push(await openSession(bench.client, bench));
+  await load(lanes, turns, (lane) => sessions[lane].turn(say));
+  for (const session of sessions) session.close();
+}
+
+function readOptions() {
+  try {
+    const { values } = parseArgs({
+      options: {
+        quick: { type: 'boolean', default: false },
+        only: { type: 'string', multiple: true },
+        wire: { type: 'string', default: 'messages' },
+        rounds: { type: 'string' },
+        profile: { type: 'string' },
+        'save-baseline': { type: 'boolean', default: false },
+        help: { type: 'boolean', default: false },
+      },
+    });
+    if (values.help) {
+      process.stdout.write(USAGE);
+      process.exit(0);
+    }
+    const measures = MEASURES.filter((m) => !values.only || values.only.includes(m.name));
+    const unknown = (values.only ?? []).filter((name) => !MEASURES.some((m) => m.name === name));
+    if (unknown.length > 0) throw new Error(`--only: no measure is called ${unknown.join(', ')}`);
+    if (!['messages', 'chat'].includes(values.wire)) throw new Error('--wire: must be messages or chat');
+    if (values.quick && values['save-baseline']) throw new Error('--save-baseline: a quick run is no baseline');
+    const count = Number(values.rounds ?? (values.quick ? QUICK_ROUNDS : ROUNDS));
+    if (!Number.isInteger(count) || count < 1 || count > 50) throw new Error('--rounds: must be 1 to 50');
+    return {
+      measures,
+      quick: values.quick,
+      wire: values.wire,
+      rounds: count,
+      profile: values.profile === undefined ? null : path.resolve(values.profile),
+      saveBaseline: values['save-baseline'],
+    };
+  } catch (error) {
+    process.stderr.write(`${error.message}\n\n${USAGE}`);
+    process.exit(2);
+  }
+}
+
+function note(text) {
+  process.stderr.write(`bench: ${text}\n`);
+}
+
+function stopAtOnce(why) {
+  note(`stopped: ${why}`);
+  killAll();
+  fs.rmSync(folder, { recursive: true, force: true });
+  process.exit(1);
+}

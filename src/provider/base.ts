@@ -20,6 +20,8 @@ import { hasUsage, settleUsage } from './usage.ts';
 
 /** One attempt on a wire. Throws `WireFault`; any other throw counts as a bug. */
 export interface Exchange {
+  /** The provider's own id of the request; null until it is known. */
+  requestId(): string | null;
   /** Resolves when the response has begun. */
   open(): Promise<void>;
   /** Waits for the next piece and feeds it to the assembly; false when there is no more. Ends at once when the guard's signal aborts. */
@@ -73,6 +75,8 @@ async function* run(
       guard.begin();
       let failure = guard.stopped();
       const exchange = failure === null ? transport(request, assembly, guard, attempt) : null;
+      const fail = (why: Fault, counts: TokenUsage | null) =>
+        adapterError(why, options, request, attempt - 1, exchange?.requestId() ?? null, counts, latency());
       try {
         if (exchange !== null) {
           try {
@@ -127,7 +131,7 @@ async function* run(
           assembly.stop = { reason: stop, raw: assembly.stop?.raw ?? null };
           const complete = completion(assembly, fold, request, latency(), attempt - 1);
           yield complete;
-          throw adapterError(failure, options, request, attempt - 1, complete.usage, latency());
+          throw fail(failure, complete.usage);
         }
       } finally {
         guard.end();
@@ -136,7 +140,7 @@ async function* run(
 
       if (hasUsage(assembly.usage)) usage = settleUsage(assembly.usage, request, assembly.slots);
       const wait = retryWait(failure, attempt, options, guard);
-      if (wait === null) throw adapterError(failure, options, request, attempt - 1, usage, latency());
+      if (wait === null) throw fail(failure, usage);
       log.warn(
         {
           adapter: options.name,
@@ -155,8 +159,7 @@ async function* run(
       try {
         await sleep(clock, wait * 1000, caller);
       } catch {
-        const cancelled = fault('cancelled', null, 'the call was cancelled');
-        throw adapterError(cancelled, options, request, attempt - 1, usage, latency());
+        throw fail(fault('cancelled', null, 'the call was cancelled'), usage);
       }
     }
   } finally {
@@ -230,6 +233,7 @@ function adapterError(
   options: BaseOptions,
   request: CanonicalRequest,
   retry_count: number,
+  provider_request_id: string | null,
   usage: TokenUsage | null,
   latency_ms: number,
 ): AdapterError {
@@ -238,7 +242,7 @@ function adapterError(
     error_detail: failure.error_detail,
     provider_status: failure.provider_status,
     request_id: request.request_id,
-    provider_request_id: failure.provider_request_id,
+    provider_request_id,
     retry_after_seconds: failure.retry_after_seconds,
     retry_count,
     usage,

@@ -8,7 +8,6 @@ export interface Fault {
   readonly provider_status: number | null;
   /** Not scrubbed yet. */
   readonly message: string;
-  readonly provider_request_id: string | null;
   readonly retry_after_seconds: number | null;
 }
 
@@ -31,7 +30,6 @@ export function fault(
     error_detail,
     message,
     provider_status: rest.provider_status ?? null,
-    provider_request_id: rest.provider_request_id ?? null,
     retry_after_seconds: rest.retry_after_seconds ?? null,
   };
 }

@@ -14,7 +14,7 @@ const ERROR_BODY_BYTES = 64 * 1024;
 const ERROR_TEXT_CHARACTERS = 2000;
 /** Characters of one event; more is not a chat answer. */
 const EVENT_CHARACTERS = 16 * 1024 * 1024;
-const DRAIN_MS = 1000;
+const DRAIN_MS = 250;
 
 export interface HttpOptions {
   readonly baseUrl: string;
@@ -88,7 +88,7 @@ function createExchange(
     const type = response.headers.get('content-type') ?? '';
     if (!response.ok || type.includes('application/json')) {
       guard.connected();
-      throw new WireFault(await refusal(response, reader, requestId, options.clock));
+      throw new WireFault(await refusal(response, reader, options.clock));
     }
     decoder = wire.decoder(assembly);
     parser = createParser({
@@ -112,16 +112,14 @@ function createExchange(
     try {
       piece = await reader.read();
     } catch (error) {
-      throw stamped(networkFault(error));
+      throw new WireFault(networkFault(error));
     }
     ended = piece.done;
     try {
       if (piece.value !== undefined) parser.feed(text.decode(piece.value, { stream: true }));
       else if (!signal.aborted) finish();
     } catch (error) {
-      if (error instanceof WireFault) throw stamped(error.fault);
-      if (error instanceof SyntaxError) throw stamped(networkFault(error, 'malformed_event'));
-      throw error;
+      throw error instanceof SyntaxError ? new WireFault(networkFault(error, 'malformed_event')) : error;
     }
     return !ended;
   }
@@ -136,11 +134,8 @@ function createExchange(
     if (assembly.stop === null) decoder.end();
   }
 
-  function stamped(failure: Fault): WireFault {
-    return new WireFault({ ...failure, provider_request_id: failure.provider_request_id ?? requestId });
-  }
-
   return {
+    requestId: () => requestId,
     open,
     pull,
     close() {
@@ -169,7 +164,6 @@ async function drain(reader: ReadableStreamDefaultReader<Uint8Array>, clock: Clo
 async function refusal(
   response: Response,
   reader: ReadableStreamDefaultReader<Uint8Array> | null,
-  requestId: string | null,
   clock: Clock,
 ): Promise<Fault> {
   const body = await readText(reader);
@@ -182,7 +176,6 @@ async function refusal(
   const message = error?.message ?? (body.trim().slice(0, ERROR_TEXT_CHARACTERS) || `HTTP ${response.status}`);
   const rest = {
     provider_status: response.status,
-    provider_request_id: requestId,
     retry_after_seconds: retryAfterSeconds(response.headers, clock.now()),
   };
   if (response.ok && error === null)

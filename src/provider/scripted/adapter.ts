@@ -26,6 +26,7 @@ export function createScriptedAdapter(options: BaseOptions & { readonly scenario
     const respond = match(request);
     const steps = respond === null ? null : play(respond, request, assembly, guard, options);
     return {
+      requestId: () => null,
       open: async () => {},
       pull: async () => {
         if (steps === null) throw noMatch(request);

@@ -6,12 +6,11 @@ import { AppError, validationError } from '../kernel/errors.ts';
 import type { HttpApp } from './app.ts';
 import { bearerOf, type TokenCheck } from './auth.ts';
 import { MAX_TARGET_BYTES, notFound, uriTooLong } from './error-handler.ts';
-import { createHostRule, createOriginRule, isLoopback } from './origin.ts';
+import { createHostRule, createOriginRule } from './origin.ts';
 import { type RouteTable, trackRoutes } from './route-table.ts';
 
 const MAX_HEADER_BYTES = 16_384;
 const PREFLIGHT_SECONDS = 600;
-const DEFAULT_RPM = 600;
 const MINUTE_MS = 60_000;
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
 
@@ -95,7 +94,7 @@ function authenticate(request: FastifyRequest, tokens: TokenCheck): void {
 
 /** Gate 5, as a hook of the root, so that unknown paths count as well. */
 function installRateLimit(app: HttpApp, server: Config['server']): void {
-  const max = server.rate_limit_rpm ?? (isLoopback(server.host) ? null : DEFAULT_RPM);
+  const max = server.rate_limit_rpm;
   if (max === null) return;
   app.register(rateLimit, {
     global: false,

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
-import { projectTexts, ROOT } from './source.ts';
+import { projectTexts, ROOT, valueImports } from './source.ts';
 
 const texts = projectTexts();
 
@@ -12,7 +12,10 @@ it('the walk finds the project', () => {
 
 it('no file names a place of one machine', () => {
   // Put together here, so that this file does not name them either.
-  const home = new RegExp(`/(?:${['work', 'root', 'home/[a-z]\\w+', 'Users/\\w+'].join('|')})/(?!\\.)[\\w-]`);
+  const homes = `/(?:${['root', 'home/[a-z]\\w+', 'Users/\\w+'].join('|')})/(?!\\.)[\\w-]`;
+  // The checkout itself, unless it stands so high that its path is a common word such as `/app`.
+  const checkout = ROOT.split('/').length > 2 ? `|${ROOT.replaceAll('.', '\\.')}\\b` : '';
+  const home = new RegExp(homes + checkout);
   const wrong = texts
     .filter((file) => !file.path.startsWith('test/provider/recorded/'))
     .flatMap((file) =>
@@ -44,13 +47,18 @@ it('what source imports at run time is a dependency of the package', () => {
   const wrong = texts
     .filter((file) => /^src\/.*\.tsx?$/.test(file.path))
     .flatMap((file) => {
-      const code = file.text.replace(/(?:^|\n)\s*(?:import|export) type\b[^;]*;/g, '\n');
-      return [...code.matchAll(/\b(?:from|import\()\s*'([^'.][^']*)'/g)]
-        .map((match) => match[1]!)
+      return valueImports(file.text)
+        .filter((name) => !name.startsWith('.'))
         .filter((name) => !name.startsWith('node:'))
         .map((name) => (name.startsWith('@') ? name.split('/').slice(0, 2) : name.split('/').slice(0, 1)).join('/'))
         .filter((name) => !(name in dependencies))
         .map((name) => `${file.path}: ${name}${name in devDependencies ? ' is a dev dependency' : ''}`);
     });
   expect([...new Set(wrong)]).toEqual([]);
+});
+
+it('no file names a package registry or a proxy', () => {
+  const host = /https?:\/\/[^\s/'"`]*(?:registry|npmjs|artifact|nexus|proxy)[^\s/'"`]*/i;
+  const wrong = texts.filter((file) => host.test(file.text));
+  expect(wrong.map((file) => file.path)).toEqual([]);
 });

@@ -18,31 +18,45 @@ export interface RecorderOptions {
 
 export interface Recorder {
   readonly fetch: typeof fetch;
-  /** Resolves when everything recorded so far is on disk. */
+  /** Resolves when every attempt begun so far has ended and is on disk. */
   settled(): Promise<void>;
 }
 
 export function createRecorder(options: RecorderOptions): Recorder {
-  const writing = new Set<Promise<void>>();
+  const unsaved = new Set<Promise<void>>();
 
-  function save(attempt: AttemptInfo, recording: Recording): void {
+  /** Keeps the attempt among the unsaved ones until its recording is written. */
+  function begin(attempt: AttemptInfo): (recording: Recording) => void {
+    let ended: (recording: Recording) => void = () => {};
+    const saved = new Promise<Recording>((resolve) => {
+      ended = resolve;
+    })
+      .then((recording) => save(attempt, recording))
+      .finally(() => unsaved.delete(saved));
+    unsaved.add(saved);
+    return ended;
+  }
+
+  async function save(attempt: AttemptInfo, recording: Recording): Promise<void> {
     const file = join(options.dir, `${attempt.request.request_id}-${attempt.attempt}.json`);
-    const done = mkdir(options.dir, { recursive: true, mode: 0o700 })
-      .then(() => writeFile(file, JSON.stringify(recording, null, 1), { mode: 0o600 }))
-      .catch((error: unknown) => options.log.warn({ file, error: String(error) }, 'an exchange could not be recorded'))
-      .finally(() => writing.delete(done));
-    writing.add(done);
+    try {
+      await mkdir(options.dir, { recursive: true, mode: 0o700 });
+      await writeFile(file, JSON.stringify(recording, null, 1), { mode: 0o600 });
+    } catch (error) {
+      options.log.warn({ file, error: String(error) }, 'an exchange could not be recorded');
+    }
   }
 
   const record: typeof fetch = async (input, init) => {
     const attempt = (init as { [ATTEMPT]?: AttemptInfo } | undefined)?.[ATTEMPT];
     if (attempt === undefined) return options.fetch(input, init);
+    const ended = begin(attempt);
     const startedAt = options.clock.monotonic();
     const chunks: { at_ms: number; text: string }[] = [];
     let status: number | null = null;
     const headers: Record<string, string> = {};
     const finish = (end: Recording['end']) =>
-      save(attempt, {
+      ended({
         schema_version: 1,
         adapter: options.adapter,
         method: init?.method ?? 'GET',
@@ -104,7 +118,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
   return {
     fetch: record,
     async settled() {
-      await Promise.all(writing);
+      await Promise.all(unsaved);
     },
   };
 }

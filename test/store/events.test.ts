@@ -172,6 +172,8 @@ test('open calls are those of open turns whose request has no outcome', async ()
   expect(open.map((event) => event.payload.request_id)).toEqual([two]);
   const last = await world.store.events.lastOfTurn(turn.id, ['llm.call_started', 'llm.call_completed']);
   expect(last?.id).toBe(open[0]?.id);
+  const ofTurn = await world.store.events.ofTurn(turn.id, ['llm.call_started']);
+  expect(ofTurn.map((event) => event.payload.request_id)).toEqual([one, two]);
   await world.journal.commit({ emit: [failed(two)] });
   expect(await world.store.events.openCalls()).toEqual([]);
 });

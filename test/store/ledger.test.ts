@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { LlmCallCompleted } from '../../src/domain/event/llm.ts';
+import { draft } from '../../src/domain/event.ts';
 import { fromPusd, toPusd } from '../../src/kernel/money.ts';
 import { rebuildRollups } from '../../src/store/sqlite/rebuild.ts';
 import { verifyRollups } from '../../src/store/sqlite/verify.ts';
@@ -59,11 +60,26 @@ test('a finished call gives one fact with its session’s stamp, in the transact
 test('a call that was cut with known usage costs; one that failed does not', async () => {
   const world = openWorld();
   const session = await storedSession(world);
-  await world.journal.commit({
-    emit: [
-      callCompleted(world, session, null, { stop_reason: 'cancelled', error_class: 'cancelled', cost_usd: '0.02' }),
-    ],
+  const failed = draft({
+    type: 'llm.call_failed',
+    session_id: session.id,
+    turn_id: null,
+    parent: null,
+    payload: {
+      model: MODEL,
+      provider: 'anthropic',
+      error_class: 'cancelled',
+      error_message_redacted: '',
+      retry_count: 0,
+      latency_ms: 3,
+      request_id: world.ids.request(),
+      is_worker: false,
+      parent_session_id: null,
+      root_session_id: session.id,
+    },
   });
+  const cut = { stop_reason: 'cancelled', error_class: 'cancelled', cost_usd: '0.02' } as const;
+  await world.journal.commit({ emit: [callCompleted(world, session, null, cut), failed] });
   expect((await world.store.sessions.view(session.id))?.cost_so_far_usd).toBe('0.02');
   expect(world.rows('SELECT cancelled FROM llm_calls')).toEqual([{ cancelled: 1n }]);
 });

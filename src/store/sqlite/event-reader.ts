@@ -16,12 +16,15 @@ export function createEventReader({ db }: SqliteStoreHandle): EventReader {
   const listed = createStatementCache<EventRow>(db);
   const newest = db.prepare<[], EventId | null>('SELECT max(id) FROM events').pluck();
   const pruned = db.prepare<[string], EventId>('SELECT value FROM meta WHERE key = ?').pluck();
-  const ofTurn = db.prepare<[string, string], EventRow>(
-    `SELECT * FROM events WHERE turn_id = ? AND ${TYPE_IN} ORDER BY id DESC LIMIT 1`,
-  );
-  // An ended turn has no open call, so only turns that are open are searched.
+  const ofTurn = (order: string) =>
+    db.prepare<[string, string], EventRow>(
+      `SELECT * FROM events WHERE turn_id = ? AND ${TYPE_IN} ORDER BY id ${order}`,
+    );
+  const lastOfTurn = ofTurn('DESC LIMIT 1');
+  const allOfTurn = ofTurn('ASC');
+  // An ended turn has no open call: CROSS JOIN and the plus make SQLite search open turns instead of all calls ever.
   const openCalls = db.prepare<[], EventRow>(`
-    SELECT e.* FROM turns t JOIN events e ON e.turn_id = t.id AND e.type = 'llm.call_started'
+    SELECT e.* FROM turns t CROSS JOIN events e ON e.turn_id = t.id AND +e.type = 'llm.call_started'
     WHERE t.${TURN_IS_OPEN} AND NOT EXISTS (
       SELECT 1 FROM events o
       WHERE o.turn_id = e.turn_id AND o.type IN ('llm.call_completed', 'llm.call_failed')
@@ -41,7 +44,8 @@ export function createEventReader({ db }: SqliteStoreHandle): EventReader {
     newestId: async () => newest.get() ?? null,
     prunedThrough: async () => pruned.get(PRUNED_THROUGH) ?? null,
     openCalls: async () => openCalls.all().map(storedEvent),
-    lastOfTurn: async (turnId, types) => eventOrNull(ofTurn.get(turnId, JSON.stringify(types))),
+    lastOfTurn: async (turnId, types) => eventOrNull(lastOfTurn.get(turnId, JSON.stringify(types))),
+    ofTurn: async (turnId, types) => allOfTurn.all(turnId, JSON.stringify(types)).map(storedEvent),
   };
 }
 

@@ -23,7 +23,7 @@ export function createPurger(db: Database.Database): (sessionId: string) => read
   const tree = db.prepare<[string], { id: string; is_worker: number; depth: number; open: number }>(`${WITH_TREE}
     SELECT s.id, s.is_worker, tree.depth,
       EXISTS (SELECT 1 FROM turns t WHERE t.session_id = s.id AND ${TURN_IS_OPEN}) AS open
-    FROM tree JOIN sessions s ON s.id = tree.id`);
+    FROM tree CROSS JOIN sessions s ON s.id = tree.id`);
   const deletions = OWNED_BY_SESSION.map(([table, column]) =>
     db.prepare(`DELETE FROM ${table} WHERE ${column} IN (SELECT value FROM json_each(?))`),
   );

@@ -39,8 +39,9 @@ export function createSpend(db: Database.Database): Spend {
   const exact = <Row>(sql: string) => db.prepare<[string], Row>(sql).safeIntegers();
   const ofSession = exact<SpentRow>(`SELECT ${SPENT} FROM rollup_session_hour WHERE session_id = ?`);
   const ofTree = exact<SpentRow>(`SELECT ${SPENT} FROM rollup_session_hour WHERE root_session_id = ?`);
+  // CROSS JOIN keeps the order: walk the tree, then look each session up.
   const ofDescendants = exact<SpentRow>(`${WITH_TREE}
-    SELECT ${SPENT} FROM tree JOIN rollup_session_hour r ON r.session_id = tree.id WHERE tree.depth > 0`);
+    SELECT ${SPENT} FROM tree CROSS JOIN rollup_session_hour r ON r.session_id = tree.id WHERE tree.depth > 0`);
   const ofTurn = exact<Sums>(`SELECT ${SUMS} FROM llm_calls WHERE turn_id = ?`);
   const calls = exact<Sums>(`SELECT ${SUMS} FROM llm_calls WHERE session_id = ?`);
   const lastCall = db.prepare<[string], { model: string; pricing_version: string; ts_ms: number }>(

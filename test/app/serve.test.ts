@@ -168,9 +168,15 @@ describe('what keeps it from starting is one clear line each, without a stack tr
 
   it('a registry that breaks its rules', async () => {
     const file = path.join(home.path, 'registry.yaml');
-    fs.writeFileSync(file, 'adapters: { a: { type: anthropic, api_key: secret, nope: 1 } }\nmodels: {}\n');
+    const model = '{ aliases: [twin], adapter: b, capabilities: { max_context_tokens: 1, max_output_tokens: 1 } }';
+    fs.writeFileSync(
+      file,
+      `adapters: { a: { type: anthropic, api_key: secret, nope: 1 }, b: { type: openai } }\nmodels: { "b:1": ${model}, "b:2": ${model} }\n`,
+    );
     const result = await refused(['serve', '--set', `registry.path=${file}`]);
-    expectRefusal(result, /adapters\.a/, 2);
+    expectRefusal(result, /adapters\.a\.api_key: .*environment/, 3);
+    expect(result.stderr).toMatch(/adapters\.a.*nope/);
+    expect(result.stderr).toMatch(/twin/);
     expect(result.stderr).not.toContain('secret');
   });
 });

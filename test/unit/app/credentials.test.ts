@@ -3,8 +3,10 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { CommandContext } from '../../../src/app/context.ts';
 import { createCredentials, displayKey, readEnvFile } from '../../../src/app/credentials.ts';
 import { createLogger } from '../../../src/app/log.ts';
+import { loadSettings } from '../../../src/app/start.ts';
 
 let dir: string;
 beforeEach(() => {
@@ -34,6 +36,19 @@ describe('the .env file', () => {
     expect(problem).toContain(path.join(dir, '.env'));
     expect(problem).toContain('0644');
     expect(problem).toContain('chmod 600');
+  });
+
+  it('what is already set wins over the .env file, which serves the rest', () => {
+    fs.mkdirSync(path.join(dir, '.metis'));
+    fs.writeFileSync(path.join(dir, '.metis/.env'), 'OPENAI_API_KEY=file\nANTHROPIC_API_KEY=file\n', { mode: 0o600 });
+    const settings = loadSettings(
+      { env: { OPENAI_API_KEY: 'set' }, cwd: dir, home: dir, packageDir: dir } as unknown as CommandContext,
+      {},
+    );
+    if (!settings.ok) throw new Error(settings.error.join('\n'));
+    const { credentials } = settings.value;
+    expect(credentials.forAdapter('openai', { type: 'openai' })?.key).toBe('set');
+    expect(credentials.forAdapter('anthropic', { type: 'anthropic' })?.key).toBe('file');
   });
 
   it('may be absent', () => {

@@ -5,7 +5,7 @@ import type { Config } from '../domain/config.ts';
 import type { ModelEntry } from '../domain/model.ts';
 import { createEngine, type Engine } from '../engine/context.ts';
 import { drain } from '../engine/drain.ts';
-import { recover } from '../engine/recover.ts';
+import { recover, resumeAll } from '../engine/recover.ts';
 import type { HttpApp } from '../http/app.ts';
 import { createHttpServer } from '../http/server.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
@@ -128,8 +128,8 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       recommender: null,
       secrets,
     });
-    const ended = await recover(engine);
-    if (ended > 0) log.info({ turns: ended }, 'turns left open by the last run were ended');
+    const recovery = await recover(engine);
+    if (recovery.ended + recovery.interrupted > 0) log.info({ ...recovery }, 'turns left open by the last run');
     let draining = false;
     const http = createHttpServer({
       engine,
@@ -154,7 +154,11 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       providers,
       prices,
       scripted,
-      listen: () => listen(http, config.server),
+      listen: async () => {
+        const bound = await listen(http, config.server);
+        await resumeAll(engine);
+        return bound;
+      },
       close: () => {
         closing ??= close();
         return closing;

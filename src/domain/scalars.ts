@@ -35,10 +35,10 @@ export const TimeSchema = z.string().regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{
 /** Exact decimal US dollars; never a JSON number. */
 export const UsdSchema = z.string().regex(USD_PATTERN, 'must be a decimal string');
 export const SignedUsdSchema = z.string().regex(SIGNED_USD_PATTERN, 'must be a decimal string');
-/** A money limit a caller may set: more than 0, at most 6 fraction digits (14 §1). */
+/** A money limit a caller may set: more than 0, below a million, at most 6 fraction digits (14 §1). */
 export const UsdLimitSchema = z
   .string({ error: 'must be a decimal string such as "0.50"' })
-  .regex(/^(0|[1-9]\d{0,6})(\.\d{1,6})?$/, 'must be a decimal string with at most 6 fraction digits')
+  .regex(/^(0|[1-9]\d{0,5})(\.\d{1,6})?$/, 'must be a decimal string below 1000000 with at most 6 fraction digits')
   .refine((v) => /[1-9]/.test(v), 'must be more than 0');
 export const Sha256Schema = z.string().regex(/^[0-9a-f]{64}$/, 'must be a lower-case hex SHA-256');
 export const CountSchema = z.int().min(0);

@@ -199,6 +199,8 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
       tree: request.tree,
       history,
       tally: newTally(),
+      called: new Map(),
+      resumed: false,
       cause: startedEvent,
       stop_reason: null,
       call_event_id: null,

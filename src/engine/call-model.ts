@@ -17,10 +17,11 @@ import { abandonable } from './abandon.ts';
 import { withoutRaw } from './admit.ts';
 import { type Engine, safeText } from './context.ts';
 import { cutShort } from './cut-short.ts';
-import type { TurnRun } from './turn-run.ts';
+import { errorResult, type ToolResults } from './tool-results.ts';
+import type { TurnBase, TurnRun } from './turn-run.ts';
 
 export type CallOutcome =
-  | { readonly ok: true; readonly message: StoredMessage; readonly input_errors: ReadonlyMap<ToolUseId, string> }
+  | { readonly ok: true; readonly settled: ToolResults }
   | { readonly ok: false; readonly error: AdapterError };
 
 /** What the stream said so far that its last event does not repeat. */
@@ -212,22 +213,52 @@ function toDelta(event: StreamEvent): Delta | null {
 async function settleSuccess(engine: Engine, call: Call): Promise<CallOutcome> {
   const { run, heard } = call;
   const complete = heard.complete!;
+  const settled = new Map([...heard.input_errors].map(([id, fault]) => [id, errorResult(id, `$: ${fault}`)]));
   const charged = charge(engine, call, complete.usage, complete.served_model, complete.latency_ms);
   const message = storedMessage(engine, call, complete, 'complete', charged.usage);
   const events = await engine.journal.commit({
-    writes: messageWrites(engine, call, message, 'pending'),
+    writes: [...messageWrites(engine, call, message, 'pending'), ...settleInvalid(engine, settled)],
     emit: [
       messageComplete(engine, run, message.id, complete, complete.stop_reason, charged.usage),
       callCompleted(call, complete.stop_reason as 'end_turn', null, message.content, message.id, charged.usage),
+      ...invalidInputs(run, message, heard.input_errors),
     ],
   });
   engine.routes.availability = outcome(engine, run, null).state;
   run.history.push(message);
   run.call_event_id = events[0]!.id;
+  if (settled.size > 0) run.cause = events.at(-1)!.id;
+  run.tally.tool_calls += settled.size;
   run.stop_reason = complete.stop_reason;
   run.final_message_id = message.id;
   count(run, charged.usage, charged.cost);
-  return { ok: true, message, input_errors: heard.input_errors };
+  return { ok: true, settled };
+}
+
+/** Arguments that are no JSON object are answered with the message itself: nothing of them survives a restart otherwise. */
+function settleInvalid(engine: Engine, settled: ToolResults): Write[] {
+  return [...settled.values()].map((result) => ({
+    kind: 'tool_call.settle',
+    id: result.tool_use_id,
+    status: 'failed',
+    result,
+    at: engine.clock.now(),
+  }));
+}
+
+function invalidInputs(run: TurnRun, message: StoredMessage, errors: ReadonlyMap<ToolUseId, string>): EventDraft[] {
+  return toolUses(message.content)
+    .filter((block) => errors.has(block.id))
+    .map((block) =>
+      draft({
+        type: 'tool.input_invalid',
+        session_id: run.session.id,
+        turn_id: run.turn.id,
+        // `llm.call_completed` stands right behind the transient `message.complete`.
+        parent: 1,
+        payload: { tool_use_id: block.id, tool_name: block.name, validation_errors: [`$: ${errors.get(block.id)}`] },
+      }),
+    );
 }
 
 async function settleFailure(engine: Engine, call: Call, error: AdapterError): Promise<CallOutcome> {
@@ -474,12 +505,12 @@ function elapsed(engine: Engine, call: Call): number {
   return Math.round(engine.clock.monotonic() - call.began);
 }
 
-export function transient(engine: Engine, run: TurnRun, delta: Delta): Transient {
+export function transient(engine: Engine, run: TurnBase, delta: Delta): Transient {
   return { session_id: run.session.id, turn_id: run.turn.id, timestamp: engine.clock.now(), delta };
 }
 
 /** A message that was just stored, for clients that did not send it. */
-export function appended(engine: Engine, run: TurnRun, message: StoredMessage): Transient {
+export function appended(engine: Engine, run: TurnBase, message: StoredMessage): Transient {
   return transient(engine, run, { type: 'message.appended', payload: { message: withoutRaw(message) } });
 }
 

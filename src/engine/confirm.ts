@@ -8,7 +8,14 @@ import { canonicalJson, sha256Hex } from '../kernel/canonical-json.ts';
 import { isoTime } from '../kernel/clock.ts';
 import { AppError, type Issue, validationError } from '../kernel/errors.ts';
 import type { ConfirmationId, EventId } from '../kernel/ids.ts';
-import { commandSummary, decideApproval, inputSummary, projectedModifications, toolMode } from '../policy/approval.ts';
+import {
+  commandSummary,
+  decideApproval,
+  inputSummary,
+  projectedModifications,
+  toolGroup,
+  toolMode,
+} from '../policy/approval.ts';
 import { type ConfirmationRow, JournalConflict } from '../ports/journal.ts';
 import type { Engine } from './context.ts';
 import type { TurnRun } from './turn-run.ts';
@@ -35,7 +42,7 @@ export async function approveCall(
   const decision = decideApproval({
     inEffectiveSet: true,
     rule: null,
-    mode: toolMode(engine.config.tool_confirmation, definition, null),
+    mode: toolMode(engine.config.tool_confirmation, definition, toolGroup(call.name)),
     trust: await engine.workspaces.readTrust(session.workspace_path),
     toolName: call.name,
     approvalMode: session.approval_mode,
@@ -99,7 +106,7 @@ function request(
     tool_name: call.name,
     side_effects: definition.side_effects,
     confirmation_request_id: id,
-    input_summary: inputSummary(call.input),
+    input_summary: inputSummary(call.input, { secrets: engine.secrets, workspace: session.workspace_path }),
     projected_modifications: projectedModifications(definition, call.input),
     command_summary: commandSummary(definition, call.input),
     expires_at: isoTime(expires),

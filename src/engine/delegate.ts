@@ -7,6 +7,7 @@ import { err, ok, type Result } from '../kernel/result.ts';
 import { contextIssue, parseDelegateInput, resolveContext } from '../policy/delegation/input.ts';
 import type { WorkerSpawner } from '../ports/spawner.ts';
 import type { Engine } from './context.ts';
+import { resumeWorker } from './resume-worker.ts';
 import { spawnWorker } from './spawn-worker.ts';
 import type { TurnRun } from './turn-run.ts';
 
@@ -29,6 +30,8 @@ export function createSpawner(engine: Engine, run: TurnRun, call: ToolUseBlock):
       return resolved.ok ? [] : resolved.error;
     },
     async spawn(input) {
+      const known = run.resumed ? await resumeWorker(engine, run, call.id) : null;
+      if (known) return known;
       const resolved = await resolve(engine, run, input);
       // The workspace may have changed since the check, e.g. by an answer that took minutes.
       if (!resolved.ok)

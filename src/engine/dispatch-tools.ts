@@ -1,76 +1,68 @@
 // The tool step: all calls of one message at once, their results in block order (09 §4, §9.1, 04 §8).
 import { InsufficientContextRequestSchema } from '../domain/delegate.ts';
 import { draft } from '../domain/event.ts';
-import { plainMetadata, type StoredMessage, type ToolResultBlock, type ToolUseBlock } from '../domain/message.ts';
-import { REQUEST_CONTEXT, type ToolCallStatus } from '../domain/tool.ts';
-import { isoTime } from '../kernel/clock.ts';
-import type { ToolUseId } from '../kernel/ids.ts';
-import type { Write } from '../ports/journal.ts';
+import type { ToolResultBlock, ToolUseBlock } from '../domain/message.ts';
+import { REQUEST_CONTEXT } from '../domain/tool.ts';
 import { appended } from './call-model.ts';
 import type { Engine } from './context.ts';
-import { runTool, type ToolOutcome } from './run-tool.ts';
+import { Interrupted } from './interrupt.ts';
+import { runTool } from './run-tool.ts';
 import { createSlots, type Slots } from './slots.ts';
+import { answerMessages, CANCELLED_TEXT, errorResult, FAILED_TEXT, type ToolResults } from './tool-results.ts';
 import type { TurnRun } from './turn-run.ts';
 
-/** Results by call; a call without one did not finish. */
-export type ToolResults = ReadonlyMap<ToolUseId, ToolResultBlock>;
-
-export const CANCELLED_TEXT = 'Tool call cancelled.';
-export const RESTART_TEXT = 'Tool call interrupted by a server restart; it may or may not have taken effect.';
-export const FAILED_TEXT = 'Tool call not executed: the turn failed.';
+export interface Dispatched {
+  /** One result per call, unless the turn was put down: then of those that had settled by then. */
+  readonly results: ToolResults;
+  /** Why calls are still open. */
+  readonly interrupted: Interrupted | null;
+}
 
 /**
  * Runs every call that has no result yet. Resolves when the last one has settled; each is stored as it settles.
  * Tool failures are results, never exceptions; only the journal's own faults throw.
- * @param known results from before a restart
+ * @param known results stored earlier: of this message's invalid inputs, or from before a restart
  */
 export async function dispatchTools(
   engine: Engine,
   run: TurnRun,
   calls: readonly ToolUseBlock[],
-  inputErrors: ReadonlyMap<ToolUseId, string>,
-  known: ToolResults = new Map(),
-): Promise<ToolResults> {
+  known: ToolResults,
+): Promise<Dispatched> {
   const results = new Map(known);
   const slots = createSlots(engine.config.tools.max_concurrent_per_session);
-  let waiting = calls.filter((c) => !results.has(c.id));
+  let interrupted: Interrupted | null = null;
 
-  const question = waiting.find((c) => c.name === REQUEST_CONTEXT);
-  if (question && run.worker) {
-    const outcome = await settled(engine, run, question, inputErrors, slots);
-    results.set(question.id, outcome.result);
-    const asked = InsufficientContextRequestSchema.safeParse(question.input);
-    waiting = waiting.filter((c) => c !== question);
-    if (outcome.status === 'succeeded' && asked.success) {
-      run.context_request = asked.data;
-      for (const sibling of waiting) results.set(sibling.id, await refuse(engine, run, sibling));
-      return results;
+  async function settle(call: ToolUseBlock, slots: Slots): Promise<void> {
+    try {
+      const outcome = await runTool(engine, run, call, slots);
+      results.set(call.id, outcome.result);
+      run.cause = outcome.event_id;
+      run.tally.tool_calls += 1;
+    } catch (thrown) {
+      if (!(thrown instanceof Interrupted)) throw thrown;
+      interrupted ??= thrown;
     }
   }
-  await Promise.all(
-    waiting.map(async (call) => {
-      const outcome = await settled(engine, run, call, inputErrors, slots);
-      results.set(call.id, outcome.result);
-    }),
-  );
-  return results;
-}
 
-async function settled(
-  engine: Engine,
-  run: TurnRun,
-  call: ToolUseBlock,
-  inputErrors: ReadonlyMap<ToolUseId, string>,
-  slots: Slots,
-): Promise<ToolOutcome> {
-  const outcome = await runTool(engine, run, call, inputErrors.get(call.id) ?? null, slots);
-  run.cause = outcome.event_id;
-  run.tally.tool_calls += 1;
-  return outcome;
+  const question = run.worker ? calls.find((c) => c.name === REQUEST_CONTEXT) : undefined;
+  if (question) {
+    if (!results.has(question.id)) await settle(question, slots);
+    const asked = InsufficientContextRequestSchema.safeParse(question.input);
+    if (asked.success && results.get(question.id)?.is_error === false) {
+      run.context_request = asked.data;
+      for (const sibling of calls)
+        if (!results.has(sibling.id)) results.set(sibling.id, await leaveOut(engine, run, sibling));
+    }
+  }
+  // Every call is waited for, whatever happens to one of them: a tool must not go on behind a turn that has ended.
+  const outcomes = await Promise.allSettled(calls.filter((c) => !results.has(c.id)).map((call) => settle(call, slots)));
+  for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
+  return { results, interrupted };
 }
 
 /** A sibling of a valid context request: never started. */
-async function refuse(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise<ToolResultBlock> {
+async function leaveOut(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise<ToolResultBlock> {
   const result = errorResult(call.id, CANCELLED_TEXT);
   await engine.journal.commit({
     writes: [{ kind: 'tool_call.settle', id: call.id, status: 'cancelled', result, at: engine.clock.now() }],
@@ -86,46 +78,6 @@ async function refuse(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise
   });
   run.tally.tool_calls += 1;
   return result;
-}
-
-export function errorResult(id: ToolUseId, text: string): ToolResultBlock {
-  return { type: 'tool_result', tool_use_id: id, content: [{ type: 'text', text }], is_error: true };
-}
-
-/** The tool messages of one assistant message, in block order, with the writes that store them. */
-export function answerMessages(
-  engine: Engine,
-  run: Pick<TurnRun, 'session' | 'turn'>,
-  calls: readonly ToolUseBlock[],
-  results: ToolResults,
-  missing: { readonly text: string; readonly status: ToolCallStatus },
-): { readonly messages: readonly StoredMessage[]; readonly writes: readonly Write[] } {
-  const messages: StoredMessage[] = [];
-  const writes: Write[] = [];
-  const at = engine.clock.now();
-  for (const call of calls) {
-    let result = results.get(call.id);
-    if (!result) {
-      result = errorResult(call.id, missing.text);
-      writes.push({ kind: 'tool_call.settle', id: call.id, status: missing.status, result, at });
-    }
-    const message: StoredMessage = {
-      id: engine.ids.message(),
-      session_id: run.session.id,
-      turn_id: run.turn.id,
-      role: 'tool',
-      content: [result],
-      metadata: plainMetadata(call.id),
-      created_at: isoTime(at),
-      provider_raw: null,
-    };
-    messages.push(message);
-    writes.push(
-      { kind: 'message.insert', message },
-      { kind: 'tool_call.answer', id: call.id, result_message_id: message.id },
-    );
-  }
-  return { messages, writes };
 }
 
 /** Stores the tool messages of a finished batch in one transaction. */

@@ -9,12 +9,12 @@ import { fromPusd } from '../kernel/money.ts';
 import type { TurnOutcome, Write } from '../ports/journal.ts';
 import { appended } from './call-model.ts';
 import { type Engine, safeText } from './context.ts';
-import { answerMessages, CANCELLED_TEXT, FAILED_TEXT, type ToolResults } from './dispatch-tools.ts';
-import type { TurnEnd, TurnRun } from './turn-run.ts';
+import { answerMessages, CANCELLED_TEXT, FAILED_TEXT, type ToolResults } from './tool-results.ts';
+import type { TurnBase, TurnEnd } from './turn-run.ts';
 
 type Ending = Partial<TurnOutcome> & { readonly status: TurnOutcome['status'] };
 
-export async function completeTurn(engine: Engine, run: TurnRun, stopReason: TurnStopReason): Promise<TurnEnd> {
+export async function completeTurn(engine: Engine, run: TurnBase, stopReason: TurnStopReason): Promise<TurnEnd> {
   const { tally } = run;
   const seconds = wallTime(engine, run);
   await end(engine, run, {
@@ -45,7 +45,7 @@ export async function completeTurn(engine: Engine, run: TurnRun, stopReason: Tur
 }
 
 /** @param results what the cancelled batch of tools still produced; every other call is answered as cancelled */
-export async function cancelTurnRun(engine: Engine, run: TurnRun, results: ToolResults): Promise<TurnEnd> {
+export async function cancelTurnRun(engine: Engine, run: TurnBase, results: ToolResults): Promise<TurnEnd> {
   const { reason, detail } = cancelledBy(run.signal);
   await end(engine, run, {
     ending: { status: 'cancelled', cancel_reason: reason },
@@ -73,7 +73,7 @@ export async function cancelTurnRun(engine: Engine, run: TurnRun, results: ToolR
 
 export async function failTurn(
   engine: Engine,
-  run: TurnRun,
+  run: TurnBase,
   fault: {
     readonly error_code: TurnErrorCode;
     readonly message: string;
@@ -110,7 +110,7 @@ export async function failTurn(
 
 async function end(
   engine: Engine,
-  run: TurnRun,
+  run: TurnBase,
   how: {
     readonly ending: Ending;
     readonly seconds: number;
@@ -148,7 +148,7 @@ async function end(
 }
 
 /** Tool calls of the turn's newest complete message that no stored tool message answers yet (01 §6.2). */
-function unanswered(run: TurnRun) {
+function unanswered(run: TurnBase) {
   const at = run.history.findLastIndex((m) => m.role === 'assistant' && m.metadata.status === 'complete');
   const asked: StoredMessage | undefined = run.history[at];
   if (!asked || asked.turn_id !== run.turn.id) return [];
@@ -156,6 +156,6 @@ function unanswered(run: TurnRun) {
   return toolUses(asked.content).filter((call) => !answered.has(call.id));
 }
 
-function wallTime(engine: Engine, run: TurnRun): number {
+function wallTime(engine: Engine, run: TurnBase): number {
   return Math.max(0, Math.round(engine.clock.monotonic() - run.started_monotonic) / 1000);
 }

@@ -15,7 +15,7 @@ import type { ToolCallState } from '../ports/store.ts';
 import { withoutRaw } from './admit.ts';
 import { closeDelegation } from './close-delegation.ts';
 import type { Engine } from './context.ts';
-import { CANCELLED_TEXT, errorResult, RESTART_TEXT } from './dispatch-tools.ts';
+import { CANCELLED_TEXT, errorResult, RESTART_TEXT } from './tool-results.ts';
 
 const SHUTDOWN = new Cancelled('shutdown');
 
@@ -157,15 +157,8 @@ async function endUnfinishedDelegation(engine: Engine, delegation: DelegationRec
     const turn = await engine.store.turns.open(session.id);
     if (turn) await endUnfinishedTurn(engine, session, turn, reason);
   }
-  const started = await engine.store.events.list({
-    session_id: delegation.parent_session_id,
-    include_workers: false,
-    types: ['delegate.started'],
-    after: null,
-    until: null,
-    limit: 10_000,
-  });
-  const event = started.rows.find((e) => e.payload.tool_use_id === delegation.tool_use_id);
+  const started = await engine.store.events.ofTurn(delegation.parent_turn_id, ['delegate.started']);
+  const event = started.find((e) => e.payload.tool_use_id === delegation.tool_use_id);
   await closeDelegation(
     engine,
     { delegation, session: session?.ended_at === null ? session : null, parent_event: event?.id ?? null },

@@ -1,24 +1,102 @@
-// What a crash left open is closed before the server listens (01 §11.5, 04 §13).
+// What a crash or a shutdown left open: closed or kept for resumption before the server listens (01 §11.5, 04 §13).
 
+import type { DelegationRecord } from '../domain/delegate.ts';
 import type { LlmCallCompleted } from '../domain/event/llm.ts';
 import { draft } from '../domain/event.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import type { TurnId } from '../kernel/ids.ts';
 import type { Engine } from './context.ts';
 import { endUnfinishedTurn } from './end-unfinished.ts';
+import { resumeTopLevel } from './resume-turn.ts';
 
-/** Running it twice changes nothing. Returns how many turns were ended. */
-export async function recover(engine: Engine): Promise<number> {
+export interface Recovery {
+  readonly ended: number;
+  readonly interrupted: number;
+}
+
+/** Before listening, per `recovery.on_start`. Running it twice changes nothing. */
+export async function recover(engine: Engine): Promise<Recovery> {
   await closeCalls(engine);
   await closePrompts(engine);
   const open = await engine.store.turns.allOpen();
-  for (const turn of open) {
-    const session = await engine.store.sessions.record(turn.session_id);
-    // Ending a planner's turn ends its workers' with it.
-    const still = session && (await engine.store.turns.open(session.id));
-    if (session && still) await endUnfinishedTurn(engine, session, still, new Cancelled('shutdown'));
+  if (engine.config.recovery.on_start === 'cancel') {
+    for (const turn of open) {
+      const session = await engine.store.sessions.record(turn.session_id);
+      // Ending a planner's turn ends its workers' with it.
+      const still = session && (await engine.store.turns.open(session.id));
+      if (session && still) await endUnfinishedTurn(engine, session, still, new Cancelled('shutdown'));
+    }
+    return { ended: open.length, interrupted: 0 };
   }
-  return open.length;
+  for (const delegation of await engine.store.delegations.allOpen()) await holdDelegation(engine, delegation);
+  for (const turn of open) {
+    if (turn.status === 'interrupted') continue;
+    const totals = await engine.store.turns.totals(turn.id);
+    const calls = await engine.store.turns.toolCalls(turn.id);
+    await engine.journal.commit({
+      writes: [
+        {
+          kind: 'turn.interrupt',
+          turn_id: turn.id,
+          reason: 'restart',
+          llm_call_count: totals.calls,
+          tool_call_count: calls.filter((c) => c.result !== null).length,
+        },
+      ],
+      emit: [],
+    });
+  }
+  return { ended: 0, interrupted: open.length };
+}
+
+/** After listening: every top-level turn that a restart interrupted goes on. One that waits for money waits. */
+export async function resumeAll(engine: Engine): Promise<void> {
+  if (engine.config.recovery.on_start !== 'resume') return;
+  for (const turn of await engine.store.turns.allOpen()) {
+    if (turn.status !== 'interrupted' || turn.interrupted_reason !== 'restart') continue;
+    const session = await engine.store.sessions.record(turn.session_id);
+    if (!session || session.is_worker) continue;
+    await resumeTopLevel(engine, session, turn).catch((err: unknown) =>
+      engine.log.error({ err, session_id: session.id, turn_id: turn.id }, 'a turn could not be resumed'),
+    );
+  }
+}
+
+/** Keeps what a worker has used of its time: until its last sign of life, open prompts left out. */
+async function holdDelegation(engine: Engine, delegation: DelegationRecord): Promise<void> {
+  if (delegation.status === 'interrupted' || delegation.worker_session_id === null) return;
+  const { rows } = await engine.store.events.list({
+    session_id: delegation.worker_session_id,
+    include_workers: false,
+    types: null,
+    after: null,
+    until: null,
+    limit: 10_000,
+  });
+  const at = (iso: string) => Date.parse(iso);
+  let since = at(rows.findLast((e) => e.type === 'turn.resumed')?.timestamp ?? rows[0]?.timestamp ?? '');
+  if (Number.isNaN(since)) since = delegation.created_at;
+  let paused = 0;
+  let asked: number | null = null;
+  for (const event of rows) {
+    if (at(event.timestamp) < since) continue;
+    if (event.type === 'tool.confirmation_requested') asked ??= at(event.timestamp);
+    else if (event.type === 'tool.confirmation_resolved' && asked !== null) {
+      paused += at(event.timestamp) - asked;
+      asked = null;
+    }
+  }
+  const last = at(rows.at(-1)?.timestamp ?? '') || since;
+  await engine.journal.commit({
+    writes: [
+      {
+        kind: 'delegation.interrupt',
+        tool_use_id: delegation.tool_use_id,
+        active_seconds: delegation.active_seconds + Math.max(0, last - since - paused) / 1000,
+      },
+    ],
+    emit: [],
+  });
 }
 
 /** Every call that was under way when the process died is a failed one; whether it was billed nobody can know. */

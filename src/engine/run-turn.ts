@@ -1,24 +1,25 @@
 // The turn loop: ask the machine what is next, do it, until a terminal event is stored (00 §3, 04 §3.1).
 import { Cancelled } from '../kernel/abort.ts';
-import type { ToolUseId } from '../kernel/ids.ts';
 import { next } from '../policy/turn-machine.ts';
 import { callModel } from './call-model.ts';
 import type { Engine } from './context.ts';
-import { dispatchTools, storeAnswers, type ToolResults } from './dispatch-tools.ts';
+import { dispatchTools, storeAnswers } from './dispatch-tools.ts';
 import { cancelTurnRun, completeTurn, failTurn } from './end-turn.ts';
+import { interruptTurn, isHandOver } from './interrupt.ts';
 import { cancelScope } from './session-lock.ts';
+import type { ToolResults } from './tool-results.ts';
 import type { TurnEnd, TurnRun } from './turn-run.ts';
 
 /**
- * Runs an admitted turn to its terminal event. Every path stores exactly one; nothing is thrown but the journal's own
- * faults. A cancellation is honoured between steps and inside them, and its closing cannot be cancelled again.
+ * Runs an admitted turn to its terminal event, or puts it down where it can be taken up again. Nothing is thrown but
+ * the journal's own faults. A cancellation is honoured between steps and inside them; its closing cannot be cancelled.
+ * @param known results of the newest message's tool calls from before a restart
  */
-export async function runTurn(engine: Engine, run: TurnRun): Promise<TurnEnd> {
-  let inputErrors: ReadonlyMap<ToolUseId, string> = new Map();
-  let results: ToolResults = new Map();
+export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults = new Map()): Promise<TurnEnd> {
+  let results = known;
   try {
     for (;;) {
-      if (run.signal.aborted) return await cancelTurnRun(engine, run, results);
+      if (run.signal.aborted) return await stop(engine, run, results);
       const step = next({
         last: lastSent(run),
         stopReason: run.stop_reason,
@@ -37,20 +38,20 @@ export async function runTurn(engine: Engine, run: TurnRun): Promise<TurnEnd> {
       }
       if (step.kind === 'call_model') {
         const outcome = await callModel(engine, run);
-        if (!outcome.ok) {
-          if (run.signal.aborted) return await cancelTurnRun(engine, run, results);
+        if (outcome.ok) results = outcome.settled;
+        else if (!run.signal.aborted)
           return await failTurn(engine, run, {
             error_code: 'provider_error',
             message: outcome.error.message,
             error_class: outcome.error.error_class,
             retryable: outcome.error.retryable,
           });
-        }
-        inputErrors = outcome.input_errors;
         continue;
       }
-      results = await dispatchTools(engine, run, step.calls, inputErrors);
-      if (run.signal.aborted) return await cancelTurnRun(engine, run, results);
+      const done = await dispatchTools(engine, run, step.calls, results);
+      results = done.results;
+      if (run.signal.aborted) return await stop(engine, run, results);
+      if (done.interrupted) return await interruptTurn(engine, run, done.interrupted.reason);
       await storeAnswers(engine, run, step.calls, results);
       results = new Map();
     }
@@ -63,6 +64,11 @@ export async function runTurn(engine: Engine, run: TurnRun): Promise<TurnEnd> {
       retryable: false,
     });
   }
+}
+
+/** An aborted turn ends as cancelled, unless the process stops and the turn goes on after its next start. */
+function stop(engine: Engine, run: TurnRun, results: ToolResults): Promise<TurnEnd> {
+  return isHandOver(engine, run.signal) ? interruptTurn(engine, run, 'restart') : cancelTurnRun(engine, run, results);
 }
 
 /** The newest message that a provider would be sent. */

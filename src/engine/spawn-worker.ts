@@ -14,12 +14,13 @@ import { tierModel } from '../policy/routing/policy-file.ts';
 import { closeDelegation } from './close-delegation.ts';
 import type { Engine } from './context.ts';
 import type { ResolvedRequest } from './delegate.ts';
+import { Interrupted } from './interrupt.ts';
 import { currentPolicies } from './route-environment.ts';
 import { cancelScope, childScope } from './session-lock.ts';
 import { createdEvent } from './sessions.ts';
 import type { TurnRun, WorkerRun } from './turn-run.ts';
 import { startWorkerClock } from './worker-clock.ts';
-import { workUntilDone } from './worker-turns.ts';
+import { type Work, type WorkedTurn, workUntilDone } from './worker-turns.ts';
 
 /** A delegation that exists: its record, its session and the event everything below hangs on. */
 export interface Spawned {
@@ -58,27 +59,59 @@ export async function spawnWorker(
 
   const session = await workerSession(engine, run, delegation, version);
   const spawned = await create(engine, run, { ...delegation, worker_session_id: session.id }, session);
+  return runSpawned(engine, run, spawned, { images, outputTokensUsed: 0, begin: null });
+}
+
+/** Runs the worker of a delegation that exists, from its beginning or from where it was put down. */
+export async function runSpawned(
+  engine: Engine,
+  run: TurnRun,
+  spawned: Spawned,
+  from: {
+    readonly images: ResolvedRequest['images'];
+    readonly outputTokensUsed: number;
+    /** Runs the turn that was open; null starts with the first one. */
+    readonly begin: ((work: Work) => Promise<WorkedTurn | null>) | null;
+  },
+): Promise<ToolOutput> {
+  const { delegation } = spawned;
+  const session = spawned.session!;
   const { scope, detach } = childScope(run.signal);
-  const clock = startWorkerClock(engine.clock, delegation.timeout_seconds, 0, () =>
+  const clock = startWorkerClock(engine.clock, delegation.timeout_seconds, delegation.active_seconds, () =>
     cancelScope(scope, new Cancelled('timeout')),
   );
   const worker: WorkerRun = {
-    tool_use_id: toolUseId,
-    task: request.task,
-    tier_model: model,
+    tool_use_id: delegation.tool_use_id,
+    task: delegation.request.task,
+    tier_model: delegation.resolved_model,
     tier_reason: 'delegate() tier resolution',
-    output_schema: request.output_schema,
-    output_tokens_left: request.max_tokens,
+    output_schema: delegation.request.output_schema,
+    output_tokens_left: delegation.max_tokens === null ? null : delegation.max_tokens - from.outputTokensUsed,
     clock,
   };
+  const work: Work = { spawned, session, worker, scope, images: from.images };
   try {
-    const end = await workUntilDone(engine, run, { spawned, session, worker, scope, images }).catch(
-      (err: unknown): WorkerEnd => {
-        engine.log.error({ err, session_id: session.id }, 'a worker could not be run');
+    const end = await workUntilDone(engine, run, work, (await from.begin?.(work)) ?? null).catch(
+      (thrown: unknown): WorkerEnd => {
+        if (thrown instanceof Interrupted) throw thrown;
+        engine.log.error({ err: thrown, session_id: session.id }, 'a worker could not be run');
         return { kind: 'failed', message: 'internal error', text: '' };
       },
     );
     return await finish(engine, run, spawned, worker, end);
+  } catch (thrown) {
+    if (thrown instanceof Interrupted)
+      await engine.journal.commit({
+        writes: [
+          {
+            kind: 'delegation.interrupt',
+            tool_use_id: delegation.tool_use_id,
+            active_seconds: clock.activeSeconds(),
+          },
+        ],
+        emit: [],
+      });
+    throw thrown;
   } finally {
     clock.stop();
     detach();

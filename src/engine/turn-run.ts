@@ -61,6 +61,10 @@ export interface TurnRun {
   /** The session's messages, oldest first, this turn's appended as they are stored. */
   readonly history: StoredMessage[];
   readonly tally: TurnTally;
+  /** Calls that had started before a restart, with their `tool.called`; empty in a turn that runs for the first time. */
+  readonly called: ReadonlyMap<ToolUseId, EventId>;
+  /** Taken up again after a restart or a pause. */
+  readonly resumed: boolean;
   /** Parent of the next `llm.call_started`. */
   cause: EventId;
   stop_reason: StopReason | null;
@@ -70,6 +74,9 @@ export interface TurnRun {
   context_request: InsufficientContextRequest | null;
   limit: LimitReached | null;
 }
+
+/** What closing a turn needs: everything but the model, which may be gone by then. */
+export type TurnBase = Omit<TurnRun, 'model' | 'adapter'>;
 
 export function newTally(): TurnTally {
   return {
@@ -87,4 +94,6 @@ export function newTally(): TurnTally {
 export type TurnEnd =
   | { readonly status: 'completed'; readonly stop_reason: NonNullable<TurnRecord['stop_reason']> }
   | { readonly status: 'cancelled'; readonly reason: NonNullable<TurnRecord['cancel_reason']> }
-  | { readonly status: 'failed'; readonly message: string };
+  | { readonly status: 'failed'; readonly message: string }
+  /** Put down without a terminal event. */
+  | { readonly status: 'interrupted'; readonly reason: 'restart' | 'budget' };

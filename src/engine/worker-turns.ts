@@ -1,4 +1,5 @@
 // A worker's turns: one as a rule, more when its answer has to be repaired (04 §5.2, §12).
+import type { InsufficientContextRequest } from '../domain/delegate.ts';
 import { type ContentBlock, type ImageBlock, textBlock, textOf } from '../domain/message.ts';
 import type { SessionRecord } from '../domain/session.ts';
 import { Cancelled } from '../kernel/abort.ts';
@@ -9,8 +10,10 @@ import type { WorkerEnd } from '../policy/delegation/outcome.ts';
 import { readStructured, repairMessage } from '../policy/delegation/schema-repair.ts';
 import { admitTurn } from './admit.ts';
 import { type Engine, safeText } from './context.ts';
+import { Interrupted } from './interrupt.ts';
 import { runTurn } from './run-turn.ts';
 import type { Spawned } from './spawn-worker.ts';
+import type { ToolResults } from './tool-results.ts';
 import type { TurnEnd, TurnRun, WorkerRun } from './turn-run.ts';
 
 export interface Work {
@@ -22,46 +25,72 @@ export interface Work {
   readonly images: readonly ImageBlock[];
 }
 
-/** Runs turns until there is an outcome. Never throws for the worker's failure. */
-export async function workUntilDone(engine: Engine, planner: TurnRun, work: Work): Promise<WorkerEnd> {
+/** What one turn came to. */
+export interface WorkedTurn {
+  readonly end: TurnEnd;
+  readonly text: string;
+  readonly llm_calls: number;
+  readonly tokens_exhausted: boolean;
+  readonly context_request: InsufficientContextRequest | null;
+}
+
+/**
+ * Runs turns until there is an outcome. Never throws for the worker's failure; throws `Interrupted` when it was put down.
+ * @param begun the turn with which a resumed worker goes on; null starts with the first
+ */
+export async function workUntilDone(
+  engine: Engine,
+  planner: TurnRun,
+  work: Work,
+  begun: WorkedTurn | null = null,
+): Promise<WorkerEnd> {
   const validate = outputValidator(engine, work.worker);
   let content: readonly ContentBlock[] = [textBlock(WORKER_FIRST_MESSAGE), ...work.images];
   let parentEvent: EventId | null = work.spawned.parent_event;
-  let text = '';
-  for (let repairs = 0; ; repairs += 1) {
-    if (work.scope.signal.aborted) return stopped(planner, work, text);
-    const turn = await oneTurn(engine, planner, work, content, parentEvent);
-    if (turn.kind === 'refused') return turn.end;
-    text = turn.text;
-    const { end, run } = turn;
+  let repairs = await repairsDone(engine, work, begun);
+  let turn = begun;
+  for (;;) {
+    if (turn === null) {
+      if (work.scope.signal.aborted) return stopped(planner, work, '');
+      const next = await oneTurn(engine, planner, work, content, parentEvent);
+      if ('kind' in next) return next;
+      turn = next;
+    }
+    const { end, text } = turn;
+    if (end.status === 'interrupted') throw new Interrupted(end.reason);
     if (end.status === 'cancelled') return stopped(planner, work, text);
     if (end.status === 'failed') return { kind: 'failed', message: end.message, text };
     const structured = end.stop_reason === 'end_turn' && validate ? readStructured(text, validate) : null;
-    if (structured && !structured.ok && repairs < engine.config.delegation.schema_repair_attempts) {
-      if (work.worker.output_tokens_left !== null && work.worker.output_tokens_left <= 0)
-        return completed(run, 'tool_use', text, true, null);
-      content = [textBlock(repairMessage(structured.error))];
-      parentEvent = null;
-      continue;
-    }
-    return completed(run, end.stop_reason, text, run.limit === 'output_tokens', structured);
+    const repairable = structured?.ok === false && repairs < engine.config.delegation.schema_repair_attempts;
+    if (!repairable) return completed(turn, end.stop_reason, structured);
+    if (work.worker.output_tokens_left !== null && work.worker.output_tokens_left <= 0)
+      return completed({ ...turn, tokens_exhausted: true }, 'tool_use', null);
+    if (work.scope.signal.aborted) return stopped(planner, work, text);
+    content = [textBlock(repairMessage(structured.error))];
+    parentEvent = null;
+    repairs += 1;
+    turn = null;
   }
 }
 
+/** A resumed worker has used a repair for every turn after its first. */
+async function repairsDone(engine: Engine, work: Work, begun: WorkedTurn | null): Promise<number> {
+  return begun === null ? 0 : Math.max(0, (await engine.store.turns.count(work.session.id)) - 1);
+}
+
 function completed(
-  run: TurnRun,
+  turn: WorkedTurn,
   stopReason: Extract<TurnEnd, { status: 'completed' }>['stop_reason'],
-  text: string,
-  tokensExhausted: boolean,
   structured: Extract<WorkerEnd, { kind: 'completed' }>['structured'],
 ): WorkerEnd {
+  const { text, llm_calls, tokens_exhausted, context_request } = turn;
   return {
     kind: 'completed',
     stop_reason: stopReason,
     text,
-    llm_calls: run.tally.llm_calls,
-    tokens_exhausted: tokensExhausted,
-    context_request: run.context_request,
+    llm_calls,
+    tokens_exhausted,
+    context_request,
     structured,
     budget: null,
   };
@@ -78,17 +107,13 @@ function stopped(planner: TurnRun, work: Work, text: string): WorkerEnd {
   return { kind: 'cancelled', scope: shutdown ? 'planner' : 'worker', text };
 }
 
-type OneTurn =
-  | { readonly kind: 'ran'; readonly run: TurnRun; readonly end: TurnEnd; readonly text: string }
-  | { readonly kind: 'refused'; readonly end: WorkerEnd };
-
 async function oneTurn(
   engine: Engine,
   planner: TurnRun,
   work: Work,
   content: readonly ContentBlock[],
   parentEvent: EventId | null,
-): Promise<OneTurn> {
+): Promise<WorkedTurn | WorkerEnd> {
   const { session, worker, scope } = work;
   engine.locks.reserve(session.id);
   const admission = await admitTurn(engine, {
@@ -106,27 +131,28 @@ async function oneTurn(
     engine.locks.release(session.id);
     throw error;
   });
-  if (!admission.ok) {
-    engine.locks.release(session.id);
-    const { decision } = admission;
-    return {
-      kind: 'refused',
-      end:
-        decision.fallback_dearer && !engine.config.delegation.allow_dearer_fallback
-          ? { kind: 'no_model' }
-          : {
-              kind: 'routing_failed',
-              message: `worker routing failed: ${safeText(engine, admission.error.message, session.workspace_path)}`,
-            },
-    };
-  }
-  const { run } = admission;
+  if (admission.ok) return runWorkerTurn(engine, admission.run);
+  engine.locks.release(session.id);
+  if (admission.decision.fallback_dearer && !engine.config.delegation.allow_dearer_fallback)
+    return { kind: 'no_model' };
+  const message = safeText(engine, admission.error.message, session.workspace_path);
+  return { kind: 'routing_failed', message: `worker routing failed: ${message}` };
+}
+
+/** Runs an admitted or rebuilt turn under the session's lock, which the caller has reserved. */
+export async function runWorkerTurn(engine: Engine, run: TurnRun, known?: ToolResults): Promise<WorkedTurn> {
   let end: TurnEnd = { status: 'failed', message: 'internal error' };
-  const turn = engine.locks.start(session.id, run.turn.id, scope, async () => {
-    end = await runTurn(engine, run);
+  const turn = engine.locks.start(run.session.id, run.turn.id, run.scope, async () => {
+    end = await runTurn(engine, run, known);
   });
   await turn.done;
-  return { kind: 'ran', run, end, text: lastText(run) };
+  return {
+    end,
+    text: lastText(run),
+    llm_calls: run.tally.llm_calls,
+    tokens_exhausted: run.limit === 'output_tokens',
+    context_request: run.context_request,
+  };
 }
 
 /** The text of the newest assistant message of the turn, cut ones included. */

@@ -124,6 +124,8 @@ export interface EventReader {
   openCalls(): Promise<readonly AnyEvent[]>;
   /** The newest event of a turn of this type, or null. */
   lastOfTurn(turnId: TurnId, types: readonly string[]): Promise<AnyEvent | null>;
+  /** Every event of a turn of these types, ascending. */
+  ofTurn(turnId: TurnId, types: readonly string[]): Promise<readonly AnyEvent[]>;
 }
 
 export interface DelegationReader {

@@ -27,13 +27,7 @@ import { newestId } from '../../src/store/sqlite/id-seed.ts';
 import { createJournal } from '../../src/store/sqlite/journal.ts';
 import { openDatabase, type SqliteStoreHandle } from '../../src/store/sqlite/open.ts';
 import { createStore } from '../../src/store/sqlite/store.ts';
-import { delegate as delegateTool } from '../../src/tool/builtin/delegate.ts';
-import { editFile } from '../../src/tool/builtin/edit-file.ts';
-import { listFiles } from '../../src/tool/builtin/list-files.ts';
-import { readFile } from '../../src/tool/builtin/read-file.ts';
-import { requestContext } from '../../src/tool/builtin/request-context.ts';
-import { shell } from '../../src/tool/builtin/shell.ts';
-import { writeFile } from '../../src/tool/builtin/write-file.ts';
+import { builtinTools } from '../../src/tool/builtin.ts';
 import { createToolRegistry } from '../../src/tool/registry.ts';
 import { schemaCompiler } from '../../src/tool/schema.ts';
 import { createWorkspaces } from '../../src/workspace/workspaces.ts';
@@ -165,13 +159,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     providers: new Map([['scripted', adapter]]),
     prices: options.prices ?? priceTableA(),
     tools: createToolRegistry([
-      delegateTool,
-      editFile,
-      listFiles,
-      readFile,
-      requestContext,
-      writeFile,
-      shell({ env: { PATH: process.env.PATH ?? '' }, sandbox: null, clock }),
+      ...builtinTools({ shellEnv: { PATH: process.env.PATH ?? '' }, shell: config.tools.shell, clock }),
       ...(options.tools ?? []),
     ]),
     schemas: schemaCompiler,

@@ -1,0 +1,97 @@
+// Taking up an interrupted turn again: no routing, no second user message, nothing paid twice (04 §13).
+import { draft } from '../domain/event.ts';
+import type { SessionRecord } from '../domain/session.ts';
+import type { TurnRecord } from '../domain/turn.ts';
+import { Cancelled } from '../kernel/abort.ts';
+import { AppError } from '../kernel/errors.ts';
+import type { TurnId } from '../kernel/ids.ts';
+import type { Engine } from './context.ts';
+import { failTurn } from './end-turn.ts';
+import { endUnfinishedTurn } from './end-unfinished.ts';
+import { rebuildRun } from './rebuild-run.ts';
+import { runTurn } from './run-turn.ts';
+import type { TurnBase, TurnEnd } from './turn-run.ts';
+
+/** A turn that crashed the server this often is ended instead of tried again. */
+const MAX_ATTEMPTS = 3;
+
+export interface ResumeReply {
+  readonly turn_id: TurnId;
+  readonly resumed: true;
+}
+
+/** A person's wish to go on. Throws `not_found`, `session_is_worker`, `turn_not_interrupted`. */
+export async function resumeTurn(engine: Engine, sessionId: string, turnId: string): Promise<ResumeReply> {
+  const session = await engine.store.sessions.record(sessionId);
+  if (!session) throw new AppError('not_found', `no session with id ${sessionId}`, { resource: 'session' });
+  if (session.is_worker) throw new AppError('session_is_worker', "a worker's turn is resumed with its planner's turn");
+  const turn = await engine.store.turns.record(sessionId, turnId);
+  if (!turn) throw new AppError('not_found', `no turn with id ${turnId} in this session`, { resource: 'turn' });
+  if (turn.status !== 'interrupted')
+    throw new AppError('turn_not_interrupted', `this turn is ${turn.status}, not interrupted`);
+  await resumeTopLevel(engine, session, turn);
+  return { turn_id: turn.id, resumed: true };
+}
+
+/** Starts a top-level turn again where it stands; resolves when it runs. A turn somebody else holds is left alone. */
+export async function resumeTopLevel(engine: Engine, session: SessionRecord, turn: TurnRecord): Promise<void> {
+  if (engine.locks.reserve(session.id).held) return;
+  try {
+    if (turn.resume_attempts >= MAX_ATTEMPTS) {
+      engine.log.warn({ session_id: session.id, turn_id: turn.id }, 'a turn was interrupted too often and is ended');
+      await endUnfinishedTurn(engine, session, turn, new Cancelled('shutdown'));
+      engine.locks.release(session.id);
+      return;
+    }
+    const scope = new AbortController();
+    const { run, served, known } = await rebuildRun(engine, session, turn, {
+      scope,
+      worker: null,
+      clocks: [],
+      tree: { delegations: 0 },
+    });
+    if (served === null) {
+      await failModelGone(engine, run);
+      engine.locks.release(session.id);
+      return;
+    }
+    await announceResumed(engine, run);
+    engine.locks.start(session.id, turn.id, scope, async () => {
+      await runTurn(engine, { ...run, ...served }, known);
+    });
+  } catch (error) {
+    engine.locks.release(session.id);
+    throw error;
+  }
+}
+
+/** Back to `in_flight`, with `turn.resumed`. A pause for money is no failed attempt. */
+export async function announceResumed(engine: Engine, run: TurnBase): Promise<void> {
+  const reason = run.turn.interrupted_reason ?? 'restart';
+  await engine.journal.commit({
+    writes: [{ kind: 'turn.resume', turn_id: run.turn.id, count_attempt: reason === 'restart' }],
+    emit: [
+      draft({
+        type: 'turn.resumed',
+        session_id: run.session.id,
+        turn_id: run.turn.id,
+        parent: run.started_event_id,
+        payload: {
+          resumed_at_call_index: run.tally.llm_calls + 1,
+          reused_llm_calls: run.tally.llm_calls,
+          reused_tool_calls: run.tally.tool_calls,
+          interrupted_reason: reason,
+        },
+      }),
+    ],
+  });
+}
+
+export function failModelGone(engine: Engine, run: TurnBase): Promise<TurnEnd> {
+  return failTurn(engine, run, {
+    error_code: 'model_not_configured',
+    message: `the model of this turn is not configured any more: ${run.turn.chosen_model}`,
+    error_class: null,
+    retryable: false,
+  });
+}

@@ -1,0 +1,91 @@
+// Finding the worker of a delegation call again after a restart or a pause: never a second one (04 §13 step 5).
+import { textOf } from '../domain/message.ts';
+import type { SessionRecord } from '../domain/session.ts';
+import { type ToolOutput, toolText } from '../domain/tool.ts';
+import type { TurnRecord } from '../domain/turn.ts';
+import { plannerText } from '../policy/delegation/outcome.ts';
+import type { Engine } from './context.ts';
+import { contextRequest, rebuildRun } from './rebuild-run.ts';
+import { announceResumed, failModelGone } from './resume-turn.ts';
+import { runSpawned, type Spawned } from './spawn-worker.ts';
+import type { TurnRun } from './turn-run.ts';
+import { runWorkerTurn, type Work, type WorkedTurn } from './worker-turns.ts';
+
+/** Null when the call never got as far as a delegation. */
+export async function resumeWorker(engine: Engine, run: TurnRun, toolUseId: string): Promise<ToolOutput | null> {
+  const delegation = await engine.store.delegations.get(toolUseId);
+  if (!delegation) return null;
+  if (delegation.status === 'completed' || delegation.status === 'failed') {
+    const { text, is_error } = plannerText(delegation);
+    return toolText(text, { success: !is_error });
+  }
+  const session = delegation.worker_session_id
+    ? await engine.store.sessions.record(delegation.worker_session_id)
+    : null;
+  if (!session) throw new Error(`delegation ${toolUseId} is open without a worker`);
+  const started = (await engine.store.events.ofTurn(run.turn.id, ['delegate.started'])).find(
+    (e) => e.payload.tool_use_id === toolUseId,
+  );
+  const used = await engine.store.delegations.usage(session.id);
+  run.tree.delegations += 1;
+  await engine.journal.commit({
+    writes: [{ kind: 'delegation.resume', tool_use_id: delegation.tool_use_id }],
+    emit: [],
+  });
+  const spawned: Spawned = { delegation, session, parent_event: started?.id ?? null };
+  return runSpawned(engine, run, spawned, {
+    images: [],
+    outputTokensUsed: used.output_tokens,
+    begin: (work) => begin(engine, run, work),
+  });
+}
+
+/** The worker's newest turn, run on from where it stands; null when it has none yet. */
+async function begin(engine: Engine, planner: TurnRun, work: Work): Promise<WorkedTurn | null> {
+  const [newest] = (await engine.store.turns.list(work.session.id, null, 1)).rows;
+  if (!newest) return null;
+  const turn = (await engine.store.turns.record(work.session.id, newest.id))!;
+  return turn.status === 'interrupted' || turn.status === 'in_flight'
+    ? runOn(engine, planner, work, turn)
+    : ended(engine, work.session, turn, work.worker.output_tokens_left);
+}
+
+async function runOn(engine: Engine, planner: TurnRun, work: Work, turn: TurnRecord): Promise<WorkedTurn> {
+  engine.locks.reserve(work.session.id);
+  const rebuilt = await rebuildRun(engine, work.session, turn, {
+    scope: work.scope,
+    worker: work.worker,
+    clocks: [work.worker.clock, ...planner.clocks],
+    tree: planner.tree,
+  });
+  if (rebuilt.served === null) {
+    engine.locks.release(work.session.id);
+    const end = await failModelGone(engine, rebuilt.run);
+    return { ...(await ended(engine, work.session, turn, null)), end };
+  }
+  await announceResumed(engine, rebuilt.run);
+  return runWorkerTurn(engine, { ...rebuilt.run, ...rebuilt.served }, rebuilt.known);
+}
+
+/** A turn that had ended before the delegation was closed. */
+async function ended(
+  engine: Engine,
+  session: SessionRecord,
+  turn: TurnRecord,
+  tokensLeft: number | null,
+): Promise<WorkedTurn> {
+  const history = await engine.store.messages.history(session.id);
+  const last = history.findLast((m) => m.role === 'assistant' && m.turn_id === turn.id);
+  return {
+    end:
+      turn.status === 'completed'
+        ? { status: 'completed', stop_reason: turn.stop_reason ?? 'end_turn' }
+        : turn.status === 'cancelled'
+          ? { status: 'cancelled', reason: turn.cancel_reason ?? 'shutdown' }
+          : { status: 'failed', message: turn.error_message ?? 'the turn failed' },
+    text: last ? textOf(last.content) : '',
+    llm_calls: turn.llm_call_count,
+    tokens_exhausted: tokensLeft !== null && tokensLeft <= 0,
+    context_request: contextRequest(last, await engine.store.turns.toolCalls(turn.id)),
+  };
+}

@@ -1,4 +1,5 @@
 // The contract as documents, made from the schemas that check the traffic (05 §5).
+import { STATUS_CODES } from 'node:http';
 import swagger from '@fastify/swagger';
 import websocket from '@fastify/websocket';
 import fastify from 'fastify';
@@ -9,24 +10,18 @@ import { DelegationSchema } from '../domain/delegate.ts';
 import { AnyEventSchema, EventSchema } from '../domain/event.ts';
 import { MessageSchema } from '../domain/message.ts';
 import { ModelSchema } from '../domain/model.ts';
+import { UsdLimitSchema } from '../domain/scalars.ts';
 import { SessionSchema } from '../domain/session.ts';
 import { TurnSchema } from '../domain/turn.ts';
 import { ERROR_CODES } from '../kernel/errors.ts';
 import { SIGNED_USD_PATTERN, USD_PATTERN } from '../kernel/money.ts';
 import type { HttpApp } from './app.ts';
 import type { RouteDeps } from './deps.ts';
+import { errorsOf } from './operation.ts';
 import { requestValidator } from './params.ts';
 import { registerRoutes } from './register-routes.ts';
 
 type Json = Record<string, unknown>;
-
-const ErrorEnvelopeSchema = z.object({
-  error: z.object({
-    code: z.enum(ERROR_CODES),
-    message: z.string(),
-    details: z.record(z.string(), z.unknown()).optional(),
-  }),
-});
 
 const SHARED = {
   Session: SessionSchema,
@@ -37,7 +32,7 @@ const SHARED = {
   ConfirmationDetail: ConfirmationDetailSchema,
   Event: AnyEventSchema,
   Model: ModelSchema,
-  ErrorEnvelope: ErrorEnvelopeSchema,
+  ErrorEnvelope: errorsOf(ERROR_CODES),
 };
 
 const made = new Map<string, Promise<string>>();
@@ -80,7 +75,7 @@ async function describe(version: string): Promise<string> {
   await app.ready();
   const document = tidy(app.swagger() as unknown as Json, false) as Json;
   await app.close();
-  return text(withoutInputCopies(document));
+  return text(withSharedErrors(withoutInputCopies(document)));
 }
 
 /** Components exist once per direction; ours are only ever answered. */
@@ -90,7 +85,39 @@ function withoutInputCopies(document: Json): Json {
   return { ...document, components: { ...components, schemas } };
 }
 
-const DECIMALS = new Set([USD_PATTERN.source, SIGNED_USD_PATTERN.source]);
+interface Answer {
+  description: string;
+  content?: Record<string, { schema: Json }>;
+}
+type Paths = Record<string, Record<string, { responses: Record<string, Answer> }>>;
+
+/** Statuses under their names, and every error as the shared envelope narrowed to its codes. */
+function withSharedErrors(document: Json): Json {
+  for (const path of Object.values(document.paths as Paths)) {
+    for (const { responses } of Object.values(path)) {
+      for (const [status, answer] of Object.entries(responses)) {
+        answer.description = STATUS_CODES[status] ?? status;
+        const body = answer.content?.['application/json'];
+        if (Number(status) >= 400 && body !== undefined) body.schema = narrowed(body.schema);
+      }
+    }
+  }
+  return document;
+}
+
+function narrowed(schema: Json): Json {
+  const { properties } = schema as { properties: { error: { properties: { code: Json } } } };
+  const { code } = properties.error.properties;
+  return {
+    allOf: [
+      { $ref: '#/components/schemas/ErrorEnvelope' },
+      { type: 'object', properties: { error: { type: 'object', properties: { code } } } },
+    ],
+  };
+}
+
+const LIMIT_PATTERN = z.toJSONSchema(UsdLimitSchema).pattern;
+const DECIMALS = new Set<unknown>([USD_PATTERN.source, SIGNED_USD_PATTERN.source, LIMIT_PATTERN]);
 
 /**
  * The house style of schemas: nullability as a list of types, decimals named, and closed objects in requests only,
@@ -104,7 +131,7 @@ function tidy(value: unknown, request: boolean): unknown {
     if (key === 'additionalProperties' && member === false && !request) continue;
     out[key] = tidy(member, request || key === 'requestBody');
   }
-  if (typeof out.pattern === 'string' && DECIMALS.has(out.pattern)) out.format = 'decimal';
+  if (DECIMALS.has(out.pattern ?? null)) out.format = 'decimal';
   return nullable(out);
 }
 

@@ -14,13 +14,17 @@ const GATE_ERRORS: readonly ErrorCode[] = [
 const TOKEN_ERRORS: readonly ErrorCode[] = ['unauthorized', 'rate_limit_exceeded'];
 const BODY_ERRORS: readonly ErrorCode[] = ['unsupported_media_type', 'payload_too_large', 'validation_error'];
 
+interface Bodies {
+  readonly content: Readonly<Record<string, { readonly schema: z.ZodType }>>;
+}
+
 export interface Operation {
   /** Unique, camelCase. */
   readonly id: string;
   readonly tag: 'sessions' | 'turns' | 'confirmations' | 'history' | 'models' | 'analytics' | 'maintenance' | 'meta';
   readonly summary: string;
-  /** Status -> body; null = none. */
-  readonly results: Readonly<Record<number, z.ZodType | null>>;
+  /** Status -> body, or bodies by media type; null = none. */
+  readonly results: Readonly<Record<number, z.ZodType | Bodies | null>>;
   /** Its own codes, besides those of the gates. */
   readonly errors: readonly ErrorCode[];
   /** Reads a body. */
@@ -33,19 +37,20 @@ export interface Operation {
 export function operation({ id, tag, summary, results, errors, body = false, open = false }: Operation) {
   const codes = new Set([...GATE_ERRORS, ...(open ? [] : TOKEN_ERRORS), ...(body ? BODY_ERRORS : []), ...errors]);
   const response: Record<string, unknown> = {};
-  for (const [status, schema] of Object.entries(results)) response[status] = schema ?? NO_BODY;
   for (const status of new Set([...codes].map((code) => ERRORS[code].status))) {
-    response[status] = errorSchema([...codes].filter((code) => ERRORS[code].status === status));
+    response[status] = errorsOf([...codes].filter((code) => ERRORS[code].status === status));
   }
+  for (const [status, schema] of Object.entries(results)) response[status] = schema ?? NO_BODY;
   return { operationId: id, tags: [tag], summary, ...(open ? { security: [] } : {}), response };
 }
 
-const NO_BODY = z.null().describe('No body');
+const NO_BODY = z.null();
 
-function errorSchema(codes: readonly ErrorCode[]): z.ZodType {
+/** The error envelope with one of these codes. */
+export function errorsOf(codes: readonly ErrorCode[]) {
   return z.object({
     error: z.object({
-      code: z.enum(codes as [ErrorCode, ...ErrorCode[]]),
+      code: z.enum(codes),
       message: z.string(),
       details: z.record(z.string(), z.unknown()).optional(),
     }),

@@ -35,7 +35,7 @@ export function flag(otherwise: boolean) {
 export function limit(standard: number, max: number) {
   return z
     .string()
-    .regex(/^0*[1-9]\d{0,14}$/, 'must be an integer of at least 1')
+    .regex(/^0*[1-9]\d{0,30}$/, 'must be an integer of at least 1')
     .optional()
     .transform((text) => Math.min(max, text === undefined ? standard : Number(text)));
 }

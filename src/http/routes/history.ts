@@ -87,7 +87,14 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
           tag: 'history',
           summary: 'Events, ascending; with Accept: text/event-stream a live stream of frames.',
           results: {
-            200: z.object({ events: z.array(AnyEventSchema), next_cursor: z.string().nullable() }),
+            200: {
+              content: {
+                'application/json': {
+                  schema: z.object({ events: z.array(AnyEventSchema), next_cursor: z.string().nullable() }),
+                },
+                'text/event-stream': { schema: z.string() },
+              },
+            },
             204: null,
           },
           errors: ['validation_error', 'not_found', 'cursor_expired', 'too_many_connections'],

@@ -7,7 +7,7 @@ import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { envelopeOf } from '../error-handler.ts';
 import { eventsDocument, openApiDocument } from '../openapi.ts';
-import { operation } from '../operation.ts';
+import { errorsOf, operation } from '../operation.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
@@ -56,7 +56,10 @@ export function metaRoutes(app: HttpApp, { engine, version, startedAt }: RouteDe
         tag: 'meta',
         summary: 'Whether a write would succeed.',
         open: true,
-        results: { 200: z.object({ status: z.literal('ready') }) },
+        results: {
+          200: z.object({ status: z.literal('ready') }),
+          503: errorsOf(['service_shutting_down', 'internal_error']),
+        },
         errors: [],
       }),
     },

@@ -5,7 +5,7 @@ import { ImageBlockSchema, TextBlockSchema } from '../../domain/message.ts';
 import { MessageIdSchema, SessionIdSchema, TimeSchema, TurnIdSchema } from '../../domain/scalars.ts';
 import { type Turn, TurnSchema } from '../../domain/turn.ts';
 import { cancelTurn } from '../../engine/cancel.ts';
-import { resumeTurn } from '../../engine/resume.ts';
+import { resumeTurn } from '../../engine/resume-turn.ts';
 import { submitTurn, waitForTurn } from '../../engine/submit-turn.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';

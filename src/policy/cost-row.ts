@@ -50,18 +50,21 @@ export function allTokens(sums: Sums): bigint {
 
 /** `n / d` rounded half-even to 6 places; null when `d` is 0. */
 export function ratio(n: bigint, d: bigint): number | null {
-  return d === 0n ? null : divide(n, d, 6, 'half_even');
+  return d === 0n ? null : divide(n * 1_000_000n, d, 6, 'half_even');
 }
 
 /** `sum / count` milliseconds rounded half-up to 3 places; null without a sample. */
 export function averageLatency(sum: bigint, count: bigint): number | null {
-  return count === 0n ? null : divide(sum, count, 3, 'half_up');
+  return count === 0n ? null : divide(sum * 1000n, count, 3, 'half_up');
 }
 
-/** Integer division keeps the exact remainder, so a tie is a tie; only the finished decimal becomes a JS number. */
+/**
+ * Integer division keeps the exact remainder, so a tie is a tie; only the finished decimal becomes a JS number.
+ * @param n already moved by `places`
+ */
 function divide(n: bigint, d: bigint, places: number, rounding: 'half_even' | 'half_up'): number {
   const negative = n < 0n;
-  const scaled = (negative ? -n : n) * 10n ** BigInt(places);
+  const scaled = negative ? -n : n;
   const quotient = scaled / d;
   const twice = (scaled % d) * 2n;
   const up = twice > d || (twice === d && (rounding === 'half_up' || quotient % 2n === 1n));

@@ -10,14 +10,24 @@ import type {
   SortKey,
   TraceQuery,
 } from '../domain/analytics.ts';
-import type { TokenUsage } from '../domain/usage.ts';
-import type { Pusd } from '../kernel/money.ts';
 
 /** Rates of one version, as far as repricing needs them. A price table is one. */
 export interface CallPricer {
   readonly version: string;
-  /** Never throws; `priced: false` when the version has no rates for the model. */
-  cost(model: string, usage: TokenUsage): { readonly cost_pusd: Pusd; readonly priced: boolean };
+  readonly models: Readonly<
+    Record<string, { readonly long_context: readonly { readonly above_prompt_tokens: number }[] }>
+  >;
+  /** Picodollars per token for a prompt of this size; null when the version does not know the model. */
+  ratesFor(
+    model: string,
+    promptTokens: number,
+  ): {
+    readonly input: bigint;
+    readonly output: bigint;
+    readonly cached_read: bigint;
+    readonly cache_write: bigint;
+    readonly cache_write_1h: bigint;
+  } | null;
 }
 
 export interface CostAnswer {

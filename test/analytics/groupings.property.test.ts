@@ -4,7 +4,7 @@ import { expect, it } from 'vitest';
 import { type CostRow, type CostTotals, DIMENSIONS, type Dimension } from '../../src/domain/analytics.ts';
 import type { Tier } from '../../src/domain/scalars.ts';
 import type { SessionRecord } from '../../src/domain/session.ts';
-import { fromPusd, ZERO_PUSD } from '../../src/kernel/money.ts';
+import { fromPusd } from '../../src/kernel/money.ts';
 import { averageLatency, ratio } from '../../src/policy/cost-row.ts';
 import type { PriceTable } from '../../src/policy/pricing/price-table.ts';
 import type { CallPricer } from '../../src/ports/analytics.ts';
@@ -177,7 +177,7 @@ it('equals a naive sum over the ledger for random trees, models, versions and wi
 }, 120_000);
 
 /** Under it every call keeps its stamped cost, so that both ways to an answer can be compared. */
-const KNOWS_NOTHING: CallPricer = { version: 'none', cost: () => ({ cost_pusd: ZERO_PUSD, priced: false }) };
+const KNOWS_NOTHING: CallPricer = { version: 'none', models: {}, ratesFor: () => null };
 
 function stampedColumns(rows: readonly CostRow[]): object[] {
   return rows.map(({ stamped_cost_usd, missing_call_count, ...row }) => row);

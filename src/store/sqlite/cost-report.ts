@@ -16,7 +16,16 @@ import {
   toSortKey,
 } from '../../policy/rollup.ts';
 import type { CostAnswer } from '../../ports/analytics.ts';
-import { type Column, groupsSql, keyColumn, pageSql, type Where, whereFilter } from './cost-sql.ts';
+import {
+  type Column,
+  groupsSql,
+  keyColumn,
+  measuresOf,
+  pageSql,
+  type Where,
+  whereFilter,
+  whereIn,
+} from './cost-sql.ts';
 import type { Prepare } from './slices.ts';
 
 /** What one query asks for, worked out once. */
@@ -58,12 +67,9 @@ export function stampedCost(db: Database.Database, prepare: Prepare, query: Cost
   return db.transaction(() => {
     const segments = splitWindow(query.window, recordedTimes(prepare), grainOf(query));
     if (segments.length === 0) return costAnswer(plan, emptySums(), [], [], false);
-    const totals = readGroups(prepare, groupsSql(segments, [], plan.where), 0)[0]?.sums ?? emptySums();
+    const totals = readGroups(prepare, groupsSql(segments, [], plan.where), 0)[0]!.sums;
     if (plan.keys.length === 0) return costAnswer(plan, totals, [], [], false);
-    const groups = groupsSql(segments, keyColumns(plan), plan.where);
-    const after = query.after && fromSortKey(plan.terms, query.after);
-    const page = pageSql(groups, plan.keys, plan.terms, after, query.limit + 1);
-    const rows = readGroups(prepare, page, plan.keys.length);
+    const rows = readPage(prepare, plan, segments);
     return costAnswer(plan, totals, rows, plan.folded ? workersOf(prepare, plan, segments, rows) : [], false);
   })();
 }
@@ -121,24 +127,41 @@ function recordedTimes(prepare: Prepare): { first: number; last: number } | null
   return first === null || last === null ? null : { first, last };
 }
 
-type Row = Readonly<Record<string, bigint | string | null>>;
+/** Keys of which there is one per session: grouping by them is worth ranking narrow rows first. */
+const MANY: readonly KeyName[] = ['session_id', 'parent_session_id', 'root_session_id'];
+
+/** Groups of the page in their order, and one more if there is one. */
+function readPage(prepare: Prepare, plan: CostPlan, segments: readonly Segment[]): Group[] {
+  const { query, keys, terms, where } = plan;
+  const columns = keyColumns(plan);
+  const after = query.after && fromSortKey(terms, query.after);
+  const page = (groups: Where) => pageSql(groups, keys, terms, after, query.limit + 1);
+  const many = keys.findIndex((key) => MANY.includes(key));
+  if (many < 0) return readGroups(prepare, page(groupsSql(segments, columns, where)), keys.length);
+
+  const rank = page(groupsSql(segments, columns, where, measuresOf(terms)));
+  const ranked = prepare(rank.sql)
+    .safeIntegers()
+    .raw()
+    .all(...rank.values) as Group['values'][];
+  const wanted = groupsSql(
+    segments,
+    columns,
+    whereIn(
+      where,
+      columns[many]!.calls,
+      ranked.map((values) => values[many]),
+    ),
+  );
+  const groups = new Map(readGroups(prepare, wanted, keys.length).map((group) => [groupId(group.values), group]));
+  return ranked.map((values) => groups.get(groupId(values.slice(0, keys.length)))!);
+}
 
 function readGroups(prepare: Prepare, { sql, values }: Where, keyCount: number): Group[] {
   const rows = prepare(sql)
     .safeIntegers()
-    .all(...values) as Row[];
-  return rows.map((row) => ({ values: keyValues(row, keyCount), sums: sumsOf(row) }));
-}
-
-function keyValues(row: Row, count: number): (bigint | string)[] {
-  return Array.from({ length: count }, (_, i) => row[`k${i}`]!);
-}
-
-/** A sum over no rows is NULL. */
-function sumsOf(row: Row): Sums {
-  const sums = emptySums();
-  for (const name of Object.keys(sums) as (keyof Sums)[]) sums[name] = (row[name] as bigint | null | undefined) ?? 0n;
-  return sums;
+    .all(...values) as (Sums & Readonly<Record<`k${number}`, bigint | string>>)[];
+  return rows.map((sums) => ({ values: Array.from({ length: keyCount }, (_, i) => sums[`k${i}`]!), sums }));
 }
 
 /** Worker calls behind the rows of a page, one group per row, worker session and model. */
@@ -149,11 +172,8 @@ function workersOf(
   rows: readonly Group[],
 ): WorkerGroup[] {
   const session = plan.keys.indexOf('session_id');
-  const parents = JSON.stringify([...new Set(rows.map((row) => row.values[session]))]);
-  const where = {
-    sql: `${plan.where.sql} AND is_worker = 1 AND parent_key IN (SELECT value FROM json_each(?))`,
-    values: [...plan.where.values, parents],
-  };
+  const parents = rows.map((row) => row.values[session]);
+  const where = whereIn({ ...plan.where, sql: `${plan.where.sql} AND is_worker = 1` }, 'parent_key', parents);
   const columns = [...keyColumns(plan), keyColumn('session_id', false), keyColumn('model', false)];
   return readGroups(prepare, groupsSql(segments, columns, where), columns.length).map(({ values, sums }) => ({
     values: values.slice(0, -2),

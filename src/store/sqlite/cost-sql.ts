@@ -50,13 +50,7 @@ export const CALL_MEASURES = {
   reasoning_tokens: 'reasoning_tokens',
   cost_pusd: 'cost_pusd',
 } as const satisfies Readonly<Record<(typeof MEASURES)[number], string>>;
-const ROLLUP_COLUMNS = MEASURES.join(', ');
-const CALL_COLUMNS = MEASURES.map((name) => `${CALL_MEASURES[name]} AS ${name}`).join(', ');
-const SUMS = [
-  ...MEASURES.map((name) => `SUM(${name}) AS ${name}`),
-  'SUM(iif(w, cost_pusd, 0)) AS worker_cost_pusd',
-  'SUM(iif(w, calls, 0)) AS worker_calls',
-].join(', ');
+type Measure = (typeof MEASURES)[number];
 
 export interface Where {
   /** Begins with ` AND`, or is ''. */
@@ -88,30 +82,61 @@ export function whereFilter(filter: CallFilter): Where {
   return { sql: conditions.join(''), values };
 }
 
-/** One row per group with columns `k0`, `k1`, … and the sums, over all segments. Without columns: exactly one row. */
-export function groupsSql(segments: readonly Segment[], columns: readonly Column[], where: Where): Where {
+/**
+ * One row per group with columns `k0`, `k1`, … and the sums of `measures`, over all segments. Without columns: exactly
+ * one row. With all measures a row is complete: the workers' part is in it, and nothing of repricing.
+ */
+export function groupsSql(
+  segments: readonly Segment[],
+  columns: readonly Column[],
+  where: Where,
+  measures: readonly Measure[] = MEASURES,
+): Where {
   const keys = columns.map((_, i) => `k${i}`);
   const parts = segments.map(({ source }) => {
     const { table, unit } = SOURCES[source];
     const select = [
       ...columns.map((column, i) => `${column[source]} AS k${i}`),
-      'is_worker AS w',
-      source === 'calls' ? CALL_COLUMNS : ROLLUP_COLUMNS,
+      ...measures.map((name) => (source === 'calls' ? `${CALL_MEASURES[name]} AS ${name}` : name)),
+      'is_worker',
     ];
     return `SELECT ${select.join(', ')} FROM ${table} WHERE ${unit} >= ? AND ${unit} < ?${where.sql}`;
   });
+  const sums = measures.map((name) => `coalesce(SUM(${name}), 0) AS ${name}`);
+  if (measures === MEASURES) sums.push(...OTHER_SUMS);
   const groupBy = keys.length > 0 ? ` GROUP BY ${keys.join(', ')}` : '';
   return {
-    sql: `SELECT ${[...keys, SUMS].join(', ')} FROM (${parts.join(' UNION ALL ')})${groupBy}`,
+    sql: `SELECT ${[...keys, ...sums].join(', ')} FROM (${parts.join(' UNION ALL ')})${groupBy}`,
     values: segments.flatMap(({ from, to }) => [from, to, ...where.values]),
   };
 }
 
-const TERM_SQL: Readonly<Record<'cost' | 'calls' | 'tokens', string>> = {
-  cost: 'cost_pusd',
-  calls: 'calls',
-  tokens: '(input_tokens + cached_input_tokens + cache_creation_input_tokens + output_tokens)',
+const OTHER_SUMS = [
+  'coalesce(SUM(iif(is_worker, cost_pusd, 0)), 0) AS worker_cost_pusd',
+  'coalesce(SUM(iif(is_worker, calls, 0)), 0) AS worker_calls',
+  '0 AS stamped_pusd',
+  '0 AS missing_calls',
+];
+
+/** What a term of the order is made of; a key needs no sum. */
+const TERM_MEASURES: Readonly<Record<'cost' | 'calls' | 'tokens', readonly Measure[]>> = {
+  cost: ['cost_pusd'],
+  calls: ['calls'],
+  tokens: ['input_tokens', 'cached_input_tokens', 'cache_creation_input_tokens', 'output_tokens'],
 };
+
+/** The sums that rows must have to be put in this order. */
+export function measuresOf(terms: readonly SortTerm[]): readonly Measure[] {
+  return terms.flatMap(({ by }) => (by === 'cost' || by === 'calls' || by === 'tokens' ? TERM_MEASURES[by] : []));
+}
+
+/** Rows of these keys only. */
+export function whereIn(where: Where, column: string, values: readonly unknown[]): Where {
+  return {
+    sql: `${where.sql} AND ${column} IN (SELECT value FROM json_each(?))`,
+    values: [...where.values, JSON.stringify([...new Set(values)])],
+  };
+}
 
 interface OrderColumn {
   readonly sql: string;
@@ -130,7 +155,8 @@ export function pageSql(
   const columns = terms.flatMap((term, i): OrderColumn[] => {
     const value = after?.[i] ?? null;
     const { by } = term;
-    if (by === 'cost' || by === 'calls' || by === 'tokens') return [{ sql: TERM_SQL[by], desc: term.desc, value }];
+    if (by === 'cost' || by === 'calls' || by === 'tokens')
+      return [{ sql: `(${TERM_MEASURES[by].join(' + ')})`, desc: term.desc, value }];
     const sql = `k${keys.indexOf(by)}`;
     const column = { sql, desc: term.desc, value };
     if (!OPTIONAL_KEYS.has(by)) return [column];

@@ -13,84 +13,47 @@ import {
   sortValues,
   type WorkerGroup,
 } from './cost-report.ts';
-import { CALL_MEASURES } from './cost-sql.ts';
 import { MEASURES } from './ledger.ts';
-import { type LedgerUsage, tokenUsage } from './ledger-usage.ts';
-import { ledgerSlices, type Prepare } from './slices.ts';
+import { type RateGroup, rateGroups } from './rate-groups.ts';
+import type { Prepare } from './slices.ts';
 
 const ADDED = MEASURES.filter((name) => name !== 'cost_pusd' && name !== 'unpriced_calls');
-
-interface CallRow extends LedgerUsage, Readonly<Record<(typeof MEASURES)[number], bigint>> {
-  readonly session_id: string;
-  readonly is_worker: bigint;
-  /** Key columns. */
-  readonly [key: `k${number}`]: bigint | string;
-}
 
 /** A call whose model the version lacks keeps its stamped cost and is counted as missing. */
 export async function repricedCost(prepare: Prepare, query: CostQuery, pricer: CallPricer): Promise<CostAnswer> {
   const plan = planCost(query);
-  const fold = new RepricedGroups(plan, pricer);
-  const statement = prepare(callsSql(plan)).safeIntegers();
-  for await (const { from, to, through } of ledgerSlices(prepare, query.window)) {
-    fold.add(statement.all(from, to, through, ...plan.where.values) as CallRow[]);
-  }
-  return fold.answer();
-}
+  const totals = emptySums();
+  const groups = new Map<string, Group>();
+  const workers = new Map<string, WorkerGroup>();
+  const columns = ['model', 'is_worker', ...(plan.folded ? ['session_id'] : [])];
+  const keys = keyColumns(plan).map((column) => column.calls);
 
-function callsSql(plan: CostPlan): string {
-  const keys = keyColumns(plan).map((column, i) => `${column.calls} AS k${i}`);
-  const measures = MEASURES.map((name) => `${CALL_MEASURES[name]} AS ${name}`);
-  return `SELECT ${[...keys, 'session_id', 'model', 'is_worker', ...measures].join(', ')} FROM llm_calls
-    WHERE ts_ms >= ? AND ts_ms < ? AND rowid <= ?${plan.where.sql}`;
-}
-
-class RepricedGroups {
-  private readonly totals = emptySums();
-  private readonly groups = new Map<string, Group>();
-  private readonly workers = new Map<string, WorkerGroup>();
-
-  constructor(
-    private readonly plan: CostPlan,
-    private readonly pricer: CallPricer,
-  ) {}
-
-  add(calls: readonly CallRow[]): void {
-    for (const call of calls) {
-      const { cost_pusd, priced } = this.pricer.cost(call.model, tokenUsage(call));
-      const cost = priced ? cost_pusd : call.cost_pusd;
-      for (const sums of this.sumsOf(call)) addCall(sums, call, cost, priced);
-    }
-  }
-
-  answer(): CostAnswer {
-    const { plan } = this;
-    const compare = compareSortValues(plan.terms);
-    const after = plan.query.after && fromSortKey(plan.terms, plan.query.after);
-    const sorted = [...this.groups.values()]
-      .map((group) => ({ group, values: sortValues(plan, group) }))
-      .filter(({ values }) => after === null || compare(values, after) > 0)
-      .sort((a, b) => compare(a.values, b.values));
-    const page = sorted.slice(0, plan.query.limit + 1).map(({ group }) => group);
-    return costAnswer(plan, this.totals, page, [...this.workers.values()], true);
-  }
-
-  /** Every sum the call counts in. */
-  private *sumsOf(call: CallRow): Generator<Sums> {
-    yield this.totals;
-    if (this.plan.keys.length === 0) return;
-    const values = this.plan.keys.map((_, i) => call[`k${i}`]!);
+  for await (const calls of rateGroups(prepare, query.window, [...keys, ...columns], plan.where, pricer)) {
+    const values = calls.values.slice(0, keys.length);
+    const [model, isWorker, session_id] = calls.values.slice(keys.length).map(String) as [string, string, string?];
+    const cost = calls.cost(model);
+    const add = (sums: Sums) => addCalls(sums, calls, cost, isWorker === '1');
+    add(totals);
+    if (keys.length === 0) continue;
     const id = groupId(values);
-    yield entry(this.groups, id, () => ({ values, sums: emptySums() })).sums;
-    if (!this.plan.folded || call.is_worker === 0n) return;
-    const { session_id, model } = call;
-    yield entry(this.workers, `${id}\n${session_id}\n${model}`, () => ({
-      values,
-      session_id,
-      model,
-      sums: emptySums(),
-    })).sums;
+    add(entry(groups, id, () => ({ values, sums: emptySums() })).sums);
+    if (session_id === undefined || isWorker === '0') continue;
+    const worker = () => ({ values, session_id, model, sums: emptySums() });
+    add(entry(workers, groupId([id, session_id, model]), worker).sums);
   }
+  return costAnswer(plan, totals, pageOf(plan, [...groups.values()]), [...workers.values()], true);
+}
+
+/** Groups after the cursor in their order, and one more than the page holds if there is one. */
+function pageOf(plan: CostPlan, groups: readonly Group[]): Group[] {
+  const compare = compareSortValues(plan.terms);
+  const after = plan.query.after && fromSortKey(plan.terms, plan.query.after);
+  return groups
+    .map((group) => ({ group, values: sortValues(plan, group) }))
+    .filter(({ values }) => after === null || compare(values, after) > 0)
+    .sort((a, b) => compare(a.values, b.values))
+    .slice(0, plan.query.limit + 1)
+    .map(({ group }) => group);
 }
 
 function entry<T>(map: Map<string, T>, key: string, make: () => T): T {
@@ -102,16 +65,17 @@ function entry<T>(map: Map<string, T>, key: string, make: () => T): T {
   return value;
 }
 
-function addCall(sums: Sums, call: CallRow, cost: bigint, priced: boolean): void {
-  for (const name of ADDED) sums[name] += call[name];
-  sums.cost_pusd += cost;
-  sums.stamped_pusd += call.cost_pusd;
-  if (!priced) {
-    sums.missing_calls += 1n;
-    sums.unpriced_calls += call.unpriced_calls;
+function addCalls(into: Sums, { sums }: RateGroup, repriced: bigint | null, isWorker: boolean): void {
+  const cost = repriced ?? sums.cost_pusd;
+  for (const name of ADDED) into[name] += sums[name];
+  into.cost_pusd += cost;
+  into.stamped_pusd += sums.cost_pusd;
+  if (repriced === null) {
+    into.missing_calls += sums.calls;
+    into.unpriced_calls += sums.unpriced_calls;
   }
-  if (call.is_worker === 1n) {
-    sums.worker_cost_pusd += cost;
-    sums.worker_calls += 1n;
+  if (isWorker) {
+    into.worker_cost_pusd += cost;
+    into.worker_calls += sums.calls;
   }
 }

@@ -1,0 +1,95 @@
+// Speed of the reports over a million calls. Runs with METIS_BENCH=1; prints its numbers, fails above five times the target.
+import { describe, expect, it } from 'vitest';
+import { rebuildRollups } from '../../src/store/sqlite/rebuild.ts';
+import { priceTableB } from '../support/prices.ts';
+import { HAIKU, NOW, OPUS, openWorld, SONNET, type World } from './world.ts';
+
+const CALLS = 1_000_000;
+const SPAN_MS = 90 * 86_400_000;
+const TOLERANCE = 5;
+
+/** `trees` planners with four workers each; a tree's calls lie within an hour, the trees over 90 days. */
+function fill({ db: { db } }: World, trees: number): void {
+  const perTree = CALLS / trees;
+  db.pragma('synchronous = OFF');
+  db.prepare(
+    `WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ${CALLS - 1}),
+      c AS (SELECT i, i / ${perTree} AS tree, i % 5 AS worker, i % ${perTree} AS step FROM n),
+      s AS (SELECT *, printf('sess_%09d', tree * 5) AS root, printf('sess_%09d', tree * 5 + worker) AS session FROM c)
+    INSERT INTO llm_calls
+    SELECT printf('%026d', i), ${NOW - SPAN_MS} + tree * ${Math.floor((SPAN_MS - 3_600_000) / trees)} + step * 17000,
+      session, root, root, iif(worker = 0, NULL, root), worker > 0, NULL, 'w' || (tree % 20),
+      CASE worker WHEN 0 THEN '${OPUS}' WHEN 1 THEN '${SONNET}' ELSE '${HAIKU}' END, 'anthropic', 'A', 'turn',
+      1000 + i % 9000, i % 20000, i % 3000, i % 700, 100 + i % 900, 0, 0, 1, 0,
+      iif(worker = 0, '', 'fast'), '', iif(worker = 0, '', '${OPUS}'), 100 + i % 5000, 1000000 * (1 + i % 50000)
+    FROM s`,
+  ).run();
+  rebuildRollups(db);
+  db.exec('ANALYZE');
+}
+
+async function p95(run: () => Promise<unknown>): Promise<number> {
+  const times: number[] = [];
+  for (let i = 0; i < 40; i++) {
+    const start = performance.now();
+    await run();
+    times.push(performance.now() - start);
+  }
+  return times.sort((a, b) => a - b)[Math.ceil(times.length * 0.95) - 1]!;
+}
+
+/** The longest wait of something else that wants to run, while `work` does. */
+async function longestPause(work: Promise<unknown>): Promise<number> {
+  let running = true;
+  const done = work.finally(() => {
+    running = false;
+  });
+  let longest = 0;
+  while (running) {
+    const start = performance.now();
+    await new Promise((resolve) => setTimeout(resolve));
+    longest = Math.max(longest, performance.now() - start);
+  }
+  await done;
+  return longest;
+}
+
+function report(name: string, ms: number, target: number): void {
+  console.log(`${name}: ${ms.toFixed(1)} ms (target ${target} ms)`);
+  expect(ms, name).toBeLessThan(target * TOLERANCE);
+}
+
+describe.skipIf(!process.env.METIS_BENCH)('a million calls', () => {
+  it('in 5,000 trees are reported within the targets, and repricing them lets others run', async () => {
+    const world = openWorld();
+    fill(world, 5000);
+    const cost = (query: string) => () => world.cost(query);
+    report('parent_session, limit 100', await p95(cost('group_by=parent_session&limit=100')), 20);
+    report('parent_session, all', await p95(cost('group_by=parent_session&limit=10000')), 50);
+    const week = 'from=2026-05-12T03:14:15Z&to=2026-05-19T09:26:53Z';
+    report('a ragged week', await p95(cost(`group_by=parent_session&limit=100&${week}`)), 20);
+    report('session, limit 100', await p95(cost('group_by=session&limit=100')), 50);
+    const prices = priceTableB();
+    report('pause while repricing', await longestPause(world.cost('group_by=parent_session', prices)), 50);
+    const filter = { ...NO_FILTER };
+    const savings = world.analytics.savings({ window: { from: 0, to: NOW }, filter, baseline: 'planner' }, prices);
+    report('pause during savings', await longestPause(savings), 50);
+  }, 300_000);
+
+  it('in 50,000 trees are reported within the target', async () => {
+    const world = openWorld();
+    fill(world, 50_000);
+    report('parent_session of 50,000', await p95(() => world.cost('group_by=parent_session&limit=100')), 60);
+  }, 300_000);
+});
+
+const NO_FILTER = {
+  session: null,
+  parent_session: null,
+  model: null,
+  provider: null,
+  workspace_hash: null,
+  delegation_tier: null,
+  worker_name: null,
+  include_workers: null,
+};

@@ -2,20 +2,18 @@
 import { draft, type EventDraft } from '../domain/event.ts';
 import { type ContentBlock, plainMetadata, type StoredMessage, textOf } from '../domain/message.ts';
 import { providerOf } from '../domain/model.ts';
-import { ROUTING_MODE_OF, type RouteDecision, type TurnContext } from '../domain/route.ts';
+import { ROUTING_MODE_OF, type RouteDecision } from '../domain/route.ts';
 import type { SessionRecord } from '../domain/session.ts';
 import type { TurnRecord } from '../domain/turn.ts';
 import { sha256Hex } from '../kernel/canonical-json.ts';
 import { isoTime } from '../kernel/clock.ts';
 import type { AppError } from '../kernel/errors.ts';
 import type { EventId, TurnId } from '../kernel/ids.ts';
-import { estimateRequest } from '../policy/context/estimate.ts';
 import { offersDelegate } from '../policy/delegation/worker-tools.ts';
-import { decideRoute, routeError, routingRecord } from '../policy/routing/chain.ts';
+import { routingRecord } from '../policy/routing/chain.ts';
 import type { Write } from '../ports/journal.ts';
 import type { Engine } from './context.ts';
-import { routeEnvironment } from './route-environment.ts';
-import { baseTools } from './tool-set.ts';
+import { routeTurn } from './route-turn.ts';
 import { type DelegationTree, newTally, type TurnRun, type WorkerRun } from './turn-run.ts';
 import type { WorkerClock } from './worker-clock.ts';
 
@@ -49,60 +47,20 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   const now = engine.clock.now();
   const turnId = engine.ids.turn();
   const stored = await engine.store.messages.history(session.id);
-  const userMessage: StoredMessage = {
-    id: engine.ids.message(),
-    session_id: session.id,
-    turn_id: turnId,
-    role: 'user',
-    content: [...request.content],
-    metadata: plainMetadata(),
-    created_at: isoTime(now),
-    provider_raw: null,
-  };
+  const userMessage = newUserMessage(engine, session, turnId, request.content, now);
   const history = [...stored, userMessage];
-  const tools = baseTools(engine, session, request.tool_names);
-  const volatile = session.is_worker
-    ? session.system_prompt_volatile
-    : await engine.workspaces.memoryText(session.workspace_path);
-  const estimated = estimateRequest({
-    system_prompt: session.system_prompt,
-    system_prompt_volatile: volatile,
-    messages: history,
-    tools,
-  });
-
-  const environment = await routeEnvironment(engine, session, now);
-  const context: TurnContext = {
-    session_id: session.id,
+  const { decision, refusal, context, environment, tools, elapsed_ms } = await routeTurn(engine, {
+    session,
     turn_id: turnId,
-    estimated_input_tokens: estimated,
-    has_images: history.some(hasImage),
-    message_has_images: hasImage(userMessage),
-    has_tool_definitions: tools.length > 0,
-    has_system_prompt: (session.system_prompt ?? volatile) !== null,
-    requires_structured_output: worker?.output_schema != null,
-    document_media_types: [],
-    budget_limited: false,
-    per_message_override: request.override,
-    session_active_model: session.active_model,
-    is_worker: session.is_worker,
-    worker_tier_model: worker?.tier_model ?? null,
-    worker_tier_reason: worker?.tier_reason ?? null,
-    workspace_path: session.workspace_path,
-    user_message_text: worker?.task ?? firstText(request.content),
-    cost_today_usd: environment.cost_today_usd,
+    history,
+    override: request.override,
+    worker,
+    tool_names: request.tool_names,
     now,
-    recommendation: null,
-    recommendation_absent: 'pattern store not configured',
-  };
-  const before = engine.clock.monotonic();
-  const decision = decideRoute(context, environment.env);
-  const elapsed = Math.max(0, engine.clock.monotonic() - before);
-
-  const refusal = routeError(decision, context, environment.env);
+  });
   if (refusal) {
     await engine.journal.commit({
-      emit: [...environment.notices, routeDecided(session, turnId, decision, elapsed, null)],
+      emit: [...environment.notices, routeDecided(session, turnId, decision, elapsed_ms, null)],
     });
     return { ok: false, decision, error: refusal };
   }
@@ -163,12 +121,12 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
         payload: {
           user_message_hash: sha256Hex(textOf(userMessage.content)),
           user_message_id: userMessage.id,
-          estimated_input_tokens: estimated,
+          estimated_input_tokens: context.estimated_input_tokens,
           has_images: context.has_images,
           has_tool_calls_in_history: stored.some((m) => m.role === 'tool'),
         },
       }),
-      routeDecided(session, turnId, decision, elapsed, started),
+      routeDecided(session, turnId, decision, elapsed_ms, started),
       {
         session_id: session.id,
         turn_id: turnId,
@@ -211,6 +169,26 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   };
 }
 
+/** The message as it is stored with its turn. */
+export function newUserMessage(
+  engine: Engine,
+  session: SessionRecord,
+  turnId: TurnId,
+  content: readonly ContentBlock[],
+  now: number,
+): StoredMessage {
+  return {
+    id: engine.ids.message(),
+    session_id: session.id,
+    turn_id: turnId,
+    role: 'user',
+    content: [...content],
+    metadata: plainMetadata(),
+    created_at: isoTime(now),
+    provider_raw: null,
+  };
+}
+
 function routeDecided(
   session: SessionRecord,
   turnId: TurnId,
@@ -238,15 +216,4 @@ function routeDecided(
 export function withoutRaw(message: StoredMessage) {
   const { provider_raw: _, ...wire } = message;
   return wire;
-}
-
-function hasImage(message: StoredMessage): boolean {
-  return message.content.some(
-    (b) => b.type === 'image' || (b.type === 'tool_result' && b.content.some((c) => c.type === 'image')),
-  );
-}
-
-function firstText(content: readonly ContentBlock[]): string {
-  const block = content.find((b) => b.type === 'text');
-  return block?.type === 'text' ? block.text : '';
 }

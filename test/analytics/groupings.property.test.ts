@@ -4,7 +4,8 @@ import { expect, it } from 'vitest';
 import { type CostRow, type CostTotals, DIMENSIONS, type Dimension } from '../../src/domain/analytics.ts';
 import type { Tier } from '../../src/domain/scalars.ts';
 import type { SessionRecord } from '../../src/domain/session.ts';
-import { fromPusd } from '../../src/kernel/money.ts';
+import { NO_TOKENS } from '../../src/domain/usage.ts';
+import { fromPusd, sumPusd } from '../../src/kernel/money.ts';
 import { averageLatency, ratio } from '../../src/policy/cost-row.ts';
 import type { PriceTable } from '../../src/policy/pricing/price-table.ts';
 import type { CallPricer } from '../../src/ports/analytics.ts';
@@ -88,6 +89,7 @@ const callArbitrary = fc.record({
     output_tokens: count,
     cached_input_tokens: count,
     cache_creation_input_tokens: count,
+    cache_creation_1h_input_tokens: count,
     reasoning_tokens: count,
   }),
 });
@@ -158,6 +160,12 @@ it('equals a naive sum over the ledger for random trees, models, versions and wi
           );
           const totals = naive(facts);
           expect((await world.cost(`group_by=none&${range}${workers}`)).data).toEqual(totals);
+          const repriced = facts.map((fact) => repricedCost(fact, LONG));
+          expect(await world.none(`${range}${workers}`, LONG)).toMatchObject({
+            cost_usd: fromPusd(sumPusd(repriced.map(({ cost }) => cost))),
+            stamped_cost_usd: totals.cost_usd,
+            missing_call_count: repriced.filter(({ priced }) => !priced).length,
+          });
           for (const groupBy of groupings) {
             const answer = await world.cost(`group_by=${groupBy.join(',')}&${range}${workers}`);
             expect(answer.totals).toEqual<CostTotals>(totals);
@@ -172,9 +180,33 @@ it('equals a naive sum over the ledger for random trees, models, versions and wi
         }
       }
     }),
-    { numRuns: Number(process.env.METIS_RUNS ?? 15) },
+    { numRuns: 15 },
   );
 }, 120_000);
+
+/** B with dearer long prompts, at a threshold of its own for two models. */
+const LONG = B.withOverlay('long', {
+  [SONNET]: { ...rate('3', '15'), long_context: [{ above_prompt_tokens: 40_000, ...rate('6', '22.5') }] },
+  [HAIKU]: {
+    ...rate('0.8', '4'),
+    cache_write_1h_per_mtok_usd: '1.6',
+    long_context: [
+      { above_prompt_tokens: 20_000, ...rate('1', '5') },
+      { above_prompt_tokens: 90_000, ...rate('2', '9') },
+    ],
+  },
+});
+
+function rate(input_per_mtok_usd: string, output_per_mtok_usd: string) {
+  return { input_per_mtok_usd, output_per_mtok_usd };
+}
+
+/** Call by call, as the table prices a single one. */
+function repricedCost(fact: Fact, table: PriceTable): { cost: bigint; priced: boolean } {
+  const tokens = Object.fromEntries(Object.keys(NO_TOKENS).map((name) => [name, Number(fact[name])]));
+  const { cost_pusd, priced } = table.cost(String(fact.model), { ...NO_TOKENS, ...tokens, usage_estimated: false });
+  return { cost: priced ? cost_pusd : fact.cost_pusd, priced };
+}
 
 /** Under it every call keeps its stamped cost, so that both ways to an answer can be compared. */
 const KNOWS_NOTHING: CallPricer = { version: 'none', models: {}, ratesFor: () => null };

@@ -6,11 +6,11 @@ import { reliability } from './reliability-report.ts';
 import { repricedCost } from './repriced-cost.ts';
 import { routing } from './routing-report.ts';
 import { savings } from './savings-report.ts';
-import { statementCache } from './slices.ts';
+import { createStatementCache } from './statements.ts';
 
 /** @param reader the `query_only` connection of the open database */
 export function createAnalytics(reader: Database.Database): Analytics {
-  const prepare = statementCache(reader);
+  const prepare = createStatementCache(reader);
   return {
     cost: async (query, pricer) =>
       pricer ? repricedCost(prepare, query, pricer) : stampedCost(reader, prepare, query),

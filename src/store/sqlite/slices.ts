@@ -3,23 +3,8 @@ import { setImmediate } from 'node:timers/promises';
 import type Database from 'better-sqlite3';
 import type { TimeWindow } from '../../domain/analytics.ts';
 
-/** Prepares each text once; the texts come from closed tables, so there are few. */
+/** A statement cache's way to a statement. */
 export type Prepare = (sql: string) => Database.Statement;
-
-const MAX_STATEMENTS = 256;
-
-export function statementCache(db: Database.Database): Prepare {
-  const statements = new Map<string, Database.Statement>();
-  return (sql) => {
-    let statement = statements.get(sql);
-    if (!statement) {
-      if (statements.size >= MAX_STATEMENTS) statements.clear();
-      statement = db.prepare(sql);
-      statements.set(sql, statement);
-    }
-    return statement;
-  };
-}
 
 /**
  * Consecutive windows that cover `window`, each up to the time `boundary` finds for the row that begins the next slice.

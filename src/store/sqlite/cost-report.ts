@@ -144,15 +144,8 @@ function readPage(prepare: Prepare, plan: CostPlan, segments: readonly Segment[]
     .safeIntegers()
     .raw()
     .all(...rank.values) as Group['values'][];
-  const wanted = groupsSql(
-    segments,
-    columns,
-    whereIn(
-      where,
-      columns[many]!.calls,
-      ranked.map((values) => values[many]),
-    ),
-  );
+  const sessions = ranked.map((values) => values[many]);
+  const wanted = groupsSql(segments, columns, whereIn(where, columns[many]!.calls, sessions));
   const groups = new Map(readGroups(prepare, wanted, keys.length).map((group) => [groupId(group.values), group]));
   return ranked.map((values) => groups.get(groupId(values.slice(0, keys.length)))!);
 }

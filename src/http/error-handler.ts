@@ -63,6 +63,7 @@ const STATUS_TEXT: Partial<Record<ErrorCode, string>> = {
   uri_too_long: '414 URI Too Long',
 };
 export const MAX_TARGET_BYTES = 8192;
+const LINGER_MS = 2000;
 
 interface ParserError {
   readonly code?: string;
@@ -70,12 +71,14 @@ interface ParserError {
   readonly rawPacket?: unknown;
 }
 
-/** Answers what the HTTP parser refuses, before there is a request. */
+/** Answers what the HTTP parser, or a WebSocket handshake, refuses before a handler could. */
 export function answerParserError(error: ParserError, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;
   }
+  // A client that goes on sending must not keep the connection; closing at once could cost it the answer.
+  socket.setTimeout(LINGER_MS, () => socket.destroy());
   const answer = parserError(error);
   const body = JSON.stringify(envelopeOf(answer));
   socket.end(

@@ -61,6 +61,7 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
   });
   installGates(app, { server, tokens, draining });
   app.after(() => {
+    app.websocketServer.on('wsClientError', answerParserError);
     registerRoutes(app, {
       ...deps,
       hub,

@@ -161,6 +161,17 @@ describe('routes', () => {
     const answer = await raw(server, get('/healthz', upgrade).replace('Connection: close', 'Connection: Upgrade'));
     expect([answer.status, await code(answer)]).toEqual([400, 'validation_error']);
   });
+
+  test('the stream without an upgrade, or with a broken handshake, is refused in the envelope', async () => {
+    const server = await startServer();
+    const session = await server.session();
+    const url = `/sessions/${session.id}/stream`;
+    const plain = await server.call('GET', url);
+    expect([plain.status, plain.body.error.details.issues[0].path]).toEqual([400, 'Upgrade']);
+    const upgrade = { Host: `localhost:${server.port}`, Upgrade: 'websocket' };
+    const answer = await raw(server, get(url, upgrade).replace('Connection: close', 'Connection: Upgrade'));
+    expect([answer.status, await code(answer)]).toEqual([400, 'validation_error']);
+  });
 });
 
 describe('bodies', () => {

@@ -45,7 +45,9 @@ export interface TestSocket {
 }
 
 export async function startServer(options: Partial<EngineOptions> = {}): Promise<TestServer> {
-  const test = await startEngine({ scenario: { version: 1, rules: [] }, ...options });
+  // A turn that a test leaves hanging is cut at once when the test ends.
+  const config = { shutdown: { drain_seconds: 0 }, ...options.config };
+  const test = await startEngine({ scenario: { version: 1, rules: [] }, ...options, config });
   let draining = false;
   const app = createHttpServer({
     engine: test.engine,

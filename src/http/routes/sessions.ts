@@ -11,6 +11,7 @@ import {
 } from '../../domain/scalars.ts';
 import { SessionSchema, SessionStatusSchema } from '../../domain/session.ts';
 import { createSession, endSession, patchSession, purgeSession } from '../../engine/sessions.ts';
+import { fromPusd, toPusd } from '../../kernel/money.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';
@@ -19,6 +20,8 @@ import { operation } from '../operation.ts';
 import { flag, nameList, PageQuery, SessionParams } from '../params.ts';
 
 const MAX_PATH = 4096;
+/** In shortest form, as every amount leaves again. */
+const LimitSchema = UsdLimitSchema.transform((usd) => fromPusd(toPusd(usd)));
 
 const CreateBody = z.strictObject({
   workspace_path: z
@@ -26,7 +29,7 @@ const CreateBody = z.strictObject({
     .max(MAX_PATH)
     .regex(/^(\/|~(\/|$))/, 'must be absolute or begin with ~'),
   initial_active_model: z.string().min(1).nullable().default(null),
-  max_cost_usd: UsdLimitSchema.nullable().default(null),
+  max_cost_usd: LimitSchema.nullable().default(null),
   on_reached: OnReachedSchema.nullable().default(null),
   approval_mode: ApprovalModeSchema.nullable().default(null),
 });
@@ -34,7 +37,7 @@ const CreateBody = z.strictObject({
 const PatchBody = z
   .strictObject({
     active_model: z.string().min(1).nullable().optional(),
-    max_cost_usd: UsdLimitSchema.nullable().optional(),
+    max_cost_usd: LimitSchema.nullable().optional(),
     on_reached: OnReachedSchema.optional(),
   })
   .refine((body) => Object.values(body).some((value) => value !== undefined), {

@@ -180,9 +180,18 @@ async function finished({ engine, closing }: RouteDeps, request: FastifyRequest,
   const seconds = waitOf(request.headers.prefer);
   if (seconds === null) return null;
   const { session_id } = request.params as { session_id: string };
-  const gone = new AbortController();
-  request.raw.socket.once('close', () => gone.abort());
-  await waitForTurn(engine, turnId, seconds * 1000, AbortSignal.any([gone.signal, closing]));
+  const enough = new AbortController();
+  const stop = () => enough.abort();
+  const { socket } = request.raw;
+  socket.once('close', stop);
+  closing.addEventListener('abort', stop);
+  try {
+    await waitForTurn(engine, turnId, seconds * 1000, enough.signal);
+  } finally {
+    // Both outlive this request.
+    socket.off('close', stop);
+    closing.removeEventListener('abort', stop);
+  }
   const turn = await engine.store.turns.view(session_id, turnId);
   return turn !== null && turn.ended_at !== null ? turn : null;
 }

@@ -1,0 +1,128 @@
+// Server-sent events: the same frames, cursors that survive a reconnect, and an end that is one.
+import { describe, expect, test } from 'vitest';
+import { type Parsed, startServer, type TestServer } from '../support/http.ts';
+import { planner, scenario } from '../support/scenario.ts';
+
+const SAYS = scenario(planner({ text: 'The quick brown fox.', chunk_chars: 5 }));
+const ACCEPT = { accept: 'text/event-stream' };
+
+interface Message {
+  readonly event: string;
+  readonly id: string | null;
+  readonly data: Parsed;
+}
+
+/** Reads messages until one matches or the stream ends. */
+async function read(
+  response: Response,
+  until: (m: Message) => boolean,
+): Promise<{ messages: Message[]; text: string }> {
+  let text = '';
+  for await (const chunk of response.body!) {
+    text += Buffer.from(chunk).toString();
+    const messages = parsed(text);
+    if (messages.some(until)) return { messages, text };
+  }
+  return { messages: parsed(text), text };
+}
+function parsed(text: string): Message[] {
+  const blocks = text.split('\n\n').slice(0, -1);
+  return blocks
+    .filter((block) => block.startsWith('event: '))
+    .map((block) => ({
+      event: /^event: (.*)$/m.exec(block)![1]!,
+      id: /^id: (.*)$/m.exec(block)?.[1] ?? null,
+      data: JSON.parse(/^data: (.*)$/m.exec(block)![1]!),
+    }));
+}
+function open(server: TestServer, path: string, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
+  return fetch(`${server.base}${path}`, { headers: { ...ACCEPT, ...headers } });
+}
+const isEnd = (m: Message) => m.data.event?.type === 'turn.completed';
+
+describe('an event stream', () => {
+  test('has the headers of one, a retry line first, and ids on what can be resumed from', async () => {
+    const server = await startServer({ scenario: SAYS });
+    const session = await server.session();
+    const response = await open(server, `/sessions/${session.id}/events?snapshot=true`);
+    expect(response.status).toBe(200);
+    expect(response.headers.get('content-type')).toBe('text/event-stream');
+    expect(response.headers.get('cache-control')).toBe('no-store');
+    expect(response.headers.get('x-accel-buffering')).toBe('no');
+    const turn = server.run(session, 'hi');
+    const { messages, text } = await read(response, isEnd);
+    await turn;
+    expect(text.startsWith('retry: 2000\n\n')).toBe(true);
+    expect(messages.slice(0, 2).map((m) => [m.event, m.id])).toEqual([
+      ['subscribe_ack', null],
+      ['snapshot', server.events[0]!.id],
+    ]);
+    const events = messages.filter((m) => m.event === 'event');
+    expect(events.some((m) => m.data.event.transient)).toBe(true);
+    for (const { id, data } of events) expect(id).toBe(data.event.id);
+  });
+
+  test('resumes after Last-Event-ID, whatever the URL says of since and snapshot', async () => {
+    const server = await startServer({ scenario: SAYS });
+    const session = await server.session();
+    await server.run(session, 'hi');
+    const last = server.events[2]!.id;
+    const response = await open(server, `/sessions/${session.id}/events?snapshot=true&since=${server.events[0]!.id}`, {
+      'last-event-id': last,
+    });
+    const { messages } = await read(response, isEnd);
+    expect(messages[0]!.data).toMatchObject({ since: last, snapshot: false });
+    const ids = messages.flatMap((m) => m.id ?? []);
+    expect(ids).toEqual(server.events.map((e) => e.id).filter((id) => id > last));
+  });
+
+  test('ends with event: close after session.ended, and 204 stops the reconnect', async () => {
+    const server = await startServer();
+    const session = await server.session();
+    const response = await open(server, `/sessions/${session.id}/events`);
+    const reading = read(response, () => false);
+    await server.call('DELETE', `/sessions/${session.id}`);
+    const { messages } = await reading;
+    expect(messages.at(-2)!.data.event.type).toBe('session.ended');
+    expect(messages.at(-1)).toEqual({ event: 'close', id: null, data: { code: 'session_ended' } });
+    const again = await open(server, `/sessions/${session.id}/events`, { 'last-event-id': messages.at(-2)!.id! });
+    expect([again.status, await again.text()]).toEqual([204, '']);
+    const fresh = await open(server, `/sessions/${session.id}/events`);
+    expect(fresh.status).toBe(204);
+    const replay = await open(server, `/sessions/${session.id}/events?since=${server.events[0]!.id}`);
+    const left = await read(replay, () => false);
+    expect(left.messages.map((m) => m.event)).toEqual(['subscribe_ack', 'event', 'close']);
+  });
+
+  test('is JSON for everybody else, and its errors come before it starts', async () => {
+    const server = await startServer();
+    const session = await server.session();
+    const json = await server.call('GET', `/sessions/${session.id}/events`, undefined, { accept: 'application/json' });
+    expect(json.body.events.map((e: Parsed) => e.type)).toEqual(['session.created']);
+    expect(json.body.next_cursor).toBe(null);
+    for (const [path, code] of [
+      ['?types=made.up', 'validation_error'],
+      ['?limit=3', 'validation_error'],
+      ['?token=x', 'validation_error'],
+    ]) {
+      const answer = await server.call('GET', `/sessions/${session.id}/events${path}`, undefined, ACCEPT);
+      expect([path, answer.status, answer.body.error.code]).toEqual([path, 400, code]);
+    }
+    const gone = await server.call('GET', '/sessions/sess_01ARZ3NDEKTSV4RRFFQ69G5FAV/events', undefined, ACCEPT);
+    expect([gone.status, gone.body.error.details]).toEqual([404, { resource: 'session' }]);
+    const bad = await server.call('GET', `/sessions/${session.id}/events`, undefined, {
+      ...ACCEPT,
+      'last-event-id': 'x',
+    });
+    expect(bad.status).toBe(400);
+  });
+
+  test('ends when the server goes down, without a close event that would stop a reconnect', async () => {
+    const server = await startServer();
+    const session = await server.session();
+    const response = await open(server, `/sessions/${session.id}/events`);
+    const reading = read(response, () => false);
+    await server.app.close();
+    expect((await reading).messages.map((m) => m.event)).toEqual(['subscribe_ack']);
+  });
+});

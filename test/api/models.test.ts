@@ -72,10 +72,8 @@ describe('health', () => {
       active_turns: 0,
     });
     expect((await server.call('GET', '/readyz')).status).toBe(200);
-    server.db.db.pragma('query_only = ON');
-    server.db.db.exec('BEGIN');
+    server.abandon();
     const unready = await server.call('GET', '/readyz');
-    server.db.db.exec('ROLLBACK');
     expect([unready.status, unready.body.error.code]).toEqual([503, 'internal_error']);
   });
 });

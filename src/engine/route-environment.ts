@@ -5,9 +5,16 @@ import { fromPusd } from '../kernel/money.ts';
 import { expire, snapshot } from '../policy/routing/availability.ts';
 import type { RouteEnv } from '../policy/routing/chain.ts';
 import type { RoutingPolicies } from '../policy/routing/policy-file.ts';
-import { nextLayers } from '../policy/routing/policy-layers.ts';
+import {
+  asTold,
+  nextLayer,
+  type PolicyLayers,
+  policiesInForce,
+  UNREAD,
+  untold,
+} from '../policy/routing/policy-layers.ts';
 import type { Engine } from './context.ts';
-import { layersOf } from './route-memory.ts';
+import { rememberWorkspace } from './route-memory.ts';
 
 export interface RouteEnvironment {
   readonly env: RouteEnv;
@@ -19,26 +26,7 @@ export interface RouteEnvironment {
 
 /** Reads the policy files where they changed, lets outages expire, sums today's spend when a rule may ask for it. */
 export async function routeEnvironment(engine: Engine, session: SessionRecord, now: number): Promise<RouteEnvironment> {
-  const { policies, version, notices } = await currentPolicies(engine, session.workspace_path, session.id);
-  const healed = expire(engine.routes.availability, now);
-  engine.routes.availability = healed.state;
-  for (const t of healed.transitions) {
-    if (t.kind !== 'recovered') continue;
-    notices.push(
-      draft({
-        type: 'routing.provider_recovered',
-        session_id: session.id,
-        turn_id: null,
-        parent: null,
-        payload: {
-          provider: t.provider,
-          scope: t.scope,
-          models_recovered: [...t.models],
-          downtime_seconds: t.downtime_seconds,
-        },
-      }),
-    );
-  }
+  const { policies, version } = await currentPolicies(engine, session.workspace_path);
   const today = new Date(now).setUTCHours(0, 0, 0, 0);
   return {
     env: {
@@ -54,26 +42,60 @@ export async function routeEnvironment(engine: Engine, session: SessionRecord, n
     },
     version,
     cost_today_usd: policies.rules.length > 0 ? fromPusd(await engine.store.spend.since(today)) : '0',
-    notices,
+    notices: takeNotices(engine, session),
   };
 }
 
-/** The policies in force for a workspace, files re-read where they changed (03 §6.4). */
-export async function currentPolicies(
-  engine: Engine,
-  workspace: string,
-  sessionId: string,
-): Promise<{ policies: RoutingPolicies; version: string | null; notices: EventDraft[] }> {
-  const files = await engine.workspaces.routingFiles(workspace);
-  const read = nextLayers(layersOf(engine.routes, workspace), files, {
-    registry: engine.registry,
-    configDefault: engine.config.routing.global_default_model,
-  });
-  engine.routes.layers.set(workspace, read.state);
-  const notices = read.invalid.map((fault) =>
-    draft({ type: 'routing.policy_invalid', session_id: sessionId, turn_id: null, parent: null, payload: fault }),
-  );
-  return { policies: read.policies, version: read.version, notices };
+export interface PoliciesInForce {
+  readonly policies: RoutingPolicies;
+  readonly version: string | null;
+  readonly layers: PolicyLayers;
+}
+
+/**
+ * The policies in force for a workspace, files re-read where they changed (03 §6.4).
+ * @param workspace null = the global file alone
+ */
+export async function currentPolicies(engine: Engine, workspace: string | null): Promise<PoliciesInForce> {
+  const { registry, routes, workspaces, config } = engine;
+  const files =
+    workspace === null
+      ? { workspace: null, global: await workspaces.globalRoutingFile() }
+      : await workspaces.routingFiles(workspace);
+  const now = engine.clock.now();
+  routes.global = nextLayer(routes.global, files.global, 'global', registry, now);
+  let own = UNREAD;
+  if (workspace !== null && files.workspace !== null) {
+    own = nextLayer(routes.workspaces.get(workspace) ?? UNREAD, files.workspace, 'workspace', registry, now);
+    rememberWorkspace(routes, workspace, own);
+  }
+  const layers = { workspace: own, global: routes.global };
+  const known = { registry, configDefault: config.routing.global_default_model };
+  return { ...policiesInForce(layers, known), layers };
+}
+
+/** Events for what nobody was told of yet: rejected policy files of the session, providers that are back. */
+export function takeNotices(
+  { routes, clock }: Engine,
+  { id, workspace_path }: Pick<SessionRecord, 'id' | 'workspace_path'>,
+): EventDraft[] {
+  const place = { session_id: id, turn_id: null, parent: null };
+  const own = routes.workspaces.get(workspace_path);
+  const faults = [own ?? UNREAD, routes.global].map(untold).filter((fault) => fault !== null);
+  if (own) routes.workspaces.set(workspace_path, asTold(own));
+  routes.global = asTold(routes.global);
+  const healed = expire(routes.availability, clock.now());
+  routes.availability = healed.state;
+  return [
+    ...faults.map((fault) => draft({ ...place, type: 'routing.policy_invalid', payload: fault })),
+    ...healed.transitions.map(({ provider, scope, models, downtime_seconds }) =>
+      draft({
+        ...place,
+        type: 'routing.provider_recovered',
+        payload: { provider, scope, models_recovered: [...models], downtime_seconds },
+      }),
+    ),
+  ];
 }
 
 /** The price table row of a model. */

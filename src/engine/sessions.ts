@@ -13,7 +13,7 @@ import { stablePrompt } from '../policy/context/system-prompt.ts';
 import { JournalConflict, type Write } from '../ports/journal.ts';
 import type { Engine } from './context.ts';
 import { endInterruptedTurn } from './end-unfinished.ts';
-import { currentPolicies } from './route-environment.ts';
+import { currentPolicies, takeNotices } from './route-environment.ts';
 import { cancelScope } from './session-lock.ts';
 
 export interface SessionInput {
@@ -44,7 +44,7 @@ export async function createSession(engine: Engine, input: SessionInput, claim?:
 
   const id = engine.ids.session();
   const now = engine.clock.now();
-  const { version, notices } = await currentPolicies(engine, workspace, id);
+  const { version } = await currentPolicies(engine, workspace);
   const session: SessionRecord = {
     id,
     workspace_path: workspace,
@@ -83,7 +83,7 @@ export async function createSession(engine: Engine, input: SessionInput, claim?:
   const view = newSessionView(session);
   await engine.journal.commit({
     writes: [{ kind: 'session.insert', session }, ...(claim ? [claim(201, view)] : [])],
-    emit: [createdEvent(session), ...notices],
+    emit: [createdEvent(session), ...takeNotices(engine, session)],
   });
   return view;
 }

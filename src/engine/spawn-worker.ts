@@ -47,7 +47,7 @@ export async function spawnWorker(
     mayDelegate: depth < engine.config.delegation.delegate_depth,
     registered: engine.tools.definitions(),
   });
-  const { policies, version } = await currentPolicies(engine, run.session.workspace_path, run.session.id);
+  const { policies, version } = await currentPolicies(engine, run.session.workspace_path);
   const model = request.tier === null ? null : tierModel(policies, engine.registry, request.tier);
   const delegation = newDelegation(engine, run, toolUseId, request, tools, model);
 

@@ -79,4 +79,5 @@ export interface Workspaces {
   readImage(root: string, path: string): Promise<ImageBlock | null>;
   /** The workspace's and the global routing file; parsed results are cached by the caller on `stamp`. */
   routingFiles(root: string): Promise<{ readonly workspace: RoutingFile; readonly global: RoutingFile }>;
+  globalRoutingFile(): Promise<RoutingFile>;
 }

@@ -20,6 +20,7 @@ export function createWorkspaces({
 }): Workspaces {
   // Memory is read before every call of a model: the same complaint every time would say nothing new.
   const warned = new Set<string>();
+  const globalRoutingFile = async () => readRoutingFile(globalRoutingPath, await real(globalRoutingPath), log);
 
   return {
     realDirectory,
@@ -36,12 +37,10 @@ export function createWorkspaces({
     readImage: (root, path) => readImage(createWorkspaceFiles(root), path),
     async routingFiles(root) {
       const path = `${root}/.metis/routing.yaml`;
-      const [workspace, global] = await Promise.all([
-        readRoutingFile(path, path, log),
-        readRoutingFile(globalRoutingPath, await real(globalRoutingPath), log),
-      ]);
+      const [workspace, global] = await Promise.all([readRoutingFile(path, path, log), globalRoutingFile()]);
       return { workspace, global };
     },
+    globalRoutingFile,
   };
 }
 

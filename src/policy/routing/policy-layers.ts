@@ -27,9 +27,14 @@ export interface PolicyLayer {
   /** Null before the first read. */
   readonly stamp: string | null;
   /** The parse in force with the bytes it came from; null = an absent layer. */
-  readonly good: { readonly bytes: Uint8Array; readonly file: PolicyFile } | null;
-  /** Set while the file on disk is rejected. */
-  readonly fault: { readonly digest: string; readonly errors: readonly string[] } | null;
+  readonly good: {
+    readonly bytes: Uint8Array;
+    readonly file: PolicyFile;
+    /** Unix milliseconds. */
+    readonly loaded_at: number;
+  } | null;
+  /** Set while the file on disk is rejected. `told` once an event says so. */
+  readonly fault: { readonly digest: string; readonly report: PolicyFault; readonly told: boolean } | null;
 }
 export interface PolicyLayers {
   readonly workspace: PolicyLayer;
@@ -38,62 +43,53 @@ export interface PolicyLayers {
 /** Payload of `routing.policy_invalid`. */
 export type PolicyFault = z.infer<typeof RoutingPolicyInvalidSchema>;
 
-const UNREAD: PolicyLayer = { stamp: null, good: null, fault: null };
+export const UNREAD: PolicyLayer = { stamp: null, good: null, fault: null };
 
-export function emptyLayers(): PolicyLayers {
-  return { workspace: UNREAD, global: UNREAD };
+/** Takes one file as found at `now`. Rejected content leaves the last good parse in force and is told once while it stays. */
+export function nextLayer(
+  layer: PolicyLayer,
+  { stamp, bytes, path }: PolicyFileRead,
+  kind: PolicyKind,
+  registry: ModelRegistry,
+  now: number,
+): PolicyLayer {
+  if (stamp === layer.stamp) return layer;
+  if (bytes === null) return { stamp, good: null, fault: null };
+  const parsed = parsePolicyFile(new TextDecoder().decode(bytes), kind, registry);
+  if (parsed.ok) return { stamp, good: { bytes, file: parsed.value, loaded_at: now }, fault: null };
+
+  const digest = sha256Hex(bytes);
+  const report = { policy_path: path, errors: parsed.error, using_last_known_good: layer.good !== null };
+  const told = digest === layer.fault?.digest && layer.fault.told;
+  return { stamp, good: layer.good, fault: { digest, report, told } };
 }
 
-/**
- * Takes the two files as found now. `invalid` holds what to emit: each rejected content once, as long as it stays.
- * `version` describes the parse in force, never rejected content.
- */
-export function nextLayers(
-  state: PolicyLayers,
-  files: { readonly workspace: PolicyFileRead; readonly global: PolicyFileRead },
+/** The report of a rejected file that nobody was told of yet. */
+export function untold({ fault }: PolicyLayer): PolicyFault | null {
+  return fault === null || fault.told ? null : fault.report;
+}
+
+export function asTold(layer: PolicyLayer): PolicyLayer {
+  return layer.fault === null ? layer : { ...layer, fault: { ...layer.fault, told: true } };
+}
+
+/** What the layers say together. `version` describes the parses in force, never rejected content. */
+export function policiesInForce(
+  { workspace, global }: PolicyLayers,
   known: { readonly registry: ModelRegistry; readonly configDefault: string | null },
-): { state: PolicyLayers; policies: RoutingPolicies; version: string | null; invalid: PolicyFault[] } {
-  const invalid: PolicyFault[] = [];
-  const next = {
-    workspace: nextLayer(state.workspace, files.workspace, 'workspace', known.registry, invalid),
-    global: nextLayer(state.global, files.global, 'global', known.registry, invalid),
+): { readonly policies: RoutingPolicies; readonly version: string | null } {
+  const files = {
+    workspace: workspace.good?.file ?? null,
+    global: global.good?.file ?? null,
+    configDefault: known.configDefault,
   };
-  const { workspace, global } = next;
   return {
-    state: next,
-    policies: mergePolicies(
-      {
-        workspace: workspace.good?.file ?? null,
-        global: global.good?.file ?? null,
-        configDefault: known.configDefault,
-      },
-      known.registry,
-    ),
+    policies: mergePolicies(files, known.registry),
     version: policyVersion(global.good?.bytes ?? null, workspace.good?.bytes ?? null),
-    invalid,
   };
 }
 
 /** Everything wrong with the files on disk, the workspace's first; empty = both are in force as they are. */
 export function layerErrors(layers: PolicyLayers): string[] {
-  return [...(layers.workspace.fault?.errors ?? []), ...(layers.global.fault?.errors ?? [])];
-}
-
-function nextLayer(
-  layer: PolicyLayer,
-  { stamp, bytes, path }: PolicyFileRead,
-  kind: PolicyKind,
-  registry: ModelRegistry,
-  invalid: PolicyFault[],
-): PolicyLayer {
-  if (stamp === layer.stamp) return layer;
-  if (bytes === null) return { stamp, good: null, fault: null };
-  const parsed = parsePolicyFile(new TextDecoder().decode(bytes), kind, registry);
-  if (parsed.ok) return { stamp, good: { bytes, file: parsed.value }, fault: null };
-
-  const digest = sha256Hex(bytes);
-  if (digest !== layer.fault?.digest) {
-    invalid.push({ policy_path: path, errors: parsed.error, using_last_known_good: layer.good !== null });
-  }
-  return { stamp, good: layer.good, fault: { digest, errors: parsed.error } };
+  return [...(layers.workspace.fault?.report.errors ?? []), ...(layers.global.fault?.report.errors ?? [])];
 }

@@ -1,7 +1,14 @@
 // Hot reload with the last good parse kept (03 §6.4, Acceptance 11).
 import { describe, expect, it } from 'vitest';
 import { policyVersion } from '../../../src/policy/routing/policy-file.ts';
-import { emptyLayers, layerErrors, nextLayers, type PolicyLayers } from '../../../src/policy/routing/policy-layers.ts';
+import {
+  asTold,
+  layerErrors,
+  nextLayer,
+  policiesInForce,
+  UNREAD,
+  untold,
+} from '../../../src/policy/routing/policy-layers.ts';
 import { GPT, HAIKU, OPUS, registryOf } from './world.ts';
 
 const known = { registry: registryOf(), configDefault: null };
@@ -11,18 +18,19 @@ const bytes = (text: string | null) => (text === null ? null : Buffer.from(text)
 
 /** Turn after turn with the given files; a file's stamp is its content unless one is given. */
 function turns() {
-  let state: PolicyLayers = emptyLayers();
+  let layers = { workspace: UNREAD, global: UNREAD };
+  let now = 0;
   return (workspace: string | null, global: string | null = null, stamp = String(workspace)) => {
-    const read = nextLayers(
-      state,
-      {
-        workspace: { path: '/w/.metis/routing.yaml', bytes: bytes(workspace), stamp },
-        global: { path: '/g/routing.yaml', bytes: bytes(global), stamp: String(global) },
-      },
-      known,
-    );
-    state = read.state;
-    return read;
+    now += 1000;
+    const own = { path: '/w/.metis/routing.yaml', bytes: bytes(workspace), stamp };
+    const shared = { path: '/g/routing.yaml', bytes: bytes(global), stamp: String(global) };
+    const next = {
+      workspace: nextLayer(layers.workspace, own, 'workspace', known.registry, now),
+      global: nextLayer(layers.global, shared, 'global', known.registry, now),
+    };
+    const invalid = [untold(next.workspace), untold(next.global)].filter((fault) => fault !== null);
+    layers = { workspace: asTold(next.workspace), global: asTold(next.global) };
+    return { ...policiesInForce(layers, known), layers, invalid };
   };
 }
 
@@ -58,7 +66,7 @@ describe('policy files between turns', () => {
     ]);
     expect(broken.policies.workspace_default).toBe(OPUS);
     expect(broken.version).toBe(good);
-    expect(layerErrors(broken.state)).toHaveLength(3);
+    expect(layerErrors(broken.layers)).toHaveLength(3);
     expect(turn(BROKEN).invalid).toEqual([]);
     expect(turn(BROKEN, null, 'touched').invalid).toEqual([]);
     expect(turn(`${BROKEN}\n# still`).invalid).toHaveLength(1);
@@ -67,7 +75,7 @@ describe('policy files between turns', () => {
     expect(fixed.invalid).toEqual([]);
     expect(fixed.policies.workspace_default).toBe(GPT);
     expect(fixed.version).toBe(policyVersion(null, Buffer.from('default: gpt')));
-    expect(layerErrors(fixed.state)).toEqual([]);
+    expect(layerErrors(fixed.layers)).toEqual([]);
   });
 
   it('count a file that was never good as absent', () => {
@@ -82,6 +90,14 @@ describe('policy files between turns', () => {
     const turn = turns();
     turn('default: opus', null, 'same');
     expect(turn('default: gpt', null, 'same').policies.workspace_default).toBe(OPUS);
+  });
+
+  it('keep the time of the parse in force', () => {
+    const turn = turns();
+    turn('default: opus');
+    turn('default: opus');
+    expect(turn(BROKEN).layers.workspace.good?.loaded_at).toBe(1000);
+    expect(turn('default: gpt').layers.workspace.good?.loaded_at).toBe(4000);
   });
 
   it('are reported apart when both are broken', () => {

@@ -12,6 +12,7 @@ import type { EventId, TurnId } from '../kernel/ids.ts';
 import { offersDelegate } from '../policy/delegation/worker-tools.ts';
 import { routingRecord } from '../policy/routing/chain.ts';
 import type { Write } from '../ports/journal.ts';
+import type { DelegationCap } from './budget.ts';
 import type { Engine } from './context.ts';
 import { routeTurn } from './route-turn.ts';
 import { type DelegationTree, newTally, type TurnRun, type WorkerRun } from './turn-run.ts';
@@ -26,6 +27,7 @@ export interface AdmissionRequest {
   readonly worker: WorkerRun | null;
   readonly clocks: readonly WorkerClock[];
   readonly tree: DelegationTree;
+  readonly caps: readonly DelegationCap[];
   /** `delegate.started`, for a worker's first turn. */
   readonly parent_event: EventId | null;
   /** For a worker: the names its delegation granted. */
@@ -55,6 +57,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
     history,
     override: request.override,
     worker,
+    caps: request.caps,
     tool_names: request.tool_names,
     now,
   });
@@ -155,6 +158,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
       worker,
       clocks: request.clocks,
       tree: request.tree,
+      caps: request.caps,
       history,
       tally: newTally(),
       called: new Map(),
@@ -165,6 +169,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
       final_message_id: null,
       context_request: null,
       limit: null,
+      refusal: null,
     },
   };
 }

@@ -15,6 +15,7 @@ import type { Write } from '../ports/journal.ts';
 import { AdapterError, type CanonicalRequest, type MessageComplete, type StreamEvent } from '../ports/provider.ts';
 import { abandonable } from './abandon.ts';
 import { withoutRaw } from './admit.ts';
+import { type BudgetRefusal, reserve } from './budget.ts';
 import { type Engine, safeText } from './context.ts';
 import { cutShort } from './cut-short.ts';
 import { errorResult, type ToolResults } from './tool-results.ts';
@@ -22,7 +23,9 @@ import type { TurnBase, TurnRun } from './turn-run.ts';
 
 export type CallOutcome =
   | { readonly ok: true; readonly settled: ToolResults }
-  | { readonly ok: false; readonly error: AdapterError };
+  | { readonly ok: false; readonly error: AdapterError }
+  /** A limit refused the call before it left. */
+  | { readonly ok: false; readonly error: null; readonly refusal: BudgetRefusal };
 
 /** What the stream said so far that its last event does not repeat. */
 interface Heard {
@@ -48,6 +51,17 @@ interface Call {
  */
 export async function callModel(engine: Engine, run: TurnRun): Promise<CallOutcome> {
   const { request, estimated } = await assemble(engine, run);
+  const reservation = await reserve(engine, run, request);
+  if (!reservation.ok) return { ok: false, error: null, refusal: reservation.refusal };
+  try {
+    return await leave(engine, run, request, estimated);
+  } finally {
+    // Right behind the settling commit, in the same tick: from now on the ledger has what the reservation held.
+    reservation.release();
+  }
+}
+
+async function leave(engine: Engine, run: TurnRun, request: CanonicalRequest, estimated: number): Promise<CallOutcome> {
   const events = await engine.journal.commit({
     emit: [
       draft({

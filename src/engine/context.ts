@@ -13,6 +13,7 @@ import type { Recommender } from '../ports/recommender.ts';
 import type { Store } from '../ports/store.ts';
 import type { SchemaCompiler, ToolRegistry } from '../ports/tool.ts';
 import type { Workspaces } from '../ports/workspace.ts';
+import { type Budget, createBudget } from './budget.ts';
 import { createOpenPrompts, type OpenPrompts } from './open-prompts.ts';
 import { createRouteMemory, type RouteMemory } from './route-memory.ts';
 import { createSessionLocks, type SessionLocks } from './session-lock.ts';
@@ -40,6 +41,7 @@ export interface Engine extends EngineDeps {
   readonly locks: SessionLocks;
   readonly prompts: OpenPrompts;
   readonly routes: RouteMemory;
+  readonly budget: Budget;
   /** Sessions being ended: they take no further turn. */
   readonly ending: Set<SessionId>;
   /** Models whose missing price was logged already. */
@@ -54,6 +56,7 @@ export function createEngine(deps: EngineDeps): Engine {
     locks: createSessionLocks(deps.log),
     prompts: createOpenPrompts(),
     routes: createRouteMemory(),
+    budget: createBudget(),
     ending: new Set(),
     unpriced: new Set(),
     draining: { value: false },

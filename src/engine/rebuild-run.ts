@@ -9,6 +9,7 @@ import type { TurnRecord } from '../domain/turn.ts';
 import type { EventId, ToolUseId } from '../kernel/ids.ts';
 import { routingRecord } from '../policy/routing/chain.ts';
 import type { ToolCallState } from '../ports/store.ts';
+import type { DelegationCap } from './budget.ts';
 import type { Engine } from './context.ts';
 import type { ToolResults } from './tool-results.ts';
 import type { DelegationTree, TurnBase, TurnRun, WorkerRun } from './turn-run.ts';
@@ -31,6 +32,7 @@ export async function rebuildRun(
     readonly worker: WorkerRun | null;
     readonly clocks: readonly WorkerClock[];
     readonly tree: DelegationTree;
+    readonly caps: readonly DelegationCap[];
   },
 ): Promise<Rebuilt> {
   const { events, turns, messages } = engine.store;
@@ -65,6 +67,7 @@ export async function rebuildRun(
     worker: around.worker,
     clocks: around.clocks,
     tree: around.tree,
+    caps: around.caps,
     history,
     tally: {
       llm_calls: totals.calls,
@@ -83,6 +86,7 @@ export async function rebuildRun(
     final_message_id: last?.id ?? null,
     context_request: contextRequest(last, calls),
     limit: null,
+    refusal: null,
   };
   return { run, served: model && adapter ? { model, adapter } : null, known };
 }

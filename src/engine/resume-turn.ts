@@ -5,11 +5,12 @@ import type { TurnRecord } from '../domain/turn.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import { AppError } from '../kernel/errors.ts';
 import type { TurnId } from '../kernel/ids.ts';
+import { limitChanged } from './budget.ts';
 import type { Engine } from './context.ts';
 import { failTurn } from './end-turn.ts';
 import { endUnfinishedTurn } from './end-unfinished.ts';
 import { rebuildRun } from './rebuild-run.ts';
-import { runTurn } from './run-turn.ts';
+import { requireBudget, startTopLevel } from './top-level.ts';
 import type { TurnBase, TurnEnd } from './turn-run.ts';
 
 /** A turn that crashed the server this often is ended instead of tried again. */
@@ -20,7 +21,7 @@ export interface ResumeReply {
   readonly resumed: true;
 }
 
-/** A person's wish to go on. Throws `not_found`, `session_is_worker`, `turn_not_interrupted`. */
+/** A person's wish to go on. Throws `not_found`, `session_is_worker`, `turn_not_interrupted`, `budget_exceeded`. */
 export async function resumeTurn(engine: Engine, sessionId: string, turnId: string): Promise<ResumeReply> {
   const session = await engine.store.sessions.record(sessionId);
   if (!session) throw new AppError('not_found', `no session with id ${sessionId}`, { resource: 'session' });
@@ -29,6 +30,10 @@ export async function resumeTurn(engine: Engine, sessionId: string, turnId: stri
   if (!turn) throw new AppError('not_found', `no turn with id ${turnId} in this session`, { resource: 'turn' });
   if (turn.status !== 'interrupted')
     throw new AppError('turn_not_interrupted', `this turn is ${turn.status}, not interrupted`);
+  if (turn.interrupted_reason === 'budget') {
+    await requireBudget(engine, session);
+    limitChanged(engine, session.id);
+  }
   await resumeTopLevel(engine, session, turn);
   return { turn_id: turn.id, resumed: true };
 }
@@ -49,6 +54,7 @@ export async function resumeTopLevel(engine: Engine, session: SessionRecord, tur
       worker: null,
       clocks: [],
       tree: { delegations: 0 },
+      caps: [],
     });
     if (served === null) {
       await failModelGone(engine, run);
@@ -56,9 +62,7 @@ export async function resumeTopLevel(engine: Engine, session: SessionRecord, tur
       return;
     }
     await announceResumed(engine, run);
-    engine.locks.start(session.id, turn.id, scope, async () => {
-      await runTurn(engine, { ...run, ...served }, known);
-    });
+    startTopLevel(engine, { ...run, ...served }, known);
   } catch (error) {
     engine.locks.release(session.id);
     throw error;

@@ -57,6 +57,7 @@ async function runOn(engine: Engine, planner: TurnRun, work: Work, turn: TurnRec
     worker: work.worker,
     clocks: [work.worker.clock, ...planner.clocks],
     tree: planner.tree,
+    caps: work.caps,
   });
   if (rebuilt.served === null) {
     engine.locks.release(work.session.id);
@@ -86,6 +87,7 @@ async function ended(
     text: last ? textOf(last.content) : '',
     llm_calls: turn.llm_call_count,
     tokens_exhausted: tokensLeft !== null && tokensLeft <= 0,
+    refusal: null,
     context_request: contextRequest(last, await engine.store.turns.toolCalls(turn.id)),
   };
 }

@@ -7,6 +7,7 @@ import type { AppError } from '../kernel/errors.ts';
 import type { TurnId } from '../kernel/ids.ts';
 import { estimateRequest } from '../policy/context/estimate.ts';
 import { decideRoute, routeError } from '../policy/routing/chain.ts';
+import { type DelegationCap, limitsOf } from './budget.ts';
 import type { Engine } from './context.ts';
 import { type RouteEnvironment, routeEnvironment } from './route-environment.ts';
 import { baseTools } from './tool-set.ts';
@@ -20,6 +21,8 @@ export interface TurnToRoute {
   /** Canonical id. */
   readonly override: string | null;
   readonly worker: Pick<WorkerRun, 'task' | 'tier_model' | 'tier_reason' | 'output_schema'> | null;
+  /** Money caps of the delegations it works under. */
+  readonly caps: readonly DelegationCap[];
   /** For a worker: the names its delegation granted. */
   readonly tool_names: readonly string[] | null;
   /** Unix milliseconds. */
@@ -64,7 +67,7 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
     has_system_prompt: (session.system_prompt ?? volatile) !== null,
     requires_structured_output: worker?.output_schema != null,
     document_media_types: [],
-    budget_limited: false,
+    budget_limited: (await limitsOf(engine, session, turn.caps)).length > 0,
     per_message_override: turn.override,
     session_active_model: session.active_model,
     is_worker: session.is_worker,

@@ -1,6 +1,8 @@
 // The turn loop: ask the machine what is next, do it, until a terminal event is stored (00 §3, 04 §3.1).
 import { Cancelled } from '../kernel/abort.ts';
 import { next } from '../policy/turn-machine.ts';
+import type { BudgetRefusal } from './budget.ts';
+import { tellExceeded, warnIfNear } from './budget-events.ts';
 import { callModel } from './call-model.ts';
 import type { Engine } from './context.ts';
 import { dispatchTools, storeAnswers } from './dispatch-tools.ts';
@@ -38,7 +40,10 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
       }
       if (step.kind === 'call_model') {
         const outcome = await callModel(engine, run);
-        if (outcome.ok) results = outcome.settled;
+        if (outcome.ok) {
+          results = outcome.settled;
+          await warnIfNear(engine, run);
+        } else if (outcome.error === null) return await overBudget(engine, run, outcome.refusal);
         else if (!run.signal.aborted)
           return await failTurn(engine, run, {
             error_code: 'provider_error',
@@ -64,6 +69,20 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
       retryable: false,
     });
   }
+}
+
+/** A refused call: the tree waits for a higher limit, or this turn ends here (14 §3). */
+async function overBudget(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<TurnEnd> {
+  if (refusal.on_reached === 'stop') {
+    await tellExceeded(engine, run, refusal);
+    run.refusal = refusal;
+    return completeTurn(engine, run, 'budget_exceeded');
+  }
+  const { paused } = engine.budget;
+  const first = !paused.has(run.session.root_session_id);
+  paused.add(run.session.root_session_id);
+  if (first) await tellExceeded(engine, run, refusal);
+  return interruptTurn(engine, run, 'budget');
 }
 
 /** An aborted turn ends as cancelled, unless the process stops and the turn goes on after its next start. */

@@ -8,13 +8,15 @@ import { sha256Hex } from '../kernel/canonical-json.ts';
 import { isoTime } from '../kernel/clock.ts';
 import { AppError } from '../kernel/errors.ts';
 import type { SessionId, TurnId } from '../kernel/ids.ts';
-import { fromPusd } from '../kernel/money.ts';
+import { fromPusd, toPusd } from '../kernel/money.ts';
 import { stablePrompt } from '../policy/context/system-prompt.ts';
 import { JournalConflict, type Write } from '../ports/journal.ts';
+import { limitChanged } from './budget.ts';
 import type { Engine } from './context.ts';
 import { endInterruptedTurn } from './end-unfinished.ts';
 import { currentPolicies, takeNotices } from './route-environment.ts';
 import { cancelScope } from './session-lock.ts';
+import { resumeIfPaid } from './top-level.ts';
 
 export interface SessionInput {
   readonly workspace_path: string;
@@ -200,6 +202,10 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
       at,
     });
   await engine.journal.commit({ writes, emit: [] });
+  if (patch.max_cost_usd !== undefined && raised(session.max_cost_usd, limit)) {
+    limitChanged(engine, session.id);
+    await resumeIfPaid(engine, session.id);
+  }
   return {
     id: session.id,
     active_model: target,
@@ -208,6 +214,10 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
     max_cost_usd: limit,
     on_reached: onReached,
   };
+}
+
+function raised(before: string | null, after: string | null): boolean {
+  return after === null || (before !== null && toPusd(after) > toPusd(before));
 }
 
 export interface EndReply {

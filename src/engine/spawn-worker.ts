@@ -5,6 +5,7 @@ import type { SessionRecord } from '../domain/session.ts';
 import { type ToolOutput, toolText } from '../domain/tool.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import type { EventId, ToolUseId } from '../kernel/ids.ts';
+import { toPusd } from '../kernel/money.ts';
 import { stablePrompt } from '../policy/context/system-prompt.ts';
 import { workerTaskPrompt } from '../policy/context/worker-brief.ts';
 import { taskSize } from '../policy/delegation/input.ts';
@@ -89,7 +90,12 @@ export async function runSpawned(
     output_tokens_left: delegation.max_tokens === null ? null : delegation.max_tokens - from.outputTokensUsed,
     clock,
   };
-  const work: Work = { spawned, session, worker, scope, images: from.images };
+  const own = delegation.max_cost_usd;
+  const caps =
+    own === null
+      ? run.caps
+      : [...run.caps, { tool_use_id: delegation.tool_use_id, session_id: session.id, limit: toPusd(own) }];
+  const work: Work = { spawned, session, worker, scope, images: from.images, caps };
   try {
     const end = await workUntilDone(engine, run, work, (await from.begin?.(work)) ?? null).catch(
       (thrown: unknown): WorkerEnd => {

@@ -11,9 +11,9 @@ import { admitTurn } from './admit.ts';
 import type { Engine } from './context.ts';
 import { endInterruptedTurn } from './end-unfinished.ts';
 import { type IntakeBlock, takeIn } from './intake.ts';
-import { runTurn } from './run-turn.ts';
 import { cancelScope } from './session-lock.ts';
 import { liveSession } from './sessions.ts';
+import { requireBudget, startTopLevel } from './top-level.ts';
 
 export interface TurnSubmission {
   /** A string is one text block. */
@@ -44,6 +44,7 @@ export async function submitTurn(
   claim?: Claim,
 ): Promise<TurnReceipt> {
   let session = await liveSession(engine, sessionId);
+  await requireBudget(engine, session);
   const lock = engine.locks.reserve(session.id);
   if (lock.held && submission.if_busy === 'reject') throw inFlight(lock.turn?.turn_id ?? null);
   let owned = !lock.held;
@@ -112,22 +113,14 @@ async function start(
     worker: null,
     clocks: [],
     tree: { delegations: 0 },
+    caps: [],
     parent_event: null,
     tool_names: null,
     claim: claim ? (turn) => claim(202, receiptOf(turn)) : null,
   });
   if (!admission.ok) throw admission.error;
   const { run } = admission;
-  engine.locks.start(session.id, run.turn.id, scope, async () => {
-    const seconds = engine.config.turn.timeout_seconds;
-    const timer =
-      seconds === null ? null : engine.clock.after(seconds * 1000, () => cancelScope(scope, new Cancelled('timeout')));
-    try {
-      await runTurn(engine, run);
-    } finally {
-      timer?.cancel();
-    }
-  });
+  startTopLevel(engine, run);
   return receiptOf(run.turn);
 }
 

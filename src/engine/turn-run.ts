@@ -9,6 +9,7 @@ import type { EventId, MessageId, ToolUseId } from '../kernel/ids.ts';
 import { type Pusd, ZERO_PUSD } from '../kernel/money.ts';
 import type { LimitReached } from '../policy/turn-machine.ts';
 import type { ProviderAdapter, WireTool } from '../ports/provider.ts';
+import type { BudgetRefusal, DelegationCap } from './budget.ts';
 import type { WorkerClock } from './worker-clock.ts';
 
 /** What the delegations of one top-level turn share, descendants' included (04 §10). */
@@ -58,6 +59,8 @@ export interface TurnRun {
   /** Clocks that stand still while a prompt of this turn is open: its worker's and every ancestor's. */
   readonly clocks: readonly WorkerClock[];
   readonly tree: DelegationTree;
+  /** Money caps of the delegations this turn works under, its own worker's and every ancestor's. */
+  readonly caps: readonly DelegationCap[];
   /** The session's messages, oldest first, this turn's appended as they are stored. */
   readonly history: StoredMessage[];
   readonly tally: TurnTally;
@@ -73,6 +76,8 @@ export interface TurnRun {
   final_message_id: MessageId | null;
   context_request: InsufficientContextRequest | null;
   limit: LimitReached | null;
+  /** The refusal that ended the turn. */
+  refusal: BudgetRefusal | null;
 }
 
 /** What closing a turn needs: everything but the model, which may be gone by then. */

@@ -9,6 +9,7 @@ import { WORKER_FIRST_MESSAGE } from '../policy/context/worker-brief.ts';
 import type { WorkerEnd } from '../policy/delegation/outcome.ts';
 import { readStructured, repairMessage } from '../policy/delegation/schema-repair.ts';
 import { admitTurn } from './admit.ts';
+import type { BudgetRefusal, DelegationCap } from './budget.ts';
 import { type Engine, safeText } from './context.ts';
 import { Interrupted } from './interrupt.ts';
 import { runTurn } from './run-turn.ts';
@@ -23,6 +24,8 @@ export interface Work {
   /** Ends all the worker's turns: its own timeout, a direct cancel, or the planner's end. */
   readonly scope: AbortController;
   readonly images: readonly ImageBlock[];
+  /** The planner's money caps and the worker's own. */
+  readonly caps: readonly DelegationCap[];
 }
 
 /** What one turn came to. */
@@ -32,6 +35,7 @@ export interface WorkedTurn {
   readonly llm_calls: number;
   readonly tokens_exhausted: boolean;
   readonly context_request: InsufficientContextRequest | null;
+  readonly refusal: BudgetRefusal | null;
 }
 
 /**
@@ -83,7 +87,7 @@ function completed(
   stopReason: Extract<TurnEnd, { status: 'completed' }>['stop_reason'],
   structured: Extract<WorkerEnd, { kind: 'completed' }>['structured'],
 ): WorkerEnd {
-  const { text, llm_calls, tokens_exhausted, context_request } = turn;
+  const { text, llm_calls, tokens_exhausted, context_request, refusal } = turn;
   return {
     kind: 'completed',
     stop_reason: stopReason,
@@ -92,7 +96,7 @@ function completed(
     tokens_exhausted,
     context_request,
     structured,
-    budget: null,
+    budget: refusal && { scope: refusal.scope, left_usd: refusal.left_usd },
   };
 }
 
@@ -124,6 +128,7 @@ async function oneTurn(
     worker,
     clocks: [worker.clock, ...planner.clocks],
     tree: planner.tree,
+    caps: work.caps,
     parent_event: parentEvent,
     tool_names: work.spawned.delegation.effective_tools,
     claim: null,
@@ -152,6 +157,7 @@ export async function runWorkerTurn(engine: Engine, run: TurnRun, known?: ToolRe
     llm_calls: run.tally.llm_calls,
     tokens_exhausted: run.limit === 'output_tokens',
     context_request: run.context_request,
+    refusal: run.refusal,
   };
 }
 

@@ -149,7 +149,10 @@ export type Write =
       readonly resolved_by: 'user' | 'policy';
       readonly at: number;
     }
-  | { readonly kind: 'idempotency.insert'; readonly row: IdempotencyRow };
+  | { readonly kind: 'idempotency.insert'; readonly row: IdempotencyRow }
+  /** The limit a root session was warned about, decimal US dollars (14 §1). */
+  | { readonly kind: 'session.warned'; readonly session_id: SessionId; readonly limit_usd: string }
+  | { readonly kind: 'meta.set'; readonly key: string; readonly value: string };
 
 /** One atomic step. `emit` is in order; a draft's numeric `parent` is an index into it. */
 export interface Batch {

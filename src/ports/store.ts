@@ -3,6 +3,7 @@ import type { Confirmation, ConfirmationDetail } from '../domain/confirmation.ts
 import type { Delegation, DelegationRecord } from '../domain/delegate.ts';
 import type { AnyEvent } from '../domain/event.ts';
 import type { Message, StoredMessage, ToolResultBlock } from '../domain/message.ts';
+import type { OnReached } from '../domain/scalars.ts';
 import type { Session, SessionRecord, SessionStatus } from '../domain/session.ts';
 import type { ToolCallStatus } from '../domain/tool.ts';
 import type { Turn, TurnRecord } from '../domain/turn.ts';
@@ -29,6 +30,12 @@ export interface SessionQuery {
 export interface SessionReader {
   record(id: string): Promise<SessionRecord | null>;
   view(id: string): Promise<Session | null>;
+  /** What a root session may spend, and the limit it was last warned about (decimal US dollars); null when there is no such session. */
+  limit(rootSessionId: SessionId): Promise<{
+    readonly max_cost_usd: string | null;
+    readonly on_reached: OnReached;
+    readonly warned_usd: string | null;
+  } | null>;
   /** Newest first. */
   list(query: SessionQuery): Promise<Page<Session>>;
   /** Ids of a session's descendants, deepest first. */
@@ -176,6 +183,8 @@ export interface SpendReader {
   ofSession(sessionId: SessionId): Promise<Pusd>;
   /** The root and all its descendants. */
   ofTree(rootSessionId: SessionId): Promise<Pusd>;
+  /** The session and all its descendants, wherever in its tree it stands. */
+  ofSubtree(sessionId: SessionId): Promise<Pusd>;
   /** All sessions since this moment (Unix ms). */
   since(from: number): Promise<Pusd>;
 }
@@ -200,6 +209,8 @@ export interface Store {
     readonly pending_confirmations: readonly Confirmation[];
     readonly workers: readonly Delegation[] | null;
   } | null>;
+  /** A value of the `meta` table. */
+  meta(key: string): Promise<string | null>;
   /** True when a write would succeed (readiness). */
   writable(): Promise<boolean>;
 }

@@ -1,6 +1,5 @@
-// Changes of delegations, confirmations and request keys (01 §9, 09 §6, 05 §1.8).
+// Changes of delegations and confirmations (01 §9, 09 §6).
 import type Database from 'better-sqlite3';
-import type { Clock } from '../../kernel/clock.ts';
 import { toPusd } from '../../kernel/money.ts';
 import { JournalConflict } from '../../ports/journal.ts';
 import { insertInto, json } from './sql.ts';
@@ -48,21 +47,10 @@ const CONFIRMATION_COLUMNS = [
   'requested_at',
   'expires_at',
 ];
-const KEY_COLUMNS = [
-  'method',
-  'path',
-  'token_hash',
-  'key',
-  'session_id',
-  'body_hash',
-  'status',
-  'response_json',
-  'expires_at',
-];
 
-type Kinds = Extract<keyof Appliers, `delegation.${string}` | `confirmation.${string}` | `idempotency.${string}`>;
+type Kinds = Extract<keyof Appliers, `delegation.${string}` | `confirmation.${string}`>;
 
-export function delegationWrites(db: Database.Database, clock: Clock): Appliers<Kinds> {
+export function delegationWrites(db: Database.Database): Appliers<Kinds> {
   const insertDelegation = db.prepare(insertInto('delegations', DELEGATION_COLUMNS));
   const change = (set: string) =>
     db.prepare(
@@ -79,9 +67,6 @@ export function delegationWrites(db: Database.Database, clock: Clock): Appliers<
       resolved_by = @resolved_by, resolved_at = @at
     WHERE id = @id AND decision IS NULL`);
   const decisionOf = db.prepare<[string], { decision: string }>('SELECT decision FROM confirmations WHERE id = ?');
-
-  const dropExpiredKeys = db.prepare('DELETE FROM idempotency_keys WHERE expires_at <= ?');
-  const insertKey = db.prepare(insertInto('idempotency_keys', KEY_COLUMNS));
 
   function run(statement: Database.Statement, values: { readonly tool_use_id: string }): void {
     if (statement.run(values).changes === 1) return;
@@ -117,10 +102,6 @@ export function delegationWrites(db: Database.Database, clock: Clock): Appliers<
       const decision = decisionOf.get(write.id)?.decision;
       if (decision === undefined) throw new Error(`no confirmation ${write.id}`);
       throw new JournalConflict('confirmation_resolved', `confirmation ${write.id} is resolved: ${decision}`);
-    },
-    'idempotency.insert': ({ row }) => {
-      dropExpiredKeys.run(clock.now());
-      insertKey.run(row);
     },
   };
 }

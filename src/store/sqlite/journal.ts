@@ -9,6 +9,7 @@ import { asConflict } from './conflict.ts';
 import { delegationWrites } from './delegation-writes.ts';
 import { createEventLog } from './event-log.ts';
 import { createGuard } from './guard.ts';
+import { metaWrites } from './meta-writes.ts';
 import type { SqliteStoreHandle } from './open.ts';
 import { type PreparedBatch, prepareBatch } from './prepare.ts';
 import { createPriceVersions } from './price-versions.ts';
@@ -54,7 +55,12 @@ export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptio
   const release = db.prepare('RELEASE batch');
   const rollbackTo = db.prepare('ROLLBACK TO batch');
   const guard = createGuard(db);
-  const appliers: Appliers = { ...sessionWrites(db), ...turnWrites(db, log), ...delegationWrites(db, clock) };
+  const appliers: Appliers = {
+    ...sessionWrites(db),
+    ...turnWrites(db, log),
+    ...delegationWrites(db),
+    ...metaWrites(db, clock),
+  };
   const events = createEventLog(db, ids, clock);
   const purgeTree = createPurger(db);
   const pruneSlice = createPruner(db);

@@ -1,4 +1,5 @@
 // Sessions: records for the engine, wire objects with their derived fields for people (01 §7.1).
+import type { OnReached } from '../../domain/scalars.ts';
 import type { BudgetView, Session, SessionRecord, SessionStatus } from '../../domain/session.ts';
 import type { SessionId } from '../../kernel/ids.ts';
 import { fromPusd, toPusd } from '../../kernel/money.ts';
@@ -26,6 +27,10 @@ export function createSessionReader({ db }: SqliteStoreHandle, spend: Spend): Se
   const openTurn = db.prepare<[string], { id: string; status: string }>(
     `SELECT id, status FROM turns WHERE session_id = ? AND ${TURN_IS_OPEN}`,
   );
+  const treeLimit = db.prepare<
+    [string],
+    { max_cost_text: string | null; on_reached: OnReached; warned_text: string | null }
+  >(`SELECT ${LIMIT_AS_TEXT}, on_reached, CAST(budget_warned_pusd AS TEXT) AS warned_text FROM sessions WHERE id = ?`);
   const delegationLimit = db.prepare<[string], { max_cost_text: string | null }>(
     `SELECT ${LIMIT_AS_TEXT} FROM delegations WHERE worker_session_id = ?`,
   );
@@ -93,6 +98,16 @@ export function createSessionReader({ db }: SqliteStoreHandle, spend: Spend): Se
   }
 
   return {
+    limit: async (rootSessionId) => {
+      const row = treeLimit.get(rootSessionId);
+      return row === undefined
+        ? null
+        : {
+            max_cost_usd: usdOrNull(row.max_cost_text),
+            on_reached: row.on_reached,
+            warned_usd: usdOrNull(row.warned_text),
+          };
+    },
     record: async (id) => {
       const row = byId.get(id);
       return row === undefined ? null : sessionRecord(row);

@@ -49,6 +49,7 @@ export function sessionWrites(db: Database.Database): Appliers<Extract<keyof App
   const setModel = change('active_model = @model, pending_active_model = NULL, updated_at = @at');
   const queueModel = change('pending_active_model = @pending, updated_at = @at');
   const setLimit = change('max_cost_pusd = @max_cost_pusd, on_reached = @on_reached, updated_at = @at');
+  const setWarned = change('budget_warned_pusd = @limit_pusd');
   const setPrompt = change(
     'system_prompt = @system_prompt, system_prompt_volatile = @system_prompt_volatile',
     `AND (system_prompt IS NULL OR system_prompt IS @system_prompt)
@@ -109,6 +110,7 @@ export function sessionWrites(db: Database.Database): Appliers<Extract<keyof App
         ...write,
         max_cost_pusd: write.max_cost_usd === null ? null : toPusd(write.max_cost_usd),
       }),
+    'session.warned': ({ session_id, limit_usd }) => run(setWarned, session_id, { limit_pusd: toPusd(limit_usd) }),
     'session.set_prompt': (write) =>
       run(setPrompt, write.session_id, write, `session ${write.session_id}: its system prompt is written once`),
     'session.set_policy_version': (write) => run(setPolicyVersion, write.session_id, write),

@@ -7,7 +7,13 @@ const MAX_LISTED = 1000;
 
 export function createSnapshot(
   db: Database.Database,
-  { sessions, messages, events, confirmations, delegations }: Omit<Store, 'idempotency' | 'snapshot' | 'writable'>,
+  {
+    sessions,
+    messages,
+    events,
+    confirmations,
+    delegations,
+  }: Pick<Store, 'sessions' | 'messages' | 'events' | 'confirmations' | 'delegations'>,
 ): Store['snapshot'] {
   return async (sessionId, includeWorkers) => {
     // The readers query before their promise is returned, so all of it happens inside this transaction.

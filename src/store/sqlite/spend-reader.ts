@@ -79,6 +79,8 @@ export function createSpendReader(db: Database.Database, spend: Spend): SpendRea
   const edge = sum('SELECT coalesce(sum(cost_pusd), 0) FROM llm_calls WHERE ts_ms >= ? AND ts_ms < ?');
   return {
     ofSession: async (sessionId) => spend.ofSession(sessionId).cost_pusd,
+    ofSubtree: async (sessionId) =>
+      (spend.ofSession(sessionId).cost_pusd + spend.ofDescendants(sessionId).cost_pusd) as Pusd,
     ofTree: async (rootSessionId) => spend.ofTree(rootSessionId).cost_pusd,
     // Whole days from the rollup; only the first day, when it is entered in its middle, from the facts.
     since: async (from) => {

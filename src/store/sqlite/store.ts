@@ -27,11 +27,13 @@ export function createStore(handle: SqliteStoreHandle): Store {
   const keyed = db.prepare<[string, string, string, string], IdempotencyRow>(
     'SELECT * FROM idempotency_keys WHERE method = ? AND path = ? AND token_hash = ? AND key = ?',
   );
+  const metaValue = db.prepare<[string], string>('SELECT value FROM meta WHERE key = ?').pluck();
   return {
     ...readers,
     // An expired row stays until a later key is stored; the caller compares `expires_at`.
     idempotency: async (method, path, tokenHash, key) => keyed.get(method, path, tokenHash, key) ?? null,
     snapshot: createSnapshot(db, readers),
+    meta: async (key) => metaValue.get(key) ?? null,
     writable: async () => {
       try {
         db.transaction(() => {}).immediate();

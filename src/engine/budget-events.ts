@@ -1,0 +1,81 @@
+// `budget.warning` and `budget.exceeded`: on the session that met the limit and once more on its root (14 §4).
+import { draft, type EventDraft } from '../domain/event.ts';
+import type { EventId } from '../kernel/ids.ts';
+import { fromPusd, toPusd } from '../kernel/money.ts';
+import type { Write } from '../ports/journal.ts';
+import { type BudgetRefusal, type Limit, limitsOf } from './budget.ts';
+import type { Engine } from './context.ts';
+import type { TurnRun } from './turn-run.ts';
+
+type Amounts = Pick<BudgetRefusal, 'scope' | 'limit_usd' | 'spent_usd' | 'reserved_usd' | 'needed_usd'>;
+
+function told(
+  run: TurnRun,
+  type: 'budget.warning' | 'budget.exceeded',
+  amounts: Amounts,
+  parent: EventId,
+): EventDraft[] {
+  const { session, turn } = run;
+  const payload = {
+    scope: amounts.scope,
+    limit_usd: amounts.limit_usd,
+    spent_usd: amounts.spent_usd,
+    reserved_usd: amounts.reserved_usd,
+    needed_usd: amounts.needed_usd,
+    model: run.model.id,
+    root_session_id: session.root_session_id,
+  };
+  const own = draft({ type, session_id: session.id, turn_id: turn.id, parent, payload });
+  if (session.id === session.root_session_id) return [own];
+  return [own, draft({ type, session_id: session.root_session_id, turn_id: null, parent, payload })];
+}
+
+export async function tellExceeded(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<void> {
+  await engine.journal.commit({ emit: told(run, 'budget.exceeded', refusal, run.cause) });
+}
+
+/** After a settlement: one warning per limit and value, when its share is used up. */
+export async function warnIfNear(engine: Engine, run: TurnRun): Promise<void> {
+  for (const limit of await limitsOf(engine, run.session, run.caps)) {
+    const spent = await limit.spent();
+    if (!near(engine, limit, spent) || !(await firstTime(engine, run, limit))) continue;
+    const writes: Write[] = [];
+    if (limit.scope === 'session')
+      writes.push({
+        kind: 'session.warned',
+        session_id: run.session.root_session_id,
+        limit_usd: fromPusd(limit.limit),
+      });
+    if (limit.scope === 'day') writes.push({ kind: 'meta.set', key: DAY_WARNED, value: dayMark(limit) });
+    const amounts = {
+      scope: limit.scope,
+      limit_usd: fromPusd(limit.limit),
+      spent_usd: fromPusd(spent),
+      reserved_usd: fromPusd(engine.budget.reserved.get(limit.key) ?? 0n),
+      needed_usd: '0',
+    };
+    await engine.journal.commit({ writes, emit: told(run, 'budget.warning', amounts, run.call_event_id ?? run.cause) });
+  }
+}
+
+const DAY_WARNED = 'budget_day_warned';
+const dayMark = (limit: Limit) => `${limit.key} ${fromPusd(limit.limit)}`;
+
+function near(engine: Engine, limit: Limit, spent: bigint): boolean {
+  // The ratio has at most a few decimals; a millionth is finer than anybody asks for.
+  const millionths = BigInt(Math.round(engine.config.budgets.warn_ratio * 1_000_000));
+  return spent * 1_000_000n >= limit.limit * millionths;
+}
+
+/** Marked synchronously for the limits that live in memory, so that parallel calls warn once. */
+async function firstTime(engine: Engine, run: TurnRun, limit: Limit): Promise<boolean> {
+  const mark = dayMark(limit);
+  if (engine.budget.warned.has(mark)) return false;
+  engine.budget.warned.add(mark);
+  if (limit.scope === 'session') {
+    const stored = (await engine.store.sessions.limit(run.session.root_session_id))?.warned_usd ?? null;
+    return stored === null || toPusd(stored) !== limit.limit;
+  }
+  if (limit.scope === 'day') return (await engine.store.meta(DAY_WARNED)) !== mark;
+  return true;
+}

@@ -1,0 +1,177 @@
+// Money is reserved before a call leaves and settled when its usage is known, so that parallel calls cannot overshoot (14).
+import type { OnReached } from '../domain/scalars.ts';
+import { NO_TOKENS } from '../domain/usage.ts';
+import type { SessionId, ToolUseId } from '../kernel/ids.ts';
+import { fromPusd, type Pusd, toPusd, type Usd, ZERO_PUSD } from '../kernel/money.ts';
+import { boundRequest } from '../policy/context/estimate.ts';
+import type { CanonicalRequest } from '../ports/provider.ts';
+import type { Engine } from './context.ts';
+import { pricingId } from './route-environment.ts';
+import type { TurnRun } from './turn-run.ts';
+
+export type BudgetScope = 'session' | 'delegation' | 'day';
+
+/** A cap on one delegation: its worker and everything below it. */
+export interface DelegationCap {
+  readonly tool_use_id: ToolUseId;
+  readonly session_id: SessionId;
+  readonly limit: Pusd;
+}
+
+/** A limit that covers a call. */
+export interface Limit {
+  readonly scope: BudgetScope;
+  /** What it counts: equal keys share reservations. */
+  readonly key: string;
+  readonly limit: Pusd;
+  readonly on_reached: OnReached;
+  spent(): Promise<Pusd>;
+}
+
+/** Why a call was refused; all amounts as they were at that moment. */
+export interface BudgetRefusal {
+  readonly scope: BudgetScope;
+  readonly on_reached: OnReached;
+  readonly limit_usd: Usd;
+  readonly spent_usd: Usd;
+  readonly reserved_usd: Usd;
+  readonly needed_usd: Usd;
+  /** Limit less what is spent and reserved; never negative. */
+  readonly left_usd: Usd;
+}
+
+export type Reservation =
+  | { readonly ok: true; release(): void }
+  | { readonly ok: false; readonly refusal: BudgetRefusal };
+
+/** Reservations live in memory only: after a crash every open call is closed before anything runs. */
+export interface Budget {
+  readonly reserved: Map<string, Pusd>;
+  /** Counts settlements: a check whose sums were read before one is made again. */
+  settlements: number;
+  /** Trees that wait for a higher limit. */
+  readonly paused: Set<SessionId>;
+  /** Limits that refused a call, by key: the amount that refused. */
+  readonly exhausted: Map<string, Pusd>;
+  /** Limits that were warned about, with their value. */
+  readonly warned: Set<string>;
+}
+
+export function createBudget(): Budget {
+  return { reserved: new Map(), settlements: 0, paused: new Set(), exhausted: new Map(), warned: new Set() };
+}
+
+const NOTHING: Reservation = { ok: true, release: () => {} };
+
+/** The limits that cover a call of this session, the widest last. Empty when none is set. */
+export async function limitsOf(
+  engine: Engine,
+  session: { readonly root_session_id: SessionId },
+  caps: readonly DelegationCap[],
+): Promise<readonly Limit[]> {
+  const { spend, sessions } = engine.store;
+  const limits: Limit[] = caps.map((cap) => ({
+    scope: 'delegation',
+    key: `delegation:${cap.tool_use_id}`,
+    limit: cap.limit,
+    on_reached: 'stop',
+    spent: () => spend.ofSubtree(cap.session_id),
+  }));
+  const root = session.root_session_id;
+  const tree = await sessions.limit(root);
+  if (tree !== null && tree.max_cost_usd !== null)
+    limits.push({
+      scope: 'session',
+      key: `session:${root}`,
+      limit: toPusd(tree.max_cost_usd),
+      on_reached: tree.on_reached,
+      spent: () => spend.ofTree(root),
+    });
+  const daily = engine.config.budgets.daily_usd;
+  if (daily !== null) {
+    const today = new Date(engine.clock.now()).setUTCHours(0, 0, 0, 0);
+    limits.push({
+      scope: 'day',
+      key: `day:${today}`,
+      limit: toPusd(daily),
+      on_reached: 'stop',
+      spent: () => spend.since(today),
+    });
+  }
+  return limits;
+}
+
+/** The most a call can cost: its request at the byte bound, its answer at the cap, no cache (14 §2). */
+export function ceiling(engine: Engine, modelId: string, request: CanonicalRequest): Pusd {
+  return engine.prices.cost(pricingId(engine, modelId), {
+    ...NO_TOKENS,
+    input_tokens: boundRequest(request),
+    output_tokens: request.max_output_tokens,
+  }).cost_pusd;
+}
+
+/** Takes the money of one call from every limit that covers it, or from none. */
+export async function reserve(engine: Engine, run: TurnRun, request: CanonicalRequest): Promise<Reservation> {
+  const limits = await limitsOf(engine, run.session, run.caps);
+  if (limits.length === 0) return NOTHING;
+  const needed = ceiling(engine, run.model.id, request);
+  const { budget } = engine;
+  for (;;) {
+    const seen = budget.settlements;
+    const spent = await Promise.all(limits.map((limit) => limit.spent()));
+    // A call that settled meanwhile is in neither sum: its reservation is gone, its cost came after the read.
+    if (seen !== budget.settlements) continue;
+    // From here to the last line nothing is awaited: no two calls pass on the same money.
+    for (const [i, limit] of limits.entries()) {
+      const reserved = budget.reserved.get(limit.key) ?? ZERO_PUSD;
+      const held = limit.scope === 'session' && budget.paused.has(run.session.root_session_id);
+      if (!held && spent[i]! + reserved + needed <= limit.limit) continue;
+      budget.exhausted.set(limit.key, limit.limit);
+      return { ok: false, refusal: refusal(limit, spent[i]!, reserved, needed) };
+    }
+    for (const { key } of limits) budget.reserved.set(key, ((budget.reserved.get(key) ?? 0n) + needed) as Pusd);
+    return { ok: true, release: () => release(budget, limits, needed) };
+  }
+}
+
+function release(budget: Budget, limits: readonly Limit[], amount: Pusd): void {
+  budget.settlements += 1;
+  for (const { key } of limits) {
+    const left = (budget.reserved.get(key) ?? 0n) - amount;
+    if (left > 0n) budget.reserved.set(key, left as Pusd);
+    else budget.reserved.delete(key);
+  }
+}
+
+function refusal(limit: Limit, spent: Pusd, reserved: Pusd, needed: Pusd): BudgetRefusal {
+  const left = limit.limit - spent - reserved;
+  return {
+    scope: limit.scope,
+    on_reached: limit.on_reached,
+    limit_usd: fromPusd(limit.limit),
+    spent_usd: fromPusd(spent),
+    reserved_usd: fromPusd(reserved),
+    needed_usd: fromPusd(needed),
+    left_usd: fromPusd(left > 0n ? left : 0n),
+  };
+}
+
+/** A limit that lets no further turn begin: used up, or it refused a call and has not changed since (14 §3). */
+export async function exhaustedLimit(
+  engine: Engine,
+  session: { readonly root_session_id: SessionId },
+): Promise<BudgetRefusal | null> {
+  for (const limit of await limitsOf(engine, session, [])) {
+    const spent = await limit.spent();
+    const reserved = engine.budget.reserved.get(limit.key) ?? ZERO_PUSD;
+    if (spent >= limit.limit || engine.budget.exhausted.get(limit.key) === limit.limit)
+      return refusal(limit, spent, reserved, ZERO_PUSD);
+  }
+  return null;
+}
+
+/** A limit changed: what it had refused may be asked again. */
+export function limitChanged(engine: Engine, root: SessionId): void {
+  engine.budget.exhausted.delete(`session:${root}`);
+  engine.budget.paused.delete(root);
+}

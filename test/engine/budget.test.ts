@@ -1,0 +1,253 @@
+// A cap on a whole tree: reserved before a call leaves, so that no schedule of workers can overshoot it (14).
+import { describe, expect, it } from 'vitest';
+import { recover, resumeAll } from '../../src/engine/recover.ts';
+import { resumeTurn } from '../../src/engine/resume-turn.ts';
+import { endSession, patchSession } from '../../src/engine/sessions.ts';
+import { toPusd } from '../../src/kernel/money.ts';
+import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
+import { manualClock } from '../support/manual-clock.ts';
+import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+
+const small = { turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null } } satisfies ConfigOver;
+const treeCost = async (t: TestEngine, id: string) => {
+  const view = (await t.engine.store.sessions.view(id))!;
+  return toPusd(view.cost_so_far_usd) + toPusd(view.workers_cost_usd);
+};
+
+/** A planner with `n` parallel workers on haiku (1 / 5 USD per million), each of two calls. */
+const fanOut = (n: number, input_tokens = 1000) =>
+  scenario(
+    planner(
+      {
+        tool_calls: Array.from({ length: n }, (_, i) => delegate(`job-${i}.`)),
+        usage: { input_tokens: 100, output_tokens: 20 },
+      },
+      { text: 'summary', usage: { input_tokens: 200, output_tokens: 20 } },
+    ),
+    ...Array.from({ length: n }, (_, i) =>
+      worker(
+        `job-${i}.`,
+        { tool_calls: [call('list_files', {})], usage: { input_tokens, output_tokens: 100 }, delay_ms: 5 },
+        { text: `done ${i}`, usage: { input_tokens, output_tokens: 100 }, delay_ms: 5 },
+      ),
+    ),
+  );
+
+describe('on_reached: stop', () => {
+  it('lets no tree spend more than its cap, however many workers run at once', async () => {
+    const t = await startEngine({ scenario: fanOut(8), config: small });
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.02', on_reached: 'stop' });
+    const turn = await t.run(session, 'go');
+    expect(turn.status).toBe('completed');
+    const delegations = (await t.engine.store.delegations.list(session.id, { recursive: true, after: null, limit: 20 }))
+      .rows;
+    const over = delegations.filter((d) => d.failure_mode === 'budget_exceeded');
+    expect(over.length).toBeGreaterThan(0);
+    expect(over[0]!.error_message).toMatch(/^budget_exceeded: session limit, \d(\.\d+)? USD left$/);
+    expect(await treeCost(t, session.id)).toBeLessThanOrEqual(toPusd('0.02'));
+    expect(t.engine.budget.reserved.size).toBe(0);
+  });
+
+  it("ends the planner's turn cleanly and refuses the next one with the amounts until the limit is raised", async () => {
+    const t = await startEngine({
+      config: small,
+      scenario: scenario([
+        {
+          match: { turn: 1 },
+          times: 'inf',
+          respond: { tool_calls: [call('list_files', {})], usage: { input_tokens: 1500, output_tokens: 100 } },
+        },
+        { match: { turn: 2 }, respond: { text: 'again' } },
+      ]),
+    });
+    const session = await t.session({ initial_active_model: 'haiku', max_cost_usd: '0.009', on_reached: 'stop' });
+    const turn = await t.run(session, 'go');
+    expect(turn).toMatchObject({ status: 'completed', stop_reason: 'budget_exceeded' });
+    expect((await t.engine.store.messages.history(session.id)).at(-1)!.role).toBe('tool');
+    expect(t.typesOf(session.id).slice(-2)).toEqual(['budget.exceeded', 'turn.completed']);
+    await expect(t.submit(session, 'more')).rejects.toMatchObject({
+      code: 'budget_exceeded',
+      details: { scope: 'session', limit_usd: '0.009', spent_usd: turn.total_cost_usd, reserved_usd: '0' },
+    });
+    await patchSession(t.engine, session.id, { max_cost_usd: '1' });
+    expect((await t.run(session, 'more')).output).toBe('again');
+  });
+
+  it('stops a worker at its own cap and lets the planner go on', async () => {
+    const t = await startEngine({
+      config: small,
+      scenario: scenario(
+        planner({ tool_calls: [delegate('loop', { max_cost_usd: '0.01' })] }, { text: 'fine without it' }),
+        [
+          {
+            match: { role: 'worker' },
+            times: 'inf',
+            respond: { tool_calls: [call('list_files', {})], usage: { input_tokens: 1500, output_tokens: 100 } },
+          },
+        ],
+      ),
+    });
+    const session = await t.session();
+    const turn = await t.run(session, 'go');
+    expect(turn.output).toBe('fine without it');
+    const [delegation] = (
+      await t.engine.store.delegations.list(session.id, { recursive: false, after: null, limit: 2 })
+    ).rows;
+    expect(delegation).toMatchObject({ failure_mode: 'budget_exceeded', status: 'failed' });
+    expect(delegation!.error_message).toContain('delegation limit');
+    expect(toPusd(delegation!.usage_summary.cost_usd)).toBeLessThanOrEqual(toPusd('0.01'));
+    expect(toPusd(delegation!.usage_summary.cost_usd)).toBeGreaterThan(0n);
+    const w = (await t.engine.store.sessions.view(delegation!.worker_session_id!))!;
+    expect(w).toMatchObject({ status: 'ended', disposition: 'failed' });
+  });
+
+  it('a cap below one call gives a worker session without a call', async () => {
+    const t = await startEngine({
+      config: small,
+      scenario: scenario(planner({ tool_calls: [delegate('x', { max_cost_usd: '0.000001' })] }, { text: 'ok' })),
+    });
+    const session = await t.session();
+    await t.run(session, 'go');
+    expect(t.rows().sessions).toBe(2);
+    expect(t.adapter.requests.filter((r) => r.caller.is_worker)).toHaveLength(0);
+    expect(t.events.find((e) => e.type === 'delegate.failed')!.payload).toMatchObject({
+      failure_mode: 'budget_exceeded',
+    });
+  });
+});
+
+describe('on_reached: pause', () => {
+  it('puts the whole tree down, and a raised limit lets it finish without a repeated call', async () => {
+    const t = await startEngine({ scenario: fanOut(2, 1300), config: small });
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '1' });
+    const turnId = await t.submit(session, 'go');
+    const begun = new Set<string>();
+    await t.event('llm.call_started', (e) => e.actor === 'worker' && begun.add(e.session_id).size === 2);
+    // Both workers are in their first call: what runs is never killed, what comes next is refused.
+    await patchSession(t.engine, session.id, { max_cost_usd: '0.001' });
+    await t.event('budget.exceeded', (e) => e.session_id === session.id);
+    await t.engine.locks.turn(turnId)?.done;
+    const open = await t.engine.store.turns.allOpen();
+    expect(open.map((turn) => [turn.status, turn.interrupted_reason])).toEqual(
+      Array(open.length).fill(['interrupted', 'budget']),
+    );
+    expect(open).toHaveLength(3);
+    expect((await t.engine.store.sessions.view(session.id))!.status).toBe('interrupted');
+    expect(t.events.filter((e) => e.type === 'budget.exceeded' && e.session_id === session.id)).toHaveLength(1);
+    await expect(resumeTurn(t.engine, session.id, turnId)).rejects.toMatchObject({ code: 'budget_exceeded' });
+
+    await patchSession(t.engine, session.id, { max_cost_usd: '1' });
+    const turn = await t.ended(turnId);
+    expect(turn).toMatchObject({ status: 'completed', output: 'summary' });
+    const asked = t.adapter.requests.map((r) => `${r.caller.session_id} ${r.caller.call_index}`);
+    expect(new Set(asked).size).toBe(asked.length);
+    const plain = await startEngine({ scenario: fanOut(2, 1300), config: small });
+    const other = await plain.session({ initial_active_model: 'sonnet' });
+    await plain.run(other, 'go');
+    expect(await treeCost(t, session.id)).toBe(await treeCost(plain, other.id));
+  });
+
+  it('is not resumed by a restart, only by money', async () => {
+    const said = fanOut(1);
+    const first = await startEngine({ scenario: said, config: small });
+    const session = await first.session({ initial_active_model: 'sonnet', max_cost_usd: '0.008' });
+    const turnId = await first.submit(session, 'go');
+    await first.event('budget.exceeded');
+    await first.engine.locks.turn(turnId)?.done;
+    first.abandon();
+
+    const second = await startEngine({ scenario: said, config: small, folder: first.folder });
+    await recover(second.engine);
+    await resumeAll(second.engine);
+    expect(second.adapter.requests).toHaveLength(0);
+    await patchSession(second.engine, session.id, { max_cost_usd: null });
+    expect((await second.ended(turnId)).status).toBe('completed');
+  });
+
+  it('a paused tree can be ended', async () => {
+    const t = await startEngine({ scenario: fanOut(2), config: small });
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.008' });
+    const turnId = await t.submit(session, 'go');
+    await t.event('budget.exceeded');
+    await t.engine.locks.turn(turnId)?.done;
+    await endSession(t.engine, session.id);
+    expect((await t.engine.store.turns.view(session.id, turnId))!.status).toBe('cancelled');
+    expect(await t.engine.store.turns.allOpen()).toEqual([]);
+  });
+});
+
+describe('warnings', () => {
+  it('come once at the ratio, and again for a higher limit', async () => {
+    const t = await startEngine({
+      config: small,
+      scenario: scenario([
+        { match: {}, times: 'inf', respond: { text: 'ok', usage: { input_tokens: 1000, output_tokens: 100 } } },
+      ]),
+    });
+    // haiku: 0.0015 a turn, about 0.003 reserved.
+    const session = await t.session({ initial_active_model: 'haiku', max_cost_usd: '0.009', on_reached: 'stop' });
+    const warnings = () => t.events.filter((e) => e.type === 'budget.warning').length;
+    for (let i = 0; i < 4; i++) await t.run(session, 'go');
+    expect(warnings()).toBe(0);
+    await t.run(session, 'go');
+    expect(warnings()).toBe(1);
+    await patchSession(t.engine, session.id, { max_cost_usd: '0.0125' });
+    await t.run(session, 'go');
+    expect(warnings()).toBe(1);
+    await t.run(session, 'go');
+    expect(warnings()).toBe(2);
+    expect(t.events.findLast((e) => e.type === 'budget.warning')!.payload).toMatchObject({
+      scope: 'session',
+      limit_usd: '0.0125',
+      spent_usd: '0.0105',
+    });
+  });
+});
+
+describe('the daily limit', () => {
+  it('stops every tree, pauses none, and is over with the day', async () => {
+    const clock = manualClock();
+    const t = await startEngine({
+      clock,
+      config: { ...small, budgets: { daily_usd: '0.005' } },
+      scenario: scenario([
+        { match: {}, times: 'inf', respond: { text: 'ok', usage: { input_tokens: 1300, output_tokens: 100 } } },
+      ]),
+    });
+    const a = await t.session({ initial_active_model: 'haiku' });
+    const b = await t.session({ initial_active_model: 'haiku' });
+    const stops: string[] = [];
+    for (const session of [a, b, a, b]) {
+      const turn = await t.run(session, 'go').catch((error) => ({ stop_reason: error.code }));
+      stops.push(String(turn.stop_reason));
+    }
+    expect(stops).toEqual(['end_turn', 'end_turn', 'budget_exceeded', 'budget_exceeded']);
+    expect(await t.engine.store.turns.allOpen()).toEqual([]);
+    clock.advance(24 * 3600 * 1000);
+    expect((await t.run(a, 'tomorrow')).stop_reason).toBe('end_turn');
+  });
+});
+
+describe('what a limit needs', () => {
+  const registry = `
+adapters: { scripted: { type: scripted } }
+models:
+  lab:free-lunch: { adapter: scripted, tier: fast, can_delegate: true, capabilities: { max_context_tokens: 100000, max_output_tokens: 4096 } }
+  anthropic:claude-haiku-4-5: { adapter: scripted, tier: balanced, aliases: [haiku], capabilities: { max_context_tokens: 100000, max_output_tokens: 4096 } }
+`;
+  it('is a price: an unpriced worker model is rejected under it and runs without it', async () => {
+    const said = scenario(planner({ tool_calls: [delegate('x')] }, { text: 'ok' }), worker('x', { text: 'done' }));
+    const run = async (limit: string | null) => {
+      const t = await startEngine({ scenario: said, registry });
+      const session = await t.session({ initial_active_model: 'haiku', max_cost_usd: limit });
+      await t.run(session, 'go');
+      const decided = t.events.find((e) => e.type === 'route.decided' && e.session_id !== session.id)!;
+      const chain = (decided.payload as { chain: { verdict: string; validation_failure: string | null }[] }).chain;
+      return { slot: chain[4]!, view: (await t.engine.store.sessions.view(session.id))! };
+    };
+    expect((await run('5')).slot).toMatchObject({ verdict: 'rejected', validation_failure: 'not_priced' });
+    const free = await run(null);
+    expect(free.slot).toMatchObject({ verdict: 'chose' });
+    expect(free.view.has_unpriced_calls).toBe(true);
+  });
+});

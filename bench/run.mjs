@@ -20,7 +20,7 @@ const MEASURES = [turns, fanOut, longSession, chunkLatency, chunkCost, subscribe
 const ROUNDS = 5;
 const QUICK_ROUNDS = 1;
 const RUN_LIMIT_MS = 20 * 60_000;
-const WARM_UP = { lanes: 16, turns: 320 };
+const WARM_UP = { lanes: 16, turns: 960 };
 const USAGE = `Usage: npm run bench -- [options]
   --quick          one short round of each measure
   --only NAME      one measure; may be repeated: ${MEASURES.map((m) => m.name).join(', ')}
@@ -99,7 +99,8 @@ async function rounds({ relay, metis }) {
 }
 
 async function warmUp(bench) {
-  const { lanes, turns } = WARM_UP;
+  const { lanes } = WARM_UP;
+  const turns = options.quick ? WARM_UP.turns / 3 : WARM_UP.turns;
   const say = marker({ chunks: 20 });
   await load(lanes, turns, () => bench.relayClient.relay(say));
   const sessions = [];

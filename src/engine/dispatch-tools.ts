@@ -3,12 +3,12 @@ import { InsufficientContextRequestSchema } from '../domain/delegate.ts';
 import { draft } from '../domain/event.ts';
 import type { ToolResultBlock, ToolUseBlock } from '../domain/message.ts';
 import { REQUEST_CONTEXT } from '../domain/tool.ts';
-import { appended } from './call-model.ts';
 import type { Engine } from './context.ts';
 import { Interrupted } from './interrupt.ts';
 import { runTool } from './run-tool.ts';
 import { createSlots, type Slots } from './slots.ts';
 import { answerMessages, CANCELLED_TEXT, errorResult, FAILED_TEXT, type ToolResults } from './tool-results.ts';
+import { appended } from './transients.ts';
 import type { TurnRun } from './turn-run.ts';
 
 export interface Dispatched {

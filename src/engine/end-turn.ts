@@ -7,9 +7,9 @@ import type { TurnErrorCode, TurnStopReason } from '../domain/turn.ts';
 import { cancelledBy } from '../kernel/abort.ts';
 import { fromPusd } from '../kernel/money.ts';
 import type { TurnOutcome, Write } from '../ports/journal.ts';
-import { appended } from './call-model.ts';
 import { type Engine, safeText } from './context.ts';
 import { answerMessages, CANCELLED_TEXT, FAILED_TEXT, type ToolResults } from './tool-results.ts';
+import { appended } from './transients.ts';
 import type { TurnBase, TurnEnd } from './turn-run.ts';
 
 type Ending = Partial<TurnOutcome> & { readonly status: TurnOutcome['status'] };

@@ -1,22 +1,15 @@
-// Sessions: open, change, end, purge (04 §2, 05 §3.1).
+// Sessions: opening one, and finding one that takes turns (04 §2, 05 §3.1).
 import path from 'node:path';
 import { draft } from '../domain/event.ts';
 import type { ApprovalMode, OnReached } from '../domain/scalars.ts';
 import type { Session, SessionRecord } from '../domain/session.ts';
-import { Cancelled } from '../kernel/abort.ts';
 import { sha256Hex } from '../kernel/canonical-json.ts';
 import { isoTime } from '../kernel/clock.ts';
 import { AppError } from '../kernel/errors.ts';
-import type { SessionId, TurnId } from '../kernel/ids.ts';
-import { fromPusd, toPusd } from '../kernel/money.ts';
 import { stablePrompt } from '../policy/context/system-prompt.ts';
-import { JournalConflict, type Write } from '../ports/journal.ts';
-import { limitChanged } from './budget.ts';
+import type { Write } from '../ports/journal.ts';
 import type { Engine } from './context.ts';
-import { endInterruptedTurn } from './end-unfinished.ts';
 import { currentPolicies, takeNotices } from './route-environment.ts';
-import { cancelScope } from './session-lock.ts';
-import { resumeIfPaid } from './top-level.ts';
 
 export interface SessionInput {
   readonly workspace_path: string;
@@ -155,133 +148,8 @@ function newSessionView(session: SessionRecord): Session {
   };
 }
 
-export interface SessionPatch {
-  /** Alias or id; null clears the sticky choice; absent leaves it. */
-  readonly active_model?: string | null;
-  readonly max_cost_usd?: string | null;
-  readonly on_reached?: OnReached;
-}
-
-export interface PatchReply {
-  readonly id: SessionId;
-  readonly active_model: string | null;
-  readonly swap_queued: boolean;
-  readonly swap_queued_until_turn: TurnId | null;
-  readonly max_cost_usd: string | null;
-  readonly on_reached: OnReached;
-}
-
-/** Changes the sticky model (queued while a turn is open) and the limit (03 §4.2, 14 §1). */
-export async function patchSession(engine: Engine, id: string, patch: SessionPatch): Promise<PatchReply> {
-  const session = await liveSession(engine, id);
-  const at = engine.clock.now();
-  const writes: Write[] = [];
-  const open = await engine.store.turns.open(session.id);
-  let target = session.pending_active_model ? session.pending_active_model.model : session.active_model;
-  let queued = session.pending_active_model !== null;
-  if (patch.active_model !== undefined) {
-    target = patch.active_model === null ? null : knownModel(engine, patch.active_model);
-    queued = open !== null && target !== session.active_model;
-    if (open === null) writes.push({ kind: 'session.set_model', session_id: session.id, model: target, at });
-    else
-      writes.push({
-        kind: 'session.queue_model',
-        session_id: session.id,
-        pending: queued ? { model: target } : null,
-        at,
-      });
-  }
-  const limit = patch.max_cost_usd === undefined ? session.max_cost_usd : patch.max_cost_usd;
-  const onReached = patch.on_reached ?? session.on_reached;
-  if (patch.max_cost_usd !== undefined || patch.on_reached !== undefined)
-    writes.push({
-      kind: 'session.set_limit',
-      session_id: session.id,
-      max_cost_usd: limit,
-      on_reached: onReached,
-      at,
-    });
-  await engine.journal.commit({ writes, emit: [] });
-  if (patch.max_cost_usd !== undefined && raised(session.max_cost_usd, limit)) {
-    limitChanged(engine, session.id);
-    await resumeIfPaid(engine, session.id);
-  }
-  return {
-    id: session.id,
-    active_model: target,
-    swap_queued: queued,
-    swap_queued_until_turn: queued ? (open?.id ?? null) : null,
-    max_cost_usd: limit,
-    on_reached: onReached,
-  };
-}
-
-function raised(before: string | null, after: string | null): boolean {
-  return after === null || (before !== null && toPusd(after) > toPusd(before));
-}
-
-export interface EndReply {
-  readonly id: SessionId;
-  readonly ended_at: string;
-}
-
-/** Cancels what runs, waits for its terminal event, then ends the session (05 §3.1). */
-export async function endSession(engine: Engine, id: string): Promise<EndReply & { readonly purged: false }> {
-  const session = await liveSession(engine, id);
-  engine.ending.add(session.id);
-  try {
-    const turn = engine.locks.of(session.id);
-    if (turn) {
-      cancelScope(turn.scope, new Cancelled('user_cancel', 'session ended'));
-      await turn.done;
-    }
-    await endInterruptedTurn(engine, session);
-    const at = engine.clock.now();
-    const now = (await engine.store.sessions.record(session.id)) ?? session;
-    await engine.journal.commit({
-      writes: [{ kind: 'session.end', session_id: session.id, disposition: 'completed', at }],
-      emit: [
-        draft({
-          type: 'session.ended',
-          session_id: session.id,
-          turn_id: null,
-          parent: null,
-          actor: 'user',
-          payload: {
-            disposition: 'completed',
-            turn_count: now.turn_count,
-            total_cost_usd: fromPusd(await engine.store.spend.ofSession(session.id)),
-            duration_seconds: Math.max(0, at - session.created_at) / 1000,
-          },
-        }),
-      ],
-    });
-    return { id: session.id, ended_at: isoTime(at), purged: false };
-  } catch (error) {
-    if (error instanceof JournalConflict && error.code === 'session_ended') throw alreadyEnded();
-    throw error;
-  } finally {
-    engine.ending.delete(session.id);
-  }
-}
-
-/** Ends the session if needed, then removes it and every descendant; the ledger stays (01 §7.4). */
-export async function purgeSession(
-  engine: Engine,
-  id: string,
-): Promise<EndReply & { readonly purged: true; readonly purged_session_count: number }> {
-  const session = await topLevelSession(engine, id);
-  const ended = session.ended_at === null ? await endSession(engine, id) : { ended_at: isoTime(session.ended_at) };
-  return {
-    id: session.id,
-    ended_at: ended.ended_at,
-    purged: true,
-    purged_session_count: await engine.journal.purge(session.id),
-  };
-}
-
 /** A top-level session. Throws `not_found` or `session_is_worker`. */
-async function topLevelSession(engine: Engine, id: string): Promise<SessionRecord> {
+export async function topLevelSession(engine: Engine, id: string): Promise<SessionRecord> {
   const session = await engine.store.sessions.record(id);
   if (!session) throw new AppError('not_found', `no session with id ${id}`, { resource: 'session' });
   if (session.is_worker)
@@ -299,11 +167,12 @@ export async function liveSession(engine: Engine, id: string): Promise<SessionRe
   return session;
 }
 
-function alreadyEnded(): AppError {
+export function alreadyEnded(): AppError {
   return new AppError('session_already_ended', 'this session has ended');
 }
 
-function knownModel(engine: Engine, input: string): string {
+/** The canonical id of a model as a caller names it. Throws `model_not_configured`. */
+export function knownModel(engine: Engine, input: string): string {
   const id = engine.registry.resolveAlias(input);
   if (id === null)
     throw new AppError(

@@ -1,8 +1,9 @@
 // A cap on a whole tree: reserved before a call leaves, so that no schedule of workers can overshoot it (14).
 import { describe, expect, it } from 'vitest';
+import { endSession } from '../../src/engine/end-session.ts';
+import { patchSession } from '../../src/engine/patch-session.ts';
 import { recover, resumeAll } from '../../src/engine/recover.ts';
 import { resumeTurn } from '../../src/engine/resume-turn.ts';
-import { endSession, patchSession } from '../../src/engine/sessions.ts';
 import { toPusd } from '../../src/kernel/money.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { ToolResultBlock } from '../../src/domain/message.ts';
 import { cancelTurn } from '../../src/engine/cancel.ts';
-import { endSession } from '../../src/engine/sessions.ts';
+import { endSession } from '../../src/engine/end-session.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

@@ -10,7 +10,9 @@ import {
   UsdSchema,
 } from '../../domain/scalars.ts';
 import { SessionSchema, SessionStatusSchema } from '../../domain/session.ts';
-import { createSession, endSession, patchSession, purgeSession } from '../../engine/sessions.ts';
+import { endSession, purgeSession } from '../../engine/end-session.ts';
+import { patchSession } from '../../engine/patch-session.ts';
+import { createSession } from '../../engine/sessions.ts';
 import { fromPusd, toPusd } from '../../kernel/money.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';

@@ -1,0 +1,71 @@
+// Ending and purging a session (05 §3.1, 01 §7.2, §7.4).
+import { draft } from '../domain/event.ts';
+import { Cancelled } from '../kernel/abort.ts';
+import { isoTime } from '../kernel/clock.ts';
+import type { SessionId } from '../kernel/ids.ts';
+import { fromPusd } from '../kernel/money.ts';
+import { JournalConflict } from '../ports/journal.ts';
+import type { Engine } from './context.ts';
+import { endInterruptedTurn } from './end-unfinished.ts';
+import { cancelScope } from './session-lock.ts';
+import { alreadyEnded, liveSession, topLevelSession } from './sessions.ts';
+
+export interface EndReply {
+  readonly id: SessionId;
+  readonly ended_at: string;
+}
+
+/** Cancels what runs, waits for its terminal event, then ends the session (05 §3.1). */
+export async function endSession(engine: Engine, id: string): Promise<EndReply & { readonly purged: false }> {
+  const session = await liveSession(engine, id);
+  engine.ending.add(session.id);
+  try {
+    const turn = engine.locks.of(session.id);
+    if (turn) {
+      cancelScope(turn.scope, new Cancelled('user_cancel', 'session ended'));
+      await turn.done;
+    }
+    await endInterruptedTurn(engine, session);
+    const at = engine.clock.now();
+    const now = (await engine.store.sessions.record(session.id)) ?? session;
+    await engine.journal.commit({
+      writes: [{ kind: 'session.end', session_id: session.id, disposition: 'completed', at }],
+      emit: [
+        draft({
+          type: 'session.ended',
+          session_id: session.id,
+          turn_id: null,
+          parent: null,
+          actor: 'user',
+          payload: {
+            disposition: 'completed',
+            turn_count: now.turn_count,
+            total_cost_usd: fromPusd(await engine.store.spend.ofSession(session.id)),
+            duration_seconds: Math.max(0, at - session.created_at) / 1000,
+          },
+        }),
+      ],
+    });
+    return { id: session.id, ended_at: isoTime(at), purged: false };
+  } catch (error) {
+    if (error instanceof JournalConflict && error.code === 'session_ended') throw alreadyEnded();
+    throw error;
+  } finally {
+    engine.ending.delete(session.id);
+  }
+}
+
+/** Ends the session if needed, then removes it and every descendant; the ledger stays (01 §7.4). */
+export async function purgeSession(
+  engine: Engine,
+  id: string,
+): Promise<EndReply & { readonly purged: true; readonly purged_session_count: number }> {
+  const session = await topLevelSession(engine, id);
+  const ended = session.ended_at === null ? await endSession(engine, id) : { ended_at: isoTime(session.ended_at) };
+  return {
+    id: session.id,
+    ended_at: ended.ended_at,
+    purged: true,
+    purged_session_count: await engine.journal.purge(session.id),
+  };
+}

@@ -20,6 +20,7 @@ import type { WorkerClock } from './worker-clock.ts';
 
 export interface AdmissionRequest {
   readonly session: SessionRecord;
+  readonly turn_id: TurnId;
   /** Checked and stripped of its override prefix. */
   readonly content: readonly ContentBlock[];
   readonly override: string | null;
@@ -47,7 +48,7 @@ export type Admission =
 export async function admitTurn(engine: Engine, request: AdmissionRequest): Promise<Admission> {
   const { session, worker } = request;
   const now = engine.clock.now();
-  const turnId = engine.ids.turn();
+  const turnId = request.turn_id;
   const stored = await engine.store.messages.history(session.id);
   const userMessage = newUserMessage(engine, session, turnId, request.content, now);
   const history = [...stored, userMessage];

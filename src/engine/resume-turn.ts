@@ -40,7 +40,7 @@ export async function resumeTurn(engine: Engine, sessionId: string, turnId: stri
 
 /** Starts a top-level turn again where it stands; resolves when it runs. A turn somebody else holds is left alone. */
 export async function resumeTopLevel(engine: Engine, session: SessionRecord, turn: TurnRecord): Promise<void> {
-  if (engine.locks.reserve(session.id).held) return;
+  if (engine.locks.reserve(session.id, turn.id).held) return;
   try {
     if (turn.resume_attempts >= MAX_ATTEMPTS) {
       engine.log.warn({ session_id: session.id, turn_id: turn.id }, 'a turn was interrupted too often and is ended');

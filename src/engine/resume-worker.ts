@@ -51,7 +51,7 @@ async function begin(engine: Engine, planner: TurnRun, work: Work): Promise<Work
 }
 
 async function runOn(engine: Engine, planner: TurnRun, work: Work, turn: TurnRecord): Promise<WorkedTurn> {
-  engine.locks.reserve(work.session.id);
+  engine.locks.reserve(work.session.id, turn.id);
   const rebuilt = await rebuildRun(engine, work.session, turn, {
     scope: work.scope,
     worker: work.worker,

@@ -14,8 +14,11 @@ export interface ActiveTurn {
 }
 
 export interface SessionLocks {
-  /** Takes the session's lock, or returns what holds it: the turn, or null while one is being admitted. */
-  reserve(sessionId: SessionId): { readonly held: true; readonly turn: ActiveTurn | null } | { readonly held: false };
+  /** Takes the session's lock for a turn to be, or returns what holds it: `turn` is null while it is being admitted. */
+  reserve(
+    sessionId: SessionId,
+    turnId: TurnId,
+  ): { readonly held: true; readonly turn_id: TurnId; readonly turn: ActiveTurn | null } | { readonly held: false };
   /** Gives a reservation back without a turn. */
   release(sessionId: SessionId): void;
   /** Starts a turn under the reservation; the lock is free again when `body` has settled. */
@@ -27,14 +30,14 @@ export interface SessionLocks {
 }
 
 export function createSessionLocks(log: Logger): SessionLocks {
-  const held = new Map<string, ActiveTurn | null>();
+  const held = new Map<string, { readonly turn_id: TurnId; readonly turn: ActiveTurn | null }>();
   const byTurn = new Map<string, ActiveTurn>();
 
   return {
-    reserve(sessionId) {
+    reserve(sessionId, turnId) {
       const holder = held.get(sessionId);
-      if (holder !== undefined) return { held: true, turn: holder };
-      held.set(sessionId, null);
+      if (holder !== undefined) return { held: true, ...holder };
+      held.set(sessionId, { turn_id: turnId, turn: null });
       return { held: false };
     },
     release(sessionId) {
@@ -50,12 +53,12 @@ export function createSessionLocks(log: Logger): SessionLocks {
           byTurn.delete(turnId);
         });
       const turn: ActiveTurn = { session_id: sessionId, turn_id: turnId, scope, done };
-      held.set(sessionId, turn);
+      held.set(sessionId, { turn_id: turnId, turn });
       byTurn.set(turnId, turn);
       return turn;
     },
     turn: (turnId) => byTurn.get(turnId) ?? null,
-    of: (sessionId) => held.get(sessionId) ?? null,
+    of: (sessionId) => held.get(sessionId)?.turn ?? null,
     active: () => [...byTurn.values()],
   };
 }

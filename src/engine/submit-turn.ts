@@ -45,21 +45,23 @@ export async function submitTurn(
 ): Promise<TurnReceipt> {
   let session = await liveSession(engine, sessionId);
   await requireBudget(engine, session);
-  const lock = engine.locks.reserve(session.id);
-  if (lock.held && submission.if_busy === 'reject') throw inFlight(lock.turn?.turn_id ?? null);
+  const turnId = engine.ids.turn();
+  const lock = engine.locks.reserve(session.id, turnId);
+  if (lock.held && submission.if_busy === 'reject') throw inFlight(lock.turn_id);
   let owned = !lock.held;
   try {
     const checked = await check(engine, session, submission);
     if (!owned) {
-      await interrupt(engine, session.id);
+      await interrupt(engine, session.id, turnId);
       owned = true;
       session = await liveSession(engine, sessionId);
     }
     await endInterruptedTurn(engine, session);
-    return await start(engine, session, checked, claim);
+    return await start(engine, session, turnId, checked, claim);
   } catch (error) {
     if (owned) engine.locks.release(session.id);
-    if (error instanceof JournalConflict && error.code === 'turn_in_flight') throw inFlight(null);
+    if (error instanceof JournalConflict && error.code === 'turn_in_flight')
+      throw inFlight((await engine.store.turns.open(session.id))?.id ?? null);
     throw error;
   }
 }
@@ -82,11 +84,11 @@ async function check(engine: Engine, session: SessionRecord, submission: TurnSub
 }
 
 /** Cancels what runs and takes the lock, also when several callers interrupt at once. */
-async function interrupt(engine: Engine, sessionId: SessionId): Promise<void> {
+async function interrupt(engine: Engine, sessionId: SessionId, turnId: TurnId): Promise<void> {
   for (;;) {
-    const lock = engine.locks.reserve(sessionId);
+    const lock = engine.locks.reserve(sessionId, turnId);
     if (!lock.held) return;
-    if (lock.turn === null) throw inFlight(null);
+    if (lock.turn === null) throw inFlight(lock.turn_id);
     cancelScope(lock.turn.scope, new Cancelled('user_cancel', 'interrupted by a new message'));
     await lock.turn.done;
   }
@@ -95,6 +97,7 @@ async function interrupt(engine: Engine, sessionId: SessionId): Promise<void> {
 async function start(
   engine: Engine,
   session: SessionRecord,
+  turnId: TurnId,
   checked: Checked,
   claim: Claim | undefined,
 ): Promise<TurnReceipt> {
@@ -107,6 +110,7 @@ async function start(
   });
   const admission = await admitTurn(engine, {
     session,
+    turn_id: turnId,
     content: checked.content,
     override: checked.override,
     scope,

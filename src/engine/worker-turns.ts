@@ -119,9 +119,11 @@ async function oneTurn(
   parentEvent: EventId | null,
 ): Promise<WorkedTurn | WorkerEnd> {
   const { session, worker, scope } = work;
-  engine.locks.reserve(session.id);
+  const turnId = engine.ids.turn();
+  engine.locks.reserve(session.id, turnId);
   const admission = await admitTurn(engine, {
     session,
+    turn_id: turnId,
     content,
     override: null,
     scope,

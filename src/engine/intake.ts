@@ -1,8 +1,9 @@
 // What a caller may send in a message, checked and made self-contained: files are read once, here (10 §8, 05 §3.2 step 3).
 import type { ContentBlock, ImageBlock, TextBlock } from '../domain/message.ts';
 import type { SessionRecord } from '../domain/session.ts';
-import { type Issue, validationError } from '../kernel/errors.ts';
+import { AppError, type Issue, validationError } from '../kernel/errors.ts';
 import { checkImage, decodedBytes } from '../policy/context/images.ts';
+import { parseOverride } from '../policy/routing/override.ts';
 import type { Engine } from './context.ts';
 
 /** A block as it arrives: `file_ref` names an image in the workspace. */
@@ -19,8 +20,30 @@ const MAX_BLOCKS = 100;
 const MAX_IMAGES = 20;
 const MAX_IMAGE_BYTES = 20 * 1024 * 1024;
 
-/** Blocks whole and in order. Throws `validation_error` that names the block; nothing is stored then. */
-export async function takeIn(
+/** A message ready to be stored. */
+export interface TakenMessage {
+  readonly content: readonly ContentBlock[];
+  /** Canonical id. */
+  readonly override: string | null;
+}
+
+/**
+ * Form, images and override: everything that can be wrong with a message before something is touched.
+ * Throws `validation_error` that names the block, `unknown_alias` or `override_missing_body`.
+ */
+export async function takeMessage(
+  engine: Engine,
+  session: SessionRecord,
+  message: { readonly content: string | readonly IntakeBlock[]; readonly per_message_override: string | null },
+): Promise<TakenMessage> {
+  const content = [...(await takeIn(engine, session, message.content))];
+  const { registry } = engine;
+  const parsed = parseOverride({ content, field: message.per_message_override, registry });
+  if (!parsed.ok) throw new AppError(parsed.error.code, parsed.error.message);
+  return parsed.value;
+}
+
+async function takeIn(
   engine: Engine,
   session: SessionRecord,
   content: string | readonly IntakeBlock[],

@@ -67,7 +67,7 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
     has_system_prompt: (session.system_prompt ?? volatile) !== null,
     requires_structured_output: worker?.output_schema != null,
     document_media_types: [],
-    budget_limited: (await limitsOf(engine, session, turn.caps)).length > 0,
+    budget_limited: session.max_cost_usd !== null || (await limitsOf(engine, session, turn.caps)).length > 0,
     per_message_override: turn.override,
     session_active_model: session.active_model,
     is_worker: session.is_worker,

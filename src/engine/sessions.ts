@@ -27,6 +27,17 @@ type Claim = (status: number, body: unknown) => Write;
  * Throws `not_found` (workspace), `workspace_not_allowed`, `model_not_configured`, `approval_mode_not_allowed`.
  */
 export async function createSession(engine: Engine, input: SessionInput, claim?: Claim): Promise<Session> {
+  const session = await newSession(engine, input);
+  const view = newSessionView(session);
+  await engine.journal.commit({
+    writes: [{ kind: 'session.insert', session }, ...(claim ? [claim(201, view)] : [])],
+    emit: [createdEvent(session), ...takeNotices(engine, session)],
+  });
+  return view;
+}
+
+/** The record of a session as it would be opened now, not stored yet. Throws as `createSession` does. */
+export async function newSession(engine: Engine, input: SessionInput): Promise<SessionRecord> {
   const workspace = await openWorkspace(engine, input.workspace_path);
   const model = input.initial_active_model === null ? null : knownModel(engine, input.initial_active_model);
   const { config } = engine;
@@ -40,7 +51,7 @@ export async function createSession(engine: Engine, input: SessionInput, claim?:
   const id = engine.ids.session();
   const now = engine.clock.now();
   const { version } = await currentPolicies(engine, workspace);
-  const session: SessionRecord = {
+  return {
     id,
     workspace_path: workspace,
     workspace_hash: sha256Hex(workspace),
@@ -75,12 +86,6 @@ export async function createSession(engine: Engine, input: SessionInput, claim?:
     created_at: now,
     updated_at: now,
   };
-  const view = newSessionView(session);
-  await engine.journal.commit({
-    writes: [{ kind: 'session.insert', session }, ...(claim ? [claim(201, view)] : [])],
-    emit: [createdEvent(session), ...takeNotices(engine, session)],
-  });
-  return view;
 }
 
 /** `session.created` of any session, planner or worker. */

@@ -1,16 +1,14 @@
 // A message from outside becomes a turn: checks first, the lock without an await, then admission (05 §3.2).
-import type { ContentBlock } from '../domain/message.ts';
 import type { SessionRecord } from '../domain/session.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import { isoTime, sleep } from '../kernel/clock.ts';
 import { AppError } from '../kernel/errors.ts';
 import type { MessageId, SessionId, TurnId } from '../kernel/ids.ts';
-import { parseOverride } from '../policy/routing/override.ts';
 import { JournalConflict, type Write } from '../ports/journal.ts';
 import { admitTurn } from './admit.ts';
 import type { Engine } from './context.ts';
 import { endInterruptedTurn } from './end-unfinished.ts';
-import { type IntakeBlock, takeIn } from './intake.ts';
+import { type IntakeBlock, type TakenMessage, takeMessage } from './intake.ts';
 import { cancelScope } from './session-lock.ts';
 import { liveSession } from './sessions.ts';
 import { requireBudget, startTopLevel } from './top-level.ts';
@@ -50,7 +48,7 @@ export async function submitTurn(
   if (lock.held && submission.if_busy === 'reject') throw inFlight(lock.turn_id);
   let owned = !lock.held;
   try {
-    const checked = await check(engine, session, submission);
+    const checked = await takeMessage(engine, session, submission);
     if (!owned) {
       await interrupt(engine, session.id, turnId);
       owned = true;
@@ -64,23 +62,6 @@ export async function submitTurn(
       throw inFlight((await engine.store.turns.open(session.id))?.id ?? null);
     throw error;
   }
-}
-
-interface Checked {
-  readonly content: readonly ContentBlock[];
-  readonly override: string | null;
-}
-
-/** Form, images and override: everything that can be wrong before something is touched. */
-async function check(engine: Engine, session: SessionRecord, submission: TurnSubmission): Promise<Checked> {
-  const content = await takeIn(engine, session, submission.content);
-  const parsed = parseOverride({
-    content: [...content],
-    field: submission.per_message_override,
-    registry: engine.registry,
-  });
-  if (!parsed.ok) throw new AppError(parsed.error.code, parsed.error.message);
-  return parsed.value;
 }
 
 /** Cancels what runs and takes the lock, also when several callers interrupt at once. */
@@ -98,7 +79,7 @@ async function start(
   engine: Engine,
   session: SessionRecord,
   turnId: TurnId,
-  checked: Checked,
+  checked: TakenMessage,
   claim: Claim | undefined,
 ): Promise<TurnReceipt> {
   const scope = new AbortController();

@@ -8,6 +8,7 @@ import { maintenanceRoutes } from './routes/maintenance.ts';
 import { metaRoutes } from './routes/meta.ts';
 import { modelRoutes } from './routes/models.ts';
 import { pricingRoutes } from './routes/pricing.ts';
+import { routingRoutes } from './routes/routing.ts';
 import { sessionRoutes } from './routes/sessions.ts';
 import { streamRoutes } from './routes/stream.ts';
 import { turnRoutes } from './routes/turns.ts';
@@ -20,6 +21,7 @@ export function registerRoutes(app: HttpApp, deps: RouteDeps): void {
   historyRoutes(app, deps);
   streamRoutes(app, deps);
   modelRoutes(app, deps);
+  routingRoutes(app, deps);
   pricingRoutes(app, deps);
   analyticsRoutes(app, deps);
   maintenanceRoutes(app, deps);

@@ -158,6 +158,7 @@ describe('what is sent', () => {
       ['/sessions/{session_id}/workers', `${base}/workers`],
       ['/models', '/models'],
       ['/pricing', '/pricing'],
+      ['/routing/policy', '/routing/policy'],
       ['/sessions/{session_id}', '/sessions/nope'],
       ['/sessions/{session_id}', '/sessions/sess_01ARZ3NDEKTSV4RRFFQ69G5FAV'],
       ['/pricing', '/pricing?version=nope'],
@@ -166,6 +167,9 @@ describe('what is sent', () => {
     }
     check('post', '/sessions/{session_id}/turns/{turn_id}/cancel', await server.call('POST', `${turnUrl}/cancel`));
     check('post', '/sessions/{session_id}/turns/{turn_id}/resume', await server.call('POST', `${turnUrl}/resume`));
+    const question = { text: '@haiku hi', workspace_path: server.workspace };
+    check('post', '/routing/explain', await server.call('POST', '/routing/explain', question));
+    check('post', '/routing/check', await server.call('POST', '/routing/check', { policy_yaml: 'a: 1' }));
     check('post', '/maintenance/prune', await server.call('POST', '/maintenance/prune', { dry_run: true }));
     check('delete', '/sessions/{session_id}', await server.call('DELETE', base));
     check('delete', '/sessions/{session_id}', await server.call('DELETE', `${base}?purge=true`));

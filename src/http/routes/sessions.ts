@@ -19,17 +19,14 @@ import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';
 import { found } from '../error-handler.ts';
 import { operation } from '../operation.ts';
-import { flag, nameList, PageQuery, SessionParams } from '../params.ts';
+import { flag, nameList, PageQuery, SessionParams, WorkspacePathSchema } from '../params.ts';
 
 const MAX_PATH = 4096;
 /** In shortest form, as every amount leaves again. */
 const LimitSchema = UsdLimitSchema.transform((usd) => fromPusd(toPusd(usd)));
 
 const CreateBody = z.strictObject({
-  workspace_path: z
-    .string()
-    .max(MAX_PATH)
-    .regex(/^(\/|~(\/|$))/, 'must be absolute or begin with ~'),
+  workspace_path: WorkspacePathSchema,
   initial_active_model: z.string().min(1).nullable().default(null),
   max_cost_usd: LimitSchema.nullable().default(null),
   on_reached: OnReachedSchema.nullable().default(null),
@@ -56,7 +53,7 @@ const PatchReply = z.object({
 });
 
 const ListQuery = z.strictObject({
-  workspace_path: z.string().max(MAX_PATH).optional(),
+  workspace_path: WorkspacePathSchema.optional(),
   include_workers: flag(false),
   status: nameList(SessionStatusSchema.options).optional(),
   parent_session_id: SessionIdSchema.optional(),

@@ -77,6 +77,12 @@ export function parsePolicyFile(text: string, kind: PolicyKind, registry: ModelR
   return errors.length > 0 ? err(errors) : ok(file);
 }
 
+/** Which of the two files a text must be meant as: only a workspace's has a `default`. */
+export function policyKind(text: string): PolicyKind {
+  const yaml = parseYaml(text);
+  return yaml.ok && isMapping(yaml.value) && 'default' in yaml.value ? 'workspace' : 'global';
+}
+
 /**
  * The nearest file that defines a section supplies it whole; rules are strung together, the workspace's first.
  * @param configDefault `routing.global_default_model`, id or alias

@@ -3,9 +3,10 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { Command, CommanderError, Option } from 'commander';
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import type { ConfigFlags } from './app/config.ts';
 import type { CommandContext } from './app/context.ts';
+import type { ServerFlags } from './cli/terminal.ts';
 
 const EXIT_BUG = 1;
 const EXIT_USAGE = 2;
@@ -58,6 +59,23 @@ function withConfigFlags(command: Command): Command {
       ),
     );
 }
+/** The flags of every command that asks a running server. */
+function withServerFlags(command: Command): Command {
+  return command
+    .addOption(
+      new Option('--server <url>', 'address of the server')
+        .default('http://127.0.0.1:8420')
+        .argParser((url: string) => {
+          if (!URL.canParse(url)) throw new InvalidArgumentError('It must be a URL like http://127.0.0.1:8420.');
+          return url;
+        }),
+    )
+    .addOption(new Option('--token <token>', 'access token; METIS_TOKEN when left out'))
+    .addOption(new Option('--json', 'the answer as JSON'));
+}
+function serverOf(flags: ServerFlags) {
+  return { baseUrl: flags.server, token: flags.token ?? context.env.METIS_TOKEN ?? null };
+}
 function command(name: string, description: string, example: string): Command {
   return new Command(name).description(description).addHelpText('after', `\nExample:\n  $ ${example}`).exitOverride();
 }
@@ -101,6 +119,39 @@ program.addCommand(
         ),
       ).action((flags: ConfigFlags) =>
         finish(import('./app/commands/config-check.ts').then(({ checkConfig }) => checkConfig(context, flags))),
+      ),
+    ),
+);
+program.addCommand(
+  new Command('routing')
+    .description('Ask a running server about its routing.')
+    .exitOverride()
+    .addCommand(
+      withServerFlags(
+        command('check', 'Say whether a routing file is valid.', 'metis routing check .metis/routing.yaml').argument(
+          '<file>',
+          'the file to check; it is not loaded',
+        ),
+      ).action((file: string, flags: ServerFlags) =>
+        finish(
+          import('./cli/routing.ts').then(({ checkRouting }) => checkRouting(context, serverOf(flags), file, flags)),
+        ),
+      ),
+    )
+    .addCommand(
+      withServerFlags(
+        command(
+          'explain',
+          'Show which model a message would get and why; runs and stores nothing.',
+          'metis routing explain "@haiku say hello" --workspace .',
+        )
+          .argument('<text>', 'the message')
+          .option('--workspace <dir>', "the session's workspace; the current folder when left out")
+          .option('--model <model>', 'id or alias the session is set to'),
+      ).action((text: string, flags: ServerFlags & { workspace?: string; model?: string }) =>
+        finish(
+          import('./cli/routing.ts').then(({ explainRoute }) => explainRoute(context, serverOf(flags), text, flags)),
+        ),
       ),
     ),
 );

@@ -4,6 +4,7 @@ import type { Confirmation } from '../domain/confirmation.ts';
 import type { Delegation } from '../domain/delegate.ts';
 import type { ContentBlock, Message } from '../domain/message.ts';
 import type { Model } from '../domain/model.ts';
+import type { PolicyEvaluation, Refusal } from '../domain/route.ts';
 import type { Session } from '../domain/session.ts';
 import type { Turn } from '../domain/turn.ts';
 import { type RequestOptions, request, type ServerAddress } from './request.ts';
@@ -41,6 +42,26 @@ export interface Health {
   readonly version: string;
   readonly started_at: string;
   readonly active_turns: number;
+}
+export interface PolicyCheck {
+  readonly valid: boolean;
+  readonly errors: readonly string[];
+  readonly warnings: readonly string[];
+}
+export interface RouteQuestion {
+  readonly text: string;
+  readonly workspace_path: string;
+  /** Id or alias, as the model a session was set to. */
+  readonly model?: string | undefined;
+}
+export interface RouteExplanation {
+  /** '' when refused. */
+  readonly chosen_model: string;
+  readonly winner_index: number;
+  readonly refused: Refusal | null;
+  readonly chain: readonly PolicyEvaluation[];
+  readonly estimated_input_tokens: number;
+  readonly routing_policy_version: string | null;
 }
 type Query = NonNullable<RequestOptions['query']>;
 
@@ -81,6 +102,11 @@ export function createMetisClient(server: ServerAddress) {
       answer: { decision: 'approve' | 'reject' | 'modify'; scope?: string; reason?: string; modified_input?: object },
       signal?: AbortSignal,
     ) => post<{ applied: boolean; decision: string; scope: string }>(`/confirmations/${id}`, answer, signal),
+
+    checkRouting: (policy: { policy_yaml?: string; workspace_path?: string }, signal?: AbortSignal) =>
+      post<PolicyCheck>('/routing/check', policy, signal),
+    explainRoute: (question: RouteQuestion, signal?: AbortSignal) =>
+      post<RouteExplanation>('/routing/explain', question, signal),
 
     cost: (query: Query = {}, signal?: AbortSignal) => get<CostReport>('/analytics/cost', query, signal),
     savings: (query: Query = {}, signal?: AbortSignal) =>

@@ -1,0 +1,88 @@
+// `metis routing`: a policy file checked, and the seven slots for a message as a table (17 §2).
+import fs from 'node:fs';
+import path from 'node:path';
+import { createMetisClient, type RouteExplanation } from '../client/client.ts';
+import type { ServerAddress } from '../client/request.ts';
+import { grouped } from './style.ts';
+import { tableLines } from './table.ts';
+import { askServer, type ServerFlags, styleOf, type Terminal, widthOf } from './terminal.ts';
+
+/** Exit code: 0 when the file is valid, 1 when it is not or nobody could say. */
+export async function checkRouting(
+  terminal: Terminal,
+  server: ServerAddress,
+  file: string,
+  flags: Pick<ServerFlags, 'json'>,
+): Promise<number> {
+  const { stdout, stderr } = terminal;
+  let text: string;
+  try {
+    text = fs.readFileSync(path.resolve(terminal.cwd, file), 'utf8');
+  } catch {
+    stderr.write(`metis: ${file} cannot be read\n`);
+    return 1;
+  }
+  return askServer(terminal, server, async () => {
+    const check = await createMetisClient(server).checkRouting({ policy_yaml: text });
+    const { valid, errors, warnings } = check;
+    if (flags.json) stdout.write(`${JSON.stringify(check)}\n`);
+    else {
+      const style = styleOf(terminal);
+      for (const line of errors) stdout.write(`${style.red('error')}    ${line}\n`);
+      for (const line of warnings) stdout.write(`${style.yellow('warning')}  ${line}\n`);
+      if (valid) stdout.write(`${style.green('ok')}       ${file}\n`);
+    }
+    return valid ? 0 : 1;
+  });
+}
+
+/** Exit code: 0 when a model would serve the message, 1 when the turn would be refused or nobody could say. */
+export async function explainRoute(
+  terminal: Terminal,
+  server: ServerAddress,
+  text: string,
+  flags: Pick<ServerFlags, 'json'> & { readonly workspace?: string; readonly model?: string },
+): Promise<number> {
+  return askServer(terminal, server, async () => {
+    const answer = await createMetisClient(server).explainRoute({
+      text,
+      workspace_path: path.resolve(terminal.cwd, flags.workspace ?? '.'),
+      model: flags.model,
+    });
+    const lines = flags.json ? [JSON.stringify(answer)] : explanation(terminal, answer);
+    terminal.stdout.write(`${lines.join('\n')}\n`);
+    return answer.refused === null ? 0 : 1;
+  });
+}
+
+function explanation(terminal: Terminal, answer: RouteExplanation): string[] {
+  const style = styleOf(terminal);
+  const winner = answer.chain[answer.winner_index];
+  const rows: string[][] = [];
+  let winningRow = -1;
+  for (const [i, entry] of answer.chain.entries()) {
+    // A rule that was passed over stands below its slot; the last one of a rejected slot is the slot's own candidate.
+    const passedOver = (entry.tried_rules ?? []).filter((tried) => tried.rule_name !== entry.rule_name);
+    if (entry === winner) winningRow = rows.length;
+    rows.push([
+      `${entry === winner ? '▸' : ' '} ${i + 1}`,
+      entry.policy,
+      entry.verdict,
+      entry.candidate_model ?? '',
+      entry.validation_failure === null ? entry.reason : `${entry.reason}: ${entry.validation_failure}`,
+    ]);
+    for (const { rule_name, candidate_model, validation_failure } of passedOver)
+      rows.push(['', '', 'rejected', candidate_model, `matched rule '${rule_name}': ${validation_failure}`]);
+  }
+  const columns = [' #', 'slot', 'verdict', 'model', 'reason'].map((title) => ({ title }));
+  const [header, rule, ...body] = tableLines(columns, rows, widthOf(terminal));
+  const painted = body.map((line, i) => (i === winningRow ? style.bold(line) : line));
+  return [verdict(answer), '', header!, rule!, ...painted];
+}
+
+function verdict({ chosen_model, refused, chain, winner_index, estimated_input_tokens }: RouteExplanation): string {
+  const about = `about ${grouped(estimated_input_tokens)} input tokens`;
+  if (refused === null) return `${chosen_model}, ${about}`;
+  if (refused === 'routing_failed') return `refused: no model can serve this message, ${about}`;
+  return `refused: the chosen model cannot serve this message, ${chain[winner_index]?.candidate_model} could; ${about}`;
+}

@@ -1,0 +1,118 @@
+// `metis routing` against a real server: a table for people, JSON for programs, one line for trouble.
+import fs from 'node:fs';
+import path from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { checkRouting, explainRoute } from '../../src/cli/routing.ts';
+import { tempFolder } from '../support/engine.ts';
+import { startServer } from '../support/http.ts';
+import { run } from './metis.ts';
+
+const RULES =
+  'rules:\n' +
+  '  - { name: pictures, when: { message_contains_any: [draw] }, use: gpt }\n' +
+  '  - { name: drawing, when: { message_contains_any: [draw] }, use: haiku }\n';
+
+function terminal(cwd: string, columns?: number) {
+  const written = { stdout: '', stderr: '' };
+  const to = (name: 'stdout' | 'stderr') => ({
+    write: (text: string) => {
+      written[name] += text;
+    },
+    ...(columns === undefined ? {} : { isTTY: true, columns }),
+  });
+  return { written, env: { NO_COLOR: '1' }, cwd, stdout: to('stdout'), stderr: to('stderr') };
+}
+/** gpt has no key. */
+const registry = fs
+  .readFileSync(path.join(import.meta.dirname, '../support/registry.yaml'), 'utf8')
+  .replace('  scripted: { type: scripted }\n', '  scripted: { type: scripted }\n  openai: { type: openai }\n')
+  .replace('openai:gpt-5:\n    adapter: scripted', 'openai:gpt-5:');
+
+describe('metis routing explain', () => {
+  it('shows seven aligned slots with the winner marked and what was passed over', async () => {
+    const server = await startServer({ registry, files: { '.metis/routing.yaml': RULES } });
+    const screen = terminal(server.workspace);
+    expect(await explainRoute(screen, { baseUrl: server.base }, 'draw a cat', {})).toBe(0);
+    const lines = screen.written.stdout.trimEnd().split('\n');
+    expect(lines[0]).toMatch(/^anthropic:claude-haiku-4-5, about [\d,]+ input tokens$/);
+    const rows = lines.slice(4);
+    expect(rows.map((line) => line.slice(0, 25).trim())).toEqual([
+      '1  per_message_override',
+      '2  manual_sticky',
+      '▸ 3  rule',
+      '',
+      '4  pattern',
+      '5  delegate_request',
+      '6  workspace_default',
+      '7  global_default',
+    ]);
+    expect(rows[3]).toMatch(/rejected +openai:gpt-5 +matched rule 'pictures': not_configured$/);
+    const column = lines[2]!.indexOf('model');
+    expect(rows.slice(2, 4).map((line) => line.slice(column, column + 9))).toEqual(['anthropic', 'openai:gp']);
+    expect(screen.written.stdout).not.toContain('\x1b');
+  });
+
+  it('fits its terminal', async () => {
+    const server = await startServer({ registry, files: { '.metis/routing.yaml': RULES } });
+    const screen = terminal(server.workspace, 80);
+    await explainRoute(screen, { baseUrl: server.base }, 'draw a cat', {});
+    for (const line of screen.written.stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
+  });
+
+  it('prints the answer itself with --json, and fails where the turn would be refused', async () => {
+    const server = await startServer({ registry });
+    const screen = terminal('/');
+    const flags = { json: true, workspace: server.workspace, model: 'gpt' };
+    expect(await explainRoute(screen, { baseUrl: server.base }, 'hi', flags)).toBe(1);
+    expect(JSON.parse(screen.written.stdout)).toMatchObject({ refused: 'explicit_model_rejected', winner_index: 6 });
+    const told = terminal(server.workspace);
+    await explainRoute(told, { baseUrl: server.base }, 'hi', { model: 'gpt' });
+    expect(told.written.stdout).toMatch(/^refused: .*anthropic:claude-sonnet-4-6 could/);
+    expect(told.written.stdout).toContain('session sticky model (/model): not_configured');
+  });
+
+  it('says in one line what the server refuses, and that nobody answers', async () => {
+    const server = await startServer();
+    const screen = terminal(server.workspace);
+    expect(await explainRoute(screen, { baseUrl: server.base }, '@nope hi', {})).toBe(1);
+    expect(screen.written).toEqual({ stdout: '', stderr: expect.stringMatching(/^metis: content: "@nope".*\n$/) });
+    const silent = terminal(server.workspace);
+    expect(await explainRoute(silent, { baseUrl: 'http://127.0.0.1:1' }, 'hi', {})).toBe(1);
+    expect(silent.written.stderr).toBe('metis: no server answers at http://127.0.0.1:1; metis serve starts one\n');
+  });
+});
+
+describe('metis routing check', () => {
+  it('lists what is wrong with a file and what it asks for in vain', async () => {
+    const server = await startServer({ registry });
+    const folder = tempFolder();
+    const file = path.join(folder, 'routing.yaml');
+    const check = async (text: string, json = false) => {
+      fs.writeFileSync(file, text);
+      const screen = terminal(folder);
+      const code = await checkRouting(screen, { baseUrl: server.base }, 'routing.yaml', { json });
+      return [code, screen.written.stdout] as const;
+    };
+    expect(await check('default: haiku')).toEqual([0, 'ok       routing.yaml\n']);
+    const [code, text] = await check('default: gpt');
+    expect([code, text.split('\n')[0]]).toEqual([0, expect.stringMatching(/^warning {2}default: openai:gpt-5 /)]);
+    expect(await check('default: 5\nrule: []')).toEqual([
+      1,
+      'error    workspace: unknown key(s) [rule]\nerror    default: must be a model id or alias as a string\n',
+    ]);
+    expect(JSON.parse((await check('tiers: {}', true))[1])).toMatchObject({ valid: false, warnings: [] });
+  });
+
+  it('is reached through the command line', async () => {
+    const server = await startServer();
+    const folder = tempFolder();
+    fs.writeFileSync(path.join(folder, 'a.yaml'), 'default: haiku');
+    const args = ['routing', 'check', 'a.yaml', '--server', server.base];
+    expect(await run(args, { home: folder })).toMatchObject({ code: 0, stdout: 'ok       a.yaml\n' });
+    const missing = await run(['routing', 'check', 'b.yaml', '--server', server.base], { home: folder });
+    expect(missing).toMatchObject({ code: 1, stderr: 'metis: b.yaml cannot be read\n' });
+    const table = await run(['routing', 'explain', '@opus hi', '--server', server.base], { home: folder });
+    expect(table).toMatchObject({ code: 0, stdout: expect.stringContaining('▸ 1  per_message_override') });
+    expect(await run(['routing', 'explain', 'hi', '--server', 'nope'], { home: folder })).toMatchObject({ code: 2 });
+  });
+});

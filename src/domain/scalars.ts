@@ -12,7 +12,7 @@ import {
   type TurnId,
   ULID_PATTERN,
 } from '../kernel/ids.ts';
-import { SIGNED_USD_PATTERN, USD_PATTERN } from '../kernel/money.ts';
+import { fromPusd, SIGNED_USD_PATTERN, toPusd, USD_PATTERN } from '../kernel/money.ts';
 
 const ulid = <T extends string>() =>
   z.string().regex(ULID_PATTERN, 'must be a ULID') as unknown as z.ZodType<T, T> & z.ZodString;
@@ -39,7 +39,14 @@ export const SignedUsdSchema = z.string().regex(SIGNED_USD_PATTERN, 'must be a d
 export const UsdLimitSchema = z
   .string({ error: 'must be a decimal string such as "0.50"' })
   .regex(/^(0|[1-9]\d{0,5})(\.\d{1,6})?$/, 'must be a decimal string below 1000000 with at most 6 fraction digits')
-  .refine((v) => /[1-9]/.test(v), 'must be more than 0');
+  .refine((v) => /[1-9]/.test(v), 'must be more than 0')
+  .overwrite(shortest);
+
+/** `0.50` as `0.5`: every amount leaves in its one shortest form. */
+function shortest(limit: string): string {
+  return /^\d+(\.\d{1,6})?$/.test(limit) ? fromPusd(toPusd(limit)) : limit;
+}
+
 export const Sha256Schema = z.string().regex(/^[0-9a-f]{64}$/, 'must be a lower-case hex SHA-256');
 export const CountSchema = z.int().min(0);
 

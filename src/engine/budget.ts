@@ -1,9 +1,10 @@
 // Money is reserved before a call leaves and settled when its usage is known, so that parallel calls cannot overshoot (14).
 import type { OnReached } from '../domain/scalars.ts';
+import type { Session } from '../domain/session.ts';
 import { NO_TOKENS } from '../domain/usage.ts';
 import type { SessionId, ToolUseId } from '../kernel/ids.ts';
 import { fromPusd, type Pusd, toPusd, type Usd, ZERO_PUSD } from '../kernel/money.ts';
-import { boundRequest } from '../policy/context/estimate.ts';
+import { boundRequest, type RequestParts } from '../policy/context/estimate.ts';
 import type { CanonicalRequest } from '../ports/provider.ts';
 import type { Engine } from './context.ts';
 import { pricingId } from './route-environment.ts';
@@ -102,7 +103,11 @@ export async function limitsOf(
 }
 
 /** The most a call can cost: its request at the byte bound, its answer at the cap, no cache (14 §2). */
-export function ceiling(engine: Engine, modelId: string, request: CanonicalRequest): Pusd {
+export function ceiling(
+  engine: Engine,
+  modelId: string,
+  request: RequestParts & { readonly max_output_tokens: number },
+): Pusd {
   return engine.prices.cost(pricingId(engine, modelId), {
     ...NO_TOKENS,
     input_tokens: boundRequest(request),
@@ -168,6 +173,20 @@ export async function exhaustedLimit(
       return refusal(limit, spent, reserved, ZERO_PUSD);
   }
   return null;
+}
+
+/** The session as people see it, with what its calls hold at this moment. */
+export function withReserved(engine: Engine, session: Session): Session {
+  const { budget } = session;
+  if (budget === null) return session;
+  const key = session.is_worker ? `delegation:${session.parent_tool_use_id}` : `session:${session.id}`;
+  const reserved = engine.budget.reserved.get(key) ?? ZERO_PUSD;
+  if (reserved === ZERO_PUSD) return session;
+  const left = budget.max_cost_usd === null ? 0n : toPusd(budget.max_cost_usd) - toPusd(budget.spent_usd) - reserved;
+  return {
+    ...session,
+    budget: { ...budget, reserved_usd: fromPusd(reserved), remaining_usd: fromPusd(left > 0n ? left : 0n) },
+  };
 }
 
 /** A limit changed: what it had refused may be asked again. */

@@ -1,5 +1,6 @@
 // One model call: announced in the journal, streamed to the bus, handed on to be settled (00 §3 steps 3-4).
 import { draft } from '../domain/event.ts';
+import type { ModelEntry } from '../domain/model.ts';
 import type { EventId, MessageId, RequestId, ToolUseId } from '../kernel/ids.ts';
 import { requestMessages } from '../policy/context/assemble.ts';
 import { estimateRequest } from '../policy/context/estimate.ts';
@@ -99,6 +100,11 @@ async function leave(engine: Engine, run: TurnRun, request: CanonicalRequest, es
   return settleSuccess(engine, call);
 }
 
+/** The most one call of this model may answer, a worker's own cap left out. */
+export function maxOutputTokens(engine: Engine, model: ModelEntry): number {
+  return Math.min(engine.config.turn.max_output_tokens, model.capabilities.max_output_tokens);
+}
+
 async function assemble(engine: Engine, run: TurnRun): Promise<{ request: CanonicalRequest; estimated: number }> {
   const { session } = run;
   const volatile = session.is_worker
@@ -107,8 +113,6 @@ async function assemble(engine: Engine, run: TurnRun): Promise<{ request: Canoni
   const { messages, missing } = requestMessages(run.history);
   if (missing.length > 0)
     engine.log.error({ session_id: session.id, tool_use_ids: missing }, 'tool calls without a stored result');
-  const limits = [engine.config.turn.max_output_tokens, run.model.capabilities.max_output_tokens];
-  if (run.worker?.output_tokens_left != null) limits.push(run.worker.output_tokens_left);
   const request: CanonicalRequest = {
     request_id: engine.ids.request(),
     model: run.model,
@@ -116,7 +120,10 @@ async function assemble(engine: Engine, run: TurnRun): Promise<{ request: Canoni
     tools: run.wire_tools,
     system_prompt: session.system_prompt,
     system_prompt_volatile: volatile,
-    max_output_tokens: Math.min(...limits),
+    max_output_tokens: Math.min(
+      maxOutputTokens(engine, run.model),
+      run.worker?.output_tokens_left ?? Number.MAX_SAFE_INTEGER,
+    ),
     stop_sequences: [],
     temperature: null,
     output_schema: run.worker?.output_schema ?? null,

@@ -33,6 +33,15 @@ export async function cancelTurn(
   if (!turn) throw new AppError('not_found', `no turn with id ${turnId} in this session`, { resource: 'turn' });
   if (turn.status !== 'interrupted')
     throw new AppError('turn_already_completed', `this turn has ended: ${turn.status}`);
-  await endInterruptedTurn(engine, session, new Cancelled('user_cancel', reason));
+  if (engine.locks.reserve(session.id, turn.id).held) {
+    // Somebody resumes or ends it at this moment: what comes of that is cancelled, or has ended.
+    await engine.locks.decided(session.id);
+    return cancelTurn(engine, sessionId, turnId, reason);
+  }
+  try {
+    await endInterruptedTurn(engine, session, new Cancelled('user_cancel', reason));
+  } finally {
+    engine.locks.release(session.id);
+  }
   return { turn_id: turn.id, cancellation_initiated: true };
 }

@@ -7,7 +7,7 @@ import { fromPusd } from '../kernel/money.ts';
 import { JournalConflict } from '../ports/journal.ts';
 import type { Engine } from './context.ts';
 import { endInterruptedTurn } from './end-unfinished.ts';
-import { cancelScope } from './session-lock.ts';
+import { takeOver } from './session-lock.ts';
 import { alreadyEnded, liveSession, topLevelSession } from './sessions.ts';
 
 export interface EndReply {
@@ -18,13 +18,11 @@ export interface EndReply {
 /** Cancels what runs, waits for its terminal event, then ends the session (05 §3.1). */
 export async function endSession(engine: Engine, id: string): Promise<EndReply & { readonly purged: false }> {
   const session = await liveSession(engine, id);
+  if (engine.ending.has(session.id)) throw alreadyEnded();
   engine.ending.add(session.id);
+  // Held to the end: no turn is admitted, resumed or ended beside it.
+  await takeOver(engine.locks, session.id, null, new Cancelled('user_cancel', 'session ended'));
   try {
-    const turn = engine.locks.of(session.id);
-    if (turn) {
-      cancelScope(turn.scope, new Cancelled('user_cancel', 'session ended'));
-      await turn.done;
-    }
     await endInterruptedTurn(engine, session);
     const at = engine.clock.now();
     const now = (await engine.store.sessions.record(session.id)) ?? session;
@@ -51,6 +49,7 @@ export async function endSession(engine: Engine, id: string): Promise<EndReply &
     if (error instanceof JournalConflict && error.code === 'session_ended') throw alreadyEnded();
     throw error;
   } finally {
+    engine.locks.release(session.id);
     engine.ending.delete(session.id);
   }
 }

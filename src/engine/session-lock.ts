@@ -14,13 +14,20 @@ export interface ActiveTurn {
 }
 
 export interface SessionLocks {
-  /** Takes the session's lock for a turn to be, or returns what holds it: `turn` is null while it is being admitted. */
+  /**
+   * Takes the session's lock for a turn to be, or returns what holds it: `turn` is null while it is being admitted.
+   * @param turnId null when the session is being ended
+   */
   reserve(
     sessionId: SessionId,
-    turnId: TurnId,
-  ): { readonly held: true; readonly turn_id: TurnId; readonly turn: ActiveTurn | null } | { readonly held: false };
+    turnId: TurnId | null,
+  ):
+    | { readonly held: true; readonly turn_id: TurnId | null; readonly turn: ActiveTurn | null }
+    | { readonly held: false };
   /** Gives a reservation back without a turn. */
   release(sessionId: SessionId): void;
+  /** Resolves when a reservation of the session has become a turn or was given back. */
+  decided(sessionId: SessionId): Promise<void>;
   /** Starts a turn under the reservation; the lock is free again when `body` has settled. */
   start(sessionId: SessionId, turnId: TurnId, scope: AbortController, body: () => Promise<void>): ActiveTurn;
   turn(turnId: string): ActiveTurn | null;
@@ -30,8 +37,15 @@ export interface SessionLocks {
 }
 
 export function createSessionLocks(log: Logger): SessionLocks {
-  const held = new Map<string, { readonly turn_id: TurnId; readonly turn: ActiveTurn | null }>();
+  const held = new Map<string, { readonly turn_id: TurnId | null; readonly turn: ActiveTurn | null }>();
   const byTurn = new Map<string, ActiveTurn>();
+  const waiting = new Map<string, (() => void)[]>();
+
+  function decide(sessionId: string): void {
+    const wakes = waiting.get(sessionId) ?? [];
+    waiting.delete(sessionId);
+    for (const wake of wakes) wake();
+  }
 
   return {
     reserve(sessionId, turnId) {
@@ -42,6 +56,13 @@ export function createSessionLocks(log: Logger): SessionLocks {
     },
     release(sessionId) {
       held.delete(sessionId);
+      decide(sessionId);
+    },
+    decided(sessionId) {
+      if (held.get(sessionId)?.turn !== null) return Promise.resolve();
+      return new Promise((resolve) => {
+        waiting.set(sessionId, [...(waiting.get(sessionId) ?? []), resolve]);
+      });
     },
     start(sessionId, turnId, scope, body) {
       const done = body()
@@ -55,12 +76,31 @@ export function createSessionLocks(log: Logger): SessionLocks {
       const turn: ActiveTurn = { session_id: sessionId, turn_id: turnId, scope, done };
       held.set(sessionId, { turn_id: turnId, turn });
       byTurn.set(turnId, turn);
+      decide(sessionId);
       return turn;
     },
     turn: (turnId) => byTurn.get(turnId) ?? null,
     of: (sessionId) => held.get(sessionId)?.turn ?? null,
     active: () => [...byTurn.values()],
   };
+}
+
+/** Takes the session's lock however long that takes: what runs is cancelled, what is being admitted is waited for first. */
+export async function takeOver(
+  locks: SessionLocks,
+  sessionId: SessionId,
+  turnId: TurnId | null,
+  reason: Cancelled,
+): Promise<void> {
+  for (;;) {
+    const lock = locks.reserve(sessionId, turnId);
+    if (!lock.held) return;
+    if (lock.turn === null) await locks.decided(sessionId);
+    else {
+      cancelScope(lock.turn.scope, reason);
+      await lock.turn.done;
+    }
+  }
 }
 
 /** Aborts once; a second cancel changes nothing. */

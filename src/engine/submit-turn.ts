@@ -9,8 +9,8 @@ import { admitTurn } from './admit.ts';
 import type { Engine } from './context.ts';
 import { endInterruptedTurn } from './end-unfinished.ts';
 import { type IntakeBlock, type TakenMessage, takeMessage } from './intake.ts';
-import { cancelScope } from './session-lock.ts';
-import { liveSession } from './sessions.ts';
+import { takeOver } from './session-lock.ts';
+import { alreadyEnded, liveSession } from './sessions.ts';
 import { requireBudget, startTopLevel } from './top-level.ts';
 
 export interface TurnSubmission {
@@ -33,7 +33,8 @@ type Claim = (status: number, body: unknown) => Write;
 /**
  * Starts a turn and answers as soon as it exists. Throws `not_found`, `session_is_worker`, `session_already_ended`,
  * `turn_in_flight`, `validation_error`, `unknown_alias`, `override_missing_body`, `routing_failed`,
- * `explicit_model_rejected`; every failure leaves the session as it was.
+ * `explicit_model_rejected`. A message that is wrong in itself changes nothing; one that routing refuses has by then
+ * ended the turn it was to replace.
  */
 export async function submitTurn(
   engine: Engine,
@@ -45,33 +46,26 @@ export async function submitTurn(
   await requireBudget(engine, session);
   const turnId = engine.ids.turn();
   const lock = engine.locks.reserve(session.id, turnId);
-  if (lock.held && submission.if_busy === 'reject') throw inFlight(lock.turn_id);
+  if (lock.held && submission.if_busy === 'reject')
+    throw engine.ending.has(session.id) ? alreadyEnded() : inFlight(lock.turn_id);
   let owned = !lock.held;
   try {
     const checked = await takeMessage(engine, session, submission);
     if (!owned) {
-      await interrupt(engine, session.id, turnId);
+      const reason = new Cancelled('user_cancel', 'interrupted by a new message');
+      await takeOver(engine.locks, session.id, turnId, reason);
       owned = true;
-      session = await liveSession(engine, sessionId);
     }
     await endInterruptedTurn(engine, session);
+    // A model swap that waited for the end of the turn before is in force now.
+    session = await liveSession(engine, sessionId);
     return await start(engine, session, turnId, checked, claim);
   } catch (error) {
     if (owned) engine.locks.release(session.id);
     if (error instanceof JournalConflict && error.code === 'turn_in_flight')
       throw inFlight((await engine.store.turns.open(session.id))?.id ?? null);
+    if (error instanceof JournalConflict && error.code === 'session_ended') throw alreadyEnded();
     throw error;
-  }
-}
-
-/** Cancels what runs and takes the lock, also when several callers interrupt at once. */
-async function interrupt(engine: Engine, sessionId: SessionId, turnId: TurnId): Promise<void> {
-  for (;;) {
-    const lock = engine.locks.reserve(sessionId, turnId);
-    if (!lock.held) return;
-    if (lock.turn === null) throw inFlight(lock.turn_id);
-    cancelScope(lock.turn.scope, new Cancelled('user_cancel', 'interrupted by a new message'));
-    await lock.turn.done;
   }
 }
 

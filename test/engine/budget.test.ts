@@ -105,7 +105,7 @@ describe('on_reached: stop', () => {
   it('a cap below one call gives a worker session without a call', async () => {
     const t = await startEngine({
       config: small,
-      scenario: scenario(planner({ tool_calls: [delegate('x', { max_cost_usd: '0.000001' })] }, { text: 'ok' })),
+      scenario: scenario(planner({ tool_calls: [delegate('x', { max_cost_usd: '0.000010' })] }, { text: 'ok' })),
     });
     const session = await t.session();
     await t.run(session, 'go');

@@ -10,10 +10,10 @@ import {
   UsdSchema,
 } from '../../domain/scalars.ts';
 import { SessionSchema, SessionStatusSchema } from '../../domain/session.ts';
+import { withReserved } from '../../engine/budget.ts';
 import { endSession, purgeSession } from '../../engine/end-session.ts';
 import { patchSession } from '../../engine/patch-session.ts';
 import { createSession } from '../../engine/sessions.ts';
-import { fromPusd, toPusd } from '../../kernel/money.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';
@@ -21,14 +21,12 @@ import { found } from '../error-handler.ts';
 import { operation } from '../operation.ts';
 import { flag, nameList, PageQuery, SessionParams, WorkspacePathSchema } from '../params.ts';
 
-const MAX_PATH = 4096;
 /** In shortest form, as every amount leaves again. */
-const LimitSchema = UsdLimitSchema.transform((usd) => fromPusd(toPusd(usd)));
 
 const CreateBody = z.strictObject({
   workspace_path: WorkspacePathSchema,
   initial_active_model: z.string().min(1).nullable().default(null),
-  max_cost_usd: LimitSchema.nullable().default(null),
+  max_cost_usd: UsdLimitSchema.nullable().default(null),
   on_reached: OnReachedSchema.nullable().default(null),
   approval_mode: ApprovalModeSchema.nullable().default(null),
 });
@@ -36,7 +34,7 @@ const CreateBody = z.strictObject({
 const PatchBody = z
   .strictObject({
     active_model: z.string().min(1).nullable().optional(),
-    max_cost_usd: LimitSchema.nullable().optional(),
+    max_cost_usd: UsdLimitSchema.nullable().optional(),
     on_reached: OnReachedSchema.optional(),
   })
   .refine((body) => Object.values(body).some((value) => value !== undefined), {
@@ -122,7 +120,8 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
         before: decodeCursor(cursor, filter),
         limit,
       });
-      return reply.send({ sessions: page.rows, next_cursor: encodeCursor(page.next, filter) });
+      const sessions = page.rows.map((session) => withReserved(engine, session));
+      return reply.send({ sessions, next_cursor: encodeCursor(page.next, filter) });
     },
   );
 
@@ -142,7 +141,8 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
     },
     async (request, reply) => {
       const { session_id } = request.params;
-      return reply.send(found(await engine.store.sessions.view(session_id), 'session', session_id));
+      const session = found(await engine.store.sessions.view(session_id), 'session', session_id);
+      return reply.send(withReserved(engine, session));
     },
   );
 

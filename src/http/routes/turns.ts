@@ -2,9 +2,18 @@
 import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { ImageBlockSchema, TextBlockSchema } from '../../domain/message.ts';
-import { MessageIdSchema, SessionIdSchema, TimeSchema, TurnIdSchema } from '../../domain/scalars.ts';
+import { PolicyEvaluationSchema } from '../../domain/route.ts';
+import {
+  CountSchema,
+  MessageIdSchema,
+  SessionIdSchema,
+  TimeSchema,
+  TurnIdSchema,
+  UsdSchema,
+} from '../../domain/scalars.ts';
 import { type Turn, TurnSchema } from '../../domain/turn.ts';
 import { cancelTurn } from '../../engine/cancel.ts';
+import { estimateTurn } from '../../engine/estimate.ts';
 import { resumeTurn } from '../../engine/resume-turn.ts';
 import { submitTurn, waitForTurn } from '../../engine/submit-turn.ts';
 import type { HttpApp } from '../app.ts';
@@ -33,6 +42,25 @@ const SubmitBody = z.strictObject({
   if_busy: z.enum(['reject', 'interrupt']).default('reject'),
 });
 
+const EstimateBody = SubmitBody.omit({ if_busy: true });
+const EstimateReply = z.object({
+  chosen_model: z.string(),
+  chain: z.array(PolicyEvaluationSchema).length(7),
+  input_tokens_estimate: CountSchema,
+  cost_floor_usd: UsdSchema,
+  cost_ceiling_usd: UsdSchema,
+  fits_budget: z.boolean(),
+  limits: z.array(
+    z.object({
+      scope: z.enum(['session', 'delegation', 'day']),
+      limit_usd: UsdSchema,
+      spent_usd: UsdSchema,
+      reserved_usd: UsdSchema,
+      remaining_usd: UsdSchema,
+    }),
+  ),
+});
+
 const Receipt = z.object({
   turn_id: TurnIdSchema,
   session_id: SessionIdSchema,
@@ -42,6 +70,35 @@ const Receipt = z.object({
 
 export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
   const { engine, idempotency } = deps;
+
+  app.post(
+    '/sessions/:session_id/estimate',
+    {
+      bodyLimit: deps.turnBodyLimit,
+      schema: {
+        params: SessionParams,
+        body: EstimateBody,
+        ...operation({
+          id: 'estimateTurn',
+          tag: 'turns',
+          summary: 'Route and price a turn without running or storing it.',
+          body: true,
+          results: { 200: EstimateReply },
+          errors: [
+            'unknown_alias',
+            'override_missing_body',
+            'budget_exceeded',
+            'not_found',
+            'session_already_ended',
+            'session_is_worker',
+            'explicit_model_rejected',
+            'routing_failed',
+          ],
+        }),
+      },
+    },
+    async (request, reply) => reply.send(await estimateTurn(engine, request.params.session_id, request.body)),
+  );
 
   app.post(
     '/sessions/:session_id/turns',

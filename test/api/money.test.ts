@@ -1,0 +1,168 @@
+// Money on the wire: exact decimal strings everywhere, and a limit that answers with its amounts (01 §1.3, 14 §3).
+import { describe, expect, it } from 'vitest';
+import { toPusd, USD_PATTERN } from '../../src/kernel/money.ts';
+import { startServer, type TestServer } from '../support/http.ts';
+import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+
+const usage = { input_tokens: 1234, output_tokens: 57, cached_input_tokens: 11, cache_creation_input_tokens: 7 };
+
+/** Every member whose name speaks of dollars, with where it stands. */
+function amounts(value: unknown, path = '$'): [string, unknown][] {
+  if (Array.isArray(value)) return value.flatMap((v, i) => amounts(v, `${path}[${i}]`));
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([key, v]) =>
+    /_usd$|_per_mtok$/.test(key) ? [[`${path}.${key}`, v] as [string, unknown]] : amounts(v, `${path}.${key}`),
+  );
+}
+
+async function newSession(t: TestServer, body: object = {}) {
+  const answer = await t.call('POST', '/sessions', {
+    workspace_path: t.workspace,
+    initial_active_model: 'opus',
+    ...body,
+  });
+  return answer.body;
+}
+
+describe('every amount', () => {
+  it('in every answer and every event is an exact decimal string', async () => {
+    const t = await startServer({
+      scenario: scenario(
+        planner(
+          {
+            tool_calls: [delegate('count', { max_cost_usd: '0.5' }), call('write_file', { path: 'a', content: 'b' })],
+            usage,
+          },
+          { text: 'ok', usage },
+        ),
+        worker('count', { text: 'three', usage }),
+      ),
+    });
+    const session = await newSession(t, { max_cost_usd: '7.5' });
+    const { turn_id } = (await t.call('POST', `/sessions/${session.id}/turns`, { content: 'go' })).body;
+    const asked = await t.event('tool.confirmation_requested');
+    await t.call('POST', `/confirmations/${asked.payload.confirmation_request_id}`, { decision: 'approve' });
+    await t.ended(turn_id);
+    const paths = [
+      '/sessions?include_workers=true',
+      `/sessions/${session.id}`,
+      `/sessions/${session.id}/turns`,
+      `/sessions/${session.id}/turns/${turn_id}`,
+      `/sessions/${session.id}/messages`,
+      `/sessions/${session.id}/events?include_worker_sessions=true`,
+      `/sessions/${session.id}/workers`,
+      '/confirmations?status=all',
+      '/models',
+      '/pricing',
+      '/analytics/cost?group_by=parent_session',
+      '/analytics/cost?group_by=session&include_workers=true',
+      '/analytics/cost?group_by=none&pricing=current',
+      '/analytics/savings?baseline=planner',
+    ];
+    let found = 0;
+    for (const path of paths) {
+      const answer = await t.call('GET', path);
+      expect(answer.status, path).toBe(200);
+      for (const [where, amount] of amounts(answer.body)) {
+        if (amount === null) continue;
+        found += 1;
+        expect(typeof amount, `${path} ${where}`).toBe('string');
+        if (!where.endsWith('savings_usd')) expect(amount, `${path} ${where}`).toMatch(USD_PATTERN);
+      }
+    }
+    expect(found).toBeGreaterThan(60);
+    for (const event of t.events)
+      for (const [where, amount] of amounts(event.payload))
+        if (amount !== null) expect(amount, `${event.type} ${where}`).toMatch(USD_PATTERN);
+  });
+
+  it('given as a number, or in a form that is no limit, is refused by name', async () => {
+    const t = await startServer();
+    for (const bad of [0.5, '-1', '1e3', '0.1234567', '0', 'abc', '']) {
+      const answer = await t.call('POST', '/sessions', { workspace_path: t.workspace, max_cost_usd: bad });
+      expect(answer.status, String(bad)).toBe(400);
+      expect(answer.body.error.code).toBe('validation_error');
+      expect(answer.body.error.details.issues[0].path).toBe('max_cost_usd');
+    }
+    expect(t.rows().sessions).toBe(0);
+  });
+});
+
+describe('a session whose limit is reached', () => {
+  it('answers 402 with the four amounts, and takes turns again when the limit is raised', async () => {
+    const t = await startServer({
+      scenario: scenario([
+        { match: {}, times: 'inf', respond: { text: 'ok', usage: { input_tokens: 1000, output_tokens: 100 } } },
+      ]),
+      config: { turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null } },
+    });
+    const session = await newSession(t, { initial_active_model: 'haiku', max_cost_usd: '0.003', on_reached: 'stop' });
+    const submit = () => t.call('POST', `/sessions/${session.id}/turns`, { content: 'go' }, { prefer: 'wait=10' });
+    expect((await submit()).body.stop_reason).toBe('end_turn');
+    expect((await submit()).body.stop_reason).toBe('budget_exceeded');
+    const before = t.rows();
+    const refused = await submit();
+    expect(refused.status).toBe(402);
+    expect(refused.body.error).toMatchObject({
+      code: 'budget_exceeded',
+      details: { scope: 'session', limit_usd: '0.003', spent_usd: '0.0015', reserved_usd: '0' },
+    });
+    expect(t.rows()).toEqual(before);
+    const budget = (await t.call('GET', `/sessions/${session.id}`)).body.budget;
+    expect(budget).toEqual({
+      max_cost_usd: '0.003',
+      spent_usd: '0.0015',
+      reserved_usd: '0',
+      remaining_usd: '0.0015',
+      worker_spent_usd: '0',
+    });
+    expect((await t.call('PATCH', `/sessions/${session.id}`, { max_cost_usd: '1' })).status).toBe(200);
+    expect((await submit()).body.stop_reason).toBe('end_turn');
+  });
+
+  it('shows what is reserved while a call is under way', async () => {
+    const t = await startServer({ scenario: scenario(planner({ hang: true })) });
+    const session = await newSession(t, { max_cost_usd: '5' });
+    await t.call('POST', `/sessions/${session.id}/turns`, { content: 'go' });
+    await t.event('llm.call_started');
+    const { budget } = (await t.call('GET', `/sessions/${session.id}`)).body;
+    expect(budget.spent_usd).toBe('0');
+    expect(budget.reserved_usd).not.toBe('0');
+    expect(budget.remaining_usd).not.toBe('5');
+    const listed = (await t.call('GET', '/sessions')).body.sessions[0];
+    expect(listed.budget.reserved_usd).toBe(budget.reserved_usd);
+  });
+});
+
+describe('an estimate', () => {
+  it('prices the next call without making or storing anything', async () => {
+    const t = await startServer({
+      scenario: scenario(planner({ text: 'ok', usage: { input_tokens: 900, output_tokens: 100 } })),
+    });
+    const session = await newSession(t, { max_cost_usd: '0.5' });
+    const before = t.rows();
+    const estimate = await t.call('POST', `/sessions/${session.id}/estimate`, { content: '@haiku what now?' });
+    expect(estimate.status).toBe(200);
+    expect(estimate.body).toMatchObject({
+      chosen_model: 'anthropic:claude-haiku-4-5',
+      fits_budget: true,
+      limits: [{ scope: 'session', limit_usd: '0.5', spent_usd: '0', reserved_usd: '0', remaining_usd: '0.5' }],
+    });
+    expect(estimate.body.chain).toHaveLength(7);
+    expect(t.rows()).toEqual(before);
+    expect(t.adapter.requests).toHaveLength(0);
+
+    const { turn_id } = (await t.call('POST', `/sessions/${session.id}/turns`, { content: '@haiku what now?' })).body;
+    const turn = await t.ended(turn_id);
+    expect(toPusd(estimate.body.cost_ceiling_usd)).toBeGreaterThanOrEqual(toPusd(turn.total_cost_usd));
+    expect(toPusd(estimate.body.cost_floor_usd)).toBeLessThan(toPusd(estimate.body.cost_ceiling_usd));
+
+    const dear = await t.call('POST', `/sessions/${session.id}/estimate`, { content: 'what now?' });
+    expect(dear.body.chosen_model).toBe('anthropic:claude-opus-4-7');
+    const tight = await newSession(t, { max_cost_usd: '0.001' });
+    expect((await t.call('POST', `/sessions/${tight.id}/estimate`, { content: 'x' })).body.fits_budget).toBe(false);
+    expect((await t.call('POST', `/sessions/${session.id}/estimate`, { content: '@nope x' })).body.error.code).toBe(
+      'unknown_alias',
+    );
+  });
+});

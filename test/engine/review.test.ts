@@ -1,0 +1,377 @@
+import { describe, expect, it } from 'vitest';
+import { defaultConfig } from '../../src/domain/config.ts';
+import type { AnyEvent } from '../../src/domain/event.ts';
+import type { ToolResultBlock } from '../../src/domain/message.ts';
+import { type ToolDefinition, toolText } from '../../src/domain/tool.ts';
+import { answerConfirmation } from '../../src/engine/answer-confirmation.ts';
+import { cancelTurn } from '../../src/engine/cancel.ts';
+import { drain } from '../../src/engine/drain.ts';
+import { endSession, purgeSession } from '../../src/engine/end-session.ts';
+import { patchSession } from '../../src/engine/patch-session.ts';
+import { recover, resumeAll } from '../../src/engine/recover.ts';
+import { resumeTurn } from '../../src/engine/resume-turn.ts';
+import type { Batch } from '../../src/ports/journal.ts';
+import type { Tool, ToolFactory } from '../../src/ports/tool.ts';
+import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
+import { manualClock, START } from '../support/manual-clock.ts';
+import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+
+const usage = { input_tokens: 1000, output_tokens: 100 };
+const hold = { recovery: { on_start: 'hold' } } as const;
+const _TERMINAL = ['turn.completed', 'turn.failed', 'turn.cancelled'];
+const _PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+
+async function restart(t: TestEngine, options: EngineOptions): Promise<TestEngine> {
+  t.abandon();
+  const next = await startEngine({ ...options, folder: t.folder });
+  await recover(next.engine);
+  await resumeAll(next.engine);
+  return next;
+}
+async function stored(t: TestEngine, sessionId: string): Promise<AnyEvent[]> {
+  const query = { session_id: sessionId, include_workers: true, types: null, after: null, until: null, limit: 10_000 };
+  return [...(await t.engine.store.events.list(query)).rows];
+}
+const turnOf = async (t: TestEngine, sessionId: string, turnId: string) =>
+  (await t.engine.store.turns.view(sessionId, turnId))!;
+async function _results(t: TestEngine, sessionId: string): Promise<ToolResultBlock[]> {
+  const history = await t.engine.store.messages.history(sessionId as never);
+  return history.filter((m) => m.role === 'tool').map((m) => m.content[0] as ToolResultBlock);
+}
+const _textIn = (block: ToolResultBlock) => (block.content[0]?.type === 'text' ? block.content[0].text : '');
+/** The journal refuses the first batch that `match` picks, as a full disk would. */
+function _failOnce(t: TestEngine, match: (batch: Batch) => boolean): void {
+  const { journal } = t.engine;
+  const { commit } = journal;
+  let done = false;
+  journal.commit = async (batch) => {
+    if (done || !match(batch)) return commit(batch);
+    done = true;
+    throw new Error('disk full');
+  };
+}
+const _writes = (batch: Batch, kind: string) => (batch.writes ?? []).some((w) => w.kind === kind);
+function _at(t: TestEngine, match: (e: AnyEvent) => boolean, then: () => void): void {
+  let done = false;
+  t.engine.bus.subscribe('review', (items) => {
+    for (const item of items)
+      if (!done && item.kind === 'event' && match(item.event as AnyEvent)) {
+        done = true;
+        then();
+      }
+  });
+}
+function gate() {
+  let open = () => {};
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { open, opened };
+}
+async function settled(ms = 150) {
+  await new Promise((resolve) => setTimeout(resolve, ms));
+}
+function tool(name: string, over: Partial<Tool> & { side_effects?: ToolDefinition['side_effects'] } = {}): ToolFactory {
+  const { side_effects = 'none', ...rest } = over;
+  const definition: ToolDefinition = {
+    name,
+    description: name,
+    input_schema: { type: 'object', properties: { n: { type: 'integer' } }, additionalProperties: false },
+    side_effects,
+    requires_workspace: false,
+    path_fields: [],
+    timeout_seconds: null,
+  };
+  return () => ({ definition, execute: async () => toolText('ok'), cancel: async () => false, ...rest });
+}
+const _lack = (summary = 'lost') =>
+  call('_request_context', { summary, missing: [{ type: 'file', ref: 'a.txt', hint: 'read it' }] });
+
+describe('resumption', () => {
+  it('finds a worker of a worker again', async () => {
+    const said = (hang: boolean) =>
+      scenario(
+        planner({ tool_calls: [delegate('outer', { tier: 'balanced' })], usage }, { text: 'all', usage }),
+        worker('outer', { tool_calls: [delegate('inner')], usage }, { text: 'out', usage }),
+        worker('inner', hang ? { hang: true } : { text: 'in', usage }),
+      );
+    const config = { delegation: { ...defaultConfig('/tmp').delegation, delegate_depth: 2 } };
+    const first = await startEngine({ scenario: said(true), config });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await first.event('llm.call_started', (e) => e.payload.model === 'anthropic:claude-haiku-4-5');
+    const second = await restart(first, { scenario: said(false), config });
+    expect(await second.ended(turnId)).toMatchObject({ status: 'completed', output: 'all' });
+    expect(second.rows()).toMatchObject({ sessions: 3, delegations: 2, llm_calls: 5 });
+    const events = await stored(second, session.id);
+    const once = (type: string) => events.filter((e) => e.type === type).length;
+    expect([once('delegate.started'), once('delegate.completed'), once('tool.called'), once('turn.resumed')]).toEqual([
+      2, 2, 2, 3,
+    ]);
+  });
+
+  it('goes on in the middle of repairing an answer', async () => {
+    const schema = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] };
+    const said = scenario(
+      planner({ tool_calls: [delegate('job', { output_schema: schema })], usage }, { text: 'all', usage }),
+      [
+        { match: { role: 'worker', turn: 1 }, respond: { text: 'hello', usage } },
+        { match: { role: 'worker', turn: 2 }, respond: { text: '{"n":"x"}', usage } },
+        { match: { role: 'worker', turn: 3 }, respond: { text: '{"n":1}', usage } },
+      ],
+    );
+    for (const [when, turn] of [
+      ['turn.completed', 1],
+      ['llm.call_started', 2],
+      ['turn.started', 2],
+      ['turn.completed', 2],
+      ['turn.completed', 3],
+    ] as const) {
+      const first = await startEngine({ scenario: said });
+      const session = await first.session();
+      const turnId = await first.submit(session, 'go');
+      let seen = 0;
+      await first.event(when, (e) => e.actor === 'worker' && ++seen === turn);
+      const second = await restart(first, { scenario: said });
+      expect(await second.ended(turnId), `${when} ${turn}`).toMatchObject({ status: 'completed', output: 'all' });
+      const events = await stored(second, session.id);
+      expect(events.find((e) => e.type === 'delegate.completed')?.payload, `${when} ${turn}`).toMatchObject({
+        turn_count: 3,
+        llm_call_count: 3,
+      });
+      await second.close();
+    }
+  });
+
+  it('a message after a model change uses the model asked for', async () => {
+    const said = scenario([
+      { match: { turn: 1 }, respond: { hang: true } },
+      { match: { turn: 2 }, respond: { text: 'new' } },
+    ]);
+    const first = await startEngine({ scenario: said, config: hold });
+    const session = await first.session();
+    await first.submit(session, 'go');
+    await first.event('llm.call_started');
+    const second = await restart(first, { scenario: said, config: hold });
+    expect(await patchSession(second.engine, session.id, { active_model: 'haiku' })).toMatchObject({
+      swap_queued: true,
+    });
+    const turn = await second.run(session, 'next');
+    expect(turn.chosen_model).toBe('anthropic:claude-haiku-4-5');
+  });
+
+  it('two cancels of a held turn are one', async () => {
+    const said = scenario(planner({ tool_calls: [delegate('job')] }), worker('job', { hang: true }));
+    const first = await startEngine({ scenario: said, config: hold });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await first.event('llm.call_started', (e) => e.actor === 'worker');
+    const second = await restart(first, { scenario: said, config: hold });
+    const both = await Promise.allSettled([
+      cancelTurn(second.engine, session.id, turnId, null),
+      cancelTurn(second.engine, session.id, turnId, null),
+    ]);
+    for (const one of both)
+      if (one.status === 'rejected') expect(one.reason).toMatchObject({ code: 'turn_already_completed' });
+    expect((await stored(second, session.id)).filter((e) => e.type === 'turn.cancelled')).toHaveLength(2);
+  });
+
+  it('a cancel beside a resume leaves one terminal event and no open call', async () => {
+    for (const order of [0, 1]) {
+      const said = scenario([{ match: {}, times: 'inf', respond: { hang: true } }]);
+      const first = await startEngine({ scenario: said, config: hold });
+      const session = await first.session();
+      const turnId = await first.submit(session, 'go');
+      await first.event('llm.call_started');
+      const second = await restart(first, { scenario: said, config: hold });
+      const cancel = () => cancelTurn(second.engine, session.id, turnId, null);
+      const resume = () => resumeTurn(second.engine, session.id, turnId);
+      await Promise.allSettled(order === 0 ? [cancel(), resume()] : [resume(), cancel()]);
+      await settled();
+      const events = await stored(second, session.id);
+      const count = (type: string) => events.filter((e) => e.type === type).length;
+      expect(count('turn.cancelled'), `order ${order}`).toBe(1);
+      expect(count('llm.call_failed'), `order ${order}`).toBe(count('llm.call_started'));
+      expect(events.at(-1)!.type).toBe('turn.cancelled');
+      await second.close();
+    }
+  });
+
+  it('a held worker cancelled by itself is what the planner reads', async () => {
+    const said = scenario(planner({ tool_calls: [delegate('job')] }, { text: 'told' }), worker('job', { hang: true }));
+    const first = await startEngine({ scenario: said, config: hold });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    const begun = await first.event('llm.call_started', (e) => e.actor === 'worker');
+    const second = await restart(first, { scenario: said, config: hold });
+    await cancelTurn(second.engine, begun.session_id, begun.turn_id!, null);
+    await resumeTurn(second.engine, session.id, turnId);
+    expect(await second.ended(turnId)).toMatchObject({ status: 'completed', output: 'told' });
+    expect((await stored(second, session.id)).find((e) => e.type === 'delegate.failed')?.payload).toMatchObject({
+      failure_mode: 'cancelled_by_user',
+      cancel_scope: 'worker',
+    });
+  });
+
+  it('a resumed turn still has its deadline', async () => {
+    const said = scenario([{ match: {}, times: 'inf', respond: { hang: true } }]);
+    const config = { turn: { max_llm_calls: 50, max_output_tokens: 4096, timeout_seconds: 3 } };
+    const first = await startEngine({ scenario: said, config, clock: manualClock() });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await first.event('llm.call_started');
+    const clock = manualClock(START + 60_000);
+    const second = await restart(first, { scenario: said, config, clock });
+    await second.event('llm.call_started');
+    clock.advance(3000);
+    await settled(50);
+    expect(await turnOf(second, session.id, turnId)).toMatchObject({ status: 'cancelled', cancel_reason: 'timeout' });
+  });
+
+  it('a held turn ends with its session, and can be purged', async () => {
+    for (const purge of [false, true]) {
+      const said = scenario(planner({ tool_calls: [delegate('job')] }), worker('job', { hang: true }));
+      const first = await startEngine({ scenario: said, config: hold });
+      const session = await first.session();
+      await first.submit(session, 'go');
+      await first.event('llm.call_started', (e) => e.actor === 'worker');
+      const second = await restart(first, { scenario: said, config: hold });
+      if (purge) {
+        expect(await purgeSession(second.engine, session.id)).toMatchObject({ purged_session_count: 2 });
+        expect(second.rows()).toMatchObject({ sessions: 0, turns: 0, events: 0, delegations: 0, messages: 0 });
+      } else {
+        await endSession(second.engine, session.id);
+        expect((await stored(second, session.id)).slice(-5).map((e) => e.type)).toEqual([
+          'session.ended',
+          'delegate.failed',
+          'tool.failed',
+          'turn.cancelled',
+          'session.ended',
+        ]);
+      }
+      await second.close();
+    }
+  });
+});
+
+describe('cancelling', () => {
+  it('ending a session waits for a turn that is being admitted', async () => {
+    const t = await startEngine({ scenario: scenario([{ match: {}, times: 'inf', respond: { hang: true } }]) });
+    const session = await t.session();
+    const wait = gate();
+    const real = t.engine.workspaces.memoryText;
+    t.engine.workspaces.memoryText = async (root) => {
+      await wait.opened;
+      return real(root);
+    };
+    const submitted = t.submit(session, 'go').catch((error: unknown) => error);
+    await settled(10);
+    const ended = endSession(t.engine, session.id);
+    await settled(10);
+    wait.open();
+    const outcome = await submitted;
+    await ended;
+    if (typeof outcome !== 'string') expect(outcome).toMatchObject({ code: 'session_already_ended' });
+    expect(t.events.at(-1)!.type).toBe('session.ended');
+    expect(await t.engine.store.turns.allOpen()).toEqual([]);
+  });
+
+  it('a turn submitted while its session ends leaves nothing open', async () => {
+    for (let hops = 0; hops < 12; hops++) {
+      const t = await startEngine({ scenario: scenario([{ match: {}, times: 'inf', respond: { hang: true } }]) });
+      const session = await t.session();
+      const submitted = t.submit(session, 'go').catch((error: unknown) => error);
+      for (let i = 0; i < hops; i++) await Promise.resolve();
+      const ended = endSession(t.engine, session.id).catch((error: unknown) => error);
+      const outcome = await submitted;
+      await ended;
+      await settled(30);
+      if (typeof outcome !== 'string') expect(outcome, `hops ${hops}`).toMatchObject({ code: 'session_already_ended' });
+      expect(await t.engine.store.turns.allOpen(), `hops ${hops}`).toEqual([]);
+      await t.close();
+    }
+  });
+
+  it('three messages that interrupt at once are taken one after the other', async () => {
+    const t = await startEngine({
+      scenario: scenario([{ match: {}, times: 'inf', respond: { hang: true } }]),
+      config: { shutdown: { drain_seconds: 0 } },
+    });
+    const session = await t.session();
+    await t.submit(session, 'go');
+    await t.event('llm.call_started');
+    const all = await Promise.allSettled(
+      ['a', 'b', 'c'].map((text) => t.submit(session, text, { if_busy: 'interrupt' })),
+    );
+    expect(all.map((one) => one.status)).toEqual(['fulfilled', 'fulfilled', 'fulfilled']);
+    expect(await t.engine.store.turns.allOpen()).toHaveLength(1);
+  });
+});
+
+describe('order', () => {
+  it('the next call hangs on the last tool event, whatever was known first', async () => {
+    const t = await startEngine({
+      tools: [tool('good')],
+      scenario: scenario(
+        planner({ tool_calls: [call('good', {}), call('good', { n: 'x' }), call('nope', {})] }, { text: 'end' }),
+      ),
+    });
+    const session = await t.session();
+    await t.run(session, 'go');
+    const ends = t.events.filter((e) => ['tool.completed', 'tool.failed', 'tool.input_invalid'].includes(e.type));
+    const second = t.events.filter((e) => e.type === 'llm.call_started')[1]!;
+    expect(second.parent_event_id).toBe(ends.at(-1)!.id);
+  });
+
+  it('a call cut by a drain is counted once, as the ledger has it', async () => {
+    const said = scenario(
+      planner({ text: 'a long answer in many pieces', chunk_chars: 2, chunk_delay_ms: 20, usage }),
+      [{ match: {}, times: 'inf', respond: { text: 'short', usage } }],
+    );
+    const config = { shutdown: { drain_seconds: 0 } };
+    const first = await startEngine({ scenario: said, config });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    while (!first.deltas.some((d) => d.delta.type === 'text.delta')) await new Promise(setImmediate);
+    await drain(first.engine);
+    const short = scenario([{ match: {}, times: 'inf', respond: { text: 'short', usage } }]);
+    const second = await restart(first, { scenario: short, config });
+    const turn = await second.ended(turnId);
+    expect(turn).toMatchObject({ status: 'completed', output: 'short', llm_call_count: 2 });
+    const events = await stored(second, session.id);
+    const done = events.find((e) => e.type === 'turn.completed')!;
+    expect(done.payload).toMatchObject({ llm_call_count: 2, total_cost_usd: turn.total_cost_usd });
+    expect(events.filter((e) => e.type === 'llm.call_started').map((e) => e.payload.call_index)).toEqual([1, 2]);
+  });
+
+  it('open prompts and queued tools are put down by a drain and come back', async () => {
+    const said = scenario(
+      planner(
+        { tool_calls: [call('write_file', { path: 'a', content: '1' }), call('list_files', {})] },
+        { text: 'end' },
+      ),
+    );
+    const config = { shutdown: { drain_seconds: 0 } };
+    const first = await startEngine({ scenario: said, config });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await first.event('tool.confirmation_requested');
+    await first.event('tool.completed');
+    await settled(10);
+    await drain(first.engine);
+    expect((await turnOf(first, session.id, turnId)).status).toBe('interrupted');
+    expect(first.engine.prompts.size).toBe(0);
+    const second = await restart(first, { scenario: said, config });
+    const asked = await second.event('tool.confirmation_requested');
+    await settled(10);
+    await answerConfirmation(second.engine, asked.payload.confirmation_request_id as string, {
+      decision: 'approve',
+      scope: 'once',
+      reason: null,
+      modified_input: null,
+    });
+    expect(await second.ended(turnId)).toMatchObject({ status: 'completed', tool_call_count: 2 });
+    const called = (await stored(second, session.id)).filter((e) => e.type === 'tool.called');
+    expect(called.map((e) => e.payload.tool_name)).toEqual(['list_files', 'write_file']);
+  });
+});

@@ -4,6 +4,7 @@ import type { ToolResultBlock } from '../../src/domain/message.ts';
 import { cancelTurn } from '../../src/engine/cancel.ts';
 import { endSession } from '../../src/engine/end-session.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
+import { startServer } from '../support/http.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 
@@ -210,6 +211,93 @@ describe('cancelling running tools', () => {
     await pairing(t, session.id);
     const next = await t.run(session, 'go on');
     expect(next.status).toBe('completed');
+  });
+});
+
+describe('cancelling two tools at once', () => {
+  it('gives both an error result, and the next request pairs every call', async () => {
+    const t = await startEngine({
+      config: { tool_confirmation: { per_tool: { shell: 'auto', delegate: 'auto' } } },
+      scenario: scenario(
+        planner({ tool_calls: [call('shell', { command: 'sleep 60' }), call('shell', { command: 'sleep 61' })] }),
+        [{ match: { turn: 2 }, respond: { text: 'next' } }],
+      ),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    let started = 0;
+    await t.event('tool.called', () => ++started === 2);
+    await cancelTurn(t.engine, session.id, turnId, null);
+    expect((await t.ended(turnId)).status).toBe('cancelled');
+    const results = (await t.engine.store.messages.history(session.id))
+      .filter((m) => m.role === 'tool')
+      .map((m) => m.content[0] as ToolResultBlock);
+    expect(results.map((r) => r.is_error)).toEqual([true, true]);
+    await t.run(session, 'go on');
+    await pairing(t, session.id);
+    const sent = t.adapter.requests.at(-1)!.messages;
+    expect(sent.map((m) => m.role)).toEqual(['user', 'assistant', 'tool', 'tool', 'user']);
+  });
+
+  it('a stream cut inside a tool call dispatches nothing and is not sent again', async () => {
+    const t = await startEngine({
+      scenario: scenario(
+        planner({
+          tool_calls: [call('write_file', { path: 'x', content: 'a long text that takes a while to say' })],
+          chunk_chars: 4,
+          chunk_delay_ms: 20,
+        }),
+        [{ match: { turn: 2 }, respond: { text: 'next' } }],
+      ),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    while (!t.deltas.some((d) => d.delta.type === 'tool.use_input_delta')) await new Promise(setImmediate);
+    await cancelTurn(t.engine, session.id, turnId, null);
+    await t.ended(turnId);
+    const kinds = t.deltas.map((d) => d.delta.type).filter((type) => type !== 'tool.use_input_delta');
+    expect(kinds.slice(-3)).toEqual(['tool.use_start', 'tool.use_end', 'message.complete']);
+    const stored = (await t.engine.store.messages.history(session.id)).at(-1)!;
+    expect(stored.metadata.status).toBe('cancelled');
+    expect(t.events.some((e) => e.type.startsWith('tool.'))).toBe(false);
+    expect(t.db.db.prepare('SELECT status FROM tool_calls').pluck().all()).toEqual(['cancelled']);
+    await t.run(session, 'go on');
+    expect(t.adapter.requests.at(-1)!.messages.map((m) => m.role)).toEqual(['user', 'user']);
+  });
+});
+
+describe('a cut call whose provider had counted', () => {
+  it('costs what was counted, once; one refused before any byte costs nothing', async () => {
+    const t = await startServer({
+      scenario: scenario(
+        planner({
+          text: 'a text that is never finished by its model',
+          chunk_chars: 4,
+          chunk_delay_ms: 20,
+          usage: { input_tokens: 100, output_tokens: 7 },
+        }),
+        [{ match: { turn: 2 }, respond: { hang: true } }],
+      ),
+    });
+    const session = await t.session({ initial_active_model: 'haiku' });
+    const first = await t.submit(session, 'go');
+    while (!t.deltas.some((d) => d.delta.type === 'text.delta')) await new Promise(setImmediate);
+    await cancelTurn(t.engine, session.id, first, null);
+    await t.ended(first);
+    expect(t.events.find((e) => e.type === 'llm.call_completed')!.payload).toMatchObject({
+      stop_reason: 'cancelled',
+      input_tokens: 100,
+      output_tokens: 7,
+      usage_estimated: false,
+      cost_usd: '0.000135',
+    });
+    const second = await t.submit(session, 'again');
+    await t.event('llm.call_started', (e) => e.turn_id === second);
+    await cancelTurn(t.engine, session.id, second, null);
+    await t.ended(second);
+    const cost = await t.call('GET', `/analytics/cost?group_by=none&from=all&session=${session.id}`);
+    expect(cost.body.data).toMatchObject({ cost_usd: '0.000135', call_count: 1 });
+    expect((await t.engine.store.sessions.view(session.id))!.cost_so_far_usd).toBe('0.000135');
   });
 });
 

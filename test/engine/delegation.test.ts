@@ -2,7 +2,9 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
+import type { PayloadOf } from '../../src/domain/event.ts';
 import type { ToolResultBlock } from '../../src/domain/message.ts';
+import { SLOTS } from '../../src/domain/route.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 
@@ -157,6 +159,44 @@ describe('one delegation', () => {
       'llm.call_started',
       'turn.started',
     ]);
+  });
+});
+
+describe('the closing figures', () => {
+  it("are the worker's own: calls, turns and cost", async () => {
+    const look = { tool_calls: [call('list_files', {})], usage: usage(1000, 100) };
+    const t = await startEngine({
+      scenario: scenario(
+        planner({ tool_calls: [delegate('look twice')] }, { text: 'ok' }),
+        worker('look twice', look, look, { text: 'seen', usage: usage(1000, 100) }),
+      ),
+    });
+    const session = await t.session();
+    await t.run(session, 'go');
+    expect(t.events.find((e) => e.type === 'delegate.completed')!.payload).toMatchObject({
+      turn_count: 1,
+      llm_call_count: 3,
+      tool_call_count: 2,
+      worker_total_cost_usd: '0.0045',
+      model: 'anthropic:claude-haiku-4-5',
+    });
+  });
+
+  it('every decision has seven entries in the order of the slots, undecided ones after the winner', async () => {
+    const t = await startEngine({
+      scenario: scenario(planner({ tool_calls: [delegate('x')] }, { text: 'ok' }), worker('x', { text: 'y' })),
+    });
+    await t.run(await t.session(), 'go');
+    await t.run(await t.session({ initial_active_model: null }), '@haiku go').catch(() => {});
+    const decisions = t.events
+      .filter((e) => e.type === 'route.decided')
+      .map((e) => e.payload as PayloadOf<'route.decided'>);
+    expect(decisions.length).toBeGreaterThanOrEqual(3);
+    for (const { chain, winner_index } of decisions) {
+      expect(chain.map((c) => c.policy)).toEqual(SLOTS);
+      expect(chain[winner_index]!.verdict).toBe('chose');
+      for (const entry of chain.slice(winner_index + 1)) expect(entry.verdict).toBe('not_evaluated');
+    }
   });
 });
 

@@ -1,5 +1,5 @@
 // Files by descriptor: what was checked is what is opened, although somebody may swap a link in between (09 §8 step 5).
-import { constants } from 'node:fs';
+import { constants, lstatSync } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readdir, readlink, rename, rm } from 'node:fs/promises';
 import type { DirectoryEntry } from '../ports/workspace.ts';
 
@@ -36,8 +36,22 @@ export async function openRegular(absolute: string): Promise<FileHandle> {
   }
 }
 
+/**
+ * Whether nothing at all stands at a path, not even a dangling link. One system call: most optional files of most
+ * workspaces are missing, and a turn asks for several.
+ */
+export function isMissing(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) === undefined;
+  } catch {
+    // Whoever opens it learns why it cannot be looked at.
+    return false;
+  }
+}
+
 /** At most the first `bytes` bytes of a regular file; null when there is none. Throws as `openRegular`. */
 export async function readStart(absolute: string, bytes: number): Promise<Buffer | null> {
+  if (isMissing(absolute)) return null;
   const handle = await openRegular(absolute).catch((error: unknown) => {
     if (errnoOf(error) === 'ENOENT') return null;
     throw error;

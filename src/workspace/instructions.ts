@@ -1,8 +1,9 @@
 // What the people of a project tell every agent: the first instruction file that exists (10 §2).
+import { resolve } from 'node:path';
 import { utf8Head } from '../policy/tool-output.ts';
 import type { Logger } from '../ports/log.ts';
 import type { WorkspaceFiles } from '../ports/workspace.ts';
-import { problemOf, readStart } from './descriptors.ts';
+import { isMissing, problemOf, readStart } from './descriptors.ts';
 
 const MAX_BYTES = 32 * 1024;
 
@@ -13,6 +14,7 @@ export async function readInstructions(
   log: Logger,
 ): Promise<{ readonly path: string; readonly text: string } | null> {
   for (const name of names) {
+    if (isMissing(resolve(files.root, name))) continue;
     try {
       const data = await readStart((await files.resolve(name, 'read')).absolute, MAX_BYTES + 1);
       if (data === null) continue;

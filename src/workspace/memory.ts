@@ -2,7 +2,7 @@
 import { utf8Head } from '../policy/tool-output.ts';
 import type { Logger } from '../ports/log.ts';
 import type { WorkspaceFiles } from '../ports/workspace.ts';
-import { problemOf, readStart } from './descriptors.ts';
+import { isMissing, problemOf, readStart } from './descriptors.ts';
 
 /** In the order of the prompt; `cap` is the hard cap in UTF-8 bytes. */
 const MEMORY_FILES = [
@@ -16,8 +16,11 @@ const MEMORY_FILES = [
  * @param warn called for each such file
  */
 export async function memoryText(files: WorkspaceFiles, warn: Logger['warn']): Promise<string | null> {
+  const folder = `${files.root}/.metis`;
+  if (isMissing(folder)) return null;
   const sections: string[] = [];
   for (const { name, heading, cap } of MEMORY_FILES) {
+    if (isMissing(`${folder}/${name}`)) continue;
     const data = await readMemory(files, name, cap + 1, warn);
     const text = utf8Head(data, cap).toString('utf8').trim();
     const over = data.length > cap;

@@ -3,6 +3,7 @@ import { realpath, stat } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import type { Logger } from '../ports/log.ts';
 import type { Workspaces } from '../ports/workspace.ts';
+import { isMissing } from './descriptors.ts';
 import { readImage } from './images.ts';
 import { readInstructions } from './instructions.ts';
 import { memoryText } from './memory.ts';
@@ -56,6 +57,6 @@ async function realDirectory(path: string): Promise<string | null> {
 }
 
 /** A person may keep the global file wherever a link says; a link inside a workspace is not followed. */
-function real(path: string): Promise<string> {
-  return realpath(path).catch(() => path);
+async function real(path: string): Promise<string> {
+  return isMissing(path) ? path : realpath(path).catch(() => path);
 }

@@ -51,6 +51,8 @@ export function openDatabase({ path, synchronous, migrationsDir, log }: OpenOpti
       db.pragma(`synchronous = ${synchronous}`);
       db.pragma('foreign_keys = ON');
       db.pragma('wal_autocheckpoint = 8192');
+      // Savepoints and large statements spill: to memory, not into a new file each time.
+      db.pragma('temp_store = MEMORY');
     });
     if (applied.length > 0) log.info({ path, migrations: applied }, 'database migrated');
     const reader = openReader(path);

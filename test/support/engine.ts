@@ -44,6 +44,8 @@ export interface EngineOptions {
   readonly scenario: unknown;
   readonly config?: ConfigOver;
   readonly registry?: string;
+  /** Adapters of the registry that can be called, all of them played by the scripted one; `scripted` alone unless told. */
+  readonly served?: ReadonlySet<string>;
   readonly prices?: PriceTable;
   readonly clock?: Clock;
   readonly random?: () => number;
@@ -143,6 +145,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     limits: { total: 600, connect: 30, idle: 120 },
     maxRetries: 2,
   });
+  const served = options.served ?? new Set(['scripted']);
   const workspaces = createWorkspaces({ globalRoutingPath: config.routing.global_path, log });
   const engine = createEngine({
     config,
@@ -154,9 +157,9 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     bus,
     registry: createModelRegistry(
       must(parseRegistry(options.registry ?? fs.readFileSync(REGISTRY, 'utf8'), REGISTRY)),
-      new Set(['scripted']),
+      served,
     ),
-    providers: new Map([['scripted', adapter]]),
+    providers: new Map([...served].map((name) => [name, adapter])),
     prices: options.prices ?? priceTableA(),
     tools: createToolRegistry([
       ...builtinTools({ shellEnv: { PATH: process.env.PATH ?? '' }, shell: config.tools.shell, clock }),

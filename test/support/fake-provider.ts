@@ -11,6 +11,8 @@ export interface FakeCall {
   readonly path: string;
   readonly headers: IncomingMessage['headers'];
   readonly body: Json;
+  /** The body's bytes as text. */
+  readonly text: string;
   /** From 1, over all calls of the server. */
   readonly number: number;
   readonly model: string;
@@ -33,13 +35,20 @@ export interface FakeUsage {
   readonly reasoning?: number;
 }
 
+export interface FakeToolCall {
+  readonly name: string;
+  readonly input?: unknown;
+  /** The arguments' text as it is, in place of `input`: for what a model garbles. */
+  readonly json?: string;
+}
+
 /** Where an answer stops: whole, connection reset, body ended early, or left open without another byte. */
 type Ending = 'whole' | 'reset' | 'end' | 'stall';
 
 export interface FakeMessage {
   readonly thinking?: { readonly text: string; readonly signature: string };
   readonly text?: string;
-  readonly tool_calls?: readonly { readonly name: string; readonly input: unknown }[];
+  readonly tool_calls?: readonly FakeToolCall[];
   readonly stop_reason?: string;
   /** Null reports none. */
   readonly usage?: FakeUsage | null;
@@ -90,7 +99,7 @@ export async function startFakeProvider(
   async function serve(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const pieces: Buffer[] = [];
     for await (const piece of req) pieces.push(piece as Buffer);
-    const call = describe(req, JSON.parse(Buffer.concat(pieces).toString('utf8')), calls.length + 1, res);
+    const call = describe(req, Buffer.concat(pieces).toString('utf8'), calls.length + 1, res);
     calls.push(call);
     const said = await answer(call);
     if ('error' in said) {
@@ -141,7 +150,8 @@ async function finish(res: ServerResponse, ending: Ending): Promise<void> {
   res.end();
 }
 
-function describe(req: IncomingMessage, body: Json, number: number, res: ServerResponse): FakeCall {
+function describe(req: IncomingMessage, text: string, number: number, res: ServerResponse): FakeCall {
+  const body: Json = JSON.parse(text);
   const path = req.url ?? '';
   const wire = path.endsWith('/messages') ? 'anthropic' : 'openai';
   const messages = (body.messages ?? []) as Json[];
@@ -154,6 +164,7 @@ function describe(req: IncomingMessage, body: Json, number: number, res: ServerR
     path,
     headers: req.headers,
     body,
+    text,
     number,
     model: String(body.model),
     system: textsOf(system).join('\n\n'),
@@ -240,8 +251,8 @@ function anthropicEvents(call: FakeCall, message: FakeMessage): string[] {
       { type: 'text', text: '' },
       ...deltas(message.text, message.delta).map((text) => ({ type: 'text_delta', text })),
     );
-  for (const { name, input } of message.tool_calls ?? []) {
-    const pieces = deltas(JSON.stringify(input), message.delta).map((partial_json) => ({
+  for (const { name, input, json = JSON.stringify(input) } of message.tool_calls ?? []) {
+    const pieces = deltas(json, message.delta).map((partial_json) => ({
       type: 'input_json_delta',
       partial_json,
     }));
@@ -270,10 +281,10 @@ function openAiEvents(call: FakeCall, message: FakeMessage): string[] {
     chunk({ choices: [{ index: 0, delta: value, finish_reason }] });
   const out = [delta({ role: 'assistant', content: '' })];
   for (const content of deltas(message.text ?? '', message.delta)) out.push(delta({ content }));
-  for (const [index, { name, input }] of (message.tool_calls ?? []).entries()) {
+  for (const [index, { name, input, json = JSON.stringify(input) }] of (message.tool_calls ?? []).entries()) {
     const id = `call_${call.number}_${index}`;
     out.push(delta({ tool_calls: [{ index, id, type: 'function', function: { name, arguments: '' } }] }));
-    for (const args of deltas(JSON.stringify(input), message.delta))
+    for (const args of deltas(json, message.delta))
       out.push(delta({ tool_calls: [{ index, function: { arguments: args } }] }));
   }
   out.push(delta({}, message.stop_reason ?? (message.tool_calls?.length ? 'tool_calls' : 'stop')));

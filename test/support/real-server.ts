@@ -1,0 +1,161 @@
+// A whole server, built as `metis serve` builds it, whose real adapters talk to a fake provider on the loopback.
+import fs from 'node:fs';
+import path from 'node:path';
+import { onTestFinished } from 'vitest';
+import { createServer, type RunningServer } from '../../src/app/compose.ts';
+import { createCredentials } from '../../src/app/credentials.ts';
+import { createLogger } from '../../src/app/log.ts';
+import { createMetisClient, type MetisClient } from '../../src/client/client.ts';
+import { defaultConfig } from '../../src/domain/config.ts';
+import type { Delta } from '../../src/domain/delta.ts';
+import type { AnyEvent } from '../../src/domain/event.ts';
+import type { Turn } from '../../src/domain/turn.ts';
+import { type ConfigOver, mergeConfig } from './engine.ts';
+import { type FakeProvider, startFakeProvider } from './fake-provider.ts';
+import type { Answer, Parsed } from './http.ts';
+import { priceFileA } from './prices.ts';
+import { strictly } from './wire-rules.ts';
+
+export const ROOT = path.resolve(import.meta.dirname, '../..');
+export const KEYS = { anthropic: 'left-handed-lemon-squeezer', openai: 'right-handed-apple-peeler' };
+export type Wire = keyof typeof KEYS;
+export const WIRES = ['anthropic', 'openai'] as const satisfies readonly Wire[];
+
+const CAPABILITIES = `{ max_context_tokens: 200000, max_output_tokens: 8192, supports_images: true, supports_structured_output: true, supports_thinking: true, supports_prompt_caching: true, accepted_image_media_types: [image/png, image/jpeg] }`;
+
+/** Both real adapters at the fake's addresses, with the models that the fixture prices know. */
+export function registryAt(fake: Pick<FakeProvider, 'anthropicUrl' | 'openaiUrl'>, rest = ''): string {
+  return `
+adapters:
+  anthropic: { type: anthropic, base_url: ${fake.anthropicUrl} }
+  openai: { type: openai, base_url: ${fake.openaiUrl} }
+models:
+  anthropic:claude-opus-4-7: { tier: deep, aliases: [opus], capabilities: ${CAPABILITIES} }
+  anthropic:claude-haiku-4-5: { tier: fast, aliases: [haiku], capabilities: ${CAPABILITIES} }
+  openai:gpt-5: { tier: deep, aliases: [gpt], capabilities: ${CAPABILITIES} }
+  openai:gpt-5-mini: { tier: fast, aliases: [mini], capabilities: ${CAPABILITIES} }
+${rest}`;
+}
+
+export interface RealOptions {
+  /** Data folder: the same again is the same database. */
+  readonly folder: string;
+  /** Text of the registry file. */
+  readonly registry: string;
+  /** Texts of price files, fixture table A unless told: the first is the base. */
+  readonly prices?: readonly string[];
+  readonly config?: ConfigOver;
+  /** Adapters that get a key, both unless told. */
+  readonly wires?: readonly Wire[];
+  readonly fetch?: typeof fetch;
+}
+
+export interface RealServer extends RunningServer {
+  readonly url: string;
+  readonly client: MetisClient;
+  /** Every log line so far, down to trace, as it would stand on stderr. */
+  readonly log: { level: string; msg: string; [field: string]: Parsed }[];
+  readonly events: AnyEvent[];
+  readonly deltas: { readonly session_id: string; readonly delta: Delta }[];
+  call(method: string, path: string, body?: unknown, headers?: Readonly<Record<string, string>>): Promise<Answer>;
+  session(workspace: string, model: string | null, rest?: object): Promise<string>;
+  /** Submits over HTTP and waits for the end. */
+  turn(sessionId: string, content: unknown): Promise<Turn>;
+  /** Past or to come. */
+  event(type: AnyEvent['type'], match?: (event: AnyEvent) => boolean): Promise<AnyEvent>;
+}
+
+/** A fake that refuses what the real providers refuse; closed with the test. */
+export async function startStrictFake(answer: Parameters<typeof strictly>[0]): Promise<FakeProvider> {
+  const fake = await startFakeProvider(strictly(answer));
+  onTestFinished(() => fake.close());
+  return fake;
+}
+
+export async function startReal(options: RealOptions): Promise<RealServer> {
+  const { folder } = options;
+  fs.mkdirSync(folder, { recursive: true });
+  const registry = path.join(folder, 'registry.yaml');
+  fs.writeFileSync(registry, options.registry);
+  const tables = (options.prices ?? [priceFileA()]).map((text, i) => {
+    const file = path.join(folder, `prices-${i}.json`);
+    fs.writeFileSync(file, text);
+    return file;
+  });
+  const ours: ConfigOver = {
+    registry: { path: registry },
+    pricing: { tables },
+    shutdown: { drain_seconds: 0 },
+    tool_confirmation: { default: { none: 'auto', read: 'auto', write: 'auto', execute: 'auto', network: 'auto' } },
+  };
+  const config = mergeConfig(mergeConfig(defaultConfig(folder), ours), options.config ?? {});
+  config.server.port = 0;
+  const keys = Object.fromEntries((options.wires ?? WIRES).map((wire) => [wire, KEYS[wire]]));
+  const credentials = createCredentials({}, keys);
+  const log: RealServer['log'] = [];
+  const server = await createServer({
+    config,
+    credentials,
+    log: createLogger('trace', () => credentials.secrets, { write: (line) => void log.push(JSON.parse(line)) }),
+    packageDir: ROOT,
+    version: '0.0.0-test',
+    env: { PATH: process.env.PATH },
+    dataDir: folder,
+    keysFile: path.join(folder, '.env'),
+    ...(options.fetch ? { fetch: options.fetch } : {}),
+  });
+  onTestFinished(() => server.close());
+
+  const events: AnyEvent[] = [];
+  const deltas: RealServer['deltas'] = [];
+  const waiting = new Set<() => void>();
+  server.engine.bus.subscribe('test', (items) => {
+    for (const item of items) {
+      if (item.kind === 'event') events.push(item.event as AnyEvent);
+      else deltas.push({ session_id: item.transient.session_id, delta: item.transient.delta });
+    }
+    for (const wake of [...waiting]) wake();
+  });
+  const event: RealServer['event'] = (type, match = () => true) =>
+    new Promise((resolve) => {
+      const look = () => {
+        const found = events.find((e) => e.type === type && match(e));
+        if (found === undefined) return;
+        waiting.delete(look);
+        resolve(found);
+      };
+      waiting.add(look);
+      look();
+    });
+  const { url } = await server.listen();
+  const call: RealServer['call'] = async (method, target, body, headers = {}) => {
+    const response = await fetch(`${url}${target}`, {
+      method,
+      headers: { ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    return { status: response.status, headers: response.headers, body: text === '' ? null : JSON.parse(text) };
+  };
+  return {
+    ...server,
+    url,
+    client: createMetisClient({ baseUrl: url }),
+    log,
+    events,
+    deltas,
+    call,
+    event,
+    async session(workspace, model, rest = {}) {
+      const body = { workspace_path: workspace, ...(model === null ? {} : { initial_active_model: model }), ...rest };
+      const { status, body: made } = await call('POST', '/sessions', body);
+      if (status !== 201) throw new Error(JSON.stringify(made));
+      return made.id;
+    },
+    async turn(sessionId, content) {
+      const answer = await call('POST', `/sessions/${sessionId}/turns`, { content }, { prefer: 'wait=20' });
+      if (answer.status !== 200) throw new Error(`${answer.status} ${JSON.stringify(answer.body)}`);
+      return answer.body;
+    },
+  };
+}

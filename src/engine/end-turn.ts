@@ -2,13 +2,12 @@
 import { draft, type EventDraft } from '../domain/event.ts';
 import { type StoredMessage, toolUses } from '../domain/message.ts';
 import type { ErrorClass } from '../domain/scalars.ts';
-import type { ToolCallStatus } from '../domain/tool.ts';
 import type { TurnErrorCode, TurnStopReason } from '../domain/turn.ts';
 import { cancelledBy } from '../kernel/abort.ts';
 import { fromPusd } from '../kernel/money.ts';
 import type { TurnOutcome, Write } from '../ports/journal.ts';
 import { type Engine, safeText } from './context.ts';
-import { answerMessages, CANCELLED_TEXT, FAILED_TEXT, type ToolResults } from './tool-results.ts';
+import { answerMessages, CANCELLED_TEXT, FAILED_TEXT, startedCalls, storedResults } from './tool-results.ts';
 import { appended } from './transients.ts';
 import type { TurnBase, TurnEnd } from './turn-run.ts';
 
@@ -17,11 +16,11 @@ type Ending = Partial<TurnOutcome> & { readonly status: TurnOutcome['status'] };
 export async function completeTurn(engine: Engine, run: TurnBase, stopReason: TurnStopReason): Promise<TurnEnd> {
   const { tally } = run;
   const seconds = wallTime(engine, run);
+  const closing = await closeCalls(engine, run, FAILED_TEXT);
   await end(engine, run, {
     ending: { status: 'completed', stop_reason: stopReason },
     seconds,
-    results: new Map(),
-    missing: { text: FAILED_TEXT, status: 'cancelled' },
+    closing,
     terminal: draft({
       type: 'turn.completed',
       session_id: run.session.id,
@@ -44,14 +43,13 @@ export async function completeTurn(engine: Engine, run: TurnBase, stopReason: Tu
   return { status: 'completed', stop_reason: stopReason };
 }
 
-/** @param results what the cancelled batch of tools still produced; every other call is answered as cancelled */
-export async function cancelTurnRun(engine: Engine, run: TurnBase, results: ToolResults): Promise<TurnEnd> {
+export async function cancelTurnRun(engine: Engine, run: TurnBase): Promise<TurnEnd> {
   const { reason, detail } = cancelledBy(run.signal);
+  const closing = await closeCalls(engine, run, CANCELLED_TEXT);
   await end(engine, run, {
     ending: { status: 'cancelled', cancel_reason: reason },
     seconds: wallTime(engine, run),
-    results,
-    missing: { text: CANCELLED_TEXT, status: 'cancelled' },
+    closing,
     terminal: draft({
       type: 'turn.cancelled',
       session_id: run.session.id,
@@ -83,11 +81,11 @@ export async function failTurn(
 ): Promise<TurnEnd> {
   const message = safeText(engine, fault.message, run.session.workspace_path);
   const { error_code, error_class, retryable } = fault;
+  const closing = await closeCalls(engine, run, FAILED_TEXT);
   await end(engine, run, {
     ending: { status: 'failed', error_code, error_class, error_message: message, retryable },
     seconds: wallTime(engine, run),
-    results: new Map(),
-    missing: { text: FAILED_TEXT, status: 'cancelled' },
+    closing,
     terminal: draft({
       type: 'turn.failed',
       session_id: run.session.id,
@@ -114,13 +112,12 @@ async function end(
   how: {
     readonly ending: Ending;
     readonly seconds: number;
-    readonly results: ToolResults;
-    readonly missing: { readonly text: string; readonly status: ToolCallStatus };
+    readonly closing: Closing;
     readonly terminal: EventDraft;
   },
 ): Promise<void> {
   const { tally } = run;
-  const { messages, writes } = answerMessages(engine, run, unanswered(run), how.results, how.missing);
+  const { messages, writes, failed } = how.closing;
   const finish: Write = {
     kind: 'turn.end',
     turn_id: run.turn.id,
@@ -142,9 +139,37 @@ async function end(
   };
   await engine.journal.commit({
     writes: [...writes, finish],
-    emit: [...messages.map((m) => appended(engine, run, m)), how.terminal],
+    emit: [...failed, ...messages.map((m) => appended(engine, run, m)), how.terminal],
   });
   run.history.push(...messages);
+}
+
+interface Closing extends ReturnType<typeof answerMessages> {
+  /** The terminal event of every call that had none. */
+  readonly failed: readonly EventDraft[];
+}
+
+/**
+ * Answers what the newest message still waits for: with the stored results, and with `text` where there is none.
+ * The store is asked, since a fault may have come between a result and this turn's own memory of it.
+ */
+async function closeCalls(engine: Engine, run: TurnBase, text: string): Promise<Closing> {
+  const calls = unanswered(run);
+  if (calls.length === 0) return { messages: [], writes: [], failed: [] };
+  const results = await storedResults(engine, run.turn.id);
+  const called = await startedCalls(engine, run.turn.id);
+  const missing = calls.filter((call) => !results.has(call.id));
+  run.tally.tool_calls += missing.length;
+  const failed = missing.map((call) =>
+    draft({
+      type: 'tool.failed',
+      session_id: run.session.id,
+      turn_id: run.turn.id,
+      parent: called.get(call.id) ?? run.call_event_id,
+      payload: { tool_use_id: call.id, error_class: 'cancelled', error_message: text, latency_ms: 0 },
+    }),
+  );
+  return { ...answerMessages(engine, run, calls, results, { text, status: 'cancelled' }), failed };
 }
 
 /** Tool calls of the turn's newest complete message that no stored tool message answers yet (01 §6.2). */

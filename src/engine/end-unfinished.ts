@@ -7,7 +7,7 @@ import type { SessionRecord } from '../domain/session.ts';
 import type { TurnRecord } from '../domain/turn.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import { isoTime } from '../kernel/clock.ts';
-import type { EventId } from '../kernel/ids.ts';
+import type { EventId, TurnId } from '../kernel/ids.ts';
 import { fromPusd } from '../kernel/money.ts';
 import type { DelegateOutcome } from '../policy/delegation/outcome.ts';
 import type { Write } from '../ports/journal.ts';
@@ -15,7 +15,7 @@ import type { ToolCallState } from '../ports/store.ts';
 import { withoutRaw } from './admit.ts';
 import { closeDelegation } from './close-delegation.ts';
 import type { Engine } from './context.ts';
-import { CANCELLED_TEXT, errorResult, RESTART_TEXT } from './tool-results.ts';
+import { CANCELLED_TEXT, errorResult, RESTART_TEXT, startedCalls } from './tool-results.ts';
 
 const SHUTDOWN = new Cancelled('shutdown');
 
@@ -39,17 +39,18 @@ export async function endUnfinishedTurn(
   turn: TurnRecord,
   reason: Cancelled,
 ): Promise<void> {
-  for (const delegation of await engine.store.delegations.allOpen())
-    if (delegation.parent_turn_id === turn.id) await endUnfinishedDelegation(engine, delegation, reason);
-
+  await endOpenDelegations(engine, turn.id, reason);
   const calls = await engine.store.turns.toolCalls(turn.id);
   // A call of a message that was cut off was never dispatched and gets no answer (01 §6.2).
   const open = calls.filter((c) => !c.answered && !(c.status === 'cancelled' && c.result === null));
   const totals = await engine.store.turns.totals(turn.id);
   const started = await engine.store.events.lastOfTurn(turn.id, ['turn.started']);
   const asked = await engine.store.events.lastOfTurn(turn.id, ['llm.call_completed']);
+  const called = await startedCalls(engine, turn.id);
+  const history = await engine.store.messages.history(turn.session_id);
+  const last = history.findLast((m) => m.role === 'assistant' && m.turn_id === turn.id);
   const now = engine.clock.now();
-  const answers = open.map((call) => answer(engine, turn, call, reason, asked?.id ?? null));
+  const answers = open.map((call) => answer(engine, turn, call, reason, called.get(call.id) ?? asked?.id ?? null));
   const seconds = Math.max(0, now - turn.started_at) / 1000;
   const toolCalls = calls.filter((c) => c.answered).length + open.length;
   const unsettled = answers.filter((a) => a.failed !== null);
@@ -71,7 +72,7 @@ export async function endUnfinishedTurn(
           llm_call_count: totals.calls,
           tool_call_count: toolCalls,
           wall_time_seconds: seconds,
-          final_message_id: turn.final_message_id,
+          final_message_id: last?.id ?? null,
           ended_at: now,
         },
       },
@@ -101,6 +102,12 @@ export async function endUnfinishedTurn(
       }),
     ],
   });
+}
+
+/** Ends the workers of a turn that have no running loop, and their delegations. */
+export async function endOpenDelegations(engine: Engine, turnId: TurnId, reason: Cancelled): Promise<void> {
+  for (const delegation of await engine.store.delegations.allOpen())
+    if (delegation.parent_turn_id === turnId) await endUnfinishedDelegation(engine, delegation, reason);
 }
 
 interface Answered {

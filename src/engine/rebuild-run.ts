@@ -6,12 +6,11 @@ import type { RouteDecision } from '../domain/route.ts';
 import type { SessionRecord } from '../domain/session.ts';
 import { REQUEST_CONTEXT, type ToolDefinition } from '../domain/tool.ts';
 import type { TurnRecord } from '../domain/turn.ts';
-import type { EventId, ToolUseId } from '../kernel/ids.ts';
 import { routingRecord } from '../policy/routing/chain.ts';
 import type { ToolCallState } from '../ports/store.ts';
 import type { DelegationCap } from './budget.ts';
 import type { Engine } from './context.ts';
-import type { ToolResults } from './tool-results.ts';
+import { startedCalls, storedResults, type ToolResults } from './tool-results.ts';
 import type { DelegationTree, TurnBase, TurnRun, WorkerRun } from './turn-run.ts';
 import type { WorkerClock } from './worker-clock.ts';
 
@@ -51,7 +50,6 @@ export async function rebuildRun(
     .map((name) => engine.tools.definition(name))
     .filter((definition): definition is ToolDefinition => definition !== null);
   const elapsed = engine.clock.now() - turn.started_at;
-  const known = new Map(calls.flatMap((c) => (c.answered || c.result === null ? [] : [[c.id, c.result] as const])));
 
   const run: TurnBase = {
     session,
@@ -78,7 +76,7 @@ export async function rebuildRun(
       cache_creation_input_tokens: totals.cache_creation_input_tokens,
       cost_pusd: totals.cost_pusd,
     },
-    called: await startedCalls(engine, turn),
+    called: await startedCalls(engine, turn.id),
     resumed: true,
     cause: settledEvent?.id ?? started.id,
     stop_reason: (completed?.payload.stop_reason as StopReason | undefined) ?? null,
@@ -88,7 +86,7 @@ export async function rebuildRun(
     limit: null,
     refusal: null,
   };
-  return { run, served: model && adapter ? { model, adapter } : null, known };
+  return { run, served: model && adapter ? { model, adapter } : null, known: await storedResults(engine, turn.id) };
 }
 
 /** The request for more context that ended a worker's turn, if its newest message holds a valid one. */
@@ -97,14 +95,7 @@ export function contextRequest(
   calls: readonly ToolCallState[],
 ): InsufficientContextRequest | null {
   const question = last && toolUses(last.content).find((c) => c.name === REQUEST_CONTEXT);
-  const answered = question && calls.some((c) => c.id === question.id && c.status === 'succeeded');
-  return answered ? (InsufficientContextRequestSchema.safeParse(question.input).data ?? null) : null;
-}
-
-/** `tool.called` of every call of the turn, by call. */
-async function startedCalls(engine: Engine, turn: TurnRecord): Promise<ReadonlyMap<ToolUseId, EventId>> {
-  const called = new Map<ToolUseId, EventId>();
-  for (const event of await engine.store.events.ofTurn(turn.id, ['tool.called']))
-    called.set(event.payload.tool_use_id as ToolUseId, event.id);
-  return called;
+  // Before the answers are stored the batch is not over: its other calls have to be turned away first.
+  const recorded = question && calls.some((c) => c.id === question.id && c.status === 'succeeded' && c.answered);
+  return recorded ? (InsufficientContextRequestSchema.safeParse(question.input).data ?? null) : null;
 }

@@ -8,7 +8,7 @@ import type { TurnId } from '../kernel/ids.ts';
 import { limitChanged } from './budget.ts';
 import type { Engine } from './context.ts';
 import { failTurn } from './end-turn.ts';
-import { endUnfinishedTurn } from './end-unfinished.ts';
+import { endOpenDelegations, endUnfinishedTurn } from './end-unfinished.ts';
 import { rebuildRun } from './rebuild-run.ts';
 import { requireBudget, startTopLevel } from './top-level.ts';
 import type { TurnBase, TurnEnd } from './turn-run.ts';
@@ -91,7 +91,9 @@ export async function announceResumed(engine: Engine, run: TurnBase): Promise<vo
   });
 }
 
-export function failModelGone(engine: Engine, run: TurnBase): Promise<TurnEnd> {
+/** Ends a turn that nobody can go on with, its workers first. */
+export async function failModelGone(engine: Engine, run: TurnBase): Promise<TurnEnd> {
+  await endOpenDelegations(engine, run.turn.id, new Cancelled('shutdown'));
   return failTurn(engine, run, {
     error_code: 'model_not_configured',
     message: `the model of this turn is not configured any more: ${run.turn.chosen_model}`,

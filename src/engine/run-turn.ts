@@ -1,5 +1,5 @@
 // The turn loop: ask the machine what is next, do it, until a terminal event is stored (00 §3, 04 §3.1).
-import { Cancelled } from '../kernel/abort.ts';
+import { Cancelled, cancelledBy } from '../kernel/abort.ts';
 import { next } from '../policy/turn-machine.ts';
 import type { BudgetRefusal } from './budget.ts';
 import { tellExceeded, warnIfNear } from './budget-events.ts';
@@ -7,6 +7,7 @@ import { callModel } from './call-model.ts';
 import type { Engine } from './context.ts';
 import { dispatchTools, storeAnswers } from './dispatch-tools.ts';
 import { cancelTurnRun, completeTurn, failTurn } from './end-turn.ts';
+import { endOpenDelegations } from './end-unfinished.ts';
 import { interruptTurn, isHandOver } from './interrupt.ts';
 import { cancelScope } from './session-lock.ts';
 import type { ToolResults } from './tool-results.ts';
@@ -21,7 +22,6 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
   let results = known;
   try {
     for (;;) {
-      if (run.signal.aborted) return await stop(engine, run, results);
       const step = next({
         last: lastSent(run),
         stopReason: run.stop_reason,
@@ -30,11 +30,13 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
         outputTokensLeft: run.worker?.output_tokens_left ?? null,
         contextRequested: run.context_request !== null,
       });
+      // The calls of a stopped turn are dispatched all the same: each is turned away with its own terminal event.
+      if (run.signal.aborted && step.kind !== 'run_tools') return await stop(engine, run);
       if (step.kind === 'finish') {
         run.limit = step.limit;
         return await completeTurn(engine, run, step.stopReason);
       }
-      if (engine.draining.value) {
+      if (engine.draining.value && !run.signal.aborted) {
         cancelScope(run.scope, new Cancelled('shutdown'));
         continue;
       }
@@ -55,7 +57,7 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
       }
       const done = await dispatchTools(engine, run, step.calls, results);
       results = done.results;
-      if (run.signal.aborted) return await stop(engine, run, results);
+      if (run.signal.aborted) return await stop(engine, run);
       if (done.interrupted) return await interruptTurn(engine, run, done.interrupted.reason);
       await storeAnswers(engine, run, step.calls, results);
       results = new Map();
@@ -86,8 +88,11 @@ async function overBudget(engine: Engine, run: TurnRun, refusal: BudgetRefusal):
 }
 
 /** An aborted turn ends as cancelled, unless the process stops and the turn goes on after its next start. */
-function stop(engine: Engine, run: TurnRun, results: ToolResults): Promise<TurnEnd> {
-  return isHandOver(engine, run.signal) ? interruptTurn(engine, run, 'restart') : cancelTurnRun(engine, run, results);
+async function stop(engine: Engine, run: TurnRun): Promise<TurnEnd> {
+  if (isHandOver(engine, run.signal)) return interruptTurn(engine, run, 'restart');
+  // Workers that were put down before the cancellation came have nobody else who would end them.
+  await endOpenDelegations(engine, run.turn.id, cancelledBy(run.signal));
+  return cancelTurnRun(engine, run);
 }
 
 /** The newest message that a provider would be sent. */

@@ -2,7 +2,7 @@
 import { plainMetadata, type StoredMessage, type ToolResultBlock, type ToolUseBlock } from '../domain/message.ts';
 import type { ToolCallStatus } from '../domain/tool.ts';
 import { isoTime } from '../kernel/clock.ts';
-import type { ToolUseId } from '../kernel/ids.ts';
+import type { EventId, ToolUseId, TurnId } from '../kernel/ids.ts';
 import type { Write } from '../ports/journal.ts';
 import type { Engine } from './context.ts';
 import type { TurnRun } from './turn-run.ts';
@@ -13,6 +13,20 @@ export type ToolResults = ReadonlyMap<ToolUseId, ToolResultBlock>;
 export const CANCELLED_TEXT = 'Tool call cancelled.';
 export const RESTART_TEXT = 'Tool call interrupted by a server restart; it may or may not have taken effect.';
 export const FAILED_TEXT = 'Tool call not executed: the turn failed.';
+
+/** Results of the turn's calls that are stored but not yet answered in its history. */
+export async function storedResults(engine: Engine, turnId: TurnId): Promise<ToolResults> {
+  const calls = await engine.store.turns.toolCalls(turnId);
+  return new Map(calls.flatMap((c) => (c.answered || c.result === null ? [] : [[c.id, c.result] as const])));
+}
+
+/** `tool.called` of every call of the turn that had started, by call. */
+export async function startedCalls(engine: Engine, turnId: TurnId): Promise<ReadonlyMap<ToolUseId, EventId>> {
+  const called = new Map<ToolUseId, EventId>();
+  for (const event of await engine.store.events.ofTurn(turnId, ['tool.called']))
+    called.set(event.payload.tool_use_id as ToolUseId, event.id);
+  return called;
+}
 
 export function errorResult(id: ToolUseId, text: string): ToolResultBlock {
   return { type: 'tool_result', tool_use_id: id, content: [{ type: 'text', text }], is_error: true };

@@ -1,4 +1,7 @@
-import { describe, expect, it } from 'vitest';
+// Where a turn, a worker or a prompt could be left behind: races, faults of the journal, crashes between two commits.
+import fs from 'node:fs';
+import path from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { defaultConfig } from '../../src/domain/config.ts';
 import type { AnyEvent } from '../../src/domain/event.ts';
 import type { ToolResultBlock } from '../../src/domain/message.ts';
@@ -18,7 +21,7 @@ import { call, delegate, planner, scenario, worker } from '../support/scenario.t
 
 const usage = { input_tokens: 1000, output_tokens: 100 };
 const hold = { recovery: { on_start: 'hold' } } as const;
-const _TERMINAL = ['turn.completed', 'turn.failed', 'turn.cancelled'];
+const TERMINAL = ['turn.completed', 'turn.failed', 'turn.cancelled'];
 const _PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
 async function restart(t: TestEngine, options: EngineOptions): Promise<TestEngine> {
@@ -34,24 +37,24 @@ async function stored(t: TestEngine, sessionId: string): Promise<AnyEvent[]> {
 }
 const turnOf = async (t: TestEngine, sessionId: string, turnId: string) =>
   (await t.engine.store.turns.view(sessionId, turnId))!;
-async function _results(t: TestEngine, sessionId: string): Promise<ToolResultBlock[]> {
+async function results(t: TestEngine, sessionId: string): Promise<ToolResultBlock[]> {
   const history = await t.engine.store.messages.history(sessionId as never);
   return history.filter((m) => m.role === 'tool').map((m) => m.content[0] as ToolResultBlock);
 }
-const _textIn = (block: ToolResultBlock) => (block.content[0]?.type === 'text' ? block.content[0].text : '');
-/** The journal refuses the first batch that `match` picks, as a full disk would. */
-function _failOnce(t: TestEngine, match: (batch: Batch) => boolean): void {
+const textIn = (block: ToolResultBlock) => (block.content[0]?.type === 'text' ? block.content[0].text : '');
+/** The journal refuses the first batches that `match` picks, as a full disk would. */
+function failOnce(t: TestEngine, match: (batch: Batch) => boolean, times = 1): void {
   const { journal } = t.engine;
   const { commit } = journal;
-  let done = false;
+  let left = times;
   journal.commit = async (batch) => {
-    if (done || !match(batch)) return commit(batch);
-    done = true;
+    if (left === 0 || !match(batch)) return commit(batch);
+    left -= 1;
     throw new Error('disk full');
   };
 }
-const _writes = (batch: Batch, kind: string) => (batch.writes ?? []).some((w) => w.kind === kind);
-function _at(t: TestEngine, match: (e: AnyEvent) => boolean, then: () => void): void {
+const writes = (batch: Batch, kind: string) => (batch.writes ?? []).some((w) => w.kind === kind);
+function at(t: TestEngine, match: (e: AnyEvent) => boolean, then: () => void): void {
   let done = false;
   t.engine.bus.subscribe('review', (items) => {
     for (const item of items)
@@ -84,8 +87,55 @@ function tool(name: string, over: Partial<Tool> & { side_effects?: ToolDefinitio
   };
   return () => ({ definition, execute: async () => toolText('ok'), cancel: async () => false, ...rest });
 }
-const _lack = (summary = 'lost') =>
+const lack = (summary = 'lost') =>
   call('_request_context', { summary, missing: [{ type: 'file', ref: 'a.txt', hint: 'read it' }] });
+
+describe('a crash', () => {
+  it('behind a request for context ends the worker with it', async () => {
+    const said = scenario(
+      planner({ tool_calls: [delegate('job')] }, { text: 'told' }),
+      worker('job', { tool_calls: [call('list_files', {}), lack()] }),
+    );
+    const first = await startEngine({ scenario: said });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await first.event('tool.completed', (e) => e.actor === 'worker');
+    const second = await restart(first, { scenario: said });
+    await settled();
+    expect(await turnOf(second, session.id, turnId)).toMatchObject({ status: 'completed', output: 'told' });
+    const events = await stored(second, session.id);
+    expect(events.find((e) => e.type === 'delegate.failed')?.payload).toMatchObject({
+      failure_mode: 'insufficient_context',
+    });
+  });
+
+  it('behind which the model is gone fails the turn with what was settled', async () => {
+    const said = scenario(
+      planner({ tool_calls: [call('list_files', {}), delegate('job')] }),
+      worker('job', { hang: true }),
+    );
+    const first = await startEngine({ scenario: said });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await first.event('tool.completed');
+    await first.event('llm.call_started', (e) => e.actor === 'worker');
+    const registry = fs
+      .readFileSync(path.join(import.meta.dirname, '../support/registry.yaml'), 'utf8')
+      .replace('anthropic:claude-opus-4-7', 'anthropic:claude-opus-9');
+    const second = await restart(first, { scenario: said, registry });
+    await settled();
+    expect(await turnOf(second, session.id, turnId)).toMatchObject({
+      status: 'failed',
+      error_code: 'model_not_configured',
+    });
+    const events = await stored(second, session.id);
+    expect(events.filter((e) => TERMINAL.includes(e.type)).map((e) => e.type)).toEqual([
+      'turn.cancelled',
+      'turn.failed',
+    ]);
+    expect((await results(second, session.id)).map((r) => r.is_error)).toEqual([false, true]);
+  });
+});
 
 describe('resumption', () => {
   it('finds a worker of a worker again', async () => {
@@ -158,6 +208,24 @@ describe('resumption', () => {
     });
     const turn = await second.run(session, 'next');
     expect(turn.chosen_model).toBe('anthropic:claude-haiku-4-5');
+  });
+
+  it('a turn given up names its last message, and its started calls as parents', async () => {
+    const said = scenario(planner({ tool_calls: [call('shell', { command: 'sleep 60' })] }), [
+      { match: { turn: 2 }, respond: { text: 'new' } },
+    ]);
+    const config = { ...hold, tool_confirmation: { per_tool: { shell: 'auto' } } } as const;
+    const first = await startEngine({ scenario: said, config });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    const called = await first.event('tool.called');
+    const second = await restart(first, { scenario: said, config });
+    await second.run(session, 'next');
+    const events = await stored(second, session.id);
+    expect(events.find((e) => e.type === 'tool.failed')?.parent_event_id).toBe(called.id);
+    const history = await second.engine.store.messages.history(session.id);
+    const asked = history.find((m) => m.role === 'assistant')!;
+    expect((await turnOf(second, session.id, turnId)).final_message_id).toBe(asked.id);
   });
 
   it('two cancels of a held turn are one', async () => {
@@ -255,6 +323,47 @@ describe('resumption', () => {
 });
 
 describe('cancelling', () => {
+  it('between an answer and its tools closes every call', async () => {
+    const t = await startEngine({
+      scenario: scenario(planner({ tool_calls: [call('list_files', {}), call('list_files', {})] })),
+    });
+    const session = await t.session();
+    at(
+      t,
+      (e) => e.type === 'llm.call_completed',
+      () => void cancelTurn(t.engine, session.id, t.events.find((e) => e.type === 'turn.started')!.turn_id!, null),
+    );
+    const turn = await t.run(session, 'go');
+    expect(turn).toMatchObject({ status: 'cancelled', tool_call_count: 2 });
+    expect(t.typesOf(session.id).slice(-3)).toEqual(['tool.failed', 'tool.failed', 'turn.cancelled']);
+  });
+
+  it('a planner whose worker was put down ends the worker too', async () => {
+    const wait = gate();
+    const slow = tool('slow', { execute: async () => (await wait.opened, toolText('late')) });
+    onTestFinished(wait.open);
+    const t = await startEngine({
+      tools: [slow],
+      scenario: scenario(
+        planner({ tool_calls: [delegate('job'), call('slow', {})] }),
+        worker('job', { text: 'part', tool_calls: [call('list_files', {})], delay_ms: 20 }),
+      ),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    const begun = await t.event('llm.call_started', (e) => e.actor === 'worker');
+    const drained = drain(t.engine);
+    await t.event('llm.call_completed', (e) => e.actor === 'worker');
+    await settled(30);
+    await cancelTurn(t.engine, session.id, turnId, null);
+    wait.open();
+    await drained;
+    const events = await stored(t, session.id);
+    expect((await turnOf(t, session.id, turnId)).status).toBe('cancelled');
+    expect((await turnOf(t, begun.session_id, begun.turn_id!)).status).toBe('cancelled');
+    expect(events.at(-1)).toMatchObject({ type: 'turn.cancelled', session_id: session.id });
+  });
+
   it('ending a session waits for a turn that is being admitted', async () => {
     const t = await startEngine({ scenario: scenario([{ match: {}, times: 'inf', respond: { hang: true } }]) });
     const session = await t.session();
@@ -305,6 +414,22 @@ describe('cancelling', () => {
     );
     expect(all.map((one) => one.status)).toEqual(['fulfilled', 'fulfilled', 'fulfilled']);
     expect(await t.engine.store.turns.allOpen()).toHaveLength(1);
+  });
+});
+
+describe('a fault', () => {
+  it('of the journal in the middle of a batch still ends the turn, with the results there are', async () => {
+    const t = await startEngine({
+      tools: [tool('good'), tool('late', { execute: async () => (await settled(20), toolText('late')) })],
+      scenario: scenario(planner({ tool_calls: [call('good', {}), call('late', {})] }, { text: 'end' })),
+    });
+    const session = await t.session();
+    let settles = 0;
+    failOnce(t, (b) => writes(b, 'tool_call.settle') && ++settles > 1, 2);
+    const turnId = await t.submit(session, 'go');
+    await settled();
+    expect(await turnOf(t, session.id, turnId)).toMatchObject({ status: 'failed', error_code: 'internal_error' });
+    expect((await results(t, session.id)).map(textIn)).toEqual(['ok', 'Tool call not executed: the turn failed.']);
   });
 });
 

@@ -61,6 +61,8 @@ export interface RealServer extends RunningServer {
   session(workspace: string, model: string | null, rest?: object): Promise<string>;
   /** Submits over HTTP and waits for the end. */
   turn(sessionId: string, content: unknown): Promise<Turn>;
+  /** What `look` finds, now or after a batch to come. */
+  until<T>(look: () => T | undefined): Promise<T>;
   /** Past or to come. */
   event(type: AnyEvent['type'], match?: (event: AnyEvent) => boolean): Promise<AnyEvent>;
 }
@@ -116,16 +118,16 @@ export async function startReal(options: RealOptions): Promise<RealServer> {
     }
     for (const wake of [...waiting]) wake();
   });
-  const event: RealServer['event'] = (type, match = () => true) =>
+  const until = <T>(look: () => T | undefined): Promise<T> =>
     new Promise((resolve) => {
-      const look = () => {
-        const found = events.find((e) => e.type === type && match(e));
+      const wake = () => {
+        const found = look();
         if (found === undefined) return;
-        waiting.delete(look);
+        waiting.delete(wake);
         resolve(found);
       };
-      waiting.add(look);
-      look();
+      waiting.add(wake);
+      wake();
     });
   const { url } = await server.listen();
   const call: RealServer['call'] = async (method, target, body, headers = {}) => {
@@ -145,7 +147,8 @@ export async function startReal(options: RealOptions): Promise<RealServer> {
     events,
     deltas,
     call,
-    event,
+    until,
+    event: (type, match = () => true) => until(() => events.find((e) => e.type === type && match(e))),
     async session(workspace, model, rest = {}) {
       const body = { workspace_path: workspace, ...(model === null ? {} : { initial_active_model: model }), ...rest };
       const { status, body: made } = await call('POST', '/sessions', body);

@@ -1,0 +1,192 @@
+// Sessions at work while their server is killed at random moments: what was asked, what was seen, what is stored.
+import fs from 'node:fs';
+import path from 'node:path';
+import type { StoredEvent } from '../../src/client/stream.ts';
+import type { Started } from '../app/metis.ts';
+import { address } from '../app/metis.ts';
+import type { FakeCall, FakeMessage } from '../support/fake-provider.ts';
+import { type Json, startWorld, TERMINAL, type World } from './world.ts';
+
+export interface Ask {
+  /** Whose call it is: session and turn, worker or planner, and how many answers it builds on. */
+  readonly key: string;
+  /** From 1; its answer reports this many input tokens above `INPUT_TOKENS`, so that the ledger names the ask it paid for. */
+  readonly number: number;
+  /** How many kills had happened when it arrived. */
+  readonly generation: number;
+  readonly worker: boolean;
+}
+
+export interface Outcome {
+  readonly asks: readonly Ask[];
+  /** Lines that the shell commands wrote. */
+  readonly lines: readonly string[];
+  readonly sessions: readonly Watched[];
+  readonly rows: World['rows'];
+  readonly read: World['read'];
+  close(): Promise<void>;
+}
+
+export interface Watched {
+  readonly id: string;
+  /** The stored event after which the subscription began. */
+  readonly since: string;
+  /** Stored events as one subscriber got them, workers' included, over all connections. */
+  readonly seen: readonly string[];
+  readonly turns: readonly Json[];
+}
+
+export const INPUT_TOKENS = 1000;
+const SESSIONS = 3;
+
+/** Numbers in [0, 1) that depend on the seed alone (mulberry32). */
+export function random(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t ^= t + Math.imul(t ^ (t >>> 7), 61 | t);
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
+
+function gate(): { readonly passed: Promise<void>; open(): void } {
+  let open = () => {};
+  const passed = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { passed, open };
+}
+
+/** Runs until the server has been killed `kills` times, lets what is open end, and stops it. */
+export async function killAtRandom(seed: number, kills: number): Promise<Outcome> {
+  const asks: Ask[] = [];
+  const chance = random(seed);
+  const latency = random(seed + 1);
+  let killed = 0;
+  const world = await startWorld(async (call) => {
+    const key = keyOf(call);
+    asks.push({ key, number: call.number, generation: killed, worker: call.wire === 'openai' });
+    await pause(5 + latency() * 60);
+    return { ...answerTo(key), usage: { input: INPUT_TOKENS + call.number, output: 7 } };
+  });
+
+  let up = gate();
+  let working = true;
+  const sessions: (Watched & { readonly done: Promise<void> })[] = [];
+
+  /** Asks again after every restart until there is an answer. */
+  async function insist<T>(attempt: () => Promise<T>): Promise<T> {
+    for (;;) {
+      await up.passed;
+      const before = killed;
+      try {
+        return await attempt();
+      } catch (error) {
+        // Only a dead server may leave a request without an answer.
+        if (error instanceof TypeError && (killed > before || !working)) continue;
+        throw error;
+      }
+    }
+  }
+
+  async function oneSession(name: string): Promise<void> {
+    const created = await insist(() =>
+      world.ask('POST', '/sessions', {
+        body: { workspace_path: world.workspace, initial_active_model: 'plan' },
+        headers: { 'idempotency-key': `session ${name}` },
+      }),
+    );
+    const id: string = created.id;
+    const since: string = (await insist(() => world.ask('GET', `/sessions/${id}/events`))).events[0].id;
+    const seen: string[] = [];
+    const turns: Json[] = [];
+    const ends = new Set<string>();
+    const stop = new AbortController();
+    const watching = (async () => {
+      const stream = world.client.stream(id, { since, include_worker_sessions: true, signal: stop.signal });
+      for await (const item of stream) {
+        if (item.type !== 'event' || item.event.transient) continue;
+        const event: StoredEvent = item.event;
+        seen.push(event.id);
+        if (TERMINAL.includes(event.type) && event.session_id === id) ends.add(event.turn_id!);
+        if (!working && turns.length > 0 && turns.every((turn) => ends.has(turn.id))) stop.abort();
+      }
+    })();
+    const done = (async () => {
+      for (let n = 1; working; n++) turns.push(await oneTurn(id, `${name}.${n}`));
+      // The subscriber has the rest of its last turn to hear, unless it has heard it by now.
+      if (turns.every((turn) => ends.has(turn.id))) stop.abort();
+      await watching;
+    })();
+    sessions.push({ id, since, seen, turns, done });
+  }
+
+  /** One key for all attempts, so that a turn whose receipt was lost is not started twice. */
+  async function oneTurn(sessionId: string, name: string): Promise<Json> {
+    for (;;) {
+      const answer = await insist(() =>
+        world.ask('POST', `/sessions/${sessionId}/turns`, {
+          body: { content: `turn ${name}` },
+          headers: { 'idempotency-key': `turn ${name}`, prefer: 'wait=60' },
+        }),
+      );
+      if (['completed', 'failed', 'cancelled'].includes(answer.status)) return answer;
+    }
+  }
+
+  const names = Array.from({ length: SESSIONS }, (_, i) => `s${i}`);
+  let opened: Promise<unknown> | null = null;
+  let server: Started;
+  for (;;) {
+    server = world.launch();
+    const last = killed === kills;
+    // Now and then the process dies while it still starts.
+    if (last || chance() > 0.15) {
+      await address(server);
+      up.open();
+      opened ??= Promise.all(names.map(oneSession));
+      if (last) break;
+      // Mostly at work, now and then while it takes up what the last one left.
+      await pause(chance() < 0.25 ? chance() * 60 : 40 + chance() * 600);
+      up = gate();
+    } else await pause(150 + chance() * 500);
+    killed += 1;
+    await server.stop('SIGKILL');
+  }
+  await opened;
+  working = false;
+  await Promise.all(sessions.map((session) => session.done));
+  await server.stop('SIGTERM');
+  const log = path.join(world.workspace, 'log.txt');
+  return {
+    asks,
+    sessions,
+    rows: world.rows,
+    read: world.read,
+    lines: fs.existsSync(log) ? fs.readFileSync(log, 'utf8').split('\n').filter(Boolean) : [],
+    close: world.close,
+  };
+}
+
+/** `<turn> <planner or worker's job> <answers so far>`, read off the request alone. */
+function keyOf(call: FakeCall): string {
+  const said = (call.body.messages as Json[]).filter((m) => m.role !== 'system');
+  const isTurn = (m: Json) => m.role === 'user' && JSON.stringify(m.content).includes('turn s');
+  const answers = said.slice(said.findLastIndex(isTurn) + 1).filter((m) => m.role === 'assistant').length;
+  if (call.wire === 'anthropic') return `${/turn (\S+)/.exec(call.user)![1]} planner ${answers}`;
+  const [, turn, job] = /job (\S+) (\S+)/.exec(call.system)!;
+  return `${turn} ${job} ${answers}`;
+}
+
+/** Every planner: a command and two workers, another command, its answer. Every worker: a command, its answer. */
+function answerTo(key: string): FakeMessage {
+  const [turn, who, answers] = key.split(' ') as [string, string, string];
+  const command = { name: 'shell', input: { command: `echo "${key}" >> log.txt; sleep 0.1` } };
+  const job = (name: string) => ({ name: 'delegate', input: { tier: 'fast', task: `job ${turn} ${name}` } });
+  if (who === 'planner' && answers === '0') return { tool_calls: [command, job('one'), job('two')] };
+  if ((who === 'planner' && answers === '1') || answers === '0') return { tool_calls: [command] };
+  return { text: `${who} is done with ${turn}` };
+}

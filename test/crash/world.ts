@@ -1,0 +1,134 @@
+// A server as its own process beside a fake provider: killed, stopped and started again on the same files and the same port.
+import fs from 'node:fs';
+import net from 'node:net';
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import { createMetisClient, type MetisClient } from '../../src/client/client.ts';
+import { ApiError, type RequestOptions, request } from '../../src/client/request.ts';
+import { address, type Started, start, temporaryHome } from '../app/metis.ts';
+import { type FakeAnswer, type FakeCall, type FakeProvider, startFakeProvider } from '../support/fake-provider.ts';
+import { priceFileA } from '../support/prices.ts';
+
+export interface World {
+  readonly home: string;
+  readonly workspace: string;
+  /** The same for every start. */
+  readonly url: string;
+  readonly provider: FakeProvider;
+  readonly client: MetisClient;
+  /** Starts a process that may not listen yet. */
+  launch(...args: string[]): Started;
+  /** Starts one and waits until it listens. */
+  serve(...args: string[]): Promise<Started>;
+  /** JSON over HTTP. Throws `ApiError` for an error's answer. */
+  ask<T = Json>(method: string, path: string, options?: RequestOptions): Promise<T>;
+  session(body?: Json): Promise<string>;
+  submit(sessionId: string, content: string): Promise<string>;
+  /** Asks over and over, through restarts, until the turn has ended. */
+  ended(sessionId: string, turnId: string): Promise<Json>;
+  /** Reads the database file, also beside a server. */
+  read<T>(use: (db: Database.Database) => T): T;
+  rows<T = Json>(sql: string, ...values: unknown[]): T[];
+  close(): Promise<void>;
+}
+// Answers of the wire: a test looks into them freely and asserts what it finds.
+export type Json = Readonly<Record<string, ReturnType<typeof JSON.parse>>>;
+
+export const TERMINAL = ['turn.completed', 'turn.failed', 'turn.cancelled'];
+
+/** Models: `plan` speaks Messages and delegates, `work` speaks Chat Completions and is the fast tier. */
+function registry({ anthropicUrl, openaiUrl }: FakeProvider): string {
+  const model = (adapter: string, tier: string, pricing: string) =>
+    JSON.stringify({
+      adapter,
+      tier,
+      aliases: [adapter],
+      pricing_id: pricing,
+      capabilities: { max_context_tokens: 200_000, max_output_tokens: 8192 },
+    });
+  return `adapters:
+  plan: { type: anthropic, base_url: "${anthropicUrl}", key_optional: true }
+  work: { type: openai, base_url: "${openaiUrl}", key_optional: true }
+models:
+  plan:planner: ${model('plan', 'balanced', 'anthropic:claude-sonnet-4-6')}
+  work:worker: ${model('work', 'fast', 'anthropic:claude-haiku-4-5')}
+`;
+}
+
+/** @param answer what the provider says; it may take its time */
+export async function startWorld(answer: (call: FakeCall) => FakeAnswer | Promise<FakeAnswer>): Promise<World> {
+  const home = temporaryHome();
+  const workspace = path.join(home.path, 'workspace');
+  const data = path.join(home.path, 'data');
+  for (const folder of [workspace, data]) fs.mkdirSync(folder);
+  const provider = await startFakeProvider(answer);
+  fs.writeFileSync(path.join(data, 'registry.yaml'), registry(provider));
+  const prices = path.join(home.path, 'prices.json');
+  fs.writeFileSync(prices, priceFileA());
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const started: Started[] = [];
+  const fixed = ['--port', String(port), '--data', data];
+  const settings = [`pricing.tables=${JSON.stringify([prices])}`, 'tool_confirmation.mode=approve_all'];
+
+  const ask: World['ask'] = (method, where, options) => request({ baseUrl: url }, method, where, options);
+  const launch: World['launch'] = (...args) => {
+    const server = start(['serve', ...fixed, ...settings.flatMap((s) => ['--set', s]), ...args], { home: home.path });
+    // Nobody may read what a killed process had to say.
+    server.finished.catch(() => {});
+    started.push(server);
+    return server;
+  };
+  const read: World['read'] = (use) => {
+    const db = new Database(path.join(data, 'metis.db'), { readonly: true, fileMustExist: true });
+    try {
+      return use(db);
+    } finally {
+      db.close();
+    }
+  };
+  return {
+    home: home.path,
+    workspace,
+    url,
+    provider,
+    client: createMetisClient({ baseUrl: url }),
+    launch,
+    async serve(...args) {
+      const server = launch(...args);
+      await address(server);
+      return server;
+    },
+    ask,
+    session: async (body = {}) =>
+      (await ask('POST', '/sessions', { body: { workspace_path: workspace, initial_active_model: 'plan', ...body } }))
+        .id,
+    submit: async (sessionId, content) =>
+      (await ask('POST', `/sessions/${sessionId}/turns`, { body: { content } })).turn_id,
+    async ended(sessionId, turnId) {
+      for (;;) {
+        const turn = await ask('GET', `/sessions/${sessionId}/turns/${turnId}`).catch((error: unknown) => {
+          if (error instanceof ApiError) throw error;
+          return null;
+        });
+        if (turn !== null && ['completed', 'failed', 'cancelled'].includes(turn.status)) return turn;
+        await new Promise((resolve) => setTimeout(resolve, 10));
+      }
+    },
+    read,
+    rows: <T>(sql: string, ...values: unknown[]) => read((db) => db.prepare(sql).all(...values) as T[]),
+    async close() {
+      await Promise.all(started.map((server) => server.stop('SIGKILL')));
+      await provider.close();
+      home.remove();
+    },
+  };
+}
+
+async function freePort(): Promise<number> {
+  const probe = net.createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => probe.once('listening', resolve));
+  const { port } = probe.address() as net.AddressInfo;
+  await new Promise((resolve) => probe.close(resolve));
+  return port;
+}

@@ -8,12 +8,17 @@ import type { WorkerUsage } from '../ports/store.ts';
 import { type Engine, safeText } from './context.ts';
 import type { Spawned } from './spawn-worker.ts';
 
-/** Returns what the worker spent, whether it succeeded or not. */
+/**
+ * Returns what the worker spent, whether it succeeded or not. A delegation without a worker is stored here for the
+ * first time, together with its end.
+ * @param tell false leaves out the `delegate.*` event
+ */
 export async function closeDelegation(
   engine: Engine,
   spawned: Spawned,
   outcome: DelegateOutcome,
   activeSeconds: number,
+  tell = true,
 ): Promise<UsageSummary> {
   const { delegation, session } = spawned;
   const at = engine.clock.now();
@@ -40,6 +45,7 @@ export async function closeDelegation(
       }),
     );
   }
+  if (delegation.worker_session_id === null) writes.push({ kind: 'delegation.insert', delegation });
   writes.push({
     kind: 'delegation.end',
     tool_use_id: delegation.tool_use_id,
@@ -50,7 +56,7 @@ export async function closeDelegation(
     active_seconds: activeSeconds,
     ended_at: at,
   });
-  emit.push(closingEvent(engine, spawned, outcome, message, used, seconds));
+  if (tell) emit.push(closingEvent(engine, spawned, outcome, message, used, seconds));
   await engine.journal.commit({ writes, emit });
   return {
     model: used?.model || (delegation.resolved_model ?? ''),

@@ -30,9 +30,10 @@ export function createSpawner(engine: Engine, run: TurnRun, call: ToolUseBlock):
       return resolved.ok ? [] : resolved.error;
     },
     async spawn(input) {
-      const known = run.resumed ? await resumeWorker(engine, run, call.id) : null;
-      if (known) return known;
       const resolved = await resolve(engine, run, input);
+      const images = resolved.ok ? resolved.value.images : [];
+      const known = run.resumed ? await resumeWorker(engine, run, call.id, images) : null;
+      if (known) return known;
       // The workspace may have changed since the check, e.g. by an answer that took minutes.
       if (!resolved.ok)
         throw new ToolError('validation_error', resolved.error.map((i) => `${i.path}: ${i.message}`).join('\n'));

@@ -156,8 +156,16 @@ function answer(
   return { message, writes, failed };
 }
 
-/** The worker's open turn, its session, then the delegation itself. */
-async function endUnfinishedDelegation(engine: Engine, delegation: DelegationRecord, reason: Cancelled): Promise<void> {
+/**
+ * The worker's open turn, its session, then the delegation itself.
+ * @param tell false when the calling turn has ended and takes no event any more
+ */
+export async function endUnfinishedDelegation(
+  engine: Engine,
+  delegation: DelegationRecord,
+  reason: Cancelled,
+  tell = true,
+): Promise<void> {
   const session =
     delegation.worker_session_id === null ? null : await engine.store.sessions.record(delegation.worker_session_id);
   if (session) {
@@ -171,6 +179,7 @@ async function endUnfinishedDelegation(engine: Engine, delegation: DelegationRec
     { delegation, session: session?.ended_at === null ? session : null, parent_event: event?.id ?? null },
     abandoned(reason),
     delegation.active_seconds,
+    tell,
   );
 }
 

@@ -5,8 +5,9 @@ import type { LlmCallCompleted } from '../domain/event/llm.ts';
 import { draft } from '../domain/event.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import type { TurnId } from '../kernel/ids.ts';
+import type { Write } from '../ports/journal.ts';
 import type { Engine } from './context.ts';
-import { endUnfinishedTurn } from './end-unfinished.ts';
+import { endUnfinishedDelegation, endUnfinishedTurn } from './end-unfinished.ts';
 import { resumeTopLevel } from './resume-turn.ts';
 
 export interface Recovery {
@@ -16,8 +17,11 @@ export interface Recovery {
 
 /** Before listening, per `recovery.on_start`. Running it twice changes nothing. */
 export async function recover(engine: Engine): Promise<Recovery> {
+  // A worker's last sign of life is what it wrote itself, so its time is taken before anything is closed.
+  for (const delegation of await engine.store.delegations.allOpen()) await holdDelegation(engine, delegation);
   await closeCalls(engine);
   await closePrompts(engine);
+  await endOrphans(engine);
   const open = await engine.store.turns.allOpen();
   if (engine.config.recovery.on_start === 'cancel') {
     for (const turn of open) {
@@ -28,7 +32,6 @@ export async function recover(engine: Engine): Promise<Recovery> {
     }
     return { ended: open.length, interrupted: 0 };
   }
-  for (const delegation of await engine.store.delegations.allOpen()) await holdDelegation(engine, delegation);
   for (const turn of open) {
     if (turn.status === 'interrupted') continue;
     const totals = await engine.store.turns.totals(turn.id);
@@ -87,6 +90,7 @@ async function holdDelegation(engine: Engine, delegation: DelegationRecord): Pro
     }
   }
   const last = at(rows.at(-1)?.timestamp ?? '') || since;
+  if (asked !== null) paused += last - asked;
   await engine.journal.commit({
     writes: [
       {
@@ -97,6 +101,14 @@ async function holdDelegation(engine: Engine, delegation: DelegationRecord): Pro
     ],
     emit: [],
   });
+}
+
+/** A worker whose planner's turn has ended is not wanted any more; that turn tells nothing of it now (04 §13). */
+async function endOrphans(engine: Engine): Promise<void> {
+  for (const delegation of await engine.store.delegations.allOpen()) {
+    const parent = await engine.store.turns.record(delegation.parent_session_id, delegation.parent_turn_id);
+    if (parent?.ended_at != null) await endUnfinishedDelegation(engine, delegation, new Cancelled('shutdown'), false);
+  }
 }
 
 /** Every call that was under way when the process died is a failed one; whether it was billed nobody can know. */
@@ -133,36 +145,41 @@ async function closeCalls(engine: Engine): Promise<void> {
 
 async function closePrompts(engine: Engine): Promise<void> {
   for (const row of await engine.store.confirmations.allOpen()) {
-    const asked = await engine.store.events.lastOfTurn(row.turn_id, ['tool.confirmation_requested']);
+    const requests = await engine.store.events.ofTurn(row.turn_id, ['tool.confirmation_requested']);
+    const asked = requests.find((e) => e.payload.confirmation_request_id === row.id);
+    const cancelled: Write = {
+      kind: 'confirmation.resolve',
+      id: row.id,
+      decision: 'cancelled',
+      scope: null,
+      reason: null,
+      modified: null,
+      resolved_by: 'policy',
+      at: engine.clock.now(),
+    };
+    const turn = await engine.store.turns.record(row.session_id, row.turn_id);
     await engine.journal.commit({
-      writes: [
-        {
-          kind: 'confirmation.resolve',
-          id: row.id,
-          decision: 'cancelled',
-          scope: null,
-          reason: null,
-          modified: null,
-          resolved_by: 'policy',
-          at: engine.clock.now(),
-        },
-      ],
-      emit: [
-        draft({
-          type: 'tool.confirmation_resolved',
-          session_id: row.session_id,
-          turn_id: row.turn_id,
-          parent: asked?.id ?? null,
-          actor: 'system',
-          payload: {
-            tool_use_id: row.tool_use_id,
-            confirmation_request_id: row.id,
-            decision: 'cancelled',
-            scope: null,
-            resolved_by: 'policy',
-          },
-        }),
-      ],
+      writes: [cancelled],
+      // A turn that ended over a fault tells nothing more; only its row is put right.
+      emit:
+        turn?.ended_at != null
+          ? []
+          : [
+              draft({
+                type: 'tool.confirmation_resolved',
+                session_id: row.session_id,
+                turn_id: row.turn_id,
+                parent: asked?.id ?? null,
+                actor: 'system',
+                payload: {
+                  tool_use_id: row.tool_use_id,
+                  confirmation_request_id: row.id,
+                  decision: 'cancelled',
+                  scope: null,
+                  resolved_by: 'policy',
+                },
+              }),
+            ],
     });
   }
 }

@@ -53,7 +53,7 @@ export async function resumeTopLevel(engine: Engine, session: SessionRecord, tur
       scope,
       worker: null,
       clocks: [],
-      tree: { delegations: 0 },
+      tree: { delegations: await workersSoFar(engine, turn) },
       caps: [],
     });
     if (served === null) {
@@ -67,6 +67,17 @@ export async function resumeTopLevel(engine: Engine, session: SessionRecord, tur
     engine.locks.release(session.id);
     throw error;
   }
+}
+
+/** Workers that the turn and everything below it has had: a restart gives it no new ones to spend (04 §10). */
+async function workersSoFar(engine: Engine, turn: TurnRecord): Promise<number> {
+  // No call of this turn has a smaller id than the turn itself; parents come before their children.
+  const query = { recursive: true, after: `tu_${turn.id}`, limit: 1000 };
+  const workers = new Set<string>();
+  for (const d of (await engine.store.delegations.list(turn.session_id, query)).rows)
+    if (d.worker_session_id && (d.parent_turn_id === turn.id || workers.has(d.parent_session_id)))
+      workers.add(d.worker_session_id);
+  return workers.size;
 }
 
 /** Back to `in_flight`, with `turn.resumed`. A pause for money is no failed attempt. */

@@ -1,5 +1,5 @@
 // Finding the worker of a delegation call again after a restart or a pause: never a second one (04 §13 step 5).
-import { textOf } from '../domain/message.ts';
+import { type ImageBlock, textOf } from '../domain/message.ts';
 import type { SessionRecord } from '../domain/session.ts';
 import { type ToolOutput, toolText } from '../domain/tool.ts';
 import type { TurnRecord } from '../domain/turn.ts';
@@ -11,8 +11,16 @@ import { runSpawned, type Spawned } from './spawn-worker.ts';
 import type { TurnRun } from './turn-run.ts';
 import { runWorkerTurn, type Work, type WorkedTurn } from './worker-turns.ts';
 
-/** Null when the call never got as far as a delegation. */
-export async function resumeWorker(engine: Engine, run: TurnRun, toolUseId: string): Promise<ToolOutput | null> {
+/**
+ * Null when the call never got as far as a delegation.
+ * @param images for a worker that was created and never ran
+ */
+export async function resumeWorker(
+  engine: Engine,
+  run: TurnRun,
+  toolUseId: string,
+  images: readonly ImageBlock[],
+): Promise<ToolOutput | null> {
   const delegation = await engine.store.delegations.get(toolUseId);
   if (!delegation) return null;
   if (delegation.status === 'completed' || delegation.status === 'failed') {
@@ -27,14 +35,13 @@ export async function resumeWorker(engine: Engine, run: TurnRun, toolUseId: stri
     (e) => e.payload.tool_use_id === toolUseId,
   );
   const used = await engine.store.delegations.usage(session.id);
-  run.tree.delegations += 1;
   await engine.journal.commit({
     writes: [{ kind: 'delegation.resume', tool_use_id: delegation.tool_use_id }],
     emit: [],
   });
   const spawned: Spawned = { delegation, session, parent_event: started?.id ?? null };
   return runSpawned(engine, run, spawned, {
-    images: [],
+    images,
     outputTokensUsed: used.output_tokens,
     begin: (work) => begin(engine, run, work),
   });
@@ -52,6 +59,15 @@ async function begin(engine: Engine, planner: TurnRun, work: Work): Promise<Work
 
 async function runOn(engine: Engine, planner: TurnRun, work: Work, turn: TurnRecord): Promise<WorkedTurn> {
   engine.locks.reserve(work.session.id, turn.id);
+  try {
+    return await runReserved(engine, planner, work, turn);
+  } finally {
+    // Free already when the turn has run.
+    engine.locks.release(work.session.id);
+  }
+}
+
+async function runReserved(engine: Engine, planner: TurnRun, work: Work, turn: TurnRecord): Promise<WorkedTurn> {
   const rebuilt = await rebuildRun(engine, work.session, turn, {
     scope: work.scope,
     worker: work.worker,
@@ -60,7 +76,6 @@ async function runOn(engine: Engine, planner: TurnRun, work: Work, turn: TurnRec
     caps: work.caps,
   });
   if (rebuilt.served === null) {
-    engine.locks.release(work.session.id);
     const end = await failModelGone(engine, rebuilt.run);
     return { ...(await ended(engine, work.session, turn, null)), end };
   }

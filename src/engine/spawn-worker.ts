@@ -15,6 +15,7 @@ import { tierModel } from '../policy/routing/policy-file.ts';
 import { closeDelegation } from './close-delegation.ts';
 import type { Engine } from './context.ts';
 import type { ResolvedRequest } from './delegate.ts';
+import { endUnfinishedTurn } from './end-unfinished.ts';
 import { Interrupted } from './interrupt.ts';
 import { currentPolicies } from './route-environment.ts';
 import { cancelScope, childScope } from './session-lock.ts';
@@ -52,10 +53,12 @@ export async function spawnWorker(
   const model = request.tier === null ? null : tierModel(policies, engine.registry, request.tier);
   const delegation = newDelegation(engine, run, toolUseId, request, tools, model);
 
+  const refuse = (end: WorkerEnd) =>
+    finish(engine, run, { delegation, session: null, parent_event: run.call_event_id }, null, end);
   // Counted before the next await, so that parallel calls cannot pass the cap together.
   if (run.tree.delegations >= engine.config.delegation.max_workers_per_turn)
-    return refuse(engine, run, delegation, { kind: 'not_spawned', message: 'too many delegations in this turn' });
-  if (model === null) return refuse(engine, run, delegation, { kind: 'no_model' });
+    return refuse({ kind: 'not_spawned', message: 'too many delegations in this turn' });
+  if (model === null) return refuse({ kind: 'no_model' });
   run.tree.delegations += 1;
 
   const session = await workerSession(engine, run, delegation, version);
@@ -97,13 +100,17 @@ export async function runSpawned(
       : [...run.caps, { tool_use_id: delegation.tool_use_id, session_id: session.id, limit: toPusd(own) }];
   const work: Work = { spawned, session, worker, scope, images: from.images, caps };
   try {
-    const end = await workUntilDone(engine, run, work, (await from.begin?.(work)) ?? null).catch(
-      (thrown: unknown): WorkerEnd => {
+    const begun = Promise.resolve(from.begin?.(work) ?? null);
+    const end = await begun
+      .then((turn) => workUntilDone(engine, run, work, turn))
+      .catch((thrown: unknown): WorkerEnd => {
         if (thrown instanceof Interrupted) throw thrown;
         engine.log.error({ err: thrown, session_id: session.id }, 'a worker could not be run');
         return { kind: 'failed', message: 'internal error', text: '' };
-      },
-    );
+      });
+    // A fault of the journal may have kept the worker's turn from its end.
+    const left = await engine.store.turns.open(session.id);
+    if (left) await endUnfinishedTurn(engine, session, left, new Cancelled('shutdown'));
     return await finish(engine, run, spawned, worker, end);
   } catch (thrown) {
     if (thrown instanceof Interrupted)
@@ -245,12 +252,6 @@ async function create(
     ],
   });
   return { delegation, session, parent_event: events[1]!.id };
-}
-
-/** A call that gets no session: its record and `delegate.failed` in one transaction. */
-async function refuse(engine: Engine, run: TurnRun, delegation: DelegationRecord, end: WorkerEnd): Promise<ToolOutput> {
-  await engine.journal.commit({ writes: [{ kind: 'delegation.insert', delegation }], emit: [] });
-  return finish(engine, run, { delegation, session: null, parent_event: run.call_event_id }, null, end);
 }
 
 async function finish(

@@ -62,7 +62,7 @@ export async function workUntilDone(
     }
     const { end, text } = turn;
     if (end.status === 'interrupted') throw new Interrupted(end.reason);
-    if (end.status === 'cancelled') return stopped(planner, work, text);
+    if (end.status === 'cancelled') return stopped(planner, work, text, end.reason === 'timeout');
     if (end.status === 'failed') return { kind: 'failed', message: end.message, text };
     const structured = end.stop_reason === 'end_turn' && validate ? readStructured(text, validate) : null;
     const repairable = structured?.ok === false && repairs < engine.config.delegation.schema_repair_attempts;
@@ -100,11 +100,14 @@ function completed(
   };
 }
 
-/** Who stopped it: the planner's end comes with the planner's own reason, the clock with `timeout`, else somebody directly. */
-function stopped(planner: TurnRun, work: Work, text: string): WorkerEnd {
+/**
+ * Who stopped it: the planner's end comes with the planner's own reason, the clock with `timeout`, else somebody directly.
+ * @param expired its turn had run out of time, perhaps before a restart
+ */
+function stopped(planner: TurnRun, work: Work, text: string, expired = false): WorkerEnd {
   const reason = work.scope.signal.reason;
   if (planner.signal.aborted && reason === planner.signal.reason) return { kind: 'cancelled', scope: 'planner', text };
-  if (reason instanceof Cancelled && reason.reason === 'timeout')
+  if (expired || (reason instanceof Cancelled && reason.reason === 'timeout'))
     return { kind: 'timeout', seconds: work.spawned.delegation.timeout_seconds, text };
   // A drain stops planner and worker alike, each at its own step boundary.
   const shutdown = reason instanceof Cancelled && reason.reason === 'shutdown';

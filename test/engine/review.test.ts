@@ -22,7 +22,7 @@ import { call, delegate, planner, scenario, worker } from '../support/scenario.t
 const usage = { input_tokens: 1000, output_tokens: 100 };
 const hold = { recovery: { on_start: 'hold' } } as const;
 const TERMINAL = ['turn.completed', 'turn.failed', 'turn.cancelled'];
-const _PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
 async function restart(t: TestEngine, options: EngineOptions): Promise<TestEngine> {
   t.abandon();
@@ -109,6 +109,75 @@ describe('a crash', () => {
     });
   });
 
+  it("behind a worker's timeout is still a timeout for the planner", async () => {
+    const said = scenario(
+      planner({ tool_calls: [delegate('slow', { timeout_seconds: 5 })] }, { text: 'told' }),
+      worker('slow', { hang: true }),
+    );
+    const clock = manualClock();
+    const first = await startEngine({ scenario: said, clock });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await first.event('llm.call_started', (e) => e.actor === 'worker');
+    clock.advance(5000);
+    await first.event('turn.cancelled', (e) => e.actor === 'worker');
+    const second = await restart(first, { scenario: said, clock: manualClock(START + 10_000) });
+    await settled();
+    expect((await turnOf(second, session.id, turnId)).status).toBe('completed');
+    const events = await stored(second, session.id);
+    expect(events.find((e) => e.type === 'delegate.failed')?.payload).toMatchObject({ failure_mode: 'timeout' });
+  });
+
+  it('costs a worker none of its time while the server is down', async () => {
+    const said = scenario(planner({ tool_calls: [delegate('job')] }), worker('job', { hang: true }));
+    const first = await startEngine({ scenario: said, clock: manualClock(), config: hold });
+    const session = await first.session();
+    await first.submit(session, 'go');
+    const begun = await first.event('llm.call_started', (e) => e.actor === 'worker');
+    const second = await restart(first, { scenario: said, clock: manualClock(START + 3_600_000), config: hold });
+    const delegation = await second.engine.store.delegations.ofWorker(begun.session_id as never);
+    expect(delegation).toMatchObject({ status: 'interrupted', active_seconds: 0 });
+  });
+
+  it('closes each open prompt under its own request', async () => {
+    const said = scenario(
+      planner({
+        tool_calls: [call('write_file', { path: 'a', content: '1' }), call('write_file', { path: 'b', content: '2' })],
+      }),
+    );
+    const first = await startEngine({ scenario: said, config: hold });
+    const session = await first.session();
+    await first.submit(session, 'go');
+    await first.event('tool.confirmation_requested', (e) => (e.payload.input_summary as string).includes('"a"'));
+    await first.event('tool.confirmation_requested', (e) => (e.payload.input_summary as string).includes('"b"'));
+    const second = await restart(first, { scenario: said, config: hold });
+    const events = await stored(second, session.id);
+    const asked = new Map(
+      events
+        .filter((e) => e.type === 'tool.confirmation_requested')
+        .map((e) => [e.payload.confirmation_request_id, e.id]),
+    );
+    const closed = events.filter((e) => e.type === 'tool.confirmation_resolved');
+    expect(closed).toHaveLength(2);
+    for (const e of closed) expect(e.parent_event_id).toBe(asked.get(e.payload.confirmation_request_id));
+  });
+
+  it('does not give a turn new workers to spend', async () => {
+    const said = scenario(
+      planner({ tool_calls: [delegate('one')] }, { tool_calls: [delegate('two')] }, { text: 'end' }),
+      worker('one', { text: '1' }),
+      worker('two', { text: '2' }),
+    );
+    const config = { delegation: { ...defaultConfig('/tmp').delegation, max_workers_per_turn: 1 } };
+    const first = await startEngine({ scenario: said, config });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await first.event('delegate.completed');
+    const second = await restart(first, { scenario: said, config });
+    await second.ended(turnId);
+    expect(second.rows().sessions).toBe(2);
+  });
+
   it('behind which the model is gone fails the turn with what was settled', async () => {
     const said = scenario(
       planner({ tool_calls: [call('list_files', {}), delegate('job')] }),
@@ -134,6 +203,42 @@ describe('a crash', () => {
       'turn.failed',
     ]);
     expect((await results(second, session.id)).map((r) => r.is_error)).toEqual([false, true]);
+  });
+
+  it('before a worker began does not lose its images', async () => {
+    const said = scenario(
+      planner({
+        tool_calls: [
+          delegate('look', { context: { mode: 'explicit', include: [{ type: 'file', path: 'a.png' }] }, tier: 'deep' }),
+        ],
+      }),
+      worker('look', { text: 'seen' }),
+    );
+    const first = await startEngine({ scenario: said });
+    fs.writeFileSync(path.join(first.workspace, 'a.png'), Buffer.from(PIXEL, 'base64'));
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await first.event('delegate.started');
+    const second = await restart(first, { scenario: said });
+    await second.event('llm.call_started', (e) => e.actor === 'worker');
+    await settled();
+    const request = second.adapter.requests.find((r) => r.caller.is_worker)!;
+    expect(request.messages[0]!.content.map((b) => b.type)).toEqual(['text', 'image']);
+    expect(turnId).toBeDefined();
+  });
+
+  it('with a prompt of an ended turn still open does not stop the next start', async () => {
+    const said = scenario(planner({ tool_calls: [call('write_file', { path: 'a', content: '1' })] }));
+    const first = await startEngine({ scenario: said });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await first.event('tool.confirmation_requested');
+    await settled(10);
+    failOnce(first, (b) => writes(b, 'confirmation.resolve'));
+    await cancelTurn(first.engine, session.id, turnId, null);
+    await first.ended(turnId);
+    const second = await restart(first, { scenario: said });
+    expect(await second.engine.store.confirmations.allOpen()).toEqual([]);
   });
 });
 
@@ -281,6 +386,21 @@ describe('resumption', () => {
     });
   });
 
+  it('a worker that cannot be taken up again is a failed worker', async () => {
+    const said = scenario(planner({ tool_calls: [delegate('job')] }, { text: 'told' }), worker('job', { hang: true }));
+    const first = await startEngine({ scenario: said, config: hold });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    const begun = await first.event('llm.call_started', (e) => e.actor === 'worker');
+    const second = await restart(first, { scenario: said, config: hold });
+    failOnce(second, (b) => b.writes?.some((w) => w.kind === 'turn.resume' && w.turn_id === begun.turn_id) ?? false);
+    await resumeTurn(second.engine, session.id, turnId);
+    await second.ended(turnId);
+    expect((await second.engine.store.delegations.ofWorker(begun.session_id as never))?.status).toBe('failed');
+    expect((await second.engine.store.sessions.record(begun.session_id))?.ended_at).not.toBeNull();
+    expect(second.engine.locks.reserve(begun.session_id as never, null).held).toBe(false);
+  });
+
   it('a resumed turn still has its deadline', async () => {
     const said = scenario([{ match: {}, times: 'inf', respond: { hang: true } }]);
     const config = { turn: { max_llm_calls: 50, max_output_tokens: 4096, timeout_seconds: 3 } };
@@ -320,6 +440,17 @@ describe('resumption', () => {
       await second.close();
     }
   });
+
+  it('a worker whose planner has ended is ended at the start', async () => {
+    const said = scenario(planner({ tool_calls: [delegate('job')] }), worker('job', { hang: true }));
+    const first = await startEngine({ scenario: said });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    const begun = await first.event('llm.call_started', (e) => e.actor === 'worker');
+    first.db.db.prepare("UPDATE turns SET status = 'failed', ended_at = 1 WHERE id = ?").run(turnId);
+    const second = await restart(first, { scenario: said });
+    expect((await second.engine.store.sessions.view(begun.session_id))!.status).toBe('ended');
+  });
 });
 
 describe('cancelling', () => {
@@ -340,7 +471,7 @@ describe('cancelling', () => {
 
   it('a planner whose worker was put down ends the worker too', async () => {
     const wait = gate();
-    const slow = tool('slow', { execute: async () => (await wait.opened, toolText('late')) });
+    const slow = tool('slow', { execute: () => wait.opened.then(() => toolText('late')) });
     onTestFinished(wait.open);
     const t = await startEngine({
       tools: [slow],
@@ -418,9 +549,20 @@ describe('cancelling', () => {
 });
 
 describe('a fault', () => {
+  it('while a refused delegation is stored leaves no running record', async () => {
+    const t = await startEngine({
+      scenario: scenario(planner({ tool_calls: [delegate('job')] }, { text: 'end' })),
+      config: { delegation: { ...defaultConfig('/tmp').delegation, max_workers_per_turn: 0 } },
+    });
+    const session = await t.session();
+    failOnce(t, (b) => writes(b, 'delegation.end'));
+    await t.run(session, 'go');
+    expect(await t.engine.store.delegations.allOpen()).toEqual([]);
+  });
+
   it('of the journal in the middle of a batch still ends the turn, with the results there are', async () => {
     const t = await startEngine({
-      tools: [tool('good'), tool('late', { execute: async () => (await settled(20), toolText('late')) })],
+      tools: [tool('good'), tool('late', { execute: () => settled(20).then(() => toolText('late')) })],
       scenario: scenario(planner({ tool_calls: [call('good', {}), call('late', {})] }, { text: 'end' })),
     });
     const session = await t.session();

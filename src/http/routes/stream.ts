@@ -40,7 +40,8 @@ export function streamRoutes(app: HttpApp, { engine, hub, tokens }: RouteDeps): 
     wsHandler: (socket, request) => {
       const { session_id } = SessionParams.parse(request.params);
       const query = request.query as Record<string, unknown>;
-      serveSocket(hub, tokens, socket, { sessionId: session_id, authorised: request.authorised, query });
+      const connection = request.raw.socket;
+      serveSocket(hub, tokens, socket, { sessionId: session_id, authorised: request.authorised, query, connection });
     },
   });
 }

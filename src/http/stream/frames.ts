@@ -17,18 +17,17 @@ export interface Frame {
 
 export type Snapshot = NonNullable<Awaited<ReturnType<Store['snapshot']>>>;
 
-const made = new WeakMap<Published, Frame>();
+let newest: { readonly item: Published; readonly frame: Frame } | null = null;
 
 /**
- * The frame of a published item, made once.
+ * The frame of a published item, made once: an item is offered to all of its subscribers before the next one is.
  * @param root the root session of the item's tree: any other session of it is a worker
  */
 export function frameOf(item: Published, root: string): Frame {
-  const known = made.get(item);
-  if (known !== undefined) return known;
+  if (newest?.item === item) return newest.frame;
   const frame =
     item.kind === 'event' ? eventFrame(item.event, item.payload_json) : transientFrame(item.transient, root);
-  made.set(item, frame);
+  newest = { item, frame };
   return frame;
 }
 
@@ -47,19 +46,19 @@ function quoted(id: string | null): string {
 }
 
 export function transientFrame({ session_id, turn_id, timestamp, delta }: Transient, root: string): Frame {
-  const event = {
-    id: null,
-    timestamp: isoTime(timestamp),
-    session_id,
-    turn_id,
-    parent_event_id: null,
-    type: delta.type,
-    actor: session_id === root ? speaker(delta) : 'worker',
-    payload: delta.payload,
-    sensitivity: null,
-    transient: true,
-  };
-  return { type: 'event', id: null, text: JSON.stringify({ type: 'event', event }) };
+  const actor = session_id === root ? speaker(delta) : 'worker';
+  const text =
+    `{"type":"event","event":{"id":null,"timestamp":"${isoTime(timestamp)}","session_id":"${session_id}",` +
+    `"turn_id":${quoted(turn_id)},"parent_event_id":null,"type":"${delta.type}",` +
+    `"actor":"${actor}","payload":${payloadText(delta)},"sensitivity":null,"transient":true}}`;
+  return { type: 'event', id: null, text };
+}
+
+/** By hand for what comes by the thousand. */
+function payloadText({ type, payload }: Transient['delta']): string {
+  if (type !== 'text.delta') return JSON.stringify(payload);
+  const { message_id, content_block_index, text } = payload;
+  return `{"message_id":"${message_id}","content_block_index":${content_block_index},"text":${JSON.stringify(text)}}`;
 }
 
 function speaker(delta: Transient['delta']): 'user' | 'tool' | 'agent' {

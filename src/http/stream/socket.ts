@@ -1,8 +1,10 @@
 // One WebSocket client: one subscribe frame in, frames out, pings, close codes (06 §2, §10, §11).
+import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { AppError, validationError } from '../../kernel/errors.ts';
 import type { TokenCheck } from '../auth.ts';
-import { errorFrame } from './frames.ts';
+import { createBatchEncoder } from './batch.ts';
+import { errorFrame, type Frame } from './frames.ts';
 import type { StreamHub } from './hub.ts';
 import { openSessionStream, type SessionStream } from './session-stream.ts';
 import { CLOSE_CODES, type CloseReason, createWriteCount, type Sink } from './sink.ts';
@@ -19,6 +21,8 @@ export interface SocketRequest {
   readonly authorised: boolean;
   /** The query as it stands in the URL. */
   readonly query: Readonly<Record<string, unknown>>;
+  /** The connection under the WebSocket. */
+  readonly connection: Duplex;
 }
 
 /** Serves an upgraded socket until it closes. */
@@ -27,7 +31,7 @@ export function serveSocket(hub: StreamHub, tokens: TokenCheck, socket: WebSocke
   let subscribed = false;
   let closed = false;
   let unanswered = 0;
-  const sink = socketSink(socket, hub);
+  const sink = socketSink(socket, request.connection, hub);
 
   const disconnect = hub.connect({
     beat() {
@@ -99,16 +103,39 @@ function parsed(text: string): { readonly type: string } | null {
   }
 }
 
-function socketSink(socket: WebSocket, { clock }: StreamHub): Sink {
+const encode = createBatchEncoder();
+
+/**
+ * Frames of one tick leave in one write, whose bytes all sockets with the same frames share. They go past the
+ * library's own sender, which would encode and write each of them for each client; nothing is compressed or masked
+ * on this side, so that both may write to the same connection.
+ */
+function socketSink(socket: WebSocket, connection: Duplex, { clock }: StreamHub): Sink {
   const writes = createWriteCount();
+  let waiting: Frame[] = [];
+  let waitingLength = 0;
+
+  function write(): void {
+    if (waiting.length === 0) return;
+    const frames = waiting;
+    waiting = [];
+    waitingLength = 0;
+    if (socket.readyState === socket.OPEN && connection.writable) connection.write(encode(frames), writes.written);
+    else writes.written();
+  }
   return {
     send(frame) {
-      writes.queued();
-      socket.send(frame.text, writes.written);
+      if (waiting.length === 0) {
+        writes.queued();
+        process.nextTick(write);
+      }
+      waiting.push(frame);
+      waitingLength += frame.text.length;
     },
-    backlog: () => socket.bufferedAmount,
+    backlog: () => socket.bufferedAmount + waitingLength,
     flushed: writes.flushed,
     close(reason) {
+      write();
       socket.close(CLOSE_CODES[reason], reasonText(reason));
       // A client that does not answer the close frame must not hold up anybody, least of all a shutdown.
       clock.after(CLOSE_WITHIN_MS, () => socket.terminate());

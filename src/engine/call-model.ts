@@ -95,9 +95,21 @@ async function leave(engine: Engine, run: TurnRun, request: CanonicalRequest, es
   } catch (thrown) {
     call.heard.abandoned = true;
     call.heard.complete ??= cutShort(engine, call.run, call.heard.message_id, request);
-    return settleFailure(engine, call, asAdapterError(engine, call, thrown));
+    return settle(engine, call, () => settleFailure(engine, call, asAdapterError(engine, call, thrown)));
   }
-  return settleSuccess(engine, call);
+  return settle(engine, call, () => settleSuccess(engine, call));
+}
+
+/** An outcome that cannot be stored, such as a cost beyond any money column, must not leave the call open for ever. */
+async function settle(engine: Engine, call: Call, store: () => Promise<CallOutcome>): Promise<CallOutcome> {
+  try {
+    return await store();
+  } catch (thrown) {
+    call.heard.complete = null;
+    const closed = { error_class: 'other', request_id: call.request_id } as const;
+    await settleFailure(engine, call, new AdapterError('the outcome of the call could not be stored', closed));
+    throw thrown;
+  }
 }
 
 /** The most one call of this model may answer, a worker's own cap left out. */

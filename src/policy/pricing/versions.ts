@@ -1,4 +1,4 @@
-// Versions of a price table: names, content hashes, and what a start must refuse or warn about (08 §2, §3).
+// Versions of a price table: names, content hashes, and what a start must warn about (08 §2, §3).
 import { canonicalJson, sha256Hex } from '../../kernel/canonical-json.ts';
 import type { ResolvedEntry } from './price-entry.ts';
 
@@ -13,18 +13,6 @@ export function overlayVersion(base: string, overlay: string): string {
 /** SHA-256 of the canonical JSON of the resolved entries. */
 export function contentHash(models: Readonly<Record<string, ResolvedEntry>>): string {
   return sha256Hex(canonicalJson(models));
-}
-
-/**
- * The message of `pricing_version_conflict`: the version is stored with other rates. Null when it is new or unchanged.
- * @param storedHash content hash stored for the table's version, null when the version was never active
- */
-export function versionConflict(
-  table: { readonly version: string; readonly contentHash: string },
-  storedHash: string | null,
-): string | null {
-  if (storedHash === null || storedHash === table.contentHash) return null;
-  return `price table version ${table.version} was used before with other rates; give the changed table a new pricing_version`;
 }
 
 /**

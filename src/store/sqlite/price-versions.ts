@@ -17,6 +17,8 @@ export function createPriceVersions(db: Database.Database, clock: Clock): (row: 
   return (row) => {
     if (insert.run({ ...row, created_at: clock.now() }).changes === 1) return;
     if (hashOf.get(row.version)?.content_hash === row.content_hash) return;
-    throw new Error(`price version ${row.version} is stored with other prices; give the changed table a new version`);
+    throw new Error(
+      `price table version ${row.version} was used before with other rates; give the changed table a new pricing_version`,
+    );
   };
 }

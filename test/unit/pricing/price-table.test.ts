@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { formatPriceTable, parsePriceTable } from '../../../src/policy/pricing/price-file.ts';
 import { storedPriceTable } from '../../../src/policy/pricing/price-table.ts';
-import { staleRates, versionConflict } from '../../../src/policy/pricing/versions.ts';
-import { priceFileA, priceTableA, priceTableB, tableOf } from '../../support/prices.ts';
+import { staleRates } from '../../../src/policy/pricing/versions.ts';
+import { priceFileA, priceTableA, tableOf } from '../../support/prices.ts';
 
 const HAIKU = 'anthropic:claude-haiku-4-5';
 const SONNET = 'anthropic:claude-sonnet-4-6';
@@ -123,13 +123,6 @@ describe('overlays', () => {
 });
 
 describe('versions', () => {
-  it('conflict only when one version has other rates than before', () => {
-    const table = priceTableA();
-    expect(versionConflict(table, null)).toBeNull();
-    expect(versionConflict(priceTableA(), table.contentHash)).toBeNull();
-    expect(versionConflict({ version: 'A', contentHash: priceTableB().contentHash }, table.contentHash)).toContain('A');
-  });
-
   it('warn when the rates are more than 90 days old', () => {
     const now = Date.parse('2026-05-08T12:00:00Z');
     expect(staleRates('2026-02-07', now)).toBeNull();

@@ -2,6 +2,7 @@
 import type { ContextItem, DelegateRequest } from '../domain/delegate.ts';
 import { type ImageBlock, type ToolUseBlock, textOf } from '../domain/message.ts';
 import { ToolError } from '../domain/tool.ts';
+import { canonicalJson, sha256Hex } from '../kernel/canonical-json.ts';
 import type { Issue } from '../kernel/errors.ts';
 import { err, ok, type Result } from '../kernel/result.ts';
 import { contextIssue, parseDelegateInput, resolveContext } from '../policy/delegation/input.ts';
@@ -9,6 +10,7 @@ import type { WorkerSpawner } from '../ports/spawner.ts';
 import type { Engine } from './context.ts';
 import { resumeWorker } from './resume-worker.ts';
 import { spawnWorker } from './spawn-worker.ts';
+import { RESTART_TEXT } from './tool-results.ts';
 import type { TurnRun } from './turn-run.ts';
 
 type Input = Readonly<Record<string, unknown>>;
@@ -34,6 +36,10 @@ export function createSpawner(engine: Engine, run: TurnRun, call: ToolUseBlock):
       const images = resolved.ok ? resolved.value.images : [];
       const known = run.resumed ? await resumeWorker(engine, run, call.id, images) : null;
       if (known) return known;
+      // A person had edited the input before the restart; the one they turned down must not be delegated in its place.
+      const called = run.called.get(call.id);
+      if (called && called.input_hash !== sha256Hex(canonicalJson(input)))
+        throw new ToolError('cancelled', RESTART_TEXT);
       // The workspace may have changed since the check, e.g. by an answer that took minutes.
       if (!resolved.ok)
         throw new ToolError('validation_error', resolved.error.map((i) => `${i.path}: ${i.message}`).join('\n'));

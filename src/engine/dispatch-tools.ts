@@ -45,15 +45,13 @@ export async function dispatchTools(
     }
   }
 
-  const question = run.worker ? calls.find((c) => c.name === REQUEST_CONTEXT) : undefined;
-  if (question) {
+  for (const question of run.worker ? calls.filter((c) => c.name === REQUEST_CONTEXT) : []) {
     if (!results.has(question.id)) await settle(question, slots);
     const asked = InsufficientContextRequestSchema.safeParse(question.input);
-    if (asked.success && results.get(question.id)?.is_error === false) {
-      run.context_request = asked.data;
-      for (const sibling of calls)
-        if (!results.has(sibling.id)) results.set(sibling.id, await leaveOut(engine, run, sibling));
-    }
+    if (!asked.success || results.get(question.id)?.is_error !== false) continue;
+    run.context_request = asked.data;
+    for (const sibling of calls)
+      if (!results.has(sibling.id)) results.set(sibling.id, await leaveOut(engine, run, sibling));
   }
   // Every call is waited for, whatever happens to one of them: a tool must not go on behind a turn that has ended.
   const outcomes = await Promise.allSettled(calls.filter((c) => !results.has(c.id)).map((call) => settle(call, slots)));

@@ -165,7 +165,7 @@ async function closeCalls(engine: Engine, run: TurnBase, text: string): Promise<
       type: 'tool.failed',
       session_id: run.session.id,
       turn_id: run.turn.id,
-      parent: called.get(call.id) ?? run.call_event_id,
+      parent: called.get(call.id)?.event_id ?? run.call_event_id,
       payload: { tool_use_id: call.id, error_class: 'cancelled', error_message: text, latency_ms: 0 },
     }),
   );

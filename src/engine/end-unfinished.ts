@@ -50,7 +50,9 @@ export async function endUnfinishedTurn(
   const history = await engine.store.messages.history(turn.session_id);
   const last = history.findLast((m) => m.role === 'assistant' && m.turn_id === turn.id);
   const now = engine.clock.now();
-  const answers = open.map((call) => answer(engine, turn, call, reason, called.get(call.id) ?? asked?.id ?? null));
+  const answers = open.map((call) =>
+    answer(engine, turn, call, reason, called.get(call.id)?.event_id ?? asked?.id ?? null),
+  );
   const seconds = Math.max(0, now - turn.started_at) / 1000;
   const toolCalls = calls.filter((c) => c.answered).length + open.length;
   const unsettled = answers.filter((a) => a.failed !== null);

@@ -94,8 +94,8 @@ export function contextRequest(
   last: StoredMessage | undefined,
   calls: readonly ToolCallState[],
 ): InsufficientContextRequest | null {
-  const question = last && toolUses(last.content).find((c) => c.name === REQUEST_CONTEXT);
+  const questions = last ? toolUses(last.content).filter((c) => c.name === REQUEST_CONTEXT) : [];
   // Before the answers are stored the batch is not over: its other calls have to be turned away first.
-  const recorded = question && calls.some((c) => c.id === question.id && c.status === 'succeeded' && c.answered);
-  return recorded ? (InsufficientContextRequestSchema.safeParse(question.input).data ?? null) : null;
+  const valid = questions.find(({ id }) => calls.some((c) => c.id === id && c.status === 'succeeded' && c.answered));
+  return valid ? (InsufficientContextRequestSchema.safeParse(valid.input).data ?? null) : null;
 }

@@ -4,16 +4,17 @@ import type { ToolUseBlock } from '../domain/message.ts';
 import { type ToolDefinition, ToolError } from '../domain/tool.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import { canonicalJson, sha256Hex } from '../kernel/canonical-json.ts';
+import type { Issue } from '../kernel/errors.ts';
 import type { Tool, ToolContext } from '../ports/tool.ts';
 import { abandonable } from './abandon.ts';
-import { approveCall } from './confirm.ts';
+import { type Approval, approveCall } from './confirm.ts';
 import type { Engine } from './context.ts';
 import { Interrupted, isHandOver } from './interrupt.ts';
 import { inputIssues, pathRefusal, type Refusal, toolContext } from './prepare-tool.ts';
 import { cancelScope, childScope } from './session-lock.ts';
 import { completed, invalidInput, OPAQUE_TEXT, refuse, type Started, type ToolOutcome } from './settle-tool.ts';
 import type { Slots } from './slots.ts';
-import { CANCELLED_TEXT, RESTART_TEXT } from './tool-results.ts';
+import { CANCELLED_TEXT, RESTART_TEXT, type StartedCall } from './tool-results.ts';
 import type { TurnRun } from './turn-run.ts';
 
 type Input = Readonly<Record<string, unknown>>;
@@ -47,23 +48,32 @@ export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, 
   const tool = engine.tools.create(call.name);
   try {
     const called = run.called.get(call.id) ?? null;
-    if (called !== null && !mayRunAgain(definition))
+    if (called !== null && !mayRunAgain(definition, call, called))
       return await refuse(
         engine,
         run,
         call,
         { error_class: 'cancelled', text: RESTART_TEXT },
-        { parent: called, began: engine.clock.monotonic() },
+        { parent: called.event_id, began: engine.clock.monotonic() },
       );
     let edited: Input | null = null;
     if (called === null) {
-      const issues = await inputIssues(engine, tool, call.input, context);
+      let issues: readonly Issue[];
+      let outside: Refusal | null;
+      try {
+        issues = await inputIssues(engine, tool, call.input, context);
+        outside = issues.length > 0 ? null : await pathRefusal(tool, call.input, context);
+      } catch (thrown) {
+        return await refuse(engine, run, call, refusalOf(engine, run, call, thrown, null));
+      }
       if (issues.length > 0) return await invalidInput(engine, run, call, issues);
-      const outside = await pathRefusal(tool, call.input, context);
       if (outside) return await refuse(engine, run, call, outside);
       const approval = await approveCall(engine, run, call, definition, (input) =>
         recheck(engine, tool, input, context),
-      );
+      ).catch((err: unknown): Approval => {
+        engine.log.error({ err, tool: call.name, tool_use_id: call.id }, 'a confirmation failed; the call is refused');
+        return { ok: false, refusal: { error_class: 'user_denied', text: 'Denied by policy.' } };
+      });
       if (!approval.ok && approval.refusal.error_class === 'cancelled') return await stopped(engine, run, call);
       if (!approval.ok) return await refuse(engine, run, call, approval.refusal);
       edited = approval.input;
@@ -73,7 +83,13 @@ export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, 
     try {
       if (engine.draining.value) return await stopped(engine, run, call);
       const input = edited ?? call.input;
-      return await execute(engine, run, call, { tool, definition, context, input, edited, stop }, called);
+      return await execute(
+        engine,
+        run,
+        call,
+        { tool, definition, context, input, edited, stop },
+        called?.event_id ?? null,
+      );
     } finally {
       release();
     }
@@ -82,9 +98,14 @@ export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, 
   }
 }
 
-/** After a restart: whether a call that had started may be started again. A delegation finds its worker again. */
-function mayRunAgain(definition: ToolDefinition): boolean {
-  return definition.name === 'delegate' || definition.side_effects === 'none' || definition.side_effects === 'read';
+/**
+ * After a restart: whether a call that had started may be started again. A delegation finds its worker again. An input
+ * that a person had edited is gone with the process, and the one they rejected must not run in its place.
+ */
+function mayRunAgain(definition: ToolDefinition, call: ToolUseBlock, called: StartedCall): boolean {
+  if (definition.name === 'delegate') return true;
+  const harmless = definition.side_effects === 'none' || definition.side_effects === 'read';
+  return harmless && called.input_hash === sha256Hex(canonicalJson(call.input));
 }
 
 /** A call that must not start any more: left open when the turn goes on after a restart, cancelled otherwise. */
@@ -126,7 +147,9 @@ async function execute(
   stop.signal.addEventListener('abort', onStop, { once: true });
   try {
     if (stop.signal.aborted) throw stop.signal.reason;
-    const output = await abandonable(engine, stop.signal, tool.execute(input, context), call.name);
+    const work = tool.execute(input, context);
+    // A worker is never left behind: each of its calls and tools is, and its closing events must come before this one.
+    const output = await (definition.name === 'delegate' ? work : abandonable(engine, stop.signal, work, call.name));
     return await completed(engine, run, call, edited, output, started);
   } catch (thrown) {
     if (thrown instanceof Interrupted) throw thrown;

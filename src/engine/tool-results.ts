@@ -20,11 +20,18 @@ export async function storedResults(engine: Engine, turnId: TurnId): Promise<Too
   return new Map(calls.flatMap((c) => (c.answered || c.result === null ? [] : [[c.id, c.result] as const])));
 }
 
-/** `tool.called` of every call of the turn that had started, by call. */
-export async function startedCalls(engine: Engine, turnId: TurnId): Promise<ReadonlyMap<ToolUseId, EventId>> {
-  const called = new Map<ToolUseId, EventId>();
-  for (const event of await engine.store.events.ofTurn(turnId, ['tool.called']))
-    called.set(event.payload.tool_use_id as ToolUseId, event.id);
+/** The `tool.called` of a call. */
+export interface StartedCall {
+  readonly event_id: EventId;
+  /** Of the input that ran, which a person may have edited. */
+  readonly input_hash: string;
+}
+
+/** The calls of the turn that had started. */
+export async function startedCalls(engine: Engine, turnId: TurnId): Promise<ReadonlyMap<ToolUseId, StartedCall>> {
+  const called = new Map<ToolUseId, StartedCall>();
+  for (const { id, payload } of await engine.store.events.ofTurn(turnId, ['tool.called']))
+    called.set(payload.tool_use_id as ToolUseId, { event_id: id, input_hash: payload.input_hash as string });
   return called;
 }
 

@@ -10,6 +10,7 @@ import { type Pusd, ZERO_PUSD } from '../kernel/money.ts';
 import type { LimitReached } from '../policy/turn-machine.ts';
 import type { ProviderAdapter, WireTool } from '../ports/provider.ts';
 import type { BudgetRefusal, DelegationCap } from './budget.ts';
+import type { StartedCall } from './tool-results.ts';
 import type { WorkerClock } from './worker-clock.ts';
 
 /** What the delegations of one top-level turn share, descendants' included (04 §10). */
@@ -64,8 +65,8 @@ export interface TurnRun {
   /** The session's messages, oldest first, this turn's appended as they are stored. */
   readonly history: StoredMessage[];
   readonly tally: TurnTally;
-  /** Calls that had started before a restart, with their `tool.called`; empty in a turn that runs for the first time. */
-  readonly called: ReadonlyMap<ToolUseId, EventId>;
+  /** Calls that had started before a restart; empty in a turn that runs for the first time. */
+  readonly called: ReadonlyMap<ToolUseId, StartedCall>;
   /** Taken up again after a restart or a pause. */
   readonly resumed: boolean;
   /** Parent of the next `llm.call_started`. */

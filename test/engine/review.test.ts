@@ -14,6 +14,7 @@ import { patchSession } from '../../src/engine/patch-session.ts';
 import { recover, resumeAll } from '../../src/engine/recover.ts';
 import { resumeTurn } from '../../src/engine/resume-turn.ts';
 import type { Batch } from '../../src/ports/journal.ts';
+import type { ProviderAdapter } from '../../src/ports/provider.ts';
 import type { Tool, ToolFactory } from '../../src/ports/tool.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock, START } from '../support/manual-clock.ts';
@@ -203,6 +204,39 @@ describe('a crash', () => {
       'turn.failed',
     ]);
     expect((await results(second, session.id)).map((r) => r.is_error)).toEqual([false, true]);
+  });
+
+  it('never runs the input that a person had replaced', async () => {
+    const ran: unknown[] = [];
+    const wait = gate();
+    const probe = tool('probe', {
+      execute: async (input) => {
+        ran.push(input);
+        await wait.opened;
+        return toolText('done');
+      },
+    });
+    onTestFinished(wait.open);
+    const said = scenario(planner({ tool_calls: [call('probe', { n: 1 })] }, { text: 'end' }));
+    const config = { tool_confirmation: { per_tool: { probe: 'prompt' } } } as const;
+    const first = await startEngine({ scenario: said, tools: [probe], config });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    const asked = await first.event('tool.confirmation_requested');
+    await settled(10);
+    await answerConfirmation(first.engine, asked.payload.confirmation_request_id as string, {
+      decision: 'modify',
+      scope: 'once',
+      reason: null,
+      modified_input: { n: 2 },
+    });
+    await first.event('tool.called');
+    await settled(20);
+    const second = await restart(first, { scenario: said, tools: [probe], config });
+    wait.open();
+    await settled();
+    expect(ran).not.toContainEqual({ n: 1 });
+    expect((await turnOf(second, session.id, turnId)).status).toBe('completed');
   });
 
   it('before a worker began does not lose its images', async () => {
@@ -469,6 +503,38 @@ describe('cancelling', () => {
     expect(t.typesOf(session.id).slice(-3)).toEqual(['tool.failed', 'tool.failed', 'turn.cancelled']);
   });
 
+  it('a worker that will not stop ends before its planner, and nothing follows', async () => {
+    const clock = manualClock();
+    const t = await startEngine({
+      clock,
+      scenario: scenario(planner({ tool_calls: [delegate('job')] }), worker('job', { hang: true })),
+    });
+    const scripted = t.engine.providers.get('scripted')!;
+    const deaf: ProviderAdapter = {
+      ...scripted,
+      stream: (request, signal) =>
+        scripted.stream(request, request.caller.is_worker ? new AbortController().signal : signal),
+    };
+    (t.engine.providers as Map<string, ProviderAdapter>).set('scripted', deaf);
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    await t.event('llm.call_started', (e) => e.actor === 'worker');
+    await settled(20);
+    await cancelTurn(t.engine, session.id, turnId, null);
+    clock.advance(30_000);
+    await t.ended(turnId);
+    await settled(50);
+    const from = t.events.findIndex((e) => e.type === 'llm.call_failed');
+    expect(t.events.slice(from).map((e) => `${e.actor === 'worker' ? 'W' : 'P'} ${e.type}`)).toEqual([
+      'W llm.call_failed',
+      'W turn.cancelled',
+      'W session.ended',
+      'P delegate.failed',
+      'P tool.failed',
+      'P turn.cancelled',
+    ]);
+  });
+
   it('a planner whose worker was put down ends the worker too', async () => {
     const wait = gate();
     const slow = tool('slow', { execute: () => wait.opened.then(() => toolText('late')) });
@@ -560,6 +626,38 @@ describe('a fault', () => {
     expect(await t.engine.store.delegations.allOpen()).toEqual([]);
   });
 
+  it('in the confirmation counts as a refusal', async () => {
+    const t = await startEngine({
+      scenario: scenario(planner({ tool_calls: [call('write_file', { path: 'a', content: '1' })] }, { text: 'end' })),
+    });
+    t.engine.workspaces.readTrust = async () => {
+      throw new Error('boom');
+    };
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    await settled();
+    expect(await turnOf(t, session.id, turnId)).toMatchObject({ status: 'completed', output: 'end' });
+    expect(t.events.find((e) => e.type === 'tool.failed')?.payload).toMatchObject({ error_class: 'user_denied' });
+  });
+
+  it("in a tool's own check is that call's failure", async () => {
+    const bad = tool('bad', {
+      check: async () => {
+        await settled(20);
+        throw new Error('boom');
+      },
+    });
+    const t = await startEngine({
+      tools: [bad, tool('good')],
+      scenario: scenario(planner({ tool_calls: [call('good', {}), call('bad', {})] }, { text: 'end' })),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    await settled();
+    expect(await turnOf(t, session.id, turnId)).toMatchObject({ status: 'completed', output: 'end' });
+    expect((await results(t, session.id)).map(textIn)).toEqual(['ok', 'Tool execution failed.']);
+  });
+
   it('of the journal in the middle of a batch still ends the turn, with the results there are', async () => {
     const t = await startEngine({
       tools: [tool('good'), tool('late', { execute: () => settled(20).then(() => toolText('late')) })],
@@ -588,6 +686,22 @@ describe('order', () => {
     const ends = t.events.filter((e) => ['tool.completed', 'tool.failed', 'tool.input_invalid'].includes(e.type));
     const second = t.events.filter((e) => e.type === 'llm.call_started')[1]!;
     expect(second.parent_event_id).toBe(ends.at(-1)!.id);
+  });
+
+  it('a second, valid request for context counts though the first was not', async () => {
+    const t = await startEngine({
+      scenario: scenario(
+        planner({ tool_calls: [delegate('job')] }, { text: 'told' }),
+        worker('job', { tool_calls: [call('_request_context', { summary: '' }), lack()] }, { text: 'went on' }),
+      ),
+    });
+    const session = await t.session();
+    await t.run(session, 'go');
+    expect(
+      t.events.find((e) => e.type.startsWith('delegate.') && e.type !== 'delegate.started')?.payload,
+    ).toMatchObject({
+      failure_mode: 'insufficient_context',
+    });
   });
 
   it('a call cut by a drain is counted once, as the ledger has it', async () => {

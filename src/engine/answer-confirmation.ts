@@ -45,21 +45,22 @@ export async function answerConfirmation(
     if (prompt.claimed) return repeated(engine, row, answer);
   }
   prompt.claimed = true;
-  const scope = await effectiveScope(engine, row, answer);
-  const settled: Answer = {
-    decision: answer.decision,
-    scope,
-    reason: answer.reason,
-    modified_input: answer.decision === 'modify' ? answer.modified_input : null,
-  };
   try {
+    const scope = await effectiveScope(engine, row, answer);
+    const settled: Answer = {
+      decision: answer.decision,
+      scope,
+      reason: answer.reason,
+      modified_input: answer.decision === 'modify' ? answer.modified_input : null,
+    };
     await storeAnswer(engine, row, prompt.request_event, settled, 'user');
+    prompt.settle(settled);
+    return { confirmation_request_id: row.id, decision: answer.decision, scope, applied: true };
   } catch (error) {
+    prompt.unclaim();
     if (!(error instanceof JournalConflict)) throw error;
     return repeated(engine, row, answer);
   }
-  prompt.settle(settled);
-  return { confirmation_request_id: row.id, decision: answer.decision, scope, applied: true };
 }
 
 function checkForm(row: ConfirmationRow, answer: ConfirmationAnswer): void {

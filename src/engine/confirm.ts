@@ -18,6 +18,7 @@ import {
 } from '../policy/approval.ts';
 import type { ConfirmationRow } from '../ports/journal.ts';
 import type { Engine } from './context.ts';
+import type { OpenPrompt } from './open-prompts.ts';
 import type { TurnRun } from './turn-run.ts';
 
 type Input = Readonly<Record<string, unknown>>;
@@ -214,10 +215,14 @@ function answerTo(
   recheck: (input: Input) => Promise<readonly Issue[]>,
 ): Promise<Answer> {
   return new Promise((resolve) => {
-    const giveUp = (decision: 'timeout' | 'cancelled') => void closeUnanswered(engine, row, decision);
+    let due: 'timeout' | 'cancelled' | null = null;
+    const giveUp = (decision: 'timeout' | 'cancelled') => {
+      due = decision;
+      void closeUnanswered(engine, row, decision);
+    };
     const onAbort = () => giveUp('cancelled');
     const timer = engine.clock.after(row.expires_at - row.requested_at, () => giveUp('timeout'));
-    engine.prompts.set(row.id, {
+    const prompt: OpenPrompt = {
       claimed: false,
       request_event: requestEvent,
       recheck,
@@ -227,7 +232,12 @@ function answerTo(
         engine.prompts.delete(row.id);
         resolve(answer);
       },
-    });
+      unclaim: () => {
+        prompt.claimed = false;
+        if (due !== null) giveUp(due);
+      },
+    };
+    engine.prompts.set(row.id, prompt);
     if (run.signal.aborted) onAbort();
     else run.signal.addEventListener('abort', onAbort, { once: true });
   });

@@ -11,6 +11,8 @@ export interface OpenPrompt {
   /** Checks an edited input as the original was checked. */
   recheck(input: Readonly<Record<string, unknown>>): Promise<readonly Issue[]>;
   settle(answer: Answer): void;
+  /** The first answer could not be stored: another one may come, and a deadline or cancellation meanwhile still counts. */
+  unclaim(): void;
 }
 
 export type OpenPrompts = Map<ConfirmationId, OpenPrompt>;

@@ -615,6 +615,47 @@ describe('cancelling', () => {
 });
 
 describe('a fault', () => {
+  it('while an answer is stored leaves the prompt open for another one', async () => {
+    const t = await startEngine({
+      scenario: scenario(planner({ tool_calls: [call('write_file', { path: 'a', content: '1' })] }, { text: 'end' })),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    const asked = await t.event('tool.confirmation_requested');
+    await settled(10);
+    failOnce(t, (b) => writes(b, 'confirmation.resolve'));
+    const id = asked.payload.confirmation_request_id as string;
+    const yes = { decision: 'approve', scope: 'once', reason: null, modified_input: null } as const;
+    await expect(answerConfirmation(t.engine, id, yes)).rejects.toThrow('disk full');
+    expect(await answerConfirmation(t.engine, id, yes)).toMatchObject({ applied: true });
+    expect((await t.ended(turnId)).status).toBe('completed');
+  });
+
+  it('while an answer is stored does not make the turn deaf to its cancellation', async () => {
+    const t = await startEngine({
+      scenario: scenario(planner({ tool_calls: [call('write_file', { path: 'a', content: '1' })] }, { text: 'end' })),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    const asked = await t.event('tool.confirmation_requested');
+    await settled(10);
+    const { journal } = t.engine;
+    const { commit } = journal;
+    let done = false;
+    journal.commit = async (batch) => {
+      if (done || !writes(batch, 'confirmation.resolve')) return commit(batch);
+      done = true;
+      await cancelTurn(t.engine, session.id, turnId, null);
+      await settled(5);
+      throw new Error('disk full');
+    };
+    const id = asked.payload.confirmation_request_id as string;
+    const yes = { decision: 'approve', scope: 'once', reason: null, modified_input: null } as const;
+    await expect(answerConfirmation(t.engine, id, yes)).rejects.toThrow('disk full');
+    await settled();
+    expect((await turnOf(t, session.id, turnId)).status).toBe('cancelled');
+  });
+
   it('while a refused delegation is stored leaves no running record', async () => {
     const t = await startEngine({
       scenario: scenario(planner({ tool_calls: [delegate('job')] }, { text: 'end' })),

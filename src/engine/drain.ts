@@ -3,7 +3,7 @@ import { Cancelled } from '../kernel/abort.ts';
 import type { Engine } from './context.ts';
 import { cancelScope } from './session-lock.ts';
 
-/** Resolves when no turn runs any more. Every turn of this process has its terminal event by then. */
+/** Resolves when no turn runs any more: each has its terminal event, or is put down for the next start. */
 export async function drain(engine: Engine): Promise<void> {
   engine.draining.value = true;
   const turns = engine.locks.active();

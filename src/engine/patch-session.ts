@@ -55,6 +55,12 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
       at,
     });
   await engine.journal.commit({ writes, emit: [] });
+  if (patch.active_model !== undefined && queued && (await engine.store.turns.open(session.id)) === null) {
+    // The turn ended while the swap was on its way: nothing would land it before the end of the next one.
+    queued = false;
+    const landed: Write = { kind: 'session.set_model', session_id: session.id, model: target, at };
+    await engine.journal.commit({ writes: [landed], emit: [] });
+  }
   if (patch.max_cost_usd !== undefined && raised(session.max_cost_usd, limit)) {
     limitChanged(engine, session.id);
     await resumeIfPaid(engine, session.id);

@@ -2,7 +2,7 @@
 import { draft } from '../domain/event.ts';
 import type { SessionRecord } from '../domain/session.ts';
 import type { TurnRecord } from '../domain/turn.ts';
-import { Cancelled } from '../kernel/abort.ts';
+import { Cancelled, createScope } from '../kernel/abort.ts';
 import { AppError } from '../kernel/errors.ts';
 import type { TurnId } from '../kernel/ids.ts';
 import { limitChanged } from './budget.ts';
@@ -48,7 +48,7 @@ export async function resumeTopLevel(engine: Engine, session: SessionRecord, tur
       engine.locks.release(session.id);
       return;
     }
-    const scope = new AbortController();
+    const scope = createScope();
     const { run, served, known } = await rebuildRun(engine, session, turn, {
       scope,
       worker: null,

@@ -1,5 +1,5 @@
 // Who runs a turn in which session: one at a time, reserved without an await between test and set (05 §3.2 step 2).
-import type { Cancelled } from '../kernel/abort.ts';
+import { type Cancelled, createScope } from '../kernel/abort.ts';
 import type { SessionId, TurnId } from '../kernel/ids.ts';
 import type { Logger } from '../ports/log.ts';
 
@@ -110,7 +110,7 @@ export function cancelScope(scope: AbortController, reason: Cancelled): void {
 
 /** A scope that ends with its parent, and alone when asked. `detach` when it is done: a long turn spawns many children. */
 export function childScope(parent: AbortSignal): { readonly scope: AbortController; detach(): void } {
-  const scope = new AbortController();
+  const scope = createScope();
   const onAbort = () => scope.abort(parent.reason);
   if (parent.aborted) onAbort();
   else parent.addEventListener('abort', onAbort, { once: true });

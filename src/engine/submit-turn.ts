@@ -1,6 +1,6 @@
 // A message from outside becomes a turn: checks first, the lock without an await, then admission (05 §3.2).
 import type { SessionRecord } from '../domain/session.ts';
-import { Cancelled } from '../kernel/abort.ts';
+import { Cancelled, createScope } from '../kernel/abort.ts';
 import { isoTime, sleep } from '../kernel/clock.ts';
 import { AppError } from '../kernel/errors.ts';
 import type { MessageId, SessionId, TurnId } from '../kernel/ids.ts';
@@ -76,7 +76,7 @@ async function start(
   checked: TakenMessage,
   claim: Claim | undefined,
 ): Promise<TurnReceipt> {
-  const scope = new AbortController();
+  const scope = createScope();
   const receiptOf = (turn: { id: TurnId; user_message_id: MessageId; started_at: number }): TurnReceipt => ({
     turn_id: turn.id,
     session_id: session.id,

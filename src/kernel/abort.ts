@@ -1,6 +1,14 @@
 // Cancellation as a tree of scopes over AbortSignal: a child ends with its parent, a parent never with its child.
+import { setMaxListeners } from 'node:events';
 
 export type CancelReason = 'user_cancel' | 'timeout' | 'shutdown';
+
+/** The start of a scope. A turn has as many listeners as calls that run at once, which is no leak. */
+export function createScope(): AbortController {
+  const scope = new AbortController();
+  setMaxListeners(0, scope.signal);
+  return scope;
+}
 
 /** The reason every abort signal of the engine carries. */
 export class Cancelled extends Error {

@@ -745,6 +745,50 @@ describe('order', () => {
     });
   });
 
+  it('a model asked for while its turn ends is in force for the next one', async () => {
+    for (let hops = 0; hops < 16; hops++) {
+      const t = await startEngine({ scenario: scenario([{ match: {}, times: 'inf', respond: { text: 'x' } }]) });
+      const session = await t.session();
+      let patched: Promise<unknown> = Promise.resolve();
+      at(
+        t,
+        (e) => e.type === 'llm.call_completed',
+        () => {
+          patched = (async () => {
+            for (let i = 0; i < hops; i++) await Promise.resolve();
+            await patchSession(t.engine, session.id, { active_model: 'haiku' });
+          })();
+        },
+      );
+      await t.run(session, 'one');
+      await patched;
+      await settled(5);
+      expect((await t.run(session, 'two')).chosen_model, `hops ${hops}`).toBe('anthropic:claude-haiku-4-5');
+      await t.close();
+    }
+  });
+
+  it('32 calls at once leave no listener warning', async () => {
+    const warnings: Error[] = [];
+    const note = (w: Error) => void warnings.push(w);
+    process.on('warning', note);
+    const jobs = Array.from({ length: 32 }, (_, i) => `job-${i}-`);
+    const t = await startEngine({
+      config: { tools: { max_concurrent_per_session: 32 } },
+      scenario: scenario(
+        planner({ tool_calls: jobs.map((j) => delegate(j)) }, { text: 'end' }),
+        ...jobs.map((j) => worker(j, { text: 'done' })),
+      ),
+    });
+    const session = await t.session();
+    expect((await t.run(session, 'go')).status).toBe('completed');
+    await settled(20);
+    process.off('warning', note);
+    expect(warnings.map((w) => w.name)).toEqual([]);
+    expect(t.engine.locks.active()).toEqual([]);
+    expect(t.engine.prompts.size).toBe(0);
+  });
+
   it('a call cut by a drain is counted once, as the ledger has it', async () => {
     const said = scenario(
       planner({ text: 'a long answer in many pieces', chunk_chars: 2, chunk_delay_ms: 20, usage }),

@@ -1,5 +1,8 @@
 // Turns, confirmations and history over HTTP.
+import { once } from 'node:events';
 import { describe, expect, test } from 'vitest';
+import { type ToolDefinition, toolText } from '../../src/domain/tool.ts';
+import type { ToolFactory } from '../../src/ports/tool.ts';
 import { type Parsed, startServer, type TestServer } from '../support/http.ts';
 import { type ManualClock, manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
@@ -195,13 +198,47 @@ describe('Idempotency-Key', () => {
   });
 
   test('while the first runs the second is told so; an error frees the key', async () => {
-    const server = await startServer({ scenario: ANY_TURN });
+    let open = () => {};
+    const gate = new Promise<void>((resolve) => {
+      open = resolve;
+    });
+    const definition: ToolDefinition = {
+      name: 'stubborn',
+      description: 'ends when it likes',
+      input_schema: { type: 'object' },
+      side_effects: 'none',
+      requires_workspace: false,
+      path_fields: [],
+      timeout_seconds: null,
+    };
+    const stubborn: ToolFactory = () => ({
+      definition,
+      execute: async () => {
+        await gate;
+        return toolText('done');
+      },
+      cancel: async () => false,
+    });
+    const server = await startServer({
+      tools: [stubborn],
+      scenario: scenario(planner({ tool_calls: [call('stubborn', {})] }), [
+        { match: {}, times: 'inf', respond: { text: 'ok' } },
+      ]),
+    });
     const session = await server.session();
-    const answers = await Promise.all([1, 2].map(() => post(server, session.id, { content: 'hi' }, key)));
-    const codes = answers.map((a) => a.body.error?.code ?? a.status).sort();
-    expect(codes).toEqual([202, 'idempotency_in_progress']);
+    await server.submit(session, 'go');
+    await server.event('tool.called');
+    // The first request waits for the running turn's end; until then its key is taken.
+    const body = { content: 'hi', if_busy: 'interrupt' };
+    const first = post(server, session.id, body, key);
+    const running = server.engine.locks.of(session.id)!;
+    if (!running.scope.signal.aborted) await once(running.scope.signal, 'abort');
+    const second = await post(server, session.id, body, key);
+    expect([second.status, second.body.error.code]).toEqual([409, 'idempotency_in_progress']);
+    open();
+    expect((await first).status).toBe(202);
     const free = { 'idempotency-key': 'key-2' };
-    await server.ended(answers.find((a) => a.status === 202)!.body.turn_id);
+    await server.ended((await first).body.turn_id);
     expect((await post(server, session.id, { content: '@nope x' }, free)).status).toBe(400);
     expect((await post(server, session.id, { content: 'fine' }, free)).status).toBe(202);
   });

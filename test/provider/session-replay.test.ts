@@ -1,22 +1,19 @@
 // A whole session recorded on a real wire and replayed in a fresh database, without key and network (11.12).
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
-import { expect, test } from 'vitest';
-import { createServer } from '../../src/app/compose.ts';
-import { createCredentials } from '../../src/app/credentials.ts';
-import { defaultConfig } from '../../src/domain/config.ts';
-import { createSession } from '../../src/engine/sessions.ts';
-import { submitTurn, waitForTurn } from '../../src/engine/submit-turn.ts';
-import { silentLogger } from '../../src/ports/log.ts';
+import fs from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import type { Delta } from '../../src/domain/delta.ts';
 import { tempFolder } from '../support/engine.ts';
-import { type FakeAnswer, type FakeCall, startFakeProvider } from '../support/fake-provider.ts';
+import type { FakeAnswer, FakeCall } from '../support/fake-provider.ts';
+import type { Parsed } from '../support/http.ts';
+import { KEYS, type RealServer, registryAt, startReal, startStrictFake, WIRES } from '../support/real-server.ts';
 
-const ROOT = resolve(import.meta.dirname, '../..');
-const KEY = 'a-key-that-must-not-be-kept';
+const HEADER = 'value-of-a-header-of-ours';
+const MODEL = { anthropic: 'opus', openai: 'gpt' } as const;
 
 /** A planner that reads a file, hands out two tasks at once, and sums up; workers that read a file of their own. */
 function answer(call: FakeCall): FakeAnswer {
-  const usage = { input: 100 + call.system.length, output: 20 };
+  const usage = { input: 100 + call.system.length, cached: 30, creation: 7, output: 20 };
   if (call.system.includes('## Task')) {
     const name = call.system.includes('check alpha') ? 'alpha' : 'beta';
     return call.results.length === 0
@@ -32,113 +29,143 @@ function answer(call: FakeCall): FakeAnswer {
     }));
     return { tool_calls: tasks, usage };
   }
-  return { text: `Both are back: ${call.results.join(' and ')}.`, usage };
+  return { text: `Both are back: ${call.results.join(' and ')}.`, usage, delta: 5 };
 }
 
-async function run(
-  folder: string,
-  workspace: string,
-  over: { record?: string; replay?: string; url?: string; question?: string },
-) {
-  const config = defaultConfig(folder);
-  const server = await createServer({
-    config: {
-      ...config,
-      registry: { path: join(ROOT, 'config', 'registry.yaml') },
-      providers: { record: over.record ?? null, replay: over.replay ?? null },
-    },
-    credentials: createCredentials(over.url ? { ANTHROPIC_API_KEY: KEY, ANTHROPIC_BASE_URL: over.url } : {}),
-    log: silentLogger,
-    packageDir: ROOT,
-    version: '0',
-    env: {},
-    dataDir: folder,
-    keysFile: join(folder, '.env'),
-    ...(over.url ? {} : { fetch: () => Promise.reject(new Error('the network is closed')) }),
-  });
-  try {
-    const { engine } = server;
-    const session = await createSession(engine, {
-      workspace_path: workspace,
-      initial_active_model: null,
-      max_cost_usd: null,
-      on_reached: null,
-      approval_mode: null,
+/** What must be the same in every run of the session. */
+async function outcome(server: RealServer, workspace: string, model: string, question: string) {
+  const session = await server.session(workspace, model);
+  const { status, output, error_message } = await server.turn(session, question);
+  const { body } = await server.call('GET', `/sessions/${session}`);
+  const { events } = (await server.call('GET', `/sessions/${session}/events?include_worker_sessions=true&limit=200`))
+    .body;
+  const of = (type: string) => events.filter((e: Parsed) => e.type === type).map((e: Parsed) => e.payload);
+  const calls = of('llm.call_completed').map((p: Parsed) =>
+    [
+      p.model,
+      p.input_tokens,
+      p.cached_input_tokens,
+      p.cache_creation_input_tokens,
+      p.output_tokens,
+      p.cost_usd,
+      p.stop_reason,
+    ].join(' '),
+  );
+  return {
+    status,
+    output,
+    error_message,
+    own: body.cost_so_far_usd,
+    workers: body.workers_cost_usd,
+    calls: calls.sort(),
+    tools: of('tool.called')
+      .map((p: Parsed) => p.tool_name)
+      .sort(),
+    deltas: deltasBySession(server),
+  };
+}
+
+/** The deltas of each session as they came, without what differs from run to run: ids and times. */
+function deltasBySession(server: RealServer): string[] {
+  const sessions = new Map<string, Delta[]>();
+  for (const { session_id, delta } of server.deltas) {
+    if (delta.type === 'message.appended') continue;
+    sessions.set(session_id, [...(sessions.get(session_id) ?? []), delta]);
+  }
+  return [...sessions.values()].map(withoutIds).sort();
+}
+function withoutIds(deltas: readonly Delta[]): string {
+  const seen = new Map<string, number>();
+  return deltas
+    .map((delta) => JSON.stringify(delta))
+    .join('\n')
+    .replaceAll(/"latency_ms":\d+/g, '"latency_ms":0')
+    .replaceAll(/\b(?:tu_|sess_)?0[0-9A-HJKMNP-TV-Z]{25}\b/g, (id) => {
+      if (!seen.has(id)) seen.set(id, seen.size + 1);
+      return `id${seen.get(id)}`;
     });
-    const content = over.question ?? 'What do the files hold?';
-    const { turn_id } = await submitTurn(engine, session.id, {
-      content,
-      per_message_override: null,
-      if_busy: 'reject',
+}
+
+describe.each(WIRES)('recorded on the %s wire', (wire) => {
+  async function record() {
+    const folder = tempFolder();
+    const workspace = path.join(folder, 'workspace');
+    const recordings = path.join(folder, 'recorded');
+    fs.mkdirSync(workspace);
+    for (const name of ['alpha', 'beta']) fs.writeFileSync(path.join(workspace, `${name}.txt`), `${name} text\n`);
+    const fake = await startStrictFake(answer);
+    const registry = registryAt(fake).replaceAll(/_url: (\S+) /g, `_url: $1, extra_headers: { x-team: ${HEADER} } `);
+    expect(registry).toContain(HEADER);
+    const server = await startReal({
+      folder: path.join(folder, 'live'),
+      registry,
+      wires: [wire],
+      config: { providers: { record: recordings } },
     });
-    await waitForTurn(engine, turn_id, 20_000, new AbortController().signal);
-    const turn = (await engine.store.turns.view(session.id, turn_id))!;
-    const after = (await engine.store.sessions.view(session.id))!;
-    const { rows: events } = await engine.store.events.list({
-      session_id: session.id,
-      include_workers: true,
-      types: ['tool.called', 'llm.call_completed', 'llm.call_failed'],
-      after: null,
-      until: null,
-      limit: 200,
-    });
-    const calls = events.flatMap((e) =>
-      e.type === 'llm.call_completed'
-        ? [
-            [
-              e.payload.model,
-              e.payload.input_tokens,
-              e.payload.output_tokens,
-              e.payload.cost_usd,
-              e.payload.stop_reason,
-            ].join(' '),
-          ]
-        : [],
-    );
-    const tools = events.flatMap((e) => (e.type === 'tool.called' ? [e.payload.tool_name] : []));
-    const failures = events.flatMap((e) => (e.type === 'llm.call_failed' ? [e.payload.error_message_redacted] : []));
-    return {
-      same: {
-        status: turn.status,
-        output: turn.output,
-        own: after.cost_so_far_usd,
-        workers: after.workers_cost_usd,
-        calls: calls.sort(),
-        tools: tools.sort(),
-      },
-      failures,
-    };
-  } finally {
+    const live = await outcome(server, workspace, MODEL[wire], 'What do the files hold?');
     await server.close();
+    let runs = 0;
+    const replay = () =>
+      startReal({
+        folder: path.join(folder, `again-${++runs}`),
+        registry,
+        wires: [],
+        config: { providers: { replay: recordings } },
+        fetch: () => Promise.reject(new Error('the network is closed')),
+      });
+    return { workspace, recordings, fake, live, replay };
   }
-}
 
-test('a session with two tool cycles and two parallel workers, recorded, is the same when replayed in a fresh database', async () => {
-  const folder = tempFolder();
-  const workspace = join(folder, 'workspace');
-  const record = join(folder, 'recorded');
-  mkdirSync(workspace);
-  for (const name of ['alpha', 'beta']) writeFileSync(join(workspace, `${name}.txt`), `${name} text\n`);
-  const fake = await startFakeProvider(answer);
-  let live: Awaited<ReturnType<typeof run>>;
-  try {
-    live = await run(join(folder, 'live'), workspace, { record, url: fake.anthropicUrl });
-  } finally {
-    await fake.close();
-  }
-  expect(live.same).toMatchObject({
-    status: 'completed',
-    output: 'Both are back: alpha holds text and beta holds text.',
+  test('a session with two tool cycles and two parallel workers, recorded, is the same when replayed in a fresh database', async () => {
+    const { workspace, fake, live, replay } = await record();
+    expect(live).toMatchObject({
+      status: 'completed',
+      output: 'Both are back: alpha holds text and beta holds text.',
+    });
+    expect(live.calls).toHaveLength(7);
+    expect(live.workers).not.toBe('0');
+    expect(live.deltas).toHaveLength(3);
+    expect(live.deltas.join('').match(/"text\.delta"/g)!.length).toBeGreaterThan(12);
+
+    const connections = fake.connections();
+    for (const again of [await replay(), await replay()])
+      expect(await outcome(again, workspace, MODEL[wire], 'What do the files hold?')).toEqual(live);
+    // The registry still names the provider's address: nobody went there.
+    expect([fake.connections(), fake.calls.length]).toEqual([connections, 7]);
   });
-  expect(live.same.calls).toHaveLength(7);
-  expect(live.same.workers).not.toBe('0');
-  expect(readdirSync(record)).toHaveLength(7);
-  for (const name of readdirSync(record))
-    expect(readFileSync(join(record, name), 'utf8')).not.toMatch(/a-key-that|x-api-key|anthropic-version/);
 
-  const again = await run(join(folder, 'again'), workspace, { replay: record });
-  expect(again.same).toEqual(live.same);
-  const changed = await run(join(folder, 'changed'), workspace, { replay: record, question: 'Something else?' });
-  expect(changed.same.status).toBe('failed');
-  expect(changed.failures).toEqual([expect.stringContaining('no unused recording answers this request')]);
+  test('a changed prompt finds no recording, and an adapter without recordings serves nothing', async () => {
+    const { workspace, replay } = await record();
+    const server = await replay();
+    expect([...server.providers.keys()]).toEqual([wire]);
+    expect(server.scripted).toBe(false);
+    const changed = await outcome(server, workspace, MODEL[wire], 'Something else?');
+    expect(changed).toMatchObject({
+      status: 'failed',
+      error_message: expect.stringContaining('no unused recording answers this request'),
+    });
+    const other = MODEL[wire === 'anthropic' ? 'openai' : 'anthropic'];
+    const refused = await server.call('POST', `/sessions/${await server.session(workspace, other)}/turns`, {
+      content: 'hi',
+    });
+    expect(refused.body.error).toMatchObject({
+      code: 'explicit_model_rejected',
+      details: { validation_failure: 'not_configured' },
+    });
+  });
+
+  test('the folder is private and holds no key and no header that was sent', async () => {
+    const { recordings } = await record();
+    const files = fs.readdirSync(recordings);
+    expect(files).toHaveLength(7);
+    expect(fs.statSync(recordings).mode & 0o777).toBe(0o700);
+    for (const name of files) {
+      expect(name).toMatch(/^[0-9A-Z]{26}-1\.json$/);
+      const file = path.join(recordings, name);
+      expect(fs.statSync(file).mode & 0o777).toBe(0o600);
+      const text = fs.readFileSync(file, 'utf8');
+      for (const value of [KEYS[wire], HEADER, 'x-api-key', 'authorization', 'Bearer', '2023-06-01'])
+        expect(text).not.toContain(value);
+    }
+  });
 });

@@ -66,7 +66,7 @@ function createExchange(
     const init: RequestInit & { [ATTEMPT]?: AttemptInfo } = {
       method: 'POST',
       headers,
-      body: wire.encode(request),
+      body: wellFormed(wire.encode(request)),
       signal,
       // A redirect would carry the key to another place.
       redirect: 'manual',
@@ -146,6 +146,12 @@ function createExchange(
       else cut();
     },
   };
+}
+
+/** Half of a surrogate pair, which JSON can only write as an escape, is refused by providers; U+FFFD stands in for it. */
+function wellFormed(json: string): string {
+  if (!json.includes('\\ud')) return json;
+  return json.replaceAll(/(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g, '$1\\ufffd');
 }
 
 /** Reads the few bytes after the end of a message, so that the connection can serve the next call. Never rejects. */

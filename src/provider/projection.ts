@@ -76,6 +76,11 @@ export function joined(texts: readonly (string | null)[]): string | null {
   return present.length === 0 ? null : present.join('\n\n');
 }
 
+/** A called tool's name as every provider takes it: a made-up one cannot always be said back as it came. */
+export function callName(name: string): string {
+  return name.replaceAll(/[^a-zA-Z0-9_-]/g, '_').slice(0, 64);
+}
+
 export function isBlank(text: string): boolean {
   return text.trim() === '';
 }

@@ -33,6 +33,8 @@ export function violations(call: FakeCall): string[] {
   for (const key of Object.keys(body)) if (!allowed.includes(key)) out.push(`${key}: extra inputs are not permitted`);
   if (typeof body.model !== 'string' || body.model === '') out.push('model: required');
   if (body.stream !== true) out.push('stream: must be true');
+  // Half of a surrogate pair is no text; where both halves stand, JSON.stringify writes the character itself.
+  if (/(?<!\\)(?:\\\\)*\\ud[89a-f]/i.test(call.text)) out.push('body: no low surrogate in string');
   const limit = wire === 'anthropic' ? body.max_tokens : body.max_completion_tokens;
   if (!Number.isInteger(limit) || (limit as number) < 1) out.push('max tokens: must be a whole number from 1');
   out.push(...toolRules(call));

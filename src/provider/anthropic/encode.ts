@@ -3,7 +3,7 @@ import type { ContentBlock, StoredMessage } from '../../domain/message.ts';
 import type { ModelEntry } from '../../domain/model.ts';
 import type { Logger } from '../../ports/log.ts';
 import type { CanonicalRequest, WireTool } from '../../ports/provider.ts';
-import { dropper, encodedOnce, INTERRUPTED, isBlank, refusal, steps, systemTexts } from '../projection.ts';
+import { callName, dropper, encodedOnce, INTERRUPTED, isBlank, refusal, steps, systemTexts } from '../projection.ts';
 
 export interface AnthropicOptions {
   readonly prompt_cache?: boolean | undefined;
@@ -62,7 +62,7 @@ export function createAnthropicEncoder(
         return block.type === 'image' ? { type: 'image', source } : { type: 'document', source, title: block.name };
       }
       case 'tool_use':
-        return { type: 'tool_use', id: block.id, name: block.name, input: block.input };
+        return { type: 'tool_use', id: block.id, name: callName(block.name), input: block.input };
       case 'tool_result': {
         const content: object[] = [];
         for (const inner of block.content) {

@@ -5,6 +5,7 @@ import type { JsonSchema } from '../../domain/tool.ts';
 import type { Logger } from '../../ports/log.ts';
 import type { CanonicalRequest, WireTool } from '../../ports/provider.ts';
 import {
+  callName,
   type Drop,
   dropper,
   encodedOnce,
@@ -124,7 +125,7 @@ function encodeAssistant(message: StoredMessage, drop: Drop): string | null {
     if (block.type === 'text') {
       if (!isBlank(block.text)) texts.push(block.text);
     } else if (block.type === 'tool_use') {
-      const call = { name: block.name, arguments: JSON.stringify(block.input) };
+      const call = { name: callName(block.name), arguments: JSON.stringify(block.input) };
       calls.push({ id: block.id, type: 'function', function: call });
     } else drop(message, block.type, 'this wire has no such block');
   }

@@ -32,6 +32,7 @@ export interface Limit {
 /** Why a call was refused; all amounts as they were at that moment. */
 export interface BudgetRefusal {
   readonly scope: BudgetScope;
+  readonly key: string;
   readonly on_reached: OnReached;
   readonly limit_usd: Usd;
   readonly spent_usd: Usd;
@@ -42,7 +43,7 @@ export interface BudgetRefusal {
 }
 
 export type Reservation =
-  | { readonly ok: true; release(): void }
+  | { readonly ok: true; readonly limited: boolean; release(): void }
   | { readonly ok: false; readonly refusal: BudgetRefusal };
 
 /** Reservations live in memory only: after a crash every open call is closed before anything runs. */
@@ -52,7 +53,7 @@ export interface Budget {
   settlements: number;
   /** Trees that wait for a higher limit. */
   readonly paused: Set<SessionId>;
-  /** Limits that refused a call, by key: the amount that refused. */
+  /** Limits that ended or paused a planner's turn, by key, with their amount then. */
   readonly exhausted: Map<string, Pusd>;
   /** Limits that were warned about, with their value. */
   readonly warned: Set<string>;
@@ -62,7 +63,7 @@ export function createBudget(): Budget {
   return { reserved: new Map(), settlements: 0, paused: new Set(), exhausted: new Map(), warned: new Set() };
 }
 
-const NOTHING: Reservation = { ok: true, release: () => {} };
+const NOTHING: Reservation = { ok: true, limited: false, release: () => {} };
 
 /** The limits that cover a call of this session, the widest last. Empty when none is set. */
 export async function limitsOf(
@@ -131,11 +132,10 @@ export async function reserve(engine: Engine, run: TurnRun, request: CanonicalRe
       const reserved = budget.reserved.get(limit.key) ?? ZERO_PUSD;
       const held = limit.scope === 'session' && budget.paused.has(run.session.root_session_id);
       if (!held && spent[i]! + reserved + needed <= limit.limit) continue;
-      budget.exhausted.set(limit.key, limit.limit);
       return { ok: false, refusal: refusal(limit, spent[i]!, reserved, needed) };
     }
     for (const { key } of limits) budget.reserved.set(key, ((budget.reserved.get(key) ?? 0n) + needed) as Pusd);
-    return { ok: true, release: () => release(budget, limits, needed) };
+    return { ok: true, limited: true, release: () => release(budget, limits, needed) };
   }
 }
 
@@ -152,6 +152,7 @@ function refusal(limit: Limit, spent: Pusd, reserved: Pusd, needed: Pusd): Budge
   const left = limit.limit - spent - reserved;
   return {
     scope: limit.scope,
+    key: limit.key,
     on_reached: limit.on_reached,
     limit_usd: fromPusd(limit.limit),
     spent_usd: fromPusd(spent),
@@ -161,7 +162,12 @@ function refusal(limit: Limit, spent: Pusd, reserved: Pusd, needed: Pusd): Budge
   };
 }
 
-/** A limit that lets no further turn begin: used up, or it refused a call and has not changed since (14 §3). */
+/** From now on no turn begins under this limit, until it changes or its day is over. */
+export function shut(engine: Engine, refusal: BudgetRefusal): void {
+  engine.budget.exhausted.set(refusal.key, toPusd(refusal.limit_usd));
+}
+
+/** A limit that lets no further turn begin: used up, or it ended or paused a turn and has not changed since (14 §3). */
 export async function exhaustedLimit(
   engine: Engine,
   session: { readonly root_session_id: SessionId },

@@ -13,10 +13,11 @@ import { cutShort } from './cut-short.ts';
 import { settleFailure, settleSuccess } from './settle-call.ts';
 import type { ToolResults } from './tool-results.ts';
 import { toDelta, transient } from './transients.ts';
-import type { TurnRun } from './turn-run.ts';
+import type { TurnEnd, TurnRun } from './turn-run.ts';
 
 export type CallOutcome =
-  | { readonly ok: true; readonly settled: ToolResults }
+  /** `end` is set when the turn completed in the same transaction. */
+  | { readonly ok: true; readonly settled: ToolResults; readonly end: TurnEnd | null }
   | { readonly ok: false; readonly error: AdapterError }
   /** A limit refused the call before it left. */
   | { readonly ok: false; readonly error: null; readonly refusal: BudgetRefusal };
@@ -37,6 +38,8 @@ export interface Call {
   readonly started: EventId;
   readonly began: number;
   readonly heard: Heard;
+  /** A money limit covers it, whose share may have to be warned about. */
+  readonly limited: boolean;
 }
 
 /**
@@ -48,14 +51,20 @@ export async function callModel(engine: Engine, run: TurnRun): Promise<CallOutco
   const reservation = await reserve(engine, run, request);
   if (!reservation.ok) return { ok: false, error: null, refusal: reservation.refusal };
   try {
-    return await leave(engine, run, request, estimated);
+    return await leave(engine, run, request, estimated, reservation.limited);
   } finally {
     // Right behind the settling commit, in the same tick: from now on the ledger has what the reservation held.
     reservation.release();
   }
 }
 
-async function leave(engine: Engine, run: TurnRun, request: CanonicalRequest, estimated: number): Promise<CallOutcome> {
+async function leave(
+  engine: Engine,
+  run: TurnRun,
+  request: CanonicalRequest,
+  estimated: number,
+  limited: boolean,
+): Promise<CallOutcome> {
   const events = await engine.journal.commit({
     emit: [
       draft({
@@ -89,6 +98,7 @@ async function leave(engine: Engine, run: TurnRun, request: CanonicalRequest, es
       provider_tool_ids: new Map(),
       input_errors: new Map(),
     },
+    limited,
   };
   try {
     await abandonable(engine, run.signal, listen(engine, call, request), 'model call');

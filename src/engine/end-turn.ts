@@ -1,4 +1,5 @@
-// The three ways a turn ends: each is one transaction with the one terminal event (00 §3 step 7).
+// The three ways a turn ends: each is one transaction with the one terminal event (00 §3 step 7), which an answer
+// without tool calls shares with its call.
 import { draft, type EventDraft } from '../domain/event.ts';
 import { type StoredMessage, toolUses } from '../domain/message.ts';
 import type { ErrorClass } from '../domain/scalars.ts';
@@ -14,33 +15,49 @@ import type { TurnBase, TurnEnd } from './turn-run.ts';
 type Ending = Partial<TurnOutcome> & { readonly status: TurnOutcome['status'] };
 
 export async function completeTurn(engine: Engine, run: TurnBase, stopReason: TurnStopReason): Promise<TurnEnd> {
-  const { tally } = run;
   const seconds = wallTime(engine, run);
   const closing = await closeCalls(engine, run, FAILED_TEXT);
-  await end(engine, run, {
-    ending: { status: 'completed', stop_reason: stopReason },
-    seconds,
-    closing,
-    terminal: draft({
-      type: 'turn.completed',
-      session_id: run.session.id,
-      turn_id: run.turn.id,
-      parent: run.started_event_id,
-      payload: {
-        stop_reason: stopReason,
-        llm_call_count: tally.llm_calls,
-        tool_call_count: tally.tool_calls,
-        total_input_tokens: tally.input_tokens,
-        total_output_tokens: tally.output_tokens,
-        total_cached_input_tokens: tally.cached_input_tokens,
-        total_cache_creation_input_tokens: tally.cache_creation_input_tokens,
-        total_cost_usd: fromPusd(tally.cost_pusd),
-        wall_time_seconds: seconds,
-        parent_session_id: run.session.parent_session_id,
-      },
-    }),
+  const ending = { status: 'completed', stop_reason: stopReason } as const;
+  await end(engine, run, { ending, seconds, closing, terminal: completed(run, stopReason, seconds) });
+  return ending;
+}
+
+/**
+ * What completes a turn with nothing left to answer, for the batch of the call that ended it.
+ * @param run its figures as they will be after that call
+ */
+export function completion(
+  engine: Engine,
+  run: TurnBase,
+  stopReason: TurnStopReason,
+): { readonly write: Write; readonly event: EventDraft } {
+  const seconds = wallTime(engine, run);
+  return {
+    write: turnEnd(engine, run, { status: 'completed', stop_reason: stopReason }, seconds),
+    event: completed(run, stopReason, seconds),
+  };
+}
+
+function completed(run: TurnBase, stopReason: TurnStopReason, seconds: number): EventDraft {
+  const { tally } = run;
+  return draft({
+    type: 'turn.completed',
+    session_id: run.session.id,
+    turn_id: run.turn.id,
+    parent: run.started_event_id,
+    payload: {
+      stop_reason: stopReason,
+      llm_call_count: tally.llm_calls,
+      tool_call_count: tally.tool_calls,
+      total_input_tokens: tally.input_tokens,
+      total_output_tokens: tally.output_tokens,
+      total_cached_input_tokens: tally.cached_input_tokens,
+      total_cache_creation_input_tokens: tally.cache_creation_input_tokens,
+      total_cost_usd: fromPusd(tally.cost_pusd),
+      wall_time_seconds: seconds,
+      parent_session_id: run.session.parent_session_id,
+    },
   });
-  return { status: 'completed', stop_reason: stopReason };
 }
 
 export async function cancelTurnRun(engine: Engine, run: TurnBase): Promise<TurnEnd> {
@@ -116,9 +133,16 @@ async function end(
     readonly terminal: EventDraft;
   },
 ): Promise<void> {
-  const { tally } = run;
   const { messages, writes, failed } = how.closing;
-  const finish: Write = {
+  await engine.journal.commit({
+    writes: [...writes, turnEnd(engine, run, how.ending, how.seconds)],
+    emit: [...failed, ...messages.map((m) => appended(engine, run, m)), how.terminal],
+  });
+  run.history.push(...messages);
+}
+
+function turnEnd(engine: Engine, run: TurnBase, ending: Ending, seconds: number): Write {
+  return {
     kind: 'turn.end',
     turn_id: run.turn.id,
     session_id: run.session.id,
@@ -129,19 +153,14 @@ async function end(
       error_class: null,
       error_message: null,
       retryable: null,
-      ...how.ending,
-      llm_call_count: tally.llm_calls,
-      tool_call_count: tally.tool_calls,
-      wall_time_seconds: how.seconds,
+      ...ending,
+      llm_call_count: run.tally.llm_calls,
+      tool_call_count: run.tally.tool_calls,
+      wall_time_seconds: seconds,
       final_message_id: run.final_message_id,
       ended_at: engine.clock.now(),
     },
   };
-  await engine.journal.commit({
-    writes: [...writes, finish],
-    emit: [...failed, ...messages.map((m) => appended(engine, run, m)), how.terminal],
-  });
-  run.history.push(...messages);
 }
 
 interface Closing extends ReturnType<typeof answerMessages> {

@@ -1,7 +1,7 @@
 // The turn loop: ask the machine what is next, do it, until a terminal event is stored (00 §3, 04 §3.1).
 import { Cancelled, cancelledBy } from '../kernel/abort.ts';
 import { next } from '../policy/turn-machine.ts';
-import type { BudgetRefusal } from './budget.ts';
+import { type BudgetRefusal, shut } from './budget.ts';
 import { tellExceeded, warnIfNear } from './budget-events.ts';
 import { callModel } from './call-model.ts';
 import type { Engine } from './context.ts';
@@ -43,6 +43,7 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
       if (step.kind === 'call_model') {
         const outcome = await callModel(engine, run);
         if (outcome.ok) {
+          if (outcome.end !== null) return outcome.end;
           results = outcome.settled;
           await warnIfNear(engine, run);
         } else if (outcome.error === null) return await overBudget(engine, run, outcome.refusal);
@@ -77,10 +78,13 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
 async function overBudget(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<TurnEnd> {
   if (refusal.on_reached === 'stop') {
     await tellExceeded(engine, run, refusal);
+    // A worker's refusal says little about the next turn: what its siblings had reserved is free again by then.
+    if (!run.session.is_worker) shut(engine, refusal);
     run.refusal = refusal;
     return completeTurn(engine, run, 'budget_exceeded');
   }
   const { paused } = engine.budget;
+  shut(engine, refusal);
   const first = !paused.has(run.session.root_session_id);
   paused.add(run.session.root_session_id);
   if (first) await tellExceeded(engine, run, refusal);

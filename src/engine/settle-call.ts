@@ -3,18 +3,21 @@ import type { Transient } from '../domain/delta.ts';
 import { draft, type EventDraft } from '../domain/event.ts';
 import { type StopReason, type StoredMessage, toolUses } from '../domain/message.ts';
 import type { ErrorClass } from '../domain/scalars.ts';
+import type { TurnStopReason } from '../domain/turn.ts';
 import type { Usage } from '../domain/usage.ts';
 import type { MessageId, ToolUseId } from '../kernel/ids.ts';
 import type { Pusd } from '../kernel/money.ts';
 import { recordOutcome } from '../policy/routing/availability.ts';
+import { next } from '../policy/turn-machine.ts';
 import type { Write } from '../ports/journal.ts';
 import type { AdapterError, MessageComplete } from '../ports/provider.ts';
 import type { Call, CallOutcome } from './call-model.ts';
 import { callCompleted, charge, messageWrites, storedMessage } from './call-records.ts';
 import { type Engine, safeText } from './context.ts';
+import { completion } from './end-turn.ts';
 import { errorResult, type ToolResults } from './tool-results.ts';
 import { transient } from './transients.ts';
-import type { TurnRun } from './turn-run.ts';
+import type { TurnRun, TurnTally } from './turn-run.ts';
 
 export async function settleSuccess(engine: Engine, call: Call): Promise<CallOutcome> {
   const { run, heard } = call;
@@ -22,12 +25,20 @@ export async function settleSuccess(engine: Engine, call: Call): Promise<CallOut
   const settled = new Map([...heard.input_errors].map(([id, fault]) => [id, errorResult(id, `$: ${fault}`)]));
   const charged = charge(engine, call, complete.usage, complete.served_model, complete.latency_ms);
   const message = storedMessage(engine, call, complete, 'complete', charged.usage);
+  const tally = counted(run.tally, charged.usage, charged.cost);
+  const finished = finishedBy(call, message, complete.stop_reason);
+  const closing = finished && completion(engine, { ...run, tally, final_message_id: message.id }, finished);
   const events = await engine.journal.commit({
-    writes: [...messageWrites(engine, call, message, 'pending'), ...settleInvalid(engine, settled)],
+    writes: [
+      ...messageWrites(engine, call, message, 'pending'),
+      ...settleInvalid(engine, settled),
+      ...(closing ? [closing.write] : []),
+    ],
     emit: [
       messageComplete(engine, run, message.id, complete, complete.stop_reason, charged.usage),
       callCompleted(call, complete.stop_reason as 'end_turn', null, message.content, message.id, charged.usage),
       ...invalidInputs(run, message, heard.input_errors),
+      ...(closing ? [closing.event] : []),
     ],
   });
   engine.routes.availability = outcome(engine, run, null).state;
@@ -38,7 +49,24 @@ export async function settleSuccess(engine: Engine, call: Call): Promise<CallOut
   run.stop_reason = complete.stop_reason;
   run.final_message_id = message.id;
   count(run, charged.usage, charged.cost);
-  return { ok: true, settled };
+  return { ok: true, settled, end: finished && { status: 'completed', stop_reason: finished } };
+}
+
+/**
+ * How the turn completes with this message, when nothing can come between: no call to answer, no limit to warn about,
+ * nobody who stops it. Then both are one batch, and a crash finds the turn either before its answer or ended.
+ */
+function finishedBy({ run, limited }: Call, message: StoredMessage, stopReason: StopReason): TurnStopReason | null {
+  if (limited || run.signal.aborted || toolUses(message.content).length > 0) return null;
+  const step = next({
+    last: message,
+    stopReason,
+    llmCalls: 0,
+    maxLlmCalls: 0,
+    outputTokensLeft: null,
+    contextRequested: run.context_request !== null,
+  });
+  return step.kind === 'finish' && step.limit === null ? step.stopReason : null;
 }
 
 /** Arguments that are no JSON object are answered with the message itself: nothing of them survives a restart otherwise. */
@@ -169,14 +197,20 @@ function messageComplete(
 
 /** Adds a finished call to the turn's figures; they equal the ledger's because both come from the same usage. */
 function count(run: TurnRun, usage: Usage, cost: Pusd): void {
-  const { tally } = run;
-  tally.llm_calls += 1;
-  tally.input_tokens += usage.input_tokens;
-  tally.output_tokens += usage.output_tokens;
-  tally.cached_input_tokens += usage.cached_input_tokens;
-  tally.cache_creation_input_tokens += usage.cache_creation_input_tokens;
-  tally.cost_pusd = (tally.cost_pusd + cost) as Pusd;
+  Object.assign(run.tally, counted(run.tally, usage, cost));
   if (run.worker?.output_tokens_left != null) run.worker.output_tokens_left -= usage.output_tokens;
+}
+
+function counted(tally: TurnTally, usage: Usage, cost: Pusd): TurnTally {
+  return {
+    llm_calls: tally.llm_calls + 1,
+    tool_calls: tally.tool_calls,
+    input_tokens: tally.input_tokens + usage.input_tokens,
+    output_tokens: tally.output_tokens + usage.output_tokens,
+    cached_input_tokens: tally.cached_input_tokens + usage.cached_input_tokens,
+    cache_creation_input_tokens: tally.cache_creation_input_tokens + usage.cache_creation_input_tokens,
+    cost_pusd: (tally.cost_pusd + cost) as Pusd,
+  };
 }
 
 function outcome(engine: Engine, run: TurnRun, errorClass: ErrorClass | null) {

@@ -9,23 +9,24 @@ import { resumeTopLevel } from './resume-turn.ts';
 import { runTurn } from './run-turn.ts';
 import { cancelScope } from './session-lock.ts';
 import type { ToolResults } from './tool-results.ts';
-import type { TurnRun } from './turn-run.ts';
+import type { TurnEnd, TurnRun } from './turn-run.ts';
 
 /** Runs the turn under the lock that the caller has reserved. */
 export function startTopLevel(engine: Engine, run: TurnRun, known?: ToolResults): void {
   const { scope, session } = run;
+  let end: TurnEnd | null = null;
   const turn = engine.locks.start(session.id, run.turn.id, scope, async () => {
     const seconds = engine.config.turn.timeout_seconds;
     const timer =
       seconds === null ? null : engine.clock.after(seconds * 1000, () => cancelScope(scope, new Cancelled('timeout')));
     try {
-      await runTurn(engine, run, known);
+      end = await runTurn(engine, run, known);
     } finally {
       timer?.cancel();
     }
   });
   // The limit may have been raised while the last of the tree was still coming to its stop.
-  void turn.done.then(() => resumeIfPaid(engine, session.id));
+  void turn.done.then(() => (end?.status === 'interrupted' ? resumeIfPaid(engine, session.id) : undefined));
 }
 
 /** Goes on with a turn that waits for money, unless its tree still has to wait. Never rejects. */

@@ -89,6 +89,8 @@ describe.each(WIRES)('over the %s wire', (wire) => {
     const turn = await submit(server, session, 'one');
     await server.event('tool.called');
     await cancel(server, session, turn);
+    const results = (await server.call('GET', `/sessions/${session}/messages`)).body.messages.slice(2);
+    expect(results.map((m: Parsed) => [m.role, m.content[0].is_error])).toEqual(Array(2).fill(['tool', true]));
     expect(await server.turn(session, 'two')).toMatchObject({ status: 'completed', output: 'fine' });
     const { messages } = fake.calls[1]!.body as { messages: Parsed[] };
     const answered =
@@ -122,6 +124,25 @@ describe.each(WIRES)('over the %s wire', (wire) => {
     ]);
   });
 
+  test("cancelling a planner closes the connections of its workers' calls, and its own turn ends last", async () => {
+    const { workspace, fake, start } = await world((call) => {
+      if (call.system.includes('## Task')) return { text: 'thinking about it', after: 3, ending: 'stall' };
+      const tasks = ['first', 'second', 'third'].map((task) => ({ name: 'delegate', input: { tier: 'fast', task } }));
+      return { tool_calls: tasks };
+    });
+    const server = await start();
+    const session = await server.session(workspace, model);
+    const turn = await submit(server, session, 'go');
+    const heard = () => server.deltas.filter(({ delta }) => delta.type === 'text.delta');
+    await server.until(() => (new Set(heard().map((d) => d.session_id)).size === 3 ? true : undefined));
+    await cancel(server, session, turn);
+    const ends = server.events.filter((e) => e.type === 'turn.cancelled').map((e) => e.session_id);
+    expect(ends).toHaveLength(4);
+    expect(ends.at(-1)).toBe(session);
+    expect(fake.calls).toHaveLength(4);
+    await Promise.all(fake.calls.slice(1).map((call) => call.disconnected));
+  });
+
   test('a call cut before its first byte is a failed one and costs nothing', async () => {
     const { workspace, fake, start } = await world(async (call) => {
       if (call.user === 'one') await call.disconnected;
@@ -140,14 +161,15 @@ describe.each(WIRES)('over the %s wire', (wire) => {
   });
 });
 
-test('a call cut in mid-stream costs what the provider had reported, and its text is not sent again', async () => {
+test('a call cut in mid-stream, inside a tool call, costs what was reported, runs nothing and is not sent again', async () => {
   const { workspace, fake, start } = await world((call) =>
     call.user === 'one'
       ? {
-          text: 'x'.repeat(400),
+          text: 'x'.repeat(200),
+          tool_calls: [{ name: 'write_file', input: { path: 'made.txt', content: 'y'.repeat(200) } }],
           delta: 100,
           usage: { input: 1000, cached: 200, creation: 40 },
-          after: 4,
+          after: 7,
           ending: 'stall',
         }
       : { text: 'fine' },
@@ -155,23 +177,31 @@ test('a call cut in mid-stream costs what the provider had reported, and its tex
   const server = await start();
   const session = await server.session(workspace, 'haiku');
   const turn = await submit(server, session, 'one');
-  await server.until(() => server.deltas.filter(({ delta }) => delta.type === 'text.delta')[1]);
+  await server.until(() => server.deltas.find(({ delta }) => delta.type === 'tool.use_input_delta'));
   await cancel(server, session, turn);
   const { payload } = await server.event('llm.call_completed');
-  // 1000 at 1, 200 at 0.1, 40 at 1.25 and the 200 characters heard, so 50 tokens, at 5 US dollars per million.
+  // 1000 at 1, 200 at 0.1, 40 at 1.25 and the 310 characters heard, so 78 tokens, at 5 US dollars per million.
   expect(payload).toMatchObject({
     stop_reason: 'cancelled',
     error_class: 'cancelled',
     input_tokens: 1000,
     cached_input_tokens: 200,
     cache_creation_input_tokens: 40,
-    output_tokens: 50,
+    output_tokens: 78,
     usage_estimated: true,
-    cost_usd: '0.00132',
+    cost_usd: '0.00146',
   });
-  expect((await server.call('GET', `/sessions/${session}`)).body.cost_so_far_usd).toBe('0.00132');
+  const { body } = await server.call('GET', `/sessions/${session}`);
+  expect(body.cost_so_far_usd).toBe('0.00146');
+  const { messages } = (await server.call('GET', `/sessions/${session}/messages`)).body;
+  expect(messages.map((m: Parsed) => [m.role, m.metadata.status])).toEqual([
+    ['user', 'complete'],
+    ['assistant', 'cancelled'],
+  ]);
+  expect(server.events.filter((e) => e.type.startsWith('tool.'))).toEqual([]);
+  expect(fs.existsSync(path.join(workspace, 'made.txt'))).toBe(false);
   await server.turn(session, 'two');
-  expect(fake.calls.at(-1)!.text).not.toContain('xxx');
+  expect(fake.calls.at(-1)!.text).not.toMatch(/xxx|write_file","input/);
 });
 
 describe.each(WIRES)('an error of the %s provider that repeats what it should not', (wire) => {

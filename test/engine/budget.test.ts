@@ -49,6 +49,19 @@ describe('on_reached: stop', () => {
     expect(t.engine.budget.reserved.size).toBe(0);
   });
 
+  it('a refused worker does not shut the planner out: its next turn begins while there is money', async () => {
+    const t = await startEngine({
+      config: small,
+      scenario: scenario(planner({ tool_calls: [delegate('think hard', { tier: 'deep' })] }, { text: 'on my own then' })),
+    });
+    // Enough for the planner on sonnet, not for one call of a worker on opus.
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.02', on_reached: 'stop' });
+    expect(await t.run(session, 'go')).toMatchObject({ stop_reason: 'end_turn', output: 'on my own then' });
+    const failed = t.events.filter((e) => e.type === 'delegate.failed').map((e) => e.payload);
+    expect(failed).toEqual([expect.objectContaining({ failure_mode: 'budget_exceeded' })]);
+    expect(await t.submit(session, 'next').then(() => 'taken')).toBe('taken');
+  });
+
   it("ends the planner's turn cleanly and refuses the next one with the amounts until the limit is raised", async () => {
     const t = await startEngine({
       config: small,

@@ -1,6 +1,6 @@
 // What a settled model call leaves behind: its price, its message, its tool calls, its event (01 §4.4, 02 §9.4).
 import { draft, type EventDraft } from '../domain/event.ts';
-import { type ContentBlock, type StoredMessage, toolUses } from '../domain/message.ts';
+import { type ContentBlock, type StoredMessage, textBlock, toolUses } from '../domain/message.ts';
 import type { ErrorClass } from '../domain/scalars.ts';
 import type { TokenUsage, Usage } from '../domain/usage.ts';
 import { isoTime } from '../kernel/clock.ts';
@@ -52,12 +52,15 @@ export function storedMessage(
   usage: Usage,
 ): StoredMessage {
   const { run } = call;
+  const { final_content } = complete;
+  // A model may answer with nothing, but no answer is stored without a block; adapters leave an empty text out.
+  const content = final_content.length === 0 && status === 'complete' ? [textBlock('')] : [...final_content];
   return {
     id: call.heard.message_id!,
     session_id: run.session.id,
     turn_id: run.turn.id,
     role: 'assistant',
-    content: [...complete.final_content],
+    content,
     metadata: {
       model: run.model.id,
       provider: run.turn.provider,

@@ -57,6 +57,20 @@ describe('a plain turn', () => {
     expect(messages[1]!.metadata.routing).toMatchObject({ mode: 'manual', chosen_model: 'anthropic:claude-haiku-4-5' });
   });
 
+  it('whose model answers with nothing is complete, paid for, and sendable again', async () => {
+    const usage = { input_tokens: 100, output_tokens: 0 };
+    const t = await startEngine({
+      scenario: scenario(planner({ tool_calls: [call('list_files', {})], usage }, { text: '', usage }), [
+        { match: { turn: 2 }, respond: { text: 'here again', usage } },
+      ]),
+    });
+    const session = await t.session({ initial_active_model: 'haiku' });
+    const turn = await t.run(session, 'go');
+    expect(turn).toMatchObject({ status: 'completed', stop_reason: 'end_turn', total_cost_usd: '0.0002' });
+    expect(turn.output ?? '').toBe('');
+    expect((await t.run(session, 'go on')).output).toBe('here again');
+  });
+
   it('streams what it stores', async () => {
     const t = await startEngine({ scenario: scenario(planner({ text: 'a text in several pieces', chunk_chars: 5 })) });
     const session = await t.session();

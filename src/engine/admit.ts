@@ -29,7 +29,7 @@ export interface AdmissionRequest {
   readonly clocks: readonly WorkerClock[];
   readonly tree: DelegationTree;
   readonly caps: readonly DelegationCap[];
-  /** `delegate.started`, for a worker's first turn. */
+  /** `delegate.started`, for a worker's turn. */
   readonly parent_event: EventId | null;
   /** For a worker: the names its delegation granted. */
   readonly tool_names: readonly string[] | null;

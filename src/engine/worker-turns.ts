@@ -4,7 +4,6 @@ import { type ContentBlock, type ImageBlock, textBlock, textOf } from '../domain
 import type { SessionRecord } from '../domain/session.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import type { Issue } from '../kernel/errors.ts';
-import type { EventId } from '../kernel/ids.ts';
 import { WORKER_FIRST_MESSAGE } from '../policy/context/worker-brief.ts';
 import type { WorkerEnd } from '../policy/delegation/outcome.ts';
 import { readStructured, repairMessage } from '../policy/delegation/schema-repair.ts';
@@ -50,13 +49,12 @@ export async function workUntilDone(
 ): Promise<WorkerEnd> {
   const validate = outputValidator(engine, work.worker);
   let content: readonly ContentBlock[] = [textBlock(WORKER_FIRST_MESSAGE), ...work.images];
-  let parentEvent: EventId | null = work.spawned.parent_event;
   let repairs = await repairsDone(engine, work, begun);
   let turn = begun;
   for (;;) {
     if (turn === null) {
       if (work.scope.signal.aborted) return stopped(planner, work, '');
-      const next = await oneTurn(engine, planner, work, content, parentEvent);
+      const next = await oneTurn(engine, planner, work, content);
       if ('kind' in next) return next;
       turn = next;
     }
@@ -71,7 +69,6 @@ export async function workUntilDone(
       return completed({ ...turn, tokens_exhausted: true }, 'tool_use', null);
     if (work.scope.signal.aborted) return stopped(planner, work, text);
     content = [textBlock(repairMessage(structured.error))];
-    parentEvent = null;
     repairs += 1;
     turn = null;
   }
@@ -119,7 +116,6 @@ async function oneTurn(
   planner: TurnRun,
   work: Work,
   content: readonly ContentBlock[],
-  parentEvent: EventId | null,
 ): Promise<WorkedTurn | WorkerEnd> {
   const { session, worker, scope } = work;
   const turnId = engine.ids.turn();
@@ -134,7 +130,7 @@ async function oneTurn(
     clocks: [worker.clock, ...planner.clocks],
     tree: planner.tree,
     caps: work.caps,
-    parent_event: parentEvent,
+    parent_event: work.spawned.parent_event,
     tool_names: work.spawned.delegation.effective_tools,
     claim: null,
   }).catch((error: unknown) => {

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { expect, it } from 'vitest';
 import { cancelTurn } from '../../src/engine/cancel.ts';
 import { sha256Hex } from '../../src/kernel/canonical-json.ts';
-import { startEngine, type TestEngine } from '../support/engine.ts';
+import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { type ManualClock, manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 
@@ -13,6 +13,7 @@ interface Golden {
   readonly name: string;
   readonly scenario: unknown;
   readonly files?: Readonly<Record<string, string>>;
+  readonly config?: ConfigOver;
   /** Moves the clock and acts until the turn has ended. */
   drive?(t: TestEngine, clock: ManualClock, session: string, turnId: string): Promise<void>;
 }
@@ -109,6 +110,57 @@ const GOLDEN: Golden[] = [
       clock.advance(2000);
     },
   },
+  {
+    name: 'schema-repair',
+    scenario: scenario(
+      planner(
+        {
+          tool_calls: [
+            delegate('count', {
+              output_schema: { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] },
+            }),
+          ],
+          usage,
+        },
+        { text: 'one', usage },
+      ),
+      [
+        { match: { role: 'worker', turn: 1 }, respond: { text: 'hello', usage } },
+        { match: { role: 'worker', turn: 2 }, respond: { text: '{"n": 1}', usage } },
+      ],
+    ),
+  },
+  {
+    name: 'insufficient-context',
+    scenario: scenario(
+      planner({ tool_calls: [delegate('migrate')], usage }, { text: 'I need the schema first', usage }),
+      worker('migrate', {
+        tool_calls: [
+          call('list_files', {}),
+          call('_request_context', {
+            summary: 'the schema is missing',
+            missing: [{ type: 'file', ref: 'schema.sql', hint: 'names of the columns' }],
+          }),
+        ],
+        usage,
+      }),
+    ),
+  },
+  {
+    name: 'recursion-depth-two',
+    config: { delegation: { delegate_depth: 2 } },
+    scenario: scenario(
+      planner({ tool_calls: [delegate('outer', { tier: 'balanced' })], usage }, { text: 'all done', usage }),
+      [
+        {
+          match: { role: 'worker', model: '*sonnet*', call: 1 },
+          respond: { tool_calls: [delegate('inner')], usage },
+        },
+        { match: { role: 'worker', model: '*sonnet*', call: 2 }, respond: { text: 'outer done', usage } },
+      ],
+      worker('inner', { text: 'inner done', usage }),
+    ),
+  },
 ];
 
 it.each(GOLDEN)('the event log of $name is byte for byte the recorded one', async (golden) => {
@@ -118,6 +170,7 @@ it.each(GOLDEN)('the event log of $name is byte for byte the recorded one', asyn
     clock,
     still: true,
     ...(golden.files ? { files: golden.files } : {}),
+    ...(golden.config ? { config: golden.config } : {}),
   });
   const session = await t.session();
   clock.advance(10);

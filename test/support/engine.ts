@@ -19,10 +19,11 @@ import type { PriceTable } from '../../src/policy/pricing/price-table.ts';
 import { createModelRegistry, parseRegistry } from '../../src/policy/routing/registry.ts';
 import type { PublishedEvent } from '../../src/ports/live-bus.ts';
 import { type Logger, silentLogger } from '../../src/ports/log.ts';
+import type { ProviderAdapter } from '../../src/ports/provider.ts';
 import type { ToolFactory } from '../../src/ports/tool.ts';
 import type { Workspaces } from '../../src/ports/workspace.ts';
 import { createScriptedAdapter, type ScriptedAdapter } from '../../src/provider/scripted/adapter.ts';
-import { parseScenario } from '../../src/provider/scripted/scenario.ts';
+import { parseScenario, type Scenario } from '../../src/provider/scripted/scenario.ts';
 import { newestId } from '../../src/store/sqlite/id-seed.ts';
 import { createJournal } from '../../src/store/sqlite/journal.ts';
 import { openDatabase, type SqliteStoreHandle } from '../../src/store/sqlite/open.ts';
@@ -46,6 +47,8 @@ export interface EngineOptions {
   readonly registry?: string;
   /** Adapters of the registry that can be called, all of them played by the scripted one; `scripted` alone unless told. */
   readonly served?: ReadonlySet<string>;
+  /** Stands in for the scripted provider; `script` makes one for a scenario. */
+  readonly provider?: (script: (scenario: Scenario) => ScriptedAdapter) => ProviderAdapter;
   readonly prices?: PriceTable;
   readonly clock?: Clock;
   readonly random?: () => number;
@@ -134,17 +137,20 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
       }
     }
   });
-  const adapter = createScriptedAdapter({
-    name: 'scripted',
-    scenario: must(parseScenario(JSON.stringify(options.scenario), 'scenario')),
-    clock,
-    ids,
-    log,
-    random,
-    secrets: [],
-    limits: { total: 600, connect: 30, idle: 120 },
-    maxRetries: 2,
-  });
+  const script = (scenario: Scenario) =>
+    createScriptedAdapter({
+      name: 'scripted',
+      scenario,
+      clock,
+      ids,
+      log,
+      random,
+      secrets: [],
+      limits: { total: 600, connect: 30, idle: 120 },
+      maxRetries: 2,
+    });
+  const adapter = script(must(parseScenario(JSON.stringify(options.scenario), 'scenario')));
+  const provider = options.provider?.(script) ?? adapter;
   const served = options.served ?? new Set(['scripted']);
   const workspaces = createWorkspaces({ globalRoutingPath: config.routing.global_path, log });
   const engine = createEngine({
@@ -159,7 +165,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
       must(parseRegistry(options.registry ?? fs.readFileSync(REGISTRY, 'utf8'), REGISTRY)),
       served,
     ),
-    providers: new Map([...served].map((name) => [name, adapter])),
+    providers: new Map([...served].map((name) => [name, provider])),
     prices: options.prices ?? priceTableA(),
     tools: createToolRegistry([
       ...builtinTools({ shellEnv: { PATH: process.env.PATH ?? '' }, shell: config.tools.shell, clock }),

@@ -15,6 +15,7 @@ import type { Write } from '../ports/journal.ts';
 import type { DelegationCap } from './budget.ts';
 import type { Engine } from './context.ts';
 import { routeTurn } from './route-turn.ts';
+import { wireTool } from './tool-set.ts';
 import { type DelegationTree, newTally, type TurnRun, type WorkerRun } from './turn-run.ts';
 import type { WorkerClock } from './worker-clock.ts';
 
@@ -52,7 +53,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   const stored = await engine.store.messages.history(session.id);
   const userMessage = newUserMessage(engine, session, turnId, request.content, now);
   const history = [...stored, userMessage];
-  const { decision, refusal, context, environment, tools, elapsed_ms } = await routeTurn(engine, {
+  const routed = await routeTurn(engine, {
     session,
     turn_id: turnId,
     history,
@@ -62,6 +63,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
     tool_names: request.tool_names,
     now,
   });
+  const { decision, refusal, context, environment, tools, elapsed_ms } = routed;
   if (refusal) {
     await engine.journal.commit({
       emit: [...environment.notices, routeDecided(session, turnId, decision, elapsed_ms, null)],
@@ -151,7 +153,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
       adapter,
       routing: routingRecord(decision),
       tools: effective,
-      wire_tools: effective.map(({ name, description, input_schema }) => ({ name, description, input_schema })),
+      wire_tools: effective.map(wireTool),
       scope: request.scope,
       signal: request.scope.signal,
       started_event_id: startedEvent,
@@ -165,6 +167,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
       called: new Map(),
       resumed: false,
       cause: startedEvent,
+      volatile_read: { text: routed.volatile },
       stop_reason: null,
       call_event_id: null,
       final_message_id: null,

@@ -10,6 +10,7 @@ import { abandonable } from './abandon.ts';
 import { type BudgetRefusal, reserve } from './budget.ts';
 import type { Engine } from './context.ts';
 import { cutShort } from './cut-short.ts';
+import { volatilePrompt } from './route-turn.ts';
 import { settleFailure, settleSuccess } from './settle-call.ts';
 import type { ToolResults } from './tool-results.ts';
 import { toDelta, transient } from './transients.ts';
@@ -129,9 +130,8 @@ export function maxOutputTokens(engine: Engine, model: ModelEntry): number {
 
 async function assemble(engine: Engine, run: TurnRun): Promise<{ request: CanonicalRequest; estimated: number }> {
   const { session } = run;
-  const volatile = session.is_worker
-    ? session.system_prompt_volatile
-    : await engine.workspaces.memoryText(session.workspace_path);
+  const volatile = run.volatile_read ? run.volatile_read.text : await volatilePrompt(engine, session);
+  run.volatile_read = null;
   const { messages, missing } = requestMessages(run.history);
   if (missing.length > 0)
     engine.log.error({ session_id: session.id, tool_use_ids: missing }, 'tool calls without a stored result');

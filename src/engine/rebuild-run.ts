@@ -11,6 +11,7 @@ import type { ToolCallState } from '../ports/store.ts';
 import type { DelegationCap } from './budget.ts';
 import type { Engine } from './context.ts';
 import { startedCalls, storedResults, type ToolResults } from './tool-results.ts';
+import { wireTool } from './tool-set.ts';
 import type { DelegationTree, TurnBase, TurnRun, WorkerRun } from './turn-run.ts';
 import type { WorkerClock } from './worker-clock.ts';
 
@@ -57,7 +58,7 @@ export async function rebuildRun(
     turn_index: await turns.count(session.id),
     routing: routingRecord(decided.payload as unknown as RouteDecision),
     tools,
-    wire_tools: tools.map(({ name, description, input_schema }) => ({ name, description, input_schema })),
+    wire_tools: tools.map(wireTool),
     scope: around.scope,
     signal: around.scope.signal,
     started_event_id: started.id,
@@ -78,6 +79,7 @@ export async function rebuildRun(
     },
     called: await startedCalls(engine, turn.id),
     resumed: true,
+    volatile_read: null,
     cause: settledEvent?.id ?? started.id,
     stop_reason: (completed?.payload.stop_reason as StopReason | undefined) ?? null,
     call_event_id: completed?.id ?? null,

@@ -37,6 +37,8 @@ export interface RoutedTurn {
   readonly environment: RouteEnvironment;
   /** Without `delegate`, whose offer follows the model. */
   readonly tools: readonly ToolDefinition[];
+  /** The volatile system text as it was read for the decision. */
+  readonly volatile: string | null;
   /** Of the decision alone. */
   readonly elapsed_ms: number;
 }
@@ -47,10 +49,7 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
   const message = history.at(-1);
   if (!message) throw new Error('a turn is routed for a message');
   const tools = baseTools(engine, session, turn.tool_names);
-  const volatile = session.is_worker
-    ? session.system_prompt_volatile
-    : await engine.workspaces.memoryText(session.workspace_path);
-
+  const volatile = await volatilePrompt(engine, session);
   const environment = await routeEnvironment(engine, session, turn.now);
   const context: TurnContext = {
     session_id: session.id,
@@ -84,7 +83,14 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
   const decision = decideRoute(context, environment.env);
   const elapsed_ms = Math.max(0, engine.clock.monotonic() - before);
   const refusal = routeError(decision, context, environment.env);
-  return { decision, refusal, context, environment, tools, elapsed_ms };
+  return { decision, refusal, context, environment, tools, volatile, elapsed_ms };
+}
+
+/** The system text that may differ from call to call: a planner's memory as it is now, a worker's task (10 §2). */
+export async function volatilePrompt(engine: Engine, session: SessionRecord): Promise<string | null> {
+  return session.is_worker
+    ? session.system_prompt_volatile
+    : await engine.workspaces.memoryText(session.workspace_path);
 }
 
 function hasImage(message: StoredMessage): boolean {

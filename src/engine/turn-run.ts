@@ -69,6 +69,8 @@ export interface TurnRun {
   readonly called: ReadonlyMap<ToolUseId, StartedCall>;
   /** Taken up again after a restart or a pause. */
   readonly resumed: boolean;
+  /** The volatile system text that admission read, for the first call alone; null once it has left. */
+  volatile_read: { readonly text: string | null } | null;
   /** Parent of the next `llm.call_started`. */
   cause: EventId;
   stop_reason: StopReason | null;

@@ -26,8 +26,15 @@ export const systemClock: Clock = {
 
 /** ISO-8601 UTC with milliseconds (01 §1.2). */
 export function isoTime(ms: number): string {
-  return new Date(ms).toISOString();
+  if (ms !== shownMs) {
+    shownText = new Date(ms).toISOString();
+    shownMs = ms;
+  }
+  return shownText;
 }
+// Every frame and event bears a time, and many bear the same one.
+let shownMs = Number.NaN;
+let shownText = '';
 
 /** Resolves after `ms`; rejects with the signal's reason when it aborts first. */
 export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {

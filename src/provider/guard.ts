@@ -34,14 +34,14 @@ export interface Guard {
 
 export function createGuard(clock: Clock, limits: TimeLimits, caller: AbortSignal): Guard {
   const deadline = clock.monotonic() + limits.total * 1000;
-  let controller = new AbortController();
+  let controller: AbortController | null = null;
   let reason: Fault | null = null;
   let timer: Timer | null = null;
   let lastBeat = 0;
 
   function stop(why: Fault): void {
     reason ??= why;
-    controller.abort(caller.aborted ? caller.reason : new Error(why.error_detail ?? why.error_class));
+    controller?.abort(caller.aborted ? caller.reason : new Error(why.error_detail ?? why.error_class));
   }
   const onAbort = () => stop(fault('cancelled', null, 'the call was cancelled'));
   const expire = (detail: string, seconds: number) =>
@@ -60,7 +60,7 @@ export function createGuard(clock: Clock, limits: TimeLimits, caller: AbortSigna
 
   return {
     get signal() {
-      return controller.signal;
+      return (controller ??= new AbortController()).signal;
     },
     stopped: () => reason,
     remaining: () => deadline - clock.monotonic(),

@@ -10,7 +10,7 @@ import { readStructured, repairMessage } from '../policy/delegation/schema-repai
 import { admitTurn } from './admit.ts';
 import type { BudgetRefusal, DelegationCap } from './budget.ts';
 import { type Engine, safeText } from './context.ts';
-import { Interrupted } from './interrupt.ts';
+import { Interrupted, isHandOver } from './interrupt.ts';
 import { runTurn } from './run-turn.ts';
 import type { Spawned } from './spawn-worker.ts';
 import type { ToolResults } from './tool-results.ts';
@@ -53,7 +53,7 @@ export async function workUntilDone(
   let turn = begun;
   for (;;) {
     if (turn === null) {
-      if (work.scope.signal.aborted) return stopped(planner, work, '');
+      if (work.scope.signal.aborted) return haltedBetween(engine, planner, work, '');
       const next = await oneTurn(engine, planner, work, content);
       if ('kind' in next) return next;
       turn = next;
@@ -67,11 +67,17 @@ export async function workUntilDone(
     if (!repairable) return completed(turn, end.stop_reason, structured);
     if (work.worker.output_tokens_left !== null && work.worker.output_tokens_left <= 0)
       return completed({ ...turn, tokens_exhausted: true }, 'tool_use', null);
-    if (work.scope.signal.aborted) return stopped(planner, work, text);
+    if (work.scope.signal.aborted) return haltedBetween(engine, planner, work, text);
     content = [textBlock(repairMessage(structured.error))];
     repairs += 1;
     turn = null;
   }
+}
+
+/** Stopped while none of its turns ran: it goes on after the next start, as a turn would, or has ended. */
+function haltedBetween(engine: Engine, planner: TurnRun, work: Work, text: string): WorkerEnd {
+  if (isHandOver(engine, work.scope.signal)) throw new Interrupted('restart');
+  return stopped(planner, work, text);
 }
 
 /** A resumed worker has used a repair for every turn after its first. */

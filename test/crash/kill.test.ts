@@ -46,7 +46,7 @@ describe(`${KILLS} kills (CRASH_SEED=${SEED})`, () => {
     const repeated = run.asks.filter((ask) => {
       const before = last.get(ask.key);
       last.set(ask.key, ask);
-      return before !== undefined && before.generation === ask.generation;
+      return before !== undefined && before.start === ask.start;
     });
     expect(repeated).toEqual([]);
     const stored = count(events("type = 'llm.call_completed'").map((e) => `${e.turn_id} ${payload(e).request_id}`));

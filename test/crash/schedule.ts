@@ -12,9 +12,8 @@ export interface Ask {
   readonly key: string;
   /** From 1; its answer reports this many input tokens above `INPUT_TOKENS`, so that the ledger names the ask it paid for. */
   readonly number: number;
-  /** How many kills had happened when it arrived. */
-  readonly generation: number;
-  readonly worker: boolean;
+  /** Which start of the server sent it, from 1. */
+  readonly start: number;
 }
 
 export interface Outcome {
@@ -68,7 +67,7 @@ export async function killAtRandom(seed: number, kills: number): Promise<Outcome
   let killed = 0;
   const world = await startWorld(async (call) => {
     const key = keyOf(call);
-    asks.push({ key, number: call.number, generation: killed, worker: call.wire === 'openai' });
+    asks.push({ key, number: call.number, start: Number(/start-(\d+)/.exec(call.path)![1]) });
     await pause(5 + latency() * 60);
     return { ...answerTo(key), usage: { input: INPUT_TOKENS + call.number, output: 7 } };
   });
@@ -105,6 +104,11 @@ export async function killAtRandom(seed: number, kills: number): Promise<Outcome
     const turns: Json[] = [];
     const ends = new Set<string>();
     const stop = new AbortController();
+    let driven = false;
+    /** The subscriber hears the end of its last turn, which may be a little behind the answer to the request. */
+    const heardAll = () => {
+      if (turns.every((turn) => ends.has(turn.id))) stop.abort();
+    };
     const watching = (async () => {
       const stream = world.client.stream(id, { since, include_worker_sessions: true, signal: stop.signal });
       for await (const item of stream) {
@@ -112,13 +116,13 @@ export async function killAtRandom(seed: number, kills: number): Promise<Outcome
         const event: StoredEvent = item.event;
         seen.push(event.id);
         if (TERMINAL.includes(event.type) && event.session_id === id) ends.add(event.turn_id!);
-        if (!working && turns.length > 0 && turns.every((turn) => ends.has(turn.id))) stop.abort();
+        if (driven) heardAll();
       }
     })();
     const done = (async () => {
       for (let n = 1; working; n++) turns.push(await oneTurn(id, `${name}.${n}`));
-      // The subscriber has the rest of its last turn to hear, unless it has heard it by now.
-      if (turns.every((turn) => ends.has(turn.id))) stop.abort();
+      driven = true;
+      heardAll();
       await watching;
     })();
     sessions.push({ id, since, seen, turns, done });

@@ -36,8 +36,11 @@ export type Json = Readonly<Record<string, ReturnType<typeof JSON.parse>>>;
 
 export const TERMINAL = ['turn.completed', 'turn.failed', 'turn.cancelled'];
 
-/** Models: `plan` speaks Messages and delegates, `work` speaks Chat Completions and is the fast tier. */
-function registry({ anthropicUrl, openaiUrl }: FakeProvider): string {
+/**
+ * Models: `plan` speaks Messages and delegates, `work` speaks Chat Completions and is the fast tier.
+ * @param start the number of the server's start, which every one of its requests carries in its path
+ */
+function registry({ anthropicUrl }: FakeProvider, start: number): string {
   const model = (adapter: string, tier: string, pricing: string) =>
     JSON.stringify({
       adapter,
@@ -47,8 +50,8 @@ function registry({ anthropicUrl, openaiUrl }: FakeProvider): string {
       capabilities: { max_context_tokens: 200_000, max_output_tokens: 8192 },
     });
   return `adapters:
-  plan: { type: anthropic, base_url: "${anthropicUrl}", key_optional: true }
-  work: { type: openai, base_url: "${openaiUrl}", key_optional: true }
+  plan: { type: anthropic, base_url: "${anthropicUrl}/start-${start}", key_optional: true }
+  work: { type: openai, base_url: "${anthropicUrl}/start-${start}/v1", key_optional: true }
 models:
   plan:planner: ${model('plan', 'balanced', 'anthropic:claude-sonnet-4-6')}
   work:worker: ${model('work', 'fast', 'anthropic:claude-haiku-4-5')}
@@ -62,7 +65,6 @@ export async function startWorld(answer: (call: FakeCall) => FakeAnswer | Promis
   const data = path.join(home.path, 'data');
   for (const folder of [workspace, data]) fs.mkdirSync(folder);
   const provider = await startFakeProvider(answer);
-  fs.writeFileSync(path.join(data, 'registry.yaml'), registry(provider));
   const prices = path.join(home.path, 'prices.json');
   fs.writeFileSync(prices, priceFileA());
   const port = await freePort();
@@ -73,6 +75,7 @@ export async function startWorld(answer: (call: FakeCall) => FakeAnswer | Promis
 
   const ask: World['ask'] = (method, where, options) => request({ baseUrl: url }, method, where, options);
   const launch: World['launch'] = (...args) => {
+    fs.writeFileSync(path.join(data, 'registry.yaml'), registry(provider, started.length + 1));
     const server = start(['serve', ...fixed, ...settings.flatMap((s) => ['--set', s]), ...args], { home: home.path });
     // Nobody may read what a killed process had to say.
     server.finished.catch(() => {});

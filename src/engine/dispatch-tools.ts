@@ -37,7 +37,8 @@ export async function dispatchTools(
     try {
       const outcome = await runTool(engine, run, call, slots);
       results.set(call.id, outcome.result);
-      run.cause = outcome.event_id;
+      // Two that settle together are told in one order and may be heard of in the other.
+      if (outcome.event_id > run.cause) run.cause = outcome.event_id;
       run.tally.tool_calls += 1;
     } catch (thrown) {
       if (!(thrown instanceof Interrupted)) throw thrown;

@@ -1,6 +1,7 @@
 // Putting a turn down where it stands: no terminal event, everything stored so far is kept for its resumption (04 §13).
-import { Cancelled } from '../kernel/abort.ts';
+import { Cancelled, cancelledBy } from '../kernel/abort.ts';
 import type { Engine } from './context.ts';
+import { endUnfinishedTurn } from './end-unfinished.ts';
 import type { TurnEnd, TurnRun } from './turn-run.ts';
 
 export type InterruptReason = 'restart' | 'budget';
@@ -21,6 +22,7 @@ export function isHandOver(engine: Engine, signal: AbortSignal): boolean {
   return !signal.aborted || (signal.reason instanceof Cancelled && signal.reason.reason === 'shutdown');
 }
 
+/** Puts the turn down; one that was cancelled at the last moment ends instead, since nobody else would end it. */
 export async function interruptTurn(engine: Engine, run: TurnRun, reason: InterruptReason): Promise<TurnEnd> {
   await engine.journal.commit({
     writes: [
@@ -34,5 +36,8 @@ export async function interruptTurn(engine: Engine, run: TurnRun, reason: Interr
     ],
     emit: [],
   });
-  return { status: 'interrupted', reason };
+  if (!run.signal.aborted || isHandOver(engine, run.signal)) return { status: 'interrupted', reason };
+  const cancelled = cancelledBy(run.signal);
+  await endUnfinishedTurn(engine, run.session, run.turn, cancelled);
+  return { status: 'cancelled', reason: cancelled.reason };
 }

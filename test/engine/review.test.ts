@@ -841,3 +841,96 @@ describe('order', () => {
     expect(called.map((e) => e.payload.tool_name)).toEqual(['list_files', 'write_file']);
   });
 });
+
+describe('a tree that waits for money', () => {
+  const small = { turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null } };
+  const spend = (input_tokens: number) => ({ input_tokens, output_tokens: 100 });
+
+  it('takes a cancel that comes while it is put down', async () => {
+    for (let hops = 0; hops < 8; hops++) {
+      const t = await startEngine({
+        config: small,
+        scenario: scenario([
+          { match: {}, times: 'inf', respond: { tool_calls: [call('list_files', {})], usage: spend(1500) } },
+        ]),
+      });
+      const session = await t.session({ initial_active_model: 'haiku', max_cost_usd: '0.009' });
+      at(
+        t,
+        (e) => e.type === 'budget.exceeded',
+        () => {
+          const { turn_id } = t.events.find((e) => e.type === 'turn.started')!;
+          const later = (n: number): void => {
+            if (n > 0) setImmediate(() => later(n - 1));
+            else void cancelTurn(t.engine, session.id, turn_id!, null).catch(() => {});
+          };
+          later(hops);
+        },
+      );
+      const turnId = await t.submit(session, 'go');
+      await t.event('budget.exceeded');
+      await settled(60);
+      expect((await turnOf(t, session.id, turnId)).status, `hops ${hops}`).toBe('cancelled');
+      await t.close();
+    }
+  });
+
+  it('ends its waiting workers with its planner', async () => {
+    const t = await startEngine({
+      config: { ...small, shutdown: { drain_seconds: 0 } },
+      scenario: scenario(
+        planner({ tool_calls: [delegate('poor'), delegate('stuck')], usage: spend(100) }),
+        [
+          {
+            match: { role: 'worker', user_contains: 'poor' },
+            times: 'inf',
+            respond: { tool_calls: [call('list_files', {})], usage: spend(1500) },
+          },
+        ],
+        worker('stuck', { hang: true }),
+      ),
+    });
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.03' });
+    const turnId = await t.submit(session, 'go');
+    await t.event('budget.exceeded');
+    await settled(30);
+    await cancelTurn(t.engine, session.id, turnId, null);
+    await t.ended(turnId);
+    expect(await t.engine.store.turns.allOpen()).toEqual([]);
+    expect(await t.engine.store.delegations.allOpen()).toEqual([]);
+    expect(t.events.at(-1)).toMatchObject({ type: 'turn.cancelled', session_id: session.id });
+    const failed = t.events.filter((e) => e.type === 'delegate.failed').map((e) => e.payload);
+    expect(failed).toEqual(Array(2).fill(expect.objectContaining({ cancel_scope: 'planner' })));
+    expect(t.events.filter((e) => e.type === 'tool.failed' && e.session_id === session.id)).toHaveLength(2);
+  });
+});
+
+describe('two calls that settle together', () => {
+  it('are followed by a call that hangs on the later event', async () => {
+    for (let hops = 0; hops < 16; hops++) {
+      const wait = gate();
+      const a = tool('a', { execute: () => wait.opened.then(() => toolText('a')) });
+      const b = tool('b', {
+        check: async () => {
+          await wait.opened;
+          for (let i = 0; i < hops; i++) await Promise.resolve();
+          return [{ path: '$', message: 'no' }];
+        },
+      });
+      const t = await startEngine({
+        tools: [a, b],
+        scenario: scenario(planner({ tool_calls: [call('a', {}), call('b', {})] }, { text: 'end' })),
+      });
+      const session = await t.session();
+      const turnId = await t.submit(session, 'go');
+      await t.event('tool.called');
+      await settled(10);
+      wait.open();
+      await t.ended(turnId);
+      const ends = t.events.filter((e) => ['tool.completed', 'tool.input_invalid'].includes(e.type));
+      const next = t.events.filter((e) => e.type === 'llm.call_started')[1]!;
+      expect(next.parent_event_id, `hops ${hops}`).toBe(ends.at(-1)!.id);
+      await t.close();
+    }
+  });
+});

@@ -1,0 +1,250 @@
+// No schedule of workers, cancels and crashes makes a tree cost more than its cap (14 §5).
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { cancelTurn } from '../../src/engine/cancel.ts';
+import { recover, resumeAll } from '../../src/engine/recover.ts';
+import { fromPusd, toPusd } from '../../src/kernel/money.ts';
+import { boundRequest } from '../../src/policy/context/estimate.ts';
+import { startEngine, type TestEngine } from '../support/engine.ts';
+import { tableOf } from '../support/prices.ts';
+import { call, delegate } from '../support/scenario.ts';
+
+const MAX_OUTPUT = 100;
+/** By depth of delegation, close below the bound of the shortest request: what is not reserved shows. */
+const MAX_INPUT = [2900, 1950, 1950] as const;
+const MODELS = {
+  deep: 'anthropic:claude-opus-4-7',
+  balanced: 'anthropic:claude-sonnet-4-6',
+  fast: 'anthropic:claude-haiku-4-5',
+};
+const TIERS = ['deep', 'balanced', 'fast'] as const;
+
+interface Step {
+  /** Percent of what a request at its depth may report. */
+  readonly share: number;
+  readonly output: number;
+  readonly delay: number;
+  /** Of the workers it asks for. */
+  readonly workers: readonly Worker[];
+}
+interface Worker {
+  readonly tier: (typeof TIERS)[number];
+  /** Millionths of a dollar; null = no cap of its own. */
+  readonly cap: number | null;
+  readonly steps: readonly Step[];
+}
+type Rates = Readonly<Record<(typeof TIERS)[number], { readonly input: number; readonly output: number }>>;
+
+const { worker } = fc.letrec<{ worker: Worker; step: Step; leaf: Step }>((tie) => {
+  const figures = {
+    share: fc.integer({ min: 60, max: 100 }),
+    output: fc.integer({ min: 0, max: MAX_OUTPUT }),
+    delay: fc.integer({ min: 0, max: 6 }),
+  };
+  return {
+    leaf: fc.record({ ...figures, workers: fc.constant([]) }),
+    step: fc.oneof(
+      { maxDepth: 1, depthIdentifier: 'tree' },
+      tie('leaf'),
+      fc.record({ ...figures, workers: fc.array(tie('worker'), { maxLength: 3, depthIdentifier: 'tree' }) }),
+    ),
+    worker: fc.record({
+      tier: fc.constantFrom(...TIERS),
+      cap: fc.option(fc.integer({ min: 1, max: 20_000 }), { freq: 3 }),
+      steps: fc.array(tie('step'), { minLength: 1, maxLength: 3, depthIdentifier: 'tree' }),
+    }),
+  };
+});
+const planner = fc.record({
+  share: fc.integer({ min: 60, max: 100 }),
+  output: fc.integer({ min: 0, max: MAX_OUTPUT }),
+  delay: fc.constant(0),
+  workers: fc.array(worker, { minLength: 1, maxLength: 6 }),
+});
+const rate = fc.integer({ min: 1, max: 10_000 }).map((cents) => cents / 100);
+const rates: fc.Arbitrary<Rates> = fc.record({
+  deep: fc.record({ input: rate, output: rate }),
+  balanced: fc.record({ input: rate, output: rate }),
+  fast: fc.record({ input: rate, output: rate }),
+});
+
+const plan = fc.record({
+  /** Of the planner; the fast one is not offered `delegate`. */
+  model: fc.constantFrom('deep' as const, 'balanced' as const),
+  rates,
+  turns: fc.array(fc.array(planner, { minLength: 1, maxLength: 2 }), { minLength: 1, maxLength: 2 }),
+  /** Percent of what the whole would cost; evenly spread, since the tight middle is where schedules matter. */
+  percent: fc.constantFrom(25, 35, 45, 55, 65, 75, 85, 95, 120),
+  on_reached: fc.constantFrom('stop' as const, 'pause' as const),
+  parallel: fc.integer({ min: 1, max: 8 }),
+  /** After this many stored events; null = never. */
+  cancel: fc.option(fc.record({ after: fc.integer({ min: 4, max: 60 }), worker: fc.boolean() }), { freq: 2 }),
+  kill: fc.option(fc.integer({ min: 4, max: 60 }), { freq: 2 }),
+});
+
+it('the ledger of a tree, and of every capped delegation in it, stays within its cap', async () => {
+  let refused = 0;
+  await fc.assert(
+    fc.asyncProperty(plan, async ({ model, turns, percent, on_reached, parallel, cancel, kill, ...rest }) => {
+      const prices = priceTable(rest.rates);
+      const all = turns.flatMap((steps, turn) => rules(`t${turn}`, steps, { role: 'planner', turn: turn + 1 }));
+      const whole = turns.reduce((sum, steps) => sum + cost(prices, model, steps), 0n);
+      const cap = limit((Number(whole) * percent) / 1e8);
+      const options = {
+        scenario: { version: 1, rules: all },
+        prices,
+        config: {
+          turn: { max_llm_calls: 50, max_output_tokens: MAX_OUTPUT, timeout_seconds: null },
+          delegation: { delegate_depth: 2, allow_dearer_fallback: true },
+          tools: { max_concurrent_per_session: parallel },
+        },
+      };
+      const first = await startEngine(options);
+      const { id } = await first.session({ initial_active_model: MODELS[model], max_cost_usd: cap, on_reached });
+      const requests = [...first.adapter.requests];
+      let t = first;
+      for (const turn of turns.keys()) {
+        const turnId = await t.submit(id, `t${turn}`).catch((error) => {
+          expect(['budget_exceeded', 'turn_in_flight']).toContain(error.code);
+          return null;
+        });
+        if (turnId === null) break;
+        const done = t.engine.locks.turn(turnId)?.done ?? Promise.resolve();
+        if (turn === 0 && cancel) {
+          await atEvent(t, cancel.after, done);
+          await cancelOne(t, id, turnId, cancel.worker);
+        }
+        if (turn === 0 && kill !== null) {
+          await atEvent(t, kill, done);
+          t.abandon();
+          requests.push(...t.adapter.requests);
+          t = await startEngine({ ...options, folder: first.folder });
+          await recover(t.engine);
+          await resumeAll(t.engine);
+        }
+        await t.engine.locks.turn(turnId)?.done;
+      }
+      requests.push(...t.adapter.requests);
+      // The cap holds for providers that keep to the bounds of a request; these did.
+      for (const request of requests)
+        expect(boundRequest(request)).toBeGreaterThanOrEqual(MAX_INPUT[depthOf(t, request.caller.session_id)]!);
+      expect(spent(t, 'root_session_id = ?', id)).toBeLessThanOrEqual(toPusd(cap));
+      for (const { worker, own } of cappedDelegations(t)) expect(spent(t, SUBTREE, worker)).toBeLessThanOrEqual(own);
+      refused += t.db.db.prepare("SELECT 1 FROM events WHERE type = 'budget.exceeded'").all().length;
+      await t.close();
+    }),
+    { numRuns: Number(process.env.BUDGET_RUNS ?? 40), interruptAfterTimeLimit: 90_000 },
+  );
+  // Or nothing was put to the test.
+  expect(refused).toBeGreaterThan(0);
+}, 120_000);
+
+const SUBTREE = `session_id IN (WITH RECURSIVE below (id) AS (
+  SELECT ? UNION ALL SELECT s.id FROM sessions s JOIN below b ON s.parent_session_id = b.id) SELECT id FROM below)`;
+
+function spent(t: TestEngine, where: string, id: string): bigint {
+  const sum = t.db.db.prepare(`SELECT coalesce(sum(cost_pusd), 0) AS n FROM llm_calls WHERE ${where}`);
+  return (sum.safeIntegers().get(id) as { n: bigint }).n;
+}
+function cappedDelegations(t: TestEngine): { worker: string; own: bigint }[] {
+  const rows = t.db.db.prepare(
+    'SELECT worker_session_id AS worker, max_cost_pusd AS own FROM delegations WHERE worker_session_id IS NOT NULL AND max_cost_pusd IS NOT NULL',
+  );
+  return rows.safeIntegers().all() as { worker: string; own: bigint }[];
+}
+
+/** Resolves at the n-th stored event, or when the turn is done. */
+async function atEvent(t: TestEngine, n: number, done: Promise<void>): Promise<void> {
+  let over = false;
+  void done.then(() => {
+    over = true;
+  });
+  while (t.events.length < n && !over) await new Promise(setImmediate);
+}
+
+async function cancelOne(t: TestEngine, sessionId: string, turnId: string, ofWorker: boolean): Promise<void> {
+  const active = t.engine.locks.active().find((turn) => turn.session_id !== sessionId);
+  const target = ofWorker && active ? active : { session_id: sessionId, turn_id: turnId };
+  await cancelTurn(t.engine, target.session_id, target.turn_id, null).catch((error) =>
+    expect(error.code).toBe('turn_already_completed'),
+  );
+}
+
+function inputOf({ share }: Pick<Step, 'share'>, depth: number): number {
+  return Math.floor((MAX_INPUT[depth]! * share) / 100);
+}
+function depthOf(t: TestEngine, sessionId: string): number {
+  const depth = t.db.db.prepare('SELECT delegation_depth AS n FROM sessions WHERE id = ?');
+  return (depth.get(sessionId) as { n: number }).n;
+}
+
+/** What the models say: a step for a call, its workers' steps by their task. */
+function rules(name: string, steps: readonly Step[], match: Record<string, unknown>, depth = 0): unknown[] {
+  const own = steps.map((step, i) => ({
+    match: { ...match, call: i + 1 },
+    respond: {
+      usage: { input_tokens: inputOf(step, depth), output_tokens: step.output },
+      delay_ms: step.delay,
+      ...(step.workers.length === 0 && i < steps.length - 1
+        ? { tool_calls: [call('list_files', {})] }
+        : step.workers.length === 0
+          ? { text: 'ok' }
+          : {
+              tool_calls: step.workers.map((worker, w) =>
+                delegate(`${name}-${i}-${w}.`, {
+                  tier: worker.tier,
+                  ...(worker.cap === null ? {} : { max_cost_usd: limit(worker.cap) }),
+                }),
+              ),
+            }),
+    },
+  }));
+  const end = {
+    match: { ...match, call: steps.length + 1 },
+    respond: { text: 'ok', usage: { input_tokens: 500, output_tokens: 50 } },
+  };
+  const below = steps.flatMap((step, i) =>
+    step.workers.flatMap((worker, w) =>
+      rules(`${name}-${i}-${w}`, worker.steps, { role: 'worker', user_contains: `${name}-${i}-${w}.` }, depth + 1),
+    ),
+  );
+  return [...own, end, ...below];
+}
+
+function cost(
+  prices: ReturnType<typeof priceTable>,
+  tier: (typeof TIERS)[number],
+  steps: readonly Step[],
+  depth = 0,
+): bigint {
+  return steps.reduce(
+    (sum, { share, output, workers }) =>
+      sum +
+      prices.cost(MODELS[tier], {
+        input_tokens: inputOf({ share }, depth),
+        output_tokens: output,
+        cached_input_tokens: 0,
+        cache_creation_input_tokens: 0,
+        cache_creation_1h_input_tokens: 0,
+        reasoning_tokens: 0,
+        usage_estimated: false,
+      }).cost_pusd +
+      workers.reduce((all, worker) => all + cost(prices, worker.tier, worker.steps, depth + 1), 0n),
+    0n,
+  );
+}
+
+/** Dollars with six fraction digits, of millionths. */
+function limit(millionths: number): string {
+  return fromPusd((BigInt(Math.max(1, Math.round(millionths))) * 1_000_000n) as Parameters<typeof fromPusd>[0]);
+}
+
+function priceTable(of: Rates) {
+  const models = Object.fromEntries(
+    TIERS.map((tier) => [
+      MODELS[tier],
+      { input_per_mtok_usd: String(of[tier].input), output_per_mtok_usd: String(of[tier].output) },
+    ]),
+  );
+  return tableOf(JSON.stringify({ pricing_version: 'random', models }));
+}

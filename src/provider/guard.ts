@@ -60,7 +60,8 @@ export function createGuard(clock: Clock, limits: TimeLimits, caller: AbortSigna
 
   return {
     get signal() {
-      return (controller ??= new AbortController()).signal;
+      controller ??= new AbortController();
+      return controller.signal;
     },
     stopped: () => reason,
     remaining: () => deadline - clock.monotonic(),

@@ -52,7 +52,9 @@ describe('on_reached: stop', () => {
   it('a refused worker does not shut the planner out: its next turn begins while there is money', async () => {
     const t = await startEngine({
       config: small,
-      scenario: scenario(planner({ tool_calls: [delegate('think hard', { tier: 'deep' })] }, { text: 'on my own then' })),
+      scenario: scenario(
+        planner({ tool_calls: [delegate('think hard', { tier: 'deep' })] }, { text: 'on my own then' }),
+      ),
     });
     // Enough for the planner on sonnet, not for one call of a worker on opus.
     const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.02', on_reached: 'stop' });

@@ -4,6 +4,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import type { PruneFlags } from './app/commands/prune.ts';
 import type { ConfigFlags } from './app/config.ts';
 import type { CommandContext } from './app/context.ts';
 import type { ServerFlags } from './cli/terminal.ts';
@@ -152,6 +153,49 @@ program.addCommand(
         finish(
           import('./cli/routing.ts').then(({ explainRoute }) => explainRoute(context, serverOf(flags), text, flags)),
         ),
+      ),
+    ),
+);
+program.addCommand(
+  withConfigFlags(
+    command('backup', 'Copy the database to a new file, also while a server runs.', 'metis backup metis-monday.db'),
+  )
+    .argument('<file>', 'the copy; must not exist')
+    .action((file: string, flags: ConfigFlags) =>
+      finish(import('./app/commands/backup.ts').then(({ backup }) => backup(context, flags, file))),
+    ),
+);
+program.addCommand(
+  withConfigFlags(command('prune', 'Delete old events; costs and messages stay.', 'metis prune --days 30 --dry-run'))
+    .addOption(
+      new Option('--days <n>', 'age from which events go; trace.retention_days when left out').argParser((text) => {
+        if (!/^[1-9]\d{0,4}$/.test(text) || Number(text) > 36_500)
+          throw new InvalidArgumentError('It must be a whole number from 1 to 36500.');
+        return Number(text);
+      }),
+    )
+    .option('--dry-run', 'count, and change nothing')
+    .addOption(new Option('--server <url>', 'address of the server that holds the file, if not the configured one'))
+    .addOption(new Option('--token <token>', 'its access token; METIS_TOKEN when left out'))
+    .action((flags: PruneFlags) =>
+      finish(import('./app/commands/prune.ts').then(({ prune }) => prune(context, flags))),
+    ),
+);
+program.addCommand(
+  new Command('rollups')
+    .description('Work on the cost sums of the database.')
+    .exitOverride()
+    .addCommand(
+      withConfigFlags(command('verify', 'Compare sums, ledger and events.', 'metis rollups verify')).action(
+        (flags: ConfigFlags) =>
+          finish(import('./app/commands/rollups.ts').then(({ verifyRollups }) => verifyRollups(context, flags))),
+      ),
+    )
+    .addCommand(
+      withConfigFlags(
+        command('rebuild', 'Make the sums again from the ledger; no server may run.', 'metis rollups rebuild'),
+      ).action((flags: ConfigFlags) =>
+        finish(import('./app/commands/rollups.ts').then(({ rebuild }) => rebuild(context, flags))),
       ),
     ),
 );

@@ -5,19 +5,23 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { createMetisClient, type MetisClient } from '../../src/client/client.ts';
 import { ApiError, type RequestOptions, request } from '../../src/client/request.ts';
-import { address, type Started, start, temporaryHome } from '../app/metis.ts';
+import { address, type Finished, run, type Started, start, temporaryHome } from '../app/metis.ts';
 import { type FakeAnswer, type FakeCall, type FakeProvider, startFakeProvider } from '../support/fake-provider.ts';
 import { priceFileA } from '../support/prices.ts';
 
 export interface World {
   readonly home: string;
   readonly workspace: string;
+  /** The data folder, whose database is `metis.db`. */
+  readonly data: string;
   /** The same for every start. */
   readonly url: string;
   readonly provider: FakeProvider;
   readonly client: MetisClient;
   /** Starts a process that may not listen yet. */
   launch(...args: string[]): Started;
+  /** Runs another command on the same data folder to its end. */
+  command(...args: string[]): Promise<Finished>;
   /** Starts one and waits until it listens. */
   serve(...args: string[]): Promise<Started>;
   /** JSON over HTTP. Throws `ApiError` for an error's answer. */
@@ -92,11 +96,13 @@ export async function startWorld(answer: (call: FakeCall) => FakeAnswer | Promis
   };
   return {
     home: home.path,
+    data,
     workspace,
     url,
     provider,
     client: createMetisClient({ baseUrl: url }),
     launch,
+    command: (...args) => run([...args, ...fixed, ...settings.flatMap((s) => ['--set', s])], { home: home.path }),
     async serve(...args) {
       const server = launch(...args);
       await address(server);

@@ -1,0 +1,102 @@
+// `metis prune`: deletes old events, through the server that holds the file or on the file itself, so that one process writes (02 §6).
+import fs from 'node:fs';
+import path from 'node:path';
+import { createBus } from '../../bus/bus.ts';
+import { ApiError, request } from '../../client/request.ts';
+import { isoTime, systemClock } from '../../kernel/clock.ts';
+import { StartupError } from '../../kernel/errors.ts';
+import { createIdGenerator } from '../../kernel/ids.ts';
+import { createJournal } from '../../store/sqlite/journal.ts';
+import { openDatabase } from '../../store/sqlite/open.ts';
+import { isOwned } from '../../store/sqlite/owner-lock.ts';
+import type { ConfigFlags } from '../config.ts';
+import { type CommandContext, refuse } from '../context.ts';
+import { loadSettings, type Settings, startLog } from '../start.ts';
+
+export interface PruneFlags extends ConfigFlags {
+  readonly days?: number;
+  readonly dryRun?: boolean;
+  /** Of the server that holds the file; the configured address when left out. */
+  readonly server?: string;
+  readonly token?: string;
+}
+
+interface Report {
+  readonly cutoff: string;
+  readonly rows_deleted: number;
+  readonly sessions_skipped: number;
+  readonly oldest_kept_timestamp: string | null;
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/** Exit code: 0 also when there was nothing to delete, 1 when it could not be done. */
+export async function prune(context: CommandContext, flags: PruneFlags): Promise<number> {
+  const settings = loadSettings(context, flags);
+  if (!settings.ok) return refuse(context, settings.error);
+  const { config } = settings.value;
+  const { db_path } = config.storage;
+  const dryRun = flags.dryRun ?? false;
+  const days = flags.days ?? config.trace.retention_days;
+  if (days === null) return refuse(context, ['--days is required: trace.retention_days keeps events for ever']);
+  if (!fs.existsSync(db_path)) return refuse(context, [`there is no database at ${db_path}; see --data`]);
+  try {
+    const report = isOwned(db_path)
+      ? await throughServer(context, settings.value, flags, days, dryRun)
+      : await onFile(context, settings.value, days, dryRun);
+    const { rows_deleted, cutoff, sessions_skipped, oldest_kept_timestamp } = report;
+    context.stdout.write(
+      `${dryRun ? 'would delete' : 'deleted'} ${rows_deleted} events older than ${cutoff}; ` +
+        `${sessions_skipped} sessions with an open turn keep theirs; oldest kept: ${oldest_kept_timestamp ?? 'none'}\n`,
+    );
+    return 0;
+  } catch (error) {
+    if (error instanceof StartupError) return refuse(context, error.problems);
+    if (error instanceof ApiError) return refuse(context, [`the server refused: ${error.code}: ${error.message}`]);
+    throw error;
+  }
+}
+
+async function throughServer(
+  context: CommandContext,
+  { config }: Settings,
+  flags: PruneFlags,
+  days: number,
+  dryRun: boolean,
+): Promise<Report> {
+  const { host, port, auth_tokens } = config.server;
+  const baseUrl = flags.server ?? `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  const token = flags.token ?? context.env.METIS_TOKEN ?? auth_tokens[0] ?? null;
+  try {
+    return await request<Report>({ baseUrl, token }, 'POST', '/maintenance/prune', { body: { days, dry_run: dryRun } });
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    throw new StartupError('address_unusable', [
+      `a server holds ${config.storage.db_path}, but nothing answers at ${baseUrl}; name its address with --server`,
+    ]);
+  }
+}
+
+async function onFile(
+  context: CommandContext,
+  { config, credentials }: Settings,
+  days: number,
+  dryRun: boolean,
+): Promise<Report> {
+  const { db_path, synchronous } = config.storage;
+  const log = startLog(config, credentials);
+  const migrationsDir = path.join(context.packageDir, 'migrations');
+  const db = openDatabase({ path: db_path, synchronous, migrationsDir, log });
+  try {
+    const ids = createIdGenerator(() => systemClock.now(), Math.random);
+    const journal = createJournal({ db, ids, clock: systemClock, bus: createBus(log), log });
+    const report = await journal.prune(systemClock.now() - days * DAY_MS, dryRun);
+    return {
+      ...report,
+      cutoff: isoTime(report.cutoff),
+      oldest_kept_timestamp: report.oldest_kept === null ? null : isoTime(report.oldest_kept),
+    };
+  } finally {
+    db.close();
+  }
+}

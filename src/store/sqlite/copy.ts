@@ -1,0 +1,15 @@
+// A copy of the database as of one moment, made beside whoever writes it (02 §6).
+import Database from 'better-sqlite3';
+
+const BUSY_TIMEOUT_MS = 5000;
+
+/** Copies into `target`, which must be absent or empty. Blocks this process, not a server's writes. */
+export function copyDatabase(source: string, target: string): void {
+  // Read-only as a file; `query_only` would forbid the copy as well.
+  const db = new Database(source, { readonly: true, fileMustExist: true, timeout: BUSY_TIMEOUT_MS });
+  try {
+    db.prepare('VACUUM INTO ?').run(target);
+  } finally {
+    db.close();
+  }
+}

@@ -3,7 +3,7 @@ import { Cancelled } from '../kernel/abort.ts';
 import { AppError } from '../kernel/errors.ts';
 import type { TurnId } from '../kernel/ids.ts';
 import type { Engine } from './context.ts';
-import { endInterruptedTurn } from './end-unfinished.ts';
+import { endOpenTurn } from './end-unfinished.ts';
 import { cancelScope } from './session-lock.ts';
 
 export interface CancelReply {
@@ -31,15 +31,14 @@ export async function cancelTurn(
   if (!session) throw new AppError('not_found', `no session with id ${sessionId}`, { resource: 'session' });
   const turn = await engine.store.turns.record(sessionId, turnId);
   if (!turn) throw new AppError('not_found', `no turn with id ${turnId} in this session`, { resource: 'turn' });
-  if (turn.status !== 'interrupted')
-    throw new AppError('turn_already_completed', `this turn has ended: ${turn.status}`);
+  if (turn.ended_at !== null) throw new AppError('turn_already_completed', `this turn has ended: ${turn.status}`);
   if (engine.locks.reserve(session.id, turn.id).held) {
-    // Somebody resumes or ends it at this moment: what comes of that is cancelled, or has ended.
+    // It is being admitted, resumed or ended at this moment: what comes of that is cancelled, or has ended.
     await engine.locks.decided(session.id);
     return cancelTurn(engine, sessionId, turnId, reason);
   }
   try {
-    await endInterruptedTurn(engine, session, new Cancelled('user_cancel', reason));
+    await endOpenTurn(engine, session, new Cancelled('user_cancel', reason));
   } finally {
     engine.locks.release(session.id);
   }

@@ -6,7 +6,7 @@ import type { SessionId } from '../kernel/ids.ts';
 import { fromPusd } from '../kernel/money.ts';
 import { JournalConflict } from '../ports/journal.ts';
 import type { Engine } from './context.ts';
-import { endInterruptedTurn } from './end-unfinished.ts';
+import { endOpenTurn } from './end-unfinished.ts';
 import { takeOver } from './session-lock.ts';
 import { alreadyEnded, liveSession, topLevelSession } from './sessions.ts';
 
@@ -23,7 +23,7 @@ export async function endSession(engine: Engine, id: string): Promise<EndReply &
   // Held to the end: no turn is admitted, resumed or ended beside it.
   await takeOver(engine.locks, session.id, null, new Cancelled('user_cancel', 'session ended'));
   try {
-    await endInterruptedTurn(engine, session);
+    await endOpenTurn(engine, session);
     const at = engine.clock.now();
     const now = (await engine.store.sessions.record(session.id)) ?? session;
     await engine.journal.commit({

@@ -1,5 +1,6 @@
 // Ending a turn that nobody runs any more: after a crash, or when it was interrupted and is not wanted back (04 §13).
 import type { DelegationRecord } from '../domain/delegate.ts';
+import type { LlmCallCompleted } from '../domain/event/llm.ts';
 import { draft, type EventDraft } from '../domain/event.ts';
 import type { StoredMessage, ToolResultBlock } from '../domain/message.ts';
 import { plainMetadata } from '../domain/message.ts';
@@ -19,14 +20,13 @@ import { CANCELLED_TEXT, errorResult, RESTART_TEXT, startedCalls } from './tool-
 
 const SHUTDOWN = new Cancelled('shutdown');
 
-/** Ends the session's interrupted turn, if it has one, with everything below it. */
-export async function endInterruptedTurn(
-  engine: Engine,
-  session: SessionRecord,
-  reason: Cancelled = SHUTDOWN,
-): Promise<void> {
+/**
+ * Ends the session's open turn, if it has one, with everything below it. For a caller that holds the session's lock:
+ * such a turn was interrupted, or lost its loop to a fault of the journal.
+ */
+export async function endOpenTurn(engine: Engine, session: SessionRecord, reason: Cancelled = SHUTDOWN): Promise<void> {
   const turn = await engine.store.turns.open(session.id);
-  if (turn?.status === 'interrupted') await endUnfinishedTurn(engine, session, turn, reason);
+  if (turn) await endUnfinishedTurn(engine, session, turn, reason);
 }
 
 /**
@@ -40,6 +40,7 @@ export async function endUnfinishedTurn(
   reason: Cancelled,
 ): Promise<void> {
   await endOpenDelegations(engine, turn.id, reason);
+  await closeOpenCalls(engine, turn.id);
   const calls = await engine.store.turns.toolCalls(turn.id);
   // A call of a message that was cut off was never dispatched and gets no answer (01 §6.2).
   const open = calls.filter((c) => !c.answered && !(c.status === 'cancelled' && c.result === null));
@@ -110,6 +111,42 @@ export async function endUnfinishedTurn(
 export async function endOpenDelegations(engine: Engine, turnId: TurnId, reason: Cancelled): Promise<void> {
   for (const delegation of await engine.store.delegations.allOpen())
     if (delegation.parent_turn_id === turnId) await endUnfinishedDelegation(engine, delegation, reason);
+}
+
+/**
+ * Every call that was under way when its process or its loop died is a failed one; whether it was billed nobody can know.
+ * @param turnId null = of every open turn
+ */
+export async function closeOpenCalls(engine: Engine, turnId: TurnId | null): Promise<void> {
+  for (const call of await engine.store.events.openCalls()) {
+    if (turnId !== null && call.turn_id !== turnId) continue;
+    const started = call.payload as unknown as Pick<
+      LlmCallCompleted,
+      'model' | 'provider' | 'request_id' | 'is_worker' | 'parent_session_id' | 'root_session_id'
+    >;
+    await engine.journal.commit({
+      emit: [
+        draft({
+          type: 'llm.call_failed',
+          session_id: call.session_id,
+          turn_id: call.turn_id as TurnId | null,
+          parent: call.id,
+          payload: {
+            model: started.model,
+            provider: started.provider,
+            error_class: 'other',
+            error_message_redacted: 'cut off with its outcome unknown',
+            retry_count: 0,
+            latency_ms: 0,
+            request_id: started.request_id,
+            is_worker: started.is_worker,
+            parent_session_id: started.parent_session_id,
+            root_session_id: started.root_session_id,
+          },
+        }),
+      ],
+    });
+  }
 }
 
 interface Answered {

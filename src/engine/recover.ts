@@ -1,13 +1,11 @@
 // What a crash or a shutdown left open: closed or kept for resumption before the server listens (01 §11.5, 04 §13).
 
 import type { DelegationRecord } from '../domain/delegate.ts';
-import type { LlmCallCompleted } from '../domain/event/llm.ts';
 import { draft } from '../domain/event.ts';
 import { Cancelled } from '../kernel/abort.ts';
-import type { TurnId } from '../kernel/ids.ts';
 import type { Write } from '../ports/journal.ts';
 import type { Engine } from './context.ts';
-import { endUnfinishedDelegation, endUnfinishedTurn } from './end-unfinished.ts';
+import { closeOpenCalls, endUnfinishedDelegation, endUnfinishedTurn } from './end-unfinished.ts';
 import { resumeTopLevel } from './resume-turn.ts';
 
 export interface Recovery {
@@ -19,7 +17,7 @@ export interface Recovery {
 export async function recover(engine: Engine): Promise<Recovery> {
   // A worker's last sign of life is what it wrote itself, so its time is taken before anything is closed.
   for (const delegation of await engine.store.delegations.allOpen()) await holdDelegation(engine, delegation);
-  await closeCalls(engine);
+  await closeOpenCalls(engine, null);
   await closePrompts(engine);
   await endOrphans(engine);
   const open = await engine.store.turns.allOpen();
@@ -108,38 +106,6 @@ async function endOrphans(engine: Engine): Promise<void> {
   for (const delegation of await engine.store.delegations.allOpen()) {
     const parent = await engine.store.turns.record(delegation.parent_session_id, delegation.parent_turn_id);
     if (parent?.ended_at != null) await endUnfinishedDelegation(engine, delegation, new Cancelled('shutdown'), false);
-  }
-}
-
-/** Every call that was under way when the process died is a failed one; whether it was billed nobody can know. */
-async function closeCalls(engine: Engine): Promise<void> {
-  for (const call of await engine.store.events.openCalls()) {
-    const started = call.payload as unknown as Pick<
-      LlmCallCompleted,
-      'model' | 'provider' | 'request_id' | 'is_worker' | 'parent_session_id' | 'root_session_id'
-    >;
-    await engine.journal.commit({
-      emit: [
-        draft({
-          type: 'llm.call_failed',
-          session_id: call.session_id,
-          turn_id: call.turn_id as TurnId | null,
-          parent: call.id,
-          payload: {
-            model: started.model,
-            provider: started.provider,
-            error_class: 'other',
-            error_message_redacted: 'interrupted by a server restart',
-            retry_count: 0,
-            latency_ms: 0,
-            request_id: started.request_id,
-            is_worker: started.is_worker,
-            parent_session_id: started.parent_session_id,
-            root_session_id: started.root_session_id,
-          },
-        }),
-      ],
-    });
   }
 }
 

@@ -7,7 +7,7 @@ import type { MessageId, SessionId, TurnId } from '../kernel/ids.ts';
 import { JournalConflict, type Write } from '../ports/journal.ts';
 import { admitTurn } from './admit.ts';
 import type { Engine } from './context.ts';
-import { endInterruptedTurn } from './end-unfinished.ts';
+import { endOpenTurn } from './end-unfinished.ts';
 import { type IntakeBlock, type TakenMessage, takeMessage } from './intake.ts';
 import { takeOver } from './session-lock.ts';
 import { alreadyEnded, liveSession } from './sessions.ts';
@@ -56,7 +56,7 @@ export async function submitTurn(
       await takeOver(engine.locks, session.id, turnId, reason);
       owned = true;
     }
-    await endInterruptedTurn(engine, session);
+    await endOpenTurn(engine, session);
     // A model swap that waited for the end of the turn before is in force now.
     session = await liveSession(engine, sessionId);
     return await start(engine, session, turnId, checked, claim);

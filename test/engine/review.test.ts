@@ -934,3 +934,124 @@ describe('two calls that settle together', () => {
     }
   });
 });
+
+describe('a stream that does not hear its cancellation', () => {
+  for (const open of ['text', 'tool'] as const)
+    it(`S45 is closed from what it had said (${open}), and what it says later is lost`, async () => {
+      const clock = manualClock();
+      const t = await startEngine({
+        clock,
+        scenario: scenario([
+          {
+            match: { turn: 1 },
+            respond: {
+              text: open === 'text' ? 'one two three four' : 'ab',
+              tool_calls: open === 'text' ? [] : [call('write_file', { path: 'a', content: 'long enough' })],
+              chunk_chars: 4,
+              chunk_delay_ms: 10,
+            },
+          },
+          { match: { turn: 2 }, respond: { text: 'next' } },
+        ]),
+      });
+      const scripted = t.engine.providers.get('scripted')!;
+      const deaf: ProviderAdapter = {
+        ...scripted,
+        stream: (request, signal) =>
+          scripted.stream(request, request.caller.turn_index === 1 ? new AbortController().signal : signal),
+      };
+      (t.engine.providers as Map<string, ProviderAdapter>).set('scripted', deaf);
+      const session = await t.session();
+      const turnId = await t.submit(session, 'go');
+      const heard = () => t.deltas.filter((d) => d.delta.type === 'text.delta' || d.delta.type.startsWith('tool.use'));
+      while (heard().length < 3) {
+        clock.next(10);
+        await new Promise(setImmediate);
+      }
+      await cancelTurn(t.engine, session.id, turnId, null);
+      const before = t.deltas.length;
+      clock.advance(30_000);
+      const turn = await t.ended(turnId);
+      expect(turn).toMatchObject({ status: 'cancelled', llm_call_count: 1 });
+      expect(turn.total_cost_usd).not.toBe('0');
+      const types = t.typesOf(session.id);
+      expect(types.slice(-2)).toEqual(['llm.call_completed', 'turn.cancelled']);
+      const partial = (await t.engine.store.messages.history(session.id)).at(-1)!;
+      expect([partial.role, partial.metadata.status]).toEqual(['assistant', 'cancelled']);
+      expect(partial.metadata.usage).toMatchObject({ usage_estimated: true });
+      for (let i = 0; i < 5; i++) {
+        clock.advance(1000);
+        await new Promise(setImmediate);
+      }
+      const late = t.deltas.slice(before).map((d) => d.delta.type);
+      expect(late.filter((type) => type === 'message.complete')).toHaveLength(1);
+      expect(late.at(-1)).toBe('message.complete');
+      expect(t.events.at(-1)!.type).toBe('turn.cancelled');
+      expect((await t.run(session, 'again')).output).toBe('next');
+    });
+});
+
+describe('a worker of a worker', () => {
+  it('ends first when its own caller is cancelled, and the planner reads of one direct cancel', async () => {
+    const t = await startEngine({
+      config: { delegation: { ...defaultConfig('/tmp').delegation, delegate_depth: 2 } },
+      scenario: scenario(
+        planner({ tool_calls: [delegate('outer', { tier: 'balanced' })] }, { text: 'told' }),
+        worker('outer', { tool_calls: [delegate('inner')] }),
+        worker('inner', { hang: true }),
+      ),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    await t.event('llm.call_started', (e) => e.payload.model === 'anthropic:claude-haiku-4-5');
+    const outer = t.events.filter((e) => e.type === 'turn.started')[1]!;
+    await cancelTurn(t.engine, outer.session_id, outer.turn_id!, null);
+    expect((await t.ended(turnId)).output).toBe('told');
+    const who = (id: string) => (id === session.id ? 'P' : id === outer.session_id ? 'W' : 'V');
+    const from = t.events.findIndex((e) => e.type === 'llm.call_failed');
+    expect(t.events.slice(from, from + 9).map((e) => `${who(e.session_id)} ${e.type}`)).toEqual([
+      'V llm.call_failed',
+      'V turn.cancelled',
+      'V session.ended',
+      'W delegate.failed',
+      'W tool.failed',
+      'W turn.cancelled',
+      'W session.ended',
+      'P delegate.failed',
+      'P tool.completed',
+    ]);
+    expect(t.events.filter((e) => e.type === 'delegate.failed').map((e) => e.payload)).toEqual([
+      expect.objectContaining({ cancel_scope: 'planner' }),
+      expect.objectContaining({ cancel_scope: 'worker' }),
+    ]);
+  });
+});
+
+describe('a journal that comes back', () => {
+  for (const way of ['a message', 'a cancel', 'an end'] as const)
+    it(`S44 lets ${way} close the turn that could not be ended without it`, async () => {
+      const t = await startEngine({
+        scenario: scenario([
+          { match: { turn: 1 }, respond: { text: 'lost', delay_ms: 10 } },
+          { match: { turn: 2 }, respond: { text: 'fresh' } },
+        ]),
+      });
+      const session = await t.session();
+      const turnId = await t.submit(session, 'go');
+      await t.event('llm.call_started');
+      const { journal } = t.engine;
+      const { commit } = journal;
+      journal.commit = async () => {
+        throw new Error('disk full');
+      };
+      await t.engine.locks.turn(turnId)?.done;
+      journal.commit = commit;
+      if (way === 'a message') expect((await t.run(session, 'again')).output).toBe('fresh');
+      else if (way === 'a cancel') await cancelTurn(t.engine, session.id, turnId, null);
+      else await endSession(t.engine, session.id);
+      expect((await turnOf(t, session.id, turnId)).status).toBe('cancelled');
+      const of = (type: string) => t.events.filter((e) => e.turn_id === turnId && e.type === type);
+      expect(of('llm.call_failed')).toHaveLength(1);
+      expect(of('turn.cancelled')).toHaveLength(1);
+    });
+});

@@ -109,6 +109,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
         dataFolder: options.dataDir,
         clock,
       }),
+      { shipped: true },
     );
     const workspaces = createWorkspaces({ globalRoutingPath: config.routing.global_path, log });
     const engine = createEngine({

@@ -1,5 +1,6 @@
 // One compiler for every JSON Schema the server is given: tools, MCP servers, `output_schema` (01 §5, 09 §3).
 import { Ajv2020, type ErrorObject, type Options } from 'ajv/dist/2020.js';
+import type { JsonSchema } from '../domain/tool.ts';
 import type { Issue } from '../kernel/errors.ts';
 import type { SchemaCompiler } from '../ports/tool.ts';
 
@@ -10,7 +11,8 @@ const MAX_ISSUES = 100;
 const DATA_KEYWORDS = new Set(['const', 'enum', 'default', 'examples']);
 
 const OPTIONS: Options = { allErrors: true, strict: false, validateFormats: false, logger: false };
-const metaSchema = new Ajv2020(OPTIONS);
+// Compiling the schema of schemas takes longer than all the rest, so it waits for the first schema from outside.
+let metaSchema: Ajv2020 | null = null;
 
 /** Compiles 2020-12 schemas with an object root and local references; nothing is coerced or filled in. */
 export const schemaCompiler: SchemaCompiler = {
@@ -21,16 +23,32 @@ export const schemaCompiler: SchemaCompiler = {
     const { $schema: _dialect, ...plain } = schema as Record<string, unknown>;
     try {
       const problems = referenceFaults(plain, '');
+      metaSchema ??= new Ajv2020(OPTIONS);
       if (!metaSchema.validateSchema(plain)) problems.push(...toIssues(metaSchema.errors ?? []));
       if (problems.length > 0) return { ok: false, problems: sorted(problems) };
-      // An instance remembers every `$id` it saw: with one for each schema, none can reach or outlive another.
-      const check = new Ajv2020({ ...OPTIONS, meta: false, validateSchema: false }).compile(plain);
+      const check = compiled(plain);
       return { ok: true, validate: (value) => validateWith(check, value) };
     } catch (error) {
       return { ok: false, problems: [{ path: '$', message: reason(error, 'is nested too deeply') }] };
     }
   },
 };
+
+/** Validator of a schema that is part of this program, which its tests have compiled: made when it is first used. */
+export function validatorOnUse(schema: JsonSchema): (value: unknown) => readonly Issue[] {
+  let check: Check | null = null;
+  return (value) => {
+    check ??= compiled(schema);
+    return validateWith(check, value);
+  };
+}
+
+type Check = ((value: unknown) => unknown) & { errors?: ErrorObject[] | null };
+
+/** An instance remembers every `$id` it saw: with one for each schema, none can reach or outlive another. */
+function compiled(schema: JsonSchema): Check {
+  return new Ajv2020({ ...OPTIONS, meta: false, validateSchema: false }).compile(schema);
+}
 
 function faultOfForm(schema: unknown): Issue | null {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) {
@@ -57,10 +75,7 @@ function referenceFaults(node: unknown, path: string): Issue[] {
   });
 }
 
-function validateWith(
-  check: ((value: unknown) => unknown) & { errors?: ErrorObject[] | null },
-  value: unknown,
-): readonly Issue[] {
+function validateWith(check: Check, value: unknown): readonly Issue[] {
   try {
     if (check(value) === true) return [];
   } catch (error) {

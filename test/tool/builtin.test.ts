@@ -36,6 +36,13 @@ describe('the built-in tools', () => {
     }
   });
 
+  it('judge an input alike whether compiled at the start or on use', () => {
+    const inputs = [{}, { path: 1 }, { path: 'a', unknown: true }, { command: 'ls' }, { tier: 'huge', task: '' }];
+    const [now, onUse] = [createToolRegistry(factories), createToolRegistry(factories, { shipped: true })];
+    for (const { name } of now.definitions())
+      for (const input of inputs) expect(onUse.validate(name, input)).toEqual(now.validate(name, input));
+  });
+
   it('take no input beside their own', () => {
     const registry = createToolRegistry(factories);
     for (const { name, input_schema } of registry.definitions()) {

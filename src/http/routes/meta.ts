@@ -6,7 +6,6 @@ import { AppError } from '../../kernel/errors.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { envelopeOf } from '../error-handler.ts';
-import { eventsDocument, openApiDocument } from '../openapi.ts';
 import { errorsOf, operation } from '../operation.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
@@ -22,6 +21,9 @@ const Health = z.object({
 });
 
 const Document = z.record(z.string(), z.unknown());
+
+/** What makes the documents is loaded when somebody asks for one. */
+const documents = () => import('../openapi.ts');
 
 export function metaRoutes(app: HttpApp, { engine, version, startedAt }: RouteDeps): void {
   app.get(
@@ -81,7 +83,7 @@ export function metaRoutes(app: HttpApp, { engine, version, startedAt }: RouteDe
         errors: [],
       }),
     },
-    async (_request, reply) => reply.type(JSON_TYPE).send(await openApiDocument(version)),
+    async (_request, reply) => reply.type(JSON_TYPE).send(await (await documents()).openApiDocument(version)),
   );
 
   app.get(
@@ -95,6 +97,6 @@ export function metaRoutes(app: HttpApp, { engine, version, startedAt }: RouteDe
         errors: [],
       }),
     },
-    async (_request, reply) => reply.type(JSON_TYPE).send(eventsDocument()),
+    async (_request, reply) => reply.type(JSON_TYPE).send((await documents()).eventsDocument()),
   );
 }

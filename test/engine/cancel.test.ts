@@ -101,8 +101,15 @@ describe('cancelling one worker', () => {
     });
     const session = await t.session();
     const turnId = await t.submit(session, 'go');
-    const started = await t.event('delegate.started', (e) => e.session_id === session.id);
-    const w = (started.payload as { worker_session_id: string }).worker_session_id;
+    await t.event('delegate.started');
+    await t.event('delegate.started', (e) => e !== t.events.find((x) => x.type === 'delegate.started'));
+    // Which of the two starts first is for the disk to say; ids are in block order.
+    const [stuck] = t.events
+      .flatMap((e) =>
+        e.type === 'delegate.started' ? [e.payload as Record<'tool_use_id' | 'worker_session_id', string>] : [],
+      )
+      .sort((x, y) => (x.tool_use_id < y.tool_use_id ? -1 : 1));
+    const w = stuck!.worker_session_id;
     const begun = await t.event('llm.call_started', (e) => e.session_id === w);
     await cancelTurn(t.engine, w, begun.turn_id!, null);
     const turn = await t.ended(turnId);

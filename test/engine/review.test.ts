@@ -72,8 +72,12 @@ function gate() {
   });
   return { open, opened };
 }
-async function settled(ms = 150) {
-  await new Promise((resolve) => setTimeout(resolve, ms));
+/** Lets this many turns of the event loop pass. */
+async function turns(n: number): Promise<void> {
+  for (let i = 0; i < n; i++) await new Promise(setImmediate);
+}
+async function until(reached: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await reached())) await new Promise(setImmediate);
 }
 function tool(name: string, over: Partial<Tool> & { side_effects?: ToolDefinition['side_effects'] } = {}): ToolFactory {
   const { side_effects = 'none', ...rest } = over;
@@ -102,7 +106,7 @@ describe('a crash', () => {
     const turnId = await first.submit(session, 'go');
     await first.event('tool.completed', (e) => e.actor === 'worker');
     const second = await restart(first, { scenario: said });
-    await settled();
+    await second.ended(turnId);
     expect(await turnOf(second, session.id, turnId)).toMatchObject({ status: 'completed', output: 'told' });
     const events = await stored(second, session.id);
     expect(events.find((e) => e.type === 'delegate.failed')?.payload).toMatchObject({
@@ -123,7 +127,7 @@ describe('a crash', () => {
     clock.advance(5000);
     await first.event('turn.cancelled', (e) => e.actor === 'worker');
     const second = await restart(first, { scenario: said, clock: manualClock(START + 10_000) });
-    await settled();
+    await second.ended(turnId);
     expect((await turnOf(second, session.id, turnId)).status).toBe('completed');
     const events = await stored(second, session.id);
     expect(events.find((e) => e.type === 'delegate.failed')?.payload).toMatchObject({ failure_mode: 'timeout' });
@@ -193,7 +197,7 @@ describe('a crash', () => {
       .readFileSync(path.join(import.meta.dirname, '../support/registry.yaml'), 'utf8')
       .replace('anthropic:claude-opus-4-7', 'anthropic:claude-opus-9');
     const second = await restart(first, { scenario: said, registry });
-    await settled();
+    await second.ended(turnId);
     expect(await turnOf(second, session.id, turnId)).toMatchObject({
       status: 'failed',
       error_code: 'model_not_configured',
@@ -223,7 +227,7 @@ describe('a crash', () => {
     const session = await first.session();
     const turnId = await first.submit(session, 'go');
     const asked = await first.event('tool.confirmation_requested');
-    await settled(10);
+    await until(() => first.engine.prompts.size > 0);
     await answerConfirmation(first.engine, asked.payload.confirmation_request_id as string, {
       decision: 'modify',
       scope: 'once',
@@ -231,10 +235,10 @@ describe('a crash', () => {
       modified_input: { n: 2 },
     });
     await first.event('tool.called');
-    await settled(20);
+    await until(() => ran.length > 0);
     const second = await restart(first, { scenario: said, tools: [probe], config });
     wait.open();
-    await settled();
+    await second.ended(turnId);
     expect(ran).not.toContainEqual({ n: 1 });
     expect((await turnOf(second, session.id, turnId)).status).toBe('completed');
   });
@@ -255,7 +259,7 @@ describe('a crash', () => {
     await first.event('delegate.started');
     const second = await restart(first, { scenario: said });
     await second.event('llm.call_started', (e) => e.actor === 'worker');
-    await settled();
+    await second.ended(turnId);
     const request = second.adapter.requests.find((r) => r.caller.is_worker)!;
     expect(request.messages[0]!.content.map((b) => b.type)).toEqual(['text', 'image']);
     expect(turnId).toBeDefined();
@@ -267,7 +271,7 @@ describe('a crash', () => {
     const session = await first.session();
     const turnId = await first.submit(session, 'go');
     await first.event('tool.confirmation_requested');
-    await settled(10);
+    await until(() => first.engine.prompts.size > 0);
     failOnce(first, (b) => writes(b, 'confirmation.resolve'));
     await cancelTurn(first.engine, session.id, turnId, null);
     await first.ended(turnId);
@@ -394,7 +398,7 @@ describe('resumption', () => {
       const cancel = () => cancelTurn(second.engine, session.id, turnId, null);
       const resume = () => resumeTurn(second.engine, session.id, turnId);
       await Promise.allSettled(order === 0 ? [cancel(), resume()] : [resume(), cancel()]);
-      await settled();
+      await until(() => second.engine.locks.active().length === 0);
       const events = await stored(second, session.id);
       const count = (type: string) => events.filter((e) => e.type === type).length;
       expect(count('turn.cancelled'), `order ${order}`).toBe(1);
@@ -446,7 +450,7 @@ describe('resumption', () => {
     const second = await restart(first, { scenario: said, config, clock });
     await second.event('llm.call_started');
     clock.advance(3000);
-    await settled(50);
+    await second.ended(turnId);
     expect(await turnOf(second, session.id, turnId)).toMatchObject({ status: 'cancelled', cancel_reason: 'timeout' });
   });
 
@@ -519,11 +523,11 @@ describe('cancelling', () => {
     const session = await t.session();
     const turnId = await t.submit(session, 'go');
     await t.event('llm.call_started', (e) => e.actor === 'worker');
-    await settled(20);
+    await until(() => clock.pending(600_000) > 0);
     await cancelTurn(t.engine, session.id, turnId, null);
     clock.advance(30_000);
     await t.ended(turnId);
-    await settled(50);
+    await turns(50);
     const from = t.events.findIndex((e) => e.type === 'llm.call_failed');
     expect(t.events.slice(from).map((e) => `${e.actor === 'worker' ? 'W' : 'P'} ${e.type}`)).toEqual([
       'W llm.call_failed',
@@ -551,7 +555,7 @@ describe('cancelling', () => {
     const begun = await t.event('llm.call_started', (e) => e.actor === 'worker');
     const drained = drain(t.engine);
     await t.event('llm.call_completed', (e) => e.actor === 'worker');
-    await settled(30);
+    await until(() => t.engine.locks.active().length === 1);
     await cancelTurn(t.engine, session.id, turnId, null);
     wait.open();
     await drained;
@@ -571,9 +575,9 @@ describe('cancelling', () => {
       return real(root);
     };
     const submitted = t.submit(session, 'go').catch((error: unknown) => error);
-    await settled(10);
+    await turns(10);
     const ended = endSession(t.engine, session.id);
-    await settled(10);
+    await turns(10);
     wait.open();
     const outcome = await submitted;
     await ended;
@@ -591,7 +595,7 @@ describe('cancelling', () => {
       const ended = endSession(t.engine, session.id).catch((error: unknown) => error);
       const outcome = await submitted;
       await ended;
-      await settled(30);
+      await turns(20);
       if (typeof outcome !== 'string') expect(outcome, `hops ${hops}`).toMatchObject({ code: 'session_already_ended' });
       expect(await t.engine.store.turns.allOpen(), `hops ${hops}`).toEqual([]);
       await t.close();
@@ -622,7 +626,7 @@ describe('a fault', () => {
     const session = await t.session();
     const turnId = await t.submit(session, 'go');
     const asked = await t.event('tool.confirmation_requested');
-    await settled(10);
+    await until(() => t.engine.prompts.size > 0);
     failOnce(t, (b) => writes(b, 'confirmation.resolve'));
     const id = asked.payload.confirmation_request_id as string;
     const yes = { decision: 'approve', scope: 'once', reason: null, modified_input: null } as const;
@@ -638,7 +642,7 @@ describe('a fault', () => {
     const session = await t.session();
     const turnId = await t.submit(session, 'go');
     const asked = await t.event('tool.confirmation_requested');
-    await settled(10);
+    await until(() => t.engine.prompts.size > 0);
     const { journal } = t.engine;
     const { commit } = journal;
     let done = false;
@@ -646,13 +650,13 @@ describe('a fault', () => {
       if (done || !writes(batch, 'confirmation.resolve')) return commit(batch);
       done = true;
       await cancelTurn(t.engine, session.id, turnId, null);
-      await settled(5);
+      await turns(5);
       throw new Error('disk full');
     };
     const id = asked.payload.confirmation_request_id as string;
     const yes = { decision: 'approve', scope: 'once', reason: null, modified_input: null } as const;
     await expect(answerConfirmation(t.engine, id, yes)).rejects.toThrow('disk full');
-    await settled();
+    await t.ended(turnId);
     expect((await turnOf(t, session.id, turnId)).status).toBe('cancelled');
   });
 
@@ -676,7 +680,7 @@ describe('a fault', () => {
     };
     const session = await t.session();
     const turnId = await t.submit(session, 'go');
-    await settled();
+    await t.ended(turnId);
     expect(await turnOf(t, session.id, turnId)).toMatchObject({ status: 'completed', output: 'end' });
     expect(t.events.find((e) => e.type === 'tool.failed')?.payload).toMatchObject({ error_class: 'user_denied' });
   });
@@ -684,7 +688,7 @@ describe('a fault', () => {
   it("in a tool's own check is that call's failure", async () => {
     const bad = tool('bad', {
       check: async () => {
-        await settled(20);
+        await turns(20);
         throw new Error('boom');
       },
     });
@@ -694,21 +698,21 @@ describe('a fault', () => {
     });
     const session = await t.session();
     const turnId = await t.submit(session, 'go');
-    await settled();
+    await t.ended(turnId);
     expect(await turnOf(t, session.id, turnId)).toMatchObject({ status: 'completed', output: 'end' });
     expect((await results(t, session.id)).map(textIn)).toEqual(['ok', 'Tool execution failed.']);
   });
 
   it('of the journal in the middle of a batch still ends the turn, with the results there are', async () => {
     const t = await startEngine({
-      tools: [tool('good'), tool('late', { execute: () => settled(20).then(() => toolText('late')) })],
+      tools: [tool('good'), tool('late', { execute: () => turns(20).then(() => toolText('late')) })],
       scenario: scenario(planner({ tool_calls: [call('good', {}), call('late', {})] }, { text: 'end' })),
     });
     const session = await t.session();
     let settles = 0;
     failOnce(t, (b) => writes(b, 'tool_call.settle') && ++settles > 1, 2);
     const turnId = await t.submit(session, 'go');
-    await settled();
+    await t.ended(turnId);
     expect(await turnOf(t, session.id, turnId)).toMatchObject({ status: 'failed', error_code: 'internal_error' });
     expect((await results(t, session.id)).map(textIn)).toEqual(['ok', 'Tool call not executed: the turn failed.']);
   });
@@ -762,7 +766,7 @@ describe('order', () => {
       );
       await t.run(session, 'one');
       await patched;
-      await settled(5);
+      await turns(5);
       expect((await t.run(session, 'two')).chosen_model, `hops ${hops}`).toBe('anthropic:claude-haiku-4-5');
       await t.close();
     }
@@ -782,7 +786,7 @@ describe('order', () => {
     });
     const session = await t.session();
     expect((await t.run(session, 'go')).status).toBe('completed');
-    await settled(20);
+    await turns(5);
     process.off('warning', note);
     expect(warnings.map((w) => w.name)).toEqual([]);
     expect(t.engine.locks.active()).toEqual([]);
@@ -823,13 +827,13 @@ describe('order', () => {
     const turnId = await first.submit(session, 'go');
     await first.event('tool.confirmation_requested');
     await first.event('tool.completed');
-    await settled(10);
+    await until(() => first.engine.prompts.size > 0);
     await drain(first.engine);
     expect((await turnOf(first, session.id, turnId)).status).toBe('interrupted');
     expect(first.engine.prompts.size).toBe(0);
     const second = await restart(first, { scenario: said, config });
     const asked = await second.event('tool.confirmation_requested');
-    await settled(10);
+    await until(() => second.engine.prompts.size > 0);
     await answerConfirmation(second.engine, asked.payload.confirmation_request_id as string, {
       decision: 'approve',
       scope: 'once',
@@ -869,7 +873,7 @@ describe('a tree that waits for money', () => {
       );
       const turnId = await t.submit(session, 'go');
       await t.event('budget.exceeded');
-      await settled(60);
+      await t.ended(turnId);
       expect((await turnOf(t, session.id, turnId)).status, `hops ${hops}`).toBe('cancelled');
       await t.close();
     }
@@ -893,7 +897,7 @@ describe('a tree that waits for money', () => {
     const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.03' });
     const turnId = await t.submit(session, 'go');
     await t.event('budget.exceeded');
-    await settled(30);
+    await until(async () => (await t.engine.store.turns.allOpen()).some((turn) => turn.status === 'interrupted'));
     await cancelTurn(t.engine, session.id, turnId, null);
     await t.ended(turnId);
     expect(await t.engine.store.turns.allOpen()).toEqual([]);
@@ -924,7 +928,7 @@ describe('two calls that settle together', () => {
       const session = await t.session();
       const turnId = await t.submit(session, 'go');
       await t.event('tool.called');
-      await settled(10);
+      await turns(10);
       wait.open();
       await t.ended(turnId);
       const ends = t.events.filter((e) => ['tool.completed', 'tool.input_invalid'].includes(e.type));

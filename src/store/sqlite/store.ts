@@ -28,6 +28,9 @@ export function createStore(handle: SqliteStoreHandle): Store {
     'SELECT * FROM idempotency_keys WHERE method = ? AND path = ? AND token_hash = ? AND key = ?',
   );
   const metaValue = db.prepare<[string], string>('SELECT value FROM meta WHERE key = ?').pluck();
+  const probe = db.prepare(
+    "INSERT INTO meta (key, value) VALUES ('probe', '') ON CONFLICT (key) DO UPDATE SET value = ''",
+  );
   return {
     ...readers,
     // An expired row stays until a later key is stored; the caller compares `expires_at`.
@@ -36,7 +39,8 @@ export function createStore(handle: SqliteStoreHandle): Store {
     meta: async (key) => metaValue.get(key) ?? null,
     writable: async () => {
       try {
-        db.transaction(() => {}).immediate();
+        // A row that is really written: an empty transaction succeeds on a full disk too.
+        probe.run();
         return true;
       } catch {
         return false;

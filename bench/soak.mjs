@@ -1,0 +1,146 @@
+// A server at work for minutes: sessions that delegate, end and are replaced. Fails when something grows that should not.
+//
+// SOAK_MINUTES (10)  how long; figures are compared between a fifth of it and its end
+// SOAK_SESSIONS (64) sessions at once, each with a subscriber
+// SOAK_PAUSE_MS (500) between the turns of a session
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { createClient, marker, openSession } from './client.mjs';
+import { killAll, residentMib, startProvider, startServer } from './processes.mjs';
+
+const minutes = bounded('SOAK_MINUTES', 10, 60);
+const lanes = bounded('SOAK_SESSIONS', 64, 256);
+const pauseMs = bounded('SOAK_PAUSE_MS', 500, 60_000);
+const TURNS_PER_SESSION = 10;
+const MAX_GROWTH = 1.1;
+/** Twice what SQLite may let it grow to before it starts again from the front. */
+const MAX_WAL_MIB = 64;
+/** Sockets and timers come and go with the work: more than this above the first figure is growth. */
+const HANDLE_SLACK = 16;
+const SAMPLE_LIMIT_MS = 10_000;
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+function bounded(name, fallback, most) {
+  const value = Number(process.env[name] ?? fallback);
+  if (!(value > 0 && value <= most)) throw new Error(`${name} must be above 0 and at most ${most}`);
+  return value;
+}
+
+const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-soak-'));
+const workspace = path.join(folder, 'workspace');
+const data = path.join(folder, 'data');
+const probeFile = path.join(folder, 'probe.json');
+fs.mkdirSync(workspace);
+process.env.SOAK_PROBE = probeFile;
+process.exitCode = 1;
+try {
+  const provider = await startProvider(folder);
+  process.env.NODE_OPTIONS = `--expose-gc --import=${path.join(import.meta.dirname, 'soak-probe.mjs')}`;
+  const server = await startServer(data, provider);
+  delete process.env.NODE_OPTIONS;
+  const client = createClient(server.url);
+
+  /** What the process holds, taken with all lanes at rest so that work under way does not count. */
+  async function sample() {
+    fs.rmSync(probeFile, { force: true });
+    process.kill(server.pid, 'SIGUSR2');
+    const limit = Date.now() + SAMPLE_LIMIT_MS;
+    while (!fs.existsSync(probeFile)) {
+      if (Date.now() > limit) throw new Error('the server did not answer the probe');
+      await pause(20);
+    }
+    const { heapMib, listeners, resources } = JSON.parse(fs.readFileSync(probeFile, 'utf8'));
+    const fds = fs.readdirSync(`/proc/${server.pid}/fd`).length;
+    const walMib = fs.statSync(path.join(data, 'metis.db-wal')).size / 2 ** 20;
+    return {
+      rssMib: residentMib(server.pid),
+      heapMib,
+      fds,
+      listeners,
+      timers: resources.Timeout ?? 0,
+      resources,
+      walMib,
+    };
+  }
+
+  let resting = null;
+  let turns = 0;
+  let opened = 0;
+  const until = Date.now() + minutes * 60_000;
+  async function lane(number) {
+    let session = null;
+    for (let n = 0; Date.now() < until; n++) {
+      if (resting) await resting.rest();
+      if (session === null || n % TURNS_PER_SESSION === 0) {
+        if (session !== null) {
+          session.close();
+          await client.request('DELETE', `/sessions/${session.id}`);
+        }
+        session = await openSession(client, { workspace, model: 'messages:planner' });
+        opened += 1;
+      }
+      await session.turn(marker({ chunks: 20, delay: 20, delegate: number % 4 === 0 ? 3 : 1 }));
+      turns += 1;
+      await pause(pauseMs);
+    }
+    session?.close();
+  }
+  /** Lets every lane come to a stop between two turns, measures, and lets them go on. */
+  async function atRest() {
+    let arrived = 0;
+    let go;
+    const over = new Promise((resolve) => {
+      go = resolve;
+    });
+    await new Promise((resolve) => {
+      resting = {
+        rest() {
+          arrived += 1;
+          if (arrived === lanes) resolve();
+          return over;
+        },
+      };
+    });
+    await pause(1000);
+    const figures = await sample();
+    resting = null;
+    go();
+    return figures;
+  }
+
+  const working = Promise.all(Array.from({ length: lanes }, (_, i) => lane(i)));
+  const measuring = (async () => {
+    await pause(minutes * 12_000);
+    const early = await atRest();
+    report(`at ${(minutes / 5).toFixed(1)} min`, early);
+    await pause(Math.max(0, until - Date.now() - 15_000));
+    const late = await atRest();
+    report(`at ${minutes.toFixed(1)} min`, late);
+    return { early, late };
+  })();
+  const [, { early, late }] = await Promise.all([working, measuring]);
+  process.stdout.write(`${turns} turns in ${opened} sessions\n`);
+
+  const faults = [];
+  if (late.rssMib > early.rssMib * MAX_GROWTH)
+    faults.push(`RSS grew by more than ${Math.round((MAX_GROWTH - 1) * 100)} %`);
+  for (const kind of ['fds', 'timers', 'listeners'])
+    if (late[kind] > early[kind] + HANDLE_SLACK) faults.push(`${kind} grew from ${early[kind]} to ${late[kind]}`);
+  if (late.walMib > MAX_WAL_MIB) faults.push(`the WAL is larger than ${MAX_WAL_MIB} MiB`);
+  await server.stop();
+  await provider.stop();
+  client.close();
+  for (const fault of faults) process.stdout.write(`FAILED: ${fault}\n`);
+  if (faults.length === 0) process.exitCode = 0;
+} finally {
+  killAll();
+  fs.rmSync(folder, { recursive: true, force: true });
+}
+
+function report(when, { rssMib, heapMib, fds, listeners, timers, resources, walMib }) {
+  process.stdout.write(
+    `${when}: RSS ${rssMib.toFixed(1)} MiB, heap ${heapMib.toFixed(1)} MiB, ${fds} descriptors, ${timers} timers, ` +
+      `${listeners} process listeners, WAL ${walMib.toFixed(1)} MiB, ${JSON.stringify(resources)}\n`,
+  );
+}

@@ -2,9 +2,12 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { script } from '../crash/script.ts';
 import { type Json, startWorld, type World } from '../crash/world.ts';
+
+// Every test starts several processes, which takes long on a busy machine.
+vi.setConfig({ testTimeout: 60_000 });
 
 const DAY = 86_400_000;
 const delegate = { name: 'delegate', input: { tier: 'fast', task: 'the job' } };
@@ -69,7 +72,7 @@ describe('metis backup', () => {
     for (const turn of turns) expect((await world.ended(turn.session_id, turn.id)).status).toBe('completed');
     const { cost_so_far_usd, workers_cost_usd } = await world.ask('GET', `/sessions/${before}`);
     expect(Math.round((Number(cost_so_far_usd) + Number(workers_cost_usd)) * 1e12)).toBe(cost);
-  }, 60_000);
+  });
 
   it('never writes over a file, and leaves none behind when it fails', async () => {
     await (await world.serve()).stop('SIGTERM');
@@ -142,7 +145,7 @@ describe('metis prune', () => {
     const kept = world.rows<{ n: number }>('SELECT count(*) AS n FROM events WHERE session_id = ?', open);
     expect(kept[0]!.n).toBeGreaterThan(0);
     expect((await world.ask('GET', '/analytics/cost?group_by=model&from=all')).data).toEqual(cost.data);
-  }, 60_000);
+  });
 
   it('of an empty database deletes nothing, and says what is wrong with its input', async () => {
     await (await world.serve()).stop('SIGTERM');

@@ -2,9 +2,12 @@
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { JUST_TALK, script } from './script.ts';
 import { startWorld, type World } from './world.ts';
+
+// Every test starts several processes, which takes long on a busy machine.
+vi.setConfig({ testTimeout: 60_000 });
 
 let world: World;
 let said: ReturnType<typeof script>;

@@ -5,6 +5,7 @@ import { parseDocument } from 'yaml';
 import { type Config, ConfigSchema, defaultConfig } from '../domain/config.ts';
 import { isLoopback } from '../http/origin.ts';
 import { err, ok, type Result } from '../kernel/result.ts';
+import { plainIssues } from '../policy/plain-issue.ts';
 import { CONFIG_KEYS, CONFIG_SECTIONS, environmentName, valueFromText } from './config-keys.ts';
 
 export interface ConfigFlags {
@@ -84,7 +85,7 @@ export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
   for (const setting of settings) {
     const parsed = CONFIG_KEYS.get(setting.key)?.safeParse(setting.value);
     if (!parsed?.success) {
-      for (const issue of parsed?.error.issues ?? []) {
+      for (const issue of parsed === undefined ? [] : plainIssues(parsed.error)) {
         const where = [setting.key, ...issue.path.map(String)].join('.');
         problems.push(`${setting.source}: ${where}: ${issue.message}`);
       }
@@ -99,7 +100,7 @@ export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
   const whole = ConfigSchema.safeParse(merged);
   if (!whole.success) {
     return err(
-      whole.error.issues.map((issue) => {
+      plainIssues(whole.error).map((issue) => {
         const key = issue.path.join('.');
         return `${origin.get(key) ?? 'default'}: ${key}: ${issue.message}`;
       }),

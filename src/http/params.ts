@@ -3,6 +3,7 @@ import type { FastifySchemaCompiler } from 'fastify';
 import { z } from 'zod';
 import { ConfirmationIdSchema, SessionIdSchema, TurnIdSchema } from '../domain/scalars.ts';
 import { type Issue, validationError } from '../kernel/errors.ts';
+import { plainIssues } from '../policy/plain-issue.ts';
 
 export const SessionParams = z.object({ session_id: SessionIdSchema });
 export const TurnParams = z.object({ session_id: SessionIdSchema, turn_id: TurnIdSchema });
@@ -48,6 +49,9 @@ export function limit(standard: number, max: number) {
     .transform((text) => Math.min(max, text === undefined ? standard : Number(text)));
 }
 
+/** Longest choice that is told in full. */
+const MAX_NAMED = 12;
+
 /** A comma-separated list of names out of `allowed`. */
 export function nameList<const T extends readonly string[]>(allowed: T) {
   const names = new Set<string>(allowed);
@@ -55,7 +59,9 @@ export function nameList<const T extends readonly string[]>(allowed: T) {
     const items = text.split(',').map((item) => item.trim());
     const unknown = items.filter((item) => !names.has(item));
     if (unknown.length === 0) return [...new Set(items)];
-    context.addIssue({ code: 'custom', message: `unknown: ${unknown.map((u) => JSON.stringify(u)).join(', ')}` });
+    const list = unknown.map((u) => JSON.stringify(u)).join(', ');
+    const choice = allowed.length > MAX_NAMED ? '' : `; known: ${allowed.join(', ')}`;
+    context.addIssue({ code: 'custom', message: `unknown: ${list}${choice}` });
     return z.NEVER;
   });
 }
@@ -64,11 +70,7 @@ export const PageQuery = { cursor: z.string().max(1024).optional(), limit: limit
 
 /** A zod error as issues: dotted paths, and each unknown key under its own name. */
 export function issuesOf(error: z.core.$ZodError): Issue[] {
-  return error.issues.flatMap((issue): Issue[] => {
-    const path = issue.path.map(String);
-    if (issue.code !== 'unrecognized_keys') return [{ path: path.join('.'), message: issue.message }];
-    return issue.keys.map((key) => ({ path: [...path, key].join('.'), message: 'unknown key' }));
-  });
+  return plainIssues(error).map(({ path, message }) => ({ path: path.map(String).join('.'), message }));
 }
 
 /** Parses or throws `validation_error`. */

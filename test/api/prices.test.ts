@@ -76,7 +76,7 @@ describe('a table that cannot be used stops the start', () => {
     ],
     ['an exponent', table('"cached_read_per_mtok_usd": 1e-7'), 'openai:gpt-5: cached_read_per_mtok_usd'],
     ['not a number', table('"cached_read_per_mtok_usd": .nan'), 'openai:gpt-5: cached_read_per_mtok_usd'],
-    ['an unknown field', table('"input": "1"'), 'openai:gpt-5: input: unknown field'],
+    ['an unknown field', table('"input": "1"'), 'openai:gpt-5: input: unknown key'],
     ['another currency', table('"cached_read_per_mtok_usd": "1"', '"currency": "EUR",'), 'currency'],
     ['steps that descend', table(`"long_context": [${steps}]`), 'openai:gpt-5: long_context'],
   ])('%s, with file, model and field', async (_, text, place) => {

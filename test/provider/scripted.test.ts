@@ -218,7 +218,7 @@ describe('a scenario file', () => {
     [
       'an unknown key',
       'version: 1\nrules: [{ id: start, respond: { txt: a } }]',
-      /demo\.yaml: rules\[0\] \(start\)\.respond: .*txt/,
+      /demo\.yaml: rules\[0\] \(start\)\.respond\.txt: unknown key/,
     ],
     [
       'an unknown placeholder',

@@ -6,6 +6,7 @@ import { err, ok, type Result } from '../../kernel/result.ts';
 import { estimateText } from '../context/estimate.ts';
 import { contextLine } from '../context/worker-brief.ts';
 import { cutText } from '../cut.ts';
+import { plainIssues } from '../plain-issue.ts';
 
 const MAX_BODY_CHARS = 20_000;
 const MAX_ALL_BODIES_CHARS = 200_000;
@@ -15,12 +16,7 @@ const TRUNCATED = '[truncated]';
 export function parseDelegateInput(input: unknown): Result<DelegateInput, Issue[]> {
   const parsed = DelegateInputSchema.safeParse(input);
   if (parsed.success) return ok(parsed.data);
-  return err(
-    parsed.error.issues.map((issue) => ({
-      path: dotted(issue.path),
-      message: issue.message.replace('Invalid input: ', ''),
-    })),
-  );
+  return err(plainIssues(parsed.error).map(({ path, message }) => ({ path: dotted(path), message })));
 }
 
 /** The issue of an include item that does not resolve for the caller: foreign id, or a path outside the workspace. */

@@ -3,6 +3,7 @@ import { parseDocument } from 'yaml';
 import { z } from 'zod';
 import { MODEL_ID_PATTERN } from '../../domain/model.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
+import { plainIssues } from '../plain-issue.ts';
 import { type RawEntry, RawEntrySchema, type RawTable } from './price-entry.ts';
 
 const FileSchema = z.strictObject({
@@ -30,7 +31,7 @@ export function parsePriceTable(text: string, path: string): Result<RawTable, st
   if (document.errors.length > 0) return err(document.errors.map((e) => `${path}: ${e.message.split('\n')[0]}`));
   const parsed = FileSchema.safeParse(document.toJS({ maxAliasCount: 100 }));
   if (parsed.success) return ok(parsed.data);
-  return err(parsed.error.issues.flatMap((issue) => problemsOf(issue)).map((problem) => `${path}: ${problem}`));
+  return err(plainIssues(parsed.error).map((issue) => `${path}: ${place(issue.path)}${issue.message}`));
 }
 
 /** The file's text: models sorted by id, fields in their documented order, defaults left out. */
@@ -39,13 +40,6 @@ export function formatPriceTable(table: RawTable): string {
   for (const id of Object.keys(table.models).sort()) models[id] = table.models[id]!;
   const { pricing_version, currency, source, imported_on } = table;
   return `${JSON.stringify({ pricing_version, currency, source, imported_on, models }, null, 2)}\n`;
-}
-
-function problemsOf(issue: z.core.$ZodIssue): string[] {
-  if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => `${place([...issue.path, key])}unknown field`);
-  // A bad key of the map of models: its own rule is nested one level down.
-  if (issue.code === 'invalid_key') return issue.issues.map((inner) => `${place(issue.path)}${inner.message}`);
-  return [`${place(issue.path)}${issue.message.replace('Invalid input: ', '')}`];
 }
 
 // `models`, id, field, ... -> `id: field: `; other fields by their dotted path.

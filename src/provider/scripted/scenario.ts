@@ -5,6 +5,7 @@ import { StopReasonSchema } from '../../domain/message.ts';
 import { ErrorClassSchema } from '../../domain/scalars.ts';
 import { TokenUsageSchema } from '../../domain/usage.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
+import { plainIssues } from '../../policy/plain-issue.ts';
 
 const milliseconds = z.number().min(0).max(3_600_000);
 const ErrorSchema = z.strictObject({
@@ -91,7 +92,7 @@ export function parseScenario(text: string, path: string): Result<Scenario, stri
   const raw: unknown = document.toJS();
   const parsed = ScenarioSchema.safeParse(raw);
   if (!parsed.success) {
-    return err(parsed.error.issues.map((issue) => `${path}: ${place(issue.path, raw)}: ${issue.message}`));
+    return err(plainIssues(parsed.error).map((issue) => `${path}: ${place(issue.path, raw)}: ${issue.message}`));
   }
   const { defaults, fallback, strict } = parsed.data;
   const problems: string[] = [];

@@ -35,7 +35,7 @@ describe('parseDelegateInput', () => {
   it('names each fault by its path', () => {
     expect(problems({ tier: 'huge', task: ' ' })).toEqual(['tier', 'task']);
     expect(problems({ tier: 'fast', task: 'x'.repeat(20_001) })).toEqual(['task']);
-    expect(problems({ tier: 'fast', task: 't', colour: 'red' })).toEqual(['$']);
+    expect(problems({ tier: 'fast', task: 't', colour: 'red' })).toEqual(['colour']);
     expect(problems('fast')).toEqual(['$']);
     expect(problems({ tier: 'fast', task: 't', context: { mode: 'minimal', include: ['a'] } })).toEqual([
       'context.include',

@@ -43,9 +43,9 @@ describe('parsePriceTable', () => {
       'house.yaml: x:y: input_per_mtok_usd: is required',
     ]);
     expect(problems(fileWith({ cached_per_mtok_usd: '1' }))).toEqual([
-      'house.yaml: x:y: cached_per_mtok_usd: unknown field',
+      'house.yaml: x:y: cached_per_mtok_usd: unknown key',
     ]);
-    expect(problems(fileWith({}, { colour: 'red' }))).toEqual(['house.yaml: colour: unknown field']);
+    expect(problems(fileWith({}, { colour: 'red' }))).toEqual(['house.yaml: colour: unknown key']);
     expect(problems(fileWith({}, { currency: 'EUR' }))[0]).toMatch(/^house\.yaml: currency: must be USD/);
     expect(problems(fileWith({}, { pricing_version: 'a+b' }))[0]).toMatch(/^house\.yaml: pricing_version: /);
     expect(
@@ -61,7 +61,7 @@ describe('parsePriceTable', () => {
       'house.yaml: x:y: long_context: above_prompt_tokens must ascend from step to step',
     ]);
     expect(problems(fileWith({ long_context: [{ above_prompt_tokens: 1, colour: 1 }] }))).toEqual([
-      'house.yaml: x:y: long_context.0.colour: unknown field',
+      'house.yaml: x:y: long_context.0.colour: unknown key',
     ]);
   });
 

@@ -1,0 +1,118 @@
+// Faults that zod found, each with the one place it stands at and a sentence that says what to write instead.
+import type { z } from 'zod';
+
+/** A fault with the path of the faulty value. */
+export interface PlainIssue {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+}
+
+type ZodIssue = z.core.$ZodIssue;
+type UnionIssue = z.core.$ZodIssueInvalidUnion;
+
+/** Choices beyond these are only counted. */
+const MAX_CHOICES = 12;
+
+const KINDS: Readonly<Record<string, string>> = {
+  string: 'a string',
+  number: 'a number',
+  int: 'an integer',
+  boolean: 'true or false',
+  array: 'a list',
+  tuple: 'a list',
+  object: 'an object',
+  record: 'an object',
+};
+
+/** Every fault in its order: unknown keys one by one, and of a union the faults of the branch that was meant. */
+export function plainIssues(error: z.core.$ZodError): PlainIssue[] {
+  return error.issues.flatMap((issue) => plain(issue, []));
+}
+
+function plain(issue: ZodIssue, at: readonly PropertyKey[]): PlainIssue[] {
+  const path = [...at, ...issue.path];
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => ({ path: [...path, key], message: 'unknown key' }));
+  }
+  // A map's key has its own rules; they are nested one level down.
+  if (issue.code === 'invalid_key') return issue.issues.flatMap((inner) => plain(inner, path));
+  if (issue.code === 'invalid_union' && issue.message === 'Invalid input') {
+    const meant = meantBranch(issue);
+    if (meant !== null) return meant.flatMap((inner) => plain(inner, path));
+  }
+  return [{ path, message: plainMessage(issue) }];
+}
+
+/** The first branch whose outer type fits the value; null when none does. */
+function meantBranch({ errors }: UnionIssue): readonly ZodIssue[] | null {
+  return errors.find((branch) => !branch.some(isOfAnotherType)) ?? null;
+}
+
+function isOfAnotherType(issue: ZodIssue): boolean {
+  return issue.path.length === 0 && (issue.code === 'invalid_type' || issue.code === 'invalid_value');
+}
+
+/** A text that a schema brought itself stays; zod's own ones are said plainer. */
+function plainMessage(issue: ZodIssue): string {
+  const { message } = issue;
+  switch (issue.code) {
+    case 'invalid_type':
+      if (!message.startsWith('Invalid input: ')) return message;
+      return message.endsWith('received undefined') ? 'is required' : `must be ${kindOf(issue.expected)}`;
+    case 'invalid_value':
+      return /^Invalid (input|option): /.test(message) ? `must be ${choiceOf(issue.values)}` : message;
+    case 'invalid_union':
+      if ('options' in issue && Array.isArray(issue.options)) return `must be ${choiceOf(issue.options)}`;
+      return message === 'Invalid input' ? kindsOf(issue) : message;
+    case 'too_small':
+      return message.startsWith('Too small: ') ? lowerBound(issue) : message;
+    case 'too_big':
+      return message.startsWith('Too big: ') ? upperBound(issue) : message;
+    case 'invalid_format':
+      return message.replace(/^Invalid string: /, '');
+    default:
+      return message;
+  }
+}
+
+function kindOf(expected: string): string {
+  return KINDS[expected] ?? expected;
+}
+
+function kindsOf({ errors }: UnionIssue): string {
+  const issues = errors.flat();
+  if (issues.some((issue) => issue.message.endsWith('received undefined'))) return 'is required';
+  const kinds = issues.flatMap((issue) => {
+    if (issue.code === 'invalid_type') return [kindOf(issue.expected)];
+    return issue.code === 'invalid_value' ? issue.values.map(quoted) : [];
+  });
+  return `must be ${kinds.length === 0 ? 'of another form' : [...new Set(kinds)].join(' or ')}`;
+}
+
+function choiceOf(values: readonly unknown[]): string {
+  const more = values.length > MAX_CHOICES ? `, … (${values.length} in all)` : '';
+  return `${values.length > 1 ? 'one of ' : ''}${values.slice(0, MAX_CHOICES).map(quoted).join(', ')}${more}`;
+}
+
+function quoted(value: unknown): string {
+  return typeof value === 'string' ? JSON.stringify(value) : String(value);
+}
+
+function lowerBound({ origin, minimum, inclusive }: z.core.$ZodIssueTooSmall): string {
+  const measure = measureOf(origin, minimum);
+  if (measure === null) return `must be ${inclusive ? 'at least' : 'more than'} ${minimum}`;
+  return Number(minimum) === 1 ? 'must not be empty' : `must have at least ${minimum} ${measure}`;
+}
+
+function upperBound({ origin, maximum, inclusive }: z.core.$ZodIssueTooBig): string {
+  const measure = measureOf(origin, maximum);
+  if (measure === null) return `must be ${inclusive ? 'at most' : 'less than'} ${maximum}`;
+  return `must have at most ${maximum} ${measure}`;
+}
+
+/** What is counted; null for numbers. */
+function measureOf(origin: string, count: number | bigint): string | null {
+  const one = Number(count) === 1;
+  if (origin === 'string') return one ? 'character' : 'characters';
+  return origin === 'array' || origin === 'set' ? `item${one ? '' : 's'}` : null;
+}

@@ -523,7 +523,7 @@ describe('cancelling', () => {
     const session = await t.session();
     const turnId = await t.submit(session, 'go');
     await t.event('llm.call_started', (e) => e.actor === 'worker');
-    await until(() => clock.pending(600_000) > 0);
+    await until(() => t.adapter.requests.some((r) => r.caller.is_worker));
     await cancelTurn(t.engine, session.id, turnId, null);
     clock.advance(30_000);
     await t.ended(turnId);
@@ -553,6 +553,7 @@ describe('cancelling', () => {
     const session = await t.session();
     const turnId = await t.submit(session, 'go');
     const begun = await t.event('llm.call_started', (e) => e.actor === 'worker');
+    await until(() => t.adapter.requests.some((r) => r.caller.is_worker));
     const drained = drain(t.engine);
     await t.event('llm.call_completed', (e) => e.actor === 'worker');
     await until(() => t.engine.locks.active().length === 1);
@@ -941,7 +942,7 @@ describe('two calls that settle together', () => {
 
 describe('a stream that does not hear its cancellation', () => {
   for (const open of ['text', 'tool'] as const)
-    it(`S45 is closed from what it had said (${open}), and what it says later is lost`, async () => {
+    it(`is closed from what it had said (${open}), and what it says later is lost`, async () => {
       const clock = manualClock();
       const t = await startEngine({
         clock,
@@ -1033,7 +1034,7 @@ describe('a worker of a worker', () => {
 
 describe('a journal that comes back', () => {
   for (const way of ['a message', 'a cancel', 'an end'] as const)
-    it(`S44 lets ${way} close the turn that could not be ended without it`, async () => {
+    it(`lets ${way} close the turn that could not be ended without it`, async () => {
       const t = await startEngine({
         scenario: scenario([
           { match: { turn: 1 }, respond: { text: 'lost', delay_ms: 10 } },

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { createMetisClient, type RouteExplanation } from '../client/client.ts';
 import type { ServerAddress } from '../client/request.ts';
-import { grouped } from './style.ts';
+import { grouped, padded } from './style.ts';
 import { tableLines } from './table.ts';
 import { askServer, type ServerFlags, styleOf, type Terminal, widthOf } from './terminal.ts';
 
@@ -75,8 +75,15 @@ function explanation(terminal: Terminal, answer: RouteExplanation): string[] {
       rows.push(['', '', 'rejected', candidate_model, `matched rule '${rule_name}': ${validation_failure}`]);
   }
   const columns = [' #', 'slot', 'verdict', 'model', 'reason'].map((title) => ({ title }));
-  const [header, rule, ...body] = tableLines(columns, rows, widthOf(terminal));
-  const painted = body.map((line, i) => (i === winningRow ? style.bold(line) : line));
+  const width = widthOf(terminal);
+  const whole = tableLines(columns, rows, Number.POSITIVE_INFINITY);
+  // The reasons say the most: where they do not fit beside the rest they stand below it.
+  const beside = whole.every((line) => line.length <= width);
+  const [header, rule, ...body] = beside ? whole : tableLines(columns.slice(0, -1), rows, width);
+  const painted = body.flatMap((line, i) => {
+    const row = i === winningRow ? style.bold(line) : line;
+    return beside ? [row] : [row, padded(`     ${rows[i]!.at(-1)}`, width).trimEnd()];
+  });
   return [verdict(answer), '', header!, rule!, ...painted];
 }
 

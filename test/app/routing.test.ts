@@ -52,11 +52,15 @@ describe('metis routing explain', () => {
     expect(screen.written.stdout).not.toContain('\x1b');
   });
 
-  it('fits its terminal', async () => {
+  it('fits its terminal, with every reason readable', async () => {
     const server = await startServer({ registry, files: { '.metis/routing.yaml': RULES } });
     const screen = terminal(server.workspace, 80);
     await explainRoute(screen, { baseUrl: server.base }, 'draw a cat', {});
-    for (const line of screen.written.stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
+    const lines = screen.written.stdout.split('\n');
+    for (const line of lines) expect(line.length).toBeLessThanOrEqual(80);
+    const passedOver = lines.findIndex((line) => /^ +rejected +openai:gpt-5$/.test(line));
+    expect(lines[passedOver + 1]).toBe("     matched rule 'pictures': not_configured");
+    expect(screen.written.stdout).not.toContain('…');
   });
 
   it('prints the answer itself with --json, and fails where the turn would be refused', async () => {

@@ -82,8 +82,17 @@ export function parseOrThrow<T extends z.ZodType>(schema: T, value: unknown): z.
 
 /** Request validation for fastify: same schemas, our error. */
 export const requestValidator: FastifySchemaCompiler<z.ZodType> =
-  ({ schema }) =>
+  ({ schema, httpPart }) =>
   (value) => {
+    const repeated = httpPart === 'querystring' ? repeatedParameters(value) : [];
+    if (repeated.length > 0) return { error: validationError(repeated) };
     const result = schema.safeParse(value);
     return result.success ? { value: result.data } : { error: validationError(issuesOf(result.error)) };
   };
+
+/** No parameter is a list of its own: a name that stands twice would leave open which one counts. */
+function repeatedParameters(query: unknown): Issue[] {
+  return Object.entries(query ?? {})
+    .filter(([, value]) => Array.isArray(value))
+    .map(([path]) => ({ path, message: 'is given more than once' }));
+}

@@ -225,6 +225,25 @@ describe('bodies', () => {
     ]);
   });
 
+  test('a fault is told in plain words, inside a message block and for a parameter that stands twice', async () => {
+    const server = await startServer();
+    const { body: session } = await server.call('POST', '/sessions', { workspace_path: server.workspace });
+    const told = async (method: string, path: string, body?: unknown) =>
+      (await server.call(method, path, body)).body.error.message;
+    expect(await told('POST', '/sessions', {})).toBe('workspace_path: is required');
+    expect(await told('POST', `/sessions/${session.id}/turns`, { content: 5 })).toBe(
+      'content: must be a string or a list',
+    );
+    expect(await told('POST', `/sessions/${session.id}/turns`, { content: [{ type: 'nope' }] })).toBe(
+      'content.0: must be a text block, or an image block with a base64 or file_ref source',
+    );
+    expect(await told('GET', '/sessions?limit=1&limit=2')).toBe('limit: is given more than once');
+    expect(await told('GET', `/sessions/${session.id}/events?since=a&since=b`)).toBe('since: is given more than once');
+    expect(await told('GET', '/sessions?status=asleep')).toBe(
+      'status: unknown: "asleep"; known: idle, running, interrupted, ended',
+    );
+  });
+
   test('an endpoint whose body is optional takes none at all', async () => {
     const server = await startServer();
     const answer = await server.call('POST', '/maintenance/prune');

@@ -40,8 +40,11 @@ export async function answerConfirmation(
   if (!prompt || prompt.claimed) return repeated(engine, row, answer);
   if (answer.decision === 'modify') {
     const issues = await prompt.recheck(answer.modified_input ?? {});
-    if (issues.length > 0)
-      throw new AppError('invalid_modified_input', `modified_input: ${issues[0]!.message}`, { issues });
+    const [first] = issues;
+    if (first !== undefined) {
+      const at = ['modified_input', ...(first.path === '' ? [] : [first.path])].join('.');
+      throw new AppError('invalid_modified_input', `${at}: ${first.message}`, { issues });
+    }
     if (prompt.claimed) return repeated(engine, row, answer);
   }
   prompt.claimed = true;

@@ -137,6 +137,7 @@ describe('an edited input', () => {
     ).rejects.toMatchObject({ code: 'invalid_modified_input' });
     await expect(answer(t, id, { decision: 'modify', modified_input: { path: 5 } })).rejects.toMatchObject({
       code: 'invalid_modified_input',
+      message: 'modified_input.content: is required',
     });
     await answer(t, id, { decision: 'modify', modified_input: { path: 'b.txt', content: 'edited' } });
     await t.ended(turnId);

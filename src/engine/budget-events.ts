@@ -70,8 +70,10 @@ function near(engine: Engine, limit: Limit, spent: bigint): boolean {
 /** Marked synchronously for the limits that live in memory, so that parallel calls warn once. */
 async function firstTime(engine: Engine, run: TurnRun, limit: Limit): Promise<boolean> {
   const mark = dayMark(limit);
-  if (engine.budget.warned.has(mark)) return false;
-  engine.budget.warned.add(mark);
+  const { warned } = engine.budget;
+  if (warned.get(limit.key) === limit.limit) return false;
+  if (limit.scope === 'day') for (const key of warned.keys()) if (key.startsWith('day:')) warned.delete(key);
+  warned.set(limit.key, limit.limit);
   if (limit.scope === 'session') {
     const stored = (await engine.store.sessions.limit(run.session.root_session_id))?.warned_usd ?? null;
     return stored === null || toPusd(stored) !== limit.limit;

@@ -55,12 +55,12 @@ export interface Budget {
   readonly paused: Set<SessionId>;
   /** Limits that ended or paused a planner's turn, by key, with their amount then. */
   readonly exhausted: Map<string, Pusd>;
-  /** Limits that were warned about, with their value. */
-  readonly warned: Set<string>;
+  /** Limits that were warned about, by key, with their amount then. */
+  readonly warned: Map<string, Pusd>;
 }
 
 export function createBudget(): Budget {
-  return { reserved: new Map(), settlements: 0, paused: new Set(), exhausted: new Map(), warned: new Set() };
+  return { reserved: new Map(), settlements: 0, paused: new Set(), exhausted: new Map(), warned: new Map() };
 }
 
 const NOTHING: Reservation = { ok: true, limited: false, release: () => {} };
@@ -193,6 +193,14 @@ export function withReserved(engine: Engine, session: Session): Session {
     ...session,
     budget: { ...budget, reserved_usd: fromPusd(reserved), remaining_usd: fromPusd(left > 0n ? left : 0n) },
   };
+}
+
+/** Nothing is remembered of a tree or a delegation that has ended. */
+export function forget(engine: Engine, scope: 'session' | 'delegation', id: SessionId | ToolUseId): void {
+  const { warned, exhausted, paused } = engine.budget;
+  warned.delete(`${scope}:${id}`);
+  exhausted.delete(`${scope}:${id}`);
+  if (scope === 'session') paused.delete(id as SessionId);
 }
 
 /** A limit changed: what it had refused may be asked again. */

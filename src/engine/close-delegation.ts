@@ -5,6 +5,7 @@ import { fromPusd } from '../kernel/money.ts';
 import type { DelegateOutcome } from '../policy/delegation/outcome.ts';
 import type { Write } from '../ports/journal.ts';
 import type { WorkerUsage } from '../ports/store.ts';
+import { forget } from './budget.ts';
 import { type Engine, safeText } from './context.ts';
 import type { Spawned } from './spawn-worker.ts';
 
@@ -58,6 +59,7 @@ export async function closeDelegation(
   });
   if (tell) emit.push(closingEvent(engine, spawned, outcome, message, used, seconds));
   await engine.journal.commit({ writes, emit });
+  forget(engine, 'delegation', delegation.tool_use_id);
   return {
     model: used?.model || (delegation.resolved_model ?? ''),
     turn_count: used?.turn_count ?? 0,

@@ -1,7 +1,7 @@
 // What every verb of the engine works with: ports, pure tables, and the few things that live in memory only.
 import type { Config } from '../domain/config.ts';
 import type { Clock } from '../kernel/clock.ts';
-import type { IdGenerator, SessionId } from '../kernel/ids.ts';
+import type { IdGenerator, SessionId, TurnId } from '../kernel/ids.ts';
 import { scrub } from '../kernel/scrub.ts';
 import type { PriceTable } from '../policy/pricing/price-table.ts';
 import type { ModelRegistry } from '../policy/routing/registry.ts';
@@ -44,6 +44,8 @@ export interface Engine extends EngineDeps {
   readonly budget: Budget;
   /** Sessions being ended: they take no further turn. */
   readonly ending: Set<SessionId>;
+  /** Turns that ran when the last process died: only their resumption is a risk that counts (04 §13). */
+  readonly crashed: Set<TurnId>;
   /** Models whose missing price was logged already. */
   readonly unpriced: Set<string>;
   /** Set once, by a shutdown: turns stop at their next step boundary. */
@@ -58,6 +60,7 @@ export function createEngine(deps: EngineDeps): Engine {
     routes: createRouteMemory(),
     budget: createBudget(),
     ending: new Set(),
+    crashed: new Set(),
     unpriced: new Set(),
     draining: { value: false },
   };

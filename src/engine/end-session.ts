@@ -5,6 +5,7 @@ import { isoTime } from '../kernel/clock.ts';
 import type { SessionId } from '../kernel/ids.ts';
 import { fromPusd } from '../kernel/money.ts';
 import { JournalConflict } from '../ports/journal.ts';
+import { forget } from './budget.ts';
 import type { Engine } from './context.ts';
 import { endOpenTurn } from './end-unfinished.ts';
 import { takeOver } from './session-lock.ts';
@@ -44,6 +45,7 @@ export async function endSession(engine: Engine, id: string): Promise<EndReply &
         }),
       ],
     });
+    forget(engine, 'session', session.id);
     return { id: session.id, ended_at: isoTime(at), purged: false };
   } catch (error) {
     if (error instanceof JournalConflict && error.code === 'session_ended') throw alreadyEnded();

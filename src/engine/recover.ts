@@ -2,7 +2,9 @@
 
 import type { DelegationRecord } from '../domain/delegate.ts';
 import { draft } from '../domain/event.ts';
+import type { TurnRecord } from '../domain/turn.ts';
 import { Cancelled } from '../kernel/abort.ts';
+import type { SessionId } from '../kernel/ids.ts';
 import type { Write } from '../ports/journal.ts';
 import type { Engine } from './context.ts';
 import { closeOpenCalls, endUnfinishedDelegation, endUnfinishedTurn } from './end-unfinished.ts';
@@ -30,8 +32,11 @@ export async function recover(engine: Engine): Promise<Recovery> {
     }
     return { ended: open.length, interrupted: 0 };
   }
+  const waiting = await treesWithoutMoney(engine, open);
   for (const turn of open) {
     if (turn.status === 'interrupted') continue;
+    engine.crashed.add(turn.id);
+    const session = await engine.store.sessions.record(turn.session_id);
     const totals = await engine.store.turns.totals(turn.id);
     const calls = await engine.store.turns.toolCalls(turn.id);
     await engine.journal.commit({
@@ -39,7 +44,7 @@ export async function recover(engine: Engine): Promise<Recovery> {
         {
           kind: 'turn.interrupt',
           turn_id: turn.id,
-          reason: 'restart',
+          reason: session && waiting.has(session.root_session_id) ? 'budget' : 'restart',
           llm_call_count: totals.calls,
           tool_call_count: calls.filter((c) => c.result !== null).length,
         },
@@ -48,6 +53,17 @@ export async function recover(engine: Engine): Promise<Recovery> {
     });
   }
   return { ended: 0, interrupted: open.length };
+}
+
+/** Trees of which a part already waited for a higher limit: the rest of them waits with it (14 §3). */
+async function treesWithoutMoney(engine: Engine, open: readonly TurnRecord[]): Promise<ReadonlySet<SessionId>> {
+  const roots = new Set<SessionId>();
+  for (const turn of open) {
+    if (turn.status !== 'interrupted' || turn.interrupted_reason !== 'budget') continue;
+    const session = await engine.store.sessions.record(turn.session_id);
+    if (session) roots.add(session.root_session_id);
+  }
+  return roots;
 }
 
 /** After listening: every top-level turn that a restart interrupted goes on. One that waits for money waits. */

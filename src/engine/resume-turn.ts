@@ -84,7 +84,7 @@ async function workersSoFar(engine: Engine, turn: TurnRecord): Promise<number> {
 export async function announceResumed(engine: Engine, run: TurnBase): Promise<void> {
   const reason = run.turn.interrupted_reason ?? 'restart';
   await engine.journal.commit({
-    writes: [{ kind: 'turn.resume', turn_id: run.turn.id, count_attempt: reason === 'restart' }],
+    writes: [{ kind: 'turn.resume', turn_id: run.turn.id, count_attempt: engine.crashed.delete(run.turn.id) }],
     emit: [
       draft({
         type: 'turn.resumed',

@@ -1,7 +1,7 @@
 // One tool call, in the three steps every call takes: prepare, execute, finalize (09 §4).
 import { draft } from '../domain/event.ts';
 import type { ToolUseBlock } from '../domain/message.ts';
-import { type ToolDefinition, ToolError } from '../domain/tool.ts';
+import { type ToolDefinition, ToolError, type ToolOutput } from '../domain/tool.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import { canonicalJson, sha256Hex } from '../kernel/canonical-json.ts';
 import type { Issue } from '../kernel/errors.ts';
@@ -145,12 +145,12 @@ async function execute(
         });
   const onStop = () => void tool.cancel().catch((err: unknown) => context.logger.warn({ err }, 'cancel failed'));
   stop.signal.addEventListener('abort', onStop, { once: true });
+  let output: ToolOutput;
   try {
     if (stop.signal.aborted) throw stop.signal.reason;
     const work = tool.execute(input, context);
     // A worker is never left behind: each of its calls and tools is, and its closing events must come before this one.
-    const output = await (definition.name === 'delegate' ? work : abandonable(engine, stop.signal, work, call.name));
-    return await completed(engine, run, call, edited, output, started);
+    output = await (definition.name === 'delegate' ? work : abandonable(engine, stop.signal, work, call.name));
   } catch (thrown) {
     if (thrown instanceof Interrupted) throw thrown;
     if (!timedOut && run.signal.aborted && isHandOver(engine, run.signal)) throw new Interrupted('restart');
@@ -159,6 +159,8 @@ async function execute(
     timer?.cancel();
     stop.signal.removeEventListener('abort', onStop);
   }
+  // Outside the try: a fault of the store must not turn a tool that succeeded into one that failed.
+  return completed(engine, run, call, edited, output, started);
 }
 
 /** `tool.called` is stored before the tool runs: after a crash it tells what may have taken effect (04 §13). */

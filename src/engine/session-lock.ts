@@ -31,7 +31,6 @@ export interface SessionLocks {
   /** Starts a turn under the reservation; the lock is free again when `body` has settled. */
   start(sessionId: SessionId, turnId: TurnId, scope: AbortController, body: () => Promise<void>): ActiveTurn;
   turn(turnId: string): ActiveTurn | null;
-  of(sessionId: string): ActiveTurn | null;
   /** Every turn that runs now. */
   active(): readonly ActiveTurn[];
 }
@@ -80,7 +79,6 @@ export function createSessionLocks(log: Logger): SessionLocks {
       return turn;
     },
     turn: (turnId) => byTurn.get(turnId) ?? null,
-    of: (sessionId) => held.get(sessionId)?.turn ?? null,
     active: () => [...byTurn.values()],
   };
 }

@@ -226,12 +226,12 @@ describe('Idempotency-Key', () => {
       ]),
     });
     const session = await server.session();
-    await server.submit(session, 'go');
+    const turnId = await server.submit(session, 'go');
     await server.event('tool.called');
     // The first request waits for the running turn's end; until then its key is taken.
     const body = { content: 'hi', if_busy: 'interrupt' };
     const first = post(server, session.id, body, key);
-    const running = server.engine.locks.of(session.id)!;
+    const running = server.engine.locks.turn(turnId)!;
     if (!running.scope.signal.aborted) await once(running.scope.signal, 'abort');
     const second = await post(server, session.id, body, key);
     expect([second.status, second.body.error.code]).toEqual([409, 'idempotency_in_progress']);

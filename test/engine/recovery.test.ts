@@ -284,3 +284,24 @@ describe('a turn that keeps crashing', () => {
     expect((await t.engine.store.sessions.view(session.id))!.status).toBe('idle');
   });
 });
+
+describe('clean restarts', () => {
+  it('are no failed attempts: a long turn outlives any number of them', async () => {
+    const said = scenario(
+      ...[1, 2, 3, 4, 5].map((n) => [
+        { match: { call: n }, respond: { tool_calls: [call('list_files', {})], usage, delay_ms: 20 } },
+      ]),
+      [{ match: { call: 6 }, respond: { text: 'end', usage } }],
+    );
+    let t = await startEngine({ scenario: said });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    for (let stop = 1; stop <= 5; stop++) {
+      await t.event('llm.call_started');
+      await drain(t.engine);
+      await crash(t);
+      t = await restart(t, { scenario: said });
+    }
+    expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'end' });
+  });
+});

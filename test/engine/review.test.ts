@@ -711,7 +711,7 @@ describe('a fault', () => {
     });
     const session = await t.session();
     let settles = 0;
-    failOnce(t, (b) => writes(b, 'tool_call.settle') && ++settles > 1, 2);
+    failOnce(t, (b) => writes(b, 'tool_call.settle') && ++settles > 1, 1);
     const turnId = await t.submit(session, 'go');
     await t.ended(turnId);
     expect(await turnOf(t, session.id, turnId)).toMatchObject({ status: 'failed', error_code: 'internal_error' });

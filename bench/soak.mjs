@@ -8,6 +8,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { createClient, marker, openSession } from './client.mjs';
 import { killAll, residentMib, startProvider, startServer } from './processes.mjs';
+import { percentile } from './stats.mjs';
 
 const minutes = bounded('SOAK_MINUTES', 10, 60);
 const lanes = bounded('SOAK_SESSIONS', 64, 256);
@@ -18,6 +19,7 @@ const MAX_GROWTH = 1.1;
 const MAX_WAL_MIB = 64;
 /** Sockets and timers come and go with the work: more than this above the first figure is growth. */
 const HANDLE_SLACK = 16;
+const RSS_SAMPLES = 20;
 const SAMPLE_LIMIT_MS = 10_000;
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -110,12 +112,24 @@ try {
   }
 
   const working = Promise.all(Array.from({ length: lanes }, (_, i) => lane(i)));
+  /** Resident memory while at work, the median of a twentieth of the run: single figures swing with the collector. */
+  async function workingMib() {
+    const samples = [];
+    for (let n = 0; n < RSS_SAMPLES; n++) {
+      await pause((minutes * 3000) / RSS_SAMPLES);
+      samples.push(residentMib(server.pid));
+    }
+    return percentile(samples, 50);
+  }
   const measuring = (async () => {
-    await pause(minutes * 12_000);
-    const early = await atRest();
+    await pause(minutes * 9000);
+    // Before the probe, whose collection would make the process look smaller than it is at work.
+    const rssEarly = await workingMib();
+    const early = { ...(await atRest()), rssMib: rssEarly };
     report(`at ${(minutes / 5).toFixed(1)} min`, early);
-    await pause(Math.max(0, until - Date.now() - 15_000));
-    const late = await atRest();
+    await pause(Math.max(0, until - Date.now() - minutes * 3000 - 15_000));
+    const rssLate = await workingMib();
+    const late = { ...(await atRest()), rssMib: rssLate };
     report(`at ${minutes.toFixed(1)} min`, late);
     return { early, late };
   })();

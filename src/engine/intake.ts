@@ -54,7 +54,7 @@ async function takeIn(
     throw validationError([{ path: 'content', message: `must have 1 to ${MAX_BLOCKS} blocks` }]);
   const blocks: ContentBlock[] = [];
   for (const [index, block] of given.entries()) {
-    const path = `content[${index}]`;
+    const path = `content.${index}`;
     if (block.type === 'text') blocks.push(block);
     else {
       const image = await readImage(engine, session, block);

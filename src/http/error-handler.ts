@@ -103,7 +103,7 @@ export function uriTooLong(): AppError {
 
 /** @param resource which noun is missing; `route` when the path itself is */
 export function notFound(resource: string, id?: string): AppError {
-  const message = id === undefined ? `no such ${resource}` : `no ${resource} ${id}`;
+  const message = id === undefined ? `no such ${resource}` : `no ${resource} with id ${id}`;
   return new AppError('not_found', message, { resource });
 }
 

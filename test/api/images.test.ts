@@ -100,7 +100,7 @@ test('an image that is not what it says, too large, or outside is refused by its
     expect([status, body.error.code, body.error.details.issues[0].path]).toEqual([
       400,
       'validation_error',
-      'content[1]',
+      'content.1',
     ]);
   }
   expect(await count()).toBe(0);

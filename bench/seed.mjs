@@ -9,7 +9,7 @@ const SESSIONS_PER_TRANSACTION = 2000;
 
 /**
  * @param sessions each with a turn, its messages and `events` events
- * @param longest messages of one more session, 0 for none
+ * @param longest messages of one more session, and as many events; 0 for none
  * @returns id of that session, or null
  */
 export async function seed(bench, data, { sessions, events, longest = 0 }) {
@@ -25,7 +25,7 @@ export async function seed(bench, data, { sessions, events, longest = 0 }) {
     });
     for (let left = sessions; left > 0; left -= SESSIONS_PER_TRANSACTION)
       some(Math.min(left, SESSIONS_PER_TRANSACTION));
-    const long = longest > 0 ? db.transaction(() => copy(ids, { events: 1, messages: longest }))() : null;
+    const long = longest > 0 ? db.transaction(() => copy(ids, { events: longest, messages: longest }))() : null;
     db.pragma('wal_checkpoint(TRUNCATE)');
     return long;
   } finally {

@@ -90,12 +90,6 @@ export type Write =
       readonly on_reached: OnReached;
       readonly at: number;
     }
-  | {
-      readonly kind: 'session.set_prompt';
-      readonly session_id: SessionId;
-      readonly system_prompt: string | null;
-      readonly system_prompt_volatile: string | null;
-    }
   | { readonly kind: 'session.set_policy_version'; readonly session_id: SessionId; readonly version: string | null }
   | {
       readonly kind: 'session.end';

@@ -515,20 +515,6 @@ test('only a completed turn counts, and a turn that is interrupted can be resume
   expect(await world.store.sessions.view(session.id)).toMatchObject({ turn_count: 0, status: 'idle' });
 });
 
-test('the system prompt is written once: the same text again is no change, another is refused', async () => {
-  const world = openWorld();
-  const session = await storedSession(world);
-  const write = (system_prompt: string) =>
-    world.journal.commit({
-      writes: [{ kind: 'session.set_prompt', session_id: session.id, system_prompt, system_prompt_volatile: null }],
-      emit: [],
-    });
-  await write('be brief');
-  await write('be brief');
-  await expect(write('be long')).rejects.toThrow(/written once/);
-  expect((await world.store.sessions.record(session.id))?.system_prompt).toBe('be brief');
-});
-
 test('a price version is stored once; the same version with other prices is refused', async () => {
   const world = openWorld();
   const row = { version: 'A', content_hash: 'h1', source: 'builtin', models_json: '{}' };

@@ -119,7 +119,6 @@ test('an ended session takes no turn, no settings and no event', async () => {
     { kind: 'session.queue_model', session_id, pending: null, at },
     { kind: 'session.set_limit', session_id, max_cost_usd: '1', on_reached: 'stop', at },
     { kind: 'session.set_policy_version', session_id, version: null },
-    { kind: 'session.set_prompt', session_id, system_prompt: 'x', system_prompt_volatile: null },
   ] as const) {
     await expect(world.journal.commit({ writes: [write], emit: [] }), write.kind).rejects.toMatchObject({
       code: 'session_ended',

@@ -44,25 +44,18 @@ export function sessionWrites(db: Database.Database): Appliers<Extract<keyof App
     'SELECT ended_at, workspace_path, root_session_id, delegation_depth FROM sessions WHERE id = ?',
   );
   const exists = db.prepare('SELECT 1 FROM sessions WHERE id = ?');
-  const change = (set: string, and = '') =>
-    db.prepare(`UPDATE sessions SET ${set} WHERE id = @session_id AND ended_at IS NULL ${and}`);
+  const change = (set: string) => db.prepare(`UPDATE sessions SET ${set} WHERE id = @session_id AND ended_at IS NULL`);
   const setModel = change('active_model = @model, pending_active_model = NULL, updated_at = @at');
   const queueModel = change('pending_active_model = @pending, updated_at = @at');
   const setLimit = change('max_cost_pusd = @max_cost_pusd, on_reached = @on_reached, updated_at = @at');
   const setWarned = change('budget_warned_pusd = @limit_pusd');
-  const setPrompt = change(
-    'system_prompt = @system_prompt, system_prompt_volatile = @system_prompt_volatile',
-    `AND (system_prompt IS NULL OR system_prompt IS @system_prompt)
-     AND (system_prompt_volatile IS NULL OR system_prompt_volatile IS @system_prompt_volatile)`,
-  );
   const setPolicyVersion = change('routing_policy_version = @version');
   const end = change('disposition = @disposition, ended_at = @at, updated_at = @at');
 
   /** Runs a conditional change; when no row met it, says why. */
-  function run(statement: Database.Statement, session_id: string, values: object, otherwise?: string): void {
+  function run(statement: Database.Statement, session_id: string, values: object): void {
     if (statement.run({ ...values, session_id }).changes === 1) return;
     if (exists.get(session_id) === undefined) throw new Error(`no session ${session_id}`);
-    if (otherwise !== undefined && parentOf.get(session_id)?.ended_at === null) throw new Error(otherwise);
     throw new JournalConflict('session_ended', `session ${session_id} has ended`);
   }
 
@@ -111,8 +104,6 @@ export function sessionWrites(db: Database.Database): Appliers<Extract<keyof App
         max_cost_pusd: write.max_cost_usd === null ? null : toPusd(write.max_cost_usd),
       }),
     'session.warned': ({ session_id, limit_usd }) => run(setWarned, session_id, { limit_pusd: toPusd(limit_usd) }),
-    'session.set_prompt': (write) =>
-      run(setPrompt, write.session_id, write, `session ${write.session_id}: its system prompt is written once`),
     'session.set_policy_version': (write) => run(setPolicyVersion, write.session_id, write),
     'session.end': (write, effects) => {
       run(end, write.session_id, write);

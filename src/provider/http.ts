@@ -5,7 +5,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { CanonicalRequest } from '../ports/provider.ts';
 import type { Assembly } from './assembly.ts';
 import type { Exchange, Transport } from './base.ts';
-import { classify, type Fault, fault, networkFault, readWireError, WireFault } from './errors.ts';
+import { classify, type Fault, fault, networkFault, readWireError, redirectFault, WireFault } from './errors.ts';
 import type { Guard } from './guard.ts';
 import { retryAfterSeconds } from './retry.ts';
 import type { Decoder, Wire } from './wire.ts';
@@ -68,8 +68,9 @@ function createExchange(
       headers,
       body: wellFormed(wire.encode(request)),
       signal,
-      // A redirect would carry the key to another place.
-      redirect: 'manual',
+      // A redirect would carry the key to another place. Refused, and without a window, the body needs no second copy.
+      redirect: 'error',
+      window: null,
       [ATTEMPT]: { request, attempt },
     };
     const pending = options.fetch(url, init);
@@ -79,7 +80,7 @@ function createExchange(
     } catch (error) {
       // A fetch that does not heed the signal may still answer.
       pending.then((late) => late.body?.cancel()).catch(() => {});
-      throw error instanceof WireFault ? error : new WireFault(networkFault(error));
+      throw error instanceof WireFault ? error : new WireFault(redirectFault(error) ?? networkFault(error));
     }
     requestId = response.headers.get('request-id') ?? response.headers.get('x-request-id');
     reader = response.body?.getReader() ?? null;

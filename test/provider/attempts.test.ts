@@ -109,7 +109,7 @@ describe('classes', () => {
     [413, { type: 'request_too_large', message: 'big' }, 'context_overflow', null],
     [404, { type: 'not_found_error', message: 'model: nope' }, 'invalid_request', 'model_not_found'],
     [422, { message: 'odd' }, 'invalid_request', null],
-    [302, 'moved', 'other', null],
+    [300, 'which', 'other', null],
   ])('%i %j is %s and is asked once', async (status, error, errorClass, detail) => {
     const provider = await serve(() => ({
       status,
@@ -155,6 +155,20 @@ describe('classes', () => {
       error_class: 'rate_limit',
       error_detail: 'overloaded',
     });
+  });
+
+  test('a redirect is not followed: the key goes nowhere else, and nothing is tried again', async () => {
+    const elsewhere = await startFakeProvider(() => fine);
+    const headers = { location: `${elsewhere.anthropicUrl}/v1/messages` };
+    try {
+      const provider = await serve(() => ({ status: 307, headers, error: { message: 'moved' } }));
+      const { error } = await drain(on(provider), ask);
+      expect(error).toMatchObject({ error_class: 'other', error_detail: 'redirected', retry_count: 0 });
+      expect(error!.message).toContain('base_url');
+      expect([provider.calls.length, elsewhere.calls.length]).toEqual([1, 0]);
+    } finally {
+      await elsewhere.close();
+    }
   });
 
   test('a server that is not there is a network failure with the reason of the system', async () => {

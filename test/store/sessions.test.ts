@@ -6,12 +6,16 @@ import { DelegationSchema } from '../../src/domain/delegate.ts';
 import { draft } from '../../src/domain/event.ts';
 import { type SessionRecord, SessionSchema } from '../../src/domain/session.ts';
 import { TurnSchema } from '../../src/domain/turn.ts';
+import type { SessionId } from '../../src/kernel/ids.ts';
+import type { Write } from '../../src/ports/journal.ts';
 import type { SessionQuery } from '../../src/ports/store.ts';
+import { createSessionCache } from '../../src/store/sqlite/session-cache.ts';
 import {
   assistantMessage,
   callCompleted,
   confirmation,
   endTurn,
+  outcome,
   sessionRecord,
   storedSession,
   storedToolUse,
@@ -449,4 +453,54 @@ test('after a restart with the clock set back an hour, new ids are above every s
   for (const stored of [session.id.slice(5), turn.id, id.slice(3)]) expect(next > stored).toBe(true);
   const ids = Array.from({ length: 100_000 }, () => back.ids.next());
   expect(ids.every((value, i) => i === 0 || value > (ids[i - 1] ?? ''))).toBe(true);
+});
+
+test('what is kept of a session is its row, after every change and after one that was rolled back', async () => {
+  const world = openWorld();
+  const session = await storedSession(world, { active_model: 'openai:x', max_cost_usd: '1' });
+  const { id } = session;
+  const kept = async () => ({
+    record: await world.store.sessions.record(id),
+    limit: await world.store.sessions.limit(id),
+  });
+  const asRead = () => {
+    const { record, warned_usd } = createSessionCache(world.handle.db).get(id)!;
+    const { max_cost_usd, on_reached } = record;
+    return { record, limit: { max_cost_usd, on_reached, warned_usd } };
+  };
+  expect(await kept()).toEqual(asRead());
+  const seen = new Set([JSON.stringify(asRead())]);
+  async function change(...writes: Write[]): Promise<void> {
+    world.time.now += 1000;
+    await world.journal.commit({ writes, emit: [] });
+    expect(await kept(), writes[0]!.kind).toEqual(asRead());
+    seen.add(JSON.stringify(asRead()));
+  }
+  const at = () => world.time.now + 1000;
+  const changes: (() => Write)[] = [
+    () => ({ kind: 'session.set_model', session_id: id, model: 'openai:y', at: at() }),
+    () => ({ kind: 'session.queue_model', session_id: id, pending: { model: 'openai:z' }, at: at() }),
+    () => ({ kind: 'session.set_limit', session_id: id, max_cost_usd: '2', on_reached: 'stop', at: at() }),
+    () => ({ kind: 'session.warned', session_id: id, limit_usd: '2' }),
+    () => ({ kind: 'session.set_policy_version', session_id: id, version: 'b'.repeat(64) }),
+  ];
+  for (const make of changes) await change(make());
+  const turn = turnRecord(world, session, { started_at: at() });
+  await change({ kind: 'turn.insert', turn });
+  const ended: Write = {
+    kind: 'turn.end',
+    turn_id: turn.id,
+    session_id: id,
+    outcome: outcome(world, { ended_at: at() }),
+  };
+  const nobody: Write = { kind: 'session.set_model', session_id: 'sess_none' as SessionId, model: null, at: at() };
+  await expect(world.journal.commit({ writes: [ended, nobody], emit: [] })).rejects.toThrow('no session');
+  expect(await kept()).toEqual(asRead());
+  await change(ended);
+  expect((await kept()).record).toMatchObject({ turn_count: 1, active_model: 'openai:z', pending_active_model: null });
+  await change({ kind: 'session.end', session_id: id, disposition: 'completed', at: at() });
+  // Each of them changed something: nothing above compared a row with itself.
+  expect(seen.size).toBe(changes.length + 4);
+  await world.journal.purge(id);
+  expect(await world.store.sessions.record(id)).toBeNull();
 });

@@ -47,7 +47,7 @@ interface QueuedTask {
 type Queued = QueuedBatch | QueuedTask | Extract<Published, { readonly kind: 'transient' }>;
 
 export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptions): Journal {
-  const { db, history } = handle;
+  const { db, history, sessions } = handle;
   const begin = db.prepare('BEGIN IMMEDIATE');
   const commitAll = db.prepare('COMMIT');
   const rollbackAll = db.prepare('ROLLBACK');
@@ -94,7 +94,9 @@ export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptio
   function flush(): void {
     scheduled = false;
     const items = queue.splice(0, lengthOfNextRun(queue));
-    writeTogether(items.filter((item) => item.kind === 'batch'));
+    const batches = items.filter((item) => item.kind === 'batch');
+    writeTogether(batches);
+    for (const { outcome } of batches) if (outcome.ok) keepCurrent(outcome.effects);
     deliver(() => {
       for (const item of items) {
         if (item.kind === 'transient') bus.publish([item]);
@@ -104,14 +106,22 @@ export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptio
     });
   }
 
+  /** What is kept decoded follows the commit before anybody hears of it. */
+  function keepCurrent(effects: Effects): void {
+    for (const { message, bytes } of effects.messages) history.append(message, bytes);
+    for (const sessionId of effects.ended) history.drop(sessionId);
+    for (const { id, values } of effects.sessions) {
+      if (values === null) sessions.drop(id);
+      else sessions.change(id, values);
+    }
+  }
+
   function settle({ outcome, resolve, reject }: QueuedBatch): void {
     if (!outcome.ok) {
       reject(outcome.error);
       return;
     }
-    const { published, effects } = outcome;
-    for (const { message, bytes } of effects.messages) history.append(message, bytes);
-    for (const sessionId of effects.ended) history.drop(sessionId);
+    const { published } = outcome;
     if (published.length > 0) bus.publish(published);
     resolve(published.flatMap((item) => (item.kind === 'event' ? [item.event] : [])));
   }
@@ -132,7 +142,7 @@ export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptio
   }
 
   function write(item: QueuedBatch): void {
-    const effects: Effects = { messages: [], ended: [] };
+    const effects: Effects = { messages: [], ended: [], sessions: [] };
     guard(item.batch);
     for (const change of item.batch.writes) applyWrite(appliers, change, effects);
     item.outcome = { ok: true, published: events.append(item.batch.emit), effects };
@@ -195,6 +205,7 @@ export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptio
       for (const id of gone) {
         events.forget(id);
         history.drop(id);
+        sessions.drop(id);
       }
       return gone.length;
     },

@@ -7,6 +7,7 @@ import type { Logger } from '../../ports/log.ts';
 import { createHistoryCache, type HistoryCache } from './history-cache.ts';
 import { migrate } from './migrate.ts';
 import { acquireOwnerLock } from './owner-lock.ts';
+import { createSessionCache, type SessionCache } from './session-cache.ts';
 
 /** An open database. `db` is the one writer and also serves the reads of the turn loop. */
 export interface SqliteStoreHandle {
@@ -16,6 +17,8 @@ export interface SqliteStoreHandle {
   readonly reader: Database.Database;
   /** Decoded history of active sessions: read by the store, kept current by the journal. */
   readonly history: HistoryCache;
+  /** Sessions in use: read by the store, kept current by the journal. */
+  readonly sessions: SessionCache;
   /** Frees the owner lock as well. Idempotent. */
   close(): void;
 }
@@ -57,7 +60,8 @@ export function openDatabase({ path, synchronous, migrationsDir, log }: OpenOpti
     if (applied.length > 0) log.info({ path, migrations: applied }, 'database migrated');
     const reader = openReader(path);
     opened.push(reader);
-    return { path, db, reader, history: createHistoryCache(HISTORY_CACHE_BYTES), close };
+    const history = createHistoryCache(HISTORY_CACHE_BYTES);
+    return { path, db, reader, history, sessions: createSessionCache(db), close };
   } catch (cause) {
     close();
     throw asStartupError(path, cause);

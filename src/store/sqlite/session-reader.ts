@@ -1,5 +1,4 @@
 // Sessions: records for the engine, wire objects with their derived fields for people (01 §7.1).
-import type { OnReached } from '../../domain/scalars.ts';
 import type { BudgetView, Session, SessionRecord, SessionStatus } from '../../domain/session.ts';
 import type { SessionId } from '../../kernel/ids.ts';
 import { fromPusd, toPusd } from '../../kernel/money.ts';
@@ -21,16 +20,12 @@ const STATUS_IS: Readonly<Record<SessionStatus, string>> = {
   interrupted: `s.ended_at IS NULL AND EXISTS (${OPEN_TURN} AND t.status = 'interrupted')`,
 };
 
-export function createSessionReader({ db }: SqliteStoreHandle, spend: Spend): SessionReader {
+export function createSessionReader({ db, sessions }: SqliteStoreHandle, spend: Spend): SessionReader {
   const byId = db.prepare<[string], SessionRow>(`${SELECT} WHERE s.id = ?`);
   const listed = createStatementCache<SessionRow>(db);
   const openTurn = db.prepare<[string], { id: string; status: string }>(
     `SELECT id, status FROM turns WHERE session_id = ? AND ${TURN_IS_OPEN}`,
   );
-  const treeLimit = db.prepare<
-    [string],
-    { max_cost_text: string | null; on_reached: OnReached; warned_text: string | null }
-  >(`SELECT ${LIMIT_AS_TEXT}, on_reached, CAST(budget_warned_pusd AS TEXT) AS warned_text FROM sessions WHERE id = ?`);
   const delegationLimit = db.prepare<[string], { max_cost_text: string | null }>(
     `SELECT ${LIMIT_AS_TEXT} FROM delegations WHERE worker_session_id = ?`,
   );
@@ -99,19 +94,12 @@ export function createSessionReader({ db }: SqliteStoreHandle, spend: Spend): Se
 
   return {
     limit: async (rootSessionId) => {
-      const row = treeLimit.get(rootSessionId);
-      return row === undefined
-        ? null
-        : {
-            max_cost_usd: usdOrNull(row.max_cost_text),
-            on_reached: row.on_reached,
-            warned_usd: usdOrNull(row.warned_text),
-          };
+      const root = sessions.get(rootSessionId);
+      if (root === null) return null;
+      const { max_cost_usd, on_reached } = root.record;
+      return { max_cost_usd, on_reached, warned_usd: root.warned_usd };
     },
-    record: async (id) => {
-      const row = byId.get(id);
-      return row === undefined ? null : sessionRecord(row);
-    },
+    record: async (id) => sessions.get(id)?.record ?? null,
     view: async (id) => {
       const row = byId.get(id);
       return row === undefined ? null : view(row);

@@ -4,7 +4,7 @@ import type { SessionRecord } from '../../domain/session.ts';
 import { toPusd } from '../../kernel/money.ts';
 import { JournalConflict } from '../../ports/journal.ts';
 import { bit, insertInto, json } from './sql.ts';
-import type { Appliers } from './writes.ts';
+import type { Appliers, Effects } from './writes.ts';
 
 const COLUMNS = [
   'id',
@@ -53,7 +53,8 @@ export function sessionWrites(db: Database.Database): Appliers<Extract<keyof App
   const end = change('disposition = @disposition, ended_at = @at, updated_at = @at');
 
   /** Runs a conditional change; when no row met it, says why. */
-  function run(statement: Database.Statement, session_id: string, values: object): void {
+  function run(statement: Database.Statement, session_id: string, values: object, effects: Effects): void {
+    effects.sessions.push({ id: session_id, values: null });
     if (statement.run({ ...values, session_id }).changes === 1) return;
     if (exists.get(session_id) === undefined) throw new Error(`no session ${session_id}`);
     throw new JournalConflict('session_ended', `session ${session_id} has ended`);
@@ -96,17 +97,18 @@ export function sessionWrites(db: Database.Database): Appliers<Extract<keyof App
         worker_definition_json: json(session.worker_definition),
       });
     },
-    'session.set_model': (write) => run(setModel, write.session_id, write),
-    'session.queue_model': (write) => run(queueModel, write.session_id, { ...write, pending: json(write.pending) }),
-    'session.set_limit': (write) =>
-      run(setLimit, write.session_id, {
-        ...write,
-        max_cost_pusd: write.max_cost_usd === null ? null : toPusd(write.max_cost_usd),
-      }),
-    'session.warned': ({ session_id, limit_usd }) => run(setWarned, session_id, { limit_pusd: toPusd(limit_usd) }),
-    'session.set_policy_version': (write) => run(setPolicyVersion, write.session_id, write),
+    'session.set_model': (write, effects) => run(setModel, write.session_id, write, effects),
+    'session.queue_model': (write, effects) =>
+      run(queueModel, write.session_id, { ...write, pending: json(write.pending) }, effects),
+    'session.set_limit': (write, effects) => {
+      const max_cost_pusd = write.max_cost_usd === null ? null : toPusd(write.max_cost_usd);
+      run(setLimit, write.session_id, { ...write, max_cost_pusd }, effects);
+    },
+    'session.warned': ({ session_id, limit_usd }, effects) =>
+      run(setWarned, session_id, { limit_pusd: toPusd(limit_usd) }, effects),
+    'session.set_policy_version': (write, effects) => run(setPolicyVersion, write.session_id, write, effects),
     'session.end': (write, effects) => {
-      run(end, write.session_id, write);
+      run(end, write.session_id, write, effects);
       effects.ended.push(write.session_id);
     },
   };

@@ -1,6 +1,7 @@
 // Changes of turns, messages and tool calls (01 §6, §8).
 import type Database from 'better-sqlite3';
 import type { StoredMessage } from '../../domain/message.ts';
+import type { SessionRecord } from '../../domain/session.ts';
 import { canonicalJson } from '../../kernel/canonical-json.ts';
 import { InvalidMessageError, JournalConflict } from '../../ports/journal.ts';
 import type { Logger } from '../../ports/log.ts';
@@ -74,11 +75,11 @@ export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> 
       retryable = @retryable, llm_call_count = @llm_call_count, tool_call_count = @tool_call_count,
       wall_time_seconds = @wall_time_seconds, final_message_id = @final_message_id, ended_at = @ended_at
     WHERE id = @turn_id AND session_id = @session_id AND ${TURN_IS_OPEN}`);
-  const landTurn = db.prepare(`
+  const landTurn = db.prepare<[object], Pick<SessionRecord, 'turn_count' | 'updated_at' | 'active_model'>>(`
     UPDATE sessions SET turn_count = turn_count + @completed, updated_at = @ended_at, pending_active_model = NULL,
       active_model = CASE WHEN pending_active_model IS NULL THEN active_model
         ELSE json_extract(pending_active_model, '$.model') END
-    WHERE id = @session_id`);
+    WHERE id = @session_id RETURNING turn_count, updated_at, active_model`);
   const interruptTurn = db.prepare(`
     UPDATE turns SET status = 'interrupted', interrupted_reason = @reason,
       llm_call_count = @llm_call_count, tool_call_count = @tool_call_count
@@ -130,16 +131,18 @@ export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> 
   }
 
   return {
-    'turn.insert': ({ turn }) => {
+    'turn.insert': ({ turn }, effects) => {
       if (touchSession.run(turn).changes === 0) {
         throw new JournalConflict('session_ended', `session ${turn.session_id} has ended or does not exist`);
       }
+      effects.sessions.push({ id: turn.session_id, values: { updated_at: turn.started_at } });
       insertTurn.run({ ...turn, retryable: bit(turn.retryable), tools_json: json(turn.tools) });
     },
-    'turn.end': ({ turn_id, session_id, outcome }) => {
+    'turn.end': ({ turn_id, session_id, outcome }, effects) => {
       changeTurn(endTurn, turn_id, { ...outcome, session_id, retryable: bit(outcome.retryable) });
       const completed = bit(outcome.status === 'completed');
-      landTurn.run({ session_id, completed, ended_at: outcome.ended_at });
+      const landed = landTurn.get({ session_id, completed, ended_at: outcome.ended_at });
+      effects.sessions.push({ id: session_id, values: landed ? { ...landed, pending_active_model: null } : null });
     },
     'turn.interrupt': (write) => changeTurn(interruptTurn, write.turn_id, write),
     'turn.resume': ({ turn_id, count_attempt }) => changeTurn(resumeTurn, turn_id, { attempt: bit(count_attempt) }),

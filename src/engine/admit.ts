@@ -148,7 +148,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
     run: {
       session,
       turn,
-      turn_index: (await engine.store.turns.count(session.id)) || 1,
+      turn_index: turnIndex(history),
       model,
       adapter,
       routing: routingRecord(decision),
@@ -176,6 +176,13 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
       refusal: null,
     },
   };
+}
+
+/** The number of the newest turn in its session, from 1: each began with one user message. */
+export function turnIndex(history: readonly StoredMessage[]): number {
+  let turns = 0;
+  for (const message of history) if (message.role === 'user') turns += 1;
+  return turns;
 }
 
 /** The message as it is stored with its turn. */

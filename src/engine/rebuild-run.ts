@@ -8,6 +8,7 @@ import { REQUEST_CONTEXT, type ToolDefinition } from '../domain/tool.ts';
 import type { TurnRecord } from '../domain/turn.ts';
 import { routingRecord } from '../policy/routing/chain.ts';
 import type { ToolCallState } from '../ports/store.ts';
+import { turnIndex } from './admit.ts';
 import type { DelegationCap } from './budget.ts';
 import type { Engine } from './context.ts';
 import { startedCalls, storedResults, type ToolResults } from './tool-results.ts';
@@ -55,7 +56,7 @@ export async function rebuildRun(
   const run: TurnBase = {
     session,
     turn,
-    turn_index: await turns.count(session.id),
+    turn_index: turnIndex(history),
     routing: routingRecord(decided.payload as unknown as RouteDecision),
     tools,
     wire_tools: tools.map(wireTool),

@@ -26,6 +26,7 @@ const HIGH_SURROGATE = /[\uD800-\uDBFF]/;
 const messageSizes = new WeakMap<StoredMessage, number>();
 const messageBounds = new WeakMap<StoredMessage, Bound>();
 const schemaTexts = new WeakMap<JsonSchema, string>();
+const toolSizes = new WeakMap<RequestParts['tools'][number], number>();
 
 /** Tokens of the texts together: `max(1, floor(code points / 4))`. */
 export function estimateText(...texts: readonly string[]): number {
@@ -36,7 +37,7 @@ export function estimateText(...texts: readonly string[]): number {
 export function estimateRequest(request: RequestParts): number {
   let size = codePoints(request.system_prompt ?? '') + codePoints(request.system_prompt_volatile ?? '');
   for (const message of request.messages) size += messageSize(message);
-  for (const tool of request.tools) size += codePoints(tool.description) + codePoints(schemaText(tool.input_schema));
+  for (const tool of request.tools) size += toolSize(tool);
   return tokens(size);
 }
 
@@ -77,6 +78,14 @@ function messageSize(message: StoredMessage): number {
   let size = 0;
   for (const block of message.content) size += blockSize(block);
   messageSizes.set(message, size);
+  return size;
+}
+
+function toolSize(tool: RequestParts['tools'][number]): number {
+  const known = toolSizes.get(tool);
+  if (known !== undefined) return known;
+  const size = codePoints(tool.description) + codePoints(schemaText(tool.input_schema));
+  toolSizes.set(tool, size);
   return size;
 }
 

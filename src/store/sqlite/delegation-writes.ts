@@ -32,7 +32,7 @@ const DELEGATION_COLUMNS = [
   'ended_at',
   'output_json',
   'request_json',
-];
+] as const;
 const CONFIRMATION_COLUMNS = [
   'id',
   'session_id',
@@ -46,12 +46,12 @@ const CONFIRMATION_COLUMNS = [
   'input_json',
   'requested_at',
   'expires_at',
-];
+] as const;
 
 type Kinds = Extract<keyof Appliers, `delegation.${string}` | `confirmation.${string}`>;
 
 export function delegationWrites(db: Database.Database): Appliers<Kinds> {
-  const insertDelegation = db.prepare(insertInto('delegations', DELEGATION_COLUMNS));
+  const insertDelegation = insertInto(db, 'delegations', DELEGATION_COLUMNS);
   const change = (set: string) =>
     db.prepare(
       `UPDATE delegations SET ${set} WHERE tool_use_id = @tool_use_id AND status IN ('running', 'interrupted')`,
@@ -61,7 +61,7 @@ export function delegationWrites(db: Database.Database): Appliers<Kinds> {
   const endDelegation = change(`status = @status, failure_mode = @failure_mode, error_message = @error_message,
     output_json = @output_json, active_seconds = @active_seconds, ended_at = @ended_at`);
 
-  const insertConfirmation = db.prepare(insertInto('confirmations', CONFIRMATION_COLUMNS));
+  const insertConfirmation = insertInto(db, 'confirmations', CONFIRMATION_COLUMNS);
   const resolveConfirmation = db.prepare(`
     UPDATE confirmations SET decision = @decision, scope = @scope, reason = @reason, modified_json = @modified_json,
       resolved_by = @resolved_by, resolved_at = @at
@@ -75,7 +75,7 @@ export function delegationWrites(db: Database.Database): Appliers<Kinds> {
 
   return {
     'delegation.insert': ({ delegation }) => {
-      insertDelegation.run({
+      insertDelegation({
         ...delegation,
         effective_tools_json: json(delegation.effective_tools),
         dropped_tools_json: json(delegation.dropped_tools),
@@ -91,7 +91,7 @@ export function delegationWrites(db: Database.Database): Appliers<Kinds> {
       run(endDelegation, values);
     },
     'confirmation.insert': ({ confirmation }) => {
-      insertConfirmation.run({
+      insertConfirmation({
         ...confirmation,
         request_json: json(confirmation.request),
         input_json: json(confirmation.input),

@@ -19,7 +19,7 @@ const COLUMNS = [
   'actor',
   'sensitivity',
   'payload_json',
-];
+] as const;
 
 export interface EventLog {
   /** Returns what goes to the bus, events and transients in order. A finished call also goes to the ledger. */
@@ -29,7 +29,7 @@ export interface EventLog {
 }
 
 export function createEventLog(db: Database.Database, ids: IdGenerator, clock: Clock): EventLog {
-  const insert = db.prepare(insertInto('events', COLUMNS));
+  const insert = insertInto(db, 'events', COLUMNS);
   const stamps = createSessionStamps(db);
   const ledger = createLedger(db);
 
@@ -55,7 +55,17 @@ export function createEventLog(db: Database.Database, ids: IdGenerator, clock: C
       payload: draft.payload,
       sensitivity: kind.sensitivity,
     };
-    insert.run({ ...event, timestamp_ms: at, payload_json });
+    insert({
+      id: event.id,
+      timestamp_ms: at,
+      session_id: event.session_id,
+      turn_id: event.turn_id,
+      parent_event_id: parent,
+      type: event.type,
+      actor: event.actor,
+      sensitivity: event.sensitivity,
+      payload_json,
+    });
     if (draft.type === 'llm.call_completed' && stamp !== null) {
       const payload = draft.payload as PayloadOf<'llm.call_completed'>;
       ledger.project({ id: event.id, at, session_id: event.session_id, turn_id: event.turn_id, payload }, stamp);

@@ -89,10 +89,13 @@ export interface Ledger {
 }
 
 export function createLedger(db: Database.Database): Ledger {
-  const insertFact = db.prepare(`${insertInto('llm_calls', FACT_COLUMNS)} ON CONFLICT (event_id) DO NOTHING`);
+  const insertFact = insertInto(db, 'llm_calls', FACT_COLUMNS, 'ON CONFLICT (event_id) DO NOTHING');
   const upserts = ROLLUPS.map(({ table, bucket, key, attributes }) =>
-    db.prepare(
-      `${insertInto(table, [bucket, ...key, ...attributes, ...MEASURES])} ON CONFLICT (${[bucket, ...key].join(', ')})
+    insertInto(
+      db,
+      table,
+      [bucket, ...key, ...attributes, ...MEASURES],
+      `ON CONFLICT (${[bucket, ...key].join(', ')})
        DO UPDATE SET ${MEASURES.map((m) => `${m} = ${m} + excluded.${m}`).join(', ')}`,
     ),
   );
@@ -112,7 +115,7 @@ export function createLedger(db: Database.Database): Ledger {
         cancelled: Number(payload.stop_reason === 'cancelled'),
         cost_pusd: toPusd(payload.cost_usd),
       };
-      if (insertFact.run(fact).changes === 0) return;
+      if (insertFact(fact).changes === 0) return;
       const row = {
         ...fact,
         hour: Math.floor(at / HOUR_MS),
@@ -123,7 +126,7 @@ export function createLedger(db: Database.Database): Ledger {
         latency_sum: fact.cancelled === 1 ? 0 : payload.latency_ms,
         latency_n: 1 - fact.cancelled,
       };
-      for (const upsert of upserts) upsert.run(row);
+      for (const upsert of upserts) upsert(row);
     },
   };
 }

@@ -14,21 +14,21 @@ const KEY_COLUMNS = [
   'status',
   'response_json',
   'expires_at',
-];
+] as const;
 
 export function metaWrites(db: Database.Database, clock: Clock): Appliers<'meta.set' | 'idempotency.insert'> {
   const set = db.prepare(
     'INSERT INTO meta (key, value) VALUES (@key, @value) ON CONFLICT (key) DO UPDATE SET value = excluded.value',
   );
   const dropExpiredKeys = db.prepare('DELETE FROM idempotency_keys WHERE expires_at <= ?');
-  const insertKey = db.prepare(insertInto('idempotency_keys', KEY_COLUMNS));
+  const insertKey = insertInto(db, 'idempotency_keys', KEY_COLUMNS);
   return {
     'meta.set': ({ key, value }) => {
       set.run({ key, value });
     },
     'idempotency.insert': ({ row }) => {
       dropExpiredKeys.run(clock.now());
-      insertKey.run(row);
+      insertKey(row);
     },
   };
 }

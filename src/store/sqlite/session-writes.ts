@@ -34,12 +34,12 @@ const COLUMNS = [
   'worker_definition_json',
   'system_prompt',
   'system_prompt_volatile',
-];
+] as const;
 
 type Parent = Pick<SessionRecord, 'ended_at' | 'workspace_path' | 'root_session_id' | 'delegation_depth'>;
 
 export function sessionWrites(db: Database.Database): Appliers<Extract<keyof Appliers, `session.${string}`>> {
-  const insert = db.prepare(insertInto('sessions', COLUMNS));
+  const insert = insertInto(db, 'sessions', COLUMNS);
   const parentOf = db.prepare<[string], Parent>(
     'SELECT ended_at, workspace_path, root_session_id, delegation_depth FROM sessions WHERE id = ?',
   );
@@ -88,7 +88,7 @@ export function sessionWrites(db: Database.Database): Appliers<Extract<keyof App
   return {
     'session.insert': ({ session }) => {
       checkLinks(session);
-      insert.run({
+      insert({
         ...session,
         pending_active_model: json(session.pending_active_model),
         is_worker: bit(session.is_worker),

@@ -1,9 +1,23 @@
 // Words that several statements share.
+import type Database from 'better-sqlite3';
 import { OPEN_TURN_STATUSES } from '../../domain/turn.ts';
 
-/** `INSERT` of named parameters; a parameter bears its column's name. */
-export function insertInto(table: string, columns: readonly string[]): string {
-  return `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${columns.map((c) => `@${c}`).join(', ')})`;
+/**
+ * A prepared `INSERT` that takes a row by the names of its columns; other fields are left alone.
+ * The values are bound by position: names would be looked up again for every row.
+ * @param conflict an `ON CONFLICT` clause
+ */
+export function insertInto<Column extends string>(
+  db: Database.Database,
+  table: string,
+  columns: readonly Column[],
+  conflict = '',
+): (row: Readonly<Record<Column, unknown>>) => Database.RunResult {
+  const places = columns.map(() => '?').join(', ');
+  const statement = db.prepare<[unknown[]]>(
+    `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${places}) ${conflict}`,
+  );
+  return (row) => statement.run(columns.map((column) => row[column]));
 }
 
 /** Spelled as in the unique index of open turns, so that SQLite may use it. */

@@ -32,7 +32,7 @@ const TURN_COLUMNS = [
   'final_message_id',
   'tools_json',
   'resume_attempts',
-];
+] as const;
 const MESSAGE_COLUMNS = [
   'id',
   'session_id',
@@ -43,7 +43,7 @@ const MESSAGE_COLUMNS = [
   'metadata_json',
   'content_json',
   'provider_raw_json',
-];
+] as const;
 const CALL_COLUMNS = [
   'id',
   'session_id',
@@ -54,7 +54,7 @@ const CALL_COLUMNS = [
   'provider',
   'provider_id',
   'created_at',
-];
+] as const;
 const PROVIDER_RAW_LIMIT = 64 * 1024;
 
 type Kinds = Extract<keyof Appliers, `turn.${string}` | `message.${string}` | `tool_call.${string}`>;
@@ -65,7 +65,7 @@ interface AnsweredCall {
 }
 
 export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> {
-  const insertTurn = db.prepare(insertInto('turns', TURN_COLUMNS));
+  const insertTurn = insertInto(db, 'turns', TURN_COLUMNS);
   const touchSession = db.prepare(
     'UPDATE sessions SET updated_at = @started_at WHERE id = @session_id AND ended_at IS NULL',
   );
@@ -89,8 +89,8 @@ export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> 
     WHERE id = @turn_id AND status = 'interrupted'`);
   const turnStatus = db.prepare<[string], { status: string }>('SELECT status FROM turns WHERE id = ?');
 
-  const insertMessage = db.prepare(insertInto('messages', MESSAGE_COLUMNS));
-  const insertCall = db.prepare(insertInto('tool_calls', CALL_COLUMNS));
+  const insertMessage = insertInto(db, 'messages', MESSAGE_COLUMNS);
+  const insertCall = insertInto(db, 'tool_calls', CALL_COLUMNS);
   const settleCall = db.prepare(`
     UPDATE tool_calls SET status = @status, result_json = @result_json, completed_at = @at
     WHERE id = @id AND status = 'pending'`);
@@ -136,7 +136,7 @@ export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> 
         throw new JournalConflict('session_ended', `session ${turn.session_id} has ended or does not exist`);
       }
       effects.sessions.push({ id: turn.session_id, values: { updated_at: turn.started_at } });
-      insertTurn.run({ ...turn, retryable: bit(turn.retryable), tools_json: json(turn.tools) });
+      insertTurn({ ...turn, retryable: bit(turn.retryable), tools_json: json(turn.tools) });
     },
     'turn.end': ({ turn_id, session_id, outcome }, effects) => {
       changeTurn(endTurn, turn_id, { ...outcome, session_id, retryable: bit(outcome.retryable) });
@@ -149,7 +149,7 @@ export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> 
     'message.insert': ({ message }, effects) => {
       const raw = providerRaw(message);
       const content = JSON.stringify(message.content);
-      insertMessage.run({
+      insertMessage({
         ...message,
         status: message.metadata.status,
         created_at: Date.parse(message.created_at),
@@ -163,7 +163,7 @@ export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> 
       effects.messages.push({ message: stored, bytes: content.length + (raw?.length ?? 0) });
     },
     'tool_call.insert': ({ call }) => {
-      insertCall.run(call);
+      insertCall(call);
     },
     'tool_call.settle': (write) => {
       const settled = settleCall.run({ ...write, result_json: json(write.result) });

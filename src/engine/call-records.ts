@@ -34,7 +34,13 @@ export function charge(
   }
   return {
     usage: {
-      ...tokens,
+      input_tokens: tokens.input_tokens,
+      cached_input_tokens: tokens.cached_input_tokens,
+      cache_creation_input_tokens: tokens.cache_creation_input_tokens,
+      cache_creation_1h_input_tokens: tokens.cache_creation_1h_input_tokens,
+      output_tokens: tokens.output_tokens,
+      reasoning_tokens: tokens.reasoning_tokens,
+      usage_estimated: tokens.usage_estimated,
       cost_usd: fromPusd(cost_pusd),
       pricing_version: engine.prices.version,
       priced,

@@ -2,7 +2,7 @@
 import type Database from 'better-sqlite3';
 import type { LlmCallCompleted } from '../../domain/event/llm.ts';
 import { toPusd } from '../../kernel/money.ts';
-import { insertInto } from './sql.ts';
+import { bit, insertInto } from './sql.ts';
 import type { SessionStamp } from './stamp.ts';
 
 export const HOUR_MS = 3_600_000;
@@ -101,31 +101,46 @@ export function createLedger(db: Database.Database): Ledger {
   );
   return {
     project({ id, at, session_id, turn_id, payload }, stamp) {
-      const fact = {
-        ...payload,
-        ...stamp,
+      const priced = bit(payload.priced);
+      const cancelled = bit(payload.stop_reason === 'cancelled');
+      // One row for the fact and both rollups, each takes its own columns.
+      const row = {
         event_id: id,
         ts_ms: at,
-        session_id,
-        turn_id,
-        parent_key: stamp.parent_session_id ?? session_id,
-        is_worker: Number(stamp.is_worker),
-        usage_estimated: Number(payload.usage_estimated),
-        priced: Number(payload.priced),
-        cancelled: Number(payload.stop_reason === 'cancelled'),
-        cost_pusd: toPusd(payload.cost_usd),
-      };
-      if (insertFact(fact).changes === 0) return;
-      const row = {
-        ...fact,
         hour: Math.floor(at / HOUR_MS),
         day: Math.floor(at / DAY_MS),
+        session_id,
+        turn_id,
+        root_session_id: stamp.root_session_id,
+        parent_session_id: stamp.parent_session_id,
+        parent_key: stamp.parent_session_id ?? session_id,
+        is_worker: bit(stamp.is_worker),
+        workspace_hash: stamp.workspace_hash,
+        worker_name: stamp.worker_name,
+        delegation_tier: stamp.delegation_tier,
+        delegated_by_model: stamp.delegated_by_model,
+        model: payload.model,
+        provider: payload.provider,
+        pricing_version: payload.pricing_version,
+        purpose: payload.purpose,
+        input_tokens: payload.input_tokens,
+        cached_input_tokens: payload.cached_input_tokens,
+        cache_creation_input_tokens: payload.cache_creation_input_tokens,
+        cache_creation_1h_input_tokens: payload.cache_creation_1h_input_tokens,
+        output_tokens: payload.output_tokens,
+        reasoning_tokens: payload.reasoning_tokens,
+        usage_estimated: bit(payload.usage_estimated),
+        priced,
+        cancelled,
         calls: 1,
-        unpriced_calls: 1 - fact.priced,
+        unpriced_calls: 1 - priced,
+        latency_ms: payload.latency_ms,
         // The time of a call that was cut off says nothing about its model.
-        latency_sum: fact.cancelled === 1 ? 0 : payload.latency_ms,
-        latency_n: 1 - fact.cancelled,
+        latency_sum: cancelled === 1 ? 0 : payload.latency_ms,
+        latency_n: 1 - cancelled,
+        cost_pusd: toPusd(payload.cost_usd),
       };
+      if (insertFact(row).changes === 0) return;
       for (const upsert of upserts) upsert(row);
     },
   };

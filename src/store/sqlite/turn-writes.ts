@@ -136,10 +136,12 @@ export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> 
         throw new JournalConflict('session_ended', `session ${turn.session_id} has ended or does not exist`);
       }
       effects.sessions.push({ id: turn.session_id, values: { updated_at: turn.started_at } });
-      insertTurn({ ...turn, retryable: bit(turn.retryable), tools_json: json(turn.tools) });
+      const { retryable, ...values } = turn;
+      insertTurn({ ...values, retryable: bit(retryable), tools_json: json(turn.tools) });
     },
     'turn.end': ({ turn_id, session_id, outcome }, effects) => {
-      changeTurn(endTurn, turn_id, { ...outcome, session_id, retryable: bit(outcome.retryable) });
+      const { retryable, ...values } = outcome;
+      changeTurn(endTurn, turn_id, { ...values, session_id, retryable: bit(retryable) });
       const completed = bit(outcome.status === 'completed');
       const landed = landTurn.get({ session_id, completed, ended_at: outcome.ended_at });
       effects.sessions.push({ id: session_id, values: landed ? { ...landed, pending_active_model: null } : null });
@@ -150,7 +152,10 @@ export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> 
       const raw = providerRaw(message);
       const content = JSON.stringify(message.content);
       insertMessage({
-        ...message,
+        id: message.id,
+        session_id: message.session_id,
+        turn_id: message.turn_id,
+        role: message.role,
         status: message.metadata.status,
         created_at: Date.parse(message.created_at),
         metadata_json: json(message.metadata),

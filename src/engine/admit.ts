@@ -14,6 +14,7 @@ import { routingRecord } from '../policy/routing/chain.ts';
 import type { Write } from '../ports/journal.ts';
 import type { DelegationCap } from './budget.ts';
 import type { Engine } from './context.ts';
+import { callStarted, modelRequest } from './model-request.ts';
 import { routeTurn } from './route-turn.ts';
 import { wireTool } from './tool-set.ts';
 import { type DelegationTree, newTally, type TurnRun, type WorkerRun } from './turn-run.ts';
@@ -43,7 +44,8 @@ export type Admission =
   | { readonly ok: false; readonly decision: RouteDecision; readonly error: AppError };
 
 /**
- * Decides the route and, unless it is refused, stores turn, user message, `turn.started` and `route.decided` together.
+ * Decides the route and, unless it is refused, stores turn, user message, `turn.started` and `route.decided` together,
+ * and with them `llm.call_started` of the first call where no money has to be reserved for it.
  * A refusal stores its `route.decided` alone. Throws `JournalConflict('turn_in_flight')` when another turn is open.
  */
 export async function admitTurn(engine: Engine, request: AdmissionRequest): Promise<Admission> {
@@ -114,6 +116,17 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
     writes.push({ kind: 'session.set_policy_version', session_id: session.id, version: environment.version });
   writes.push({ kind: 'turn.insert', turn }, { kind: 'message.insert', message: userMessage });
   if (request.claim) writes.push(request.claim(turn));
+  const about = {
+    session,
+    turn,
+    turn_index: turnIndex(history),
+    model,
+    wire_tools: effective.map(wireTool),
+    worker,
+    history,
+    tally: newTally(),
+  };
+  const prepared = modelRequest(engine, about, routed.volatile);
   const started = environment.notices.length;
   const events = await engine.journal.commit({
     writes,
@@ -139,6 +152,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
         timestamp: now,
         delta: { type: 'message.appended', payload: { message: withoutRaw(userMessage) } },
       },
+      ...(context.budget_limited ? [] : [callStarted(about, prepared, started)]),
     ],
   });
   const startedEvent = events[started]!.id;
@@ -146,28 +160,21 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   return {
     ok: true,
     run: {
-      session,
-      turn,
-      turn_index: turnIndex(history),
-      model,
+      ...about,
       adapter,
       routing: routingRecord(decision),
       tools: effective,
-      wire_tools: effective.map(wireTool),
       scope: request.scope,
       signal: request.scope.signal,
       started_event_id: startedEvent,
       started_monotonic: engine.clock.monotonic(),
-      worker,
       clocks: request.clocks,
       tree: request.tree,
       caps: request.caps,
-      history,
-      tally: newTally(),
       called: new Map(),
       resumed: false,
       cause: startedEvent,
-      volatile_read: { text: routed.volatile },
+      first_call: { prepared, started: context.budget_limited ? null : events[started + 2]!.id },
       stop_reason: null,
       call_event_id: null,
       final_message_id: null,

@@ -1,15 +1,12 @@
 // One model call: announced in the journal, streamed to the bus, handed on to be settled (00 §3 steps 3-4).
-import { draft } from '../domain/event.ts';
-import type { ModelEntry } from '../domain/model.ts';
 import type { EventId, MessageId, RequestId, ToolUseId } from '../kernel/ids.ts';
-import { requestMessages } from '../policy/context/assemble.ts';
-import { estimateRequest } from '../policy/context/estimate.ts';
 import { usageFault } from '../policy/pricing/cost.ts';
 import { AdapterError, type CanonicalRequest, type MessageComplete, type StreamEvent } from '../ports/provider.ts';
 import { abandonable } from './abandon.ts';
 import { type BudgetRefusal, reserve } from './budget.ts';
 import type { Engine } from './context.ts';
 import { cutShort } from './cut-short.ts';
+import { callStarted, modelRequest } from './model-request.ts';
 import { volatilePrompt } from './route-turn.ts';
 import { settleFailure, settleSuccess } from './settle-call.ts';
 import type { ToolResults } from './tool-results.ts';
@@ -48,49 +45,33 @@ export interface Call {
  * a call cut off with known usage is recorded with its cost, one without costs nothing (01 §4.4).
  */
 export async function callModel(engine: Engine, run: TurnRun): Promise<CallOutcome> {
-  const { request, estimated } = await assemble(engine, run);
-  const reservation = await reserve(engine, run, request);
+  const first = run.first_call;
+  run.first_call = null;
+  if (first?.started) return leave(engine, run, first.prepared.request, first.started, false);
+  const prepared = first?.prepared ?? modelRequest(engine, run, await volatilePrompt(engine, run.session));
+  const reservation = await reserve(engine, run, prepared.request);
   if (!reservation.ok) return { ok: false, error: null, refusal: reservation.refusal };
   try {
-    return await leave(engine, run, request, estimated, reservation.limited);
+    const events = await engine.journal.commit({ emit: [callStarted(run, prepared, run.cause)] });
+    return await leave(engine, run, prepared.request, events[0]!.id, reservation.limited);
   } finally {
     // Right behind the settling commit, in the same tick: from now on the ledger has what the reservation held.
     reservation.release();
   }
 }
 
+/** @param started its `llm.call_started`, which is stored */
 async function leave(
   engine: Engine,
   run: TurnRun,
   request: CanonicalRequest,
-  estimated: number,
+  started: EventId,
   limited: boolean,
 ): Promise<CallOutcome> {
-  const events = await engine.journal.commit({
-    emit: [
-      draft({
-        type: 'llm.call_started',
-        session_id: run.session.id,
-        turn_id: run.turn.id,
-        parent: run.cause,
-        payload: {
-          model: run.model.id,
-          provider: run.turn.provider ?? '',
-          estimated_input_tokens: estimated,
-          request_id: request.request_id,
-          call_index: run.tally.llm_calls + 1,
-          purpose: 'turn',
-          is_worker: run.session.is_worker,
-          parent_session_id: run.session.parent_session_id,
-          root_session_id: run.session.root_session_id,
-        },
-      }),
-    ],
-  });
   const call: Call = {
     run,
     request_id: request.request_id,
-    started: events[0]!.id,
+    started,
     began: engine.clock.monotonic(),
     heard: {
       abandoned: false,
@@ -121,44 +102,6 @@ async function settle(engine: Engine, call: Call, store: () => Promise<CallOutco
     await settleFailure(engine, call, new AdapterError('the outcome of the call could not be stored', closed));
     throw thrown;
   }
-}
-
-/** The most one call of this model may answer, a worker's own cap left out. */
-export function maxOutputTokens(engine: Engine, model: ModelEntry): number {
-  return Math.min(engine.config.turn.max_output_tokens, model.capabilities.max_output_tokens);
-}
-
-async function assemble(engine: Engine, run: TurnRun): Promise<{ request: CanonicalRequest; estimated: number }> {
-  const { session } = run;
-  const volatile = run.volatile_read ? run.volatile_read.text : await volatilePrompt(engine, session);
-  run.volatile_read = null;
-  const { messages, missing } = requestMessages(run.history);
-  if (missing.length > 0)
-    engine.log.error({ session_id: session.id, tool_use_ids: missing }, 'tool calls without a stored result');
-  const request: CanonicalRequest = {
-    request_id: engine.ids.request(),
-    model: run.model,
-    messages,
-    tools: run.wire_tools,
-    system_prompt: session.system_prompt,
-    system_prompt_volatile: volatile,
-    max_output_tokens: Math.min(
-      maxOutputTokens(engine, run.model),
-      run.worker?.output_tokens_left ?? Number.MAX_SAFE_INTEGER,
-    ),
-    stop_sequences: [],
-    temperature: null,
-    output_schema: run.worker?.output_schema ?? null,
-    caller: {
-      session_id: session.id,
-      turn_id: run.turn.id,
-      is_worker: session.is_worker,
-      parent_session_id: session.parent_session_id,
-      turn_index: run.turn_index,
-      call_index: run.tally.llm_calls + 1,
-    },
-  };
-  return { request, estimated: estimateRequest(request) };
 }
 
 /** Forwards the stream as it comes; resolves when it ended whole, throws what the adapter throws. */

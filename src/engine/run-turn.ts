@@ -31,7 +31,9 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
         contextRequested: run.context_request !== null,
       });
       // The calls of a stopped turn are dispatched all the same: each is turned away with its own terminal event.
-      if (run.signal.aborted && step.kind !== 'run_tools') return await stop(engine, run);
+      // So is a call that is announced: it is made, turned away at once, and so has its outcome.
+      const owed = step.kind === 'run_tools' || run.first_call?.started != null;
+      if (run.signal.aborted && !owed) return await stop(engine, run);
       if (step.kind === 'finish') {
         run.limit = step.limit;
         return await completeTurn(engine, run, step.stopReason);

@@ -10,6 +10,7 @@ import { type Pusd, ZERO_PUSD } from '../kernel/money.ts';
 import type { LimitReached } from '../policy/turn-machine.ts';
 import type { ProviderAdapter, WireTool } from '../ports/provider.ts';
 import type { BudgetRefusal, DelegationCap } from './budget.ts';
+import type { ModelRequest } from './model-request.ts';
 import type { StartedCall } from './tool-results.ts';
 import type { WorkerClock } from './worker-clock.ts';
 
@@ -69,8 +70,8 @@ export interface TurnRun {
   readonly called: ReadonlyMap<ToolUseId, StartedCall>;
   /** Taken up again after a restart or a pause. */
   readonly resumed: boolean;
-  /** The volatile system text that admission read, for the first call alone; null once it has left. */
-  volatile_read: { readonly text: string | null } | null;
+  /** Prepared at admission, and announced with the turn where no limit has to be asked first; null once it is made. */
+  first_call: { readonly prepared: ModelRequest; readonly started: EventId | null } | null;
   /** Parent of the next `llm.call_started`. */
   cause: EventId;
   stop_reason: StopReason | null;

@@ -1,7 +1,7 @@
 // Opening a database: pragmas, the owner lock, and one clear line for everything that can be wrong (01 §2, §11.1).
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, test } from 'vitest';
@@ -149,4 +149,27 @@ test('opening an up-to-date database again keeps its rows', async () => {
   const world = openWorld();
   const { id } = await storedSession(world);
   expect((await world.reopen().store.sessions.record(id))?.id).toBe(id);
+});
+
+test('the write-ahead log is copied while the writer goes on, and closing leaves one whole file', async () => {
+  const world = openWorld();
+  for (let i = 0; i < 130; i++) await storedSession(world);
+  // Far below `wal_autocheckpoint`, so that what stands in the file alone was copied by nobody else.
+  const copied = () => {
+    const alone = join(tempFolder(), 'alone.db');
+    copyFileSync(world.path, alone);
+    const db = new Database(alone);
+    try {
+      return db.prepare<[], number>('SELECT count(*) FROM sessions').pluck().get()!;
+    } catch {
+      // Taken in the middle of a copy.
+      return 0;
+    } finally {
+      db.close();
+    }
+  };
+  await expect.poll(copied, { timeout: 10_000 }).toBeGreaterThanOrEqual(64);
+  world.handle.close();
+  expect(existsSync(`${world.path}-wal`)).toBe(false);
+  expect(copied()).toBe(130);
 });

@@ -47,7 +47,7 @@ interface QueuedTask {
 type Queued = QueuedBatch | QueuedTask | Extract<Published, { readonly kind: 'transient' }>;
 
 export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptions): Journal {
-  const { db, history, sessions } = handle;
+  const { db, history, sessions, checkpoints } = handle;
   const begin = db.prepare('BEGIN IMMEDIATE');
   const commitAll = db.prepare('COMMIT');
   const rollbackAll = db.prepare('ROLLBACK');
@@ -97,6 +97,7 @@ export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptio
     const batches = items.filter((item) => item.kind === 'batch');
     writeTogether(batches);
     for (const { outcome } of batches) if (outcome.ok) keepCurrent(outcome.effects);
+    if (batches.length > 0) checkpoints.committed();
     deliver(() => {
       for (const item of items) {
         if (item.kind === 'transient') bus.publish([item]);

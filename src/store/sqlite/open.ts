@@ -4,6 +4,7 @@ import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { StartupError } from '../../kernel/errors.ts';
 import type { Logger } from '../../ports/log.ts';
+import { type Checkpointer, createCheckpointer } from './checkpointer.ts';
 import { createHistoryCache, type HistoryCache } from './history-cache.ts';
 import { migrate } from './migrate.ts';
 import { acquireOwnerLock } from './owner-lock.ts';
@@ -15,6 +16,8 @@ export interface SqliteStoreHandle {
   readonly db: Database.Database;
   /** A second connection that cannot write (`query_only`), for reports. */
   readonly reader: Database.Database;
+  /** Told of every commit. */
+  readonly checkpoints: Checkpointer;
   /** Decoded history of active sessions: read by the store, kept current by the journal. */
   readonly history: HistoryCache;
   /** Sessions in use: read by the store, kept current by the journal. */
@@ -60,8 +63,10 @@ export function openDatabase({ path, synchronous, migrationsDir, log }: OpenOpti
     if (applied.length > 0) log.info({ path, migrations: applied }, 'database migrated');
     const reader = openReader(path);
     opened.push(reader);
+    const checkpoints = createCheckpointer(path, synchronous, log);
+    opened.push(checkpoints);
     const history = createHistoryCache(HISTORY_CACHE_BYTES);
-    return { path, db, reader, history, sessions: createSessionCache(db), close };
+    return { path, db, reader, checkpoints, history, sessions: createSessionCache(db), close };
   } catch (cause) {
     close();
     throw asStartupError(path, cause);

@@ -1,12 +1,16 @@
 // The migrations and the schema in code say the same (00 §4, 01 §11.3).
 import { execFileSync } from 'node:child_process';
-import { cpSync, readdirSync } from 'node:fs';
+import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
+import Database from 'better-sqlite3';
 import { getTableConfig, type SQLiteTable } from 'drizzle-orm/sqlite-core';
 import { expect, test } from 'vitest';
+import { silentLogger } from '../../src/ports/log.ts';
+import { openDatabase } from '../../src/store/sqlite/open.ts';
 import * as conversation from '../../src/store/sqlite/schema/conversation.ts';
 import * as ledger from '../../src/store/sqlite/schema/ledger.ts';
 import * as memory from '../../src/store/sqlite/schema/memory.ts';
+import { REPORTED_TYPES } from '../../src/store/sqlite/sql.ts';
 import { MIGRATIONS, openWorld, tempFolder } from './world.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
@@ -57,5 +61,32 @@ test('a migrated database has the tables, columns, keys and indices of the schem
     );
     const sql = String(world.rows('SELECT sql FROM sqlite_master WHERE name = ?', name)[0]?.sql);
     for (const check of checks) expect(sql).toContain(`CONSTRAINT "${check.name}"`);
+  }
+});
+
+test('a database of the first schema comes forward with its rows, and is read the same', async () => {
+  const first = join(tempFolder(), 'first');
+  cpSync(MIGRATIONS, first, { recursive: true });
+  const list = join(first, 'meta/_journal.json');
+  const { entries, ...rest } = JSON.parse(readFileSync(list, 'utf8'));
+  writeFileSync(list, JSON.stringify({ ...rest, entries: entries.slice(0, 1) }));
+  const path = join(tempFolder(), 'metis.db');
+  openDatabase({ path, synchronous: 'NORMAL', migrationsDir: first, log: silentLogger }).close();
+
+  const old = new Database(path);
+  old.exec(`INSERT INTO events VALUES ('01KR3ZH48KGGGGGGGGGGGGGGGH', 5, 'sess_1', NULL, NULL, 'route.decided', 'system', 'private', '{}')`);
+  old.close();
+  const world = openWorld(path);
+  expect(world.rows('PRAGMA user_version')).toEqual([{ user_version: BigInt(entries.length) }]);
+  expect(world.rows('SELECT id, type FROM events')).toEqual([{ id: '01KR3ZH48KGGGGGGGGGGGGGGGH', type: 'route.decided' }]);
+});
+
+test('what reports read by type and time has its index, by the very words of their statements', () => {
+  const world = openWorld();
+  for (const type of REPORTED_TYPES) {
+    const plan = world.rows(
+      `EXPLAIN QUERY PLAN SELECT payload_json FROM events WHERE type = '${type}' AND timestamp_ms >= 0 AND timestamp_ms < 9`,
+    );
+    expect(plan.map((step) => step.detail)).toEqual([expect.stringContaining('USING INDEX events_reported')]);
   }
 });

@@ -47,7 +47,7 @@ test('the writer has the pragmas of the layout', () => {
   expect(pragma('foreign_keys')).toBe(1);
   expect(pragma('busy_timeout')).toBe(5000);
   expect(pragma('wal_autocheckpoint')).toBe(8192);
-  expect(pragma('user_version')).toBe(1);
+  expect(pragma('user_version')).toBe(2);
 });
 
 test('storage.synchronous FULL is honoured', () => {
@@ -95,12 +95,12 @@ test('a process that holds the lock keeps others out until it dies, also by kill
 test('a database of a newer schema is refused with schema_too_new and left as it is', () => {
   const path = join(tempFolder(), 'metis.db');
   const db = new Database(path);
-  db.exec('CREATE TABLE later (x); PRAGMA user_version = 2;');
+  db.exec('CREATE TABLE later (x); PRAGMA user_version = 3;');
   db.close();
   const before = readFileSync(path);
   const { code, problems } = failure(path);
   expect(code).toBe('schema_too_new');
-  expect(problems[0]).toMatch(/schema 2.*knows 1/);
+  expect(problems[0]).toMatch(/schema 3.*knows 2/);
   expect(readFileSync(path).equals(before)).toBe(true);
 });
 

@@ -52,7 +52,7 @@ export async function reliability(
   const sources = [
     { type: 'llm.call_completed', statement: prepare(FINISHED) },
     { type: 'llm.call_failed', statement: prepare(FAILED) },
-  ];
+  ] as const;
   for (const { type, statement } of sources) {
     for await (const { from, to } of eventSlices(prepare, type, window, SLICE_ROWS)) {
       for (const group of statement.all({ from, to, ...filter }) as CallGroup[]) add(models, group);

@@ -1,7 +1,9 @@
 // Long scans in short steps: a window cut by row count, the event loop free between two steps (07 §9.4).
+
 import { setImmediate } from 'node:timers/promises';
 import type Database from 'better-sqlite3';
 import type { TimeWindow } from '../../domain/analytics.ts';
+import type { REPORTED_TYPES } from './sql.ts';
 
 /** A statement cache's way to a statement. */
 export type Prepare = (sql: string) => Database.Statement;
@@ -41,15 +43,15 @@ export async function* ledgerSlices(
   for await (const slice of timeSlices(window, boundary)) yield { ...slice, through: newest.through };
 }
 
-/** Slices of the stored events of one type. */
+/** Slices of the stored events of one type, named in the statement itself: a parameter would not find their index. */
 export function eventSlices(
   prepare: Prepare,
-  type: string,
+  type: (typeof REPORTED_TYPES)[number],
   window: TimeWindow,
   rows: number,
 ): AsyncGenerator<TimeWindow> {
   const next = prepare(
-    'SELECT timestamp_ms FROM events WHERE type = ? AND timestamp_ms >= ? AND timestamp_ms < ? ORDER BY timestamp_ms LIMIT 1 OFFSET ?',
+    `SELECT timestamp_ms FROM events WHERE type = '${type}' AND timestamp_ms >= ? AND timestamp_ms < ? ORDER BY timestamp_ms LIMIT 1 OFFSET ?`,
   ).pluck();
-  return timeSlices(window, ({ from, to }) => (next.get(type, from, to, rows) as number | undefined) ?? null);
+  return timeSlices(window, ({ from, to }) => (next.get(from, to, rows) as number | undefined) ?? null);
 }

@@ -20,6 +20,9 @@ export function insertInto<Column extends string>(
   return (row) => statement.run(columns.map((column) => row[column]));
 }
 
+/** The event types that reports read by time, for which alone there is an index. */
+export const REPORTED_TYPES = ['route.decided', 'llm.call_completed', 'llm.call_failed'] as const;
+
 /** Spelled as in the unique index of open turns, so that SQLite may use it. */
 export const TURN_IS_OPEN = `status IN (${OPEN_TURN_STATUSES.map((s) => `'${s}'`).join(',')})`;
 

@@ -1,7 +1,7 @@
 // The journal: atomic batches, one order for events and deltas, nothing after an end (00 §3, 02 §2-§4).
 import { expect, test } from 'vitest';
 import { draft, type EventDraft } from '../../src/domain/event.ts';
-import { EventValidationError, JournalConflict, UnknownEventTypeError } from '../../src/ports/journal.ts';
+import { EventValidationError, JournalConflict, UnknownEventTypeError, type Write } from '../../src/ports/journal.ts';
 import {
   assistantMessage,
   callCompleted,
@@ -307,6 +307,37 @@ test('nothing is added to a turn that has ended, but verdicts about it', async (
     ],
   });
   expect(world.count('events')).toBe(before + 1);
+});
+
+test('what is known of an open turn ends with the turn: for the batch behind it in the same transaction, not for one rolled back', async () => {
+  const world = openWorld();
+  const session = await storedSession(world);
+  const turn = await storedTurn(world, session);
+  const end: Write = { kind: 'turn.end', turn_id: turn.id, session_id: session.id, outcome: outcome(world) };
+  const more = () => world.journal.commit({ emit: [callCompleted(world, session, turn)] });
+  await more();
+  await expect(world.journal.commit({ writes: [end, end], emit: [] })).rejects.toEqual(conflict('turn_closed'));
+  await more();
+  const both = await Promise.allSettled([world.journal.commit({ writes: [end], emit: [turnCompleted(turn)] }), more()]);
+  expect(both.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
+  expect(both[1]).toMatchObject({ reason: conflict('turn_closed') });
+
+  const over: Write = { kind: 'session.end', session_id: session.id, disposition: 'completed', at: world.time.now };
+  const swap: Write = { kind: 'session.set_model', session_id: session.id, model: 'openai:x', at: world.time.now };
+  const told = draft({
+    type: 'session.ended',
+    session_id: session.id,
+    turn_id: null,
+    parent: null,
+    payload: { disposition: 'completed', turn_count: 1, total_cost_usd: '0', duration_seconds: 0 },
+  });
+  const last = await Promise.allSettled([
+    world.journal.commit({ writes: [over], emit: [] }),
+    world.journal.commit({ writes: [swap], emit: [told] }),
+    world.journal.commit({ emit: [told] }),
+  ]);
+  expect(last.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected']);
+  expect(last[2]).toMatchObject({ reason: conflict('session_ended') });
 });
 
 test('within one batch nothing follows the terminal event of its turn, so a turn ends once', async () => {

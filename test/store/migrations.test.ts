@@ -74,11 +74,15 @@ test('a database of the first schema comes forward with its rows, and is read th
   openDatabase({ path, synchronous: 'NORMAL', migrationsDir: first, log: silentLogger }).close();
 
   const old = new Database(path);
-  old.exec(`INSERT INTO events VALUES ('01KR3ZH48KGGGGGGGGGGGGGGGH', 5, 'sess_1', NULL, NULL, 'route.decided', 'system', 'private', '{}')`);
+  old.exec(
+    `INSERT INTO events VALUES ('01KR3ZH48KGGGGGGGGGGGGGGGH', 5, 'sess_1', NULL, NULL, 'route.decided', 'system', 'private', '{}')`,
+  );
   old.close();
   const world = openWorld(path);
   expect(world.rows('PRAGMA user_version')).toEqual([{ user_version: BigInt(entries.length) }]);
-  expect(world.rows('SELECT id, type FROM events')).toEqual([{ id: '01KR3ZH48KGGGGGGGGGGGGGGGH', type: 'route.decided' }]);
+  expect(world.rows('SELECT id, type FROM events')).toEqual([
+    { id: '01KR3ZH48KGGGGGGGGGGGGGGGH', type: 'route.decided' },
+  ]);
 });
 
 test('what reports read by type and time has its index, by the very words of their statements', () => {

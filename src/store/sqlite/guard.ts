@@ -12,12 +12,23 @@ function mayComeLate(type: EventType): boolean {
 
 export type Guard = (batch: PreparedBatch) => void;
 
+/** As many ids as a busy server has open; more are looked up again. */
+const MAX_KNOWN = 4096;
+
 /** Throws `JournalConflict('turn_closed' | 'session_ended')`. Conditions of single rows are in their own updates. */
 export function createGuard(db: Database.Database): Guard {
   const closedTurn = db.prepare<[string], { status: string }>(
     `SELECT status FROM turns WHERE id = ? AND NOT (${TURN_IS_OPEN})`,
   );
   const endedSession = db.prepare('SELECT 1 FROM sessions WHERE id = ? AND ended_at IS NOT NULL');
+
+  // Found open, and ended by nothing since. An id that was dropped in vain is only looked up again.
+  const openTurns = new Set<string>();
+  const liveSessions = new Set<string>();
+  function remember(known: Set<string>, id: string): void {
+    if (known.size >= MAX_KNOWN) known.clear();
+    known.add(id);
+  }
 
   return ({ writes, emit }) => {
     const turns = new Set<string>();
@@ -43,13 +54,22 @@ export function createGuard(db: Database.Database): Guard {
       if (type === 'session.ended') closedHere.add(session_id);
     }
     for (const turn of turns) {
+      if (openTurns.has(turn)) continue;
       const status = closedTurn.get(turn)?.status;
       if (status !== undefined) throw new JournalConflict('turn_closed', `turn ${turn} is ${status}`);
+      remember(openTurns, turn);
     }
     for (const session of sessions) {
+      if (liveSessions.has(session)) continue;
       if (endedSession.get(session) !== undefined) {
         throw new JournalConflict('session_ended', `session ${session} has ended`);
       }
+      remember(liveSessions, session);
+    }
+    // Before the writes themselves: the batches behind this one, in the same transaction too, look again.
+    for (const write of writes) {
+      if (write.kind === 'turn.end') openTurns.delete(write.turn_id);
+      else if (write.kind === 'session.end') liveSessions.delete(write.session_id);
     }
   };
 }

@@ -174,7 +174,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
       called: new Map(),
       resumed: false,
       cause: startedEvent,
-      first_call: { prepared, started: context.budget_limited ? null : events[started + 2]!.id },
+      next_call: { prepared, started: context.budget_limited ? null : events[started + 2]!.id },
       stop_reason: null,
       call_event_id: null,
       final_message_id: null,

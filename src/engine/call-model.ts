@@ -45,10 +45,10 @@ export interface Call {
  * a call cut off with known usage is recorded with its cost, one without costs nothing (01 §4.4).
  */
 export async function callModel(engine: Engine, run: TurnRun): Promise<CallOutcome> {
-  const first = run.first_call;
-  run.first_call = null;
-  if (first?.started) return leave(engine, run, first.prepared.request, first.started, false);
-  const prepared = first?.prepared ?? modelRequest(engine, run, await volatilePrompt(engine, run.session));
+  const ahead = run.next_call;
+  run.next_call = null;
+  if (ahead?.started) return leave(engine, run, ahead.prepared.request, ahead.started, false);
+  const prepared = ahead?.prepared ?? modelRequest(engine, run, await volatilePrompt(engine, run.session));
   const reservation = await reserve(engine, run, prepared.request);
   if (!reservation.ok) return { ok: false, error: null, refusal: reservation.refusal };
   try {

@@ -5,6 +5,8 @@ import type { ToolResultBlock, ToolUseBlock } from '../domain/message.ts';
 import { REQUEST_CONTEXT } from '../domain/tool.ts';
 import type { Engine } from './context.ts';
 import { Interrupted } from './interrupt.ts';
+import { callStarted } from './model-request.ts';
+import { certainCall } from './next-step.ts';
 import { runTool } from './run-tool.ts';
 import { createSlots, type Slots } from './slots.ts';
 import { answerMessages, CANCELLED_TEXT, errorResult, FAILED_TEXT, type ToolResults } from './tool-results.ts';
@@ -79,7 +81,7 @@ async function leaveOut(engine: Engine, run: TurnRun, call: ToolUseBlock): Promi
   return result;
 }
 
-/** Stores the tool messages of a finished batch in one transaction. */
+/** Stores the tool messages of a finished batch in one transaction, and announces the call that takes them along. */
 export async function storeAnswers(
   engine: Engine,
   run: TurnRun,
@@ -87,6 +89,14 @@ export async function storeAnswers(
   results: ToolResults,
 ): Promise<void> {
   const { messages, writes } = answerMessages(engine, run, calls, results, { text: FAILED_TEXT, status: 'cancelled' });
-  await engine.journal.commit({ writes, emit: messages.map((m) => appended(engine, run, m)) });
+  const prepared = await certainCall(engine, run, [...run.history, ...messages]);
+  const events = await engine.journal.commit({
+    writes,
+    emit: [
+      ...messages.map((m) => appended(engine, run, m)),
+      ...(prepared ? [callStarted(run, prepared, run.cause)] : []),
+    ],
+  });
   run.history.push(...messages);
+  if (prepared) run.next_call = { prepared, started: events[0]!.id };
 }

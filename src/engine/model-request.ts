@@ -1,5 +1,6 @@
 // What a model call carries, and its announcement: `llm.call_started` is stored before the request leaves (00 §3 step 3).
 import { draft, type EventDraft } from '../domain/event.ts';
+import type { StoredMessage } from '../domain/message.ts';
 import type { ModelEntry } from '../domain/model.ts';
 import type { EventId } from '../kernel/ids.ts';
 import { requestMessages } from '../policy/context/assemble.ts';
@@ -15,10 +16,9 @@ export interface ModelRequest {
 }
 
 /** What a request is made of. */
-type Source = Pick<
-  TurnRun,
-  'session' | 'turn' | 'turn_index' | 'model' | 'wire_tools' | 'history' | 'worker' | 'tally'
->;
+type Source = Pick<TurnRun, 'session' | 'turn' | 'turn_index' | 'model' | 'wire_tools' | 'worker' | 'tally'> & {
+  readonly history: readonly StoredMessage[];
+};
 
 /** The turn's next call. Calls of the history without a stored result are logged: there must be none. */
 export function modelRequest(engine: Engine, run: Source, volatile: string | null): ModelRequest {

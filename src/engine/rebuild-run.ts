@@ -80,7 +80,7 @@ export async function rebuildRun(
     },
     called: await startedCalls(engine, turn.id),
     resumed: true,
-    first_call: null,
+    next_call: null,
     cause: settledEvent?.id ?? started.id,
     stop_reason: (completed?.payload.stop_reason as StopReason | undefined) ?? null,
     call_event_id: completed?.id ?? null,

@@ -1,6 +1,5 @@
 // The turn loop: ask the machine what is next, do it, until a terminal event is stored (00 §3, 04 §3.1).
 import { Cancelled, cancelledBy } from '../kernel/abort.ts';
-import { next } from '../policy/turn-machine.ts';
 import { type BudgetRefusal, shut } from './budget.ts';
 import { tellExceeded, warnIfNear } from './budget-events.ts';
 import { callModel } from './call-model.ts';
@@ -9,6 +8,7 @@ import { dispatchTools, storeAnswers } from './dispatch-tools.ts';
 import { cancelTurnRun, completeTurn, failTurn } from './end-turn.ts';
 import { endOpenDelegations } from './end-unfinished.ts';
 import { interruptTurn, isHandOver } from './interrupt.ts';
+import { nextStep } from './next-step.ts';
 import { cancelScope } from './session-lock.ts';
 import type { ToolResults } from './tool-results.ts';
 import type { TurnEnd, TurnRun } from './turn-run.ts';
@@ -22,17 +22,10 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
   let results = known;
   try {
     for (;;) {
-      const step = next({
-        last: lastSent(run),
-        stopReason: run.stop_reason,
-        llmCalls: run.tally.llm_calls,
-        maxLlmCalls: maxLlmCalls(engine, run),
-        outputTokensLeft: run.worker?.output_tokens_left ?? null,
-        contextRequested: run.context_request !== null,
-      });
+      const step = nextStep(engine, run);
       // The calls of a stopped turn are dispatched all the same: each is turned away with its own terminal event.
       // So is a call that is announced: it is made, turned away at once, and so has its outcome.
-      const owed = step.kind === 'run_tools' || run.first_call?.started != null;
+      const owed = step.kind === 'run_tools' || run.next_call?.started != null;
       if (run.signal.aborted && !owed) return await stop(engine, run);
       if (step.kind === 'finish') {
         run.limit = step.limit;
@@ -99,16 +92,4 @@ async function stop(engine: Engine, run: TurnRun): Promise<TurnEnd> {
   // Workers that were put down before the cancellation came have nobody else who would end them.
   await endOpenDelegations(engine, run.turn.id, cancelledBy(run.signal));
   return cancelTurnRun(engine, run);
-}
-
-/** The newest message that a provider would be sent. */
-function lastSent(run: TurnRun) {
-  const last = run.history.findLast((m) => m.metadata.status === 'complete');
-  if (!last) throw new Error('a turn without its user message');
-  return last;
-}
-
-function maxLlmCalls(engine: Engine, run: TurnRun): number {
-  const limit = engine.config.turn.max_llm_calls;
-  return run.session.is_worker ? Math.min(limit, 25) : limit;
 }

@@ -70,8 +70,8 @@ export interface TurnRun {
   readonly called: ReadonlyMap<ToolUseId, StartedCall>;
   /** Taken up again after a restart or a pause. */
   readonly resumed: boolean;
-  /** Prepared at admission, and announced with the turn where no limit has to be asked first; null once it is made. */
-  first_call: { readonly prepared: ModelRequest; readonly started: EventId | null } | null;
+  /** Prepared with the step before it, and announced there where no limit has to be asked first; null once it is made. */
+  next_call: { readonly prepared: ModelRequest; readonly started: EventId | null } | null;
   /** Parent of the next `llm.call_started`. */
   cause: EventId;
   stop_reason: StopReason | null;

@@ -2,7 +2,7 @@
 import type Database from 'better-sqlite3';
 import { toPusd } from '../../kernel/money.ts';
 import { JournalConflict } from '../../ports/journal.ts';
-import { insertInto, json } from './sql.ts';
+import { insertInto, json, type Named, named } from './sql.ts';
 import type { Appliers } from './writes.ts';
 
 const DELEGATION_COLUMNS = [
@@ -53,7 +53,8 @@ type Kinds = Extract<keyof Appliers, `delegation.${string}` | `confirmation.${st
 export function delegationWrites(db: Database.Database): Appliers<Kinds> {
   const insertDelegation = insertInto(db, 'delegations', DELEGATION_COLUMNS);
   const change = (set: string) =>
-    db.prepare(
+    named(
+      db,
       `UPDATE delegations SET ${set} WHERE tool_use_id = @tool_use_id AND status IN ('running', 'interrupted')`,
     );
   const interruptDelegation = change("status = 'interrupted', active_seconds = @active_seconds");
@@ -62,13 +63,16 @@ export function delegationWrites(db: Database.Database): Appliers<Kinds> {
     output_json = @output_json, active_seconds = @active_seconds, ended_at = @ended_at`);
 
   const insertConfirmation = insertInto(db, 'confirmations', CONFIRMATION_COLUMNS);
-  const resolveConfirmation = db.prepare(`
+  const resolveConfirmation = named(
+    db,
+    `
     UPDATE confirmations SET decision = @decision, scope = @scope, reason = @reason, modified_json = @modified_json,
       resolved_by = @resolved_by, resolved_at = @at
-    WHERE id = @id AND decision IS NULL`);
+    WHERE id = @id AND decision IS NULL`,
+  );
   const decisionOf = db.prepare<[string], { decision: string }>('SELECT decision FROM confirmations WHERE id = ?');
 
-  function run(statement: Database.Statement, values: { readonly tool_use_id: string }): void {
+  function run(statement: Named<unknown>, values: { readonly tool_use_id: string }): void {
     if (statement.run(values).changes === 1) return;
     throw new JournalConflict('turn_closed', `delegation ${values.tool_use_id} has ended or does not exist`);
   }

@@ -1,7 +1,7 @@
 // The key-value rows of `meta` and the idempotency keys (01 §11.3).
 import type Database from 'better-sqlite3';
 import type { Clock } from '../../kernel/clock.ts';
-import { insertInto } from './sql.ts';
+import { insertInto, named } from './sql.ts';
 import type { Appliers } from './writes.ts';
 
 const KEY_COLUMNS = [
@@ -17,7 +17,8 @@ const KEY_COLUMNS = [
 ] as const;
 
 export function metaWrites(db: Database.Database, clock: Clock): Appliers<'meta.set' | 'idempotency.insert'> {
-  const set = db.prepare(
+  const set = named(
+    db,
     'INSERT INTO meta (key, value) VALUES (@key, @value) ON CONFLICT (key) DO UPDATE SET value = excluded.value',
   );
   const dropExpiredKeys = db.prepare('DELETE FROM idempotency_keys WHERE expires_at <= ?');

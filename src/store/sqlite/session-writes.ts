@@ -3,7 +3,7 @@ import type Database from 'better-sqlite3';
 import type { SessionRecord } from '../../domain/session.ts';
 import { toPusd } from '../../kernel/money.ts';
 import { JournalConflict } from '../../ports/journal.ts';
-import { bit, insertInto, json } from './sql.ts';
+import { bit, insertInto, json, type Named, named } from './sql.ts';
 import type { Appliers, Effects } from './writes.ts';
 
 const COLUMNS = [
@@ -44,7 +44,7 @@ export function sessionWrites(db: Database.Database): Appliers<Extract<keyof App
     'SELECT ended_at, workspace_path, root_session_id, delegation_depth FROM sessions WHERE id = ?',
   );
   const exists = db.prepare('SELECT 1 FROM sessions WHERE id = ?');
-  const change = (set: string) => db.prepare(`UPDATE sessions SET ${set} WHERE id = @session_id AND ended_at IS NULL`);
+  const change = (set: string) => named(db, `UPDATE sessions SET ${set} WHERE id = @session_id AND ended_at IS NULL`);
   const setModel = change('active_model = @model, pending_active_model = NULL, updated_at = @at');
   const queueModel = change('pending_active_model = @pending, updated_at = @at');
   const setLimit = change('max_cost_pusd = @max_cost_pusd, on_reached = @on_reached, updated_at = @at');
@@ -53,7 +53,7 @@ export function sessionWrites(db: Database.Database): Appliers<Extract<keyof App
   const end = change('disposition = @disposition, ended_at = @at, updated_at = @at');
 
   /** Runs a conditional change; when no row met it, says why. */
-  function run(statement: Database.Statement, session_id: string, values: object, effects: Effects): void {
+  function run(statement: Named<unknown>, session_id: string, values: object, effects: Effects): void {
     effects.sessions.push({ id: session_id, values: null });
     if (statement.run({ ...values, session_id }).changes === 1) return;
     if (exists.get(session_id) === undefined) throw new Error(`no session ${session_id}`);

@@ -2,9 +2,26 @@
 import type Database from 'better-sqlite3';
 import { OPEN_TURN_STATUSES } from '../../domain/turn.ts';
 
+/** A statement that takes its `@names` from an object; other fields are left alone. */
+export interface Named<Row> {
+  run(values: object): Database.RunResult;
+  get(values: object): Row | undefined;
+}
+
+/** Prepares `sql` with its values bound by position: SQLite would look its names up again for every row. */
+export function named<Row = unknown>(db: Database.Database, sql: string): Named<Row> {
+  const names: string[] = [];
+  const text = sql.replaceAll(/@(\w+)/g, (_, name: string) => {
+    names.push(name);
+    return '?';
+  });
+  const statement = db.prepare<[unknown[]], Row>(text);
+  const placed = (values: object) => names.map((name) => (values as Record<string, unknown>)[name]);
+  return { run: (values) => statement.run(placed(values)), get: (values) => statement.get(placed(values)) };
+}
+
 /**
- * A prepared `INSERT` that takes a row by the names of its columns; other fields are left alone.
- * The values are bound by position: names would be looked up again for every row.
+ * A prepared `INSERT` that takes a row by the names of its columns.
  * @param conflict an `ON CONFLICT` clause
  */
 export function insertInto<Column extends string>(
@@ -13,11 +30,8 @@ export function insertInto<Column extends string>(
   columns: readonly Column[],
   conflict = '',
 ): (row: Readonly<Record<Column, unknown>>) => Database.RunResult {
-  const places = columns.map(() => '?').join(', ');
-  const statement = db.prepare<[unknown[]]>(
-    `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${places}) ${conflict}`,
-  );
-  return (row) => statement.run(columns.map((column) => row[column]));
+  const values = columns.map((column) => `@${column}`).join(', ');
+  return named(db, `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${values}) ${conflict}`).run;
 }
 
 /** The event types that reports read by time, for which alone there is an index. */

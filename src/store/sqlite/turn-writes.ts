@@ -5,7 +5,7 @@ import type { SessionRecord } from '../../domain/session.ts';
 import { canonicalJson } from '../../kernel/canonical-json.ts';
 import { InvalidMessageError, JournalConflict } from '../../ports/journal.ts';
 import type { Logger } from '../../ports/log.ts';
-import { bit, insertInto, json, TURN_IS_OPEN } from './sql.ts';
+import { bit, insertInto, json, type Named, named, TURN_IS_OPEN } from './sql.ts';
 import type { Appliers } from './writes.ts';
 
 const TURN_COLUMNS = [
@@ -66,40 +66,56 @@ interface AnsweredCall {
 
 export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> {
   const insertTurn = insertInto(db, 'turns', TURN_COLUMNS);
-  const touchSession = db.prepare(
+  const touchSession = named(
+    db,
     'UPDATE sessions SET updated_at = @started_at WHERE id = @session_id AND ended_at IS NULL',
   );
-  const endTurn = db.prepare(`
+  const endTurn = named(
+    db,
+    `
     UPDATE turns SET status = @status, stop_reason = @stop_reason, cancel_reason = @cancel_reason,
       interrupted_reason = NULL, error_code = @error_code, error_class = @error_class, error_message = @error_message,
       retryable = @retryable, llm_call_count = @llm_call_count, tool_call_count = @tool_call_count,
       wall_time_seconds = @wall_time_seconds, final_message_id = @final_message_id, ended_at = @ended_at
-    WHERE id = @turn_id AND session_id = @session_id AND ${TURN_IS_OPEN}`);
-  const landTurn = db.prepare<[object], Pick<SessionRecord, 'turn_count' | 'updated_at' | 'active_model'>>(`
+    WHERE id = @turn_id AND session_id = @session_id AND ${TURN_IS_OPEN}`,
+  );
+  const landTurn = named<Pick<SessionRecord, 'turn_count' | 'updated_at' | 'active_model'>>(
+    db,
+    `
     UPDATE sessions SET turn_count = turn_count + @completed, updated_at = @ended_at, pending_active_model = NULL,
       active_model = CASE WHEN pending_active_model IS NULL THEN active_model
         ELSE json_extract(pending_active_model, '$.model') END
-    WHERE id = @session_id RETURNING turn_count, updated_at, active_model`);
-  const interruptTurn = db.prepare(`
+    WHERE id = @session_id RETURNING turn_count, updated_at, active_model`,
+  );
+  const interruptTurn = named(
+    db,
+    `
     UPDATE turns SET status = 'interrupted', interrupted_reason = @reason,
       llm_call_count = @llm_call_count, tool_call_count = @tool_call_count
-    WHERE id = @turn_id AND ${TURN_IS_OPEN}`);
-  const resumeTurn = db.prepare(`
+    WHERE id = @turn_id AND ${TURN_IS_OPEN}`,
+  );
+  const resumeTurn = named(
+    db,
+    `
     UPDATE turns SET status = 'in_flight', interrupted_reason = NULL, resume_attempts = resume_attempts + @attempt
-    WHERE id = @turn_id AND status = 'interrupted'`);
+    WHERE id = @turn_id AND status = 'interrupted'`,
+  );
   const turnStatus = db.prepare<[string], { status: string }>('SELECT status FROM turns WHERE id = ?');
 
   const insertMessage = insertInto(db, 'messages', MESSAGE_COLUMNS);
   const insertCall = insertInto(db, 'tool_calls', CALL_COLUMNS);
-  const settleCall = db.prepare(`
+  const settleCall = named(
+    db,
+    `
     UPDATE tool_calls SET status = @status, result_json = @result_json, completed_at = @at
-    WHERE id = @id AND status = 'pending'`);
-  const answerCall = db.prepare('UPDATE tool_calls SET result_message_id = @result_message_id WHERE id = @id');
+    WHERE id = @id AND status = 'pending'`,
+  );
+  const answerCall = named(db, 'UPDATE tool_calls SET result_message_id = @result_message_id WHERE id = @id');
   const callAnswered = db.prepare<[string], AnsweredCall>(
     'SELECT session_id, message_id, result_message_id FROM tool_calls WHERE id = ?',
   );
 
-  function changeTurn(statement: Database.Statement, turn_id: string, values: object): void {
+  function changeTurn(statement: Named<unknown>, turn_id: string, values: object): void {
     if (statement.run({ ...values, turn_id }).changes === 1) return;
     const status = turnStatus.get(turn_id)?.status;
     if (status === undefined) throw new Error(`no turn ${turn_id}`);

@@ -20,7 +20,8 @@ const MEASURES = [turns, fanOut, longSession, chunkLatency, chunkCost, subscribe
 const ROUNDS = 5;
 const QUICK_ROUNDS = 1;
 const RUN_LIMIT_MS = 20 * 60_000;
-const WARM_UP = { lanes: 16, turns: 960 };
+/** Until both sides run compiled code: a long-lived server is what is measured. */
+const WARM_UP = { lanes: 16, turns: 4000, turnsPerSession: 10, fanOuts: 40, workers: 8 };
 const USAGE = `Usage: npm run bench -- [options]
   --quick          one short round of each measure
   --only NAME      one measure; may be repeated: ${MEASURES.map((m) => m.name).join(', ')}
@@ -99,14 +100,22 @@ async function rounds({ relay, metis }) {
 }
 
 async function warmUp(bench) {
-  const { lanes } = WARM_UP;
-  const turns = options.quick ? WARM_UP.turns / 3 : WARM_UP.turns;
+  const { lanes, turnsPerSession, workers } = WARM_UP;
+  const part = options.quick ? 0.1 : 1;
+  const turns = WARM_UP.turns * part;
   const say = marker({ chunks: 20 });
   await load(lanes, turns, () => bench.relayClient.relay(say));
-  const sessions = [];
-  for (let i = 0; i < lanes; i++) sessions.push(await openSession(bench.client, bench));
-  await load(lanes, turns, (lane) => sessions[lane].turn(say));
-  for (const session of sessions) session.close();
+  for (let done = 0; done < turns; done += lanes * turnsPerSession) {
+    const sessions = [];
+    for (let i = 0; i < lanes; i++) sessions.push(await openSession(bench.client, bench));
+    await load(lanes, lanes * turnsPerSession, (lane) => sessions[lane].turn(say));
+    for (const session of sessions) session.close();
+  }
+  for (let i = 0; i < WARM_UP.fanOuts * part; i++) {
+    const session = await openSession(bench.client, bench);
+    await session.turn(marker({ chunks: 20, delegate: workers }));
+    session.close();
+  }
 }
 
 function readOptions() {

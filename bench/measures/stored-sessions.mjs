@@ -1,6 +1,7 @@
 // What a full database costs a server: time to start, and memory, with few and with many stored sessions.
 import path from 'node:path';
 import { performance } from 'node:perf_hooks';
+import { setTimeout } from 'node:timers/promises';
 import { createClient, marker, openSession } from '../client.mjs';
 import { residentMib, startRelay, startServer } from '../processes.mjs';
 import { seed } from '../seed.mjs';
@@ -8,8 +9,11 @@ import { seed } from '../seed.mjs';
 export const name = 'stored-sessions';
 
 const EVENTS = 10;
+/** After so long without a request the garbage of start and turn is collected. */
+const IDLE_MS = 12_000;
 
 export async function measure(bench) {
+  const idleMs = bench.quick ? 0 : IDLE_MS;
   const sizes = bench.quick ? [1000, 10_000] : [1000, 100_000];
   const rows = [];
   for (const sessions of sizes) {
@@ -17,9 +21,10 @@ export async function measure(bench) {
     bench.note(`storing ${sessions} sessions`);
     await seed(bench, data, { sessions, events: EVENTS });
     const rounds = await bench.rounds({
-      relay: async () => figures(await startRelay(bench.folder, bench.provider), (client) => client.relay(marker({}))),
+      relay: async () =>
+        figures(await startRelay(bench.folder, bench.provider), idleMs, (client) => client.relay(marker({}))),
       metis: async () =>
-        figures(await startServer(data, bench.provider), async (client) => {
+        figures(await startServer(data, bench.provider), idleMs, async (client) => {
           const session = await openSession(client, bench);
           await session.turn(marker({}));
           session.close();
@@ -36,21 +41,26 @@ export async function measure(bench) {
       ...of('first'),
     });
     if (rounds.metis[0].memory !== null) {
-      rows.push({ row: `memory, ${stored}`, unit: 'MiB', better: 'lower', ...of('memory') });
+      rows.push(
+        { row: `memory after a turn, ${stored}`, unit: 'MiB', better: 'lower', ...of('memory') },
+        { row: `memory idle, ${stored}`, unit: 'MiB', better: 'lower', ...of('idle') },
+      );
     }
   }
   return rows;
 }
 
-/** Milliseconds until it listens and until a first turn has ended, and resident memory after that and a list. */
-async function figures(process, work) {
+/** Milliseconds until it listens and until a first turn has ended; resident memory after that and a list, and when idle. */
+async function figures(process, idleMs, work) {
   const client = createClient(process.url);
   try {
     const began = performance.now();
     const more = await work(client);
     const first = process.startMs + performance.now() - began;
     if (typeof more === 'function') await more();
-    return { start: process.startMs, first, memory: residentMib(process.pid) };
+    const memory = residentMib(process.pid);
+    await setTimeout(idleMs);
+    return { start: process.startMs, first, memory, idle: residentMib(process.pid) };
   } finally {
     client.close();
     await process.stop();

@@ -24,6 +24,8 @@ const HIGH_SURROGATE = /[\uD800-\uDBFF]/;
 
 // Stored messages and tool schemas never change, so each is measured once and a growing history costs only what is new.
 const messageSizes = new WeakMap<StoredMessage, number>();
+// A history only grows, so what was summed up of an array stays true of its beginning.
+const historySizes = new WeakMap<readonly StoredMessage[], { readonly count: number; readonly size: number }>();
 const messageBounds = new WeakMap<StoredMessage, Bound>();
 const schemaTexts = new WeakMap<JsonSchema, string>();
 const toolSizes = new WeakMap<RequestParts['tools'][number], number>();
@@ -36,7 +38,7 @@ export function estimateText(...texts: readonly string[]): number {
 /** Tokens of a request by the same guess. Tool names are not counted. */
 export function estimateRequest(request: RequestParts): number {
   let size = codePoints(request.system_prompt ?? '') + codePoints(request.system_prompt_volatile ?? '');
-  for (const message of request.messages) size += messageSize(message);
+  size += historySize(request.messages);
   for (const tool of request.tools) size += toolSize(tool);
   return tokens(size);
 }
@@ -70,6 +72,14 @@ export function codePoints(text: string): number {
 
 function tokens(size: number): number {
   return Math.max(1, Math.floor(size / 4));
+}
+
+function historySize(messages: readonly StoredMessage[]): number {
+  const known = historySizes.get(messages);
+  let size = known?.size ?? 0;
+  for (let i = known?.count ?? 0; i < messages.length; i += 1) size += messageSize(messages[i]!);
+  if (messages.length > 0) historySizes.set(messages, { count: messages.length, size });
+  return size;
 }
 
 function messageSize(message: StoredMessage): number {

@@ -1,7 +1,7 @@
 // The token guess of 10 §1 and the money bound of 14 §2.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { ContentBlock } from '../../../src/domain/message.ts';
+import type { ContentBlock, StoredMessage } from '../../../src/domain/message.ts';
 import { boundRequest, codePoints, estimateRequest, estimateText } from '../../../src/policy/context/estimate.ts';
 import { message, text, toolResult, toolUse } from '../../support/messages.ts';
 
@@ -104,4 +104,13 @@ describe('boundRequest', () => {
     const tool = { name: 'n'.repeat(50), description: 'd'.repeat(100), input_schema: { type: 'object' } };
     expect(boundRequest({ ...EMPTY, tools: [tool] })).toBeGreaterThanOrEqual((50 + 100 + 17) / 2.5);
   });
+});
+
+it('a history that grows is summed up anew only where it is new, to the same figure', () => {
+  const history = [message(1, 'user', [text('a'.repeat(40))])];
+  const of = (messages: readonly StoredMessage[]) => estimateRequest({ ...EMPTY, messages });
+  expect(of(history)).toBe(10);
+  history.push(message(2, 'assistant', [text('b'.repeat(80))]), message(3, 'user', [text('c'.repeat(8))]));
+  expect(of(history)).toBe(32);
+  expect(of(history)).toBe(of([...history]));
 });

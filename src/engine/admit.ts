@@ -8,7 +8,7 @@ import type { TurnRecord } from '../domain/turn.ts';
 import { sha256Hex } from '../kernel/canonical-json.ts';
 import { isoTime } from '../kernel/clock.ts';
 import type { AppError } from '../kernel/errors.ts';
-import type { EventId, TurnId } from '../kernel/ids.ts';
+import type { TurnId } from '../kernel/ids.ts';
 import { offersDelegate } from '../policy/delegation/worker-tools.ts';
 import { routingRecord } from '../policy/routing/chain.ts';
 import type { Write } from '../ports/journal.ts';
@@ -16,6 +16,7 @@ import type { DelegationCap } from './budget.ts';
 import type { Engine } from './context.ts';
 import { callStarted, modelRequest } from './model-request.ts';
 import { routeTurn } from './route-turn.ts';
+import { opened, type Spawned } from './spawn-records.ts';
 import { wireTool } from './tool-set.ts';
 import { type DelegationTree, newTally, type TurnRun, type WorkerRun } from './turn-run.ts';
 import type { WorkerClock } from './worker-clock.ts';
@@ -31,8 +32,8 @@ export interface AdmissionRequest {
   readonly clocks: readonly WorkerClock[];
   readonly tree: DelegationTree;
   readonly caps: readonly DelegationCap[];
-  /** `delegate.started`, for a worker's turn. */
-  readonly parent_event: EventId | null;
+  /** For a worker's turn: its `delegate.started` is the parent, and is stored with the first of them. */
+  readonly spawned: Spawned | null;
   /** For a worker: the names its delegation granted. */
   readonly tool_names: readonly string[] | null;
   /** Writes the idempotency row beside the turn. */
@@ -49,7 +50,8 @@ export type Admission =
  * A refusal stores its `route.decided` alone. Throws `JournalConflict('turn_in_flight')` when another turn is open.
  */
 export async function admitTurn(engine: Engine, request: AdmissionRequest): Promise<Admission> {
-  const { session, worker } = request;
+  const { session, worker, spawned } = request;
+  const opening = spawned?.opening ?? null;
   const now = engine.clock.now();
   const turnId = request.turn_id;
   const stored = await engine.store.messages.history(session.id);
@@ -67,9 +69,12 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   });
   const { decision, refusal, context, environment, tools, elapsed_ms } = routed;
   if (refusal) {
-    await engine.journal.commit({
-      emit: [...environment.notices, routeDecided(session, turnId, decision, elapsed_ms, null)],
+    const told = routeDecided(session, turnId, decision, elapsed_ms, null);
+    const events = await engine.journal.commit({
+      writes: opening?.writes ?? [],
+      emit: [...(opening?.emit ?? []), ...environment.notices, told],
     });
+    if (spawned) opened(spawned, events);
     return { ok: false, decision, error: refusal };
   }
 
@@ -111,7 +116,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
     tools: effective.map((t) => t.name),
     resume_attempts: 0,
   };
-  const writes: Write[] = [];
+  const writes: Write[] = [...(opening?.writes ?? [])];
   if (environment.version !== session.routing_policy_version)
     writes.push({ kind: 'session.set_policy_version', session_id: session.id, version: environment.version });
   writes.push({ kind: 'turn.insert', turn }, { kind: 'message.insert', message: userMessage });
@@ -127,16 +132,17 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
     tally: newTally(),
   };
   const prepared = modelRequest(engine, about, routed.volatile);
-  const started = environment.notices.length;
+  const before = [...(opening?.emit ?? []), ...environment.notices];
+  const started = before.length;
   const events = await engine.journal.commit({
     writes,
     emit: [
-      ...environment.notices,
+      ...before,
       draft({
         type: 'turn.started',
         session_id: session.id,
         turn_id: turnId,
-        parent: request.parent_event,
+        parent: opening ? opening.emit.length - 1 : (spawned?.parent_event ?? null),
         payload: {
           user_message_hash: sha256Hex(textOf(userMessage.content)),
           user_message_id: userMessage.id,
@@ -155,6 +161,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
       ...(context.budget_limited ? [] : [callStarted(about, prepared, started)]),
     ],
   });
+  if (spawned) opened(spawned, events);
   const startedEvent = events[started]!.id;
 
   return {

@@ -7,7 +7,7 @@ import type { Write } from '../ports/journal.ts';
 import type { WorkerUsage } from '../ports/store.ts';
 import { forget } from './budget.ts';
 import { type Engine, safeText } from './context.ts';
-import type { Spawned } from './spawn-worker.ts';
+import type { Spawned } from './spawn-records.ts';
 
 /**
  * Returns what the worker spent, whether it succeeded or not. A delegation without a worker is stored here for the

@@ -215,7 +215,12 @@ export async function endUnfinishedDelegation(
   const event = started.find((e) => e.payload.tool_use_id === delegation.tool_use_id);
   await closeDelegation(
     engine,
-    { delegation, session: session?.ended_at === null ? session : null, parent_event: event?.id ?? null },
+    {
+      delegation,
+      session: session?.ended_at === null ? session : null,
+      parent_event: event?.id ?? null,
+      opening: null,
+    },
     abandoned(reason),
     delegation.active_seconds,
     tell,

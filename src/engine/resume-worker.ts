@@ -7,7 +7,8 @@ import { plannerText } from '../policy/delegation/outcome.ts';
 import type { Engine } from './context.ts';
 import { contextRequest, rebuildRun } from './rebuild-run.ts';
 import { announceResumed, failModelGone } from './resume-turn.ts';
-import { runSpawned, type Spawned } from './spawn-worker.ts';
+import type { Spawned } from './spawn-records.ts';
+import { runSpawned } from './spawn-worker.ts';
 import type { TurnRun } from './turn-run.ts';
 import { runWorkerTurn, type Work, type WorkedTurn } from './worker-turns.ts';
 
@@ -39,7 +40,7 @@ export async function resumeWorker(
     writes: [{ kind: 'delegation.resume', tool_use_id: delegation.tool_use_id }],
     emit: [],
   });
-  const spawned: Spawned = { delegation, session, parent_event: started?.id ?? null };
+  const spawned: Spawned = { delegation, session, parent_event: started?.id ?? null, opening: null };
   return runSpawned(engine, run, spawned, {
     images,
     outputTokensUsed: used.output_tokens,

@@ -93,7 +93,7 @@ async function start(
     clocks: [],
     tree: { delegations: 0 },
     caps: [],
-    parent_event: null,
+    spawned: null,
     tool_names: null,
     claim: claim ? (turn) => claim(202, receiptOf(turn)) : null,
   });

@@ -12,7 +12,7 @@ import type { BudgetRefusal, DelegationCap } from './budget.ts';
 import { type Engine, safeText } from './context.ts';
 import { Interrupted, isHandOver } from './interrupt.ts';
 import { runTurn } from './run-turn.ts';
-import type { Spawned } from './spawn-worker.ts';
+import type { Spawned } from './spawn-records.ts';
 import type { ToolResults } from './tool-results.ts';
 import type { TurnEnd, TurnRun, WorkerRun } from './turn-run.ts';
 
@@ -136,7 +136,7 @@ async function oneTurn(
     clocks: [worker.clock, ...planner.clocks],
     tree: planner.tree,
     caps: work.caps,
-    parent_event: work.spawned.parent_event,
+    spawned: work.spawned,
     tool_names: work.spawned.delegation.effective_tools,
     claim: null,
   }).catch((error: unknown) => {

@@ -74,9 +74,8 @@ export function startRelay(folder, provider) {
 export function startServer(data, provider, { profile = null } = {}) {
   fs.mkdirSync(data, { recursive: true });
   fs.writeFileSync(path.join(data, 'registry.yaml'), registry(provider.url));
-  const main = path.join(root, 'dist', 'main.js');
-  const execArgv = [...ownFlags(main), ...(profile === null ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`])];
-  return start('the server', [main, 'serve', '--port', '0', '--data', data], {
+  const execArgv = profile === null ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`];
+  return start('the server', [path.join(root, 'dist', 'main.js'), 'serve', '--port', '0', '--data', data], {
     log: path.join(data, 'server.log'),
     env: serverEnvironment(),
     execArgv,
@@ -86,12 +85,6 @@ export function startServer(data, provider, { profile = null } = {}) {
 /** Ends whatever a failed run left behind. */
 export function killAll() {
   for (const child of running) child.kill('SIGKILL');
-}
-
-/** The options of node in the first line of the command, with which it runs as `metis`. */
-function ownFlags(main) {
-  const [, flags] = /^#!.*\bnode ?(.*)$/m.exec(fs.readFileSync(main, 'utf8'));
-  return flags.split(' ').filter(Boolean);
 }
 
 /** Nothing of the caller's own settings or keys may change what is measured. */

@@ -1,4 +1,4 @@
-#!/usr/bin/env -S node --max-semi-space-size=64
+#!/usr/bin/env node
 // The `metis` command: reads the command line and hands over to one command.
 import fs from 'node:fs';
 import os from 'node:os';

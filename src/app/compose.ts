@@ -23,6 +23,7 @@ import { createJournal } from '../store/sqlite/journal.ts';
 import { openDatabase } from '../store/sqlite/open.ts';
 import { createPriceVersionReader } from '../store/sqlite/price-version-reader.ts';
 import { createStore } from '../store/sqlite/store.ts';
+import { createThreadedAnalytics, type ThreadedAnalytics } from '../store/sqlite/threaded-analytics.ts';
 import { builtinTools } from '../tool/builtin.ts';
 import { createToolRegistry } from '../tool/registry.ts';
 import { schemaCompiler } from '../tool/schema.ts';
@@ -51,6 +52,8 @@ export interface ServerOptions {
   readonly random?: () => number;
   readonly ids?: IdGenerator;
   readonly fetch?: typeof fetch;
+  /** Reports run on a thread of their own, for which the package must be built; else on this one, in slices. */
+  readonly reportsOnThread?: boolean;
 }
 
 export interface RunningServer {
@@ -131,10 +134,11 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     });
     const recovery = await recover(engine);
     if (recovery.ended + recovery.interrupted > 0) log.info({ ...recovery }, 'turns left open by the last run');
+    const reports = options.reportsOnThread ? threadedReports(options) : null;
     let draining = false;
     const http = createHttpServer({
       engine,
-      analytics: createAnalytics(database.reader),
+      analytics: reports ?? createAnalytics(database.reader),
       priceVersions: createPriceVersionReader(database.reader),
       version,
       draining: () => draining,
@@ -147,6 +151,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       await drain(engine);
       await http.close();
       await Promise.all([...providers.values()].map((adapter) => adapter.close()));
+      await reports?.close();
       database.close();
     };
     return {
@@ -169,6 +174,12 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     database.close();
     throw error;
   }
+}
+
+function threadedReports({ config, packageDir, log }: ServerOptions): ThreadedAnalytics {
+  const program = path.join(packageDir, 'dist', 'store', 'sqlite', 'analytics-thread.js');
+  const { free_providers: freeProviders } = config.pricing;
+  return createThreadedAnalytics(program, { path: config.storage.db_path, freeProviders }, log);
 }
 
 function warnings(models: readonly ModelEntry[], prices: PriceTable, config: Config, now: number): string[] {

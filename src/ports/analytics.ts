@@ -14,6 +14,7 @@ import type {
 /** Rates of one version, as far as repricing needs them. A price table is one. */
 export interface CallPricer {
   readonly version: string;
+  readonly source: string;
   readonly models: Readonly<
     Record<string, { readonly long_context: readonly { readonly above_prompt_tokens: number }[] }>
   >;

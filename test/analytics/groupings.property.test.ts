@@ -209,7 +209,7 @@ function repricedCost(fact: Fact, table: PriceTable): { cost: bigint; priced: bo
 }
 
 /** Under it every call keeps its stamped cost, so that both ways to an answer can be compared. */
-const KNOWS_NOTHING: CallPricer = { version: 'none', models: {}, ratesFor: () => null };
+const KNOWS_NOTHING: CallPricer = { version: 'none', source: 'none', models: {}, ratesFor: () => null };
 
 function stampedColumns(rows: readonly CostRow[]): object[] {
   return rows.map(({ stamped_cost_usd, missing_call_count, ...row }) => row);

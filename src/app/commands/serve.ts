@@ -27,6 +27,7 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
       env: context.env,
       dataDir,
       keysFile: envFile.path,
+      reportsOnThread: true,
     });
     try {
       const { url } = await server.listen();

@@ -15,6 +15,7 @@ import type { Write } from '../ports/journal.ts';
 import type { DelegationCap } from './budget.ts';
 import type { Engine } from './context.ts';
 import { callStarted, modelRequest } from './model-request.ts';
+import { mayAnnounce } from './next-step.ts';
 import { routeTurn } from './route-turn.ts';
 import { opened, type Spawned } from './spawn-records.ts';
 import { wireTool } from './tool-set.ts';
@@ -132,6 +133,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
     tally: newTally(),
   };
   const prepared = modelRequest(engine, about, routed.volatile);
+  const announced = !context.budget_limited && mayAnnounce(engine, request.scope.signal);
   const before = [...(opening?.emit ?? []), ...environment.notices];
   const started = before.length;
   const events = await engine.journal.commit({
@@ -158,7 +160,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
         timestamp: now,
         delta: { type: 'message.appended', payload: { message: withoutRaw(userMessage) } },
       },
-      ...(context.budget_limited ? [] : [callStarted(about, prepared, started)]),
+      ...(announced ? [callStarted(about, prepared, started)] : []),
     ],
   });
   if (spawned) opened(spawned, events);
@@ -181,7 +183,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
       called: new Map(),
       resumed: false,
       cause: startedEvent,
-      next_call: { prepared, started: context.budget_limited ? null : events[started + 2]!.id },
+      next_call: { prepared, started: announced ? events[started + 2]!.id : null },
       stop_reason: null,
       call_event_id: null,
       final_message_id: null,

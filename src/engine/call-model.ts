@@ -6,7 +6,7 @@ import { abandonable } from './abandon.ts';
 import { type BudgetRefusal, reserve } from './budget.ts';
 import type { Engine } from './context.ts';
 import { cutShort } from './cut-short.ts';
-import { callStarted, modelRequest } from './model-request.ts';
+import { callStarted, type ModelRequest, modelRequest } from './model-request.ts';
 import { volatilePrompt } from './route-turn.ts';
 import { settleFailure, settleSuccess } from './settle-call.ts';
 import type { ToolResults } from './tool-results.ts';
@@ -47,28 +47,35 @@ export interface Call {
 export async function callModel(engine: Engine, run: TurnRun): Promise<CallOutcome> {
   const ahead = run.next_call;
   run.next_call = null;
-  if (ahead?.started) return leave(engine, run, ahead.prepared.request, ahead.started, false);
   const prepared = ahead?.prepared ?? modelRequest(engine, run, await volatilePrompt(engine, run.session));
+  // Asked of an announced call too: a limit may have been set while its announcement was stored.
   const reservation = await reserve(engine, run, prepared.request);
-  if (!reservation.ok) return { ok: false, error: null, refusal: reservation.refusal };
+  if (!reservation.ok) {
+    if (ahead?.started) await turnAway(engine, newCall(engine, run, prepared.request, ahead.started, true));
+    return { ok: false, error: null, refusal: reservation.refusal };
+  }
   try {
-    const events = await engine.journal.commit({ emit: [callStarted(run, prepared, run.cause)] });
-    return await leave(engine, run, prepared.request, events[0]!.id, reservation.limited);
+    const started = ahead?.started ?? (await announce(engine, run, prepared));
+    return await leave(engine, newCall(engine, run, prepared.request, started, reservation.limited), prepared.request);
   } finally {
     // Right behind the settling commit, in the same tick: from now on the ledger has what the reservation held.
     reservation.release();
   }
 }
 
+async function announce(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<EventId> {
+  const events = await engine.journal.commit({ emit: [callStarted(run, prepared, run.cause)] });
+  return events[0]!.id;
+}
+
+async function turnAway(engine: Engine, call: Call): Promise<void> {
+  const why = { error_class: 'cancelled', request_id: call.request_id } as const;
+  await settleFailure(engine, call, new AdapterError('a limit was set before the call left', why));
+}
+
 /** @param started its `llm.call_started`, which is stored */
-async function leave(
-  engine: Engine,
-  run: TurnRun,
-  request: CanonicalRequest,
-  started: EventId,
-  limited: boolean,
-): Promise<CallOutcome> {
-  const call: Call = {
+function newCall(engine: Engine, run: TurnRun, request: CanonicalRequest, started: EventId, limited: boolean): Call {
+  return {
     run,
     request_id: request.request_id,
     started,
@@ -82,8 +89,11 @@ async function leave(
     },
     limited,
   };
+}
+
+async function leave(engine: Engine, call: Call, request: CanonicalRequest): Promise<CallOutcome> {
   try {
-    await abandonable(engine, run.signal, listen(engine, call, request), 'model call');
+    await abandonable(engine, call.run.signal, listen(engine, call, request), 'model call');
   } catch (thrown) {
     call.heard.abandoned = true;
     call.heard.complete ??= cutShort(engine, call.run, call.heard.message_id, request);

@@ -27,10 +27,16 @@ export async function certainCall(
   run: TurnRun,
   history: readonly StoredMessage[],
 ): Promise<ModelRequest | null> {
-  if (run.signal.aborted || engine.draining.value) return null;
   if (nextStep(engine, run, history).kind !== 'call_model') return null;
+  const volatile = await volatilePrompt(engine, run.session);
+  // Last, behind everything that may take time.
   if ((await limitsOf(engine, run.session, run.caps)).length > 0) return null;
-  return modelRequest(engine, { ...run, history }, await volatilePrompt(engine, run.session));
+  return mayAnnounce(engine, run.signal) ? modelRequest(engine, { ...run, history }, volatile) : null;
+}
+
+/** Nobody stops the turn: a call that is announced all the same is turned away, and costs two events. */
+export function mayAnnounce(engine: Engine, signal: AbortSignal): boolean {
+  return !signal.aborted && !engine.draining.value;
 }
 
 /** The newest message that a provider would be sent. */

@@ -7,10 +7,12 @@ import Database from 'better-sqlite3';
 import { expect, test } from 'vitest';
 import { StartupError } from '../../src/kernel/errors.ts';
 import { silentLogger } from '../../src/ports/log.ts';
+import { createCheckpointer } from '../../src/store/sqlite/checkpointer.ts';
 import { openDatabase, openReader } from '../../src/store/sqlite/open.ts';
 import { isOwned } from '../../src/store/sqlite/owner-lock.ts';
+import { named } from '../../src/store/sqlite/sql.ts';
 import { storedSession } from './nouns.ts';
-import { MIGRATIONS, openWorld, tempFolder } from './world.ts';
+import { type LogLine, MIGRATIONS, openWorld, recordingLogger, tempFolder } from './world.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 
@@ -172,4 +174,28 @@ test('the write-ahead log is copied while the writer goes on, and closing leaves
   world.handle.close();
   expect(existsSync(`${world.path}-wal`)).toBe(false);
   expect(copied()).toBe(130);
+});
+
+test('the thread that copies the log holds up no closing, not even when it cannot open the file, and stays away after it', async () => {
+  const folder = tempFolder();
+  const lines: LogLine[] = [];
+  const gone = createCheckpointer(join(folder, 'missing', 'metis.db'), 'NORMAL', recordingLogger(lines));
+  for (let i = 0; i < 64; i++) gone.committed();
+  const began = performance.now();
+  gone.close();
+  expect(performance.now() - began).toBeLessThan(1500);
+  for (let i = 0; i < 64; i++) gone.committed();
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  // One thread was started, not another one after the closing.
+  expect(lines.length).toBeLessThanOrEqual(1);
+});
+
+test('a named value that is missing is an error, not a NULL', () => {
+  const { db } = openWorld().handle;
+  expect(() => named(db, 'SELECT @a, @b').get({ a: 1 })).toThrow('no value for b');
+  expect(named(db, 'SELECT @a AS a, @b AS b, @a AS c').get({ a: 1, b: null, more: 2 })).toEqual({
+    a: 1,
+    b: null,
+    c: 1,
+  });
 });

@@ -17,6 +17,10 @@ const CLOSE_LIMIT_MS = 2000;
 // A text, since a thread loads a built file and tests run from the sources. `timeout: 0`: a copy gives way to anybody.
 const THREAD = `
   const { parentPort, workerData: { driver, path, synchronous, closed } } = require('node:worker_threads');
+  process.on('exit', () => {
+    Atomics.store(closed, 0, 1);
+    Atomics.notify(closed, 0);
+  });
   const db = new (require(driver))(path, { fileMustExist: true, timeout: 0 });
   db.pragma('synchronous = ' + synchronous);
   parentPort.on('message', (task) => {
@@ -30,8 +34,6 @@ const THREAD = `
       return;
     }
     db.close();
-    Atomics.store(closed, 0, 1);
-    Atomics.notify(closed, 0);
     parentPort.close();
   });`;
 
@@ -41,6 +43,7 @@ export function createCheckpointer(path: string, synchronous: 'NORMAL' | 'FULL',
   let thread: Worker | null = null;
   let commits = 0;
   let idle = true;
+  let shut = false;
 
   function start(): Worker {
     const driver = createRequire(import.meta.url).resolve('better-sqlite3');
@@ -59,7 +62,7 @@ export function createCheckpointer(path: string, synchronous: 'NORMAL' | 'FULL',
   return {
     committed() {
       commits += 1;
-      if (commits < EVERY || !idle) return;
+      if (commits < EVERY || !idle || shut) return;
       commits = 0;
       idle = false;
       try {
@@ -70,7 +73,7 @@ export function createCheckpointer(path: string, synchronous: 'NORMAL' | 'FULL',
       }
     },
     close() {
-      idle = false;
+      shut = true;
       thread?.postMessage('close');
       if (thread !== null) Atomics.wait(closed, 0, 0, CLOSE_LIMIT_MS);
       thread = null;

@@ -97,7 +97,7 @@ export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptio
     const batches = items.filter((item) => item.kind === 'batch');
     writeTogether(batches);
     for (const { outcome } of batches) if (outcome.ok) keepCurrent(outcome.effects);
-    if (batches.length > 0) checkpoints.committed();
+    if (batches.some(({ outcome }) => outcome.ok)) checkpoints.committed();
     deliver(() => {
       for (const item of items) {
         if (item.kind === 'transient') bus.publish([item]);

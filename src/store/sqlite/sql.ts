@@ -16,7 +16,13 @@ export function named<Row = unknown>(db: Database.Database, sql: string): Named<
     return '?';
   });
   const statement = db.prepare<[unknown[]], Row>(text);
-  const placed = (values: object) => names.map((name) => (values as Record<string, unknown>)[name]);
+  const placed = (values: object) =>
+    names.map((name) => {
+      const value = (values as Record<string, unknown>)[name];
+      // The driver would store it as NULL.
+      if (value === undefined) throw new RangeError(`no value for ${name}`);
+      return value;
+    });
   return { run: (values) => statement.run(placed(values)), get: (values) => statement.get(placed(values)) };
 }
 

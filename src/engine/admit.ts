@@ -9,6 +9,7 @@ import { sha256Hex } from '../kernel/canonical-json.ts';
 import { isoTime } from '../kernel/clock.ts';
 import type { AppError } from '../kernel/errors.ts';
 import type { TurnId } from '../kernel/ids.ts';
+import { extended, summaryOf } from '../policy/context/history.ts';
 import { offersDelegate } from '../policy/delegation/worker-tools.ts';
 import { routingRecord } from '../policy/routing/chain.ts';
 import type { Write } from '../ports/journal.ts';
@@ -57,7 +58,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   const turnId = request.turn_id;
   const stored = await engine.store.messages.history(session.id);
   const userMessage = newUserMessage(engine, session, turnId, request.content, now);
-  const history = [...stored, userMessage];
+  const history = extended(stored, userMessage);
   const routed = await routeTurn(engine, {
     session,
     turn_id: turnId,
@@ -125,7 +126,8 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   const about = {
     session,
     turn,
-    turn_index: turnIndex(history),
+    // Each turn began with one user message.
+    turn_index: summaryOf(history).user_messages,
     model,
     wire_tools: effective.map(wireTool),
     worker,
@@ -150,7 +152,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
           user_message_id: userMessage.id,
           estimated_input_tokens: context.estimated_input_tokens,
           has_images: context.has_images,
-          has_tool_calls_in_history: stored.some((m) => m.role === 'tool'),
+          has_tool_calls_in_history: summaryOf(stored).has_tool_results,
         },
       }),
       routeDecided(session, turnId, decision, elapsed_ms, started),
@@ -192,13 +194,6 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
       refusal: null,
     },
   };
-}
-
-/** The number of the newest turn in its session, from 1: each began with one user message. */
-export function turnIndex(history: readonly StoredMessage[]): number {
-  let turns = 0;
-  for (const message of history) if (message.role === 'user') turns += 1;
-  return turns;
 }
 
 /** The message as it is stored with its turn. */

@@ -6,9 +6,9 @@ import type { RouteDecision } from '../domain/route.ts';
 import type { SessionRecord } from '../domain/session.ts';
 import { REQUEST_CONTEXT, type ToolDefinition } from '../domain/tool.ts';
 import type { TurnRecord } from '../domain/turn.ts';
+import { summaryOf } from '../policy/context/history.ts';
 import { routingRecord } from '../policy/routing/chain.ts';
 import type { ToolCallState } from '../ports/store.ts';
-import { turnIndex } from './admit.ts';
 import type { DelegationCap } from './budget.ts';
 import type { Engine } from './context.ts';
 import { startedCalls, storedResults, type ToolResults } from './tool-results.ts';
@@ -56,7 +56,7 @@ export async function rebuildRun(
   const run: TurnBase = {
     session,
     turn,
-    turn_index: turnIndex(history),
+    turn_index: summaryOf(history).user_messages,
     routing: routingRecord(decided.payload as unknown as RouteDecision),
     tools,
     wire_tools: tools.map(wireTool),

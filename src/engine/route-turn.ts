@@ -6,6 +6,7 @@ import type { ToolDefinition } from '../domain/tool.ts';
 import type { AppError } from '../kernel/errors.ts';
 import type { TurnId } from '../kernel/ids.ts';
 import { estimateRequest } from '../policy/context/estimate.ts';
+import { hasImage, summaryOf } from '../policy/context/history.ts';
 import { decideRoute, routeError } from '../policy/routing/chain.ts';
 import { type DelegationCap, limitsOf } from './budget.ts';
 import type { Engine } from './context.ts';
@@ -60,7 +61,7 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
       messages: history,
       tools,
     }),
-    has_images: history.some(hasImage),
+    has_images: summaryOf(history).has_images,
     message_has_images: hasImage(message),
     has_tool_definitions: tools.length > 0,
     has_system_prompt: (session.system_prompt ?? volatile) !== null,
@@ -91,12 +92,6 @@ export async function volatilePrompt(engine: Engine, session: SessionRecord): Pr
   return session.is_worker
     ? session.system_prompt_volatile
     : await engine.workspaces.memoryText(session.workspace_path);
-}
-
-function hasImage(message: StoredMessage): boolean {
-  return message.content.some(
-    (b) => b.type === 'image' || (b.type === 'tool_result' && b.content.some((c) => c.type === 'image')),
-  );
 }
 
 function firstText(content: readonly ContentBlock[]): string {

@@ -1,6 +1,7 @@
 // Token counts as a provider reported them, completed by estimates where it reported none (11.3 rule 10, 11.6).
 import type { TokenUsage } from '../domain/usage.ts';
-import { codePoints, estimateRequest } from '../policy/context/estimate.ts';
+import { estimateRequest } from '../policy/context/estimate.ts';
+import { codePoints } from '../policy/context/message-size.ts';
 import type { CanonicalRequest } from '../ports/provider.ts';
 import type { Slot } from './assembly.ts';
 

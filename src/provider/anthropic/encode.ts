@@ -12,14 +12,12 @@ export interface AnthropicOptions {
 
 /** Blocks of one message as JSON texts. */
 interface Encoded {
+  readonly role: 'user' | 'assistant';
   readonly parts: readonly string[];
   /** The last part that may carry a cache breakpoint, -1 for none. */
   readonly markable: number;
   /** The whole message as JSON, for a message that is sent as it is. */
   readonly json: string;
-}
-interface WireMessage extends Encoded {
-  readonly role: 'user' | 'assistant';
 }
 
 /** Makes the encoder of one adapter; it keeps what it made of each message. */
@@ -83,8 +81,8 @@ export function createAnthropicEncoder(
   }
 
   /** Results first, then what the user said, in one message. */
-  function wireMessages(request: CanonicalRequest): WireMessage[] {
-    const out: WireMessage[] = [];
+  function wireMessages(request: CanonicalRequest): Encoded[] {
+    const out: Encoded[] = [];
     let results: Encoded[] = [];
     const flush = (after: Encoded | null) => {
       const all = after === null ? results : [...results, after];
@@ -97,7 +95,7 @@ export function createAnthropicEncoder(
               all.flatMap((e) => e.parts),
               lastMarkable(all),
             );
-      if (only.parts.length > 0) out.push({ role: 'user', ...only });
+      if (only.parts.length > 0) out.push(only);
     };
     for (const step of steps(request.messages, drop)) {
       if (step.kind === 'interrupted') {
@@ -110,7 +108,7 @@ export function createAnthropicEncoder(
       else if (step.kind === 'user') flush(encoded);
       else {
         if (results.length > 0) flush(null);
-        if (encoded.parts.length > 0) out.push({ role: 'assistant', ...encoded });
+        if (encoded.parts.length > 0) out.push(encoded);
       }
     }
     if (results.length > 0) flush(null);
@@ -179,11 +177,11 @@ function toolResult(tool_use_id: string, content: readonly object[], is_error: b
   return { type: 'tool_result', tool_use_id, ...(shown.length > 0 ? { content: shown } : {}), is_error };
 }
 
-function whole(role: WireMessage['role'], parts: readonly string[], markable: number): Encoded {
-  return { parts, markable, json: messageJson(role, parts) };
+function whole(role: Encoded['role'], parts: readonly string[], markable: number): Encoded {
+  return { role, parts, markable, json: messageJson(role, parts) };
 }
 
-function messageJson(role: WireMessage['role'], parts: readonly string[]): string {
+function messageJson(role: Encoded['role'], parts: readonly string[]): string {
   return `{"role":"${role}","content":[${parts.join(',')}]}`;
 }
 

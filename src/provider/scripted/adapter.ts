@@ -1,6 +1,7 @@
 // The scripted provider: answers from a scenario, through the same loop as a real one; no key, no network, no chance (11.11).
 import { sleep } from '../../kernel/clock.ts';
-import { codePoints, estimateRequest } from '../../policy/context/estimate.ts';
+import { estimateRequest } from '../../policy/context/estimate.ts';
+import { codePoints } from '../../policy/context/message-size.ts';
 import type { CanonicalRequest, ProviderAdapter } from '../../ports/provider.ts';
 import type { Assembly } from '../assembly.ts';
 import { type BaseOptions, createAdapter, type Exchange } from '../base.ts';

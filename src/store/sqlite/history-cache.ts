@@ -1,5 +1,6 @@
 // Decoded messages of active sessions, so that a turn does not parse its whole history before every call.
 import type { StoredMessage } from '../../domain/message.ts';
+import { extended } from '../../policy/context/history.ts';
 
 interface Entry {
   readonly messages: readonly StoredMessage[];
@@ -45,7 +46,7 @@ export function createHistoryCache(maxBytes: number): HistoryCache {
     put,
     append(message, bytes) {
       const entry = entries.get(message.session_id);
-      if (entry !== undefined) put(message.session_id, [...entry.messages, message], entry.bytes + bytes);
+      if (entry !== undefined) put(message.session_id, extended(entry.messages, message), entry.bytes + bytes);
     },
     drop,
   };

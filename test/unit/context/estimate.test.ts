@@ -2,7 +2,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ContentBlock, StoredMessage } from '../../../src/domain/message.ts';
-import { boundRequest, codePoints, estimateRequest, estimateText } from '../../../src/policy/context/estimate.ts';
+import { boundRequest, estimateRequest, estimateText } from '../../../src/policy/context/estimate.ts';
+import { codePoints } from '../../../src/policy/context/message-size.ts';
 import { message, text, toolResult, toolUse } from '../../support/messages.ts';
 
 const EMPTY = { system_prompt: null, system_prompt_volatile: null, messages: [], tools: [] };

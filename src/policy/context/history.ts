@@ -1,0 +1,55 @@
+// What a turn wants to know of its whole history, summed up message by message: a long history costs only what is new (10 §1).
+import type { StoredMessage } from '../../domain/message.ts';
+import { messageSize } from './message-size.ts';
+
+export interface HistorySummary {
+  /** Code points, as `estimateRequest` counts them. */
+  readonly size: number;
+  /** An image in a message or in a tool result. */
+  readonly has_images: boolean;
+  readonly has_tool_results: boolean;
+  /** Messages of people and planners: each of them began a turn. */
+  readonly user_messages: number;
+}
+
+interface Counted extends HistorySummary {
+  /** How many messages of the array are in it. */
+  readonly count: number;
+}
+
+const NOTHING: Counted = { count: 0, size: 0, has_images: false, has_tool_results: false, user_messages: 0 };
+
+// Stored messages never change and a history only grows, so what was summed up of an array stays true of its beginning.
+const summaries = new WeakMap<readonly StoredMessage[], Counted>();
+
+export function summaryOf(history: readonly StoredMessage[]): HistorySummary {
+  let summary = summaries.get(history) ?? NOTHING;
+  if (summary.count === history.length) return summary;
+  for (let i = summary.count; i < history.length; i += 1) summary = withMessage(summary, history[i]!);
+  summaries.set(history, summary);
+  return summary;
+}
+
+/** A new history, whose summary is the old one's and the message's. */
+export function extended(history: readonly StoredMessage[], message: StoredMessage): StoredMessage[] {
+  const longer = [...history, message];
+  const known = summaries.get(history);
+  if (known !== undefined) summaries.set(longer, known);
+  return longer;
+}
+
+export function hasImage(message: StoredMessage): boolean {
+  return message.content.some(
+    (b) => b.type === 'image' || (b.type === 'tool_result' && b.content.some((c) => c.type === 'image')),
+  );
+}
+
+function withMessage(before: Counted, message: StoredMessage): Counted {
+  return {
+    count: before.count + 1,
+    size: before.size + messageSize(message),
+    has_images: before.has_images || hasImage(message),
+    has_tool_results: before.has_tool_results || message.role === 'tool',
+    user_messages: before.user_messages + (message.role === 'user' ? 1 : 0),
+  };
+}

@@ -1,0 +1,41 @@
+// The summary of a history is the same however the history came about (10 §1).
+import { expect, test } from 'vitest';
+import type { StoredMessage } from '../../../src/domain/message.ts';
+import { extended, summaryOf } from '../../../src/policy/context/history.ts';
+import { message, text } from '../../support/messages.ts';
+
+const picture = { type: 'image', source: { kind: 'base64', data: 'AA==' }, media_type: 'image/png' } as const;
+const ask = message(1, 'user', [text('a'.repeat(40))]);
+const answer = message(2, 'assistant', [text('b'.repeat(60))]);
+const result = message(3, 'tool', [
+  { type: 'tool_result', tool_use_id: 'tu_1' as never, content: [picture], is_error: false },
+]);
+const more = message(4, 'user', [text('c')]);
+
+test('grown in place, extended message by message, or whole at once', () => {
+  const whole = { size: 100 + 16 + 1024 + 1, has_images: true, has_tool_results: true, user_messages: 2 };
+  expect(summaryOf([ask, answer, result, more])).toMatchObject(whole);
+
+  const grown = [ask];
+  expect(summaryOf(grown)).toMatchObject({ size: 40, has_images: false, has_tool_results: false, user_messages: 1 });
+  grown.push(answer, result);
+  expect(summaryOf(grown)).toMatchObject({ has_images: true, has_tool_results: true, user_messages: 1 });
+  grown.push(more);
+  expect(summaryOf(grown)).toMatchObject(whole);
+
+  let history: readonly StoredMessage[] = [];
+  for (const next of [ask, answer, result, more]) {
+    const before = history;
+    history = extended(before, next);
+    summaryOf(history);
+    expect(before).toHaveLength(history.length - 1);
+  }
+  expect(summaryOf(history)).toMatchObject(whole);
+});
+
+test('an extension leaves the summary of what it extends alone', () => {
+  const history = [ask];
+  summaryOf(history);
+  expect(summaryOf(extended(history, result))).toMatchObject({ has_images: true });
+  expect(summaryOf(history)).toMatchObject({ size: 40, has_images: false });
+});

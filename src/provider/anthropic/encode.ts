@@ -166,8 +166,8 @@ export function createAnthropicEncoder(
       fields.push(
         `"output_config":${JSON.stringify({ format: { type: 'json_schema', schema: request.output_schema } })}`,
       );
-    fields.push(`"messages":${messagesJson(request)}`);
-    return `{${fields.join(',')}}`;
+    // Not joined with the rest: the history is most of the body, and would be copied once more.
+    return `{${fields.join(',')},"messages":${messagesJson(request)}}`;
   };
 }
 

@@ -58,7 +58,7 @@ test('a tool message with two blocks, without its call, or for a call of another
     toolMessage(world, turn, foreign.id),
     toolMessage(world, turn, world.ids.toolUse()),
     // Older than the answer it would belong to.
-    { ...good, id: turn.user_message_id.replace(/.$/, '0') as StoredMessage['id'] },
+    { ...good, id: '0'.repeat(26) as StoredMessage['id'] },
   ];
   for (const message of broken) await expect(insert(world, message)).rejects.toThrow(InvalidMessageError);
   expect(world.count('messages')).toBe(before);

@@ -49,7 +49,7 @@ export type Admission =
 /**
  * Decides the route and, unless it is refused, stores turn, user message, `turn.started` and `route.decided` together,
  * and with them `llm.call_started` of the first call where no money has to be reserved for it.
- * A refusal stores its `route.decided` alone. Throws `JournalConflict('turn_in_flight')` when another turn is open.
+ * A refusal stores its `route.decided` alone, behind the opening of a worker that has none yet. Throws `JournalConflict('turn_in_flight')` when another turn is open.
  */
 export async function admitTurn(engine: Engine, request: AdmissionRequest): Promise<Admission> {
   const { session, worker, spawned } = request;

@@ -32,6 +32,27 @@ async function post(url: string, body: unknown, headers: Record<string, string> 
   return { status: response.status, body: (await response.json()) as Record<string, unknown> };
 }
 
+describe.runIf(fs.existsSync('/proc/self/fd'))('reports', () => {
+  it('are read over a connection of their own thread, which the first report opens', async () => {
+    const server = serve();
+    const url = await address(server);
+    await getJson(`${url}/sessions`);
+    const folder = `/proc/${server.child.pid}/fd`;
+    const connections = () =>
+      fs.readdirSync(folder).filter((fd) => {
+        try {
+          return fs.readlinkSync(path.join(folder, fd)).endsWith('/metis.db');
+        } catch {
+          return false;
+        }
+      }).length;
+    const before = connections();
+    expect(await getJson(`${url}/analytics/cost?group_by=none&from=all`)).toMatchObject({ totals: { call_count: 0 } });
+    expect(connections()).toBe(before + 1);
+    expect((await server.stop()).code).toBe(0);
+  });
+});
+
 describe('a first start without any key', () => {
   it('says so in one plain sentence, answers through the scripted models, and counts real money', async () => {
     const server = serve();

@@ -1,12 +1,11 @@
 // A call that is announced with the step before it: only where nothing can keep it from leaving (00 §3, 14 §3).
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { drain } from '../../src/engine/drain.ts';
 import { patchSession } from '../../src/engine/patch-session.ts';
 import type { Journal } from '../../src/ports/journal.ts';
 import { startEngine } from '../support/engine.ts';
+import { holdMemory } from '../support/hold-memory.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
-
-type Started = Awaited<ReturnType<typeof startEngine>>;
 
 const usage = { input_tokens: 1000, output_tokens: 100 };
 const TINY = { max_cost_usd: '0.000001', on_reached: 'stop' } as const;
@@ -14,32 +13,6 @@ const twoCalls = () =>
   startEngine({
     scenario: scenario(planner({ tool_calls: [call('list_files', {})], usage }, { text: 'done', usage })),
   });
-
-/** Holds the next read of the workspace's memory from the moment `when` is true. */
-function holdMemory(t: Started, when: () => boolean) {
-  const { workspaces } = t.engine;
-  const real = workspaces.memoryText;
-  let reach = () => {};
-  let release = () => {};
-  const reached = new Promise<void>((resolve) => {
-    reach = resolve;
-  });
-  const released = new Promise<void>((resolve) => {
-    release = resolve;
-  });
-  let held = false;
-  const memoryText: typeof real = async (root) => {
-    const text = await real(root);
-    if (held || !when()) return text;
-    held = true;
-    reach();
-    await released;
-    return text;
-  };
-  Object.assign(workspaces, { memoryText });
-  onTestFinished(() => void Object.assign(workspaces, { memoryText: real }));
-  return { reached, release };
-}
 
 test('calls of a turn without a limit are announced in the transaction of the step before them', async () => {
   const t = await twoCalls();

@@ -1,0 +1,48 @@
+// A worker's session and delegation are stored with its first turn, or, where there is none, with its end (04 §5.1, §5.4).
+import { expect, test } from 'vitest';
+import { cancelTurn } from '../../src/engine/cancel.ts';
+import { drain } from '../../src/engine/drain.ts';
+import { startEngine } from '../support/engine.ts';
+import { holdMemory } from '../support/hold-memory.ts';
+import { delegate, planner, scenario, worker } from '../support/scenario.ts';
+
+async function preparing() {
+  const t = await startEngine({
+    scenario: scenario(planner({ tool_calls: [delegate('job')] }, { text: 'end' }), worker('job', { text: 'x' })),
+    config: { shutdown: { drain_seconds: 0 } },
+  });
+  const session = await t.session();
+  const memory = holdMemory(t, () => t.events.some((e) => e.type === 'tool.called'));
+  const id = await t.submit(session, 'go');
+  await memory.reached;
+  return { t, session, id, memory };
+}
+
+test('cancelled before its first turn, a worker is opened and closed, once each', async () => {
+  const { t, session, id, memory } = await preparing();
+  await cancelTurn(t.engine, session.id, id, null);
+  memory.release();
+  await t.ended(id);
+  const own = t.events.filter((e) => e.session_id !== session.id).map((e) => e.type);
+  expect(own).toEqual(['session.created', 'session.ended']);
+  const told = t.typesOf(session.id).filter((type) => type.startsWith('delegate.'));
+  expect(told).toEqual(['delegate.started', 'delegate.failed']);
+  const started = t.events.find((e) => e.type === 'delegate.started')!;
+  expect(t.events.find((e) => e.type === 'delegate.failed')!.parent_event_id).toBe(started.id);
+  expect(await t.engine.store.delegations.allOpen()).toEqual([]);
+});
+
+test('put down before its first turn, a worker is opened and waits', async () => {
+  const { t, session, memory } = await preparing();
+  const drained = drain(t.engine);
+  // Its time is over at once: the planner's scope is cancelled, and its worker's with it.
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  memory.release();
+  await drained;
+  expect(t.events.filter((e) => e.session_id !== session.id).map((e) => e.type)).toEqual(['session.created']);
+  expect(t.typesOf(session.id).filter((type) => type.startsWith('delegate.'))).toEqual(['delegate.started']);
+  const [open, ...more] = await t.engine.store.delegations.allOpen();
+  expect(open).toMatchObject({ status: 'interrupted' });
+  expect(more).toEqual([]);
+  expect(await t.engine.store.sessions.record(open!.worker_session_id!)).toMatchObject({ ended_at: null });
+});

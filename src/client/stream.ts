@@ -176,10 +176,10 @@ async function connect(url: string, subscribe: object): Promise<Connection> {
   };
 }
 
-/** The platform's own socket where it has one (browsers, newer Node), else the library's. */
+/** The library's socket in Node, whose own says nothing when an upgrade is refused (22); the platform's in a browser. */
 async function socketClass(): Promise<new (url: string) => Socket> {
-  const own = (globalThis as unknown as { WebSocket?: new (url: string) => Socket }).WebSocket;
-  return own ?? (await import('ws')).WebSocket;
+  if (globalThis.process?.versions?.node) return (await import('ws')).WebSocket;
+  return (globalThis as unknown as { WebSocket: new (url: string) => Socket }).WebSocket;
 }
 
 function pause(ms: number, signal?: AbortSignal): Promise<void> {

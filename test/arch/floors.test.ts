@@ -117,7 +117,7 @@ describe('clock, chance and environment', () => {
     expect(users(/\bMath\.random\b|\brandomUUID\b|\brandomBytes\b|\bgetRandomValues\b/, ['src/app/'])).toEqual([]);
   });
   it('the environment is read where the process starts', () => {
-    expect(users(/\bprocess\.env\b/, ['src/main.ts'])).toEqual([]);
+    expect(users(/\bprocess\.env\b/, ['src/app/command-line.ts'])).toEqual([]);
   });
 });
 

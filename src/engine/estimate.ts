@@ -30,7 +30,7 @@ export interface CoveringLimit {
 export interface CostEstimate {
   readonly chosen_model: string;
   readonly chain: readonly PolicyEvaluation[];
-  readonly input_tokens_estimate: number;
+  readonly estimated_input_tokens: number;
   /** The estimated input alone. */
   readonly cost_floor_usd: Usd;
   /** What the first call would reserve. Tool cycles are not foreseen. */
@@ -92,7 +92,7 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
   return {
     chosen_model: model.id,
     chain: decision.chain,
-    input_tokens_estimate: context.estimated_input_tokens,
+    estimated_input_tokens: context.estimated_input_tokens,
     cost_floor_usd: fromPusd(least),
     cost_ceiling_usd: fromPusd(most),
     fits_budget: limits.every((l) => l.left >= most),

@@ -154,6 +154,9 @@ describe('an estimate', () => {
 
     const { turn_id } = (await t.call('POST', `/sessions/${session.id}/turns`, { content: '@haiku what now?' })).body;
     const turn = await t.ended(turn_id);
+    // One guess under one name, wherever it is told.
+    const started = (await t.event('turn.started')).payload as { estimated_input_tokens: number };
+    expect(estimate.body.estimated_input_tokens).toBe(started.estimated_input_tokens);
     expect(toPusd(estimate.body.cost_ceiling_usd)).toBeGreaterThanOrEqual(toPusd(turn.total_cost_usd));
     expect(toPusd(estimate.body.cost_floor_usd)).toBeLessThan(toPusd(estimate.body.cost_ceiling_usd));
 

@@ -46,7 +46,7 @@ const EstimateBody = SubmitBody.omit({ if_busy: true });
 const EstimateReply = z.object({
   chosen_model: z.string(),
   chain: z.array(PolicyEvaluationSchema).length(7),
-  input_tokens_estimate: CountSchema,
+  estimated_input_tokens: CountSchema,
   cost_floor_usd: UsdSchema,
   cost_ceiling_usd: UsdSchema,
   fits_budget: z.boolean(),

@@ -1,5 +1,6 @@
-// Writes the committed contract documents from the built code: openapi/openapi.json and openapi/events.schema.json.
+// Writes the committed documents that the built code determines: openapi/ and the table of keys in docs/configuration.md.
 import fs from 'node:fs';
+import { withKeyTable } from '../dist/app/config-table.js';
 import { eventsDocument, openApiDocument } from '../dist/http/openapi.js';
 
 const { version } = JSON.parse(fs.readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
@@ -7,3 +8,6 @@ const folder = new URL('../openapi/', import.meta.url);
 fs.mkdirSync(folder, { recursive: true });
 fs.writeFileSync(new URL('openapi.json', folder), await openApiDocument(version));
 fs.writeFileSync(new URL('events.schema.json', folder), eventsDocument());
+
+const page = new URL('../docs/configuration.md', import.meta.url);
+fs.writeFileSync(page, withKeyTable(fs.readFileSync(page, 'utf8')));

@@ -11,13 +11,12 @@ import { cancelTurn } from '../../src/engine/cancel.ts';
 import { drain } from '../../src/engine/drain.ts';
 import { endSession, purgeSession } from '../../src/engine/end-session.ts';
 import { patchSession } from '../../src/engine/patch-session.ts';
-import { recover, resumeAll } from '../../src/engine/recover.ts';
 import { resumeTurn } from '../../src/engine/resume-turn.ts';
-import type { Batch } from '../../src/ports/journal.ts';
 import type { ProviderAdapter } from '../../src/ports/provider.ts';
 import type { Tool, ToolFactory } from '../../src/ports/tool.ts';
-import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
+import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock, START } from '../support/manual-clock.ts';
+import { at, failOnce, gate, restart, turns, until, writes } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 
 const usage = { input_tokens: 1000, output_tokens: 100 };
@@ -25,13 +24,6 @@ const hold = { recovery: { on_start: 'hold' } } as const;
 const TERMINAL = ['turn.completed', 'turn.failed', 'turn.cancelled'];
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
-async function restart(t: TestEngine, options: EngineOptions): Promise<TestEngine> {
-  t.abandon();
-  const next = await startEngine({ ...options, folder: t.folder });
-  await recover(next.engine);
-  await resumeAll(next.engine);
-  return next;
-}
 async function stored(t: TestEngine, sessionId: string): Promise<AnyEvent[]> {
   const query = { session_id: sessionId, include_workers: true, types: null, after: null, until: null, limit: 10_000 };
   return [...(await t.engine.store.events.list(query)).rows];
@@ -43,42 +35,6 @@ async function results(t: TestEngine, sessionId: string): Promise<ToolResultBloc
   return history.filter((m) => m.role === 'tool').map((m) => m.content[0] as ToolResultBlock);
 }
 const textIn = (block: ToolResultBlock) => (block.content[0]?.type === 'text' ? block.content[0].text : '');
-/** The journal refuses the first batches that `match` picks, as a full disk would. */
-function failOnce(t: TestEngine, match: (batch: Batch) => boolean, times = 1): void {
-  const { journal } = t.engine;
-  const { commit } = journal;
-  let left = times;
-  journal.commit = async (batch) => {
-    if (left === 0 || !match(batch)) return commit(batch);
-    left -= 1;
-    throw new Error('disk full');
-  };
-}
-const writes = (batch: Batch, kind: string) => (batch.writes ?? []).some((w) => w.kind === kind);
-function at(t: TestEngine, match: (e: AnyEvent) => boolean, then: () => void): void {
-  let done = false;
-  t.engine.bus.subscribe('review', (items) => {
-    for (const item of items)
-      if (!done && item.kind === 'event' && match(item.event as AnyEvent)) {
-        done = true;
-        then();
-      }
-  });
-}
-function gate() {
-  let open = () => {};
-  const opened = new Promise<void>((resolve) => {
-    open = resolve;
-  });
-  return { open, opened };
-}
-/** Lets this many turns of the event loop pass. */
-async function turns(n: number): Promise<void> {
-  for (let i = 0; i < n; i++) await new Promise(setImmediate);
-}
-async function until(reached: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await reached())) await new Promise(setImmediate);
-}
 function tool(name: string, over: Partial<Tool> & { side_effects?: ToolDefinition['side_effects'] } = {}): ToolFactory {
   const { side_effects = 'none', ...rest } = over;
   const definition: ToolDefinition = {

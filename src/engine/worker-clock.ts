@@ -25,7 +25,6 @@ export function startWorkerClock(
   let since: number | null = null;
   let timer: Timer | null = null;
   let holds = 0;
-  let stopped = false;
 
   function run() {
     since = clock.monotonic();
@@ -36,21 +35,19 @@ export function startWorkerClock(
     if (since !== null) used += clock.monotonic() - since;
     since = null;
   }
+  function pause() {
+    holds += 1;
+    halt();
+  }
   run();
   return {
-    pause() {
-      holds += 1;
-      if (holds === 1 && !stopped) halt();
-    },
+    pause,
     resume() {
       holds -= 1;
-      if (holds === 0 && !stopped) run();
+      if (holds === 0) run();
     },
     activeSeconds: () => (used + (since === null ? 0 : clock.monotonic() - since)) / 1000,
-    stop() {
-      if (stopped) return;
-      halt();
-      stopped = true;
-    },
+    // A pause that nobody ends.
+    stop: pause,
   };
 }

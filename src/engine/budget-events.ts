@@ -3,7 +3,7 @@ import { draft, type EventDraft } from '../domain/event.ts';
 import type { EventId } from '../kernel/ids.ts';
 import { fromPusd, toPusd } from '../kernel/money.ts';
 import type { Write } from '../ports/journal.ts';
-import { type BudgetRefusal, type Limit, limitsOf } from './budget.ts';
+import { type BudgetRefusal, DAY_REACHED, dayMark, type Limit, limitsOf } from './budget.ts';
 import type { Engine } from './context.ts';
 import type { TurnRun } from './turn-run.ts';
 
@@ -30,8 +30,14 @@ function told(
   return [own, draft({ type, session_id: session.root_session_id, turn_id: null, parent, payload })];
 }
 
+/** A day's limit that ends a planner's turn lets none begin from now on; a tree's is read from its newest turn. */
 export async function tellExceeded(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<void> {
-  await engine.journal.commit({ emit: told(run, 'budget.exceeded', refusal, run.cause) });
+  const writes: Write[] = [];
+  if (refusal.scope === 'day' && !run.session.is_worker) {
+    const mark = dayMark({ key: refusal.key, limit: toPusd(refusal.limit_usd) });
+    writes.push({ kind: 'meta.set', key: DAY_REACHED, value: mark });
+  }
+  await engine.journal.commit({ writes, emit: told(run, 'budget.exceeded', refusal, run.cause) });
 }
 
 /** After a settlement: one warning per limit and value, when its share is used up. */
@@ -59,7 +65,6 @@ export async function warnIfNear(engine: Engine, run: TurnRun): Promise<void> {
 }
 
 const DAY_WARNED = 'budget_day_warned';
-const dayMark = (limit: Limit) => `${limit.key} ${fromPusd(limit.limit)}`;
 
 function near(engine: Engine, limit: Limit, spent: bigint): boolean {
   // The ratio has at most a few decimals; a millionth is finer than anybody asks for.

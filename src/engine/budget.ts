@@ -2,7 +2,7 @@
 import type { OnReached } from '../domain/scalars.ts';
 import type { Session } from '../domain/session.ts';
 import { NO_TOKENS } from '../domain/usage.ts';
-import type { SessionId, ToolUseId } from '../kernel/ids.ts';
+import type { SessionId, ToolUseId, TurnId } from '../kernel/ids.ts';
 import { fromPusd, type Pusd, toPusd, type Usd, ZERO_PUSD } from '../kernel/money.ts';
 import { boundRequest, type RequestParts } from '../policy/context/estimate.ts';
 import type { CanonicalRequest } from '../ports/provider.ts';
@@ -51,16 +51,14 @@ export interface Budget {
   readonly reserved: Map<string, Pusd>;
   /** Counts settlements: a check whose sums were read before one is made again. */
   settlements: number;
-  /** Trees that wait for a higher limit. */
+  /** Trees that wait for a higher limit; after a restart made again from their turns (14 §3). */
   readonly paused: Set<SessionId>;
-  /** Limits that ended or paused a planner's turn, by key, with their amount then. */
-  readonly exhausted: Map<string, Pusd>;
   /** Limits that were warned about, by key, with their amount then. */
   readonly warned: Map<string, Pusd>;
 }
 
 export function createBudget(): Budget {
-  return { reserved: new Map(), settlements: 0, paused: new Set(), exhausted: new Map(), warned: new Map() };
+  return { reserved: new Map(), settlements: 0, paused: new Set(), warned: new Map() };
 }
 
 const NOTHING: Reservation = { ok: true, limited: false, release: () => {} };
@@ -162,12 +160,7 @@ function refusal(limit: Limit, spent: Pusd, reserved: Pusd, needed: Pusd): Budge
   };
 }
 
-/** From now on no turn begins under this limit, until it changes or its day is over. */
-export function shut(engine: Engine, refusal: BudgetRefusal): void {
-  engine.budget.exhausted.set(refusal.key, toPusd(refusal.limit_usd));
-}
-
-/** A limit that lets no further turn begin: used up, or it ended or paused a turn and has not changed since (14 §3). */
+/** A limit that lets no further turn begin: used up, or it ended or paused a turn and was not raised since (14 §3). */
 export async function exhaustedLimit(
   engine: Engine,
   session: { readonly root_session_id: SessionId },
@@ -175,10 +168,35 @@ export async function exhaustedLimit(
   for (const limit of await limitsOf(engine, session, [])) {
     const spent = await limit.spent();
     const reserved = engine.budget.reserved.get(limit.key) ?? ZERO_PUSD;
-    if (spent >= limit.limit || engine.budget.exhausted.get(limit.key) === limit.limit)
+    if (spent >= limit.limit || (await hasRefused(engine, session.root_session_id, limit)))
       return refusal(limit, spent, reserved, ZERO_PUSD);
   }
   return null;
+}
+
+/** Asked of what is stored, so that a restart forgets nothing. */
+async function hasRefused(engine: Engine, root: SessionId, limit: Limit): Promise<boolean> {
+  const { turns, meta } = engine.store;
+  if (limit.scope === 'day') return (await meta(DAY_REACHED)) === dayMark(limit);
+  if (engine.budget.paused.has(root) && (await turns.open(root)) !== null) return true;
+  const newest = await turns.newest(root);
+  const met = newest && (await limitMet(engine, newest.id));
+  return met !== null && limit.limit <= met;
+}
+
+/** The tree's limit as it was when it refused a call of this turn; null when it did not. */
+export async function limitMet(engine: Engine, turnId: TurnId): Promise<Pusd | null> {
+  const told = await engine.store.events.ofTurn(turnId, ['budget.exceeded']);
+  const last = told.findLast((event) => event.payload.scope === 'session');
+  return last ? toPusd(last.payload.limit_usd as Usd) : null;
+}
+
+/** `meta` key of the day's limit that ended a planner's turn, as `dayMark` writes it. */
+export const DAY_REACHED = 'budget_day_reached';
+
+/** A day and its limit as one value of the `meta` table. */
+export function dayMark(limit: { readonly key: string; readonly limit: Pusd }): string {
+  return `${limit.key} ${fromPusd(limit.limit)}`;
 }
 
 /** The session as people see it, with what its calls hold at this moment. */
@@ -197,14 +215,7 @@ export function withReserved(engine: Engine, session: Session): Session {
 
 /** Nothing is remembered of a tree or a delegation that has ended. */
 export function forget(engine: Engine, scope: 'session' | 'delegation', id: SessionId | ToolUseId): void {
-  const { warned, exhausted, paused } = engine.budget;
+  const { warned, paused } = engine.budget;
   warned.delete(`${scope}:${id}`);
-  exhausted.delete(`${scope}:${id}`);
   if (scope === 'session') paused.delete(id as SessionId);
-}
-
-/** A limit changed: what it had refused may be asked again. */
-export function limitChanged(engine: Engine, root: SessionId): void {
-  engine.budget.exhausted.delete(`session:${root}`);
-  engine.budget.paused.delete(root);
 }

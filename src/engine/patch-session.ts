@@ -3,7 +3,6 @@ import type { OnReached } from '../domain/scalars.ts';
 import type { SessionId, TurnId } from '../kernel/ids.ts';
 import { toPusd } from '../kernel/money.ts';
 import type { Write } from '../ports/journal.ts';
-import { limitChanged } from './budget.ts';
 import type { Engine } from './context.ts';
 import { knownModel, liveSession } from './sessions.ts';
 import { resumeIfPaid } from './top-level.ts';
@@ -62,7 +61,7 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
     await engine.journal.commit({ writes: [landed], emit: [] });
   }
   if (patch.max_cost_usd !== undefined && raised(session.max_cost_usd, limit)) {
-    limitChanged(engine, session.id);
+    engine.budget.paused.delete(session.id);
     await resumeIfPaid(engine, session.id);
   }
   return {

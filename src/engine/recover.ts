@@ -5,7 +5,9 @@ import { draft } from '../domain/event.ts';
 import type { TurnRecord } from '../domain/turn.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import type { SessionId } from '../kernel/ids.ts';
+import { toPusd } from '../kernel/money.ts';
 import type { Write } from '../ports/journal.ts';
+import { limitMet } from './budget.ts';
 import type { Engine } from './context.ts';
 import { closeOpenCalls, endUnfinishedDelegation, endUnfinishedTurn } from './end-unfinished.ts';
 import { resumeTopLevel } from './resume-turn.ts';
@@ -32,7 +34,7 @@ export async function recover(engine: Engine): Promise<Recovery> {
     }
     return { ended: open.length, interrupted: 0 };
   }
-  const waiting = await treesWithoutMoney(engine, open);
+  await pauseWaitingTrees(engine, open);
   for (const turn of open) {
     if (turn.status === 'interrupted') continue;
     engine.crashed.add(turn.id);
@@ -44,7 +46,7 @@ export async function recover(engine: Engine): Promise<Recovery> {
         {
           kind: 'turn.interrupt',
           turn_id: turn.id,
-          reason: session && waiting.has(session.root_session_id) ? 'budget' : 'restart',
+          reason: session && engine.budget.paused.has(session.root_session_id) ? 'budget' : 'restart',
           llm_call_count: totals.calls,
           tool_call_count: calls.filter((c) => c.result !== null).length,
         },
@@ -55,24 +57,33 @@ export async function recover(engine: Engine): Promise<Recovery> {
   return { ended: 0, interrupted: open.length };
 }
 
-/** Trees of which a part already waited for a higher limit: the rest of them waits with it (14 §3). */
-async function treesWithoutMoney(engine: Engine, open: readonly TurnRecord[]): Promise<ReadonlySet<SessionId>> {
-  const roots = new Set<SessionId>();
+/**
+ * Trees of which a part waited for a higher limit: the rest of them waits with it, and nothing begins beside it (14 §3).
+ * One whose limit was raised while it still came to its stop waits no more.
+ */
+async function pauseWaitingTrees(engine: Engine, open: readonly TurnRecord[]): Promise<void> {
+  const paid = new Set<SessionId>();
   for (const turn of open) {
     if (turn.status !== 'interrupted' || turn.interrupted_reason !== 'budget') continue;
     const session = await engine.store.sessions.record(turn.session_id);
-    if (session) roots.add(session.root_session_id);
+    if (!session) continue;
+    const root = session.root_session_id;
+    const limit = (await engine.store.sessions.limit(root))?.max_cost_usd ?? null;
+    const met = await limitMet(engine, turn.id);
+    if (limit === null || (met !== null && toPusd(limit) > met)) paid.add(root);
+    engine.budget.paused.add(root);
   }
-  return roots;
+  for (const root of paid) engine.budget.paused.delete(root);
 }
 
-/** After listening: every top-level turn that a restart interrupted goes on. One that waits for money waits. */
+/** After listening: every interrupted top-level turn goes on. One that waits for money waits. */
 export async function resumeAll(engine: Engine): Promise<void> {
   if (engine.config.recovery.on_start !== 'resume') return;
   for (const turn of await engine.store.turns.allOpen()) {
-    if (turn.status !== 'interrupted' || turn.interrupted_reason !== 'restart') continue;
+    if (turn.status !== 'interrupted') continue;
     const session = await engine.store.sessions.record(turn.session_id);
     if (!session || session.is_worker) continue;
+    if (turn.interrupted_reason === 'budget' && engine.budget.paused.has(session.id)) continue;
     await resumeTopLevel(engine, session, turn).catch((err: unknown) =>
       engine.log.error({ err, session_id: session.id, turn_id: turn.id }, 'a turn could not be resumed'),
     );

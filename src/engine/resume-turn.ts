@@ -5,7 +5,6 @@ import type { TurnRecord } from '../domain/turn.ts';
 import { Cancelled, createScope } from '../kernel/abort.ts';
 import { AppError } from '../kernel/errors.ts';
 import type { TurnId } from '../kernel/ids.ts';
-import { limitChanged } from './budget.ts';
 import type { Engine } from './context.ts';
 import { failTurn } from './end-turn.ts';
 import { endOpenDelegations, endUnfinishedTurn } from './end-unfinished.ts';
@@ -30,10 +29,7 @@ export async function resumeTurn(engine: Engine, sessionId: string, turnId: stri
   if (!turn) throw new AppError('not_found', `no turn with id ${turnId} in this session`, { resource: 'turn' });
   if (turn.status !== 'interrupted')
     throw new AppError('turn_not_interrupted', `this turn is ${turn.status}, not interrupted`);
-  if (turn.interrupted_reason === 'budget') {
-    await requireBudget(engine, session);
-    limitChanged(engine, session.id);
-  }
+  if (turn.interrupted_reason === 'budget') await requireBudget(engine, session);
   await resumeTopLevel(engine, session, turn);
   return { turn_id: turn.id, resumed: true };
 }

@@ -50,9 +50,8 @@ export async function resumeWorker(
 
 /** The worker's newest turn, run on from where it stands; null when it has none yet. */
 async function begin(engine: Engine, planner: TurnRun, work: Work): Promise<WorkedTurn | null> {
-  const [newest] = (await engine.store.turns.list(work.session.id, null, 1)).rows;
-  if (!newest) return null;
-  const turn = (await engine.store.turns.record(work.session.id, newest.id))!;
+  const turn = await engine.store.turns.newest(work.session.id);
+  if (turn === null) return null;
   return turn.status === 'interrupted' || turn.status === 'in_flight'
     ? runOn(engine, planner, work, turn)
     : ended(engine, work.session, turn, work.worker.output_tokens_left);

@@ -1,6 +1,6 @@
 // The turn loop: ask the machine what is next, do it, until a terminal event is stored (00 §3, 04 §3.1).
 import { Cancelled, cancelledBy } from '../kernel/abort.ts';
-import { type BudgetRefusal, shut } from './budget.ts';
+import type { BudgetRefusal } from './budget.ts';
 import { tellExceeded, warnIfNear } from './budget-events.ts';
 import { callModel } from './call-model.ts';
 import type { Engine } from './context.ts';
@@ -73,13 +73,10 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
 async function overBudget(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<TurnEnd> {
   if (refusal.on_reached === 'stop') {
     await tellExceeded(engine, run, refusal);
-    // A worker's refusal says little about the next turn: what its siblings had reserved is free again by then.
-    if (!run.session.is_worker) shut(engine, refusal);
     run.refusal = refusal;
     return completeTurn(engine, run, 'budget_exceeded');
   }
   const { paused } = engine.budget;
-  shut(engine, refusal);
   const first = !paused.has(run.session.root_session_id);
   paused.add(run.session.root_session_id);
   if (first) await tellExceeded(engine, run, refusal);

@@ -57,6 +57,7 @@ export async function submitTurn(
       owned = true;
     }
     await endOpenTurn(engine, session);
+    engine.budget.paused.delete(session.id);
     // A model swap that waited for the end of the turn before is in force now.
     session = await liveSession(engine, sessionId);
     return await start(engine, session, turnId, checked, claim);

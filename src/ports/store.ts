@@ -66,6 +66,8 @@ export interface TurnReader {
   record(sessionId: string, turnId: string): Promise<TurnRecord | null>;
   /** The session's turn that is not terminal. */
   open(sessionId: SessionId): Promise<TurnRecord | null>;
+  /** The session's last turn, whatever its status. */
+  newest(sessionId: SessionId): Promise<TurnRecord | null>;
   view(sessionId: string, turnId: string): Promise<Turn | null>;
   /** Newest first; `before` is a turn id. */
   list(sessionId: string, before: string | null, limit: number): Promise<Page<Turn>>;

@@ -192,6 +192,89 @@ describe('on_reached: pause', () => {
   });
 });
 
+describe('a restart', () => {
+  const looping = scenario([
+    {
+      match: { turn: 1 },
+      times: 'inf',
+      respond: { tool_calls: [call('list_files', {})], usage: { input_tokens: 1500, output_tokens: 100 } },
+    },
+    { match: {}, times: 'inf', respond: { text: 'again' } },
+  ]);
+  const restarted = async (first: TestEngine, options: Parameters<typeof startEngine>[0]) => {
+    first.abandon();
+    const second = await startEngine({ ...options, folder: first.folder });
+    await recover(second.engine);
+    await resumeAll(second.engine);
+    return second;
+  };
+
+  it('leaves a stopped tree stopped, until its limit is raised', async () => {
+    const options = { scenario: looping, config: small };
+    const first = await startEngine(options);
+    const session = await first.session({ initial_active_model: 'haiku', max_cost_usd: '0.009', on_reached: 'stop' });
+    const turn = await first.run(session, 'go');
+    expect(turn).toMatchObject({ stop_reason: 'budget_exceeded' });
+    const second = await restarted(first, options);
+    await expect(second.submit(session, 'more')).rejects.toMatchObject({
+      code: 'budget_exceeded',
+      details: { scope: 'session', limit_usd: '0.009', spent_usd: turn.total_cost_usd },
+    });
+    await patchSession(second.engine, session.id, { max_cost_usd: '0.0085' });
+    await expect(second.submit(session, 'more')).rejects.toMatchObject({ code: 'budget_exceeded' });
+    await patchSession(second.engine, session.id, { max_cost_usd: '1' });
+    expect((await second.run(session, 'more')).output).toBe('again');
+  });
+
+  it('leaves a paused tree waiting: a message is refused and cancels nothing', async () => {
+    const options = { scenario: fanOut(1), config: small };
+    const first = await startEngine(options);
+    const session = await first.session({ initial_active_model: 'sonnet', max_cost_usd: '0.008' });
+    const turnId = await first.submit(session, 'go');
+    await first.event('budget.exceeded');
+    await first.engine.locks.turn(turnId)?.done;
+    const second = await restarted(first, options);
+    for (const if_busy of ['reject', 'interrupt'] as const)
+      await expect(second.submit(session, 'more', { if_busy })).rejects.toMatchObject({ code: 'budget_exceeded' });
+    await patchSession(second.engine, session.id, { max_cost_usd: '0.007' });
+    await expect(second.submit(session, 'more')).rejects.toMatchObject({ code: 'budget_exceeded' });
+    expect((await second.engine.store.turns.open(session.id))?.id).toBe(turnId);
+    await patchSession(second.engine, session.id, { max_cost_usd: '1' });
+    expect((await second.ended(turnId)).status).toBe('completed');
+  });
+
+  it('goes on with a tree whose limit had been raised before the process died', async () => {
+    const options = { scenario: fanOut(2), config: small };
+    const first = await startEngine(options);
+    const session = await first.session({ initial_active_model: 'sonnet', max_cost_usd: '0.008' });
+    const turnId = await first.submit(session, 'go');
+    await first.event('budget.exceeded');
+    await first.engine.locks.turn(turnId)?.done;
+    const at = first.engine.clock.now();
+    const raised = { session_id: session.id, max_cost_usd: '1', on_reached: 'pause', at } as const;
+    await first.engine.journal.commit({ writes: [{ kind: 'session.set_limit', ...raised }], emit: [] });
+    const second = await restarted(first, options);
+    expect(await second.ended(turnId)).toMatchObject({ status: 'completed', output: 'summary' });
+  });
+
+  it("keeps the day's limit shut for every tree until the day is over", async () => {
+    const clock = manualClock();
+    const options = { clock, scenario: looping, config: { ...small, budgets: { daily_usd: '0.009' } } };
+    const first = await startEngine(options);
+    const [one, other] = [await first.session(), await first.session()];
+    const haiku = { per_message_override: 'haiku' };
+    expect(await first.run(one, 'go', haiku)).toMatchObject({ stop_reason: 'budget_exceeded' });
+    const second = await restarted(first, options);
+    for (const session of [one, other])
+      await expect(second.submit(session, 'more', haiku)).rejects.toMatchObject({
+        code: 'budget_exceeded',
+        details: { scope: 'day' },
+      });
+    clock.advance(24 * 3600 * 1000);
+    expect((await second.run(one, 'more', haiku)).output).toBe('again');
+  });
+});
+
 describe('warnings', () => {
   it('come once at the ratio, and again for a higher limit', async () => {
     const t = await startEngine({

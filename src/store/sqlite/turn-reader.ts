@@ -12,10 +12,13 @@ import { isoOrNull, type ToolCallRowStored, type TurnRow, toolCallState, turnRec
 import type { Spend } from './spend-reader.ts';
 import { TURN_IS_OPEN } from './sql.ts';
 
+/** Sorts behind every id. */
+const BEHIND_ALL = '~';
+
 export function createTurnReader({ db }: SqliteStoreHandle, spend: Spend): TurnReader {
   const byId = db.prepare<[string, string], TurnRow>('SELECT * FROM turns WHERE session_id = ? AND id = ?');
   const open = db.prepare<[string], TurnRow>(`SELECT * FROM turns WHERE session_id = ? AND ${TURN_IS_OPEN}`);
-  const newest = db.prepare<[string, string, number], TurnRow>(
+  const page = db.prepare<[string, string, number], TurnRow>(
     'SELECT * FROM turns WHERE session_id = ? AND id < ? ORDER BY id DESC LIMIT ?',
   );
   const count = db.prepare<[string], number>('SELECT count(*) FROM turns WHERE session_id = ?').pluck();
@@ -81,13 +84,13 @@ export function createTurnReader({ db }: SqliteStoreHandle, spend: Spend): TurnR
   return {
     record: async (sessionId, turnId) => recordOrNull(byId.get(sessionId, turnId)),
     open: async (sessionId) => recordOrNull(open.get(sessionId)),
+    newest: async (sessionId) => recordOrNull(page.get(sessionId, BEHIND_ALL, 1)),
     view: async (sessionId, turnId) => {
       const row = byId.get(sessionId, turnId);
       return row === undefined ? null : view(row);
     },
-    // '~' sorts behind every id.
     list: async (sessionId, before, limit) =>
-      pageOf(newest.all(sessionId, before ?? '~', limit + 1), limit, (row) => row.id, view),
+      pageOf(page.all(sessionId, before ?? BEHIND_ALL, limit + 1), limit, (row) => row.id, view),
     count: async (sessionId) => count.get(sessionId) ?? 0,
     allOpen: async () => allOpen.all().map(turnRecord),
     toolCalls: async (turnId) => calls.all(turnId).map(toolCallState),

@@ -22,9 +22,11 @@ export async function identityOf(
   const input: Record<string, unknown> = { ...call.input };
   if (definition.requires_workspace) {
     const files = engine.workspaces.files(run.session.workspace_path);
+    const real = async (value: unknown) =>
+      typeof value === 'string' ? (await files.resolve(value, 'list')).absolute : value;
     for (const field of definition.path_fields) {
       const value = input[field];
-      if (typeof value === 'string') input[field] = (await files.resolve(value, 'list')).absolute;
+      input[field] = Array.isArray(value) ? await Promise.all(value.map(real)) : await real(value);
     }
   }
   return sha256Hex(

@@ -27,7 +27,12 @@ export async function inputIssues(
   return tool.check(input, context);
 }
 
-export async function pathRefusal(tool: Tool, input: Input, context: ToolContext): Promise<Refusal | null> {
+/** The first path that may not be used, with the field that holds it; null when all may. */
+export async function pathRefusal(
+  tool: Tool,
+  input: Input,
+  context: ToolContext,
+): Promise<(Refusal & { readonly field: string }) | null> {
   const { definition } = tool;
   if (!definition.requires_workspace || context.files === null) return null;
   const use = definition.side_effects === 'write' ? 'write' : definition.name === 'list_files' ? 'list' : 'read';
@@ -39,7 +44,7 @@ export async function pathRefusal(tool: Tool, input: Input, context: ToolContext
         await context.files.resolve(path, use);
       } catch (error) {
         if (!(error instanceof ToolError)) throw error;
-        return { error_class: error.error_class, text: error.message };
+        return { field, error_class: error.error_class, text: error.message };
       }
     }
   }

@@ -120,7 +120,7 @@ async function recheck(engine: Engine, tool: Tool, input: Input, context: ToolCo
   const problems = await inputIssues(engine, tool, input, context);
   if (problems.length > 0) return problems;
   const outside = await pathRefusal(tool, input, context);
-  return outside ? [{ path: tool.definition.path_fields[0] ?? '$', message: outside.text }] : [];
+  return outside ? [{ path: outside.field, message: outside.text }] : [];
 }
 
 async function execute(

@@ -3,8 +3,10 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { ToolResultBlock } from '../../src/domain/message.ts';
+import { toolText } from '../../src/domain/tool.ts';
 import { answerConfirmation, type ConfirmationAnswer } from '../../src/engine/answer-confirmation.ts';
 import { cancelTurn } from '../../src/engine/cancel.ts';
+import type { ToolFactory } from '../../src/ports/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
@@ -31,6 +33,25 @@ async function results(t: TestEngine, id: string) {
 }
 const textOf = (block: ToolResultBlock) => block.content.map((b) => (b.type === 'text' ? b.text : '')).join('\n');
 const trustFile = (t: TestEngine) => path.join(t.workspace, '.metis/trust.yaml');
+
+/** Changes each of a list of files. */
+const touch: ToolFactory = () => ({
+  definition: {
+    name: 'touch',
+    description: 'touch',
+    input_schema: {
+      type: 'object',
+      additionalProperties: false,
+      properties: { path: { type: 'string' }, paths: { type: 'array', items: { type: 'string' } } },
+    },
+    side_effects: 'write',
+    requires_workspace: true,
+    path_fields: ['path', 'paths'],
+    timeout_seconds: null,
+  },
+  execute: async () => toolText('touched'),
+  cancel: async () => false,
+});
 
 describe('a prompt', () => {
   it('holds the call until it is approved with the id of its event', async () => {
@@ -150,6 +171,23 @@ describe('an edited input', () => {
   });
 });
 
+describe('an edited list of paths', () => {
+  it('that leaves the workspace is refused under the name of its own field', async () => {
+    const t = await startEngine({
+      tools: [touch],
+      scenario: scenario(planner({ tool_calls: [call('touch', { paths: ['a.txt'] })] }, { text: 'ok' })),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    const id = (await prompt(t)).confirmation_request_id;
+    await expect(
+      answer(t, id, { decision: 'modify', modified_input: { path: 'a.txt', paths: ['a.txt', '../b.txt'] } }),
+    ).rejects.toMatchObject({ message: expect.stringMatching(/^modified_input\.paths: /) });
+    await answer(t, id);
+    await t.ended(turnId);
+  });
+});
+
 describe('what is remembered', () => {
   it('"always" for a planner is written to trust.yaml and holds for workers too', async () => {
     const t = await startEngine({
@@ -212,6 +250,41 @@ describe('what is remembered', () => {
     await t.ended(turnId);
     expect(t.events.filter((e) => e.type === 'tool.confirmation_requested')).toHaveLength(2);
     expect(t.events.filter((e) => e.type === 'tool.completed')).toHaveLength(3);
+  });
+
+  it('"identical" compares the real files of a list of paths, so a link turned elsewhere is asked about again', async () => {
+    const t = await startEngine({
+      tools: [touch],
+      files: { 'a.txt': 'a', 'b.txt': 'b' },
+      scenario: scenario(
+        planner(
+          { tool_calls: [call('touch', { paths: ['a.txt', 'link'] })] },
+          { tool_calls: [call('touch', { paths: ['./a.txt', 'a.txt'] })] },
+          { tool_calls: [call('touch', { paths: ['a.txt', 'link'] })] },
+          { text: 'ok' },
+        ),
+      ),
+    });
+    const link = path.join(t.workspace, 'link');
+    fs.symlinkSync('a.txt', link);
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    const first = await prompt(t);
+    let completed = 0;
+    t.engine.bus.subscribe('relink', (items) => {
+      completed += items.filter((item) => item.kind === 'event' && item.event.type === 'tool.completed').length;
+      if (completed !== 2) return;
+      fs.rmSync(link);
+      fs.symlinkSync('b.txt', link);
+    });
+    await answer(t, first.confirmation_request_id, { scope: 'identical' });
+    await answer(t, (await prompt(t, 2)).confirmation_request_id);
+    await t.ended(turnId);
+    const asked = t.events.filter((e) => e.type === 'tool.confirmation_requested');
+    const done = t.events.filter((e) => e.type === 'tool.completed');
+    expect(asked).toHaveLength(2);
+    expect(done).toHaveLength(3);
+    expect(asked[1]!.id > done[1]!.id).toBe(true);
   });
 
   it('a denied name is denied whatever its class', async () => {

@@ -1,5 +1,6 @@
 // A delegation: the input of `delegate()`, its record and what comes back (01 §9, 04 §4).
 import { z } from 'zod';
+import { plainText } from '../kernel/plain-text.ts';
 import {
   CountSchema,
   MessageIdSchema,
@@ -50,7 +51,8 @@ export const DelegateInputSchema = z.strictObject({
     .string()
     .min(1)
     .max(20_000)
-    .refine((t) => t.trim() !== '', 'must not be blank'),
+    .refine((t) => t.trim() !== '', 'must not be blank')
+    .overwrite(plainText),
   context: z
     .strictObject({
       mode: ContextModeSchema,

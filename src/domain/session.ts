@@ -56,6 +56,8 @@ export const SessionSchema = z.object({
   worker_origin: WorkerOriginSchema.nullable(),
   approval_mode: ApprovalModeSchema,
   title: z.string().nullable(),
+  /** What a worker was told to do; its messages only point to it. Null for a session of one's own. */
+  task: z.string().nullable(),
   max_cost_usd: UsdSchema.nullable(),
   on_reached: OnReachedSchema,
   budget: BudgetViewSchema.nullable(),

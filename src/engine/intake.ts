@@ -1,7 +1,8 @@
 // What a caller may send in a message, checked and made self-contained: files are read once, here (10 §8, 05 §3.2 step 3).
-import type { ContentBlock, ImageBlock, TextBlock } from '../domain/message.ts';
+import { type ContentBlock, type ImageBlock, type TextBlock, textBlock } from '../domain/message.ts';
 import type { SessionRecord } from '../domain/session.ts';
 import { AppError, type Issue, validationError } from '../kernel/errors.ts';
+import { plainText } from '../kernel/plain-text.ts';
 import { checkImage, decodedBytes } from '../policy/context/images.ts';
 import { parseOverride } from '../policy/routing/override.ts';
 import type { Engine } from './context.ts';
@@ -55,7 +56,7 @@ async function takeIn(
   const blocks: ContentBlock[] = [];
   for (const [index, block] of given.entries()) {
     const path = `content.${index}`;
-    if (block.type === 'text') blocks.push(block);
+    if (block.type === 'text') blocks.push(textBlock(plainText(block.text)));
     else {
       const image = await readImage(engine, session, block);
       if (typeof image === 'string') issues.push({ path, message: image });

@@ -144,6 +144,7 @@ function newSessionView(session: SessionRecord): Session {
     worker_origin: null,
     approval_mode: session.approval_mode,
     title: null,
+    task: null,
     max_cost_usd: limit,
     on_reached: session.on_reached,
     budget:

@@ -91,6 +91,52 @@ describe('submitting', () => {
     expect(server.adapter.requests[0]!.messages[0]!.content).toEqual(content);
   });
 
+  test('a NUL in what people and models write is U+FFFD wherever it is shown, and in no column of text', async () => {
+    const said = scenario(planner({ tool_calls: [delegate('look\0here\nand there')] }), worker('here', { hang: true }));
+    const server = await startServer({ scenario: said, files: { 'AGENTS.md': 'be\0brief' } });
+    const session = await server.session();
+    const { turn_id } = (await post(server, session.id, { content: 'he\0llo' })).body;
+    const started = await server.event('llm.call_started', (event) => event.session_id !== session.id);
+    const reason = { reason: 'no\0more' };
+    await server.call('POST', `/sessions/${session.id}/turns/${turn_id}/cancel`, reason);
+    await server.ended(turn_id);
+    const { messages } = (await server.call('GET', `/sessions/${session.id}/messages`)).body;
+    expect(messages[0].content).toEqual([{ type: 'text', text: 'he\uFFFDllo' }]);
+    expect((await server.call('GET', `/sessions/${session.id}`)).body.title).toBe('he\uFFFDllo');
+    expect((await server.call('GET', `/sessions/${started.session_id}`)).body).toMatchObject({
+      title: 'look\uFFFDhere',
+      task: 'look\uFFFDhere\nand there',
+    });
+    expect(server.adapter.requests[1]!.system_prompt_volatile).toContain('look\uFFFDhere');
+    expect((await server.event('turn.cancelled', (event) => event.session_id === session.id)).payload).toMatchObject({
+      reason_detail: 'no\uFFFDmore',
+    });
+    const tables = server.db.db.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").pluck().all();
+    const held = tables.flatMap((table) =>
+      server.db.db
+        .prepare(`SELECT * FROM ${table}`)
+        .all()
+        .flatMap((row) => Object.values(row as object)),
+    );
+    expect(held.filter((value) => typeof value === 'string' && value.includes('\0'))).toEqual([]);
+  });
+
+  test("a worker's session says what it was told to do, in the view and as its title", async () => {
+    const task = 'Rename foo to bar.\nThen run the tests.';
+    const said = scenario(
+      planner({ tool_calls: [delegate(task)] }, { text: 'ok' }),
+      worker('Rename', { text: 'done' }),
+    );
+    const server = await startServer({ scenario: said });
+    const session = await server.session();
+    await server.run(session, 'go');
+    const { sessions } = (await server.call('GET', '/sessions?include_workers=true')).body;
+    expect(sessions.map((s: Parsed) => [s.title, s.task])).toEqual([
+      ['Rename foo to bar.', task],
+      ['go', null],
+    ]);
+  });
+
   test('an interrupting submit with a bad message leaves the running turn alone', async () => {
     const server = await startServer({ scenario: HANGS });
     const session = await server.session();

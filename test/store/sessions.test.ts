@@ -180,6 +180,7 @@ test('the wire objects of a planner with a worker and a worker’s worker are wh
     workers_cost_usd: '0.02',
     has_unpriced_calls: true,
     title: 'Fix the parser',
+    task: null,
     status: 'running',
     current_turn_id: turn.id,
     current_turn_status: 'in_flight',

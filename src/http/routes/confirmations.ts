@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { AnswerSchema, ConfirmationDetailSchema, ConfirmationSchema, ScopeSchema } from '../../domain/confirmation.ts';
 import { ConfirmationIdSchema, SessionIdSchema } from '../../domain/scalars.ts';
 import { answerConfirmation } from '../../engine/answer-confirmation.ts';
+import { plainText } from '../../kernel/plain-text.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';
@@ -14,7 +15,7 @@ const AnswerBody = z
   .strictObject({
     decision: AnswerSchema,
     scope: ScopeSchema.default('once'),
-    reason: z.string().max(500).nullable().default(null),
+    reason: z.string().max(500).overwrite(plainText).nullable().default(null),
     modified_input: z.record(z.string(), z.unknown()).nullable().default(null),
   })
   .refine((b) => b.modified_input === null || b.decision === 'modify', {

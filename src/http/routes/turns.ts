@@ -16,6 +16,7 @@ import { cancelTurn } from '../../engine/cancel.ts';
 import { estimateTurn } from '../../engine/estimate.ts';
 import { resumeTurn } from '../../engine/resume-turn.ts';
 import { submitTurn, waitForTurn } from '../../engine/submit-turn.ts';
+import { plainText } from '../../kernel/plain-text.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';
@@ -192,7 +193,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
     {
       schema: {
         params: TurnParams,
-        body: z.strictObject({ reason: z.string().max(200).nullable().default(null) }),
+        body: z.strictObject({ reason: z.string().max(200).overwrite(plainText).nullable().default(null) }),
         ...operation({
           id: 'cancelTurn',
           tag: 'turns',

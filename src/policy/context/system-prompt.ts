@@ -1,4 +1,5 @@
 // The stable system text of a session: computed once, stored, never changed (10 §2).
+import { plainText } from '../../kernel/plain-text.ts';
 import { WORKER_BLOCK } from './worker-brief.ts';
 
 export interface StablePromptParts {
@@ -29,5 +30,5 @@ export function stablePrompt(parts: StablePromptParts): string | null {
     .map((block) => block.trim())
     .filter((block) => block !== '')
     .join('\n\n');
-  return text === '' ? null : text;
+  return text === '' ? null : plainText(text);
 }

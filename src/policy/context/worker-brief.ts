@@ -1,6 +1,7 @@
 // What a worker of `delegate` is told: the worker block, its task with context, and the fixed first message (10 §3).
 import type { ContextEntry } from '../../domain/delegate.ts';
 import { type JsonSchema, REQUEST_CONTEXT } from '../../domain/tool.ts';
+import { plainText } from '../../kernel/plain-text.ts';
 
 /** Part of the stable text, so that all workers of a workspace share its bytes. */
 export const WORKER_BLOCK = `## Worker mode
@@ -27,7 +28,7 @@ export function workerTaskPrompt(request: {
     sections.push(`## Context\n${request.context.map((entry, i) => contextItem(i + 1, entry)).join('\n\n')}`);
   }
   if (request.output_schema !== null) sections.push(schemaDemand(request.output_schema));
-  return sections.join('\n\n');
+  return plainText(sections.join('\n\n'));
 }
 
 /** The demand for one JSON object of a shape and nothing else. */

@@ -9,7 +9,7 @@ import { isoOrNull, LIMIT_AS_TEXT, type SessionRow, sessionRecord, usdOrNull } f
 import type { Spend } from './spend-reader.ts';
 import { TURN_IS_OPEN, WITH_TREE } from './sql.ts';
 import { createStatementCache } from './statements.ts';
-import { createTitles } from './titles.ts';
+import { createTitles, firstLine } from './titles.ts';
 
 const SELECT = `SELECT s.*, ${LIMIT_AS_TEXT} FROM sessions s`;
 const OPEN_TURN = `SELECT 1 FROM turns t WHERE t.session_id = s.id AND ${TURN_IS_OPEN}`;
@@ -26,8 +26,8 @@ export function createSessionReader({ db, sessions }: SqliteStoreHandle, spend: 
   const openTurn = db.prepare<[string], { id: string; status: string }>(
     `SELECT id, status FROM turns WHERE session_id = ? AND ${TURN_IS_OPEN}`,
   );
-  const delegationLimit = db.prepare<[string], { max_cost_text: string | null }>(
-    `SELECT ${LIMIT_AS_TEXT} FROM delegations WHERE worker_session_id = ?`,
+  const delegationOf = db.prepare<[string], { max_cost_text: string | null; task: string }>(
+    `SELECT ${LIMIT_AS_TEXT}, request_json ->> 'task' AS task FROM delegations WHERE worker_session_id = ?`,
   );
   const descendants = db
     .prepare<[string], SessionId>(`${WITH_TREE} SELECT id FROM tree WHERE depth > 0 ORDER BY depth DESC, id`)
@@ -55,9 +55,8 @@ export function createSessionReader({ db, sessions }: SqliteStoreHandle, spend: 
     const tree = record.is_worker ? null : spend.ofTree(row.id);
     const below = tree === null ? spend.ofDescendants(row.id) : null;
     const workersCost = below?.cost_pusd ?? (tree?.cost_pusd ?? 0n) - own.cost_pusd;
-    const limit = record.is_worker
-      ? usdOrNull(delegationLimit.get(row.id)?.max_cost_text ?? null)
-      : record.max_cost_usd;
+    const delegation = record.is_worker ? (delegationOf.get(row.id) ?? null) : null;
+    const limit = record.is_worker ? usdOrNull(delegation?.max_cost_text ?? null) : record.max_cost_usd;
     return {
       id: record.id,
       workspace_path: record.workspace_path,
@@ -85,7 +84,9 @@ export function createSessionReader({ db, sessions }: SqliteStoreHandle, spend: 
       worker_digest: record.worker_digest,
       worker_origin: record.worker_origin,
       approval_mode: record.approval_mode,
-      title: titleOf(row.id),
+      // The first message of a worker is the same for all of them.
+      title: delegation === null ? titleOf(row.id) : firstLine(delegation.task),
+      task: delegation?.task ?? null,
       max_cost_usd: record.max_cost_usd,
       on_reached: record.on_reached,
       budget: limit === null ? null : budgetOf(limit, own.cost_pusd + workersCost, workersCost),

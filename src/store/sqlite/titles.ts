@@ -1,4 +1,4 @@
-// A session's title: the first line its first user message has (01 §7.1).
+// A session's title: the first line of its first user message, a worker's of its task (01 §7.1).
 import type Database from 'better-sqlite3';
 import { type ContentBlock, textOf } from '../../domain/message.ts';
 
@@ -18,14 +18,15 @@ export function createTitles(db: Database.Database): (sessionId: string) => stri
     if (known !== undefined) return known;
     const content = first.get(sessionId);
     if (content === undefined) return null;
-    const title = titleOf(JSON.parse(content) as ContentBlock[]);
+    const title = firstLine(textOf(JSON.parse(content) as ContentBlock[]));
     if (cached.size >= MAX_CACHED) cached.delete(cached.keys().next().value ?? '');
     cached.set(sessionId, title);
     return title;
   };
 }
 
-function titleOf(content: readonly ContentBlock[]): string | null {
-  const line = textOf(content).trimStart().split(/\r?\n/, 1)[0]?.trimEnd() ?? '';
+/** The first line that is not blank, at most 80 code points; null when there is none. */
+export function firstLine(text: string): string | null {
+  const line = text.trimStart().split(/\r?\n/, 1)[0]?.trimEnd() ?? '';
   return line === '' ? null : Array.from(line).slice(0, MAX_CODE_POINTS).join('');
 }

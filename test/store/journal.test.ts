@@ -349,6 +349,20 @@ test('within one batch nothing follows the terminal event of its turn, so a turn
   expect(world.count('events')).toBe(0);
 });
 
+test('within one batch nothing follows session.ended of its session, but what is about it', async () => {
+  const world = openWorld();
+  const session = await storedSession(world);
+  const other = await storedSession(world);
+  const payload = { disposition: 'completed', turn_count: 0, total_cost_usd: '0', duration_seconds: 0 } as const;
+  const ended = draft({ type: 'session.ended', session_id: session.id, turn_id: null, parent: null, payload });
+  for (const late of [ended, systemEvent('late', { session_id: session.id })])
+    await expect(world.journal.commit({ emit: [ended, late] })).rejects.toEqual(conflict('session_ended'));
+  expect(world.count('events')).toBe(0);
+  await world.journal.commit({ emit: [systemEvent('before', { session_id: session.id }), ended] });
+  await world.journal.commit({ emit: [{ ...ended, session_id: other.id }, systemEvent('of the server')] });
+  expect(world.count('events')).toBe(4);
+});
+
 test('a refused routing decision needs no turn row', async () => {
   const world = openWorld();
   const session = await storedSession(world);

@@ -1,6 +1,6 @@
 // Nothing happens to a turn or a session after its end: checked against the state before the batch (02 §3.5).
 import type Database from 'better-sqlite3';
-import { type EventType, SYSTEM_SESSION, TERMINAL_TURN_EVENTS } from '../../domain/event.ts';
+import { type EventType, TERMINAL_TURN_EVENTS } from '../../domain/event.ts';
 import { JournalConflict, type Write } from '../../ports/journal.ts';
 import type { PreparedBatch } from './prepare.ts';
 import { TURN_IS_OPEN } from './sql.ts';
@@ -43,7 +43,7 @@ export function createGuard(db: Database.Database): Guard {
       if (item.kind === 'transient' || mayComeLate(item.draft.type)) continue;
       const { type, turn_id, session_id } = item.draft;
       if (turn_id !== null) turns.add(turn_id);
-      if (session_id !== SYSTEM_SESSION) sessions.add(session_id);
+      sessions.add(session_id);
       if (turn_id !== null && closedHere.has(turn_id)) {
         throw new JournalConflict('turn_closed', `${type} after the terminal event of turn ${turn_id}`);
       }

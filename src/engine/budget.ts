@@ -4,7 +4,7 @@ import type { Session } from '../domain/session.ts';
 import { NO_TOKENS } from '../domain/usage.ts';
 import type { SessionId, ToolUseId, TurnId } from '../kernel/ids.ts';
 import { fromPusd, type Pusd, toPusd, type Usd, ZERO_PUSD } from '../kernel/money.ts';
-import { boundRequest, type RequestParts } from '../policy/context/estimate.ts';
+import { boundRequest, type SentParts } from '../policy/context/estimate.ts';
 import type { CanonicalRequest } from '../ports/provider.ts';
 import type { Engine } from './context.ts';
 import { pricingId } from './route-environment.ts';
@@ -105,7 +105,7 @@ export async function limitsOf(
 export function ceiling(
   engine: Engine,
   modelId: string,
-  request: RequestParts & { readonly max_output_tokens: number },
+  request: SentParts & { readonly max_output_tokens: number },
 ): Pusd {
   return engine.prices.cost(pricingId(engine, modelId), {
     ...NO_TOKENS,

@@ -76,6 +76,7 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
     // With `delegate`, which the model may be offered: a bound must not miss it.
     tools: [...tools, ...[apart.tools.definition('delegate')].filter((tool) => tool !== null)],
     max_output_tokens: maxOutputTokens(apart, model),
+    output_schema: null,
   });
   const least = apart.prices.cost(pricingId(apart, model.id), {
     ...NO_TOKENS,

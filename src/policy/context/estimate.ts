@@ -12,6 +12,12 @@ export interface RequestParts {
   readonly tools: readonly { readonly name: string; readonly description: string; readonly input_schema: JsonSchema }[];
 }
 
+/** What its provider is sent of one model call. */
+export interface SentParts extends RequestParts {
+  /** Of a worker that owes a structured answer. */
+  readonly output_schema: JsonSchema | null;
+}
+
 interface Bound {
   readonly bytes: number;
   readonly images: number;
@@ -20,6 +26,14 @@ interface Bound {
 const IMAGE_BOUND_TOKENS = 1500;
 /** `{"role":"assistant","content":[]},` around a message's blocks. */
 const MESSAGE_FRAME_BYTES = 34;
+/** `[{"type":"text","text":},{"type":"text","text":}]` around the two system texts. */
+const SYSTEM_FRAME_BYTES = 56;
+/** `{"type":"function","function":{"name":,"description":,"parameters":}},` around a tool's three parts. */
+const TOOL_FRAME_BYTES = 72;
+/** What stands around a called tool, and around a result, beside the stored block's own keys. */
+const CALL_FRAME_BYTES = 48;
+/** The sentence that demands an answer of a schema, or the keys around it where the wire has a place of its own. */
+const DEMAND_BYTES = 160;
 
 // Stored messages and tool schemas never change, so each is measured once and a growing history costs only what is new.
 const messageBounds = new WeakMap<StoredMessage, Bound>();
@@ -40,8 +54,9 @@ export function estimateRequest(request: RequestParts): number {
 }
 
 /** Never below what a provider counts for the request: `ceil(UTF-8 bytes of its JSON / 2.5)` plus 1 500 per image. */
-export function boundRequest(request: RequestParts): number {
-  let bytes = jsonBytes(request.system_prompt ?? '') + jsonBytes(request.system_prompt_volatile ?? '');
+export function boundRequest(request: SentParts): number {
+  let bytes =
+    SYSTEM_FRAME_BYTES + jsonBytes(request.system_prompt ?? '') + jsonBytes(request.system_prompt_volatile ?? '');
   let images = 0;
   for (const message of request.messages) {
     const bound = messageBound(message);
@@ -50,7 +65,10 @@ export function boundRequest(request: RequestParts): number {
   }
   for (const tool of request.tools) {
     bytes += jsonBytes(tool.name) + jsonBytes(tool.description) + Buffer.byteLength(schemaText(tool.input_schema));
+    bytes += TOOL_FRAME_BYTES;
   }
+  // Beside the copy that the worker's own instructions hold: as a field of its own, or quoted in a text.
+  if (request.output_schema !== null) bytes += jsonBytes(schemaText(request.output_schema)) + DEMAND_BYTES;
   return Math.ceil(bytes / 2.5) + images * IMAGE_BOUND_TOKENS;
 }
 
@@ -78,9 +96,13 @@ function messageBound(message: StoredMessage): Bound {
 function addBound(bound: { bytes: number; images: number }, block: ContentBlock): void {
   // An image is bounded by count: the length of its base64 text says nothing about its tokens.
   if (block.type === 'image') bound.images += 1;
+  // Some wires quote the arguments once more.
+  else if (block.type === 'tool_use')
+    bound.bytes +=
+      jsonBytes(block.id) + jsonBytes(block.name) + jsonBytes(JSON.stringify(block.input)) + CALL_FRAME_BYTES;
   else if (block.type !== 'tool_result') bound.bytes += Buffer.byteLength(JSON.stringify(block));
   else {
-    bound.bytes += Buffer.byteLength(JSON.stringify({ ...block, content: [] }));
+    bound.bytes += Buffer.byteLength(JSON.stringify({ ...block, content: [] })) + CALL_FRAME_BYTES;
     for (const inner of block.content) addBound(bound, inner);
   }
 }

@@ -6,7 +6,7 @@ import { boundRequest, estimateRequest, estimateText } from '../../../src/policy
 import { codePoints } from '../../../src/policy/context/message-size.ts';
 import { message, text, toolResult, toolUse } from '../../support/messages.ts';
 
-const EMPTY = { system_prompt: null, system_prompt_volatile: null, messages: [], tools: [] };
+const EMPTY = { system_prompt: null, system_prompt_volatile: null, messages: [], tools: [], output_schema: null };
 const image: ContentBlock = {
   type: 'image',
   source: { kind: 'base64', data: 'A'.repeat(100_000) },

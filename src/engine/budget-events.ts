@@ -57,7 +57,7 @@ export async function warnIfNear(engine: Engine, run: TurnRun): Promise<void> {
       scope: limit.scope,
       limit_usd: fromPusd(limit.limit),
       spent_usd: fromPusd(spent),
-      reserved_usd: fromPusd(engine.budget.reserved.get(limit.key) ?? 0n),
+      reserved_usd: fromPusd(engine.budget.reserved.get(limit.pool) ?? 0n),
       needed_usd: '0',
     };
     await engine.journal.commit({ writes, emit: told(run, 'budget.warning', amounts, run.call_event_id ?? run.cause) });

@@ -22,8 +22,10 @@ export interface DelegationCap {
 /** A limit that covers a call. */
 export interface Limit {
   readonly scope: BudgetScope;
-  /** What it counts: equal keys share reservations. */
+  /** The limit itself, for what is remembered of it: each day has its own. */
   readonly key: string;
+  /** Limits of one pool share reservations. Days do: a call is charged to the day in which it ends. */
+  readonly pool: string;
   readonly limit: Pusd;
   readonly on_reached: OnReached;
   spent(): Promise<Pusd>;
@@ -48,6 +50,7 @@ export type Reservation =
 
 /** Reservations live in memory only: after a crash every open call is closed before anything runs. */
 export interface Budget {
+  /** By pool. */
   readonly reserved: Map<string, Pusd>;
   /** Counts settlements: a check whose sums were read before one is made again. */
   settlements: number;
@@ -73,6 +76,7 @@ export async function limitsOf(
   const limits: Limit[] = caps.map((cap) => ({
     scope: 'delegation',
     key: `delegation:${cap.tool_use_id}`,
+    pool: `delegation:${cap.tool_use_id}`,
     limit: cap.limit,
     on_reached: 'stop',
     spent: () => spend.ofSubtree(cap.session_id),
@@ -83,6 +87,7 @@ export async function limitsOf(
     limits.push({
       scope: 'session',
       key: `session:${root}`,
+      pool: `session:${root}`,
       limit: toPusd(tree.max_cost_usd),
       on_reached: tree.on_reached,
       spent: () => spend.ofTree(root),
@@ -93,6 +98,7 @@ export async function limitsOf(
     limits.push({
       scope: 'day',
       key: `day:${today}`,
+      pool: 'day',
       limit: toPusd(daily),
       on_reached: 'stop',
       spent: () => spend.since(today),
@@ -116,33 +122,36 @@ export function ceiling(
 
 /** Takes the money of one call from every limit that covers it, or from none. */
 export async function reserve(engine: Engine, run: TurnRun, request: CanonicalRequest): Promise<Reservation> {
-  const limits = await limitsOf(engine, run.session, run.caps);
-  if (limits.length === 0) return NOTHING;
-  const needed = ceiling(engine, run.model.id, request);
   const { budget } = engine;
+  let price: Pusd | null = null;
   for (;;) {
+    // Again in each round: the day may have changed.
+    const limits = await limitsOf(engine, run.session, run.caps);
+    if (limits.length === 0) return NOTHING;
+    price ??= ceiling(engine, run.model.id, request);
+    const needed = price;
     const seen = budget.settlements;
     const spent = await Promise.all(limits.map((limit) => limit.spent()));
     // A call that settled meanwhile is in neither sum: its reservation is gone, its cost came after the read.
     if (seen !== budget.settlements) continue;
     // From here to the last line nothing is awaited: no two calls pass on the same money.
     for (const [i, limit] of limits.entries()) {
-      const reserved = budget.reserved.get(limit.key) ?? ZERO_PUSD;
+      const reserved = budget.reserved.get(limit.pool) ?? ZERO_PUSD;
       const held = limit.scope === 'session' && budget.paused.has(run.session.root_session_id);
       if (!held && spent[i]! + reserved + needed <= limit.limit) continue;
       return { ok: false, refusal: refusal(limit, spent[i]!, reserved, needed) };
     }
-    for (const { key } of limits) budget.reserved.set(key, ((budget.reserved.get(key) ?? 0n) + needed) as Pusd);
+    for (const { pool } of limits) budget.reserved.set(pool, ((budget.reserved.get(pool) ?? 0n) + needed) as Pusd);
     return { ok: true, limited: true, release: () => release(budget, limits, needed) };
   }
 }
 
 function release(budget: Budget, limits: readonly Limit[], amount: Pusd): void {
   budget.settlements += 1;
-  for (const { key } of limits) {
-    const left = (budget.reserved.get(key) ?? 0n) - amount;
-    if (left > 0n) budget.reserved.set(key, left as Pusd);
-    else budget.reserved.delete(key);
+  for (const { pool } of limits) {
+    const left = (budget.reserved.get(pool) ?? 0n) - amount;
+    if (left > 0n) budget.reserved.set(pool, left as Pusd);
+    else budget.reserved.delete(pool);
   }
 }
 
@@ -167,7 +176,7 @@ export async function exhaustedLimit(
 ): Promise<BudgetRefusal | null> {
   for (const limit of await limitsOf(engine, session, [])) {
     const spent = await limit.spent();
-    const reserved = engine.budget.reserved.get(limit.key) ?? ZERO_PUSD;
+    const reserved = engine.budget.reserved.get(limit.pool) ?? ZERO_PUSD;
     if (spent >= limit.limit || (await hasRefused(engine, session.root_session_id, limit)))
       return refusal(limit, spent, reserved, ZERO_PUSD);
   }

@@ -85,7 +85,7 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
   const limits = await Promise.all(
     (await limitsOf(apart, session, [])).map(async (limit) => {
       const spent = await limit.spent();
-      const reserved = apart.budget.reserved.get(limit.key) ?? ZERO_PUSD;
+      const reserved = apart.budget.reserved.get(limit.pool) ?? ZERO_PUSD;
       const left = limit.limit - spent - reserved;
       return { scope: limit.scope, limit: limit.limit, spent, reserved, left: left > 0n ? left : 0n };
     }),

@@ -43,16 +43,10 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
         at,
       });
   }
-  const limit = patch.max_cost_usd === undefined ? session.max_cost_usd : patch.max_cost_usd;
-  const onReached = patch.on_reached ?? session.on_reached;
-  if (patch.max_cost_usd !== undefined || patch.on_reached !== undefined)
-    writes.push({
-      kind: 'session.set_limit',
-      session_id: session.id,
-      max_cost_usd: limit,
-      on_reached: onReached,
-      at,
-    });
+  // Only what was sent is written: what somebody else sets at the same time stays.
+  const { max_cost_usd, on_reached } = patch;
+  if (max_cost_usd !== undefined) writes.push({ kind: 'session.set_limit', session_id: session.id, max_cost_usd, at });
+  if (on_reached !== undefined) writes.push({ kind: 'session.set_on_reached', session_id: session.id, on_reached, at });
   await engine.journal.commit({ writes, emit: [] });
   if (patch.active_model !== undefined && queued && (await engine.store.turns.open(session.id)) === null) {
     // The turn ended while the swap was on its way: nothing would land it before the end of the next one.
@@ -60,17 +54,18 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
     const landed: Write = { kind: 'session.set_model', session_id: session.id, model: target, at };
     await engine.journal.commit({ writes: [landed], emit: [] });
   }
-  if (patch.max_cost_usd !== undefined && raised(session.max_cost_usd, limit)) {
+  if (max_cost_usd !== undefined && raised(session.max_cost_usd, max_cost_usd)) {
     engine.budget.paused.delete(session.id);
     await resumeIfPaid(engine, session.id);
   }
+  const stored = (await engine.store.sessions.record(session.id)) ?? session;
   return {
     id: session.id,
     active_model: target,
     swap_queued: queued,
     swap_queued_until_turn: queued ? (open?.id ?? null) : null,
-    max_cost_usd: limit,
-    on_reached: onReached,
+    max_cost_usd: stored.max_cost_usd,
+    on_reached: stored.on_reached,
   };
 }
 

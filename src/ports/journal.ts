@@ -87,6 +87,11 @@ export type Write =
       readonly session_id: SessionId;
       /** Decimal US dollars. */
       readonly max_cost_usd: string | null;
+      readonly at: number;
+    }
+  | {
+      readonly kind: 'session.set_on_reached';
+      readonly session_id: SessionId;
       readonly on_reached: OnReached;
       readonly at: number;
     }

@@ -251,7 +251,7 @@ describe('a restart', () => {
     await first.event('budget.exceeded');
     await first.engine.locks.turn(turnId)?.done;
     const at = first.engine.clock.now();
-    const raised = { session_id: session.id, max_cost_usd: '1', on_reached: 'pause', at } as const;
+    const raised = { session_id: session.id, max_cost_usd: '1', at } as const;
     await first.engine.journal.commit({ writes: [{ kind: 'session.set_limit', ...raised }], emit: [] });
     const second = await restarted(first, options);
     expect(await second.ended(turnId)).toMatchObject({ status: 'completed', output: 'summary' });
@@ -272,6 +272,20 @@ describe('a restart', () => {
       });
     clock.advance(24 * 3600 * 1000);
     expect((await second.run(one, 'more', haiku)).output).toBe('again');
+  });
+});
+
+describe('a limit and what happens at it, changed by two at once', () => {
+  it('are both as they were set last', async () => {
+    const t = await startEngine({ scenario: scenario(planner({ text: 'ok' })) });
+    const { id } = await t.session({ on_reached: 'pause' });
+    const replies = await Promise.all([
+      patchSession(t.engine, id, { max_cost_usd: '0.5' }),
+      patchSession(t.engine, id, { on_reached: 'stop' }),
+    ]);
+    const both = { max_cost_usd: '0.5', on_reached: 'stop' };
+    expect(await t.engine.store.sessions.view(id)).toMatchObject(both);
+    expect(replies[1]).toMatchObject(both);
   });
 });
 
@@ -324,6 +338,32 @@ describe('the daily limit', () => {
     expect(await t.engine.store.turns.allOpen()).toEqual([]);
     clock.advance(24 * 3600 * 1000);
     expect((await t.run(a, 'tomorrow')).stop_reason).toBe('end_turn');
+  });
+
+  it('counts a call that is under way over midnight to the day in which it ends', async () => {
+    const clock = manualClock(Date.parse('2026-05-08T23:59:55Z'));
+    const usage = { input_tokens: 1500, output_tokens: 100 };
+    const t = await startEngine({
+      clock,
+      config: { ...small, budgets: { daily_usd: '0.004' } },
+      scenario: scenario([
+        { match: { user_contains: 'slow' }, respond: { text: 'ok', usage, delay_ms: 10_000 } },
+        { match: { user_contains: 'next' }, times: 'inf', respond: { text: 'ok', usage } },
+      ]),
+    });
+    const [a, b] = [
+      await t.session({ initial_active_model: 'haiku' }),
+      await t.session({ initial_active_model: 'haiku' }),
+    ];
+    const slow = await t.submit(a, 'slow');
+    while (clock.pending(10_000) === 0) await new Promise(setImmediate);
+    clock.advance(6000);
+    expect(new Date(clock.now()).getUTCHours()).toBe(0);
+    expect(await t.run(b, 'next')).toMatchObject({ stop_reason: 'budget_exceeded' });
+    clock.advance(6000);
+    expect(await t.ended(slow)).toMatchObject({ stop_reason: 'end_turn', total_cost_usd: '0.002' });
+    expect(await t.engine.store.spend.since(Date.parse('2026-05-09T00:00:00Z'))).toBe(toPusd('0.002'));
+    expect(t.engine.budget.reserved.size).toBe(0);
   });
 });
 

@@ -121,7 +121,8 @@ test('an ended session takes no turn, no settings and no event', async () => {
     { kind: 'turn.insert', turn: turnRecord(world, session) },
     { kind: 'session.set_model', session_id, model: 'a:b', at },
     { kind: 'session.queue_model', session_id, pending: null, at },
-    { kind: 'session.set_limit', session_id, max_cost_usd: '1', on_reached: 'stop', at },
+    { kind: 'session.set_limit', session_id, max_cost_usd: '1', at },
+    { kind: 'session.set_on_reached', session_id, on_reached: 'stop', at },
     { kind: 'session.set_policy_version', session_id, version: null },
   ] as const) {
     await expect(world.journal.commit({ writes: [write], emit: [] }), write.kind).rejects.toMatchObject({
@@ -144,9 +145,9 @@ test('settings of a session that lives are changed', async () => {
         kind: 'session.set_limit',
         session_id: session.id,
         max_cost_usd: '1.5',
-        on_reached: 'stop',
         at: world.time.now,
       },
+      { kind: 'session.set_on_reached', session_id: session.id, on_reached: 'stop', at: world.time.now },
       { kind: 'session.set_policy_version', session_id: session.id, version: 'b'.repeat(64) },
     ],
     emit: [],
@@ -481,7 +482,8 @@ test('what is kept of a session is its row, after every change and after one tha
   const changes: (() => Write)[] = [
     () => ({ kind: 'session.set_model', session_id: id, model: 'openai:y', at: at() }),
     () => ({ kind: 'session.queue_model', session_id: id, pending: { model: 'openai:z' }, at: at() }),
-    () => ({ kind: 'session.set_limit', session_id: id, max_cost_usd: '2', on_reached: 'stop', at: at() }),
+    () => ({ kind: 'session.set_limit', session_id: id, max_cost_usd: '2', at: at() }),
+    () => ({ kind: 'session.set_on_reached', session_id: id, on_reached: 'stop', at: at() }),
     () => ({ kind: 'session.warned', session_id: id, limit_usd: '2' }),
     () => ({ kind: 'session.set_policy_version', session_id: id, version: 'b'.repeat(64) }),
   ];

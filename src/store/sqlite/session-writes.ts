@@ -47,7 +47,8 @@ export function sessionWrites(db: Database.Database): Appliers<Extract<keyof App
   const change = (set: string) => named(db, `UPDATE sessions SET ${set} WHERE id = @session_id AND ended_at IS NULL`);
   const setModel = change('active_model = @model, pending_active_model = NULL, updated_at = @at');
   const queueModel = change('pending_active_model = @pending, updated_at = @at');
-  const setLimit = change('max_cost_pusd = @max_cost_pusd, on_reached = @on_reached, updated_at = @at');
+  const setLimit = change('max_cost_pusd = @max_cost_pusd, updated_at = @at');
+  const setOnReached = change('on_reached = @on_reached, updated_at = @at');
   const setWarned = change('budget_warned_pusd = @limit_pusd');
   const setPolicyVersion = change('routing_policy_version = @version');
   const end = change('disposition = @disposition, ended_at = @at, updated_at = @at');
@@ -104,6 +105,7 @@ export function sessionWrites(db: Database.Database): Appliers<Extract<keyof App
       const max_cost_pusd = write.max_cost_usd === null ? null : toPusd(write.max_cost_usd);
       run(setLimit, write.session_id, { ...write, max_cost_pusd }, effects);
     },
+    'session.set_on_reached': (write, effects) => run(setOnReached, write.session_id, write, effects),
     'session.warned': ({ session_id, limit_usd }, effects) =>
       run(setWarned, session_id, { limit_pusd: toPusd(limit_usd) }, effects),
     'session.set_policy_version': (write, effects) => run(setPolicyVersion, write.session_id, write, effects),

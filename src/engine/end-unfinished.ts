@@ -109,17 +109,16 @@ export async function endUnfinishedTurn(
 
 /** Ends the workers of a turn that have no running loop, and their delegations. */
 export async function endOpenDelegations(engine: Engine, turnId: TurnId, reason: Cancelled): Promise<void> {
-  for (const delegation of await engine.store.delegations.allOpen())
-    if (delegation.parent_turn_id === turnId) await endUnfinishedDelegation(engine, delegation, reason);
+  for (const delegation of await engine.store.delegations.open(turnId))
+    await endUnfinishedDelegation(engine, delegation, reason);
 }
 
 /**
  * Every call that was under way when its process or its loop died is a failed one; whether it was billed nobody can know.
- * @param turnId null = of every open turn
+ * @param turnId absent = of every open turn
  */
-export async function closeOpenCalls(engine: Engine, turnId: TurnId | null): Promise<void> {
-  for (const call of await engine.store.events.openCalls()) {
-    if (turnId !== null && call.turn_id !== turnId) continue;
+export async function closeOpenCalls(engine: Engine, turnId?: TurnId): Promise<void> {
+  for (const call of await engine.store.events.openCalls(turnId)) {
     const started = call.payload as unknown as Pick<
       LlmCallCompleted,
       'model' | 'provider' | 'request_id' | 'is_worker' | 'parent_session_id' | 'root_session_id'

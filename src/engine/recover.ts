@@ -21,7 +21,7 @@ export interface Recovery {
 export async function recover(engine: Engine): Promise<Recovery> {
   // A worker's last sign of life is what it wrote itself, so its time is taken before anything is closed.
   for (const delegation of await engine.store.delegations.allOpen()) await holdDelegation(engine, delegation);
-  await closeOpenCalls(engine, null);
+  await closeOpenCalls(engine);
   await closePrompts(engine);
   await endOrphans(engine);
   const open = await engine.store.turns.allOpen();

@@ -129,8 +129,8 @@ export interface EventReader {
   newestId(): Promise<EventId | null>;
   /** `meta.pruned_through_id`. */
   prunedThrough(): Promise<EventId | null>;
-  /** `llm.call_started` events without an outcome (11.5 of chapter 01). */
-  openCalls(): Promise<readonly AnyEvent[]>;
+  /** `llm.call_started` events without an outcome, of one turn or of every open one (11.5 of chapter 01). */
+  openCalls(turnId?: TurnId): Promise<readonly AnyEvent[]>;
   /** The newest event of a turn of this type, or null. */
   lastOfTurn(turnId: TurnId, types: readonly string[]): Promise<AnyEvent | null>;
   /** Every event of a turn of these types, ascending. */
@@ -147,7 +147,9 @@ export interface DelegationReader {
   ): Promise<Page<Delegation>>;
   /** What the worker session spent and did so far. */
   usage(workerSessionId: SessionId): Promise<WorkerUsage>;
-  /** Delegations that are not terminal. */
+  /** Delegations of a turn's calls that are not terminal. */
+  open(parentTurnId: TurnId): Promise<readonly DelegationRecord[]>;
+  /** The same of all turns. */
   allOpen(): Promise<readonly DelegationRecord[]>;
 }
 

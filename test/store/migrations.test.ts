@@ -5,12 +5,14 @@ import { join, relative, resolve } from 'node:path';
 import Database from 'better-sqlite3';
 import { getTableConfig, type SQLiteTable } from 'drizzle-orm/sqlite-core';
 import { expect, test } from 'vitest';
+import type { TurnId } from '../../src/kernel/ids.ts';
 import { silentLogger } from '../../src/ports/log.ts';
 import { openDatabase } from '../../src/store/sqlite/open.ts';
 import * as conversation from '../../src/store/sqlite/schema/conversation.ts';
 import * as ledger from '../../src/store/sqlite/schema/ledger.ts';
 import * as memory from '../../src/store/sqlite/schema/memory.ts';
 import { REPORTED_TYPES } from '../../src/store/sqlite/sql.ts';
+import { createStore } from '../../src/store/sqlite/store.ts';
 import { MIGRATIONS, openWorld, tempFolder } from './world.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
@@ -93,4 +95,43 @@ test('what reports read by type and time has its index, by the very words of the
     );
     expect(plan.map((step) => step.detail)).toEqual([expect.stringContaining('USING INDEX events_reported')]);
   }
+});
+
+test('what is open is found by its index, however much has ended', async () => {
+  const { handle } = openWorld();
+  const asked: (() => readonly { readonly detail: string }[])[] = [];
+  const prepare = handle.db.prepare.bind(handle.db);
+  const watched = new Proxy(handle.db, {
+    get(db, key) {
+      if (key !== 'prepare') return Reflect.get(db, key, db);
+      return (sql: string) => {
+        const statement = prepare(sql);
+        const all = statement.all.bind(statement);
+        statement.all = (...values) => {
+          asked.push(() => prepare<unknown[], { detail: string }>(`EXPLAIN QUERY PLAN ${sql}`).all(...values));
+          return all(...values);
+        };
+        return statement;
+      };
+    },
+  });
+  const store = createStore({ ...handle, db: watched });
+  const turn = 'turn_1' as TurnId;
+  await store.turns.allOpen();
+  await store.delegations.allOpen();
+  await store.delegations.open(turn);
+  await store.confirmations.allOpen();
+  for (const session_id of ['sess_1', null])
+    await store.confirmations.list({ session_id, status: 'pending', after: null, limit: 1 });
+  await store.events.openCalls();
+  await store.events.openCalls(turn);
+  const steps = asked.flatMap((explain) => explain().map((step) => step.detail));
+  expect(asked).toHaveLength(8);
+  // A scan is one of an index that holds nothing else.
+  for (const scan of steps.filter((step) => /^SCAN (?!tree|CONSTANT)/.test(step)))
+    expect(scan).toMatch(/USING (COVERING )?INDEX (turns|delegations|confirmations)_open/);
+  const using = (index: string) => steps.filter((step) => step.includes(index)).length;
+  expect([using('turns_open'), using('delegations_open'), using('confirmations_open')], steps.join('\n')).toEqual([
+    2, 2, 3,
+  ]);
 });

@@ -6,14 +6,18 @@ import { type ConfirmationRowStored, confirmationRow, wireConfirmation } from '.
 import { WITH_TREE } from './sql.ts';
 import { createStatementCache } from './statements.ts';
 
-const STATUS_IS = { pending: 'decision IS NULL', resolved: 'decision IS NOT NULL', all: '1' } as const;
+/** Few prompts are open at a time, of all that ever were: wherever they are asked for, SQLite must begin with them. */
+const PENDING = 'confirmations INDEXED BY confirmations_open WHERE decision IS NULL';
+const FROM = {
+  pending: PENDING,
+  resolved: 'confirmations WHERE decision IS NOT NULL',
+  all: 'confirmations WHERE 1',
+} as const;
 
 export function createConfirmationReader({ db }: SqliteStoreHandle): ConfirmationReader {
   const byId = db.prepare<[string], ConfirmationRowStored>('SELECT * FROM confirmations WHERE id = ?');
   const listed = createStatementCache<ConfirmationRowStored>(db);
-  const open = db.prepare<[], ConfirmationRowStored>(
-    `SELECT * FROM confirmations WHERE ${STATUS_IS.pending} ORDER BY id`,
-  );
+  const open = db.prepare<[], ConfirmationRowStored>(`SELECT * FROM ${PENDING} ORDER BY id`);
   const grant = db.prepare(`
     SELECT 1 FROM confirmations
     WHERE root_session_id = ? AND key_hash = ? AND scope = 'identical' AND decision = 'approve' LIMIT 1`);
@@ -28,9 +32,9 @@ export function createConfirmationReader({ db }: SqliteStoreHandle): Confirmatio
       return row === undefined ? null : confirmationRow(row);
     },
     list: async ({ session_id, status, after, limit }) => {
-      const scope = session_id === null ? '' : 'session_id IN (SELECT id FROM tree) AND ';
-      const sql = `${session_id === null ? '' : WITH_TREE} SELECT * FROM confirmations
-        WHERE ${scope}${STATUS_IS[status]} AND id > ? ORDER BY id LIMIT ?`;
+      const scope = session_id === null ? '' : 'AND session_id IN (SELECT id FROM tree)';
+      const sql = `${session_id === null ? '' : WITH_TREE} SELECT * FROM ${FROM[status]} ${scope}
+        AND id > ? ORDER BY id LIMIT ?`;
       const rows = listed(sql).all(...(session_id === null ? [] : [session_id]), after ?? '', limit + 1);
       return pageOf(rows, limit, (row) => row.id, wireConfirmation);
     },

@@ -19,8 +19,11 @@ export function createDelegationReader({ db }: SqliteStoreHandle, spend: Spend):
   );
   const ofTree = db.prepare<[string, string, number], DelegationRow>(`${WITH_TREE}
     ${SELECT} WHERE parent_session_id IN (SELECT id FROM tree) AND tool_use_id > ? ORDER BY tool_use_id LIMIT ?`);
-  const open = db.prepare<[], DelegationRow>(
-    `${SELECT} WHERE status IN ('running', 'interrupted') ORDER BY tool_use_id`,
+  // Spelled as in their index.
+  const IS_OPEN = "INDEXED BY delegations_open WHERE status IN ('running','interrupted')";
+  const open = db.prepare<[], DelegationRow>(`${SELECT} ${IS_OPEN} ORDER BY tool_use_id`);
+  const openOfTurn = db.prepare<[string], DelegationRow>(
+    `${SELECT} ${IS_OPEN} AND parent_turn_id = ? ORDER BY tool_use_id`,
   );
   const worker = db.prepare<[string], { turn_count: number; created_at: number; tool_call_count: number }>(`
     SELECT s.turn_count, s.created_at,
@@ -85,6 +88,7 @@ export function createDelegationReader({ db }: SqliteStoreHandle, spend: Spend):
       return pageOf(rows, limit, (row) => row.tool_use_id, view);
     },
     usage: async (workerSessionId) => usageOf(workerSessionId),
+    open: async (turnId) => openOfTurn.all(turnId).map(delegationRecord),
     allOpen: async () => open.all().map(delegationRecord),
   };
 }

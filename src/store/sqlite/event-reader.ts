@@ -23,13 +23,16 @@ export function createEventReader({ db }: SqliteStoreHandle): EventReader {
   const lastOfTurn = ofTurn('DESC LIMIT 1');
   const allOfTurn = ofTurn('ASC');
   // An ended turn has no open call: CROSS JOIN and the plus make SQLite search open turns instead of all calls ever.
-  const openCalls = db.prepare<[], EventRow>(`
+  const openCalls = (turns: string) =>
+    db.prepare<string[], EventRow>(`
     SELECT e.* FROM turns t CROSS JOIN events e ON e.turn_id = t.id AND +e.type = 'llm.call_started'
-    WHERE t.${TURN_IS_OPEN} AND NOT EXISTS (
+    WHERE ${turns} AND NOT EXISTS (
       SELECT 1 FROM events o
-      WHERE o.turn_id = e.turn_id AND o.type IN ('llm.call_completed', 'llm.call_failed')
+      WHERE o.turn_id = e.turn_id AND +o.type IN ('llm.call_completed', 'llm.call_failed')
         AND o.payload_json ->> '$.request_id' = e.payload_json ->> '$.request_id')
     ORDER BY e.id`);
+  const openCallsOfTurn = openCalls('t.id = ?');
+  const allOpenCalls = openCalls(`t.${TURN_IS_OPEN}`);
 
   function read(query: EventQuery, limit: number): EventRow[] {
     const { sql, values } = compose(query);
@@ -43,7 +46,8 @@ export function createEventReader({ db }: SqliteStoreHandle): EventReader {
       read(query, query.limit).map((row) => ({ event: storedEvent(row), payload_json: row.payload_json })),
     newestId: async () => newest.get() ?? null,
     prunedThrough: async () => pruned.get(PRUNED_THROUGH) ?? null,
-    openCalls: async () => openCalls.all().map(storedEvent),
+    openCalls: async (turnId) =>
+      (turnId === undefined ? allOpenCalls.all() : openCallsOfTurn.all(turnId)).map(storedEvent),
     lastOfTurn: async (turnId, types) => eventOrNull(lastOfTurn.get(turnId, JSON.stringify(types))),
     ofTurn: async (turnId, types) => allOfTurn.all(turnId, JSON.stringify(types)).map(storedEvent),
   };

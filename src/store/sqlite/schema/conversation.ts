@@ -224,6 +224,7 @@ export const delegations = sqliteTable(
   },
   (t) => [
     index('delegations_parent').on(t.parent_session_id, t.tool_use_id),
+    index('delegations_open').on(t.parent_turn_id).where(sql`status IN ('running','interrupted')`),
     oneOf('delegations', 'entry', EntrySchema.options),
     oneOf('delegations', 'tier', TierSchema.options),
     oneOf('delegations', 'context_mode', ContextModeSchema.options),
@@ -257,7 +258,7 @@ export const confirmations = sqliteTable(
     resolved_at: integer(),
   },
   (t) => [
-    index('confirmations_open').on(t.root_session_id, t.id).where(sql`decision IS NULL`),
+    index('confirmations_open').on(t.id).where(sql`decision IS NULL`),
     index('confirmations_granted').on(t.root_session_id, t.key_hash).where(sql`scope = 'identical'`),
     index('confirmations_session').on(t.session_id, t.id),
     oneOf('confirmations', 'decision', DecisionSchema.options),

@@ -1,10 +1,11 @@
 // Loads the configuration: defaults < files < environment < flags, one line per problem (15 §1).
 import fs from 'node:fs';
 import path from 'node:path';
-import { parseDocument } from 'yaml';
 import { type Config, ConfigSchema, defaultConfig } from '../domain/config.ts';
 import { isLoopback } from '../http/origin.ts';
 import { err, ok, type Result } from '../kernel/result.ts';
+import { OWN_FILE } from '../policy/parsing/limits.ts';
+import { isMapping, readYaml } from '../policy/parsing/yaml.ts';
 import { plainIssues } from '../policy/plain-issue.ts';
 import { CONFIG_KEYS, CONFIG_SECTIONS, environmentName, valueFromText } from './config-keys.ts';
 
@@ -155,14 +156,14 @@ function fileSettings(file: string, problems: string[]): Setting[] {
     problems.push(`${file}: cannot be read: ${(cause as NodeJS.ErrnoException).code ?? 'unknown error'}`);
     return [];
   }
-  const document = parseDocument(text, { prettyErrors: true });
-  if (document.errors.length > 0) {
-    for (const error of document.errors) problems.push(`${file}: not valid YAML: ${firstLine(error.message)}`);
+  const yaml = readYaml(text, OWN_FILE);
+  if (!yaml.ok) {
+    problems.push(`${file}: ${yaml.error}`);
     return [];
   }
-  const root: unknown = document.toJS();
-  if (root === null || root === undefined) return [];
-  if (!isMap(root)) {
+  const root = yaml.value;
+  if (root === null) return [];
+  if (!isMapping(root)) {
     problems.push(`${file}: must be a map of configuration keys`);
     return [];
   }
@@ -175,7 +176,7 @@ function fileSettings(file: string, problems: string[]): Setting[] {
       const key = `${prefix}${name}`;
       if (CONFIG_KEYS.has(key)) settings.push({ key, value, source: file, base: path.dirname(file) });
       else if (!CONFIG_SECTIONS.has(key)) problems.push(`${file}: ${key}: unknown key`);
-      else if (isMap(value)) collect(value, `${key}.`);
+      else if (isMapping(value)) collect(value, `${key}.`);
       else if (value !== null) problems.push(`${file}: ${key}: must be a map of keys`);
     }
   }
@@ -239,12 +240,4 @@ function absolute(given: string, base: string, home: string): string {
   if (given === '~') return home;
   if (given.startsWith('~/')) return path.join(home, given.slice(2));
   return path.resolve(base, given);
-}
-
-function isMap(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function firstLine(text: string): string {
-  return text.split('\n', 1)[0]!.replace(/:$/, '');
 }

@@ -1,6 +1,8 @@
 // `.metis/trust.yaml`: which tools run without a question in a workspace, and which never do (09 §5.1).
-import { type Document, isMap, parseDocument } from 'yaml';
+import { type Document, parseDocument } from 'yaml';
 import { z } from 'zod';
+import type { Limits } from '../policy/parsing/limits.ts';
+import { isMapping, readYaml } from '../policy/parsing/yaml.ts';
 import type { Logger } from '../ports/log.ts';
 import type { Trust } from '../ports/workspace.ts';
 import { problemOf, readStart, replaceFile } from './descriptors.ts';
@@ -8,6 +10,10 @@ import { exclusive } from './path-lock.ts';
 
 const MAX_BYTES = 64 * 1024;
 const RELATIVE = '.metis/trust.yaml';
+const LIMITS: Limits = { bytes: MAX_BYTES, depth: 16, nodes: 2000 };
+/** The writer that keeps comments slows down with the square of the lines: it changes small files only. */
+const MAX_REWRITE_BYTES = 16 * 1024;
+const MAX_PROBLEM = 500;
 
 /** A tool's name, or a prefix with one final `*`. */
 const entries = z
@@ -41,13 +47,16 @@ export function persistTrust(
 ): Promise<boolean> {
   return exclusive(`${root}/${RELATIVE}`, async () => {
     try {
-      const { document, trust } = await load(root);
+      const { text: before, trust } = await load(root);
+      if (before.length > MAX_REWRITE_BYTES)
+        throw new Error(`has more than ${MAX_REWRITE_BYTES} bytes; edit it by hand`);
+      const document: Document = parseDocument(before);
+      if (document.errors.length > 0) throw document.errors[0];
       const other = list === 'always_allow' ? 'always_deny' : 'always_allow';
       if (!document.has('schema_version')) document.set('schema_version', 1);
       document.set(list, sorted([...trust[list], tool]));
       document.set(other, sorted(trust[other].filter((entry) => entry !== tool)));
       const text = document.toString();
-      if (Buffer.byteLength(text) > MAX_BYTES) throw new Error(`would have more than ${MAX_BYTES} bytes`);
       await replaceFile(root, RELATIVE, text, { sync: true });
       return true;
     } catch (error) {
@@ -58,17 +67,16 @@ export function persistTrust(
 }
 
 /** Throws an error that says what is wrong with the file. A missing or empty one has no entries. */
-async function load(root: string): Promise<{ document: Document; trust: Trust }> {
+async function load(root: string): Promise<{ text: string; trust: Trust }> {
   const text = await readText(root);
-  const document: Document = parseDocument(text);
-  const [fault] = document.errors;
-  if (fault !== undefined) throw new Error(fault.message);
-  if (document.contents === null) return { document, trust: NOTHING };
-  if (!isMap(document.contents)) throw new Error('the top level must be a mapping');
-  const parsed = TrustSchema.safeParse(document.toJS());
-  if (!parsed.success) throw new Error(z.prettifyError(parsed.error));
+  const yaml = readYaml(text, LIMITS);
+  if (!yaml.ok) throw new Error(yaml.error);
+  if (yaml.value === null) return { text, trust: NOTHING };
+  if (!isMapping(yaml.value)) throw new Error('the top level must be a mapping');
+  const parsed = TrustSchema.safeParse(yaml.value);
+  if (!parsed.success) throw new Error(z.prettifyError(parsed.error).replaceAll(/\s+/g, ' ').slice(0, MAX_PROBLEM));
   const { always_allow, always_deny } = parsed.data;
-  return { document, trust: { always_allow: always_allow ?? [], always_deny: always_deny ?? [], malformed: false } };
+  return { text, trust: { always_allow: always_allow ?? [], always_deny: always_deny ?? [], malformed: false } };
 }
 
 async function readText(root: string): Promise<string> {

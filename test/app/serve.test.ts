@@ -154,7 +154,7 @@ describe('what keeps it from starting is one clear line each, without a stack tr
   it('broken YAML', async () => {
     const file = path.join(home.path, 'server.yaml');
     fs.writeFileSync(file, 'server: [\n');
-    expectRefusal(await refused(['serve', '--config', file]), /server\.yaml: not valid YAML: .*line \d/);
+    expectRefusal(await refused(['serve', '--config', file]), /server\.yaml: malformed YAML: .*line \d/);
   });
 
   it('an unknown flag', async () => {

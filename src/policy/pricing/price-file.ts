@@ -1,8 +1,9 @@
 // A price table file: parsed with one line per problem, and written in a form that never changes by itself (08 §2, §10).
-import { parseDocument } from 'yaml';
 import { z } from 'zod';
 import { MODEL_ID_PATTERN } from '../../domain/model.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
+import { OWN_FILE } from '../parsing/limits.ts';
+import { readYaml } from '../parsing/yaml.ts';
 import { plainIssues } from '../plain-issue.ts';
 import { type RawEntry, RawEntrySchema, type RawTable } from './price-entry.ts';
 
@@ -27,9 +28,9 @@ const FileSchema = z.strictObject({
  * @param path only named in the problems, each of which is `<path>: <model>: <field>: <reason>`
  */
 export function parsePriceTable(text: string, path: string): Result<RawTable, string[]> {
-  const document = parseDocument(text, { prettyErrors: true });
-  if (document.errors.length > 0) return err(document.errors.map((e) => `${path}: ${e.message.split('\n')[0]}`));
-  const parsed = FileSchema.safeParse(document.toJS({ maxAliasCount: 100 }));
+  const yaml = readYaml(text, OWN_FILE);
+  if (!yaml.ok) return err([`${path}: ${yaml.error}`]);
+  const parsed = FileSchema.safeParse(yaml.value);
   if (parsed.success) return ok(parsed.data);
   return err(plainIssues(parsed.error).map((issue) => `${path}: ${place(issue.path)}${issue.message}`));
 }

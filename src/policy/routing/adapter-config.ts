@@ -2,7 +2,7 @@
 import { isAbsolute, join } from 'node:path';
 import { z } from 'zod';
 import { issueLines } from '../issue-lines.ts';
-import { isMapping } from '../yaml.ts';
+import { isMapping } from '../parsing/yaml.ts';
 
 export const ADAPTER_ID_PATTERN = /^[a-z0-9_-]+$/;
 /** Node's own `fetch` gives up waiting for headers or body after this long. */

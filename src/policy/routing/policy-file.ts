@@ -4,7 +4,8 @@ import { type Config, ConfigSchema, defaultConfig } from '../../domain/config.ts
 import { type Tier, TierSchema } from '../../domain/scalars.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
 import { issueLines } from '../issue-lines.ts';
-import { isMapping, parseYaml } from '../yaml.ts';
+import { OUTSIDE } from '../parsing/limits.ts';
+import { isMapping, readYaml } from '../parsing/yaml.ts';
 import { type ModelRegistry, unknownModel } from './registry.ts';
 import { compileRules, type Rule } from './rules.ts';
 
@@ -36,13 +37,16 @@ const EMPTY: PolicyFile = { default_model: null, tiers: null, pattern: null, rul
 const DEFAULT_KEY = { workspace: 'default', global: 'global_default' } as const;
 const SECTIONS = new Set(['schema_version', 'default', 'global_default', 'tiers', 'pattern', 'rules']);
 const TIERS = TierSchema.options;
+/** What is told of a file that is wrong all over: it becomes an event. */
+const MAX_ERRORS = 100;
+const MAX_ERROR_LENGTH = 500;
 /** Where no default is written: the first configured model of these, in this order. */
 const FALLBACK_TIERS = ['balanced', 'deep', 'fast'] as const;
 
-/** Parses and checks one file. Errors: every fault found, each `<path>: <problem>`. */
+/** Parses and checks one file. Errors: every fault found, at most 100 and counted beyond, each `<path>: <problem>`. */
 export function parsePolicyFile(text: string, kind: PolicyKind, registry: ModelRegistry): Result<PolicyFile, string[]> {
-  const yaml = parseYaml(text);
-  if (!yaml.ok) return err(yaml.error.map((line) => `${kind}: ${line}`));
+  const yaml = readYaml(text, OUTSIDE);
+  if (!yaml.ok) return err([`${kind}: ${yaml.error}`]);
   const root = yaml.value;
   if (root === null) return ok(EMPTY);
   if (!isMapping(root)) return err([`${kind}: must be a mapping`]);
@@ -74,12 +78,21 @@ export function parsePolicyFile(text: string, kind: PolicyKind, registry: ModelR
     pattern: root.pattern == null ? null : readPattern(root.pattern, errors),
     rules: root.rules == null ? [] : compileRules(root.rules, `${kind}.rules`, errors, modelRef),
   };
-  return errors.length > 0 ? err(errors) : ok(file);
+  return errors.length > 0 ? err(told(errors)) : ok(file);
+}
+
+/** One line each: names from the file stand in them. */
+function told(errors: readonly string[]): string[] {
+  const lines = errors.slice(0, MAX_ERRORS).map((line) => {
+    const plain = line.replaceAll(/\s+/g, ' ');
+    return plain.length > MAX_ERROR_LENGTH ? `${plain.slice(0, MAX_ERROR_LENGTH)}...` : plain;
+  });
+  return errors.length > MAX_ERRORS ? [...lines, `and ${errors.length - MAX_ERRORS} more`] : lines;
 }
 
 /** Which of the two files a text must be meant as: only a workspace's has a `default`. */
 export function policyKind(text: string): PolicyKind {
-  const yaml = parseYaml(text);
+  const yaml = readYaml(text, OUTSIDE);
   return yaml.ok && isMapping(yaml.value) && 'default' in yaml.value ? 'workspace' : 'global';
 }
 

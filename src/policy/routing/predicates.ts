@@ -1,11 +1,14 @@
 // The closed set of conditions a routing rule may ask (03 §6.3): compiled once at load, asked on every turn.
 import { Decimal } from 'decimal.js';
 import type { TurnContext } from '../../domain/route.ts';
-import { isMapping } from '../yaml.ts';
+import { compilePattern } from '../parsing/pattern.ts';
+import { isMapping } from '../parsing/yaml.ts';
 
 /** How much of the message a regular expression sees, in characters. */
 export const MATCH_LIMIT = 20_000;
 const MAX_DEPTH = 32;
+/** Of all regular expressions of a file: they are matched while nothing else runs. */
+const MAX_STEPS = 2000;
 /** `(?i)` and the like at the start: the only way to write flags into the pattern itself. */
 const LEADING_FLAGS = /^\(\?([ims]+)\)/;
 
@@ -19,7 +22,15 @@ export interface Facts {
 }
 /** Never throws. */
 export type Predicate = (facts: Facts) => boolean;
-type Compile = (value: unknown, at: string, errors: string[], depth: number) => Predicate;
+type Compile = (value: unknown, at: string, errors: string[], scope: Scope) => Predicate;
+
+/** Where a predicate stands. */
+export interface Scope {
+  /** Predicates around it. */
+  readonly depth: number;
+  /** Steps for a character that the regular expressions of the whole file take, so far. */
+  readonly patterns: { steps: number };
+}
 
 export function factsOf(ctx: TurnContext): Facts {
   let lower: string | null = null;
@@ -39,8 +50,13 @@ export function factsOf(ctx: TurnContext): Facts {
  * Compiles one predicate mapping; several keys must all hold.
  * Faults are appended to `errors` as `<path>: <problem>`; the result is then of no use.
  */
-export function compilePredicate(value: unknown, at: string, errors: string[], depth = 0): Predicate {
-  if (depth > MAX_DEPTH) return fault(errors, `${at}: nested deeper than ${MAX_DEPTH} predicates`);
+export function compilePredicate(
+  value: unknown,
+  at: string,
+  errors: string[],
+  scope: Scope = { depth: 0, patterns: { steps: 0 } },
+): Predicate {
+  if (scope.depth > MAX_DEPTH) return fault(errors, `${at}: nested deeper than ${MAX_DEPTH} predicates`);
   if (!isMapping(value) || Object.keys(value).length === 0) {
     return fault(errors, `${at}: must be a mapping with at least one predicate`);
   }
@@ -48,16 +64,19 @@ export function compilePredicate(value: unknown, at: string, errors: string[], d
   if (unknown.length > 0) errors.push(`${at}: unknown predicate key(s) [${unknown.join(', ')}]`);
   const parts = Object.entries(value)
     .filter(([key]) => Object.hasOwn(COMPILERS, key))
-    .map(([key, operand]) => COMPILERS[key]!(operand, `${at}.${key}`, errors, depth));
+    .map(([key, operand]) => COMPILERS[key]!(operand, `${at}.${key}`, errors, scope));
   return allOf(parts);
 }
 
 const COMPILERS: Readonly<Record<string, Compile>> = {
-  message_matches(value, at, errors) {
+  message_matches(value, at, errors, { patterns }) {
     if (typeof value !== 'string') return fault(errors, `${at}: must be a regular expression as a string`);
     try {
       const flags = LEADING_FLAGS.exec(value);
-      const pattern = flags ? new RegExp(value.slice(flags[0].length), flags[1]) : new RegExp(value);
+      const pattern = flags ? compilePattern(value.slice(flags[0].length), flags[1]) : compilePattern(value);
+      patterns.steps += pattern.steps;
+      if (patterns.steps > MAX_STEPS)
+        return fault(errors, `${at}: the regular expressions of the file are too large together`);
       return ({ text }) => pattern.test(text.length > MATCH_LIMIT ? text.slice(0, MATCH_LIMIT) : text);
     } catch (thrown) {
       return fault(errors, `${at}: ${thrown instanceof Error ? thrown.message : 'not a regular expression'}`);
@@ -86,13 +105,13 @@ const COMPILERS: Readonly<Record<string, Compile>> = {
     const limit = new Decimal(value);
     return (facts) => limit.lt(facts.cost_today_usd);
   },
-  any_of(value, at, errors, depth) {
-    const parts = compileList(value, at, errors, depth);
+  any_of(value, at, errors, scope) {
+    const parts = compileList(value, at, errors, scope);
     return (facts) => parts.some((part) => part(facts));
   },
-  all_of: (value, at, errors, depth) => allOf(compileList(value, at, errors, depth)),
-  not(value, at, errors, depth) {
-    const part = compilePredicate(value, at, errors, depth + 1);
+  all_of: (value, at, errors, scope) => allOf(compileList(value, at, errors, scope)),
+  not(value, at, errors, scope) {
+    const part = compilePredicate(value, at, errors, inside(scope));
     return (facts) => !part(facts);
   },
 };
@@ -101,11 +120,15 @@ function allOf(parts: readonly Predicate[]): Predicate {
   return parts.length === 1 ? parts[0]! : (facts) => parts.every((part) => part(facts));
 }
 
-function compileList(value: unknown, at: string, errors: string[], depth: number): Predicate[] {
+function compileList(value: unknown, at: string, errors: string[], scope: Scope): Predicate[] {
   if (!Array.isArray(value) || value.length === 0) {
     return [fault(errors, `${at}: must be a list of at least one predicate`)];
   }
-  return value.map((item, i) => compilePredicate(item, `${at}[${i}]`, errors, depth + 1));
+  return value.map((item, i) => compilePredicate(item, `${at}[${i}]`, errors, inside(scope)));
+}
+
+function inside(scope: Scope): Scope {
+  return { ...scope, depth: scope.depth + 1 };
 }
 
 function fault(errors: string[], line: string): Predicate {

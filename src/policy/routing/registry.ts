@@ -6,7 +6,8 @@ import { type Tier, TierSchema } from '../../domain/scalars.ts';
 import { AppError } from '../../kernel/errors.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
 import { issueLines } from '../issue-lines.ts';
-import { isMapping, parseYaml } from '../yaml.ts';
+import { OWN_FILE } from '../parsing/limits.ts';
+import { isMapping, readYaml } from '../parsing/yaml.ts';
 import { ADAPTER_ID_PATTERN, type AdapterConfig, readAdapterConfig } from './adapter-config.ts';
 
 export interface RegistryFile {
@@ -46,8 +47,8 @@ const EntrySchema = z.strictObject({
  */
 export function parseRegistry(text: string, path: string): Result<RegistryFile, string[]> {
   const located = (errors: readonly string[]) => err(errors.map((line) => `${path}: ${line}`));
-  const yaml = parseYaml(text);
-  if (!yaml.ok) return located(yaml.error);
+  const yaml = readYaml(text, OWN_FILE);
+  if (!yaml.ok) return located([yaml.error]);
   const root = yaml.value;
   if (!isMapping(root)) return located(['must be a mapping with the keys adapters and models']);
 

@@ -1,6 +1,6 @@
 // Routing rules of one policy file: name, condition, model (03 §6.2, §6.3).
-import { isMapping } from '../yaml.ts';
-import { compilePredicate, type Predicate } from './predicates.ts';
+import { isMapping } from '../parsing/yaml.ts';
+import { compilePredicate, type Predicate, type Scope } from './predicates.ts';
 
 export interface Rule {
   readonly name: string;
@@ -29,6 +29,7 @@ export function compileRules(
     return [];
   }
   const names = new Set<string>();
+  const scope: Scope = { depth: 0, patterns: { steps: 0 } };
   return value.flatMap((entry: unknown, i): Rule[] => {
     const path = `${at}[${i}]`;
     if (!isMapping(entry)) {
@@ -44,7 +45,7 @@ export function compileRules(
     else names.add(name);
 
     if (entry.when == null) errors.push(`${path}.when: is required`);
-    const matches = entry.when == null ? () => false : compilePredicate(entry.when, `${path}.when`, errors);
+    const matches = entry.when == null ? () => false : compilePredicate(entry.when, `${path}.when`, errors, scope);
     if (entry.use == null) errors.push(`${path}.use: is required`);
     const use = entry.use == null ? null : modelRef(entry.use, `${path}.use`);
     return use === null ? [] : [{ name: String(name), when: entry.when, use, matches }];

@@ -1,10 +1,11 @@
 // The scenario file of the scripted provider: its shape, its checks, its defaults (11.11).
-import { parseDocument } from 'yaml';
 import { z } from 'zod';
 import { StopReasonSchema } from '../../domain/message.ts';
 import { ErrorClassSchema } from '../../domain/scalars.ts';
 import { TokenUsageSchema } from '../../domain/usage.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
+import { OWN_FILE } from '../../policy/parsing/limits.ts';
+import { readYaml } from '../../policy/parsing/yaml.ts';
 import { plainIssues } from '../../policy/plain-issue.ts';
 
 const milliseconds = z.number().min(0).max(3_600_000);
@@ -87,9 +88,9 @@ export const PLACEHOLDER = /\{\{([^{}]*)\}\}/g;
  * @returns the scenario, or one line per problem naming file, rule and path
  */
 export function parseScenario(text: string, path: string): Result<Scenario, string[]> {
-  const document = parseDocument(text);
-  if (document.errors.length > 0) return err(document.errors.map((e) => `${path}: ${e.message.split('\n')[0]}`));
-  const raw: unknown = document.toJS();
+  const yaml = readYaml(text, OWN_FILE);
+  if (!yaml.ok) return err([`${path}: ${yaml.error}`]);
+  const raw = yaml.value;
   const parsed = ScenarioSchema.safeParse(raw);
   if (!parsed.success) {
     return err(plainIssues(parsed.error).map((issue) => `${path}: ${place(issue.path, raw)}: ${issue.message}`));

@@ -134,7 +134,7 @@ describe('problems', () => {
     personal('server: { port: 8000\nlog: [\n');
     const lines = problems();
     expect(lines.length).toBeGreaterThan(0);
-    for (const line of lines) expect(line).toMatch(/server\.yaml: not valid YAML: .*line \d+/);
+    for (const line of lines) expect(line).toMatch(/server\.yaml: malformed YAML: .*line \d+/);
   });
 
   it('a --config file that is missing is named', () => {

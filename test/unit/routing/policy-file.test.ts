@@ -55,6 +55,13 @@ rules:
     ['a root that is no mapping', '- a', 'workspace', 'workspace: must be a mapping'],
     ['another schema_version', 'schema_version: 2', 'global', 'schema_version: unsupported version 2'],
     ['a boolean for an integer', 'schema_version: true', 'global', 'schema_version: unsupported version true'],
+    ['lists in lists without end', '- '.repeat(10_000), 'workspace', 'workspace: is nested deeper than 100 levels'],
+    [
+      'regular expressions that take too long together',
+      `rules:\n${`  - { use: opus, when: { message_matches: 'a.{300}b' } }\n`.repeat(7)}`,
+      'workspace',
+      'workspace.rules[6].when.message_matches: the regular expressions of the file are too large together',
+    ],
     ['an unknown key', 'rulez: []', 'global', 'global: unknown key(s) [rulez]'],
     ['an unregistered default', 'global_default: gpt-5', 'global', 'global_default: "gpt-5" is neither'],
     ['a default that is no string', 'default: 5', 'workspace', 'default: must be a model id'],

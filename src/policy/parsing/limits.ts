@@ -1,0 +1,61 @@
+// How large a text or value from outside may be: bytes, depth and number of values, checked without recursion.
+
+/** Bounds of one text; every walker over what was read relies on `depth`. */
+export interface Limits {
+  /** UTF-8 bytes of the text. */
+  readonly bytes: number;
+  /** Collections inside each other; a scalar alone has depth 0. */
+  readonly depth: number;
+  /** Values altogether, each alias counted as what it stands for. */
+  readonly nodes: number;
+}
+
+/** A file of a workspace, a text of a caller: far above what a person writes, and read within milliseconds. */
+export const OUTSIDE: Limits = { bytes: 262_144, depth: 100, nodes: 20_000 };
+/** A file of the person who runs the server, such as a price table. */
+export const OWN_FILE: Limits = { bytes: 16_777_216, depth: 100, nodes: 1_000_000 };
+/** A request body; its bytes are counted as it comes in. */
+export const BODY: Limits = { bytes: Number.POSITIVE_INFINITY, depth: 100, nodes: 100_000 };
+/** JSON that a model wrote: tool arguments, a structured answer. */
+export const MODEL_JSON: Limits = { bytes: 67_108_864, depth: 100, nodes: 100_000 };
+
+export function tooLong(limits: Limits): string {
+  return `has more than ${limits.bytes} bytes`;
+}
+
+/** @param line where known, counted from 1 */
+export function tooDeep(limits: Limits, line?: number): string {
+  return `is nested deeper than ${limits.depth} levels${line === undefined ? '' : ` at line ${line}`}`;
+}
+
+/** @param line where known, counted from 1 */
+export function tooMany(limits: Limits, line?: number): string {
+  return `has more than ${limits.nodes} values${line === undefined ? '' : ` at line ${line}`}`;
+}
+
+/** The limit a parsed value breaks, as the end of a sentence; null = none. A cycle is too deep. */
+export function faultOfValue(value: unknown, limits: Limits): string | null {
+  let nodes = 0;
+  let level: unknown[] = [value];
+  for (let depth = 0; level.length > 0; depth++) {
+    nodes += level.length;
+    if (nodes > limits.nodes) return tooMany(limits);
+    const next: unknown[] = [];
+    for (const node of level) {
+      if (typeof node !== 'object' || node === null) continue;
+      if (depth === limits.depth) return tooDeep(limits);
+      for (const child of Array.isArray(node) ? node : Object.values(node)) next.push(child);
+      // Aliases can multiply within one level: stop before they are all laid out.
+      if (nodes + next.length > limits.nodes) return tooMany(limits);
+    }
+    level = next;
+  }
+  return null;
+}
+
+/** 1 for the first line. */
+export function lineAt(text: string, position: number): number {
+  let line = 1;
+  for (let at = text.indexOf('\n'); at >= 0 && at < position; at = text.indexOf('\n', at + 1)) line++;
+  return line;
+}

@@ -1,0 +1,47 @@
+// YAML from outside: 1.2 core schema, one document, no duplicate keys, within limits of bytes, depth and values.
+import { constructFromEvents, EVENT_ID, parseEvents, YAMLException } from 'js-yaml';
+import { err, ok, type Result } from '../../kernel/result.ts';
+import { faultOfValue, type Limits, lineAt, tooDeep, tooLong, tooMany } from './limits.ts';
+
+const MAX_ALIASES = 100;
+
+/** One document; null for an empty one. The error is one line that goes after the name of the text. */
+export function readYaml(text: string, limits: Limits): Result<unknown, string> {
+  if (text.length > limits.bytes || Buffer.byteLength(text) > limits.bytes) return err(tooLong(limits));
+  try {
+    // The parser counts the document and the innermost scalar too.
+    const events = parseEvents(text, { maxDepth: limits.depth + 2 });
+    let nodes = 0;
+    let documents = 0;
+    for (const event of events) {
+      if (event.type === EVENT_ID.DOCUMENT) documents++;
+      else if (event.type !== EVENT_ID.POP && ++nodes > limits.nodes) return err(tooMany(limits, lineOf(event, text)));
+    }
+    if (documents === 0) return ok(null);
+    if (documents > 1) return err('malformed YAML: holds more than one document');
+    const [value] = constructFromEvents(events, { source: text, maxAliases: MAX_ALIASES });
+    const fault = faultOfValue(value, limits);
+    return fault === null ? ok(value ?? null) : err(fault);
+  } catch (error) {
+    return err(reason(error, limits));
+  }
+}
+
+/** A YAML mapping as `readYaml` returns it. */
+export function isMapping(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function reason(error: unknown, limits: Limits): string {
+  if (!(error instanceof YAMLException)) return `malformed YAML: ${String(error)}`;
+  const line = error.mark === undefined ? undefined : error.mark.line + 1;
+  if (error.reason.startsWith('nesting exceeded')) return tooDeep(limits, line);
+  const place = error.mark === undefined ? '' : ` at line ${line}, column ${error.mark.column + 1}`;
+  return `malformed YAML: ${error.reason}${place}`;
+}
+
+function lineOf(event: ReturnType<typeof parseEvents>[number], text: string): number | undefined {
+  if ('valueStart' in event) return lineAt(text, event.valueStart);
+  if ('start' in event) return lineAt(text, event.start);
+  return 'anchorStart' in event ? lineAt(text, event.anchorStart) : undefined;
+}

@@ -3,7 +3,10 @@ import { z } from 'zod';
 import { ApprovalModeSchema, OnReachedSchema, UsdLimitSchema } from './scalars.ts';
 
 const strings = z.array(z.string());
-const seconds = z.int().min(1);
+const MAX_DAYS = 36_500;
+/** A century: whatever is due or cut off by it still has a time that can be written. */
+const MAX_SECONDS = MAX_DAYS * 86_400;
+const seconds = z.int().min(1).max(MAX_SECONDS);
 const ToolModeSchema = z.enum(['auto', 'prompt', 'deny']);
 export type ToolMode = z.infer<typeof ToolModeSchema>;
 
@@ -19,11 +22,11 @@ export const ConfigSchema = z.strictObject({
     turn_body_limit_bytes: z.int().min(1),
     rate_limit_rpm: z.int().min(1).nullable(),
   }),
-  shutdown: z.strictObject({ drain_seconds: z.int().min(0) }),
+  shutdown: z.strictObject({ drain_seconds: z.int().min(0).max(MAX_SECONDS) }),
   log: z.strictObject({ level: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace']) }),
   recovery: z.strictObject({ on_start: z.enum(['resume', 'hold', 'cancel']) }),
   storage: z.strictObject({ db_path: z.string().min(1), synchronous: z.enum(['NORMAL', 'FULL']) }),
-  trace: z.strictObject({ retention_days: z.int().min(1).nullable() }),
+  trace: z.strictObject({ retention_days: z.int().min(1).max(MAX_DAYS).nullable() }),
   registry: z.strictObject({ path: z.string().min(1) }),
   routing: z.strictObject({ global_path: z.string().min(1), global_default_model: z.string().nullable() }),
   turn: z.strictObject({
@@ -51,7 +54,7 @@ export const ConfigSchema = z.strictObject({
   tools: z.strictObject({
     disabled: strings,
     max_concurrent_per_session: z.int().min(1),
-    timeouts: z.strictObject({ per_tool: z.record(z.string(), z.number().min(0)) }),
+    timeouts: z.strictObject({ per_tool: z.record(z.string(), z.number().min(0).max(MAX_SECONDS)) }),
     shell: z.strictObject({
       sandbox: z.enum(['off', 'required']),
       sandbox_network: z.boolean(),

@@ -10,16 +10,24 @@ export interface Clock {
   now(): number;
   /** Monotonic milliseconds with fraction; only differences mean something. */
   monotonic(): number;
-  /** Calls `fn` once after `ms`; never keeps the process alive by itself. */
+  /** Calls `fn` once after `ms`, however long that is; never keeps the process alive by itself. */
   after(ms: number, fn: () => void): Timer;
 }
+
+/** What the platform's timers can hold; anything above it would fire at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
   after(ms, fn) {
-    const handle = setTimeout(fn, ms);
-    handle.unref();
+    let handle: NodeJS.Timeout;
+    const wait = (left: number) => {
+      const part = Math.min(left, LONGEST_TIMER_MS);
+      handle = setTimeout(() => (left > part ? wait(left - part) : fn()), part);
+      handle.unref();
+    };
+    wait(ms);
     return { cancel: () => clearTimeout(handle) };
   },
 };

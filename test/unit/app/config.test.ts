@@ -123,6 +123,20 @@ describe('problems', () => {
     for (const line of lines) expect(line).not.toContain('\n');
   });
 
+  it('a time of more than a century is refused, since its end could not be written down', () => {
+    const day = 86_400;
+    const longest = { 'turn.timeout_seconds': 36_500 * day, 'tool_confirmation.timeout_seconds': 36_500 * day };
+    const all = { ...longest, 'shutdown.drain_seconds': 36_500 * day, 'trace.retention_days': 36_500 };
+    for (const [key, limit] of Object.entries(all)) {
+      expect(problems({ flags: { set: [`${key}=${limit}`] } })).toEqual([]);
+      const [line, ...more] = problems({ flags: { set: [`${key}=${limit + 1}`] } });
+      expect([line, more]).toEqual([expect.stringContaining(`--set: ${key}: `), []]);
+      expect(line).toContain(String(limit));
+    }
+    const perTool = `tools.timeouts.per_tool={"shell":${36_500 * day + 1}}`;
+    expect(problems({ flags: { set: [perTool] } })).toHaveLength(1);
+  });
+
   it('delegate_depth above max_depth is refused where it was set', () => {
     personal('delegation: { max_depth: 2, delegate_depth: 3 }\n');
     expect(problems()).toEqual([

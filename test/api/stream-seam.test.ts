@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { draft } from '../../src/domain/event.ts';
 import type { Engine } from '../../src/engine/context.ts';
 import type { Frame } from '../../src/http/stream/frames.ts';
-import { createStreamHub } from '../../src/http/stream/hub.ts';
+import { createStreamHub, type Member } from '../../src/http/stream/hub.ts';
 import { openSessionStream } from '../../src/http/stream/session-stream.ts';
 import type { Sink } from '../../src/http/stream/sink.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
@@ -204,5 +204,42 @@ describe('resuming', () => {
     await emit(server.engine, session.id, 2);
     await client.event('memory.updated');
     expect(ids(client.frames)).toEqual([server.events[2]!.id]);
+  });
+});
+
+describe('a stream that fails', () => {
+  test('is closed, and takes nothing from the others: neither this item, nor the rest of its batch', async () => {
+    const test = await startEngine({ scenario: { version: 1, rules: [] } });
+    const { engine } = test;
+    const session = await test.session();
+    const errors: string[] = [];
+    const log = { ...silentLogger, error: (_fields: object, message: string) => errors.push(message) };
+    const { store, bus, clock } = engine;
+    const hub = createStreamHub({ store, bus, clock, log, maxConnections: 3 });
+    const seen: string[][] = [[], []];
+    const ends: string[] = [];
+    const sound = (n: number): Member => ({ offer: (item) => seen[n]!.push(item.kind), close: () => {} });
+    const broken: Member = {
+      offer() {
+        throw new Error('boom');
+      },
+      close(reason) {
+        ends.push(reason);
+        hub.leave(session.id, this);
+      },
+    };
+    for (const member of [sound(0), broken, sound(1)]) await hub.join(session.id, member);
+    let beats = 0;
+    hub.connect({ beat: broken.offer as () => void, shutdown: broken.offer as () => void });
+    hub.connect({ beat: () => ++beats, shutdown: () => ++beats });
+    await Promise.all([emit(engine, session.id, 1), emit(engine, session.id, 2)]);
+    expect(seen).toEqual([
+      ['event', 'event'],
+      ['event', 'event'],
+    ]);
+    expect(ends).toEqual(['internal_error']);
+    hub.close();
+    expect(beats).toBe(1);
+    expect(errors).toEqual(['a stream failed', 'a stream failed']);
   });
 });

@@ -33,7 +33,7 @@ export interface Connection {
 }
 
 export interface StreamHub extends HubPorts {
-  /** The caller checks `full` first. Returns the way out. */
+  /** The caller checks `full` first. Returns the way out. Shut down at once when the hub has closed. */
   connect(connection: Connection): () => void;
   full(): boolean;
   /** Hands the member every item of this tree from now on. Resolves, when its sessions are known, with a test for them. */
@@ -55,15 +55,16 @@ interface Tree {
 
 /** One subscriber of the bus for all clients. An event costs one look-up, and touches only the members of its tree. */
 export function createStreamHub(ports: HubPorts): StreamHub {
-  const { store, bus, clock, maxConnections } = ports;
+  const { store, bus, clock, log, maxConnections } = ports;
   const trees = new Map<string, Tree>();
   const treeOf = new Map<string, Tree>();
   const connections = new Set<Connection>();
   let heartbeat: Timer | null = null;
+  let closed = false;
 
   const unsubscribe = bus.subscribe('stream-hub', (items) => {
     if (trees.size === 0) return;
-    for (const item of items) deliver(item);
+    each(items, deliver);
   });
 
   function deliver(item: Published): void {
@@ -72,7 +73,9 @@ export function createStreamHub(ports: HubPorts): StreamHub {
     if (link !== null && joined !== undefined) adopt(joined, link.session);
     const tree = treeOf.get(sessionOf(item));
     if (tree === undefined) return;
-    for (const member of tree.members) member.offer(item);
+    const failed = each(tree.members, (member) => member.offer(item));
+    // They may have missed it: their clients resume after the last event they have.
+    each(failed, (member) => member.close('internal_error'));
   }
 
   function adopt(tree: Tree, sessionId: string): void {
@@ -92,8 +95,22 @@ export function createStreamHub(ports: HubPorts): StreamHub {
     return tree;
   }
 
+  /** What goes wrong with one must not keep the rest from theirs. Returns those that failed. */
+  function each<T>(all: Iterable<T>, step: (one: T) => unknown): T[] {
+    const failed: T[] = [];
+    for (const one of all) {
+      try {
+        step(one);
+      } catch (err) {
+        log.error({ err }, 'a stream failed');
+        failed.push(one);
+      }
+    }
+    return failed;
+  }
+
   function beat(): void {
-    for (const connection of [...connections]) connection.beat();
+    each([...connections], (connection) => connection.beat());
     heartbeat = connections.size === 0 ? null : clock.after(HEARTBEAT_MS, beat);
   }
 
@@ -103,6 +120,7 @@ export function createStreamHub(ports: HubPorts): StreamHub {
     connect(connection) {
       connections.add(connection);
       heartbeat ??= clock.after(HEARTBEAT_MS, beat);
+      if (closed) connection.shutdown();
       return () => void connections.delete(connection);
     },
     async join(root, member) {
@@ -118,12 +136,13 @@ export function createStreamHub(ports: HubPorts): StreamHub {
       for (const id of tree.sessions) treeOf.delete(id);
     },
     purged(root) {
-      for (const member of [...(trees.get(root)?.members ?? [])]) member.close('session_purged');
+      each([...(trees.get(root)?.members ?? [])], (member) => member.close('session_purged'));
     },
     close() {
       unsubscribe();
       heartbeat?.cancel();
-      for (const connection of [...connections]) connection.shutdown();
+      closed = true;
+      each([...connections], (connection) => connection.shutdown());
     },
   };
 }

@@ -1,6 +1,10 @@
 // Server-sent events: the same frames, cursors that survive a reconnect, and an end that is one.
-import { describe, expect, test } from 'vitest';
-import { type Parsed, startServer, type TestServer } from '../support/http.ts';
+import { EventEmitter, once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { describe, expect, test, vi } from 'vitest';
+import { silentLogger } from '../../src/ports/log.ts';
+import { appended, type Parsed, startServer, type TestServer } from '../support/http.ts';
+import { manualClock } from '../support/manual-clock.ts';
 import { planner, scenario } from '../support/scenario.ts';
 
 const SAYS = scenario(planner({ text: 'The quick brown fox.', chunk_chars: 5 }));
@@ -37,6 +41,15 @@ function parsed(text: string): Message[] {
 }
 function open(server: TestServer, path: string, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
   return fetch(`${server.base}${path}`, { headers: { ...ACCEPT, ...headers } });
+}
+/** Asks for the stream and reads no further than its beginning. */
+async function stalled(server: TestServer, path: string): Promise<Socket> {
+  const socket = connect(server.port, '127.0.0.1');
+  socket.on('error', () => {});
+  socket.write(`GET ${path} HTTP/1.1\r\nHost: localhost:${server.port}\r\nAccept: text/event-stream\r\n\r\n`);
+  await once(socket, 'data');
+  socket.pause();
+  return socket;
 }
 const isEnd = (m: Message) => m.data.event?.type === 'turn.completed';
 
@@ -125,4 +138,66 @@ describe('an event stream', () => {
     await server.app.close();
     expect((await reading).messages.map((m) => m.event)).toEqual(['subscribe_ack']);
   });
+});
+
+describe('a client that reads nothing more', () => {
+  test('harms nobody when its session ends: it is not written to again, and is cut off 5 s later', async () => {
+    const clock = manualClock();
+    const server = await startServer({ clock });
+    const session = await server.session();
+    const stuck = await stalled(server, `/sessions/${session.id}/events`);
+    server.engine.journal.transient(appended(server, session.id, 8_000_000));
+    clock.advance(29_000);
+    await server.call('DELETE', `/sessions/${session.id}`);
+    // The heartbeat falls between the end and the moment at which patience is over.
+    clock.advance(1_000);
+    expect((await server.call('GET', '/healthz')).status).toBe(200);
+    const gone = once(stuck, 'close');
+    clock.advance(4_000);
+    stuck.resume();
+    await gone;
+  });
+
+  test('is cut off by the heartbeat once it has left more than 8 MiB unread for longer than 10 s', async () => {
+    const clock = manualClock();
+    const warnings: string[] = [];
+    const server = await startServer({ clock, log: { ...silentLogger, warn: (_fields, text) => warnings.push(text) } });
+    const session = await server.session();
+    const stuck = await stalled(server, `/sessions/${session.id}/events`);
+    const gone = once(stuck, 'close');
+    server.engine.journal.transient(appended(server, session.id, 24_000_000));
+    clock.advance(30_000);
+    expect(warnings).toEqual([]);
+    clock.advance(30_000);
+    expect(warnings).toEqual(['slow client cut off']);
+    stuck.resume();
+    await gone;
+  });
+});
+
+test('a client that leaves before its stream has begun leaves its place as well', async () => {
+  const server = await startServer({ config: { stream: { max_connections: 1 } } });
+  const session = await server.session();
+  const { sessions } = server.engine.store;
+  const read = sessions.record.bind(sessions);
+  const asked = new EventEmitter();
+  const hold = vi.spyOn(sessions, 'record').mockImplementation(async (id) => {
+    await new Promise((resume) => asked.emit('asked', resume));
+    return read(id);
+  });
+  const reading = once(asked, 'asked');
+  const connection = once(server.app.server, 'connection');
+  const leaving = new AbortController();
+  const first = fetch(`${server.base}/sessions/${session.id}/events`, { headers: ACCEPT, signal: leaving.signal });
+  const [socket] = await connection;
+  const [resume] = await reading;
+  const left = once(socket, 'close');
+  leaving.abort();
+  await expect(first).rejects.toThrow();
+  await left;
+  hold.mockRestore();
+  resume();
+  const second = await open(server, `/sessions/${session.id}/events`);
+  expect(second.status).toBe(200);
+  await second.body!.cancel();
 });

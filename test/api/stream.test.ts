@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
-import type { Delta } from '../../src/domain/delta.ts';
-import type { Message } from '../../src/domain/message.ts';
+import { draft } from '../../src/domain/event.ts';
+import type { ToolUseId } from '../../src/kernel/ids.ts';
 import { silentLogger } from '../../src/ports/log.ts';
-import { type Parsed, refusedUpgrade, startServer, type TestServer } from '../support/http.ts';
+import { appended, type Parsed, refusedUpgrade, startServer, type TestServer } from '../support/http.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 
@@ -309,26 +309,9 @@ describe('two clients', () => {
     stuck.pause();
     const gone = once(stuck, 'close');
     stuck.on('error', () => {});
-    const message: Message = {
-      id: server.engine.ids.message(),
-      session_id: session.id,
-      turn_id: null,
-      role: 'user',
-      content: [{ type: 'text', text: 'x'.repeat(200_000) }],
-      metadata: {
-        model: null,
-        provider: null,
-        routing: null,
-        usage: null,
-        parent_tool_use_id: null,
-        status: 'complete',
-      },
-      created_at: '2026-01-01T00:00:00.000Z',
-    };
-    const delta: Delta = { type: 'message.appended', payload: { message } };
     let sent = 0;
     while (warnings.length === 0 && sent < 500) {
-      server.engine.journal.transient({ session_id: session.id, turn_id: null, timestamp: 0, delta });
+      server.engine.journal.transient(appended(server, session.id, 200_000));
       sent += 1;
       if (sent % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
     }
@@ -340,6 +323,55 @@ describe('two clients', () => {
     await gone;
     const back = server.connect(`/sessions/${session.id}/stream?since=${start}`);
     await back.event('session.ended');
+  });
+
+  test('one that reads is sent frames of any size, one after the other, and is not taken for slow', async () => {
+    const warnings: unknown[] = [];
+    const log = { ...silentLogger, warn: (_fields: object, message: string) => warnings.push(message) };
+    const server = await startServer({ log });
+    const session = await server.session();
+    const socket = await ready(server, `/sessions/${session.id}/stream?preset=chat`);
+    const sse = await fetch(`${server.base}/sessions/${session.id}/events?preset=chat`, {
+      headers: { accept: 'text/event-stream' },
+    });
+    const sizes = [9_000_000, 9_000_000, 12_000_000, 1, 40_000_000, 1, 9_000_000];
+    for (const size of sizes) server.engine.journal.transient(appended(server, session.id, size));
+    await server.call('DELETE', `/sessions/${session.id}`);
+    expect(closeCode(await socket.closed)).toEqual([1000, 'session_ended']);
+    expect(socket.types()).toEqual([...sizes.map(() => 'message.appended'), 'session.ended']);
+    const text = await sse.text();
+    expect(text.match(/^event: event$/gm)).toHaveLength(sizes.length + 1);
+    expect(text.endsWith('event: close\ndata: {"code":"session_ended"}\n\n')).toBe(true);
+    expect(warnings).toEqual([]);
+  });
+
+  test('one that resumes over a long gap is given the time to read it before it counts as slow', async () => {
+    const warnings: unknown[] = [];
+    const log = { ...silentLogger, warn: (_fields: object, message: string) => warnings.push(message) };
+    const server = await startServer({ log });
+    const session = await server.session();
+    const start = server.events.at(-1)!.id;
+    const loaded = (n: number) =>
+      draft({
+        type: 'skill.loaded',
+        session_id: session.id,
+        turn_id: null,
+        parent: null,
+        payload: {
+          skill_id: String(n).padEnd(500_000, '.'),
+          skill_version: '0123456789abcdef',
+          load_size_tokens: 1,
+          source: 'global',
+          triggered_by_tool_use_id: 'tu_01ARZ3NDEKTSV4RRFFQ69G5FAV' as ToolUseId,
+        },
+      });
+    for (let n = 0; n < 100; n += 1) await server.engine.journal.commit({ emit: [loaded(n)] });
+    const client = await ready(server, `/sessions/${session.id}/stream?since=${start}`);
+    await server.engine.journal.commit({ emit: [loaded(100)] });
+    await server.call('DELETE', `/sessions/${session.id}`);
+    await client.closed;
+    expect(client.types()).toHaveLength(102);
+    expect(warnings).toEqual([]);
   });
 });
 

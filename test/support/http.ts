@@ -3,6 +3,9 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
+import type { Transient } from '../../src/domain/delta.ts';
+import { type Message, plainMetadata } from '../../src/domain/message.ts';
+import type { Session } from '../../src/domain/session.ts';
 import type { HttpApp } from '../../src/http/app.ts';
 import { createHttpServer } from '../../src/http/server.ts';
 import { createAnalytics } from '../../src/store/sqlite/analytics.ts';
@@ -129,6 +132,25 @@ function testSocket(url: string, headers: Headers = {}): TestSocket {
     event: async (type, match = () => true) =>
       (await frame((f) => f.type === 'event' && f.event.type === type && match(f.event))).event,
     types: () => frames.filter((f) => f.type === 'event').map((f) => f.event.type),
+  };
+}
+
+/** One large frame: a user's message of this many characters, as if somebody had sent it. */
+export function appended({ engine }: TestEngine, sessionId: Session['id'], length: number): Transient {
+  const message: Message = {
+    id: engine.ids.message(),
+    session_id: sessionId,
+    turn_id: null,
+    role: 'user',
+    content: [{ type: 'text', text: 'x'.repeat(length) }],
+    metadata: plainMetadata(),
+    created_at: '2026-01-01T00:00:00.000Z',
+  };
+  return {
+    session_id: sessionId,
+    turn_id: null,
+    timestamp: 0,
+    delta: { type: 'message.appended', payload: { message } },
   };
 }
 

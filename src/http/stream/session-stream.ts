@@ -7,7 +7,7 @@ import { notFound } from '../error-handler.ts';
 import { ackFrame, eventFrame, frameOf, type Snapshot, snapshotFrame, transientFrame } from './frames.ts';
 import type { Member, StreamHub } from './hub.ts';
 import { ALWAYS_FROM_WORKERS, createScope, linkOf, type Scope, sessionOf, typeOf } from './scope.ts';
-import { type CloseReason, MAX_BACKLOG_BYTES, type Sink } from './sink.ts';
+import { BURST, type CloseReason, MAX_BACKLOG_BYTES, PATIENCE_MS, type Sink } from './sink.ts';
 import type { Subscription } from './subscription.ts';
 
 const PAGE_ROWS = 500;
@@ -17,6 +17,8 @@ export interface SessionStream {
   idle(): Promise<boolean>;
   /** Sends the acknowledgement and all that was missed, then goes live. Resolves at that point. */
   run(sink: Sink): Promise<void>;
+  /** Cuts the client off when it has fallen behind. */
+  judge(): void;
   /** The client is gone, or was never let in. Idempotent. */
   leave(): void;
 }
@@ -52,6 +54,10 @@ class Stream implements SessionStream, Member {
   private ended = false;
   /** Something to send was committed while a page was being read: the page may not hold it. */
   private dirty = false;
+  /** Characters of the largest frame so far. */
+  private largest = 0;
+  /** Monotonic time since which more than `MAX_BACKLOG_BYTES` wait; null when they do not. */
+  private fullSince: number | null = null;
 
   constructor(
     private readonly hub: StreamHub,
@@ -100,7 +106,9 @@ class Stream implements SessionStream, Member {
         this.cursor = event.id;
       }
       // No await between the last page and the switch: what is published later finds the stream live.
-      if (rows.length < PAGE_ROWS && !this.dirty) return this.goLive(sink);
+      // And none goes live while it has a large page to read, which would make it look slow.
+      const read = rows.length < PAGE_ROWS && sink.backlog() <= MAX_BACKLOG_BYTES;
+      if (read && !this.dirty) return this.goLive(sink);
       await sink.flushed();
     }
   }
@@ -159,17 +167,35 @@ class Stream implements SessionStream, Member {
   }
 
   private push(item: Published): void {
-    const { sink, hub } = this;
+    const { sink } = this;
     if (sink === null || this.gone) return;
     if (item.kind === 'event' && item.event.id <= this.cursor) return;
+    this.judge();
+    if (this.gone) return;
+    const frame = frameOf(item, this.session.root_session_id);
+    this.largest = Math.max(this.largest, frame.text.length);
+    sink.send(frame);
+  }
+
+  judge(): void {
+    const { sink, hub } = this;
+    if (sink === null || this.gone || !this.live) return;
     const backlog_bytes = sink.backlog();
-    if (backlog_bytes > MAX_BACKLOG_BYTES) {
-      hub.log.warn({ session_id: this.session.id, backlog_bytes }, 'slow client cut off');
-      this.leave();
-      sink.terminate();
-    } else {
-      sink.send(frameOf(item, this.session.root_session_id));
+    if (!this.isBehind(backlog_bytes)) return;
+    hub.log.warn({ session_id: this.session.id, backlog_bytes }, 'slow client cut off');
+    this.leave();
+    sink.terminate();
+  }
+
+  /** One frame may be above the limit: who is sent it is not behind before it had the time to read it. */
+  private isBehind(backlogBytes: number): boolean {
+    if (backlogBytes <= MAX_BACKLOG_BYTES) {
+      this.fullSince = null;
+      return false;
     }
+    const now = this.hub.clock.monotonic();
+    this.fullSince ??= now;
+    return now - this.fullSince > PATIENCE_MS || backlogBytes > BURST * Math.max(MAX_BACKLOG_BYTES, this.largest);
   }
 }
 

@@ -1,8 +1,13 @@
 // What a session stream writes to, be it a socket or an SSE response, and how it ends (06 §9, §11).
 import type { Frame } from './frames.ts';
 
-/** Bytes a client may leave unread before it is cut off. */
+/** Bytes a client may leave unread for long, and for how long it may leave more. */
 export const MAX_BACKLOG_BYTES = 8 * 1024 * 1024;
+export const PATIENCE_MS = 10_000;
+/** How many times that, or of the largest frame, it may leave unread for a moment. */
+export const BURST = 4;
+/** A client that does not take the end must not hold up anybody, least of all a shutdown. */
+export const CLOSE_WITHIN_MS = 5_000;
 
 /** Why the server closes, with its WebSocket code. */
 export const CLOSE_CODES = {
@@ -27,7 +32,7 @@ export interface Sink {
   backlog(): number;
   /** Resolves when all that was queued has left, or when the client is gone. */
   flushed(): Promise<void>;
-  /** Ends after the queued frames. */
+  /** Ends after the queued frames, or `CLOSE_WITHIN_MS` later. */
   close(reason: CloseReason): void;
   /** Ends at once. */
   terminate(): void;

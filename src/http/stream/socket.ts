@@ -7,11 +7,10 @@ import { createBatchEncoder } from './batch.ts';
 import { errorFrame, type Frame } from './frames.ts';
 import type { StreamHub } from './hub.ts';
 import { openSessionStream, type SessionStream } from './session-stream.ts';
-import { CLOSE_CODES, type CloseReason, createWriteCount, type Sink } from './sink.ts';
+import { CLOSE_CODES, CLOSE_WITHIN_MS, type CloseReason, createWriteCount, type Sink } from './sink.ts';
 import { type Subscription, subscriptionOfFrame, subscriptionOfQuery } from './subscription.ts';
 
 const SUBSCRIBE_WITHIN_MS = 10_000;
-const CLOSE_WITHIN_MS = 5_000;
 const MISSED_PONGS = 2;
 const MAX_REASON_BYTES = 123;
 
@@ -137,7 +136,6 @@ function socketSink(socket: WebSocket, connection: Duplex, { clock }: StreamHub)
     close(reason) {
       write();
       socket.close(CLOSE_CODES[reason], reasonText(reason));
-      // A client that does not answer the close frame must not hold up anybody, least of all a shutdown.
       clock.after(CLOSE_WITHIN_MS, () => socket.terminate());
     },
     terminate: () => socket.terminate(),

@@ -4,8 +4,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AppError } from '../../kernel/errors.ts';
 import type { Frame } from './frames.ts';
 import type { StreamHub } from './hub.ts';
-import { openSessionStream } from './session-stream.ts';
-import { createWriteCount, type Sink } from './sink.ts';
+import { openSessionStream, type SessionStream } from './session-stream.ts';
+import { CLOSE_WITHIN_MS, createWriteCount, type Sink } from './sink.ts';
 import type { Subscription } from './subscription.ts';
 
 const RETRY_MS = 2000;
@@ -29,27 +29,32 @@ export async function serveEventStream(
   reply: FastifyReply,
   target: { readonly sessionId: string; readonly subscription: Subscription },
 ): Promise<FastifyReply> {
-  const stream = await openSessionStream(hub, target.sessionId, target.subscription);
-  if (hub.full()) {
-    stream.leave();
-    throw tooManyConnections(hub);
-  }
   const response = reply.raw;
-  const sink = responseSink(response);
-  // Counted from here, since the next step waits.
-  const disconnect = hub.connect({
-    beat: () => response.headersSent && response.write(': ping\n\n'),
-    shutdown: () => response.headersSent && response.end(),
-  });
-  const left = () => {
-    stream.leave();
+  const sink = responseSink(response, hub);
+  let stream: SessionStream | null = null;
+  let disconnect = () => {};
+  // Before the first wait: who leaves during one must not keep a place. It also comes after an answer in one piece.
+  response.on('close', () => {
+    stream?.leave();
     disconnect();
-  };
-  response.on('close', left);
-  if (await stream.idle()) {
-    left();
-    return reply.status(204).send();
+  });
+  stream = await openSessionStream(hub, target.sessionId, target.subscription);
+  if (response.destroyed) {
+    stream.leave();
+    return reply.hijack();
   }
+  if (hub.full()) throw tooManyConnections(hub);
+  // Counted from here, since the next step waits.
+  disconnect = hub.connect({
+    beat() {
+      // A socket that takes nothing also answers no ping; here nobody else would notice.
+      stream?.judge();
+      sink.beat();
+    },
+    shutdown: () => (response.headersSent ? sink.close('server_shutdown') : response.destroy()),
+  });
+  if (await stream.idle()) return reply.status(204).send();
+  if (response.destroyed) return reply.hijack();
   reply.hijack();
   for (const [name, value] of Object.entries(reply.getHeaders()))
     if (value !== undefined) response.setHeader(name, value);
@@ -62,21 +67,34 @@ export async function serveEventStream(
   return reply;
 }
 
-function responseSink(response: ServerResponse): Sink {
+interface ResponseSink extends Sink {
+  /** Keeps the connection from looking idle. */
+  beat(): void;
+}
+
+function responseSink(response: ServerResponse, { clock }: StreamHub): ResponseSink {
   const writes = createWriteCount();
+  const open = () => response.headersSent && !response.writableEnded;
   return {
     send(frame) {
       writes.queued();
-      response.write(messageOf(frame), writes.written);
+      if (open()) response.write(messageOf(frame), writes.written);
+      else writes.written();
+    },
+    beat() {
+      if (open()) response.write(': ping\n\n');
     },
     backlog: () => response.writableLength,
     flushed: writes.flushed,
     close(reason) {
+      if (!open()) return;
       // Any other end is one after which the client's automatic reconnect is right.
       if (reason === 'session_ended' || reason === 'session_purged') {
         response.write(`event: close\ndata: ${JSON.stringify({ code: reason })}\n\n`);
       }
       response.end();
+      const deadline = clock.after(CLOSE_WITHIN_MS, () => response.destroy());
+      response.once('close', deadline.cancel);
     },
     terminate: () => void response.destroy(),
   };

@@ -20,7 +20,7 @@ import type { Providers } from '../ports/provider.ts';
 import { createAnalytics } from '../store/sqlite/analytics.ts';
 import { newestId } from '../store/sqlite/id-seed.ts';
 import { createJournal } from '../store/sqlite/journal.ts';
-import { openDatabase } from '../store/sqlite/open.ts';
+import { databaseFault, openDatabase } from '../store/sqlite/open.ts';
 import { createPriceVersionReader } from '../store/sqlite/price-version-reader.ts';
 import { createStore } from '../store/sqlite/store.ts';
 import { createThreadedAnalytics, type ThreadedAnalytics } from '../store/sqlite/threaded-analytics.ts';
@@ -32,6 +32,7 @@ import { createWorkspaces } from '../workspace/workspaces.ts';
 import type { Credentials } from './credentials.ts';
 import { loadPrices } from './prices.ts';
 import { startProviders } from './providers.ts';
+import { checkRoutingFile } from './routing-file.ts';
 
 export interface ServerOptions {
   readonly config: Config;
@@ -105,6 +106,9 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     const secrets = [...options.credentials.secrets, ...config.server.auth_tokens];
     const registry = createModelRegistry(file, new Set(providers.keys()));
     await keepPrices(journal, prices);
+    const rules = checkRoutingFile(config.routing.global_path, registry);
+    for (const line of rules?.errors ?? []) log.error({}, `${line}; none of the file's rules apply`);
+    for (const line of rules?.warnings ?? []) log.warn({}, line);
     const tools = createToolRegistry(
       builtinTools({
         shellEnv: shellEnvironment(options.env, config.tools.shell.env_passthrough),
@@ -172,7 +176,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     };
   } catch (error) {
     database.close();
-    throw error;
+    throw databaseFault(config.storage.db_path, error);
   }
 }
 

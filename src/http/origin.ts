@@ -33,6 +33,11 @@ export function createHostRule({ host, allowed_hosts }: HostSettings) {
   };
 }
 
+/** The names, without ports, by which requests are served, as a person would write them. */
+export function servedNames({ host, allowed_hosts }: HostSettings): readonly string[] {
+  return [...new Set([...LOOPBACK, bracketed(host.toLowerCase()), ...allowed_hosts])];
+}
+
 /** IPv6 addresses stand in brackets in a Host header. */
 function bracketed(host: string): string {
   return host.includes(':') && !host.startsWith('[') ? `[${host}]` : host;

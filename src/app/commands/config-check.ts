@@ -1,9 +1,11 @@
 // `metis config check`: whether the server would accept what it is given, without starting it.
 import { StartupError } from '../../kernel/errors.ts';
+import { createModelRegistry } from '../../policy/routing/registry.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { loadPrices } from '../prices.ts';
 import { readRegistry } from '../registry-file.ts';
+import { checkRoutingFile } from '../routing-file.ts';
 import { loadSettings } from '../start.ts';
 
 /** Exit code: 0 when everything that is read at startup is in order, else 1 with one line per problem. */
@@ -13,7 +15,10 @@ export async function checkConfig(context: CommandContext, flags: ConfigFlags): 
   const { config, files, envFile } = settings.value;
   const problems: string[] = envFile.problem === null ? [] : [envFile.problem];
   for (const check of [
-    () => readRegistry(config.registry.path),
+    () => {
+      const registry = createModelRegistry(readRegistry(config.registry.path), new Set());
+      problems.push(...(checkRoutingFile(config.routing.global_path, registry)?.errors ?? []));
+    },
     () => loadPrices(config.pricing, context.packageDir),
   ]) {
     try {

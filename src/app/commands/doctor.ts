@@ -6,10 +6,13 @@ import path from 'node:path';
 import { rgPath } from '@vscode/ripgrep';
 import { createStyle } from '../../cli/style.ts';
 import { StartupError } from '../../kernel/errors.ts';
+import { createModelRegistry, type RegistryFile } from '../../policy/routing/registry.ts';
+import { inspectDatabase } from '../../store/sqlite/inspect.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { loadPrices } from '../prices.ts';
 import { readRegistry } from '../registry-file.ts';
+import { checkRoutingFile } from '../routing-file.ts';
 import { loadSettings, type Settings } from '../start.ts';
 
 interface Finding {
@@ -20,12 +23,13 @@ const ok = (text: string): Finding => ({ level: 'ok', text });
 const warning = (text: string): Finding => ({ level: 'warning', text });
 const problem = (text: string): Finding => ({ level: 'error', text });
 
-/** Exit code: 1 when something would keep the server from starting, else 0. */
+/** Exit code: 1 when something would keep the server from starting or from heeding its rules, else 0. */
 export async function doctor(context: CommandContext, flags: ConfigFlags): Promise<number> {
   const settings = loadSettings(context, flags);
   if (!settings.ok) return refuse(context, settings.error);
   const findings = [
     dataFolder(settings.value),
+    ...database(context, settings.value),
     ...models(context, settings.value),
     ripgrep(),
     ...sandbox(settings.value),
@@ -51,7 +55,17 @@ function dataFolder({ dataDir, config, envFile }: Settings): Finding {
   }
 }
 
-function models(context: CommandContext, { config, credentials, envFile }: Settings): Finding[] {
+function database({ packageDir }: CommandContext, { config }: Settings): Finding[] {
+  try {
+    inspectDatabase(config.storage.db_path, path.join(packageDir, 'migrations'));
+    return [];
+  } catch (error) {
+    return problemsOf(error);
+  }
+}
+
+function models(context: CommandContext, settings: Settings): Finding[] {
+  const { config, credentials, envFile } = settings;
   try {
     const registry = readRegistry(config.registry.path);
     const prices = loadPrices(config.pricing, context.packageDir);
@@ -68,11 +82,30 @@ function models(context: CommandContext, { config, credentials, envFile }: Setti
       unpriced.length === 0
         ? ok(`all ${registry.models.length} models of ${config.registry.path} have prices (${prices.version})`)
         : warning(`no price for ${unpriced.join(', ')}; add a table with them to pricing.tables`),
+      ...routing(registry, settings),
     ];
   } catch (error) {
-    if (error instanceof StartupError) return error.problems.map(problem);
-    throw error;
+    return problemsOf(error);
   }
+}
+
+function routing(file: RegistryFile, { config, credentials }: Settings): Finding[] {
+  const { global_path } = config.routing;
+  const usable = [...file.adapters].filter(
+    ([id, adapter]) => adapter.type === 'scripted' || credentials.forAdapter(id, adapter) !== null,
+  );
+  const registry = createModelRegistry(file, new Set(usable.map(([id]) => id)));
+  const found = checkRoutingFile(global_path, registry);
+  if (found === null) return [];
+  const { errors, warnings } = found;
+  return errors.length + warnings.length === 0
+    ? [ok(`routing rules ${global_path}`)]
+    : [...errors.map(problem), ...warnings.map(warning)];
+}
+
+function problemsOf(error: unknown): Finding[] {
+  if (error instanceof StartupError) return error.problems.map(problem);
+  throw error;
 }
 
 function ripgrep(): Finding {

@@ -7,7 +7,7 @@ import { isoTime, systemClock } from '../../kernel/clock.ts';
 import { StartupError } from '../../kernel/errors.ts';
 import { createIdGenerator } from '../../kernel/ids.ts';
 import { createJournal } from '../../store/sqlite/journal.ts';
-import { openDatabase } from '../../store/sqlite/open.ts';
+import { databaseFault, openDatabase } from '../../store/sqlite/open.ts';
 import { isOwned } from '../../store/sqlite/owner-lock.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
@@ -50,7 +50,8 @@ export async function prune(context: CommandContext, flags: PruneFlags): Promise
         `${sessions_skipped} sessions with an open turn keep theirs; oldest kept: ${oldest_kept_timestamp ?? 'none'}\n`,
     );
     return 0;
-  } catch (error) {
+  } catch (cause) {
+    const error = databaseFault(db_path, cause);
     if (error instanceof StartupError) return refuse(context, error.problems);
     if (error instanceof ApiError) return refuse(context, [`the server refused: ${error.code}: ${error.message}`]);
     throw error;

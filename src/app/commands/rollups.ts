@@ -3,7 +3,8 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type Database from 'better-sqlite3';
 import { StartupError } from '../../kernel/errors.ts';
-import { openDatabase, openReader } from '../../store/sqlite/open.ts';
+import { missingMigrations } from '../../store/sqlite/migrate.ts';
+import { databaseFault, openDatabase, openReader } from '../../store/sqlite/open.ts';
 import { rebuildRollups } from '../../store/sqlite/rebuild.ts';
 import { verifyRollups as differencesIn } from '../../store/sqlite/verify.ts';
 import type { ConfigFlags } from '../config.ts';
@@ -13,8 +14,14 @@ import { loadSettings, type Settings, startLog } from '../start.ts';
 /** Also beside a running server. Exit code: 1 with one line on stdout a difference, 0 without any. */
 export async function verifyRollups(context: CommandContext, flags: ConfigFlags): Promise<number> {
   return withSettings(context, flags, ({ config }) => {
-    const reader = openReader(config.storage.db_path);
+    const { db_path } = config.storage;
+    const reader = openReader(db_path);
     try {
+      if (missingMigrations(reader, db_path, path.join(context.packageDir, 'migrations')).length > 0) {
+        return refuse(context, [
+          `${db_path} was written by an older version; start the server once, which brings it forward`,
+        ]);
+      }
       const differences = differencesIn(reader);
       for (const line of differences) context.stdout.write(`${line}\n`);
       if (differences.length > 0) return 1;
@@ -50,7 +57,8 @@ function withSettings(context: CommandContext, flags: ConfigFlags, work: (settin
   if (!fs.existsSync(db_path)) return refuse(context, [`there is no database at ${db_path}; see --data`]);
   try {
     return work(settings.value);
-  } catch (error) {
+  } catch (cause) {
+    const error = databaseFault(db_path, cause);
     if (error instanceof StartupError) return refuse(context, error.problems);
     throw error;
   }

@@ -1,4 +1,5 @@
 // `metis serve`: the server, until a signal ends it.
+import { isLoopback, servedNames } from '../../http/origin.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { StartupError } from '../../kernel/errors.ts';
 import { createServer } from '../compose.ts';
@@ -32,6 +33,12 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
     try {
       const { url } = await server.listen();
       context.stdout.write(`Metis ${context.version} listens on ${url}, data in ${dataDir}\n`);
+      if (!isLoopback(config.server.host)) {
+        context.stdout.write(
+          `It serves requests to ${servedNames(config.server).join(', ')} and answers 403 to any other name or address; ` +
+            'add the ones it is reached by to server.allowed_hosts, for example --set \'server.allowed_hosts=["192.168.1.5"]\'.\n',
+        );
+      }
       if (server.scripted) {
         context.stdout.write(
           `No provider key is configured, so scripted models answer; set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENROUTER_API_KEY, or write it to ${envFile.path}, for real ones.\n`,

@@ -9,11 +9,10 @@ import { StartupError } from '../../kernel/errors.ts';
 const JournalSchema = z.object({ entries: z.array(z.object({ idx: z.int(), tag: z.string() })) });
 
 /**
- * Runs what is missing, all of it in one transaction, and returns the names of what ran.
- * `prepare` sets the connection up once the file is known to be ours and not newer than this version.
- * Throws `StartupError('schema_too_new' | 'database_corrupt')`.
+ * The migrations that the file still lacks, by name. Reads only.
+ * Throws `StartupError('schema_too_new' | 'database_corrupt')` for a newer file and for one of another program.
  */
-export function migrate(db: Database.Database, path: string, dir: string, prepare: () => void): readonly string[] {
+export function missingMigrations(db: Database.Database, path: string, dir: string): readonly string[] {
   const { entries } = JournalSchema.parse(JSON.parse(readFileSync(join(dir, 'meta', '_journal.json'), 'utf8')));
   const found = db.pragma('user_version', { simple: true }) as number;
   if (found > entries.length) {
@@ -21,13 +20,23 @@ export function migrate(db: Database.Database, path: string, dir: string, prepar
       `schema_too_new: ${path} has schema ${found}, this version knows ${entries.length}; start the newer version, or restore an older backup`,
     ]);
   }
-  if (found === 0 && db.prepare('SELECT 1 FROM sqlite_master').get() !== undefined) {
+  const tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").pluck().all();
+  if (found === 0 ? tables.length > 0 : !tables.includes('llm_calls')) {
     throw new StartupError('database_corrupt', [
       `database_corrupt: ${path} holds the tables of another program; choose another file with storage.db_path`,
     ]);
   }
+  return entries.slice(found).map((entry) => entry.tag);
+}
+
+/**
+ * Runs what is missing, all of it in one transaction, and returns the names of what ran.
+ * `prepare` sets the connection up once the file is known to be ours and not newer than this version.
+ * Throws as `missingMigrations`.
+ */
+export function migrate(db: Database.Database, path: string, dir: string, prepare: () => void): readonly string[] {
+  const missing = missingMigrations(db, path, dir);
   prepare();
-  const missing = entries.slice(found).map((entry) => entry.tag);
   const run = db.transaction(() => {
     for (const tag of missing) db.exec(readFileSync(join(dir, `${tag}.sql`), 'utf8'));
   });

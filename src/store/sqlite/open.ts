@@ -80,6 +80,11 @@ export function openReader(path: string): Database.Database {
   return reader;
 }
 
+/** What to throw for `cause`: a fault of the file as the one line that says it, anything else as it is. */
+export function databaseFault(path: string, cause: unknown): unknown {
+  return cause instanceof Database.SqliteError ? asStartupError(path, cause) : cause;
+}
+
 function asStartupError(path: string, cause: unknown): StartupError {
   if (cause instanceof StartupError) return cause;
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';

@@ -1,5 +1,7 @@
 // `metis serve` as a person starts it: what it says, what it refuses, how it stops.
+import { once } from 'node:events';
 import fs from 'node:fs';
+import http from 'node:http';
 import net from 'node:net';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -212,6 +214,34 @@ it('with tokens and workspace roots a reachable address is served, to callers wi
   expect((await fetch(`${url}/healthz`)).status).toBe(200);
   expect((await fetch(`${url}/sessions`)).status).toBe(401);
   expect((await fetch(`${url}/sessions`, { headers: { authorization: `Bearer ${token}` } })).status).toBe(200);
+});
+
+it('a reachable server says at its start which names it serves and how to add one, and then serves that one', async () => {
+  const names = { METIS_SERVER_AUTH_TOKENS: JSON.stringify(['t'.repeat(32)]), METIS_SERVER_WORKSPACE_ROOTS: '["/"]' };
+  const asked = async (url: string, host: string) => {
+    const { port, hostname } = new URL(url);
+    const request = http.get({ hostname, port, path: '/healthz', headers: { host: `${host}:${port}` } });
+    const [answer] = (await once(request, 'response')) as [http.IncomingMessage];
+    answer.resume();
+    return answer.statusCode;
+  };
+  const first = serve(['--host', '0.0.0.0'], names);
+  const url = (await address(first)).replace('0.0.0.0', '127.0.0.1');
+  const told = await first.line(/^It serves requests to (.*?) and answers 403 .*--set '(server\.allowed_hosts=.*)'/m);
+  expect(told[1]).toBe('localhost, 127.0.0.1, [::1], 0.0.0.0');
+  for (const name of told[1]!.split(', ')) expect(await asked(url, name)).toBe(200);
+  expect(await asked(url, '192.168.1.5')).toBe(403);
+  await first.stop();
+
+  const second = serve(['--host', '0.0.0.0', '--set', told[2]!], names);
+  const again = (await address(second)).replace('0.0.0.0', '127.0.0.1');
+  expect((await second.line(/^It serves requests to (.*?) and/m))[1]).toBe(`${told[1]}, 192.168.1.5`);
+  expect(await asked(again, '192.168.1.5')).toBe(200);
+  await second.stop();
+
+  const local = serve();
+  await address(local);
+  expect((await local.stop()).stdout).not.toContain('It serves requests');
 });
 
 it('a second server on the same file ends with database_in_use and disturbs nobody', async () => {

@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { defaultConfig } from '../../src/domain/config.ts';
 import type { AnyEvent } from '../../src/domain/event.ts';
 import type { ToolResultBlock } from '../../src/domain/message.ts';
-import { type ToolDefinition, toolText } from '../../src/domain/tool.ts';
+import { toolText } from '../../src/domain/tool.ts';
 import { answerConfirmation } from '../../src/engine/answer-confirmation.ts';
 import { cancelTurn } from '../../src/engine/cancel.ts';
 import { drain } from '../../src/engine/drain.ts';
@@ -13,11 +13,11 @@ import { endSession, purgeSession } from '../../src/engine/end-session.ts';
 import { patchSession } from '../../src/engine/patch-session.ts';
 import { resumeTurn } from '../../src/engine/resume-turn.ts';
 import type { ProviderAdapter } from '../../src/ports/provider.ts';
-import type { Tool, ToolFactory } from '../../src/ports/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock, START } from '../support/manual-clock.ts';
 import { at, failOnce, gate, restart, turns, until, writes } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { tool } from '../support/tools.ts';
 
 const usage = { input_tokens: 1000, output_tokens: 100 };
 const hold = { recovery: { on_start: 'hold' } } as const;
@@ -35,19 +35,6 @@ async function results(t: TestEngine, sessionId: string): Promise<ToolResultBloc
   return history.filter((m) => m.role === 'tool').map((m) => m.content[0] as ToolResultBlock);
 }
 const textIn = (block: ToolResultBlock) => (block.content[0]?.type === 'text' ? block.content[0].text : '');
-function tool(name: string, over: Partial<Tool> & { side_effects?: ToolDefinition['side_effects'] } = {}): ToolFactory {
-  const { side_effects = 'none', ...rest } = over;
-  const definition: ToolDefinition = {
-    name,
-    description: name,
-    input_schema: { type: 'object', properties: { n: { type: 'integer' } }, additionalProperties: false },
-    side_effects,
-    requires_workspace: false,
-    path_fields: [],
-    timeout_seconds: null,
-  };
-  return () => ({ definition, execute: async () => toolText('ok'), cancel: async () => false, ...rest });
-}
 const lack = (summary = 'lost') =>
   call('_request_context', { summary, missing: [{ type: 'file', ref: 'a.txt', hint: 'read it' }] });
 

@@ -1,0 +1,79 @@
+// A tree that waits for money waits whole: no part of it makes a call, over a crash as well, until the limit is raised (14 §3).
+import { describe, expect, it } from 'vitest';
+import { toolText } from '../../src/domain/tool.ts';
+import { patchSession } from '../../src/engine/patch-session.ts';
+import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
+import { gate, restart, turns, until } from '../support/moments.ts';
+import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { tool } from '../support/tools.ts';
+
+const config = { turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null } } satisfies ConfigOver;
+const usage = { input_tokens: 100, output_tokens: 20 };
+const asked = (t: TestEngine) => t.adapter.requests.length;
+const waiting = async (t: TestEngine) =>
+  (await t.engine.store.turns.allOpen()).map((turn) => `${turn.status} ${turn.interrupted_reason}`).sort();
+const resumed = (t: TestEngine) => t.events.filter((e) => e.type === 'turn.resumed').length;
+/** Room for the planner on sonnet and a worker on haiku, not for one call of a worker on opus. */
+const LIMIT = '0.02';
+
+describe('a tree that waits for money', () => {
+  it('holds the worker whose own next call would still fit, and stays down until the limit is raised', async () => {
+    const wait = gate();
+    const slow = tool('slow', { execute: () => wait.opened.then(() => toolText('ok')) });
+    const t = await startEngine({
+      config,
+      tools: [slow],
+      scenario: scenario(
+        planner({ tool_calls: [delegate('cheap'), delegate('dear', { tier: 'deep' })], usage }, { text: 'end', usage }),
+        worker('cheap', { tool_calls: [call('slow', {})], usage }, { text: 'done', usage }),
+        worker('dear', { text: 'done', usage }),
+      ),
+    });
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: LIMIT });
+    const turnId = await t.submit(session, 'go');
+    await t.event('tool.called', (e) => e.payload.tool_name === 'slow');
+    await t.event('budget.exceeded');
+    const before = asked(t);
+    wait.open();
+    await until(() => t.engine.locks.active().length === 0);
+    await turns(50);
+    expect(await waiting(t)).toEqual(Array(3).fill('interrupted budget'));
+    expect([asked(t), resumed(t)]).toEqual([before, 0]);
+    expect(t.events.filter((e) => e.type === 'budget.exceeded' && e.session_id === session.id)).toHaveLength(1);
+
+    await patchSession(t.engine, session.id, { max_cost_usd: '1' });
+    expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'end' });
+    expect(resumed(t)).toBe(3);
+  });
+
+  it('is not taken up by a start after a crash, not even the part that still ran then', async () => {
+    const said = scenario(
+      planner({ tool_calls: [delegate('stuck'), delegate('dear', { tier: 'deep' })], usage }, { text: 'end', usage }),
+      [
+        {
+          match: { role: 'worker', user_contains: 'stuck' },
+          times: 1,
+          respond: { text: 'done', usage, delay_ms: 3600_000 },
+        },
+      ],
+      worker('dear', { text: 'done', usage }),
+    );
+    const first = await startEngine({ config, scenario: said });
+    const session = await first.session({ initial_active_model: 'sonnet', max_cost_usd: LIMIT });
+    const turnId = await first.submit(session, 'go');
+    await first.event('budget.exceeded');
+    await until(async () => (await waiting(first)).includes('interrupted budget'));
+    expect(await waiting(first)).toEqual(['in_flight null', 'in_flight null', 'interrupted budget']);
+
+    const quick = scenario([
+      { match: { role: 'planner' }, respond: { text: 'end', usage } },
+      { match: { role: 'worker' }, times: 2, respond: { text: 'done', usage } },
+    ]);
+    const second = await restart(first, { config, scenario: quick });
+    await turns(50);
+    expect(await waiting(second)).toEqual(Array(3).fill('interrupted budget'));
+    expect([asked(second), resumed(second)]).toEqual([0, 0]);
+    await patchSession(second.engine, session.id, { max_cost_usd: null });
+    expect(await second.ended(turnId)).toMatchObject({ status: 'completed', output: 'end' });
+  });
+});

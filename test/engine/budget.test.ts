@@ -189,6 +189,7 @@ describe('on_reached: pause', () => {
     await endSession(t.engine, session.id);
     expect((await t.engine.store.turns.view(session.id, turnId))!.status).toBe('cancelled');
     expect(await t.engine.store.turns.allOpen()).toEqual([]);
+    expect(t.engine.budget.paused.size).toBe(0);
   });
 });
 

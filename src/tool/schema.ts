@@ -2,15 +2,27 @@
 import { Ajv2020, type ErrorObject, type Options } from 'ajv/dist/2020.js';
 import type { JsonSchema } from '../domain/tool.ts';
 import type { Issue } from '../kernel/errors.ts';
+import { faultOfValue, type Limits } from '../policy/parsing/limits.ts';
+import { compilePattern } from '../policy/parsing/pattern.ts';
 import type { SchemaCompiler } from '../ports/tool.ts';
+import { OutOfTime, withinTime } from './time-box.ts';
 
 /** Longest schema, as UTF-8 bytes of its JSON. */
 export const MAX_SCHEMA_BYTES = 32_768;
+const LIMITS: Limits = { bytes: MAX_SCHEMA_BYTES, depth: 64, nodes: 5000 };
 const MAX_ISSUES = 100;
 /** Their values are data: a member named `$ref` in there refers to nothing. */
 const DATA_KEYWORDS = new Set(['const', 'enum', 'default', 'examples']);
 
-const OPTIONS: Options = { allErrors: true, strict: false, validateFormats: false, logger: false };
+const linearTime = Object.assign((source: string) => compilePattern(source), { code: 'compilePattern' });
+const OPTIONS: Options = {
+  allErrors: true,
+  strict: false,
+  validateFormats: false,
+  logger: false,
+  // A schema is compiled once and used a few times: shorter code is not worth the search for it.
+  code: { regExp: linearTime, optimize: false },
+};
 // Compiling the schema of schemas takes longer than all the rest, so it waits for the first schema from outside.
 let metaSchema: Ajv2020 | null = null;
 
@@ -22,14 +34,14 @@ export const schemaCompiler: SchemaCompiler = {
     // A dialect named at the root is dropped: every schema is read as 2020-12, and ajv knows no other.
     const { $schema: _dialect, ...plain } = schema as Record<string, unknown>;
     try {
-      const problems = referenceFaults(plain, '');
-      metaSchema ??= new Ajv2020(OPTIONS);
+      const problems = textFaults(plain, '');
+      metaSchema ??= new Ajv2020({ ...OPTIONS, code: { optimize: false } });
       if (!metaSchema.validateSchema(plain)) problems.push(...toIssues(metaSchema.errors ?? []));
       if (problems.length > 0) return { ok: false, problems: sorted(problems) };
-      const check = compiled(plain);
-      return { ok: true, validate: (value) => validateWith(check, value) };
+      const check = withinTime(() => compiled(plain));
+      return { ok: true, validate: (value) => validateWith((given) => withinTime(() => check(given)), check, value) };
     } catch (error) {
-      return { ok: false, problems: [{ path: '$', message: reason(error, 'is nested too deeply') }] };
+      return { ok: false, problems: [{ path: '$', message: reason(error, 'refers to itself too often') }] };
     }
   },
 };
@@ -39,7 +51,7 @@ export function validatorOnUse(schema: JsonSchema): (value: unknown) => readonly
   let check: Check | null = null;
   return (value) => {
     check ??= compiled(schema);
-    return validateWith(check, value);
+    return validateWith(check, check, value);
   };
 }
 
@@ -57,13 +69,16 @@ function faultOfForm(schema: unknown): Issue | null {
   const { type, $async } = schema as Record<string, unknown>;
   if (type !== 'object') return { path: 'type', message: 'must be "object" at the root' };
   if ($async !== undefined) return { path: '$async', message: 'is not supported' };
+  const size = faultOfValue(schema, LIMITS);
+  if (size !== null) return { path: '$', message: size };
   const bytes = Buffer.byteLength(JSON.stringify(schema));
   if (bytes <= MAX_SCHEMA_BYTES) return null;
   return { path: '$', message: `has ${bytes} bytes, at most ${MAX_SCHEMA_BYTES} are allowed` };
 }
 
-function referenceFaults(node: unknown, path: string): Issue[] {
-  if (Array.isArray(node)) return node.flatMap((item, i) => referenceFaults(item, `${path}[${i}]`));
+/** References and regular expressions that are not taken. */
+function textFaults(node: unknown, path: string): Issue[] {
+  if (Array.isArray(node)) return node.flatMap((item, i) => textFaults(item, `${path}[${i}]`));
   if (typeof node !== 'object' || node === null) return [];
   return Object.entries(node).flatMap(([key, value]) => {
     const here = path === '' ? key : `${path}.${key}`;
@@ -71,13 +86,25 @@ function referenceFaults(node: unknown, path: string): Issue[] {
     if ((key === '$ref' || key === '$dynamicRef') && typeof value === 'string' && !value.startsWith('#')) {
       return [{ path: here, message: 'must be a local reference (starting with "#")' }];
     }
-    return referenceFaults(value, here);
+    if (key === 'pattern' && typeof value === 'string') return patternFaults(value, here);
+    const names = key === 'patternProperties' && typeof value === 'object' && value !== null ? Object.keys(value) : [];
+    return [...names.flatMap((name) => patternFaults(name, here)), ...textFaults(value, here)];
   });
 }
 
-function validateWith(check: Check, value: unknown): readonly Issue[] {
+function patternFaults(source: string, path: string): Issue[] {
   try {
-    if (check(value) === true) return [];
+    compilePattern(source);
+    return [];
+  } catch (error) {
+    return [{ path, message: error instanceof Error ? error.message : String(error) }];
+  }
+}
+
+/** @param run runs the check, in its own way */
+function validateWith(run: (value: unknown) => unknown, check: Check, value: unknown): readonly Issue[] {
+  try {
+    if (run(value) === true) return [];
   } catch (error) {
     // A schema that refers to itself without consuming input never ends.
     return [{ path: '$', message: reason(error, 'cannot be checked: the schema or the value is nested too deeply') }];
@@ -87,6 +114,7 @@ function validateWith(check: Check, value: unknown): readonly Issue[] {
 
 function reason(error: unknown, tooDeep: string): string {
   if (error instanceof RangeError) return tooDeep;
+  if (error instanceof OutOfTime) return `${error.message} to check: make the schema simpler or the value smaller`;
   return error instanceof Error ? error.message : String(error);
 }
 

@@ -118,6 +118,67 @@ describe('the schema compiler', () => {
     ]);
   });
 
+  describe('is not held up by', () => {
+    const nested = (depth: number) => {
+      let schema: Record<string, unknown> = { type: 'string' };
+      for (let i = 0; i < depth; i++) schema = { not: schema };
+      return { type: 'object', not: schema };
+    };
+    const timed = <T>(work: () => T): T => {
+      const from = performance.now();
+      const result = work();
+      // Without a bound each of these takes minutes at least.
+      expect(performance.now() - from).toBeLessThan(5000);
+      return result;
+    };
+
+    it('a schema nested without end', () => {
+      expect(timed(() => problems(nested(100_000)))).toEqual(['$: is nested deeper than 64 levels']);
+      expect(problems(nested(62))).toEqual([]);
+    });
+
+    it('a schema of many small parts', () => {
+      const properties = Object.fromEntries(Array.from({ length: 6000 }, (_, i) => [i, 1]));
+      expect(problems({ type: 'object', default: properties })).toEqual(['$: has more than 5000 values']);
+    });
+
+    it('an expression that a backtracking engine never finishes', () => {
+      const schema = {
+        type: 'object',
+        properties: { s: { pattern: '^(a+)+$' } },
+        patternProperties: { '^(b+)+$': {} },
+      };
+      const text = (letter: string) => `${letter.repeat(5000)}!`;
+      expect(timed(() => faults(schema, { s: text('a'), [text('b')]: 1 }))).toEqual([
+        's: must match pattern "^(a+)+$"',
+      ]);
+    });
+
+    it.each([
+      [{ properties: { s: { pattern: '(?=a)' } } }, 'properties.s.pattern: '],
+      [{ properties: { s: { items: [{ pattern: '(a)\\1' }] } } }, 'properties.s.items[0].pattern: '],
+      [{ patternProperties: { '(?!x)': {} } }, 'patternProperties: '],
+    ])('an expression that no engine matches in linear time: %j', (part, place) => {
+      expect(problems({ type: 'object', ...part })).toContainEqual(expect.stringContaining(place));
+    });
+
+    it('references that double at every step', () => {
+      const $defs: Record<string, unknown> = { a0: { type: 'object' } };
+      for (let i = 1; i <= 40; i++)
+        $defs[`a${i}`] = { allOf: [{ $ref: `#/$defs/a${i - 1}` }, { $ref: `#/$defs/a${i - 1}` }] };
+      const schema = { type: 'object', $defs, $ref: '#/$defs/a40' };
+      expect(timed(() => faults(schema, {}))).toEqual([
+        expect.stringMatching(/^\$: takes longer than 250 ms to check/),
+      ]);
+    });
+
+    it('a long list whose items must differ', () => {
+      const schema = { type: 'object', properties: { list: { uniqueItems: true } } };
+      const list = Array.from({ length: 60_000 }, (_, i) => ({ i }));
+      expect(timed(() => faults(schema, { list }))).toEqual([expect.stringMatching(/^\$: takes longer than 250 ms/)]);
+    });
+  });
+
   it('bounds the number of issues', () => {
     const schema = { type: 'object', properties: { list: { type: 'array', items: { type: 'string' } } } };
     const lines = faults(schema, { list: Array.from({ length: 1000 }, (_, i) => i) });

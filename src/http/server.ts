@@ -1,6 +1,9 @@
 // The HTTP server: fastify with our gates, our errors and our routes (05).
 import websocket from '@fastify/websocket';
 import fastify from 'fastify';
+import { validationError } from '../kernel/errors.ts';
+import { faultOfJson } from '../policy/parsing/json.ts';
+import { BODY } from '../policy/parsing/limits.ts';
 import type { HttpApp } from './app.ts';
 import { createTokenCheck } from './auth.ts';
 import type { HttpDeps } from './deps.ts';
@@ -75,13 +78,19 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
   return app;
 }
 
-/** One parser for every media type: the gate has let JSON through only. An empty body is `{}`. */
+/**
+ * One parser for every media type: the gate has let JSON through only. An empty body is `{}`. What is nested without
+ * end, or made of endless parts, ends here: everything behind may recurse.
+ */
 function readJson(app: HttpApp): void {
   const parse = app.getDefaultJsonParser('error', 'error');
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'string' }, (request, body, done) => {
-    if (body.length === 0) done(null, {});
-    else void parse(request, body.toString(), done);
+    const text = body.toString();
+    const fault = faultOfJson(text, BODY);
+    if (text.length === 0) done(null, {});
+    else if (fault !== null) done(validationError([{ path: '', message: `the body ${fault}` }]), undefined);
+    else void parse(request, text, done);
   });
 }
 

@@ -66,10 +66,20 @@ export class AppError extends Error {
 
 /** `validation_error` from its issues; the message names the first one, so that a person sees the field at once. */
 export function validationError(issues: readonly Issue[]): AppError {
-  const first = issues[0];
+  const told = issues.slice(0, MAX_ISSUES).map(({ path, message }) => ({ path: shortened(path), message }));
+  const first = told[0];
   const more = issues.length > 1 ? ` (and ${issues.length - 1} more)` : '';
   const where = first && first.path !== '' ? `${first.path}: ` : '';
-  return new AppError('validation_error', `${where}${first?.message ?? 'invalid input'}${more}`, { issues });
+  return new AppError('validation_error', `${where}${first?.message ?? 'invalid input'}${more}`, { issues: told });
+}
+
+const MAX_ISSUES = 100;
+const MAX_PATH = 200;
+
+/** A path holds the names that a caller gave, which may be as long as the body and of many lines. */
+function shortened(path: string): string {
+  const line = path.slice(0, MAX_PATH).replaceAll(/\s+/g, ' ');
+  return path.length > MAX_PATH ? `${line}...` : line;
 }
 
 /** A fault that stops the process at start: one line for the person, exit code 1. */

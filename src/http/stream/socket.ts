@@ -2,6 +2,8 @@
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { AppError, validationError } from '../../kernel/errors.ts';
+import { readJson } from '../../policy/parsing/json.ts';
+import { OUTSIDE } from '../../policy/parsing/limits.ts';
 import type { TokenCheck } from '../auth.ts';
 import { createBatchEncoder } from './batch.ts';
 import { errorFrame, type Frame } from './frames.ts';
@@ -93,13 +95,10 @@ export function serveSocket(hub: StreamHub, tokens: TokenCheck, socket: WebSocke
 
 /** Null for anything but a JSON object with a string `type`. */
 function parsed(text: string): { readonly type: string } | null {
-  try {
-    const value: unknown = JSON.parse(text);
-    const isFrame = typeof value === 'object' && value !== null && 'type' in value && typeof value.type === 'string';
-    return isFrame ? (value as { type: string }) : null;
-  } catch {
-    return null;
-  }
+  const json = readJson(text, OUTSIDE);
+  const value = json.ok ? json.value : null;
+  const isFrame = typeof value === 'object' && value !== null && 'type' in value && typeof value.type === 'string';
+  return isFrame ? (value as { type: string }) : null;
 }
 
 const encode = createBatchEncoder();

@@ -138,6 +138,17 @@ describe('plannerText', () => {
 });
 
 describe('readStructured', () => {
+  it('is not held up by a fence that never closes, or by nesting without end', () => {
+    const from = performance.now();
+    const wrong = [`\`\`\`\n${' '.repeat(300_000)}x`, `${'~'.repeat(300_000)}\nx`, `{"a":${'['.repeat(200_000)}`];
+    for (const text of wrong) expect(readStructured(text, () => [])).toMatchObject({ ok: false });
+    expect(performance.now() - from).toBeLessThan(2000);
+    const deep = `{"a":${'['.repeat(5_000)}${']'.repeat(5_000)}}`;
+    expect(readStructured(deep, () => [])).toEqual(
+      err([{ path: '$', message: 'is nested deeper than 100 levels at line 1' }]),
+    );
+  });
+
   const integerN = (v: unknown) =>
     Number.isInteger((v as { n?: unknown }).n) ? [] : [{ path: '$.n', message: 'must be integer' }];
 

@@ -69,7 +69,7 @@ describe('a warning', () => {
     await t.run(session, 'go');
     expect(new Set(warned(t, 'scope'))).toEqual(new Set(['delegation', 'session']));
     const ofWorker = t.events.filter((e) => e.type === 'budget.warning' && e.session_id !== session.id);
-    expect(ofWorker.map((e) => (e.payload as { scope: string }).scope).sort()).toEqual(['delegation', 'session']);
+    expect(ofWorker.map((e) => (e.payload as { scope: string }).scope).sort()).toEqual(['delegation']);
     expect([...t.engine.budget.warned.keys()]).toEqual([`session:${session.id}`]);
     await endSession(t.engine, session.id);
     expect(t.engine.budget.warned.size).toBe(0);

@@ -6,6 +6,7 @@ import { Cancelled, createScope } from '../kernel/abort.ts';
 import { AppError } from '../kernel/errors.ts';
 import type { TurnId } from '../kernel/ids.ts';
 import type { Engine } from './context.ts';
+import { goingDown } from './drain.ts';
 import { failTurn } from './end-turn.ts';
 import { endOpenDelegations, endUnfinishedTurn } from './end-unfinished.ts';
 import { rebuildRun } from './rebuild-run.ts';
@@ -20,7 +21,10 @@ export interface ResumeReply {
   readonly resumed: true;
 }
 
-/** A person's wish to go on. Throws `not_found`, `session_is_worker`, `turn_not_interrupted`, `budget_exceeded`. */
+/**
+ * A person's wish to go on. Throws `not_found`, `session_is_worker`, `turn_not_interrupted`, `budget_exceeded`,
+ * `service_shutting_down`.
+ */
 export async function resumeTurn(engine: Engine, sessionId: string, turnId: string): Promise<ResumeReply> {
   const session = await engine.store.sessions.record(sessionId);
   if (!session) throw new AppError('not_found', `no session with id ${sessionId}`, { resource: 'session' });
@@ -30,13 +34,17 @@ export async function resumeTurn(engine: Engine, sessionId: string, turnId: stri
   if (turn.status !== 'interrupted')
     throw new AppError('turn_not_interrupted', `this turn is ${turn.status}, not interrupted`);
   if (turn.interrupted_reason === 'budget') await requireBudget(engine, session);
+  if (engine.draining.value) throw goingDown();
   await resumeTopLevel(engine, session, turn);
   return { turn_id: turn.id, resumed: true };
 }
 
-/** Starts a top-level turn again where it stands; resolves when it runs. A turn somebody else holds is left alone. */
+/**
+ * Starts a top-level turn again where it stands; resolves when it runs. A turn somebody else holds is left alone, and
+ * while the server drains every turn is.
+ */
 export async function resumeTopLevel(engine: Engine, session: SessionRecord, turn: TurnRecord): Promise<void> {
-  if (engine.locks.reserve(session.id, turn.id).held) return;
+  if (engine.draining.value || engine.locks.reserve(session.id, turn.id).held) return;
   try {
     if (turn.resume_attempts >= MAX_ATTEMPTS) {
       engine.log.warn({ session_id: session.id, turn_id: turn.id }, 'a turn was interrupted too often and is ended');

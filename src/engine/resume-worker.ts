@@ -7,8 +7,10 @@ import { plannerText } from '../policy/delegation/outcome.ts';
 import type { Engine } from './context.ts';
 import { contextRequest, rebuildRun } from './rebuild-run.ts';
 import { announceResumed, failModelGone } from './resume-turn.ts';
+import { takeWhenFree } from './session-lock.ts';
 import type { Spawned } from './spawn-records.ts';
 import { runSpawned } from './spawn-worker.ts';
+import type { ToolResults } from './tool-results.ts';
 import type { TurnRun } from './turn-run.ts';
 import { runWorkerTurn, type Work, type WorkedTurn } from './worker-turns.ts';
 
@@ -50,37 +52,36 @@ export async function resumeWorker(
 
 /** The worker's newest turn, run on from where it stands; null when it has none yet. */
 async function begin(engine: Engine, planner: TurnRun, work: Work): Promise<WorkedTurn | null> {
+  const { id } = work.session;
+  // Somebody may be cancelling that very turn at this moment: what stands when they are done is what counts.
+  await takeWhenFree(engine.locks, id, null);
+  let taken: { readonly run: TurnRun; readonly known: ToolResults } | WorkedTurn | null = null;
+  try {
+    taken = await takeUp(engine, planner, work);
+  } finally {
+    if (taken === null || !('run' in taken)) engine.locks.release(id);
+  }
+  return taken !== null && 'run' in taken ? runWorkerTurn(engine, taken.run, taken.known) : taken;
+}
+
+/** What there is to run on, or what it came to before. For a caller that holds the lock. */
+async function takeUp(engine: Engine, planner: TurnRun, work: Work) {
   const turn = await engine.store.turns.newest(work.session.id);
   if (turn === null) return null;
-  return turn.status === 'interrupted' || turn.status === 'in_flight'
-    ? runOn(engine, planner, work, turn)
-    : ended(engine, work.session, turn, work.worker.output_tokens_left);
-}
-
-async function runOn(engine: Engine, planner: TurnRun, work: Work, turn: TurnRecord): Promise<WorkedTurn> {
-  engine.locks.reserve(work.session.id, turn.id);
-  try {
-    return await runReserved(engine, planner, work, turn);
-  } finally {
-    // Free already when the turn has run.
-    engine.locks.release(work.session.id);
-  }
-}
-
-async function runReserved(engine: Engine, planner: TurnRun, work: Work, turn: TurnRecord): Promise<WorkedTurn> {
-  const rebuilt = await rebuildRun(engine, work.session, turn, {
+  if (turn.ended_at !== null) return ended(engine, work.session, turn, work.worker.output_tokens_left);
+  const { run, served, known } = await rebuildRun(engine, work.session, turn, {
     scope: work.scope,
     worker: work.worker,
     clocks: [work.worker.clock, ...planner.clocks],
     tree: planner.tree,
     caps: work.caps,
   });
-  if (rebuilt.served === null) {
-    const end = await failModelGone(engine, rebuilt.run);
+  if (served === null) {
+    const end = await failModelGone(engine, run);
     return { ...(await ended(engine, work.session, turn, null)), end };
   }
-  await announceResumed(engine, rebuilt.run);
-  return runWorkerTurn(engine, { ...rebuilt.run, ...rebuilt.served }, rebuilt.known);
+  await announceResumed(engine, run);
+  return { run: { ...run, ...served }, known };
 }
 
 /** A turn that had ended before the delegation was closed. */

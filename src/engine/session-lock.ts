@@ -33,6 +33,8 @@ export interface SessionLocks {
   turn(turnId: string): ActiveTurn | null;
   /** Every turn that runs now. */
   active(): readonly ActiveTurn[];
+  /** Resolves when no lock is held: nothing runs, and nothing is being admitted, resumed or ended. */
+  idle(): Promise<void>;
 }
 
 export function createSessionLocks(log: Logger): SessionLocks {
@@ -46,6 +48,13 @@ export function createSessionLocks(log: Logger): SessionLocks {
     for (const wake of wakes) wake();
   }
 
+  function decided(sessionId: string): Promise<void> {
+    if (held.get(sessionId)?.turn !== null) return Promise.resolve();
+    return new Promise((resolve) => {
+      waiting.set(sessionId, [...(waiting.get(sessionId) ?? []), resolve]);
+    });
+  }
+
   return {
     reserve(sessionId, turnId) {
       const holder = held.get(sessionId);
@@ -57,12 +66,7 @@ export function createSessionLocks(log: Logger): SessionLocks {
       held.delete(sessionId);
       decide(sessionId);
     },
-    decided(sessionId) {
-      if (held.get(sessionId)?.turn !== null) return Promise.resolve();
-      return new Promise((resolve) => {
-        waiting.set(sessionId, [...(waiting.get(sessionId) ?? []), resolve]);
-      });
-    },
+    decided,
     start(sessionId, turnId, scope, body) {
       const done = body()
         .catch((error: unknown) => {
@@ -80,24 +84,37 @@ export function createSessionLocks(log: Logger): SessionLocks {
     },
     turn: (turnId) => byTurn.get(turnId) ?? null,
     active: () => [...byTurn.values()],
+    async idle() {
+      while (held.size > 0) await Promise.all([...held].map(([id, { turn }]) => turn?.done ?? decided(id)));
+    },
   };
 }
 
 /** Takes the session's lock however long that takes: what runs is cancelled, what is being admitted is waited for first. */
-export async function takeOver(
+export function takeOver(
   locks: SessionLocks,
   sessionId: SessionId,
   turnId: TurnId | null,
   reason: Cancelled,
 ): Promise<void> {
+  return takeWhenFree(locks, sessionId, turnId, (turn) => cancelScope(turn.scope, reason));
+}
+
+/**
+ * Takes the session's lock as soon as nobody else holds it.
+ * @param meanwhile told of a turn that runs and is waited for
+ */
+export async function takeWhenFree(
+  locks: SessionLocks,
+  sessionId: SessionId,
+  turnId: TurnId | null,
+  meanwhile: (turn: ActiveTurn) => void = () => {},
+): Promise<void> {
   for (;;) {
     const lock = locks.reserve(sessionId, turnId);
     if (!lock.held) return;
-    if (lock.turn === null) await locks.decided(sessionId);
-    else {
-      cancelScope(lock.turn.scope, reason);
-      await lock.turn.done;
-    }
+    if (lock.turn !== null) meanwhile(lock.turn);
+    await (lock.turn?.done ?? locks.decided(sessionId));
   }
 }
 

@@ -7,6 +7,7 @@ import type { MessageId, SessionId, TurnId } from '../kernel/ids.ts';
 import { JournalConflict, type Write } from '../ports/journal.ts';
 import { admitTurn } from './admit.ts';
 import type { Engine } from './context.ts';
+import { goingDown } from './drain.ts';
 import { endOpenTurn } from './end-unfinished.ts';
 import { type IntakeBlock, type TakenMessage, takeMessage } from './intake.ts';
 import { takeOver } from './session-lock.ts';
@@ -33,7 +34,7 @@ type Claim = (status: number, body: unknown) => Write;
 /**
  * Starts a turn and answers as soon as it exists. Throws `not_found`, `session_is_worker`, `session_already_ended`,
  * `turn_in_flight`, `validation_error`, `unknown_alias`, `override_missing_body`, `routing_failed`,
- * `explicit_model_rejected`. A message that is wrong in itself changes nothing; one that routing refuses has by then
+ * `explicit_model_rejected`, `service_shutting_down`. A message that is wrong in itself changes nothing; one that routing refuses has by then
  * ended the turn it was to replace.
  */
 export async function submitTurn(
@@ -44,6 +45,7 @@ export async function submitTurn(
 ): Promise<TurnReceipt> {
   let session = await liveSession(engine, sessionId);
   await requireBudget(engine, session);
+  if (engine.draining.value) throw goingDown();
   const turnId = engine.ids.turn();
   const lock = engine.locks.reserve(session.id, turnId);
   if (lock.held && submission.if_busy === 'reject')

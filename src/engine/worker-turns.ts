@@ -12,6 +12,7 @@ import type { BudgetRefusal, DelegationCap } from './budget.ts';
 import { type Engine, safeText } from './context.ts';
 import { Interrupted, isHandOver } from './interrupt.ts';
 import { runTurn } from './run-turn.ts';
+import { takeWhenFree } from './session-lock.ts';
 import type { Spawned } from './spawn-records.ts';
 import type { ToolResults } from './tool-results.ts';
 import type { TurnEnd, TurnRun, WorkerRun } from './turn-run.ts';
@@ -125,7 +126,7 @@ async function oneTurn(
 ): Promise<WorkedTurn | WorkerEnd> {
   const { session, worker, scope } = work;
   const turnId = engine.ids.turn();
-  engine.locks.reserve(session.id, turnId);
+  await takeWhenFree(engine.locks, session.id, turnId);
   const admission = await admitTurn(engine, {
     session,
     turn_id: turnId,

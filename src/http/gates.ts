@@ -2,6 +2,7 @@
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Config } from '../domain/config.ts';
+import { goingDown } from '../engine/drain.ts';
 import { AppError, validationError } from '../kernel/errors.ts';
 import type { HttpApp } from './app.ts';
 import { bearerOf, type TokenCheck } from './auth.ts';
@@ -47,7 +48,7 @@ function callerGates({ server, tokens, draining }: GateSettings, table: RouteTab
 
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
     const { host, origin } = request.headers;
-    if (draining()) throw new AppError('service_shutting_down', 'the server is going down; try again soon');
+    if (draining()) throw goingDown();
     if (!hostIsOurs(host, request.socket.localPort ?? server.port)) {
       throw new AppError('host_not_allowed', 'this Host is not served here; see server.allowed_hosts');
     }

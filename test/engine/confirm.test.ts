@@ -299,7 +299,7 @@ describe('what is remembered', () => {
   });
 
   it('a broken trust file allows nothing and is not written over', async () => {
-    const broken = 'always_allow: [shell, write_file]\n: : :';
+    const broken = 'always_allow: [shell, write_file';
     const t = await startEngine({
       files: { '.metis/trust.yaml': broken },
       scenario: scenario(planner({ tool_calls: [write('a.txt')] }, { text: 'ok' })),

@@ -380,6 +380,7 @@ describe('resumption', () => {
     expect((await second.engine.store.delegations.ofWorker(begun.session_id as never))?.status).toBe('failed');
     expect((await second.engine.store.sessions.record(begun.session_id))?.ended_at).not.toBeNull();
     expect(second.engine.locks.reserve(begun.session_id as never, null).held).toBe(false);
+    second.engine.locks.release(begun.session_id as never);
   });
 
   it('a resumed turn still has its deadline', async () => {

@@ -1,5 +1,4 @@
 // Every error on its way out: one envelope, codes from the one table, bugs opaque (05 §1.10).
-import type { Socket } from 'node:net';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { AppError, type ErrorCode, validationError } from '../kernel/errors.ts';
 import { scrub } from '../kernel/scrub.ts';
@@ -58,44 +57,7 @@ export function createErrorHandler(log: Logger, secrets: readonly string[]) {
   }
 }
 
-const STATUS_TEXT: Partial<Record<ErrorCode, string>> = {
-  headers_too_large: '431 Request Header Fields Too Large',
-  uri_too_long: '414 URI Too Long',
-};
 export const MAX_TARGET_BYTES = 8192;
-const LINGER_MS = 2000;
-
-interface ParserError {
-  readonly code?: string;
-  /** The bytes it stumbled over. */
-  readonly rawPacket?: unknown;
-}
-
-/** Answers what the HTTP parser, or a WebSocket handshake, refuses before a handler could. */
-export function answerParserError(error: ParserError, socket: Socket): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) {
-    socket.destroy();
-    return;
-  }
-  // A client that goes on sending must not keep the connection; closing at once could cost it the answer.
-  socket.setTimeout(LINGER_MS, () => socket.destroy());
-  const answer = parserError(error);
-  const body = JSON.stringify(envelopeOf(answer));
-  socket.end(
-    `HTTP/1.1 ${STATUS_TEXT[answer.code] ?? '400 Bad Request'}\r\nConnection: close\r\n` +
-      `Content-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
-  );
-}
-
-function parserError({ code, rawPacket }: ParserError): AppError {
-  if (code !== 'HPE_HEADER_OVERFLOW') {
-    return validationError([{ path: '', message: 'not a valid HTTP request' }]);
-  }
-  // The parser counts request line and headers together: without an end of line in reach it was the line.
-  const isLine =
-    Buffer.isBuffer(rawPacket) && /^[A-Z]+ \S+$/.test(rawPacket.toString('latin1', 0, MAX_TARGET_BYTES + 8));
-  return isLine ? uriTooLong() : new AppError('headers_too_large', 'the headers are larger than 16 KiB');
-}
 
 export function uriTooLong(): AppError {
   return new AppError('uri_too_long', `the request target is longer than ${MAX_TARGET_BYTES} bytes`);

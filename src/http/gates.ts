@@ -123,6 +123,10 @@ function judgeTarget(request: FastifyRequest, reply: FastifyReply, table: RouteT
     reply.header('allow', allowed.join(', '));
     throw new AppError('method_not_allowed', `this path takes ${allowed.join(', ')}`);
   }
+  const { expect } = request.headers;
+  if (expect !== undefined && expect.toLowerCase() !== '100-continue') {
+    throw new AppError('expectation_failed', 'of Expect only 100-continue is met here; leave the header out');
+  }
   if (request.ws && !takesUpgrade(request)) {
     throw validationError([{ path: 'Upgrade', message: 'this path takes no such upgrade' }]);
   }

@@ -9,6 +9,7 @@ const GATE_ERRORS: readonly ErrorCode[] = [
   'origin_not_allowed',
   'uri_too_long',
   'headers_too_large',
+  'expectation_failed',
   'internal_error',
 ];
 const TOKEN_ERRORS: readonly ErrorCode[] = ['unauthorized', 'rate_limit_exceeded'];

@@ -1,4 +1,5 @@
 // The HTTP server: fastify with our gates, our errors and our routes (05).
+import type { IncomingMessage } from 'node:http';
 import websocket from '@fastify/websocket';
 import fastify from 'fastify';
 import { validationError } from '../kernel/errors.ts';
@@ -7,17 +8,26 @@ import { BODY } from '../policy/parsing/limits.ts';
 import type { HttpApp } from './app.ts';
 import { createTokenCheck } from './auth.ts';
 import type { HttpDeps } from './deps.ts';
-import { answerParserError, createErrorHandler } from './error-handler.ts';
+import { createErrorHandler } from './error-handler.ts';
 import { installGates } from './gates.ts';
 import { createIdempotency } from './idempotency.ts';
 import { requestValidator } from './params.ts';
+import { createParserErrorAnswer } from './parser-error.ts';
 import { registerRoutes } from './register-routes.ts';
 import { createStreamHub } from './stream/hub.ts';
+import { createBodyDiscard } from './unread-body.ts';
 
 const MAX_HEADER_BYTES = 16_384;
 const MAX_FRAME_BYTES = 64 * 1024;
 /** Above any target we accept: longer ids are a fault of form, not a missing route. */
 const MAX_PARAM_LENGTH = 8192;
+
+const HTTP_OPTIONS = {
+  maxHeaderSize: MAX_HEADER_BYTES,
+  requireHostHeader: false,
+  // Any other upgrade, such as curl's offer of HTTP/2, is ignored. Node before 22.21 does not ask: the gates refuse it.
+  shouldUpgradeCallback: ({ headers }: IncomingMessage) => headers.upgrade?.toLowerCase() === 'websocket',
+};
 
 /**
  * Builds the server; the caller listens and closes. Closing ends every stream with 1001 and every `Prefer: wait`.
@@ -32,6 +42,8 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
   const tokens = createTokenCheck(server.auth_tokens);
   const hub = createStreamHub({ store, bus, clock, log, maxConnections: config.stream.max_connections });
 
+  const answerParserError = createParserErrorAnswer(clock);
+
   const app: HttpApp = fastify({
     logger: false,
     genReqId: () => ids.request(),
@@ -39,7 +51,7 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
     exposeHeadRoutes: false,
     return503OnClosing: false,
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
-    http: { maxHeaderSize: MAX_HEADER_BYTES, requireHostHeader: false },
+    http: HTTP_OPTIONS,
     clientErrorHandler: answerParserError,
     rewriteUrl: ({ url = '/' }) => (isDecodable(url) ? url : UNDECODABLE),
   });
@@ -62,6 +74,9 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
       done();
     },
   });
+  app.addHook('onSend', createBodyDiscard(clock));
+  // The gates judge it, in their order.
+  app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   installGates(app, { server, tokens, draining });
   app.after(() => {
     app.websocketServer.on('wsClientError', answerParserError);

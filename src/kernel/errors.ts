@@ -29,6 +29,7 @@ export const ERRORS = {
   payload_too_large: { status: 413, retryable: false },
   uri_too_long: { status: 414, retryable: false },
   unsupported_media_type: { status: 415, retryable: false },
+  expectation_failed: { status: 417, retryable: false },
   explicit_model_rejected: { status: 422, retryable: false },
   idempotency_key_reused: { status: 422, retryable: false },
   rate_limit_exceeded: { status: 429, retryable: true },

@@ -1,7 +1,9 @@
 // The gates of the HTTP server: their order, their codes, one envelope for all.
+import { once } from 'node:events';
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { startServer, type TestServer } from '../support/http.ts';
+import { manualClock } from '../support/manual-clock.ts';
 
 const TOKEN = 'a-token-of-at-least-thirty-two-characters';
 const MIB = 1_048_576;
@@ -171,6 +173,116 @@ describe('routes', () => {
     const upgrade = { Host: `localhost:${server.port}`, Upgrade: 'websocket' };
     const answer = await raw(server, get(url, upgrade).replace('Connection: close', 'Connection: Upgrade'));
     expect([answer.status, await code(answer)]).toEqual([400, 'validation_error']);
+  });
+});
+
+describe('what a client offers or expects', () => {
+  const offer =
+    'Connection: close, Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n';
+
+  test('an upgrade to HTTP/2 is left alone and the request answered, its body included', async () => {
+    const server = await startServer();
+    const host = `Host: localhost:${server.port}\r\n`;
+    const plain = await raw(server, `GET /healthz HTTP/1.1\r\n${host}${offer}\r\n`);
+    expect([plain.status, plain.head.includes('Upgrade')]).toEqual([200, false]);
+    const body = JSON.stringify({ workspace_path: server.workspace });
+    const type = `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n`;
+    const made = await raw(server, `POST /sessions HTTP/1.1\r\n${host}${offer}${type}\r\n${body}`);
+    expect(made.status).toBe(201);
+    expect(server.events.map((event) => event.type)).toEqual(['session.created']);
+  });
+
+  test('an expectation that is not met is told so in the envelope, behind the gates that look at the caller', async () => {
+    const server = await startServer();
+    const Host = `localhost:${server.port}`;
+    const answer = await raw(server, get('/healthz', { Host, Expect: 'banana' }));
+    expect([answer.status, await code(answer)]).toEqual([417, 'expectation_failed']);
+    const foreign = await raw(server, get('/healthz', { Host: 'evil.example', Expect: 'banana' }));
+    expect([foreign.status, await code(foreign)]).toEqual([403, 'host_not_allowed']);
+    const met = await raw(server, get('/healthz', { Host, Expect: '100-Continue' }));
+    expect(met.status).toBe(100);
+  });
+});
+
+/** Writes all of it before it looks at any answer, as simple clients do, and reads to the end. */
+function stubborn(server: TestServer, head: string, chunk: Buffer, times: number): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(server.port, '127.0.0.1', () => {
+      socket.write(head);
+      more(times);
+    });
+    const parts: Buffer[] = [];
+    function more(left: number): void {
+      if (left > 0) socket.write(chunk, () => more(left - 1));
+      else socket.on('data', (part) => parts.push(part));
+    }
+    socket.on('error', reject);
+    socket.on('close', () => resolve(String(Buffer.concat(parts))));
+  });
+}
+
+describe('an answer that comes before the end of what a client sends', () => {
+  const MEGABYTE = Buffer.alloc(1_000_000, ' ');
+  const chunked = Buffer.concat([Buffer.from(`${MEGABYTE.length.toString(16)}\r\n`), MEGABYTE, Buffer.from('\r\n')]);
+
+  test.each([
+    ['announced', `Content-Length: ${20 * MEGABYTE.length}\r\n`, MEGABYTE, 'application/json', 413],
+    ['not announced', 'Transfer-Encoding: chunked\r\n', chunked, 'application/json', 413],
+    ['of another type', 'Transfer-Encoding: chunked\r\n', chunked, 'text/plain', 415],
+  ])('reaches it: a body that is too large and %s', async (_how, length, chunk, type, status) => {
+    const server = await startServer();
+    const head = `POST /sessions HTTP/1.1\r\nHost: localhost:${server.port}\r\nConnection: close\r\nContent-Type: ${type}\r\n`;
+    const end = chunk === chunked ? Buffer.concat([chunk, Buffer.from('0\r\n\r\n')]) : chunk;
+    const last = chunk === chunked ? 1 : 20;
+    const body = chunk === chunked ? Buffer.concat([...Array.from({ length: 19 }, () => chunked), end]) : chunk;
+    const answer = await stubborn(server, `${head}${length}\r\n`, body, last);
+    expect(answer.slice(0, 12)).toBe(`HTTP/1.1 ${status}`);
+  });
+
+  test('reaches it: headers that go on after they are too large', async () => {
+    const server = await startServer();
+    const line = Buffer.from(`X-Long: ${'x'.repeat(8_000)}\r\n`);
+    const head = `GET /healthz HTTP/1.1\r\nHost: localhost:${server.port}\r\n`;
+    expect((await stubborn(server, head, line, 500)).slice(0, 12)).toBe('HTTP/1.1 431');
+  });
+
+  test('is the last thing read from a client that goes on without end', async () => {
+    const clock = manualClock();
+    const server = await startServer({ clock });
+    const socket = connect(server.port, '127.0.0.1');
+    socket.on('error', () => {});
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    const head = `POST /sessions HTTP/1.1\r\nHost: localhost:${server.port}\r\nContent-Type: text/plain\r\n`;
+    socket.write(`${head}Transfer-Encoding: chunked\r\n\r\n`);
+    const [answer] = await once(socket, 'data');
+    expect(String(answer).slice(0, 12)).toBe('HTTP/1.1 415');
+    const more = () => socket.write(chunked, (error) => error ?? more());
+    more();
+    await closed;
+    const slow = connect(server.port, '127.0.0.1');
+    slow.write(`${head}Transfer-Encoding: chunked\r\n\r\n`);
+    await once(slow, 'data');
+    const cut = once(slow, 'close');
+    clock.advance(20_000);
+    await cut;
+  });
+
+  test('is not written into another answer: nonsense behind a stream only ends it', async () => {
+    const server = await startServer();
+    const session = await server.session();
+    const socket = connect(server.port, '127.0.0.1');
+    let text = '';
+    socket.on('data', (part) => {
+      text += String(part);
+    });
+    socket.write(
+      `GET /sessions/${session.id}/events HTTP/1.1\r\nHost: localhost:${server.port}\r\nAccept: text/event-stream\r\n\r\n`,
+    );
+    await once(socket, 'data');
+    const closed = once(socket, 'close');
+    socket.write('NONSENSE\r\n\r\n');
+    await closed;
+    expect(text.match(/HTTP\/1\.1/g)).toHaveLength(1);
   });
 });
 

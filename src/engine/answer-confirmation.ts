@@ -5,6 +5,7 @@ import type { ConfirmationId } from '../kernel/ids.ts';
 import { type ConfirmationRow, JournalConflict } from '../ports/journal.ts';
 import { storeAnswer } from './confirm.ts';
 import type { Engine } from './context.ts';
+import { claim, type OpenPrompt } from './open-prompts.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 
@@ -36,31 +37,44 @@ export async function answerConfirmation(
   const row = await engine.store.confirmations.record(id as ConfirmationId);
   if (!row) throw new AppError('not_found', `no confirmation with id ${id}`, { resource: 'confirmation' });
   checkForm(row, answer);
-  const prompt = engine.prompts.get(row.id);
-  if (!prompt || prompt.claimed) return repeated(engine, row, answer);
-  if (answer.decision === 'modify') {
-    const issues = await prompt.recheck(answer.modified_input ?? {});
-    const [first] = issues;
-    if (first !== undefined) {
-      const at = ['modified_input', ...(first.path === '' ? [] : [first.path])].join('.');
-      throw new AppError('invalid_modified_input', `${at}: ${first.message}`, { issues });
+  let checked = answer.decision !== 'modify';
+  for (;;) {
+    const prompt = engine.prompts.get(row.id);
+    if (!prompt) return repeated(engine, row, answer);
+    if (prompt.claim !== null) await prompt.claim;
+    else if (checked) return take(engine, row, prompt, answer);
+    else {
+      await checkEdit(prompt, answer);
+      checked = true;
     }
-    if (prompt.claimed) return repeated(engine, row, answer);
   }
-  prompt.claimed = true;
+}
+
+async function checkEdit(prompt: OpenPrompt, answer: ConfirmationAnswer): Promise<void> {
+  const issues = await prompt.recheck(answer.modified_input ?? {});
+  const [first] = issues;
+  if (first === undefined) return;
+  const at = ['modified_input', ...(first.path === '' ? [] : [first.path])].join('.');
+  throw new AppError('invalid_modified_input', `${at}: ${first.message}`, { issues });
+}
+
+async function take(
+  engine: Engine,
+  row: ConfirmationRow,
+  prompt: OpenPrompt,
+  answer: ConfirmationAnswer,
+): Promise<ConfirmationReply> {
   try {
-    const scope = await effectiveScope(engine, row, answer);
-    const settled: Answer = {
-      decision: answer.decision,
-      scope,
-      reason: answer.reason,
-      modified_input: answer.decision === 'modify' ? answer.modified_input : null,
-    };
-    await storeAnswer(engine, row, prompt.request_event, settled, 'user');
+    const settled = await claim(prompt, () => storeScoped(engine, row, prompt, answer));
     prompt.settle(settled);
-    return { confirmation_request_id: row.id, decision: answer.decision, scope, applied: true };
+    return {
+      confirmation_request_id: row.id,
+      decision: answer.decision,
+      scope: settled.scope ?? 'once',
+      applied: true,
+    };
   } catch (error) {
-    prompt.unclaim();
+    prompt.unclaimed();
     if (!(error instanceof JournalConflict)) throw error;
     return repeated(engine, row, answer);
   }
@@ -99,18 +113,39 @@ async function repeated(engine: Engine, row: ConfirmationRow, answer: Confirmati
   );
 }
 
-/** `always` is written to trust.yaml for a planner's prompt only; whatever cannot be remembered acts as `once` (09 §6.2). */
-async function effectiveScope(engine: Engine, row: ConfirmationRow, answer: ConfirmationAnswer): Promise<Scope> {
-  if (answer.scope === 'identical') return answer.decision === 'approve' ? 'identical' : 'once';
-  if (answer.scope !== 'always') return 'once';
-  if (row.request.is_worker) {
-    engine.log.info({ confirmation_request_id: row.id }, 'an answer to a worker is not remembered beyond this call');
-    return 'once';
-  }
+/**
+ * The answer as it is stored, with its effective scope. `always` is written to trust.yaml for a planner's prompt only;
+ * whatever cannot be remembered acts as `once` (09 §6.2). The file changes behind the answer it belongs to: one that
+ * was refused must leave no rule.
+ */
+async function storeScoped(
+  engine: Engine,
+  row: ConfirmationRow,
+  prompt: OpenPrompt,
+  answer: ConfirmationAnswer,
+): Promise<Answer> {
+  const { decision, reason, modified_input } = answer;
+  const settled = (scope: Scope): Answer => ({
+    decision,
+    scope,
+    reason,
+    modified_input: decision === 'modify' ? modified_input : null,
+  });
+  const store = (scope: Scope) => storeAnswer(engine, row, prompt.request_event, settled(scope), 'user');
   const session = await engine.store.sessions.record(row.session_id);
-  const list = answer.decision === 'approve' ? 'always_allow' : 'always_deny';
-  const kept = session !== null && (await engine.workspaces.persistTrust(session.workspace_path, list, row.tool_name));
+  if (answer.scope !== 'always' || row.request.is_worker || session === null) {
+    if (answer.scope === 'always')
+      engine.log.info({ confirmation_request_id: row.id }, 'an answer to a worker is not remembered beyond this call');
+    const scope = answer.scope === 'identical' && decision === 'approve' ? 'identical' : 'once';
+    await store(scope);
+    return settled(scope);
+  }
+  const list = decision === 'approve' ? 'always_allow' : 'always_deny';
+  const change = { list, tool: row.tool_name } as const;
+  const kept = await engine.workspaces.persistTrust(session.workspace_path, change, (can) =>
+    store(can ? 'always' : 'once'),
+  );
   if (!kept)
     engine.log.warn({ confirmation_request_id: row.id, list }, 'trust.yaml was not changed; the answer holds once');
-  return kept ? 'always' : 'once';
+  return settled(kept ? 'always' : 'once');
 }

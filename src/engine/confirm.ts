@@ -8,7 +8,7 @@ import { decideApproval, toolGroup, toolMode } from '../policy/approval.ts';
 import type { ConfirmationRow } from '../ports/journal.ts';
 import { confirmationRow, identityOf, requested, resolved } from './confirmation-row.ts';
 import type { Engine } from './context.ts';
-import type { OpenPrompt } from './open-prompts.ts';
+import { claim, type OpenPrompt } from './open-prompts.ts';
 import type { TurnRun } from './turn-run.ts';
 
 type Input = Readonly<Record<string, unknown>>;
@@ -112,7 +112,7 @@ function answerTo(
   requestEvent: EventId,
   recheck: (input: Input) => Promise<readonly Issue[]>,
 ): Promise<Answer> {
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     let due: 'timeout' | 'cancelled' | null = null;
     const giveUp = (decision: 'timeout' | 'cancelled') => {
       due = decision;
@@ -120,18 +120,24 @@ function answerTo(
     };
     const onAbort = () => giveUp('cancelled');
     const timer = engine.clock.after(row.expires_at - row.requested_at, () => giveUp('timeout'));
+    const close = () => {
+      timer.cancel();
+      run.signal.removeEventListener('abort', onAbort);
+      engine.prompts.delete(row.id);
+    };
     const prompt: OpenPrompt = {
-      claimed: false,
+      claim: null,
       request_event: requestEvent,
       recheck,
       settle: (answer) => {
-        timer.cancel();
-        run.signal.removeEventListener('abort', onAbort);
-        engine.prompts.delete(row.id);
+        close();
         resolve(answer);
       },
-      unclaim: () => {
-        prompt.claimed = false;
+      fail: (error) => {
+        close();
+        reject(error);
+      },
+      unclaimed: () => {
         if (due !== null) giveUp(due);
       },
     };
@@ -165,15 +171,12 @@ function verdict(engine: Engine, answer: Answer): Approval {
 /** Closes a prompt nobody answered in time; an answer that is being stored right now wins. */
 async function closeUnanswered(engine: Engine, row: ConfirmationRow, decision: 'timeout' | 'cancelled'): Promise<void> {
   const prompt = engine.prompts.get(row.id);
-  if (!prompt || prompt.claimed) return;
-  prompt.claimed = true;
+  if (!prompt || prompt.claim !== null) return;
   const answer: Answer = { decision, scope: null, reason: null, modified_input: null };
-  try {
-    await storeAnswer(engine, row, prompt.request_event, answer, 'policy');
-  } catch (err) {
-    engine.log.error({ err, confirmation_request_id: row.id }, 'a prompt could not be closed');
-  }
-  prompt.settle(answer);
+  await claim(prompt, () => storeAnswer(engine, row, prompt.request_event, answer, 'policy')).then(
+    () => prompt.settle(answer),
+    (error: unknown) => prompt.fail(error),
+  );
 }
 
 /** The conditional update and its event; a second answer fails as `confirmation_resolved`. */

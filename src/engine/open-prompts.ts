@@ -4,15 +4,31 @@ import type { Issue } from '../kernel/errors.ts';
 import type { ConfirmationId, EventId } from '../kernel/ids.ts';
 
 export interface OpenPrompt {
-  /** Set by the first answer, synchronously, so that a second one cannot overtake its file write. */
-  claimed: boolean;
+  /** The answer that is being stored, until it is known whether it was; whoever comes meanwhile waits for that. */
+  claim: Promise<void> | null;
   /** The `tool.confirmation_requested` event: parent of its resolution. */
   readonly request_event: EventId;
   /** Checks an edited input as the original was checked. */
   recheck(input: Readonly<Record<string, unknown>>): Promise<readonly Issue[]>;
   settle(answer: Answer): void;
-  /** The first answer could not be stored: another one may come, and a deadline or cancellation meanwhile still counts. */
-  unclaim(): void;
+  /** Not even its end could be stored. */
+  fail(error: unknown): void;
+  /** No answer came of a claim: a deadline or a cancellation that fell into it still counts. */
+  unclaimed(): void;
+}
+
+/** Holds a prompt that nobody holds, from this very moment, until `store` has settled. */
+export async function claim<T>(prompt: OpenPrompt, store: () => Promise<T>): Promise<T> {
+  let over = () => {};
+  prompt.claim = new Promise((resolve) => {
+    over = resolve;
+  });
+  try {
+    return await store();
+  } finally {
+    prompt.claim = null;
+    over();
+  }
 }
 
 export type OpenPrompts = Map<ConfirmationId, OpenPrompt>;

@@ -52,6 +52,12 @@ export interface Trust {
   readonly malformed: boolean;
 }
 
+/** A tool that is added to one list and taken off the other. */
+export interface TrustChange {
+  readonly list: 'always_allow' | 'always_deny';
+  readonly tool: string;
+}
+
 /** One routing file as found at a turn's start. */
 export interface RoutingFile {
   readonly path: string;
@@ -66,8 +72,11 @@ export interface Workspaces {
   realDirectory(path: string): Promise<string | null>;
   files(root: string): WorkspaceFiles;
   readTrust(root: string): Promise<Trust>;
-  /** Adds `tool` to one list and takes it off the other. False when the file could not or must not be written. */
-  persistTrust(root: string, list: 'always_allow' | 'always_deny', tool: string): Promise<boolean>;
+  /**
+   * Changes the file once `store` has stored what the change follows from. `store` is called once, and told whether the
+   * file can be changed. False when it could not or must not be; throws what `store` throws, with the file as it was.
+   */
+  persistTrust(root: string, change: TrustChange, store: (can: boolean) => Promise<void>): Promise<boolean>;
   /** The first of `names` that exists, at most 32 KiB; null when there is none. */
   instructions(
     root: string,

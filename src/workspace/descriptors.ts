@@ -1,6 +1,7 @@
 // Files by descriptor: what was checked is what is opened, although somebody may swap a link in between (09 §8 step 5).
 import { constants, lstatSync } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readdir, readlink, rename, rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import type { DirectoryEntry } from '../ports/workspace.ts';
 
 const LINUX = process.platform === 'linux';
@@ -109,12 +110,13 @@ function pathOf(handle: FileHandle, absolute: string): string {
  * links on the way are refused, an existing file's mode is kept.
  * @param relative real path below `root`
  * @param sync also survives a power cut
+ * @param ready awaited between the two; the file stays as it was when it throws
  */
 export async function replaceFile(
   root: string,
   relative: string,
   data: string | Uint8Array,
-  { sync = false }: { readonly sync?: boolean } = {},
+  { sync = false, ready }: { readonly sync?: boolean; readonly ready?: () => Promise<void> } = {},
 ): Promise<void> {
   const segments = relative.split('/');
   const name = segments.pop() ?? '';
@@ -127,7 +129,7 @@ export async function replaceFile(
       directory = inside;
       at = `${at}/${segment}`;
     }
-    await replaceIn(directory, pathOf(directory, at), name, data, sync);
+    await replaceIn(directory, `${pathOf(directory, at)}/${name}`, data, { sync, ready });
   } finally {
     await directory.close();
   }
@@ -157,15 +159,13 @@ let written = 0;
 
 async function replaceIn(
   directory: FileHandle,
-  parent: string,
-  name: string,
+  target: string,
   data: string | Uint8Array,
-  sync: boolean,
+  { sync, ready }: { readonly sync: boolean; readonly ready: (() => Promise<void>) | undefined },
 ): Promise<void> {
-  const target = `${parent}/${name}`;
   const mode = await modeOf(target);
   written += 1;
-  const temporary = `${parent}/.metis-${process.pid}-${written}.tmp`;
+  const temporary = `${dirname(target)}/.metis-${process.pid}-${written}.tmp`;
   const handle = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o666);
   try {
     try {
@@ -175,6 +175,7 @@ async function replaceIn(
     } finally {
       await handle.close();
     }
+    await ready?.();
     await rename(temporary, target);
     if (sync) await directory.sync();
   } catch (error) {

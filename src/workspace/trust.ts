@@ -4,7 +4,7 @@ import { z } from 'zod';
 import type { Limits } from '../policy/parsing/limits.ts';
 import { isMapping, readYaml } from '../policy/parsing/yaml.ts';
 import type { Logger } from '../ports/log.ts';
-import type { Trust } from '../ports/workspace.ts';
+import type { Trust, TrustChange } from '../ports/workspace.ts';
 import { problemOf, readStart, replaceFile } from './descriptors.ts';
 import { exclusive } from './path-lock.ts';
 
@@ -38,14 +38,15 @@ export async function readTrust(root: string, log: Logger): Promise<Trust> {
   }
 }
 
-/** Adds a tool to one list and takes it off the other. False when the file is malformed or cannot be written. */
+/** Changes the file behind `store`, as the port says. */
 export function persistTrust(
   root: string,
-  list: 'always_allow' | 'always_deny',
-  tool: string,
+  { list, tool }: TrustChange,
+  store: (can: boolean) => Promise<void>,
   log: Logger,
 ): Promise<boolean> {
   return exclusive(`${root}/${RELATIVE}`, async () => {
+    let stored: Promise<void> | null = null;
     try {
       const { text: before, trust } = await load(root);
       if (before.length > MAX_REWRITE_BYTES)
@@ -57,9 +58,14 @@ export function persistTrust(
       document.set(list, sorted([...trust[list], tool]));
       document.set(other, sorted(trust[other].filter((entry) => entry !== tool)));
       const text = document.toString();
-      await replaceFile(root, RELATIVE, text, { sync: true });
+      const ready = () => {
+        stored = store(true);
+        return stored;
+      };
+      await replaceFile(root, RELATIVE, text, { sync: true, ready });
       return true;
     } catch (error) {
+      await (stored ?? store(false));
       log.warn({ path: RELATIVE, problem: problemOf(error) }, 'trust.yaml could not be changed');
       return false;
     }

@@ -27,7 +27,7 @@ export function createWorkspaces({
     realDirectory,
     files: createWorkspaceFiles,
     readTrust: (root) => readTrust(root, log),
-    persistTrust: (root, list, tool) => persistTrust(root, list, tool, log),
+    persistTrust: (root, change, store) => persistTrust(root, change, store, log),
     instructions: (root, names) => readInstructions(createWorkspaceFiles(root), names, log),
     memoryText: (root) =>
       memoryText(createWorkspaceFiles(root), (fields, message) => {

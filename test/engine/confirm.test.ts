@@ -9,6 +9,7 @@ import { cancelTurn } from '../../src/engine/cancel.ts';
 import type { ToolFactory } from '../../src/ports/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
+import { failOnce, writes } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 
 const write = (p: string, content = 'new') => call('write_file', { path: p, content });
@@ -144,6 +145,34 @@ describe('a prompt', () => {
     expect(both.filter((b) => b.status === 'fulfilled')).toHaveLength(1);
     await t.ended(turnId);
     expect(t.events.filter((e) => e.type === 'tool.confirmation_resolved')).toHaveLength(1);
+  });
+});
+
+describe('the same answer', () => {
+  const said = scenario(planner({ tool_calls: [write('a.txt')] }, { text: 'ok' }));
+
+  for (const scope of ['once', 'always'] as const)
+    it(`given twice at once with scope ${scope} is applied once, and the second time nothing happens`, async () => {
+      const t = await startEngine({ scenario: said });
+      const turnId = await t.submit(await t.session(), 'go');
+      const id = (await prompt(t)).confirmation_request_id;
+      const both = await Promise.all([answer(t, id, { scope }), answer(t, id, { scope })]);
+      expect(both.map((reply) => reply.applied).sort()).toEqual([false, true]);
+      expect(both.map((reply) => [reply.decision, reply.scope])).toEqual(Array(2).fill(['approve', scope]));
+      expect((await t.ended(turnId)).status).toBe('completed');
+      expect(t.events.filter((e) => e.type === 'tool.confirmation_resolved')).toHaveLength(1);
+    });
+
+  it('is taken when the first of two could not be stored, and no rule is left of that one', async () => {
+    const t = await startEngine({ scenario: said });
+    const turnId = await t.submit(await t.session(), 'go');
+    const id = (await prompt(t)).confirmation_request_id;
+    failOnce(t, (batch) => writes(batch, 'confirmation.resolve'));
+    const [first, second] = await Promise.allSettled([answer(t, id, { scope: 'always' }), answer(t, id)]);
+    expect(first).toMatchObject({ status: 'rejected', reason: { message: 'disk full' } });
+    expect(second).toMatchObject({ status: 'fulfilled', value: { applied: true, scope: 'once' } });
+    expect(fs.existsSync(trustFile(t))).toBe(false);
+    expect((await t.ended(turnId)).status).toBe('completed');
   });
 });
 

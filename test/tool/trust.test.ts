@@ -19,6 +19,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(root, { recursive: true, force: true }));
 
+const stored = async () => {};
 const file = () => join(root, '.metis', 'trust.yaml');
 async function given(text: string) {
   await mkdir(join(root, '.metis'), { recursive: true });
@@ -57,7 +58,7 @@ describe('reading trust.yaml', () => {
     await given(text);
     expect(await workspaces.readTrust(root)).toEqual({ always_allow: [], always_deny: [], malformed: true });
     expect(warnings).toEqual(['trust.yaml is malformed: its entries do not apply']);
-    expect(await workspaces.persistTrust(root, 'always_allow', 'shell')).toBe(false);
+    expect(await workspaces.persistTrust(root, { list: 'always_allow', tool: 'shell' }, stored)).toBe(false);
     expect(await readFile(file(), 'utf8')).toBe(text);
   });
 
@@ -66,7 +67,7 @@ describe('reading trust.yaml', () => {
     await writeFile(join(root, 'elsewhere.yaml'), 'always_allow: [shell]\n');
     await symlink('../elsewhere.yaml', file());
     expect((await workspaces.readTrust(root)).malformed).toBe(true);
-    expect(await workspaces.persistTrust(root, 'always_allow', 'grep')).toBe(false);
+    expect(await workspaces.persistTrust(root, { list: 'always_allow', tool: 'grep' }, stored)).toBe(false);
     expect(await readFile(join(root, 'elsewhere.yaml'), 'utf8')).toBe('always_allow: [shell]\n');
   });
 
@@ -75,21 +76,21 @@ describe('reading trust.yaml', () => {
     await writeFile(join(root, 'elsewhere', 'trust.yaml'), 'always_allow: [shell]\n');
     await symlink('elsewhere', join(root, '.metis'));
     expect((await workspaces.readTrust(root)).malformed).toBe(true);
-    expect(await workspaces.persistTrust(root, 'always_allow', 'grep')).toBe(false);
+    expect(await workspaces.persistTrust(root, { list: 'always_allow', tool: 'grep' }, stored)).toBe(false);
     expect(await readdir(join(root, 'elsewhere'))).toEqual(['trust.yaml']);
   });
 });
 
 describe('persisting an answer', () => {
   it('creates the file and its folder', async () => {
-    expect(await workspaces.persistTrust(root, 'always_allow', 'shell')).toBe(true);
+    expect(await workspaces.persistTrust(root, { list: 'always_allow', tool: 'shell' }, stored)).toBe(true);
     expect(await readFile(file(), 'utf8')).toBe('schema_version: 1\nalways_allow:\n  - shell\nalways_deny: []\n');
     expect(await readdir(join(root, '.metis'))).toEqual(['trust.yaml']);
   });
 
   it('moves the name between the lists, sorts both and keeps what it does not know', async () => {
     await given('# mine\nowner: me\nalways_allow: [write_file, shell, edit_file, shell]\nalways_deny: [grep]\n');
-    expect(await workspaces.persistTrust(root, 'always_deny', 'shell')).toBe(true);
+    expect(await workspaces.persistTrust(root, { list: 'always_deny', tool: 'shell' }, stored)).toBe(true);
     const text = await readFile(file(), 'utf8');
     expect(text).toContain('# mine\nowner: me\n');
     expect(await workspaces.readTrust(root)).toEqual({
@@ -101,13 +102,37 @@ describe('persisting an answer', () => {
 
   it('loses no entry when many answers arrive at once', async () => {
     const names = Array.from({ length: 20 }, (_, i) => `tool_${String(i).padStart(2, '0')}`);
-    await Promise.all(names.map((name) => workspaces.persistTrust(root, 'always_allow', name)));
+    await Promise.all(names.map((name) => workspaces.persistTrust(root, { list: 'always_allow', tool: name }, stored)));
     expect((await workspaces.readTrust(root)).always_allow).toEqual(names);
   });
 
   it('says no when the file cannot be written', async () => {
     await writeFile(join(root, '.metis'), 'a file where the folder should be');
-    expect(await workspaces.persistTrust(root, 'always_allow', 'shell')).toBe(false);
+    expect(await workspaces.persistTrust(root, { list: 'always_allow', tool: 'shell' }, stored)).toBe(false);
     expect(warnings).toEqual(['trust.yaml could not be changed']);
+  });
+
+  it('changes the file behind what is stored, and not at all when that is refused', async () => {
+    await given('always_allow: [grep]\n');
+    const before = await readFile(file(), 'utf8');
+    const change = { list: 'always_allow', tool: 'shell' } as const;
+    const told: boolean[] = [];
+    const refused = workspaces.persistTrust(root, change, async (can) => {
+      told.push(can);
+      throw new Error('disk full');
+    });
+    await expect(refused).rejects.toThrow('disk full');
+    expect(await readFile(file(), 'utf8')).toBe(before);
+    expect(await readdir(join(root, '.metis'))).toEqual(['trust.yaml']);
+    const kept = await workspaces.persistTrust(root, change, async (can) => {
+      told.push(can);
+      expect(await readFile(file(), 'utf8')).toBe(before);
+    });
+    expect(kept).toBe(true);
+    expect((await workspaces.readTrust(root)).always_allow).toEqual(['grep', 'shell']);
+    await given(': broken: [');
+    const asked = async (can: boolean) => void told.push(can);
+    expect(await workspaces.persistTrust(root, change, asked)).toBe(false);
+    expect(told).toEqual([true, true, false]);
   });
 });

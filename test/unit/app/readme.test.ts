@@ -12,17 +12,16 @@ it('its routing rule is valid with the shipped registry', () => {
   const file = parseRegistry(fs.readFileSync(path.join(ROOT, 'config/registry.yaml'), 'utf8'), 'registry.yaml');
   if (!file.ok) throw new Error(file.error.join('\n'));
   const registry = createModelRegistry(file.value, new Set(file.value.adapters.keys()));
-  const rule = /```yaml\n([\s\S]*?)```/.exec(readme)![1]!;
+  const rule = /<<'YAML'\n([\s\S]*?)YAML\n/.exec(readme)![1]!;
   expect(parsePolicyFile(rule, 'workspace', registry)).toMatchObject({ ok: true, value: { rules: [{}] } });
 });
 
 it('its links lead somewhere', () => {
-  const missing = ['README.md', ...fs.readdirSync(path.join(ROOT, 'docs')).map((name) => `docs/${name}`)].flatMap(
-    (file) =>
-      [...fs.readFileSync(path.join(ROOT, file), 'utf8').matchAll(/\]\((?!https?:)([^)#]+)/g)]
-        .map((match) => path.join(path.dirname(file), match[1]!))
-        .filter((target) => !fs.existsSync(path.join(ROOT, target)))
-        .map((target) => `${file}: ${target}`),
+  const missing = ['README.md', ...fs.globSync('docs/**/*.md', { cwd: ROOT })].flatMap((file) =>
+    [...fs.readFileSync(path.join(ROOT, file), 'utf8').matchAll(/\]\((?!https?:)([^)#]+)/g)]
+      .map((match) => path.join(path.dirname(file), match[1]!))
+      .filter((target) => !fs.existsSync(path.join(ROOT, target)))
+      .map((target) => `${file}: ${target}`),
   );
   expect(missing).toEqual([]);
 });

@@ -1,0 +1,257 @@
+// Every command of the README and the pages for users works as it is printed, in its order, on a fresh checkout.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import net from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { type FakeAnswer, type FakeCall, startFakeProvider } from '../support/fake-provider.ts';
+import { ROOT } from './metis.ts';
+
+// The pages build, serve and run the demo.
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 60_000 });
+
+/** Commands that are not run, and why. A line of its own in a block, or the words between back-ticks. */
+const LEFT_OUT: Readonly<Record<string, string>> = {
+  'npm ci && npm test': 'the suite does not run itself',
+  'npx metis': 'another way to write the name, not a command',
+  'metis demo --provider anthropic': 'needs a key and costs money',
+  'npm run build': 'part of npm start',
+  'npm run gen:prices': 'depends on a development dependency newer than the prices',
+  'node --test': "part of a sentence about the reader's own test",
+};
+/** Pages whose commands take minutes. */
+const LONG = new Set(['performance.md']);
+/** What a reader puts in the place of a placeholder or of what the checkout has done already. */
+const FILLED: Readonly<Record<string, string>> = {
+  'npm ci && npm run demo': 'npm run demo',
+  'metis backup FILE': 'metis backup copy.db',
+  'metis prune --days N': 'metis prune --days 30',
+};
+const NEEDS_NO_SERVER = /^metis rollups rebuild/;
+const SERVER = /^(npm start|metis serve|node dist\/main\.js serve)/;
+const ENDLESS = /^curl -sN /;
+
+interface Checkout {
+  readonly folder: string;
+  readonly port: number;
+  readonly env: Record<string, string>;
+}
+let checkout: Checkout;
+let shell: Shell | null = null;
+let server: ChildProcess | null = null;
+beforeEach(async () => {
+  checkout = await freshCheckout();
+});
+afterEach(async () => {
+  await stopServer();
+  await shell?.close();
+  shell = null;
+  fs.rmSync(checkout.folder, { recursive: true, force: true });
+});
+
+/** The repository without what is not in it, but with its dependencies and the build that every command would make. */
+async function freshCheckout(): Promise<Checkout> {
+  const folder = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), 'metis-checkout-')));
+  const absent = new Set(['node_modules', '.git', 'dist', '.metis'].map((name) => path.join(ROOT, name)));
+  fs.cpSync(ROOT, folder, { recursive: true, filter: (source) => !absent.has(source) });
+  fs.cpSync(path.join(ROOT, 'dist'), path.join(folder, 'dist'), { recursive: true });
+  fs.symlinkSync(path.join(ROOT, 'node_modules'), path.join(folder, 'node_modules'));
+  const port = await freePort();
+  const bin = path.join(folder, 'bin');
+  const home = path.join(folder, 'home');
+  for (const made of [bin, home]) fs.mkdirSync(made);
+  // Another port than the printed one, which may be taken: the only thing that differs from the page.
+  const asks = `case "$1" in routing) set -- "$@" --server http://127.0.0.1:${port};; esac`;
+  const metis = `#!/bin/sh\n${asks}\nexec "${process.execPath}" "${path.join(folder, 'dist/main.js')}" "$@"\n`;
+  fs.writeFileSync(path.join(bin, 'metis'), metis, { mode: 0o755 });
+  const PATH = `${bin}:${path.dirname(process.execPath)}:${process.env.PATH}`;
+  return { folder, port, env: { PATH, HOME: home, PORT: String(port), NO_COLOR: '1' } };
+}
+
+async function freePort(): Promise<number> {
+  const probe = net.createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const { port } = probe.address() as net.AddressInfo;
+  probe.close();
+  await once(probe, 'close');
+  return port;
+}
+
+/** The commands of a page in the order in which they stand: the lines of its `sh` blocks, and those inside sentences. */
+function commandsOf(page: string): string[] {
+  const found: string[] = [];
+  for (const [, block, words] of page.matchAll(/^```sh\n([\s\S]*?)^```|`((?:metis|npm|npx|node) [^`]*)`/gm)) {
+    if (block === undefined) found.push(words!);
+    else found.push(...linesOf(block));
+  }
+  return found;
+}
+
+/** One entry a command: continued lines and here-documents stay whole, comments go. */
+function linesOf(block: string): string[] {
+  const found: string[] = [];
+  let open = '';
+  for (const line of block.split('\n')) {
+    open = open === '' ? line : `${open}\n${line}`;
+    const here = /<<'(\w+)'/.exec(open);
+    if (line.endsWith('\\') || (here && line !== here[1])) continue;
+    const command = open.replace(/\s+# .*$/, '').trim();
+    if (command !== '' && !command.startsWith('#')) found.push(command);
+    open = '';
+  }
+  return found;
+}
+
+/** One bash for a page, so that its variables last. */
+interface Shell {
+  run(command: string): Promise<{ readonly code: number; readonly output: string }>;
+  close(): Promise<void>;
+}
+function openShell({ folder, env }: Checkout): Shell {
+  const child = spawn('bash', ['--noprofile', '--norc'], { cwd: folder, env });
+  let output = '';
+  let look = () => {};
+  let broken = (_: Error) => {};
+  child.once('close', () => broken(new Error(`the shell ended:\n${output}`)));
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding('utf8').on('data', (text: string) => {
+      output += text;
+      look();
+    });
+  child.stdin.write('set -a\n');
+  return {
+    run: (command) =>
+      new Promise((resolve, reject) => {
+        output = '';
+        look = () => {
+          const end = /\n<<<(\d+)>>>\n/.exec(output);
+          if (end) resolve({ code: Number(end[1]), output: output.slice(0, end.index) });
+        };
+        broken = reject;
+        child.stdin.write(`{\n${command}\n} </dev/null 2>&1\nprintf '\\n<<<%s>>>\\n' $?\n`);
+      }),
+    async close() {
+      const ended = once(child, 'close');
+      child.stdin.end();
+      await ended;
+    },
+  };
+}
+
+async function startServer(command: string, env: Record<string, string>): Promise<void> {
+  await stopServer();
+  const child = spawn('bash', ['-c', command], {
+    cwd: checkout.folder,
+    env: { ...checkout.env, ...env },
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  server = child;
+  let output = '';
+  await new Promise<void>((resolve, reject) => {
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding('utf8').on('data', (text: string) => {
+        output += text;
+        if (/listens on http/.test(output)) resolve();
+      });
+    child.once('close', (code) => reject(new Error(`${command} ended with ${code}:\n${output}`)));
+  });
+}
+/** The whole group: npm, its shell and the server. */
+async function stopServer(): Promise<void> {
+  const child = server;
+  server = null;
+  if (child?.pid === undefined || child.exitCode !== null) return;
+  const ended = once(child, 'close');
+  process.kill(-child.pid, 'SIGTERM');
+  await ended;
+}
+
+/** Runs a page from top to bottom. Returns each command that was run, with what it printed. */
+async function follow(name: string, env: Record<string, string> = {}): Promise<Map<string, string>> {
+  const printed = new Map<string, string>();
+  shell ??= openShell(checkout);
+  for (const original of commandsOf(fs.readFileSync(path.join(ROOT, name), 'utf8'))) {
+    if (Object.hasOwn(LEFT_OUT, original)) continue;
+    const command = (FILLED[original] ?? original).replaceAll('localhost:8420', `localhost:${checkout.port}`);
+    if (SERVER.test(command)) {
+      await startServer(command, env);
+      printed.set(original, '');
+      continue;
+    }
+    if (NEEDS_NO_SERVER.test(command)) await stopServer();
+    const { code, output } = await shell.run(ENDLESS.test(command) ? untilFirstLine(command) : command);
+    expect({ command, code, output }).toMatchObject({ code: 0, output: expect.not.stringContaining('"error":{') });
+    printed.set(original, output);
+  }
+  return printed;
+}
+
+/** Ends a command that would go on for ever once it has printed something, as a reader does. */
+function untilFirstLine(command: string): string {
+  const quoted = command.replaceAll("'", `'\\''`);
+  return `{ read -r pid; grep -m1 '^data'; kill "$pid"; } < <(bash -c 'echo $$; exec ${quoted}')`;
+}
+
+it('of the README', async () => {
+  const printed = await follow('README.md');
+  const of = (start: RegExp) => [...printed].find(([command]) => start.test(command))?.[1];
+  expect(of(/^npm ci && npm run demo/)).toMatch(/Saved by delegating/);
+  expect(of(/turns .*Prefer/s)).toMatch(/"status":"completed"/);
+  expect(of(/^curl -sN/)).toMatch(/^data: \{"type":"subscribe_ack"/m);
+  expect(of(/^metis routing check/)).toMatch(/^ok +\.metis\/routing\.yaml/m);
+  expect(of(/^metis routing explain/)).toMatch(/input tokens/);
+  expect(of(/\/estimate/)).toMatch(/"estimated_input_tokens":\d+/);
+  expect(of(/-X PATCH/)).toMatch(/"max_cost_usd":"2"/);
+  expect((await shell!.run('npx metis --version')).code).toBe(0);
+});
+
+it('of the pages on operations and configuration', async () => {
+  const printed = await follow('docs/operations.md');
+  expect(printed.get('metis rollups verify')).toMatch(/agree/);
+  expect(printed.get('metis backup FILE')).toMatch(/bytes, a copy of/);
+  expect((await follow('docs/configuration.md')).get('metis config check')).toMatch(/configuration ok/);
+});
+
+it('of the pages that need a model, with a model that is played', async () => {
+  const writes = { name: 'write_file', input: { path: 'made.txt', content: 'new' } };
+  const say = (call: FakeCall): FakeAnswer =>
+    call.user === 'write' && call.results.length === 0 ? { tool_calls: [writes] } : { text: 'src and test' };
+  const provider = await startFakeProvider(say);
+  const env = { ANTHROPIC_API_KEY: 'a-key-of-the-test', ANTHROPIC_BASE_URL: provider.anthropicUrl };
+  try {
+    await startServer('metis serve', env);
+    shell = openShell(checkout);
+    const at = `curl -s localhost:${checkout.port}/sessions`;
+    const json = `-H 'content-type: application/json'`;
+    await shell.run(
+      `S=$(${at} ${json} -d "{\\"workspace_path\\": \\"$PWD/examples\\"}" | sed 's/.*"id":"\\([^"]*\\)".*/\\1/')`,
+    );
+    await shell.run(`${at}/$S/turns ${json} -d '{"content": "write"}'`);
+    while (!(await shell.run(`curl -s "localhost:${checkout.port}/confirmations"`)).output.includes('"write_file"'));
+    await follow('docs/http.md');
+    while (!fs.existsSync(path.join(checkout.folder, 'examples/made.txt'))) await new Promise(setImmediate);
+
+    const printed = await follow('docs/replay.md', env);
+    const turn = [...printed.values()].find((output) => output.includes('src and test'));
+    expect(turn).toMatch(/"status":"completed"/);
+    expect(fs.readdirSync(path.join(checkout.folder, 'recorded'))).toHaveLength(1);
+  } finally {
+    await stopServer();
+    await provider.close();
+  }
+});
+
+it('of every page are run, or left out for a reason', () => {
+  const pages = fs.readdirSync(path.join(ROOT, 'docs')).filter((name) => name.endsWith('.md'));
+  const followed = ['operations.md', 'configuration.md', 'http.md', 'replay.md'];
+  const rest = pages.filter((name) => !followed.includes(name) && !LONG.has(name));
+  const left = rest.flatMap((name) => commandsOf(fs.readFileSync(path.join(ROOT, 'docs', name), 'utf8')));
+  expect(left).toEqual([]);
+  const all = ['README.md', ...followed.map((name) => `docs/${name}`)].flatMap((name) =>
+    commandsOf(fs.readFileSync(path.join(ROOT, name), 'utf8')),
+  );
+  for (const command of [...Object.keys(LEFT_OUT), ...Object.keys(FILLED)]) expect(all).toContain(command);
+});

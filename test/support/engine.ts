@@ -167,10 +167,13 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     ),
     providers: new Map([...served].map((name) => [name, provider])),
     prices: options.prices ?? priceTableA(),
-    tools: createToolRegistry([
-      ...builtinTools({ shellEnv: { PATH: process.env.PATH ?? '' }, shell: config.tools.shell, clock }),
-      ...(options.tools ?? []),
-    ]),
+    tools: createToolRegistry(
+      [
+        ...builtinTools({ shellEnv: { PATH: process.env.PATH ?? '' }, shell: config.tools.shell, clock }),
+        ...(options.tools ?? []),
+      ],
+      { shipped: true },
+    ),
     schemas: schemaCompiler,
     workspaces: options.still ? await readOnce(workspaces, workspace, config) : workspaces,
     recommender: null,

@@ -1,7 +1,8 @@
 // Writes every HTTP attempt of an adapter to a folder (11.12).
-import { mkdir, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
+import { makeFolder } from '../kernel/folder.ts';
 import { scrubSecrets } from '../kernel/scrub.ts';
 import type { Logger } from '../ports/log.ts';
 import { ATTEMPT, type AttemptInfo } from './http.ts';
@@ -40,7 +41,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
   async function save(attempt: AttemptInfo, recording: Recording): Promise<void> {
     const file = join(options.dir, `${attempt.request.request_id}-${attempt.attempt}.json`);
     try {
-      await mkdir(options.dir, { recursive: true, mode: 0o700 });
+      makeFolder(options.dir, 0o700);
       await writeFile(file, JSON.stringify(recording, null, 1), { mode: 0o600 });
     } catch (error) {
       options.log.warn({ file, error: String(error) }, 'an exchange could not be recorded');

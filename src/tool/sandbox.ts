@@ -31,7 +31,7 @@ export function createSandbox(options: SandboxOptions): Sandbox {
 /** The folder must be there to be mounted read-only; otherwise the command could create it. */
 async function protectMetis(workspace: string): Promise<void> {
   const path = `${workspace}/.metis`;
-  await mkdir(path, { recursive: true }).catch(() => {});
+  await mkdir(path).catch(() => {});
   if (!(await lstat(path)).isDirectory()) {
     throw new ToolError('execution_error', 'the shell sandbox cannot protect .metis: it is not a directory');
   }

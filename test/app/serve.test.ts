@@ -153,6 +153,12 @@ describe('what keeps it from starting is one clear line each, without a stack tr
     );
   });
 
+  it.runIf(fs.existsSync('/proc/self'))('a data folder where none can ever be made', async () => {
+    for (const data of ['/proc/nope', '/proc/nope/deeper']) {
+      expectRefusal(await refused(['serve', '--port', '0', '--data', data]), /database_unwritable: .*ENOENT.*storage/);
+    }
+  });
+
   it('broken YAML', async () => {
     const file = path.join(home.path, 'server.yaml');
     fs.writeFileSync(file, 'server: [\n');

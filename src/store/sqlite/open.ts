@@ -1,8 +1,8 @@
 // Opens the database file: lock, pragmas, migrations; every failure is one clear line (01 §11.1).
-import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { StartupError } from '../../kernel/errors.ts';
+import { makeFolder } from '../../kernel/folder.ts';
 import type { Logger } from '../../ports/log.ts';
 import { type Checkpointer, createCheckpointer } from './checkpointer.ts';
 import { createHistoryCache, type HistoryCache } from './history-cache.ts';
@@ -46,7 +46,7 @@ export function openDatabase({ path, synchronous, migrationsDir, log }: OpenOpti
     for (const part of opened.splice(0).reverse()) part.close();
   };
   try {
-    mkdirSync(dirname(path), { recursive: true });
+    makeFolder(dirname(path));
     const lock = acquireOwnerLock(path);
     opened.push({ close: lock.release });
     const db = new Database(path, { timeout: BUSY_TIMEOUT_MS });

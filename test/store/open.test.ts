@@ -1,10 +1,10 @@
 // Opening a database: pragmas, the owner lock, and one clear line for everything that can be wrong (01 §2, §11.1).
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import Database from 'better-sqlite3';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { StartupError } from '../../src/kernel/errors.ts';
 import { silentLogger } from '../../src/ports/log.ts';
 import { createCheckpointer } from '../../src/store/sqlite/checkpointer.ts';
@@ -189,6 +189,36 @@ test('the thread that copies the log holds up no closing, not even when it canno
   await new Promise((resolve) => setTimeout(resolve, 200));
   // One thread was started, not another one after the closing.
   expect(lines.length).toBeLessThanOrEqual(1);
+});
+
+test('the thread that copies the log comes back after it has failed', async () => {
+  const path = join(tempFolder(), 'later.db');
+  const lines: LogLine[] = [];
+  const checkpoints = createCheckpointer(path, 'NORMAL', recordingLogger(lines));
+  onTestFinished(() => checkpoints.close());
+  const commits = () => {
+    for (let i = 0; i < 64; i++) checkpoints.committed();
+  };
+  commits();
+  await expect.poll(() => lines.length, { timeout: 10_000 }).toBe(1);
+  expect(lines[0]!.message).toContain('failed; the writer copies it');
+
+  const db = new Database(path);
+  onTestFinished(() => void db.close());
+  db.pragma('journal_mode = WAL');
+  db.exec('CREATE TABLE t (x); INSERT INTO t VALUES (1)');
+  const size = () => statSync(path).size;
+  const before = size();
+  await expect
+    .poll(
+      () => {
+        commits();
+        return size();
+      },
+      { timeout: 10_000 },
+    )
+    .toBeGreaterThan(before);
+  expect(lines).toHaveLength(1);
 });
 
 test('a named value that is missing is an error, not a NULL', () => {

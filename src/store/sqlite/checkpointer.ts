@@ -37,16 +37,19 @@ const THREAD = `
     parentPort.close();
   });`;
 
-/** Its thread starts with the first copy, so an idle server has none. A copy that fails is left to the writer. */
+/**
+ * Its thread starts with the first copy, so an idle server has none, and again after one that died. A copy that fails is
+ * left to the writer.
+ */
 export function createCheckpointer(path: string, synchronous: 'NORMAL' | 'FULL', log: Logger): Checkpointer {
-  const closed = new Int32Array(new SharedArrayBuffer(4));
-  let thread: Worker | null = null;
+  let thread: { readonly worker: Worker; readonly closed: Int32Array } | null = null;
   let commits = 0;
   let idle = true;
   let shut = false;
 
-  function start(): Worker {
+  function start(): NonNullable<typeof thread> {
     const driver = createRequire(import.meta.url).resolve('better-sqlite3');
+    const closed = new Int32Array(new SharedArrayBuffer(4));
     const worker = new Worker(THREAD, { eval: true, workerData: { driver, path, synchronous, closed } });
     worker.unref();
     worker.on('message', (fault: string | null) => {
@@ -54,10 +57,13 @@ export function createCheckpointer(path: string, synchronous: 'NORMAL' | 'FULL',
       if (fault !== null) log.warn({ error: fault }, 'the write-ahead log was not copied');
     });
     worker.on('error', (err) => {
-      thread = null;
       log.warn({ err }, 'the thread that copies the write-ahead log failed; the writer copies it');
     });
-    return worker;
+    worker.on('exit', () => {
+      thread = null;
+      idle = true;
+    });
+    return { worker, closed };
   }
   return {
     committed() {
@@ -67,15 +73,16 @@ export function createCheckpointer(path: string, synchronous: 'NORMAL' | 'FULL',
       idle = false;
       try {
         thread ??= start();
-        thread.postMessage('copy');
+        thread.worker.postMessage('copy');
       } catch (err) {
+        idle = true;
         log.warn({ err }, 'no thread to copy the write-ahead log; the writer copies it');
       }
     },
     close() {
       shut = true;
-      thread?.postMessage('close');
-      if (thread !== null) Atomics.wait(closed, 0, 0, CLOSE_LIMIT_MS);
+      thread?.worker.postMessage('close');
+      if (thread !== null) Atomics.wait(thread.closed, 0, 0, CLOSE_LIMIT_MS);
       thread = null;
     },
   };

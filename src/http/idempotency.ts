@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { canonicalJson, sha256Hex } from '../kernel/canonical-json.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { AppError, validationError } from '../kernel/errors.ts';
-import type { IdempotencyRow, Write } from '../ports/journal.ts';
+import { type IdempotencyRow, JournalConflict, type Write } from '../ports/journal.ts';
 import type { Store } from '../ports/store.ts';
 
 const KEPT_MS = 24 * 60 * 60 * 1000;
@@ -68,13 +68,23 @@ export function createIdempotency({ store, clock }: { store: Store; clock: Clock
       try {
         const row = await stored(request, scope);
         if (row === null) return await effect(claimFor(request, scope));
-        reply.header('idempotency-replayed', 'true');
-        return JSON.parse(row.response_json) as T;
+        return replay(row, reply);
+      } catch (error) {
+        if (!(error instanceof JournalConflict && error.code === 'idempotency_exists')) throw error;
+        // Stored since the look: nothing of this one was written, and the answer is the other one's.
+        const row = await stored(request, scope);
+        if (row === null) throw inProgress();
+        return replay(row, reply);
       } finally {
         running.delete(id);
       }
     },
   };
+}
+
+function replay<T>(row: IdempotencyRow, reply: FastifyReply): T {
+  reply.header('idempotency-replayed', 'true');
+  return JSON.parse(row.response_json) as T;
 }
 
 type KeyScope = Pick<IdempotencyRow, 'method' | 'path' | 'token_hash' | 'key'>;

@@ -1,8 +1,12 @@
 // Turns, confirmations and history over HTTP.
 import { once } from 'node:events';
-import { describe, expect, test } from 'vitest';
+import type { AddressInfo } from 'node:net';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type ToolDefinition, toolText } from '../../src/domain/tool.ts';
+import { createHttpServer } from '../../src/http/server.ts';
 import type { ToolFactory } from '../../src/ports/tool.ts';
+import { createAnalytics } from '../../src/store/sqlite/analytics.ts';
+import { createPriceVersionReader } from '../../src/store/sqlite/price-version-reader.ts';
 import { type Parsed, startServer, type TestServer } from '../support/http.ts';
 import { type ManualClock, manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
@@ -241,6 +245,48 @@ describe('Idempotency-Key', () => {
     expect(server.rows().turns).toBe(1);
     const other = await post(server, first.body.id, { content: 'ho' }, key);
     expect([other.status, other.body.error.code]).toEqual([422, 'idempotency_key_reused']);
+  });
+
+  test('an answer that was stored behind the look for it is replayed, and nothing is done twice', async () => {
+    const server = await startServer({ scenario: ANY_TURN });
+    // A second door to the same engine, which knows nothing of what runs behind the first.
+    const door = createHttpServer({
+      engine: server.engine,
+      analytics: createAnalytics(server.db.reader),
+      priceVersions: createPriceVersionReader(server.db.reader),
+      version: '0.0.0-test',
+      draining: () => false,
+    });
+    await door.listen({ host: '127.0.0.1', port: 0 });
+    onTestFinished(() => door.close());
+    const url = `http://127.0.0.1:${(door.server.address() as AddressInfo).port}/sessions`;
+    const elsewhere = async (key: Readonly<Record<string, string>>, body: object) => {
+      const headers = { ...key, 'content-type': 'application/json' };
+      const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) });
+      return { status: response.status, body: (await response.json()) as Parsed };
+    };
+    const { store } = server.engine;
+    const look = store.idempotency.bind(store);
+    const body = { workspace_path: server.workspace };
+    for (const [name, then, expected] of [
+      ['key-1', body, [201, null]],
+      ['key-2', { ...body, approval_mode: 'strict' }, [422, 'idempotency_key_reused']],
+    ] as const) {
+      const key = { 'idempotency-key': name };
+      let first: Awaited<ReturnType<typeof elsewhere>> | null = null;
+      const slow = vi.spyOn(store, 'idempotency').mockImplementationOnce(async (...asked) => {
+        const found = await look(...asked);
+        first = await elsewhere(key, body);
+        return found;
+      });
+      const second = await server.call('POST', '/sessions', then, key);
+      slow.mockRestore();
+      expect([second.status, second.body.error?.code ?? null]).toEqual(expected);
+      expect(first!.status).toBe(201);
+      if (second.status === 201) expect(second.body).toEqual(first!.body);
+      expect(second.headers.get('idempotency-replayed')).toBe(second.status === 201 ? 'true' : null);
+    }
+    expect(server.rows().sessions).toBe(2);
   });
 
   test('while the first runs the second is told so; an error frees the key', async () => {

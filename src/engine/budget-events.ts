@@ -40,11 +40,27 @@ export async function tellExceeded(engine: Engine, run: TurnRun, refusal: Budget
   await engine.journal.commit({ writes, emit: told(run, 'budget.exceeded', refusal, run.cause) });
 }
 
-/** After a settlement: one warning per limit and value, when its share is used up. */
+/**
+ * After a settlement: one warning per limit and value, when its share is used up. Never rejects: the answer it follows
+ * is stored and paid for. What could not be told is told after the next settlement.
+ */
 export async function warnIfNear(engine: Engine, run: TurnRun): Promise<void> {
-  for (const limit of await limitsOf(engine, run.session, run.caps)) {
-    const spent = await limit.spent();
-    if (!near(engine, limit, spent) || !(await firstTime(engine, run, limit))) continue;
+  try {
+    for (const limit of await limitsOf(engine, run.session, run.caps)) await warn(engine, run, limit);
+  } catch (err) {
+    engine.log.error({ err, session_id: run.session.id }, 'a budget warning could not be stored');
+  }
+}
+
+async function warn(engine: Engine, run: TurnRun, limit: Limit): Promise<void> {
+  const { warned } = engine.budget;
+  const spent = await limit.spent();
+  if (!near(engine, limit, spent) || warned.get(limit.key) === limit.limit) return;
+  // Marked before the next await, so that parallel calls warn once.
+  if (limit.scope === 'day') for (const key of warned.keys()) if (key.startsWith('day:')) warned.delete(key);
+  warned.set(limit.key, limit.limit);
+  try {
+    if (await toldBefore(engine, run, limit)) return;
     const writes: Write[] = [];
     if (limit.scope === 'session')
       writes.push({
@@ -61,6 +77,9 @@ export async function warnIfNear(engine: Engine, run: TurnRun): Promise<void> {
       needed_usd: '0',
     };
     await engine.journal.commit({ writes, emit: told(run, 'budget.warning', amounts, run.call_event_id ?? run.cause) });
+  } catch (thrown) {
+    warned.delete(limit.key);
+    throw thrown;
   }
 }
 
@@ -72,17 +91,10 @@ function near(engine: Engine, limit: Limit, spent: bigint): boolean {
   return spent * 1_000_000n >= limit.limit * millionths;
 }
 
-/** Marked synchronously for the limits that live in memory, so that parallel calls warn once. */
-async function firstTime(engine: Engine, run: TurnRun, limit: Limit): Promise<boolean> {
-  const mark = dayMark(limit);
-  const { warned } = engine.budget;
-  if (warned.get(limit.key) === limit.limit) return false;
-  if (limit.scope === 'day') for (const key of warned.keys()) if (key.startsWith('day:')) warned.delete(key);
-  warned.set(limit.key, limit.limit);
-  if (limit.scope === 'session') {
-    const stored = (await engine.store.sessions.limit(run.session.root_session_id))?.warned_usd ?? null;
-    return stored === null || toPusd(stored) !== limit.limit;
-  }
-  if (limit.scope === 'day') return (await engine.store.meta(DAY_WARNED)) !== mark;
-  return true;
+/** By this process or one before it: a limit of a delegation lives as long as its worker, and in memory only. */
+async function toldBefore(engine: Engine, run: TurnRun, limit: Limit): Promise<boolean> {
+  if (limit.scope === 'day') return (await engine.store.meta(DAY_WARNED)) === dayMark(limit);
+  if (limit.scope === 'delegation') return false;
+  const stored = (await engine.store.sessions.limit(run.session.root_session_id))?.warned_usd ?? null;
+  return stored !== null && toPusd(stored) === limit.limit;
 }

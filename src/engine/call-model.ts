@@ -1,4 +1,5 @@
 // One model call: announced in the journal, streamed to the bus, handed on to be settled (00 §3 steps 3-4).
+import { textBlock } from '../domain/message.ts';
 import type { EventId, MessageId, RequestId, ToolUseId } from '../kernel/ids.ts';
 import { usageFault } from '../policy/pricing/cost.ts';
 import { AdapterError, type CanonicalRequest, type MessageComplete, type StreamEvent } from '../ports/provider.ts';
@@ -8,7 +9,7 @@ import type { Engine } from './context.ts';
 import { cutShort } from './cut-short.ts';
 import { callStarted, type ModelRequest, modelRequest } from './model-request.ts';
 import { volatilePrompt } from './route-turn.ts';
-import { settleFailure, settleSuccess } from './settle-call.ts';
+import { type Failure, observe, settleFailure, settleSuccess } from './settle-call.ts';
 import type { ToolResults } from './tool-results.ts';
 import { toDelta, transient } from './transients.ts';
 import type { TurnEnd, TurnRun } from './turn-run.ts';
@@ -70,7 +71,8 @@ async function announce(engine: Engine, run: TurnRun, prepared: ModelRequest): P
 
 async function turnAway(engine: Engine, call: Call): Promise<void> {
   const why = { error_class: 'cancelled', request_id: call.request_id } as const;
-  await settleFailure(engine, call, new AdapterError('a limit was set before the call left', why));
+  const error = new AdapterError('a limit was set before the call left', why);
+  await settleFailure(engine, call, { error, outages: [] });
 }
 
 /** @param started its `llm.call_started`, which is stored */
@@ -97,21 +99,44 @@ async function leave(engine: Engine, call: Call, request: CanonicalRequest): Pro
   } catch (thrown) {
     call.heard.abandoned = true;
     call.heard.complete ??= cutShort(engine, call.run, call.heard.message_id, request);
-    return settle(engine, call, () => settleFailure(engine, call, asAdapterError(engine, call, thrown)));
+    const error = asAdapterError(engine, call, thrown);
+    return settle(engine, call, { error, outages: observe(engine, call.run, error.error_class) });
   }
-  return settle(engine, call, () => settleSuccess(engine, call));
+  return settle(engine, call, null);
 }
 
-/** An outcome that cannot be stored, such as a cost beyond any money column, must not leave the call open for ever. */
-async function settle(engine: Engine, call: Call, store: () => Promise<CallOutcome>): Promise<CallOutcome> {
+/** Stores the outcome. A fault in that is thrown, since nobody can go on with an answer that is lost; the call is closed before. */
+async function settle(engine: Engine, call: Call, failure: Failure | null): Promise<CallOutcome> {
   try {
-    return await store();
+    return failure === null ? await settleSuccess(engine, call) : await settleFailure(engine, call, failure);
   } catch (thrown) {
-    call.heard.complete = null;
-    const closed = { error_class: 'other', request_id: call.request_id } as const;
-    await settleFailure(engine, call, new AdapterError('the outcome of the call could not be stored', closed));
+    await settleLost(engine, call, failure);
     throw thrown;
   }
+}
+
+const LOST = 'The answer could not be stored.';
+
+/**
+ * What was paid for is recorded with its exact cost, a sentence in place of a content that may be what cannot be stored.
+ * Only a cost that no money column can hold is left out: the call must not stay open for ever.
+ */
+async function settleLost(engine: Engine, call: Call, failure: Failure | null): Promise<void> {
+  const { heard, request_id } = call;
+  const outages = failure?.outages ?? [];
+  const closed = { error_class: 'other', request_id } as const;
+  const error = new AdapterError('the outcome of the call could not be stored', closed);
+  if (heard.complete !== null || (failure?.error.usage ?? null) !== null)
+    try {
+      if (heard.complete !== null && heard.complete.final_content.length > 0)
+        heard.complete = { ...heard.complete, final_content: [textBlock(LOST)], provider_raw: null };
+      await settleFailure(engine, call, { error: failure?.error ?? error, outages });
+      return;
+    } catch (err) {
+      engine.log.error({ err, request_id }, 'a call that was paid for could not be recorded with its cost');
+    }
+  heard.complete = null;
+  await settleFailure(engine, call, { error, outages });
 }
 
 /** Forwards the stream as it comes; resolves when it ended whole, throws what the adapter throws. */

@@ -8,6 +8,7 @@ import { cancelledBy } from '../kernel/abort.ts';
 import { fromPusd } from '../kernel/money.ts';
 import type { TurnOutcome, Write } from '../ports/journal.ts';
 import { type Engine, safeText } from './context.ts';
+import { openCallOutcomes } from './open-calls.ts';
 import { answerMessages, CANCELLED_TEXT, FAILED_TEXT, startedCalls, storedResults } from './tool-results.ts';
 import { appended } from './transients.ts';
 import type { TurnBase, TurnEnd } from './turn-run.ts';
@@ -134,9 +135,11 @@ async function end(
   },
 ): Promise<void> {
   const { messages, writes, failed } = how.closing;
+  // A fault may have come between an announcement and its call.
+  const calls = await openCallOutcomes(engine, run.turn.id);
   await engine.journal.commit({
     writes: [...writes, turnEnd(engine, run, how.ending, how.seconds)],
-    emit: [...failed, ...messages.map((m) => appended(engine, run, m)), how.terminal],
+    emit: [...calls, ...failed, ...messages.map((m) => appended(engine, run, m)), how.terminal],
   });
   run.history.push(...messages);
 }

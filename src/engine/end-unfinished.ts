@@ -1,6 +1,5 @@
 // Ending a turn that nobody runs any more: after a crash, or when it was interrupted and is not wanted back (04 §13).
 import type { DelegationRecord } from '../domain/delegate.ts';
-import type { LlmCallCompleted } from '../domain/event/llm.ts';
 import { draft, type EventDraft } from '../domain/event.ts';
 import type { StoredMessage, ToolResultBlock } from '../domain/message.ts';
 import { plainMetadata } from '../domain/message.ts';
@@ -16,6 +15,7 @@ import type { ToolCallState } from '../ports/store.ts';
 import { withoutRaw } from './admit.ts';
 import { closeDelegation } from './close-delegation.ts';
 import type { Engine } from './context.ts';
+import { closeOpenCalls } from './open-calls.ts';
 import { CANCELLED_TEXT, errorResult, RESTART_TEXT, startedCalls } from './tool-results.ts';
 
 const SHUTDOWN = new Cancelled('shutdown');
@@ -111,41 +111,6 @@ export async function endUnfinishedTurn(
 export async function endOpenDelegations(engine: Engine, turnId: TurnId, reason: Cancelled): Promise<void> {
   for (const delegation of await engine.store.delegations.open(turnId))
     await endUnfinishedDelegation(engine, delegation, reason);
-}
-
-/**
- * Every call that was under way when its process or its loop died is a failed one; whether it was billed nobody can know.
- * @param turnId absent = of every open turn
- */
-export async function closeOpenCalls(engine: Engine, turnId?: TurnId): Promise<void> {
-  for (const call of await engine.store.events.openCalls(turnId)) {
-    const started = call.payload as unknown as Pick<
-      LlmCallCompleted,
-      'model' | 'provider' | 'request_id' | 'is_worker' | 'parent_session_id' | 'root_session_id'
-    >;
-    await engine.journal.commit({
-      emit: [
-        draft({
-          type: 'llm.call_failed',
-          session_id: call.session_id,
-          turn_id: call.turn_id as TurnId | null,
-          parent: call.id,
-          payload: {
-            model: started.model,
-            provider: started.provider,
-            error_class: 'other',
-            error_message_redacted: 'cut off with its outcome unknown',
-            retry_count: 0,
-            latency_ms: 0,
-            request_id: started.request_id,
-            is_worker: started.is_worker,
-            parent_session_id: started.parent_session_id,
-            root_session_id: started.root_session_id,
-          },
-        }),
-      ],
-    });
-  }
 }
 
 interface Answered {

@@ -9,7 +9,8 @@ import { toPusd } from '../kernel/money.ts';
 import type { Write } from '../ports/journal.ts';
 import { limitMet } from './budget.ts';
 import type { Engine } from './context.ts';
-import { closeOpenCalls, endUnfinishedDelegation, endUnfinishedTurn } from './end-unfinished.ts';
+import { endUnfinishedDelegation, endUnfinishedTurn } from './end-unfinished.ts';
+import { closeOpenCalls } from './open-calls.ts';
 import { resumeTopLevel } from './resume-turn.ts';
 
 export interface Recovery {

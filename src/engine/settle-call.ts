@@ -7,7 +7,7 @@ import type { TurnStopReason } from '../domain/turn.ts';
 import type { Usage } from '../domain/usage.ts';
 import type { MessageId, ToolUseId } from '../kernel/ids.ts';
 import type { Pusd } from '../kernel/money.ts';
-import { recordOutcome } from '../policy/routing/availability.ts';
+import { recordOutcome, type Unavailable } from '../policy/routing/availability.ts';
 import { next } from '../policy/turn-machine.ts';
 import type { Write } from '../ports/journal.ts';
 import type { AdapterError, MessageComplete } from '../ports/provider.ts';
@@ -41,7 +41,7 @@ export async function settleSuccess(engine: Engine, call: Call): Promise<CallOut
       ...(closing ? [closing.event] : []),
     ],
   });
-  engine.routes.availability = outcome(engine, run, null).state;
+  observe(engine, run, null);
   run.history.push(message);
   run.call_event_id = events[0]!.id;
   if (settled.size > 0) run.cause = events.at(-1)!.id;
@@ -95,10 +95,24 @@ function invalidInputs(run: TurnRun, message: StoredMessage, errors: ReadonlyMap
     );
 }
 
-export async function settleFailure(engine: Engine, call: Call, error: AdapterError): Promise<CallOutcome> {
+/** Why a call did not come to its end. */
+export interface Failure {
+  readonly error: AdapterError;
+  /** Outages that begin with it, told together with its outcome. */
+  readonly outages: readonly Unavailable[];
+}
+
+/** Takes note of what a call says about its model and provider: once a call, however often its storing is tried. */
+export function observe(engine: Engine, run: TurnRun, errorClass: ErrorClass | null): readonly Unavailable[] {
+  const { model, turn } = run;
+  const said = { model: model.id, provider: turn.provider ?? '', error_class: errorClass };
+  const { state, transitions } = recordOutcome(engine.routes.availability, said, engine.clock.now(), engine.registry);
+  engine.routes.availability = state;
+  return transitions;
+}
+
+export async function settleFailure(engine: Engine, call: Call, { error, outages }: Failure): Promise<CallOutcome> {
   const { run, heard } = call;
-  const observed = outcome(engine, run, error.error_class);
-  engine.routes.availability = observed.state;
   const usage = heard.complete?.usage ?? error.usage;
   const emit: (EventDraft | Transient)[] = [];
   const writes: Write[] = [];
@@ -148,8 +162,7 @@ export async function settleFailure(engine: Engine, call: Call, error: AdapterEr
     );
   }
   const cause = emit.length - 1;
-  for (const t of observed.transitions) {
-    if (t.kind !== 'unavailable') continue;
+  for (const t of outages) {
     emit.push(
       draft({
         type: 'routing.provider_unavailable',
@@ -211,15 +224,6 @@ function counted(tally: TurnTally, usage: Usage, cost: Pusd): TurnTally {
     cache_creation_input_tokens: tally.cache_creation_input_tokens + usage.cache_creation_input_tokens,
     cost_pusd: (tally.cost_pusd + cost) as Pusd,
   };
-}
-
-function outcome(engine: Engine, run: TurnRun, errorClass: ErrorClass | null) {
-  return recordOutcome(
-    engine.routes.availability,
-    { model: run.model.id, provider: run.turn.provider ?? '', error_class: errorClass },
-    engine.clock.now(),
-    engine.registry,
-  );
 }
 
 function elapsed(engine: Engine, call: Call): number {

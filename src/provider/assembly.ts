@@ -2,6 +2,8 @@
 
 import type { StopReason } from '../domain/message.ts';
 import type { IdGenerator, MessageId, ToolUseId } from '../kernel/ids.ts';
+import { faultOfJson } from '../policy/parsing/json.ts';
+import { MODEL_JSON } from '../policy/parsing/limits.ts';
 import type { StreamEvent } from '../ports/provider.ts';
 import { fault, WireFault } from './errors.ts';
 import type { Redacted } from './fold.ts';
@@ -23,6 +25,8 @@ export interface Slot {
   id: ToolUseId | null;
   /** Place in the message, -1 until its first event. */
   index: number;
+  /** Why arguments that came as a value cannot be taken; null = nothing is known against them. */
+  refused: string | null;
   /** Fragments received while another block was live. */
   waiting: string[];
   closed: boolean;
@@ -120,7 +124,8 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
       const { index, signature } = slot;
       emit({ type: 'thinking.delta', message_id: id, content_block_index: index, text: '', signature });
     } else if (slot.kind === 'tool' && slot.id !== null) {
-      const { input, error } = parseArguments(slot.text, cut);
+      const { input, error } =
+        slot.refused === null ? parseArguments(slot.text, cut) : { input: {}, error: `invalid_json: ${slot.refused}` };
       emit({
         type: 'tool.use_end',
         message_id: id,
@@ -164,6 +169,7 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
         providerId: null,
         id: null,
         index: -1,
+        refused: null,
         waiting: [],
         closed: false,
       };
@@ -203,8 +209,10 @@ export function parseArguments(
   cut: boolean,
 ): { readonly input: Readonly<Record<string, unknown>>; readonly error: string | null } {
   if (json.trim() === '' && !cut) return { input: {}, error: null };
-  let reason: string;
+  // Before parsing: what is nested too deep could be neither stored nor sent.
+  let reason = faultOfJson(json, MODEL_JSON);
   try {
+    if (reason !== null) return { input: {}, error: cut ? 'incomplete' : `invalid_json: ${reason}` };
     const value: unknown = JSON.parse(json);
     if (typeof value === 'object' && value !== null && !Array.isArray(value))
       return { input: value as Record<string, unknown>, error: null };

@@ -1,5 +1,6 @@
 // What went wrong on the wire, and the one table that turns it into an error class (11.7).
 import type { ErrorClass } from '../domain/scalars.ts';
+import { faultOfValue, OUTSIDE } from '../policy/parsing/limits.ts';
 
 /** A failure of one attempt, before it is known whether it will be retried. */
 export interface Fault {
@@ -130,7 +131,9 @@ export function readWireError(body: unknown): WireError | null {
     typeof metadata === 'object' && metadata !== null && 'raw' in metadata && typeof metadata.raw === 'string'
       ? metadata.raw
       : null;
-  const message = typeof error.message === 'string' ? error.message : JSON.stringify(error);
+  const limit = faultOfValue(error, OUTSIDE);
+  const whole = limit === null ? JSON.stringify(error) : `an error that ${limit}`;
+  const message = typeof error.message === 'string' ? error.message : whole;
   return {
     type: typeof error.type === 'string' ? error.type : null,
     code,

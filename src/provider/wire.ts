@@ -1,6 +1,7 @@
 // What one provider's wire protocol has to say to the shared HTTP transport.
+import { faultOfValue, MODEL_JSON } from '../policy/parsing/limits.ts';
 import type { CanonicalRequest } from '../ports/provider.ts';
-import type { Assembly } from './assembly.ts';
+import type { Assembly, Slot } from './assembly.ts';
 
 /** Reads the events of one response into an assembly. */
 export interface Decoder {
@@ -18,4 +19,13 @@ export interface Wire {
   /** The JSON body; equal requests give equal bytes. */
   encode(request: CanonicalRequest): string;
   decoder(assembly: Assembly): Decoder;
+}
+
+/**
+ * The text of arguments that a server sent as a value instead of as text. One that is nested too deep has no text:
+ * its call is marked as refused.
+ */
+export function argumentsText(slot: Pick<Slot, 'refused'>, value: object): string {
+  slot.refused ??= faultOfValue(value, MODEL_JSON);
+  return slot.refused === null ? JSON.stringify(value) : '';
 }

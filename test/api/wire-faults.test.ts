@@ -78,6 +78,31 @@ describe.each(WIRES)('over the %s wire', (wire) => {
     expect(called).toEqual(['shell']);
   });
 
+  test('arguments nested deeper than anything can store are answered with an error, and the call is paid for', async () => {
+    const json = `{"command":${'['.repeat(9000)}${']'.repeat(9000)}}`;
+    const { workspace, start } = await world((call) =>
+      call.results.length === 0
+        ? { tool_calls: [{ name: 'shell', json }], usage: { input: 1000, output: 100 } }
+        : { text: 'noted', usage: { input: 1000, output: 100 } },
+    );
+    const server = await start();
+    const session = await server.session(workspace, model);
+    expect(await server.turn(session, 'go')).toMatchObject({ status: 'completed', output: 'noted', llm_call_count: 2 });
+    const { events } = (await server.call('GET', `/sessions/${session}/events?limit=200`)).body;
+    const of = (type: string) => events.filter((e: Parsed) => e.type === type).map((e: Parsed) => e.payload);
+    expect(of('tool.input_invalid')).toMatchObject([
+      {
+        tool_name: 'shell',
+        validation_errors: [expect.stringMatching(/^\$: invalid_json: is nested deeper than 100/)],
+      },
+    ]);
+    expect(of('llm.call_failed')).toEqual([]);
+    expect(of('llm.call_completed').map((p: Parsed) => [p.input_tokens, p.output_tokens])).toEqual([
+      [1000, 100],
+      [1000, 100],
+    ]);
+  });
+
   test('a turn cancelled while its tools run leaves a history that the provider accepts', async () => {
     const { workspace, fake, start } = await world((call) =>
       call.user === 'one'

@@ -136,6 +136,26 @@ describe('events', () => {
     expect(await ended('')).toMatchObject({ final_input: {}, input_error: null });
   });
 
+  test('arguments nested deeper than anything can store are malformed, as text and as a value; the counts stay', async () => {
+    const deep = `{"a":${'['.repeat(6000)}${']'.repeat(6000)}}`;
+    const asText = [
+      open(0, { type: 'tool_use', id: 'x', name: 't' }),
+      delta(0, { type: 'input_json_delta', partial_json: deep }),
+    ];
+    const asValue = [open(0, { type: 'tool_use', id: 'x', name: 't', input: 'DEEP' as never })];
+    for (const events of [asText, asValue]) {
+      const { complete, error, ...rest } = await receive(
+        sse(start(), ...events, close(0), ...end('tool_use')).replace('"DEEP"', deep),
+      );
+      expect(error).toBeNull();
+      expect(rest.events.find((e) => e.type === 'tool.use_end')).toMatchObject({
+        final_input: {},
+        input_error: expect.stringMatching(/^invalid_json: is nested deeper than 100 levels/),
+      });
+      expect(complete).toMatchObject({ final_content: [{ input: {} }], usage: { input_tokens: 10, output_tokens: 7 } });
+    }
+  });
+
   test('blocks that overlap on the wire come out one after the other, complete', async () => {
     const { events, complete } = await receive(
       sse(

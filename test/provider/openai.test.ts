@@ -97,6 +97,27 @@ describe('chunks', () => {
     expect((await tools(...fragments.map(call), ...done())).calls).toEqual(expected);
   });
 
+  test('arguments nested deeper than anything can store are malformed, as text and as a value', async () => {
+    const deep = `{"a":${'['.repeat(6000)}${']'.repeat(6000)}}`;
+    for (const given of [deep, 'DEEP']) {
+      const fragment = call({ index: 0, id: 'c', function: { name: 't', arguments: given } });
+      const { events, complete } = await receive(sse(fragment, ...done()).replace('"DEEP"', deep));
+      expect(complete!.final_content).toMatchObject([{ type: 'tool_use', name: 't', input: {} }]);
+      expect(events.find((e) => e.type === 'tool.use_end')).toMatchObject({
+        input_error: expect.stringMatching(/^invalid_json: is nested deeper than 100 levels/),
+      });
+    }
+  });
+
+  test('an error nested deeper than anything can show is an error all the same', async () => {
+    const deep = `{"type":"server_error","inner":${'['.repeat(6000)}${']'.repeat(6000)}}`;
+    const { error } = await receive(`data: {"error":${deep}}\n\n`);
+    expect(error).toMatchObject({
+      error_class: 'server_error',
+      message: 'an error that is nested deeper than 100 levels',
+    });
+  });
+
   test('text after a call is a block of its own, and the stop reason of a cut call stays', async () => {
     const { complete } = await receive(
       sse(

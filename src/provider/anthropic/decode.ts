@@ -4,7 +4,7 @@ import type { Logger } from '../../ports/log.ts';
 import type { Assembly, Slot } from '../assembly.ts';
 import { fault, readWireError, streamFault, WireFault } from '../errors.ts';
 import { count } from '../usage.ts';
-import type { Decoder } from '../wire.ts';
+import { argumentsText, type Decoder } from '../wire.ts';
 
 /** Fields of all events in one shape; everything from outside may be missing. */
 interface WireEvent {
@@ -84,7 +84,7 @@ export function createAnthropicDecoder(assembly: Assembly, log: Logger): Decoder
         assembly.name(slot, string(block.name), string(block.id) || null);
         // Some compatible servers send the whole input here and no deltas.
         if (typeof block.input === 'object' && block.input !== null && Object.keys(block.input).length > 0)
-          prefilled.set(slot, JSON.stringify(block.input));
+          prefilled.set(slot, argumentsText(slot, block.input));
         return slot;
       }
       default:

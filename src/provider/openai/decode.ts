@@ -4,7 +4,7 @@ import type { Logger } from '../../ports/log.ts';
 import { type Assembly, parseArguments, type Slot } from '../assembly.ts';
 import { fault, readWireError, streamFault, WireFault } from '../errors.ts';
 import { count } from '../usage.ts';
-import type { Decoder } from '../wire.ts';
+import { argumentsText, type Decoder } from '../wire.ts';
 
 /** What is read of a chunk; everything from outside may be missing. */
 interface Chunk {
@@ -60,9 +60,15 @@ export function createOpenAiDecoder(assembly: Assembly, log: Logger): Decoder {
     const id = typeof fragment.id === 'string' && fragment.id !== '' ? fragment.id : null;
     const name = typeof fragment.function?.name === 'string' ? fragment.function.name : '';
     const given = fragment.function?.arguments;
+    const value = { refused: null as string | null };
     const args =
-      typeof given === 'string' ? given : typeof given === 'object' && given !== null ? JSON.stringify(given) : '';
+      typeof given === 'string'
+        ? given
+        : typeof given === 'object' && given !== null
+          ? argumentsText(value, given)
+          : '';
     const slot = locate(index, id, name, args);
+    slot.refused ??= value.refused;
     assembly.name(slot, name, id);
     assembly.append(slot, args);
   }

@@ -133,7 +133,6 @@ export function expire(state: Availability, now: number): { state: Availability;
     (outage) => now >= outage.since + OUTAGE_MS,
     (outage) => outage.since + OUTAGE_MS,
   );
-  if (current.recovered.length === 0) return { state: current, transitions: [] };
   return { state: { ...current, recovered: [] }, transitions: current.recovered };
 }
 
@@ -179,7 +178,6 @@ function endOutages(
 }
 
 function without<V>(map: ReadonlyMap<string, V>, keys: readonly string[]): ReadonlyMap<string, V> {
-  if (!keys.some((key) => map.has(key))) return map;
   const copy = new Map(map);
   for (const key of keys) copy.delete(key);
   return copy;

@@ -67,8 +67,10 @@ describe('a model', () => {
     expect(stateOf(state, OPUS, 6)).toBe('model_unavailable');
   });
 
-  it('is out once, however many calls of running turns still fail', () => {
-    expect(callsOf(times(9, 'server_error', 1)).transitions).toHaveLength(1);
+  it('is out once and no longer, however many calls of running turns still fail', () => {
+    const { state, transitions } = callsOf(times(20, 'server_error', 1));
+    expect(transitions).toHaveLength(1);
+    expect(stateOf(state, OPUS, 304)).toBe('healthy');
   });
 
   it('is healthy after 300 s with exactly one recovery, and its count starts from zero', () => {

@@ -4,8 +4,9 @@ import { isoTime } from '../kernel/clock.ts';
 import {
   type PatternConfig,
   type PolicyKind,
-  parsePolicyFile,
+  parsePolicy,
   policyKind,
+  readPolicy,
   tierModel,
 } from '../policy/routing/policy-file.ts';
 import { layerErrors } from '../policy/routing/policy-layers.ts';
@@ -74,8 +75,10 @@ export async function checkPolicy(engine: Engine, text: string | null, workspace
   const root = workspace === null ? null : await openWorkspace(engine, workspace);
   const errors: string[] = [];
   const warnings: string[] = [];
-  for (const [kind, content] of await contents(engine, text, root)) {
-    const parsed = parsePolicyFile(content, kind, engine.registry);
+  for (const [given, content] of await contents(engine, text, root)) {
+    const yaml = readPolicy(content);
+    const kind = given ?? policyKind(yaml);
+    const parsed = parsePolicy(yaml, kind, engine.registry);
     if (parsed.ok) warnings.push(...policyWarnings(parsed.value, kind, engine.registry));
     else errors.push(...parsed.error);
   }
@@ -86,8 +89,8 @@ async function contents(
   { workspaces }: Engine,
   text: string | null,
   root: string | null,
-): Promise<readonly (readonly [PolicyKind, string])[]> {
-  if (text !== null) return [[root === null ? policyKind(text) : 'workspace', text]];
+): Promise<readonly (readonly [PolicyKind | null, string])[]> {
+  if (text !== null) return [[root === null ? null : 'workspace', text]];
   const files =
     root === null
       ? { workspace: null, global: await workspaces.globalRoutingFile() }

@@ -15,9 +15,9 @@ export const OUTSIDE: Limits = { bytes: 262_144, depth: 100, nodes: 20_000 };
 /** A file of the person who runs the server, such as a price table. */
 export const OWN_FILE: Limits = { bytes: 16_777_216, depth: 100, nodes: 1_000_000 };
 /** A request body; its bytes are counted as it comes in. */
-export const BODY: Limits = { bytes: Number.POSITIVE_INFINITY, depth: 100, nodes: 100_000 };
+export const BODY: Limits = { bytes: Number.POSITIVE_INFINITY, depth: 100, nodes: 20_000 };
 /** JSON that a model wrote: tool arguments, a structured answer. */
-export const MODEL_JSON: Limits = { bytes: 67_108_864, depth: 100, nodes: 100_000 };
+export const MODEL_JSON: Limits = { bytes: 67_108_864, depth: 100, nodes: 20_000 };
 
 export function tooLong(limits: Limits): string {
   return `has more than ${limits.bytes} bytes`;

@@ -4,10 +4,14 @@ import { err, ok, type Result } from '../../kernel/result.ts';
 import { faultOfValue, type Limits, lineAt, tooDeep, tooLong, tooMany } from './limits.ts';
 
 const MAX_ALIASES = 100;
+/** Wherever it stands, such a line begins a document. */
+const DOCUMENT_START = /^---(?=\s|$)/gm;
+const SEVERAL = 'malformed YAML: holds more than one document';
 
 /** One document; null for an empty one. The error is one line that goes after the name of the text. */
 export function readYaml(text: string, limits: Limits): Result<unknown, string> {
   if (text.length > limits.bytes || Buffer.byteLength(text) > limits.bytes) return err(tooLong(limits));
+  if ([...text.matchAll(DOCUMENT_START)].length > 1) return err(SEVERAL);
   try {
     // The parser counts the document and the innermost scalar too.
     const events = parseEvents(text, { maxDepth: limits.depth + 2 });
@@ -18,7 +22,7 @@ export function readYaml(text: string, limits: Limits): Result<unknown, string> 
       else if (event.type !== EVENT_ID.POP && ++nodes > limits.nodes) return err(tooMany(limits, lineOf(event, text)));
     }
     if (documents === 0) return ok(null);
-    if (documents > 1) return err('malformed YAML: holds more than one document');
+    if (documents > 1) return err(SEVERAL);
     const [value] = constructFromEvents(events, { source: text, maxAliases: MAX_ALIASES });
     const fault = faultOfValue(value, limits);
     return fault === null ? ok(value ?? null) : err(fault);

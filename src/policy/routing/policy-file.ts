@@ -45,7 +45,20 @@ const FALLBACK_TIERS = ['balanced', 'deep', 'fast'] as const;
 
 /** Parses and checks one file. Errors: every fault found, at most 100 and counted beyond, each `<path>: <problem>`. */
 export function parsePolicyFile(text: string, kind: PolicyKind, registry: ModelRegistry): Result<PolicyFile, string[]> {
-  const yaml = readYaml(text, OUTSIDE);
+  return parsePolicy(readPolicy(text), kind, registry);
+}
+
+/** The first half of `parsePolicyFile`: the value of the file, or the fault of its syntax. */
+export function readPolicy(text: string): Result<unknown, string> {
+  return readYaml(text, OUTSIDE);
+}
+
+/** The second half of `parsePolicyFile`. */
+export function parsePolicy(
+  yaml: Result<unknown, string>,
+  kind: PolicyKind,
+  registry: ModelRegistry,
+): Result<PolicyFile, string[]> {
   if (!yaml.ok) return err([`${kind}: ${yaml.error}`]);
   const root = yaml.value;
   if (root === null) return ok(EMPTY);
@@ -90,9 +103,8 @@ function told(errors: readonly string[]): string[] {
   return errors.length > MAX_ERRORS ? [...lines, `and ${errors.length - MAX_ERRORS} more`] : lines;
 }
 
-/** Which of the two files a text must be meant as: only a workspace's has a `default`. */
-export function policyKind(text: string): PolicyKind {
-  const yaml = readYaml(text, OUTSIDE);
+/** Which of the two files must be meant: only a workspace's has a `default`. */
+export function policyKind(yaml: Result<unknown, string>): PolicyKind {
   return yaml.ok && isMapping(yaml.value) && 'default' in yaml.value ? 'workspace' : 'global';
 }
 

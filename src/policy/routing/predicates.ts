@@ -9,6 +9,7 @@ export const MATCH_LIMIT = 20_000;
 const MAX_DEPTH = 32;
 /** Of all regular expressions of a file: they are matched while nothing else runs. */
 const MAX_STEPS = 2000;
+const TOO_LARGE = 'the regular expressions of the file are too large together';
 /** `(?i)` and the like at the start: the only way to write flags into the pattern itself. */
 const LEADING_FLAGS = /^\(\?([ims]+)\)/;
 
@@ -71,12 +72,12 @@ export function compilePredicate(
 const COMPILERS: Readonly<Record<string, Compile>> = {
   message_matches(value, at, errors, { patterns }) {
     if (typeof value !== 'string') return fault(errors, `${at}: must be a regular expression as a string`);
+    if (patterns.steps > MAX_STEPS) return fault(errors, `${at}: ${TOO_LARGE}`);
     try {
       const flags = LEADING_FLAGS.exec(value);
       const pattern = flags ? compilePattern(value.slice(flags[0].length), flags[1]) : compilePattern(value);
       patterns.steps += pattern.steps;
-      if (patterns.steps > MAX_STEPS)
-        return fault(errors, `${at}: the regular expressions of the file are too large together`);
+      if (patterns.steps > MAX_STEPS) return fault(errors, `${at}: ${TOO_LARGE}`);
       return ({ text }) => pattern.test(text.length > MATCH_LIMIT ? text.slice(0, MATCH_LIMIT) : text);
     } catch (thrown) {
       return fault(errors, `${at}: ${thrown instanceof Error ? thrown.message : 'not a regular expression'}`);

@@ -1,0 +1,52 @@
+// A database of every released version opens in this one with all it held.
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import { expect, test } from 'vitest';
+import { canonicalJson, sha256Hex } from '../../src/kernel/canonical-json.ts';
+import type { SessionId } from '../../src/kernel/ids.ts';
+import { toPusd } from '../../src/kernel/money.ts';
+import { verifyRollups } from '../../src/store/sqlite/verify.ts';
+import { openWorld, tempFolder } from './world.ts';
+
+const FIXTURES = resolve(import.meta.dirname, '../fixtures');
+const versions = readdirSync(FIXTURES).flatMap((name) => /^(.*)\.db\.gz$/.exec(name)?.[1] ?? []);
+
+/** What the version's own `npm run gen:database` read out of its file. */
+interface Held {
+  readonly sessions: readonly {
+    readonly id: SessionId;
+    readonly cost_pusd: string;
+    readonly messages: readonly { readonly id: string; readonly role: string; readonly content: string }[];
+  }[];
+  readonly open_turns: readonly { readonly id: string; readonly session_id: string }[];
+  readonly open_delegations: readonly string[];
+}
+
+test('there is a database of the first version', () => {
+  expect(versions).toContain('0.1.0');
+});
+
+test.each(versions)('%s: messages, costs and open turns are those it was left with', async (version) => {
+  const held = JSON.parse(readFileSync(join(FIXTURES, `${version}.json`), 'utf8')) as Held;
+  const file = join(tempFolder(), 'metis.db');
+  writeFileSync(file, gunzipSync(readFileSync(join(FIXTURES, `${version}.db.gz`))));
+  const { store, handle } = openWorld(file);
+
+  const found: Held['sessions'][number][] = [];
+  for (const { id } of held.sessions) {
+    const history = await store.messages.history(id);
+    const messages = history.map((m) => ({ id: m.id, role: m.role, content: sha256Hex(canonicalJson(m.content)) }));
+    const view = await store.sessions.view(id);
+    found.push({ id, cost_pusd: toPusd(view!.cost_so_far_usd).toString(), messages });
+  }
+  expect(found).toEqual(held.sessions);
+  expect(held.sessions.some(({ cost_pusd }) => cost_pusd !== '0')).toBe(true);
+
+  const open = await store.turns.allOpen();
+  const byId = (a: { id: string }, b: { id: string }) => (a.id < b.id ? -1 : 1);
+  expect(open.map(({ id, session_id }) => ({ id, session_id })).sort(byId)).toEqual(held.open_turns);
+  expect((await store.delegations.allOpen()).map((d) => d.tool_use_id)).toEqual(held.open_delegations);
+  expect(held.open_turns).toHaveLength(2);
+  expect(verifyRollups(handle.reader)).toEqual([]);
+});

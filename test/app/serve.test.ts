@@ -292,6 +292,15 @@ describe('metis doctor', () => {
     expect(result.stdout).toMatch(/^ok +ripgrep \d/m);
     expect(result.stdout).not.toContain('sk-ant');
   });
+  it('warns that commands can read the keys where there are keys and no sandbox', async () => {
+    const warning = /^warning +commands of the shell tool .*tools\.shell\.sandbox to "required"$/m;
+    const doctor = async (args: readonly string[], env = {}) =>
+      (await refused(['doctor', '--port', '0', ...args], env)).stdout;
+    const keys = { OPENAI_API_KEY: 'some-key' };
+    expect(await doctor([], keys)).toMatch(warning);
+    expect(await doctor([])).not.toMatch(warning);
+    expect(await doctor(['--set', 'tools.shell.sandbox=required'], keys)).not.toMatch(warning);
+  });
   it('ends with 1 when the server could not start', async () => {
     const data = path.join(home.path, '.metis');
     fs.mkdirSync(data);

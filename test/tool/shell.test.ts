@@ -1,5 +1,5 @@
 // shell: real processes, real signals (09 §9.3, §10, §12, §13).
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import net from 'node:net';
@@ -246,6 +246,26 @@ describe('the shell sandbox', () => {
       expect(text).not.toContain('\nsecret');
       expect(text).not.toContain('\nnew');
       expect(fs.existsSync(path.join(folder, 'new'))).toBe(false);
+    }
+  });
+
+  it.skipIf(!bubblewrapWorks())('(bubblewrap) keeps keys from a command that could read them without it', async () => {
+    const root = workspace();
+    const data = path.join(path.dirname(root), 'data');
+    fs.mkdirSync(data);
+    fs.writeFileSync(path.join(data, '.env'), 'OPENAI_API_KEY=key-in-file\n', { mode: 0o600 });
+    const server = spawn(process.execPath, ['-e', 'process.stdin.resume()'], {
+      env: { ANTHROPIC_API_KEY: 'key-in-environment' },
+      stdio: ['pipe', 'ignore', 'ignore'],
+    });
+    try {
+      const command = `cat /proc/[0-9]*/environ ${data}/.env 2>/dev/null | tr '\\0' '\\n' | grep -o 'key-in-[a-z]*' | sort -u`;
+      const open = await run(tool, root, { command });
+      expect(open).toContain('\nkey-in-environment\nkey-in-file\n');
+      expect(await run(caged(data), root, { command })).not.toMatch(/^key-in-/m);
+    } finally {
+      server.stdin.end();
+      await once(server, 'close');
     }
   });
 

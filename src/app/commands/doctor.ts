@@ -114,8 +114,15 @@ function ripgrep(): Finding {
   return warning('ripgrep does not run, so the grep tool fails; reinstall with npm ci');
 }
 
-function sandbox({ config }: Settings): Finding[] {
-  if (config.tools.shell.sandbox !== 'required') return [];
+function sandbox({ config, credentials }: Settings): Finding[] {
+  if (config.tools.shell.sandbox !== 'required') {
+    if (credentials.secrets.length === 0) return [];
+    return [
+      warning(
+        'commands of the shell tool run without a sandbox: one that is approved can read the keys of the server; with bubblewrap installed set tools.shell.sandbox to "required"',
+      ),
+    ];
+  }
   const run = spawnSync('bwrap', ['--version']);
   return run.status === 0
     ? [ok('bubblewrap is installed')]

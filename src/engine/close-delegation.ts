@@ -12,14 +12,12 @@ import type { Spawned } from './spawn-records.ts';
 /**
  * Returns what the worker spent, whether it succeeded or not. A delegation without a worker is stored here for the
  * first time, together with its end.
- * @param tell false leaves out the `delegate.*` event
  */
 export async function closeDelegation(
   engine: Engine,
   spawned: Spawned,
   outcome: DelegateOutcome,
   activeSeconds: number,
-  tell = true,
 ): Promise<UsageSummary> {
   const { delegation, session } = spawned;
   const at = engine.clock.now();
@@ -57,7 +55,7 @@ export async function closeDelegation(
     active_seconds: activeSeconds,
     ended_at: at,
   });
-  if (tell) emit.push(closingEvent(engine, spawned, outcome, message, used, seconds));
+  emit.push(closingEvent(engine, spawned, outcome, message, used, seconds));
   await engine.journal.commit({ writes, emit });
   forget(engine, 'delegation', delegation.tool_use_id);
   return {

@@ -7,18 +7,21 @@ import type { SessionRecord } from '../domain/session.ts';
 import type { TurnRecord } from '../domain/turn.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import { isoTime } from '../kernel/clock.ts';
-import type { EventId, TurnId } from '../kernel/ids.ts';
+import type { EventId, ToolUseId, TurnId } from '../kernel/ids.ts';
 import { fromPusd } from '../kernel/money.ts';
 import type { DelegateOutcome } from '../policy/delegation/outcome.ts';
 import type { Write } from '../ports/journal.ts';
 import type { ToolCallState } from '../ports/store.ts';
 import { withoutRaw } from './admit.ts';
 import { closeDelegation } from './close-delegation.ts';
+import { closeOpenPrompts } from './close-prompts.ts';
 import type { Engine } from './context.ts';
 import { closeOpenCalls } from './open-calls.ts';
 import { CANCELLED_TEXT, errorResult, RESTART_TEXT, startedCalls } from './tool-results.ts';
 
 const SHUTDOWN = new Cancelled('shutdown');
+/** Why something is ended over a fault of the journal. */
+export const FAULT = new Cancelled('shutdown', 'internal error');
 
 /**
  * Ends the session's open turn, if it has one, with everything below it. For a caller that holds the session's lock:
@@ -39,8 +42,7 @@ export async function endUnfinishedTurn(
   turn: TurnRecord,
   reason: Cancelled,
 ): Promise<void> {
-  await endOpenDelegations(engine, turn.id, reason);
-  await closeOpenCalls(engine, turn.id);
+  await closeOpenParts(engine, turn.id, reason);
   const calls = await engine.store.turns.toolCalls(turn.id);
   // A call of a message that was cut off was never dispatched and gets no answer (01 §6.2).
   const open = calls.filter((c) => !c.answered && !(c.status === 'cancelled' && c.result === null));
@@ -107,6 +109,13 @@ export async function endUnfinishedTurn(
   });
 }
 
+/** What must have its end before the turn has: its workers, its prompts, its model calls. None of it runs any more. */
+export async function closeOpenParts(engine: Engine, turnId: TurnId, reason: Cancelled): Promise<void> {
+  await endOpenDelegations(engine, turnId, reason);
+  await closeOpenPrompts(engine, (row) => row.turn_id === turnId);
+  await closeOpenCalls(engine, turnId);
+}
+
 /** Ends the workers of a turn that have no running loop, and their delegations. */
 export async function endOpenDelegations(engine: Engine, turnId: TurnId, reason: Cancelled): Promise<void> {
   for (const delegation of await engine.store.delegations.open(turnId))
@@ -128,7 +137,7 @@ function answer(
   parent: EventId | null,
 ): Answered {
   const at = engine.clock.now();
-  const text = reason.reason === 'shutdown' ? RESTART_TEXT : CANCELLED_TEXT;
+  const text = reason.reason === 'shutdown' && reason !== FAULT ? RESTART_TEXT : CANCELLED_TEXT;
   const result: ToolResultBlock = call.result ?? errorResult(call.id, text);
   const message: StoredMessage = {
     id: engine.ids.message(),
@@ -159,15 +168,17 @@ function answer(
   return { message, writes, failed };
 }
 
-/**
- * The worker's open turn, its session, then the delegation itself.
- * @param tell false when the calling turn has ended and takes no event any more
- */
+/** Ends the delegation of a call that must settle now, if its own end could not be stored. */
+export async function endDelegationOf(engine: Engine, toolUseId: ToolUseId, reason: Cancelled): Promise<void> {
+  const delegation = await engine.store.delegations.get(toolUseId);
+  if (delegation?.ended_at === null) await endUnfinishedDelegation(engine, delegation, reason);
+}
+
+/** The worker's open turn, its session, then the delegation itself. Its planner's turn may have ended before (04 §13). */
 export async function endUnfinishedDelegation(
   engine: Engine,
   delegation: DelegationRecord,
   reason: Cancelled,
-  tell = true,
 ): Promise<void> {
   const session =
     delegation.worker_session_id === null ? null : await engine.store.sessions.record(delegation.worker_session_id);
@@ -187,7 +198,6 @@ export async function endUnfinishedDelegation(
     },
     abandoned(reason),
     delegation.active_seconds,
-    tell,
   );
 }
 
@@ -197,7 +207,7 @@ function abandoned(reason: Cancelled): DelegateOutcome {
     success: false,
     output: '',
     failure_mode: restarted ? 'worker_error' : 'cancelled_by_user',
-    error_message: restarted ? 'worker_error: server restarted' : 'cancelled_by_user',
+    error_message: restarted ? `worker_error: ${reason.detail ?? 'server restarted'}` : 'cancelled_by_user',
     insufficient_context_request: null,
     cancel_scope: restarted ? null : 'planner',
     disposition: restarted ? 'failed' : 'cancelled',

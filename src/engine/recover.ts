@@ -1,13 +1,12 @@
 // What a crash or a shutdown left open: closed or kept for resumption before the server listens (01 §11.5, 04 §13).
 
 import type { DelegationRecord } from '../domain/delegate.ts';
-import { draft } from '../domain/event.ts';
 import type { TurnRecord } from '../domain/turn.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import type { SessionId } from '../kernel/ids.ts';
 import { toPusd } from '../kernel/money.ts';
-import type { Write } from '../ports/journal.ts';
 import { limitMet } from './budget.ts';
+import { closeOpenPrompts } from './close-prompts.ts';
 import type { Engine } from './context.ts';
 import { endUnfinishedDelegation, endUnfinishedTurn } from './end-unfinished.ts';
 import { closeOpenCalls } from './open-calls.ts';
@@ -23,7 +22,7 @@ export async function recover(engine: Engine): Promise<Recovery> {
   // A worker's last sign of life is what it wrote itself, so its time is taken before anything is closed.
   for (const delegation of await engine.store.delegations.allOpen()) await holdDelegation(engine, delegation);
   await closeOpenCalls(engine);
-  await closePrompts(engine);
+  await closeOpenPrompts(engine);
   await endOrphans(engine);
   const open = await engine.store.turns.allOpen();
   if (engine.config.recovery.on_start === 'cancel') {
@@ -129,51 +128,10 @@ async function holdDelegation(engine: Engine, delegation: DelegationRecord): Pro
   });
 }
 
-/** A worker whose planner's turn has ended is not wanted any more; that turn tells nothing of it now (04 §13). */
+/** A worker whose planner's turn has ended is not wanted any more (04 §13). */
 async function endOrphans(engine: Engine): Promise<void> {
   for (const delegation of await engine.store.delegations.allOpen()) {
     const parent = await engine.store.turns.record(delegation.parent_session_id, delegation.parent_turn_id);
-    if (parent?.ended_at != null) await endUnfinishedDelegation(engine, delegation, new Cancelled('shutdown'), false);
-  }
-}
-
-async function closePrompts(engine: Engine): Promise<void> {
-  for (const row of await engine.store.confirmations.allOpen()) {
-    const requests = await engine.store.events.ofTurn(row.turn_id, ['tool.confirmation_requested']);
-    const asked = requests.find((e) => e.payload.confirmation_request_id === row.id);
-    const cancelled: Write = {
-      kind: 'confirmation.resolve',
-      id: row.id,
-      decision: 'cancelled',
-      scope: null,
-      reason: null,
-      modified: null,
-      resolved_by: 'policy',
-      at: engine.clock.now(),
-    };
-    const turn = await engine.store.turns.record(row.session_id, row.turn_id);
-    await engine.journal.commit({
-      writes: [cancelled],
-      // A turn that ended over a fault tells nothing more; only its row is put right.
-      emit:
-        turn?.ended_at != null
-          ? []
-          : [
-              draft({
-                type: 'tool.confirmation_resolved',
-                session_id: row.session_id,
-                turn_id: row.turn_id,
-                parent: asked?.id ?? null,
-                actor: 'system',
-                payload: {
-                  tool_use_id: row.tool_use_id,
-                  confirmation_request_id: row.id,
-                  decision: 'cancelled',
-                  scope: null,
-                  resolved_by: 'policy',
-                },
-              }),
-            ],
-    });
+    if (parent?.ended_at != null) await endUnfinishedDelegation(engine, delegation, new Cancelled('shutdown'));
   }
 }

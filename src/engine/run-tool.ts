@@ -2,13 +2,15 @@
 import { draft } from '../domain/event.ts';
 import type { ToolUseBlock } from '../domain/message.ts';
 import { type ToolDefinition, ToolError, type ToolOutput } from '../domain/tool.ts';
-import { Cancelled } from '../kernel/abort.ts';
+import { Cancelled, cancelledBy } from '../kernel/abort.ts';
 import { canonicalJson, sha256Hex } from '../kernel/canonical-json.ts';
 import type { Issue } from '../kernel/errors.ts';
 import type { Tool, ToolContext } from '../ports/tool.ts';
 import { abandonable } from './abandon.ts';
+import { closeOpenPrompts } from './close-prompts.ts';
 import { type Approval, approveCall } from './confirm.ts';
 import type { Engine } from './context.ts';
+import { endDelegationOf, FAULT } from './end-unfinished.ts';
 import { Interrupted, isHandOver } from './interrupt.ts';
 import { inputIssues, pathRefusal, type Refusal, toolContext } from './prepare-tool.ts';
 import { cancelScope, childScope } from './session-lock.ts';
@@ -70,8 +72,10 @@ export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, 
       if (outside) return await refuse(engine, run, call, outside);
       const approval = await approveCall(engine, run, call, definition, (input) =>
         recheck(engine, tool, input, context),
-      ).catch((err: unknown): Approval => {
+      ).catch(async (err: unknown): Promise<Approval> => {
         engine.log.error({ err, tool: call.name, tool_use_id: call.id }, 'a confirmation failed; the call is refused');
+        await closeOpenPrompts(engine, (row) => row.tool_use_id === call.id);
+        if (run.signal.aborted) return { ok: false, refusal: CANCELLED };
         return { ok: false, refusal: { error_class: 'user_denied', text: 'Denied by policy.' } };
       });
       if (!approval.ok && approval.refusal.error_class === 'cancelled') return await stopped(engine, run, call);
@@ -154,6 +158,9 @@ async function execute(
   } catch (thrown) {
     if (thrown instanceof Interrupted) throw thrown;
     if (!timedOut && run.signal.aborted && isHandOver(engine, run.signal)) throw new Interrupted('restart');
+    // Outside every scope: a call must not settle before its delegation, whose end may have been refused.
+    if (definition.name === 'delegate')
+      await endDelegationOf(engine, call.id, run.signal.aborted ? cancelledBy(run.signal) : FAULT);
     return await refuse(engine, run, call, refusalOf(engine, run, call, thrown, timedOut ? limit : null), started);
   } finally {
     timer?.cancel();

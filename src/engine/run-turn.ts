@@ -6,7 +6,7 @@ import { callModel } from './call-model.ts';
 import type { Engine } from './context.ts';
 import { dispatchTools, storeAnswers } from './dispatch-tools.ts';
 import { cancelTurnRun, completeTurn, failTurn } from './end-turn.ts';
-import { endOpenDelegations } from './end-unfinished.ts';
+import { closeOpenParts, endOpenDelegations, FAULT } from './end-unfinished.ts';
 import { interruptTurn, isHandOver } from './interrupt.ts';
 import { nextStep } from './next-step.ts';
 import { cancelScope } from './session-lock.ts';
@@ -60,6 +60,8 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
     }
   } catch (thrown) {
     engine.log.error({ err: thrown, session_id: run.session.id, turn_id: run.turn.id }, 'a turn failed unexpectedly');
+    // When one of these is refused too the turn stays open: whoever comes next, or the next start, ends it whole.
+    await closeOpenParts(engine, run.turn.id, FAULT);
     return failTurn(engine, run, {
       error_code: 'internal_error',
       message: 'internal error',

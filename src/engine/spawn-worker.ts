@@ -9,7 +9,7 @@ import { tierModel } from '../policy/routing/policy-file.ts';
 import { closeDelegation } from './close-delegation.ts';
 import type { Engine } from './context.ts';
 import type { ResolvedRequest } from './delegate.ts';
-import { endUnfinishedTurn } from './end-unfinished.ts';
+import { endUnfinishedTurn, FAULT } from './end-unfinished.ts';
 import { Interrupted } from './interrupt.ts';
 import { currentPolicies } from './route-environment.ts';
 import { cancelScope, childScope } from './session-lock.ts';
@@ -98,7 +98,7 @@ export async function runSpawned(
       });
     // A fault of the journal may have kept the worker's turn from its end.
     const left = await engine.store.turns.open(session.id);
-    if (left) await endUnfinishedTurn(engine, session, left, new Cancelled('shutdown'));
+    if (left) await endUnfinishedTurn(engine, session, left, FAULT);
     return await finish(engine, run, spawned, worker, end);
   } catch (thrown) {
     if (thrown instanceof Interrupted) {

@@ -5,9 +5,17 @@ import { JournalConflict, type Write } from '../../ports/journal.ts';
 import type { PreparedBatch } from './prepare.ts';
 import { TURN_IS_OPEN } from './sql.ts';
 
-/** Events about a turn or session rather than of it; they may come later. */
+/** Ends of what outlived its turn over a fault: each comes with the conditional update of its own row. */
+const LATE_ENDS: readonly EventType[] = ['delegate.failed', 'tool.confirmation_resolved'];
+
+/** Those, and events about a turn or session rather than of it. */
 function mayComeLate(type: EventType): boolean {
-  return type.startsWith('eval.') || type.startsWith('pattern.') || type.startsWith('routing.provider_');
+  return (
+    LATE_ENDS.includes(type) ||
+    type.startsWith('eval.') ||
+    type.startsWith('pattern.') ||
+    type.startsWith('routing.provider_')
+  );
 }
 
 export type Guard = (batch: PreparedBatch) => void;

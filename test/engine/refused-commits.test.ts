@@ -1,0 +1,135 @@
+// A journal that refuses: nothing stays open behind a turn that has ended, and one that could not end is ended later.
+import { describe, expect, it } from 'vitest';
+import { endSession } from '../../src/engine/end-session.ts';
+import { resumeTurn } from '../../src/engine/resume-turn.ts';
+import type { Batch } from '../../src/ports/journal.ts';
+import { startEngine, type TestEngine } from '../support/engine.ts';
+import { emits, failOnce, restart, writes } from '../support/moments.ts';
+import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { busy, sound } from '../support/sound.ts';
+
+const usage = { input_tokens: 1000, output_tokens: 100 };
+const closing = (t: TestEngine) =>
+  t.events.filter((e) => e.type === 'delegate.failed' || e.type === 'delegate.completed');
+const endsDelegation = (batch: Batch) => writes(batch, 'delegation.end');
+
+describe('a refused commit', () => {
+  it("of a sibling's result, while a worker waits for money, leaves nothing of the worker behind the failed turn", async () => {
+    const t = await startEngine({
+      config: { turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null } },
+      scenario: scenario(
+        planner({
+          tool_calls: [delegate('job'), call('read_file', { path: 'a.txt' })],
+          usage: { input_tokens: 100, output_tokens: 20 },
+        }),
+        worker('job', {
+          tool_calls: [call('list_files', {})],
+          usage: { input_tokens: 27_500, output_tokens: 100 },
+        }),
+      ),
+      files: { 'a.txt': 'a' },
+    });
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.03' });
+    failOnce(
+      t,
+      (batch) =>
+        emits(batch, 'tool.completed') && batch.emit.some((e) => 'session_id' in e && e.session_id === session.id),
+    );
+    const turn = await t.run(session, 'go');
+    expect(turn).toMatchObject({ status: 'failed', error_code: 'internal_error' });
+    expect(t.events.filter((e) => e.type === 'budget.exceeded').length).toBeGreaterThan(0);
+    await sound(t, session.id, 'paused worker');
+    expect((await t.engine.store.sessions.counts()).active_workers).toBe(0);
+    expect(closing(t).map((e) => e.payload)).toMatchObject([{ error_message: 'worker_error: internal error' }]);
+  });
+
+  for (const times of [1, 2, 3])
+    it(`of the end of a delegation, ${times} in a row, leaves no worker without its closing event`, async () => {
+      const t = await startEngine({
+        scenario: scenario(planner({ tool_calls: [delegate('job')] }, { text: 'end' }), worker('job', { text: 'x' })),
+      });
+      const session = await t.session();
+      failOnce(t, endsDelegation, times);
+      const turnId = await t.submit(session, 'go');
+      await t.event('tool.called');
+      await t.engine.locks.turn(turnId)?.done;
+      // Where even the last try was refused the turn is still open, and ends with everything below it.
+      expect((await t.engine.store.turns.open(session.id)) === null).toBe(times < 3);
+      await endSession(t.engine, session.id);
+      await sound(t, session.id, `${times}`);
+      expect(closing(t)).toHaveLength(1);
+      expect((await t.engine.store.sessions.counts()).active_workers).toBe(0);
+    });
+
+  it('of the outcome of a call, and of its closing, leaves no call open behind the turn', async () => {
+    for (const times of [2, 3]) {
+      const t = await startEngine({ scenario: scenario([{ match: {}, times: 'inf', respond: { text: 'x', usage } }]) });
+      const session = await t.session();
+      failOnce(t, (batch) => emits(batch, 'llm.call_completed') || emits(batch, 'llm.call_failed'), times);
+      const turnId = await t.submit(session, 'go');
+      await t.engine.locks.turn(turnId)?.done;
+      if (times === 2) await sound(t, session.id, '2');
+      expect((await t.run(session, 'again')).status).toBe('completed');
+      await endSession(t.engine, session.id);
+      await sound(t, session.id, `${times}`);
+    }
+  });
+
+  it('of the end of a prompt leaves no prompt that nobody waits for', async () => {
+    const t = await startEngine({
+      config: { tool_confirmation: { timeout_seconds: 0.01 } },
+      scenario: scenario(planner({ tool_calls: [call('write_file', { path: 'a', content: 'x' })] }, { text: 'end' })),
+    });
+    const session = await t.session();
+    failOnce(t, (batch) => writes(batch, 'confirmation.resolve'));
+    expect(await t.run(session, 'go')).toMatchObject({ status: 'completed', output: 'end' });
+    expect(await t.engine.store.confirmations.allOpen()).toEqual([]);
+    expect(t.events.filter((e) => e.type === 'tool.confirmation_resolved')).toHaveLength(1);
+    await sound(t, session.id, 'prompt');
+  });
+
+  for (const times of [1, 2, 3])
+    it(`at whatever moment, ${times} in a row, leaves a tree that ends whole`, async () => {
+      for (let n = times; n <= 48; n += 7) {
+        const t = await startEngine({ scenario: busy });
+        const session = await t.session();
+        let seen = 0;
+        let running = true;
+        failOnce(t, () => running && ++seen > n, times);
+        const turnId = await t.submit(session, 'go').catch(() => null);
+        if (turnId !== null) await t.engine.locks.turn(turnId)?.done;
+        running = false;
+        const whole = (await t.engine.store.turns.open(session.id)) === null;
+        if (turnId !== null && whole) await sound(t, session.id, `${n}`);
+        await endSession(t.engine, session.id);
+        if (turnId !== null) await sound(t, session.id, `${n}, ended`);
+        expect((await t.engine.store.sessions.counts()).active_workers, `${n}`).toBe(0);
+        await t.close();
+      }
+    }, 60_000);
+});
+
+describe('recovery', () => {
+  it('tells of the delegation and the prompt that it ends, although their turn ended before', async () => {
+    const options = {
+      config: { recovery: { on_start: 'hold' as const } },
+      scenario: scenario(
+        planner({ tool_calls: [delegate('job')] }),
+        worker('job', { tool_calls: [call('write_file', { path: 'a', content: 'x' })] }),
+      ),
+    };
+    const first = await startEngine(options);
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await first.event('tool.confirmation_requested');
+    // As a version that ended a turn before its parts would have left it.
+    first.db.db.exec(`UPDATE turns SET status = 'failed', error_code = 'internal_error', ended_at = 1`);
+    const t = await restart(first, options);
+    expect(closing(t)).toMatchObject([{ type: 'delegate.failed', turn_id: turnId, session_id: session.id }]);
+    expect(t.events.filter((e) => e.type === 'tool.confirmation_resolved')).toHaveLength(1);
+    expect((await t.engine.store.sessions.counts()).active_workers).toBe(0);
+    await expect(resumeTurn(t.engine, session.id, turnId)).rejects.toMatchObject({ code: 'turn_not_interrupted' });
+    const again = await restart(t, options);
+    expect(again.events).toEqual([]);
+  });
+});

@@ -1,4 +1,5 @@
 // Money is reserved before a call leaves and settled when its usage is known, so that parallel calls cannot overshoot (14).
+import type { ModelEntry } from '../domain/model.ts';
 import type { OnReached } from '../domain/scalars.ts';
 import type { Session } from '../domain/session.ts';
 import { NO_TOKENS } from '../domain/usage.ts';
@@ -110,12 +111,13 @@ export async function limitsOf(
 /** The most a call can cost: its request at the byte bound, its answer at the cap, no cache (14 §2). */
 export function ceiling(
   engine: Engine,
-  modelId: string,
+  model: ModelEntry,
   request: SentParts & { readonly max_output_tokens: number },
 ): Pusd {
-  return engine.prices.cost(pricingId(engine, modelId), {
+  return engine.prices.cost(pricingId(engine, model.id), {
     ...NO_TOKENS,
-    input_tokens: boundRequest(request),
+    // A provider refuses what does not fit its model, and bills nothing for it.
+    input_tokens: Math.min(boundRequest(request), model.capabilities.max_context_tokens),
     output_tokens: request.max_output_tokens,
   }).cost_pusd;
 }
@@ -128,7 +130,7 @@ export async function reserve(engine: Engine, run: TurnRun, request: CanonicalRe
     // Again in each round: the day may have changed.
     const limits = await limitsOf(engine, run.session, run.caps);
     if (limits.length === 0) return NOTHING;
-    price ??= ceiling(engine, run.model.id, request);
+    price ??= ceiling(engine, run.model, request);
     const needed = price;
     const seen = budget.settlements;
     const spent = await Promise.all(limits.map((limit) => limit.spent()));

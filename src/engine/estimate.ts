@@ -69,7 +69,7 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
   const model = apart.registry.get(decision.chosen_model);
   if (!model) throw new Error(`the chain chose an unknown model: ${decision.chosen_model}`);
 
-  const most = ceiling(apart, model.id, {
+  const most = ceiling(apart, model, {
     system_prompt: session.system_prompt,
     system_prompt_volatile: await apart.workspaces.memoryText(session.workspace_path),
     messages: history,

@@ -1,10 +1,11 @@
 // A cap on a whole tree: reserved before a call leaves, so that no schedule of workers can overshoot it (14).
 import { describe, expect, it } from 'vitest';
+import { ceiling } from '../../src/engine/budget.ts';
 import { endSession } from '../../src/engine/end-session.ts';
 import { patchSession } from '../../src/engine/patch-session.ts';
 import { recover, resumeAll } from '../../src/engine/recover.ts';
 import { resumeTurn } from '../../src/engine/resume-turn.ts';
-import { toPusd } from '../../src/kernel/money.ts';
+import { fromPusd, toPusd } from '../../src/kernel/money.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
@@ -47,6 +48,16 @@ describe('on_reached: stop', () => {
     expect(over[0]!.error_message).toMatch(/^budget_exceeded: session limit, \d(\.\d+)? USD left$/);
     expect(await treeCost(t, session.id)).toBeLessThanOrEqual(toPusd('0.02'));
     expect(t.engine.budget.reserved.size).toBe(0);
+  });
+
+  it("reserves no more input than the model's window holds: what is longer is refused by its provider", async () => {
+    const t = await startEngine({ scenario: fanOut(0), config: small });
+    const model = t.engine.registry.get(t.engine.registry.resolveAlias('haiku')!)!;
+    const request = { system_prompt: 'x'.repeat(2_000_000), system_prompt_volatile: null, messages: [], tools: [] };
+    const most = ceiling(t.engine, model, { ...request, output_schema: null, max_output_tokens: 100 });
+    expect(model.capabilities.max_context_tokens).toBe(100_000);
+    // At 1 and 5 USD per million: 100,000 tokens in and 100 out, not 800,000 in.
+    expect(fromPusd(most)).toBe('0.1005');
   });
 
   it('a refused worker does not shut the planner out: its next turn begins while there is money', async () => {

@@ -99,7 +99,7 @@ export const DELEGATE_JSON_SCHEMA: JsonSchema = {
     },
     max_cost_usd: {
       type: ['string', 'null'],
-      pattern: '^(0|[1-9]\\d{0,6})(\\.\\d{1,6})?$',
+      pattern: '^(0|[1-9]\\d{0,5})(\\.\\d{1,6})?$',
       description: 'Limit on what the worker may cost, in US dollars as a decimal string such as "0.25".',
     },
   },

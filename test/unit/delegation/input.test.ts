@@ -56,6 +56,14 @@ describe('parseDelegateInput', () => {
   });
 });
 
+it('the schema that a model reads admits the limits that the input takes, and no others', () => {
+  const validate = new Ajv2020({ strict: false }).compile(DELEGATE_JSON_SCHEMA);
+  for (const max_cost_usd of ['0.25', '999999.999999', '1000000', '1.0000001', '01', '-1', '1e2']) {
+    const input = { tier: 'fast', task: 't', max_cost_usd };
+    expect([max_cost_usd, validate(input)]).toEqual([max_cost_usd, problems(input).length === 0]);
+  }
+});
+
 describe('resolveContext', () => {
   const texts = {
     message: (id: string) => (id === messageId(1) ? 'what was said' : null),

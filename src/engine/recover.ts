@@ -102,12 +102,15 @@ async function holdDelegation(engine: Engine, delegation: DelegationRecord): Pro
     limit: 10_000,
   });
   const at = (iso: string) => Date.parse(iso);
-  let since = at(rows.findLast((e) => e.type === 'turn.resumed')?.timestamp ?? rows[0]?.timestamp ?? '');
+  const begun = Math.max(
+    0,
+    rows.findLastIndex((e) => e.type === 'turn.resumed'),
+  );
+  let since = at(rows[begun]?.timestamp ?? '');
   if (Number.isNaN(since)) since = delegation.created_at;
   let paused = 0;
   let asked: number | null = null;
-  for (const event of rows) {
-    if (at(event.timestamp) < since) continue;
+  for (const event of rows.slice(begun)) {
     if (event.type === 'tool.confirmation_requested') asked ??= at(event.timestamp);
     else if (event.type === 'tool.confirmation_resolved' && asked !== null) {
       paused += at(event.timestamp) - asked;

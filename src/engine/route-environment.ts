@@ -32,7 +32,7 @@ export async function routeEnvironment(engine: Engine, session: SessionRecord, n
     env: {
       registry: engine.registry,
       policies,
-      availability: snapshot(engine.routes.availability, now),
+      availability: snapshot(engine.routes.availability, engine.clock.monotonic()),
       isPriced: (id) => engine.prices.has(pricingId(engine, id)),
       rateSum: (id) => {
         const rates = engine.prices.ratesFor(pricingId(engine, id), 0);
@@ -84,7 +84,7 @@ export function takeNotices(
   const faults = [own ?? UNREAD, routes.global].map(untold).filter((fault) => fault !== null);
   if (own) routes.workspaces.set(workspace_path, asTold(own));
   routes.global = asTold(routes.global);
-  const healed = expire(routes.availability, clock.now());
+  const healed = expire(routes.availability, clock.monotonic());
   routes.availability = healed.state;
   return [
     ...faults.map((fault) => draft({ ...place, type: 'routing.policy_invalid', payload: fault })),

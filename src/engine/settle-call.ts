@@ -106,7 +106,12 @@ export interface Failure {
 export function observe(engine: Engine, run: TurnRun, errorClass: ErrorClass | null): readonly Unavailable[] {
   const { model, turn } = run;
   const said = { model: model.id, provider: turn.provider ?? '', error_class: errorClass };
-  const { state, transitions } = recordOutcome(engine.routes.availability, said, engine.clock.now(), engine.registry);
+  const { state, transitions } = recordOutcome(
+    engine.routes.availability,
+    said,
+    engine.clock.monotonic(),
+    engine.registry,
+  );
   engine.routes.availability = state;
   return transitions;
 }

@@ -42,6 +42,29 @@ describe('a clock that is set back', () => {
   });
 });
 
+describe('a clock that is set back during an outage', () => {
+  it('does not prolong it', async () => {
+    const manual = manualClock();
+    let back = 0;
+    const clock: Clock = { ...manual, now: () => manual.now() - back };
+    const t = await startEngine({
+      clock,
+      scenario: scenario([
+        { match: { user_contains: 'fail' }, times: 'inf', respond: { error: { error_class: 'other' } } },
+        { match: { user_contains: 'work' }, times: 'inf', respond: { text: 'back' } },
+      ]),
+    });
+    const session = await t.session();
+    for (let i = 0; i < 5; i++) await t.run(session, 'fail');
+    expect(t.events.filter((e) => e.type === 'routing.provider_unavailable')).toHaveLength(1);
+    back = 24 * HOUR;
+    manual.advance(301_000);
+    expect(await t.run(session, 'work')).toMatchObject({ output: 'back', chosen_model: 'anthropic:claude-opus-4-7' });
+    const recovered = t.events.filter((e) => e.type === 'routing.provider_recovered').map((e) => e.payload);
+    expect(recovered).toMatchObject([{ downtime_seconds: 300 }]);
+  });
+});
+
 describe('a database that cannot grow', () => {
   it('stores nothing of a refused message, keeps all that was told, and takes the next message once it can', async () => {
     const said = scenario([{ match: {}, times: 'inf', respond: { text: 'ok' } }]);

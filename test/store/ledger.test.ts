@@ -251,3 +251,16 @@ test('property: at every commit each rollup is the aggregate of the ledger, what
     { numRuns: 25 },
   );
 });
+
+test('the newest call of a worker is the one stored last, also after a clock was set back', async () => {
+  const world = openWorld();
+  const planner = await storedSession(world);
+  const turn = await storedTurn(world, planner);
+  const worker = await storedWorker(world, planner, turn);
+  const first = { model: 'anthropic:claude-opus-4-7', pricing_version: 'A' };
+  const second = { model: 'anthropic:claude-haiku-4-5', pricing_version: 'B' };
+  await world.journal.commit({ emit: [callCompleted(world, worker, null, first)] });
+  world.time.now -= 3_600_000;
+  await world.journal.commit({ emit: [callCompleted(world, worker, null, second)] });
+  expect(await world.store.delegations.usage(worker.id)).toMatchObject(second);
+});

@@ -26,6 +26,7 @@ const Document = z.record(z.string(), z.unknown());
 const documents = () => import('../openapi.ts');
 
 export function metaRoutes(app: HttpApp, { engine, version, startedAt }: RouteDeps): void {
+  const began = engine.clock.monotonic();
   app.get(
     '/healthz',
     {
@@ -44,7 +45,7 @@ export function metaRoutes(app: HttpApp, { engine, version, startedAt }: RouteDe
         status: 'ok',
         version,
         started_at: isoTime(startedAt),
-        uptime_seconds: Math.max(0, engine.clock.now() - startedAt) / 1000,
+        uptime_seconds: (engine.clock.monotonic() - began) / 1000,
         ...(await engine.store.sessions.counts()),
       }),
   );

@@ -23,7 +23,7 @@ export function modelRoutes(app: HttpApp, { engine }: RouteDeps): void {
       }),
     },
     async (_request, reply) => {
-      const outages = snapshot(engine.routes.availability, engine.clock.now());
+      const outages = snapshot(engine.routes.availability, engine.clock.monotonic());
       const models = engine.registry.models.map((entry) => viewOf(engine, entry, outages));
       return reply.send({ models: models.sort((a, b) => (a.id < b.id ? -1 : 1)) });
     },

@@ -15,7 +15,7 @@ interface Outage {
   readonly scope: OutageScope;
   readonly provider: string;
   readonly models: readonly string[];
-  /** Unix milliseconds. */
+  /** Monotonic milliseconds: a wall clock set back would prolong it. */
   readonly since: number;
 }
 
@@ -70,7 +70,7 @@ export function emptyAvailability(): Availability {
 /**
  * Takes one call's outcome, after the adapter's own retries. `transitions` holds outages that begin with it;
  * one that a success ends is told by the next `expire`.
- * @param now Unix milliseconds
+ * @param now monotonic milliseconds
  * @param registry whose models a provider-wide outage lists
  */
 export function recordOutcome(

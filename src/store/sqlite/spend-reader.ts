@@ -44,8 +44,9 @@ export function createSpend(db: Database.Database): Spend {
     SELECT ${SPENT} FROM tree CROSS JOIN rollup_session_hour r ON r.session_id = tree.id WHERE tree.depth > 0`);
   const ofTurn = exact<Sums>(`SELECT ${SUMS} FROM llm_calls WHERE turn_id = ?`);
   const calls = exact<Sums>(`SELECT ${SUMS} FROM llm_calls WHERE session_id = ?`);
+  // Ids tell what came last, whatever the wall clock said; the plus keeps the search inside the session's own rows.
   const lastCall = db.prepare<[string], { model: string; pricing_version: string; ts_ms: number }>(
-    'SELECT model, pricing_version, ts_ms FROM llm_calls WHERE session_id = ? ORDER BY ts_ms DESC, event_id DESC LIMIT 1',
+    'SELECT model, pricing_version, ts_ms FROM llm_calls WHERE session_id = ? ORDER BY +event_id DESC LIMIT 1',
   );
 
   const spent = (statement: Database.Statement<[string], SpentRow>, id: string): Spent => {

@@ -34,11 +34,14 @@ export const schemaCompiler: SchemaCompiler = {
     // A dialect named at the root is dropped: every schema is read as 2020-12, and ajv knows no other.
     const { $schema: _dialect, ...plain } = schema as Record<string, unknown>;
     try {
-      const problems = textFaults(plain, '');
       metaSchema ??= new Ajv2020({ ...OPTIONS, code: { optimize: false } });
-      if (!metaSchema.validateSchema(plain)) problems.push(...toIssues(metaSchema.errors ?? []));
-      if (problems.length > 0) return { ok: false, problems: sorted(problems) };
-      const check = withinTime(() => compiled(plain));
+      // Outside the time limit: this one is kept, and must not be broken off while it is being made.
+      const problems = metaSchema.validateSchema(plain) ? [] : toIssues(metaSchema.errors ?? []);
+      const { faults, check } = withinTime(() => {
+        const faults = [...problems, ...textFaults(plain, '')];
+        return { faults, check: faults.length > 0 ? null : compiled(plain) };
+      });
+      if (check === null) return { ok: false, problems: sorted(faults) };
       return { ok: true, validate: (value) => validateWith((given) => withinTime(() => check(given)), check, value) };
     } catch (error) {
       return { ok: false, problems: [{ path: '$', message: reason(error, 'refers to itself too often') }] };

@@ -2,7 +2,7 @@
 import vm from 'node:vm';
 
 /** Processor time; far above what a sensible schema takes, short enough for everybody else to wait. */
-const LIMIT_MS = 150;
+const LIMIT_MS = 100;
 
 export class OutOfTime extends Error {}
 
@@ -12,7 +12,7 @@ let context: vm.Context | null = null;
 /**
  * The result of `work`, or whatever it throws. It must neither be async nor change anything that outlives it: it can
  * be broken off at any place, and begun again.
- * @throws OutOfTime after 150 ms of processor time
+ * @throws OutOfTime after 100 ms of processor time
  */
 export function withinTime<T>(work: () => T): T {
   context ??= vm.createContext(Object.create(null));

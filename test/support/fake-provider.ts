@@ -116,9 +116,10 @@ export async function startFakeProvider(
       ...raw.headers,
     });
     res.flushHeaders();
+    const gone = new Promise((resolve) => res.once('close', resolve));
     for (const piece of raw.raw) {
       if (res.destroyed) return;
-      if (!res.write(piece)) await Promise.race([once(res, 'drain'), once(res, 'close')]);
+      if (!res.write(piece)) await Promise.race([once(res, 'drain'), gone]);
     }
     await finish(res, raw.ending ?? 'whole');
   }

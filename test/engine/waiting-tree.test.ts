@@ -1,6 +1,7 @@
 // A tree that waits for money waits whole: no part of it makes a call, over a crash as well, until the limit is raised (14 §3).
 import { describe, expect, it } from 'vitest';
 import { toolText } from '../../src/domain/tool.ts';
+import { cancelTurn } from '../../src/engine/cancel.ts';
 import { patchSession } from '../../src/engine/patch-session.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { gate, restart, turns, until } from '../support/moments.ts';
@@ -40,6 +41,8 @@ describe('a tree that waits for money', () => {
     expect(await waiting(t)).toEqual(Array(3).fill('interrupted budget'));
     expect([asked(t), resumed(t)]).toEqual([before, 0]);
     expect(t.events.filter((e) => e.type === 'budget.exceeded' && e.session_id === session.id)).toHaveLength(1);
+    // What is spent leaves room for the planner, which was not refused itself; its tree waits all the same.
+    await expect(t.submit(session, 'more')).rejects.toMatchObject({ code: 'budget_exceeded' });
 
     await patchSession(t.engine, session.id, { max_cost_usd: '1' });
     expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'end' });
@@ -73,7 +76,25 @@ describe('a tree that waits for money', () => {
     await turns(50);
     expect(await waiting(second)).toEqual(Array(3).fill('interrupted budget'));
     expect([asked(second), resumed(second)]).toEqual([0, 0]);
+    await expect(second.submit(session, 'more')).rejects.toMatchObject({ code: 'budget_exceeded' });
     await patchSession(second.engine, session.id, { max_cost_usd: null });
     expect(await second.ended(turnId)).toMatchObject({ status: 'completed', output: 'end' });
+  });
+
+  it('is over when its turn is cancelled: the planner, which has money left, takes the next message', async () => {
+    const t = await startEngine({
+      config,
+      scenario: scenario(
+        planner({ tool_calls: [delegate('dear', { tier: 'deep' })], usage }),
+        [{ match: { turn: 2 }, respond: { text: 'on my own', usage } }],
+        worker('dear', { text: 'done', usage }),
+      ),
+    });
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: LIMIT });
+    const turnId = await t.submit(session, 'go');
+    await t.event('budget.exceeded');
+    await until(() => t.engine.locks.active().length === 0);
+    await cancelTurn(t.engine, session.id, turnId, null);
+    expect(await t.run(session, 'more')).toMatchObject({ status: 'completed', output: 'on my own' });
   });
 });

@@ -1,0 +1,45 @@
+// Whom the limit of a day turns away, and for how long: the planner it stopped, until the day is over (14 §3).
+import { expect, it } from 'vitest';
+import { startEngine } from '../support/engine.ts';
+import { manualClock } from '../support/manual-clock.ts';
+import { delegate, planner, scenario, worker } from '../support/scenario.ts';
+
+const turn = { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null };
+
+it('a worker that the day refuses does not end the day for its planner', async () => {
+  const usage = { input_tokens: 100, output_tokens: 20 };
+  const t = await startEngine({
+    clock: manualClock(),
+    // Enough for the planner on sonnet, not for one call of a worker on opus.
+    config: { turn, budgets: { daily_usd: '0.02' } },
+    scenario: scenario(
+      planner({ tool_calls: [delegate('think', { tier: 'deep' })], usage }, { text: 'on my own', usage }),
+      [{ match: { turn: 2 }, respond: { text: 'again', usage } }],
+      worker('think', { text: 'unused' }),
+    ),
+  });
+  const session = await t.session({ initial_active_model: 'sonnet' });
+  expect(await t.run(session, 'go')).toMatchObject({ stop_reason: 'end_turn', output: 'on my own' });
+  expect(t.events.filter((e) => e.type === 'budget.exceeded').map((e) => e.payload)).toEqual(
+    Array(2).fill(expect.objectContaining({ scope: 'day' })),
+  );
+  expect((await t.run(session, 'more')).output).toBe('again');
+});
+
+it('a turn that the day refused is no reason against the next one under the limit of its tree, once the day is over', async () => {
+  const clock = manualClock();
+  const t = await startEngine({
+    clock,
+    config: { turn, budgets: { daily_usd: '0.005' } },
+    scenario: scenario([
+      { match: {}, times: 'inf', respond: { text: 'ok', usage: { input_tokens: 1300, output_tokens: 100 } } },
+    ]),
+  });
+  const spender = await t.session({ initial_active_model: 'haiku' });
+  const small = await t.session({ initial_active_model: 'haiku', max_cost_usd: '0.0045', on_reached: 'stop' });
+  for (let i = 0; i < 2; i++) expect((await t.run(spender, 'go')).stop_reason).toBe('end_turn');
+  expect((await t.run(small, 'go')).stop_reason).toBe('budget_exceeded');
+  await expect(t.submit(small, 'still today')).rejects.toMatchObject({ details: { scope: 'day' } });
+  clock.advance(24 * 3600 * 1000);
+  expect((await t.run(small, 'tomorrow')).stop_reason).toBe('end_turn');
+});

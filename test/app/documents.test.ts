@@ -208,11 +208,12 @@ it('of the README', async () => {
   expect((await shell!.run('npx metis --version')).code).toBe(0);
 });
 
-it('of the pages on operations and configuration', async () => {
+it('of the pages on operations, configuration and security', async () => {
   const printed = await follow('docs/operations.md');
   expect(printed.get('metis rollups verify')).toMatch(/agree/);
   expect(printed.get('metis backup FILE')).toMatch(/bytes, a copy of/);
   expect((await follow('docs/configuration.md')).get('metis config check')).toMatch(/configuration ok/);
+  expect((await follow('docs/security.md')).get('metis doctor')).toMatch(/ripgrep/);
 });
 
 it('of the pages that need a model, with a model that is played', async () => {
@@ -246,7 +247,7 @@ it('of the pages that need a model, with a model that is played', async () => {
 
 it('of every page are run, or left out for a reason', () => {
   const pages = fs.readdirSync(path.join(ROOT, 'docs')).filter((name) => name.endsWith('.md'));
-  const followed = ['operations.md', 'configuration.md', 'http.md', 'replay.md'];
+  const followed = ['operations.md', 'configuration.md', 'security.md', 'http.md', 'replay.md'];
   const rest = pages.filter((name) => !followed.includes(name) && !LONG.has(name));
   const left = rest.flatMap((name) => commandsOf(fs.readFileSync(path.join(ROOT, 'docs', name), 'utf8')));
   expect(left).toEqual([]);

@@ -92,6 +92,7 @@ describe('a refused turn', () => {
     await expect(t.submit(session, '@opus hi')).rejects.toMatchObject({
       status: 503,
       code: 'routing_failed',
+      message: expect.stringContaining('anthropic rejected the key or account that the server has for it'),
       details: {
         tried: [
           { model: OPUS, policy: 'per_message_override', rule_name: null, reason: 'provider_unavailable' },

@@ -10,7 +10,7 @@ import {
   type TurnContext,
 } from '../../domain/route.ts';
 import { AppError } from '../../kernel/errors.ts';
-import { availabilityOf } from './availability.ts';
+import { availabilityOf, FAILURES_TO_TRIP } from './availability.ts';
 import { type RouteEnv, type Slot, withoutCandidate } from './candidate.ts';
 import { delegateRequest } from './slots/delegate-request.ts';
 import { globalDefault } from './slots/global-default.ts';
@@ -148,6 +148,13 @@ function isDearerFallback(chain: readonly PolicyEvaluation[], chosen: string, en
 }
 
 function explained(modelId: string, failure: string, ctx: TurnContext, env: RouteEnv): string {
+  if (failure === 'provider_unavailable') {
+    const provider = providerOf(modelId);
+    // Nothing else takes out all of a provider.
+    if (env.availability.providers.has(provider))
+      return `${failure}: ${provider} rejected the key or account that the server has for it`;
+    return `${failure}: it failed ${FAILURES_TO_TRIP} times in a row`;
+  }
   if (failure !== 'exceeds_context_window') return failure;
   const limit = env.registry.get(modelId)?.capabilities.max_context_tokens;
   return `${failure}: about ${ctx.estimated_input_tokens} tokens, it takes ${limit}`;

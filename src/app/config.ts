@@ -34,6 +34,8 @@ export interface LoadedConfig {
   readonly dataDir: string;
   /** The configuration files that were read, in order. */
   readonly files: readonly string[];
+  /** Keys that a source sets; all others have their default. */
+  readonly given: ReadonlySet<string>;
 }
 
 /** One value as a source gave it. */
@@ -115,7 +117,7 @@ export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
     config.registry.path = path.join(input.packageDir, 'config', 'registry.yaml');
   }
   const conflicts = crossChecks(config, (key) => origin.get(key) ?? 'default');
-  return conflicts.length > 0 ? err(conflicts) : ok({ config, dataDir, files });
+  return conflicts.length > 0 ? err(conflicts) : ok({ config, dataDir, files, given: new Set(origin.keys()) });
 }
 
 /** What no single key can be blamed for. */

@@ -1,5 +1,4 @@
 // The first steps every server command shares: keys file, configuration, credentials, log.
-import type { Config } from '../domain/config.ts';
 import { err, ok, type Result } from '../kernel/result.ts';
 import type { Logger } from '../ports/log.ts';
 import { type ConfigFlags, dataDirectory, type LoadedConfig, loadConfig } from './config.ts';
@@ -21,7 +20,11 @@ export function loadSettings(context: CommandContext, flags: ConfigFlags): Resul
   return loaded.ok ? ok({ ...loaded.value, envFile, credentials: createCredentials(env) }) : err(loaded.error);
 }
 
-/** The process log, which hides keys and tokens. */
-export function startLog(config: Config, credentials: Credentials): Logger {
-  return createLogger(config.log.level, () => [...credentials.secrets, ...config.server.auth_tokens]);
+/**
+ * The process log, which hides keys and tokens. A person at a terminal reads sentences: below `error` they see the lines
+ * only when `log.level` asks for them.
+ */
+export function startLog({ stderr }: CommandContext, { config, credentials, given }: Settings): Logger {
+  const level = stderr.isTTY === true && !given.has('log.level') ? 'error' : config.log.level;
+  return createLogger(level, () => [...credentials.secrets, ...config.server.auth_tokens]);
 }

@@ -108,7 +108,7 @@ function realAdapter(
   setup: AdapterSetup,
   replay: Replay | null,
 ): ProviderAdapter {
-  const wire = wireOf(base.name, config, found?.key ?? null, base.log);
+  const wire = wireOf(config, found?.key ?? null, base.log);
   const direct = setup.fetch ?? fetch;
   const recorder: Recorder | null =
     setup.record === null
@@ -137,10 +137,10 @@ const DEFAULT_BASE_URLS = {
   openrouter: OPENROUTER_BASE_URL,
 } as const satisfies Record<RealConfig['type'], string>;
 
-function wireOf(id: string, config: RealConfig, key: string | null, log: Logger): Wire {
+function wireOf(config: RealConfig, key: string | null, log: Logger): Wire {
   const { options, type } = config;
   const trimmed = key?.trim() || null;
-  return type === 'anthropic' ? anthropicWire(id, trimmed, options, log) : openAiWire(id, type, trimmed, options, log);
+  return type === 'anthropic' ? anthropicWire(trimmed, options, log) : openAiWire(type, trimmed, options, log);
 }
 
 function readScenario(config: AdapterConfig, setup: AdapterSetup) {

@@ -113,10 +113,7 @@ async function* run(
           const complete = completion(assembly, fold, request, latency(), attempt - 1);
           if (complete.usage.usage_estimated && !estimated.has(request.model.id)) {
             estimated.add(request.model.id);
-            log.warn(
-              { adapter: options.name, model: request.model.id },
-              'the provider reports no usage; counts are estimated',
-            );
+            log.warn({ model: request.model.id }, 'the provider reports no usage; counts are estimated');
           }
           yield complete;
           return;
@@ -143,7 +140,6 @@ async function* run(
       if (wait === null) throw fail(failure, usage);
       log.warn(
         {
-          adapter: options.name,
           model: request.model.id,
           request_id: request.request_id,
           session_id: request.caller.session_id,
@@ -222,7 +218,7 @@ function toFault(error: unknown, options: BaseOptions, request: CanonicalRequest
   if (error instanceof WireFault) return error.fault;
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
   options.log.error(
-    { adapter: options.name, request_id: request.request_id, error: scrub(text, { secrets: options.secrets }) },
+    { request_id: request.request_id, error: scrub(text, { secrets: options.secrets }) },
     'adapter bug',
   );
   return fault('other', 'adapter_bug', error instanceof Error ? error.message : String(error));

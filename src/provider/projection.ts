@@ -46,12 +46,9 @@ export function steps(messages: readonly StoredMessage[], drop: Drop): Step[] {
 /** Logs a block that the provider cannot be told. */
 export type Drop = (message: StoredMessage, blockType: string, reason: string) => void;
 
-export function dropper(adapter: string, log: Logger): Drop {
+export function dropper(log: Logger): Drop {
   return (message, block_type, reason) =>
-    log.warn(
-      { session_id: message.session_id, message_id: message.id, block_type, adapter, reason },
-      'canonical.block_dropped',
-    );
+    log.warn({ session_id: message.session_id, message_id: message.id, block_type, reason }, 'canonical.block_dropped');
 }
 
 /** Stable and volatile system text; null = none. */

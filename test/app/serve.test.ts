@@ -1,11 +1,13 @@
 // `metis serve` as a person starts it: what it says, what it refuses, how it stops.
+
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { address, getJson, run, type Started, start, temporaryHome } from './metis.ts';
+import { address, getJson, MAIN, run, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
 const running: Started[] = [];
@@ -84,6 +86,33 @@ describe('a first start without any key', () => {
     await address(server);
     expect(fs.existsSync(path.join(data, 'metis.db'))).toBe(true);
     expect(fs.existsSync(path.join(home.path, '.metis'))).toBe(false);
+  });
+});
+
+describe.runIf(fs.existsSync('/usr/bin/script'))('on a terminal', () => {
+  /** All that a person sees until the sentence about keys, through a terminal of its own. */
+  async function seen(rest: string): Promise<string> {
+    const command = `'${process.execPath}' '${MAIN}' serve --port 0 ${rest}`;
+    const terminal = spawn('/usr/bin/script', ['-qefc', command, '/dev/null'], {
+      env: { PATH: process.env.PATH ?? '', HOME: home.path },
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
+    const closed = once(terminal, 'close');
+    let text = '';
+    for await (const part of terminal.stdout) {
+      text += String(part);
+      if (text.includes('for real ones.')) terminal.kill();
+    }
+    await closed;
+    return text;
+  }
+
+  it('plain sentences come alone, and log lines when they are asked for', async () => {
+    expect((await seen('')).trim().split(/\r?\n/)).toEqual([
+      expect.stringMatching(/^Metis .* listens on http/),
+      expect.stringMatching(/^No provider key is configured/),
+    ]);
+    expect(await seen('--set log.level=warn')).toMatch(/"level":"warn".*no credentials configured for anthropic/);
   });
 });
 

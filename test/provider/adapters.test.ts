@@ -3,6 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createLogger } from '../../src/app/log.ts';
 import type { StoredMessage } from '../../src/domain/message.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { StartupError } from '../../src/kernel/errors.ts';
@@ -189,6 +190,15 @@ describe('record and replay', () => {
       { replay: folder, fetch: () => Promise.reject(new Error('the network is closed')), ...over },
     ).create();
   const files = () => readdirSync(folder).sort();
+
+  test('a line of the log names its adapter once', async () => {
+    const lines: string[] = [];
+    const log = createLogger('trace', () => [], { write: (line) => void lines.push(line) });
+    await converse(recorded({ log }), 'fail once');
+    const retried = lines.filter((line) => line.includes('trying again'));
+    expect(retried).toHaveLength(1);
+    expect(retried[0]!.match(/"adapter":"anthropic"/g)).toHaveLength(1);
+  });
 
   test('what was recorded is replayed the same, in a fresh run, without key and network', async () => {
     const adapter = recorded();

@@ -38,7 +38,7 @@ interface WireBody {
   readonly messages: { readonly role: string; readonly content: WireBlock[] }[];
 }
 const encode = (req: CanonicalRequest, options = {}, log = silentLogger) =>
-  JSON.parse(createAnthropicEncoder('anthropic', options, log)(req)) as WireBody;
+  JSON.parse(createAnthropicEncoder(options, log)(req)) as WireBody;
 const marks = (body: WireBody) =>
   [...(body.system ?? []), ...(body.tools ?? []), ...body.messages.flatMap((m) => m.content)].filter(
     (b) => b.cache_control,
@@ -246,7 +246,7 @@ describe('thinking', () => {
         text('said'),
       ),
     ];
-    const other = createOpenAiEncoder('openai', 'openai', {}, log);
+    const other = createOpenAiEncoder('openai', {}, log);
     const body_ = other(request({ entry: modelEntry('openai:gpt'), messages: history }));
     expect(body_).not.toMatch(/hm|redacted/);
     const dropped = lines.filter((l) => l.message === 'canonical.block_dropped');
@@ -257,7 +257,6 @@ describe('thinking', () => {
         session_id: history[1]!.session_id,
         message_id: history[1]!.id,
         block_type: 'thinking',
-        adapter: 'openai',
         reason: expect.any(String),
       },
     });
@@ -306,11 +305,11 @@ describe('cache breakpoints', () => {
   });
 
   test('a growing history keeps every byte before it, and marks leave no trace', () => {
-    const encoder = createAnthropicEncoder('anthropic', {}, silentLogger);
+    const encoder = createAnthropicEncoder({}, silentLogger);
     const first = encoder(full(history));
     const more = [...history, assistant(text('four')), user('five')];
     const second = encoder(full(more));
-    expect(second).toBe(createAnthropicEncoder('anthropic', {}, silentLogger)(full(more)));
+    expect(second).toBe(createAnthropicEncoder({}, silentLogger)(full(more)));
     expect(encoder(full(history))).toBe(first);
     const unmarked = first.slice(0, first.lastIndexOf(',"cache_control"'));
     expect(second.startsWith(unmarked)).toBe(true);

@@ -12,8 +12,8 @@ import { modelEntry, request } from './support.ts';
 /** Fields that a model reads; the others steer the server. */
 const READ = ['system', 'messages', 'tools', 'output_config', 'response_format'];
 const wires = {
-  anthropic: createAnthropicEncoder('anthropic', { prompt_cache: false }, silentLogger),
-  openai: createOpenAiEncoder('openai', 'openai', {}, silentLogger),
+  anthropic: createAnthropicEncoder({ prompt_cache: false }, silentLogger),
+  openai: createOpenAiEncoder('openai', {}, silentLogger),
 };
 
 function tokensOnWire(wire: keyof typeof wires, req: CanonicalRequest): number {

@@ -233,7 +233,7 @@ const bodyFetchMany =
 
 describe('request', () => {
   const encode = (req: CanonicalRequest, options: OpenAiOptions = {}, type: 'openai' | 'openrouter' = 'openai') =>
-    JSON.parse(createOpenAiEncoder(type, type, options, silentLogger)(req)) as Record<string, unknown> & {
+    JSON.parse(createOpenAiEncoder(type, options, silentLogger)(req)) as Record<string, unknown> & {
       messages: Record<string, unknown>[];
     };
 

@@ -322,10 +322,7 @@ export function realAdapter(over: RealOptions): ProviderAdapter {
     ...rest
   } = over;
   const base = { ...baseOptions(), name: type, ...rest };
-  const wire =
-    type === 'anthropic'
-      ? anthropicWire(base.name, key, options, base.log)
-      : openAiWire(base.name, type, key, options, base.log);
+  const wire = type === 'anthropic' ? anthropicWire(key, options, base.log) : openAiWire(type, key, options, base.log);
   return createAdapter(
     base,
     createHttpTransport(wire, { baseUrl, extraHeaders: headers, fetch: ownFetch, clock: base.clock }),

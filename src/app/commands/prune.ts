@@ -78,14 +78,9 @@ async function throughServer(
   }
 }
 
-async function onFile(
-  context: CommandContext,
-  { config, credentials }: Settings,
-  days: number,
-  dryRun: boolean,
-): Promise<Report> {
-  const { db_path, synchronous } = config.storage;
-  const log = startLog(config, credentials);
+async function onFile(context: CommandContext, settings: Settings, days: number, dryRun: boolean): Promise<Report> {
+  const { db_path, synchronous } = settings.config.storage;
+  const log = startLog(context, settings);
   const migrationsDir = path.join(context.packageDir, 'migrations');
   const db = openDatabase({ path: db_path, synchronous, migrationsDir, log });
   try {

@@ -35,9 +35,9 @@ export async function verifyRollups(context: CommandContext, flags: ConfigFlags)
 
 /** Refuses while a server owns the database. */
 export async function rebuild(context: CommandContext, flags: ConfigFlags): Promise<number> {
-  return withSettings(context, flags, ({ config, credentials }) => {
-    const { db_path, synchronous } = config.storage;
-    const log = startLog(config, credentials);
+  return withSettings(context, flags, (settings) => {
+    const { db_path, synchronous } = settings.config.storage;
+    const log = startLog(context, settings);
     const migrationsDir = path.join(context.packageDir, 'migrations');
     const database = openDatabase({ path: db_path, synchronous, migrationsDir, log });
     try {

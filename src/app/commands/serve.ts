@@ -14,7 +14,10 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
   const settings = loadSettings(context, flags);
   if (!settings.ok) return refuse(context, settings.error);
   const { config, credentials, envFile, dataDir } = settings.value;
-  const log = startLog(config, credentials);
+  const log = startLog(context, settings.value);
+  // A library's warning is a line like any other.
+  process.removeAllListeners('warning');
+  process.on('warning', (warning) => log.warn({ err: warning }, 'a library warns'));
   if (envFile.problem !== null) log.error({ path: envFile.path }, envFile.problem);
 
   const signal = context.stopSignal();

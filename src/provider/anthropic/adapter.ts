@@ -8,7 +8,6 @@ export const ANTHROPIC_BASE_URL = 'https://api.anthropic.com';
 const VERSION = '2023-06-01';
 
 export function anthropicWire(
-  adapter: string,
   key: string | null,
   options: AnthropicOptions & { readonly anthropic_version?: string | undefined },
   log: Logger,
@@ -19,7 +18,7 @@ export function anthropicWire(
       'anthropic-version': options.anthropic_version ?? VERSION,
       ...(key === null ? {} : { 'x-api-key': key }),
     },
-    encode: createAnthropicEncoder(adapter, options, log),
+    encode: createAnthropicEncoder(options, log),
     decoder: (assembly) => createAnthropicDecoder(assembly, log),
   };
 }

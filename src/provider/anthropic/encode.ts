@@ -21,12 +21,8 @@ interface Encoded {
 }
 
 /** Makes the encoder of one adapter; it keeps what it made of each message. */
-export function createAnthropicEncoder(
-  adapter: string,
-  options: AnthropicOptions,
-  log: Logger,
-): (request: CanonicalRequest) => string {
-  const drop = dropper(adapter, log);
+export function createAnthropicEncoder(options: AnthropicOptions, log: Logger): (request: CanonicalRequest) => string {
+  const drop = dropper(log);
   const control = options.cache_ttl === '1h' ? '{"type":"ephemeral","ttl":"1h"}' : '{"type":"ephemeral"}';
   const caching = options.prompt_cache !== false;
   const mark = (json: string) => (caching ? `${json.slice(0, -1)},"cache_control":${control}}` : json);

@@ -8,7 +8,6 @@ export const OPENAI_BASE_URL = 'https://api.openai.com/v1';
 export const OPENROUTER_BASE_URL = 'https://openrouter.ai/api/v1';
 
 export function openAiWire(
-  adapter: string,
   type: 'openai' | 'openrouter',
   key: string | null,
   options: OpenAiOptions,
@@ -17,7 +16,7 @@ export function openAiWire(
   return {
     path: '/chat/completions',
     headers: key === null ? {} : { authorization: `Bearer ${key}` },
-    encode: createOpenAiEncoder(adapter, type, options, log),
+    encode: createOpenAiEncoder(type, options, log),
     decoder: (assembly) => createOpenAiDecoder(assembly, log),
   };
 }

@@ -30,12 +30,11 @@ const RESERVED = new Set(['n', 'stream', 'messages']);
 
 /** Makes the encoder of one adapter; it keeps what it made of each message. */
 export function createOpenAiEncoder(
-  adapter: string,
   type: 'openai' | 'openrouter',
   options: OpenAiOptions,
   log: Logger,
 ): (request: CanonicalRequest) => string {
-  const drop = dropper(adapter, log);
+  const drop = dropper(log);
   const encode = encodedOnce((message, model) => encodeMessage(message, model, drop));
   const toolTexts = new WeakMap<WireTool, string>();
 

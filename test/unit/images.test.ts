@@ -12,6 +12,7 @@ describe('an image block', () => {
     ['image/png', PNG],
     ['image/jpeg', JPEG],
     ['image/gif', GIF],
+    ['image/gif', Buffer.from('GIF87a........')],
     ['image/webp', WEBP],
   ])('of %s passes under its own name only', (type, bytes) => {
     expect(imageType(bytes)).toBe(type);

@@ -21,7 +21,6 @@ export function readYaml(text: string, limits: Limits): Result<unknown, string> 
       if (event.type === EVENT_ID.DOCUMENT) documents++;
       else if (event.type !== EVENT_ID.POP && ++nodes > limits.nodes) return err(tooMany(limits, lineOf(event, text)));
     }
-    if (documents === 0) return ok(null);
     if (documents > 1) return err(SEVERAL);
     const [value] = constructFromEvents(events, { source: text, maxAliases: MAX_ALIASES });
     const fault = faultOfValue(value, limits);
@@ -44,8 +43,13 @@ function reason(error: unknown, limits: Limits): string {
   return `malformed YAML: ${error.reason}${place}`;
 }
 
+/** Unknown for an empty value without an anchor, which has no place of its own. */
 function lineOf(event: ReturnType<typeof parseEvents>[number], text: string): number | undefined {
-  if ('valueStart' in event) return lineAt(text, event.valueStart);
-  if ('start' in event) return lineAt(text, event.start);
-  return 'anchorStart' in event ? lineAt(text, event.anchorStart) : undefined;
+  const places = [
+    'valueStart' in event ? event.valueStart : -1,
+    'start' in event ? event.start : -1,
+    'anchorStart' in event ? event.anchorStart : -1,
+  ];
+  const at = places.find((place) => place >= 0);
+  return at === undefined ? undefined : lineAt(text, at);
 }

@@ -142,7 +142,7 @@ function rejectedChoice(chain: readonly PolicyEvaluation[]): PolicyEvaluation | 
 // Where a rate is unknown nobody can say that the fallback is not the dearer one, so it counts as dearer.
 function isDearerFallback(chain: readonly PolicyEvaluation[], chosen: string, env: RouteEnv): boolean {
   const asked = chain.find((entry) => entry.policy === 'delegate_request' && entry.verdict === 'rejected');
-  if (!asked || asked.candidate_model === chosen) return false;
+  if (!asked) return false;
   const [chosenRate, askedRate] = [env.rateSum(chosen), env.rateSum(asked.candidate_model!)];
   return chosenRate === null || askedRate === null || chosenRate > askedRate;
 }

@@ -122,3 +122,19 @@ describe('JSON', () => {
     expect(faultOfValue({ a: [1, 2, 3, 4, 5, 6, 7, 8, 9] }, SMALL)).toBe('has more than 10 values');
   });
 });
+
+describe('a limit', () => {
+  it('of bytes counts bytes, not characters', () => {
+    const text = `"${'\u00e9'.repeat(60)}"`;
+    expect(text.length).toBeLessThan(SMALL.bytes);
+    expect(fault(text, SMALL)).toBe('has more than 100 bytes');
+    expect(readJson(text, SMALL)).toEqual({ ok: false, error: 'has more than 100 bytes' });
+    expect(readJson('"short"', SMALL)).toEqual({ ok: true, value: 'short' });
+  });
+
+  it('of values names the line of the one too many, whatever kind it is', () => {
+    for (const item of ['1', '[]', '{}', '&a'])
+      expect(fault(`${`- ${item}\n`.repeat(9)}- ${item}\n`, SMALL), item).toBe('has more than 10 values at line 10');
+    expect(fault('-\n'.repeat(10), SMALL)).toBe('has more than 10 values');
+  });
+});

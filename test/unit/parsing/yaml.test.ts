@@ -40,6 +40,7 @@ describe('YAML', () => {
     ['server: { port: 8000\nlog: [\n', /^malformed YAML: .* at line \d, column \d+$/],
     ['a: 1\n---\nb: 2\n', 'malformed YAML: holds more than one document'],
     ['a: !!js/function "x"', /^malformed YAML: unknown .*tag.* at line 1/],
+    [`a: !${'x'.repeat(10_000)} b`, /^malformed YAML: .{1,210} at line 1, column 4$/],
     ['a: *nothing', /^malformed YAML: .*alias.* at line 1/],
     ['? [a]\n: 1', /^malformed YAML: .*key.* at line 1/],
   ])('%j is refused with its place', (text, expected) => {

@@ -5,8 +5,8 @@ import { type Config, ConfigSchema, defaultConfig } from '../domain/config.ts';
 import { isLoopback } from '../http/origin.ts';
 import { err, ok, type Result } from '../kernel/result.ts';
 import { OWN_FILE } from '../policy/parsing/limits.ts';
+import { plainIssues } from '../policy/parsing/plain-issue.ts';
 import { isMapping, readYaml } from '../policy/parsing/yaml.ts';
-import { plainIssues } from '../policy/plain-issue.ts';
 import { CONFIG_KEYS, CONFIG_SECTIONS, environmentName, valueFromText } from './config-keys.ts';
 
 export interface ConfigFlags {

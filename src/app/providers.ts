@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { StartupError } from '../kernel/errors.ts';
-import type { RegistryFile } from '../policy/routing/registry.ts';
+import type { RegistryFile } from '../policy/registry/registry.ts';
 import type { Providers } from '../ports/provider.ts';
 import { type AdapterSetup, createAdapters } from '../provider/adapters.ts';
 import { readRegistry } from './registry-file.ts';

@@ -1,7 +1,7 @@
 // Reads the model registry a server starts with.
 import fs from 'node:fs';
 import { StartupError } from '../kernel/errors.ts';
-import { parseRegistry, type RegistryFile } from '../policy/routing/registry.ts';
+import { parseRegistry, type RegistryFile } from '../policy/registry/registry.ts';
 
 /** Throws `StartupError('registry_invalid')` with one line per fault. */
 export function readRegistry(file: string): RegistryFile {

@@ -1,8 +1,8 @@
 // The routing file for all workspaces as it is found before a turn asks for it: what is wrong with it, told in time (03 §6).
 import fs from 'node:fs';
+import type { ModelRegistry } from '../policy/registry/registry.ts';
 import { parsePolicyFile } from '../policy/routing/policy-file.ts';
 import { policyWarnings } from '../policy/routing/policy-warnings.ts';
-import type { ModelRegistry } from '../policy/routing/registry.ts';
 
 /** Lines that name the file. With errors nothing of it is in force, with warnings a part is asked for in vain. Null = no file. */
 export function checkRoutingFile(

@@ -1,8 +1,8 @@
 // Graceful shutdown: running calls and tools may finish, nothing new starts, what is left is cancelled (04 §13).
 import { Cancelled } from '../kernel/abort.ts';
 import { AppError } from '../kernel/errors.ts';
-import type { Engine } from './context.ts';
-import { cancelScope } from './session-lock.ts';
+import type { Engine } from './state/engine.ts';
+import { cancelScope } from './state/session-lock.ts';
 
 /**
  * Resolves when no turn runs any more, one that was just being admitted included: each has its terminal event, or is put

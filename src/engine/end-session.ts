@@ -5,11 +5,11 @@ import { isoTime } from '../kernel/clock.ts';
 import type { SessionId } from '../kernel/ids.ts';
 import { fromPusd } from '../kernel/money.ts';
 import { JournalConflict } from '../ports/journal.ts';
-import { forget } from './budget.ts';
-import type { Engine } from './context.ts';
-import { endOpenTurn } from './end-unfinished.ts';
-import { takeOver } from './session-lock.ts';
-import { alreadyEnded, liveSession, topLevelSession } from './sessions.ts';
+import { endOpenTurn } from './closing/close-turn.ts';
+import { forget } from './money/limits.ts';
+import { alreadyEnded, liveSession, topLevelSession } from './session/new-session.ts';
+import type { Engine } from './state/engine.ts';
+import { takeOver } from './state/session-lock.ts';
 
 export interface EndReply {
   readonly id: SessionId;

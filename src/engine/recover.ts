@@ -5,12 +5,12 @@ import type { TurnRecord } from '../domain/turn.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import type { SessionId } from '../kernel/ids.ts';
 import { toPusd } from '../kernel/money.ts';
-import { limitMet } from './budget.ts';
-import { closeOpenPrompts } from './close-prompts.ts';
-import type { Engine } from './context.ts';
-import { endUnfinishedDelegation, endUnfinishedTurn } from './end-unfinished.ts';
-import { closeOpenCalls } from './open-calls.ts';
+import { closeOpenCalls } from './closing/close-model-calls.ts';
+import { closeOpenPrompts } from './closing/close-prompts.ts';
+import { endUnfinishedDelegation, endUnfinishedTurn } from './closing/close-turn.ts';
+import { limitMet } from './money/limits.ts';
 import { resumeTopLevel } from './resume-turn.ts';
+import type { Engine } from './state/engine.ts';
 
 export interface Recovery {
   readonly ended: number;

@@ -5,13 +5,13 @@ import type { TurnRecord } from '../domain/turn.ts';
 import { Cancelled, createScope } from '../kernel/abort.ts';
 import { AppError } from '../kernel/errors.ts';
 import type { TurnId } from '../kernel/ids.ts';
-import type { Engine } from './context.ts';
+import { endOpenDelegations, endUnfinishedTurn } from './closing/close-turn.ts';
 import { goingDown } from './drain.ts';
-import { failTurn } from './end-turn.ts';
-import { endOpenDelegations, endUnfinishedTurn } from './end-unfinished.ts';
-import { rebuildRun } from './rebuild-run.ts';
-import { requireBudget, startTopLevel } from './top-level.ts';
-import type { TurnBase, TurnEnd } from './turn-run.ts';
+import type { Engine } from './state/engine.ts';
+import type { TurnBase, TurnEnd } from './state/turn-run.ts';
+import { failTurn } from './turn/end.ts';
+import { requireBudget, startTopLevel } from './turn/planner-turn.ts';
+import { rebuildRun } from './turn/rebuild.ts';
 
 /** A turn that crashed the server this often is ended instead of tried again. */
 const MAX_ATTEMPTS = 3;

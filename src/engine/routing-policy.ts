@@ -11,9 +11,9 @@ import {
 } from '../policy/routing/policy-file.ts';
 import { layerErrors } from '../policy/routing/policy-layers.ts';
 import { policyWarnings } from '../policy/routing/policy-warnings.ts';
-import type { Engine } from './context.ts';
-import { currentPolicies } from './route-environment.ts';
-import { openWorkspace } from './sessions.ts';
+import { currentPolicies } from './routing/route-environment.ts';
+import { openWorkspace } from './session/new-session.ts';
+import type { Engine } from './state/engine.ts';
 
 export interface PolicyView {
   /** Null where there is no file. */

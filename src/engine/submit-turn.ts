@@ -5,14 +5,14 @@ import { isoTime, sleep } from '../kernel/clock.ts';
 import { AppError } from '../kernel/errors.ts';
 import type { MessageId, SessionId, TurnId } from '../kernel/ids.ts';
 import { JournalConflict, type Write } from '../ports/journal.ts';
-import { admitTurn } from './admit.ts';
-import type { Engine } from './context.ts';
+import { endOpenTurn } from './closing/close-turn.ts';
 import { goingDown } from './drain.ts';
-import { endOpenTurn } from './end-unfinished.ts';
-import { type IntakeBlock, type TakenMessage, takeMessage } from './intake.ts';
-import { takeOver } from './session-lock.ts';
-import { alreadyEnded, liveSession } from './sessions.ts';
-import { requireBudget, startTopLevel } from './top-level.ts';
+import { alreadyEnded, liveSession } from './session/new-session.ts';
+import type { Engine } from './state/engine.ts';
+import { takeOver } from './state/session-lock.ts';
+import { type IntakeBlock, type TakenMessage, takeMessage } from './turn/accept-message.ts';
+import { admitTurn } from './turn/admit.ts';
+import { requireBudget, startTopLevel } from './turn/planner-turn.ts';
 
 export interface TurnSubmission {
   /** A string is one text block. */

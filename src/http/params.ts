@@ -3,7 +3,7 @@ import type { FastifySchemaCompiler } from 'fastify';
 import { z } from 'zod';
 import { ConfirmationIdSchema, SessionIdSchema, TurnIdSchema } from '../domain/scalars.ts';
 import { type Issue, validationError } from '../kernel/errors.ts';
-import { plainIssues } from '../policy/plain-issue.ts';
+import { plainIssues } from '../policy/parsing/plain-issue.ts';
 
 export const SessionParams = z.object({ session_id: SessionIdSchema });
 export const TurnParams = z.object({ session_id: SessionIdSchema, turn_id: TurnIdSchema });

@@ -2,7 +2,7 @@
 import type { Clock } from '../kernel/clock.ts';
 import { StartupError } from '../kernel/errors.ts';
 import type { IdGenerator } from '../kernel/ids.ts';
-import { type AdapterConfig, usableAdapters } from '../policy/routing/adapter-config.ts';
+import { type AdapterConfig, usableAdapters } from '../policy/registry/adapter-config.ts';
 import type { Logger } from '../ports/log.ts';
 import type { ProviderAdapter, Providers } from '../ports/provider.ts';
 import { ANTHROPIC_BASE_URL, anthropicWire } from './anthropic/adapter.ts';

@@ -1,6 +1,6 @@
 // What the people of a project tell every agent: the first instruction file that exists (10 §2).
 import { resolve } from 'node:path';
-import { utf8Head } from '../policy/tool-output.ts';
+import { utf8Head } from '../policy/tools/tool-output.ts';
 import type { Logger } from '../ports/log.ts';
 import type { WorkspaceFiles } from '../ports/workspace.ts';
 import { isMissing, problemOf, readStart } from './descriptors.ts';

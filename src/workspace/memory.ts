@@ -1,5 +1,5 @@
 // The memory files of a workspace as a prompt shows them (10 §4).
-import { utf8Head } from '../policy/tool-output.ts';
+import { utf8Head } from '../policy/tools/tool-output.ts';
 import type { Logger } from '../ports/log.ts';
 import type { WorkspaceFiles } from '../ports/workspace.ts';
 import { isMissing, problemOf, readStart } from './descriptors.ts';

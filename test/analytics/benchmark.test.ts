@@ -1,6 +1,6 @@
 // Speed of the reports over a million calls. Runs with METIS_BENCH=1; prints its numbers, fails above five times the target.
 import { describe, expect, it } from 'vitest';
-import { rebuildRollups } from '../../src/store/sqlite/rebuild.ts';
+import { rebuildRollups } from '../../src/store/sqlite/write/rebuild.ts';
 import { priceTableB } from '../support/prices.ts';
 import { HAIKU, NOW, OPUS, openWorld, SONNET, type World } from './world.ts';
 

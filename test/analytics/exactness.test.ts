@@ -1,7 +1,7 @@
 // Money stays exact or the step fails as a whole.
 import { describe, expect, it } from 'vitest';
-import { createLedger } from '../../src/store/sqlite/ledger.ts';
-import { verifyRollups } from '../../src/store/sqlite/verify.ts';
+import { verifyRollups } from '../../src/store/sqlite/report/verify.ts';
+import { createLedger } from '../../src/store/sqlite/write/ledger.ts';
 import { priceTableA } from '../support/prices.ts';
 import { type Call, HAIKU, NOW, openWorld, type World } from './world.ts';
 

@@ -6,7 +6,7 @@ import type { Tier } from '../../src/domain/scalars.ts';
 import type { SessionRecord } from '../../src/domain/session.ts';
 import { NO_TOKENS } from '../../src/domain/usage.ts';
 import { fromPusd, sumPusd } from '../../src/kernel/money.ts';
-import { averageLatency, ratio } from '../../src/policy/cost-row.ts';
+import { averageLatency, ratio } from '../../src/policy/analytics/cost-row.ts';
 import type { PriceTable } from '../../src/policy/pricing/price-table.ts';
 import type { CallPricer } from '../../src/ports/analytics.ts';
 import { priceTableA, priceTableB } from '../support/prices.ts';

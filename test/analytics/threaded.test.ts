@@ -1,13 +1,13 @@
 // Reports on their thread: the same answers as on this one, while this one goes on (07 §9.4). Needs the built package.
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { parseCostQuery } from '../../src/policy/analytics-query.ts';
-import { createThreadedAnalytics } from '../../src/store/sqlite/threaded-analytics.ts';
+import { parseCostQuery } from '../../src/policy/analytics/query.ts';
+import { createThreadedAnalytics } from '../../src/store/sqlite/report/threaded-analytics.ts';
 import { type LogLine, recordingLogger } from '../store/world.ts';
 import { priceTableA } from '../support/prices.ts';
 import { HAIKU, NOW, openWorld, SONNET } from './world.ts';
 
-const PROGRAM = path.resolve(import.meta.dirname, '../../dist/store/sqlite/analytics-thread.js');
+const PROGRAM = path.resolve(import.meta.dirname, '../../dist/store/sqlite/report/analytics-thread.js');
 const A = priceTableA();
 const TRACE = { window: { from: 0, to: NOW }, filter: { session: null, model: null, provider: null } };
 const EVERYTHING = { session: null, parent_session: null, model: null, provider: null, workspace_hash: null };

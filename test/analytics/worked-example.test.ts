@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import type { CostRow } from '../../src/domain/analytics.ts';
 import type { SessionRecord } from '../../src/domain/session.ts';
-import { rebuildRollups } from '../../src/store/sqlite/rebuild.ts';
-import { verifyRollups } from '../../src/store/sqlite/verify.ts';
+import { verifyRollups } from '../../src/store/sqlite/report/verify.ts';
+import { rebuildRollups } from '../../src/store/sqlite/write/rebuild.ts';
 import { priceTableA, priceTableB } from '../support/prices.ts';
 import { type Call, HAIKU, NOW, OPUS, openWorld, SONNET, type World } from './world.ts';
 

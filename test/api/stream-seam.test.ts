@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { draft } from '../../src/domain/event.ts';
-import type { Engine } from '../../src/engine/context.ts';
+import type { Engine } from '../../src/engine/state/engine.ts';
 import type { Frame } from '../../src/http/stream/frames.ts';
 import { createStreamHub, type Member } from '../../src/http/stream/hub.ts';
 import { openSessionStream } from '../../src/http/stream/session-stream.ts';

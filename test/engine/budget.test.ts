@@ -1,10 +1,10 @@
 // A cap on a whole tree: reserved before a call leaves, so that no schedule of workers can overshoot it (14).
 import { describe, expect, it } from 'vitest';
-import { ceiling } from '../../src/engine/budget.ts';
 import { endSession } from '../../src/engine/end-session.ts';
-import { patchSession } from '../../src/engine/patch-session.ts';
+import { ceiling } from '../../src/engine/money/limits.ts';
 import { recover, resumeAll } from '../../src/engine/recover.ts';
 import { resumeTurn } from '../../src/engine/resume-turn.ts';
+import { patchSession } from '../../src/engine/update-session.ts';
 import { fromPusd, toPusd } from '../../src/kernel/money.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';

@@ -1,7 +1,7 @@
 // Stop means stop: what is cancelled, in which order it is told, and that the session goes on (04 §9, 02 §10.5-6).
 import { describe, expect, it } from 'vitest';
 import type { ToolResultBlock } from '../../src/domain/message.ts';
-import { cancelTurn } from '../../src/engine/cancel.ts';
+import { cancelTurn } from '../../src/engine/cancel-turn.ts';
 import { endSession } from '../../src/engine/end-session.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { startServer } from '../support/http.ts';

@@ -1,7 +1,7 @@
 // Whatever happens at whatever moment, nothing is left open, told twice or paid twice (02 §3.5, 04 §9, 04 §13).
 import { describe, expect, it } from 'vitest';
 import type { AnyEvent } from '../../src/domain/event.ts';
-import { cancelTurn } from '../../src/engine/cancel.ts';
+import { cancelTurn } from '../../src/engine/cancel-turn.ts';
 import { drain } from '../../src/engine/drain.ts';
 import { endSession } from '../../src/engine/end-session.ts';
 import { recover, resumeAll } from '../../src/engine/recover.ts';

@@ -1,6 +1,6 @@
 // A worker's session and delegation are stored with its first turn, or, where there is none, with its end (04 §5.1, §5.4).
 import { expect, test } from 'vitest';
-import { cancelTurn } from '../../src/engine/cancel.ts';
+import { cancelTurn } from '../../src/engine/cancel-turn.ts';
 import { drain } from '../../src/engine/drain.ts';
 import { startEngine } from '../support/engine.ts';
 import { holdMemory } from '../support/hold-memory.ts';

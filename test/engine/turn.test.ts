@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { ToolResultBlock } from '../../src/domain/message.ts';
 import { type ToolDefinition, ToolError, toolText } from '../../src/domain/tool.ts';
-import { patchSession } from '../../src/engine/patch-session.ts';
+import { patchSession } from '../../src/engine/update-session.ts';
 import type { ToolFactory } from '../../src/ports/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { call, planner, scenario } from '../support/scenario.ts';

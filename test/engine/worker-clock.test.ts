@@ -1,7 +1,7 @@
 // A worker's time: it stands still while anybody below it is asked, and ends with the worker (04 §10).
 import { describe, expect, it } from 'vitest';
-import { answerConfirmation } from '../../src/engine/answer-confirmation.ts';
-import { startWorkerClock } from '../../src/engine/worker-clock.ts';
+import { answerConfirmation } from '../../src/engine/answer-approval.ts';
+import { startWorkerClock } from '../../src/engine/state/worker-clock.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { until } from '../support/moments.ts';

@@ -1,7 +1,7 @@
 // No schedule of workers, cancels and crashes makes a tree cost more than its cap (14 §5).
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { cancelTurn } from '../../src/engine/cancel.ts';
+import { cancelTurn } from '../../src/engine/cancel-turn.ts';
 import { recover, resumeAll } from '../../src/engine/recover.ts';
 import { fromPusd, toPusd } from '../../src/kernel/money.ts';
 import { boundRequest } from '../../src/policy/context/estimate.ts';

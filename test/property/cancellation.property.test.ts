@@ -3,12 +3,12 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { ToolError, toolText } from '../../src/domain/tool.ts';
-import { answerConfirmation } from '../../src/engine/answer-confirmation.ts';
-import { cancelTurn } from '../../src/engine/cancel.ts';
+import { answerConfirmation } from '../../src/engine/answer-approval.ts';
+import { cancelTurn } from '../../src/engine/cancel-turn.ts';
 import { endSession } from '../../src/engine/end-session.ts';
 import { type Clock, sleep } from '../../src/kernel/clock.ts';
 import { AppError } from '../../src/kernel/errors.ts';
-import { emptyAvailability } from '../../src/policy/routing/availability.ts';
+import { emptyAvailability } from '../../src/policy/registry/availability.ts';
 import type { ProviderAdapter } from '../../src/ports/provider.ts';
 import type { ToolFactory } from '../../src/ports/tool.ts';
 import type { ScriptedAdapter } from '../../src/provider/scripted/adapter.ts';

@@ -8,7 +8,7 @@ import type { StoredMessage } from '../../src/domain/message.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { StartupError } from '../../src/kernel/errors.ts';
 import { createIdGenerator } from '../../src/kernel/ids.ts';
-import { type AdapterConfig, readAdapterConfig } from '../../src/policy/routing/adapter-config.ts';
+import { type AdapterConfig, readAdapterConfig } from '../../src/policy/registry/adapter-config.ts';
 import type { ProviderAdapter } from '../../src/ports/provider.ts';
 import { type AdapterSetup, createAdapters } from '../../src/provider/adapters.ts';
 import { type FakeCall, type FakeProvider, startFakeProvider } from '../support/fake-provider.ts';

@@ -4,8 +4,8 @@ import { expect, test } from 'vitest';
 import type { LlmCallCompleted } from '../../src/domain/event/llm.ts';
 import { draft } from '../../src/domain/event.ts';
 import { fromPusd, toPusd } from '../../src/kernel/money.ts';
-import { rebuildRollups } from '../../src/store/sqlite/rebuild.ts';
-import { verifyRollups } from '../../src/store/sqlite/verify.ts';
+import { verifyRollups } from '../../src/store/sqlite/report/verify.ts';
+import { rebuildRollups } from '../../src/store/sqlite/write/rebuild.ts';
 import { callCompleted, MODEL, storedSession, storedTurn, storedWorker } from './nouns.ts';
 import { NOON, openWorld, type World } from './world.ts';
 

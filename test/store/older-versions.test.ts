@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { canonicalJson, sha256Hex } from '../../src/kernel/canonical-json.ts';
 import type { SessionId } from '../../src/kernel/ids.ts';
 import { toPusd } from '../../src/kernel/money.ts';
-import { verifyRollups } from '../../src/store/sqlite/verify.ts';
+import { verifyRollups } from '../../src/store/sqlite/report/verify.ts';
 import { openWorld, tempFolder } from './world.ts';
 
 const FIXTURES = resolve(import.meta.dirname, '../fixtures');

@@ -7,10 +7,10 @@ import Database from 'better-sqlite3';
 import { expect, onTestFinished, test } from 'vitest';
 import { StartupError } from '../../src/kernel/errors.ts';
 import { silentLogger } from '../../src/ports/log.ts';
-import { createCheckpointer } from '../../src/store/sqlite/checkpointer.ts';
-import { openDatabase, openReader } from '../../src/store/sqlite/open.ts';
-import { isOwned } from '../../src/store/sqlite/owner-lock.ts';
-import { named } from '../../src/store/sqlite/sql.ts';
+import { createCheckpointer } from '../../src/store/sqlite/connection/checkpointer.ts';
+import { openDatabase, openReader } from '../../src/store/sqlite/connection/open.ts';
+import { isOwned } from '../../src/store/sqlite/connection/owner-lock.ts';
+import { named } from '../../src/store/sqlite/connection/sql.ts';
 import { storedSession } from './nouns.ts';
 import { type LogLine, MIGRATIONS, openWorld, recordingLogger, tempFolder } from './world.ts';
 

@@ -1,6 +1,6 @@
 // Purge and prune: what goes, what stays, and that no cost figure moves (01 §7.4, 02 §6).
 import { expect, test } from 'vitest';
-import { verifyRollups } from '../../src/store/sqlite/verify.ts';
+import { verifyRollups } from '../../src/store/sqlite/report/verify.ts';
 import {
   callCompleted,
   confirmation,

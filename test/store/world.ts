@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { onTestFinished } from 'vitest';
-import { createBus } from '../../src/bus/bus.ts';
+import { createBus } from '../../src/bus/memory/bus.ts';
 import type { AnyEvent } from '../../src/domain/event.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { createIdGenerator, type IdGenerator } from '../../src/kernel/ids.ts';
@@ -11,10 +11,10 @@ import type { Journal } from '../../src/ports/journal.ts';
 import type { LiveBus, Published } from '../../src/ports/live-bus.ts';
 import { type Logger, silentLogger } from '../../src/ports/log.ts';
 import type { Store } from '../../src/ports/store.ts';
-import { newestId } from '../../src/store/sqlite/id-seed.ts';
-import { createJournal } from '../../src/store/sqlite/journal.ts';
-import { openDatabase, type SqliteStoreHandle } from '../../src/store/sqlite/open.ts';
-import { createStore } from '../../src/store/sqlite/store.ts';
+import { openDatabase, type SqliteStoreHandle } from '../../src/store/sqlite/connection/open.ts';
+import { newestId } from '../../src/store/sqlite/read/id-seed.ts';
+import { createStore } from '../../src/store/sqlite/read/store.ts';
+import { createJournal } from '../../src/store/sqlite/write/journal.ts';
 
 export const MIGRATIONS = resolve(import.meta.dirname, '../../migrations');
 

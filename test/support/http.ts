@@ -8,8 +8,8 @@ import { type Message, plainMetadata } from '../../src/domain/message.ts';
 import type { Session } from '../../src/domain/session.ts';
 import type { HttpApp } from '../../src/http/app.ts';
 import { createHttpServer } from '../../src/http/server.ts';
-import { createAnalytics } from '../../src/store/sqlite/analytics.ts';
-import { createPriceVersionReader } from '../../src/store/sqlite/price-version-reader.ts';
+import { createPriceVersionReader } from '../../src/store/sqlite/read/price-version-reader.ts';
+import { createAnalytics } from '../../src/store/sqlite/report/analytics.ts';
 import { type EngineOptions, startEngine, type TestEngine } from './engine.ts';
 
 /** JSON from the wire: a test looks into it freely and asserts what it finds. */

@@ -4,9 +4,9 @@ import { defaultConfig } from '../../src/domain/config.ts';
 import { toolText } from '../../src/domain/tool.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import type { WorkerSpawner } from '../../src/ports/spawner.ts';
+import { builtinTools } from '../../src/tool/builtin/builtin.ts';
 import { delegate } from '../../src/tool/builtin/delegate.ts';
 import { requestContext } from '../../src/tool/builtin/request-context.ts';
-import { builtinTools } from '../../src/tool/builtin.ts';
 import { createToolRegistry } from '../../src/tool/registry.ts';
 import { call, contextOf, failure, run, workspace } from './call.ts';
 

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { onTestFinished } from 'vitest';
 import { ToolError, type ToolOutput } from '../../src/domain/tool.ts';
 import type { SessionId, ToolUseId, TurnId } from '../../src/kernel/ids.ts';
-import { truncateOutput } from '../../src/policy/tool-output.ts';
+import { truncateOutput } from '../../src/policy/tools/tool-output.ts';
 import { silentLogger } from '../../src/ports/log.ts';
 import type { WorkerSpawner } from '../../src/ports/spawner.ts';
 import type { Tool, ToolContext, ToolFactory } from '../../src/ports/tool.ts';

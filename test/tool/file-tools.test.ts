@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { MAX_OUTPUT_BYTES } from '../../src/policy/tool-output.ts';
+import { MAX_OUTPUT_BYTES } from '../../src/policy/tools/tool-output.ts';
 import { editFile } from '../../src/tool/builtin/edit-file.ts';
 import { listFiles } from '../../src/tool/builtin/list-files.ts';
 import { readFile } from '../../src/tool/builtin/read-file.ts';

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { rgPath } from '@vscode/ripgrep';
 import { describe, expect, it } from 'vitest';
 import { grep } from '../../src/tool/builtin/grep.ts';
-import { createHitList } from '../../src/tool/hit-list.ts';
+import { createHitList } from '../../src/tool/search/hit-list.ts';
 import { createWorkspaceFiles } from '../../src/workspace/paths.ts';
 import { call, failure, run, workspace } from './call.ts';
 

@@ -9,8 +9,8 @@ import { describe, expect, it } from 'vitest';
 import { Cancelled } from '../../src/kernel/abort.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { shell } from '../../src/tool/builtin/shell.ts';
-import { createSandbox } from '../../src/tool/sandbox.ts';
-import { shellEnvironment } from '../../src/tool/shell-env.ts';
+import { createSandbox } from '../../src/tool/process/sandbox.ts';
+import { shellEnvironment } from '../../src/tool/process/shell-env.ts';
 import { call, failure, run, textOf, workspace } from './call.ts';
 
 const env = shellEnvironment({ PATH: process.env.PATH, HOME: '/root', ANTHROPIC_API_KEY: 'sk-secret' }, []);

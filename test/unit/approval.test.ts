@@ -14,7 +14,7 @@ import {
   toolGroup,
   toolMode,
   trustMatches,
-} from '../../src/policy/approval.ts';
+} from '../../src/policy/tools/approval.ts';
 
 const NO_TRUST: TrustEntries = { always_allow: [], always_deny: [], malformed: false };
 const RULES: Readonly<Record<string, ApprovalRule | null>> = {

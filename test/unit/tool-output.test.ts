@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ToolResultContent } from '../../src/domain/message.ts';
 import { toolText } from '../../src/domain/tool.ts';
-import { alreadyCut, cutUtf8, MAX_OUTPUT_BYTES, truncateOutput } from '../../src/policy/tool-output.ts';
+import { alreadyCut, cutUtf8, MAX_OUTPUT_BYTES, truncateOutput } from '../../src/policy/tools/tool-output.ts';
 
 const text = (t: string): ToolResultContent => ({ type: 'text', text: t });
 const image = (bytes: number): ToolResultContent => ({

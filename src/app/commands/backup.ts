@@ -1,7 +1,7 @@
 // `metis backup FILE`: the database as it is at one moment, in a new file, also while a server writes (02 §6).
 import fs from 'node:fs';
 import path from 'node:path';
-import { copyDatabase } from '../../store/sqlite/copy.ts';
+import { copyDatabase } from '../../store/sqlite/connection/copy.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { loadSettings } from '../start.ts';

@@ -1,6 +1,6 @@
 // `metis config check`: whether the server would accept what it is given, without starting it.
 import { StartupError } from '../../kernel/errors.ts';
-import { createModelRegistry } from '../../policy/routing/registry.ts';
+import { createModelRegistry } from '../../policy/registry/registry.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { loadPrices } from '../prices.ts';

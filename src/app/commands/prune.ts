@@ -1,14 +1,14 @@
 // `metis prune`: deletes old events, through the server that holds the file or on the file itself, so that one process writes (02 §6).
 import fs from 'node:fs';
 import path from 'node:path';
-import { createBus } from '../../bus/bus.ts';
+import { createBus } from '../../bus/memory/bus.ts';
 import { ApiError, request } from '../../client/request.ts';
 import { isoTime, systemClock } from '../../kernel/clock.ts';
 import { StartupError } from '../../kernel/errors.ts';
 import { createIdGenerator } from '../../kernel/ids.ts';
-import { createJournal } from '../../store/sqlite/journal.ts';
-import { databaseFault, openDatabase } from '../../store/sqlite/open.ts';
-import { isOwned } from '../../store/sqlite/owner-lock.ts';
+import { databaseFault, openDatabase } from '../../store/sqlite/connection/open.ts';
+import { isOwned } from '../../store/sqlite/connection/owner-lock.ts';
+import { createJournal } from '../../store/sqlite/write/journal.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { loadSettings, type Settings, startLog } from '../start.ts';

@@ -7,11 +7,11 @@ import {
   SavingsReportSchema,
   type TimeWindow,
 } from '../../domain/analytics.ts';
-import type { Engine } from '../../engine/context.ts';
+import type { Engine } from '../../engine/state/engine.ts';
 import { isoTime } from '../../kernel/clock.ts';
 import { type Issue, validationError } from '../../kernel/errors.ts';
 import type { Result } from '../../kernel/result.ts';
-import { encodeCursor, parseCostQuery, parseSavingsQuery, parseTraceQuery } from '../../policy/analytics-query.ts';
+import { encodeCursor, parseCostQuery, parseSavingsQuery, parseTraceQuery } from '../../policy/analytics/query.ts';
 import { type PriceTable, storedPriceTable } from '../../policy/pricing/price-table.ts';
 import type { Analytics } from '../../ports/analytics.ts';
 import type { PriceVersions } from '../../ports/price-versions.ts';

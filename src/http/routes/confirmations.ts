@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { AnswerSchema, ConfirmationDetailSchema, ConfirmationSchema, ScopeSchema } from '../../domain/confirmation.ts';
 import { ConfirmationIdSchema, SessionIdSchema } from '../../domain/scalars.ts';
-import { answerConfirmation } from '../../engine/answer-confirmation.ts';
+import { answerConfirmation } from '../../engine/answer-approval.ts';
 import { plainText } from '../../kernel/plain-text.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';

@@ -1,9 +1,9 @@
 // `/models`: what may be chosen, whether it answers, and what it costs (05 §2, §3.5).
 import { z } from 'zod';
 import { type Model, type ModelEntry, ModelSchema } from '../../domain/model.ts';
-import type { Engine } from '../../engine/context.ts';
+import type { Engine } from '../../engine/state/engine.ts';
 import { fromPusd } from '../../kernel/money.ts';
-import { type AvailabilitySnapshot, availabilityOf, snapshot } from '../../policy/routing/availability.ts';
+import { type AvailabilitySnapshot, availabilityOf, snapshot } from '../../policy/registry/availability.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { operation } from '../operation.ts';

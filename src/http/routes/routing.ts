@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { ConfigSchema } from '../../domain/config.ts';
 import { PolicyEvaluationSchema, RefusalSchema } from '../../domain/route.ts';
 import { CountSchema, Sha256Schema, TimeSchema } from '../../domain/scalars.ts';
-import { explainRoute } from '../../engine/explain.ts';
+import { explainRoute } from '../../engine/explain-route.ts';
 import { checkPolicy, policyInForce } from '../../engine/routing-policy.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';

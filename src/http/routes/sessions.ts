@@ -10,10 +10,10 @@ import {
   UsdSchema,
 } from '../../domain/scalars.ts';
 import { SessionSchema, SessionStatusSchema } from '../../domain/session.ts';
-import { withReserved } from '../../engine/budget.ts';
 import { endSession, purgeSession } from '../../engine/end-session.ts';
-import { patchSession } from '../../engine/patch-session.ts';
-import { createSession } from '../../engine/sessions.ts';
+import { withReserved } from '../../engine/money/limits.ts';
+import { createSession } from '../../engine/session/new-session.ts';
+import { patchSession } from '../../engine/update-session.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';

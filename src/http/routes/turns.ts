@@ -12,8 +12,8 @@ import {
   UsdSchema,
 } from '../../domain/scalars.ts';
 import { type Turn, TurnSchema } from '../../domain/turn.ts';
-import { cancelTurn } from '../../engine/cancel.ts';
-import { estimateTurn } from '../../engine/estimate.ts';
+import { cancelTurn } from '../../engine/cancel-turn.ts';
+import { estimateTurn } from '../../engine/estimate-turn.ts';
 import { resumeTurn } from '../../engine/resume-turn.ts';
 import { submitTurn, waitForTurn } from '../../engine/submit-turn.ts';
 import { plainText } from '../../kernel/plain-text.ts';

@@ -6,7 +6,7 @@ import { err, ok, type Result } from '../../kernel/result.ts';
 import { estimateText } from '../context/estimate.ts';
 import { contextLine } from '../context/worker-brief.ts';
 import { cutText } from '../cut.ts';
-import { plainIssues } from '../plain-issue.ts';
+import { plainIssues } from '../parsing/plain-issue.ts';
 
 const MAX_BODY_CHARS = 20_000;
 const MAX_ALL_BODIES_CHARS = 200_000;

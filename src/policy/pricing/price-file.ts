@@ -3,8 +3,8 @@ import { z } from 'zod';
 import { MODEL_ID_PATTERN } from '../../domain/model.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
 import { OWN_FILE } from '../parsing/limits.ts';
+import { plainIssues } from '../parsing/plain-issue.ts';
 import { readYaml } from '../parsing/yaml.ts';
-import { plainIssues } from '../plain-issue.ts';
 import { type RawEntry, RawEntrySchema, type RawTable } from './price-entry.ts';
 
 const FileSchema = z.strictObject({

@@ -1,9 +1,9 @@
 // A slot's candidate and the nine checks it must pass (03 §5, §7).
 import { type ModelEntry, providerOf } from '../../domain/model.ts';
 import type { PolicyEvaluation, SlotName, TurnContext, ValidationFailure } from '../../domain/route.ts';
-import type { AvailabilitySnapshot } from './availability.ts';
+import type { AvailabilitySnapshot } from '../registry/availability.ts';
+import type { ModelRegistry } from '../registry/registry.ts';
 import type { RoutingPolicies } from './policy-file.ts';
-import type { ModelRegistry } from './registry.ts';
 
 /** What a decision depends on besides its turn. */
 export interface RouteEnv {

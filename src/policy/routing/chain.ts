@@ -10,7 +10,7 @@ import {
   type TurnContext,
 } from '../../domain/route.ts';
 import { AppError } from '../../kernel/errors.ts';
-import { availabilityOf, FAILURES_TO_TRIP } from './availability.ts';
+import { availabilityOf, FAILURES_TO_TRIP } from '../registry/availability.ts';
 import { type RouteEnv, type Slot, withoutCandidate } from './candidate.ts';
 import { delegateRequest } from './slots/delegate-request.ts';
 import { globalDefault } from './slots/global-default.ts';

@@ -3,10 +3,10 @@ import { createHash } from 'node:crypto';
 import { type Config, ConfigSchema, defaultConfig } from '../../domain/config.ts';
 import { type Tier, TierSchema } from '../../domain/scalars.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
-import { issueLines } from '../issue-lines.ts';
+import { issueLines } from '../parsing/issue-lines.ts';
 import { OUTSIDE } from '../parsing/limits.ts';
 import { isMapping, readYaml } from '../parsing/yaml.ts';
-import { type ModelRegistry, unknownModel } from './registry.ts';
+import { type ModelRegistry, unknownModel } from '../registry/registry.ts';
 import { compileRules, type Rule } from './rules.ts';
 
 export type PolicyKind = 'workspace' | 'global';

@@ -3,6 +3,7 @@
 import type { z } from 'zod';
 import type { RoutingPolicyInvalidSchema } from '../../domain/event/routing.ts';
 import { sha256Hex } from '../../kernel/canonical-json.ts';
+import type { ModelRegistry } from '../registry/registry.ts';
 import {
   mergePolicies,
   type PolicyFile,
@@ -11,7 +12,6 @@ import {
   policyVersion,
   type RoutingPolicies,
 } from './policy-file.ts';
-import type { ModelRegistry } from './registry.ts';
 
 /** One file as found at a turn's start. */
 export interface PolicyFileRead {

@@ -1,6 +1,7 @@
 // What a valid policy file asks for in vain: models that this server cannot call.
+
+import type { ModelRegistry } from '../registry/registry.ts';
 import type { PolicyFile, PolicyKind } from './policy-file.ts';
-import type { ModelRegistry } from './registry.ts';
 
 /** One line for each reference to a model without a usable adapter, `<path>: <problem>`. */
 export function policyWarnings(file: PolicyFile, kind: PolicyKind, registry: ModelRegistry): readonly string[] {

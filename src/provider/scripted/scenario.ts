@@ -5,8 +5,8 @@ import { ErrorClassSchema } from '../../domain/scalars.ts';
 import { TokenUsageSchema } from '../../domain/usage.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
 import { OWN_FILE } from '../../policy/parsing/limits.ts';
+import { plainIssues } from '../../policy/parsing/plain-issue.ts';
 import { readYaml } from '../../policy/parsing/yaml.ts';
-import { plainIssues } from '../../policy/plain-issue.ts';
 
 const milliseconds = z.number().min(0).max(3_600_000);
 const ErrorSchema = z.strictObject({

@@ -2,7 +2,7 @@
 import { ToolError } from '../../domain/tool.ts';
 import { DELEGATE_DESCRIPTION, DELEGATE_JSON_SCHEMA } from '../../policy/delegation/tool-schemas.ts';
 import type { ToolFactory } from '../../ports/tool.ts';
-import { define, nothingToCancel } from '../definition.ts';
+import { define, nothingToCancel } from './definition.ts';
 
 const definition = define({
   name: 'delegate',

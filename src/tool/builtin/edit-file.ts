@@ -1,7 +1,7 @@
 // edit_file: replaces one place of a file (09 §13).
 import { ToolError, toolText } from '../../domain/tool.ts';
 import type { ToolFactory } from '../../ports/tool.ts';
-import { define, filesOf, inputSchema, nothingToCancel, pathSchema, utf8Text } from '../definition.ts';
+import { define, filesOf, inputSchema, nothingToCancel, pathSchema, utf8Text } from './definition.ts';
 
 const MAX_FILE_BYTES = 16 * 1024 * 1024;
 

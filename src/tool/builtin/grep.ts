@@ -1,9 +1,9 @@
 // grep: a regular expression over the files of the workspace, searched by ripgrep (09 §13).
 import { toolText } from '../../domain/tool.ts';
 import type { ToolFactory } from '../../ports/tool.ts';
-import { define, filesOf, inputSchema, pathSchema } from '../definition.ts';
-import { createHitList } from '../hit-list.ts';
-import { startSearch } from '../ripgrep.ts';
+import { createHitList } from '../search/hit-list.ts';
+import { startSearch } from '../search/ripgrep.ts';
+import { define, filesOf, inputSchema, pathSchema } from './definition.ts';
 
 const definition = define({
   name: 'grep',

@@ -2,9 +2,9 @@
 import { toolText } from '../../domain/tool.ts';
 import type { ToolFactory } from '../../ports/tool.ts';
 import type { ConfinedPath, DirectoryEntry, WorkspaceFiles } from '../../ports/workspace.ts';
-import { byteOrder } from '../byte-order.ts';
-import { define, filesOf, inputSchema, nothingToCancel, pathSchema } from '../definition.ts';
-import { PRUNED_FOLDERS } from '../pruned.ts';
+import { PRUNED_FOLDERS } from '../search/pruned.ts';
+import { byteOrder } from '../text/byte-order.ts';
+import { define, filesOf, inputSchema, nothingToCancel, pathSchema } from './definition.ts';
 
 const definition = define({
   name: 'list_files',

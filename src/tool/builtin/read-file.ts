@@ -1,9 +1,9 @@
 // read_file: a text file, whole or by lines (09 §13, §10).
 import { toolText } from '../../domain/tool.ts';
-import { alreadyCut, MAX_OUTPUT_BYTES } from '../../policy/tool-output.ts';
+import { alreadyCut, MAX_OUTPUT_BYTES } from '../../policy/tools/tool-output.ts';
 import type { ToolFactory } from '../../ports/tool.ts';
-import { define, filesOf, inputSchema, nothingToCancel, notText, pathSchema } from '../definition.ts';
-import { createLineWindow } from '../line-window.ts';
+import { createLineWindow } from '../text/line-window.ts';
+import { define, filesOf, inputSchema, nothingToCancel, notText, pathSchema } from './definition.ts';
 
 const definition = define({
   name: 'read_file',

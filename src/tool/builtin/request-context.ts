@@ -2,7 +2,7 @@
 import { REQUEST_CONTEXT, ToolError, toolText } from '../../domain/tool.ts';
 import { REQUEST_CONTEXT_DESCRIPTION, REQUEST_CONTEXT_JSON_SCHEMA } from '../../policy/delegation/tool-schemas.ts';
 import type { ToolFactory } from '../../ports/tool.ts';
-import { define, nothingToCancel } from '../definition.ts';
+import { define, nothingToCancel } from './definition.ts';
 
 const definition = define({
   name: REQUEST_CONTEXT,

@@ -1,11 +1,11 @@
 // shell: a command in the workspace (09 §12, §13).
 import { ToolError } from '../../domain/tool.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import { alreadyCut } from '../../policy/tool-output.ts';
+import { alreadyCut } from '../../policy/tools/tool-output.ts';
 import type { ToolFactory } from '../../ports/tool.ts';
-import { type CommandEnd, type RunningCommand, startCommand } from '../command.ts';
-import { define, inputSchema } from '../definition.ts';
-import type { Sandbox } from '../sandbox.ts';
+import { type CommandEnd, type RunningCommand, startCommand } from '../process/command.ts';
+import type { Sandbox } from '../process/sandbox.ts';
+import { define, inputSchema } from './definition.ts';
 
 const definition = define({
   name: 'shell',

@@ -1,7 +1,7 @@
 // write_file: creates or overwrites a file (09 §13).
 import { toolText } from '../../domain/tool.ts';
 import type { ToolFactory } from '../../ports/tool.ts';
-import { define, filesOf, inputSchema, nothingToCancel, pathSchema } from '../definition.ts';
+import { define, filesOf, inputSchema, nothingToCancel, pathSchema } from './definition.ts';
 
 const definition = define({
   name: 'write_file',

@@ -12,7 +12,7 @@ import {
   sortTerms,
   splitWindow,
   toSortKey,
-} from '../../../src/policy/rollup.ts';
+} from '../../../src/policy/analytics/rollup.ts';
 
 const NO_FILTER = {
   session: null,

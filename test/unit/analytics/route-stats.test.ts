@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import type { PayloadOf } from '../../../src/domain/event.ts';
 import { type PolicyEvaluation, SLOTS, type SlotName } from '../../../src/domain/route.ts';
-import { createRouteCounter } from '../../../src/policy/route-stats.ts';
+import { createRouteCounter } from '../../../src/policy/analytics/route-stats.ts';
 
 type Decision = PayloadOf<'route.decided'>;
 

@@ -1,6 +1,6 @@
 // The live bus: order, isolation of failures, and the fold of messages in mid-stream.
 import { describe, expect, test } from 'vitest';
-import { createBus } from '../../../src/bus/bus.ts';
+import { createBus } from '../../../src/bus/memory/bus.ts';
 import type { Delta, Transient } from '../../../src/domain/delta.ts';
 import type { Event } from '../../../src/domain/event.ts';
 import type { Published } from '../../../src/ports/live-bus.ts';

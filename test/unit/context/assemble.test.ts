@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { StoredMessage } from '../../../src/domain/message.ts';
 import { MISSING_RESULT_TEXT, requestMessages } from '../../../src/policy/context/assemble.ts';
-import { messageViolations } from '../../../src/policy/message-rules.ts';
+import { messageViolations } from '../../../src/policy/journal/message-rules.ts';
 import { message, text, toolResult, toolUse, toolUseId } from '../../support/messages.ts';
 
 const user = (n: number) => message(n, 'user', [text(`question ${n}`)]);

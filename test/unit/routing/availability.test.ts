@@ -8,7 +8,7 @@ import {
   expire,
   recordOutcome,
   snapshot,
-} from '../../../src/policy/routing/availability.ts';
+} from '../../../src/policy/registry/availability.ts';
 import { HAIKU, OPUS, registryOf, SONNET } from './world.ts';
 
 const registry = registryOf();

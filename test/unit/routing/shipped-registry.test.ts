@@ -4,10 +4,10 @@ import { calcPrice } from '@pydantic/genai-prices';
 import { describe, expect, it } from 'vitest';
 import { defaultConfig } from '../../../src/domain/config.ts';
 import { providerOf } from '../../../src/domain/model.ts';
-import { usableAdapters } from '../../../src/policy/routing/adapter-config.ts';
+import { usableAdapters } from '../../../src/policy/registry/adapter-config.ts';
+import { createModelRegistry, parseRegistry } from '../../../src/policy/registry/registry.ts';
 import { decideRoute } from '../../../src/policy/routing/chain.ts';
 import { tierModel } from '../../../src/policy/routing/policy-file.ts';
-import { createModelRegistry, parseRegistry } from '../../../src/policy/routing/registry.ts';
 import { envOf, turn } from './world.ts';
 
 const path = new URL('../../../config/registry.yaml', import.meta.url);

@@ -1,6 +1,7 @@
 // A small registry and the inputs of a decision, for the routing tests.
 import type { TurnContext } from '../../../src/domain/route.ts';
-import { emptyAvailability, snapshot } from '../../../src/policy/routing/availability.ts';
+import { emptyAvailability, snapshot } from '../../../src/policy/registry/availability.ts';
+import { createModelRegistry, type ModelRegistry, parseRegistry } from '../../../src/policy/registry/registry.ts';
 import { decideRoute, type RouteEnv } from '../../../src/policy/routing/chain.ts';
 import {
   mergePolicies,
@@ -8,7 +9,6 @@ import {
   type PolicyKind,
   parsePolicyFile,
 } from '../../../src/policy/routing/policy-file.ts';
-import { createModelRegistry, type ModelRegistry, parseRegistry } from '../../../src/policy/routing/registry.ts';
 
 export const OPUS = 'anthropic:opus-x';
 export const SONNET = 'anthropic:sonnet-x';

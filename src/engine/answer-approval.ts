@@ -1,0 +1,151 @@
+// A person's answer to a prompt: the first one wins, and what it is remembered for (05 §3.3, 09 §6.2).
+import type { Answer, Scope } from '../domain/confirmation.ts';
+import { AppError, validationError } from '../kernel/errors.ts';
+import type { ConfirmationId } from '../kernel/ids.ts';
+import { type ConfirmationRow, JournalConflict } from '../ports/journal.ts';
+import { storeAnswer } from './approval/approve-call.ts';
+import type { Engine } from './state/engine.ts';
+import { claim, type OpenPrompt } from './state/open-prompts.ts';
+
+type Input = Readonly<Record<string, unknown>>;
+
+export interface ConfirmationAnswer {
+  readonly decision: 'approve' | 'reject' | 'modify';
+  readonly scope: Scope;
+  /** At most 500 characters; shown to the model on a reject. */
+  readonly reason: string | null;
+  readonly modified_input: Input | null;
+}
+
+export interface ConfirmationReply {
+  readonly confirmation_request_id: ConfirmationId;
+  readonly decision: ConfirmationAnswer['decision'];
+  /** The effective scope. */
+  readonly scope: Scope;
+  readonly applied: boolean;
+}
+
+/**
+ * A person's answer; the first one wins (05 §3.3).
+ * Throws `not_found`, `validation_error`, `invalid_modified_input`, `confirmation_already_resolved`.
+ */
+export async function answerConfirmation(
+  engine: Engine,
+  id: string,
+  answer: ConfirmationAnswer,
+): Promise<ConfirmationReply> {
+  const row = await engine.store.confirmations.record(id as ConfirmationId);
+  if (!row) throw new AppError('not_found', `no confirmation with id ${id}`, { resource: 'confirmation' });
+  checkForm(row, answer);
+  let checked = answer.decision !== 'modify';
+  for (;;) {
+    const prompt = engine.prompts.get(row.id);
+    if (!prompt) return repeated(engine, row, answer);
+    if (prompt.claim !== null) await prompt.claim;
+    else if (checked) return take(engine, row, prompt, answer);
+    else {
+      await checkEdit(prompt, answer);
+      checked = true;
+    }
+  }
+}
+
+async function checkEdit(prompt: OpenPrompt, answer: ConfirmationAnswer): Promise<void> {
+  const issues = await prompt.recheck(answer.modified_input ?? {});
+  const [first] = issues;
+  if (first === undefined) return;
+  const at = ['modified_input', ...(first.path === '' ? [] : [first.path])].join('.');
+  throw new AppError('invalid_modified_input', `${at}: ${first.message}`, { issues });
+}
+
+async function take(
+  engine: Engine,
+  row: ConfirmationRow,
+  prompt: OpenPrompt,
+  answer: ConfirmationAnswer,
+): Promise<ConfirmationReply> {
+  try {
+    const settled = await claim(prompt, () => storeScoped(engine, row, prompt, answer));
+    prompt.settle(settled);
+    return {
+      confirmation_request_id: row.id,
+      decision: answer.decision,
+      scope: settled.scope ?? 'once',
+      applied: true,
+    };
+  } catch (error) {
+    prompt.unclaimed();
+    if (!(error instanceof JournalConflict)) throw error;
+    return repeated(engine, row, answer);
+  }
+}
+
+function checkForm(row: ConfirmationRow, answer: ConfirmationAnswer): void {
+  if (!row.request.allowed_scopes.includes(answer.scope))
+    throw validationError([
+      { path: 'scope', message: `must be one of ${row.request.allowed_scopes.join(', ')} for this request` },
+    ]);
+  if (answer.decision !== 'modify') return;
+  if (answer.scope !== 'once')
+    throw validationError([{ path: 'scope', message: 'must be "once" with decision "modify"' }]);
+  if (!row.request.modifiable) throw new AppError('not_modifiable', 'this request cannot be modified');
+  if (answer.modified_input === null)
+    throw validationError([{ path: 'modified_input', message: 'is required with decision "modify"' }]);
+}
+
+/** An answer after the first: the same decision is a no-op, another one a conflict. */
+async function repeated(engine: Engine, row: ConfirmationRow, answer: ConfirmationAnswer): Promise<ConfirmationReply> {
+  const known = await engine.store.confirmations.view(row.id);
+  if (known?.decision === answer.decision)
+    return {
+      confirmation_request_id: row.id,
+      decision: answer.decision,
+      scope: known.scope ?? 'once',
+      applied: false,
+    };
+  throw new AppError(
+    'confirmation_already_resolved',
+    `this request was already answered: ${known?.decision ?? 'now'}`,
+    {
+      decision: known?.decision ?? null,
+      resolved_at: known?.resolved_at ?? null,
+    },
+  );
+}
+
+/**
+ * The answer as it is stored, with its effective scope. `always` is written to trust.yaml for a planner's prompt only;
+ * whatever cannot be remembered acts as `once` (09 §6.2). The file changes behind the answer it belongs to: one that
+ * was refused must leave no rule.
+ */
+async function storeScoped(
+  engine: Engine,
+  row: ConfirmationRow,
+  prompt: OpenPrompt,
+  answer: ConfirmationAnswer,
+): Promise<Answer> {
+  const { decision, reason, modified_input } = answer;
+  const settled = (scope: Scope): Answer => ({
+    decision,
+    scope,
+    reason,
+    modified_input: decision === 'modify' ? modified_input : null,
+  });
+  const store = (scope: Scope) => storeAnswer(engine, row, prompt.request_event, settled(scope), 'user');
+  const session = await engine.store.sessions.record(row.session_id);
+  if (answer.scope !== 'always' || row.request.is_worker || session === null) {
+    if (answer.scope === 'always')
+      engine.log.info({ confirmation_request_id: row.id }, 'an answer to a worker is not remembered beyond this call');
+    const scope = answer.scope === 'identical' && decision === 'approve' ? 'identical' : 'once';
+    await store(scope);
+    return settled(scope);
+  }
+  const list = decision === 'approve' ? 'always_allow' : 'always_deny';
+  const change = { list, tool: row.tool_name } as const;
+  const kept = await engine.workspaces.persistTrust(session.workspace_path, change, (can) =>
+    store(can ? 'always' : 'once'),
+  );
+  if (!kept)
+    engine.log.warn({ confirmation_request_id: row.id, list }, 'trust.yaml was not changed; the answer holds once');
+  return settled(kept ? 'always' : 'once');
+}

@@ -1,0 +1,205 @@
+// Asking a person about one call, and taking the answer: one id, one row, one way in (09 §5, §6).
+import type { Answer } from '../../domain/confirmation.ts';
+import type { ToolUseBlock } from '../../domain/message.ts';
+import type { ToolDefinition, ToolErrorClass } from '../../domain/tool.ts';
+import type { Issue } from '../../kernel/errors.ts';
+import type { EventId } from '../../kernel/ids.ts';
+import { decideApproval, toolGroup, toolMode } from '../../policy/tools/approval.ts';
+import type { ConfirmationRow } from '../../ports/journal.ts';
+import type { Engine } from '../state/engine.ts';
+import { claim, type OpenPrompt } from '../state/open-prompts.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+import { confirmationRow, identityOf, requested, resolved } from './prompt.ts';
+
+type Input = Readonly<Record<string, unknown>>;
+
+export type Approval =
+  /** `input` is set when a person edited it. */
+  | { readonly ok: true; readonly input: Input | null }
+  | { readonly ok: false; readonly refusal: { readonly error_class: ToolErrorClass; readonly text: string } };
+
+const ALLOWED: Approval = { ok: true, input: null };
+
+/** Decides whether a call may run, asking a person where policy says so (09 §5.2). */
+export async function approveCall(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  definition: ToolDefinition,
+  recheck: (input: Input) => Promise<readonly Issue[]>,
+): Promise<Approval> {
+  const { session } = run;
+  const keyHash = await identityOf(engine, run, call, definition);
+  const decision = decideApproval({
+    inEffectiveSet: true,
+    rule: null,
+    mode: toolMode(engine.config.tool_confirmation, definition, toolGroup(call.name)),
+    trust: await engine.workspaces.readTrust(session.workspace_path),
+    toolName: call.name,
+    approvalMode: session.approval_mode,
+    granted: await engine.store.confirmations.granted(session.root_session_id, keyHash),
+  });
+  switch (decision) {
+    case 'allow':
+      return ALLOWED;
+    case 'not_found':
+      return denied('not_found', `Tool '${call.name}' is not available in this session.`);
+    case 'deny_policy':
+      return denied('user_denied', 'Denied by policy.');
+    case 'approve_all':
+    case 'deny_strict': {
+      const approve = decision === 'approve_all';
+      await byPolicy(
+        engine,
+        run,
+        confirmationRow(engine, run, call, definition, keyHash),
+        approve ? 'approve' : 'reject',
+      );
+      return approve ? ALLOWED : denied('user_denied', `Strict mode: tool '${call.name}' not pre-approved`);
+    }
+    case 'prompt':
+      return ask(engine, run, confirmationRow(engine, run, call, definition, keyHash), recheck);
+  }
+}
+
+function denied(error_class: ToolErrorClass, text: string): Approval {
+  return { ok: false, refusal: { error_class, text } };
+}
+
+/** `approve_all` and `strict` answer at once, and leave the same trace as a person would (09 §6.3). */
+async function byPolicy(engine: Engine, run: TurnRun, row: ConfirmationRow, decision: 'approve' | 'reject') {
+  await engine.journal.commit({
+    writes: [
+      { kind: 'confirmation.insert', confirmation: row },
+      {
+        kind: 'confirmation.resolve',
+        id: row.id,
+        decision,
+        scope: 'once',
+        reason: null,
+        modified: null,
+        resolved_by: 'policy',
+        at: engine.clock.now(),
+      },
+    ],
+    emit: [requested(run, row), resolved(row, 0, { decision, scope: 'once' }, 'policy')],
+  });
+}
+
+async function ask(
+  engine: Engine,
+  run: TurnRun,
+  row: ConfirmationRow,
+  recheck: (input: Input) => Promise<readonly Issue[]>,
+): Promise<Approval> {
+  for (const clock of run.clocks) clock.pause();
+  try {
+    const events = await engine.journal.commit({
+      writes: [{ kind: 'confirmation.insert', confirmation: row }],
+      emit: [requested(run, row)],
+    });
+    return verdict(engine, await answerTo(engine, run, row, events[0]!.id, recheck));
+  } finally {
+    for (const clock of run.clocks) clock.resume();
+  }
+}
+
+/** Resolves with the first of: a person's answer, the deadline, the turn's cancellation. */
+function answerTo(
+  engine: Engine,
+  run: TurnRun,
+  row: ConfirmationRow,
+  requestEvent: EventId,
+  recheck: (input: Input) => Promise<readonly Issue[]>,
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    let due: 'timeout' | 'cancelled' | null = null;
+    const giveUp = (decision: 'timeout' | 'cancelled') => {
+      due = decision;
+      void closeUnanswered(engine, row, decision);
+    };
+    const onAbort = () => giveUp('cancelled');
+    const timer = engine.clock.after(row.expires_at - row.requested_at, () => giveUp('timeout'));
+    const close = () => {
+      timer.cancel();
+      run.signal.removeEventListener('abort', onAbort);
+      engine.prompts.delete(row.id);
+    };
+    const prompt: OpenPrompt = {
+      claim: null,
+      request_event: requestEvent,
+      recheck,
+      settle: (answer) => {
+        close();
+        resolve(answer);
+      },
+      fail: (error) => {
+        close();
+        reject(error);
+      },
+      unclaimed: () => {
+        if (due !== null) giveUp(due);
+      },
+    };
+    engine.prompts.set(row.id, prompt);
+    if (run.signal.aborted) onAbort();
+    else run.signal.addEventListener('abort', onAbort, { once: true });
+  });
+}
+
+function verdict(engine: Engine, answer: Answer): Approval {
+  switch (answer.decision) {
+    case 'approve':
+      return ALLOWED;
+    case 'modify':
+      return { ok: true, input: answer.modified_input };
+    case 'reject':
+      return denied(
+        'user_denied',
+        answer.reason ? `User denied this operation. Reason: ${answer.reason}` : 'User denied this operation.',
+      );
+    case 'timeout':
+      return denied(
+        'confirmation_timeout',
+        `Confirmation timed out after ${engine.config.tool_confirmation.timeout_seconds}s; the tool did not run.`,
+      );
+    case 'cancelled':
+      return denied('cancelled', 'Tool call cancelled.');
+  }
+}
+
+/** Closes a prompt nobody answered in time; an answer that is being stored right now wins. */
+async function closeUnanswered(engine: Engine, row: ConfirmationRow, decision: 'timeout' | 'cancelled'): Promise<void> {
+  const prompt = engine.prompts.get(row.id);
+  if (!prompt || prompt.claim !== null) return;
+  const answer: Answer = { decision, scope: null, reason: null, modified_input: null };
+  await claim(prompt, () => storeAnswer(engine, row, prompt.request_event, answer, 'policy')).then(
+    () => prompt.settle(answer),
+    (error: unknown) => prompt.fail(error),
+  );
+}
+
+/** The conditional update and its event; a second answer fails as `confirmation_resolved`. */
+export async function storeAnswer(
+  engine: Engine,
+  row: ConfirmationRow,
+  requestEvent: EventId,
+  answer: Answer,
+  by: 'user' | 'policy',
+): Promise<void> {
+  await engine.journal.commit({
+    writes: [
+      {
+        kind: 'confirmation.resolve',
+        id: row.id,
+        decision: answer.decision,
+        scope: answer.scope,
+        reason: answer.reason,
+        modified: answer.modified_input,
+        resolved_by: by,
+        at: engine.clock.now(),
+      },
+    ],
+    emit: [resolved(row, requestEvent, answer, by)],
+  });
+}

@@ -1,0 +1,44 @@
+// Model calls that were announced and never settled: each gets its one outcome, whoever ends their turn (00 §3 step 4).
+import type { LlmCallCompleted } from '../../domain/event/llm.ts';
+import { type AnyEvent, draft, type EventDraft } from '../../domain/event.ts';
+import type { TurnId } from '../../kernel/ids.ts';
+import type { Engine } from '../state/engine.ts';
+
+/**
+ * Every call that was under way when its process or its loop died is a failed one; whether it was billed nobody can know.
+ * @param turnId absent = of every open turn
+ */
+export async function closeOpenCalls(engine: Engine, turnId?: TurnId): Promise<void> {
+  for (const call of await engine.store.events.openCalls(turnId))
+    await engine.journal.commit({ emit: [unknownOutcome(call)] });
+}
+
+/** The same for the batch that ends the turn, behind which nothing can be told of it any more. */
+export async function openCallOutcomes(engine: Engine, turnId: TurnId): Promise<readonly EventDraft[]> {
+  return (await engine.store.events.openCalls(turnId)).map(unknownOutcome);
+}
+
+function unknownOutcome(call: AnyEvent): EventDraft {
+  const started = call.payload as unknown as Pick<
+    LlmCallCompleted,
+    'model' | 'provider' | 'request_id' | 'is_worker' | 'parent_session_id' | 'root_session_id'
+  >;
+  return draft({
+    type: 'llm.call_failed',
+    session_id: call.session_id,
+    turn_id: call.turn_id as TurnId | null,
+    parent: call.id,
+    payload: {
+      model: started.model,
+      provider: started.provider,
+      error_class: 'other',
+      error_message_redacted: 'cut off with its outcome unknown',
+      retry_count: 0,
+      latency_ms: 0,
+      request_id: started.request_id,
+      is_worker: started.is_worker,
+      parent_session_id: started.parent_session_id,
+      root_session_id: started.root_session_id,
+    },
+  });
+}

@@ -1,0 +1,123 @@
+// Commit F: the worker session ends, the delegation's record gets its outcome, and one `delegate.*` event tells (04 §5.4).
+import type { UsageSummary } from '../../domain/delegate.ts';
+import { draft, type EventDraft } from '../../domain/event.ts';
+import { fromPusd } from '../../kernel/money.ts';
+import type { DelegateOutcome } from '../../policy/delegation/outcome.ts';
+import type { Write } from '../../ports/journal.ts';
+import type { WorkerUsage } from '../../ports/store.ts';
+import { forget } from '../money/limits.ts';
+import { type Engine, safeText } from '../state/engine.ts';
+import type { Spawned } from './open.ts';
+
+/**
+ * Returns what the worker spent, whether it succeeded or not. A delegation without a worker is stored here for the
+ * first time, together with its end.
+ */
+export async function closeDelegation(
+  engine: Engine,
+  spawned: Spawned,
+  outcome: DelegateOutcome,
+  activeSeconds: number,
+): Promise<UsageSummary> {
+  const { delegation, session } = spawned;
+  const at = engine.clock.now();
+  const seconds = Math.max(0, at - delegation.created_at) / 1000;
+  const used = session ? await engine.store.delegations.usage(session.id) : null;
+  const message =
+    outcome.error_message === null ? null : safeText(engine, outcome.error_message, session?.workspace_path ?? null);
+  const writes: Write[] = [];
+  const emit: EventDraft[] = [];
+  if (session) {
+    writes.push({ kind: 'session.end', session_id: session.id, disposition: outcome.disposition, at });
+    emit.push(
+      draft({
+        type: 'session.ended',
+        session_id: session.id,
+        turn_id: null,
+        parent: null,
+        payload: {
+          disposition: outcome.disposition,
+          turn_count: used?.turn_count ?? 0,
+          total_cost_usd: fromPusd(used?.cost_pusd ?? 0n),
+          duration_seconds: seconds,
+        },
+      }),
+    );
+  }
+  if (delegation.worker_session_id === null) writes.push({ kind: 'delegation.insert', delegation });
+  writes.push({
+    kind: 'delegation.end',
+    tool_use_id: delegation.tool_use_id,
+    status: outcome.success ? 'completed' : 'failed',
+    failure_mode: outcome.failure_mode,
+    error_message: message,
+    output: outcome.output,
+    active_seconds: activeSeconds,
+    ended_at: at,
+  });
+  emit.push(closingEvent(engine, spawned, outcome, message, used, seconds));
+  await engine.journal.commit({ writes, emit });
+  forget(engine, 'delegation', delegation.tool_use_id);
+  return {
+    model: used?.model || (delegation.resolved_model ?? ''),
+    turn_count: used?.turn_count ?? 0,
+    input_tokens: used?.input_tokens ?? 0,
+    output_tokens: used?.output_tokens ?? 0,
+    cost_usd: fromPusd(used?.cost_pusd ?? 0n),
+    wall_time_seconds: seconds,
+    tool_call_count: used?.tool_call_count ?? 0,
+  };
+}
+
+function closingEvent(
+  engine: Engine,
+  { delegation, session, parent_event }: Spawned,
+  outcome: DelegateOutcome,
+  message: string | null,
+  used: WorkerUsage | null,
+  seconds: number,
+): EventDraft {
+  const common = {
+    session_id: delegation.parent_session_id,
+    turn_id: delegation.parent_turn_id,
+    parent: parent_event,
+  };
+  const cost = {
+    worker_total_cost_usd: fromPusd(used?.cost_pusd ?? 0n),
+    pricing_version: used?.pricing_version || engine.prices.version,
+  };
+  if (outcome.success && session)
+    return draft({
+      ...common,
+      type: 'delegate.completed',
+      payload: {
+        tool_use_id: delegation.tool_use_id,
+        worker_session_id: session.id,
+        success: true,
+        output_size_bytes: Buffer.byteLength(
+          typeof outcome.output === 'string' ? outcome.output : JSON.stringify(outcome.output),
+        ),
+        ...cost,
+        turn_count: used?.turn_count ?? 0,
+        llm_call_count: used?.llm_call_count ?? 0,
+        tool_call_count: used?.tool_call_count ?? 0,
+        wall_time_seconds: seconds,
+        model: used?.model || (delegation.resolved_model ?? ''),
+      },
+    });
+  return draft({
+    ...common,
+    type: 'delegate.failed',
+    payload: {
+      tool_use_id: delegation.tool_use_id,
+      worker_session_id: session?.id ?? null,
+      failure_mode: outcome.failure_mode ?? 'worker_error',
+      error_message: message ?? '',
+      ...cost,
+      insufficient_context_request: outcome.insufficient_context_request,
+      cancel_scope: outcome.cancel_scope,
+      tier: delegation.tier,
+      worker_name: delegation.worker_name,
+    },
+  });
+}

@@ -1,0 +1,127 @@
+// The `delegate` call: its input checked against the calling session and turned into a request (04 §4, §5.1).
+import type { ContextItem, DelegateRequest } from '../../domain/delegate.ts';
+import { type ImageBlock, type ToolUseBlock, textOf } from '../../domain/message.ts';
+import { ToolError } from '../../domain/tool.ts';
+import { canonicalJson, sha256Hex } from '../../kernel/canonical-json.ts';
+import type { Issue } from '../../kernel/errors.ts';
+import { err, ok, type Result } from '../../kernel/result.ts';
+import { contextIssue, parseDelegateInput, resolveContext } from '../../policy/delegation/input.ts';
+import type { WorkerSpawner } from '../../ports/spawner.ts';
+import type { Engine } from '../state/engine.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+import { RESTART_TEXT } from '../tool-call/results.ts';
+import { resumeWorker } from './resume.ts';
+import { spawnWorker } from './run-worker.ts';
+
+type Input = Readonly<Record<string, unknown>>;
+
+export interface ResolvedRequest {
+  readonly request: DelegateRequest;
+  /** Images of the referenced items, in reference order (10 §8). */
+  readonly images: readonly ImageBlock[];
+}
+
+const IMAGE_SUFFIX = /\.(png|jpe?g|gif|webp)$/i;
+
+/** The spawner of one call; null where the session is too deep to delegate (04 §11). */
+export function createSpawner(engine: Engine, run: TurnRun, call: ToolUseBlock): WorkerSpawner | null {
+  if (run.session.delegation_depth >= engine.config.delegation.delegate_depth) return null;
+  return {
+    async check(input) {
+      const resolved = await resolve(engine, run, input);
+      return resolved.ok ? [] : resolved.error;
+    },
+    async spawn(input) {
+      const resolved = await resolve(engine, run, input);
+      const images = resolved.ok ? resolved.value.images : [];
+      const known = run.resumed ? await resumeWorker(engine, run, call.id, images) : null;
+      if (known) return known;
+      // A person had edited the input before the restart; the one they turned down must not be delegated in its place.
+      const called = run.called.get(call.id);
+      if (called && called.input_hash !== sha256Hex(canonicalJson(input)))
+        throw new ToolError('cancelled', RESTART_TEXT);
+      // The workspace may have changed since the check, e.g. by an answer that took minutes.
+      if (!resolved.ok)
+        throw new ToolError('validation_error', resolved.error.map((i) => `${i.path}: ${i.message}`).join('\n'));
+      return spawnWorker(engine, run, call.id, resolved.value);
+    },
+  };
+}
+
+async function resolve(engine: Engine, run: TurnRun, input: Input): Promise<Result<ResolvedRequest, readonly Issue[]>> {
+  const parsed = parseDelegateInput(input);
+  if (!parsed.ok) return parsed;
+  const { tier, task, context, output_schema, allowed_tools, max_tokens, timeout_seconds, max_cost_usd } = parsed.value;
+  const issues: Issue[] = [];
+  if (output_schema !== null) {
+    const compiled = engine.schemas.compile(output_schema);
+    if (!compiled.ok)
+      issues.push(...compiled.problems.map((p) => ({ path: `output_schema.${p.path}`, message: p.message })));
+  }
+  issues.push(...(await outsideWorkspace(engine, run, context.include)));
+  const found = await references(engine, run, context.include);
+  const entries = resolveContext(context.include, {
+    message: (id) => found.texts.get(id) ?? null,
+    toolResult: (id) => found.texts.get(id) ?? null,
+  });
+  if (!entries.ok) issues.push(...entries.error);
+  if (issues.length > 0 || !entries.ok) return err(issues);
+  return ok({
+    request: {
+      entry: 'delegate',
+      tier,
+      task,
+      context_mode: context.mode,
+      context: entries.value,
+      output_schema,
+      allowed_tools,
+      max_tokens,
+      timeout_seconds,
+      max_cost_usd: max_cost_usd ?? engine.config.delegation.worker_max_cost_usd,
+    },
+    images: found.images,
+  });
+}
+
+/** A reference may only name what the caller itself may read. */
+async function outsideWorkspace(engine: Engine, run: TurnRun, include: readonly ContextItem[]): Promise<Issue[]> {
+  const files = engine.workspaces.files(run.session.workspace_path);
+  const issues: Issue[] = [];
+  for (const [index, item] of include.entries()) {
+    if (item.type !== 'file' && item.type !== 'file_range') continue;
+    try {
+      await files.resolve(item.path, 'read');
+    } catch (error) {
+      if (!(error instanceof ToolError)) throw error;
+      issues.push(contextIssue(index));
+    }
+  }
+  return issues;
+}
+
+/** Texts by id, and images, of the items that name messages, tool results and image files. */
+async function references(
+  engine: Engine,
+  run: TurnRun,
+  include: readonly ContextItem[],
+): Promise<{ texts: Map<string, string>; images: ImageBlock[] }> {
+  const texts = new Map<string, string>();
+  const images: ImageBlock[] = [];
+  for (const item of include) {
+    if (item.type === 'message') {
+      const message = run.history.find((m) => m.id === item.message_id);
+      if (!message) continue;
+      texts.set(item.message_id, textOf(message.content));
+      images.push(...message.content.filter((b): b is ImageBlock => b.type === 'image'));
+    } else if (item.type === 'tool_result') {
+      const answer = run.history.find((m) => m.metadata.parent_tool_use_id === item.tool_use_id)?.content[0];
+      if (answer?.type !== 'tool_result') continue;
+      texts.set(item.tool_use_id, textOf(answer.content));
+      images.push(...answer.content.filter((b): b is ImageBlock => b.type === 'image'));
+    } else if (item.type === 'file' && IMAGE_SUFFIX.test(item.path)) {
+      const image = await engine.workspaces.readImage(run.session.workspace_path, item.path);
+      if (image) images.push(image);
+    }
+  }
+  return { texts, images };
+}

@@ -1,0 +1,109 @@
+// Finding the worker of a delegation call again after a restart or a pause: never a second one (04 §13 step 5).
+import { type ImageBlock, textOf } from '../../domain/message.ts';
+import type { SessionRecord } from '../../domain/session.ts';
+import { type ToolOutput, toolText } from '../../domain/tool.ts';
+import type { TurnRecord } from '../../domain/turn.ts';
+import { plannerText } from '../../policy/delegation/outcome.ts';
+import { announceResumed, failModelGone } from '../resume-turn.ts';
+import type { Engine } from '../state/engine.ts';
+import { takeWhenFree } from '../state/session-lock.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+import type { ToolResults } from '../tool-call/results.ts';
+import { contextRequest, rebuildRun } from '../turn/rebuild.ts';
+import type { Spawned } from './open.ts';
+import { runSpawned } from './run-worker.ts';
+import { runWorkerTurn, type Work, type WorkedTurn } from './worker-turns.ts';
+
+/**
+ * Null when the call never got as far as a delegation.
+ * @param images for a worker that was created and never ran
+ */
+export async function resumeWorker(
+  engine: Engine,
+  run: TurnRun,
+  toolUseId: string,
+  images: readonly ImageBlock[],
+): Promise<ToolOutput | null> {
+  const delegation = await engine.store.delegations.get(toolUseId);
+  if (!delegation) return null;
+  if (delegation.status === 'completed' || delegation.status === 'failed') {
+    const { text, is_error } = plannerText(delegation);
+    return toolText(text, { success: !is_error });
+  }
+  const session = delegation.worker_session_id
+    ? await engine.store.sessions.record(delegation.worker_session_id)
+    : null;
+  if (!session) throw new Error(`delegation ${toolUseId} is open without a worker`);
+  const started = (await engine.store.events.ofTurn(run.turn.id, ['delegate.started'])).find(
+    (e) => e.payload.tool_use_id === toolUseId,
+  );
+  const used = await engine.store.delegations.usage(session.id);
+  await engine.journal.commit({
+    writes: [{ kind: 'delegation.resume', tool_use_id: delegation.tool_use_id }],
+    emit: [],
+  });
+  const spawned: Spawned = { delegation, session, parent_event: started?.id ?? null, opening: null };
+  return runSpawned(engine, run, spawned, {
+    images,
+    outputTokensUsed: used.output_tokens,
+    begin: (work) => begin(engine, run, work),
+  });
+}
+
+/** The worker's newest turn, run on from where it stands; null when it has none yet. */
+async function begin(engine: Engine, planner: TurnRun, work: Work): Promise<WorkedTurn | null> {
+  const { id } = work.session;
+  // Somebody may be cancelling that very turn at this moment: what stands when they are done is what counts.
+  await takeWhenFree(engine.locks, id, null);
+  let taken: { readonly run: TurnRun; readonly known: ToolResults } | WorkedTurn | null = null;
+  try {
+    taken = await takeUp(engine, planner, work);
+  } finally {
+    if (taken === null || !('run' in taken)) engine.locks.release(id);
+  }
+  return taken !== null && 'run' in taken ? runWorkerTurn(engine, taken.run, taken.known) : taken;
+}
+
+/** What there is to run on, or what it came to before. For a caller that holds the lock. */
+async function takeUp(engine: Engine, planner: TurnRun, work: Work) {
+  const turn = await engine.store.turns.newest(work.session.id);
+  if (turn === null) return null;
+  if (turn.ended_at !== null) return ended(engine, work.session, turn, work.worker.output_tokens_left);
+  const { run, served, known } = await rebuildRun(engine, work.session, turn, {
+    scope: work.scope,
+    worker: work.worker,
+    clocks: [work.worker.clock, ...planner.clocks],
+    tree: planner.tree,
+    caps: work.caps,
+  });
+  if (served === null) {
+    const end = await failModelGone(engine, run);
+    return { ...(await ended(engine, work.session, turn, null)), end };
+  }
+  await announceResumed(engine, run);
+  return { run: { ...run, ...served }, known };
+}
+
+/** A turn that had ended before the delegation was closed. */
+async function ended(
+  engine: Engine,
+  session: SessionRecord,
+  turn: TurnRecord,
+  tokensLeft: number | null,
+): Promise<WorkedTurn> {
+  const history = await engine.store.messages.history(session.id);
+  const last = history.findLast((m) => m.role === 'assistant' && m.turn_id === turn.id);
+  return {
+    end:
+      turn.status === 'completed'
+        ? { status: 'completed', stop_reason: turn.stop_reason ?? 'end_turn' }
+        : turn.status === 'cancelled'
+          ? { status: 'cancelled', reason: turn.cancel_reason ?? 'shutdown' }
+          : { status: 'failed', message: turn.error_message ?? 'the turn failed' },
+    text: last ? textOf(last.content) : '',
+    llm_calls: turn.llm_call_count,
+    tokens_exhausted: tokensLeft !== null && tokensLeft <= 0,
+    refusal: null,
+    context_request: contextRequest(last, await engine.store.turns.toolCalls(turn.id)),
+  };
+}

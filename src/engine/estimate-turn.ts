@@ -1,0 +1,108 @@
+// What a turn would cost, asked before it is spent: routed and priced, nothing run and nothing stored (14 §4).
+import type { PolicyEvaluation } from '../domain/route.ts';
+import { NO_TOKENS } from '../domain/usage.ts';
+import { fromPusd, type Usd, ZERO_PUSD } from '../kernel/money.ts';
+import { maxOutputTokens } from './model-call/model-request.ts';
+import { type BudgetScope, ceiling, limitsOf } from './money/limits.ts';
+import { pricingId } from './routing/route-environment.ts';
+import { routeTurn } from './routing/route-turn.ts';
+import { liveSession } from './session/new-session.ts';
+import type { Engine } from './state/engine.ts';
+import { forkMemory } from './state/route-memory.ts';
+import { type IntakeBlock, takeMessage } from './turn/accept-message.ts';
+import { newUserMessage } from './turn/admit.ts';
+import { requireBudget } from './turn/planner-turn.ts';
+
+export interface Submission {
+  readonly content: string | readonly IntakeBlock[];
+  /** Alias or id. */
+  readonly per_message_override: string | null;
+}
+
+export interface CoveringLimit {
+  readonly scope: BudgetScope;
+  readonly limit_usd: Usd;
+  readonly spent_usd: Usd;
+  readonly reserved_usd: Usd;
+  readonly remaining_usd: Usd;
+}
+
+export interface CostEstimate {
+  readonly chosen_model: string;
+  readonly chain: readonly PolicyEvaluation[];
+  readonly estimated_input_tokens: number;
+  /** The estimated input alone. */
+  readonly cost_floor_usd: Usd;
+  /** What the first call would reserve. Tool cycles are not foreseen. */
+  readonly cost_ceiling_usd: Usd;
+  readonly fits_budget: boolean;
+  readonly limits: readonly CoveringLimit[];
+}
+
+/**
+ * Throws what submitting the same message would, short of the turn lock: `not_found`, `session_is_worker`,
+ * `session_already_ended`, `budget_exceeded`, `validation_error`, `unknown_alias`, `override_missing_body`,
+ * `routing_failed`, `explicit_model_rejected`.
+ */
+export async function estimateTurn(engine: Engine, sessionId: string, submission: Submission): Promise<CostEstimate> {
+  const apart: Engine = { ...engine, routes: forkMemory(engine.routes) };
+  const session = await liveSession(apart, sessionId);
+  await requireBudget(apart, session);
+  const message = await takeMessage(apart, session, submission);
+  const turnId = apart.ids.turn();
+  const now = apart.clock.now();
+  const history = [
+    ...(await apart.store.messages.history(session.id)),
+    newUserMessage(apart, session, turnId, message.content, now),
+  ];
+  const { decision, refusal, context, tools } = await routeTurn(apart, {
+    session,
+    turn_id: turnId,
+    history,
+    override: message.override,
+    worker: null,
+    caps: [],
+    tool_names: null,
+    now,
+  });
+  if (refusal) throw refusal;
+  const model = apart.registry.get(decision.chosen_model);
+  if (!model) throw new Error(`the chain chose an unknown model: ${decision.chosen_model}`);
+
+  const most = ceiling(apart, model, {
+    system_prompt: session.system_prompt,
+    system_prompt_volatile: await apart.workspaces.memoryText(session.workspace_path),
+    messages: history,
+    // With `delegate`, which the model may be offered: a bound must not miss it.
+    tools: [...tools, ...[apart.tools.definition('delegate')].filter((tool) => tool !== null)],
+    max_output_tokens: maxOutputTokens(apart, model),
+    output_schema: null,
+  });
+  const least = apart.prices.cost(pricingId(apart, model.id), {
+    ...NO_TOKENS,
+    input_tokens: context.estimated_input_tokens,
+  }).cost_pusd;
+  const limits = await Promise.all(
+    (await limitsOf(apart, session, [])).map(async (limit) => {
+      const spent = await limit.spent();
+      const reserved = apart.budget.reserved.get(limit.pool) ?? ZERO_PUSD;
+      const left = limit.limit - spent - reserved;
+      return { scope: limit.scope, limit: limit.limit, spent, reserved, left: left > 0n ? left : 0n };
+    }),
+  );
+  return {
+    chosen_model: model.id,
+    chain: decision.chain,
+    estimated_input_tokens: context.estimated_input_tokens,
+    cost_floor_usd: fromPusd(least),
+    cost_ceiling_usd: fromPusd(most),
+    fits_budget: limits.every((l) => l.left >= most),
+    limits: limits.map((l) => ({
+      scope: l.scope,
+      limit_usd: fromPusd(l.limit),
+      spent_usd: fromPusd(l.spent),
+      reserved_usd: fromPusd(l.reserved),
+      remaining_usd: fromPusd(l.left),
+    })),
+  };
+}

@@ -1,0 +1,177 @@
+// One model call: announced in the journal, streamed to the bus, handed on to be settled (00 §3 steps 3-4).
+import { textBlock } from '../../domain/message.ts';
+import type { EventId, MessageId, RequestId, ToolUseId } from '../../kernel/ids.ts';
+import { usageFault } from '../../policy/pricing/cost.ts';
+import { AdapterError, type CanonicalRequest, type MessageComplete, type StreamEvent } from '../../ports/provider.ts';
+import { type BudgetRefusal, reserve } from '../money/limits.ts';
+import { volatilePrompt } from '../routing/route-turn.ts';
+import type { Engine } from '../state/engine.ts';
+import { abandonable } from '../state/grace.ts';
+import type { TurnEnd, TurnRun } from '../state/turn-run.ts';
+import type { ToolResults } from '../tool-call/results.ts';
+import { toDelta, transient } from './deltas.ts';
+import { callStarted, type ModelRequest, modelRequest } from './model-request.ts';
+import { cutShort } from './partial-answer.ts';
+import { type Failure, observe, settleFailure, settleSuccess } from './settle.ts';
+
+export type CallOutcome =
+  /** `end` is set when the turn completed in the same transaction. */
+  | { readonly ok: true; readonly settled: ToolResults; readonly end: TurnEnd | null }
+  | { readonly ok: false; readonly error: AdapterError }
+  /** A limit refused the call before it left. */
+  | { readonly ok: false; readonly error: null; readonly refusal: BudgetRefusal };
+
+/** What the stream said so far that its last event does not repeat. */
+export interface Heard {
+  /** Left behind after its cancellation: whatever still comes is discarded. */
+  abandoned: boolean;
+  message_id: MessageId | null;
+  complete: MessageComplete | null;
+  readonly provider_tool_ids: Map<ToolUseId, string | null>;
+  readonly input_errors: Map<ToolUseId, string>;
+}
+
+export interface Call {
+  readonly run: TurnRun;
+  readonly request_id: RequestId;
+  readonly started: EventId;
+  readonly began: number;
+  readonly heard: Heard;
+  /** A money limit covers it, whose share may have to be warned about. */
+  readonly limited: boolean;
+}
+
+/**
+ * Makes the turn's next model call and stores its outcome. Never throws for a provider's failure:
+ * a call cut off with known usage is recorded with its cost, one without costs nothing (01 §4.4).
+ */
+export async function callModel(engine: Engine, run: TurnRun): Promise<CallOutcome> {
+  const ahead = run.next_call;
+  run.next_call = null;
+  const prepared = ahead?.prepared ?? modelRequest(engine, run, await volatilePrompt(engine, run.session));
+  // Asked of an announced call too: a limit may have been set while its announcement was stored.
+  const reservation = await reserve(engine, run, prepared.request);
+  if (!reservation.ok) {
+    if (ahead?.started) await turnAway(engine, newCall(engine, run, prepared.request, ahead.started, true));
+    return { ok: false, error: null, refusal: reservation.refusal };
+  }
+  try {
+    const started = ahead?.started ?? (await announce(engine, run, prepared));
+    return await leave(engine, newCall(engine, run, prepared.request, started, reservation.limited), prepared.request);
+  } finally {
+    // Right behind the settling commit, in the same tick: from now on the ledger has what the reservation held.
+    reservation.release();
+  }
+}
+
+async function announce(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<EventId> {
+  const events = await engine.journal.commit({ emit: [callStarted(run, prepared, run.cause)] });
+  return events[0]!.id;
+}
+
+async function turnAway(engine: Engine, call: Call): Promise<void> {
+  const why = { error_class: 'cancelled', request_id: call.request_id } as const;
+  const error = new AdapterError('a limit was set before the call left', why);
+  await settleFailure(engine, call, { error, outages: [] });
+}
+
+/** @param started its `llm.call_started`, which is stored */
+function newCall(engine: Engine, run: TurnRun, request: CanonicalRequest, started: EventId, limited: boolean): Call {
+  return {
+    run,
+    request_id: request.request_id,
+    started,
+    began: engine.clock.monotonic(),
+    heard: {
+      abandoned: false,
+      message_id: null,
+      complete: null,
+      provider_tool_ids: new Map(),
+      input_errors: new Map(),
+    },
+    limited,
+  };
+}
+
+async function leave(engine: Engine, call: Call, request: CanonicalRequest): Promise<CallOutcome> {
+  try {
+    await abandonable(engine, call.run.signal, listen(engine, call, request), 'model call');
+  } catch (thrown) {
+    call.heard.abandoned = true;
+    call.heard.complete ??= cutShort(engine, call.run, call.heard.message_id, request);
+    const error = asAdapterError(engine, call, thrown);
+    return settle(engine, call, { error, outages: observe(engine, call.run, error.error_class) });
+  }
+  return settle(engine, call, null);
+}
+
+/** Stores the outcome. A fault in that is thrown, since nobody can go on with an answer that is lost; the call is closed before. */
+async function settle(engine: Engine, call: Call, failure: Failure | null): Promise<CallOutcome> {
+  try {
+    return failure === null ? await settleSuccess(engine, call) : await settleFailure(engine, call, failure);
+  } catch (thrown) {
+    await settleLost(engine, call, failure);
+    throw thrown;
+  }
+}
+
+const LOST = 'The answer could not be stored.';
+
+/**
+ * What was paid for is recorded with its exact cost, a sentence in place of a content that may be what cannot be stored.
+ * Only a cost that no money column can hold is left out: the call must not stay open for ever.
+ */
+async function settleLost(engine: Engine, call: Call, failure: Failure | null): Promise<void> {
+  const { heard, request_id } = call;
+  const outages = failure?.outages ?? [];
+  const closed = { error_class: 'other', request_id } as const;
+  const error = new AdapterError('the outcome of the call could not be stored', closed);
+  if (heard.complete !== null || (failure?.error.usage ?? null) !== null)
+    try {
+      if (heard.complete !== null && heard.complete.final_content.length > 0)
+        heard.complete = { ...heard.complete, final_content: [textBlock(LOST)], provider_raw: null };
+      await settleFailure(engine, call, { error: failure?.error ?? error, outages });
+      return;
+    } catch (err) {
+      engine.log.error({ err, request_id }, 'a call that was paid for could not be recorded with its cost');
+    }
+  heard.complete = null;
+  await settleFailure(engine, call, { error, outages });
+}
+
+/** Forwards the stream as it comes; resolves when it ended whole, throws what the adapter throws. */
+async function listen(engine: Engine, call: Call, request: CanonicalRequest): Promise<void> {
+  const { run, heard } = call;
+  for await (const event of run.adapter.stream(request, run.signal)) {
+    if (heard.abandoned) return;
+    note(heard, event);
+    const delta = toDelta(event);
+    if (delta) engine.journal.transient(transient(engine, run, delta));
+  }
+  if (heard.complete === null) throw new Error('the stream ended without its last event');
+  const fault = usageFault(heard.complete.usage);
+  if (fault === null) return;
+  // Priced it would be a lie: the call is closed as one whose counts never came.
+  heard.complete = null;
+  throw new Error(`the adapter reported an impossible usage: ${fault}`);
+}
+
+function note(heard: Heard, event: StreamEvent): void {
+  heard.message_id = event.message_id as MessageId;
+  if (event.type === 'tool.use_start') heard.provider_tool_ids.set(event.tool_use_id, event.provider_tool_id);
+  else if (event.type === 'tool.use_end' && event.input_error !== null)
+    heard.input_errors.set(event.tool_use_id, event.input_error);
+  else if (event.type === 'message.complete') heard.complete = event;
+}
+
+/** Adapters throw nothing else; whatever else arrives here is a bug of ours and is closed like a provider's failure. */
+function asAdapterError(engine: Engine, call: Call, thrown: unknown): AdapterError {
+  if (thrown instanceof AdapterError) return thrown;
+  const cancelled = call.run.signal.aborted;
+  if (!cancelled)
+    engine.log.error({ err: thrown, request_id: call.request_id }, 'a provider stream failed unexpectedly');
+  return new AdapterError(cancelled ? 'cancelled' : 'unexpected failure while streaming', {
+    error_class: cancelled ? 'cancelled' : 'other',
+    request_id: call.request_id,
+  });
+}

@@ -1,0 +1,76 @@
+// The public form of what a provider streams, and of messages as they are stored (06 §5.1).
+import type { Delta, Transient } from '../../domain/delta.ts';
+import type { StoredMessage } from '../../domain/message.ts';
+import type { StreamEvent } from '../../ports/provider.ts';
+import type { Engine } from '../state/engine.ts';
+import type { TurnBase } from '../state/turn-run.ts';
+import { withoutRaw } from '../turn/admit.ts';
+
+/** The public form; `message.complete` waits for its transaction. */
+export function toDelta(event: StreamEvent): Delta | null {
+  const { message_id } = event;
+  switch (event.type) {
+    case 'message.start':
+      return {
+        type: event.type,
+        payload: { message_id, role: 'assistant', model: event.model, content: [], open_tool_inputs: [] },
+      };
+    case 'text.delta':
+      return {
+        type: event.type,
+        payload: { message_id, content_block_index: event.content_block_index, text: event.text },
+      };
+    case 'thinking.delta':
+      return {
+        type: event.type,
+        payload: {
+          message_id,
+          content_block_index: event.content_block_index,
+          text: event.text,
+          signature: event.signature,
+        },
+      };
+    case 'tool.use_start':
+      return {
+        type: event.type,
+        payload: {
+          message_id,
+          content_block_index: event.content_block_index,
+          tool_use_id: event.tool_use_id,
+          tool_name: event.tool_name,
+        },
+      };
+    case 'tool.use_input_delta':
+      return {
+        type: event.type,
+        payload: {
+          message_id,
+          content_block_index: event.content_block_index,
+          tool_use_id: event.tool_use_id,
+          partial_json: event.partial_json,
+        },
+      };
+    case 'tool.use_end':
+      return {
+        type: event.type,
+        payload: {
+          message_id,
+          content_block_index: event.content_block_index,
+          tool_use_id: event.tool_use_id,
+          final_input: event.final_input,
+          input_error: event.input_error,
+        },
+      };
+    case 'message.complete':
+      return null;
+  }
+}
+
+export function transient(engine: Engine, run: TurnBase, delta: Delta): Transient {
+  return { session_id: run.session.id, turn_id: run.turn.id, timestamp: engine.clock.now(), delta };
+}
+
+/** A message that was just stored, for clients that did not send it. */
+export function appended(engine: Engine, run: TurnBase, message: StoredMessage): Transient {
+  return transient(engine, run, { type: 'message.appended', payload: { message: withoutRaw(message) } });
+}

@@ -1,0 +1,80 @@
+// What a model call carries, and its announcement: `llm.call_started` is stored before the request leaves (00 §3 step 3).
+import { draft, type EventDraft } from '../../domain/event.ts';
+import type { StoredMessage } from '../../domain/message.ts';
+import type { ModelEntry } from '../../domain/model.ts';
+import type { EventId } from '../../kernel/ids.ts';
+import { requestMessages } from '../../policy/context/assemble.ts';
+import { estimateRequest } from '../../policy/context/estimate.ts';
+import type { CanonicalRequest } from '../../ports/provider.ts';
+import type { Engine } from '../state/engine.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+
+export interface ModelRequest {
+  readonly request: CanonicalRequest;
+  /** Tokens, by the guess that routing uses. */
+  readonly estimated: number;
+}
+
+/** What a request is made of. */
+type Source = Pick<TurnRun, 'session' | 'turn' | 'turn_index' | 'model' | 'wire_tools' | 'worker' | 'tally'> & {
+  readonly history: readonly StoredMessage[];
+};
+
+/** The turn's next call. Calls of the history without a stored result are logged: there must be none. */
+export function modelRequest(engine: Engine, run: Source, volatile: string | null): ModelRequest {
+  const { session } = run;
+  const { messages, missing } = requestMessages(run.history);
+  if (missing.length > 0)
+    engine.log.error({ session_id: session.id, tool_use_ids: missing }, 'tool calls without a stored result');
+  const request: CanonicalRequest = {
+    request_id: engine.ids.request(),
+    model: run.model,
+    messages,
+    tools: run.wire_tools,
+    system_prompt: session.system_prompt,
+    system_prompt_volatile: volatile,
+    max_output_tokens: Math.min(
+      maxOutputTokens(engine, run.model),
+      run.worker?.output_tokens_left ?? Number.MAX_SAFE_INTEGER,
+    ),
+    stop_sequences: [],
+    temperature: null,
+    output_schema: run.worker?.output_schema ?? null,
+    caller: {
+      session_id: session.id,
+      turn_id: run.turn.id,
+      is_worker: session.is_worker,
+      parent_session_id: session.parent_session_id,
+      turn_index: run.turn_index,
+      call_index: run.tally.llm_calls + 1,
+    },
+  };
+  return { request, estimated: estimateRequest(request) };
+}
+
+/** @param parent an event, or the index of an earlier one of the same batch */
+export function callStarted(run: Source, { request, estimated }: ModelRequest, parent: EventId | number): EventDraft {
+  const { session, turn } = run;
+  return draft({
+    type: 'llm.call_started',
+    session_id: session.id,
+    turn_id: turn.id,
+    parent,
+    payload: {
+      model: run.model.id,
+      provider: turn.provider ?? '',
+      estimated_input_tokens: estimated,
+      request_id: request.request_id,
+      call_index: request.caller.call_index,
+      purpose: 'turn',
+      is_worker: session.is_worker,
+      parent_session_id: session.parent_session_id,
+      root_session_id: session.root_session_id,
+    },
+  });
+}
+
+/** The most one call of this model may answer, a worker's own cap left out. */
+export function maxOutputTokens(engine: Engine, model: ModelEntry): number {
+  return Math.min(engine.config.turn.max_output_tokens, model.capabilities.max_output_tokens);
+}

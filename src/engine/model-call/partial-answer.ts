@@ -1,0 +1,48 @@
+// The closing of a model call whose stream was left behind: made from the deltas that were seen (04 §9, 01 §4.4).
+import type { ContentBlock } from '../../domain/message.ts';
+import type { MessageId } from '../../kernel/ids.ts';
+import { estimateRequest } from '../../policy/context/estimate.ts';
+import type { CanonicalRequest, MessageComplete } from '../../ports/provider.ts';
+import type { Engine } from '../state/engine.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+
+/** Null when nothing was streamed. Counts are estimates, since the provider's own never came. */
+export function cutShort(
+  engine: Engine,
+  run: TurnRun,
+  messageId: MessageId | null,
+  request: CanonicalRequest,
+): MessageComplete | null {
+  if (messageId === null) return null;
+  const open = engine.bus.openMessages((id) => id === run.session.id);
+  const start = open.find((t) => t.delta.type === 'message.start' && t.delta.payload.message_id === messageId);
+  const content = start?.delta.type === 'message.start' ? start.delta.payload.content : [];
+  return {
+    type: 'message.complete',
+    stop_reason: 'cancelled',
+    raw_stop_reason: null,
+    final_content: content,
+    usage: {
+      input_tokens: estimateRequest(request),
+      cached_input_tokens: 0,
+      cache_creation_input_tokens: 0,
+      cache_creation_1h_input_tokens: 0,
+      output_tokens: Math.ceil(characters(content) / 4),
+      reasoning_tokens: 0,
+      usage_estimated: true,
+    },
+    latency_ms: 0,
+    retry_count: 0,
+    served_model: null,
+    provider_raw: null,
+  };
+}
+
+function characters(content: readonly ContentBlock[]): number {
+  let total = 0;
+  for (const block of content) {
+    if (block.type === 'text' || block.type === 'thinking') total += block.text.length;
+    else if (block.type === 'tool_use') total += block.name.length + JSON.stringify(block.input).length;
+  }
+  return total;
+}

@@ -1,0 +1,141 @@
+// What a settled model call leaves behind: its price, its message, its tool calls, its event (01 §4.4, 02 §9.4).
+import { draft, type EventDraft } from '../../domain/event.ts';
+import { type ContentBlock, type StoredMessage, textBlock, toolUses } from '../../domain/message.ts';
+import type { ErrorClass } from '../../domain/scalars.ts';
+import type { TokenUsage, Usage } from '../../domain/usage.ts';
+import { isoTime } from '../../kernel/clock.ts';
+import type { MessageId } from '../../kernel/ids.ts';
+import { fromPusd, type Pusd } from '../../kernel/money.ts';
+import { priceCall, servedModelId } from '../../policy/pricing/cost.ts';
+import type { Write } from '../../ports/journal.ts';
+import type { MessageComplete } from '../../ports/provider.ts';
+import type { Engine } from '../state/engine.ts';
+import type { Call } from './call-model.ts';
+
+/** The call's usage with its money, stamped once (08 §6). */
+export function charge(
+  engine: Engine,
+  call: Call,
+  tokens: TokenUsage,
+  served: string | null,
+  latency: number,
+): { usage: Usage; cost: Pusd } {
+  const { model } = call.run;
+  const { cost_pusd, priced } = priceCall({
+    table: engine.prices,
+    servedModelId: servedModelId(model, served),
+    pricingId: model.pricing_id,
+    modelId: model.id,
+    usage: tokens,
+  });
+  if (!priced && !engine.unpriced.has(model.id)) {
+    engine.unpriced.add(model.id);
+    engine.log.warn({ model: model.id, pricing_version: engine.prices.version }, 'no price for this model');
+  }
+  return {
+    usage: {
+      input_tokens: tokens.input_tokens,
+      cached_input_tokens: tokens.cached_input_tokens,
+      cache_creation_input_tokens: tokens.cache_creation_input_tokens,
+      cache_creation_1h_input_tokens: tokens.cache_creation_1h_input_tokens,
+      output_tokens: tokens.output_tokens,
+      reasoning_tokens: tokens.reasoning_tokens,
+      usage_estimated: tokens.usage_estimated,
+      cost_usd: fromPusd(cost_pusd),
+      pricing_version: engine.prices.version,
+      priced,
+      latency_ms: Math.round(latency),
+    },
+    cost: cost_pusd,
+  };
+}
+
+export function storedMessage(
+  engine: Engine,
+  call: Call,
+  complete: MessageComplete,
+  status: 'complete' | 'cancelled' | 'error',
+  usage: Usage,
+): StoredMessage {
+  const { run } = call;
+  const { final_content } = complete;
+  // A model may answer with nothing, but no answer is stored without a block; adapters leave an empty text out.
+  const content = final_content.length === 0 && status === 'complete' ? [textBlock('')] : [...final_content];
+  return {
+    id: call.heard.message_id!,
+    session_id: run.session.id,
+    turn_id: run.turn.id,
+    role: 'assistant',
+    content,
+    metadata: {
+      model: run.model.id,
+      provider: run.turn.provider,
+      routing: run.routing,
+      usage,
+      parent_tool_use_id: null,
+      status,
+    },
+    created_at: isoTime(engine.clock.now()),
+    provider_raw: complete.provider_raw,
+  };
+}
+
+export function messageWrites(
+  engine: Engine,
+  call: Call,
+  message: StoredMessage,
+  callStatus: 'pending' | 'cancelled',
+): Write[] {
+  const at = engine.clock.now();
+  return [
+    { kind: 'message.insert', message },
+    ...toolUses(message.content).map(
+      (block): Write => ({
+        kind: 'tool_call.insert',
+        call: {
+          id: block.id,
+          session_id: call.run.session.id,
+          turn_id: call.run.turn.id,
+          message_id: message.id,
+          name: block.name,
+          status: callStatus,
+          provider: call.run.turn.provider ?? '',
+          provider_id: call.heard.provider_tool_ids.get(block.id) ?? null,
+          created_at: at,
+        },
+      }),
+    ),
+  ];
+}
+
+export function callCompleted(
+  call: Call,
+  stop: 'end_turn' | 'max_tokens' | 'stop_sequence' | 'tool_use' | 'cancelled',
+  errorClass: ErrorClass | null,
+  content: readonly ContentBlock[],
+  messageId: MessageId | null,
+  usage: Usage,
+): EventDraft {
+  const { run } = call;
+  return draft({
+    type: 'llm.call_completed',
+    session_id: run.session.id,
+    turn_id: run.turn.id,
+    parent: call.started,
+    payload: {
+      ...usage,
+      model: run.model.id,
+      provider: run.turn.provider ?? '',
+      stop_reason: stop,
+      error_class: errorClass,
+      produced_tool_calls: content.filter((b) => b.type === 'tool_use').length,
+      produced_thinking_blocks: content.filter((b) => b.type === 'thinking' || b.type === 'redacted_thinking').length,
+      parent_session_id: run.session.parent_session_id,
+      is_worker: run.session.is_worker,
+      root_session_id: run.session.root_session_id,
+      request_id: call.request_id,
+      message_id: messageId,
+      purpose: 'turn',
+    },
+  });
+}

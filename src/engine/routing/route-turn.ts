@@ -1,0 +1,100 @@
+// A turn's route: its context gathered, then decided. Admission and `POST /routing/explain` both come through here (03 §3).
+import type { ContentBlock, StoredMessage } from '../../domain/message.ts';
+import type { RouteDecision, TurnContext } from '../../domain/route.ts';
+import type { SessionRecord } from '../../domain/session.ts';
+import type { ToolDefinition } from '../../domain/tool.ts';
+import type { AppError } from '../../kernel/errors.ts';
+import type { TurnId } from '../../kernel/ids.ts';
+import { estimateRequest } from '../../policy/context/estimate.ts';
+import { hasImage, summaryOf } from '../../policy/context/history.ts';
+import { decideRoute, routeError } from '../../policy/routing/chain.ts';
+import { type DelegationCap, limitsOf } from '../money/limits.ts';
+import { baseTools } from '../prompt/offered-tools.ts';
+import type { Engine } from '../state/engine.ts';
+import type { WorkerRun } from '../state/turn-run.ts';
+import { type RouteEnvironment, routeEnvironment } from './route-environment.ts';
+
+export interface TurnToRoute {
+  readonly session: SessionRecord;
+  readonly turn_id: TurnId;
+  /** Everything that would be sent, the new user message last. */
+  readonly history: readonly StoredMessage[];
+  /** Canonical id. */
+  readonly override: string | null;
+  readonly worker: Pick<WorkerRun, 'task' | 'tier_model' | 'tier_reason' | 'output_schema'> | null;
+  /** Money caps of the delegations it works under. */
+  readonly caps: readonly DelegationCap[];
+  /** For a worker: the names its delegation granted. */
+  readonly tool_names: readonly string[] | null;
+  /** Unix milliseconds. */
+  readonly now: number;
+}
+
+export interface RoutedTurn {
+  readonly decision: RouteDecision;
+  /** What a refused decision tells the caller; null when a model was chosen. */
+  readonly refusal: AppError | null;
+  readonly context: TurnContext;
+  readonly environment: RouteEnvironment;
+  /** Without `delegate`, whose offer follows the model. */
+  readonly tools: readonly ToolDefinition[];
+  /** The volatile system text as it was read for the decision. */
+  readonly volatile: string | null;
+  /** Of the decision alone. */
+  readonly elapsed_ms: number;
+}
+
+/** Gathers what the chain needs and asks it. Stores nothing. */
+export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<RoutedTurn> {
+  const { session, history, worker } = turn;
+  const message = history.at(-1);
+  if (!message) throw new Error('a turn is routed for a message');
+  const tools = baseTools(engine, session, turn.tool_names);
+  const volatile = await volatilePrompt(engine, session);
+  const environment = await routeEnvironment(engine, session, turn.now);
+  const context: TurnContext = {
+    session_id: session.id,
+    turn_id: turn.turn_id,
+    estimated_input_tokens: estimateRequest({
+      system_prompt: session.system_prompt,
+      system_prompt_volatile: volatile,
+      messages: history,
+      tools,
+    }),
+    has_images: summaryOf(history).has_images,
+    message_has_images: hasImage(message),
+    has_tool_definitions: tools.length > 0,
+    has_system_prompt: (session.system_prompt ?? volatile) !== null,
+    requires_structured_output: worker?.output_schema != null,
+    document_media_types: [],
+    budget_limited: session.max_cost_usd !== null || (await limitsOf(engine, session, turn.caps)).length > 0,
+    per_message_override: turn.override,
+    session_active_model: session.active_model,
+    is_worker: session.is_worker,
+    worker_tier_model: worker?.tier_model ?? null,
+    worker_tier_reason: worker?.tier_reason ?? null,
+    workspace_path: session.workspace_path,
+    user_message_text: worker?.task ?? firstText(message.content),
+    cost_today_usd: environment.cost_today_usd,
+    now: turn.now,
+    recommendation: null,
+    recommendation_absent: 'pattern store not configured',
+  };
+  const before = engine.clock.monotonic();
+  const decision = decideRoute(context, environment.env);
+  const elapsed_ms = Math.max(0, engine.clock.monotonic() - before);
+  const refusal = routeError(decision, context, environment.env);
+  return { decision, refusal, context, environment, tools, volatile, elapsed_ms };
+}
+
+/** The system text that may differ from call to call: a planner's memory as it is now, a worker's task (10 §2). */
+export async function volatilePrompt(engine: Engine, session: SessionRecord): Promise<string | null> {
+  return session.is_worker
+    ? session.system_prompt_volatile
+    : await engine.workspaces.memoryText(session.workspace_path);
+}
+
+function firstText(content: readonly ContentBlock[]): string {
+  const block = content.find((b) => b.type === 'text');
+  return block?.type === 'text' ? block.text : '';
+}

@@ -1,0 +1,204 @@
+// Sessions: opening one, and finding one that takes turns (04 §2, 05 §3.1).
+import path from 'node:path';
+import { draft } from '../../domain/event.ts';
+import type { ApprovalMode, OnReached } from '../../domain/scalars.ts';
+import type { Session, SessionRecord } from '../../domain/session.ts';
+import { sha256Hex } from '../../kernel/canonical-json.ts';
+import { isoTime } from '../../kernel/clock.ts';
+import { AppError } from '../../kernel/errors.ts';
+import { stablePrompt } from '../../policy/context/system-prompt.ts';
+import type { Write } from '../../ports/journal.ts';
+import { currentPolicies, takeNotices } from '../routing/route-environment.ts';
+import type { Engine } from '../state/engine.ts';
+
+export interface SessionInput {
+  readonly workspace_path: string;
+  readonly initial_active_model: string | null;
+  /** Decimal US dollars. */
+  readonly max_cost_usd: string | null;
+  readonly on_reached: OnReached | null;
+  readonly approval_mode: ApprovalMode | null;
+}
+
+type Claim = (status: number, body: unknown) => Write;
+
+/**
+ * Opens a top-level session; the row and `session.created` commit together.
+ * Throws `not_found` (workspace), `workspace_not_allowed`, `model_not_configured`, `approval_mode_not_allowed`.
+ */
+export async function createSession(engine: Engine, input: SessionInput, claim?: Claim): Promise<Session> {
+  const session = await newSession(engine, input);
+  const view = newSessionView(session);
+  await engine.journal.commit({
+    writes: [{ kind: 'session.insert', session }, ...(claim ? [claim(201, view)] : [])],
+    emit: [createdEvent(session), ...takeNotices(engine, session)],
+  });
+  return view;
+}
+
+/** The record of a session as it would be opened now, not stored yet. Throws as `createSession` does. */
+export async function newSession(engine: Engine, input: SessionInput): Promise<SessionRecord> {
+  const workspace = await openWorkspace(engine, input.workspace_path);
+  const model = input.initial_active_model === null ? null : knownModel(engine, input.initial_active_model);
+  const { config } = engine;
+  const mode = input.approval_mode ?? config.tool_confirmation.mode;
+  if (input.approval_mode === 'approve_all' && !config.workers.allow_approve_all)
+    throw new AppError(
+      'approval_mode_not_allowed',
+      'approval_mode "approve_all" needs workers.allow_approve_all: true',
+    );
+
+  const id = engine.ids.session();
+  const now = engine.clock.now();
+  const { version } = await currentPolicies(engine, workspace);
+  return {
+    id,
+    workspace_path: workspace,
+    workspace_hash: sha256Hex(workspace),
+    active_model: model,
+    pending_active_model: null,
+    routing_policy_version: version,
+    system_prompt: stablePrompt({
+      base: config.context.base_system_prompt,
+      instructions: await engine.workspaces.instructions(workspace, config.context.project_instruction_files),
+      worker: false,
+      memory: null,
+      skills: null,
+    }),
+    system_prompt_volatile: null,
+    turn_count: 0,
+    disposition: null,
+    ended_at: null,
+    parent_session_id: null,
+    parent_tool_use_id: null,
+    is_worker: false,
+    root_session_id: id,
+    delegation_depth: 0,
+    delegated_by_model: null,
+    worker_name: null,
+    worker_digest: null,
+    worker_origin: null,
+    worker_definition: null,
+    allow_workers: null,
+    approval_mode: mode,
+    max_cost_usd: input.max_cost_usd ?? config.budgets.session_default_usd,
+    on_reached: input.on_reached ?? config.budgets.on_reached,
+    created_at: now,
+    updated_at: now,
+  };
+}
+
+/** `session.created` of any session, planner or worker. */
+export function createdEvent(session: SessionRecord) {
+  return draft({
+    type: 'session.created',
+    session_id: session.id,
+    turn_id: null,
+    parent: null,
+    payload: {
+      workspace_path: session.workspace_path,
+      workspace_hash: session.workspace_hash,
+      initial_active_model: session.active_model,
+      routing_policy_version: session.routing_policy_version,
+      parent_session_id: session.parent_session_id,
+      parent_tool_use_id: session.parent_tool_use_id,
+      is_worker: session.is_worker,
+      root_session_id: session.root_session_id,
+      delegation_depth: session.delegation_depth,
+      worker_name: session.worker_name,
+      worker_digest: session.worker_digest,
+      worker_origin: session.worker_origin,
+      approval_mode: session.approval_mode,
+    },
+  });
+}
+
+/** The wire object of a session that has done nothing yet. */
+function newSessionView(session: SessionRecord): Session {
+  const limit = session.max_cost_usd;
+  return {
+    id: session.id,
+    workspace_path: session.workspace_path,
+    active_model: session.active_model,
+    pending_active_model: null,
+    swap_queued: false,
+    routing_policy_version: session.routing_policy_version,
+    cost_so_far_usd: '0',
+    workers_cost_usd: '0',
+    has_unpriced_calls: false,
+    turn_count: 0,
+    current_turn_id: null,
+    current_turn_status: null,
+    status: 'idle',
+    ended_at: null,
+    disposition: null,
+    created_at: isoTime(session.created_at),
+    updated_at: isoTime(session.updated_at),
+    parent_session_id: null,
+    parent_tool_use_id: null,
+    is_worker: false,
+    root_session_id: session.root_session_id,
+    delegation_depth: 0,
+    worker_name: null,
+    worker_digest: null,
+    worker_origin: null,
+    approval_mode: session.approval_mode,
+    title: null,
+    task: null,
+    max_cost_usd: limit,
+    on_reached: session.on_reached,
+    budget:
+      limit === null
+        ? null
+        : { max_cost_usd: limit, spent_usd: '0', reserved_usd: '0', remaining_usd: limit, worker_spent_usd: '0' },
+  };
+}
+
+/** A top-level session. Throws `not_found` or `session_is_worker`. */
+export async function topLevelSession(engine: Engine, id: string): Promise<SessionRecord> {
+  const session = await engine.store.sessions.record(id);
+  if (!session) throw new AppError('not_found', `no session with id ${id}`, { resource: 'session' });
+  if (session.is_worker)
+    throw new AppError(
+      'session_is_worker',
+      'this session belongs to a delegation: it can be read and its turn cancelled, nothing else',
+    );
+  return session;
+}
+
+/** A top-level session that takes turns and settings. Throws `not_found`, `session_is_worker`, `session_already_ended`. */
+export async function liveSession(engine: Engine, id: string): Promise<SessionRecord> {
+  const session = await topLevelSession(engine, id);
+  if (session.ended_at !== null || engine.ending.has(session.id)) throw alreadyEnded();
+  return session;
+}
+
+export function alreadyEnded(): AppError {
+  return new AppError('session_already_ended', 'this session has ended');
+}
+
+/** The canonical id of a model as a caller names it. Throws `model_not_configured`. */
+export function knownModel(engine: Engine, input: string): string {
+  const id = engine.registry.resolveAlias(input);
+  if (id === null)
+    throw new AppError(
+      'model_not_configured',
+      `unknown model ${JSON.stringify(input)}; GET /models lists ids and aliases`,
+      { input },
+    );
+  return id;
+}
+
+/** The real directory of a workspace the server may use. Throws `not_found` or `workspace_not_allowed`. */
+export async function openWorkspace(engine: Engine, given: string): Promise<string> {
+  const real = await engine.workspaces.realDirectory(given);
+  if (real === null)
+    throw new AppError('not_found', `workspace_path is not an existing directory: ${given}`, { resource: 'workspace' });
+  const roots = engine.config.server.workspace_roots;
+  if (roots.length === 0) return real;
+  for (const root of roots) {
+    const allowed = await engine.workspaces.realDirectory(root);
+    if (allowed !== null && (real === allowed || real.startsWith(allowed + path.sep))) return real;
+  }
+  throw new AppError('workspace_not_allowed', 'workspace_path lies outside server.workspace_roots');
+}

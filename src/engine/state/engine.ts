@@ -1,0 +1,72 @@
+// What every verb of the engine works with: ports, pure tables, and the few things that live in memory only.
+import type { Config } from '../../domain/config.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import type { IdGenerator, SessionId, TurnId } from '../../kernel/ids.ts';
+import { scrub } from '../../kernel/scrub.ts';
+import type { PriceTable } from '../../policy/pricing/price-table.ts';
+import type { ModelRegistry } from '../../policy/registry/registry.ts';
+import type { Journal } from '../../ports/journal.ts';
+import type { LiveBus } from '../../ports/live-bus.ts';
+import type { Logger } from '../../ports/log.ts';
+import type { Providers } from '../../ports/provider.ts';
+import type { Recommender } from '../../ports/recommender.ts';
+import type { Store } from '../../ports/store.ts';
+import type { SchemaCompiler, ToolRegistry } from '../../ports/tool.ts';
+import type { Workspaces } from '../../ports/workspace.ts';
+import { type Budget, createBudget } from '../money/limits.ts';
+import { createOpenPrompts, type OpenPrompts } from './open-prompts.ts';
+import { createRouteMemory, type RouteMemory } from './route-memory.ts';
+import { createSessionLocks, type SessionLocks } from './session-lock.ts';
+
+export interface EngineDeps {
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly ids: IdGenerator;
+  readonly log: Logger;
+  readonly journal: Journal;
+  readonly store: Store;
+  readonly bus: LiveBus;
+  readonly registry: ModelRegistry;
+  readonly providers: Providers;
+  readonly prices: PriceTable;
+  readonly tools: ToolRegistry;
+  readonly schemas: SchemaCompiler;
+  readonly workspaces: Workspaces;
+  readonly recommender: Recommender | null;
+  /** Values that must never leave in a text. */
+  readonly secrets: readonly string[];
+}
+
+export interface Engine extends EngineDeps {
+  readonly locks: SessionLocks;
+  readonly prompts: OpenPrompts;
+  readonly routes: RouteMemory;
+  readonly budget: Budget;
+  /** Sessions being ended: they take no further turn. */
+  readonly ending: Set<SessionId>;
+  /** Turns that ran when the last process died: only their resumption is a risk that counts (04 §13). */
+  readonly crashed: Set<TurnId>;
+  /** Models whose missing price was logged already. */
+  readonly unpriced: Set<string>;
+  /** Set once, by a shutdown: turns stop at their next step boundary. */
+  readonly draining: { value: boolean };
+}
+
+export function createEngine(deps: EngineDeps): Engine {
+  return {
+    ...deps,
+    locks: createSessionLocks(deps.log),
+    prompts: createOpenPrompts(),
+    routes: createRouteMemory(),
+    budget: createBudget(),
+    ending: new Set(),
+    crashed: new Set(),
+    unpriced: new Set(),
+    draining: { value: false },
+  };
+}
+
+/** A text fit for an event or a record. */
+export function safeText(engine: Engine, text: string, workspace: string | null): string {
+  return scrub(text, { secrets: engine.secrets, workspace });
+}

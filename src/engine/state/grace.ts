@@ -1,0 +1,25 @@
+// The end of patience: what has not unwound 30 s after an abort is left behind (04 §9).
+import { cancelledBy } from '../../kernel/abort.ts';
+import type { Engine } from './engine.ts';
+
+const GRACE_MS = 30_000;
+
+/** Settles like `work`; once the signal has aborted, waits for it 30 s more and then rejects with the abort's reason. */
+export function abandonable<T>(engine: Engine, signal: AbortSignal, work: Promise<T>, what: string): Promise<T> {
+  return new Promise((resolve, reject) => {
+    let stop = () => {};
+    const onAbort = () => {
+      const timer = engine.clock.after(GRACE_MS, () => {
+        engine.log.warn({ what }, 'did not stop within 30 s of its cancellation; left behind');
+        reject(cancelledBy(signal));
+      });
+      stop = () => timer.cancel();
+    };
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+    work.then(resolve, reject).finally(() => {
+      signal.removeEventListener('abort', onAbort);
+      stop();
+    });
+  });
+}

@@ -1,0 +1,38 @@
+// Prompts that wait for an answer in this process. The row in the store is the truth; this is only who wakes up.
+import type { Answer } from '../../domain/confirmation.ts';
+import type { Issue } from '../../kernel/errors.ts';
+import type { ConfirmationId, EventId } from '../../kernel/ids.ts';
+
+export interface OpenPrompt {
+  /** The answer that is being stored, until it is known whether it was; whoever comes meanwhile waits for that. */
+  claim: Promise<void> | null;
+  /** The `tool.confirmation_requested` event: parent of its resolution. */
+  readonly request_event: EventId;
+  /** Checks an edited input as the original was checked. */
+  recheck(input: Readonly<Record<string, unknown>>): Promise<readonly Issue[]>;
+  settle(answer: Answer): void;
+  /** Not even its end could be stored. */
+  fail(error: unknown): void;
+  /** No answer came of a claim: a deadline or a cancellation that fell into it still counts. */
+  unclaimed(): void;
+}
+
+/** Holds a prompt that nobody holds, from this very moment, until `store` has settled. */
+export async function claim<T>(prompt: OpenPrompt, store: () => Promise<T>): Promise<T> {
+  let over = () => {};
+  prompt.claim = new Promise((resolve) => {
+    over = resolve;
+  });
+  try {
+    return await store();
+  } finally {
+    prompt.claim = null;
+    over();
+  }
+}
+
+export type OpenPrompts = Map<ConfirmationId, OpenPrompt>;
+
+export function createOpenPrompts(): OpenPrompts {
+  return new Map();
+}

@@ -1,0 +1,102 @@
+// The tool step: all calls of one message at once, their results in block order (09 §4, §9.1, 04 §8).
+import { InsufficientContextRequestSchema } from '../../domain/delegate.ts';
+import { draft } from '../../domain/event.ts';
+import type { ToolResultBlock, ToolUseBlock } from '../../domain/message.ts';
+import { REQUEST_CONTEXT } from '../../domain/tool.ts';
+import { appended } from '../model-call/deltas.ts';
+import { callStarted } from '../model-call/model-request.ts';
+import type { Engine } from '../state/engine.ts';
+import { createSlots, type Slots } from '../state/slots.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+import { Interrupted } from '../turn/interrupt.ts';
+import { certainCall } from '../turn/next-step.ts';
+import { answerMessages, CANCELLED_TEXT, errorResult, FAILED_TEXT, type ToolResults } from './results.ts';
+import { runTool } from './run.ts';
+
+export interface Dispatched {
+  /** One result per call, unless the turn was put down: then of those that had settled by then. */
+  readonly results: ToolResults;
+  /** Why calls are still open. */
+  readonly interrupted: Interrupted | null;
+}
+
+/**
+ * Runs every call that has no result yet. Resolves when the last one has settled; each is stored as it settles.
+ * Tool failures are results, never exceptions; only the journal's own faults throw.
+ * @param known results stored earlier: of this message's invalid inputs, or from before a restart
+ */
+export async function dispatchTools(
+  engine: Engine,
+  run: TurnRun,
+  calls: readonly ToolUseBlock[],
+  known: ToolResults,
+): Promise<Dispatched> {
+  const results = new Map(known);
+  const slots = createSlots(engine.config.tools.max_concurrent_per_session);
+  let interrupted: Interrupted | null = null;
+
+  async function settle(call: ToolUseBlock, slots: Slots): Promise<void> {
+    try {
+      const outcome = await runTool(engine, run, call, slots);
+      results.set(call.id, outcome.result);
+      // Two that settle together are told in one order and may be heard of in the other.
+      if (outcome.event_id > run.cause) run.cause = outcome.event_id;
+      run.tally.tool_calls += 1;
+    } catch (thrown) {
+      if (!(thrown instanceof Interrupted)) throw thrown;
+      interrupted ??= thrown;
+    }
+  }
+
+  for (const question of run.worker ? calls.filter((c) => c.name === REQUEST_CONTEXT) : []) {
+    if (!results.has(question.id)) await settle(question, slots);
+    const asked = InsufficientContextRequestSchema.safeParse(question.input);
+    if (!asked.success || results.get(question.id)?.is_error !== false) continue;
+    run.context_request = asked.data;
+    for (const sibling of calls)
+      if (!results.has(sibling.id)) results.set(sibling.id, await leaveOut(engine, run, sibling));
+  }
+  // Every call is waited for, whatever happens to one of them: a tool must not go on behind a turn that has ended.
+  const outcomes = await Promise.allSettled(calls.filter((c) => !results.has(c.id)).map((call) => settle(call, slots)));
+  for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
+  return { results, interrupted };
+}
+
+/** A sibling of a valid context request: never started. */
+async function leaveOut(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise<ToolResultBlock> {
+  const result = errorResult(call.id, CANCELLED_TEXT);
+  await engine.journal.commit({
+    writes: [{ kind: 'tool_call.settle', id: call.id, status: 'cancelled', result, at: engine.clock.now() }],
+    emit: [
+      draft({
+        type: 'tool.failed',
+        session_id: run.session.id,
+        turn_id: run.turn.id,
+        parent: run.call_event_id,
+        payload: { tool_use_id: call.id, error_class: 'cancelled', error_message: CANCELLED_TEXT, latency_ms: 0 },
+      }),
+    ],
+  });
+  run.tally.tool_calls += 1;
+  return result;
+}
+
+/** Stores the tool messages of a finished batch in one transaction, and announces the call that takes them along. */
+export async function storeAnswers(
+  engine: Engine,
+  run: TurnRun,
+  calls: readonly ToolUseBlock[],
+  results: ToolResults,
+): Promise<void> {
+  const { messages, writes } = answerMessages(engine, run, calls, results, { text: FAILED_TEXT, status: 'cancelled' });
+  const prepared = await certainCall(engine, run, [...run.history, ...messages]);
+  const events = await engine.journal.commit({
+    writes,
+    emit: [
+      ...messages.map((m) => appended(engine, run, m)),
+      ...(prepared ? [callStarted(run, prepared, run.cause)] : []),
+    ],
+  });
+  run.history.push(...messages);
+  if (prepared) run.next_call = { prepared, started: events[0]!.id };
+}

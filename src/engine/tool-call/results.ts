@@ -1,0 +1,76 @@
+// Results of one message's tool calls, and the tool messages made of them in block order (01 §6.2).
+import { plainMetadata, type StoredMessage, type ToolResultBlock, type ToolUseBlock } from '../../domain/message.ts';
+import type { ToolCallStatus } from '../../domain/tool.ts';
+import { isoTime } from '../../kernel/clock.ts';
+import type { EventId, ToolUseId, TurnId } from '../../kernel/ids.ts';
+import type { Write } from '../../ports/journal.ts';
+import type { Engine } from '../state/engine.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+
+/** Results by call; a call without one did not finish. */
+export type ToolResults = ReadonlyMap<ToolUseId, ToolResultBlock>;
+
+export const CANCELLED_TEXT = 'Tool call cancelled.';
+export const RESTART_TEXT = 'Tool call interrupted by a server restart; it may or may not have taken effect.';
+export const FAILED_TEXT = 'Tool call not executed: the turn failed.';
+
+/** Results of the turn's calls that are stored but not yet answered in its history. */
+export async function storedResults(engine: Engine, turnId: TurnId): Promise<ToolResults> {
+  const calls = await engine.store.turns.toolCalls(turnId);
+  return new Map(calls.flatMap((c) => (c.answered || c.result === null ? [] : [[c.id, c.result] as const])));
+}
+
+/** The `tool.called` of a call. */
+export interface StartedCall {
+  readonly event_id: EventId;
+  /** Of the input that ran, which a person may have edited. */
+  readonly input_hash: string;
+}
+
+/** The calls of the turn that had started. */
+export async function startedCalls(engine: Engine, turnId: TurnId): Promise<ReadonlyMap<ToolUseId, StartedCall>> {
+  const called = new Map<ToolUseId, StartedCall>();
+  for (const { id, payload } of await engine.store.events.ofTurn(turnId, ['tool.called']))
+    called.set(payload.tool_use_id as ToolUseId, { event_id: id, input_hash: payload.input_hash as string });
+  return called;
+}
+
+export function errorResult(id: ToolUseId, text: string): ToolResultBlock {
+  return { type: 'tool_result', tool_use_id: id, content: [{ type: 'text', text }], is_error: true };
+}
+
+/** The tool messages of one assistant message, in block order, with the writes that store them. */
+export function answerMessages(
+  engine: Engine,
+  run: Pick<TurnRun, 'session' | 'turn'>,
+  calls: readonly ToolUseBlock[],
+  results: ToolResults,
+  missing: { readonly text: string; readonly status: ToolCallStatus },
+): { readonly messages: readonly StoredMessage[]; readonly writes: readonly Write[] } {
+  const messages: StoredMessage[] = [];
+  const writes: Write[] = [];
+  const at = engine.clock.now();
+  for (const call of calls) {
+    let result = results.get(call.id);
+    if (!result) {
+      result = errorResult(call.id, missing.text);
+      writes.push({ kind: 'tool_call.settle', id: call.id, status: missing.status, result, at });
+    }
+    const message: StoredMessage = {
+      id: engine.ids.message(),
+      session_id: run.session.id,
+      turn_id: run.turn.id,
+      role: 'tool',
+      content: [result],
+      metadata: plainMetadata(call.id),
+      created_at: isoTime(at),
+      provider_raw: null,
+    };
+    messages.push(message);
+    writes.push(
+      { kind: 'message.insert', message },
+      { kind: 'tool_call.answer', id: call.id, result_message_id: message.id },
+    );
+  }
+  return { messages, writes };
+}

@@ -1,0 +1,222 @@
+// One tool call, in the three steps every call takes: prepare, execute, finalize (09 §4).
+import { draft } from '../../domain/event.ts';
+import type { ToolUseBlock } from '../../domain/message.ts';
+import { type ToolDefinition, ToolError, type ToolOutput } from '../../domain/tool.ts';
+import { Cancelled, cancelledBy } from '../../kernel/abort.ts';
+import { canonicalJson, sha256Hex } from '../../kernel/canonical-json.ts';
+import type { Issue } from '../../kernel/errors.ts';
+import type { Tool, ToolContext } from '../../ports/tool.ts';
+import { type Approval, approveCall } from '../approval/approve-call.ts';
+import { closeOpenPrompts } from '../closing/close-prompts.ts';
+import { endDelegationOf, FAULT } from '../closing/close-turn.ts';
+import type { Engine } from '../state/engine.ts';
+import { abandonable } from '../state/grace.ts';
+import { cancelScope, childScope } from '../state/session-lock.ts';
+import type { Slots } from '../state/slots.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+import { Interrupted, isHandOver } from '../turn/interrupt.ts';
+import { inputIssues, pathRefusal, type Refusal, toolContext } from './check.ts';
+import { CANCELLED_TEXT, RESTART_TEXT, type StartedCall } from './results.ts';
+import { completed, invalidInput, OPAQUE_TEXT, refuse, type Started, type ToolOutcome } from './settle.ts';
+
+type Input = Readonly<Record<string, unknown>>;
+
+interface Prepared {
+  readonly tool: Tool;
+  readonly definition: ToolDefinition;
+  readonly context: ToolContext;
+  readonly input: Input;
+  /** Set when a person changed the input before it ran. */
+  readonly edited: Input | null;
+  readonly stop: AbortController;
+}
+
+const CANCELLED: Refusal = { error_class: 'cancelled', text: CANCELLED_TEXT };
+
+/**
+ * Runs one call to its stored result. Never throws for a tool's problem; throws `Interrupted` when the turn is put down
+ * before the call has a result.
+ */
+export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, slots: Slots): Promise<ToolOutcome> {
+  const definition = run.tools.find((t) => t.name === call.name);
+  if (run.signal.aborted) return stopped(engine, run, call);
+  if (!definition)
+    return refuse(engine, run, call, {
+      error_class: 'not_found',
+      text: `Tool '${call.name}' is not available in this session.`,
+    });
+  const { scope: stop, detach } = childScope(run.signal);
+  const context = toolContext(engine, run, call, definition, stop.signal);
+  const tool = engine.tools.create(call.name);
+  try {
+    const called = run.called.get(call.id) ?? null;
+    if (called !== null && !mayRunAgain(definition, call, called))
+      return await refuse(
+        engine,
+        run,
+        call,
+        { error_class: 'cancelled', text: RESTART_TEXT },
+        { parent: called.event_id, began: engine.clock.monotonic() },
+      );
+    let edited: Input | null = null;
+    if (called === null) {
+      let issues: readonly Issue[];
+      let outside: Refusal | null;
+      try {
+        issues = await inputIssues(engine, tool, call.input, context);
+        outside = issues.length > 0 ? null : await pathRefusal(tool, call.input, context);
+      } catch (thrown) {
+        return await refuse(engine, run, call, refusalOf(engine, run, call, thrown, null));
+      }
+      if (issues.length > 0) return await invalidInput(engine, run, call, issues);
+      if (outside) return await refuse(engine, run, call, outside);
+      const approval = await approveCall(engine, run, call, definition, (input) =>
+        recheck(engine, tool, input, context),
+      ).catch(async (err: unknown): Promise<Approval> => {
+        engine.log.error({ err, tool: call.name, tool_use_id: call.id }, 'a confirmation failed; the call is refused');
+        await closeOpenPrompts(engine, (row) => row.tool_use_id === call.id);
+        if (run.signal.aborted) return { ok: false, refusal: CANCELLED };
+        return { ok: false, refusal: { error_class: 'user_denied', text: 'Denied by policy.' } };
+      });
+      if (!approval.ok && approval.refusal.error_class === 'cancelled') return await stopped(engine, run, call);
+      if (!approval.ok) return await refuse(engine, run, call, approval.refusal);
+      edited = approval.input;
+    }
+    const release = await slots.take(run.signal).catch(() => null);
+    if (release === null) return await stopped(engine, run, call);
+    try {
+      if (engine.draining.value) return await stopped(engine, run, call);
+      const input = edited ?? call.input;
+      return await execute(
+        engine,
+        run,
+        call,
+        { tool, definition, context, input, edited, stop },
+        called?.event_id ?? null,
+      );
+    } finally {
+      release();
+    }
+  } finally {
+    detach();
+  }
+}
+
+/**
+ * After a restart: whether a call that had started may be started again. A delegation finds its worker again. An input
+ * that a person had edited is gone with the process, and the one they rejected must not run in its place.
+ */
+function mayRunAgain(definition: ToolDefinition, call: ToolUseBlock, called: StartedCall): boolean {
+  if (definition.name === 'delegate') return true;
+  const harmless = definition.side_effects === 'none' || definition.side_effects === 'read';
+  return harmless && called.input_hash === sha256Hex(canonicalJson(call.input));
+}
+
+/** A call that must not start any more: left open when the turn goes on after a restart, cancelled otherwise. */
+async function stopped(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise<ToolOutcome> {
+  if (isHandOver(engine, run.signal)) throw new Interrupted('restart');
+  if (engine.draining.value) cancelScope(run.scope, new Cancelled('shutdown'));
+  return refuse(engine, run, call, CANCELLED);
+}
+
+/** An edited input is checked like the original; it is not asked about again. */
+async function recheck(engine: Engine, tool: Tool, input: Input, context: ToolContext) {
+  const problems = await inputIssues(engine, tool, input, context);
+  if (problems.length > 0) return problems;
+  const outside = await pathRefusal(tool, input, context);
+  return outside ? [{ path: outside.field, message: outside.text }] : [];
+}
+
+async function execute(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  { tool, definition, context, input, edited, stop }: Prepared,
+  called: Started['parent'] | null,
+): Promise<ToolOutcome> {
+  const started: Started = {
+    parent: called ?? (await announce(engine, run, call, definition, input)),
+    began: engine.clock.monotonic(),
+  };
+  const limit = effectiveLimit(context.timeout_seconds, input);
+  let timedOut = false;
+  const timer =
+    limit === null
+      ? null
+      : engine.clock.after(limit * 1000, () => {
+          timedOut = true;
+          stop.abort(new Cancelled('timeout'));
+        });
+  const onStop = () => void tool.cancel().catch((err: unknown) => context.logger.warn({ err }, 'cancel failed'));
+  stop.signal.addEventListener('abort', onStop, { once: true });
+  let output: ToolOutput;
+  try {
+    if (stop.signal.aborted) throw stop.signal.reason;
+    const work = tool.execute(input, context);
+    // A worker is never left behind: each of its calls and tools is, and its closing events must come before this one.
+    output = await (definition.name === 'delegate' ? work : abandonable(engine, stop.signal, work, call.name));
+  } catch (thrown) {
+    if (thrown instanceof Interrupted) throw thrown;
+    if (!timedOut && run.signal.aborted && isHandOver(engine, run.signal)) throw new Interrupted('restart');
+    // Outside every scope: a call must not settle before its delegation, whose end may have been refused.
+    if (definition.name === 'delegate')
+      await endDelegationOf(engine, call.id, run.signal.aborted ? cancelledBy(run.signal) : FAULT);
+    return await refuse(engine, run, call, refusalOf(engine, run, call, thrown, timedOut ? limit : null), started);
+  } finally {
+    timer?.cancel();
+    stop.signal.removeEventListener('abort', onStop);
+  }
+  // Outside the try: a fault of the store must not turn a tool that succeeded into one that failed.
+  return completed(engine, run, call, edited, output, started);
+}
+
+/** `tool.called` is stored before the tool runs: after a crash it tells what may have taken effect (04 §13). */
+async function announce(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  definition: ToolDefinition,
+  input: Input,
+): Promise<Started['parent']> {
+  const json = canonicalJson(input);
+  const events = await engine.journal.commit({
+    emit: [
+      draft({
+        type: 'tool.called',
+        session_id: run.session.id,
+        turn_id: run.turn.id,
+        parent: run.call_event_id,
+        payload: {
+          tool_use_id: call.id,
+          tool_name: call.name,
+          input_hash: sha256Hex(json),
+          input_size_bytes: Buffer.byteLength(json),
+          side_effects: definition.side_effects,
+        },
+      }),
+    ],
+  });
+  return events[0]!.id;
+}
+
+/** An input may ask for less time than the limit, never for more. */
+function effectiveLimit(limit: number | null, input: Input): number | null {
+  const asked = input.timeout_seconds;
+  return limit !== null && typeof asked === 'number' && asked > 0 ? Math.min(limit, asked) : limit;
+}
+
+function refusalOf(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  thrown: unknown,
+  expiredAfter: number | null,
+): Refusal {
+  const partial = thrown instanceof ToolError && thrown.partial ? `\n${thrown.partial}` : '';
+  if (expiredAfter !== null)
+    return { error_class: 'timeout', text: `Tool '${call.name}' exceeded ${expiredAfter}s timeout.${partial}` };
+  if (run.signal.aborted) return { error_class: 'cancelled', text: `${CANCELLED_TEXT}${partial}` };
+  if (thrown instanceof ToolError) return { error_class: thrown.error_class, text: `${thrown.message}${partial}` };
+  engine.log.error({ err: thrown, tool: call.name, tool_use_id: call.id }, 'a tool failed unexpectedly');
+  return { error_class: 'execution_error', text: OPAQUE_TEXT };
+}

@@ -1,0 +1,147 @@
+// How a call's end is stored: its result and its one terminal event in one transaction (09 §4 step 9, 09 §7).
+import { draft } from '../../domain/event.ts';
+import type { ToolResultBlock, ToolUseBlock } from '../../domain/message.ts';
+import type { ToolCallStatus, ToolOutput } from '../../domain/tool.ts';
+import { canonicalJson } from '../../kernel/canonical-json.ts';
+import type { Issue } from '../../kernel/errors.ts';
+import type { EventId } from '../../kernel/ids.ts';
+import { truncateOutput } from '../../policy/tools/tool-output.ts';
+import { type Engine, safeText } from '../state/engine.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+import type { Refusal } from './check.ts';
+import { errorResult } from './results.ts';
+
+type Input = Readonly<Record<string, unknown>>;
+
+export interface ToolOutcome {
+  readonly status: Exclude<ToolCallStatus, 'pending'>;
+  readonly result: ToolResultBlock;
+  /** The terminal tool event. */
+  readonly event_id: EventId;
+}
+
+/** The `tool.called` of a call and when it began, monotonic milliseconds. */
+export interface Started {
+  readonly parent: EventId;
+  readonly began: number;
+}
+
+/** The text of an unexpected fault: what really happened is in the log only. */
+export const OPAQUE_TEXT = 'Tool execution failed.';
+
+/** @param edited the input that ran, when a person had changed it */
+export async function completed(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  edited: Input | null,
+  raw: ToolOutput,
+  { parent, began }: Started,
+): Promise<ToolOutcome> {
+  const output = truncateOutput(raw);
+  const content = [...output.content];
+  if (edited) content.unshift({ type: 'text', text: editNote(call.input, edited) });
+  const result: ToolResultBlock = {
+    type: 'tool_result',
+    tool_use_id: call.id,
+    content,
+    is_error: !output.success,
+  };
+  const status = output.success ? 'succeeded' : 'failed';
+  const events = await engine.journal.commit({
+    writes: [{ kind: 'tool_call.settle', id: call.id, status, result, at: engine.clock.now() }],
+    emit: [
+      draft({
+        type: 'tool.completed',
+        session_id: run.session.id,
+        turn_id: run.turn.id,
+        parent,
+        payload: {
+          tool_use_id: call.id,
+          success: output.success,
+          output_size_bytes: sizeOf(result),
+          latency_ms: Math.round(engine.clock.monotonic() - began),
+          files_modified: output.files_modified ? [...output.files_modified] : null,
+          command_executed: output.command_executed,
+        },
+      }),
+    ],
+  });
+  return { status, result, event_id: events[0]!.id };
+}
+
+function sizeOf(result: ToolResultBlock): number {
+  let bytes = 0;
+  for (const block of result.content)
+    bytes += Buffer.byteLength(block.type === 'text' ? block.text : block.source.data);
+  return bytes;
+}
+
+/** What a person changed, as the model is told (13 §7.5). */
+function editNote(before: Input, after: Input): string {
+  const changed: Record<string, unknown> = {};
+  for (const key of new Set([...Object.keys(before), ...Object.keys(after)]))
+    if (canonicalJson(before[key] ?? null) !== canonicalJson(after[key] ?? null)) changed[key] = after[key] ?? null;
+  return `[input edited by user before execution] ${JSON.stringify(changed)}`;
+}
+
+/** Stores a call that did not run or did not finish. */
+export async function refuse(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  refusal: Refusal,
+  ran: Started | null = null,
+): Promise<ToolOutcome> {
+  const status = refusal.error_class === 'cancelled' ? 'cancelled' : 'failed';
+  const truncated = truncateOutput({
+    content: [{ type: 'text', text: refusal.text }],
+    success: false,
+    metadata: null,
+    files_modified: null,
+    command_executed: null,
+  });
+  const result: ToolResultBlock = { ...errorResult(call.id, ''), content: [...truncated.content] };
+  const message = refusal.text === OPAQUE_TEXT ? 'execution_error' : refusal.text;
+  const events = await engine.journal.commit({
+    writes: [{ kind: 'tool_call.settle', id: call.id, status, result, at: engine.clock.now() }],
+    emit: [
+      draft({
+        type: 'tool.failed',
+        session_id: run.session.id,
+        turn_id: run.turn.id,
+        parent: ran?.parent ?? run.call_event_id,
+        payload: {
+          tool_use_id: call.id,
+          error_class: refusal.error_class,
+          error_message: safeText(engine, message, run.session.workspace_path),
+          latency_ms: ran ? Math.round(engine.clock.monotonic() - ran.began) : 0,
+        },
+      }),
+    ],
+  });
+  return { status, result, event_id: events[0]!.id };
+}
+
+export async function invalidInput(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  issues: readonly Issue[],
+): Promise<ToolOutcome> {
+  const lines = issues.map((i) => `${i.path === '' ? '$' : i.path}: ${i.message}`);
+  const result = errorResult(call.id, lines.join('\n'));
+  const events = await engine.journal.commit({
+    writes: [{ kind: 'tool_call.settle', id: call.id, status: 'failed', result, at: engine.clock.now() }],
+    emit: [
+      draft({
+        type: 'tool.input_invalid',
+        session_id: run.session.id,
+        turn_id: run.turn.id,
+        parent: run.call_event_id,
+        payload: { tool_use_id: call.id, tool_name: call.name, validation_errors: lines },
+      }),
+    ],
+  });
+  return { status: 'failed', result, event_id: events[0]!.id };
+}

@@ -1,0 +1,246 @@
+// Admission of a turn: route first, then one transaction that makes the turn exist (00 §3 step 2, 03 §10).
+import { draft, type EventDraft } from '../../domain/event.ts';
+import { type ContentBlock, plainMetadata, type StoredMessage, textOf } from '../../domain/message.ts';
+import { providerOf } from '../../domain/model.ts';
+import { ROUTING_MODE_OF, type RouteDecision } from '../../domain/route.ts';
+import type { SessionRecord } from '../../domain/session.ts';
+import type { TurnRecord } from '../../domain/turn.ts';
+import { sha256Hex } from '../../kernel/canonical-json.ts';
+import { isoTime } from '../../kernel/clock.ts';
+import type { AppError } from '../../kernel/errors.ts';
+import type { TurnId } from '../../kernel/ids.ts';
+import { extended, summaryOf } from '../../policy/context/history.ts';
+import { offersDelegate } from '../../policy/delegation/worker-tools.ts';
+import { routingRecord } from '../../policy/routing/chain.ts';
+import type { Write } from '../../ports/journal.ts';
+import { opened, type Spawned } from '../delegation/open.ts';
+import { callStarted, modelRequest } from '../model-call/model-request.ts';
+import type { DelegationCap } from '../money/limits.ts';
+import { wireTool } from '../prompt/offered-tools.ts';
+import { routeTurn } from '../routing/route-turn.ts';
+import type { Engine } from '../state/engine.ts';
+import { type DelegationTree, newTally, type TurnRun, type WorkerRun } from '../state/turn-run.ts';
+import type { WorkerClock } from '../state/worker-clock.ts';
+import { mayAnnounce } from './next-step.ts';
+
+export interface AdmissionRequest {
+  readonly session: SessionRecord;
+  readonly turn_id: TurnId;
+  /** Checked and stripped of its override prefix. */
+  readonly content: readonly ContentBlock[];
+  readonly override: string | null;
+  readonly scope: AbortController;
+  readonly worker: WorkerRun | null;
+  readonly clocks: readonly WorkerClock[];
+  readonly tree: DelegationTree;
+  readonly caps: readonly DelegationCap[];
+  /** For a worker's turn: its `delegate.started` is the parent, and is stored with the first of them. */
+  readonly spawned: Spawned | null;
+  /** For a worker: the names its delegation granted. */
+  readonly tool_names: readonly string[] | null;
+  /** Writes the idempotency row beside the turn. */
+  readonly claim: ((turn: TurnRecord) => Write) | null;
+}
+
+export type Admission =
+  | { readonly ok: true; readonly run: TurnRun }
+  | { readonly ok: false; readonly decision: RouteDecision; readonly error: AppError };
+
+/**
+ * Decides the route and, unless it is refused, stores turn, user message, `turn.started` and `route.decided` together,
+ * and with them `llm.call_started` of the first call where no money has to be reserved for it.
+ * A refusal stores its `route.decided` alone, behind the opening of a worker that has none yet. Throws `JournalConflict('turn_in_flight')` when another turn is open.
+ */
+export async function admitTurn(engine: Engine, request: AdmissionRequest): Promise<Admission> {
+  const { session, worker, spawned } = request;
+  const opening = spawned?.opening ?? null;
+  const now = engine.clock.now();
+  const turnId = request.turn_id;
+  const stored = await engine.store.messages.history(session.id);
+  const userMessage = newUserMessage(engine, session, turnId, request.content, now);
+  const history = extended(stored, userMessage);
+  const routed = await routeTurn(engine, {
+    session,
+    turn_id: turnId,
+    history,
+    override: request.override,
+    worker,
+    caps: request.caps,
+    tool_names: request.tool_names,
+    now,
+  });
+  const { decision, refusal, context, environment, tools, elapsed_ms } = routed;
+  if (refusal) {
+    const told = routeDecided(session, turnId, decision, elapsed_ms, null);
+    const events = await engine.journal.commit({
+      writes: opening?.writes ?? [],
+      emit: [...(opening?.emit ?? []), ...environment.notices, told],
+    });
+    if (spawned) opened(spawned, events);
+    return { ok: false, decision, error: refusal };
+  }
+
+  const model = engine.registry.get(decision.chosen_model);
+  const adapter = model && engine.providers.get(model.adapter);
+  if (!model || !adapter) throw new Error(`the chain chose a model without an adapter: ${decision.chosen_model}`);
+  const offered = offersDelegate({
+    depth: session.delegation_depth,
+    delegateDepth: engine.config.delegation.delegate_depth,
+    model,
+    disabled: engine.config.tools.disabled,
+    granted: request.tool_names,
+  });
+  const delegate = offered ? engine.tools.definition('delegate') : null;
+  const effective = delegate ? [...tools, delegate].sort((a, b) => (a.name < b.name ? -1 : 1)) : tools;
+
+  const turn: TurnRecord = {
+    id: turnId,
+    session_id: session.id,
+    user_message_id: userMessage.id,
+    status: 'in_flight',
+    per_message_override: request.override,
+    chosen_model: model.id,
+    provider: providerOf(model.id),
+    routing_mode: ROUTING_MODE_OF[decision.chain[decision.winner_index]!.policy],
+    stop_reason: null,
+    cancel_reason: null,
+    interrupted_reason: null,
+    error_code: null,
+    error_class: null,
+    error_message: null,
+    retryable: null,
+    llm_call_count: 0,
+    tool_call_count: 0,
+    started_at: now,
+    ended_at: null,
+    wall_time_seconds: null,
+    final_message_id: null,
+    tools: effective.map((t) => t.name),
+    resume_attempts: 0,
+  };
+  const writes: Write[] = [...(opening?.writes ?? [])];
+  if (environment.version !== session.routing_policy_version)
+    writes.push({ kind: 'session.set_policy_version', session_id: session.id, version: environment.version });
+  writes.push({ kind: 'turn.insert', turn }, { kind: 'message.insert', message: userMessage });
+  if (request.claim) writes.push(request.claim(turn));
+  const about = {
+    session,
+    turn,
+    // Each turn began with one user message.
+    turn_index: summaryOf(history).user_messages,
+    model,
+    wire_tools: effective.map(wireTool),
+    worker,
+    history,
+    tally: newTally(),
+  };
+  const prepared = modelRequest(engine, about, routed.volatile);
+  const announced = !context.budget_limited && mayAnnounce(engine, request.scope.signal);
+  const before = [...(opening?.emit ?? []), ...environment.notices];
+  const started = before.length;
+  const events = await engine.journal.commit({
+    writes,
+    emit: [
+      ...before,
+      draft({
+        type: 'turn.started',
+        session_id: session.id,
+        turn_id: turnId,
+        parent: opening ? opening.emit.length - 1 : (spawned?.parent_event ?? null),
+        payload: {
+          user_message_hash: sha256Hex(textOf(userMessage.content)),
+          user_message_id: userMessage.id,
+          estimated_input_tokens: context.estimated_input_tokens,
+          has_images: context.has_images,
+          has_tool_calls_in_history: summaryOf(stored).has_tool_results,
+        },
+      }),
+      routeDecided(session, turnId, decision, elapsed_ms, started),
+      {
+        session_id: session.id,
+        turn_id: turnId,
+        timestamp: now,
+        delta: { type: 'message.appended', payload: { message: withoutRaw(userMessage) } },
+      },
+      ...(announced ? [callStarted(about, prepared, started)] : []),
+    ],
+  });
+  if (spawned) opened(spawned, events);
+  const startedEvent = events[started]!.id;
+
+  return {
+    ok: true,
+    run: {
+      ...about,
+      adapter,
+      routing: routingRecord(decision),
+      tools: effective,
+      scope: request.scope,
+      signal: request.scope.signal,
+      started_event_id: startedEvent,
+      started_monotonic: engine.clock.monotonic(),
+      clocks: request.clocks,
+      tree: request.tree,
+      caps: request.caps,
+      called: new Map(),
+      resumed: false,
+      cause: startedEvent,
+      next_call: { prepared, started: announced ? events[started + 2]!.id : null },
+      stop_reason: null,
+      call_event_id: null,
+      final_message_id: null,
+      context_request: null,
+      limit: null,
+      refusal: null,
+    },
+  };
+}
+
+/** The message as it is stored with its turn. */
+export function newUserMessage(
+  engine: Engine,
+  session: SessionRecord,
+  turnId: TurnId,
+  content: readonly ContentBlock[],
+  now: number,
+): StoredMessage {
+  return {
+    id: engine.ids.message(),
+    session_id: session.id,
+    turn_id: turnId,
+    role: 'user',
+    content: [...content],
+    metadata: plainMetadata(),
+    created_at: isoTime(now),
+    provider_raw: null,
+  };
+}
+
+function routeDecided(
+  session: SessionRecord,
+  turnId: TurnId,
+  decision: RouteDecision,
+  elapsed: number,
+  parent: number | null,
+): EventDraft {
+  return draft({
+    type: 'route.decided',
+    session_id: session.id,
+    turn_id: turnId,
+    parent,
+    payload: {
+      chosen_model: decision.chosen_model,
+      winner_index: decision.winner_index,
+      elapsed_ms: elapsed,
+      refused: decision.refused,
+      fallback_dearer: decision.fallback_dearer,
+      chain: [...decision.chain],
+    },
+  });
+}
+
+/** The wire form of a stored message: `provider_raw` stays inside (01 §6.4). */
+export function withoutRaw(message: StoredMessage) {
+  const { provider_raw: _, ...wire } = message;
+  return wire;
+}

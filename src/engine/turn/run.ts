@@ -1,0 +1,94 @@
+// The turn loop: ask the machine what is next, do it, until a terminal event is stored (00 §3, 04 §3.1).
+import { Cancelled, cancelledBy } from '../../kernel/abort.ts';
+import { closeOpenParts, endOpenDelegations, FAULT } from '../closing/close-turn.ts';
+import { callModel } from '../model-call/call-model.ts';
+import { tellExceeded, warnIfNear } from '../money/budget-events.ts';
+import type { BudgetRefusal } from '../money/limits.ts';
+import type { Engine } from '../state/engine.ts';
+import { cancelScope } from '../state/session-lock.ts';
+import type { TurnEnd, TurnRun } from '../state/turn-run.ts';
+import { dispatchTools, storeAnswers } from '../tool-call/dispatch.ts';
+import type { ToolResults } from '../tool-call/results.ts';
+import { cancelTurnRun, completeTurn, failTurn } from './end.ts';
+import { interruptTurn, isHandOver } from './interrupt.ts';
+import { nextStep } from './next-step.ts';
+
+/**
+ * Runs an admitted turn to its terminal event, or puts it down where it can be taken up again. Nothing is thrown but
+ * the journal's own faults. A cancellation is honoured between steps and inside them; its closing cannot be cancelled.
+ * @param known results of the newest message's tool calls from before a restart
+ */
+export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults = new Map()): Promise<TurnEnd> {
+  let results = known;
+  try {
+    for (;;) {
+      const step = nextStep(engine, run);
+      // The calls of a stopped turn are dispatched all the same: each is turned away with its own terminal event.
+      // So is a call that is announced: it is made, turned away at once, and so has its outcome.
+      const owed = step.kind === 'run_tools' || run.next_call?.started != null;
+      if (run.signal.aborted && !owed) return await stop(engine, run);
+      if (step.kind === 'finish') {
+        run.limit = step.limit;
+        return await completeTurn(engine, run, step.stopReason);
+      }
+      if (engine.draining.value && !run.signal.aborted) {
+        cancelScope(run.scope, new Cancelled('shutdown'));
+        continue;
+      }
+      if (step.kind === 'call_model') {
+        const outcome = await callModel(engine, run);
+        if (outcome.ok) {
+          if (outcome.end !== null) return outcome.end;
+          results = outcome.settled;
+          await warnIfNear(engine, run);
+        } else if (outcome.error === null) return await overBudget(engine, run, outcome.refusal);
+        else if (!run.signal.aborted)
+          return await failTurn(engine, run, {
+            error_code: 'provider_error',
+            message: outcome.error.message,
+            error_class: outcome.error.error_class,
+            retryable: outcome.error.retryable,
+          });
+        continue;
+      }
+      const done = await dispatchTools(engine, run, step.calls, results);
+      results = done.results;
+      if (run.signal.aborted) return await stop(engine, run);
+      if (done.interrupted) return await interruptTurn(engine, run, done.interrupted.reason);
+      await storeAnswers(engine, run, step.calls, results);
+      results = new Map();
+    }
+  } catch (thrown) {
+    engine.log.error({ err: thrown, session_id: run.session.id, turn_id: run.turn.id }, 'a turn failed unexpectedly');
+    // When one of these is refused too the turn stays open: whoever comes next, or the next start, ends it whole.
+    await closeOpenParts(engine, run.turn.id, FAULT);
+    return failTurn(engine, run, {
+      error_code: 'internal_error',
+      message: 'internal error',
+      error_class: null,
+      retryable: false,
+    });
+  }
+}
+
+/** A refused call: the tree waits for a higher limit, or this turn ends here (14 §3). */
+async function overBudget(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<TurnEnd> {
+  if (refusal.on_reached === 'stop') {
+    await tellExceeded(engine, run, refusal);
+    run.refusal = refusal;
+    return completeTurn(engine, run, 'budget_exceeded');
+  }
+  const { paused } = engine.budget;
+  const first = !paused.has(run.session.root_session_id);
+  paused.add(run.session.root_session_id);
+  if (first) await tellExceeded(engine, run, refusal);
+  return interruptTurn(engine, run, 'budget');
+}
+
+/** An aborted turn ends as cancelled, unless the process stops and the turn goes on after its next start. */
+async function stop(engine: Engine, run: TurnRun): Promise<TurnEnd> {
+  if (isHandOver(engine, run.signal)) return interruptTurn(engine, run, 'restart');
+  // Workers that were put down before the cancellation came have nobody else who would end them.
+  await endOpenDelegations(engine, run.turn.id, cancelledBy(run.signal));
+  return cancelTurnRun(engine, run);
+}

@@ -1,0 +1,93 @@
+// One entry of the registry's `adapters:`, and which of them can be used (11.9, 11.10, 11.11).
+import { isAbsolute, join } from 'node:path';
+import { z } from 'zod';
+import { issueLines } from '../parsing/issue-lines.ts';
+import { isMapping } from '../parsing/yaml.ts';
+
+export const ADAPTER_ID_PATTERN = /^[a-z0-9_-]+$/;
+/** Node's own `fetch` gives up waiting for headers or body after this long. */
+const FETCH_LIMIT_SECONDS = 300;
+
+const AdapterConfigSchema = z
+  .strictObject({
+    type: z.enum(['anthropic', 'openai', 'openrouter', 'scripted']),
+    /** Null = the type's own address. */
+    base_url: z
+      .url({ protocol: /^https?$/, error: 'must be an http or https URL' })
+      .nullable()
+      .default(null),
+    /** Null = `<ADAPTER ID>_API_KEY`. */
+    api_key_env: z
+      .string()
+      .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be the name of an environment variable')
+      .nullable()
+      .default(null),
+    key_optional: z.boolean().default(false),
+    timeout_seconds: z.number().gt(0).default(600),
+    connect_timeout_seconds: z.number().gt(0).max(FETCH_LIMIT_SECONDS).default(30),
+    idle_timeout_seconds: z.number().gt(0).max(FETCH_LIMIT_SECONDS).default(120),
+    max_retries: z.int().min(0).max(10).default(2),
+    extra_headers: z.record(z.string(), z.string()).default({}),
+    options: z
+      .strictObject({
+        prompt_cache: z.boolean(),
+        cache_ttl: z.enum(['5m', '1h']),
+        anthropic_version: z.string().min(1),
+        stream_usage: z.boolean(),
+        max_tokens_field: z.enum(['max_completion_tokens', 'max_tokens']),
+      })
+      .partial()
+      .default({}),
+    /** Absolute path; null = the built-in scenario. */
+    scenario: z.string().min(1).nullable().default(null),
+  })
+  .refine((a) => a.scenario === null || a.type === 'scripted', {
+    path: ['scenario'],
+    message: 'only an adapter of type scripted has a scenario',
+  });
+/** Every default filled in. */
+export type AdapterConfig = z.infer<typeof AdapterConfigSchema>;
+
+/**
+ * Checks one entry; faults are appended to `errors` and give null.
+ * @param at key path of the entry
+ * @param folder what a relative `scenario` is relative to
+ */
+export function readAdapterConfig(value: unknown, at: string, folder: string, errors: string[]): AdapterConfig | null {
+  let entry = value;
+  if (isMapping(value) && 'api_key' in value) {
+    errors.push(
+      `${at}.api_key: a key does not belong in a file; put it into the environment and its name into api_key_env`,
+    );
+    const { api_key: _, ...rest } = value;
+    entry = rest;
+  }
+  const parsed = AdapterConfigSchema.safeParse(entry);
+  if (!parsed.success) {
+    errors.push(...issueLines(parsed.error, at));
+    return null;
+  }
+  const { scenario } = parsed.data;
+  if (scenario === null || isAbsolute(scenario)) return parsed.data;
+  return { ...parsed.data, scenario: join(folder, scenario) };
+}
+
+/**
+ * The adapters that can serve calls. A real one needs its credentials, a scripted one with a scenario of its own
+ * needs nothing; the built-in scenario steps in only where nothing else is usable.
+ * @param hasCredentials whether a key was found for a real adapter, or none is needed
+ */
+export function usableAdapters(
+  adapters: ReadonlyMap<string, AdapterConfig>,
+  hasCredentials: (id: string, config: AdapterConfig) => boolean,
+): ReadonlySet<string> {
+  const usable = new Set<string>();
+  const standIns: string[] = [];
+  for (const [id, config] of adapters) {
+    if (config.type !== 'scripted') {
+      if (hasCredentials(id, config)) usable.add(id);
+    } else if (config.scenario === null) standIns.push(id);
+    else usable.add(id);
+  }
+  return usable.size > 0 ? usable : new Set(standIns);
+}

@@ -1,0 +1,45 @@
+// Brings a database forward: numbered SQL files, each ending with its own `user_version` (01 §11.1).
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type Database from 'better-sqlite3';
+import { z } from 'zod';
+import { StartupError } from '../../../kernel/errors.ts';
+
+// The list that drizzle-kit keeps beside its drafts; the n-th entry leads to `user_version` n.
+const JournalSchema = z.object({ entries: z.array(z.object({ idx: z.int(), tag: z.string() })) });
+
+/**
+ * The migrations that the file still lacks, by name. Reads only.
+ * Throws `StartupError('schema_too_new' | 'database_corrupt')` for a newer file and for one of another program.
+ */
+export function missingMigrations(db: Database.Database, path: string, dir: string): readonly string[] {
+  const { entries } = JournalSchema.parse(JSON.parse(readFileSync(join(dir, 'meta', '_journal.json'), 'utf8')));
+  const found = db.pragma('user_version', { simple: true }) as number;
+  if (found > entries.length) {
+    throw new StartupError('schema_too_new', [
+      `schema_too_new: ${path} has schema ${found}, this version knows ${entries.length}; start the newer version, or restore an older backup`,
+    ]);
+  }
+  const tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").pluck().all();
+  if (found === 0 ? tables.length > 0 : !tables.includes('llm_calls')) {
+    throw new StartupError('database_corrupt', [
+      `database_corrupt: ${path} holds the tables of another program; choose another file with storage.db_path`,
+    ]);
+  }
+  return entries.slice(found).map((entry) => entry.tag);
+}
+
+/**
+ * Runs what is missing, all of it in one transaction, and returns the names of what ran.
+ * `prepare` sets the connection up once the file is known to be ours and not newer than this version.
+ * Throws as `missingMigrations`.
+ */
+export function migrate(db: Database.Database, path: string, dir: string, prepare: () => void): readonly string[] {
+  const missing = missingMigrations(db, path, dir);
+  prepare();
+  const run = db.transaction(() => {
+    for (const tag of missing) db.exec(readFileSync(join(dir, `${tag}.sql`), 'utf8'));
+  });
+  if (missing.length > 0) run.immediate();
+  return missing;
+}

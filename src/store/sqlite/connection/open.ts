@@ -1,0 +1,103 @@
+// Opens the database file: lock, pragmas, migrations; every failure is one clear line (01 §11.1).
+import { dirname } from 'node:path';
+import Database from 'better-sqlite3';
+import { StartupError } from '../../../kernel/errors.ts';
+import { makeFolder } from '../../../kernel/folder.ts';
+import type { Logger } from '../../../ports/log.ts';
+import { createHistoryCache, type HistoryCache } from '../read/history-cache.ts';
+import { createSessionCache, type SessionCache } from '../read/session-cache.ts';
+import { type Checkpointer, createCheckpointer } from './checkpointer.ts';
+import { migrate } from './migrate.ts';
+import { acquireOwnerLock } from './owner-lock.ts';
+
+/** An open database. `db` is the one writer and also serves the reads of the turn loop. */
+export interface SqliteStoreHandle {
+  readonly path: string;
+  readonly db: Database.Database;
+  /** A second connection that cannot write (`query_only`), for reports. */
+  readonly reader: Database.Database;
+  /** Told of every commit. */
+  readonly checkpoints: Checkpointer;
+  /** Decoded history of active sessions: read by the store, kept current by the journal. */
+  readonly history: HistoryCache;
+  /** Sessions in use: read by the store, kept current by the journal. */
+  readonly sessions: SessionCache;
+  /** Frees the owner lock as well. Idempotent. */
+  close(): void;
+}
+
+export interface OpenOptions {
+  readonly path: string;
+  readonly synchronous: 'NORMAL' | 'FULL';
+  readonly migrationsDir: string;
+  readonly log: Logger;
+}
+
+const BUSY_TIMEOUT_MS = 5000;
+const HISTORY_CACHE_BYTES = 64 * 1024 * 1024;
+
+/**
+ * Creates the folder when it is missing, takes the owner lock and migrates forward.
+ * Throws `StartupError`: `database_in_use`, `schema_too_new`, `database_corrupt`, `database_unwritable`.
+ */
+export function openDatabase({ path, synchronous, migrationsDir, log }: OpenOptions): SqliteStoreHandle {
+  const opened: { close(): void }[] = [];
+  const close = () => {
+    for (const part of opened.splice(0).reverse()) part.close();
+  };
+  try {
+    makeFolder(dirname(path));
+    const lock = acquireOwnerLock(path);
+    opened.push({ close: lock.release });
+    const db = new Database(path, { timeout: BUSY_TIMEOUT_MS });
+    opened.push(db);
+    // Before anything else is touched: a newer file is left exactly as it was found.
+    const applied = migrate(db, path, migrationsDir, () => {
+      db.pragma('journal_mode = WAL');
+      db.pragma(`synchronous = ${synchronous}`);
+      db.pragma('foreign_keys = ON');
+      db.pragma('wal_autocheckpoint = 8192');
+      // Savepoints and large statements spill: to memory, not into a new file each time.
+      db.pragma('temp_store = MEMORY');
+    });
+    if (applied.length > 0) log.info({ path, migrations: applied }, 'database migrated');
+    const reader = openReader(path);
+    opened.push(reader);
+    const checkpoints = createCheckpointer(path, synchronous, log);
+    opened.push(checkpoints);
+    const history = createHistoryCache(HISTORY_CACHE_BYTES);
+    return { path, db, reader, checkpoints, history, sessions: createSessionCache(db), close };
+  } catch (cause) {
+    close();
+    throw asStartupError(path, cause);
+  }
+}
+
+/** A connection that only reads, also beside a running server. The file must exist. */
+export function openReader(path: string): Database.Database {
+  const reader = new Database(path, { readonly: true, fileMustExist: true, timeout: BUSY_TIMEOUT_MS });
+  reader.pragma('query_only = ON');
+  return reader;
+}
+
+/** What to throw for `cause`: a fault of the file as the one line that says it, anything else as it is. */
+export function databaseFault(path: string, cause: unknown): unknown {
+  return cause instanceof Database.SqliteError ? asStartupError(path, cause) : cause;
+}
+
+function asStartupError(path: string, cause: unknown): StartupError {
+  if (cause instanceof StartupError) return cause;
+  const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  if (code === 'SQLITE_NOTADB' || code.startsWith('SQLITE_CORRUPT')) {
+    return new StartupError('database_corrupt', [
+      `database_corrupt: ${path} is not a readable database (${reason}); restore a backup or move the file away`,
+    ]);
+  }
+  if (code.startsWith('SQLITE_BUSY')) {
+    return new StartupError('database_in_use', [`database_in_use: ${path} is locked by another process (${reason})`]);
+  }
+  return new StartupError('database_unwritable', [
+    `database_unwritable: ${path} cannot be opened for writing (${reason}); check the folder, its rights and storage.db_path`,
+  ]);
+}

@@ -1,0 +1,64 @@
+// Words that several statements share.
+import type Database from 'better-sqlite3';
+import { OPEN_TURN_STATUSES } from '../../../domain/turn.ts';
+
+/** A statement that takes its `@names` from an object; other fields are left alone. */
+export interface Named<Row> {
+  run(values: object): Database.RunResult;
+  get(values: object): Row | undefined;
+}
+
+/** Prepares `sql` with its values bound by position: SQLite would look its names up again for every row. */
+export function named<Row = unknown>(db: Database.Database, sql: string): Named<Row> {
+  const names: string[] = [];
+  const text = sql.replaceAll(/@(\w+)/g, (_, name: string) => {
+    names.push(name);
+    return '?';
+  });
+  const statement = db.prepare<[unknown[]], Row>(text);
+  const placed = (values: object) =>
+    names.map((name) => {
+      const value = (values as Record<string, unknown>)[name];
+      // The driver would store it as NULL.
+      if (value === undefined) throw new RangeError(`no value for ${name}`);
+      return value;
+    });
+  return { run: (values) => statement.run(placed(values)), get: (values) => statement.get(placed(values)) };
+}
+
+/**
+ * A prepared `INSERT` that takes a row by the names of its columns.
+ * @param conflict an `ON CONFLICT` clause
+ */
+export function insertInto<Column extends string>(
+  db: Database.Database,
+  table: string,
+  columns: readonly Column[],
+  conflict = '',
+): (row: Readonly<Record<Column, unknown>>) => Database.RunResult {
+  const values = columns.map((column) => `@${column}`).join(', ');
+  return named(db, `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${values}) ${conflict}`).run;
+}
+
+/** The event types that reports read by time, for which alone there is an index. */
+export const REPORTED_TYPES = ['route.decided', 'llm.call_completed', 'llm.call_failed'] as const;
+
+/** Spelled as in the unique index of open turns, so that SQLite may use it. */
+export const TURN_IS_OPEN = `status IN (${OPEN_TURN_STATUSES.map((s) => `'${s}'`).join(',')})`;
+
+/** A recursive table `tree(id, depth)`: the session bound to the first parameter and its descendants. */
+export const WITH_TREE = `WITH RECURSIVE tree(id, depth) AS (
+  SELECT ?, 0 UNION ALL
+  SELECT s.id, tree.depth + 1 FROM sessions s JOIN tree ON s.parent_session_id = tree.id)`;
+
+/** SQLite has no booleans. */
+export function bit(value: boolean): 0 | 1;
+export function bit(value: boolean | null): 0 | 1 | null;
+export function bit(value: boolean | null): 0 | 1 | null {
+  return value === null ? null : value ? 1 : 0;
+}
+
+/** JSON text of a value, NULL of null. */
+export function json(value: unknown): string | null {
+  return value === null || value === undefined ? null : JSON.stringify(value);
+}

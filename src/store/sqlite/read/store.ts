@@ -1,0 +1,50 @@
+// All reads over one open database (ports/store).
+import type { IdempotencyRow } from '../../../ports/journal.ts';
+import type { Store } from '../../../ports/store.ts';
+import type { SqliteStoreHandle } from '../connection/open.ts';
+import { createConfirmationReader } from './confirmation-reader.ts';
+import { createDelegationReader } from './delegation-reader.ts';
+import { createEventReader } from './event-reader.ts';
+import { createMessageReader } from './message-reader.ts';
+import { createSessionReader } from './session-reader.ts';
+import { createSnapshot } from './snapshot.ts';
+import { createSpend, createSpendReader } from './spend-reader.ts';
+import { createTurnReader } from './turn-reader.ts';
+
+/** Statements are prepared here, once. Reads go over the writer's connection: its page cache is the warm one. */
+export function createStore(handle: SqliteStoreHandle): Store {
+  const { db } = handle;
+  const spend = createSpend(db);
+  const readers = {
+    sessions: createSessionReader(handle, spend),
+    turns: createTurnReader(handle, spend),
+    messages: createMessageReader(handle),
+    events: createEventReader(handle),
+    delegations: createDelegationReader(handle, spend),
+    confirmations: createConfirmationReader(handle),
+    spend: createSpendReader(db, spend),
+  };
+  const keyed = db.prepare<[string, string, string, string], IdempotencyRow>(
+    'SELECT * FROM idempotency_keys WHERE method = ? AND path = ? AND token_hash = ? AND key = ?',
+  );
+  const metaValue = db.prepare<[string], string>('SELECT value FROM meta WHERE key = ?').pluck();
+  const probe = db.prepare(
+    "INSERT INTO meta (key, value) VALUES ('probe', '') ON CONFLICT (key) DO UPDATE SET value = ''",
+  );
+  return {
+    ...readers,
+    // An expired row stays until a later key is stored; the caller compares `expires_at`.
+    idempotency: async (method, path, tokenHash, key) => keyed.get(method, path, tokenHash, key) ?? null,
+    snapshot: createSnapshot(db, readers),
+    meta: async (key) => metaValue.get(key) ?? null,
+    writable: async () => {
+      try {
+        // A row that is really written: an empty transaction succeeds on a full disk too.
+        probe.run();
+        return true;
+      } catch {
+        return false;
+      }
+    },
+  };
+}

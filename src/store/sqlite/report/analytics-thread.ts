@@ -1,0 +1,63 @@
+// The thread of the reports: its own read-only connection, one answer per question (07 §9.4).
+import { parentPort, workerData } from 'node:worker_threads';
+import { type PriceTable, storedPriceTable } from '../../../policy/pricing/price-table.ts';
+import type { Analytics, CallPricer } from '../../../ports/analytics.ts';
+import { openReader } from '../connection/open.ts';
+import { createAnalytics } from './analytics.ts';
+
+export interface ThreadSetup {
+  readonly path: string;
+  readonly freeProviders: readonly string[];
+}
+
+/** Functions do not cross to a thread: a price table goes as its rates. */
+export type PriceRates = Pick<CallPricer, 'version' | 'source' | 'models'>;
+
+export type Question = { readonly id: number; readonly prices: PriceRates | null } & {
+  [Report in keyof Analytics]: { readonly report: Report; readonly query: Parameters<Analytics[Report]>[0] };
+}[keyof Analytics];
+
+export type Answer = { readonly id: number } & (
+  | { readonly ok: true; readonly value: unknown }
+  | { readonly ok: false; readonly reason: string }
+);
+
+const { path, freeProviders } = workerData as ThreadSetup;
+const analytics = createAnalytics(openReader(path));
+let table: PriceTable | null = null;
+
+function tableOf({ version, source, models }: PriceRates): PriceTable {
+  if (table?.version === version) return table;
+  // Whoever asks holds a whole table; the port names only what a report itself reads of it.
+  table = storedPriceTable({ version, source, models: models as PriceTable['models'] }, { freeProviders });
+  return table;
+}
+
+function ask(question: Question): Promise<unknown> {
+  const pricer = question.prices && tableOf(question.prices);
+  switch (question.report) {
+    case 'cost':
+      return analytics.cost(question.query, pricer);
+    case 'savings':
+      if (pricer === null) throw new Error('savings need prices');
+      return analytics.savings(question.query, pricer);
+    case 'routing':
+      return analytics.routing(question.query);
+    case 'reliability':
+      return analytics.reliability(question.query);
+  }
+}
+
+async function answer(question: Question): Promise<Answer> {
+  const { id } = question;
+  try {
+    return { id, ok: true, value: await ask(question) };
+  } catch (error) {
+    // Errors of the driver lose their message on the way to another thread.
+    return { id, ok: false, reason: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+parentPort?.on('message', (question: Question) => {
+  void answer(question).then((found) => parentPort?.postMessage(found));
+});

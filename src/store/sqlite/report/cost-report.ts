@@ -1,0 +1,201 @@
+// `/analytics/cost` as it was stamped: sums read from the rollups, the ledger only at ragged edges (07 §4, §9.4).
+import type Database from 'better-sqlite3';
+import type { CostQuery, WorkerShare } from '../../../domain/analytics.ts';
+import {
+  allTokens,
+  costRow,
+  costTotals,
+  emptySums,
+  type Sums,
+  workerShare,
+} from '../../../policy/analytics/cost-row.ts';
+import {
+  foldsWorkers,
+  fromSortKey,
+  grainOf,
+  type KeyName,
+  keyNames,
+  type Segment,
+  type SortTerm,
+  type SortValues,
+  sortTerms,
+  splitWindow,
+  toSortKey,
+} from '../../../policy/analytics/rollup.ts';
+import type { CostAnswer } from '../../../ports/analytics.ts';
+import {
+  type Column,
+  groupsSql,
+  keyColumn,
+  measuresOf,
+  pageSql,
+  type Where,
+  whereFilter,
+  whereIn,
+} from './cost-sql.ts';
+import type { Prepare } from './slices.ts';
+
+/** What one query asks for, worked out once. */
+export interface CostPlan {
+  readonly query: CostQuery;
+  readonly keys: readonly KeyName[];
+  readonly terms: readonly SortTerm[];
+  readonly folded: boolean;
+  readonly where: Where;
+}
+
+export function planCost(query: CostQuery): CostPlan {
+  return {
+    query,
+    keys: keyNames(query.group_by),
+    terms: sortTerms(query.group_by, query.order, query.dir),
+    folded: foldsWorkers(query),
+    where: whereFilter(query.filter),
+  };
+}
+
+/** A group: the values of its key columns as stored, and its sums. */
+export interface Group {
+  readonly values: readonly (bigint | string)[];
+  readonly sums: Sums;
+}
+
+/** What a worker spent within one row of a folded session. */
+export interface WorkerGroup {
+  readonly values: Group['values'];
+  readonly session_id: string;
+  readonly model: string;
+  readonly sums: Sums;
+}
+
+/** Rows and totals of one read transaction. Throws when a sum leaves the range of a money column. */
+export function stampedCost(db: Database.Database, prepare: Prepare, query: CostQuery): CostAnswer {
+  const plan = planCost(query);
+  return db.transaction(() => {
+    const segments = splitWindow(query.window, recordedTimes(prepare), grainOf(query));
+    if (segments.length === 0) return costAnswer(plan, emptySums(), [], [], false);
+    const totals = readGroups(prepare, groupsSql(segments, [], plan.where), 0)[0]!.sums;
+    if (plan.keys.length === 0) return costAnswer(plan, totals, [], [], false);
+    const rows = readPage(prepare, plan, segments);
+    return costAnswer(plan, totals, rows, plan.folded ? workersOf(prepare, plan, segments, rows) : [], false);
+  })();
+}
+
+/**
+ * The answer from sorted groups, of which there may be one more than the page holds.
+ * @param workers breakdown of the rows when workers are folded, in any order
+ */
+export function costAnswer(
+  plan: CostPlan,
+  totals: Sums,
+  groups: readonly Group[],
+  workers: readonly WorkerGroup[],
+  repriced: boolean,
+): CostAnswer {
+  const wireTotals = costTotals(totals, repriced);
+  if (plan.keys.length === 0) return { data: wireTotals, totals: wireTotals, next: null };
+  const page = groups.slice(0, plan.query.limit);
+  const last = groups.length > page.length ? page.at(-1) : undefined;
+  const shape = { group_by: plan.query.group_by, keys: plan.keys, repriced };
+  const shares = plan.folded ? sharesByGroup(workers) : null;
+  return {
+    data: page.map((group) => {
+      const row = costRow(shape, group.values, group.sums);
+      if (shares) row.workers = shares.get(groupId(group.values)) ?? [];
+      return row;
+    }),
+    totals: wireTotals,
+    next: last ? toSortKey(sortValues(plan, last)) : null,
+  };
+}
+
+export function sortValues({ keys, terms }: CostPlan, { values, sums }: Group): SortValues {
+  return terms.map(({ by }) => {
+    if (by === 'cost') return sums.cost_pusd;
+    if (by === 'calls') return sums.calls;
+    if (by === 'tokens') return allTokens(sums);
+    return values[keys.indexOf(by)]!;
+  });
+}
+
+/** Identifies a group by its key values, which hold no line break. */
+export function groupId(values: Group['values']): string {
+  return values.join('\n');
+}
+
+export function keyColumns(plan: CostPlan): readonly Column[] {
+  return plan.keys.map((name) => keyColumn(name, plan.folded));
+}
+
+function recordedTimes(prepare: Prepare): { first: number; last: number } | null {
+  const { first, last } = prepare(
+    'SELECT (SELECT MIN(ts_ms) FROM llm_calls) AS first, (SELECT MAX(ts_ms) FROM llm_calls) AS last',
+  ).get() as { first: number | null; last: number | null };
+  return first === null || last === null ? null : { first, last };
+}
+
+/** Keys of which there is one per session: grouping by them is worth ranking narrow rows first. */
+const MANY: readonly KeyName[] = ['session_id', 'parent_session_id', 'root_session_id'];
+
+/** Groups of the page in their order, and one more if there is one. */
+function readPage(prepare: Prepare, plan: CostPlan, segments: readonly Segment[]): Group[] {
+  const { query, keys, terms, where } = plan;
+  const columns = keyColumns(plan);
+  const after = query.after && fromSortKey(terms, query.after);
+  const page = (groups: Where) => pageSql(groups, keys, terms, after, query.limit + 1);
+  const many = keys.findIndex((key) => MANY.includes(key));
+  if (many < 0) return readGroups(prepare, page(groupsSql(segments, columns, where)), keys.length);
+
+  const rank = page(groupsSql(segments, columns, where, measuresOf(terms)));
+  const ranked = prepare(rank.sql)
+    .safeIntegers()
+    .raw()
+    .all(...rank.values) as Group['values'][];
+  const sessions = ranked.map((values) => values[many]);
+  const wanted = groupsSql(segments, columns, whereIn(where, columns[many]!.calls, sessions));
+  const groups = new Map(readGroups(prepare, wanted, keys.length).map((group) => [groupId(group.values), group]));
+  return ranked.map((values) => groups.get(groupId(values.slice(0, keys.length)))!);
+}
+
+function readGroups(prepare: Prepare, { sql, values }: Where, keyCount: number): Group[] {
+  const rows = prepare(sql)
+    .safeIntegers()
+    .all(...values) as (Sums & Readonly<Record<`k${number}`, bigint | string>>)[];
+  return rows.map((sums) => ({ values: Array.from({ length: keyCount }, (_, i) => sums[`k${i}`]!), sums }));
+}
+
+/** Worker calls behind the rows of a page, one group per row, worker session and model. */
+function workersOf(
+  prepare: Prepare,
+  plan: CostPlan,
+  segments: readonly Segment[],
+  rows: readonly Group[],
+): WorkerGroup[] {
+  const session = plan.keys.indexOf('session_id');
+  const parents = rows.map((row) => row.values[session]);
+  const where = whereIn({ ...plan.where, sql: `${plan.where.sql} AND is_worker = 1` }, 'parent_key', parents);
+  const columns = [...keyColumns(plan), keyColumn('session_id', false), keyColumn('model', false)];
+  return readGroups(prepare, groupsSql(segments, columns, where), columns.length).map(({ values, sums }) => ({
+    values: values.slice(0, -2),
+    session_id: String(values.at(-2)),
+    model: String(values.at(-1)),
+    sums,
+  }));
+}
+
+function sharesByGroup(workers: readonly WorkerGroup[]): Map<string, WorkerShare[]> {
+  const dearestFirst = workers.toSorted((a, b) => {
+    if (a.sums.cost_pusd !== b.sums.cost_pusd) return a.sums.cost_pusd > b.sums.cost_pusd ? -1 : 1;
+    if (a.session_id !== b.session_id) return a.session_id < b.session_id ? -1 : 1;
+    return a.model < b.model ? -1 : 1;
+  });
+  const shares = new Map<string, WorkerShare[]>();
+  for (const worker of dearestFirst) {
+    const id = groupId(worker.values);
+    const share = workerShare(worker.session_id, worker.model, worker.sums);
+    const known = shares.get(id);
+    if (known) known.push(share);
+    else shares.set(id, [share]);
+  }
+  return shares;
+}

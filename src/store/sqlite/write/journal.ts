@@ -1,0 +1,234 @@
+// The only writer: batches of one tick share a transaction, each under its own savepoint; then publication (00 §3, 02 §2).
+import type { Event } from '../../../domain/event.ts';
+import type { Clock } from '../../../kernel/clock.ts';
+import type { IdGenerator } from '../../../kernel/ids.ts';
+import { InvalidMessageError, type Journal, JournalConflict } from '../../../ports/journal.ts';
+import type { LiveBus, Published } from '../../../ports/live-bus.ts';
+import type { Logger } from '../../../ports/log.ts';
+import type { SqliteStoreHandle } from '../connection/open.ts';
+import { asConflict } from './conflict.ts';
+import { delegationWrites } from './delegation-writes.ts';
+import { createEventLog } from './event-log.ts';
+import { createGuard } from './guard.ts';
+import { metaWrites } from './meta-writes.ts';
+import { type PreparedBatch, prepareBatch } from './prepare.ts';
+import { createPriceVersions } from './price-versions.ts';
+import { createPruner } from './prune.ts';
+import { createPurger } from './purge.ts';
+import { sessionWrites } from './session-writes.ts';
+import { turnWrites } from './turn-writes.ts';
+import { type Appliers, applyWrite, type Effects } from './writes.ts';
+
+export interface JournalOptions {
+  readonly db: SqliteStoreHandle;
+  readonly ids: IdGenerator;
+  readonly clock: Clock;
+  readonly bus: LiveBus;
+  readonly log: Logger;
+}
+
+/** Keeps one transaction, and so the pause of the event loop, short. */
+const MAX_BATCHES_PER_TRANSACTION = 256;
+
+interface QueuedBatch {
+  readonly kind: 'batch';
+  readonly batch: PreparedBatch;
+  readonly resolve: (events: readonly Event[]) => void;
+  readonly reject: (error: unknown) => void;
+  outcome:
+    | { readonly ok: true; readonly published: readonly Published[]; readonly effects: Effects }
+    | { readonly ok: false; readonly error: unknown };
+}
+/** Something that is written in its own transaction, in its place among the batches. */
+interface QueuedTask {
+  readonly kind: 'task';
+  readonly run: () => void;
+}
+type Queued = QueuedBatch | QueuedTask | Extract<Published, { readonly kind: 'transient' }>;
+
+export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptions): Journal {
+  const { db, history, sessions, checkpoints } = handle;
+  const begin = db.prepare('BEGIN IMMEDIATE');
+  const commitAll = db.prepare('COMMIT');
+  const rollbackAll = db.prepare('ROLLBACK');
+  const savepoint = db.prepare('SAVEPOINT batch');
+  const release = db.prepare('RELEASE batch');
+  const rollbackTo = db.prepare('ROLLBACK TO batch');
+  const guard = createGuard(db);
+  const appliers: Appliers = {
+    ...sessionWrites(db),
+    ...turnWrites(db, log),
+    ...delegationWrites(db),
+    ...metaWrites(db, clock),
+  };
+  const events = createEventLog(db, ids, clock);
+  const purgeTree = createPurger(db);
+  const pruneSlice = createPruner(db);
+  const storePriceVersion = createPriceVersions(db, clock);
+
+  const queue: Queued[] = [];
+  let scheduled = false;
+  let delivering = false;
+
+  function enqueue(item: Queued): void {
+    queue.push(item);
+    schedule();
+  }
+  function schedule(): void {
+    if (scheduled || delivering || queue.length === 0) return;
+    scheduled = true;
+    setImmediate(flush);
+  }
+
+  /** Whoever emits or commits from within a subscriber is queued behind what is being delivered. */
+  function deliver(publish: () => void): void {
+    delivering = true;
+    try {
+      publish();
+    } finally {
+      delivering = false;
+      schedule();
+    }
+  }
+
+  function flush(): void {
+    scheduled = false;
+    const items = queue.splice(0, lengthOfNextRun(queue));
+    const batches = items.filter((item) => item.kind === 'batch');
+    writeTogether(batches);
+    for (const { outcome } of batches) if (outcome.ok) keepCurrent(outcome.effects);
+    if (batches.some(({ outcome }) => outcome.ok)) checkpoints.committed();
+    deliver(() => {
+      for (const item of items) {
+        if (item.kind === 'transient') bus.publish([item]);
+        else if (item.kind === 'task') item.run();
+        else settle(item);
+      }
+    });
+  }
+
+  /** What is kept decoded follows the commit before anybody hears of it. */
+  function keepCurrent(effects: Effects): void {
+    for (const { message, bytes } of effects.messages) history.append(message, bytes);
+    for (const sessionId of effects.ended) history.drop(sessionId);
+    for (const { id, values } of effects.sessions) {
+      if (values === null) sessions.drop(id);
+      else sessions.change(id, values);
+    }
+  }
+
+  function settle({ outcome, resolve, reject }: QueuedBatch): void {
+    if (!outcome.ok) {
+      reject(outcome.error);
+      return;
+    }
+    const { published } = outcome;
+    if (published.length > 0) bus.publish(published);
+    resolve(published.flatMap((item) => (item.kind === 'event' ? [item.event] : [])));
+  }
+
+  function writeTogether(batches: readonly QueuedBatch[]): void {
+    if (batches.length === 0) return;
+    try {
+      begin.run();
+      for (const item of batches) {
+        if (batches.length === 1) write(item);
+        else writeUnderSavepoint(item);
+      }
+      commitAll.run();
+    } catch (error) {
+      if (db.inTransaction) rollbackAll.run();
+      for (const item of batches) fail(item, error);
+    }
+  }
+
+  function write(item: QueuedBatch): void {
+    const effects: Effects = { messages: [], ended: [], sessions: [] };
+    guard(item.batch);
+    for (const change of item.batch.writes) applyWrite(appliers, change, effects);
+    item.outcome = { ok: true, published: events.append(item.batch.emit), effects };
+  }
+
+  function writeUnderSavepoint(item: QueuedBatch): void {
+    savepoint.run();
+    try {
+      write(item);
+    } catch (error) {
+      // A full disk ends the whole transaction by itself; then no batch of it was written.
+      if (!db.inTransaction) throw error;
+      rollbackTo.run();
+      fail(item, error);
+    }
+    release.run();
+  }
+
+  function fail(item: QueuedBatch, cause: unknown): void {
+    // What failed by itself keeps its own reason when the rest of the transaction fails later.
+    if (!item.outcome.ok && item.outcome.error !== null) return;
+    for (const change of item.batch.writes) if (change.kind === 'session.insert') events.forget(change.session.id);
+    const error = asConflict(cause);
+    if (!(error instanceof JournalConflict || error instanceof InvalidMessageError)) {
+      const types = item.batch.emit.map((e) => (e.kind === 'event' ? e.draft.type : e.transient.delta.type));
+      log.error({ err: error, writes: item.batch.writes.map((change) => change.kind), types }, 'commit failed');
+    }
+    item.outcome = { ok: false, error };
+  }
+
+  function inOrder<T>(task: () => T): Promise<T> {
+    return new Promise((resolve, reject) => {
+      enqueue({
+        kind: 'task',
+        run: () => {
+          try {
+            resolve(db.transaction(task).immediate());
+          } catch (error) {
+            reject(error);
+          }
+        },
+      });
+    });
+  }
+
+  return {
+    async commit(batch) {
+      const prepared = prepareBatch(batch);
+      return new Promise((resolve, reject) => {
+        enqueue({ kind: 'batch', batch: prepared, resolve, reject, outcome: { ok: false, error: null } });
+      });
+    },
+    transient(transient) {
+      const item = { kind: 'transient', transient } as const;
+      if (queue.length > 0 || delivering) enqueue(item);
+      else deliver(() => bus.publish([item]));
+    },
+    async purge(sessionId) {
+      const gone = await inOrder(() => purgeTree(sessionId));
+      for (const id of gone) {
+        events.forget(id);
+        history.drop(id);
+        sessions.drop(id);
+      }
+      return gone.length;
+    },
+    async prune(cutoff, dryRun) {
+      let slice = await inOrder(() => pruneSlice(null, cutoff, dryRun));
+      while (!slice.done) {
+        const before = slice;
+        slice = await inOrder(() => pruneSlice(before, cutoff, dryRun));
+      }
+      return slice.report;
+    },
+    savePriceVersion: (row) => inOrder(() => storePriceVersion(row)),
+  };
+}
+
+/** Up to the first task inclusive, and never more batches than one transaction takes. */
+function lengthOfNextRun(queue: readonly Queued[]): number {
+  let batches = 0;
+  for (let i = 0; i < queue.length; i++) {
+    const kind = queue[i]?.kind;
+    if (kind === 'task') return i + 1;
+    if (kind === 'batch' && ++batches === MAX_BATCHES_PER_TRANSACTION) return i + 1;
+  }
+  return queue.length;
+}

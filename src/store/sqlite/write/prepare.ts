@@ -1,0 +1,67 @@
+// What a batch must satisfy before its transaction opens: known types, strict payloads, storable messages (02 §2).
+import type { z } from 'zod';
+import type { Transient } from '../../../domain/delta.ts';
+import { CATALOG, type EventDraft, type EventType } from '../../../domain/event.ts';
+import { MessageSchema, type StoredMessage } from '../../../domain/message.ts';
+import { messageViolations } from '../../../policy/journal/message-rules.ts';
+import {
+  type Batch,
+  EventValidationError,
+  InvalidMessageError,
+  UnknownEventTypeError,
+} from '../../../ports/journal.ts';
+
+export interface PreparedDraft {
+  readonly kind: 'event';
+  readonly draft: EventDraft;
+  /** Serialised here once; stored and published as it is. */
+  readonly payload_json: string;
+}
+export interface PreparedTransient {
+  readonly kind: 'transient';
+  readonly transient: Transient;
+}
+export interface PreparedBatch {
+  readonly writes: NonNullable<Batch['writes']>;
+  /** At the places of `Batch.emit`, so that a numeric parent still points right. */
+  readonly emit: readonly (PreparedDraft | PreparedTransient)[];
+}
+
+/** Throws `UnknownEventTypeError`, `EventValidationError` or `InvalidMessageError`. */
+export function prepareBatch(batch: Batch): PreparedBatch {
+  const writes = batch.writes ?? [];
+  for (const write of writes) if (write.kind === 'message.insert') checkMessage(write.message);
+  return { writes, emit: batch.emit.map((item, i) => prepareItem(item, i, batch.emit)) };
+}
+
+function prepareItem(
+  item: EventDraft | Transient,
+  index: number,
+  all: Batch['emit'],
+): PreparedDraft | PreparedTransient {
+  if ('delta' in item) return { kind: 'transient', transient: item };
+  if (!Object.hasOwn(CATALOG, item.type)) throw new UnknownEventTypeError(item.type);
+  const parsed = CATALOG[item.type as EventType].payload.safeParse(item.payload);
+  if (!parsed.success) throw new EventValidationError(item.type, issueLines(parsed.error));
+  if (typeof item.parent === 'number') {
+    const parent = item.parent < index ? all[item.parent] : undefined;
+    if (parent === undefined || 'delta' in parent) {
+      throw new EventValidationError(item.type, [`parent: ${item.parent} is no earlier event of the batch`]);
+    }
+  }
+  const draft = { ...item, payload: parsed.data } as EventDraft;
+  return { kind: 'event', draft, payload_json: JSON.stringify(parsed.data) };
+}
+
+function checkMessage({ provider_raw, ...message }: StoredMessage): void {
+  const parsed = MessageSchema.safeParse(message);
+  const violations = [
+    ...(parsed.success ? [] : issueLines(parsed.error)),
+    ...messageViolations({ ...message, provider_raw }),
+  ];
+  if (violations.length > 0) throw new InvalidMessageError(violations);
+}
+
+function issueLines(error: z.ZodError): string[] {
+  return error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`);
+}

@@ -1,0 +1,62 @@
+// Deletes old events in slices; messages, cost facts and rollups stay (02 §6).
+import type Database from 'better-sqlite3';
+import type { PruneReport } from '../../../ports/journal.ts';
+import { TURN_IS_OPEN } from '../connection/sql.ts';
+
+export const PRUNED_THROUGH = 'pruned_through_id';
+const SLICE_ROWS = 5000;
+
+/** Where a run of slices stands. */
+export interface PruneSlice {
+  readonly report: PruneReport;
+  readonly done: boolean;
+  readonly last: { readonly timestamp_ms: number; readonly id: string };
+}
+
+interface OldEvent {
+  readonly id: string;
+  readonly timestamp_ms: number;
+}
+
+/** One slice after `before` (null starts); runs inside a transaction. A dry run walks the same rows. */
+export function createPruner(
+  db: Database.Database,
+): (before: PruneSlice | null, cutoff: number, dryRun: boolean) => PruneSlice {
+  const busy = `SELECT session_id FROM turns WHERE ${TURN_IS_OPEN}`;
+  const old = db.prepare<[number, number, string], OldEvent>(`
+    SELECT id, timestamp_ms FROM events
+    WHERE timestamp_ms < ? AND (timestamp_ms, id) > (?, ?) AND session_id NOT IN (${busy})
+    ORDER BY timestamp_ms, id LIMIT ${SLICE_ROWS}`);
+  const remove = db.prepare('DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))');
+  const mark = db.prepare(`
+    INSERT INTO meta (key, value) VALUES ('${PRUNED_THROUGH}', ?)
+    ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)`);
+  const skipped = db.prepare<[number], { n: number }>(`
+    SELECT count(*) AS n FROM (${busy}) AS b
+    WHERE EXISTS (SELECT 1 FROM events e WHERE e.session_id = b.session_id AND e.timestamp_ms < ?)`);
+  const oldestKept = db.prepare<[number], { t: number | null }>(`
+    SELECT min(t) AS t FROM (
+      SELECT min(timestamp_ms) AS t FROM events WHERE timestamp_ms >= ?
+      UNION ALL SELECT min(timestamp_ms) FROM events WHERE session_id IN (${busy}))`);
+
+  return (before, cutoff, dryRun) => {
+    const from = before?.last ?? { timestamp_ms: -1, id: '' };
+    const rows = old.all(cutoff, from.timestamp_ms, from.id);
+    if (rows.length > 0 && !dryRun) {
+      const ids = rows.map((row) => row.id).sort();
+      remove.run(JSON.stringify(ids));
+      mark.run(ids.at(-1));
+    }
+    const done = rows.length < SLICE_ROWS;
+    return {
+      done,
+      last: rows.at(-1) ?? from,
+      report: {
+        cutoff,
+        rows_deleted: (before?.report.rows_deleted ?? 0) + rows.length,
+        sessions_skipped: done ? (skipped.get(cutoff)?.n ?? 0) : 0,
+        oldest_kept: done ? (oldestKept.get(cutoff)?.t ?? null) : null,
+      },
+    };
+  };
+}

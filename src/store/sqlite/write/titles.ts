@@ -1,0 +1,32 @@
+// A session's title: the first line of its first user message, a worker's of its task (01 §7.1).
+import type Database from 'better-sqlite3';
+import { type ContentBlock, textOf } from '../../../domain/message.ts';
+
+const MAX_CODE_POINTS = 80;
+const MAX_CACHED = 10_000;
+
+/** Null before the first user message, or when that has no text. Once there is one it never changes, so it is kept. */
+export function createTitles(db: Database.Database): (sessionId: string) => string | null {
+  const cached = new Map<string, string | null>();
+  const first = db
+    .prepare<[string], string>(
+      "SELECT content_json FROM messages WHERE session_id = ? AND role = 'user' ORDER BY id LIMIT 1",
+    )
+    .pluck();
+  return (sessionId) => {
+    const known = cached.get(sessionId);
+    if (known !== undefined) return known;
+    const content = first.get(sessionId);
+    if (content === undefined) return null;
+    const title = firstLine(textOf(JSON.parse(content) as ContentBlock[]));
+    if (cached.size >= MAX_CACHED) cached.delete(cached.keys().next().value ?? '');
+    cached.set(sessionId, title);
+    return title;
+  };
+}
+
+/** The first line that is not blank, at most 80 code points; null when there is none. */
+export function firstLine(text: string): string | null {
+  const line = text.trimStart().split(/\r?\n/, 1)[0]?.trimEnd() ?? '';
+  return line === '' ? null : Array.from(line).slice(0, MAX_CODE_POINTS).join('');
+}

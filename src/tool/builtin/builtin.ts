@@ -1,0 +1,44 @@
+// The built-in tools with what they need from outside (09 §13).
+import { rgPath } from '@vscode/ripgrep';
+import type { Config } from '../../domain/config.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import type { ToolFactory } from '../../ports/tool.ts';
+import { createSandbox } from '../process/sandbox.ts';
+import { delegate } from './delegate.ts';
+import { editFile } from './edit-file.ts';
+import { grep } from './grep.ts';
+import { listFiles } from './list-files.ts';
+import { readFile } from './read-file.ts';
+import { requestContext } from './request-context.ts';
+import { shell } from './shell.ts';
+import { writeFile } from './write-file.ts';
+
+export interface BuiltinOptions {
+  /** The ripgrep program; default: the one that is installed with the server. */
+  readonly ripgrep?: string;
+  /** The environment of commands, as `shellEnvironment` makes it. */
+  readonly shellEnv: Readonly<Record<string, string>>;
+  readonly shell: Config['tools']['shell'];
+  /** The server's data folder, hidden from sandboxed commands. */
+  readonly dataFolder?: string;
+  readonly clock: Clock;
+}
+
+/** One factory per tool, ready to be registered. */
+export function builtinTools(options: BuiltinOptions): ToolFactory[] {
+  const { shellEnv: env, clock } = options;
+  const caged = options.shell.sandbox === 'required';
+  const sandbox = caged
+    ? createSandbox({ network: options.shell.sandbox_network, dataFolder: options.dataFolder ?? null, env })
+    : null;
+  return [
+    readFile,
+    writeFile,
+    editFile,
+    listFiles,
+    grep({ ripgrep: options.ripgrep ?? rgPath }),
+    shell({ env, sandbox, clock }),
+    delegate,
+    requestContext,
+  ];
+}

@@ -181,7 +181,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
 }
 
 function threadedReports({ config, packageDir, log }: ServerOptions): ThreadedAnalytics {
-  const program = path.join(packageDir, 'dist', 'store', 'sqlite', 'analytics-thread.js');
+  const program = path.join(packageDir, 'dist', 'store', 'sqlite', 'report', 'analytics-thread.js');
   const { free_providers: freeProviders } = config.pricing;
   return createThreadedAnalytics(program, { path: config.storage.db_path, freeProviders }, log);
 }

@@ -6,7 +6,7 @@ import type { TokenUsage, Usage } from '../../domain/usage.ts';
 import { isoTime } from '../../kernel/clock.ts';
 import type { MessageId } from '../../kernel/ids.ts';
 import { fromPusd, type Pusd } from '../../kernel/money.ts';
-import { priceCall, servedModelId } from '../../policy/pricing/cost.ts';
+import { priceCall, servedModelId } from '../../policy/pricing/price-call.ts';
 import type { Write } from '../../ports/journal.ts';
 import type { MessageComplete } from '../../ports/provider.ts';
 import type { Engine } from '../state/engine.ts';

@@ -32,9 +32,9 @@ const SOURCE_FIELDS = Object.keys(FIELDS) as SourceField[];
 
 /** Made-up rates of the scripted provider, one model a class, so that a demo shows money. */
 const SCRIPTED: Readonly<Record<string, RawEntry>> = {
-  'scripted:deep': rates('5', '25', '0.5', '6.25', '10'),
-  'scripted:balanced': rates('3', '15', '0.3', '3.75', '6'),
-  'scripted:fast': rates('1', '5', '0.1', '1.25', '2'),
+  'scripted:deep': rates(['5', '25', '0.5', '6.25', '10']),
+  'scripted:balanced': rates(['3', '15', '0.3', '3.75', '6']),
+  'scripted:fast': rates(['1', '5', '0.1', '1.25', '2']),
 };
 
 /**
@@ -137,7 +137,9 @@ function decimal(rate: number, notes: string[]): string {
   return rounded.toFixed();
 }
 
-function rates(input: string, output: string, read: string, write: string, write1h: string): RawEntry {
+type FiveRates = readonly [input: string, output: string, read: string, write: string, write1h: string];
+
+function rates([input, output, read, write, write1h]: FiveRates): RawEntry {
   return {
     input_per_mtok_usd: input,
     output_per_mtok_usd: output,

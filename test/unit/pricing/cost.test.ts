@@ -4,7 +4,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { NO_TOKENS, promptTokens, type TokenUsage } from '../../../src/domain/usage.ts';
 import { fromPusd } from '../../../src/kernel/money.ts';
-import { priceCall, servedModelId, usageFault } from '../../../src/policy/pricing/cost.ts';
+import { usageFault } from '../../../src/policy/pricing/cost.ts';
+import { priceCall, servedModelId } from '../../../src/policy/pricing/price-call.ts';
 import type { PriceTable } from '../../../src/policy/pricing/price-table.ts';
 import { priceTableA, priceTableB, tableOf } from '../../support/prices.ts';
 

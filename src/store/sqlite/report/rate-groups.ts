@@ -1,6 +1,7 @@
 // Calls of the ledger, slice by slice, summed as far as one rate set prices them (07 §9.4, 08 §7).
 import type { TimeWindow } from '../../../domain/analytics.ts';
-import { costOfSums, promptAbove, promptSteps, type TokenSums } from '../../../policy/pricing/repricing.ts';
+import { costOfSums, type TokenSums } from '../../../policy/pricing/cost.ts';
+import { promptAbove, promptSteps } from '../../../policy/pricing/repricing.ts';
 import type { CallPricer } from '../../../ports/analytics.ts';
 import { MEASURES } from '../write/ledger.ts';
 import { CALL_MEASURES, type Where } from './cost-sql.ts';

@@ -7,6 +7,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { type FakeAnswer, type FakeCall, startFakeProvider } from '../support/fake-provider.ts';
+import { until } from '../support/until.ts';
 import { ROOT } from './metis.ts';
 
 // The pages build, serve and run the demo.
@@ -231,9 +232,10 @@ it('of the pages that need a model, with a model that is played', async () => {
       `S=$(${at} ${json} -d "{\\"workspace_path\\": \\"$PWD/examples\\"}" | sed 's/.*"id":"\\([^"]*\\)".*/\\1/')`,
     );
     await shell.run(`${at}/$S/turns ${json} -d '{"content": "write"}'`);
-    while (!(await shell.run(`curl -s "localhost:${checkout.port}/confirmations"`)).output.includes('"write_file"'));
+    const open = `curl -s "localhost:${checkout.port}/confirmations"`;
+    await until(async () => (await shell!.run(open)).output.includes('"write_file"'));
     await follow('docs/http.md');
-    while (!fs.existsSync(path.join(checkout.folder, 'examples/made.txt'))) await new Promise(setImmediate);
+    await until(() => fs.existsSync(path.join(checkout.folder, 'examples/made.txt')));
 
     const printed = await follow('docs/replay.md', env);
     const turn = [...printed.values()].find((output) => output.includes('src and test'));

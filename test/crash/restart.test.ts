@@ -4,6 +4,7 @@ import path from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { WebSocket } from 'ws';
 import type { FakeMessage } from '../support/fake-provider.ts';
+import { until } from '../support/until.ts';
 import { JUST_TALK, script } from './script.ts';
 import { type Json, startWorld, TERMINAL, type World } from './world.ts';
 
@@ -51,7 +52,7 @@ const costs = async (sessionId: string) => {
 const writeGo = () => fs.writeFileSync(path.join(world.workspace, 'go'), '');
 const marks = () => fs.readFileSync(path.join(world.workspace, 'log.txt'), 'utf8');
 async function marked(): Promise<void> {
-  while (!fs.existsSync(path.join(world.workspace, 'log.txt'))) await new Promise((r) => setTimeout(r, 5));
+  await until(() => fs.existsSync(path.join(world.workspace, 'log.txt')));
 }
 
 describe('kill -9 between a worker that has finished and the next call of its planner', () => {

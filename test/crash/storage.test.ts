@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { until } from '../support/until.ts';
 import { JUST_TALK, script } from './script.ts';
 import { startWorld, type World } from './world.ts';
 
@@ -48,8 +49,7 @@ describe.runIf(mayMount)('a full disk', () => {
     expect(await status('/readyz')).toBe(503);
     await expect(world.session()).rejects.toMatchObject({ status: 500, code: 'internal_error' });
     gate.release();
-    while (!first.output.stderr.includes('a turn ended without its terminal event'))
-      await new Promise((resolve) => setTimeout(resolve, 5));
+    await until(() => first.output.stderr.includes('a turn ended without its terminal event'));
     expect(await status('/healthz')).toBe(200);
     expect((await world.ask('GET', `/sessions/${id}/turns/${done}`)).status).toBe('completed');
     expect((await world.ask('GET', `/sessions/${id}/turns/${cut}`)).status).toBe('in_flight');

@@ -9,6 +9,7 @@ import { fromPusd, toPusd } from '../../src/kernel/money.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { until } from '../support/until.ts';
 
 const small = { turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null } } satisfies ConfigOver;
 const treeCost = async (t: TestEngine, id: string) => {
@@ -368,7 +369,7 @@ describe('the daily limit', () => {
       await t.session({ initial_active_model: 'haiku' }),
     ];
     const slow = await t.submit(a, 'slow');
-    while (clock.pending(10_000) === 0) await new Promise(setImmediate);
+    await until(() => clock.pending(10_000) > 0);
     clock.advance(6000);
     expect(new Date(clock.now()).getUTCHours()).toBe(0);
     expect(await t.run(b, 'next')).toMatchObject({ stop_reason: 'budget_exceeded' });

@@ -7,6 +7,7 @@ import { startEngine, type TestEngine } from '../support/engine.ts';
 import { startServer } from '../support/http.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { until } from '../support/until.ts';
 
 /** Every tool use of a complete message is answered exactly once, in order. */
 async function pairing(t: TestEngine, sessionId: string) {
@@ -171,7 +172,7 @@ describe('cancelling in mid-stream', () => {
     const t = await startEngine({ scenario: streaming });
     const session = await t.session();
     const turnId = await t.submit(session, 'go');
-    while (!t.deltas.some((d) => d.delta.type === 'text.delta')) await new Promise(setImmediate);
+    await until(() => t.deltas.some((d) => d.delta.type === 'text.delta'));
     await cancelTurn(t.engine, session.id, turnId, null);
     const turn = await t.ended(turnId);
     expect(turn.status).toBe('cancelled');
@@ -259,7 +260,7 @@ describe('cancelling two tools at once', () => {
     });
     const session = await t.session();
     const turnId = await t.submit(session, 'go');
-    while (!t.deltas.some((d) => d.delta.type === 'tool.use_input_delta')) await new Promise(setImmediate);
+    await until(() => t.deltas.some((d) => d.delta.type === 'tool.use_input_delta'));
     await cancelTurn(t.engine, session.id, turnId, null);
     await t.ended(turnId);
     const kinds = t.deltas.map((d) => d.delta.type).filter((type) => type !== 'tool.use_input_delta');
@@ -288,7 +289,7 @@ describe('a cut call whose provider had counted', () => {
     });
     const session = await t.session({ initial_active_model: 'haiku' });
     const first = await t.submit(session, 'go');
-    while (!t.deltas.some((d) => d.delta.type === 'text.delta')) await new Promise(setImmediate);
+    await until(() => t.deltas.some((d) => d.delta.type === 'text.delta'));
     await cancelTurn(t.engine, session.id, first, null);
     await t.ended(first);
     expect(t.events.find((e) => e.type === 'llm.call_completed')!.payload).toMatchObject({

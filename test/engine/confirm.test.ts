@@ -2,7 +2,6 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { ToolResultBlock } from '../../src/domain/message.ts';
 import { toolText } from '../../src/domain/tool.ts';
 import { answerConfirmation, type ConfirmationAnswer } from '../../src/engine/answer-approval.ts';
 import { cancelTurn } from '../../src/engine/cancel-turn.ts';
@@ -11,6 +10,8 @@ import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { failOnce, writes } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { resultsOf, textOf } from '../support/stored.ts';
+import { until } from '../support/until.ts';
 
 const write = (p: string, content = 'new') => call('write_file', { path: p, content });
 const approve = { decision: 'approve', scope: 'once', reason: null, modified_input: null } as const;
@@ -27,12 +28,6 @@ async function prompt(t: TestEngine, n = 1) {
 }
 const answer = (t: TestEngine, id: string, over: Partial<ConfirmationAnswer> = {}) =>
   answerConfirmation(t.engine, id, { ...approve, ...over });
-async function results(t: TestEngine, id: string) {
-  return (await t.engine.store.messages.history(id as never))
-    .filter((m) => m.role === 'tool')
-    .map((m) => m.content[0] as ToolResultBlock);
-}
-const textOf = (block: ToolResultBlock) => block.content.map((b) => (b.type === 'text' ? b.text : '')).join('\n');
 const trustFile = (t: TestEngine) => path.join(t.workspace, '.metis/trust.yaml');
 
 /** Changes each of a list of files. */
@@ -88,7 +83,7 @@ describe('a prompt', () => {
     const turnId = await t.submit(session, 'go');
     await answer(t, (await prompt(t)).confirmation_request_id, { decision: 'reject', reason: 'wrong file' });
     expect((await t.ended(turnId)).status).toBe('completed');
-    const [result] = await results(t, session.id);
+    const [result] = await resultsOf(t, session.id);
     expect(textOf(result!)).toBe('User denied this operation. Reason: wrong file');
     expect(t.events.find((e) => e.type === 'tool.failed')!.payload).toMatchObject({ error_class: 'user_denied' });
   });
@@ -111,7 +106,7 @@ describe('a prompt', () => {
       scope: null,
       resolved_by: 'policy',
     });
-    const [result] = await results(t, session.id);
+    const [result] = await resultsOf(t, session.id);
     expect(textOf(result!)).toBe('Confirmation timed out after 1s; the tool did not run.');
     await expect(answer(t, asked.confirmation_request_id)).rejects.toMatchObject({
       code: 'confirmation_already_resolved',
@@ -193,7 +188,7 @@ describe('an edited input', () => {
     await t.ended(turnId);
     expect(fs.readFileSync(path.join(t.workspace, 'b.txt'), 'utf8')).toBe('edited');
     expect(fs.existsSync(path.join(t.workspace, 'a.txt'))).toBe(false);
-    const [result] = await results(t, session.id);
+    const [result] = await resultsOf(t, session.id);
     expect(textOf(result!)).toMatch(/^\[input edited by user before execution\] \{"path":"b.txt","content":"edited"\}/);
     const asked = (await t.engine.store.messages.history(session.id)).find((m) => m.role === 'assistant')!;
     expect(asked.content).toContainEqual(expect.objectContaining({ input: { path: 'a.txt', content: 'new' } }));
@@ -323,7 +318,7 @@ describe('what is remembered', () => {
     });
     const session = await t.session();
     await t.run(session, 'go');
-    const [result] = await results(t, session.id);
+    const [result] = await resultsOf(t, session.id);
     expect(textOf(result!)).toBe('Denied by policy.');
   });
 
@@ -350,7 +345,7 @@ describe('unattended modes', () => {
     const t = await startEngine({ scenario: both });
     const session = await t.session({ approval_mode: 'strict' });
     await t.run(session, 'go');
-    const [denied, listed] = await results(t, session.id);
+    const [denied, listed] = await resultsOf(t, session.id);
     expect(textOf(denied!)).toBe("Strict mode: tool 'write_file' not pre-approved");
     expect(listed!.is_error).toBe(false);
     expect(t.events.find((e) => e.type === 'tool.confirmation_resolved')!.payload).toMatchObject({
@@ -394,7 +389,7 @@ describe("a worker's clock", () => {
       'llm.call_started',
       (e) => e.actor === 'worker' && (e.payload as { call_index: number }).call_index === 2,
     );
-    while (clock.pending(1600) < 1) await new Promise(setImmediate);
+    await until(() => clock.pending(1600) > 0);
     clock.advance(1500);
     expect((await t.ended(turnId)).status).toBe('completed');
     expect(t.events.some((e) => e.type === 'delegate.completed')).toBe(true);

@@ -3,20 +3,13 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { PayloadOf } from '../../src/domain/event.ts';
-import type { ToolResultBlock } from '../../src/domain/message.ts';
 import { SLOTS } from '../../src/domain/route.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { resultsOf, textOf } from '../support/stored.ts';
 
 const usage = (input_tokens: number, output_tokens: number) => ({ input_tokens, output_tokens });
 
-/** What the planner's model was given back for its n-th tool call of the turn. */
-async function result(t: TestEngine, sessionId: string, n = 0): Promise<ToolResultBlock> {
-  const history = await t.engine.store.messages.history(sessionId as never);
-  const blocks = history.filter((m) => m.role === 'tool').map((m) => m.content[0] as ToolResultBlock);
-  return blocks[n]!;
-}
-const textIn = (block: ToolResultBlock) => (block.content[0]?.type === 'text' ? block.content[0].text : '');
 const workersOf = async (t: TestEngine, sessionId: string) =>
   (await t.engine.store.delegations.list(sessionId, { recursive: false, after: null, limit: 100 })).rows;
 
@@ -57,14 +50,14 @@ describe('one delegation', () => {
       'P llm.call_completed',
       'P turn.completed',
     ]);
-    expect(textIn(await result(t, session.id))).toBe('there are three');
+    expect(textOf((await resultsOf(t, session.id))[0]!)).toBe('there are three');
   });
 
   it("gives the planner the worker's text and nothing about money", async () => {
     const t = await startEngine({ scenario: one });
     const session = await t.session();
     await t.run(session, 'how many files?');
-    const block = await result(t, session.id);
+    const block = (await resultsOf(t, session.id))[0]!;
     expect(block).toEqual({
       type: 'tool_result',
       tool_use_id: block.tool_use_id,
@@ -335,11 +328,11 @@ describe('when a worker does not succeed', () => {
     const turn = await t.run(session, 'go');
     expect(turn.status).toBe('completed');
     expect(turn.output).toBe('I will do it myself');
-    const block = await result(t, session.id);
+    const block = (await resultsOf(t, session.id))[0]!;
     expect(block.is_error).toBe(true);
     const [delegation] = await workersOf(t, session.id);
     expect(delegation).toMatchObject({ status: 'failed', ...expected });
-    expect(JSON.parse(textIn(block))).toEqual({
+    expect(JSON.parse(textOf(block))).toEqual({
       error: expect.stringContaining((expected as { failure_mode: string }).failure_mode),
       output: delegation!.output,
       worker_session_id: delegation!.worker_session_id,
@@ -404,7 +397,7 @@ describe('when a worker does not succeed', () => {
     const session = await t.session();
     const turn = await t.run(session, 'go');
     expect(turn.status).toBe('completed');
-    expect(JSON.parse(textIn(await result(t, session.id)))).toMatchObject({
+    expect(JSON.parse(textOf((await resultsOf(t, session.id))[0]!))).toMatchObject({
       error: 'insufficient_context',
       output: missing,
     });
@@ -430,7 +423,7 @@ describe('when a worker does not succeed', () => {
     });
     const session = await t.session();
     await t.run(session, 'go');
-    expect(textIn(await result(t, session.id))).toBe('managed anyway');
+    expect(textOf((await resultsOf(t, session.id))[0]!)).toBe('managed anyway');
   });
 
   it('ends a worker that never stops calling tools after 25 calls', async () => {
@@ -480,9 +473,9 @@ describe('bad input to delegate', () => {
     expect(t.typesOf(session.id)).toContain('tool.input_invalid');
     expect(t.events.filter((e) => e.type.startsWith('delegate.'))).toEqual([]);
     expect(t.rows()).toMatchObject({ sessions: 1, delegations: 0 });
-    const block = await result(t, session.id);
+    const block = (await resultsOf(t, session.id))[0]!;
     expect(block.is_error).toBe(true);
-    expect(textIn(block)).toMatch(/^\S+: \S/);
+    expect(textOf(block)).toMatch(/^\S+: \S/);
   });
 });
 
@@ -504,7 +497,7 @@ describe('a JSON answer on demand', () => {
     const t = await startEngine({ scenario: scenario(asked, answers) });
     const session = await t.session();
     await t.run(session, 'go');
-    expect(textIn(await result(t, session.id))).toBe('{"n":1}');
+    expect(textOf((await resultsOf(t, session.id))[0]!)).toBe('{"n":1}');
     const [delegation] = await workersOf(t, session.id);
     expect(delegation).toMatchObject({ status: 'completed', output: { n: 1 } });
     expect(delegation!.usage_summary.turn_count).toBe(3);
@@ -559,7 +552,7 @@ describe('fan-out', () => {
     const t = await startEngine({ scenario: three([60, 40, 20]) });
     const session = await t.session();
     await t.run(session, 'go');
-    const answers = [0, 1, 2].map(async (n) => textIn(await result(t, session.id, n)));
+    const answers = [0, 1, 2].map(async (n) => textOf((await resultsOf(t, session.id))[n]!));
     expect(await Promise.all(answers)).toEqual(['A', 'B', 'C']);
     const order = t.events
       .filter((e) => ['delegate.started', 'delegate.completed'].includes(e.type))
@@ -639,7 +632,7 @@ describe('deeper trees', () => {
     const session = await t.session();
     await t.run(session, 'go');
     const w = t.events.find((e) => e.type === 'session.created' && e.session_id !== session.id)!.session_id;
-    expect(textIn(await result(t, w))).toBe("Tool 'delegate' is not available in this session.");
+    expect(textOf((await resultsOf(t, w))[0]!)).toBe("Tool 'delegate' is not available in this session.");
     expect(t.rows().sessions).toBe(2);
   });
 });

@@ -1,12 +1,16 @@
 // A shutdown starts nothing any more: what waits for its place goes on with the next process (04 §13).
 import { describe, expect, it } from 'vitest';
 import { toolText } from '../../src/domain/tool.ts';
+import { answerConfirmation } from '../../src/engine/answer-approval.ts';
 import { drain } from '../../src/engine/drain.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { gate, restart, turns } from '../support/moments.ts';
 import { call, planner, scenario } from '../support/scenario.ts';
+import { storedEvents, turnOf } from '../support/stored.ts';
 import { tool } from '../support/tools.ts';
+import { until } from '../support/until.ts';
 
+const usage = { input_tokens: 1000, output_tokens: 100 };
 const called = (t: TestEngine) =>
   t.events.filter((e) => e.type === 'tool.called').map((e) => (e.payload as { tool_name: string }).tool_name);
 
@@ -42,5 +46,59 @@ describe('a drain', () => {
     const second = await restart(first, options);
     expect(await second.ended(turnId)).toMatchObject({ status: 'completed', output: 'end', tool_call_count: 2 });
     expect([called(second), ran]).toEqual([['queued'], ['slow', 'queued']]);
+  });
+});
+
+describe('a drain that cuts', () => {
+  it('counts the call it cut once, as the ledger has it', async () => {
+    const said = scenario(
+      planner({ text: 'a long answer in many pieces', chunk_chars: 2, chunk_delay_ms: 20, usage }),
+      [{ match: {}, times: 'inf', respond: { text: 'short', usage } }],
+    );
+    const config = { shutdown: { drain_seconds: 0 } };
+    const first = await startEngine({ scenario: said, config });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await until(() => first.deltas.some((d) => d.delta.type === 'text.delta'));
+    await drain(first.engine);
+    const short = scenario([{ match: {}, times: 'inf', respond: { text: 'short', usage } }]);
+    const second = await restart(first, { scenario: short, config });
+    const turn = await second.ended(turnId);
+    expect(turn).toMatchObject({ status: 'completed', output: 'short', llm_call_count: 2 });
+    const events = await storedEvents(second, session.id);
+    const done = events.find((e) => e.type === 'turn.completed')!;
+    expect(done.payload).toMatchObject({ llm_call_count: 2, total_cost_usd: turn.total_cost_usd });
+    expect(events.filter((e) => e.type === 'llm.call_started').map((e) => e.payload.call_index)).toEqual([1, 2]);
+  });
+
+  it('leaves open prompts and queued tools to the next process', async () => {
+    const said = scenario(
+      planner(
+        { tool_calls: [call('write_file', { path: 'a', content: '1' }), call('list_files', {})] },
+        { text: 'end' },
+      ),
+    );
+    const config = { shutdown: { drain_seconds: 0 } };
+    const first = await startEngine({ scenario: said, config });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await first.event('tool.confirmation_requested');
+    await first.event('tool.completed');
+    await until(() => first.engine.prompts.size > 0);
+    await drain(first.engine);
+    expect((await turnOf(first, session.id, turnId)).status).toBe('interrupted');
+    expect(first.engine.prompts.size).toBe(0);
+    const second = await restart(first, { scenario: said, config });
+    const asked = await second.event('tool.confirmation_requested');
+    await until(() => second.engine.prompts.size > 0);
+    await answerConfirmation(second.engine, asked.payload.confirmation_request_id as string, {
+      decision: 'approve',
+      scope: 'once',
+      reason: null,
+      modified_input: null,
+    });
+    expect(await second.ended(turnId)).toMatchObject({ status: 'completed', tool_call_count: 2 });
+    const called = (await storedEvents(second, session.id)).filter((e) => e.type === 'tool.called');
+    expect(called.map((e) => e.payload.tool_name)).toEqual(['list_files', 'write_file']);
   });
 });

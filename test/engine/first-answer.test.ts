@@ -5,8 +5,9 @@ import { describe, expect, it } from 'vitest';
 import { answerConfirmation, type ConfirmationAnswer } from '../../src/engine/answer-approval.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
-import { gate, turns, until, writes } from '../support/moments.ts';
+import { gate, turns, writes } from '../support/moments.ts';
 import { call, planner, scenario } from '../support/scenario.ts';
+import { until } from '../support/until.ts';
 
 const approve: ConfirmationAnswer = { decision: 'approve', scope: 'once', reason: null, modified_input: null };
 

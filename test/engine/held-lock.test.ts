@@ -6,8 +6,9 @@ import { resumeTurn } from '../../src/engine/resume-turn.ts';
 import { patchSession } from '../../src/engine/update-session.ts';
 import { startEngine } from '../support/engine.ts';
 import { holdMemory } from '../support/hold-memory.ts';
-import { emits, gate, restart, turns, until, writes } from '../support/moments.ts';
+import { emits, gate, restart, turns, writes } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { until } from '../support/until.ts';
 
 const usage = { input_tokens: 1000, output_tokens: 100 };
 const config = { turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null } };

@@ -4,35 +4,17 @@ import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { ToolResultBlock } from '../../src/domain/message.ts';
 import { drain } from '../../src/engine/drain.ts';
-import { recover, resumeAll } from '../../src/engine/recover.ts';
+import { recover } from '../../src/engine/recover.ts';
 import { resumeTurn } from '../../src/engine/resume-turn.ts';
-import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
+import { startEngine, type TestEngine } from '../support/engine.ts';
+import { restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { storedEvents } from '../support/stored.ts';
+import { until } from '../support/until.ts';
 
 const usage = { input_tokens: 1000, output_tokens: 100 };
 const auto = { tool_confirmation: { per_tool: { shell: 'auto', write_file: 'auto', delegate: 'auto' } } } as const;
 
-/** A process that dies: nothing more of it reaches the database. */
-async function crash(t: TestEngine): Promise<void> {
-  t.abandon();
-}
-async function restart(t: TestEngine, options: EngineOptions): Promise<TestEngine> {
-  const next = await startEngine({ ...options, folder: t.folder });
-  await recover(next.engine);
-  await resumeAll(next.engine);
-  return next;
-}
-async function stored(t: TestEngine, sessionId: string) {
-  const { rows } = await t.engine.store.events.list({
-    session_id: sessionId,
-    include_workers: true,
-    types: null,
-    after: null,
-    until: null,
-    limit: 10_000,
-  });
-  return rows;
-}
 const modelCalls = (t: TestEngine, isWorker: boolean) =>
   t.adapter.requests.filter((r) => r.caller.is_worker === isWorker).length;
 
@@ -47,13 +29,12 @@ describe('after a worker finished', () => {
     const session = await first.session();
     const turnId = await first.submit(session, 'go');
     await first.event('delegate.completed');
-    await crash(first);
 
     const second = await restart(first, { scenario: said });
     const turn = await second.ended(turnId);
     expect(turn).toMatchObject({ status: 'completed', output: 'all done' });
     expect(modelCalls(second, true)).toBe(0);
-    const types = (await stored(second, session.id)).map((e) => e.type);
+    const types = (await storedEvents(second, session.id)).map((e) => e.type);
     for (const once of ['delegate.started', 'delegate.completed', 'turn.started', 'turn.completed', 'route.decided'])
       expect(types.filter((type, i) => type === once && i >= 0).length, once).toBe(once.startsWith('delegate') ? 1 : 2);
     const plain = await startEngine({ scenario: said });
@@ -82,7 +63,6 @@ describe("during a worker's second call", () => {
     const session = await first.session();
     const turnId = await first.submit(session, 'go');
     await first.event('llm.call_started', (e) => e.actor === 'worker' && e.payload.call_index === 2);
-    await crash(first);
 
     const second = await restart(first, { scenario: said(false) });
     expect(await second.ended(turnId)).toMatchObject({ status: 'completed', output: 'all done' });
@@ -91,7 +71,7 @@ describe("during a worker's second call", () => {
       [false, 2],
     ]);
     expect(second.rows()).toMatchObject({ sessions: 2, delegations: 1, llm_calls: 4 });
-    const events = await stored(second, session.id);
+    const events = await storedEvents(second, session.id);
     expect(events.filter((e) => e.type === 'llm.call_failed').map((e) => e.payload.error_class)).toEqual(['other']);
     expect(events.filter((e) => e.type === 'turn.resumed')).toHaveLength(2);
     expect(events.filter((e) => e.type === 'session.created')).toHaveLength(2);
@@ -103,7 +83,6 @@ describe("during a worker's second call", () => {
     const session = await first.session();
     const turnId = await first.submit(session, 'go');
     await first.event('llm.call_started', (e) => e.actor === 'worker' && e.payload.call_index === 2);
-    await crash(first);
 
     const second = await restart(first, { scenario: said(false), config });
     expect((await second.engine.store.sessions.view(session.id))!).toMatchObject({
@@ -122,7 +101,6 @@ describe("during a worker's second call", () => {
     const session = await first.session();
     const turnId = await first.submit(session, 'go');
     await first.event('llm.call_started', (e) => e.actor === 'worker' && e.payload.call_index === 2);
-    await crash(first);
 
     const again = scenario([{ match: { turn: 2 }, respond: { text: 'fresh' } }]);
     const second = await restart(first, { scenario: again, config });
@@ -133,7 +111,7 @@ describe("during a worker's second call", () => {
       status: 'cancelled',
       cancel_reason: 'shutdown',
     });
-    const events = await stored(second, session.id);
+    const events = await storedEvents(second, session.id);
     const closing = events.filter((e) => ['turn.cancelled', 'session.ended', 'delegate.failed'].includes(e.type));
     expect(closing.map((e) => `${e.actor === 'worker' ? 'W' : 'P'} ${e.type}`)).toEqual([
       'W turn.cancelled',
@@ -149,7 +127,6 @@ describe("during a worker's second call", () => {
     const session = await first.session();
     const turnId = await first.submit(session, 'go');
     await first.event('llm.call_started', (e) => e.actor === 'worker' && e.payload.call_index === 2);
-    await crash(first);
 
     const second = await restart(first, { scenario: said(false), config });
     expect((await second.engine.store.turns.view(session.id, turnId))!).toMatchObject({
@@ -188,8 +165,7 @@ describe('tools that had started', () => {
     const turnId = await first.submit(session, 'go');
     await first.event('tool.called', (e) => e.payload.tool_name === 'shell');
     const log = path.join(first.workspace, 'log.txt');
-    while (!fs.existsSync(log) || fs.readFileSync(log, 'utf8') === '') await new Promise(setImmediate);
-    await crash(first);
+    await until(() => fs.existsSync(log) && fs.readFileSync(log, 'utf8') !== '');
 
     const second = await restart(first, options);
     expect((await second.ended(turnId)).output).toBe('noted');
@@ -201,7 +177,7 @@ describe('tools that had started', () => {
     expect(results[0]!.content).toEqual([
       { type: 'text', text: 'Tool call interrupted by a server restart; it may or may not have taken effect.' },
     ]);
-    const called = (await stored(second, session.id)).filter((e) => e.type === 'tool.called');
+    const called = (await storedEvents(second, session.id)).filter((e) => e.type === 'tool.called');
     expect(called).toHaveLength(2);
   });
 
@@ -211,7 +187,6 @@ describe('tools that had started', () => {
     const session = await first.session();
     await first.submit(session, 'go');
     const asked = await first.event('tool.confirmation_requested');
-    await crash(first);
 
     const second = await restart(first, { scenario: said });
     const again = await second.event('tool.confirmation_requested');
@@ -233,7 +208,6 @@ describe('a graceful stop', () => {
     await drain(first.engine);
     expect(first.typesOf(session.id).at(-1)).toBe('llm.call_completed');
     expect((await first.engine.store.turns.view(session.id, turnId))!.status).toBe('interrupted');
-    await crash(first);
 
     const second = await restart(first, { scenario: said });
     expect(await second.ended(turnId)).toMatchObject({ status: 'completed', output: 'end', llm_call_count: 2 });
@@ -255,7 +229,6 @@ describe('a graceful stop', () => {
     const types = first.events.map((e) => e.type);
     for (const terminal of ['turn.completed', 'turn.cancelled', 'turn.failed', 'delegate.failed', 'session.ended'])
       expect(types).not.toContain(terminal);
-    await crash(first);
 
     const second = await restart(first, { scenario: said(false), config });
     expect(await second.ended(turnId)).toMatchObject({ status: 'completed', output: 'end' });
@@ -271,11 +244,9 @@ describe('a turn that keeps crashing', () => {
     const turnId = await t.submit(session, 'go');
     await t.event('llm.call_started');
     for (let attempt = 1; attempt <= 3; attempt++) {
-      await crash(t);
       t = await restart(t, { scenario: said });
       await t.event('llm.call_started');
     }
-    await crash(t);
     t = await restart(t, { scenario: said });
     expect((await t.engine.store.turns.view(session.id, turnId))!).toMatchObject({
       status: 'cancelled',
@@ -299,7 +270,6 @@ describe('clean restarts', () => {
     for (let stop = 1; stop <= 5; stop++) {
       await t.event('llm.call_started');
       await drain(t.engine);
-      await crash(t);
       t = await restart(t, { scenario: said });
     }
     expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'end' });

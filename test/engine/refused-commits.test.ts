@@ -1,12 +1,17 @@
 // A journal that refuses: nothing stays open behind a turn that has ended, and one that could not end is ended later.
 import { describe, expect, it } from 'vitest';
+import { defaultConfig } from '../../src/domain/config.ts';
+import { toolText } from '../../src/domain/tool.ts';
+import { cancelTurn } from '../../src/engine/cancel-turn.ts';
 import { endSession } from '../../src/engine/end-session.ts';
 import { resumeTurn } from '../../src/engine/resume-turn.ts';
 import type { Batch } from '../../src/ports/journal.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
-import { emits, failOnce, restart, writes } from '../support/moments.ts';
+import { emits, failOnce, restart, turns, writes } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { busy, sound } from '../support/sound.ts';
+import { resultsOf, textOf, turnOf } from '../support/stored.ts';
+import { tool } from '../support/tools.ts';
 
 const usage = { input_tokens: 1000, output_tokens: 100 };
 const closing = (t: TestEngine) =>
@@ -132,4 +137,60 @@ describe('recovery', () => {
     const again = await restart(t, options);
     expect(again.events).toEqual([]);
   });
+});
+
+describe('a journal that refuses one batch', () => {
+  it('while a refused delegation is stored leaves no running record', async () => {
+    const t = await startEngine({
+      scenario: scenario(planner({ tool_calls: [delegate('job')] }, { text: 'end' })),
+      config: { delegation: { ...defaultConfig('/tmp').delegation, max_workers_per_turn: 0 } },
+    });
+    const session = await t.session();
+    failOnce(t, (b) => writes(b, 'delegation.end'));
+    await t.run(session, 'go');
+    expect(await t.engine.store.delegations.allOpen()).toEqual([]);
+  });
+
+  it('of the journal in the middle of a batch still ends the turn, with the results there are', async () => {
+    const t = await startEngine({
+      tools: [tool('good'), tool('late', { execute: () => turns(20).then(() => toolText('late')) })],
+      scenario: scenario(planner({ tool_calls: [call('good', {}), call('late', {})] }, { text: 'end' })),
+    });
+    const session = await t.session();
+    let settles = 0;
+    failOnce(t, (b) => writes(b, 'tool_call.settle') && ++settles > 1, 1);
+    const turnId = await t.submit(session, 'go');
+    await t.ended(turnId);
+    expect(await turnOf(t, session.id, turnId)).toMatchObject({ status: 'failed', error_code: 'internal_error' });
+    expect((await resultsOf(t, session.id)).map(textOf)).toEqual(['ok', 'Tool call not executed: the turn failed.']);
+  });
+});
+
+describe('a journal that comes back', () => {
+  for (const way of ['a message', 'a cancel', 'an end'] as const)
+    it(`lets ${way} close the turn that could not be ended without it`, async () => {
+      const t = await startEngine({
+        scenario: scenario([
+          { match: { turn: 1 }, respond: { text: 'lost', delay_ms: 10 } },
+          { match: { turn: 2 }, respond: { text: 'fresh' } },
+        ]),
+      });
+      const session = await t.session();
+      const turnId = await t.submit(session, 'go');
+      await t.event('llm.call_started');
+      const { journal } = t.engine;
+      const { commit } = journal;
+      journal.commit = async () => {
+        throw new Error('disk full');
+      };
+      await t.engine.locks.turn(turnId)?.done;
+      journal.commit = commit;
+      if (way === 'a message') expect((await t.run(session, 'again')).output).toBe('fresh');
+      else if (way === 'a cancel') await cancelTurn(t.engine, session.id, turnId, null);
+      else await endSession(t.engine, session.id);
+      expect((await turnOf(t, session.id, turnId)).status).toBe('cancelled');
+      const of = (type: string) => t.events.filter((e) => e.turn_id === turnId && e.type === type);
+      expect(of('llm.call_failed')).toHaveLength(1);
+      expect(of('turn.cancelled')).toHaveLength(1);
+    });
 });

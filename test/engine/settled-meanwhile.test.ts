@@ -4,8 +4,9 @@ import type { ProviderAdapter } from '../../src/ports/provider.ts';
 import type { SpendReader } from '../../src/ports/store.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
-import { at, gate, until } from '../support/moments.ts';
+import { at, gate } from '../support/moments.ts';
 import { scenario } from '../support/scenario.ts';
+import { until } from '../support/until.ts';
 
 it('a call that settles between the sum and the check of another one is seen by it', async () => {
   const t = await startEngine({

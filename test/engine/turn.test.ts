@@ -1,17 +1,11 @@
 // The turn loop: plain answers, tool cycles, limits, failures, model swaps, refusals (04 §3, 03 §4, 01 §8).
 import { describe, expect, it } from 'vitest';
-import type { ToolResultBlock } from '../../src/domain/message.ts';
 import { type ToolDefinition, ToolError, toolText } from '../../src/domain/tool.ts';
 import { patchSession } from '../../src/engine/update-session.ts';
 import type { ToolFactory } from '../../src/ports/tool.ts';
-import { startEngine, type TestEngine } from '../support/engine.ts';
+import { startEngine } from '../support/engine.ts';
 import { call, planner, scenario } from '../support/scenario.ts';
-
-const text = (block: ToolResultBlock) => (block.content[0]?.type === 'text' ? block.content[0].text : '');
-const results = async (t: TestEngine, id: string) =>
-  (await t.engine.store.messages.history(id as never))
-    .filter((m) => m.role === 'tool')
-    .map((m) => m.content[0] as ToolResultBlock);
+import { resultsOf, textOf } from '../support/stored.ts';
 
 function tool(name: string, execute: (input: Readonly<Record<string, unknown>>) => Promise<string>): ToolFactory {
   const definition: ToolDefinition = {
@@ -106,9 +100,9 @@ describe('a tool cycle', () => {
     });
     const session = await t.session();
     await t.run(session, 'go');
-    expect((await results(t, session.id)).map(text)).toEqual(['slow done', 'quick done']);
+    expect((await resultsOf(t, session.id)).map(textOf)).toEqual(['slow done', 'quick done']);
     const order = t.events.filter((e) => e.type === 'tool.completed').map((e) => e.payload);
-    const ids = (await results(t, session.id)).map((r) => r.tool_use_id);
+    const ids = (await resultsOf(t, session.id)).map((r) => r.tool_use_id);
     expect(order.map((p) => (p as { tool_use_id: string }).tool_use_id)).toEqual([ids[1], ids[0]]);
   });
 
@@ -131,7 +125,7 @@ describe('a tool cycle', () => {
     const session = await t.session();
     await t.run(session, 'go');
     expect(most).toBe(4);
-    expect((await results(t, session.id)).map(text)).toEqual([0, 1, 2, 3, 4, 5].map((n) => `busy ${n}`));
+    expect((await resultsOf(t, session.id)).map(textOf)).toEqual([0, 1, 2, 3, 4, 5].map((n) => `busy ${n}`));
   });
 
   it('answers an unknown tool, bad input and a broken tool without ending the turn', async () => {
@@ -162,7 +156,7 @@ describe('a tool cycle', () => {
     const session = await t.session();
     const turn = await t.run(session, 'go');
     expect(turn.status).toBe('completed');
-    const texts = (await results(t, session.id)).map(text);
+    const texts = (await resultsOf(t, session.id)).map(textOf);
     expect(texts[0]).toBe("Tool 'nope' is not available in this session.");
     expect(texts[1]).toMatch(/path: /);
     expect(texts[2]).toBe('Tool execution failed.');
@@ -210,7 +204,7 @@ describe('a tool cycle', () => {
     const session = await t.session();
     const turn = await t.run(session, 'go');
     expect(turn).toMatchObject({ status: 'completed', stop_reason: 'max_tokens' });
-    expect((await results(t, session.id)).map((r) => r.is_error)).toEqual([true]);
+    expect((await resultsOf(t, session.id)).map((r) => r.is_error)).toEqual([true]);
     expect((await t.run(session, 'next')).output).toBe('fine');
   });
 });

@@ -4,9 +4,11 @@ import { toolText } from '../../src/domain/tool.ts';
 import { cancelTurn } from '../../src/engine/cancel-turn.ts';
 import { patchSession } from '../../src/engine/update-session.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
-import { gate, restart, turns, until } from '../support/moments.ts';
+import { at, gate, restart, turns } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { turnOf } from '../support/stored.ts';
 import { tool } from '../support/tools.ts';
+import { until } from '../support/until.ts';
 
 const config = { turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null } } satisfies ConfigOver;
 const usage = { input_tokens: 100, output_tokens: 20 };
@@ -96,5 +98,68 @@ describe('a tree that waits for money', () => {
     await until(() => t.engine.locks.active().length === 0);
     await cancelTurn(t.engine, session.id, turnId, null);
     expect(await t.run(session, 'more')).toMatchObject({ status: 'completed', output: 'on my own' });
+  });
+});
+
+describe('a cancel of a tree that waits for money', () => {
+  const small = { turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null } };
+  const spend = (input_tokens: number) => ({ input_tokens, output_tokens: 100 });
+
+  it('is taken while the tree is being interrupted', async () => {
+    for (let hops = 0; hops < 8; hops++) {
+      const t = await startEngine({
+        config: small,
+        scenario: scenario([
+          { match: {}, times: 'inf', respond: { tool_calls: [call('list_files', {})], usage: spend(1500) } },
+        ]),
+      });
+      const session = await t.session({ initial_active_model: 'haiku', max_cost_usd: '0.009' });
+      at(
+        t,
+        (e) => e.type === 'budget.exceeded',
+        () => {
+          const { turn_id } = t.events.find((e) => e.type === 'turn.started')!;
+          const later = (n: number): void => {
+            if (n > 0) setImmediate(() => later(n - 1));
+            else void cancelTurn(t.engine, session.id, turn_id!, null).catch(() => {});
+          };
+          later(hops);
+        },
+      );
+      const turnId = await t.submit(session, 'go');
+      await t.event('budget.exceeded');
+      await t.ended(turnId);
+      expect((await turnOf(t, session.id, turnId)).status, `hops ${hops}`).toBe('cancelled');
+      await t.close();
+    }
+  });
+
+  it('ends the waiting workers with their planner', async () => {
+    const t = await startEngine({
+      config: { ...small, shutdown: { drain_seconds: 0 } },
+      scenario: scenario(
+        planner({ tool_calls: [delegate('poor'), delegate('stuck')], usage: spend(100) }),
+        [
+          {
+            match: { role: 'worker', user_contains: 'poor' },
+            times: 'inf',
+            respond: { tool_calls: [call('list_files', {})], usage: spend(1500) },
+          },
+        ],
+        worker('stuck', { hang: true }),
+      ),
+    });
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.03' });
+    const turnId = await t.submit(session, 'go');
+    await t.event('budget.exceeded');
+    await until(async () => (await t.engine.store.turns.allOpen()).some((turn) => turn.status === 'interrupted'));
+    await cancelTurn(t.engine, session.id, turnId, null);
+    await t.ended(turnId);
+    expect(await t.engine.store.turns.allOpen()).toEqual([]);
+    expect(await t.engine.store.delegations.allOpen()).toEqual([]);
+    expect(t.events.at(-1)).toMatchObject({ type: 'turn.cancelled', session_id: session.id });
+    const failed = t.events.filter((e) => e.type === 'delegate.failed').map((e) => e.payload);
+    expect(failed).toEqual(Array(2).fill(expect.objectContaining({ cancel_scope: 'planner' })));
+    expect(t.events.filter((e) => e.type === 'tool.failed' && e.session_id === session.id)).toHaveLength(2);
   });
 });

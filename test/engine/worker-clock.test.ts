@@ -4,8 +4,8 @@ import { answerConfirmation } from '../../src/engine/answer-approval.ts';
 import { startWorkerClock } from '../../src/engine/state/worker-clock.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
-import { until } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { until } from '../support/until.ts';
 
 const approve = { decision: 'approve', scope: 'once', reason: null, modified_input: null } as const;
 

@@ -8,6 +8,7 @@ import { sha256Hex } from '../../src/kernel/canonical-json.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { type ManualClock, manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { until } from '../support/until.ts';
 
 interface Golden {
   readonly name: string;
@@ -24,7 +25,7 @@ const SOON = 10_000;
 
 /** Lets real work (files, transactions) go on until this many delays are waiting. */
 async function delays(clock: ManualClock, count: number): Promise<void> {
-  while (clock.pending(SOON) < count) await new Promise(setImmediate);
+  await until(() => clock.pending(SOON) >= count);
 }
 const endOfWorker = (t: TestEngine, n: number) => {
   let seen = 0;
@@ -81,7 +82,7 @@ const GOLDEN: Golden[] = [
       await delays(clock, 1);
       let started = 0;
       await t.event('llm.call_started', (e) => e.actor === 'worker' && ++started === 2);
-      while (!t.deltas.some((d) => d.delta.type === 'text.delta')) await new Promise(setImmediate);
+      await until(() => t.deltas.some((d) => d.delta.type === 'text.delta'));
       await cancelTurn(t.engine, session, turnId, 'enough');
     },
   },

@@ -52,7 +52,3 @@ export function gate() {
 export async function turns(n: number): Promise<void> {
   for (let i = 0; i < n; i++) await new Promise(setImmediate);
 }
-
-export async function until(reached: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await reached())) await new Promise(setImmediate);
-}

@@ -1,0 +1,23 @@
+// What the database holds of a session, read through the store's own reads.
+import type { AnyEvent } from '../../src/domain/event.ts';
+import type { ToolResultBlock } from '../../src/domain/message.ts';
+import type { TestEngine } from './engine.ts';
+
+/** Every event of the session and its workers, in order. */
+export async function storedEvents(t: TestEngine, sessionId: string): Promise<AnyEvent[]> {
+  const query = { session_id: sessionId, include_workers: true, types: null, after: null, until: null, limit: 10_000 };
+  return [...(await t.engine.store.events.list(query)).rows];
+}
+
+export async function turnOf(t: TestEngine, sessionId: string, turnId: string) {
+  return (await t.engine.store.turns.view(sessionId, turnId))!;
+}
+
+/** What the session's model was given back for its tool calls, in order. */
+export async function resultsOf(t: TestEngine, sessionId: string): Promise<ToolResultBlock[]> {
+  const history = await t.engine.store.messages.history(sessionId as never);
+  return history.filter((m) => m.role === 'tool').map((m) => m.content[0] as ToolResultBlock);
+}
+
+export const textOf = (block: ToolResultBlock) =>
+  block.content.map((b) => (b.type === 'text' ? b.text : '')).join('\n');

@@ -141,7 +141,7 @@ program.addCommand(
         command(
           'explain',
           'Show which model a message would get and why; runs and stores nothing.',
-          'metis routing explain "@haiku say hello" --workspace .',
+          'metis routing explain "say hello" --workspace .',
         )
           .argument('<text>', 'the message')
           .option('--workspace <dir>', "the session's workspace; the current folder when left out")

@@ -1,4 +1,4 @@
-// The routing file for all workspaces as it is found before a turn asks for it: what is wrong with it, told in time (03 §6).
+// The routing file for all workspaces as it is found before a turn asks for it: what is wrong with it, reported in time (03 §6).
 import fs from 'node:fs';
 import type { ModelRegistry } from '../policy/registry/registry.ts';
 import { parsePolicyFile } from '../policy/routing/policy-file.ts';

@@ -67,11 +67,11 @@ export class AppError extends Error {
 
 /** `validation_error` from its issues; the message names the first one, so that a person sees the field at once. */
 export function validationError(issues: readonly Issue[]): AppError {
-  const told = issues.slice(0, MAX_ISSUES).map(({ path, message }) => ({ path: shortened(path), message }));
-  const first = told[0];
+  const shown = issues.slice(0, MAX_ISSUES).map(({ path, message }) => ({ path: shortened(path), message }));
+  const first = shown[0];
   const more = issues.length > 1 ? ` (and ${issues.length - 1} more)` : '';
   const where = first && first.path !== '' ? `${first.path}: ` : '';
-  return new AppError('validation_error', `${where}${first?.message ?? 'invalid input'}${more}`, { issues: told });
+  return new AppError('validation_error', `${where}${first?.message ?? 'invalid input'}${more}`, { issues: shown });
 }
 
 const MAX_ISSUES = 100;

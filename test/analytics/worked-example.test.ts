@@ -1,7 +1,6 @@
 // The worked example of the analytics chapter: eight calls under two price versions, every figure as it must be shown.
 import { describe, expect, it } from 'vitest';
 import type { CostRow } from '../../src/domain/analytics.ts';
-import type { SessionRecord } from '../../src/domain/session.ts';
 import { verifyRollups } from '../../src/store/sqlite/report/verify.ts';
 import { rebuildRollups } from '../../src/store/sqlite/write/rebuild.ts';
 import { priceTableA, priceTableB } from '../support/prices.ts';
@@ -24,17 +23,13 @@ async function prepare(): Promise<Example> {
   const w3 = await world.worker(p2, { tier: 'fast', by: SONNET });
   const call = (
     time: string,
-    session: SessionRecord,
     model: string,
     [input, output, cached, written, hour = 0]: [number, number, number, number, number?],
-    latency_ms: number,
-    prices = A,
+    rest: Pick<Call, 'session' | 'latency_ms'> & Partial<Call>,
   ): Call => ({
-    session,
     at: Date.parse(`2026-${time}Z`),
     model,
-    prices,
-    latency_ms,
+    prices: A,
     tokens: {
       input_tokens: input,
       output_tokens: output,
@@ -42,16 +37,17 @@ async function prepare(): Promise<Example> {
       cache_creation_input_tokens: written,
       cache_creation_1h_input_tokens: hour,
     },
+    ...rest,
   });
   const calls = [
-    call('05-31T23:40:00', p1, OPUS, [12000, 900, 0, 8000], 4000),
-    call('05-31T23:41:00', w1, HAIKU, [2500, 400, 0, 0], 900),
-    call('05-31T23:42:00', w1, HAIKU, [600, 250, 2300, 0], 700),
-    call('05-31T23:59:59.999', w2, SONNET, [4000, 1200, 0, 1500], 2000),
-    call('06-01T00:00:00', p1, OPUS, [700, 350, 20000, 0], 3000, B),
-    call('06-01T00:10:00', p2, SONNET, [9000, 800, 0, 3000, 1000], 2500, B),
-    call('06-01T00:11:00', w3, 'openai:gpt-5-mini', [7000, 333, 1024, 0], 800, B),
-    call('06-01T01:30:00', p3, 'openai:gpt-5', [1000, 77, 0, 0], 1200, B),
+    call('05-31T23:40:00', OPUS, [12000, 900, 0, 8000], { session: p1, latency_ms: 4000 }),
+    call('05-31T23:41:00', HAIKU, [2500, 400, 0, 0], { session: w1, latency_ms: 900 }),
+    call('05-31T23:42:00', HAIKU, [600, 250, 2300, 0], { session: w1, latency_ms: 700 }),
+    call('05-31T23:59:59.999', SONNET, [4000, 1200, 0, 1500], { session: w2, latency_ms: 2000 }),
+    call('06-01T00:00:00', OPUS, [700, 350, 20000, 0], { session: p1, latency_ms: 3000, prices: B }),
+    call('06-01T00:10:00', SONNET, [9000, 800, 0, 3000, 1000], { session: p2, latency_ms: 2500, prices: B }),
+    call('06-01T00:11:00', 'openai:gpt-5-mini', [7000, 333, 1024, 0], { session: w3, latency_ms: 800, prices: B }),
+    call('06-01T01:30:00', 'openai:gpt-5', [1000, 77, 0, 0], { session: p3, latency_ms: 1200, prices: B }),
   ];
   const names = new Map(Object.entries({ P1: p1, P2: p2, P3: p3, W1: w1, W2: w2, W3: w3 }).map(([n, s]) => [s.id, n]));
   return { world, calls, names };

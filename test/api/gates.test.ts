@@ -224,12 +224,14 @@ function stubborn(server: TestServer, head: string, chunk: Buffer, times: number
 describe('an answer that comes before the end of what a client sends', () => {
   const MEGABYTE = Buffer.alloc(1_000_000, ' ');
   const chunked = Buffer.concat([Buffer.from(`${MEGABYTE.length.toString(16)}\r\n`), MEGABYTE, Buffer.from('\r\n')]);
+  const CHUNKED = 'Transfer-Encoding: chunked\r\n';
+  const JSON_413 = { type: 'application/json', status: 413 };
 
   test.each([
-    ['announced', `Content-Length: ${20 * MEGABYTE.length}\r\n`, MEGABYTE, 'application/json', 413],
-    ['not announced', 'Transfer-Encoding: chunked\r\n', chunked, 'application/json', 413],
-    ['of another type', 'Transfer-Encoding: chunked\r\n', chunked, 'text/plain', 415],
-  ])('reaches it: a body that is too large and %s', async (_how, length, chunk, type, status) => {
+    { how: 'announced', length: `Content-Length: ${20 * MEGABYTE.length}\r\n`, chunk: MEGABYTE, ...JSON_413 },
+    { how: 'not announced', length: CHUNKED, chunk: chunked, ...JSON_413 },
+    { how: 'of another type', length: CHUNKED, chunk: chunked, type: 'text/plain', status: 415 },
+  ])('reaches it: a body that is too large and $how', async ({ length, chunk, type, status }) => {
     const server = await startServer();
     const head = `POST /sessions HTTP/1.1\r\nHost: localhost:${server.port}\r\nConnection: close\r\nContent-Type: ${type}\r\n`;
     const end = chunk === chunked ? Buffer.concat([chunk, Buffer.from('0\r\n\r\n')]) : chunk;

@@ -41,7 +41,7 @@ export async function demo(context: CommandContext, flags: DemoFlags): Promise<n
     const server = await startServer(context, flags, folder);
     try {
       const { url } = await server.listen();
-      const status = await runJob(context, server, url, workspace, stopped.signal);
+      const status = await runJob(context, server, { url, workspace, signal: stopped.signal });
       if (stopped.signal.aborted) return 130;
       if (flags.keep) {
         context.stdout.write(`\nThe server stays up at ${url}; press Ctrl-C to end it.\n`);
@@ -98,9 +98,7 @@ function only(credentials: Credentials, provider: string): Credentials {
 async function runJob(
   context: CommandContext,
   server: RunningServer,
-  url: string,
-  workspace: string,
-  signal: AbortSignal,
+  { url, workspace, signal }: { readonly url: string; readonly workspace: string; readonly signal: AbortSignal },
 ): Promise<Turn['status']> {
   const { stdout } = context;
   const onTerminal = stdout.isTTY === true;

@@ -21,6 +21,9 @@ export interface PruneFlags extends ConfigFlags {
   readonly token?: string;
 }
 
+/** The flags with the age that holds. */
+type Deletion = PruneFlags & { readonly days: number };
+
 interface Report {
   readonly cutoff: string;
   readonly rows_deleted: number;
@@ -36,17 +39,16 @@ export async function prune(context: CommandContext, flags: PruneFlags): Promise
   if (!settings.ok) return refuse(context, settings.error);
   const { config } = settings.value;
   const { db_path } = config.storage;
-  const dryRun = flags.dryRun ?? false;
   const days = flags.days ?? config.trace.retention_days;
   if (days === null) return refuse(context, ['--days is required: trace.retention_days keeps events for ever']);
   if (!fs.existsSync(db_path)) return refuse(context, [`there is no database at ${db_path}; see --data`]);
   try {
     const report = isOwned(db_path)
-      ? await throughServer(context, settings.value, flags, days, dryRun)
-      : await onFile(context, settings.value, days, dryRun);
+      ? await throughServer(context, settings.value, { ...flags, days })
+      : await onFile(context, settings.value, { ...flags, days });
     const { rows_deleted, cutoff, sessions_skipped, oldest_kept_timestamp } = report;
     context.stdout.write(
-      `${dryRun ? 'would delete' : 'deleted'} ${rows_deleted} events older than ${cutoff}; ` +
+      `${flags.dryRun ? 'would delete' : 'deleted'} ${rows_deleted} events older than ${cutoff}; ` +
         `${sessions_skipped} sessions with an open turn keep theirs; oldest kept: ${oldest_kept_timestamp ?? 'none'}\n`,
     );
     return 0;
@@ -58,18 +60,13 @@ export async function prune(context: CommandContext, flags: PruneFlags): Promise
   }
 }
 
-async function throughServer(
-  context: CommandContext,
-  { config }: Settings,
-  flags: PruneFlags,
-  days: number,
-  dryRun: boolean,
-): Promise<Report> {
+async function throughServer(context: CommandContext, { config }: Settings, flags: Deletion): Promise<Report> {
   const { host, port, auth_tokens } = config.server;
   const baseUrl = flags.server ?? `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
   const token = flags.token ?? context.env.METIS_TOKEN ?? auth_tokens[0] ?? null;
+  const body = { days: flags.days, dry_run: flags.dryRun ?? false };
   try {
-    return await request<Report>({ baseUrl, token }, 'POST', '/maintenance/prune', { body: { days, dry_run: dryRun } });
+    return await request<Report>({ baseUrl, token }, 'POST', '/maintenance/prune', { body });
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
     throw new StartupError('address_unusable', [
@@ -78,7 +75,11 @@ async function throughServer(
   }
 }
 
-async function onFile(context: CommandContext, settings: Settings, days: number, dryRun: boolean): Promise<Report> {
+async function onFile(
+  context: CommandContext,
+  settings: Settings,
+  { days, dryRun = false }: Deletion,
+): Promise<Report> {
   const { db_path, synchronous } = settings.config.storage;
   const log = startLog(context, settings);
   const migrationsDir = path.join(context.packageDir, 'migrations');

@@ -6,12 +6,12 @@ import { expire, snapshot } from '../../policy/registry/availability.ts';
 import type { RouteEnv } from '../../policy/routing/chain.ts';
 import type { RoutingPolicies } from '../../policy/routing/policy-file.ts';
 import {
-  asTold,
+  asReported,
   nextLayer,
   type PolicyLayers,
   policiesInForce,
   UNREAD,
-  untold,
+  unreported,
 } from '../../policy/routing/policy-layers.ts';
 import type { Engine } from '../state/engine.ts';
 import { rememberWorkspace } from '../state/route-memory.ts';
@@ -63,10 +63,10 @@ export async function currentPolicies(engine: Engine, workspace: string | null):
       ? { workspace: null, global: await workspaces.globalRoutingFile() }
       : await workspaces.routingFiles(workspace);
   const now = engine.clock.now();
-  routes.global = nextLayer(routes.global, files.global, 'global', registry, now);
+  routes.global = nextLayer(routes.global, files.global, { kind: 'global', registry, now });
   let own = UNREAD;
   if (workspace !== null && files.workspace !== null) {
-    own = nextLayer(routes.workspaces.get(workspace) ?? UNREAD, files.workspace, 'workspace', registry, now);
+    own = nextLayer(routes.workspaces.get(workspace) ?? UNREAD, files.workspace, { kind: 'workspace', registry, now });
     rememberWorkspace(routes, workspace, own);
   }
   const layers = { workspace: own, global: routes.global };
@@ -81,9 +81,9 @@ export function takeNotices(
 ): EventDraft[] {
   const place = { session_id: id, turn_id: null, parent: null };
   const own = routes.workspaces.get(workspace_path);
-  const faults = [own ?? UNREAD, routes.global].map(untold).filter((fault) => fault !== null);
-  if (own) routes.workspaces.set(workspace_path, asTold(own));
-  routes.global = asTold(routes.global);
+  const faults = [own ?? UNREAD, routes.global].map(unreported).filter((fault) => fault !== null);
+  if (own) routes.workspaces.set(workspace_path, asReported(own));
+  routes.global = asReported(routes.global);
   const healed = expire(routes.availability, clock.monotonic());
   routes.availability = healed.state;
   return [

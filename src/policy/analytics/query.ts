@@ -1,7 +1,6 @@
 // Query parameters of `/analytics/*` into typed queries; every fault names its parameter (07 §3-§5, §7).
 import {
   type CostQuery,
-  type Dimension,
   type Direction,
   ORDERS,
   type Order,
@@ -14,7 +13,7 @@ import { canonicalJson, sha256Hex } from '../../kernel/canonical-json.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
 import { FILTERS, Parameters, type RawQuery } from './parameters.ts';
-import { fromSortKey, isTimeBucket, sortTerms } from './rollup.ts';
+import { fromSortKey, isTimeBucket, type SortTerm, sortTerms } from './rollup.ts';
 
 const VERSION = /^[A-Za-z0-9._+-]{1,400}$/;
 const MAX_TRACE_WINDOW_MS = 31 * 86_400_000;
@@ -49,7 +48,7 @@ export function parseCostQuery(raw: RawQuery, now: number): Result<CostRequest, 
 
   const cursor = params.text('cursor');
   const window = cursor === null ? params.window(now) : null;
-  const resumed = cursor === null ? null : resume(params, cursor, fingerprint, groupBy, order, dir);
+  const resumed = cursor === null ? null : resume(params, cursor, fingerprint, sortTerms(groupBy, order, dir));
   if (params.issues.length > 0) return err(params.issues);
   return ok({
     query: {
@@ -111,15 +110,13 @@ function resume(
   params: Parameters,
   cursor: string,
   fingerprint: string,
-  groupBy: readonly Dimension[],
-  order: Order,
-  dir: Direction,
+  terms: readonly SortTerm[],
 ): { window: TimeWindow; after: SortKey } | null {
   const page = decodeCursor(cursor);
   const from = params.text('from') === 'all' ? 0 : params.time('from');
   const to = params.time('to');
   if (params.issues.length > 0) return null;
-  if (!page || !fromSortKey(sortTerms(groupBy, order, dir), page.key)) {
+  if (!page || !fromSortKey(terms, page.key)) {
     return params.fault('cursor', 'is not a cursor of this query');
   }
   if (page.fingerprint !== fingerprint) return params.fault('cursor', 'belongs to a query with other parameters');

@@ -28,16 +28,14 @@ export type Remark = Pick<PolicyEvaluation, 'reason'> & Partial<PolicyEvaluation
 function evaluation(
   policy: SlotName,
   verdict: PolicyEvaluation['verdict'],
-  candidate_model: string | null,
-  validation_failure: ValidationFailure | null,
-  reason: string,
   remark: Remark,
+  { reason, validation_failure }: Pick<PolicyEvaluation, 'reason' | 'validation_failure'>,
 ): PolicyEvaluation {
   return {
     policy,
     verdict,
     reason,
-    candidate_model,
+    candidate_model: remark.candidate_model ?? null,
     rule_name: remark.rule_name ?? null,
     confidence: remark.confidence ?? null,
     pattern_alternatives: remark.pattern_alternatives ?? null,
@@ -52,21 +50,21 @@ export function withoutCandidate(
   verdict: 'not_applicable' | 'deferred' | 'not_evaluated',
   remark: Remark,
 ): PolicyEvaluation {
-  return evaluation(policy, verdict, remark.candidate_model ?? null, null, remark.reason, remark);
+  return evaluation(policy, verdict, remark, { reason: remark.reason, validation_failure: null });
 }
 
-/** An entry that proposes `model`: `chose` when it passes every check, else `rejected`. */
+/** An entry that proposes a model: `chose` when it passes every check, else `rejected`. */
 export function propose(
   policy: SlotName,
-  model: string,
-  remark: Remark,
+  remark: Remark & { readonly candidate_model: string },
   ctx: TurnContext,
   env: RouteEnv,
 ): PolicyEvaluation {
-  const failure = validationFailure(model, ctx, env);
-  if (failure === null) return evaluation(policy, 'chose', model, null, remark.reason, remark);
-  const reason = failure === 'provider_unavailable' ? `${remark.reason} (${outage(model, env)})` : remark.reason;
-  return evaluation(policy, 'rejected', model, failure, reason, remark);
+  const { candidate_model, reason } = remark;
+  const validation_failure = validationFailure(candidate_model, ctx, env);
+  if (validation_failure === null) return evaluation(policy, 'chose', remark, { reason, validation_failure });
+  const said = validation_failure === 'provider_unavailable' ? `${reason} (${outage(candidate_model, env)})` : reason;
+  return evaluation(policy, 'rejected', remark, { reason: said, validation_failure });
 }
 
 /** The first check the model fails, null when it may serve the turn. */

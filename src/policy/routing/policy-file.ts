@@ -37,7 +37,7 @@ const EMPTY: PolicyFile = { default_model: null, tiers: null, pattern: null, rul
 const DEFAULT_KEY = { workspace: 'default', global: 'global_default' } as const;
 const SECTIONS = new Set(['schema_version', 'default', 'global_default', 'tiers', 'pattern', 'rules']);
 const TIERS = TierSchema.options;
-/** What is told of a file that is wrong all over: it becomes an event. */
+/** What is reported of a file that is wrong all over: it becomes an event. */
 const MAX_ERRORS = 100;
 const MAX_ERROR_LENGTH = 500;
 /** Where no default is written: the first configured model of these, in this order. */
@@ -91,11 +91,11 @@ export function parsePolicy(
     pattern: root.pattern == null ? null : readPattern(root.pattern, errors),
     rules: root.rules == null ? [] : compileRules(root.rules, `${kind}.rules`, errors, modelRef),
   };
-  return errors.length > 0 ? err(told(errors)) : ok(file);
+  return errors.length > 0 ? err(bounded(errors)) : ok(file);
 }
 
 /** One line each: names from the file stand in them. */
-function told(errors: readonly string[]): string[] {
+function bounded(errors: readonly string[]): string[] {
   const lines = errors.slice(0, MAX_ERRORS).map((line) => {
     const plain = line.replaceAll(/\s+/g, ' ');
     return plain.length > MAX_ERROR_LENGTH ? `${plain.slice(0, MAX_ERROR_LENGTH)}...` : plain;

@@ -33,8 +33,8 @@ export interface PolicyLayer {
     /** Unix milliseconds. */
     readonly loaded_at: number;
   } | null;
-  /** Set while the file on disk is rejected. `told` once an event says so. */
-  readonly fault: { readonly digest: string; readonly report: PolicyFault; readonly told: boolean } | null;
+  /** Set while the file on disk is rejected. `reported` once an event says so. */
+  readonly fault: { readonly digest: string; readonly report: PolicyFault; readonly reported: boolean } | null;
 }
 export interface PolicyLayers {
   readonly workspace: PolicyLayer;
@@ -45,13 +45,11 @@ export type PolicyFault = z.infer<typeof RoutingPolicyInvalidSchema>;
 
 export const UNREAD: PolicyLayer = { stamp: null, good: null, fault: null };
 
-/** Takes one file as found at `now`. Rejected content leaves the last good parse in force and is told once while it stays. */
+/** Takes one file as found at `now`. Rejected content leaves the last good parse in force and is reported once while it stays. */
 export function nextLayer(
   layer: PolicyLayer,
   { stamp, bytes, path }: PolicyFileRead,
-  kind: PolicyKind,
-  registry: ModelRegistry,
-  now: number,
+  { kind, registry, now }: { readonly kind: PolicyKind; readonly registry: ModelRegistry; readonly now: number },
 ): PolicyLayer {
   if (stamp === layer.stamp) return layer;
   if (bytes === null) return { stamp, good: null, fault: null };
@@ -60,17 +58,17 @@ export function nextLayer(
 
   const digest = sha256Hex(bytes);
   const report = { policy_path: path, errors: parsed.error, using_last_known_good: layer.good !== null };
-  const told = digest === layer.fault?.digest && layer.fault.told;
-  return { stamp, good: layer.good, fault: { digest, report, told } };
+  const reported = digest === layer.fault?.digest && layer.fault.reported;
+  return { stamp, good: layer.good, fault: { digest, report, reported } };
 }
 
-/** The report of a rejected file that nobody was told of yet. */
-export function untold({ fault }: PolicyLayer): PolicyFault | null {
-  return fault === null || fault.told ? null : fault.report;
+/** The report of a rejected file that no event carries yet. */
+export function unreported({ fault }: PolicyLayer): PolicyFault | null {
+  return fault === null || fault.reported ? null : fault.report;
 }
 
-export function asTold(layer: PolicyLayer): PolicyLayer {
-  return layer.fault === null ? layer : { ...layer, fault: { ...layer.fault, told: true } };
+export function asReported(layer: PolicyLayer): PolicyLayer {
+  return layer.fault === null ? layer : { ...layer, fault: { ...layer.fault, reported: true } };
 }
 
 /** What the layers say together. `version` describes the parses in force, never rejected content. */

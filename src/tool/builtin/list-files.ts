@@ -30,7 +30,7 @@ export const listFiles: ToolFactory = () => ({
     const max = (input.max_entries as number | undefined) ?? 1000;
     const lines: string[] = [];
     let more = 0;
-    for await (const line of walk(files, folder, '', input.recursive === true, context.signal)) {
+    for await (const line of walk(folder, '', { files, recursive: input.recursive === true, signal: context.signal })) {
       if (lines.length < max) lines.push(line);
       else more += 1;
     }
@@ -41,12 +41,11 @@ export const listFiles: ToolFactory = () => ({
 
 /** Lines in byte order: a folder's own line comes before what it holds, since that continues it. */
 async function* walk(
-  files: WorkspaceFiles,
   folder: ConfinedPath,
   prefix: string,
-  recursive: boolean,
-  signal: AbortSignal,
+  listing: { readonly files: WorkspaceFiles; readonly recursive: boolean; readonly signal: AbortSignal },
 ): AsyncGenerator<string> {
+  const { files, recursive, signal } = listing;
   signal.throwIfAborted();
   const entries = await files.entries(folder);
   const lines = entries.map((entry) => ({ entry, line: entry.kind === 'directory' ? `${entry.name}/` : entry.name }));
@@ -57,7 +56,7 @@ async function* walk(
     if (!recursive || entry.kind !== 'directory') yield `${prefix}${line}`;
     else if (!PRUNED_FOLDERS.includes(entry.name)) {
       yield `${prefix}${line}`;
-      yield* walk(files, inner, `${prefix}${line}`, true, signal);
+      yield* walk(inner, `${prefix}${line}`, listing);
     }
   }
 }

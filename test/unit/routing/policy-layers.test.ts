@@ -2,12 +2,12 @@
 import { describe, expect, it } from 'vitest';
 import { policyVersion } from '../../../src/policy/routing/policy-file.ts';
 import {
-  asTold,
+  asReported,
   layerErrors,
   nextLayer,
   policiesInForce,
   UNREAD,
-  untold,
+  unreported,
 } from '../../../src/policy/routing/policy-layers.ts';
 import { GPT, HAIKU, OPUS, registryOf } from './world.ts';
 
@@ -25,11 +25,11 @@ function turns() {
     const own = { path: '/w/.metis/routing.yaml', bytes: bytes(workspace), stamp };
     const shared = { path: '/g/routing.yaml', bytes: bytes(global), stamp: String(global) };
     const next = {
-      workspace: nextLayer(layers.workspace, own, 'workspace', known.registry, now),
-      global: nextLayer(layers.global, shared, 'global', known.registry, now),
+      workspace: nextLayer(layers.workspace, own, { kind: 'workspace', registry: known.registry, now }),
+      global: nextLayer(layers.global, shared, { kind: 'global', registry: known.registry, now }),
     };
-    const invalid = [untold(next.workspace), untold(next.global)].filter((fault) => fault !== null);
-    layers = { workspace: asTold(next.workspace), global: asTold(next.global) };
+    const invalid = [unreported(next.workspace), unreported(next.global)].filter((fault) => fault !== null);
+    layers = { workspace: asReported(next.workspace), global: asReported(next.global) };
     return { ...policiesInForce(layers, known), layers, invalid };
   };
 }

@@ -9,5 +9,5 @@ export const delegateRequest: Slot = (ctx, env) => {
     return withoutCandidate(POLICY, 'not_applicable', { reason: 'worker has no model' });
   }
   const reason = ctx.worker_tier_reason ?? 'delegate() tier resolution';
-  return propose(POLICY, ctx.worker_tier_model, { reason }, ctx, env);
+  return propose(POLICY, { candidate_model: ctx.worker_tier_model, reason }, ctx, env);
 };

@@ -6,5 +6,5 @@ const POLICY = 'global_default';
 export const globalDefault: Slot = (ctx, env) => {
   const model = env.policies.global_default;
   if (model === null) return withoutCandidate(POLICY, 'not_applicable', { reason: 'no global default configured' });
-  return propose(POLICY, model, { reason: 'global default fallback' }, ctx, env);
+  return propose(POLICY, { candidate_model: model, reason: 'global default fallback' }, ctx, env);
 };

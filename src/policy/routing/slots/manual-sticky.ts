@@ -6,5 +6,5 @@ const POLICY = 'manual_sticky';
 export const manualSticky: Slot = (ctx, env) => {
   const model = ctx.is_worker ? null : ctx.session_active_model;
   if (model === null) return withoutCandidate(POLICY, 'not_applicable', { reason: 'no sticky model set' });
-  return propose(POLICY, model, { reason: 'session sticky model (/model)' }, ctx, env);
+  return propose(POLICY, { candidate_model: model, reason: 'session sticky model (/model)' }, ctx, env);
 };

@@ -23,5 +23,5 @@ export const pattern: Slot = (ctx, env) => {
     return withoutCandidate(POLICY, 'not_applicable', { reason, ...evidence });
   }
   const reason = `pattern K-NN (confidence=${found.confidence.toFixed(2)}, sample=${found.sample_size})`;
-  return propose(POLICY, found.chosen_model, { reason, ...evidence }, ctx, env);
+  return propose(POLICY, { candidate_model: found.chosen_model, reason, ...evidence }, ctx, env);
 };

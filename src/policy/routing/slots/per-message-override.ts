@@ -6,5 +6,5 @@ const POLICY = 'per_message_override';
 export const perMessageOverride: Slot = (ctx, env) => {
   const model = ctx.is_worker ? null : ctx.per_message_override;
   if (model === null) return withoutCandidate(POLICY, 'not_applicable', { reason: 'no @model in message' });
-  return propose(POLICY, model, { reason: 'per-message @model override' }, ctx, env);
+  return propose(POLICY, { candidate_model: model, reason: 'per-message @model override' }, ctx, env);
 };

@@ -13,7 +13,7 @@ export const rule: Slot = (ctx, env) => {
   for (const { name, use, matches } of rules) {
     if (!matches(facts)) continue;
     const remark = { reason: `matched rule '${name}'`, rule_name: name, tried_rules: tried };
-    const entry = propose(POLICY, use, remark, ctx, env);
+    const entry = propose(POLICY, { candidate_model: use, ...remark }, ctx, env);
     if (entry.validation_failure === null) return entry;
     tried.push({ rule_name: name, candidate_model: use, validation_failure: entry.validation_failure });
     rejected = entry;

@@ -6,5 +6,5 @@ const POLICY = 'workspace_default';
 export const workspaceDefault: Slot = (ctx, env) => {
   const model = env.policies.workspace_default;
   if (model === null) return withoutCandidate(POLICY, 'not_applicable', { reason: 'no workspace default configured' });
-  return propose(POLICY, model, { reason: 'workspace default' }, ctx, env);
+  return propose(POLICY, { candidate_model: model, reason: 'workspace default' }, ctx, env);
 };

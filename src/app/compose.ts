@@ -181,7 +181,10 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
 }
 
 function threadedReports({ config, packageDir, log }: ServerOptions): ThreadedAnalytics {
-  const program = path.join(packageDir, 'dist', 'store', 'sqlite', 'report', 'analytics-thread.js');
+  // From source like this file, where Node itself runs TypeScript: a test runner may, on a Node that does not.
+  const fromSource = import.meta.filename.endsWith('.ts') && process.features.typescript !== false;
+  const [folder, ending] = fromSource ? ['src', 'ts'] : ['dist', 'js'];
+  const program = path.join(packageDir, folder, 'store', 'sqlite', 'report', `analytics-thread.${ending}`);
   const { free_providers: freeProviders } = config.pricing;
   return createThreadedAnalytics(program, { path: config.storage.db_path, freeProviders }, log);
 }

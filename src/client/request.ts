@@ -15,13 +15,15 @@ export interface RequestOptions {
 
 /** The server said no: `code` is what a program dispatches on (05 §1.10). */
 export class ApiError extends Error {
-  constructor(
-    readonly status: number,
-    readonly code: string,
-    message: string,
-    readonly details: Readonly<Record<string, unknown>>,
-  ) {
+  readonly status: number;
+  readonly code: string;
+  readonly details: Readonly<Record<string, unknown>>;
+
+  constructor(status: number, code: string, message: string, details: Readonly<Record<string, unknown>>) {
     super(message);
+    this.status = status;
+    this.code = code;
+    this.details = details;
     this.name = 'ApiError';
   }
 }

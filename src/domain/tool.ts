@@ -50,13 +50,14 @@ export interface ToolOutput {
 
 /** A failure the model may read: raised on purpose by a tool (09 §7). Anything else thrown is a bug and stays opaque. */
 export class ToolError extends Error {
-  constructor(
-    readonly error_class: ToolErrorClass,
-    message: string,
-    /** Text produced before it failed, shown after the message. */
-    readonly partial: string | null = null,
-  ) {
+  readonly error_class: ToolErrorClass;
+  /** Text produced before it failed, shown after the message. */
+  readonly partial: string | null;
+
+  constructor(error_class: ToolErrorClass, message: string, partial: string | null = null) {
     super(message);
+    this.error_class = error_class;
+    this.partial = partial;
     this.name = 'ToolError';
   }
 }

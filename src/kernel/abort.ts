@@ -12,12 +12,14 @@ export function createScope(): AbortController {
 
 /** The reason every abort signal of the engine carries. */
 export class Cancelled extends Error {
-  constructor(
-    readonly reason: CancelReason,
-    /** What a person said about it, at most 200 characters. */
-    readonly detail: string | null = null,
-  ) {
+  readonly reason: CancelReason;
+  /** What a person said about it, at most 200 characters. */
+  readonly detail: string | null;
+
+  constructor(reason: CancelReason, detail: string | null = null) {
     super(`cancelled: ${reason}`);
+    this.reason = reason;
+    this.detail = detail;
     this.name = 'Cancelled';
   }
 }

@@ -51,12 +51,13 @@ export interface Issue {
 
 /** A caller's fault, or a state that forbids the request: crosses the wire as `{error: {code, message, details}}`. */
 export class AppError extends Error {
-  constructor(
-    readonly code: ErrorCode,
-    message: string,
-    readonly details?: Readonly<Record<string, unknown>>,
-  ) {
+  readonly code: ErrorCode;
+  readonly details: Readonly<Record<string, unknown>> | undefined;
+
+  constructor(code: ErrorCode, message: string, details?: Readonly<Record<string, unknown>>) {
     super(message);
+    this.code = code;
+    this.details = details;
     this.name = 'AppError';
   }
 
@@ -85,12 +86,14 @@ function shortened(path: string): string {
 
 /** A fault that stops the process at start: one line for the person, exit code 1. */
 export class StartupError extends Error {
-  constructor(
-    readonly code: string,
-    /** One line per problem. */
-    readonly problems: readonly string[],
-  ) {
+  readonly code: string;
+  /** One line per problem. */
+  readonly problems: readonly string[];
+
+  constructor(code: string, problems: readonly string[]) {
     super(problems.join('\n'));
+    this.code = code;
+    this.problems = problems;
     this.name = 'StartupError';
   }
 }

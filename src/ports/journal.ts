@@ -172,19 +172,22 @@ export type ConflictCode =
 
 /** The state of the database refused the batch; nothing of it was written. */
 export class JournalConflict extends Error {
-  constructor(
-    readonly code: ConflictCode,
-    message: string,
-  ) {
+  readonly code: ConflictCode;
+
+  constructor(code: ConflictCode, message: string) {
     super(message);
+    this.code = code;
     this.name = 'JournalConflict';
   }
 }
 
 /** A message that breaks the invariants of 01 §6. */
 export class InvalidMessageError extends Error {
-  constructor(readonly violations: readonly string[]) {
+  readonly violations: readonly string[];
+
+  constructor(violations: readonly string[]) {
     super(`invalid message: ${violations.join('; ')}`);
+    this.violations = violations;
     this.name = 'InvalidMessageError';
   }
 }
@@ -195,11 +198,13 @@ export class UnknownEventTypeError extends Error {
   }
 }
 export class EventValidationError extends Error {
-  constructor(
-    readonly event_type: string,
-    readonly errors: readonly string[],
-  ) {
+  readonly event_type: string;
+  readonly errors: readonly string[];
+
+  constructor(event_type: string, errors: readonly string[]) {
     super(`invalid ${event_type}: ${errors.join('; ')}`);
+    this.event_type = event_type;
+    this.errors = errors;
     this.name = 'EventValidationError';
   }
 }

@@ -14,8 +14,11 @@ export interface Fault {
 
 /** Carries a fault through code that reads a stream. */
 export class WireFault extends Error {
-  constructor(readonly fault: Fault) {
+  readonly fault: Fault;
+
+  constructor(fault: Fault) {
     super(fault.message);
+    this.fault = fault;
     this.name = 'WireFault';
   }
 }

@@ -30,8 +30,11 @@ export function temporaryHome(): { readonly path: string; remove(): void } {
   return { path: home, remove: () => fs.rmSync(home, { recursive: true, force: true }) };
 }
 
-export function start(args: readonly string[], options: { home: string; env?: Record<string, string> }): Started {
-  const child = spawn(process.execPath, [MAIN, ...args], {
+export function start(
+  args: readonly string[],
+  options: { home: string; env?: Record<string, string>; main?: string },
+): Started {
+  const child = spawn(process.execPath, [options.main ?? MAIN, ...args], {
     cwd: options.home,
     env: { PATH: process.env.PATH ?? '', HOME: options.home, ...options.env },
     stdio: ['ignore', 'pipe', 'pipe'],

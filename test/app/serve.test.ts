@@ -7,7 +7,7 @@ import http from 'node:http';
 import net from 'node:net';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { address, getJson, MAIN, run, type Started, start, temporaryHome } from './metis.ts';
+import { address, getJson, MAIN, ROOT, run, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
 const running: Started[] = [];
@@ -35,6 +35,13 @@ async function post(url: string, body: unknown, headers: Record<string, string> 
   });
   return { status: response.status, body: (await response.json()) as Record<string, unknown> };
 }
+
+it.runIf(process.features.typescript)('the server runs from source, the thread of its reports too', async () => {
+  const server = start(['serve', '--port', '0'], { home: home.path, main: path.join(ROOT, 'src/main.ts') });
+  running.push(server);
+  expect(await getJson(`${await address(server)}/analytics/cost`)).toMatchObject({ warnings: [] });
+  expect(server.output.stderr).not.toContain('"level":"error"');
+});
 
 describe.runIf(fs.existsSync('/proc/self/fd'))('reports', () => {
   it('are read over a connection of their own thread, which the first report opens', async () => {

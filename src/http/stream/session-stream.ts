@@ -41,6 +41,9 @@ export async function openSessionStream(hub: StreamHub, id: string, wanted: Subs
 }
 
 class Stream implements SessionStream, Member {
+  private readonly hub: StreamHub;
+  private readonly session: SessionRecord;
+  private readonly wanted: Subscription;
   private readonly scope: Scope;
   /** Catalog types asked for; null = all. */
   private readonly journalled: readonly string[] | null;
@@ -59,11 +62,10 @@ class Stream implements SessionStream, Member {
   /** Monotonic time since which more than `MAX_BACKLOG_BYTES` wait; null when they do not. */
   private fullSince: number | null = null;
 
-  constructor(
-    private readonly hub: StreamHub,
-    private readonly session: SessionRecord,
-    private readonly wanted: Subscription,
-  ) {
+  constructor(hub: StreamHub, session: SessionRecord, wanted: Subscription) {
+    this.hub = hub;
+    this.session = session;
+    this.wanted = wanted;
     this.scope = createScope(session.id, session.root_session_id, wanted.include_worker_sessions);
     this.journalled = wanted.types === null ? null : [...wanted.types].filter((type) => type in CATALOG);
   }

@@ -26,11 +26,10 @@ const MAX_LIMIT = 10_000;
 export class Parameters {
   readonly issues: Issue[] = [];
   readonly warnings: string[] = [];
+  private readonly raw: RawQuery;
 
-  constructor(
-    private readonly raw: RawQuery,
-    known: readonly string[],
-  ) {
+  constructor(raw: RawQuery, known: readonly string[]) {
+    this.raw = raw;
     for (const [name, value] of Object.entries(raw)) {
       if (!known.includes(name)) this.warnings.push(`unknown parameter ignored: ${name.slice(0, 100)}`);
       else if (Array.isArray(value)) this.fault(name, 'must be given once');

@@ -16,7 +16,7 @@ interface Waiting {
 
 /**
  * Starts its thread with the first report, and again after one that died.
- * @param program the built `analytics-thread.js`
+ * @param program path of `analytics-thread`, built or as source
  */
 export function createThreadedAnalytics(program: string, setup: ThreadSetup, log: Logger): ThreadedAnalytics {
   const waiting = new Map<number, Waiting>();

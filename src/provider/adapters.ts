@@ -17,13 +17,15 @@ import type { Wire } from './wire.ts';
 
 type RealConfig = AdapterConfig & { readonly type: 'anthropic' | 'openai' | 'openrouter' };
 
+interface Found {
+  readonly key: string | null;
+  readonly base_url: string | null;
+}
+
 /** Keys and addresses, as somebody who reads the environment found them. */
 export interface CredentialSource {
   /** Null: the adapter cannot be used. */
-  forAdapter(
-    id: string,
-    config: AdapterConfig,
-  ): { readonly key: string | null; readonly base_url: string | null } | null;
+  forAdapter(id: string, config: AdapterConfig): Found | null;
   /** The variable that would hold the adapter's key. */
   keyName(id: string, config: AdapterConfig): string;
   /** Every value that must appear nowhere. */
@@ -86,7 +88,7 @@ export function createAdapters(setup: AdapterSetup): Providers {
     providers.set(
       id,
       isReal(config)
-        ? realAdapter(config, found.get(id) ?? null, base, setup, replay)
+        ? realAdapter(config, base, setup, { found: found.get(id) ?? null, replay })
         : createScriptedAdapter({ ...base, scenario: readScenario(config, setup) }),
     );
   }
@@ -103,11 +105,11 @@ function missing(id: string, config: AdapterConfig, setup: AdapterSetup): string
 
 function realAdapter(
   config: RealConfig,
-  found: { readonly key: string | null; readonly base_url: string | null } | null,
   base: BaseOptions,
   setup: AdapterSetup,
-  replay: Replay | null,
+  from: { readonly found: Found | null; readonly replay: Replay | null },
 ): ProviderAdapter {
+  const { found, replay } = from;
   const wire = wireOf(config, found?.key ?? null, base.log);
   const direct = setup.fetch ?? fetch;
   const recorder: Recorder | null =

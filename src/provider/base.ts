@@ -1,18 +1,16 @@
 // The loop that every adapter shares: attempts, retries, timers, cancellation, and how a stream that broke off is closed (11.3, 11.8).
+
+import type { CanonicalRequest } from '../domain/model-request.ts';
+import type { MessageComplete, StreamEvent } from '../domain/model-stream.ts';
 import type { TokenUsage } from '../domain/usage.ts';
 import { type Clock, sleep } from '../kernel/clock.ts';
 import type { IdGenerator } from '../kernel/ids.ts';
 import { scrub } from '../kernel/scrub.ts';
 import type { Logger } from '../ports/log.ts';
-import {
-  AdapterError,
-  type CanonicalRequest,
-  type MessageComplete,
-  type ProviderAdapter,
-  type StreamEvent,
-} from '../ports/provider.ts';
-import { type Assembly, createAssembly, parseArguments } from './assembly.ts';
-import { type Fault, fault, WireFault } from './errors.ts';
+import { AdapterError, type AdapterErrorFields, type ProviderAdapter } from '../ports/provider.ts';
+import { parseArguments } from '../wire/arguments.ts';
+import { type Assembly, createAssembly } from '../wire/assembly.ts';
+import { type Fault, fault, WireFault } from '../wire/fault.ts';
 import { apply, createFold, type Fold } from './fold.ts';
 import { createGuard, type Guard, type TimeLimits } from './guard.ts';
 import { mayRetry, retryDelay } from './retry.ts';
@@ -30,8 +28,15 @@ export interface Exchange {
   close(): void;
 }
 
-/** Starts an attempt, numbered from 1. Must not throw. */
-export type Transport = (request: CanonicalRequest, assembly: Assembly, guard: Guard, attempt: number) => Exchange;
+/** What an attempt works with; attempts are numbered from 1. */
+export interface Attempt {
+  readonly request: CanonicalRequest;
+  readonly assembly: Assembly;
+  readonly guard: Guard;
+  readonly attempt: number;
+}
+/** Starts an attempt. Must not throw. */
+export type Transport = (attempt: Attempt) => Exchange;
 
 export interface BaseOptions {
   readonly name: string;
@@ -51,15 +56,20 @@ export function createAdapter(options: BaseOptions, transport: Transport): Provi
   const estimated = new Set<string>();
   return {
     name: options.name,
-    stream: (request, signal) => run(options, transport, estimated, request, signal),
+    stream: (request, signal) => run({ options, transport, estimated }, request, signal),
     close: async () => {},
   };
 }
 
+interface Adapter {
+  readonly options: BaseOptions;
+  readonly transport: Transport;
+  /** Models whose missing counts were logged. */
+  readonly estimated: Set<string>;
+}
+
 async function* run(
-  options: BaseOptions,
-  transport: Transport,
-  estimated: Set<string>,
+  { options, transport, estimated }: Adapter,
   request: CanonicalRequest,
   caller: AbortSignal,
 ): AsyncGenerator<StreamEvent, void, undefined> {
@@ -74,9 +84,16 @@ async function* run(
       const assembly = createAssembly(request.model.id, options.ids);
       guard.begin();
       let failure = guard.stopped();
-      const exchange = failure === null ? transport(request, assembly, guard, attempt) : null;
+      const exchange = failure === null ? transport({ request, assembly, guard, attempt }) : null;
       const fail = (why: Fault, counts: TokenUsage | null) =>
-        adapterError(why, options, request, attempt - 1, exchange?.requestId() ?? null, counts, latency());
+        adapterError(why, options.secrets, {
+          request_id: request.request_id,
+          provider_request_id: exchange?.requestId() ?? null,
+          usage: counts,
+          latency_ms: latency(),
+          retry_count: attempt - 1,
+        });
+      const completed = () => completion(assembly, fold, request, { latency_ms: latency(), retry_count: attempt - 1 });
       try {
         if (exchange !== null) {
           try {
@@ -110,7 +127,7 @@ async function* run(
 
         if (failure === null) {
           if (!fold.started) yield { type: 'message.start', message_id: assembly.id, model: request.model.id };
-          const complete = completion(assembly, fold, request, latency(), attempt - 1);
+          const complete = completed();
           if (complete.usage.usage_estimated && !estimated.has(request.model.id)) {
             estimated.add(request.model.id);
             log.warn({ model: request.model.id }, 'the provider reports no usage; counts are estimated');
@@ -126,7 +143,7 @@ async function* run(
           }
           const stop = failure.error_class === 'cancelled' ? 'cancelled' : 'error';
           assembly.stop = { reason: stop, raw: assembly.stop?.raw ?? null };
-          const complete = completion(assembly, fold, request, latency(), attempt - 1);
+          const complete = completed();
           yield complete;
           throw fail(failure, complete.usage);
         }
@@ -197,8 +214,7 @@ function completion(
   assembly: Assembly,
   fold: Fold,
   request: CanonicalRequest,
-  latency_ms: number,
-  retry_count: number,
+  spent: Pick<MessageComplete, 'latency_ms' | 'retry_count'>,
 ): MessageComplete & { readonly message_id: string } {
   return {
     type: 'message.complete',
@@ -207,8 +223,7 @@ function completion(
     raw_stop_reason: assembly.stop?.raw ?? null,
     final_content: fold.content,
     usage: settleUsage(assembly.usage, request, assembly.slots),
-    latency_ms,
-    retry_count,
+    ...spent,
     served_model: assembly.servedModel,
     provider_raw: null,
   };
@@ -226,22 +241,15 @@ function toFault(error: unknown, options: BaseOptions, request: CanonicalRequest
 
 function adapterError(
   failure: Fault,
-  options: BaseOptions,
-  request: CanonicalRequest,
-  retry_count: number,
-  provider_request_id: string | null,
-  usage: TokenUsage | null,
-  latency_ms: number,
+  secrets: readonly string[],
+  call: Pick<AdapterErrorFields, 'request_id' | 'provider_request_id' | 'usage' | 'latency_ms' | 'retry_count'>,
 ): AdapterError {
-  return new AdapterError(scrub(failure.message, { secrets: options.secrets }), {
-    error_class: failure.error_class,
-    error_detail: failure.error_detail,
-    provider_status: failure.provider_status,
-    request_id: request.request_id,
-    provider_request_id,
-    retry_after_seconds: failure.retry_after_seconds,
-    retry_count,
-    usage,
-    latency_ms,
+  const { error_class, error_detail, provider_status, retry_after_seconds } = failure;
+  return new AdapterError(scrub(failure.message, { secrets }), {
+    error_class,
+    error_detail,
+    provider_status,
+    retry_after_seconds,
+    ...call,
   });
 }

@@ -1,18 +1,13 @@
 // What has been yielded so far, folded into content: the message as its reader has it, whatever else had arrived (11.3 rules 4, 5, 7).
 import type { ContentBlock } from '../domain/message.ts';
-import type { StreamEvent } from '../ports/provider.ts';
+import type { StreamEvent } from '../domain/model-stream.ts';
+import type { AssembledEvent } from '../wire/assembly.ts';
 
 interface OpenTool {
   readonly index: number;
   readonly id: Extract<StreamEvent, { type: 'tool.use_start' }>['tool_use_id'];
   readonly name: string;
   json: string;
-}
-
-/** A block of opaque bytes that has a place in the message and no event. */
-export interface Redacted {
-  readonly type: 'redacted';
-  readonly data: string;
 }
 
 export interface Fold {
@@ -27,7 +22,7 @@ export function createFold(): Fold {
 }
 
 /** Adds one event in the order of the stream. */
-export function apply(fold: Fold, event: StreamEvent | Redacted): void {
+export function apply(fold: Fold, event: AssembledEvent): void {
   const { content } = fold;
   switch (event.type) {
     case 'message.start':

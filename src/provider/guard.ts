@@ -1,6 +1,6 @@
 // What may stop an attempt from our side: the caller's abort and the three timers (11.8).
 import type { Clock, Timer } from '../kernel/clock.ts';
-import { type Fault, fault } from './errors.ts';
+import { type Fault, fault } from '../wire/fault.ts';
 
 /** Seconds. */
 export interface TimeLimits {

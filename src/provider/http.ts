@@ -2,13 +2,13 @@
 import { createParser, type EventSourceParser } from 'eventsource-parser';
 import { orAbort } from '../kernel/abort.ts';
 import type { Clock } from '../kernel/clock.ts';
-import type { CanonicalRequest } from '../ports/provider.ts';
-import type { Assembly } from './assembly.ts';
-import type { Exchange, Transport } from './base.ts';
-import { classify, type Fault, fault, networkFault, readWireError, redirectFault, WireFault } from './errors.ts';
-import type { Guard } from './guard.ts';
+import type { Assembly } from '../wire/assembly.ts';
+import type { Decoder } from '../wire/decoder.ts';
+import { classify, type Fault, fault, readWireError, WireFault } from '../wire/fault.ts';
+import type { Attempt, Exchange, Transport } from './base.ts';
+import { networkFault, redirectFault } from './network-fault.ts';
 import { retryAfterSeconds } from './retry.ts';
-import type { Decoder, Wire } from './wire.ts';
+import type { Wire } from './wire.ts';
 
 const ERROR_BODY_BYTES = 64 * 1024;
 const ERROR_TEXT_CHARACTERS = 2000;
@@ -24,10 +24,7 @@ export interface HttpOptions {
 }
 
 /** What a wrapped `fetch` is told about the attempt, without any of it reaching the wire. */
-export interface AttemptInfo {
-  readonly request: CanonicalRequest;
-  readonly attempt: number;
-}
+export type AttemptInfo = Pick<Attempt, 'request' | 'attempt'>;
 /** Request options carry the attempt under this key; the real `fetch` ignores it. */
 export const ATTEMPT = Symbol('attempt');
 
@@ -39,20 +36,18 @@ export function createHttpTransport(wire: Wire, options: HttpOptions): Transport
     ...wire.headers,
     ...options.extraHeaders,
   };
-  return (request, assembly, guard, attempt) =>
-    createExchange(wire, url, headers, options, request, assembly, guard, attempt);
+  const endpoint: Endpoint = { wire, url, headers, fetch: options.fetch, clock: options.clock };
+  return (attempt) => createExchange(endpoint, attempt);
 }
 
-function createExchange(
-  wire: Wire,
-  url: string,
-  headers: Readonly<Record<string, string>>,
-  options: HttpOptions,
-  request: CanonicalRequest,
-  assembly: Assembly,
-  guard: Guard,
-  attempt: number,
-): Exchange {
+interface Endpoint extends Pick<HttpOptions, 'fetch' | 'clock'> {
+  readonly wire: Wire;
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+function createExchange({ wire, url, headers, fetch, clock }: Endpoint, run: Attempt): Exchange {
+  const { request, assembly, guard, attempt } = run;
   const { signal } = guard;
   let reader: ReadableStreamDefaultReader<Uint8Array> | null = null;
   let ended = false;
@@ -73,7 +68,7 @@ function createExchange(
       window: null,
       [ATTEMPT]: { request, attempt },
     };
-    const pending = options.fetch(url, init);
+    const pending = fetch(url, init);
     let response: Response;
     try {
       response = await orAbort(pending, signal);
@@ -89,7 +84,7 @@ function createExchange(
     const type = response.headers.get('content-type') ?? '';
     if (!response.ok || type.includes('application/json')) {
       guard.connected();
-      throw new WireFault(await refusal(response, reader, options.clock));
+      throw new WireFault(await refusal(response, reader, clock));
     }
     decoder = wire.decoder(assembly);
     parser = createParser({
@@ -143,7 +138,7 @@ function createExchange(
       signal.removeEventListener('abort', cut);
       if (reader === null || ended) return;
       if (assembly.stop !== null && assembly.stop.reason !== 'error' && assembly.stop.reason !== 'cancelled')
-        void drain(reader, options.clock);
+        void drain(reader, clock);
       else cut();
     },
   };

@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { StartupError } from '../kernel/errors.ts';
-import { fault, WireFault } from './errors.ts';
+import { fault, WireFault } from '../wire/fault.ts';
 import { bodyKey, type Recording, RecordingSchema } from './recording.ts';
 
 export interface Replay {

@@ -1,6 +1,6 @@
 // When a failed attempt is tried again and how long to wait before it (11.8).
 import { TRANSIENT_ERRORS } from '../ports/provider.ts';
-import type { Fault } from './errors.ts';
+import type { Fault } from '../wire/fault.ts';
 
 const BASE_SECONDS = 1;
 const CAP_SECONDS = 30;

@@ -1,25 +1,10 @@
-// Token counts as a provider reported them, completed by estimates where it reported none (11.3 rule 10, 11.6).
+// The counts of a model call: as the provider reported them, completed by estimates where it reported none (11.3 rule 10, 11.6).
+import type { CanonicalRequest } from '../domain/model-request.ts';
 import type { TokenUsage } from '../domain/usage.ts';
 import { estimateRequest } from '../policy/context/estimate.ts';
 import { codePoints } from '../policy/context/message-size.ts';
-import type { CanonicalRequest } from '../ports/provider.ts';
-import type { Slot } from './assembly.ts';
-
-/** Null = not reported. */
-export interface UsageReport {
-  input: number | null;
-  cached: number | null;
-  creation: number | null;
-  creation1h: number | null;
-  output: number | null;
-  reasoning: number | null;
-  /** The output count is a preliminary one: the provider had not finished when it gave it. */
-  early: boolean;
-}
-
-export function noUsage(): UsageReport {
-  return { input: null, cached: null, creation: null, creation1h: null, output: null, reasoning: null, early: false };
-}
+import type { Slot } from '../wire/assembly.ts';
+import type { UsageReport } from '../wire/usage-report.ts';
 
 export function hasUsage(report: UsageReport): boolean {
   return hasInput(report) || report.output !== null;
@@ -27,11 +12,6 @@ export function hasUsage(report: UsageReport): boolean {
 
 function hasInput(report: UsageReport): boolean {
   return report.input !== null || report.cached !== null || report.creation !== null;
-}
-
-/** A count that can be trusted: a whole number from 0. Anything else counts as not reported. */
-export function count(value: unknown): number | null {
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null;
 }
 
 /** The counts of a call whose content is `slots`. */

@@ -1,11 +1,11 @@
 // The money bound against the real wires: no request weighs more than was reserved for it (14 §2).
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { CanonicalRequest } from '../../src/domain/model-request.ts';
 import { boundRequest } from '../../src/policy/context/estimate.ts';
 import { silentLogger } from '../../src/ports/log.ts';
-import type { CanonicalRequest } from '../../src/ports/provider.ts';
-import { createAnthropicEncoder } from '../../src/provider/anthropic/encode.ts';
-import { createOpenAiEncoder } from '../../src/provider/openai/encode.ts';
+import { createAnthropicEncoder } from '../../src/wire/anthropic/encode-request.ts';
+import { createOpenAiEncoder } from '../../src/wire/openai/encode-request.ts';
 import { message, text, toolResult, toolUse } from '../support/messages.ts';
 import { modelEntry, request } from './support.ts';
 

@@ -1,24 +1,20 @@
 // What provider tests share: requests, a reader that keeps everything, a clock that tests drive.
 import type { ContentBlock, StoredMessage } from '../../src/domain/message.ts';
 import type { ModelEntry } from '../../src/domain/model.ts';
+import type { CanonicalRequest } from '../../src/domain/model-request.ts';
+import type { MessageComplete, StreamEvent } from '../../src/domain/model-stream.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { createIdGenerator, type RequestId } from '../../src/kernel/ids.ts';
 import { type Logger, silentLogger } from '../../src/ports/log.ts';
-import {
-  AdapterError,
-  type CanonicalRequest,
-  type MessageComplete,
-  type ProviderAdapter,
-  type StreamEvent,
-} from '../../src/ports/provider.ts';
+import { AdapterError, type ProviderAdapter } from '../../src/ports/provider.ts';
 import { anthropicWire } from '../../src/provider/anthropic/adapter.ts';
-import type { AnthropicOptions } from '../../src/provider/anthropic/encode.ts';
 import { type BaseOptions, createAdapter } from '../../src/provider/base.ts';
 import { createHttpTransport } from '../../src/provider/http.ts';
 import { openAiWire } from '../../src/provider/openai/adapter.ts';
-import type { OpenAiOptions } from '../../src/provider/openai/encode.ts';
 import { createScriptedAdapter } from '../../src/provider/scripted/adapter.ts';
 import { parseScenario } from '../../src/provider/scripted/scenario.ts';
+import type { AnthropicOptions } from '../../src/wire/anthropic/encode-request.ts';
+import type { OpenAiOptions } from '../../src/wire/openai/encode-request.ts';
 import { message, text, ulidOf } from '../support/messages.ts';
 
 export const user = (value: string): StoredMessage => message(1, 'user', [text(value)]);

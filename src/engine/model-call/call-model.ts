@@ -1,8 +1,10 @@
 // One model call: announced in the journal, streamed to the bus, handed on to be settled (00 §3 steps 3-4).
 import { textBlock } from '../../domain/message.ts';
+import type { CanonicalRequest } from '../../domain/model-request.ts';
+import type { MessageComplete, StreamEvent } from '../../domain/model-stream.ts';
 import type { EventId, MessageId, RequestId, ToolUseId } from '../../kernel/ids.ts';
 import { usageFault } from '../../policy/pricing/cost.ts';
-import { AdapterError, type CanonicalRequest, type MessageComplete, type StreamEvent } from '../../ports/provider.ts';
+import { AdapterError } from '../../ports/provider.ts';
 import { type BudgetRefusal, reserve } from '../money/limits.ts';
 import { volatilePrompt } from '../routing/route-turn.ts';
 import type { Engine } from '../state/engine.ts';

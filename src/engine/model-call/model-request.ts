@@ -2,10 +2,10 @@
 import { draft, type EventDraft } from '../../domain/event.ts';
 import type { StoredMessage } from '../../domain/message.ts';
 import type { ModelEntry } from '../../domain/model.ts';
+import type { CanonicalRequest } from '../../domain/model-request.ts';
 import type { EventId } from '../../kernel/ids.ts';
 import { requestMessages } from '../../policy/context/assemble.ts';
 import { estimateRequest } from '../../policy/context/estimate.ts';
-import type { CanonicalRequest } from '../../ports/provider.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 

@@ -1,8 +1,9 @@
 // The closing of a model call whose stream was left behind: made from the deltas that were seen (04 §9, 01 §4.4).
 import type { ContentBlock } from '../../domain/message.ts';
+import type { CanonicalRequest } from '../../domain/model-request.ts';
+import type { MessageComplete } from '../../domain/model-stream.ts';
 import type { MessageId } from '../../kernel/ids.ts';
 import { estimateRequest } from '../../policy/context/estimate.ts';
-import type { CanonicalRequest, MessageComplete } from '../../ports/provider.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 

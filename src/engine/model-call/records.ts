@@ -1,6 +1,7 @@
 // What a settled model call leaves behind: its price, its message, its tool calls, its event (01 §4.4, 02 §9.4).
 import { draft, type EventDraft } from '../../domain/event.ts';
 import { type ContentBlock, type StoredMessage, textBlock, toolUses } from '../../domain/message.ts';
+import type { MessageComplete } from '../../domain/model-stream.ts';
 import type { ErrorClass } from '../../domain/scalars.ts';
 import type { TokenUsage, Usage } from '../../domain/usage.ts';
 import { isoTime } from '../../kernel/clock.ts';
@@ -8,7 +9,6 @@ import type { MessageId } from '../../kernel/ids.ts';
 import { fromPusd, type Pusd } from '../../kernel/money.ts';
 import { priceCall, servedModelId } from '../../policy/pricing/price-call.ts';
 import type { Write } from '../../ports/journal.ts';
-import type { MessageComplete } from '../../ports/provider.ts';
 import type { Engine } from '../state/engine.ts';
 import type { Call } from './call-model.ts';
 

@@ -2,6 +2,7 @@
 import type { Transient } from '../../domain/delta.ts';
 import { draft, type EventDraft } from '../../domain/event.ts';
 import { type StopReason, type StoredMessage, toolUses } from '../../domain/message.ts';
+import type { MessageComplete } from '../../domain/model-stream.ts';
 import type { ErrorClass } from '../../domain/scalars.ts';
 import type { TurnStopReason } from '../../domain/turn.ts';
 import type { Usage } from '../../domain/usage.ts';
@@ -10,7 +11,7 @@ import type { Pusd } from '../../kernel/money.ts';
 import { recordOutcome, type Unavailable } from '../../policy/registry/availability.ts';
 import { next } from '../../policy/turn-machine.ts';
 import type { Write } from '../../ports/journal.ts';
-import type { AdapterError, MessageComplete } from '../../ports/provider.ts';
+import type { AdapterError } from '../../ports/provider.ts';
 import { type Engine, safeText } from '../state/engine.ts';
 import type { TurnRun, TurnTally } from '../state/turn-run.ts';
 import { errorResult, type ToolResults } from '../tool-call/results.ts';

@@ -1,12 +1,12 @@
 // Money is reserved before a call leaves and settled when its usage is known, so that parallel calls cannot overshoot (14).
 import type { ModelEntry } from '../../domain/model.ts';
+import type { CanonicalRequest } from '../../domain/model-request.ts';
 import type { OnReached } from '../../domain/scalars.ts';
 import type { Session } from '../../domain/session.ts';
 import { NO_TOKENS } from '../../domain/usage.ts';
 import type { SessionId, ToolUseId, TurnId } from '../../kernel/ids.ts';
 import { fromPusd, type Pusd, toPusd, type Usd, ZERO_PUSD } from '../../kernel/money.ts';
 import { boundRequest, type SentParts } from '../../policy/context/estimate.ts';
-import type { CanonicalRequest } from '../../ports/provider.ts';
 import { pricingId } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';

@@ -1,8 +1,9 @@
 // Which tools a turn offers besides `delegate`, whose offer follows the routed model (09 §2, 04 §3.2).
+
+import type { WireTool } from '../../domain/model-request.ts';
 import type { SessionRecord } from '../../domain/session.ts';
 import type { ToolDefinition } from '../../domain/tool.ts';
 import { plannerTools } from '../../policy/delegation/worker-tools.ts';
-import type { WireTool } from '../../ports/provider.ts';
 import type { Engine } from '../state/engine.ts';
 
 /** @param granted for a worker: the names of its delegation */

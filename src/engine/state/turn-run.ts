@@ -2,13 +2,14 @@
 import type { InsufficientContextRequest } from '../../domain/delegate.ts';
 import type { RoutingDecisionRecord, StopReason, StoredMessage } from '../../domain/message.ts';
 import type { ModelEntry } from '../../domain/model.ts';
+import type { WireTool } from '../../domain/model-request.ts';
 import type { SessionRecord } from '../../domain/session.ts';
 import type { JsonSchema, ToolDefinition } from '../../domain/tool.ts';
 import type { TurnRecord } from '../../domain/turn.ts';
 import type { EventId, MessageId, ToolUseId } from '../../kernel/ids.ts';
 import { type Pusd, ZERO_PUSD } from '../../kernel/money.ts';
 import type { LimitReached } from '../../policy/turn-machine.ts';
-import type { ProviderAdapter, WireTool } from '../../ports/provider.ts';
+import type { ProviderAdapter } from '../../ports/provider.ts';
 import type { ModelRequest } from '../model-call/model-request.ts';
 import type { BudgetRefusal, DelegationCap } from '../money/limits.ts';
 import type { StartedCall } from '../tool-call/results.ts';

@@ -1,8 +1,8 @@
 // The Anthropic Messages wire: path, headers, body, events (11.5).
 import type { Logger } from '../../ports/log.ts';
+import { createAnthropicDecoder } from '../../wire/anthropic/decode-stream.ts';
+import { type AnthropicOptions, createAnthropicEncoder } from '../../wire/anthropic/encode-request.ts';
 import type { Wire } from '../wire.ts';
-import { createAnthropicDecoder } from './decode.ts';
-import { type AnthropicOptions, createAnthropicEncoder } from './encode.ts';
 
 export const ANTHROPIC_BASE_URL = 'https://api.anthropic.com';
 const VERSION = '2023-06-01';

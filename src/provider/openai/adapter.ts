@@ -1,8 +1,8 @@
 // The OpenAI Chat Completions wire: path, headers, body, events (11.6).
 import type { Logger } from '../../ports/log.ts';
+import { createOpenAiDecoder } from '../../wire/openai/decode-stream.ts';
+import { createOpenAiEncoder, type OpenAiOptions } from '../../wire/openai/encode-request.ts';
 import type { Wire } from '../wire.ts';
-import { createOpenAiDecoder } from './decode.ts';
-import { createOpenAiEncoder, type OpenAiOptions } from './encode.ts';
 
 export const OPENAI_BASE_URL = 'https://api.openai.com/v1';
 export const OPENROUTER_BASE_URL = 'https://openrouter.ai/api/v1';

@@ -1,12 +1,13 @@
 // The scripted provider: answers from a scenario, through the same loop as a real one; no key, no network, no chance (11.11).
-import { sleep } from '../../kernel/clock.ts';
+
+import type { CanonicalRequest } from '../../domain/model-request.ts';
+import { type Clock, sleep } from '../../kernel/clock.ts';
 import { estimateRequest } from '../../policy/context/estimate.ts';
 import { codePoints } from '../../policy/context/message-size.ts';
-import type { CanonicalRequest, ProviderAdapter } from '../../ports/provider.ts';
-import type { Assembly } from '../assembly.ts';
-import { type BaseOptions, createAdapter, type Exchange } from '../base.ts';
-import { fault, WireFault } from '../errors.ts';
-import type { Guard } from '../guard.ts';
+import type { ProviderAdapter } from '../../ports/provider.ts';
+import type { Assembly } from '../../wire/assembly.ts';
+import { fault, WireFault } from '../../wire/fault.ts';
+import { type Attempt, type BaseOptions, createAdapter, type Exchange } from '../base.ts';
 import { createMatcher, factsOf } from './match.ts';
 import type { Respond, Scenario } from './scenario.ts';
 
@@ -21,11 +22,12 @@ export interface ScriptedAdapter extends ProviderAdapter {
 export function createScriptedAdapter(options: BaseOptions & { readonly scenario: Scenario }): ScriptedAdapter {
   const requests: CanonicalRequest[] = [];
   const match = createMatcher(options.scenario);
-  const adapter = createAdapter(options, (request, assembly, guard): Exchange => {
+  const adapter = createAdapter(options, (attempt): Exchange => {
+    const { request } = attempt;
     requests.push({ ...request, messages: [...request.messages] });
     if (requests.length > REQUESTS_KEPT) requests.shift();
     const respond = match(request);
-    const steps = respond === null ? null : play(respond, request, assembly, guard, options);
+    const steps = respond === null ? null : play(respond, attempt, options.clock);
     return {
       requestId: () => null,
       open: async () => {},
@@ -55,10 +57,8 @@ function noMatch(request: CanonicalRequest): WireFault {
 /** Feeds the assembly one delta at a time; each step is one piece of the stream. */
 async function* play(
   respond: Respond,
-  request: CanonicalRequest,
-  assembly: Assembly,
-  guard: Guard,
-  { clock }: BaseOptions,
+  { request, assembly, guard }: Attempt,
+  clock: Clock,
 ): AsyncGenerator<void, void, undefined> {
   const { error } = respond;
   const delay = respond.delay_ms ?? 0;

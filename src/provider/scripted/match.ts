@@ -1,7 +1,7 @@
 // Which rule answers a request, and with what text: matching, use counts, placeholders (11.11).
 import picomatch from 'picomatch';
 import { textOf } from '../../domain/message.ts';
-import type { CanonicalRequest } from '../../ports/provider.ts';
+import type { CanonicalRequest } from '../../domain/model-request.ts';
 import { type Match, PLACEHOLDER, type Placeholder, type Respond, type Scenario } from './scenario.ts';
 
 /** Takes the response for one attempt, counting the use; null when no rule fits. Synchronous, so that attempts never interleave in it. */

@@ -1,10 +1,11 @@
 // Chunks of OpenAI Chat Completions, and of the many servers that resemble it, into an assembly (11.6).
 import type { StopReason } from '../../domain/message.ts';
-import type { Logger } from '../../ports/log.ts';
-import { type Assembly, parseArguments, type Slot } from '../assembly.ts';
-import { fault, readWireError, streamFault, WireFault } from '../errors.ts';
-import { count } from '../usage.ts';
-import { argumentsText, type Decoder } from '../wire.ts';
+import { argumentsText, parseArguments } from '../arguments.ts';
+import type { Assembly, Slot } from '../assembly.ts';
+import type { Decoder } from '../decoder.ts';
+import { fault, readWireError, streamFault, WireFault } from '../fault.ts';
+import type { Remarks } from '../remarks.ts';
+import { count } from '../usage-report.ts';
 
 /** What is read of a chunk; everything from outside may be missing. */
 interface Chunk {
@@ -44,7 +45,7 @@ const STOP_REASONS: ReadonlyMap<string, StopReason> = new Map([
   ['function_call', 'tool_use'],
 ]);
 
-export function createOpenAiDecoder(assembly: Assembly, log: Logger): Decoder {
+export function createOpenAiDecoder(assembly: Assembly, remarks: Remarks): Decoder {
   let textSlot: Slot | null = null;
   const calls: { slot: Slot; index: number | null; id: string | null }[] = [];
   let finishReason: string | null = null;
@@ -107,7 +108,7 @@ export function createOpenAiDecoder(assembly: Assembly, log: Logger): Decoder {
 
   function closeAll(): void {
     for (const { slot } of calls)
-      if (slot.name === '') log.warn({ arguments_length: slot.text.length }, 'tool call without a name ignored');
+      if (slot.name === '') remarks.warn({ arguments_length: slot.text.length }, 'tool call without a name ignored');
     for (const slot of [...assembly.slots]) assembly.close(slot);
   }
 
@@ -126,7 +127,7 @@ export function createOpenAiDecoder(assembly: Assembly, log: Logger): Decoder {
       const chunk = JSON.parse(data) as Chunk | null;
       if (chunk === null || typeof chunk !== 'object') return;
       const usage = chunk.usage ?? chunk.x_groq?.usage;
-      if (usage) readUsage(assembly, usage, log);
+      if (usage) readUsage(assembly, usage, remarks);
       const choice = chunk.choices?.[0];
       const error =
         chunk.error !== undefined || choice?.error !== undefined
@@ -172,14 +173,17 @@ function contentText(content: unknown): string {
 }
 
 /** The prompt count contains what was read from and written to a cache; the classes we keep are disjoint. */
-function readUsage(assembly: Assembly, wire: WireUsage, log: Logger): void {
+function readUsage(assembly: Assembly, wire: WireUsage, remarks: Remarks): void {
   const { usage } = assembly;
   const prompt = count(wire.prompt_tokens);
   if (prompt !== null) {
     const read = count(wire.prompt_tokens_details?.cached_tokens) ?? 0;
     const written = count(wire.prompt_tokens_details?.cache_write_tokens) ?? 0;
     if (read + written > prompt)
-      log.warn({ prompt_tokens: prompt, cached: read, written }, 'the provider reports more cached than prompt tokens');
+      remarks.warn(
+        { prompt_tokens: prompt, cached: read, written },
+        'the provider reports more cached than prompt tokens',
+      );
     usage.input = Math.max(0, prompt - read - written);
     usage.cached = read;
     usage.creation = written;

@@ -2,9 +2,9 @@
 import type { ContentBlock, StoredMessage } from '../domain/message.ts';
 import { textOf } from '../domain/message.ts';
 import { type ModelEntry, providerOf } from '../domain/model.ts';
+import type { CanonicalRequest } from '../domain/model-request.ts';
 import type { ToolUseId } from '../kernel/ids.ts';
-import type { Logger } from '../ports/log.ts';
-import type { CanonicalRequest } from '../ports/provider.ts';
+import type { Remarks } from './remarks.ts';
 
 /** What a call gets that has no result, so that no provider refuses the history. */
 export const INTERRUPTED = 'Tool call was interrupted before it produced a result.';
@@ -46,9 +46,12 @@ export function steps(messages: readonly StoredMessage[], drop: Drop): Step[] {
 /** Logs a block that the provider cannot be told. */
 export type Drop = (message: StoredMessage, blockType: string, reason: string) => void;
 
-export function dropper(log: Logger): Drop {
+export function dropper(remarks: Remarks): Drop {
   return (message, block_type, reason) =>
-    log.warn({ session_id: message.session_id, message_id: message.id, block_type, reason }, 'canonical.block_dropped');
+    remarks.warn(
+      { session_id: message.session_id, message_id: message.id, block_type, reason },
+      'canonical.block_dropped',
+    );
 }
 
 /** Stable and volatile system text; null = none. */

@@ -1,9 +1,8 @@
 // A canonical request as the body of OpenAI Chat Completions, for OpenAI, OpenRouter and servers that resemble them (11.6).
 import type { StoredMessage } from '../../domain/message.ts';
 import type { ModelEntry } from '../../domain/model.ts';
+import type { CanonicalRequest, WireTool } from '../../domain/model-request.ts';
 import type { JsonSchema } from '../../domain/tool.ts';
-import type { Logger } from '../../ports/log.ts';
-import type { CanonicalRequest, WireTool } from '../../ports/provider.ts';
 import {
   callName,
   type Drop,
@@ -15,7 +14,8 @@ import {
   refusal,
   steps,
   systemTexts,
-} from '../projection.ts';
+} from '../history.ts';
+import type { Remarks } from '../remarks.ts';
 
 export interface OpenAiOptions {
   readonly stream_usage?: boolean | undefined;
@@ -32,9 +32,9 @@ const RESERVED = new Set(['n', 'stream', 'messages']);
 export function createOpenAiEncoder(
   type: 'openai' | 'openrouter',
   options: OpenAiOptions,
-  log: Logger,
+  remarks: Remarks,
 ): (request: CanonicalRequest) => string {
-  const drop = dropper(log);
+  const drop = dropper(remarks);
   const encode = encodedOnce((message, model) => encodeMessage(message, model, drop));
   const toolTexts = new WeakMap<WireTool, string>();
 

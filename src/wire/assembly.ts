@@ -1,18 +1,22 @@
 // From the pieces a provider sends to canonical stream events: block order, tool arguments, what is held back (11.3).
-
 import type { StopReason } from '../domain/message.ts';
+import type { StreamEvent } from '../domain/model-stream.ts';
 import type { IdGenerator, MessageId, ToolUseId } from '../kernel/ids.ts';
-import { faultOfJson } from '../policy/parsing/json.ts';
-import { MODEL_JSON } from '../policy/parsing/limits.ts';
-import type { StreamEvent } from '../ports/provider.ts';
-import { fault, WireFault } from './errors.ts';
-import type { Redacted } from './fold.ts';
-import { noUsage, type UsageReport } from './usage.ts';
+import { parseArguments } from './arguments.ts';
+import { fault, WireFault } from './fault.ts';
+import { noUsage, type UsageReport } from './usage-report.ts';
 
 /** Characters of one answer, above which the server is taken for broken. */
 const MAX_CHARACTERS = 64 * 1024 * 1024;
 /** What a block weighs besides its text, so that a stream of empty blocks ends too. */
 const BLOCK_WEIGHT = 256;
+
+/** A block of opaque bytes that has a place in the message and no event. */
+export interface Redacted {
+  readonly type: 'redacted';
+  readonly data: string;
+}
+export type AssembledEvent = StreamEvent | Redacted;
 
 /** One block while it grows. Only the earliest open block is live; what later ones get waits until it closes. */
 export interface Slot {
@@ -35,7 +39,7 @@ export interface Slot {
 export interface Assembly {
   readonly id: MessageId;
   /** Events ready to be yielded; the reader empties it. */
-  readonly queue: (StreamEvent | Redacted)[];
+  readonly queue: AssembledEvent[];
   readonly usage: UsageReport;
   readonly slots: readonly Slot[];
   servedModel: string | null;
@@ -54,7 +58,7 @@ export interface Assembly {
 
 export function createAssembly(model: string, ids: IdGenerator): Assembly {
   const id = ids.message();
-  const queue: (StreamEvent | Redacted)[] = [];
+  const queue: AssembledEvent[] = [];
   const slots: Slot[] = [];
   let live = 0;
   let places = 0;
@@ -201,24 +205,4 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
     },
     hasTools: () => slots.some((slot) => slot.kind === 'tool' && slot.name !== ''),
   };
-}
-
-/** Tool arguments as an object; `cut` when the stream broke off inside them. */
-export function parseArguments(
-  json: string,
-  cut: boolean,
-): { readonly input: Readonly<Record<string, unknown>>; readonly error: string | null } {
-  if (json.trim() === '' && !cut) return { input: {}, error: null };
-  // Before parsing: what is nested too deep could be neither stored nor sent.
-  let reason = faultOfJson(json, MODEL_JSON);
-  try {
-    if (reason !== null) return { input: {}, error: cut ? 'incomplete' : `invalid_json: ${reason}` };
-    const value: unknown = JSON.parse(json);
-    if (typeof value === 'object' && value !== null && !Array.isArray(value))
-      return { input: value as Record<string, unknown>, error: null };
-    reason = 'not an object';
-  } catch (error) {
-    reason = error instanceof Error ? error.message : 'unreadable';
-  }
-  return { input: {}, error: cut ? 'incomplete' : `invalid_json: ${reason}` };
 }

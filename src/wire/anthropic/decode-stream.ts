@@ -1,10 +1,11 @@
 // Server-sent events of Anthropic Messages into an assembly (11.5).
 import type { StopReason } from '../../domain/message.ts';
-import type { Logger } from '../../ports/log.ts';
+import { argumentsText } from '../arguments.ts';
 import type { Assembly, Slot } from '../assembly.ts';
-import { fault, readWireError, streamFault, WireFault } from '../errors.ts';
-import { count } from '../usage.ts';
-import { argumentsText, type Decoder } from '../wire.ts';
+import type { Decoder } from '../decoder.ts';
+import { fault, readWireError, streamFault, WireFault } from '../fault.ts';
+import type { Remarks } from '../remarks.ts';
+import { count } from '../usage-report.ts';
 
 /** Fields of all events in one shape; everything from outside may be missing. */
 interface WireEvent {
@@ -49,7 +50,7 @@ const STOP_REASONS: ReadonlyMap<string, StopReason> = new Map([
   ['model_context_window_exceeded', 'max_tokens'],
 ]);
 
-export function createAnthropicDecoder(assembly: Assembly, log: Logger): Decoder {
+export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): Decoder {
   /** By the provider's index; null for a block of a type that has no place in a canonical message. */
   const blocks = new Map<number, Slot | null>();
   const prefilled = new Map<Slot, string>();
@@ -88,7 +89,7 @@ export function createAnthropicDecoder(assembly: Assembly, log: Logger): Decoder
         return slot;
       }
       default:
-        log.debug({ block_type: block.type }, 'content block of an unknown type ignored');
+        remarks.debug({ block_type: block.type }, 'content block of an unknown type ignored');
         return null;
     }
   }
@@ -170,7 +171,7 @@ export function createAnthropicDecoder(assembly: Assembly, log: Logger): Decoder
           // A compatible server or a proxy may report an error without the event type.
           const error = readWireError(event);
           if (error !== null) throw streamFault(error);
-          log.debug({ event_type: event?.type }, 'event of an unknown type ignored');
+          remarks.debug({ event_type: event?.type }, 'event of an unknown type ignored');
         }
       }
     },

@@ -1,9 +1,9 @@
 // A canonical request as the body of Anthropic Messages: byte-stable, with its cache breakpoints (11.5).
 import type { ContentBlock, StoredMessage } from '../../domain/message.ts';
 import type { ModelEntry } from '../../domain/model.ts';
-import type { Logger } from '../../ports/log.ts';
-import type { CanonicalRequest, WireTool } from '../../ports/provider.ts';
-import { callName, dropper, encodedOnce, INTERRUPTED, isBlank, refusal, steps, systemTexts } from '../projection.ts';
+import type { CanonicalRequest, WireTool } from '../../domain/model-request.ts';
+import { callName, dropper, encodedOnce, INTERRUPTED, isBlank, refusal, steps, systemTexts } from '../history.ts';
+import type { Remarks } from '../remarks.ts';
 
 export interface AnthropicOptions {
   readonly prompt_cache?: boolean | undefined;
@@ -21,8 +21,11 @@ interface Encoded {
 }
 
 /** Makes the encoder of one adapter; it keeps what it made of each message. */
-export function createAnthropicEncoder(options: AnthropicOptions, log: Logger): (request: CanonicalRequest) => string {
-  const drop = dropper(log);
+export function createAnthropicEncoder(
+  options: AnthropicOptions,
+  remarks: Remarks,
+): (request: CanonicalRequest) => string {
+  const drop = dropper(remarks);
   const control = options.cache_ttl === '1h' ? '{"type":"ephemeral","ttl":"1h"}' : '{"type":"ephemeral"}';
   const caching = options.prompt_cache !== false;
   const mark = (json: string) => (caching ? `${json.slice(0, -1)},"cache_control":${control}}` : json);

@@ -20,8 +20,8 @@ export interface RouteDeps extends HttpDeps {
   readonly hub: StreamHub;
   readonly tokens: TokenCheck;
   readonly idempotency: Idempotency;
-  /** Unix milliseconds. */
-  readonly startedAt: number;
+  /** The same moment twice: in Unix milliseconds, and on the clock that is never set. */
+  readonly started: { readonly at: number; readonly monotonic: number };
   readonly turnBodyLimit: number;
   /** Aborts when the server closes: ends every wait. */
   readonly closing: AbortSignal;

@@ -85,7 +85,7 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
       hub,
       tokens,
       idempotency: createIdempotency({ store, clock }),
-      startedAt: clock.now(),
+      started: { at: clock.now(), monotonic: clock.monotonic() },
       turnBodyLimit: server.turn_body_limit_bytes,
       closing: closing.signal,
     });

@@ -25,8 +25,7 @@ const Document = z.record(z.string(), z.unknown());
 /** What makes the documents is loaded when somebody asks for one. */
 const documents = () => import('../openapi.ts');
 
-export function metaRoutes(app: HttpApp, { engine, version, startedAt }: RouteDeps): void {
-  const began = engine.clock.monotonic();
+export function metaRoutes(app: HttpApp, { engine, version, started }: RouteDeps): void {
   app.get(
     '/healthz',
     {
@@ -44,8 +43,8 @@ export function metaRoutes(app: HttpApp, { engine, version, startedAt }: RouteDe
       reply.send({
         status: 'ok',
         version,
-        started_at: isoTime(startedAt),
-        uptime_seconds: (engine.clock.monotonic() - began) / 1000,
+        started_at: isoTime(started.at),
+        uptime_seconds: (engine.clock.monotonic() - started.monotonic) / 1000,
         ...(await engine.store.sessions.counts()),
       }),
   );

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { plainMetadata, type StoredMessage } from '../../src/domain/message.ts';
 import { InvalidMessageError } from '../../src/ports/journal.ts';
-import { createHistoryCache } from '../../src/store/sqlite/read/history-cache.ts';
+import { createHistoryCache } from '../../src/store/sqlite/cache/history-cache.ts';
 import {
   assistantMessage,
   storedSession,

@@ -8,11 +8,11 @@ import { expect, test } from 'vitest';
 import type { TurnId } from '../../src/kernel/ids.ts';
 import { silentLogger } from '../../src/ports/log.ts';
 import { openDatabase } from '../../src/store/sqlite/connection/open.ts';
-import { REPORTED_TYPES } from '../../src/store/sqlite/connection/sql.ts';
 import { createStore } from '../../src/store/sqlite/read/store.ts';
 import * as conversation from '../../src/store/sqlite/schema/conversation.ts';
 import * as ledger from '../../src/store/sqlite/schema/ledger.ts';
 import * as memory from '../../src/store/sqlite/schema/memory.ts';
+import { REPORTED_TYPES } from '../../src/store/sqlite/schema/words.ts';
 import { MIGRATIONS, openWorld, tempFolder } from './world.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');

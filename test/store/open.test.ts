@@ -8,9 +8,9 @@ import { expect, onTestFinished, test } from 'vitest';
 import { StartupError } from '../../src/kernel/errors.ts';
 import { silentLogger } from '../../src/ports/log.ts';
 import { createCheckpointer } from '../../src/store/sqlite/connection/checkpointer.ts';
+import { named } from '../../src/store/sqlite/connection/named.ts';
 import { openDatabase, openReader } from '../../src/store/sqlite/connection/open.ts';
 import { isOwned } from '../../src/store/sqlite/connection/owner-lock.ts';
-import { named } from '../../src/store/sqlite/connection/sql.ts';
 import { storedSession } from './nouns.ts';
 import { type LogLine, MIGRATIONS, openWorld, recordingLogger, tempFolder } from './world.ts';
 

@@ -9,7 +9,7 @@ import { TurnSchema } from '../../src/domain/turn.ts';
 import type { SessionId } from '../../src/kernel/ids.ts';
 import type { Write } from '../../src/ports/journal.ts';
 import type { SessionQuery } from '../../src/ports/store.ts';
-import { createSessionCache } from '../../src/store/sqlite/read/session-cache.ts';
+import { createSessionCache } from '../../src/store/sqlite/cache/session-cache.ts';
 import {
   assistantMessage,
   callCompleted,

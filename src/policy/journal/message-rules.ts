@@ -1,4 +1,4 @@
-// What a message must satisfy to be stored, as far as the message alone can tell (01 §4.3, §6.1).
+// What a message must satisfy to be stored: by itself, and beside the call that it answers (01 §4.3, §6).
 import type { ContentBlock, Role, StoredMessage } from '../../domain/message.ts';
 
 const ALLOWED_BLOCKS: Readonly<Record<Role, readonly ContentBlock['type'][]>> = {
@@ -51,4 +51,23 @@ function answerViolations({ metadata }: StoredMessage): string[] {
     found.push('metadata.routing.chosen_model: must equal metadata.model');
   }
   return found;
+}
+
+/** A stored tool call, as far as a result is held against it. */
+export interface AnsweredCall {
+  readonly session_id: string;
+  readonly message_id: string;
+  readonly result_message_id: string | null;
+}
+
+/**
+ * A result answers a call of an earlier assistant message of the same session, once (01 §6.2).
+ * @param call the call the message names, null when there is none
+ */
+export function resultViolation(message: StoredMessage, toolUseId: string, call: AnsweredCall | null): string | null {
+  const field = `content[0].tool_use_id: ${toolUseId}`;
+  if (call === null || call.session_id !== message.session_id || call.message_id >= message.id) {
+    return `${field} is no tool_use of an earlier message of this session`;
+  }
+  return call.result_message_id === null ? null : `${field} already has a result`;
 }

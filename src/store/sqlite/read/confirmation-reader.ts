@@ -1,10 +1,10 @@
 // Confirmations: open prompts and remembered answers (09 §6, 13 §7.4).
 import type { ConfirmationReader } from '../../../ports/store.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
-import { WITH_TREE } from '../connection/sql.ts';
 import { createStatementCache } from '../connection/statements.ts';
+import { type ConfirmationRowStored, confirmationRow, wireConfirmation } from '../schema/rows.ts';
+import { WITH_TREE } from '../schema/words.ts';
 import { pageOf } from './page.ts';
-import { type ConfirmationRowStored, confirmationRow, wireConfirmation } from './rows.ts';
 
 /** Few prompts are open at a time, of all that ever were: wherever they are asked for, SQLite must begin with them. */
 const PENDING = 'confirmations INDEXED BY confirmations_open WHERE decision IS NULL';

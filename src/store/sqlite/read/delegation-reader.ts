@@ -4,9 +4,9 @@ import { isoTime } from '../../../kernel/clock.ts';
 import { fromPusd } from '../../../kernel/money.ts';
 import type { DelegationReader, WorkerUsage } from '../../../ports/store.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
-import { WITH_TREE } from '../connection/sql.ts';
+import { type DelegationRow, delegationRecord, isoOrNull, LIMIT_AS_TEXT } from '../schema/rows.ts';
+import { WITH_TREE } from '../schema/words.ts';
 import { pageOf } from './page.ts';
-import { type DelegationRow, delegationRecord, isoOrNull, LIMIT_AS_TEXT } from './rows.ts';
 import type { Spend } from './spend-reader.ts';
 
 const SELECT = `SELECT d.*, ${LIMIT_AS_TEXT} FROM delegations d`;

@@ -3,11 +3,10 @@ import type { AnyEvent } from '../../../domain/event.ts';
 import type { EventId } from '../../../kernel/ids.ts';
 import type { EventQuery, EventReader } from '../../../ports/store.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
-import { TURN_IS_OPEN, WITH_TREE } from '../connection/sql.ts';
 import { createStatementCache } from '../connection/statements.ts';
-import { PRUNED_THROUGH } from '../write/prune.ts';
+import { type EventRow, storedEvent } from '../schema/rows.ts';
+import { PRUNED_THROUGH, TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 import { pageOf } from './page.ts';
-import { type EventRow, storedEvent } from './rows.ts';
 
 const BEHIND_ALL = '~';
 const TYPE_IN = 'type IN (SELECT value FROM json_each(?))';

@@ -1,7 +1,7 @@
 // Messages: the whole history for a turn, pages of wire objects for people (05 §3.4).
 import type { MessageReader } from '../../../ports/store.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
-import { type MessageRow, storedMessage, wireMessage } from './rows.ts';
+import { type MessageRow, storedMessage, wireMessage } from '../schema/rows.ts';
 
 type WireRow = Omit<MessageRow, 'provider_raw_json'>;
 const WIRE_COLUMNS = 'id, session_id, turn_id, role, status, created_at, metadata_json, content_json';

@@ -4,12 +4,12 @@ import type { SessionId } from '../../../kernel/ids.ts';
 import { fromPusd, toPusd } from '../../../kernel/money.ts';
 import type { SessionQuery, SessionReader } from '../../../ports/store.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
-import { TURN_IS_OPEN, WITH_TREE } from '../connection/sql.ts';
 import { createStatementCache } from '../connection/statements.ts';
-import { createTitles, firstLine } from '../write/titles.ts';
+import { isoOrNull, LIMIT_AS_TEXT, type SessionRow, sessionRecord, usdOrNull } from '../schema/rows.ts';
+import { TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 import { pageOf } from './page.ts';
-import { isoOrNull, LIMIT_AS_TEXT, type SessionRow, sessionRecord, usdOrNull } from './rows.ts';
 import type { Spend } from './spend-reader.ts';
+import { createTitles, firstLine } from './titles.ts';
 
 const SELECT = `SELECT s.*, ${LIMIT_AS_TEXT} FROM sessions s`;
 const OPEN_TURN = `SELECT 1 FROM turns t WHERE t.session_id = s.id AND ${TURN_IS_OPEN}`;

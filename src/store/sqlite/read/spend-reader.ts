@@ -1,9 +1,10 @@
 // Money as the ledger and its rollups have it, exact (01 §11.2).
 import type Database from 'better-sqlite3';
 import type { Pusd } from '../../../kernel/money.ts';
+import { DAY_MS } from '../../../policy/analytics/rollup.ts';
 import type { SpendReader, TurnTotals } from '../../../ports/store.ts';
-import { WITH_TREE } from '../connection/sql.ts';
-import { DAY_MS, TOKEN_COUNTS } from '../write/ledger.ts';
+import { TOKEN_COUNTS } from '../schema/rollups.ts';
+import { WITH_TREE } from '../schema/words.ts';
 
 export interface Spent {
   readonly cost_pusd: Pusd;

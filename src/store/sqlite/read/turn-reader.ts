@@ -7,9 +7,9 @@ import type { SessionId } from '../../../kernel/ids.ts';
 import { fromPusd } from '../../../kernel/money.ts';
 import type { TurnReader } from '../../../ports/store.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
-import { TURN_IS_OPEN } from '../connection/sql.ts';
+import { isoOrNull, type ToolCallRowStored, type TurnRow, toolCallState, turnRecord } from '../schema/rows.ts';
+import { TURN_IS_OPEN } from '../schema/words.ts';
 import { pageOf } from './page.ts';
-import { isoOrNull, type ToolCallRowStored, type TurnRow, toolCallState, turnRecord } from './rows.ts';
 import type { Spend } from './spend-reader.ts';
 
 /** Sorts behind every id. */

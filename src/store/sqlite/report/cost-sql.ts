@@ -2,7 +2,7 @@
 import type { CallFilter } from '../../../domain/analytics.ts';
 import type { KeyName, Segment, SortTerm, SortValues } from '../../../policy/analytics/rollup.ts';
 import { OPTIONAL_KEYS } from '../../../policy/analytics/rollup.ts';
-import { MEASURES } from '../write/ledger.ts';
+import { CALL_MEASURES, MEASURES } from '../schema/rollups.ts';
 
 /** An expression over each of the three sources. */
 export type Column = Readonly<Record<Segment['source'], string>>;
@@ -36,20 +36,6 @@ const SOURCES: Readonly<Record<Segment['source'], { readonly table: string; read
   days: { table: 'rollup_parent_day', unit: 'day' },
 };
 
-/** What a row of the ledger adds to each measure of the rollups. */
-export const CALL_MEASURES = {
-  calls: '1',
-  unpriced_calls: '1 - priced',
-  latency_sum: 'iif(cancelled, 0, coalesce(latency_ms, 0))',
-  latency_n: 'iif(cancelled OR latency_ms IS NULL, 0, 1)',
-  input_tokens: 'input_tokens',
-  cached_input_tokens: 'cached_input_tokens',
-  cache_creation_input_tokens: 'cache_creation_input_tokens',
-  cache_creation_1h_input_tokens: 'cache_creation_1h_input_tokens',
-  output_tokens: 'output_tokens',
-  reasoning_tokens: 'reasoning_tokens',
-  cost_pusd: 'cost_pusd',
-} as const satisfies Readonly<Record<(typeof MEASURES)[number], string>>;
 type Measure = (typeof MEASURES)[number];
 
 export interface Where {

@@ -3,8 +3,8 @@ import type { TimeWindow } from '../../../domain/analytics.ts';
 import { costOfSums, type TokenSums } from '../../../policy/pricing/cost.ts';
 import { promptAbove, promptSteps } from '../../../policy/pricing/repricing.ts';
 import type { CallPricer } from '../../../ports/analytics.ts';
-import { MEASURES } from '../write/ledger.ts';
-import { CALL_MEASURES, type Where } from './cost-sql.ts';
+import { CALL_MEASURES, MEASURES } from '../schema/rollups.ts';
+import type { Where } from './cost-sql.ts';
 import { ledgerSlices, type Prepare } from './slices.ts';
 
 type Sums = Readonly<Record<(typeof MEASURES)[number], bigint>>;

@@ -3,7 +3,7 @@ import type { CostQuery } from '../../../domain/analytics.ts';
 import { emptySums, type Sums } from '../../../policy/analytics/cost-row.ts';
 import { compareSortValues, fromSortKey } from '../../../policy/analytics/rollup.ts';
 import type { CallPricer, CostAnswer } from '../../../ports/analytics.ts';
-import { MEASURES } from '../write/ledger.ts';
+import { MEASURES } from '../schema/rollups.ts';
 import {
   type CostPlan,
   costAnswer,

@@ -3,7 +3,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type Database from 'better-sqlite3';
 import type { TimeWindow } from '../../../domain/analytics.ts';
-import type { REPORTED_TYPES } from '../connection/sql.ts';
+import type { REPORTED_TYPES } from '../schema/words.ts';
 
 /** A statement cache's way to a statement. */
 export type Prepare = (sql: string) => Database.Statement;

@@ -2,8 +2,7 @@
 import type Database from 'better-sqlite3';
 import type { LlmCallCompleted } from '../../../domain/event/llm.ts';
 import { toPusd } from '../../../kernel/money.ts';
-import { ROLLUPS, TOKEN_COUNTS } from '../write/ledger.ts';
-import { rollupColumns, rollupFromCalls } from '../write/rebuild.ts';
+import { ROLLUPS, rollupColumns, rollupFromCalls, TOKEN_COUNTS } from '../schema/rollups.ts';
 
 /** Of each kind; who has more needs a rebuild, not a longer list. */
 const MAX_DIFFERENCES = 100;

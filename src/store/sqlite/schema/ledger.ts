@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm';
 import { check, index, integer, primaryKey, sqliteTable, text } from 'drizzle-orm/sqlite-core';
 import { PurposeSchema } from '../../../domain/event/llm.ts';
 import { ActorSchema, SensitivitySchema } from '../../../domain/event.ts';
-import { REPORTED_TYPES } from '../connection/sql.ts';
+import { REPORTED_TYPES } from './words.ts';
 
 function list(values: readonly string[]) {
   return sql.raw(values.map((v) => `'${v}'`).join(', '));

@@ -2,7 +2,7 @@
 import type Database from 'better-sqlite3';
 import { toPusd } from '../../../kernel/money.ts';
 import { JournalConflict } from '../../../ports/journal.ts';
-import { insertInto, json, type Named, named } from '../connection/sql.ts';
+import { insertInto, json, type Named, named } from '../connection/named.ts';
 import type { Appliers } from './writes.ts';
 
 const DELEGATION_COLUMNS = [

@@ -1,13 +1,14 @@
 // Inserts events: id, time, parent and actor are settled here, inside the transaction (02 §2).
 import type Database from 'better-sqlite3';
-import { CATALOG, type Event, type EventDraft, type PayloadOf, SYSTEM_SESSION } from '../../../domain/event.ts';
-import { type Clock, isoTime } from '../../../kernel/clock.ts';
+import { type Event, type EventDraft, type PayloadOf, SYSTEM_SESSION } from '../../../domain/event.ts';
+import type { Clock } from '../../../kernel/clock.ts';
 import type { IdGenerator } from '../../../kernel/ids.ts';
+import { type SessionStamp, stampedEvent } from '../../../policy/journal/envelope.ts';
+import type { PreparedBatch } from '../../../policy/journal/prepare.ts';
 import type { Published } from '../../../ports/live-bus.ts';
-import { insertInto } from '../connection/sql.ts';
+import { insertInto } from '../connection/named.ts';
 import { createLedger } from './ledger.ts';
-import type { PreparedBatch } from './prepare.ts';
-import { createSessionStamps, type SessionStamp } from './stamp.ts';
+import type { LiveSessions } from './live-sessions.ts';
 
 const COLUMNS = [
   'id',
@@ -24,18 +25,21 @@ const COLUMNS = [
 export interface EventLog {
   /** Returns what goes to the bus, events and transients in order. A finished call also goes to the ledger. */
   append(emit: PreparedBatch['emit']): readonly Published[];
-  /** For a session that was purged, or whose insertion was rolled back. */
-  forget(sessionId: string): void;
 }
 
-export function createEventLog(db: Database.Database, ids: IdGenerator, clock: Clock): EventLog {
+export interface EventLogOptions {
+  readonly ids: IdGenerator;
+  readonly clock: Clock;
+  readonly sessions: LiveSessions;
+}
+
+export function createEventLog(db: Database.Database, { ids, clock, sessions }: EventLogOptions): EventLog {
   const insert = insertInto(db, 'events', COLUMNS);
-  const stamps = createSessionStamps(db);
   const ledger = createLedger(db);
 
   function stampOf(sessionId: string): SessionStamp | null {
     if (sessionId === SYSTEM_SESSION) return null;
-    const stamp = stamps.of(sessionId);
+    const stamp = sessions.stamp(sessionId);
     if (stamp === null) throw new Error(`no session ${sessionId}`);
     return stamp;
   }
@@ -43,18 +47,7 @@ export function createEventLog(db: Database.Database, ids: IdGenerator, clock: C
   function appendOne(draft: EventDraft, payload_json: string, parent: Event['parent_event_id']): Event {
     const at = clock.now();
     const stamp = stampOf(draft.session_id);
-    const kind = CATALOG[draft.type];
-    const event: Event = {
-      id: ids.event(),
-      timestamp: isoTime(at),
-      session_id: draft.session_id,
-      turn_id: draft.turn_id,
-      parent_event_id: parent,
-      type: draft.type,
-      actor: stamp?.is_worker ? 'worker' : (draft.actor ?? kind.actor),
-      payload: draft.payload,
-      sensitivity: kind.sensitivity,
-    };
+    const event = stampedEvent(draft, { id: ids.event(), at, parent, stamp });
     insert({
       id: event.id,
       timestamp_ms: at,
@@ -87,7 +80,6 @@ export function createEventLog(db: Database.Database, ids: IdGenerator, clock: C
       }
       return published;
     },
-    forget: stamps.forget,
   };
 }
 

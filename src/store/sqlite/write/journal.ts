@@ -2,6 +2,7 @@
 import type { Event } from '../../../domain/event.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { IdGenerator } from '../../../kernel/ids.ts';
+import { type PreparedBatch, prepareBatch } from '../../../policy/journal/prepare.ts';
 import { InvalidMessageError, type Journal, JournalConflict } from '../../../ports/journal.ts';
 import type { LiveBus, Published } from '../../../ports/live-bus.ts';
 import type { Logger } from '../../../ports/log.ts';
@@ -10,8 +11,8 @@ import { asConflict } from './conflict.ts';
 import { delegationWrites } from './delegation-writes.ts';
 import { createEventLog } from './event-log.ts';
 import { createGuard } from './guard.ts';
+import { createLiveSessions } from './live-sessions.ts';
 import { metaWrites } from './meta-writes.ts';
-import { type PreparedBatch, prepareBatch } from './prepare.ts';
 import { createPriceVersions } from './price-versions.ts';
 import { createPruner } from './prune.ts';
 import { createPurger } from './purge.ts';
@@ -54,14 +55,15 @@ export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptio
   const savepoint = db.prepare('SAVEPOINT batch');
   const release = db.prepare('RELEASE batch');
   const rollbackTo = db.prepare('ROLLBACK TO batch');
-  const guard = createGuard(db);
+  const live = createLiveSessions(db);
+  const guard = createGuard(db, live);
   const appliers: Appliers = {
     ...sessionWrites(db),
     ...turnWrites(db, log),
     ...delegationWrites(db),
     ...metaWrites(db, clock),
   };
-  const events = createEventLog(db, ids, clock);
+  const events = createEventLog(db, { ids, clock, sessions: live });
   const purgeTree = createPurger(db);
   const pruneSlice = createPruner(db);
   const storePriceVersion = createPriceVersions(db, clock);
@@ -165,7 +167,7 @@ export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptio
   function fail(item: QueuedBatch, cause: unknown): void {
     // What failed by itself keeps its own reason when the rest of the transaction fails later.
     if (!item.outcome.ok && item.outcome.error !== null) return;
-    for (const change of item.batch.writes) if (change.kind === 'session.insert') events.forget(change.session.id);
+    for (const change of item.batch.writes) if (change.kind === 'session.insert') live.forget(change.session.id);
     const error = asConflict(cause);
     if (!(error instanceof JournalConflict || error instanceof InvalidMessageError)) {
       const types = item.batch.emit.map((e) => (e.kind === 'event' ? e.draft.type : e.transient.delta.type));
@@ -204,7 +206,7 @@ export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptio
     async purge(sessionId) {
       const gone = await inOrder(() => purgeTree(sessionId));
       for (const id of gone) {
-        events.forget(id);
+        live.forget(id);
         history.drop(id);
         sessions.drop(id);
       }

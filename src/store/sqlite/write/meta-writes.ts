@@ -1,7 +1,7 @@
 // The key-value rows of `meta` and the idempotency keys (01 §11.3).
 import type Database from 'better-sqlite3';
 import type { Clock } from '../../../kernel/clock.ts';
-import { insertInto, named } from '../connection/sql.ts';
+import { insertInto, named } from '../connection/named.ts';
 import type { Appliers } from './writes.ts';
 
 const KEY_COLUMNS = [

@@ -2,7 +2,7 @@
 import type Database from 'better-sqlite3';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Journal } from '../../../ports/journal.ts';
-import { insertInto } from '../connection/sql.ts';
+import { insertInto } from '../connection/named.ts';
 
 type PriceVersion = Parameters<Journal['savePriceVersion']>[0];
 

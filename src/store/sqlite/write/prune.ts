@@ -1,9 +1,8 @@
 // Deletes old events in slices; messages, cost facts and rollups stay (02 §6).
 import type Database from 'better-sqlite3';
 import type { PruneReport } from '../../../ports/journal.ts';
-import { TURN_IS_OPEN } from '../connection/sql.ts';
+import { PRUNED_THROUGH, TURN_IS_OPEN } from '../schema/words.ts';
 
-export const PRUNED_THROUGH = 'pruned_through_id';
 const SLICE_ROWS = 5000;
 
 /** Where a run of slices stands. */

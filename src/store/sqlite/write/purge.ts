@@ -2,7 +2,7 @@
 import type Database from 'better-sqlite3';
 import { AppError } from '../../../kernel/errors.ts';
 import { JournalConflict } from '../../../ports/journal.ts';
-import { TURN_IS_OPEN, WITH_TREE } from '../connection/sql.ts';
+import { TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 
 // Children before their parents in the order of the foreign keys.
 const OWNED_BY_SESSION = [

@@ -1,9 +1,9 @@
 // Changes of sessions: a session ends once, and nothing changes an ended one (01 §7.1, §7.2).
 import type Database from 'better-sqlite3';
-import type { SessionRecord } from '../../../domain/session.ts';
 import { toPusd } from '../../../kernel/money.ts';
+import { checkSessionLinks, type ParentLinks } from '../../../policy/journal/session-links.ts';
 import { JournalConflict } from '../../../ports/journal.ts';
-import { bit, insertInto, json, type Named, named } from '../connection/sql.ts';
+import { bit, insertInto, json, type Named, named } from '../connection/named.ts';
 import type { Appliers, Effects } from './writes.ts';
 
 const COLUMNS = [
@@ -36,11 +36,9 @@ const COLUMNS = [
   'system_prompt_volatile',
 ] as const;
 
-type Parent = Pick<SessionRecord, 'ended_at' | 'workspace_path' | 'root_session_id' | 'delegation_depth'>;
-
 export function sessionWrites(db: Database.Database): Appliers<Extract<keyof Appliers, `session.${string}`>> {
   const insert = insertInto(db, 'sessions', COLUMNS);
-  const parentOf = db.prepare<[string], Parent>(
+  const parentOf = db.prepare<[string], ParentLinks>(
     'SELECT ended_at, workspace_path, root_session_id, delegation_depth FROM sessions WHERE id = ?',
   );
   const exists = db.prepare('SELECT 1 FROM sessions WHERE id = ?');
@@ -61,34 +59,9 @@ export function sessionWrites(db: Database.Database): Appliers<Extract<keyof App
     throw new JournalConflict('session_ended', `session ${session_id} has ended`);
   }
 
-  function checkLinks(session: SessionRecord): void {
-    const { id, parent_session_id, parent_tool_use_id, is_worker } = session;
-    if (is_worker !== (parent_session_id !== null) || is_worker !== (parent_tool_use_id !== null)) {
-      throw new Error(`session ${id}: is_worker, parent_session_id and parent_tool_use_id must be set together`);
-    }
-    if (parent_session_id === null) {
-      if (session.root_session_id !== id || session.delegation_depth !== 0) {
-        throw new Error(`session ${id}: a top-level session is its own root at depth 0`);
-      }
-      return;
-    }
-    const parent = parentOf.get(parent_session_id);
-    if (parent === undefined) throw new Error(`session ${id}: its parent ${parent_session_id} does not exist`);
-    if (parent.ended_at !== null) throw new JournalConflict('session_ended', `parent ${parent_session_id} has ended`);
-    if (parent.workspace_path !== session.workspace_path) {
-      throw new Error(`session ${id}: workspace_path differs from its parent's`);
-    }
-    if (
-      session.root_session_id !== parent.root_session_id ||
-      session.delegation_depth !== parent.delegation_depth + 1
-    ) {
-      throw new Error(`session ${id}: root_session_id or delegation_depth does not follow from its parent`);
-    }
-  }
-
   return {
     'session.insert': ({ session }) => {
-      checkLinks(session);
+      checkSessionLinks(session, (id) => parentOf.get(id) ?? null);
       insert({
         ...session,
         pending_active_model: json(session.pending_active_model),

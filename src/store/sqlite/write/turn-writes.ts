@@ -2,10 +2,14 @@
 import type Database from 'better-sqlite3';
 import type { StoredMessage } from '../../../domain/message.ts';
 import type { SessionRecord } from '../../../domain/session.ts';
+import type { TurnStatus } from '../../../domain/turn.ts';
 import { canonicalJson } from '../../../kernel/canonical-json.ts';
+import { turnRefusal } from '../../../policy/journal/conditions.ts';
+import { type AnsweredCall, resultViolation } from '../../../policy/journal/message-rules.ts';
 import { InvalidMessageError, JournalConflict } from '../../../ports/journal.ts';
 import type { Logger } from '../../../ports/log.ts';
-import { bit, insertInto, json, type Named, named, TURN_IS_OPEN } from '../connection/sql.ts';
+import { bit, insertInto, json, type Named, named } from '../connection/named.ts';
+import { TURN_IS_OPEN } from '../schema/words.ts';
 import type { Appliers } from './writes.ts';
 
 const TURN_COLUMNS = [
@@ -58,11 +62,6 @@ const CALL_COLUMNS = [
 const PROVIDER_RAW_LIMIT = 64 * 1024;
 
 type Kinds = Extract<keyof Appliers, `turn.${string}` | `message.${string}` | `tool_call.${string}`>;
-interface AnsweredCall {
-  readonly session_id: string;
-  readonly message_id: string;
-  readonly result_message_id: string | null;
-}
 
 export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> {
   const insertTurn = insertInto(db, 'turns', TURN_COLUMNS);
@@ -100,7 +99,7 @@ export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> 
     UPDATE turns SET status = 'in_flight', interrupted_reason = NULL, resume_attempts = resume_attempts + @attempt
     WHERE id = @turn_id AND status = 'interrupted'`,
   );
-  const turnStatus = db.prepare<[string], { status: string }>('SELECT status FROM turns WHERE id = ?');
+  const turnStatus = db.prepare<[string], { status: TurnStatus }>('SELECT status FROM turns WHERE id = ?');
 
   const insertMessage = insertInto(db, 'messages', MESSAGE_COLUMNS);
   const insertCall = insertInto(db, 'tool_calls', CALL_COLUMNS);
@@ -119,8 +118,7 @@ export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> 
     if (statement.run({ ...values, turn_id }).changes === 1) return;
     const status = turnStatus.get(turn_id)?.status;
     if (status === undefined) throw new Error(`no turn ${turn_id}`);
-    const code = status === 'in_flight' || status === 'cancelling' ? 'turn_in_flight' : 'turn_closed';
-    throw new JournalConflict(code, `turn ${turn_id} is ${status}`);
+    throw turnRefusal(turn_id, status);
   }
 
   function providerRaw(message: StoredMessage): string | null {
@@ -132,17 +130,9 @@ export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> 
     return null;
   }
 
-  /** A result answers a call of an earlier assistant message of the same session, once (01 §6.2). */
   function linkResult(message: StoredMessage, toolUseId: string): void {
-    const call = callAnswered.get(toolUseId);
-    if (call === undefined || call.session_id !== message.session_id || call.message_id >= message.id) {
-      throw new InvalidMessageError([
-        `content[0].tool_use_id: ${toolUseId} is no tool_use of an earlier message of this session`,
-      ]);
-    }
-    if (call.result_message_id !== null) {
-      throw new InvalidMessageError([`content[0].tool_use_id: ${toolUseId} already has a result`]);
-    }
+    const violation = resultViolation(message, toolUseId, callAnswered.get(toolUseId) ?? null);
+    if (violation !== null) throw new InvalidMessageError([violation]);
     answerCall.run({ id: toolUseId, result_message_id: message.id });
   }
 

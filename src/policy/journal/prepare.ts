@@ -1,15 +1,11 @@
 // What a batch must satisfy before its transaction opens: known types, strict payloads, storable messages (02 §2).
 import type { z } from 'zod';
-import type { Transient } from '../../../domain/delta.ts';
-import { CATALOG, type EventDraft, type EventType } from '../../../domain/event.ts';
-import { MessageSchema, type StoredMessage } from '../../../domain/message.ts';
-import { messageViolations } from '../../../policy/journal/message-rules.ts';
-import {
-  type Batch,
-  EventValidationError,
-  InvalidMessageError,
-  UnknownEventTypeError,
-} from '../../../ports/journal.ts';
+import type { Batch } from '../../domain/batch.ts';
+import { EventValidationError, InvalidMessageError, UnknownEventTypeError } from '../../domain/batch-fault.ts';
+import type { Transient } from '../../domain/delta.ts';
+import { CATALOG, type EventDraft, type EventType } from '../../domain/event.ts';
+import { MessageSchema, type StoredMessage } from '../../domain/message.ts';
+import { messageViolations } from './message-rules.ts';
 
 export interface PreparedDraft {
   readonly kind: 'event';

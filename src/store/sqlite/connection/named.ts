@@ -1,6 +1,5 @@
-// Words that several statements share.
+// Statements that take their values by name, and the values as SQLite holds them.
 import type Database from 'better-sqlite3';
-import { OPEN_TURN_STATUSES } from '../../../domain/turn.ts';
 
 /** A statement that takes its `@names` from an object; other fields are left alone. */
 export interface Named<Row> {
@@ -39,17 +38,6 @@ export function insertInto<Column extends string>(
   const values = columns.map((column) => `@${column}`).join(', ');
   return named(db, `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${values}) ${conflict}`).run;
 }
-
-/** The event types that reports read by time, for which alone there is an index. */
-export const REPORTED_TYPES = ['route.decided', 'llm.call_completed', 'llm.call_failed'] as const;
-
-/** Spelled as in the unique index of open turns, so that SQLite may use it. */
-export const TURN_IS_OPEN = `status IN (${OPEN_TURN_STATUSES.map((s) => `'${s}'`).join(',')})`;
-
-/** A recursive table `tree(id, depth)`: the session bound to the first parameter and its descendants. */
-export const WITH_TREE = `WITH RECURSIVE tree(id, depth) AS (
-  SELECT ?, 0 UNION ALL
-  SELECT s.id, tree.depth + 1 FROM sessions s JOIN tree ON s.parent_session_id = tree.id)`;
 
 /** SQLite has no booleans. */
 export function bit(value: boolean): 0 | 1;

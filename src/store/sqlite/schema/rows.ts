@@ -9,8 +9,8 @@ import { isoTime } from '../../../kernel/clock.ts';
 import { fromPusd, type Usd } from '../../../kernel/money.ts';
 import type { ConfirmationRow } from '../../../ports/journal.ts';
 import type { ToolCallState } from '../../../ports/store.ts';
-import type * as conversation from '../schema/conversation.ts';
-import type * as ledger from '../schema/ledger.ts';
+import type * as conversation from './conversation.ts';
+import type * as ledger from './ledger.ts';
 
 /** Money beside other columns is selected as text: a JS number would lose picodollars. */
 type WithLimit<Row extends { readonly max_cost_pusd: number | null }> = Row & {

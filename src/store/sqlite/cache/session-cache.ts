@@ -2,7 +2,7 @@
 import type Database from 'better-sqlite3';
 import type { SessionRecord } from '../../../domain/session.ts';
 import type { Usd } from '../../../kernel/money.ts';
-import { LIMIT_AS_TEXT, type SessionRow, sessionRecord, usdOrNull } from './rows.ts';
+import { LIMIT_AS_TEXT, type SessionRow, sessionRecord, usdOrNull } from '../schema/rows.ts';
 
 export interface KnownSession {
   readonly record: SessionRecord;

@@ -4,9 +4,9 @@ import { draft } from '../../domain/event.ts';
 import type { ApprovalMode, OnReached } from '../../domain/scalars.ts';
 import type { Session, SessionRecord } from '../../domain/session.ts';
 import { sha256Hex } from '../../kernel/canonical-json.ts';
-import { isoTime } from '../../kernel/clock.ts';
 import { AppError } from '../../kernel/errors.ts';
 import { stablePrompt } from '../../policy/context/system-prompt.ts';
+import { NOTHING_YET, sessionView } from '../../policy/session/session-view.ts';
 import type { Write } from '../../ports/journal.ts';
 import { currentPolicies, takeNotices } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
@@ -28,7 +28,7 @@ type Claim = (status: number, body: unknown) => Write;
  */
 export async function createSession(engine: Engine, input: SessionInput, claim?: Claim): Promise<Session> {
   const session = await newSession(engine, input);
-  const view = newSessionView(session);
+  const view = sessionView(session, NOTHING_YET);
   await engine.journal.commit({
     writes: [{ kind: 'session.insert', session }, ...(claim ? [claim(201, view)] : [])],
     emit: [createdEvent(session), ...takeNotices(engine, session)],
@@ -111,47 +111,6 @@ export function createdEvent(session: SessionRecord) {
       approval_mode: session.approval_mode,
     },
   });
-}
-
-/** The wire object of a session that has done nothing yet. */
-function newSessionView(session: SessionRecord): Session {
-  const limit = session.max_cost_usd;
-  return {
-    id: session.id,
-    workspace_path: session.workspace_path,
-    active_model: session.active_model,
-    pending_active_model: null,
-    swap_queued: false,
-    routing_policy_version: session.routing_policy_version,
-    cost_so_far_usd: '0',
-    workers_cost_usd: '0',
-    has_unpriced_calls: false,
-    turn_count: 0,
-    current_turn_id: null,
-    current_turn_status: null,
-    status: 'idle',
-    ended_at: null,
-    disposition: null,
-    created_at: isoTime(session.created_at),
-    updated_at: isoTime(session.updated_at),
-    parent_session_id: null,
-    parent_tool_use_id: null,
-    is_worker: false,
-    root_session_id: session.root_session_id,
-    delegation_depth: 0,
-    worker_name: null,
-    worker_digest: null,
-    worker_origin: null,
-    approval_mode: session.approval_mode,
-    title: null,
-    task: null,
-    max_cost_usd: limit,
-    on_reached: session.on_reached,
-    budget:
-      limit === null
-        ? null
-        : { max_cost_usd: limit, spent_usd: '0', reserved_usd: '0', remaining_usd: limit, worker_spent_usd: '0' },
-  };
 }
 
 /** A top-level session. Throws `not_found` or `session_is_worker`. */

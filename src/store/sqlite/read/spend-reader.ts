@@ -2,14 +2,10 @@
 import type Database from 'better-sqlite3';
 import type { Pusd } from '../../../kernel/money.ts';
 import { DAY_MS } from '../../../policy/analytics/rollup.ts';
+import type { Spent } from '../../../policy/session/session-view.ts';
 import type { SpendReader, TurnTotals } from '../../../ports/store.ts';
 import { TOKEN_COUNTS } from '../schema/rollups.ts';
 import { WITH_TREE } from '../schema/words.ts';
-
-export interface Spent {
-  readonly cost_pusd: Pusd;
-  readonly unpriced: boolean;
-}
 
 /** Sums for the other readers, by index. */
 export interface Spend {

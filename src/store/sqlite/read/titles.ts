@@ -1,8 +1,8 @@
-// A session's title: the first line of its first user message, a worker's of its task (01 §7.1).
+// Titles of sessions that were read: a message once stored never changes (01 §7.1).
 import type Database from 'better-sqlite3';
 import { type ContentBlock, textOf } from '../../../domain/message.ts';
+import { firstLine } from '../../../policy/session/title.ts';
 
-const MAX_CODE_POINTS = 80;
 const MAX_CACHED = 10_000;
 
 /** Null before the first user message, or when that has no text. Once there is one it never changes, so it is kept. */
@@ -23,10 +23,4 @@ export function createTitles(db: Database.Database): (sessionId: string) => stri
     cached.set(sessionId, title);
     return title;
   };
-}
-
-/** The first line that is not blank, at most 80 code points; null when there is none. */
-export function firstLine(text: string): string | null {
-  const line = text.trimStart().split(/\r?\n/, 1)[0]?.trimEnd() ?? '';
-  return line === '' ? null : Array.from(line).slice(0, MAX_CODE_POINTS).join('');
 }

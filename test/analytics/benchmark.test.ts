@@ -1,6 +1,7 @@
 // Speed of the reports over a million calls. Runs with METIS_BENCH=1; prints its numbers, fails above five times the target.
 import { describe, expect, it } from 'vitest';
 import { rebuildRollups } from '../../src/store/sqlite/write/rebuild.ts';
+import { NO_FILTER } from '../support/cost-filter.ts';
 import { priceTableB } from '../support/prices.ts';
 import { HAIKU, NOW, OPUS, openWorld, SONNET, type World } from './world.ts';
 
@@ -84,14 +85,3 @@ describe.skipIf(!process.env.METIS_BENCH)('a million calls', () => {
     report('parent_session of 50,000', await p95(() => world.cost('group_by=parent_session&limit=100')), 60);
   }, 300_000);
 });
-
-const NO_FILTER = {
-  session: null,
-  parent_session: null,
-  model: null,
-  provider: null,
-  workspace_hash: null,
-  delegation_tier: null,
-  worker_name: null,
-  include_workers: null,
-};

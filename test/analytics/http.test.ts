@@ -109,7 +109,10 @@ describe('pages', () => {
       cursor = body.next_cursor;
       const session = (await engine.store.sessions.record(sessions[0]!))!;
       const dear = { input_tokens: 9_000_000 };
-      const event = completed({ session, at: NOW, model: OPUS, prices: A, tokens: dear }, engine.ids.request());
+      const event = completed(
+        { session, at: NOW, model: OPUS, prices: A, tokens: dear },
+        { ids: engine.ids, time: { now: NOW } },
+      );
       await engine.journal.commit({ emit: [event] });
     }
     expect(sizes).toEqual([10, 10, 5]);

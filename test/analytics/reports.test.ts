@@ -5,8 +5,10 @@ import { type PolicyEvaluation, SLOTS, type SlotName } from '../../src/domain/ro
 import type { ErrorClass } from '../../src/domain/scalars.ts';
 import type { SessionRecord } from '../../src/domain/session.ts';
 import type { RequestId } from '../../src/kernel/ids.ts';
+import { NO_FILTER } from '../support/cost-filter.ts';
 import { ulidOf } from '../support/messages.ts';
 import { priceTableA, priceTableB } from '../support/prices.ts';
+import { notApplicable } from '../support/route-chain.ts';
 import { type Call, HAIKU, NOW, OPUS, openWorld, SONNET } from './world.ts';
 
 const A = priceTableA();
@@ -163,17 +165,6 @@ describe('cost', () => {
   });
 });
 
-const NO_FILTER = {
-  session: null,
-  parent_session: null,
-  model: null,
-  provider: null,
-  workspace_hash: null,
-  delegation_tier: null,
-  worker_name: null,
-  include_workers: null,
-};
-
 describe('a model without a price', () => {
   it('is shown with its calls, and priced again by a version that knows it', async () => {
     const world = openWorld();
@@ -293,20 +284,7 @@ describe('routing', () => {
     slots: Partial<Record<SlotName, Partial<PolicyEvaluation>>>,
     rest: Partial<PayloadOf<'route.decided'>> = {},
   ) {
-    const chain = SLOTS.map(
-      (policy): PolicyEvaluation => ({
-        policy,
-        verdict: 'not_applicable',
-        candidate_model: null,
-        rule_name: null,
-        reason: '',
-        confidence: null,
-        pattern_alternatives: null,
-        validation_failure: null,
-        tried_rules: null,
-        ...slots[policy],
-      }),
-    );
+    const chain = SLOTS.map((policy) => notApplicable(policy, slots[policy]));
     const winner_index = chain.findIndex((entry) => entry.verdict === 'chose');
     const payload = { winner_index, elapsed_ms: 1, refused: null, fallback_dearer: false, chain, ...rest };
     const chosen_model = chain[winner_index]?.candidate_model ?? '';

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { CostRow } from '../../src/domain/analytics.ts';
 import { verifyRollups } from '../../src/store/sqlite/report/verify.ts';
 import { rebuildRollups } from '../../src/store/sqlite/write/rebuild.ts';
+import { NO_FILTER } from '../support/cost-filter.ts';
 import { priceTableA, priceTableB } from '../support/prices.ts';
 import { type Call, HAIKU, NOW, OPUS, openWorld, SONNET, type World } from './world.ts';
 
@@ -54,21 +55,11 @@ async function prepare(): Promise<Example> {
 }
 
 const WINDOW = { from: 0, to: NOW };
-const EVERYTHING = {
-  session: null,
-  parent_session: null,
-  model: null,
-  provider: null,
-  workspace_hash: null,
-  delegation_tier: null,
-  worker_name: null,
-  include_workers: null,
-};
 
 async function expectTable({ world, names }: Example): Promise<void> {
   const costs = async (query: string, key: keyof CostRow, pricer: typeof A | null = null) =>
     (await world.rows(query, pricer)).map((row) => [names.get(String(row[key])) ?? row[key], row.cost_usd]);
-  const savings = (baseline: string) => world.analytics.savings({ window: WINDOW, filter: EVERYTHING, baseline }, B);
+  const savings = (baseline: string) => world.analytics.savings({ window: WINDOW, filter: NO_FILTER, baseline }, B);
 
   expect(await world.none()).toMatchObject({
     cost_usd: '0.5189166',

@@ -6,12 +6,11 @@ import { onTestFinished } from 'vitest';
 import { createBus } from '../../src/bus/memory/bus.ts';
 import type { CostRow, CostTotals } from '../../src/domain/analytics.ts';
 import type { LlmCallCompleted } from '../../src/domain/event/llm.ts';
-import { draft, type Event, type EventDraft } from '../../src/domain/event.ts';
-import { providerOf } from '../../src/domain/model.ts';
+import type { Event, EventDraft } from '../../src/domain/event.ts';
 import type { Tier } from '../../src/domain/scalars.ts';
 import type { SessionRecord } from '../../src/domain/session.ts';
 import { NO_TOKENS, type TokenUsage } from '../../src/domain/usage.ts';
-import { createIdGenerator, type SessionId } from '../../src/kernel/ids.ts';
+import { createIdGenerator } from '../../src/kernel/ids.ts';
 import { fromPusd } from '../../src/kernel/money.ts';
 import { encodeCursor, parseCostQuery } from '../../src/policy/analytics/query.ts';
 import type { PriceTable } from '../../src/policy/pricing/price-table.ts';
@@ -21,7 +20,9 @@ import { silentLogger } from '../../src/ports/log.ts';
 import { openDatabase, type SqliteStoreHandle } from '../../src/store/sqlite/connection/open.ts';
 import { createAnalytics } from '../../src/store/sqlite/report/analytics.ts';
 import { createJournal } from '../../src/store/sqlite/write/journal.ts';
+import { callCompleted } from '../support/drafts.ts';
 import { manualClock } from '../support/manual-clock.ts';
+import { delegationRecord, type Source, sessionRecord, workerRecord } from '../support/records.ts';
 
 export const OPUS = 'anthropic:claude-opus-4-7';
 export const SONNET = 'anthropic:claude-sonnet-4-6';
@@ -82,6 +83,7 @@ export function openWorld(): World {
   const steady = manualClock(NOW);
   const clock = { ...steady, now: () => times.shift() ?? NOW };
   const ids = createIdGenerator(() => NOW, Math.random);
+  const source = { ids, time: { now: NOW } };
   const journal = createJournal({ db, ids, clock, bus: createBus(silentLogger), log: silentLogger });
   const analytics = createAnalytics(db.reader);
 
@@ -106,30 +108,31 @@ export function openWorld(): World {
     db,
     journal,
     analytics,
-    planner: (workspace = 'a'.repeat(64)) => session(sessionRecord(ids.session(), workspace), []),
+    planner: (workspace_hash = 'a'.repeat(64)) => session(sessionRecord(source, { workspace_hash }), []),
     worker(parent, { tier = 'fast', by = OPUS, name = null } = {}) {
-      const id = ids.session();
-      const tool_use_id = ids.toolUse();
-      const record: SessionRecord = {
-        ...sessionRecord(id, parent.workspace_hash),
-        parent_session_id: parent.id,
-        parent_tool_use_id: tool_use_id,
-        is_worker: true,
-        root_session_id: parent.root_session_id,
-        delegation_depth: parent.delegation_depth + 1,
+      const worker_digest = name && 'd'.repeat(64);
+      const call = ids.toolUse();
+      const record = workerRecord(source, parent, call, {
+        workspace_hash: parent.workspace_hash,
         delegated_by_model: by,
         worker_name: name,
-        worker_digest: name && 'd'.repeat(64),
+        worker_digest,
         worker_origin: name === null ? null : 'project',
-      };
-      const delegation = delegationOf(record, tool_use_id, tier, ids.turn());
+      });
+      const delegation = delegationRecord(source, { id: ids.turn(), session_id: parent.id }, call, {
+        worker_session_id: record.id,
+        entry: name === null ? 'delegate' : 'worker_tool',
+        worker_name: name,
+        worker_digest,
+        tier,
+      });
       return session(record, [{ kind: 'delegation.insert', delegation }]);
     },
     record: (calls) =>
       emit(
         calls.map((call) => call.at),
         [],
-        calls.map((call) => completed(call, ids.request())),
+        calls.map((call) => completed(call, source)),
       ),
     emit: (at, events) =>
       emit(
@@ -157,115 +160,16 @@ export function openWorld(): World {
 }
 
 /** The event of one call. */
-export function completed(
-  { session, model, prices, tokens, latency_ms = 0, over }: Call,
-  request_id: LlmCallCompleted['request_id'],
-) {
+export function completed({ session, model, prices, tokens, latency_ms = 0, over }: Call, of: Source) {
   const usage: TokenUsage = { ...NO_TOKENS, ...tokens };
   const priced = prices?.cost(model, usage);
-  return draft({
-    type: 'llm.call_completed',
-    session_id: session.id,
-    turn_id: null,
-    parent: null,
-    payload: {
-      ...usage,
-      cost_usd: fromPusd(priced?.cost_pusd ?? 0n),
-      pricing_version: prices?.version ?? 'A',
-      priced: priced?.priced ?? true,
-      latency_ms,
-      model,
-      provider: providerOf(model),
-      stop_reason: 'end_turn',
-      error_class: null,
-      produced_tool_calls: 0,
-      produced_thinking_blocks: 0,
-      parent_session_id: session.parent_session_id,
-      is_worker: session.is_worker,
-      root_session_id: session.root_session_id,
-      request_id,
-      message_id: null,
-      purpose: 'turn',
-      ...over,
-    },
+  return callCompleted(of, session, null, {
+    ...usage,
+    cost_usd: fromPusd(priced?.cost_pusd ?? 0n),
+    pricing_version: prices?.version ?? 'A',
+    priced: priced?.priced ?? true,
+    latency_ms,
+    model,
+    ...over,
   });
-}
-
-function sessionRecord(id: SessionId, workspace_hash: string): SessionRecord {
-  return {
-    id,
-    workspace_path: '/work',
-    workspace_hash,
-    active_model: null,
-    pending_active_model: null,
-    routing_policy_version: null,
-    system_prompt: null,
-    system_prompt_volatile: null,
-    turn_count: 0,
-    disposition: null,
-    ended_at: null,
-    parent_session_id: null,
-    parent_tool_use_id: null,
-    is_worker: false,
-    root_session_id: id,
-    delegation_depth: 0,
-    delegated_by_model: null,
-    worker_name: null,
-    worker_digest: null,
-    worker_origin: null,
-    worker_definition: null,
-    allow_workers: null,
-    approval_mode: 'interactive',
-    max_cost_usd: null,
-    on_reached: 'pause',
-    created_at: NOW,
-    updated_at: NOW,
-  };
-}
-
-function delegationOf(
-  worker: SessionRecord,
-  tool_use_id: NonNullable<SessionRecord['parent_tool_use_id']>,
-  tier: Tier | null,
-  turn: Extract<Write, { kind: 'delegation.insert' }>['delegation']['parent_turn_id'],
-): Extract<Write, { kind: 'delegation.insert' }>['delegation'] {
-  return {
-    tool_use_id,
-    parent_session_id: worker.parent_session_id!,
-    parent_turn_id: turn,
-    worker_session_id: worker.id,
-    entry: worker.worker_name === null ? 'delegate' : 'worker_tool',
-    worker_name: worker.worker_name,
-    worker_digest: worker.worker_digest,
-    tier,
-    resolved_model: null,
-    context_mode: 'minimal',
-    context_reference_count: 0,
-    task_size_tokens: 1,
-    effective_tools: [],
-    allowed_tool_count: 0,
-    dropped_tools: [],
-    max_tokens: null,
-    max_cost_usd: null,
-    timeout_seconds: 300,
-    active_seconds: 0,
-    status: 'running',
-    failure_mode: null,
-    error_message: null,
-    output: null,
-    request: {
-      entry: 'delegate',
-      tier,
-      task: 'look',
-      context_mode: 'minimal',
-      context: [],
-      output_schema: null,
-      allowed_tools: null,
-      max_tokens: null,
-      timeout_seconds: null,
-      max_cost_usd: null,
-    },
-    created_at: NOW,
-    ended_at: null,
-  };
 }

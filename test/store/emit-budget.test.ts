@@ -1,6 +1,7 @@
 // What one emit costs on this machine; opt-in, because a busy machine says nothing (02 §2).
 import { expect, test } from 'vitest';
-import { callCompleted, storedSession, storedTurn, systemEvent } from './nouns.ts';
+import { callCompleted, systemEvent } from '../support/drafts.ts';
+import { storedSession, storedTurn } from './nouns.ts';
 import { NOON, openWorld } from './world.ts';
 
 const EVENTS = 20_000;

@@ -3,7 +3,8 @@ import { expect, test } from 'vitest';
 import { CATALOG, EVENT_TYPES, type EventDraft, type EventType } from '../../src/domain/event.ts';
 import { EventValidationError } from '../../src/ports/journal.ts';
 import type { EventQuery } from '../../src/ports/store.ts';
-import { storedSession, storedTurn, storedWorker, systemEvent } from './nouns.ts';
+import { systemEvent } from '../support/drafts.ts';
+import { storedSession, storedTurn, storedWorker } from './nouns.ts';
 import { sampleOf } from './sample.ts';
 import { openWorld, publishedEvents, type World } from './world.ts';
 

@@ -2,24 +2,18 @@
 import { expect, test } from 'vitest';
 import { draft, type EventDraft } from '../../src/domain/event.ts';
 import { EventValidationError, JournalConflict, UnknownEventTypeError, type Write } from '../../src/ports/journal.ts';
+import { callCompleted, systemEvent, textDelta, turnCompleted } from '../support/drafts.ts';
 import {
   assistantMessage,
-  callCompleted,
   confirmation,
   delegationRecord,
-  endTurn,
   outcome,
   sessionRecord,
-  storedSession,
-  storedToolUse,
-  storedTurn,
-  storedWorker,
-  systemEvent,
-  textDelta,
-  turnCompleted,
   turnRecord,
   userMessage,
-} from './nouns.ts';
+} from '../support/records.ts';
+import { notApplicable } from '../support/route-chain.ts';
+import { endTurn, storedSession, storedToolUse, storedTurn, storedWorker } from './nouns.ts';
 import { openWorld, publishedEvents, type World } from './world.ts';
 
 const conflict = (code: string) => expect.objectContaining({ name: 'JournalConflict', code });
@@ -268,7 +262,7 @@ test('nothing is added to a turn that has ended, but verdicts about it', async (
   await closed({ emit: [turnCompleted(turn)] });
   await closed({ writes: [{ kind: 'message.insert', message: assistantMessage(world, turn) }], emit: [] });
   await closed({
-    writes: [{ kind: 'delegation.insert', delegation: delegationRecord(world, turn, world.ids.toolUse(), null) }],
+    writes: [{ kind: 'delegation.insert', delegation: delegationRecord(world, turn, world.ids.toolUse()) }],
     emit: [],
   });
   await closed({
@@ -388,17 +382,7 @@ test('a refused routing decision needs no turn row', async () => {
           elapsed_ms: 0.2,
           refused: 'routing_failed',
           fallback_dearer: false,
-          chain: policies.map((policy) => ({
-            policy,
-            verdict: 'not_applicable' as const,
-            candidate_model: null,
-            rule_name: null,
-            reason: '',
-            confidence: null,
-            pattern_alternatives: null,
-            validation_failure: null,
-            tried_rules: null,
-          })),
+          chain: policies.map((policy) => notApplicable(policy)),
         },
       }),
     ],

@@ -6,7 +6,9 @@ import { draft } from '../../src/domain/event.ts';
 import { fromPusd, toPusd } from '../../src/kernel/money.ts';
 import { verifyRollups } from '../../src/store/sqlite/report/verify.ts';
 import { rebuildRollups } from '../../src/store/sqlite/write/rebuild.ts';
-import { callCompleted, MODEL, storedSession, storedTurn, storedWorker } from './nouns.ts';
+import { callCompleted } from '../support/drafts.ts';
+import { MODEL } from '../support/messages.ts';
+import { storedSession, storedTurn, storedWorker } from './nouns.ts';
 import { NOON, openWorld, type World } from './world.ts';
 
 const HOUR = 3_600_000;

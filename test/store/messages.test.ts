@@ -3,15 +3,8 @@ import { expect, test } from 'vitest';
 import { plainMetadata, type StoredMessage } from '../../src/domain/message.ts';
 import { InvalidMessageError } from '../../src/ports/journal.ts';
 import { createHistoryCache } from '../../src/store/sqlite/cache/history-cache.ts';
-import {
-  assistantMessage,
-  storedSession,
-  storedToolUse,
-  storedTurn,
-  toolCall,
-  toolMessage,
-  userMessage,
-} from './nouns.ts';
+import { assistantMessage, toolCall, toolMessage, userMessage } from '../support/records.ts';
+import { storedSession, storedToolUse, storedTurn } from './nouns.ts';
 import { openWorld, type World } from './world.ts';
 
 const insert = (world: World, message: StoredMessage) =>

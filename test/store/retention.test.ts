@@ -1,17 +1,9 @@
 // Purge and prune: what goes, what stays, and that no cost figure moves (01 §7.4, 02 §6).
 import { expect, test } from 'vitest';
 import { verifyRollups } from '../../src/store/sqlite/report/verify.ts';
-import {
-  callCompleted,
-  confirmation,
-  endTurn,
-  storedSession,
-  storedToolUse,
-  storedTurn,
-  storedWorker,
-  systemEvent,
-  toolMessage,
-} from './nouns.ts';
+import { callCompleted, systemEvent } from '../support/drafts.ts';
+import { confirmation, toolMessage } from '../support/records.ts';
+import { endTurn, storedSession, storedToolUse, storedTurn, storedWorker } from './nouns.ts';
 import { NOON, openWorld, type World } from './world.ts';
 
 const DAY = 86_400_000;

@@ -2,7 +2,9 @@
 import { expect, test } from 'vitest';
 import type { SessionRecord } from '../../src/domain/session.ts';
 import type { Batch } from '../../src/ports/journal.ts';
-import { callCompleted, sessionRecord, storedSession, systemEvent, workerRecord } from './nouns.ts';
+import { callCompleted, systemEvent } from '../support/drafts.ts';
+import { sessionRecord, workerRecord } from '../support/records.ts';
+import { storedSession } from './nouns.ts';
 import { openWorld, type World } from './world.ts';
 
 /** Stores the session and its first event, and then fails. */

@@ -10,21 +10,17 @@ import type { SessionId } from '../../src/kernel/ids.ts';
 import type { Write } from '../../src/ports/journal.ts';
 import type { SessionQuery } from '../../src/ports/store.ts';
 import { createSessionCache } from '../../src/store/sqlite/cache/session-cache.ts';
+import { callCompleted } from '../support/drafts.ts';
 import {
   assistantMessage,
-  callCompleted,
   confirmation,
-  endTurn,
   outcome,
   sessionRecord,
-  storedSession,
-  storedToolUse,
-  storedTurn,
-  storedWorker,
   turnRecord,
   userMessage,
   workerRecord,
-} from './nouns.ts';
+} from '../support/records.ts';
+import { endTurn, storedSession, storedToolUse, storedTurn, storedWorker } from './nouns.ts';
 import { NOON, openWorld, type World } from './world.ts';
 
 /** Parses strictly: a field too many is a fault as much as one too few. */

@@ -11,16 +11,18 @@ export function ulidOf(n: number): string {
 export const toolUseId = (n: number) => `tu_${ulidOf(n)}` as ToolUseId;
 export const messageId = (n: number) => ulidOf(n) as MessageId;
 
+/** The model of every record that names none. */
+export const MODEL = 'anthropic:claude-sonnet-4-6';
+
 /** Metadata of a complete answer. */
 export function answerMetadata(overrides: Partial<MessageMetadata> = {}): MessageMetadata {
-  const model = 'anthropic:claude-sonnet-4-6';
   return {
     ...plainMetadata(),
-    model,
+    model: MODEL,
     provider: 'anthropic',
     routing: {
       mode: 'default',
-      chosen_model: model,
+      chosen_model: MODEL,
       reason: 'global default',
       rule_name: null,
       confidence: null,

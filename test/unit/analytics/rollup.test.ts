@@ -13,17 +13,8 @@ import {
   splitWindow,
   toSortKey,
 } from '../../../src/policy/analytics/rollup.ts';
+import { NO_FILTER } from '../../support/cost-filter.ts';
 
-const NO_FILTER = {
-  session: null,
-  parent_session: null,
-  model: null,
-  provider: null,
-  workspace_hash: null,
-  delegation_tier: null,
-  worker_name: null,
-  include_workers: null,
-};
 const at = (text: string) => Date.parse(text);
 const WIDE = { first: at('2020-01-01T00:00:00Z'), last: at('2030-01-01T00:00:00Z') };
 

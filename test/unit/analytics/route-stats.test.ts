@@ -3,24 +3,12 @@ import { expect, it } from 'vitest';
 import type { PayloadOf } from '../../../src/domain/event.ts';
 import { type PolicyEvaluation, SLOTS, type SlotName } from '../../../src/domain/route.ts';
 import { createRouteCounter } from '../../../src/policy/analytics/route-stats.ts';
+import { notApplicable } from '../../support/route-chain.ts';
 
 type Decision = PayloadOf<'route.decided'>;
 
 function decision(slots: Partial<Record<SlotName, Partial<PolicyEvaluation>>>, rest: Partial<Decision> = {}): Decision {
-  const chain = SLOTS.map(
-    (policy): PolicyEvaluation => ({
-      policy,
-      verdict: 'not_applicable',
-      candidate_model: null,
-      rule_name: null,
-      reason: '',
-      confidence: null,
-      pattern_alternatives: null,
-      validation_failure: null,
-      tried_rules: null,
-      ...slots[policy],
-    }),
-  );
+  const chain = SLOTS.map((policy) => notApplicable(policy, slots[policy]));
   const winner_index = chain.findIndex((entry) => entry.verdict === 'chose');
   const chosen_model = chain[winner_index]?.candidate_model ?? '';
   return { chosen_model, winner_index, elapsed_ms: 0, refused: null, fallback_dearer: false, chain, ...rest };

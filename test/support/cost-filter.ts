@@ -1,0 +1,13 @@
+// The filter of a report that leaves nothing out.
+import type { CallFilter } from '../../src/domain/analytics.ts';
+
+export const NO_FILTER: CallFilter = {
+  session: null,
+  parent_session: null,
+  model: null,
+  provider: null,
+  workspace_hash: null,
+  delegation_tier: null,
+  worker_name: null,
+  include_workers: null,
+};

@@ -135,3 +135,9 @@ export function textOf(content: readonly ContentBlock[]): string {
 export function toolUses(content: readonly ContentBlock[]): ToolUseBlock[] {
   return content.filter((b): b is ToolUseBlock => b.type === 'tool_use');
 }
+
+/** The wire form of a stored message: `provider_raw` stays inside (01 §6.4). */
+export function withoutRaw(message: StoredMessage) {
+  const { provider_raw: _, ...wire } = message;
+  return wire;
+}

@@ -1,8 +1,10 @@
 // A person's answer to a prompt: the first one wins, and what it is remembered for (05 §3.3, 09 §6.2).
+
+import { JournalConflict } from '../domain/batch-fault.ts';
 import type { Answer, Scope } from '../domain/confirmation.ts';
 import { AppError, validationError } from '../kernel/errors.ts';
 import type { ConfirmationId } from '../kernel/ids.ts';
-import { type ConfirmationRow, JournalConflict } from '../ports/journal.ts';
+import type { ConfirmationRow } from '../ports/journal.ts';
 import { storeAnswer } from './approval/approve-call.ts';
 import type { Engine } from './state/engine.ts';
 import { claim, type OpenPrompt } from './state/open-prompts.ts';

@@ -2,9 +2,9 @@
 import { Cancelled } from '../kernel/abort.ts';
 import { AppError } from '../kernel/errors.ts';
 import type { TurnId } from '../kernel/ids.ts';
-import { endOpenTurn } from './closing/close-turn.ts';
 import type { Engine } from './state/engine.ts';
 import { cancelScope } from './state/session-lock.ts';
+import { endOpenTurn } from './turn/end-unfinished.ts';
 
 export interface CancelReply {
   readonly turn_id: TurnId;

@@ -1,15 +1,16 @@
 // Ending and purging a session (05 §3.1, 01 §7.2, §7.4).
+
+import { JournalConflict } from '../domain/batch-fault.ts';
 import { draft } from '../domain/event.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import { isoTime } from '../kernel/clock.ts';
 import type { SessionId } from '../kernel/ids.ts';
 import { fromPusd } from '../kernel/money.ts';
-import { JournalConflict } from '../ports/journal.ts';
-import { endOpenTurn } from './closing/close-turn.ts';
 import { forget } from './money/limits.ts';
-import { alreadyEnded, liveSession, topLevelSession } from './session/new-session.ts';
+import { alreadyEnded, liveSession, topLevelSession } from './session/find-session.ts';
 import type { Engine } from './state/engine.ts';
 import { takeOver } from './state/session-lock.ts';
+import { endOpenTurn } from './turn/end-unfinished.ts';
 
 export interface EndReply {
   readonly id: SessionId;

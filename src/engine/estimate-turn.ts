@@ -3,15 +3,16 @@ import type { PolicyEvaluation } from '../domain/route.ts';
 import { NO_TOKENS } from '../domain/usage.ts';
 import { fromPusd, type Usd, ZERO_PUSD } from '../kernel/money.ts';
 import { maxOutputTokens } from './model-call/model-request.ts';
-import { type BudgetScope, ceiling, limitsOf } from './money/limits.ts';
-import { pricingId } from './routing/route-environment.ts';
+import { ceiling, pricingId } from './money/ceiling.ts';
+import { limitsOf } from './money/limits.ts';
+import { requireBudget } from './money/require-budget.ts';
 import { routeTurn } from './routing/route-turn.ts';
-import { liveSession } from './session/new-session.ts';
+import { liveSession } from './session/find-session.ts';
 import type { Engine } from './state/engine.ts';
+import type { BudgetScope } from './state/reservations.ts';
 import { forkMemory } from './state/route-memory.ts';
 import { type IntakeBlock, takeMessage } from './turn/accept-message.ts';
 import { newUserMessage } from './turn/admit.ts';
-import { requireBudget } from './turn/planner-turn.ts';
 
 export interface Submission {
   readonly content: string | readonly IntakeBlock[];

@@ -5,12 +5,13 @@ import type { TurnRecord } from '../domain/turn.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import type { SessionId } from '../kernel/ids.ts';
 import { toPusd } from '../kernel/money.ts';
+import { closeOpenPrompts } from './approval/close-approvals.ts';
 import { closeOpenCalls } from './closing/close-model-calls.ts';
-import { closeOpenPrompts } from './closing/close-prompts.ts';
-import { endUnfinishedDelegation, endUnfinishedTurn } from './closing/close-turn.ts';
-import { limitMet } from './money/limits.ts';
-import { resumeTopLevel } from './resume-turn.ts';
+import { endUnfinishedDelegation } from './delegation/close-under.ts';
+import { limitMet } from './money/require-budget.ts';
 import type { Engine } from './state/engine.ts';
+import { endUnfinishedTurn } from './turn/end-unfinished.ts';
+import { resumeTopLevel } from './turn/planner-turn.ts';
 
 export interface Recovery {
   readonly ended: number;

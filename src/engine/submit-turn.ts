@@ -1,18 +1,21 @@
 // A message from outside becomes a turn: checks first, the lock without an await, then admission (05 §3.2).
+
+import { JournalConflict } from '../domain/batch-fault.ts';
 import type { SessionRecord } from '../domain/session.ts';
 import { Cancelled, createScope } from '../kernel/abort.ts';
 import { isoTime, sleep } from '../kernel/clock.ts';
 import { AppError } from '../kernel/errors.ts';
 import type { MessageId, SessionId, TurnId } from '../kernel/ids.ts';
-import { JournalConflict, type Write } from '../ports/journal.ts';
-import { endOpenTurn } from './closing/close-turn.ts';
+import type { Write } from '../ports/journal.ts';
 import { goingDown } from './drain.ts';
-import { alreadyEnded, liveSession } from './session/new-session.ts';
+import { requireBudget } from './money/require-budget.ts';
+import { alreadyEnded, liveSession } from './session/find-session.ts';
 import type { Engine } from './state/engine.ts';
 import { takeOver } from './state/session-lock.ts';
 import { type IntakeBlock, type TakenMessage, takeMessage } from './turn/accept-message.ts';
 import { admitTurn } from './turn/admit.ts';
-import { requireBudget, startTopLevel } from './turn/planner-turn.ts';
+import { endOpenTurn } from './turn/end-unfinished.ts';
+import { startTopLevel } from './turn/planner-turn.ts';
 
 export interface TurnSubmission {
   /** A string is one text block. */
@@ -96,7 +99,8 @@ async function start(
     clocks: [],
     tree: { delegations: 0 },
     caps: [],
-    spawned: null,
+    before: null,
+    parent_event: null,
     tool_names: null,
     claim: claim ? (turn) => claim(202, receiptOf(turn)) : null,
   });

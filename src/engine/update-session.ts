@@ -3,7 +3,8 @@ import type { OnReached } from '../domain/scalars.ts';
 import type { SessionId, TurnId } from '../kernel/ids.ts';
 import { toPusd } from '../kernel/money.ts';
 import type { Write } from '../ports/journal.ts';
-import { knownModel, liveSession } from './session/new-session.ts';
+import { liveSession } from './session/find-session.ts';
+import { knownModel } from './session/new-session.ts';
 import type { Engine } from './state/engine.ts';
 import { resumeIfPaid } from './turn/planner-turn.ts';
 

@@ -1,5 +1,5 @@
 // What the routes are given: the engine, the reports, and the state of the HTTP server itself.
-import type { Engine } from '../engine/state/engine.ts';
+import type { Engine } from '../engine/create-engine.ts';
 import type { Analytics } from '../ports/analytics.ts';
 import type { PriceVersions } from '../ports/price-versions.ts';
 import type { TokenCheck } from './auth.ts';

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { AnyEvent } from '../../src/domain/event.ts';
-import { createSession } from '../../src/engine/session/new-session.ts';
+import { createSession } from '../../src/engine/create-session.ts';
 import { StartupError } from '../../src/kernel/errors.ts';
 import { tempFolder } from '../support/engine.ts';
 import type { FakeUsage } from '../support/fake-provider.ts';

@@ -1,7 +1,7 @@
 // A cap on a whole tree: reserved before a call leaves, so that no schedule of workers can overshoot it (14).
 import { describe, expect, it } from 'vitest';
 import { endSession } from '../../src/engine/end-session.ts';
-import { ceiling } from '../../src/engine/money/limits.ts';
+import { ceiling } from '../../src/engine/money/ceiling.ts';
 import { recover, resumeAll } from '../../src/engine/recover.ts';
 import { resumeTurn } from '../../src/engine/resume-turn.ts';
 import { patchSession } from '../../src/engine/update-session.ts';

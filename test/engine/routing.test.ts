@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import type { AnyEvent } from '../../src/domain/event.ts';
 import type { PolicyEvaluation, RouteDecision } from '../../src/domain/route.ts';
 import { cancelTurn } from '../../src/engine/cancel-turn.ts';
-import { createSession } from '../../src/engine/session/new-session.ts';
+import { createSession } from '../../src/engine/create-session.ts';
 import { patchSession } from '../../src/engine/update-session.ts';
 import { usableAdapters } from '../../src/policy/registry/adapter-config.ts';
 import { parseRegistry } from '../../src/policy/registry/registry.ts';

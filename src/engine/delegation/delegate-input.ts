@@ -1,17 +1,12 @@
 // The `delegate` call: its input checked against the calling session and turned into a request (04 §4, §5.1).
 import type { ContextItem, DelegateRequest } from '../../domain/delegate.ts';
-import { type ImageBlock, type ToolUseBlock, textOf } from '../../domain/message.ts';
+import { type ImageBlock, textOf } from '../../domain/message.ts';
 import { ToolError } from '../../domain/tool.ts';
-import { canonicalJson, sha256Hex } from '../../kernel/canonical-json.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
 import { contextIssue, parseDelegateInput, resolveContext } from '../../policy/delegation/input.ts';
-import type { WorkerSpawner } from '../../ports/spawner.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { RESTART_TEXT } from '../tool-call/results.ts';
-import { resumeWorker } from './resume.ts';
-import { spawnWorker } from './run-worker.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 
@@ -23,32 +18,11 @@ export interface ResolvedRequest {
 
 const IMAGE_SUFFIX = /\.(png|jpe?g|gif|webp)$/i;
 
-/** The spawner of one call; null where the session is too deep to delegate (04 §11). */
-export function createSpawner(engine: Engine, run: TurnRun, call: ToolUseBlock): WorkerSpawner | null {
-  if (run.session.delegation_depth >= engine.config.delegation.delegate_depth) return null;
-  return {
-    async check(input) {
-      const resolved = await resolve(engine, run, input);
-      return resolved.ok ? [] : resolved.error;
-    },
-    async spawn(input) {
-      const resolved = await resolve(engine, run, input);
-      const images = resolved.ok ? resolved.value.images : [];
-      const known = run.resumed ? await resumeWorker(engine, run, call.id, images) : null;
-      if (known) return known;
-      // A person had edited the input before the restart; the one they turned down must not be delegated in its place.
-      const called = run.called.get(call.id);
-      if (called && called.input_hash !== sha256Hex(canonicalJson(input)))
-        throw new ToolError('cancelled', RESTART_TEXT);
-      // The workspace may have changed since the check, e.g. by an answer that took minutes.
-      if (!resolved.ok)
-        throw new ToolError('validation_error', resolved.error.map((i) => `${i.path}: ${i.message}`).join('\n'));
-      return spawnWorker(engine, run, call.id, resolved.value);
-    },
-  };
-}
-
-async function resolve(engine: Engine, run: TurnRun, input: Input): Promise<Result<ResolvedRequest, readonly Issue[]>> {
+export async function resolveRequest(
+  engine: Engine,
+  run: TurnRun,
+  input: Input,
+): Promise<Result<ResolvedRequest, readonly Issue[]>> {
   const parsed = parseDelegateInput(input);
   if (!parsed.ok) return parsed;
   const { tier, task, context, output_schema, allowed_tools, max_tokens, timeout_seconds, max_cost_usd } = parsed.value;

@@ -1,4 +1,5 @@
 // A worker's turns: one as a rule, more when its answer has to be repaired (04 §5.2, §12).
+
 import type { InsufficientContextRequest } from '../../domain/delegate.ts';
 import { type ContentBlock, type ImageBlock, textBlock, textOf } from '../../domain/message.ts';
 import type { SessionRecord } from '../../domain/session.ts';
@@ -7,15 +8,16 @@ import type { Issue } from '../../kernel/errors.ts';
 import { WORKER_FIRST_MESSAGE } from '../../policy/context/worker-brief.ts';
 import type { WorkerEnd } from '../../policy/delegation/outcome.ts';
 import { readStructured, repairMessage } from '../../policy/delegation/schema-repair.ts';
-import type { BudgetRefusal, DelegationCap } from '../money/limits.ts';
 import { type Engine, safeText } from '../state/engine.ts';
+import { Interrupted, isHandOver } from '../state/interrupt.ts';
+import type { BudgetRefusal, DelegationCap } from '../state/reservations.ts';
 import { takeWhenFree } from '../state/session-lock.ts';
+import type { ToolResults } from '../state/tool-results.ts';
 import type { TurnEnd, TurnRun, WorkerRun } from '../state/turn-run.ts';
-import type { ToolResults } from '../tool-call/results.ts';
 import { admitTurn } from '../turn/admit.ts';
-import { Interrupted, isHandOver } from '../turn/interrupt.ts';
 import { runTurn } from '../turn/run.ts';
 import type { Spawned } from './open.ts';
+import { opened } from './open.ts';
 
 export interface Work {
   readonly spawned: Spawned;
@@ -137,13 +139,15 @@ async function oneTurn(
     clocks: [worker.clock, ...planner.clocks],
     tree: planner.tree,
     caps: work.caps,
-    spawned: work.spawned,
+    before: work.spawned.opening,
+    parent_event: work.spawned.parent_event,
     tool_names: work.spawned.delegation.effective_tools,
     claim: null,
   }).catch((error: unknown) => {
     engine.locks.release(session.id);
     throw error;
   });
+  opened(work.spawned, admission.events);
   if (admission.ok) return runWorkerTurn(engine, admission.run);
   engine.locks.release(session.id);
   if (admission.decision.fallback_dearer && !engine.config.delegation.allow_dearer_fallback)

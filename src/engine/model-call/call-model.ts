@@ -1,47 +1,22 @@
 // One model call: announced in the journal, streamed to the bus, handed on to be settled (00 §3 steps 3-4).
+
 import { textBlock } from '../../domain/message.ts';
 import type { CanonicalRequest } from '../../domain/model-request.ts';
-import type { MessageComplete, StreamEvent } from '../../domain/model-stream.ts';
-import type { EventId, MessageId, RequestId, ToolUseId } from '../../kernel/ids.ts';
+import type { StreamEvent } from '../../domain/model-stream.ts';
+import type { EventId, MessageId } from '../../kernel/ids.ts';
 import { usageFault } from '../../policy/pricing/cost.ts';
 import { AdapterError } from '../../ports/provider.ts';
-import { type BudgetRefusal, reserve } from '../money/limits.ts';
-import { volatilePrompt } from '../routing/route-turn.ts';
+import { reserve } from '../money/reserve.ts';
+import { volatilePrompt } from '../prompt/volatile-prompt.ts';
 import type { Engine } from '../state/engine.ts';
 import { abandonable } from '../state/grace.ts';
-import type { TurnEnd, TurnRun } from '../state/turn-run.ts';
-import type { ToolResults } from '../tool-call/results.ts';
+import type { ModelRequest } from '../state/model-request.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+import type { Call, CallOutcome, Heard } from './call.ts';
 import { toDelta, transient } from './deltas.ts';
-import { callStarted, type ModelRequest, modelRequest } from './model-request.ts';
+import { callStarted, modelRequest } from './model-request.ts';
 import { cutShort } from './partial-answer.ts';
 import { type Failure, observe, settleFailure, settleSuccess } from './settle.ts';
-
-export type CallOutcome =
-  /** `end` is set when the turn completed in the same transaction. */
-  | { readonly ok: true; readonly settled: ToolResults; readonly end: TurnEnd | null }
-  | { readonly ok: false; readonly error: AdapterError }
-  /** A limit refused the call before it left. */
-  | { readonly ok: false; readonly error: null; readonly refusal: BudgetRefusal };
-
-/** What the stream said so far that its last event does not repeat. */
-export interface Heard {
-  /** Left behind after its cancellation: whatever still comes is discarded. */
-  abandoned: boolean;
-  message_id: MessageId | null;
-  complete: MessageComplete | null;
-  readonly provider_tool_ids: Map<ToolUseId, string | null>;
-  readonly input_errors: Map<ToolUseId, string>;
-}
-
-export interface Call {
-  readonly run: TurnRun;
-  readonly request_id: RequestId;
-  readonly started: EventId;
-  readonly began: number;
-  readonly heard: Heard;
-  /** A money limit covers it, whose share may have to be warned about. */
-  readonly limited: boolean;
-}
 
 /**
  * Makes the turn's next model call and stores its outcome. Never throws for a provider's failure:

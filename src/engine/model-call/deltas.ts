@@ -1,10 +1,10 @@
 // The public form of what a provider streams, and of messages as they are stored (06 §5.1).
 import type { Delta, Transient } from '../../domain/delta.ts';
 import type { StoredMessage } from '../../domain/message.ts';
+import { withoutRaw } from '../../domain/message.ts';
 import type { StreamEvent } from '../../domain/model-stream.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnBase } from '../state/turn-run.ts';
-import { withoutRaw } from '../turn/admit.ts';
 
 /** The public form; `message.complete` waits for its transaction. */
 export function toDelta(event: StreamEvent): Delta | null {

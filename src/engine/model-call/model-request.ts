@@ -1,4 +1,5 @@
 // What a model call carries, and its announcement: `llm.call_started` is stored before the request leaves (00 §3 step 3).
+
 import { draft, type EventDraft } from '../../domain/event.ts';
 import type { StoredMessage } from '../../domain/message.ts';
 import type { ModelEntry } from '../../domain/model.ts';
@@ -7,13 +8,8 @@ import type { EventId } from '../../kernel/ids.ts';
 import { requestMessages } from '../../policy/context/assemble.ts';
 import { estimateRequest } from '../../policy/context/estimate.ts';
 import type { Engine } from '../state/engine.ts';
+import type { ModelRequest } from '../state/model-request.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-
-export interface ModelRequest {
-  readonly request: CanonicalRequest;
-  /** Tokens, by the guess that routing uses. */
-  readonly estimated: number;
-}
 
 /** What a request is made of. */
 type Source = Pick<TurnRun, 'session' | 'turn' | 'turn_index' | 'model' | 'wire_tools' | 'worker' | 'tally'> & {

@@ -10,7 +10,7 @@ import { fromPusd, type Pusd } from '../../kernel/money.ts';
 import { priceCall, servedModelId } from '../../policy/pricing/price-call.ts';
 import type { Write } from '../../ports/journal.ts';
 import type { Engine } from '../state/engine.ts';
-import type { Call } from './call-model.ts';
+import type { Call } from './call.ts';
 
 /** The call's usage with its money, stamped once (08 §6). */
 export function charge(

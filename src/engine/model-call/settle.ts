@@ -1,4 +1,5 @@
 // Closing a model call: whole, cut off with known usage, or failed without cost; one transaction each (00 §3 step 4).
+
 import type { Transient } from '../../domain/delta.ts';
 import { draft, type EventDraft } from '../../domain/event.ts';
 import { type StopReason, type StoredMessage, toolUses } from '../../domain/message.ts';
@@ -12,11 +13,12 @@ import { recordOutcome, type Unavailable } from '../../policy/registry/availabil
 import { next } from '../../policy/turn-machine.ts';
 import type { Write } from '../../ports/journal.ts';
 import type { AdapterError } from '../../ports/provider.ts';
+import { completion } from '../closing/turn-end-records.ts';
 import { type Engine, safeText } from '../state/engine.ts';
+import type { ToolResults } from '../state/tool-results.ts';
 import type { TurnRun, TurnTally } from '../state/turn-run.ts';
-import { errorResult, type ToolResults } from '../tool-call/results.ts';
-import { completion } from '../turn/end.ts';
-import type { Call, CallOutcome } from './call-model.ts';
+import { errorResult } from '../tool-call/results.ts';
+import type { Call, CallOutcome } from './call.ts';
 import { transient } from './deltas.ts';
 import { callCompleted, charge, messageWrites, storedMessage } from './records.ts';
 

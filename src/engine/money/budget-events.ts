@@ -4,8 +4,10 @@ import type { EventId } from '../../kernel/ids.ts';
 import { fromPusd, toPusd } from '../../kernel/money.ts';
 import type { Write } from '../../ports/journal.ts';
 import type { Engine } from '../state/engine.ts';
+import type { BudgetRefusal } from '../state/reservations.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { type BudgetRefusal, DAY_REACHED, dayMark, type Limit, limitsOf } from './limits.ts';
+import { dayMark, type Limit, limitsOf } from './limits.ts';
+import { DAY_REACHED } from './require-budget.ts';
 
 type Amounts = Pick<BudgetRefusal, 'scope' | 'limit_usd' | 'spent_usd' | 'reserved_usd' | 'needed_usd'>;
 

@@ -1,4 +1,5 @@
 // Everything a routing decision needs from outside, gathered before it is made (03 §1).
+
 import { draft, type EventDraft } from '../../domain/event.ts';
 import type { SessionRecord } from '../../domain/session.ts';
 import { fromPusd } from '../../kernel/money.ts';
@@ -13,6 +14,7 @@ import {
   UNREAD,
   unreported,
 } from '../../policy/routing/policy-layers.ts';
+import { pricingId } from '../money/ceiling.ts';
 import type { Engine } from '../state/engine.ts';
 import { rememberWorkspace } from '../state/route-memory.ts';
 
@@ -96,9 +98,4 @@ export function takeNotices(
       }),
     ),
   ];
-}
-
-/** The price table row of a model. */
-export function pricingId(engine: Engine, modelId: string): string {
-  return engine.registry.get(modelId)?.pricing_id ?? modelId;
 }

@@ -1,4 +1,5 @@
 // A turn's route: its context gathered, then decided. Admission and `POST /routing/explain` both come through here (03 §3).
+
 import type { ContentBlock, StoredMessage } from '../../domain/message.ts';
 import type { RouteDecision, TurnContext } from '../../domain/route.ts';
 import type { SessionRecord } from '../../domain/session.ts';
@@ -8,9 +9,11 @@ import type { TurnId } from '../../kernel/ids.ts';
 import { estimateRequest } from '../../policy/context/estimate.ts';
 import { hasImage, summaryOf } from '../../policy/context/history.ts';
 import { decideRoute, routeError } from '../../policy/routing/chain.ts';
-import { type DelegationCap, limitsOf } from '../money/limits.ts';
+import { limitsOf } from '../money/limits.ts';
 import { baseTools } from '../prompt/offered-tools.ts';
+import { volatilePrompt } from '../prompt/volatile-prompt.ts';
 import type { Engine } from '../state/engine.ts';
+import type { DelegationCap } from '../state/reservations.ts';
 import type { WorkerRun } from '../state/turn-run.ts';
 import { type RouteEnvironment, routeEnvironment } from './route-environment.ts';
 
@@ -85,13 +88,6 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
   const elapsed_ms = Math.max(0, engine.clock.monotonic() - before);
   const refusal = routeError(decision, context, environment.env);
   return { decision, refusal, context, environment, tools, volatile, elapsed_ms };
-}
-
-/** The system text that may differ from call to call: a planner's memory as it is now, a worker's task (10 §2). */
-export async function volatilePrompt(engine: Engine, session: SessionRecord): Promise<string | null> {
-  return session.is_worker
-    ? session.system_prompt_volatile
-    : await engine.workspaces.memoryText(session.workspace_path);
 }
 
 function firstText(content: readonly ContentBlock[]): string {

@@ -1,14 +1,12 @@
-// Sessions: opening one, and finding one that takes turns (04 §2, 05 §3.1).
+// A session that has done nothing yet: its record and its event (04 §2, 05 §3.1).
 import path from 'node:path';
 import { draft } from '../../domain/event.ts';
 import type { ApprovalMode, OnReached } from '../../domain/scalars.ts';
-import type { Session, SessionRecord } from '../../domain/session.ts';
+import type { SessionRecord } from '../../domain/session.ts';
 import { sha256Hex } from '../../kernel/canonical-json.ts';
 import { AppError } from '../../kernel/errors.ts';
 import { stablePrompt } from '../../policy/context/system-prompt.ts';
-import { NOTHING_YET, sessionView } from '../../policy/session/session-view.ts';
-import type { Write } from '../../ports/journal.ts';
-import { currentPolicies, takeNotices } from '../routing/route-environment.ts';
+import { currentPolicies } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
 
 export interface SessionInput {
@@ -18,22 +16,6 @@ export interface SessionInput {
   readonly max_cost_usd: string | null;
   readonly on_reached: OnReached | null;
   readonly approval_mode: ApprovalMode | null;
-}
-
-type Claim = (status: number, body: unknown) => Write;
-
-/**
- * Opens a top-level session; the row and `session.created` commit together.
- * Throws `not_found` (workspace), `workspace_not_allowed`, `model_not_configured`, `approval_mode_not_allowed`.
- */
-export async function createSession(engine: Engine, input: SessionInput, claim?: Claim): Promise<Session> {
-  const session = await newSession(engine, input);
-  const view = sessionView(session, NOTHING_YET);
-  await engine.journal.commit({
-    writes: [{ kind: 'session.insert', session }, ...(claim ? [claim(201, view)] : [])],
-    emit: [createdEvent(session), ...takeNotices(engine, session)],
-  });
-  return view;
 }
 
 /** The record of a session as it would be opened now, not stored yet. Throws as `createSession` does. */
@@ -111,29 +93,6 @@ export function createdEvent(session: SessionRecord) {
       approval_mode: session.approval_mode,
     },
   });
-}
-
-/** A top-level session. Throws `not_found` or `session_is_worker`. */
-export async function topLevelSession(engine: Engine, id: string): Promise<SessionRecord> {
-  const session = await engine.store.sessions.record(id);
-  if (!session) throw new AppError('not_found', `no session with id ${id}`, { resource: 'session' });
-  if (session.is_worker)
-    throw new AppError(
-      'session_is_worker',
-      'this session belongs to a delegation: it can be read and its turn cancelled, nothing else',
-    );
-  return session;
-}
-
-/** A top-level session that takes turns and settings. Throws `not_found`, `session_is_worker`, `session_already_ended`. */
-export async function liveSession(engine: Engine, id: string): Promise<SessionRecord> {
-  const session = await topLevelSession(engine, id);
-  if (session.ended_at !== null || engine.ending.has(session.id)) throw alreadyEnded();
-  return session;
-}
-
-export function alreadyEnded(): AppError {
-  return new AppError('session_already_ended', 'this session has ended');
 }
 
 /** The canonical id of a model as a caller names it. Throws `model_not_configured`. */

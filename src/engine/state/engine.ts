@@ -13,10 +13,11 @@ import type { Recommender } from '../../ports/recommender.ts';
 import type { Store } from '../../ports/store.ts';
 import type { SchemaCompiler, ToolRegistry } from '../../ports/tool.ts';
 import type { Workspaces } from '../../ports/workspace.ts';
-import { type Budget, createBudget } from '../money/limits.ts';
-import { createOpenPrompts, type OpenPrompts } from './open-prompts.ts';
-import { createRouteMemory, type RouteMemory } from './route-memory.ts';
-import { createSessionLocks, type SessionLocks } from './session-lock.ts';
+import type { OpenPrompts } from './open-prompts.ts';
+import type { Budget } from './reservations.ts';
+import type { RouteMemory } from './route-memory.ts';
+import type { SessionLocks } from './session-lock.ts';
+import type { Workers } from './workers.ts';
 
 export interface EngineDeps {
   readonly config: Config;
@@ -42,6 +43,7 @@ export interface Engine extends EngineDeps {
   readonly prompts: OpenPrompts;
   readonly routes: RouteMemory;
   readonly budget: Budget;
+  readonly workers: Workers;
   /** Sessions being ended: they take no further turn. */
   readonly ending: Set<SessionId>;
   /** Turns that ran when the last process died: only their resumption is a risk that counts (04 §13). */
@@ -50,20 +52,6 @@ export interface Engine extends EngineDeps {
   readonly unpriced: Set<string>;
   /** Set once, by a shutdown: turns stop at their next step boundary. */
   readonly draining: { value: boolean };
-}
-
-export function createEngine(deps: EngineDeps): Engine {
-  return {
-    ...deps,
-    locks: createSessionLocks(deps.log),
-    prompts: createOpenPrompts(),
-    routes: createRouteMemory(),
-    budget: createBudget(),
-    ending: new Set(),
-    crashed: new Set(),
-    unpriced: new Set(),
-    draining: { value: false },
-  };
 }
 
 /** A text fit for an event or a record. */

@@ -1,4 +1,5 @@
 // The locals of one running turn: what it was admitted with, and what it has done so far. Dies with the turn.
+
 import type { InsufficientContextRequest } from '../../domain/delegate.ts';
 import type { RoutingDecisionRecord, StopReason, StoredMessage } from '../../domain/message.ts';
 import type { ModelEntry } from '../../domain/model.ts';
@@ -10,9 +11,9 @@ import type { EventId, MessageId, ToolUseId } from '../../kernel/ids.ts';
 import { type Pusd, ZERO_PUSD } from '../../kernel/money.ts';
 import type { LimitReached } from '../../policy/turn-machine.ts';
 import type { ProviderAdapter } from '../../ports/provider.ts';
-import type { ModelRequest } from '../model-call/model-request.ts';
-import type { BudgetRefusal, DelegationCap } from '../money/limits.ts';
-import type { StartedCall } from '../tool-call/results.ts';
+import type { ModelRequest } from './model-request.ts';
+import type { BudgetRefusal, DelegationCap } from './reservations.ts';
+import type { StartedCall } from './tool-results.ts';
 import type { WorkerClock } from './worker-clock.ts';
 
 /** What the delegations of one top-level turn share, descendants' included (04 §10). */

@@ -3,7 +3,6 @@ import type { ToolUseBlock } from '../../domain/message.ts';
 import { type ToolDefinition, ToolError, type ToolErrorClass } from '../../domain/tool.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import type { Tool, ToolContext } from '../../ports/tool.ts';
-import { createSpawner } from '../delegation/delegate-input.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 
@@ -66,7 +65,7 @@ export function toolContext(
     workspace_path: session.workspace_path,
     files: definition.requires_workspace ? engine.workspaces.files(session.workspace_path) : null,
     signal,
-    spawner: definition.name === 'delegate' ? createSpawner(engine, run, call) : null,
+    spawner: definition.name === 'delegate' ? engine.workers.spawner(run, call) : null,
     is_worker: session.is_worker,
     timeout_seconds: limitSeconds(engine, definition),
     emit: async (event) => {

@@ -3,14 +3,12 @@ import { InsufficientContextRequestSchema } from '../../domain/delegate.ts';
 import { draft } from '../../domain/event.ts';
 import type { ToolResultBlock, ToolUseBlock } from '../../domain/message.ts';
 import { REQUEST_CONTEXT } from '../../domain/tool.ts';
-import { appended } from '../model-call/deltas.ts';
-import { callStarted } from '../model-call/model-request.ts';
 import type { Engine } from '../state/engine.ts';
+import { Interrupted } from '../state/interrupt.ts';
 import { createSlots, type Slots } from '../state/slots.ts';
+import type { ToolResults } from '../state/tool-results.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { Interrupted } from '../turn/interrupt.ts';
-import { certainCall } from '../turn/next-step.ts';
-import { answerMessages, CANCELLED_TEXT, errorResult, FAILED_TEXT, type ToolResults } from './results.ts';
+import { CANCELLED_TEXT, errorResult } from './results.ts';
 import { runTool } from './run.ts';
 
 export interface Dispatched {
@@ -79,24 +77,4 @@ async function leaveOut(engine: Engine, run: TurnRun, call: ToolUseBlock): Promi
   });
   run.tally.tool_calls += 1;
   return result;
-}
-
-/** Stores the tool messages of a finished batch in one transaction, and announces the call that takes them along. */
-export async function storeAnswers(
-  engine: Engine,
-  run: TurnRun,
-  calls: readonly ToolUseBlock[],
-  results: ToolResults,
-): Promise<void> {
-  const { messages, writes } = answerMessages(engine, run, calls, results, { text: FAILED_TEXT, status: 'cancelled' });
-  const prepared = await certainCall(engine, run, [...run.history, ...messages]);
-  const events = await engine.journal.commit({
-    writes,
-    emit: [
-      ...messages.map((m) => appended(engine, run, m)),
-      ...(prepared ? [callStarted(run, prepared, run.cause)] : []),
-    ],
-  });
-  run.history.push(...messages);
-  if (prepared) run.next_call = { prepared, started: events[0]!.id };
 }

@@ -1,14 +1,13 @@
 // Results of one message's tool calls, and the tool messages made of them in block order (01 §6.2).
+
 import { plainMetadata, type StoredMessage, type ToolResultBlock, type ToolUseBlock } from '../../domain/message.ts';
 import type { ToolCallStatus } from '../../domain/tool.ts';
 import { isoTime } from '../../kernel/clock.ts';
-import type { EventId, ToolUseId, TurnId } from '../../kernel/ids.ts';
+import type { ToolUseId, TurnId } from '../../kernel/ids.ts';
 import type { Write } from '../../ports/journal.ts';
 import type { Engine } from '../state/engine.ts';
+import type { StartedCall, ToolResults } from '../state/tool-results.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-
-/** Results by call; a call without one did not finish. */
-export type ToolResults = ReadonlyMap<ToolUseId, ToolResultBlock>;
 
 export const CANCELLED_TEXT = 'Tool call cancelled.';
 export const RESTART_TEXT = 'Tool call interrupted by a server restart; it may or may not have taken effect.';
@@ -18,13 +17,6 @@ export const FAILED_TEXT = 'Tool call not executed: the turn failed.';
 export async function storedResults(engine: Engine, turnId: TurnId): Promise<ToolResults> {
   const calls = await engine.store.turns.toolCalls(turnId);
   return new Map(calls.flatMap((c) => (c.answered || c.result === null ? [] : [[c.id, c.result] as const])));
-}
-
-/** The `tool.called` of a call. */
-export interface StartedCall {
-  readonly event_id: EventId;
-  /** Of the input that ran, which a person may have edited. */
-  readonly input_hash: string;
 }
 
 /** The calls of the turn that had started. */

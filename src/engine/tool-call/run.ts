@@ -7,16 +7,16 @@ import { canonicalJson, sha256Hex } from '../../kernel/canonical-json.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import type { Tool, ToolContext } from '../../ports/tool.ts';
 import { type Approval, approveCall } from '../approval/approve-call.ts';
-import { closeOpenPrompts } from '../closing/close-prompts.ts';
-import { endDelegationOf, FAULT } from '../closing/close-turn.ts';
+import { closeOpenPrompts } from '../approval/close-approvals.ts';
 import type { Engine } from '../state/engine.ts';
 import { abandonable } from '../state/grace.ts';
+import { FAULT, Interrupted, isHandOver } from '../state/interrupt.ts';
 import { cancelScope, childScope } from '../state/session-lock.ts';
 import type { Slots } from '../state/slots.ts';
+import type { StartedCall } from '../state/tool-results.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { Interrupted, isHandOver } from '../turn/interrupt.ts';
 import { inputIssues, pathRefusal, type Refusal, toolContext } from './check.ts';
-import { CANCELLED_TEXT, RESTART_TEXT, type StartedCall } from './results.ts';
+import { CANCELLED_TEXT, RESTART_TEXT } from './results.ts';
 import { completed, invalidInput, OPAQUE_TEXT, refuse, type Started, type ToolOutcome } from './settle.ts';
 
 type Input = Readonly<Record<string, unknown>>;
@@ -160,7 +160,7 @@ async function execute(
     if (!timedOut && run.signal.aborted && isHandOver(engine, run.signal)) throw new Interrupted('restart');
     // Outside every scope: a call must not settle before its delegation, whose end may have been refused.
     if (definition.name === 'delegate')
-      await endDelegationOf(engine, call.id, run.signal.aborted ? cancelledBy(run.signal) : FAULT);
+      await engine.workers.closeUnder(run.turn.id, run.signal.aborted ? cancelledBy(run.signal) : FAULT, call.id);
     return await refuse(engine, run, call, refusalOf(engine, run, call, thrown, timedOut ? limit : null), started);
   } finally {
     timer?.cancel();

@@ -1,6 +1,7 @@
 // Admission of a turn: route first, then one transaction that makes the turn exist (00 §3 step 2, 03 §10).
-import { draft, type EventDraft } from '../../domain/event.ts';
-import { type ContentBlock, plainMetadata, type StoredMessage, textOf } from '../../domain/message.ts';
+
+import { draft, type Event, type EventDraft } from '../../domain/event.ts';
+import { type ContentBlock, plainMetadata, type StoredMessage, textOf, withoutRaw } from '../../domain/message.ts';
 import { providerOf } from '../../domain/model.ts';
 import { ROUTING_MODE_OF, type RouteDecision } from '../../domain/route.ts';
 import type { SessionRecord } from '../../domain/session.ts';
@@ -8,17 +9,16 @@ import type { TurnRecord } from '../../domain/turn.ts';
 import { sha256Hex } from '../../kernel/canonical-json.ts';
 import { isoTime } from '../../kernel/clock.ts';
 import type { AppError } from '../../kernel/errors.ts';
-import type { TurnId } from '../../kernel/ids.ts';
+import type { EventId, TurnId } from '../../kernel/ids.ts';
 import { extended, summaryOf } from '../../policy/context/history.ts';
 import { offersDelegate } from '../../policy/delegation/worker-tools.ts';
 import { routingRecord } from '../../policy/routing/chain.ts';
-import type { Write } from '../../ports/journal.ts';
-import { opened, type Spawned } from '../delegation/open.ts';
+import type { Batch, Write } from '../../ports/journal.ts';
 import { callStarted, modelRequest } from '../model-call/model-request.ts';
-import type { DelegationCap } from '../money/limits.ts';
 import { wireTool } from '../prompt/offered-tools.ts';
 import { routeTurn } from '../routing/route-turn.ts';
 import type { Engine } from '../state/engine.ts';
+import type { DelegationCap } from '../state/reservations.ts';
 import { type DelegationTree, newTally, type TurnRun, type WorkerRun } from '../state/turn-run.ts';
 import type { WorkerClock } from '../state/worker-clock.ts';
 import { mayAnnounce } from './next-step.ts';
@@ -34,26 +34,33 @@ export interface AdmissionRequest {
   readonly clocks: readonly WorkerClock[];
   readonly tree: DelegationTree;
   readonly caps: readonly DelegationCap[];
-  /** For a worker's turn: its `delegate.started` is the parent, and is stored with the first of them. */
-  readonly spawned: Spawned | null;
+  /** Stored with the turn and in front of it; its last event is then the parent of `turn.started`. */
+  readonly before: Batch | null;
+  /** Parent of `turn.started` without such a batch. */
+  readonly parent_event: EventId | null;
   /** For a worker: the names its delegation granted. */
   readonly tool_names: readonly string[] | null;
   /** Writes the idempotency row beside the turn. */
   readonly claim: ((turn: TurnRecord) => Write) | null;
 }
 
+/** `events` are those of the whole batch, what came before the turn first. */
 export type Admission =
-  | { readonly ok: true; readonly run: TurnRun }
-  | { readonly ok: false; readonly decision: RouteDecision; readonly error: AppError };
+  | { readonly ok: true; readonly run: TurnRun; readonly events: readonly Event[] }
+  | {
+      readonly ok: false;
+      readonly decision: RouteDecision;
+      readonly error: AppError;
+      readonly events: readonly Event[];
+    };
 
 /**
  * Decides the route and, unless it is refused, stores turn, user message, `turn.started` and `route.decided` together,
  * and with them `llm.call_started` of the first call where no money has to be reserved for it.
- * A refusal stores its `route.decided` alone, behind the opening of a worker that has none yet. Throws `JournalConflict('turn_in_flight')` when another turn is open.
+ * A refusal stores its `route.decided` alone, behind what was to come before the turn. Throws `JournalConflict('turn_in_flight')` when another turn is open.
  */
 export async function admitTurn(engine: Engine, request: AdmissionRequest): Promise<Admission> {
-  const { session, worker, spawned } = request;
-  const opening = spawned?.opening ?? null;
+  const { session, worker, before } = request;
   const now = engine.clock.now();
   const turnId = request.turn_id;
   const stored = await engine.store.messages.history(session.id);
@@ -73,11 +80,10 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   if (refusal) {
     const told = routeDecided(session, turnId, decision, elapsed_ms, null);
     const events = await engine.journal.commit({
-      writes: opening?.writes ?? [],
-      emit: [...(opening?.emit ?? []), ...environment.notices, told],
+      writes: before?.writes ?? [],
+      emit: [...(before?.emit ?? []), ...environment.notices, told],
     });
-    if (spawned) opened(spawned, events);
-    return { ok: false, decision, error: refusal };
+    return { ok: false, decision, error: refusal, events };
   }
 
   const model = engine.registry.get(decision.chosen_model);
@@ -118,7 +124,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
     tools: effective.map((t) => t.name),
     resume_attempts: 0,
   };
-  const writes: Write[] = [...(opening?.writes ?? [])];
+  const writes: Write[] = [...(before?.writes ?? [])];
   if (environment.version !== session.routing_policy_version)
     writes.push({ kind: 'session.set_policy_version', session_id: session.id, version: environment.version });
   writes.push({ kind: 'turn.insert', turn }, { kind: 'message.insert', message: userMessage });
@@ -136,17 +142,17 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   };
   const prepared = modelRequest(engine, about, routed.volatile);
   const announced = !context.budget_limited && mayAnnounce(engine, request.scope.signal);
-  const before = [...(opening?.emit ?? []), ...environment.notices];
-  const started = before.length;
+  const first = [...(before?.emit ?? []), ...environment.notices];
+  const started = first.length;
   const events = await engine.journal.commit({
     writes,
     emit: [
-      ...before,
+      ...first,
       draft({
         type: 'turn.started',
         session_id: session.id,
         turn_id: turnId,
-        parent: opening ? opening.emit.length - 1 : (spawned?.parent_event ?? null),
+        parent: before ? before.emit.length - 1 : request.parent_event,
         payload: {
           user_message_hash: sha256Hex(textOf(userMessage.content)),
           user_message_id: userMessage.id,
@@ -165,11 +171,11 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
       ...(announced ? [callStarted(about, prepared, started)] : []),
     ],
   });
-  if (spawned) opened(spawned, events);
   const startedEvent = events[started]!.id;
 
   return {
     ok: true,
+    events,
     run: {
       ...about,
       adapter,
@@ -237,10 +243,4 @@ function routeDecided(
       chain: [...decision.chain],
     },
   });
-}
-
-/** The wire form of a stored message: `provider_raw` stays inside (01 §6.4). */
-export function withoutRaw(message: StoredMessage) {
-  const { provider_raw: _, ...wire } = message;
-  return wire;
 }

@@ -1,19 +1,19 @@
 // The three ways a turn ends: each is one transaction with the one terminal event (00 §3 step 7), which an answer
 // without tool calls shares with its call.
+
 import { draft, type EventDraft } from '../../domain/event.ts';
 import { type StoredMessage, toolUses } from '../../domain/message.ts';
 import type { ErrorClass } from '../../domain/scalars.ts';
 import type { TurnErrorCode, TurnStopReason } from '../../domain/turn.ts';
 import { cancelledBy } from '../../kernel/abort.ts';
 import { fromPusd } from '../../kernel/money.ts';
-import type { TurnOutcome, Write } from '../../ports/journal.ts';
 import { openCallOutcomes } from '../closing/close-model-calls.ts';
+import type { Ending } from '../closing/turn-end-records.ts';
+import { completed, turnEnd, wallTime } from '../closing/turn-end-records.ts';
 import { appended } from '../model-call/deltas.ts';
 import { type Engine, safeText } from '../state/engine.ts';
 import type { TurnBase, TurnEnd } from '../state/turn-run.ts';
 import { answerMessages, CANCELLED_TEXT, FAILED_TEXT, startedCalls, storedResults } from '../tool-call/results.ts';
-
-type Ending = Partial<TurnOutcome> & { readonly status: TurnOutcome['status'] };
 
 export async function completeTurn(engine: Engine, run: TurnBase, stopReason: TurnStopReason): Promise<TurnEnd> {
   const seconds = wallTime(engine, run);
@@ -23,47 +23,10 @@ export async function completeTurn(engine: Engine, run: TurnBase, stopReason: Tu
   return ending;
 }
 
-/**
- * What completes a turn with nothing left to answer, for the batch of the call that ended it.
- * @param run its figures as they will be after that call
- */
-export function completion(
-  engine: Engine,
-  run: TurnBase,
-  stopReason: TurnStopReason,
-): { readonly write: Write; readonly event: EventDraft } {
-  const seconds = wallTime(engine, run);
-  return {
-    write: turnEnd(engine, run, { status: 'completed', stop_reason: stopReason }, seconds),
-    event: completed(run, stopReason, seconds),
-  };
-}
-
-function completed(run: TurnBase, stopReason: TurnStopReason, seconds: number): EventDraft {
-  const { tally } = run;
-  return draft({
-    type: 'turn.completed',
-    session_id: run.session.id,
-    turn_id: run.turn.id,
-    parent: run.started_event_id,
-    payload: {
-      stop_reason: stopReason,
-      llm_call_count: tally.llm_calls,
-      tool_call_count: tally.tool_calls,
-      total_input_tokens: tally.input_tokens,
-      total_output_tokens: tally.output_tokens,
-      total_cached_input_tokens: tally.cached_input_tokens,
-      total_cache_creation_input_tokens: tally.cache_creation_input_tokens,
-      total_cost_usd: fromPusd(tally.cost_pusd),
-      wall_time_seconds: seconds,
-      parent_session_id: run.session.parent_session_id,
-    },
-  });
-}
-
-export async function cancelTurnRun(engine: Engine, run: TurnBase): Promise<TurnEnd> {
+/** @param text what a tool call without a result is answered with */
+export async function cancelTurnRun(engine: Engine, run: TurnBase, text = CANCELLED_TEXT): Promise<TurnEnd> {
   const { reason, detail } = cancelledBy(run.signal);
-  const closing = await closeCalls(engine, run, CANCELLED_TEXT);
+  const closing = await closeCalls(engine, run, text);
   await end(engine, run, {
     ending: { status: 'cancelled', cancel_reason: reason },
     seconds: wallTime(engine, run),
@@ -144,28 +107,6 @@ async function end(
   run.history.push(...messages);
 }
 
-function turnEnd(engine: Engine, run: TurnBase, ending: Ending, seconds: number): Write {
-  return {
-    kind: 'turn.end',
-    turn_id: run.turn.id,
-    session_id: run.session.id,
-    outcome: {
-      stop_reason: null,
-      cancel_reason: null,
-      error_code: null,
-      error_class: null,
-      error_message: null,
-      retryable: null,
-      ...ending,
-      llm_call_count: run.tally.llm_calls,
-      tool_call_count: run.tally.tool_calls,
-      wall_time_seconds: seconds,
-      final_message_id: run.final_message_id,
-      ended_at: engine.clock.now(),
-    },
-  };
-}
-
 interface Closing extends ReturnType<typeof answerMessages> {
   /** The terminal event of every call that had none. */
   readonly failed: readonly EventDraft[];
@@ -201,8 +142,4 @@ function unanswered(run: TurnBase) {
   if (!asked || asked.turn_id !== run.turn.id) return [];
   const answered = new Set(run.history.slice(at + 1).map((m) => m.metadata.parent_tool_use_id));
   return toolUses(asked.content).filter((call) => !answered.has(call.id));
-}
-
-function wallTime(engine: Engine, run: TurnBase): number {
-  return Math.max(0, Math.round(engine.clock.monotonic() - run.started_monotonic) / 1000);
 }

@@ -1,10 +1,11 @@
 // What a running turn does next, and its next call where that is certain before the step in hand is stored (00 §3).
 import type { StoredMessage } from '../../domain/message.ts';
 import { next, type Step } from '../../policy/turn-machine.ts';
-import { type ModelRequest, modelRequest } from '../model-call/model-request.ts';
+import { modelRequest } from '../model-call/model-request.ts';
 import { limitsOf } from '../money/limits.ts';
-import { volatilePrompt } from '../routing/route-turn.ts';
+import { volatilePrompt } from '../prompt/volatile-prompt.ts';
 import type { Engine } from '../state/engine.ts';
+import type { ModelRequest } from '../state/model-request.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 
 export function nextStep(engine: Engine, run: TurnRun, history: readonly StoredMessage[] = run.history): Step {

@@ -1,14 +1,16 @@
 // A planner's turn under its session's lock: its deadline, and its return once its tree has money again.
+
 import type { SessionRecord } from '../../domain/session.ts';
-import { Cancelled } from '../../kernel/abort.ts';
-import { AppError } from '../../kernel/errors.ts';
+import type { TurnRecord } from '../../domain/turn.ts';
+import { Cancelled, createScope } from '../../kernel/abort.ts';
 import type { SessionId } from '../../kernel/ids.ts';
-import { exhaustedLimit } from '../money/limits.ts';
-import { resumeTopLevel } from '../resume-turn.ts';
 import type { Engine } from '../state/engine.ts';
 import { cancelScope } from '../state/session-lock.ts';
+import type { ToolResults } from '../state/tool-results.ts';
 import type { TurnEnd, TurnRun } from '../state/turn-run.ts';
-import type { ToolResults } from '../tool-call/results.ts';
+import { endUnfinishedTurn } from './end-unfinished.ts';
+import { rebuildRun } from './rebuild.ts';
+import { announceResumed, failModelGone } from './resume.ts';
 import { runTurn } from './run.ts';
 
 /** Runs the turn under the lock that the caller has reserved. */
@@ -42,14 +44,50 @@ export async function resumeIfPaid(engine: Engine, sessionId: SessionId): Promis
   }
 }
 
-/** Throws `budget_exceeded` with the four amounts when a limit lets nothing further begin (14 §3). */
-export async function requireBudget(engine: Engine, session: SessionRecord): Promise<void> {
-  const refusal = await exhaustedLimit(engine, session);
-  if (!refusal) return;
-  const { scope, limit_usd, spent_usd, reserved_usd } = refusal;
-  throw new AppError(
-    'budget_exceeded',
-    `the ${scope} limit of ${limit_usd} USD is reached (${spent_usd} USD spent); raise it to go on`,
-    { scope, limit_usd, spent_usd, reserved_usd },
-  );
+/** A turn that crashed the server this often is ended instead of tried again. */
+const MAX_ATTEMPTS = 3;
+
+/**
+ * Starts a top-level turn again where it stands; resolves when it runs. A turn somebody else holds is left alone, and
+ * while the server drains every turn is.
+ */
+export async function resumeTopLevel(engine: Engine, session: SessionRecord, turn: TurnRecord): Promise<void> {
+  if (engine.draining.value || engine.locks.reserve(session.id, turn.id).held) return;
+  try {
+    if (turn.resume_attempts >= MAX_ATTEMPTS) {
+      engine.log.warn({ session_id: session.id, turn_id: turn.id }, 'a turn was interrupted too often and is ended');
+      await endUnfinishedTurn(engine, session, turn, new Cancelled('shutdown'));
+      engine.locks.release(session.id);
+      return;
+    }
+    const scope = createScope();
+    const { run, served, known } = await rebuildRun(engine, session, turn, {
+      scope,
+      worker: null,
+      clocks: [],
+      tree: { delegations: await workersSoFar(engine, turn) },
+      caps: [],
+    });
+    if (served === null) {
+      await failModelGone(engine, run);
+      engine.locks.release(session.id);
+      return;
+    }
+    await announceResumed(engine, run);
+    startTopLevel(engine, { ...run, ...served }, known);
+  } catch (error) {
+    engine.locks.release(session.id);
+    throw error;
+  }
+}
+
+/** Workers that the turn and everything below it has had: a restart gives it no new ones to spend (04 §10). */
+async function workersSoFar(engine: Engine, turn: TurnRecord): Promise<number> {
+  // No call of this turn has a smaller id than the turn itself; parents come before their children.
+  const query = { recursive: true, after: `tu_${turn.id}`, limit: 1000 };
+  const workers = new Set<string>();
+  for (const d of (await engine.store.delegations.list(turn.session_id, query)).rows)
+    if (d.worker_session_id && (d.parent_turn_id === turn.id || workers.has(d.parent_session_id)))
+      workers.add(d.worker_session_id);
+  return workers.size;
 }

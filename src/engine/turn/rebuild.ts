@@ -9,12 +9,13 @@ import type { TurnRecord } from '../../domain/turn.ts';
 import { summaryOf } from '../../policy/context/history.ts';
 import { routingRecord } from '../../policy/routing/chain.ts';
 import type { ToolCallState } from '../../ports/store.ts';
-import type { DelegationCap } from '../money/limits.ts';
 import { wireTool } from '../prompt/offered-tools.ts';
 import type { Engine } from '../state/engine.ts';
+import type { DelegationCap } from '../state/reservations.ts';
+import type { ToolResults } from '../state/tool-results.ts';
 import type { DelegationTree, TurnBase, TurnRun, WorkerRun } from '../state/turn-run.ts';
 import type { WorkerClock } from '../state/worker-clock.ts';
-import { startedCalls, storedResults, type ToolResults } from '../tool-call/results.ts';
+import { startedCalls, storedResults } from '../tool-call/results.ts';
 
 export interface Rebuilt {
   readonly run: TurnBase;

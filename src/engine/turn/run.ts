@@ -1,17 +1,19 @@
 // The turn loop: ask the machine what is next, do it, until a terminal event is stored (00 §3, 04 §3.1).
 import { Cancelled, cancelledBy } from '../../kernel/abort.ts';
-import { closeOpenParts, endOpenDelegations, FAULT } from '../closing/close-turn.ts';
+import { closeOpenParts } from '../closing/open-parts.ts';
 import { callModel } from '../model-call/call-model.ts';
 import { tellExceeded, warnIfNear } from '../money/budget-events.ts';
-import type { BudgetRefusal } from '../money/limits.ts';
 import type { Engine } from '../state/engine.ts';
+import { FAULT, isHandOver } from '../state/interrupt.ts';
+import type { BudgetRefusal } from '../state/reservations.ts';
 import { cancelScope } from '../state/session-lock.ts';
+import type { ToolResults } from '../state/tool-results.ts';
 import type { TurnEnd, TurnRun } from '../state/turn-run.ts';
-import { dispatchTools, storeAnswers } from '../tool-call/dispatch.ts';
-import type { ToolResults } from '../tool-call/results.ts';
+import { dispatchTools } from '../tool-call/dispatch.ts';
 import { cancelTurnRun, completeTurn, failTurn } from './end.ts';
-import { interruptTurn, isHandOver } from './interrupt.ts';
+import { interruptTurn } from './interrupt.ts';
 import { nextStep } from './next-step.ts';
+import { storeAnswers } from './store-answers.ts';
 
 /**
  * Runs an admitted turn to its terminal event, or puts it down where it can be taken up again. Nothing is thrown but
@@ -89,6 +91,6 @@ async function overBudget(engine: Engine, run: TurnRun, refusal: BudgetRefusal):
 async function stop(engine: Engine, run: TurnRun): Promise<TurnEnd> {
   if (isHandOver(engine, run.signal)) return interruptTurn(engine, run, 'restart');
   // Workers that were put down before the cancellation came have nobody else who would end them.
-  await endOpenDelegations(engine, run.turn.id, cancelledBy(run.signal));
+  await engine.workers.closeUnder(run.turn.id, cancelledBy(run.signal));
   return cancelTurnRun(engine, run);
 }

@@ -7,7 +7,7 @@ import {
   SavingsReportSchema,
   type TimeWindow,
 } from '../../domain/analytics.ts';
-import type { Engine } from '../../engine/state/engine.ts';
+import type { Engine } from '../../engine/create-engine.ts';
 import { isoTime } from '../../kernel/clock.ts';
 import { type Issue, validationError } from '../../kernel/errors.ts';
 import type { Result } from '../../kernel/result.ts';

@@ -1,7 +1,7 @@
 // `/models`: what may be chosen, whether it answers, and what it costs (05 §2, §3.5).
 import { z } from 'zod';
 import { type Model, type ModelEntry, ModelSchema } from '../../domain/model.ts';
-import type { Engine } from '../../engine/state/engine.ts';
+import type { Engine } from '../../engine/create-engine.ts';
 import { fromPusd } from '../../kernel/money.ts';
 import { type AvailabilitySnapshot, availabilityOf, snapshot } from '../../policy/registry/availability.ts';
 import type { HttpApp } from '../app.ts';

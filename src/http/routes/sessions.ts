@@ -10,9 +10,9 @@ import {
   UsdSchema,
 } from '../../domain/scalars.ts';
 import { SessionSchema, SessionStatusSchema } from '../../domain/session.ts';
+import { createSession } from '../../engine/create-session.ts';
 import { endSession, purgeSession } from '../../engine/end-session.ts';
-import { withReserved } from '../../engine/money/limits.ts';
-import { createSession } from '../../engine/session/new-session.ts';
+import { withReserved } from '../../engine/show-session.ts';
 import { patchSession } from '../../engine/update-session.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';

@@ -1,0 +1,25 @@
+// The engine put together: its ports, what it keeps in memory, and the workers that its lower rooms are handed.
+import { createWorkers } from './delegation/workers.ts';
+import type { Engine, EngineDeps } from './state/engine.ts';
+import { createOpenPrompts } from './state/open-prompts.ts';
+import { createBudget } from './state/reservations.ts';
+import { createRouteMemory } from './state/route-memory.ts';
+import { createSessionLocks } from './state/session-lock.ts';
+
+export type { Engine } from './state/engine.ts';
+
+export function createEngine(deps: EngineDeps): Engine {
+  const engine: Engine = {
+    ...deps,
+    locks: createSessionLocks(deps.log),
+    prompts: createOpenPrompts(),
+    routes: createRouteMemory(),
+    budget: createBudget(),
+    workers: createWorkers(() => engine),
+    ending: new Set(),
+    crashed: new Set(),
+    unpriced: new Set(),
+    draining: { value: false },
+  };
+  return engine;
+}

@@ -1,0 +1,42 @@
+// Money that running calls hold, and what is remembered of limits: in memory only, made again after a restart (14).
+import type { OnReached } from '../../domain/scalars.ts';
+import type { SessionId, ToolUseId } from '../../kernel/ids.ts';
+import type { Pusd, Usd } from '../../kernel/money.ts';
+
+export type BudgetScope = 'session' | 'delegation' | 'day';
+
+/** A cap on one delegation: its worker and everything below it. */
+export interface DelegationCap {
+  readonly tool_use_id: ToolUseId;
+  readonly session_id: SessionId;
+  readonly limit: Pusd;
+}
+
+/** Why a call was refused; all amounts as they were at that moment. */
+export interface BudgetRefusal {
+  readonly scope: BudgetScope;
+  readonly key: string;
+  readonly on_reached: OnReached;
+  readonly limit_usd: Usd;
+  readonly spent_usd: Usd;
+  readonly reserved_usd: Usd;
+  readonly needed_usd: Usd;
+  /** Limit less what is spent and reserved; never negative. */
+  readonly left_usd: Usd;
+}
+
+/** Reservations live in memory only: after a crash every open call is closed before anything runs. */
+export interface Budget {
+  /** By pool. */
+  readonly reserved: Map<string, Pusd>;
+  /** Counts settlements: a check whose sums were read before one is made again. */
+  settlements: number;
+  /** Trees that wait for a higher limit; after a restart made again from their turns (14 §3). */
+  readonly paused: Set<SessionId>;
+  /** Limits that were warned about, by key, with their amount then. */
+  readonly warned: Map<string, Pusd>;
+}
+
+export function createBudget(): Budget {
+  return { reserved: new Map(), settlements: 0, paused: new Set(), warned: new Map() };
+}

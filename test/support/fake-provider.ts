@@ -2,6 +2,19 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { type StopReason, textOf } from '../../src/domain/message.ts';
+import { NO_TOKENS, type TokenUsage } from '../../src/domain/usage.ts';
+import type { ToolUseId } from '../../src/kernel/ids.ts';
+import { readAnthropicRequest } from '../../src/wire/anthropic/decode-request.ts';
+import { createAnthropicEventEncoder } from '../../src/wire/anthropic/encode-stream.ts';
+import { readOpenAiRequest } from '../../src/wire/openai/decode-request.ts';
+import { createOpenAiEventEncoder } from '../../src/wire/openai/encode-stream.ts';
+import { type AnswerBlock, answerEvents } from './answer-events.ts';
+
+const WIRES = {
+  anthropic: { name: 'msg', read: readAnthropicRequest, encoder: createAnthropicEventEncoder },
+  openai: { name: 'chatcmpl', read: readOpenAiRequest, encoder: createOpenAiEventEncoder },
+};
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -49,7 +62,7 @@ export interface FakeMessage {
   readonly thinking?: { readonly text: string; readonly signature: string };
   readonly text?: string;
   readonly tool_calls?: readonly FakeToolCall[];
-  readonly stop_reason?: string;
+  readonly stop_reason?: StopReason;
   /** Null reports none. */
   readonly usage?: FakeUsage | null;
   /** Characters of one delta, 16 unless told. */
@@ -152,26 +165,26 @@ async function finish(res: ServerResponse, ending: Ending): Promise<void> {
 }
 
 function describe(req: IncomingMessage, text: string, number: number, res: ServerResponse): FakeCall {
-  const body: Json = JSON.parse(text);
   const path = req.url ?? '';
   const wire = path.endsWith('/messages') ? 'anthropic' : 'openai';
-  const messages = (body.messages ?? []) as Json[];
-  const users = messages.filter((m) => m.role === 'user').map((m) => textsOf(m.content).join('\n'));
-  const system =
-    wire === 'anthropic' ? body.system : messages.filter((m) => m.role === 'system').flatMap((m) => m.content);
-  const tools = (body.tools ?? []) as Json[];
+  const read = WIRES[wire].read(text, (id) => id as ToolUseId);
+  if (!read.ok) throw new Error(read.error);
+  const asked = read.value;
+  const users = asked.messages.filter((m) => m.role === 'user').map((m) => textOf(m.content));
+  const spoken = asked.messages.findLastIndex((m) => m.role === 'assistant');
+  const results = asked.messages.slice(spoken + 1).flatMap((m) => m.content.filter((b) => b.type === 'tool_result'));
   return {
     wire,
     path,
     headers: req.headers,
-    body,
+    body: JSON.parse(text),
     text,
     number,
-    model: String(body.model),
-    system: textsOf(system).join('\n\n'),
+    model: asked.model,
+    system: asked.system ?? '',
     user: users.findLast((text) => text !== '') ?? '',
-    results: lastResults(messages),
-    tools: tools.map((tool) => String(((tool.function ?? tool) as Json).name)),
+    results: results.map((result) => textOf(result.content)),
+    tools: asked.tools.map((tool) => tool.name),
     disconnected: new Promise((resolve) => {
       res.on('close', () => {
         if (!res.writableFinished) resolve();
@@ -180,130 +193,40 @@ function describe(req: IncomingMessage, text: string, number: number, res: Serve
   };
 }
 
-function textsOf(content: unknown): string[] {
-  if (typeof content === 'string') return [content];
-  if (!Array.isArray(content)) return [];
-  return content.flatMap((part: unknown) => {
-    if (typeof part === 'string') return [part];
-    const { type, text } = part as Json;
-    return type === 'text' ? [String(text)] : [];
-  });
-}
-
-function lastResults(messages: readonly Json[]): string[] {
-  const last = messages.at(-1);
-  if (last?.role === 'tool') {
-    const from = messages.findLastIndex((m) => m.role !== 'tool') + 1;
-    return messages.slice(from).map((m) => textsOf(m.content).join('\n'));
-  }
-  if (last?.role !== 'user' || !Array.isArray(last.content)) return [];
-  return (last.content as Json[]).filter((b) => b.type === 'tool_result').map((b) => textsOf(b.content).join('\n'));
-}
-
 /** The writes of an answer. */
 function render(call: FakeCall, message: FakeMessage): readonly (string | Uint8Array)[] {
-  const events = (call.wire === 'anthropic' ? anthropicEvents(call, message) : openAiEvents(call, message)).slice(
-    0,
-    message.after,
-  );
+  const { encoder, name } = WIRES[call.wire];
+  const usage = message.usage === null ? null : tokens(message.usage ?? {});
+  const stop = message.stop_reason ?? (message.tool_calls?.length ? 'tool_use' : 'end_turn');
+  const encode = encoder({ id: `${name}_${call.number}`, model: call.model, usage });
+  const events = answerEvents(call.model, blocksOf(call, message), { stop, rawStop: null, usage })
+    .flatMap(encode)
+    .slice(0, message.after);
   return message.split ? message.split(Buffer.from(events.join(''))) : events;
+}
+
+function tokens({ input = 10, cached = 0, creation = 0, output = 5, reasoning = 0 }: FakeUsage): TokenUsage {
+  return {
+    ...NO_TOKENS,
+    input_tokens: input,
+    cached_input_tokens: cached,
+    cache_creation_input_tokens: creation,
+    output_tokens: output,
+    reasoning_tokens: reasoning,
+  };
+}
+
+function blocksOf(call: FakeCall, { thinking, text, tool_calls = [], delta }: FakeMessage): AnswerBlock[] {
+  const out: AnswerBlock[] = [];
+  if (thinking) out.push({ kind: 'thinking', pieces: deltas(thinking.text, delta), signature: thinking.signature });
+  if (text) out.push({ kind: 'text', pieces: deltas(text, delta) });
+  for (const [i, { name, input, json = JSON.stringify(input) }] of tool_calls.entries())
+    out.push({ kind: 'tool', name, id: `call_${call.number}_${i}`, pieces: deltas(json, delta) });
+  return out;
 }
 
 function deltas(text: string, size = 16): string[] {
   const out: string[] = [];
   for (let i = 0; i < text.length; i += size) out.push(text.slice(i, i + size));
-  return out;
-}
-
-function anthropicEvents(call: FakeCall, message: FakeMessage): string[] {
-  const event = (type: string, data: Json) => `event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`;
-  const usage = message.usage === null ? null : { input: 10, output: 5, ...message.usage };
-  const out = [
-    event('message_start', {
-      message: {
-        id: `msg_${call.number}`,
-        role: 'assistant',
-        model: call.model,
-        content: [],
-        ...(usage && {
-          usage: {
-            input_tokens: usage.input,
-            cache_read_input_tokens: usage.cached ?? 0,
-            cache_creation_input_tokens: usage.creation ?? 0,
-            output_tokens: 1,
-          },
-        }),
-      },
-    }),
-  ];
-  let index = 0;
-  const block = (start: Json, ...inner: Json[]) => {
-    out.push(event('content_block_start', { index, content_block: start }));
-    for (const delta of inner) out.push(event('content_block_delta', { index, delta }));
-    out.push(event('content_block_stop', { index: index++ }));
-  };
-  if (message.thinking) {
-    const { text, signature } = message.thinking;
-    const pieces = deltas(text, message.delta).map((thinking) => ({ type: 'thinking_delta', thinking }));
-    block({ type: 'thinking', thinking: '', signature: '' }, ...pieces, { type: 'signature_delta', signature });
-  }
-  if (message.text)
-    block(
-      { type: 'text', text: '' },
-      ...deltas(message.text, message.delta).map((text) => ({ type: 'text_delta', text })),
-    );
-  for (const { name, input, json = JSON.stringify(input) } of message.tool_calls ?? []) {
-    const pieces = deltas(json, message.delta).map((partial_json) => ({
-      type: 'input_json_delta',
-      partial_json,
-    }));
-    block({ type: 'tool_use', id: `toolu_${call.number}_${index}`, name, input: {} }, ...pieces);
-  }
-  const stop_reason = message.stop_reason ?? (message.tool_calls?.length ? 'tool_use' : 'end_turn');
-  out.push(
-    event('message_delta', {
-      delta: { stop_reason, stop_sequence: null },
-      ...(usage && {
-        usage: {
-          output_tokens: usage.output,
-          ...(usage.reasoning !== undefined && { output_tokens_details: { thinking_tokens: usage.reasoning } }),
-        },
-      }),
-    }),
-    event('message_stop', {}),
-  );
-  return out;
-}
-
-function openAiEvents(call: FakeCall, message: FakeMessage): string[] {
-  const chunk = (rest: Json) =>
-    `data: ${JSON.stringify({ id: `chatcmpl-${call.number}`, object: 'chat.completion.chunk', model: call.model, ...rest })}\n\n`;
-  const delta = (value: Json, finish_reason: string | null = null) =>
-    chunk({ choices: [{ index: 0, delta: value, finish_reason }] });
-  const out = [delta({ role: 'assistant', content: '' })];
-  for (const content of deltas(message.text ?? '', message.delta)) out.push(delta({ content }));
-  for (const [index, { name, input, json = JSON.stringify(input) }] of (message.tool_calls ?? []).entries()) {
-    const id = `call_${call.number}_${index}`;
-    out.push(delta({ tool_calls: [{ index, id, type: 'function', function: { name, arguments: '' } }] }));
-    for (const args of deltas(json, message.delta))
-      out.push(delta({ tool_calls: [{ index, function: { arguments: args } }] }));
-  }
-  out.push(delta({}, message.stop_reason ?? (message.tool_calls?.length ? 'tool_calls' : 'stop')));
-  if (message.usage !== null) {
-    const { input = 10, cached = 0, creation = 0, output = 5, reasoning = 0 } = message.usage ?? {};
-    out.push(
-      chunk({
-        choices: [],
-        usage: {
-          prompt_tokens: input + cached + creation,
-          completion_tokens: output,
-          total_tokens: input + cached + creation + output,
-          prompt_tokens_details: { cached_tokens: cached, cache_write_tokens: creation },
-          completion_tokens_details: { reasoning_tokens: reasoning },
-        },
-      }),
-    );
-  }
-  out.push('data: [DONE]\n\n');
   return out;
 }

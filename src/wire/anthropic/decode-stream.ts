@@ -42,7 +42,7 @@ interface WireUsage {
   readonly output_tokens_details?: { readonly thinking_tokens?: unknown } | null;
 }
 
-const STOP_REASONS: ReadonlyMap<string, StopReason> = new Map([
+export const STOP_REASONS: ReadonlyMap<string, StopReason> = new Map([
   ['end_turn', 'end_turn'],
   ['max_tokens', 'max_tokens'],
   ['stop_sequence', 'stop_sequence'],

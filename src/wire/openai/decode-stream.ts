@@ -38,7 +38,7 @@ interface WireUsage {
   readonly completion_tokens_details?: { readonly reasoning_tokens?: unknown } | null;
 }
 
-const STOP_REASONS: ReadonlyMap<string, StopReason> = new Map([
+export const STOP_REASONS: ReadonlyMap<string, StopReason> = new Map([
   ['stop', 'end_turn'],
   ['length', 'max_tokens'],
   ['tool_calls', 'tool_use'],

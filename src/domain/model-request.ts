@@ -4,7 +4,7 @@ import type { StoredMessage } from './message.ts';
 import type { ModelEntry } from './model.ts';
 import type { JsonSchema } from './tool.ts';
 
-/** What the model is told a tool is. */
+/** A tool as the model sees it. */
 export interface WireTool {
   readonly name: string;
   readonly description: string;

@@ -12,7 +12,7 @@ export interface TimeLimits {
   readonly idle: number;
 }
 
-/** Watches one call. Each attempt has its own signal, so that stopping one closes its socket and nothing else. */
+/** Watches one model call. Each attempt has its own signal, so that stopping one closes its socket and nothing else. */
 export interface Guard {
   /** Of the current attempt. */
   readonly signal: AbortSignal;

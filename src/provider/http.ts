@@ -23,7 +23,7 @@ export interface HttpOptions {
   readonly clock: Clock;
 }
 
-/** What a wrapped `fetch` is told about the attempt, without any of it reaching the wire. */
+/** What a wrapped `fetch` knows about the attempt, without any of it reaching the wire. */
 export type AttemptInfo = Pick<Attempt, 'request' | 'attempt'>;
 /** Request options carry the attempt under this key; the real `fetch` ignores it. */
 export const ATTEMPT = Symbol('attempt');

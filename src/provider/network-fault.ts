@@ -9,7 +9,7 @@ export function networkFault(error: unknown, detail: string | null = null): Faul
   return fault('network', detail ?? code, cause === null ? text : `${text}: ${cause.message}`);
 }
 
-/** What `fetch` says of a redirect it was told to refuse; null for anything else. Another try would end the same way. */
+/** What `fetch` says of a redirect it has to refuse; null for anything else. Another try would end the same way. */
 export function redirectFault(error: unknown): Fault | null {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : '';
   if (cause !== 'unexpected redirect') return null;

@@ -14,7 +14,7 @@ function hasInput(report: UsageReport): boolean {
   return report.input !== null || report.cached !== null || report.creation !== null;
 }
 
-/** The counts of a call whose content is `slots`. */
+/** The counts of a model call whose content is `slots`. */
 export function settleUsage(report: UsageReport, request: CanonicalRequest, slots: readonly Slot[]): TokenUsage {
   const inputKnown = hasInput(report);
   const outputKnown = report.output !== null && !report.early;

@@ -43,7 +43,7 @@ export function steps(messages: readonly StoredMessage[], drop: Drop): Step[] {
   return out;
 }
 
-/** Logs a block that the provider cannot be told. */
+/** Logs a block that cannot be said to the provider. */
 export type Drop = (message: StoredMessage, blockType: string, reason: string) => void;
 
 export function dropper(remarks: Remarks): Drop {

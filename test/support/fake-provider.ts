@@ -65,12 +65,12 @@ export interface FakeMessage {
   readonly stop_reason?: StopReason;
   /** Null reports none. */
   readonly usage?: FakeUsage | null;
-  /** Characters of one delta, 16 unless told. */
+  /** Characters of one delta, 16 by default. */
   readonly delta?: number;
   /** Server-sent events after which `ending` happens. */
   readonly after?: number;
   readonly ending?: Ending;
-  /** Cuts the bytes of the whole answer into writes; one write an event unless told. */
+  /** Cuts the bytes of the whole answer into writes; one write an event by default. */
   readonly split?: (bytes: Buffer) => readonly Uint8Array[];
 }
 /** Bytes as they are. */

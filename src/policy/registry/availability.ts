@@ -44,7 +44,7 @@ export interface Availability {
   readonly models: ReadonlyMap<string, Outage>;
   /** By provider. */
   readonly providers: ReadonlyMap<string, Outage>;
-  /** Ended by a success and not yet told by `expire`. */
+  /** Ended by a success and not yet reported by `expire`. */
   readonly recovered: readonly Recovered[];
 }
 
@@ -69,7 +69,7 @@ export function emptyAvailability(): Availability {
 
 /**
  * Takes one call's outcome, after the adapter's own retries. `transitions` holds outages that begin with it;
- * one that a success ends is told by the next `expire`.
+ * one that a success ends is reported by the next `expire`.
  * @param now monotonic milliseconds
  * @param registry whose models a provider-wide outage lists
  */
@@ -126,7 +126,7 @@ export function recordOutcome(
   };
 }
 
-/** Ends outages that are old enough. `transitions` holds every recovery not told before, each once. */
+/** Ends outages that are old enough. `transitions` holds every recovery not reported before, each once. */
 export function expire(state: Availability, now: number): { state: Availability; transitions: readonly Recovered[] } {
   const current = endOutages(
     state,

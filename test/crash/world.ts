@@ -8,6 +8,7 @@ import { ApiError, type RequestOptions, request } from '../../src/client/request
 import { address, type Finished, run, type Started, start, temporaryHome } from '../app/metis.ts';
 import { type FakeAnswer, type FakeCall, type FakeProvider, startFakeProvider } from '../support/fake-provider.ts';
 import { priceFileA } from '../support/prices.ts';
+import { until } from '../support/until.ts';
 
 export interface World {
   readonly home: string;
@@ -37,6 +38,9 @@ export interface World {
 }
 // Answers of the wire: a test looks into them freely and asserts what it finds.
 export type Json = Readonly<Record<string, ReturnType<typeof JSON.parse>>>;
+
+/** A turn may outlast many restarts on a busy machine. */
+const ENDED_SECONDS = 300;
 
 export const TERMINAL = ['turn.completed', 'turn.failed', 'turn.cancelled'];
 
@@ -115,14 +119,14 @@ export async function startWorld(answer: (call: FakeCall) => FakeAnswer | Promis
     submit: async (sessionId, content) =>
       (await ask('POST', `/sessions/${sessionId}/turns`, { body: { content } })).turn_id,
     async ended(sessionId, turnId) {
-      for (;;) {
-        const turn = await ask('GET', `/sessions/${sessionId}/turns/${turnId}`).catch((error: unknown) => {
+      const where = `/sessions/${sessionId}/turns/${turnId}`;
+      return until(async () => {
+        const turn = await ask('GET', where).catch((error: unknown) => {
           if (error instanceof ApiError) throw error;
           return null;
         });
-        if (turn !== null && ['completed', 'failed', 'cancelled'].includes(turn.status)) return turn;
-        await new Promise((resolve) => setTimeout(resolve, 10));
-      }
+        return turn !== null && ['completed', 'failed', 'cancelled'].includes(turn.status) && turn;
+      }, ENDED_SECONDS);
     },
     read,
     rows: <T>(sql: string, ...values: unknown[]) => read((db) => db.prepare(sql).all(...values) as T[]),

@@ -5,6 +5,7 @@ import { drain } from '../../src/engine/drain.ts';
 import { startEngine } from '../support/engine.ts';
 import { holdMemory } from '../support/hold-memory.ts';
 import { delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { until } from '../support/until.ts';
 
 async function preparing() {
   const t = await startEngine({
@@ -32,11 +33,12 @@ test('cancelled before its first turn, a worker is opened and closed, once each'
   expect(await t.engine.store.delegations.allOpen()).toEqual([]);
 });
 
-test('put down before its first turn, a worker is opened and waits', async () => {
+test('interrupted before its first turn, a worker is opened and waits', async () => {
   const { t, session, memory } = await preparing();
+  expect(t.engine.locks.active()).toHaveLength(1);
   const drained = drain(t.engine);
   // Its time is over at once: the planner's scope is cancelled, and its worker's with it.
-  await new Promise((resolve) => setTimeout(resolve, 20));
+  await until(() => t.engine.locks.active().every((turn) => turn.scope.signal.aborted));
   memory.release();
   await drained;
   expect(t.events.filter((e) => e.session_id !== session.id).map((e) => e.type)).toEqual(['session.created']);

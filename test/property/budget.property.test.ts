@@ -8,6 +8,7 @@ import { boundRequest } from '../../src/policy/context/estimate.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { tableOf } from '../support/prices.ts';
 import { call, delegate } from '../support/scenario.ts';
+import { until } from '../support/until.ts';
 
 const MAX_OUTPUT = 100;
 /** By depth of delegation, close below the bound of the shortest request: what is not reserved shows. */
@@ -159,7 +160,7 @@ async function atEvent(t: TestEngine, n: number, done: Promise<void>): Promise<v
   void done.then(() => {
     over = true;
   });
-  while (t.events.length < n && !over) await new Promise(setImmediate);
+  await until(() => t.events.length >= n || over);
 }
 
 async function cancelOne(t: TestEngine, sessionId: string, turnId: string, ofWorker: boolean): Promise<void> {

@@ -156,8 +156,8 @@ export async function startFakeProvider(
 async function finish(res: ServerResponse, ending: Ending): Promise<void> {
   if (ending === 'stall') return;
   if (ending === 'reset') {
-    // What was written must arrive before the reset, else there is nothing to break off.
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    // What was written must be read before the reset, else there is nothing to break off: the reader is of this process.
+    for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
     res.socket?.resetAndDestroy();
     return;
   }

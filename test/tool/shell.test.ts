@@ -4,13 +4,13 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
-import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { Cancelled } from '../../src/kernel/abort.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { shell } from '../../src/tool/builtin/shell.ts';
 import { createSandbox } from '../../src/tool/process/sandbox.ts';
 import { shellEnvironment } from '../../src/tool/process/shell-env.ts';
+import { until } from '../support/until.ts';
 import { call, failure, run, textOf, workspace } from './call.ts';
 
 const env = shellEnvironment({ PATH: process.env.PATH, HOME: '/root', ANTHROPIC_API_KEY: 'sk-secret' }, []);
@@ -46,7 +46,7 @@ async function gone(group: string): Promise<void> {
       return false;
     }
   };
-  while (fs.readdirSync('/proc').some((name) => /^\d+$/.test(name) && runs(name))) await setImmediate();
+  await until(() => !fs.readdirSync('/proc').some((name) => /^\d+$/.test(name) && runs(name)));
 }
 
 describe('shell', () => {

@@ -3,13 +3,13 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
-import { canonicalJson, sha256Hex } from '../../src/kernel/canonical-json.ts';
-import type { SessionId } from '../../src/kernel/ids.ts';
-import { toPusd } from '../../src/kernel/money.ts';
-import { verifyRollups } from '../../src/store/sqlite/report/verify.ts';
+import { canonicalJson, sha256Hex } from '../../../src/kernel/canonical-json.ts';
+import type { SessionId } from '../../../src/kernel/ids.ts';
+import { toPusd } from '../../../src/kernel/money.ts';
+import { verifyRollups } from '../../../src/store/sqlite/report/verify.ts';
 import { openWorld, tempFolder } from './world.ts';
 
-const FIXTURES = resolve(import.meta.dirname, '../fixtures');
+const FIXTURES = resolve(import.meta.dirname, '../../fixtures');
 const versions = readdirSync(FIXTURES).flatMap((name) => /^(.*)\.db\.gz$/.exec(name)?.[1] ?? []);
 
 /** What the version's own `npm run gen:database` read out of its file. */

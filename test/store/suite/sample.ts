@@ -1,6 +1,6 @@
 // A valid value for a zod schema, by way of its JSON Schema: so that a new event type is covered without a new sample.
 import { z } from 'zod';
-import { ulidOf } from '../support/messages.ts';
+import { ulidOf } from '../../support/messages.ts';
 
 interface Node {
   readonly type?: string | readonly string[];

@@ -5,17 +5,17 @@ import { join, relative, resolve } from 'node:path';
 import Database from 'better-sqlite3';
 import { getTableConfig, type SQLiteTable } from 'drizzle-orm/sqlite-core';
 import { expect, test } from 'vitest';
-import type { TurnId } from '../../src/kernel/ids.ts';
-import { silentLogger } from '../../src/ports/log.ts';
-import { openDatabase } from '../../src/store/sqlite/connection/open.ts';
-import { createStore } from '../../src/store/sqlite/read/store.ts';
-import * as conversation from '../../src/store/sqlite/schema/conversation.ts';
-import * as ledger from '../../src/store/sqlite/schema/ledger.ts';
-import * as memory from '../../src/store/sqlite/schema/memory.ts';
-import { REPORTED_TYPES } from '../../src/store/sqlite/schema/words.ts';
+import type { TurnId } from '../../../src/kernel/ids.ts';
+import { silentLogger } from '../../../src/ports/log.ts';
+import { openDatabase } from '../../../src/store/sqlite/connection/open.ts';
+import { createStore } from '../../../src/store/sqlite/read/store.ts';
+import * as conversation from '../../../src/store/sqlite/schema/conversation.ts';
+import * as ledger from '../../../src/store/sqlite/schema/ledger.ts';
+import * as memory from '../../../src/store/sqlite/schema/memory.ts';
+import { REPORTED_TYPES } from '../../../src/store/sqlite/schema/words.ts';
 import { MIGRATIONS, openWorld, tempFolder } from './world.ts';
 
-const ROOT = resolve(import.meta.dirname, '../..');
+const ROOT = resolve(import.meta.dirname, '../../..');
 const TABLES: readonly SQLiteTable[] = Object.values({ ...conversation, ...ledger, ...memory });
 
 test('drizzle-kit finds nothing to add to the migrations (else: npx drizzle-kit generate --name <noun>)', () => {
@@ -29,16 +29,16 @@ test('drizzle-kit finds nothing to add to the migrations (else: npx drizzle-kit 
   expect(readdirSync(copy, { recursive: true }).sort()).toEqual(readdirSync(MIGRATIONS, { recursive: true }).sort());
 });
 
-test('a migrated database has the tables, columns, keys and indices of the schema', () => {
+test('a migrated database has the tables, columns, keys and indices of the schema', async () => {
   const world = openWorld();
-  const found = world.rows(
+  const found = await world.rows(
     "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name",
   );
   expect(found.map((row) => row.name)).toEqual(TABLES.map((table) => getTableConfig(table).name).sort());
   for (const table of TABLES) {
     const { name, columns, primaryKeys, indexes, uniqueConstraints, foreignKeys, checks } = getTableConfig(table);
     const keyed = primaryKeys[0]?.columns.map((c) => c.name) ?? columns.filter((c) => c.primary).map((c) => c.name);
-    const info = world.rows(`SELECT * FROM pragma_table_info('${name}')`);
+    const info = await world.rows(`SELECT * FROM pragma_table_info('${name}')`);
     expect(info.map((c) => ({ name: c.name, type: String(c.type).toLowerCase(), notNull: c.notnull === 1n }))).toEqual(
       columns.map((c) => ({ name: c.name, type: c.getSQLType(), notNull: c.notNull })),
     );
@@ -51,17 +51,16 @@ test('a migrated database has the tables, columns, keys and indices of the schem
     ).toEqual(keyed);
     const uniqueColumns = columns.filter((c) => c.isUnique).map((c) => c.uniqueName);
     expect(
-      world
-        .rows(`SELECT name FROM pragma_index_list('${name}') WHERE origin = 'c'`)
+      (await world.rows(`SELECT name FROM pragma_index_list('${name}') WHERE origin = 'c'`))
         .map((row) => row.name)
         .sort(),
       name,
     ).toEqual([...indexes.map((i) => i.config.name), ...uniqueConstraints.map((u) => u.name), ...uniqueColumns].sort());
-    const keys = world.rows(`SELECT DISTINCT id, "table" FROM pragma_foreign_key_list('${name}')`);
+    const keys = await world.rows(`SELECT DISTINCT id, "table" FROM pragma_foreign_key_list('${name}')`);
     expect(keys.map((row) => row.table).sort(), name).toEqual(
       foreignKeys.map((key) => getTableConfig(key.reference().foreignTable).name).sort(),
     );
-    const sql = String(world.rows('SELECT sql FROM sqlite_master WHERE name = ?', name)[0]?.sql);
+    const sql = String((await world.rows('SELECT sql FROM sqlite_master WHERE name = ?', name))[0]?.sql);
     for (const check of checks) expect(sql).toContain(`CONSTRAINT "${check.name}"`);
   }
 });
@@ -81,16 +80,16 @@ test('a database of the first schema comes forward with its rows, and is read th
   );
   old.close();
   const world = openWorld(path);
-  expect(world.rows('PRAGMA user_version')).toEqual([{ user_version: BigInt(entries.length) }]);
-  expect(world.rows('SELECT id, type FROM events')).toEqual([
+  expect(await world.rows('PRAGMA user_version')).toEqual([{ user_version: BigInt(entries.length) }]);
+  expect(await world.rows('SELECT id, type FROM events')).toEqual([
     { id: '01KR3ZH48KGGGGGGGGGGGGGGGH', type: 'route.decided' },
   ]);
 });
 
-test('what reports read by type and time has its index, by the very words of their statements', () => {
+test('what reports read by type and time has its index, by the very words of their statements', async () => {
   const world = openWorld();
   for (const type of REPORTED_TYPES) {
-    const plan = world.rows(
+    const plan = await world.rows(
       `EXPLAIN QUERY PLAN SELECT payload_json FROM events WHERE type = '${type}' AND timestamp_ms >= 0 AND timestamp_ms < 9`,
     );
     expect(plan.map((step) => step.detail)).toEqual([expect.stringContaining('USING INDEX events_reported')]);

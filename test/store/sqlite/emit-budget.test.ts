@@ -1,8 +1,9 @@
 // What one emit costs on this machine; opt-in, because a busy machine says nothing (02 §2).
 import { expect, test } from 'vitest';
-import { callCompleted, systemEvent } from '../support/drafts.ts';
-import { storedSession, storedTurn } from './nouns.ts';
-import { NOON, openWorld } from './world.ts';
+import { callCompleted, systemEvent } from '../../support/drafts.ts';
+import { storedSession, storedTurn } from '../suite/nouns.ts';
+import { NOON } from '../suite/world.ts';
+import { openWorld } from './world.ts';
 
 const EVENTS = 20_000;
 const PER_BATCH = 100;

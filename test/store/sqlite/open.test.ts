@@ -5,17 +5,18 @@ import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, statSyn
 import { join, resolve } from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, onTestFinished, test } from 'vitest';
-import { StartupError } from '../../src/kernel/errors.ts';
-import { silentLogger } from '../../src/ports/log.ts';
-import { createCheckpointer } from '../../src/store/sqlite/connection/checkpointer.ts';
-import { named } from '../../src/store/sqlite/connection/named.ts';
-import { openDatabase, openReader } from '../../src/store/sqlite/connection/open.ts';
-import { isOwned } from '../../src/store/sqlite/connection/owner-lock.ts';
-import { storedSession } from './nouns.ts';
-import { type LogLine, MIGRATIONS, openWorld, recordingLogger, tempFolder } from './world.ts';
+import { StartupError } from '../../../src/kernel/errors.ts';
+import { silentLogger } from '../../../src/ports/log.ts';
+import { createCheckpointer } from '../../../src/store/sqlite/connection/checkpointer.ts';
+import { named } from '../../../src/store/sqlite/connection/named.ts';
+import { openDatabase, openReader } from '../../../src/store/sqlite/connection/open.ts';
+import { isOwned } from '../../../src/store/sqlite/connection/owner-lock.ts';
+import { storedSession } from '../suite/nouns.ts';
+import { type LogLine, recordingLogger } from '../suite/world.ts';
+import { MIGRATIONS, openWorld, tempFolder } from './world.ts';
 
 const NEWEST = readdirSync(MIGRATIONS).filter((name) => name.endsWith('.sql')).length;
-const ROOT = resolve(import.meta.dirname, '../..');
+const ROOT = resolve(import.meta.dirname, '../../..');
 
 function failure(path: string): StartupError {
   try {
@@ -27,9 +28,9 @@ function failure(path: string): StartupError {
   throw new Error('opened');
 }
 
-test('a missing folder is created, and the file has every table of the model, all of them STRICT', () => {
+test('a missing folder is created, and the file has every table of the model, all of them STRICT', async () => {
   const world = openWorld(join(tempFolder(), 'a', 'b', 'metis.db'));
-  const tables = world.rows(
+  const tables = await world.rows(
     "SELECT name, strict, wr FROM pragma_table_list WHERE schema = 'main' AND name NOT LIKE 'sqlite_%'",
   );
   expect(tables).toHaveLength(18);
@@ -80,7 +81,7 @@ test('a second opening of the same file is refused with database_in_use; the fir
   await storedSession(world);
   world.handle.close();
   expect(isOwned(world.path)).toBe(false);
-  expect(openWorld(world.path).count('sessions')).toBe(1);
+  expect(await openWorld(world.path).count('sessions')).toBe(1);
 });
 
 test('a process that holds the lock keeps others out until it dies, also by kill -9', async () => {
@@ -92,7 +93,7 @@ test('a process that holds the lock keeps others out until it dies, also by kill
   expect(failure(path).code).toBe('database_in_use');
   holder.kill('SIGKILL');
   await once(holder, 'exit');
-  expect(openWorld(path).count('sessions')).toBe(0);
+  expect(await openWorld(path).count('sessions')).toBe(0);
 });
 
 test('a database of a newer schema is refused with schema_too_new and left as it is', () => {

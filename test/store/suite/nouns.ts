@@ -1,7 +1,7 @@
 // Sessions, turns, workers and calls that stand in the database of a world.
-import type { SessionRecord } from '../../src/domain/session.ts';
-import type { TurnRecord } from '../../src/domain/turn.ts';
-import type { TurnOutcome } from '../../src/ports/journal.ts';
+import type { SessionRecord } from '../../../src/domain/session.ts';
+import type { TurnRecord } from '../../../src/domain/turn.ts';
+import type { TurnOutcome } from '../../../src/ports/journal.ts';
 import {
   assistantMessage,
   delegationRecord,
@@ -11,7 +11,7 @@ import {
   turnRecord,
   userMessage,
   workerRecord,
-} from '../support/records.ts';
+} from '../../support/records.ts';
 import type { World } from './world.ts';
 
 /** A session that stands in the database. */

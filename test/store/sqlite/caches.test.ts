@@ -1,0 +1,85 @@
+// What SQLite's store keeps decoded: it is what the rows say, and it is bounded (01 §11.1).
+import { expect, test } from 'vitest';
+import type { StoredMessage } from '../../../src/domain/message.ts';
+import type { SessionId } from '../../../src/kernel/ids.ts';
+import type { Write } from '../../../src/ports/journal.ts';
+import { createHistoryCache } from '../../../src/store/sqlite/cache/history-cache.ts';
+import { createSessionCache } from '../../../src/store/sqlite/cache/session-cache.ts';
+import { outcome, turnRecord, userMessage } from '../../support/records.ts';
+import { storedSession } from '../suite/nouns.ts';
+import { openWorld } from './world.ts';
+
+test('the kept histories stay below their bound, the least recently used goes first', () => {
+  const world = openWorld();
+  const of = (session_id: string) =>
+    ({
+      ...userMessage(world, { session_id, id: 't', user_message_id: 'm' } as never),
+      session_id,
+    }) as StoredMessage;
+  const cache = createHistoryCache(100);
+  cache.put('a', [of('a')], 40);
+  cache.put('b', [of('b')], 40);
+  expect(cache.get('a')).toHaveLength(1);
+  cache.append(of('a'), 30);
+  expect(cache.get('b')).toBeNull();
+  expect(cache.get('a')).toHaveLength(2);
+  cache.append(of('never read'), 10);
+  expect(cache.get('never read')).toBeNull();
+  cache.put('huge', [of('huge')], 101);
+  expect(cache.get('huge')).toBeNull();
+});
+
+test('what is kept of a session is its row, after every change and after one that was rolled back', async () => {
+  const world = openWorld();
+  const session = await storedSession(world, { active_model: 'openai:x', max_cost_usd: '1' });
+  const { id } = session;
+  const kept = async () => ({
+    record: await world.store.sessions.record(id),
+    limit: await world.store.sessions.limit(id),
+  });
+  const asRead = () => {
+    const { record, warned_usd } = createSessionCache(world.handle.db).get(id)!;
+    const { max_cost_usd, on_reached } = record;
+    return { record, limit: { max_cost_usd, on_reached, warned_usd } };
+  };
+  expect(await kept()).toEqual(asRead());
+  const seen = new Set([JSON.stringify(asRead())]);
+  async function change(...writes: Write[]): Promise<void> {
+    world.time.now += 1000;
+    await world.journal.commit({ writes, emit: [] });
+    expect(await kept(), writes[0]!.kind).toEqual(asRead());
+    seen.add(JSON.stringify(asRead()));
+  }
+  const at = () => world.time.now + 1000;
+  const changes: (() => Write)[] = [
+    () => ({ kind: 'session.set_model', session_id: id, model: 'openai:y', at: at() }),
+    () => ({ kind: 'session.queue_model', session_id: id, pending: { model: 'openai:z' }, at: at() }),
+    () => ({ kind: 'session.set_limit', session_id: id, max_cost_usd: '2', at: at() }),
+    () => ({ kind: 'session.set_on_reached', session_id: id, on_reached: 'stop', at: at() }),
+    () => ({ kind: 'session.warned', session_id: id, limit_usd: '2' }),
+    () => ({ kind: 'session.set_policy_version', session_id: id, version: 'b'.repeat(64) }),
+  ];
+  for (const make of changes) await change(make());
+  const turn = turnRecord(world, session, { started_at: at() });
+  await change({ kind: 'turn.insert', turn });
+  const ended: Write = {
+    kind: 'turn.end',
+    turn_id: turn.id,
+    session_id: id,
+    outcome: outcome(world, { ended_at: at() }),
+  };
+  const nobody: Write = { kind: 'session.set_model', session_id: 'sess_none' as SessionId, model: null, at: at() };
+  await expect(world.journal.commit({ writes: [ended, nobody], emit: [] })).rejects.toThrow('no session');
+  expect(await kept()).toEqual(asRead());
+  await change(ended);
+  expect((await kept()).record).toMatchObject({
+    turn_count: 1,
+    active_model: 'openai:z',
+    pending_active_model: null,
+  });
+  await change({ kind: 'session.end', session_id: id, disposition: 'completed', at: at() });
+  // Each of them changed something: nothing above compared a row with itself.
+  expect(seen.size).toBe(changes.length + 4);
+  await world.journal.purge(id);
+  expect(await world.store.sessions.record(id)).toBeNull();
+});

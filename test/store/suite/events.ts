@@ -1,0 +1,193 @@
+// Events in the store: the whole catalog round trip, replay, scope and what later versions may leave behind (02 §1, §5).
+import { describe, expect, test } from 'vitest';
+import { CATALOG, EVENT_TYPES, type EventDraft, type EventType } from '../../../src/domain/event.ts';
+import { EventValidationError } from '../../../src/ports/journal.ts';
+import type { EventQuery } from '../../../src/ports/store.ts';
+import { systemEvent } from '../../support/drafts.ts';
+import { storedSession, storedTurn, storedWorker } from './nouns.ts';
+import { sampleOf } from './sample.ts';
+import { type OpenStore, publishedEvents, type World } from './world.ts';
+
+const EVERYTHING: EventQuery = {
+  session_id: null,
+  include_workers: false,
+  types: null,
+  after: null,
+  until: null,
+  limit: 1000,
+};
+
+function draftOf(type: EventType, session_id: string, payload: unknown): EventDraft {
+  return { type, session_id, turn_id: null, parent: null, payload: payload as EventDraft['payload'] };
+}
+
+export function eventSuite(openWorld: OpenStore): void {
+  describe('events', () => {
+    test('a valid payload of every catalog type is stored and read back equal, with the sensitivity of its type', async () => {
+      const world = openWorld();
+      for (const type of EVENT_TYPES) {
+        const session = await storedSession(world);
+        const valid = sampleOf(CATALOG[type].payload);
+        const [event] = await world.journal.commit({ emit: [draftOf(type, session.id, valid)] });
+        const { rows } = await world.store.events.list({ ...EVERYTHING, session_id: session.id });
+        expect(rows, type).toEqual([event]);
+        expect(rows[0]?.payload, type).toEqual(valid);
+        expect(rows[0]?.sensitivity, type).toBe(CATALOG[type].sensitivity);
+      }
+    });
+
+    test('a missing field, an unknown key and money as a number are refused for every catalog type, and nothing is stored', async () => {
+      const world = openWorld();
+      const session = await storedSession(world);
+      for (const type of EVENT_TYPES) {
+        const valid = sampleOf(CATALOG[type].payload);
+        const fields = Object.keys(valid);
+        const broken = [
+          ...fields.map((field) => Object.fromEntries(Object.entries(valid).filter(([key]) => key !== field))),
+          { ...valid, surplus: 1 },
+          ...fields.filter((field) => field.endsWith('_usd')).map((field) => ({ ...valid, [field]: 0.5 })),
+        ];
+        for (const payload of broken) {
+          const emit = [draftOf(type, session.id, payload)];
+          await expect(world.journal.commit({ emit }), type).rejects.toThrow(EventValidationError);
+        }
+      }
+      expect(await world.count('events')).toBe(0);
+      expect(await world.count('llm_calls')).toBe(0);
+    });
+
+    async function family(world: World) {
+      const planner = await storedSession(world);
+      const turn = await storedTurn(world, planner);
+      const worker = await storedWorker(world, planner, turn);
+      const other = await storedSession(world);
+      const warning = (session_id: string) =>
+        draftOf('budget.warning', session_id, sampleOf(CATALOG['budget.warning'].payload));
+      await world.journal.commit({
+        emit: [
+          systemEvent('p1', { session_id: planner.id }),
+          systemEvent('w1', { session_id: worker.id }),
+          warning(worker.id),
+          systemEvent('o1', { session_id: other.id }),
+          systemEvent('p2', { session_id: planner.id }),
+          warning(planner.id),
+        ],
+      });
+      return { planner, worker, other };
+    }
+    const typesOf = (
+      events: readonly { readonly session_id: string; readonly type: string }[],
+      world: { planner: { id: string } },
+    ) => events.map((event) => `${event.session_id === world.planner.id ? 'p' : 'w'}:${event.type.split('.')[0]}`);
+
+    test('a replay is the live sequence, field by field, and its payload text is the one that was published', async () => {
+      const world = openWorld();
+      await family(world);
+      const replayed = await world.reopen().store.events.listRaw(EVERYTHING);
+      expect(replayed.map((row) => row.event)).toEqual(publishedEvents(world));
+      expect(replayed.map((row) => row.payload_json)).toEqual(
+        world.published.flatMap((item) => (item.kind === 'event' ? [item.payload_json] : [])),
+      );
+    });
+
+    test('a cursor is exclusive and an end is inclusive; after the last id there is nothing', async () => {
+      const world = openWorld();
+      await world.journal.commit({ emit: ['a', 'b', 'c', 'd'].map((label) => systemEvent(label)) });
+      const ids = publishedEvents(world).map((event) => event.id);
+      const list = async (query: Partial<EventQuery>) =>
+        (await world.store.events.list({ ...EVERYTHING, ...query })).rows.map((event) => event.id);
+      expect(await list({ after: ids[0] ?? null, until: ids[2] ?? null })).toEqual(ids.slice(1, 3));
+      expect(await list({ after: ids[3] ?? null })).toEqual([]);
+      expect(await world.store.events.newestId()).toBe(ids[3]);
+      expect(await world.store.events.prunedThrough()).toBeNull();
+    });
+
+    test('pages follow one another without gap or repetition', async () => {
+      const world = openWorld();
+      await world.journal.commit({ emit: Array.from({ length: 25 }, (_, i) => systemEvent(String(i))) });
+      const seen: string[] = [];
+      let after: string | null = null;
+      const sizes: number[] = [];
+      do {
+        const page: Awaited<ReturnType<World['store']['events']['list']>> = await world.store.events.list({
+          ...EVERYTHING,
+          after,
+          limit: 10,
+        });
+        seen.push(...page.rows.map((event) => event.id));
+        sizes.push(page.rows.length);
+        after = page.next;
+      } while (after !== null);
+      expect(sizes).toEqual([10, 10, 5]);
+      expect(seen).toEqual(publishedEvents(world).map((event) => event.id));
+    });
+
+    test('the scope of a session: its own events, all of its tree, or chosen types of its workers', async () => {
+      const world = openWorld();
+      const tree = await family(world);
+      const list = async (query: Partial<EventQuery>) =>
+        typesOf((await world.store.events.list({ ...EVERYTHING, session_id: tree.planner.id, ...query })).rows, tree);
+      expect(await list({})).toEqual(['p:routing', 'p:routing', 'p:budget']);
+      expect(await list({ include_workers: true })).toEqual([
+        'p:routing',
+        'w:routing',
+        'w:budget',
+        'p:routing',
+        'p:budget',
+      ]);
+      expect(await list({ worker_types: ['budget.warning'] })).toEqual([
+        'p:routing',
+        'w:budget',
+        'p:routing',
+        'p:budget',
+      ]);
+      expect(await list({ worker_types: ['budget.warning'], types: ['routing.policy_invalid'] })).toEqual([
+        'p:routing',
+        'p:routing',
+      ]);
+      expect(await list({ include_workers: true, types: ['budget.warning'] })).toEqual(['w:budget', 'p:budget']);
+      expect(await list({ session_id: tree.worker.id, include_workers: true })).toEqual(['w:routing', 'w:budget']);
+    });
+
+    test('an event of a type that this version does not know is listed and replayed as it was written', async () => {
+      const world = openWorld();
+      const session = await storedSession(world);
+      const id = world.ids.event();
+      await world.execute(
+        "INSERT INTO events VALUES (?, ?, ?, NULL, NULL, 'future.thing', 'system', 'private', ?)",
+        id,
+        world.time.now,
+        session.id,
+        '{"new":[1]}',
+      );
+      const query = { ...EVERYTHING, session_id: session.id };
+      const expected = { id, type: 'future.thing', payload: { new: [1] }, timestamp: '2026-05-08T12:00:00.000Z' };
+      expect((await world.store.events.list(query)).rows).toMatchObject([expected]);
+      expect(await world.store.events.listRaw(query)).toMatchObject([{ event: expected, payload_json: '{"new":[1]}' }]);
+    });
+
+    test('open calls are those of open turns whose request has no outcome', async () => {
+      const world = openWorld();
+      const session = await storedSession(world);
+      const turn = await storedTurn(world, session);
+      const started = (request_id: string): EventDraft => ({
+        ...draftOf('llm.call_started', session.id, { ...sampleOf(CATALOG['llm.call_started'].payload), request_id }),
+        turn_id: turn.id,
+      });
+      const failed = (request_id: string): EventDraft => ({
+        ...draftOf('llm.call_failed', session.id, { ...sampleOf(CATALOG['llm.call_failed'].payload), request_id }),
+        turn_id: turn.id,
+      });
+      const [one, two] = [world.ids.request(), world.ids.request()];
+      await world.journal.commit({ emit: [started(one), started(two), failed(one)] });
+      const open = await world.store.events.openCalls();
+      expect(open.map((event) => event.payload.request_id)).toEqual([two]);
+      const last = await world.store.events.lastOfTurn(turn.id, ['llm.call_started', 'llm.call_completed']);
+      expect(last?.id).toBe(open[0]?.id);
+      const ofTurn = await world.store.events.ofTurn(turn.id, ['llm.call_started']);
+      expect(ofTurn.map((event) => event.payload.request_id)).toEqual([one, two]);
+      await world.journal.commit({ emit: [failed(two)] });
+      expect(await world.store.events.openCalls()).toEqual([]);
+    });
+  });
+}

@@ -1,0 +1,68 @@
+// A batch that was refused is forgotten whole: also what the journal keeps in memory beside its rows (02 §2).
+import { describe, expect, test } from 'vitest';
+import type { SessionRecord } from '../../../src/domain/session.ts';
+import type { Batch } from '../../../src/ports/journal.ts';
+import { callCompleted, systemEvent } from '../../support/drafts.ts';
+import { sessionRecord, workerRecord } from '../../support/records.ts';
+import { storedSession } from './nouns.ts';
+import type { OpenStore, World } from './world.ts';
+
+/** Stores the session and its first event, and then fails. */
+const refused = (world: World, session: SessionRecord): Batch => ({
+  writes: [{ kind: 'session.insert', session }],
+  emit: [
+    systemEvent('first', { session_id: session.id }),
+    systemEvent('of nobody', { session_id: world.ids.session() }),
+  ],
+});
+
+export function rollbackSuite(openWorld: OpenStore): void {
+  describe('rolled back', () => {
+    for (const beside of ['alone', 'beside others', 'with its whole transaction'] as const)
+      test(`a session whose insertion was rolled back (${beside}) takes no event, and is stamped anew when it comes back`, async () => {
+        const world = openWorld();
+        const planner = await storedSession(world);
+        const gone = sessionRecord(world, { workspace_hash: 'old' });
+        const batches = [
+          ...(beside === 'alone' ? [] : [{ emit: [systemEvent('a')] }]),
+          beside === 'with its whole transaction'
+            ? { ...refused(world, gone), emit: [systemEvent('first', { session_id: gone.id })] }
+            : refused(world, gone),
+          ...(beside === 'alone' ? [] : [{ emit: [systemEvent('poison')] }]),
+        ];
+        if (beside === 'with its whole transaction') await world.failOn('poison');
+        const answers = await Promise.allSettled(batches.map((batch) => world.journal.commit(batch)));
+        expect(answers[batches.length === 1 ? 0 : 1]!.status).toBe('rejected');
+        expect(await world.count('sessions')).toBe(1);
+
+        const late = world.journal.commit({ emit: [systemEvent('late', { session_id: gone.id })] });
+        await expect(late).rejects.toThrow(/no session/);
+        const back = workerRecord(world, planner, world.ids.toolUse(), { id: gone.id, workspace_hash: 'new' });
+        const [event] = await world.journal.commit({
+          writes: [{ kind: 'session.insert', session: back }],
+          emit: [callCompleted(world, back, null)],
+        });
+        expect(event!.actor).toBe('worker');
+        expect(await world.rows('SELECT workspace_hash, root_session_id FROM llm_calls')).toEqual([
+          { workspace_hash: 'new', root_session_id: planner.id },
+        ]);
+      });
+
+    test('a batch refused for itself keeps its own reason when the transaction fails behind it; the others are told that', async () => {
+      const world = openWorld();
+      await world.failOn('poison');
+      const batches = [
+        { emit: [systemEvent('a')] },
+        refused(world, sessionRecord(world)),
+        { emit: [systemEvent('poison')] },
+      ];
+      const answers = await Promise.allSettled(batches.map((batch) => world.journal.commit(batch)));
+      expect(answers.map((answer) => answer.status === 'rejected' && String(answer.reason.message))).toEqual([
+        'disk full',
+        expect.stringContaining('no session'),
+        'disk full',
+      ]);
+      expect(await world.count('events')).toBe(0);
+    });
+  });
+}

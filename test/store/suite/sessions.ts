@@ -1,0 +1,454 @@
+// Sessions, turns and delegations as they are read: every derived field from the rows it stands for (01 §7-§9).
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { ConfirmationDetailSchema } from '../../../src/domain/confirmation.ts';
+import { DelegationSchema } from '../../../src/domain/delegate.ts';
+import { draft } from '../../../src/domain/event.ts';
+import { type SessionRecord, SessionSchema } from '../../../src/domain/session.ts';
+import { TurnSchema } from '../../../src/domain/turn.ts';
+import type { SessionQuery } from '../../../src/ports/store.ts';
+import { callCompleted } from '../../support/drafts.ts';
+import {
+  assistantMessage,
+  confirmation,
+  sessionRecord,
+  turnRecord,
+  userMessage,
+  workerRecord,
+} from '../../support/records.ts';
+import { endTurn, storedSession, storedToolUse, storedTurn, storedWorker } from './nouns.ts';
+import { NOON, type OpenStore, type World } from './world.ts';
+
+/** Parses strictly: a field too many is a fault as much as one too few. */
+const whole = <S extends z.ZodObject>(schema: S, value: unknown) => z.strictObject(schema.shape).parse(value);
+
+const insert = (world: World, session: SessionRecord) =>
+  world.journal.commit({ writes: [{ kind: 'session.insert', session }], emit: [] });
+
+async function end(world: World, session: SessionRecord): Promise<void> {
+  await world.journal.commit({
+    writes: [{ kind: 'session.end', session_id: session.id, disposition: 'completed', at: world.time.now }],
+    emit: [
+      draft({
+        type: 'session.ended',
+        session_id: session.id,
+        turn_id: null,
+        parent: null,
+        payload: { disposition: 'completed', turn_count: 0, total_cost_usd: '0', duration_seconds: 0 },
+      }),
+    ],
+  });
+}
+
+export function sessionSuite(openWorld: OpenStore): void {
+  describe('sessions', () => {
+    test('a record comes back as it was written, every field of it', async () => {
+      const world = openWorld();
+      const session = sessionRecord(world, {
+        active_model: 'openai:x',
+        pending_active_model: { model: null },
+        routing_policy_version: 'a'.repeat(64),
+        system_prompt: 'stable',
+        system_prompt_volatile: 'volatile',
+        worker_definition: { name: 'w', nested: [1] },
+        allow_workers: ['a', 'b'],
+        max_cost_usd: '0.5',
+        on_reached: 'stop',
+      });
+      await insert(world, session);
+      expect(await world.store.sessions.record(session.id)).toEqual(session);
+      const turn = turnRecord(world, session, { per_message_override: 'a:b', resume_attempts: 2 });
+      await world.journal.commit({
+        writes: [
+          { kind: 'turn.insert', turn },
+          { kind: 'message.insert', message: userMessage(world, turn) },
+        ],
+        emit: [],
+      });
+      expect(await world.store.turns.record(session.id, turn.id)).toEqual(turn);
+      expect(await world.store.turns.record(world.ids.session(), turn.id)).toBeNull();
+    });
+
+    test('a worker row without its call, with an ended parent, or in another workspace is refused', async () => {
+      const world = openWorld();
+      const planner = await storedSession(world);
+      const ended = await storedSession(world);
+      await end(world, ended);
+      const call = () => world.ids.toolUse();
+      const refused = [
+        workerRecord(world, planner, call(), { parent_tool_use_id: null }),
+        workerRecord(world, planner, call(), { parent_session_id: null }),
+        workerRecord(world, planner, call(), { is_worker: false }),
+        workerRecord(world, planner, call(), { workspace_path: '/elsewhere' }),
+        workerRecord(world, planner, call(), { parent_session_id: world.ids.session() }),
+        workerRecord(world, planner, call(), { root_session_id: ended.id }),
+        workerRecord(world, planner, call(), { delegation_depth: 2 }),
+        workerRecord(world, ended, call()),
+        sessionRecord(world, { root_session_id: planner.id }),
+      ];
+      for (const session of refused) await expect(insert(world, session)).rejects.toThrow();
+      await expect(insert(world, workerRecord(world, ended, call()))).rejects.toMatchObject({ code: 'session_ended' });
+      expect(await world.count('sessions')).toBe(2);
+      await expect(world.execute('UPDATE sessions SET is_worker = 1')).rejects.toThrow(/sessions_worker/);
+    });
+
+    test('a session ends once: a second end is session_ended and there is one session.ended', async () => {
+      const world = openWorld();
+      const session = await storedSession(world);
+      await end(world, session);
+      await expect(end(world, session)).rejects.toMatchObject({ code: 'session_ended' });
+      expect(await world.rows("SELECT type FROM events WHERE type = 'session.ended'")).toHaveLength(1);
+      expect(await world.store.sessions.view(session.id)).toMatchObject({
+        status: 'ended',
+        disposition: 'completed',
+        ended_at: '2026-05-08T12:00:00.000Z',
+      });
+    });
+
+    test('an ended session takes no turn, no settings and no event', async () => {
+      const world = openWorld();
+      const session = await storedSession(world);
+      await end(world, session);
+      const { id: session_id } = session;
+      const at = world.time.now;
+      for (const write of [
+        { kind: 'turn.insert', turn: turnRecord(world, session) },
+        { kind: 'session.set_model', session_id, model: 'a:b', at },
+        { kind: 'session.queue_model', session_id, pending: null, at },
+        { kind: 'session.set_limit', session_id, max_cost_usd: '1', at },
+        { kind: 'session.set_on_reached', session_id, on_reached: 'stop', at },
+        { kind: 'session.set_policy_version', session_id, version: null },
+      ] as const) {
+        await expect(world.journal.commit({ writes: [write], emit: [] }), write.kind).rejects.toMatchObject({
+          code: 'session_ended',
+        });
+      }
+      await expect(world.journal.commit({ emit: [callCompleted(world, session, null)] })).rejects.toMatchObject({
+        code: 'session_ended',
+      });
+    });
+
+    test('settings of a session that lives are changed', async () => {
+      const world = openWorld();
+      const session = await storedSession(world);
+      world.time.now += 1000;
+      await world.journal.commit({
+        writes: [
+          { kind: 'session.set_model', session_id: session.id, model: 'a:b', at: world.time.now },
+          {
+            kind: 'session.set_limit',
+            session_id: session.id,
+            max_cost_usd: '1.5',
+            at: world.time.now,
+          },
+          { kind: 'session.set_on_reached', session_id: session.id, on_reached: 'stop', at: world.time.now },
+          { kind: 'session.set_policy_version', session_id: session.id, version: 'b'.repeat(64) },
+        ],
+        emit: [],
+      });
+      expect(await world.store.sessions.view(session.id)).toMatchObject({
+        active_model: 'a:b',
+        max_cost_usd: '1.5',
+        on_reached: 'stop',
+        routing_policy_version: 'b'.repeat(64),
+        updated_at: '2026-05-08T12:00:01.000Z',
+      });
+    });
+
+    test('the wire objects of a planner with a worker and a worker’s worker are whole and add up', async () => {
+      const world = openWorld();
+      const planner = await storedSession(world, { max_cost_usd: '1' });
+      const turn = await storedTurn(world, planner, '\n  Fix the parser\r\nplease');
+      const worker = await storedWorker(world, planner, turn);
+      const workerTurn = await storedTurn(world, worker);
+      const deep = await storedWorker(world, worker, workerTurn);
+      await world.journal.commit({
+        emit: [
+          callCompleted(world, planner, turn, { cost_usd: '0.1', cached_input_tokens: 5 }),
+          callCompleted(world, worker, workerTurn, { cost_usd: '0.02' }),
+          callCompleted(world, deep, null, { cost_usd: '0', priced: false }),
+        ],
+      });
+      const view = whole(SessionSchema, await world.store.sessions.view(planner.id));
+      expect(view).toMatchObject({
+        cost_so_far_usd: '0.1',
+        workers_cost_usd: '0.02',
+        has_unpriced_calls: true,
+        title: 'Fix the parser',
+        task: null,
+        status: 'running',
+        current_turn_id: turn.id,
+        current_turn_status: 'in_flight',
+        budget: {
+          max_cost_usd: '1',
+          spent_usd: '0.12',
+          reserved_usd: '0',
+          remaining_usd: '0.88',
+          worker_spent_usd: '0.02',
+        },
+      });
+      expect(whole(SessionSchema, await world.store.sessions.view(worker.id))).toMatchObject({
+        is_worker: true,
+        cost_so_far_usd: '0.02',
+        workers_cost_usd: '0',
+        has_unpriced_calls: true,
+        budget: null,
+      });
+      expect(whole(TurnSchema, await world.store.turns.view(planner.id, turn.id))).toMatchObject({
+        llm_call_count: 1,
+        total_input_tokens: 100,
+        total_cached_input_tokens: 5,
+        total_cost_usd: '0.1',
+        output: null,
+        worker_session_ids: [worker.id],
+      });
+      const own = await world.store.delegations.list(planner.id, { recursive: false, after: null, limit: 10 });
+      const all = await world.store.delegations.list(planner.id, { recursive: true, after: null, limit: 1 });
+      expect(own.rows.map((row) => whole(DelegationSchema, row).worker_session_id)).toEqual([worker.id]);
+      expect(all.next).toBe(all.rows[0]?.tool_use_id);
+      const rest = await world.store.delegations.list(planner.id, { recursive: true, after: all.next, limit: 1 });
+      expect([...all.rows, ...rest.rows].map((row) => row.worker_session_id)).toEqual([worker.id, deep.id]);
+      expect(rest.next).toBeNull();
+      expect(await world.store.sessions.lineage(deep.id)).toEqual([deep.id, worker.id, planner.id]);
+      expect(await world.store.sessions.descendants(planner.id)).toEqual([deep.id, worker.id]);
+      expect((await world.store.turns.allOpen()).map((t) => t.session_id)).toEqual([worker.id, planner.id]);
+      expect(await world.store.sessions.counts()).toEqual({ active_sessions: 1, active_workers: 2, active_turns: 2 });
+    });
+
+    test('a worker that made one call and timed out reports its real spend', async () => {
+      const world = openWorld();
+      const planner = await storedSession(world);
+      const turn = await storedTurn(world, planner);
+      const worker = await storedWorker(world, planner, turn);
+      const call = worker.parent_tool_use_id;
+      if (call === null) throw new Error('no call');
+      world.time.now += 2000;
+      await world.journal.commit({ emit: [callCompleted(world, worker, null, { cost_usd: '0.01' })] });
+      world.time.now += 1000;
+      await world.journal.commit({
+        writes: [
+          { kind: 'session.end', session_id: worker.id, disposition: 'failed', at: world.time.now },
+          {
+            kind: 'delegation.end',
+            tool_use_id: call,
+            status: 'failed',
+            failure_mode: 'timeout',
+            error_message: 'timeout',
+            output: null,
+            active_seconds: 3,
+            ended_at: world.time.now,
+          },
+        ],
+        emit: [],
+      });
+      const { rows } = await world.store.delegations.list(planner.id, { recursive: false, after: null, limit: 10 });
+      expect(rows[0]).toMatchObject({
+        status: 'failed',
+        failure_mode: 'timeout',
+        usage_summary: { cost_usd: '0.01', input_tokens: 100, output_tokens: 7, wall_time_seconds: 3, turn_count: 0 },
+      });
+      expect(await world.store.sessions.view(planner.id)).toMatchObject({
+        cost_so_far_usd: '0',
+        workers_cost_usd: '0.01',
+      });
+      expect(await world.store.delegations.usage(worker.id)).toMatchObject({
+        llm_call_count: 1,
+        cost_pusd: 10_000_000_000n,
+      });
+    });
+
+    test('a turn’s output is its last answer that has text; for a worker with a schema, the object handed back', async () => {
+      const world = openWorld();
+      const planner = await storedSession(world);
+      const turn = await storedTurn(world, planner);
+      const text = assistantMessage(world, turn, [
+        { type: 'text', text: 'one' },
+        { type: 'thinking', text: 'hm', signature: null },
+        { type: 'text', text: 'two' },
+      ]);
+      await world.journal.commit({ writes: [{ kind: 'message.insert', message: text }], emit: [] });
+      const { id } = await storedToolUse(world, turn);
+      const output = async (session: SessionRecord, turnId: string) =>
+        (await world.store.turns.view(session.id, turnId))?.output;
+      expect(await output(planner, turn.id)).toBeNull();
+      await endTurn(world, turn, { status: 'cancelled', stop_reason: null, cancel_reason: 'user_cancel' });
+      expect(await output(planner, turn.id)).toBe('one\ntwo');
+      expect(await world.store.turns.toolCall(id)).toMatchObject({ status: 'pending' });
+
+      const next = await storedTurn(world, planner);
+      const worker = await storedWorker(world, planner, next);
+      const first = await storedTurn(world, worker);
+      await endTurn(world, first);
+      const second = await storedTurn(world, worker);
+      await endTurn(world, second);
+      await world.journal.commit({
+        writes: [
+          {
+            kind: 'delegation.end',
+            tool_use_id: worker.parent_tool_use_id ?? id,
+            status: 'completed',
+            failure_mode: null,
+            error_message: null,
+            output: { n: 1 },
+            active_seconds: 1,
+            ended_at: world.time.now,
+          },
+        ],
+        emit: [],
+      });
+      expect(await output(worker, second.id)).toEqual({ n: 1 });
+      expect(await output(worker, first.id)).toBeNull();
+    });
+
+    test('sessions are listed newest first, by page, status, workspace and parent', async () => {
+      const world = openWorld();
+      const idle = await storedSession(world);
+      const running = await storedSession(world);
+      const turn = await storedTurn(world, running);
+      const worker = await storedWorker(world, running, turn);
+      const interrupted = await storedSession(world, { workspace_path: '/other' });
+      const paused = await storedTurn(world, interrupted);
+      await world.journal.commit({
+        writes: [
+          { kind: 'turn.interrupt', turn_id: paused.id, reason: 'budget', llm_call_count: 0, tool_call_count: 0 },
+        ],
+        emit: [],
+      });
+      const ended = await storedSession(world);
+      await end(world, ended);
+      const query: SessionQuery = {
+        workspace_path: null,
+        include_workers: false,
+        status: null,
+        parent_session_id: null,
+        before: null,
+        limit: 50,
+      };
+      const list = async (over: Partial<SessionQuery>) =>
+        (await world.store.sessions.list({ ...query, ...over })).rows.map((session) => session.id);
+      expect(await list({})).toEqual([ended.id, interrupted.id, running.id, idle.id]);
+      expect(await list({ include_workers: true })).toEqual([ended.id, interrupted.id, worker.id, running.id, idle.id]);
+      expect(await list({ status: ['idle'] })).toEqual([idle.id]);
+      expect(await list({ status: ['running', 'interrupted'] })).toEqual([interrupted.id, running.id]);
+      expect(await list({ status: ['ended'] })).toEqual([ended.id]);
+      expect(await list({ status: [] })).toEqual([]);
+      expect(await list({ workspace_path: '/other' })).toEqual([interrupted.id]);
+      expect(await list({ parent_session_id: running.id })).toEqual([worker.id]);
+      const first = await world.store.sessions.list({ ...query, limit: 3 });
+      expect(first.next).toBe(running.id);
+      expect(await world.store.sessions.list({ ...query, before: first.next, limit: 3 })).toMatchObject({
+        rows: [{ id: idle.id }],
+        next: null,
+      });
+    });
+
+    test('turns are listed newest first by page', async () => {
+      const world = openWorld();
+      const session = await storedSession(world);
+      const ids: string[] = [];
+      for (let i = 0; i < 5; i++) {
+        const turn = await storedTurn(world, session);
+        await endTurn(world, turn);
+        ids.unshift(turn.id);
+      }
+      const first = await world.store.turns.list(session.id, null, 3);
+      expect(first.rows.map((turn) => turn.id)).toEqual(ids.slice(0, 3));
+      const second = await world.store.turns.list(session.id, first.next, 3);
+      expect(second.rows.map((turn) => turn.id)).toEqual(ids.slice(3));
+      expect(second.next).toBeNull();
+      expect(await world.store.turns.count(session.id)).toBe(5);
+    });
+
+    test('open prompts of a planner include its workers’, oldest first, until they are answered', async () => {
+      const world = openWorld();
+      const planner = await storedSession(world);
+      const turn = await storedTurn(world, planner);
+      const worker = await storedWorker(world, planner, turn);
+      const workerTurn = await storedTurn(world, worker);
+      const other = await storedSession(world);
+      const otherTurn = await storedTurn(world, other);
+      const rows = [
+        confirmation(world, turn, planner.id),
+        confirmation(world, workerTurn, planner.id),
+        confirmation(world, otherTurn, other.id),
+      ];
+      await world.journal.commit({
+        writes: rows.map((row) => ({ kind: 'confirmation.insert', confirmation: row }) as const),
+        emit: [],
+      });
+      const list = async (status: 'pending' | 'resolved' | 'all', session_id: string | null = planner.id) =>
+        (await world.store.confirmations.list({ session_id, status, after: null, limit: 10 })).rows.map(
+          (row) => row.confirmation_request_id,
+        );
+      const [own, below, foreign] = rows.map((row) => row.id);
+      expect(await list('pending')).toEqual([own, below]);
+      expect(await list('all', null)).toEqual([own, below, foreign]);
+      await world.journal.commit({
+        writes: [
+          {
+            kind: 'confirmation.resolve',
+            id: rows[0]?.id ?? world.ids.confirmation(),
+            decision: 'reject',
+            scope: 'once',
+            reason: 'no',
+            modified: null,
+            resolved_by: 'user',
+            at: world.time.now,
+          },
+        ],
+        emit: [],
+      });
+      expect(await list('pending')).toEqual([below]);
+      whole(ConfirmationDetailSchema, await world.store.confirmations.view(own ?? ''));
+      expect(await list('resolved')).toEqual([own]);
+      expect((await world.store.confirmations.allOpen()).map((row) => row.id)).toEqual([below, foreign]);
+      expect(await world.store.confirmations.record(rows[0]?.id ?? world.ids.confirmation())).toEqual(rows[0]);
+    });
+
+    test('a snapshot is one moment: session, newest 50 messages, prompts, workers and the newest event', async () => {
+      const world = openWorld();
+      const planner = await storedSession(world);
+      const turn = await storedTurn(world, planner);
+      const worker = await storedWorker(world, planner, turn);
+      await world.journal.commit({
+        writes: [
+          ...Array.from(
+            { length: 60 },
+            () => ({ kind: 'message.insert', message: assistantMessage(world, turn) }) as const,
+          ),
+          { kind: 'confirmation.insert', confirmation: confirmation(world, turn, planner.id) },
+        ],
+        emit: [callCompleted(world, planner, turn)],
+      });
+      const reading = world.store.snapshot(planner.id, true);
+      await world.journal.commit({ emit: [callCompleted(world, planner, turn)] });
+      const snapshot = await reading;
+      expect(snapshot?.session.cost_so_far_usd).toBe('0.01');
+      expect(snapshot?.messages).toHaveLength(50);
+      expect(snapshot?.pending_confirmations).toHaveLength(1);
+      expect(snapshot?.workers?.map((row) => row.worker_session_id)).toEqual([worker.id]);
+      expect(snapshot?.snapshot_at_event_id).not.toBe(await world.store.events.newestId());
+      expect((await world.store.snapshot(planner.id, false))?.workers).toBeNull();
+      expect(await world.store.snapshot(world.ids.session(), false)).toBeNull();
+    });
+
+    test('the store says whether it can be written', async () => {
+      const world = openWorld();
+      expect(await world.store.writable()).toBe(true);
+      world.close();
+      expect(await world.store.writable()).toBe(false);
+    });
+
+    test('after a restart with the clock set back an hour, new ids are above every stored one', async () => {
+      const world = openWorld();
+      const session = await storedSession(world);
+      const turn = await storedTurn(world, session);
+      const { id } = await storedToolUse(world, turn);
+      const back = world.reopen().reopen(NOON - 3_600_000);
+      const next = back.ids.next();
+      for (const stored of [session.id.slice(5), turn.id, id.slice(3)]) expect(next > stored).toBe(true);
+      const ids = Array.from({ length: 100_000 }, () => back.ids.next());
+      expect(ids.every((value, i) => i === 0 || value > (ids[i - 1] ?? ''))).toBe(true);
+    });
+  });
+}

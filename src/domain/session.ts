@@ -38,6 +38,11 @@ export const SessionSchema = z.object({
   cost_so_far_usd: UsdSchema,
   workers_cost_usd: UsdSchema,
   has_unpriced_calls: z.boolean(),
+  /** What its newest turn ran on. */
+  last_model: z.string().nullable(),
+  /** Descendant sessions, and those of them that have not ended. */
+  worker_count: CountSchema,
+  active_worker_count: CountSchema,
   turn_count: CountSchema,
   current_turn_id: TurnIdSchema.nullable(),
   current_turn_status: OpenTurnStatusSchema.nullable(),

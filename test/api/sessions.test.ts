@@ -93,6 +93,30 @@ describe('GET /sessions', () => {
     }
   });
 
+  test('tells how many workers a planner has, how many of them live, and its last model', async () => {
+    const server = await startServer({
+      scenario: scenario(
+        planner({ tool_calls: [delegate('one'), delegate('hang about')] }),
+        worker('one', { text: '1' }),
+        worker('hang about', { hang: true }),
+      ),
+    });
+    const session = (await create(server)).body;
+    const shown = async () => {
+      const [view] = (await server.call('GET', '/sessions')).body.sessions;
+      return [view.active_model, view.last_model, view.worker_count, view.active_worker_count];
+    };
+    expect(await shown()).toEqual([null, null, 0, 0]);
+    await server.submit(session, 'go');
+    const opened = new Set<string>();
+    await server.event('session.created', (e) => e.session_id !== session.id && opened.add(e.session_id).size === 2);
+    await server.event('session.ended', (e) => opened.has(e.session_id));
+    const { chosen_model } = (await server.event('route.decided', (e) => e.session_id === session.id)).payload;
+    expect(await shown()).toEqual([null, chosen_model, 2, 1]);
+    expect((await server.call('DELETE', `/sessions/${session.id}`)).status).toBe(200);
+    expect(await shown()).toEqual([null, chosen_model, 2, 0]);
+  });
+
   test('shows workers only when asked, and filters by status, workspace and parent', async () => {
     const server = await startServer({
       scenario: scenario(

@@ -20,6 +20,10 @@ export interface SessionFacts {
   readonly own: Spent;
   /** Calls of its descendants. */
   readonly workers: Spent;
+  /** Model of its newest turn. */
+  readonly last_model: string | null;
+  /** Its descendants, and those of them that have not ended. */
+  readonly descendants: { readonly count: number; readonly active: number };
   /** What a worker was opened for; null for a session of one's own. `max_cost_usd` is in decimal US dollars. */
   readonly delegation: { readonly task: string; readonly max_cost_usd: string | null } | null;
   /** Title of its first user message; a worker's comes from its task. */
@@ -33,6 +37,8 @@ export const NOTHING_YET: SessionFacts = {
   open_turn: null,
   own: NOTHING_SPENT,
   workers: NOTHING_SPENT,
+  last_model: null,
+  descendants: { count: 0, active: 0 },
   delegation: null,
   title: null,
 };
@@ -50,6 +56,9 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
     cost_so_far_usd: fromPusd(own.cost_pusd),
     workers_cost_usd: fromPusd(workers.cost_pusd),
     has_unpriced_calls: own.unpriced || workers.unpriced,
+    last_model: facts.last_model,
+    worker_count: facts.descendants.count,
+    active_worker_count: facts.descendants.active,
     turn_count: record.turn_count,
     current_turn_id: open_turn?.id ?? null,
     current_turn_status: open_turn?.status ?? null,

@@ -174,6 +174,9 @@ export function sessionSuite(openWorld: OpenStore): void {
         cost_so_far_usd: '0.1',
         workers_cost_usd: '0.02',
         has_unpriced_calls: true,
+        last_model: turn.chosen_model,
+        worker_count: 2,
+        active_worker_count: 2,
         title: 'Fix the parser',
         task: null,
         status: 'running',
@@ -192,6 +195,8 @@ export function sessionSuite(openWorld: OpenStore): void {
         cost_so_far_usd: '0.02',
         workers_cost_usd: '0',
         has_unpriced_calls: true,
+        worker_count: 1,
+        active_worker_count: 1,
         budget: null,
       });
       expect(whole(TurnSchema, await world.store.turns.view(planner.id, turn.id))).toMatchObject({

@@ -13,6 +13,7 @@ import type { Spend } from './spend-reader.ts';
 import { createTitles } from './titles.ts';
 
 const SELECT = `SELECT s.*, ${LIMIT_AS_TEXT} FROM sessions s`;
+const WORKERS = 'count(*) AS count, count(*) FILTER (WHERE s.ended_at IS NULL) AS active';
 const OPEN_TURN = `SELECT 1 FROM turns t WHERE t.session_id = s.id AND ${TURN_IS_OPEN}`;
 const STATUS_IS: Readonly<Record<SessionStatus, string>> = {
   ended: 's.ended_at IS NOT NULL',
@@ -46,6 +47,16 @@ export function createSessionReader({ db, sessions }: SqliteStoreHandle, spend: 
   const activeTurns = db
     .prepare<[], number>(`SELECT count(*) FROM turns WHERE ${TURN_IS_OPEN} AND status <> 'interrupted'`)
     .pluck();
+  const lastModel = db
+    .prepare<[string], string | null>('SELECT chosen_model FROM turns WHERE session_id = ? ORDER BY id DESC LIMIT 1')
+    .pluck();
+  const workersOfTree = db.prepare<[string], SessionFacts['descendants']>(
+    `SELECT ${WORKERS} FROM sessions s WHERE s.root_session_id = ? AND s.is_worker = 1`,
+  );
+  // CROSS JOIN keeps the order: walk the tree, then look each session up.
+  const workersBelow = db.prepare<[string], SessionFacts['descendants']>(
+    `${WITH_TREE} SELECT ${WORKERS} FROM tree CROSS JOIN sessions s ON s.id = tree.id WHERE tree.depth > 0`,
+  );
   const titleOf = createTitles(db);
 
   function view(row: SessionRow): Session {
@@ -57,6 +68,8 @@ export function createSessionReader({ db, sessions }: SqliteStoreHandle, spend: 
       own,
       // A root finds all of its tree by one index; any other session walks down.
       workers: record.is_worker ? spend.ofDescendants(row.id) : lessOwn(spend.ofTree(row.id), own),
+      last_model: lastModel.get(row.id) ?? null,
+      descendants: (record.is_worker ? workersBelow : workersOfTree).get(row.id) as SessionFacts['descendants'],
       delegation: delegation && { task: delegation.task, max_cost_usd: usdOrNull(delegation.max_cost_text) },
       title: delegation === null ? titleOf(row.id) : null,
     });

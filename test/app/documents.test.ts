@@ -160,10 +160,14 @@ async function startServer(command: string, env: Record<string, string>): Promis
 async function stopServer(): Promise<void> {
   const child = server;
   server = null;
-  if (child?.pid === undefined || child.exitCode !== null) return;
+  if (child?.pid === undefined) return;
   const ended = once(child, 'close');
-  process.kill(-child.pid, 'SIGTERM');
-  await ended;
+  try {
+    process.kill(-child.pid, 'SIGTERM');
+    await ended;
+  } catch {
+    // Nothing of the group is left.
+  }
 }
 
 /** Runs a page from top to bottom. Returns each command that was run, with what it printed. */
@@ -252,6 +256,15 @@ describe('the commands', () => {
       await stopServer();
       await provider.close();
     }
+  });
+
+  it('that start a server end it with the npm that started it', async () => {
+    await startServer('exec npm start', {});
+    const npm = server!;
+    const ended = once(npm, 'exit');
+    npm.kill('SIGTERM');
+    await ended;
+    await expect(fetch(`http://127.0.0.1:${checkout.port}/healthz`)).rejects.toThrow();
   });
 });
 

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import type { Clock } from '../../kernel/clock.ts';
 import { MAX_OUTPUT_BYTES } from '../../policy/tools/tool-output.ts';
 import { createOutputWindow } from '../text/output-window.ts';
+import { signalGroup } from './group.ts';
 
 const GRACE_MS = 5000;
 const DRAIN_MS = 1000;
@@ -77,14 +78,4 @@ export function startCommand({
       return true;
     },
   };
-}
-
-function signalGroup(leader: number | undefined, signal: NodeJS.Signals): void {
-  if (leader === undefined) return;
-  try {
-    process.kill(-leader, signal);
-  } catch (error) {
-    // Nobody is left in the group.
-    if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
-  }
 }

@@ -1,0 +1,70 @@
+// Reads a workspace's `.mcp.json`: the servers that a project brings along (09 §11, 18 §2).
+import { type McpServerConfig, McpServerNameSchema, McpServerSchema } from '../../domain/mcp.ts';
+import { readJson } from '../parsing/json.ts';
+import { OUTSIDE } from '../parsing/limits.ts';
+import { plainIssues } from '../parsing/plain-issue.ts';
+import { isMapping } from '../parsing/yaml.ts';
+
+/** Servers of one project file beyond these are left out. */
+const MAX_SERVERS = 32;
+/** What a workspace may say. How far its tools are trusted is not among it. */
+const KEYS = ['command', 'args', 'env', 'cwd', 'url', 'headers'];
+
+export interface ProjectServers {
+  readonly servers: ReadonlyMap<string, McpServerConfig>;
+  /** One sentence per fault, without the file's name. What is faulty is left out, the rest serves. */
+  readonly warnings: readonly string[];
+}
+
+/** Never throws. */
+export function readProjectServers(text: string): ProjectServers {
+  const servers = new Map<string, McpServerConfig>();
+  const json = readJson(text, OUTSIDE);
+  if (!json.ok) return { servers, warnings: [json.error] };
+  const given = isMapping(json.value) ? json.value.mcpServers : undefined;
+  if (!isMapping(given)) return { servers, warnings: ['mcpServers: must be an object of servers by name'] };
+  const warnings: string[] = [];
+  for (const [written, entry] of Object.entries(given)) {
+    const where = `mcpServers.${shortened(written)}`;
+    const name = serverName(written);
+    if (name === null) warnings.push(`${where}: the name cannot be used; begin it with a letter and keep it short`);
+    else if (servers.has(name)) warnings.push(`${where}: another server is called ${name} already`);
+    else if (servers.size === MAX_SERVERS) warnings.push(`${where}: at most ${MAX_SERVERS} servers are used`);
+    else {
+      const server = readServer(entry, where, warnings);
+      if (server !== null) servers.set(name, server);
+    }
+  }
+  return { servers, warnings };
+}
+
+/** Other programs allow more characters: `brave-search` is called `brave_search` here. Null = no name can be made. */
+function serverName(written: string): string | null {
+  const name = written.toLowerCase().replaceAll(/[^a-z0-9]+/g, '_');
+  return McpServerNameSchema.safeParse(name).success ? name : null;
+}
+
+function readServer(entry: unknown, where: string, warnings: string[]): McpServerConfig | null {
+  if (!isMapping(entry)) {
+    warnings.push(`${where}: must be an object`);
+    return null;
+  }
+  const { type = 'stdio', ...rest } = entry;
+  if (type !== 'stdio' && type !== 'http') {
+    warnings.push(`${where}.type: must be "stdio" or "http"; the server is not used`);
+    return null;
+  }
+  const known = Object.fromEntries(Object.entries(rest).filter(([key]) => KEYS.includes(key)));
+  const ignored = Object.keys(rest).filter((key) => !KEYS.includes(key));
+  if (ignored.length > 0) warnings.push(`${where}: ${shortened(ignored.join(', '))} is not read from a project file`);
+  const parsed = McpServerSchema.safeParse({ transport: type, ...known });
+  if (parsed.success) return parsed.data;
+  const [issue] = plainIssues(parsed.error);
+  warnings.push(`${shortened([where, ...(issue?.path ?? [])].join('.'))}: ${issue?.message}; the server is not used`);
+  return null;
+}
+
+function shortened(name: string): string {
+  const line = name.replaceAll(/\s+/g, ' ');
+  return line.length > 100 ? `${line.slice(0, 100)}...` : line;
+}

@@ -1,0 +1,201 @@
+// The MCP servers of every workspace: those of the configuration, and those that a workspace's `.mcp.json` brings (09 §11).
+import path from 'node:path';
+import type { McpServerConfig, McpServers } from '../../domain/mcp.ts';
+import type { Clock, Timer } from '../../kernel/clock.ts';
+import { readProjectServers } from '../../policy/mcp/project-file.ts';
+import { expandVariables } from '../../policy/mcp/variables.ts';
+import type { Logger } from '../../ports/log.ts';
+import type { SchemaCompiler } from '../../ports/tool.ts';
+import type { Endpoint } from './connection.ts';
+import { noiseLog } from './noise.ts';
+import { createMcpServer, type McpServer, type McpTool } from './server.ts';
+
+const IDLE_MS = 30 * 60_000;
+/** What a program needs to run at all. */
+const BASE_ENV = ['HOME', 'LOGNAME', 'PATH', 'SHELL', 'TERM', 'USER'];
+
+export interface McpOptions {
+  readonly servers: McpServers;
+  /** The text of a workspace's `.mcp.json`, null when there is none; null = such files are not read. */
+  readonly projectFile: ((workspace: string) => Promise<string | null>) | null;
+  /** The server's environment, for `${VAR}`. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Whether a workspace's file may not learn this variable. */
+  readonly isWithheld: (name: string) => boolean;
+  readonly schemas: SchemaCompiler;
+  readonly version: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly fetch?: typeof fetch;
+}
+
+/** A tool of a workspace, and whether workers may have it. */
+export interface WorkspaceTool extends McpTool {
+  readonly allow_workers: boolean;
+}
+
+export interface Mcp {
+  /** False: no workspace has any, and nothing below needs to be called. */
+  readonly configured: boolean;
+  /** The tools of a workspace by now; its servers are started, and waited for as long as they may take. */
+  tools(workspace: string): Promise<readonly WorkspaceTool[]>;
+  /** Counts as a use until the returned function is called. */
+  hold(workspace: string): () => void;
+  /** Ends every server. */
+  close(): Promise<void>;
+}
+
+interface Workspace {
+  readonly path: string;
+  readonly servers: Map<string, McpServer>;
+  projectText: string | null;
+  project: ReadonlyMap<string, McpServerConfig>;
+  holds: number;
+  idle: Timer | null;
+}
+
+export function createMcp(options: McpOptions): Mcp {
+  const { servers: configured, projectFile, clock, log } = options;
+  const workspaces = new Map<string, Workspace>();
+  const leaving = new Set<Promise<void>>();
+  let closed = false;
+
+  return {
+    configured: projectFile !== null || Object.values(configured).some(({ enabled }) => enabled !== false),
+    async tools(root) {
+      if (closed) return [];
+      const workspace = workspaceAt(root);
+      const release = hold(workspace);
+      try {
+        await refresh(workspace);
+        for (const server of workspace.servers.values()) server.wake();
+        await Promise.all([...workspace.servers.values()].map((server) => server.ready()));
+        return toolsOf(workspace);
+      } finally {
+        release();
+      }
+    },
+    hold: (root) => hold(workspaceAt(root)),
+    async close() {
+      closed = true;
+      for (const workspace of [...workspaces.values()]) leave(workspace);
+      await Promise.all(leaving);
+    },
+  };
+
+  function workspaceAt(root: string): Workspace {
+    let workspace = workspaces.get(root);
+    if (workspace === undefined) {
+      workspace = { path: root, servers: new Map(), projectText: null, project: new Map(), holds: 0, idle: null };
+      workspaces.set(root, workspace);
+      useServers(workspace);
+    }
+    return workspace;
+  }
+
+  function hold(workspace: Workspace): () => void {
+    workspace.holds += 1;
+    workspace.idle?.cancel();
+    workspace.idle = null;
+    let held = true;
+    return () => {
+      if (!held) return;
+      held = false;
+      workspace.holds -= 1;
+      if (workspace.holds === 0 && !closed) workspace.idle = clock.after(IDLE_MS, () => leave(workspace));
+    };
+  }
+
+  function leave(workspace: Workspace): void {
+    workspaces.delete(workspace.path);
+    for (const server of workspace.servers.values()) end(server);
+  }
+
+  function end(server: McpServer): void {
+    const ending: Promise<void> = server
+      .close()
+      .catch((err: unknown) => log.warn({ err }, 'an MCP server did not close'))
+      .finally(() => leaving.delete(ending));
+    leaving.add(ending);
+  }
+
+  /** Reads the workspace's file; unchanged text changes nothing. */
+  async function refresh(workspace: Workspace): Promise<void> {
+    if (projectFile === null) return;
+    const text = await projectFile(workspace.path);
+    if (text === workspace.projectText) return;
+    workspace.projectText = text;
+    const { servers, warnings } = text === null ? { servers: new Map(), warnings: [] } : readProjectServers(text);
+    for (const warning of warnings) log.warn({ workspace: workspace.path }, `.mcp.json: ${warning}`);
+    workspace.project = servers;
+    useServers(workspace);
+  }
+
+  /** The configuration's own come first; a server whose settings are the same goes on. */
+  function useServers(workspace: Workspace): void {
+    const wanted = new Map([...workspace.project, ...Object.entries(configured)]);
+    for (const [name, server] of workspace.servers) {
+      const config = wanted.get(name);
+      if (config !== undefined && JSON.stringify(config) === JSON.stringify(server.config)) continue;
+      workspace.servers.delete(name);
+      end(server);
+    }
+    for (const [name, config] of wanted) {
+      if (config.enabled === false || workspace.servers.has(name)) continue;
+      const foreign = !(name in configured);
+      const server = createMcpServer({
+        ...options,
+        name,
+        config,
+        workspace: workspace.path,
+        endpoint: () => endpointOf(name, config, { workspace: workspace.path, foreign }),
+      });
+      workspace.servers.set(name, server);
+    }
+  }
+
+  /** By name; of two servers whose tools got one name the first by name has it. */
+  function toolsOf(workspace: Workspace): WorkspaceTool[] {
+    const tools = new Map<string, WorkspaceTool>();
+    for (const [, server] of [...workspace.servers].sort(([a], [b]) => (a < b ? -1 : 1))) {
+      for (const tool of server.tools()) {
+        const { name } = tool.factory().definition;
+        if (tools.has(name)) log.debug({ workspace: workspace.path }, `two MCP servers offer ${name}; one is left out`);
+        else tools.set(name, { ...tool, allow_workers: server.config.allow_workers ?? true });
+      }
+    }
+    return [...tools.values()];
+  }
+
+  function endpointOf(
+    name: string,
+    config: McpServerConfig,
+    { workspace, foreign }: { readonly workspace: string; readonly foreign: boolean },
+  ): Endpoint {
+    const lookup = (variable: string) => (foreign && options.isWithheld(variable) ? undefined : options.env[variable]);
+    const given = (config.transport === 'stdio' ? config.env : config.headers) ?? {};
+    const { values, missing } = expandVariables(given, lookup);
+    if (missing.length > 0) {
+      const said = missing.slice(0, 5).join(', ');
+      log.warn({ mcp_server: name }, `MCP server '${name}' is started without ${said}: not set, or not for it`);
+    }
+    if (config.transport === 'http') {
+      return { transport: 'http', url: config.url ?? '', headers: values, fetch: options.fetch ?? fetch };
+    }
+    return {
+      transport: 'stdio',
+      command: config.command ?? '',
+      args: config.args ?? [],
+      cwd: path.resolve(workspace, config.cwd ?? '.'),
+      env: { ...baseEnvironment(options.env), ...values },
+      clock,
+      onNoise: noiseLog(name, clock, log),
+    };
+  }
+}
+
+/** Never the server's whole environment, which holds keys. */
+function baseEnvironment(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
+  const kept = BASE_ENV.map((name) => [name, env[name]] as const);
+  return Object.fromEntries(kept.filter((entry): entry is [string, string] => entry[1] !== undefined));
+}

@@ -1,0 +1,114 @@
+// Real MCP servers as child processes, started the way a session starts them.
+import { fileURLToPath } from 'node:url';
+import { onTestFinished } from 'vitest';
+import { type McpServerConfig, McpServerSchema } from '../../../src/domain/mcp.ts';
+import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
+import type { Logger } from '../../../src/ports/log.ts';
+import type { ToolContext } from '../../../src/ports/tool.ts';
+import { createMcp, type McpOptions, type WorkspaceTool } from '../../../src/tool/mcp/servers.ts';
+import { schemaCompiler } from '../../../src/tool/schema.ts';
+import { contextOf, textOf, workspace } from '../call.ts';
+
+export const FIXTURE = fileURLToPath(new URL('../../support/mcp-server.mjs', import.meta.url));
+
+/** The fixture in one of its manners. */
+export function fixture(manner = 'good', over: Partial<McpServerConfig> = {}): McpServerConfig {
+  return McpServerSchema.parse({ transport: 'stdio', command: process.execPath, args: [FIXTURE, manner], ...over });
+}
+
+export interface LogLine {
+  readonly level: string;
+  readonly message: string;
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+export function recordingLog(): { readonly log: Logger; readonly lines: LogLine[] } {
+  const lines: LogLine[] = [];
+  const at = (level: string) => (fields: Readonly<Record<string, unknown>>, message: string) =>
+    void lines.push({ level, message, fields });
+  const log: Logger = {
+    trace: at('trace'),
+    debug: at('debug'),
+    info: at('info'),
+    warn: at('warn'),
+    error: at('error'),
+    child: () => log,
+  };
+  return { log, lines };
+}
+
+/** Time that goes on by itself, and further when a test says so; timers fire by the real one. */
+export function skippingClock(): Clock & { skip(ms: number): void } {
+  let skipped = 0;
+  return {
+    now: () => systemClock.now() + skipped,
+    monotonic: () => systemClock.monotonic() + skipped,
+    after: (ms, fn) => systemClock.after(ms, fn),
+    skip: (ms) => {
+      skipped += ms;
+    },
+  };
+}
+
+export interface McpWorld {
+  readonly root: string;
+  readonly lines: readonly LogLine[];
+  readonly warnings: () => string[];
+  readonly clock: ReturnType<typeof skippingClock>;
+  tools(): Promise<readonly WorkspaceTool[]>;
+  names(): Promise<string[]>;
+  /** Calls a tool by our name for it. */
+  call(name: string, input?: Record<string, unknown>, over?: Partial<ToolContext>): Promise<string>;
+  close(): Promise<void>;
+}
+
+/** Ended when the test is over. */
+export function mcpWorld(
+  servers: Readonly<Record<string, McpServerConfig>>,
+  over: Partial<McpOptions> & { readonly root?: string } = {},
+): McpWorld {
+  const root = over.root ?? workspace();
+  const { log, lines } = recordingLog();
+  const clock = skippingClock();
+  const mcp = createMcp({
+    servers,
+    projectFile: null,
+    env: process.env,
+    isWithheld: () => false,
+    schemas: schemaCompiler,
+    version: '0',
+    clock,
+    log,
+    ...over,
+  });
+  onTestFinished(() => mcp.close());
+  const nameOf = (tool: WorkspaceTool) => tool.factory().definition.name;
+  return {
+    root,
+    lines,
+    clock,
+    warnings: () => lines.filter(({ level }) => level === 'warn').map(({ message }) => message),
+    tools: () => mcp.tools(root),
+    names: async () => (await mcp.tools(root)).map(nameOf),
+    async call(name, input = {}, context = {}) {
+      const found = (await mcp.tools(root)).find((tool) => nameOf(tool) === name);
+      if (!found) throw new Error(`no tool ${name}`);
+      const issues = found.validate(input);
+      if (issues.length > 0) throw new Error(issues.map(({ path, message }) => `${path}: ${message}`).join('\n'));
+      return textOf(await found.factory().execute(input, { ...contextOf(root), files: null, ...context }));
+    },
+    close: () => mcp.close(),
+  };
+}
+
+/** Waits until a process is gone. */
+export async function gone(pid: number): Promise<void> {
+  for (;;) {
+    try {
+      process.kill(pid, 0);
+    } catch {
+      return;
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}

@@ -1,0 +1,96 @@
+// How the tools of an MCP server are called and described here (09 §11.2).
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { McpServerNameSchema } from '../../../src/domain/mcp.ts';
+import { TOOL_NAME_PATTERN } from '../../../src/domain/tool.ts';
+import { listedTools, mcpToolName } from '../../../src/policy/mcp/listed-tools.ts';
+
+const config = { transport: 'stdio' as const, command: 'x' };
+const entry = (name: string, more = {}) => ({ name, inputSchema: { type: 'object' }, ...more });
+
+describe('names', () => {
+  it.each([
+    ['read_file', 'mcp__fs__read_file'],
+    ['Read-File.v2', 'mcp__fs__read_file_v2'],
+    ['läsen', 'mcp__fs__l_sen'],
+    ['x'.repeat(55), `mcp__fs__${'x'.repeat(55)}`],
+    ['x'.repeat(56), `mcp__fs__${'x'.repeat(46)}_04c26261`],
+  ])('%s', (original, name) => {
+    expect(mcpToolName('fs', original)).toBe(name);
+  });
+
+  it('every name of every server is one of ours', () => {
+    fc.assert(
+      fc.property(fc.stringMatching(/^[a-z][a-z0-9_]{0,31}$/), fc.string({ minLength: 1 }), (server, tool) => {
+        fc.pre(McpServerNameSchema.safeParse(server).success);
+        expect(mcpToolName(server, tool)).toMatch(TOOL_NAME_PATTERN);
+      }),
+    );
+  });
+
+  it('of two that become one, the first in byte order has it, whatever the order of the list', () => {
+    for (const names of [
+      ['a-b', 'a.b'],
+      ['a.b', 'a-b'],
+    ]) {
+      const { tools, warnings } = listedTools(
+        's',
+        config,
+        names.map((name) => entry(name)),
+      );
+      expect(tools.map(({ original }) => original)).toEqual(['a-b']);
+      expect(warnings).toEqual(['names its tools "a-b" and "a.b" alike here, mcp__s__a_b; the second is left out']);
+    }
+  });
+});
+
+it('a description is plain text of at most 1,024 characters', () => {
+  const { tools } = listedTools('s', config, [
+    entry('a', { description: `\u0000one\u001b[31m\ntwo\u007f${'😀'.repeat(2000)}` }),
+    entry('b', { description: 5 }),
+  ]);
+  expect(tools[0]?.definition.description).toBe(`one[31m\ntwo${'😀'.repeat(1024 - 11)}`);
+  expect(tools[1]?.definition.description).toBe('b');
+});
+
+it('the class is that of the transport unless the configuration says another; what the server says is ignored', () => {
+  const annotated = entry('a', { annotations: { readOnlyHint: true } });
+  const classOf = (given: Parameters<typeof listedTools>[1]) =>
+    listedTools('s', given, [annotated]).tools[0]?.definition.side_effects;
+  expect(classOf(config)).toBe('execute');
+  expect(classOf({ transport: 'http', url: 'https://x' })).toBe('network');
+  expect(classOf({ ...config, side_effects: 'read' })).toBe('read');
+  expect(classOf({ ...config, side_effects: 'read', tools: { a: { side_effects: 'none' } } })).toBe('none');
+});
+
+it('tools that need too much room are cut off by name', () => {
+  const wide = { type: 'object', description: 'x'.repeat(100_000) };
+  const { tools, warnings } = listedTools(
+    's',
+    config,
+    [1, 2, 3, 4, 5, 6].map((n) => ({ name: `t${n}`, inputSchema: wide })),
+  );
+  expect(tools).toHaveLength(5);
+  expect(warnings).toEqual(['describes its tools in more than 524288 bytes; the first 5 by name are used']);
+});
+
+it('entries that are no tools are left out, one sentence each', () => {
+  const { tools, warnings } = listedTools('s', config, [
+    null,
+    [],
+    'x',
+    {},
+    entry(''),
+    entry('x'.repeat(300)),
+    { name: 'a' },
+    { name: 'b', inputSchema: [] },
+    entry('fine'),
+  ]);
+  expect(tools.map(({ original }) => original)).toEqual(['fine']);
+  expect(warnings).toEqual([
+    ...Array(5).fill('lists a tool without a name'),
+    'lists a tool with a name of 300 characters',
+    'has a tool "a" without an input schema',
+    'has a tool "b" without an input schema',
+  ]);
+});

@@ -42,7 +42,7 @@ export interface SessionReader {
   descendants(id: SessionId): Promise<readonly SessionId[]>;
   /** The session itself and its ancestors up to the root. */
   lineage(id: string): Promise<readonly SessionId[]>;
-  /** Top-level sessions not ended, worker sessions not ended, open turns that run. */
+  /** Of the whole server, for its health: top-level sessions not ended, worker sessions not ended, open turns that run. */
   counts(): Promise<{
     readonly active_sessions: number;
     readonly active_workers: number;
@@ -73,8 +73,11 @@ export interface TurnReader {
   list(sessionId: string, before: string | null, limit: number): Promise<Page<Turn>>;
   /** Number of turns of the session, any status. */
   count(sessionId: SessionId): Promise<number>;
-  /** Every turn that is not terminal, in all sessions, deepest session first. */
-  allOpen(): Promise<readonly TurnRecord[]>;
+  /**
+   * Turns that are not terminal, deepest session first.
+   * @param root of this tree; absent = of all, which recovery at the start goes through once (04 §13)
+   */
+  allOpen(root?: SessionId): Promise<readonly TurnRecord[]>;
   /** Calls of a turn in block order. */
   toolCalls(turnId: TurnId): Promise<readonly ToolCallState[]>;
   toolCall(id: string): Promise<ToolCallState | null>;
@@ -126,10 +129,14 @@ export interface EventReader {
   list(query: EventQuery): Promise<Page<AnyEvent>>;
   /** The stored payload text beside each event, so that a replay need not serialise again. */
   listRaw(query: EventQuery): Promise<readonly { readonly event: AnyEvent; readonly payload_json: string }[]>;
+  /** Of the whole database, whose ids are in one order: where a cursor of any session may stand (02 §3). */
   newestId(): Promise<EventId | null>;
-  /** `meta.pruned_through_id`. */
+  /** `meta.pruned_through_id`; pruning goes by age through all sessions. */
   prunedThrough(): Promise<EventId | null>;
-  /** `llm.call_started` events without an outcome, of one turn or of every open one (11.5 of chapter 01). */
+  /**
+   * `llm.call_started` events without an outcome (01 §11.5).
+   * @param turnId absent = of every open turn, as recovery at the start asks; those of a tree are those of its open turns
+   */
   openCalls(turnId?: TurnId): Promise<readonly AnyEvent[]>;
   /** The newest event of a turn of this type, or null. */
   lastOfTurn(turnId: TurnId, types: readonly string[]): Promise<AnyEvent | null>;
@@ -149,8 +156,11 @@ export interface DelegationReader {
   usage(workerSessionId: SessionId): Promise<WorkerUsage>;
   /** Delegations of a turn's calls that are not terminal. */
   open(parentTurnId: TurnId): Promise<readonly DelegationRecord[]>;
-  /** The same of all turns. */
-  allOpen(): Promise<readonly DelegationRecord[]>;
+  /**
+   * The same of all turns.
+   * @param root of this tree; absent = of every tree, as above
+   */
+  allOpen(root?: SessionId): Promise<readonly DelegationRecord[]>;
 }
 
 export interface WorkerUsage {
@@ -176,7 +186,11 @@ export interface ConfirmationReader {
     readonly after: string | null;
     readonly limit: number;
   }): Promise<Page<Confirmation>>;
-  allOpen(): Promise<readonly ConfirmationRow[]>;
+  /**
+   * Those that nobody has answered, oldest first.
+   * @param root of this tree; absent = of every tree: few are open at a time
+   */
+  allOpen(root?: SessionId): Promise<readonly ConfirmationRow[]>;
   /** Whether an `identical` answer of this tree covers the key. */
   granted(rootSessionId: SessionId, keyHash: string): Promise<boolean>;
 }

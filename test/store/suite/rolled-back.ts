@@ -48,6 +48,24 @@ export function rollbackSuite(openWorld: OpenStore): void {
         ]);
       });
 
+    test('a session whose end was rolled back goes on; one that has ended stays ended', async () => {
+      const world = openWorld();
+      const session = await storedSession(world);
+      const end = {
+        kind: 'session.end',
+        session_id: session.id,
+        disposition: 'completed',
+        at: world.time.now,
+      } as const;
+      const own = systemEvent('own', { session_id: session.id });
+      const nobody = systemEvent('of nobody', { session_id: world.ids.session() });
+      await world.journal.commit({ emit: [own] });
+      await expect(world.journal.commit({ writes: [end], emit: [own, nobody] })).rejects.toThrow(/no session/);
+      await world.journal.commit({ emit: [own] });
+      await world.journal.commit({ writes: [end], emit: [own] });
+      await expect(world.journal.commit({ emit: [own] })).rejects.toMatchObject({ code: 'session_ended' });
+    });
+
     test('a batch refused for itself keeps its own reason when the transaction fails behind it; the others are told that', async () => {
       const world = openWorld();
       await world.failOn('poison');

@@ -6,6 +6,7 @@ import { DelegationSchema } from '../../../src/domain/delegate.ts';
 import { draft } from '../../../src/domain/event.ts';
 import { type SessionRecord, SessionSchema } from '../../../src/domain/session.ts';
 import { TurnSchema } from '../../../src/domain/turn.ts';
+import type { SessionId } from '../../../src/kernel/ids.ts';
 import type { SessionQuery } from '../../../src/ports/store.ts';
 import { callCompleted } from '../../support/drafts.ts';
 import {
@@ -408,6 +409,27 @@ export function sessionSuite(openWorld: OpenStore): void {
       expect(await list('resolved')).toEqual([own]);
       expect((await world.store.confirmations.allOpen()).map((row) => row.id)).toEqual([below, foreign]);
       expect(await world.store.confirmations.record(rows[0]?.id ?? world.ids.confirmation())).toEqual(rows[0]);
+    });
+
+    test('what is open is found in one tree or in all of them', async () => {
+      const world = openWorld();
+      const roots: SessionId[] = [];
+      for (let tree = 0; tree < 2; tree++) {
+        const planner = await storedSession(world);
+        const turn = await storedTurn(world, planner);
+        const worker = await storedWorker(world, planner, turn);
+        const workerTurn = await storedTurn(world, worker);
+        const asked = confirmation(world, workerTurn, planner.id);
+        await world.journal.commit({ writes: [{ kind: 'confirmation.insert', confirmation: asked }], emit: [] });
+        roots.push(planner.id);
+        const { turns, delegations, confirmations } = world.store;
+        expect((await turns.allOpen(planner.id)).map((t) => t.id)).toEqual([workerTurn.id, turn.id]);
+        expect((await delegations.allOpen(planner.id)).map((d) => d.worker_session_id)).toEqual([worker.id]);
+        expect((await confirmations.allOpen(planner.id)).map((c) => c.id)).toEqual([asked.id]);
+      }
+      expect(await world.store.turns.allOpen()).toHaveLength(4);
+      expect(await world.store.delegations.allOpen()).toHaveLength(2);
+      expect((await world.store.confirmations.allOpen()).map((c) => c.root_session_id)).toEqual(roots);
     });
 
     test('a snapshot is one moment: session, newest 50 messages, prompts, workers and the newest event', async () => {

@@ -18,6 +18,9 @@ export function createConfirmationReader({ db }: SqliteStoreHandle): Confirmatio
   const byId = db.prepare<[string], ConfirmationRowStored>('SELECT * FROM confirmations WHERE id = ?');
   const listed = createStatementCache<ConfirmationRowStored>(db);
   const open = db.prepare<[], ConfirmationRowStored>(`SELECT * FROM ${PENDING} ORDER BY id`);
+  const openOfTree = db.prepare<[string], ConfirmationRowStored>(
+    `SELECT * FROM ${PENDING} AND root_session_id = ? ORDER BY id`,
+  );
   const grant = db.prepare(`
     SELECT 1 FROM confirmations
     WHERE root_session_id = ? AND key_hash = ? AND scope = 'identical' AND decision = 'approve' LIMIT 1`);
@@ -38,7 +41,7 @@ export function createConfirmationReader({ db }: SqliteStoreHandle): Confirmatio
       const rows = listed(sql).all(...(session_id === null ? [] : [session_id]), after ?? '', limit + 1);
       return pageOf(rows, limit, (row) => row.id, wireConfirmation);
     },
-    allOpen: async () => open.all().map(confirmationRow),
+    allOpen: async (root) => (root === undefined ? open.all() : openOfTree.all(root)).map(confirmationRow),
     granted: async (rootSessionId, keyHash) => grant.get(rootSessionId, keyHash) !== undefined,
   };
 }

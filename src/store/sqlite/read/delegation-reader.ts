@@ -22,6 +22,10 @@ export function createDelegationReader({ db }: SqliteStoreHandle, spend: Spend):
   // Spelled as in their index.
   const IS_OPEN = "INDEXED BY delegations_open WHERE status IN ('running','interrupted')";
   const open = db.prepare<[], DelegationRow>(`${SELECT} ${IS_OPEN} ORDER BY tool_use_id`);
+  const openOfTree = db.prepare<[string], DelegationRow>(
+    `${SELECT} ${IS_OPEN} AND parent_session_id IN (SELECT id FROM sessions WHERE root_session_id = ?)
+     ORDER BY tool_use_id`,
+  );
   const openOfTurn = db.prepare<[string], DelegationRow>(
     `${SELECT} ${IS_OPEN} AND parent_turn_id = ? ORDER BY tool_use_id`,
   );
@@ -89,6 +93,6 @@ export function createDelegationReader({ db }: SqliteStoreHandle, spend: Spend):
     },
     usage: async (workerSessionId) => usageOf(workerSessionId),
     open: async (turnId) => openOfTurn.all(turnId).map(delegationRecord),
-    allOpen: async () => open.all().map(delegationRecord),
+    allOpen: async (root) => (root === undefined ? open.all() : openOfTree.all(root)).map(delegationRecord),
   };
 }

@@ -22,9 +22,10 @@ export function createTurnReader({ db }: SqliteStoreHandle, spend: Spend): TurnR
     'SELECT * FROM turns WHERE session_id = ? AND id < ? ORDER BY id DESC LIMIT ?',
   );
   const count = db.prepare<[string], number>('SELECT count(*) FROM turns WHERE session_id = ?').pluck();
-  const allOpen = db.prepare<[], TurnRow>(`
-    SELECT t.* FROM turns t JOIN sessions s ON s.id = t.session_id
-    WHERE ${TURN_IS_OPEN} ORDER BY s.delegation_depth DESC, t.id`);
+  const OPEN_WITH_SESSION = `SELECT t.* FROM turns t JOIN sessions s ON s.id = t.session_id WHERE t.${TURN_IS_OPEN}`;
+  const DEEPEST_FIRST = 'ORDER BY s.delegation_depth DESC, t.id';
+  const allOpen = db.prepare<[], TurnRow>(`${OPEN_WITH_SESSION} ${DEEPEST_FIRST}`);
+  const openOfTree = db.prepare<[string], TurnRow>(`${OPEN_WITH_SESSION} AND s.root_session_id = ? ${DEEPEST_FIRST}`);
   const calls = db.prepare<[string], ToolCallRowStored>(`
     SELECT * FROM tool_calls WHERE turn_id = ? ORDER BY message_id, id`);
   const call = db.prepare<[string], ToolCallRowStored>('SELECT * FROM tool_calls WHERE id = ?');
@@ -92,7 +93,7 @@ export function createTurnReader({ db }: SqliteStoreHandle, spend: Spend): TurnR
     list: async (sessionId, before, limit) =>
       pageOf(page.all(sessionId, before ?? BEHIND_ALL, limit + 1), limit, (row) => row.id, view),
     count: async (sessionId) => count.get(sessionId) ?? 0,
-    allOpen: async () => allOpen.all().map(turnRecord),
+    allOpen: async (root) => (root === undefined ? allOpen.all() : openOfTree.all(root)).map(turnRecord),
     toolCalls: async (turnId) => calls.all(turnId).map(toolCallState),
     toolCall: async (id) => {
       const row = call.get(id);

@@ -73,25 +73,26 @@ export function stampedCost(db: Database.Database, prepare: Prepare, query: Cost
   const plan = planCost(query);
   return db.transaction(() => {
     const segments = splitWindow(query.window, recordedTimes(prepare), grainOf(query));
-    if (segments.length === 0) return costAnswer(plan, emptySums(), [], [], false);
+    if (segments.length === 0) return costAnswer(plan, emptySums(), NO_GROUPS);
     const totals = readGroups(prepare, groupsSql(segments, [], plan.where), 0)[0]!.sums;
-    if (plan.keys.length === 0) return costAnswer(plan, totals, [], [], false);
+    if (plan.keys.length === 0) return costAnswer(plan, totals, NO_GROUPS);
     const rows = readPage(prepare, plan, segments);
-    return costAnswer(plan, totals, rows, plan.folded ? workersOf(prepare, plan, segments, rows) : [], false);
+    const workers = plan.folded ? workersOf(prepare, plan, segments, rows) : [];
+    return costAnswer(plan, totals, { groups: rows, workers, repriced: false });
   })();
 }
 
-/**
- * The answer from sorted groups, of which there may be one more than the page holds.
- * @param workers breakdown of the rows when workers are folded, in any order
- */
-export function costAnswer(
-  plan: CostPlan,
-  totals: Sums,
-  groups: readonly Group[],
-  workers: readonly WorkerGroup[],
-  repriced: boolean,
-): CostAnswer {
+export interface CostGroups {
+  /** Sorted; there may be one more than the page holds. */
+  readonly groups: readonly Group[];
+  /** Breakdown of the rows when workers are folded, in any order. */
+  readonly workers: readonly WorkerGroup[];
+  readonly repriced: boolean;
+}
+
+const NO_GROUPS: CostGroups = { groups: [], workers: [], repriced: false };
+
+export function costAnswer(plan: CostPlan, totals: Sums, { groups, workers, repriced }: CostGroups): CostAnswer {
   const wireTotals = costTotals(totals, repriced);
   if (plan.keys.length === 0) return { data: wireTotals, totals: wireTotals, next: null };
   const page = groups.slice(0, plan.query.limit);
@@ -142,7 +143,7 @@ function readPage(prepare: Prepare, plan: CostPlan, segments: readonly Segment[]
   const { query, keys, terms, where } = plan;
   const columns = keyColumns(plan);
   const after = query.after && fromSortKey(terms, query.after);
-  const page = (groups: Where) => pageSql(groups, keys, terms, after, query.limit + 1);
+  const page = (groups: Where) => pageSql(groups, { keys, terms, after, limit: query.limit + 1 });
   const many = keys.findIndex((key) => MANY.includes(key));
   if (many < 0) return readGroups(prepare, page(groupsSql(segments, columns, where)), keys.length);
 

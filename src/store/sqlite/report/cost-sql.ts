@@ -130,14 +130,16 @@ interface OrderColumn {
   readonly value: string | number | bigint | null;
 }
 
-/** `groups` in the order of `terms`, after a row if given, at most `limit` of them. */
-export function pageSql(
-  groups: Where,
-  keys: readonly KeyName[],
-  terms: readonly SortTerm[],
-  after: SortValues | null,
-  limit: number,
-): Where {
+export interface PageOrder {
+  readonly keys: readonly KeyName[];
+  readonly terms: readonly SortTerm[];
+  /** Values of the row that the page begins after, if any. */
+  readonly after: SortValues | null;
+  readonly limit: number;
+}
+
+/** `groups` in the order of `terms`, at most `limit` of them. */
+export function pageSql(groups: Where, { keys, terms, after, limit }: PageOrder): Where {
   const columns = terms.flatMap((term, i): OrderColumn[] => {
     const value = after?.[i] ?? null;
     const { by } = term;

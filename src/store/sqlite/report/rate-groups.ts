@@ -20,13 +20,17 @@ export interface RateGroup {
 
 type Row = Sums & TokenSums & { readonly step: bigint } & Readonly<Record<`k${number}`, bigint | string>>;
 
-/** @param columns expressions over `llm_calls` */
+export interface RateQuery {
+  readonly window: TimeWindow;
+  /** Expressions over `llm_calls`. */
+  readonly columns: readonly string[];
+  readonly where: Where;
+  readonly pricer: CallPricer;
+}
+
 export async function* rateGroups(
   prepare: Prepare,
-  window: TimeWindow,
-  columns: readonly string[],
-  where: Where,
-  pricer: CallPricer,
+  { window, columns, where, pricer }: RateQuery,
 ): AsyncGenerator<RateGroup> {
   const steps = promptSteps(pricer.models);
   const statement = prepare(sliceSql(columns, steps.length, where)).safeIntegers();

@@ -28,7 +28,8 @@ export async function repricedCost(prepare: Prepare, query: CostQuery, pricer: C
   const columns = ['model', 'is_worker', ...(plan.folded ? ['session_id'] : [])];
   const keys = keyColumns(plan).map((column) => column.calls);
 
-  for await (const calls of rateGroups(prepare, query.window, [...keys, ...columns], plan.where, pricer)) {
+  const asked = { window: query.window, columns: [...keys, ...columns], where: plan.where, pricer };
+  for await (const calls of rateGroups(prepare, asked)) {
     const values = calls.values.slice(0, keys.length);
     const [model, isWorker, session_id] = calls.values.slice(keys.length).map(String) as [string, string, string?];
     const cost = calls.cost(model);
@@ -41,7 +42,11 @@ export async function repricedCost(prepare: Prepare, query: CostQuery, pricer: C
     const worker = () => ({ values, session_id, model, sums: emptySums() });
     add(entry(workers, groupId([id, session_id, model]), worker).sums);
   }
-  return costAnswer(plan, totals, pageOf(plan, [...groups.values()]), [...workers.values()], true);
+  return costAnswer(plan, totals, {
+    groups: pageOf(plan, [...groups.values()]),
+    workers: [...workers.values()],
+    repriced: true,
+  });
 }
 
 /** Groups after the cursor in their order, and one more than the page holds if there is one. */

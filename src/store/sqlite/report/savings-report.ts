@@ -13,7 +13,8 @@ export async function savings(prepare: Prepare, query: SavingsQuery, pricer: Cal
   const filter = whereFilter(query.filter);
   const where = byPlanner ? { ...filter, sql: `${filter.sql} AND is_worker = 1` } : filter;
   let [actual, baseline, stamped, rows, missing] = [0n, 0n, 0n, 0n, 0n];
-  for await (const calls of rateGroups(prepare, query.window, ['model', 'delegated_by_model'], where, pricer)) {
+  const asked = { window: query.window, columns: ['model', 'delegated_by_model'], where, pricer };
+  for await (const calls of rateGroups(prepare, asked)) {
     const [model, delegatedBy] = calls.values.map(String) as [string, string];
     const own = calls.cost(model);
     const other = calls.cost(byPlanner ? delegatedBy : query.baseline);

@@ -1,7 +1,16 @@
 // Opening a database: pragmas, the owner lock, and one clear line for everything that can be wrong (01 §2, §11.1).
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join, resolve } from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, onTestFinished, test } from 'vitest';
@@ -42,6 +51,30 @@ test('a missing folder is created, and the file has every table of the model, al
       .sort(),
   ).toEqual(['rollup_parent_day', 'rollup_session_hour']);
 });
+
+test.skipIf(process.platform === 'win32')(
+  'folder and files are closed to others, and are closed again where they were open',
+  async () => {
+    const folder = join(tempFolder(), 'data');
+    const path = join(folder, 'metis.db');
+    const open = () => readdirSync(folder).filter((name) => (statSync(join(folder, name)).mode & 0o777) !== 0o600);
+    const before = process.umask(0o022);
+    try {
+      const world = openWorld(path);
+      await storedSession(world);
+      expect(open()).toEqual([]);
+      expect(statSync(folder).mode & 0o777).toBe(0o700);
+      world.handle.close();
+      for (const name of readdirSync(folder)) chmodSync(join(folder, name), 0o644);
+      chmodSync(folder, 0o755);
+      await storedSession(openWorld(path));
+      expect(open()).toEqual([]);
+      expect(statSync(folder).mode & 0o777).toBe(0o755);
+    } finally {
+      process.umask(before);
+    }
+  },
+);
 
 test('the writer has the pragmas of the layout', () => {
   const { db } = openWorld().handle;

@@ -9,6 +9,7 @@ import { createSessionCache, type SessionCache } from '../cache/session-cache.ts
 import { type Checkpointer, createCheckpointer } from './checkpointer.ts';
 import { migrate } from './migrate.ts';
 import { acquireOwnerLock } from './owner-lock.ts';
+import { closeToOthers, makePrivateFile } from './private-file.ts';
 
 /** An open database. `db` is the one writer and also serves the reads of the turn loop. */
 export interface SqliteStoreHandle {
@@ -37,7 +38,8 @@ const BUSY_TIMEOUT_MS = 5000;
 const HISTORY_CACHE_BYTES = 64 * 1024 * 1024;
 
 /**
- * Creates the folder when it is missing, takes the owner lock and migrates forward.
+ * Creates the folder when it is missing, takes the owner lock and migrates forward. Folder and files are their owner's
+ * alone; a folder that was there keeps its rights.
  * Throws `StartupError`: `database_in_use`, `schema_too_new`, `database_corrupt`, `database_unwritable`.
  */
 export function openDatabase({ path, synchronous, migrationsDir, log }: OpenOptions): SqliteStoreHandle {
@@ -46,9 +48,11 @@ export function openDatabase({ path, synchronous, migrationsDir, log }: OpenOpti
     for (const part of opened.splice(0).reverse()) part.close();
   };
   try {
-    makeFolder(dirname(path));
+    makeFolder(dirname(path), 0o700);
     const lock = acquireOwnerLock(path);
     opened.push({ close: lock.release });
+    makePrivateFile(path);
+    closeToOthers(path);
     const db = new Database(path, { timeout: BUSY_TIMEOUT_MS });
     opened.push(db);
     // Before anything else is touched: a newer file is left exactly as it was found.

@@ -1,6 +1,7 @@
 // One server process owns a database file: an exclusive lock on an empty SQLite file beside it (01 §2).
 import Database from 'better-sqlite3';
 import { StartupError } from '../../../kernel/errors.ts';
+import { makePrivateFile } from './private-file.ts';
 
 export interface OwnerLock {
   /** Idempotent. The operating system does the same when the process dies. */
@@ -12,6 +13,7 @@ export interface OwnerLock {
  * Throws `StartupError('database_in_use')` at once when another process, or another handle of this one, holds it.
  */
 export function acquireOwnerLock(path: string): OwnerLock {
+  makePrivateFile(`${path}-owner`);
   const file = new Database(`${path}-owner`, { timeout: 0 });
   try {
     file.exec('BEGIN EXCLUSIVE');

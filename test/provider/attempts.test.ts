@@ -367,8 +367,11 @@ describe('cancellation', () => {
   test('while nothing arrives, the message so far is closed at once', async () => {
     const provider = await serve(() => ({ text: 'one two three four five six', after: 3, ending: 'stall' }));
     const abort = new AbortController();
+    let text = '';
     const { complete, error } = await drain(on(provider), ask, abort.signal, (event) => {
-      if (event.type === 'text.delta') setTimeout(() => abort.abort(), 5);
+      if (event.type === 'text.delta') text += event.text;
+      // Behind the last piece, when the reader waits for more.
+      if (text.endsWith('fo')) setImmediate(() => abort.abort());
     });
     expect(complete).toMatchObject({ stop_reason: 'cancelled', final_content: [{ text: 'one two three fo' }] });
     expect(error!.error_class).toBe('cancelled');

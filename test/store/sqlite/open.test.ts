@@ -220,7 +220,12 @@ test('the thread that copies the log holds up no closing, not even when it canno
   gone.close();
   expect(performance.now() - began).toBeLessThan(1500);
   for (let i = 0; i < 64; i++) gone.committed();
-  await new Promise((resolve) => setTimeout(resolve, 200));
+  // By the time the thread of another one has failed, so has any that was started before it.
+  const others: LogLine[] = [];
+  const other = createCheckpointer(join(folder, 'missing', 'metis.db'), 'NORMAL', recordingLogger(others));
+  onTestFinished(() => other.close());
+  for (let i = 0; i < 64; i++) other.committed();
+  await expect.poll(() => others.length, { timeout: 10_000 }).toBe(1);
   // One thread was started, not another one after the closing.
   expect(lines.length).toBeLessThanOrEqual(1);
 });

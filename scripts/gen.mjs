@@ -1,4 +1,4 @@
-// Writes the committed documents that the built code determines: openapi/ and the table of keys in docs/configuration.md.
+// Writes the committed documents that the code determines: openapi/, the table of keys in docs/configuration.md, the picture of rooms.
 import fs from 'node:fs';
 import { withKeyTable } from '../dist/app/config-table.js';
 import { eventsDocument, openApiDocument } from '../dist/http/openapi.js';
@@ -11,3 +11,5 @@ fs.writeFileSync(new URL('events.schema.json', folder), eventsDocument());
 
 const page = new URL('../docs/configuration.md', import.meta.url);
 fs.writeFileSync(page, withKeyTable(fs.readFileSync(page, 'utf8')));
+
+await import('./gen-architecture.mjs');

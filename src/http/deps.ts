@@ -23,6 +23,11 @@ export interface RouteDeps extends HttpDeps {
   /** The same moment twice: in Unix milliseconds, and on the clock that is never set. */
   readonly started: { readonly at: number; readonly monotonic: number };
   readonly turnBodyLimit: number;
+  /** The contract, made when somebody asks for it: what makes it knows every route. */
+  readonly documents: {
+    openApi(version: string): Promise<string>;
+    events(): Promise<string>;
+  };
   /** Aborts when the server closes: ends every wait. */
   readonly closing: AbortSignal;
 }

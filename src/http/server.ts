@@ -87,6 +87,10 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
       idempotency: createIdempotency({ store, clock }),
       started: { at: clock.now(), monotonic: clock.monotonic() },
       turnBodyLimit: server.turn_body_limit_bytes,
+      documents: {
+        openApi: async (version) => (await import('./openapi.ts')).openApiDocument(version),
+        events: async () => (await import('./openapi.ts')).eventsDocument(),
+      },
       closing: closing.signal,
     });
   });

@@ -22,10 +22,7 @@ const Health = z.object({
 
 const Document = z.record(z.string(), z.unknown());
 
-/** What makes the documents is loaded when somebody asks for one. */
-const documents = () => import('../openapi.ts');
-
-export function metaRoutes(app: HttpApp, { engine, version, started }: RouteDeps): void {
+export function metaRoutes(app: HttpApp, { engine, version, started, documents }: RouteDeps): void {
   app.get(
     '/healthz',
     {
@@ -83,7 +80,7 @@ export function metaRoutes(app: HttpApp, { engine, version, started }: RouteDeps
         errors: [],
       }),
     },
-    async (_request, reply) => reply.type(JSON_TYPE).send(await (await documents()).openApiDocument(version)),
+    async (_request, reply) => reply.type(JSON_TYPE).send(await documents.openApi(version)),
   );
 
   app.get(
@@ -97,6 +94,6 @@ export function metaRoutes(app: HttpApp, { engine, version, started }: RouteDeps
         errors: [],
       }),
     },
-    async (_request, reply) => reply.type(JSON_TYPE).send((await documents()).eventsDocument()),
+    async (_request, reply) => reply.type(JSON_TYPE).send(await documents.events()),
   );
 }

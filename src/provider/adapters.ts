@@ -15,7 +15,7 @@ import { createScriptedAdapter } from './scripted/adapter.ts';
 import { parseScenario } from './scripted/scenario.ts';
 import type { Wire } from './wire.ts';
 
-type RealConfig = AdapterConfig & { readonly type: 'anthropic' | 'openai' | 'openrouter' };
+type RealConfig = AdapterConfig & { readonly type: Exclude<AdapterConfig['type'], 'scripted'> };
 
 interface Found {
   readonly key: string | null;

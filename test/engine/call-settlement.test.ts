@@ -1,6 +1,7 @@
 // What a call that was paid for leaves behind, whatever goes wrong around its storing: its cost, one outcome, no blame.
 import { describe, expect, it } from 'vitest';
 import { toPusd } from '../../src/kernel/money.ts';
+import { silentLogger } from '../../src/ports/log.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
 import { at, emits, failOnce, writes } from '../support/moments.ts';
 import { call, planner, scenario } from '../support/scenario.ts';
@@ -47,6 +48,56 @@ describe('an answer that cannot be stored', () => {
     await t.run(session, 'go');
     expect((await t.engine.store.sessions.view(session.id))!.budget).toMatchObject({ spent_usd: '0.0015' });
     expect(t.engine.budget.reserved.size).toBe(0);
+  });
+});
+
+describe('a cost that cannot be stored', () => {
+  it('stays reserved, so that a limit goes on counting it', async () => {
+    const t = await startEngine({ scenario: always({ text: 'lost', usage }), config: small });
+    const session = await t.session({ initial_active_model: 'haiku', max_cost_usd: '0.004', on_reached: 'stop' });
+    failOnce(t, (batch) => emits(batch, 'llm.call_completed'), Number.POSITIVE_INFINITY);
+    for (let i = 0; i < 10; i++) if ((await t.run(session, 'go').catch(() => null))?.status !== 'failed') break;
+    const { budget } = (await t.engine.store.sessions.view(session.id))!;
+    expect(budget).toMatchObject({ spent_usd: '0' });
+    expect(t.engine.budget.reserved.get(`session:${session.id}`)).toBeGreaterThan(0n);
+    expect(t.adapter.requests.length).toBeLessThan(10);
+  });
+});
+
+describe('impossible counts', () => {
+  const lies = [9_000_000_000_000_000, 24_000_000_000_000];
+  it.each(lies)('of %d prompt tokens are estimated with a warning, and every later call is booked', async (lie) => {
+    const warnings: unknown[] = [];
+    const log = { ...silentLogger, warn: (...said: unknown[]) => void warnings.push(said) };
+    const t = await startEngine({
+      scenario: always({ text: 'fine', usage: { input_tokens: lie, output_tokens: 100 } }),
+      log,
+    });
+    const session = await t.session();
+    for (let i = 0; i < 3; i++) expect(await t.run(session, 'go')).toMatchObject({ status: 'completed' });
+    expect(warnings).toHaveLength(3);
+    for (const payload of payloads(t, 'llm.call_completed')) {
+      expect(payload).toMatchObject({ output_tokens: 100, usage_estimated: true });
+      expect(payload.input_tokens).toBeLessThan(10_000);
+    }
+    const spent = await t.engine.store.spend.ofTree(session.id);
+    expect(spent).toBeGreaterThan(toPusd('0.0225'));
+    expect(spent).toBeLessThan(toPusd('1'));
+  });
+
+  it('of an answer are estimated beside a prompt that is believed, also where the call breaks off', async () => {
+    const t = await startEngine({
+      scenario: always({
+        text: 'x'.repeat(400),
+        usage: { input_tokens: 1000, output_tokens: 9_000_000_000_000_000, reasoning_tokens: 9_000_000_000_000_000 },
+        error: { error_class: 'other', after_chunks: 5 },
+      }),
+    });
+    expect(await t.run(await t.session(), 'go')).toMatchObject({ status: 'failed', error_code: 'provider_error' });
+    const [call] = payloads(t, 'llm.call_completed');
+    expect(call).toMatchObject({ usage_estimated: true, reasoning_tokens: 0 });
+    expect(call!.output_tokens).toBeGreaterThan(0);
+    expect(call!.output_tokens).toBeLessThan(200);
   });
 });
 

@@ -4,7 +4,6 @@ import { textBlock } from '../../domain/message.ts';
 import type { CanonicalRequest } from '../../domain/model-request.ts';
 import type { StreamEvent } from '../../domain/model-stream.ts';
 import type { EventId, MessageId } from '../../kernel/ids.ts';
-import { usageFault } from '../../policy/pricing/cost.ts';
 import { AdapterError } from '../../ports/provider.ts';
 import { reserve } from '../money/reserve.ts';
 import { volatilePrompt } from '../prompt/volatile-prompt.ts';
@@ -12,7 +11,8 @@ import type { Engine } from '../state/engine.ts';
 import { abandonable } from '../state/grace.ts';
 import type { ModelRequest } from '../state/model-request.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import type { Call, CallOutcome, Heard } from './call.ts';
+import { believedUsage } from './believed-usage.ts';
+import type { Call, CallOutcome } from './call.ts';
 import { toDelta, transient } from './deltas.ts';
 import { callStarted, modelRequest } from './model-request.ts';
 import { cutShort } from './partial-answer.ts';
@@ -32,12 +32,15 @@ export async function callModel(engine: Engine, run: TurnRun): Promise<CallOutco
     if (ahead?.started) await turnAway(engine, newCall(engine, run, prepared.request, ahead.started, true));
     return { ok: false, error: null, refusal: reservation.refusal };
   }
+  let call: Call | null = null;
   try {
     const started = ahead?.started ?? (await announce(engine, run, prepared));
-    return await leave(engine, newCall(engine, run, prepared.request, started, reservation.limited), prepared.request);
+    call = newCall(engine, run, prepared.request, started, reservation.limited);
+    return await leave(engine, call, prepared.request);
   } finally {
     // Right behind the settling commit, in the same tick: from now on the ledger has what the reservation held.
-    reservation.release();
+    // What was spent and could not be booked stays reserved: a limit must not forget it.
+    if (!call?.unbooked) reservation.release();
   }
 }
 
@@ -67,6 +70,7 @@ function newCall(engine: Engine, run: TurnRun, request: CanonicalRequest, starte
       input_errors: new Map(),
     },
     limited,
+    unbooked: false,
   };
 }
 
@@ -76,7 +80,7 @@ async function leave(engine: Engine, call: Call, request: CanonicalRequest): Pro
   } catch (thrown) {
     call.heard.abandoned = true;
     call.heard.complete ??= cutShort(engine, call.run, call.heard.message_id, request);
-    const error = asAdapterError(engine, call, thrown);
+    const error = asAdapterError(engine, call, request, thrown);
     return settle(engine, call, { error, outages: observe(engine, call.run, error.error_class) });
   }
   return settle(engine, call, null);
@@ -96,18 +100,20 @@ const LOST = 'The answer could not be stored.';
 
 /**
  * What was paid for is recorded with its exact cost, a sentence in place of a content that may be what cannot be stored.
- * Only a cost that no money column can hold is left out: the call must not stay open for ever.
+ * Only a cost that cannot be stored at all is left out, and stays reserved: the call must not stay open for ever.
  */
 async function settleLost(engine: Engine, call: Call, failure: Failure | null): Promise<void> {
   const { heard, request_id } = call;
   const outages = failure?.outages ?? [];
   const closed = { error_class: 'other', request_id } as const;
   const error = new AdapterError('the outcome of the call could not be stored', closed);
-  if (heard.complete !== null || (failure?.error.usage ?? null) !== null)
+  call.unbooked = heard.complete !== null || (failure?.error.usage ?? null) !== null;
+  if (call.unbooked)
     try {
       if (heard.complete !== null && heard.complete.final_content.length > 0)
         heard.complete = { ...heard.complete, final_content: [textBlock(LOST)], provider_raw: null };
       await settleFailure(engine, call, { error: failure?.error ?? error, outages });
+      call.unbooked = false;
       return;
     } catch (err) {
       engine.log.error({ err, request_id }, 'a call that was paid for could not be recorded with its cost');
@@ -121,29 +127,28 @@ async function listen(engine: Engine, call: Call, request: CanonicalRequest): Pr
   const { run, heard } = call;
   for await (const event of run.adapter.stream(request, run.signal)) {
     if (heard.abandoned) return;
-    note(heard, event);
+    note(engine, call, request, event);
     const delta = toDelta(event);
     if (delta) engine.journal.transient(transient(engine, run, delta));
   }
   if (heard.complete === null) throw new Error('the stream ended without its last event');
-  const fault = usageFault(heard.complete.usage);
-  if (fault === null) return;
-  // Priced it would be a lie: the call is closed as one whose counts never came.
-  heard.complete = null;
-  throw new Error(`the adapter reported an impossible usage: ${fault}`);
 }
 
-function note(heard: Heard, event: StreamEvent): void {
+function note(engine: Engine, { heard }: Call, request: CanonicalRequest, event: StreamEvent): void {
   heard.message_id = event.message_id as MessageId;
   if (event.type === 'tool.use_start') heard.provider_tool_ids.set(event.tool_use_id, event.provider_tool_id);
   else if (event.type === 'tool.use_end' && event.input_error !== null)
     heard.input_errors.set(event.tool_use_id, event.input_error);
-  else if (event.type === 'message.complete') heard.complete = event;
+  else if (event.type === 'message.complete')
+    heard.complete = { ...event, usage: believedUsage(engine, request, event.usage, event.final_content) };
 }
 
 /** Adapters throw nothing else; whatever else arrives here is a bug of ours and is closed like a provider's failure. */
-function asAdapterError(engine: Engine, call: Call, thrown: unknown): AdapterError {
-  if (thrown instanceof AdapterError) return thrown;
+function asAdapterError(engine: Engine, call: Call, request: CanonicalRequest, thrown: unknown): AdapterError {
+  if (thrown instanceof AdapterError) {
+    if (thrown.usage === null || call.heard.complete !== null) return thrown;
+    return new AdapterError(thrown.message, { ...thrown, usage: believedUsage(engine, request, thrown.usage, []) });
+  }
   const cancelled = call.run.signal.aborted;
   if (!cancelled)
     engine.log.error({ err: thrown, request_id: call.request_id }, 'a provider stream failed unexpectedly');

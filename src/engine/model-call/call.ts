@@ -32,4 +32,6 @@ export interface Call {
   readonly heard: Heard;
   /** A money limit covers it, whose share may have to be warned about. */
   readonly limited: boolean;
+  /** It was paid for and its cost could not be stored: what was reserved for it is not given back. */
+  unbooked: boolean;
 }

@@ -1,11 +1,11 @@
 // The closing of a model call whose stream was left behind: made from the deltas that were seen (04 §9, 01 §4.4).
-import type { ContentBlock } from '../../domain/message.ts';
 import type { CanonicalRequest } from '../../domain/model-request.ts';
 import type { MessageComplete } from '../../domain/model-stream.ts';
 import type { MessageId } from '../../kernel/ids.ts';
 import { estimateRequest } from '../../policy/context/estimate.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
+import { estimateAnswer } from './believed-usage.ts';
 
 /** Null when nothing was streamed. Counts are estimates, since the provider's own never came. */
 export function cutShort(
@@ -28,7 +28,7 @@ export function cutShort(
       cached_input_tokens: 0,
       cache_creation_input_tokens: 0,
       cache_creation_1h_input_tokens: 0,
-      output_tokens: Math.ceil(characters(content) / 4),
+      output_tokens: estimateAnswer(content),
       reasoning_tokens: 0,
       usage_estimated: true,
     },
@@ -37,13 +37,4 @@ export function cutShort(
     served_model: null,
     provider_raw: null,
   };
-}
-
-function characters(content: readonly ContentBlock[]): number {
-  let total = 0;
-  for (const block of content) {
-    if (block.type === 'text' || block.type === 'thinking') total += block.text.length;
-    else if (block.type === 'tool_use') total += block.name.length + JSON.stringify(block.input).length;
-  }
-  return total;
 }

@@ -53,16 +53,6 @@ export function ratesAt(
   return steps.findLast((step) => step.above < promptTokens)?.rates ?? base;
 }
 
-/** What is wrong with a reported usage, or null; a usage with a fault is an error of its adapter (08 §4.1). */
-export function usageFault(usage: TokenUsage): string | null {
-  for (const [field, value] of Object.entries(usage)) {
-    if (typeof value === 'number' && !(Number.isInteger(value) && value >= 0)) {
-      return `${field} must be a whole number of tokens, got ${value}`;
-    }
-  }
-  return null;
-}
-
 function count(tokens: number): bigint {
   if (tokens < 0) throw new RangeError(`negative token count: ${tokens}`);
   return BigInt(tokens);

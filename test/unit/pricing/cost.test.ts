@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { NO_TOKENS, promptTokens, type TokenUsage } from '../../../src/domain/usage.ts';
 import { fromPusd } from '../../../src/kernel/money.ts';
-import { usageFault } from '../../../src/policy/pricing/cost.ts';
+import { credibleUsage } from '../../../src/policy/pricing/credible-usage.ts';
 import { priceCall, servedModelId } from '../../../src/policy/pricing/price-call.ts';
 import type { PriceTable } from '../../../src/policy/pricing/price-table.ts';
 import { priceTableA, priceTableB, tableOf } from '../../support/prices.ts';
@@ -78,9 +78,35 @@ describe('cost of one call', () => {
   it('refuses counts that are no token counts, and says which', () => {
     expect(() => A.cost(SONNET, usage({ in: -1 }))).toThrow(RangeError);
     expect(() => A.cost(SONNET, usage({ out: 1.5 }))).toThrow(RangeError);
-    expect(usageFault(usage({ in: 5 }))).toBeNull();
-    expect(usageFault(usage({ cached: -2 }))).toContain('cached_input_tokens');
-    expect(usageFault(usage({ out: Number.NaN }))).toContain('output_tokens');
+  });
+});
+
+describe('reported counts', () => {
+  const capabilities = { max_context_tokens: 90_000, max_output_tokens: 10_000 };
+  const estimates = { input: () => 11, output: () => 7 };
+  const believed = (counts: Counts) => credibleUsage(usage(counts), capabilities, estimates);
+
+  it('are kept up to ten times what the model holds, and a side above it is estimated alone', () => {
+    const most = usage({ in: 900_000, cached: 60_000, written: 40_000, written1h: 40_000, out: 1_000_000 });
+    expect(credibleUsage(most, capabilities, estimates)).toEqual({ usage: most, faults: [] });
+    expect(believed({ in: 900_000, cached: 100_001, out: 5 }).usage).toEqual({
+      ...usage({ in: 11, out: 5 }),
+      usage_estimated: true,
+    });
+    expect(believed({ in: 5, cached: 6, out: 1_000_001 }).usage).toEqual({
+      ...usage({ in: 5, cached: 6, out: 7 }),
+      usage_estimated: true,
+    });
+  });
+
+  it.each([-1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 9e15, 24e12])('of %d are never booked', (lie) => {
+    for (const side of ['in', 'out', 'cached', 'written', 'written1h', 'reasoning'] as const) {
+      const { usage: kept, faults } = believed({ [side]: lie });
+      expect(Object.values(kept).filter((value) => typeof value === 'number' && ![0, 7, 11].includes(value))).toEqual(
+        [],
+      );
+      expect(faults.length).toBeGreaterThan(0);
+    }
   });
 });
 

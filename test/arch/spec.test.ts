@@ -109,3 +109,15 @@ describe('the specification', () => {
     expect(wrong).toEqual([]);
   });
 });
+
+it('every file that the pages about the code name is there', () => {
+  const pages = ['CONTRIBUTING.md', 'docs/architecture.md'];
+  const named = pages.flatMap((page) =>
+    [...fs.readFileSync(path.join(ROOT, page), 'utf8').matchAll(/`((?:src|test|scripts|docs|config)\/[^`\s]+)`/g)].map(
+      (m) => m[1]!,
+    ),
+  );
+  expect(named.length).toBeGreaterThan(50);
+  const written = named.filter((file) => !/[A-Z]{4,}/.test(path.basename(file)) && !/\/NAME\//.test(file));
+  expect(written.filter((file) => !fs.existsSync(path.join(ROOT, file)))).toEqual([]);
+});

@@ -23,6 +23,15 @@ export interface ToolDefinition {
   readonly path_fields: readonly string[];
   /** Null = the default of its class; 0 = exempt. */
   readonly timeout_seconds: number | null;
+  // Traits, for the engine alone: no model and no client is told of them. Absent = no.
+  /** Works through a worker: it is handed a spawner, is never left behind, and settles after its delegation. */
+  readonly spawns?: boolean;
+  /** Finds its own work again when it is started a second time after a restart, whatever its effects. */
+  readonly restartable?: boolean;
+  /** Its valid input ends a worker's turn as the request for more context (04 §8). */
+  readonly requests_context?: boolean;
+  /** What its paths are checked for; absent = `write` for a tool that writes, else `read`. */
+  readonly path_use?: 'read' | 'list' | 'write';
 }
 
 export const ToolErrorClassSchema = z.enum([

@@ -133,7 +133,8 @@ async function storeScoped(
     reason,
     modified_input: decision === 'modify' ? modified_input : null,
   });
-  const store = (scope: Scope) => storeAnswer(engine, row, prompt.request_event, settled(scope), 'user');
+  const store = (scope: Scope) =>
+    storeAnswer(engine, row, { parent: prompt.request_event, answer: settled(scope), by: 'user' });
   const session = await engine.store.sessions.record(row.session_id);
   if (answer.scope !== 'always' || row.request.is_worker || session === null) {
     if (answer.scope === 'always')

@@ -6,6 +6,7 @@ import { maxOutputTokens } from './model-call/model-request.ts';
 import { ceiling, pricingId } from './money/ceiling.ts';
 import { limitsOf } from './money/limits.ts';
 import { requireBudget } from './money/require-budget.ts';
+import { spawningTools } from './prompt/offered-tools.ts';
 import { routeTurn } from './routing/route-turn.ts';
 import { liveSession } from './session/find-session.ts';
 import type { Engine } from './state/engine.ts';
@@ -54,7 +55,7 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
   const now = apart.clock.now();
   const history = [
     ...(await apart.store.messages.history(session.id)),
-    newUserMessage(apart, session, turnId, message.content, now),
+    newUserMessage(apart, session, { turn_id: turnId, content: message.content, now }),
   ];
   const { decision, refusal, context, tools } = await routeTurn(apart, {
     session,
@@ -74,8 +75,8 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
     system_prompt: session.system_prompt,
     system_prompt_volatile: await apart.workspaces.memoryText(session.workspace_path),
     messages: history,
-    // With `delegate`, which the model may be offered: a bound must not miss it.
-    tools: [...tools, ...[apart.tools.definition('delegate')].filter((tool) => tool !== null)],
+    // With what the model may be offered beside them: a bound must not miss it.
+    tools: [...tools, ...spawningTools(apart)],
     max_output_tokens: maxOutputTokens(apart, model),
     output_schema: null,
   });

@@ -44,7 +44,7 @@ export async function explainRoute(engine: Engine, question: RouteQuestion): Pro
   const { decision, context, environment } = await routeTurn(apart, {
     session,
     turn_id: turnId,
-    history: [newUserMessage(apart, session, turnId, message.content, now)],
+    history: [newUserMessage(apart, session, { turn_id: turnId, content: message.content, now })],
     override: message.override,
     worker: null,
     caps: [],

@@ -65,7 +65,7 @@ export async function submitTurn(
     engine.budget.paused.delete(session.id);
     // A model swap that waited for the end of the turn before is in force now.
     session = await liveSession(engine, sessionId);
-    return await start(engine, session, turnId, checked, claim);
+    return await start(engine, session, { ...checked, turnId, claim });
   } catch (error) {
     if (owned) engine.locks.release(session.id);
     if (error instanceof JournalConflict && error.code === 'turn_in_flight')
@@ -78,10 +78,9 @@ export async function submitTurn(
 async function start(
   engine: Engine,
   session: SessionRecord,
-  turnId: TurnId,
-  checked: TakenMessage,
-  claim: Claim | undefined,
+  message: TakenMessage & { readonly turnId: TurnId; readonly claim: Claim | undefined },
 ): Promise<TurnReceipt> {
+  const { claim } = message;
   const scope = createScope();
   const receiptOf = (turn: { id: TurnId; user_message_id: MessageId; started_at: number }): TurnReceipt => ({
     turn_id: turn.id,
@@ -91,9 +90,9 @@ async function start(
   });
   const admission = await admitTurn(engine, {
     session,
-    turn_id: turnId,
-    content: checked.content,
-    override: checked.override,
+    turn_id: message.turnId,
+    content: message.content,
+    override: message.override,
     scope,
     worker: null,
     clocks: [],

@@ -12,6 +12,8 @@ import type { TurnRun } from '../state/turn-run.ts';
 import { confirmationRow, identityOf, requested, resolved } from './prompt.ts';
 
 type Input = Readonly<Record<string, unknown>>;
+/** Checks an edited input as the original was checked. */
+type Recheck = (input: Input) => Promise<readonly Issue[]>;
 
 export type Approval =
   /** `input` is set when a person edited it. */
@@ -25,8 +27,7 @@ export async function approveCall(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
-  definition: ToolDefinition,
-  recheck: (input: Input) => Promise<readonly Issue[]>,
+  { definition, recheck }: { readonly definition: ToolDefinition; readonly recheck: Recheck },
 ): Promise<Approval> {
   const { session } = run;
   const keyHash = await identityOf(engine, run, call, definition);
@@ -49,16 +50,12 @@ export async function approveCall(
     case 'approve_all':
     case 'deny_strict': {
       const approve = decision === 'approve_all';
-      await byPolicy(
-        engine,
-        run,
-        confirmationRow(engine, run, call, definition, keyHash),
-        approve ? 'approve' : 'reject',
-      );
+      const row = confirmationRow(engine, run, call, { definition, keyHash });
+      await byPolicy(engine, run, row, approve ? 'approve' : 'reject');
       return approve ? ALLOWED : denied('user_denied', `Strict mode: tool '${call.name}' not pre-approved`);
     }
     case 'prompt':
-      return ask(engine, run, confirmationRow(engine, run, call, definition, keyHash), recheck);
+      return ask(engine, run, confirmationRow(engine, run, call, { definition, keyHash }), recheck);
   }
 }
 
@@ -86,19 +83,14 @@ async function byPolicy(engine: Engine, run: TurnRun, row: ConfirmationRow, deci
   });
 }
 
-async function ask(
-  engine: Engine,
-  run: TurnRun,
-  row: ConfirmationRow,
-  recheck: (input: Input) => Promise<readonly Issue[]>,
-): Promise<Approval> {
+async function ask(engine: Engine, run: TurnRun, row: ConfirmationRow, recheck: Recheck): Promise<Approval> {
   for (const clock of run.clocks) clock.pause();
   try {
     const events = await engine.journal.commit({
       writes: [{ kind: 'confirmation.insert', confirmation: row }],
       emit: [requested(run, row)],
     });
-    return verdict(engine, await answerTo(engine, run, row, events[0]!.id, recheck));
+    return verdict(engine, await answerTo(engine, run, row, { requestEvent: events[0]!.id, recheck }));
   } finally {
     for (const clock of run.clocks) clock.resume();
   }
@@ -109,8 +101,7 @@ function answerTo(
   engine: Engine,
   run: TurnRun,
   row: ConfirmationRow,
-  requestEvent: EventId,
-  recheck: (input: Input) => Promise<readonly Issue[]>,
+  { requestEvent, recheck }: { readonly requestEvent: EventId; readonly recheck: Recheck },
 ): Promise<Answer> {
   return new Promise((resolve, reject) => {
     let due: 'timeout' | 'cancelled' | null = null;
@@ -173,7 +164,7 @@ async function closeUnanswered(engine: Engine, row: ConfirmationRow, decision: '
   const prompt = engine.prompts.get(row.id);
   if (!prompt || prompt.claim !== null) return;
   const answer: Answer = { decision, scope: null, reason: null, modified_input: null };
-  await claim(prompt, () => storeAnswer(engine, row, prompt.request_event, answer, 'policy')).then(
+  await claim(prompt, () => storeAnswer(engine, row, { parent: prompt.request_event, answer, by: 'policy' })).then(
     () => prompt.settle(answer),
     (error: unknown) => prompt.fail(error),
   );
@@ -183,9 +174,7 @@ async function closeUnanswered(engine: Engine, row: ConfirmationRow, decision: '
 export async function storeAnswer(
   engine: Engine,
   row: ConfirmationRow,
-  requestEvent: EventId,
-  answer: Answer,
-  by: 'user' | 'policy',
+  { parent, answer, by }: { readonly parent: EventId; readonly answer: Answer; readonly by: 'user' | 'policy' },
 ): Promise<void> {
   await engine.journal.commit({
     writes: [
@@ -200,6 +189,6 @@ export async function storeAnswer(
         at: engine.clock.now(),
       },
     ],
-    emit: [resolved(row, requestEvent, answer, by)],
+    emit: [resolved(row, parent, answer, by)],
   });
 }

@@ -39,8 +39,7 @@ export function confirmationRow(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
-  definition: ToolDefinition,
-  keyHash: string,
+  { definition, keyHash }: { readonly definition: ToolDefinition; readonly keyHash: string },
 ): ConfirmationRow {
   const { session } = run;
   const now = engine.clock.now();

@@ -55,7 +55,7 @@ export async function closeDelegation(
     active_seconds: activeSeconds,
     ended_at: at,
   });
-  emit.push(closingEvent(engine, spawned, outcome, message, used, seconds));
+  emit.push(closingEvent(engine, spawned, outcome, { message, used, seconds }));
   await engine.journal.commit({ writes, emit });
   forget(engine, 'delegation', delegation.tool_use_id);
   return {
@@ -73,9 +73,11 @@ function closingEvent(
   engine: Engine,
   { delegation, session, parent_event }: Spawned,
   outcome: DelegateOutcome,
-  message: string | null,
-  used: WorkerUsage | null,
-  seconds: number,
+  {
+    message,
+    used,
+    seconds,
+  }: { readonly message: string | null; readonly used: WorkerUsage | null; readonly seconds: number },
 ): EventDraft {
   const common = {
     session_id: delegation.parent_session_id,

@@ -33,9 +33,15 @@ export function newDelegation(
   engine: Engine,
   run: TurnRun,
   toolUseId: ToolUseId,
-  request: ResolvedRequest['request'],
-  tools: WorkerToolSet,
-  model: string | null,
+  {
+    request,
+    tools,
+    model,
+  }: {
+    readonly request: ResolvedRequest['request'];
+    readonly tools: WorkerToolSet;
+    readonly model: string | null;
+  },
 ): DelegationRecord {
   return {
     tool_use_id: toolUseId,

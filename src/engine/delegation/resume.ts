@@ -104,6 +104,6 @@ async function ended(
     llm_calls: turn.llm_call_count,
     tokens_exhausted: tokensLeft !== null && tokensLeft <= 0,
     refusal: null,
-    context_request: contextRequest(last, await engine.store.turns.toolCalls(turn.id)),
+    context_request: contextRequest(engine, last, await engine.store.turns.toolCalls(turn.id)),
   };
 }

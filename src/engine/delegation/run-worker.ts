@@ -37,10 +37,15 @@ export async function spawnWorker(
   });
   const { policies, version } = await currentPolicies(engine, run.session.workspace_path);
   const model = request.tier === null ? null : tierModel(policies, engine.registry, request.tier);
-  const delegation = newDelegation(engine, run, toolUseId, request, tools, model);
+  const delegation = newDelegation(engine, run, toolUseId, { request, tools, model });
 
   const refuse = (end: WorkerEnd) =>
-    finish(engine, run, { delegation, session: null, parent_event: run.call_event_id, opening: null }, null, end);
+    finish(
+      engine,
+      run,
+      { delegation, session: null, parent_event: run.call_event_id, opening: null },
+      { worker: null, end },
+    );
   // Counted before the next await, so that parallel calls cannot pass the cap together.
   if (run.tree.delegations >= engine.config.delegation.max_workers_per_turn)
     return refuse({ kind: 'not_spawned', message: 'too many delegations in this turn' });
@@ -99,7 +104,7 @@ export async function runSpawned(
     // A fault of the journal may have kept the worker's turn from its end.
     const left = await engine.store.turns.open(session.id);
     if (left) await endUnfinishedTurn(engine, session, left, FAULT);
-    return await finish(engine, run, spawned, worker, end);
+    return await finish(engine, run, spawned, { worker, end });
   } catch (thrown) {
     if (thrown instanceof Interrupted) {
       const { tool_use_id } = delegation;
@@ -117,8 +122,7 @@ async function finish(
   engine: Engine,
   run: TurnRun,
   spawned: Spawned,
-  worker: WorkerRun | null,
-  end: WorkerEnd,
+  { worker, end }: { readonly worker: WorkerRun | null; readonly end: WorkerEnd },
 ): Promise<ToolOutput> {
   const outcome = workerOutcome(end);
   await openWith(engine, spawned, []);

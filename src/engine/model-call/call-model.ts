@@ -29,14 +29,19 @@ export async function callModel(engine: Engine, run: TurnRun): Promise<CallOutco
   // Asked of an announced call too: a limit may have been set while its announcement was stored.
   const reservation = await reserve(engine, run, prepared.request);
   if (!reservation.ok) {
-    if (ahead?.started) await turnAway(engine, newCall(engine, run, prepared.request, ahead.started, true));
+    if (ahead?.started)
+      await turnAway(
+        engine,
+        newCall(engine, run, { request: prepared.request, started: ahead.started, limited: true }),
+      );
     return { ok: false, error: null, refusal: reservation.refusal };
   }
   let call: Call | null = null;
   try {
     const started = ahead?.started ?? (await announce(engine, run, prepared));
-    call = newCall(engine, run, prepared.request, started, reservation.limited);
-    return await leave(engine, call, prepared.request);
+    const { request } = prepared;
+    call = newCall(engine, run, { request, started, limited: reservation.limited });
+    return await send(engine, call, request);
   } finally {
     // Right behind the settling commit, in the same tick: from now on the ledger has what the reservation held.
     // What was spent and could not be booked stays reserved: a limit must not forget it.
@@ -55,12 +60,16 @@ async function turnAway(engine: Engine, call: Call): Promise<void> {
   await settleFailure(engine, call, { error, outages: [] });
 }
 
-/** @param started its `llm.call_started`, which is stored */
-function newCall(engine: Engine, run: TurnRun, request: CanonicalRequest, started: EventId, limited: boolean): Call {
+/** @param of `started` is its `llm.call_started`, which is stored */
+function newCall(
+  engine: Engine,
+  run: TurnRun,
+  of: { readonly request: CanonicalRequest; readonly started: EventId; readonly limited: boolean },
+): Call {
   return {
     run,
-    request_id: request.request_id,
-    started,
+    request_id: of.request.request_id,
+    started: of.started,
     began: engine.clock.monotonic(),
     heard: {
       abandoned: false,
@@ -69,12 +78,12 @@ function newCall(engine: Engine, run: TurnRun, request: CanonicalRequest, starte
       provider_tool_ids: new Map(),
       input_errors: new Map(),
     },
-    limited,
+    limited: of.limited,
     unbooked: false,
   };
 }
 
-async function leave(engine: Engine, call: Call, request: CanonicalRequest): Promise<CallOutcome> {
+async function send(engine: Engine, call: Call, request: CanonicalRequest): Promise<CallOutcome> {
   try {
     await abandonable(engine, call.run.signal, listen(engine, call, request), 'model call');
   } catch (thrown) {

@@ -17,8 +17,7 @@ export function charge(
   engine: Engine,
   call: Call,
   tokens: TokenUsage,
-  served: string | null,
-  latency: number,
+  { served, latency }: { readonly served: string | null; readonly latency: number },
 ): { usage: Usage; cost: Pusd } {
   const { model } = call.run;
   const { cost_pusd, priced } = priceCall({
@@ -54,8 +53,7 @@ export function storedMessage(
   engine: Engine,
   call: Call,
   complete: MessageComplete,
-  status: 'complete' | 'cancelled' | 'error',
-  usage: Usage,
+  { status, usage }: { readonly status: 'complete' | 'cancelled' | 'error'; readonly usage: Usage },
 ): StoredMessage {
   const { run } = call;
   const { final_content } = complete;
@@ -110,11 +108,13 @@ export function messageWrites(
 
 export function callCompleted(
   call: Call,
-  stop: 'end_turn' | 'max_tokens' | 'stop_sequence' | 'tool_use' | 'cancelled',
-  errorClass: ErrorClass | null,
-  content: readonly ContentBlock[],
-  messageId: MessageId | null,
   usage: Usage,
+  answer: {
+    readonly stop_reason: 'end_turn' | 'max_tokens' | 'stop_sequence' | 'tool_use' | 'cancelled';
+    readonly error_class: ErrorClass | null;
+    readonly content: readonly ContentBlock[];
+    readonly message_id: MessageId | null;
+  },
 ): EventDraft {
   const { run } = call;
   return draft({
@@ -126,15 +126,16 @@ export function callCompleted(
       ...usage,
       model: run.model.id,
       provider: run.turn.provider ?? '',
-      stop_reason: stop,
-      error_class: errorClass,
-      produced_tool_calls: content.filter((b) => b.type === 'tool_use').length,
-      produced_thinking_blocks: content.filter((b) => b.type === 'thinking' || b.type === 'redacted_thinking').length,
+      stop_reason: answer.stop_reason,
+      error_class: answer.error_class,
+      produced_tool_calls: answer.content.filter((b) => b.type === 'tool_use').length,
+      produced_thinking_blocks: answer.content.filter((b) => b.type === 'thinking' || b.type === 'redacted_thinking')
+        .length,
       parent_session_id: run.session.parent_session_id,
       is_worker: run.session.is_worker,
       root_session_id: run.session.root_session_id,
       request_id: call.request_id,
-      message_id: messageId,
+      message_id: answer.message_id,
       purpose: 'turn',
     },
   });

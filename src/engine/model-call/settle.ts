@@ -7,7 +7,7 @@ import type { MessageComplete } from '../../domain/model-stream.ts';
 import type { ErrorClass } from '../../domain/scalars.ts';
 import type { TurnStopReason } from '../../domain/turn.ts';
 import type { Usage } from '../../domain/usage.ts';
-import type { MessageId, ToolUseId } from '../../kernel/ids.ts';
+import type { ToolUseId } from '../../kernel/ids.ts';
 import type { Pusd } from '../../kernel/money.ts';
 import { recordOutcome, type Unavailable } from '../../policy/registry/availability.ts';
 import { next } from '../../policy/turn-machine.ts';
@@ -26,8 +26,11 @@ export async function settleSuccess(engine: Engine, call: Call): Promise<CallOut
   const { run, heard } = call;
   const complete = heard.complete!;
   const settled = new Map([...heard.input_errors].map(([id, fault]) => [id, errorResult(id, `$: ${fault}`)]));
-  const charged = charge(engine, call, complete.usage, complete.served_model, complete.latency_ms);
-  const message = storedMessage(engine, call, complete, 'complete', charged.usage);
+  const charged = charge(engine, call, complete.usage, {
+    served: complete.served_model,
+    latency: complete.latency_ms,
+  });
+  const message = storedMessage(engine, call, complete, { status: 'complete', usage: charged.usage });
   const tally = counted(run.tally, charged.usage, charged.cost);
   const finished = finishedBy(call, message, complete.stop_reason);
   const closing = finished && completion(engine, { ...run, tally, final_message_id: message.id }, finished);
@@ -38,8 +41,13 @@ export async function settleSuccess(engine: Engine, call: Call): Promise<CallOut
       ...(closing ? [closing.write] : []),
     ],
     emit: [
-      messageComplete(engine, run, message.id, complete, complete.stop_reason, charged.usage),
-      callCompleted(call, complete.stop_reason as 'end_turn', null, message.content, message.id, charged.usage),
+      messageComplete(engine, call, complete, { stop: complete.stop_reason, usage: charged.usage }),
+      callCompleted(call, charged.usage, {
+        stop_reason: complete.stop_reason as 'end_turn',
+        error_class: null,
+        content: message.content,
+        message_id: message.id,
+      }),
       ...invalidInputs(run, message, heard.input_errors),
       ...(closing ? [closing.event] : []),
     ],
@@ -149,24 +157,25 @@ export async function settleFailure(engine: Engine, call: Call, { error, outages
       }),
     );
   } else {
-    counted = charge(engine, call, usage, heard.complete?.served_model ?? null, elapsed(engine, call));
+    counted = charge(engine, call, usage, {
+      served: heard.complete?.served_model ?? null,
+      latency: elapsed(engine, call),
+    });
     const cut: StopReason = error.error_class === 'cancelled' ? 'cancelled' : 'error';
     if (heard.complete) {
       if (heard.complete.final_content.length > 0) {
-        partial = storedMessage(engine, call, heard.complete, cut, counted.usage);
+        partial = storedMessage(engine, call, heard.complete, { status: cut, usage: counted.usage });
         writes.push(...messageWrites(engine, call, partial, 'cancelled'));
       }
-      emit.push(messageComplete(engine, run, heard.message_id!, heard.complete, cut, counted.usage));
+      emit.push(messageComplete(engine, call, heard.complete, { stop: cut, usage: counted.usage }));
     }
     emit.push(
-      callCompleted(
-        call,
-        'cancelled',
-        error.error_class,
-        heard.complete?.final_content ?? [],
-        partial?.id ?? null,
-        counted.usage,
-      ),
+      callCompleted(call, counted.usage, {
+        stop_reason: 'cancelled',
+        error_class: error.error_class,
+        content: heard.complete?.final_content ?? [],
+        message_id: partial?.id ?? null,
+      }),
     );
   }
   const cause = emit.length - 1;
@@ -198,16 +207,14 @@ export async function settleFailure(engine: Engine, call: Call, { error, outages
 
 function messageComplete(
   engine: Engine,
-  run: TurnRun,
-  messageId: MessageId,
+  call: Call,
   complete: MessageComplete,
-  stop: StopReason,
-  usage: Usage,
+  { stop, usage }: { readonly stop: StopReason; readonly usage: Usage },
 ): Transient {
-  return transient(engine, run, {
+  return transient(engine, call.run, {
     type: 'message.complete',
     payload: {
-      message_id: messageId,
+      message_id: call.heard.message_id!,
       stop_reason: stop,
       final_content: complete.final_content,
       usage,

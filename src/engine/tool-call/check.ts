@@ -34,7 +34,7 @@ export async function pathRefusal(
 ): Promise<(Refusal & { readonly field: string }) | null> {
   const { definition } = tool;
   if (!definition.requires_workspace || context.files === null) return null;
-  const use = definition.side_effects === 'write' ? 'write' : definition.name === 'list_files' ? 'list' : 'read';
+  const use = definition.path_use ?? (definition.side_effects === 'write' ? 'write' : 'read');
   for (const field of definition.path_fields) {
     const value = input[field];
     for (const path of Array.isArray(value) ? value : [value]) {
@@ -54,8 +54,7 @@ export function toolContext(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
-  definition: ToolDefinition,
-  signal: AbortSignal,
+  { definition, signal }: { readonly definition: ToolDefinition; readonly signal: AbortSignal },
 ): ToolContext {
   const { session, turn } = run;
   return {
@@ -65,7 +64,7 @@ export function toolContext(
     workspace_path: session.workspace_path,
     files: definition.requires_workspace ? engine.workspaces.files(session.workspace_path) : null,
     signal,
-    spawner: definition.name === 'delegate' ? engine.workers.spawner(run, call) : null,
+    spawner: definition.spawns ? engine.workers.spawner(run, call) : null,
     is_worker: session.is_worker,
     timeout_seconds: limitSeconds(engine, definition),
     emit: async (event) => {

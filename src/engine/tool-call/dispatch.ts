@@ -2,7 +2,6 @@
 import { InsufficientContextRequestSchema } from '../../domain/delegate.ts';
 import { draft } from '../../domain/event.ts';
 import type { ToolResultBlock, ToolUseBlock } from '../../domain/message.ts';
-import { REQUEST_CONTEXT } from '../../domain/tool.ts';
 import type { Engine } from '../state/engine.ts';
 import { Interrupted } from '../state/interrupt.ts';
 import { createSlots, type Slots } from '../state/slots.ts';
@@ -46,7 +45,7 @@ export async function dispatchTools(
     }
   }
 
-  for (const question of run.worker ? calls.filter((c) => c.name === REQUEST_CONTEXT) : []) {
+  for (const question of run.worker ? calls.filter((c) => asksForContext(run, c)) : []) {
     if (!results.has(question.id)) await settle(question, slots);
     const asked = InsufficientContextRequestSchema.safeParse(question.input);
     if (!asked.success || results.get(question.id)?.is_error !== false) continue;
@@ -58,6 +57,10 @@ export async function dispatchTools(
   const outcomes = await Promise.allSettled(calls.filter((c) => !results.has(c.id)).map((call) => settle(call, slots)));
   for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
   return { results, interrupted };
+}
+
+function asksForContext(run: TurnRun, call: ToolUseBlock): boolean {
+  return run.tools.some((tool) => tool.name === call.name && tool.requests_context);
 }
 
 /** A sibling of a valid context request: never started. */

@@ -1,7 +1,6 @@
 // Results of one message's tool calls, and the tool messages made of them in block order (01 §6.2).
 
 import { plainMetadata, type StoredMessage, type ToolResultBlock, type ToolUseBlock } from '../../domain/message.ts';
-import type { ToolCallStatus } from '../../domain/tool.ts';
 import { isoTime } from '../../kernel/clock.ts';
 import type { ToolUseId, TurnId } from '../../kernel/ids.ts';
 import type { Write } from '../../ports/journal.ts';
@@ -31,13 +30,15 @@ export function errorResult(id: ToolUseId, text: string): ToolResultBlock {
   return { type: 'tool_result', tool_use_id: id, content: [{ type: 'text', text }], is_error: true };
 }
 
-/** The tool messages of one assistant message, in block order, with the writes that store them. */
+/**
+ * The tool messages of one assistant message, in block order, with the writes that store them.
+ * @param missing the text of a call without a result
+ */
 export function answerMessages(
   engine: Engine,
   run: Pick<TurnRun, 'session' | 'turn'>,
   calls: readonly ToolUseBlock[],
-  results: ToolResults,
-  missing: { readonly text: string; readonly status: ToolCallStatus },
+  { results, missing }: { readonly results: ToolResults; readonly missing: string },
 ): { readonly messages: readonly StoredMessage[]; readonly writes: readonly Write[] } {
   const messages: StoredMessage[] = [];
   const writes: Write[] = [];
@@ -45,8 +46,8 @@ export function answerMessages(
   for (const call of calls) {
     let result = results.get(call.id);
     if (!result) {
-      result = errorResult(call.id, missing.text);
-      writes.push({ kind: 'tool_call.settle', id: call.id, status: missing.status, result, at });
+      result = errorResult(call.id, missing);
+      writes.push({ kind: 'tool_call.settle', id: call.id, status: 'cancelled', result, at });
     }
     const message: StoredMessage = {
       id: engine.ids.message(),

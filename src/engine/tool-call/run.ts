@@ -5,6 +5,7 @@ import { type ToolDefinition, ToolError, type ToolOutput } from '../../domain/to
 import { Cancelled, cancelledBy } from '../../kernel/abort.ts';
 import { canonicalJson, sha256Hex } from '../../kernel/canonical-json.ts';
 import type { Issue } from '../../kernel/errors.ts';
+import type { EventId } from '../../kernel/ids.ts';
 import type { Tool, ToolContext } from '../../ports/tool.ts';
 import { type Approval, approveCall } from '../approval/approve-call.ts';
 import { closeOpenPrompts } from '../approval/close-approvals.ts';
@@ -29,6 +30,8 @@ interface Prepared {
   /** Set when a person changed the input before it ran. */
   readonly edited: Input | null;
   readonly stop: AbortController;
+  /** Its `tool.called`, when it had started before a restart. */
+  readonly called: EventId | null;
 }
 
 const CANCELLED: Refusal = { error_class: 'cancelled', text: CANCELLED_TEXT };
@@ -46,18 +49,16 @@ export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, 
       text: `Tool '${call.name}' is not available in this session.`,
     });
   const { scope: stop, detach } = childScope(run.signal);
-  const context = toolContext(engine, run, call, definition, stop.signal);
+  const context = toolContext(engine, run, call, { definition, signal: stop.signal });
   const tool = engine.tools.create(call.name);
   try {
     const called = run.called.get(call.id) ?? null;
     if (called !== null && !mayRunAgain(definition, call, called))
-      return await refuse(
-        engine,
-        run,
-        call,
-        { error_class: 'cancelled', text: RESTART_TEXT },
-        { parent: called.event_id, began: engine.clock.monotonic() },
-      );
+      return await refuse(engine, run, call, {
+        error_class: 'cancelled',
+        text: RESTART_TEXT,
+        started: { parent: called.event_id, began: engine.clock.monotonic() },
+      });
     let edited: Input | null = null;
     if (called === null) {
       let issues: readonly Issue[];
@@ -66,13 +67,14 @@ export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, 
         issues = await inputIssues(engine, tool, call.input, context);
         outside = issues.length > 0 ? null : await pathRefusal(tool, call.input, context);
       } catch (thrown) {
-        return await refuse(engine, run, call, refusalOf(engine, run, call, thrown, null));
+        return await refuse(engine, run, call, refusalOf(engine, run, call, { thrown, expiredAfter: null }));
       }
       if (issues.length > 0) return await invalidInput(engine, run, call, issues);
       if (outside) return await refuse(engine, run, call, outside);
-      const approval = await approveCall(engine, run, call, definition, (input) =>
-        recheck(engine, tool, input, context),
-      ).catch(async (err: unknown): Promise<Approval> => {
+      const approval = await approveCall(engine, run, call, {
+        definition,
+        recheck: (input) => recheck(engine, tool, input, context),
+      }).catch(async (err: unknown): Promise<Approval> => {
         engine.log.error({ err, tool: call.name, tool_use_id: call.id }, 'a confirmation failed; the call is refused');
         await closeOpenPrompts(engine, (row) => row.tool_use_id === call.id);
         if (run.signal.aborted) return { ok: false, refusal: CANCELLED };
@@ -87,13 +89,8 @@ export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, 
     try {
       if (engine.draining.value) return await stopped(engine, run, call);
       const input = edited ?? call.input;
-      return await execute(
-        engine,
-        run,
-        call,
-        { tool, definition, context, input, edited, stop },
-        called?.event_id ?? null,
-      );
+      const event = called?.event_id ?? null;
+      return await execute(engine, run, call, { tool, definition, context, input, edited, stop, called: event });
     } finally {
       release();
     }
@@ -103,11 +100,10 @@ export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, 
 }
 
 /**
- * After a restart: whether a call that had started may be started again. A delegation finds its worker again. An input
- * that a person had edited is gone with the process, and the one they rejected must not run in its place.
+ * After a restart: whether a call that had started may be started again. An input that a person had edited is gone with the process, and the one they rejected must not run in its place.
  */
 function mayRunAgain(definition: ToolDefinition, call: ToolUseBlock, called: StartedCall): boolean {
-  if (definition.name === 'delegate') return true;
+  if (definition.restartable) return true;
   const harmless = definition.side_effects === 'none' || definition.side_effects === 'read';
   return harmless && called.input_hash === sha256Hex(canonicalJson(call.input));
 }
@@ -131,11 +127,10 @@ async function execute(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
-  { tool, definition, context, input, edited, stop }: Prepared,
-  called: Started['parent'] | null,
+  { tool, definition, context, input, edited, stop, called }: Prepared,
 ): Promise<ToolOutcome> {
   const started: Started = {
-    parent: called ?? (await announce(engine, run, call, definition, input)),
+    parent: called ?? (await announce(engine, run, call, { definition, input })),
     began: engine.clock.monotonic(),
   };
   const limit = effectiveLimit(context.timeout_seconds, input);
@@ -154,20 +149,21 @@ async function execute(
     if (stop.signal.aborted) throw stop.signal.reason;
     const work = tool.execute(input, context);
     // A worker is never left behind: each of its calls and tools is, and its closing events must come before this one.
-    output = await (definition.name === 'delegate' ? work : abandonable(engine, stop.signal, work, call.name));
+    output = await (definition.spawns ? work : abandonable(engine, stop.signal, work, call.name));
   } catch (thrown) {
     if (thrown instanceof Interrupted) throw thrown;
     if (!timedOut && run.signal.aborted && isHandOver(engine, run.signal)) throw new Interrupted('restart');
     // Outside every scope: a call must not settle before its delegation, whose end may have been refused.
-    if (definition.name === 'delegate')
+    if (definition.spawns)
       await engine.workers.closeUnder(run.turn.id, run.signal.aborted ? cancelledBy(run.signal) : FAULT, call.id);
-    return await refuse(engine, run, call, refusalOf(engine, run, call, thrown, timedOut ? limit : null), started);
+    const refusal = refusalOf(engine, run, call, { thrown, expiredAfter: timedOut ? limit : null });
+    return await refuse(engine, run, call, { ...refusal, started });
   } finally {
     timer?.cancel();
     stop.signal.removeEventListener('abort', onStop);
   }
   // Outside the try: a fault of the store must not turn a tool that succeeded into one that failed.
-  return completed(engine, run, call, edited, output, started);
+  return completed(engine, run, call, { edited, output, started });
 }
 
 /** `tool.called` is stored before the tool runs: after a crash it tells what may have taken effect (04 §13). */
@@ -175,9 +171,8 @@ async function announce(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
-  definition: ToolDefinition,
-  input: Input,
-): Promise<Started['parent']> {
+  { definition, input }: Pick<Prepared, 'definition' | 'input'>,
+): Promise<EventId> {
   const json = canonicalJson(input);
   const events = await engine.journal.commit({
     emit: [
@@ -209,8 +204,7 @@ function refusalOf(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
-  thrown: unknown,
-  expiredAfter: number | null,
+  { thrown, expiredAfter }: { readonly thrown: unknown; readonly expiredAfter: number | null },
 ): Refusal {
   const partial = thrown instanceof ToolError && thrown.partial ? `\n${thrown.partial}` : '';
   if (expiredAfter !== null)

@@ -29,16 +29,16 @@ export interface Started {
 /** The text of an unexpected fault: what really happened is in the log only. */
 export const OPAQUE_TEXT = 'Tool execution failed.';
 
-/** @param edited the input that ran, when a person had changed it */
+/** @param how `edited` is the input that ran, when a person had changed it */
 export async function completed(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
-  edited: Input | null,
-  raw: ToolOutput,
-  { parent, began }: Started,
+  how: { readonly edited: Input | null; readonly output: ToolOutput; readonly started: Started },
 ): Promise<ToolOutcome> {
-  const output = truncateOutput(raw);
+  const { edited } = how;
+  const { parent, began } = how.started;
+  const output = truncateOutput(how.output);
   const content = [...output.content];
   if (edited) content.unshift({ type: 'text', text: editNote(call.input, edited) });
   const result: ToolResultBlock = {
@@ -85,13 +85,15 @@ function editNote(before: Input, after: Input): string {
   return `[input edited by user before execution] ${JSON.stringify(changed)}`;
 }
 
-/** Stores a call that did not run or did not finish. */
+/**
+ * Stores a call that did not run or did not finish.
+ * @param refusal `started` when it ran
+ */
 export async function refuse(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
-  refusal: Refusal,
-  ran: Started | null = null,
+  refusal: Refusal & { readonly started?: Started },
 ): Promise<ToolOutcome> {
   const status = refusal.error_class === 'cancelled' ? 'cancelled' : 'failed';
   const truncated = truncateOutput({
@@ -110,12 +112,12 @@ export async function refuse(
         type: 'tool.failed',
         session_id: run.session.id,
         turn_id: run.turn.id,
-        parent: ran?.parent ?? run.call_event_id,
+        parent: refusal.started?.parent ?? run.call_event_id,
         payload: {
           tool_use_id: call.id,
           error_class: refusal.error_class,
           error_message: safeText(engine, message, run.session.workspace_path),
-          latency_ms: ran ? Math.round(engine.clock.monotonic() - ran.began) : 0,
+          latency_ms: refusal.started ? Math.round(engine.clock.monotonic() - refusal.started.began) : 0,
         },
       }),
     ],

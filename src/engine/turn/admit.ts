@@ -11,12 +11,11 @@ import { isoTime } from '../../kernel/clock.ts';
 import type { AppError } from '../../kernel/errors.ts';
 import type { EventId, TurnId } from '../../kernel/ids.ts';
 import { extended, summaryOf } from '../../policy/context/history.ts';
-import { offersDelegate } from '../../policy/delegation/worker-tools.ts';
 import { routingRecord } from '../../policy/routing/chain.ts';
 import type { Batch, Write } from '../../ports/journal.ts';
 import { callStarted, modelRequest } from '../model-call/model-request.ts';
-import { wireTool } from '../prompt/offered-tools.ts';
-import { routeTurn } from '../routing/route-turn.ts';
+import { offeredTools, wireTool } from '../prompt/offered-tools.ts';
+import { type RoutedTurn, routeTurn } from '../routing/route-turn.ts';
 import type { Engine } from '../state/engine.ts';
 import type { DelegationCap } from '../state/reservations.ts';
 import { type DelegationTree, newTally, type TurnRun, type WorkerRun } from '../state/turn-run.ts';
@@ -64,7 +63,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   const now = engine.clock.now();
   const turnId = request.turn_id;
   const stored = await engine.store.messages.history(session.id);
-  const userMessage = newUserMessage(engine, session, turnId, request.content, now);
+  const userMessage = newUserMessage(engine, session, { turn_id: turnId, content: request.content, now });
   const history = extended(stored, userMessage);
   const routed = await routeTurn(engine, {
     session,
@@ -76,12 +75,12 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
     tool_names: request.tool_names,
     now,
   });
-  const { decision, refusal, context, environment, tools, elapsed_ms } = routed;
+  const { decision, refusal, context, environment, tools } = routed;
   if (refusal) {
-    const told = routeDecided(session, turnId, decision, elapsed_ms, null);
+    const refused = routeDecided(session, turnId, routed, null);
     const events = await engine.journal.commit({
       writes: before?.writes ?? [],
-      emit: [...(before?.emit ?? []), ...environment.notices, told],
+      emit: [...(before?.emit ?? []), ...environment.notices, refused],
     });
     return { ok: false, decision, error: refusal, events };
   }
@@ -89,15 +88,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   const model = engine.registry.get(decision.chosen_model);
   const adapter = model && engine.providers.get(model.adapter);
   if (!model || !adapter) throw new Error(`the chain chose a model without an adapter: ${decision.chosen_model}`);
-  const offered = offersDelegate({
-    depth: session.delegation_depth,
-    delegateDepth: engine.config.delegation.delegate_depth,
-    model,
-    disabled: engine.config.tools.disabled,
-    granted: request.tool_names,
-  });
-  const delegate = offered ? engine.tools.definition('delegate') : null;
-  const effective = delegate ? [...tools, delegate].sort((a, b) => (a.name < b.name ? -1 : 1)) : tools;
+  const effective = offeredTools(engine, session, { tools, model, granted: request.tool_names });
 
   const turn: TurnRecord = {
     id: turnId,
@@ -161,7 +152,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
           has_tool_calls_in_history: summaryOf(stored).has_tool_results,
         },
       }),
-      routeDecided(session, turnId, decision, elapsed_ms, started),
+      routeDecided(session, turnId, routed, started),
       {
         session_id: session.id,
         turn_id: turnId,
@@ -206,18 +197,16 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
 export function newUserMessage(
   engine: Engine,
   session: SessionRecord,
-  turnId: TurnId,
-  content: readonly ContentBlock[],
-  now: number,
+  said: { readonly turn_id: TurnId; readonly content: readonly ContentBlock[]; readonly now: number },
 ): StoredMessage {
   return {
     id: engine.ids.message(),
     session_id: session.id,
-    turn_id: turnId,
+    turn_id: said.turn_id,
     role: 'user',
-    content: [...content],
+    content: [...said.content],
     metadata: plainMetadata(),
-    created_at: isoTime(now),
+    created_at: isoTime(said.now),
     provider_raw: null,
   };
 }
@@ -225,8 +214,7 @@ export function newUserMessage(
 function routeDecided(
   session: SessionRecord,
   turnId: TurnId,
-  decision: RouteDecision,
-  elapsed: number,
+  { decision, elapsed_ms }: RoutedTurn,
   parent: number | null,
 ): EventDraft {
   return draft({
@@ -237,7 +225,7 @@ function routeDecided(
     payload: {
       chosen_model: decision.chosen_model,
       winner_index: decision.winner_index,
-      elapsed_ms: elapsed,
+      elapsed_ms,
       refused: decision.refused,
       fallback_dearer: decision.fallback_dearer,
       chain: [...decision.chain],

@@ -132,7 +132,7 @@ async function closeCalls(engine: Engine, run: TurnBase, text: string): Promise<
       payload: { tool_use_id: call.id, error_class: 'cancelled', error_message: text, latency_ms: 0 },
     }),
   );
-  return { ...answerMessages(engine, run, calls, results, { text, status: 'cancelled' }), failed };
+  return { ...answerMessages(engine, run, calls, { results, missing: text }), failed };
 }
 
 /** Tool calls of the turn's newest complete message that no stored tool message answers yet (01 §6.2). */

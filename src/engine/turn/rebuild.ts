@@ -4,7 +4,7 @@ import { TERMINAL_TOOL_EVENTS } from '../../domain/event.ts';
 import { type StopReason, type StoredMessage, toolUses } from '../../domain/message.ts';
 import type { RouteDecision } from '../../domain/route.ts';
 import type { SessionRecord } from '../../domain/session.ts';
-import { REQUEST_CONTEXT, type ToolDefinition } from '../../domain/tool.ts';
+import type { ToolDefinition } from '../../domain/tool.ts';
 import type { TurnRecord } from '../../domain/turn.ts';
 import { summaryOf } from '../../policy/context/history.ts';
 import { routingRecord } from '../../policy/routing/chain.ts';
@@ -86,7 +86,7 @@ export async function rebuildRun(
     stop_reason: (completed?.payload.stop_reason as StopReason | undefined) ?? null,
     call_event_id: completed?.id ?? null,
     final_message_id: last?.id ?? null,
-    context_request: contextRequest(last, calls),
+    context_request: contextRequest(engine, last, calls),
     limit: null,
     refusal: null,
   };
@@ -95,10 +95,11 @@ export async function rebuildRun(
 
 /** The request for more context that ended a worker's turn, if its newest message holds a valid one. */
 export function contextRequest(
+  engine: Engine,
   last: StoredMessage | undefined,
   calls: readonly ToolCallState[],
 ): InsufficientContextRequest | null {
-  const questions = last ? toolUses(last.content).filter((c) => c.name === REQUEST_CONTEXT) : [];
+  const questions = last ? toolUses(last.content).filter((c) => engine.tools.definition(c.name)?.requests_context) : [];
   // Before the answers are stored the batch is not over: its other calls have to be turned away first.
   const valid = questions.find(({ id }) => calls.some((c) => c.id === id && c.status === 'succeeded' && c.answered));
   return valid ? (InsufficientContextRequestSchema.safeParse(valid.input).data ?? null) : null;

@@ -16,7 +16,7 @@ export async function storeAnswers(
   calls: readonly ToolUseBlock[],
   results: ToolResults,
 ): Promise<void> {
-  const { messages, writes } = answerMessages(engine, run, calls, results, { text: FAILED_TEXT, status: 'cancelled' });
+  const { messages, writes } = answerMessages(engine, run, calls, { results, missing: FAILED_TEXT });
   const prepared = await certainCall(engine, run, [...run.history, ...messages]);
   const events = await engine.journal.commit({
     writes,

@@ -13,6 +13,9 @@ const definition = define({
   path_fields: [],
   // The worker's own clock bounds it.
   timeout_seconds: 0,
+  spawns: true,
+  // The worker of a call is found by the call's id.
+  restartable: true,
 });
 
 export const delegate: ToolFactory = () => ({

@@ -11,6 +11,7 @@ const definition = define({
   description:
     'Lists a folder of the workspace, one name per line, folders with a final slash. With recursive it lists everything below, except dependency, build and cache folders.',
   side_effects: 'read',
+  path_use: 'list',
   input_schema: inputSchema(
     {
       path: { ...pathSchema('Folder, relative to the workspace.'), default: '.' },

@@ -11,6 +11,7 @@ const definition = define({
   side_effects: 'none',
   requires_workspace: false,
   path_fields: [],
+  requests_context: true,
 });
 
 export const requestContext: ToolFactory = () => ({

@@ -7,7 +7,7 @@ import type { ConfirmationId } from '../kernel/ids.ts';
 import type { ConfirmationRow } from '../ports/journal.ts';
 import { storeAnswer } from './approval/approve-call.ts';
 import type { Engine } from './state/engine.ts';
-import { claim, type OpenPrompt } from './state/open-prompts.ts';
+import { claim, type OpenApproval } from './state/open-approvals.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 
@@ -41,7 +41,7 @@ export async function answerConfirmation(
   checkForm(row, answer);
   let checked = answer.decision !== 'modify';
   for (;;) {
-    const prompt = engine.prompts.get(row.id);
+    const prompt = engine.approvals.get(row.id);
     if (!prompt) return repeated(engine, row, answer);
     if (prompt.claim !== null) await prompt.claim;
     else if (checked) return take(engine, row, prompt, answer);
@@ -52,7 +52,7 @@ export async function answerConfirmation(
   }
 }
 
-async function checkEdit(prompt: OpenPrompt, answer: ConfirmationAnswer): Promise<void> {
+async function checkEdit(prompt: OpenApproval, answer: ConfirmationAnswer): Promise<void> {
   const issues = await prompt.recheck(answer.modified_input ?? {});
   const [first] = issues;
   if (first === undefined) return;
@@ -63,7 +63,7 @@ async function checkEdit(prompt: OpenPrompt, answer: ConfirmationAnswer): Promis
 async function take(
   engine: Engine,
   row: ConfirmationRow,
-  prompt: OpenPrompt,
+  prompt: OpenApproval,
   answer: ConfirmationAnswer,
 ): Promise<ConfirmationReply> {
   try {
@@ -123,7 +123,7 @@ async function repeated(engine: Engine, row: ConfirmationRow, answer: Confirmati
 async function storeScoped(
   engine: Engine,
   row: ConfirmationRow,
-  prompt: OpenPrompt,
+  prompt: OpenApproval,
   answer: ConfirmationAnswer,
 ): Promise<Answer> {
   const { decision, reason, modified_input } = answer;

@@ -1,7 +1,7 @@
 // The engine put together: its ports, what it keeps in memory, and the workers that its lower rooms are handed.
 import { createWorkers } from './delegation/workers.ts';
 import type { Engine, EngineDeps } from './state/engine.ts';
-import { createOpenPrompts } from './state/open-prompts.ts';
+import { createOpenApprovals } from './state/open-approvals.ts';
 import { createBudget } from './state/reservations.ts';
 import { createRouteMemory } from './state/route-memory.ts';
 import { createSessionLocks } from './state/session-lock.ts';
@@ -12,7 +12,7 @@ export function createEngine(deps: EngineDeps): Engine {
   const engine: Engine = {
     ...deps,
     locks: createSessionLocks(deps.log),
-    prompts: createOpenPrompts(),
+    approvals: createOpenApprovals(),
     routes: createRouteMemory(),
     budget: createBudget(),
     workers: createWorkers(() => engine),

@@ -1,10 +1,11 @@
 // What a turn would cost, asked before it is spent: routed and priced, nothing run and nothing stored (14 §4).
+
 import type { PolicyEvaluation } from '../domain/route.ts';
 import { NO_TOKENS } from '../domain/usage.ts';
-import { fromPusd, type Usd, ZERO_PUSD } from '../kernel/money.ts';
+import { fromPusd, type Usd } from '../kernel/money.ts';
 import { maxOutputTokens } from './model-call/model-request.ts';
 import { ceiling, pricingId } from './money/ceiling.ts';
-import { limitsOf } from './money/limits.ts';
+import { leftOf, limitsOf, reservedOf } from './money/limits.ts';
 import { requireBudget } from './money/require-budget.ts';
 import { spawningTools } from './prompt/offered-tools.ts';
 import { routeTurn } from './routing/route-turn.ts';
@@ -87,9 +88,9 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
   const limits = await Promise.all(
     (await limitsOf(apart, session, [])).map(async (limit) => {
       const spent = await limit.spent();
-      const reserved = apart.budget.reserved.get(limit.pool) ?? ZERO_PUSD;
-      const left = limit.limit - spent - reserved;
-      return { scope: limit.scope, limit: limit.limit, spent, reserved, left: left > 0n ? left : 0n };
+      const reserved = reservedOf(apart, limit.pool);
+      const left = leftOf(limit.limit, spent, reserved);
+      return { scope: limit.scope, limit: limit.limit, spent, reserved, left };
     }),
   );
   return {

@@ -1,14 +1,11 @@
 // What a crash or a shutdown left open: closed or kept for resumption before the server listens (01 §11.5, 04 §13).
 
 import type { DelegationRecord } from '../domain/delegate.ts';
-import type { TurnRecord } from '../domain/turn.ts';
 import { Cancelled } from '../kernel/abort.ts';
-import type { SessionId } from '../kernel/ids.ts';
-import { toPusd } from '../kernel/money.ts';
-import { closeOpenPrompts } from './approval/close-approvals.ts';
+import { closeOpenApprovals } from './approval/close-approvals.ts';
 import { closeOpenCalls } from './closing/close-model-calls.ts';
 import { endUnfinishedDelegation } from './delegation/close-under.ts';
-import { limitMet } from './money/require-budget.ts';
+import { pauseWaitingTrees } from './money/require-budget.ts';
 import type { Engine } from './state/engine.ts';
 import { endUnfinishedTurn } from './turn/end-unfinished.ts';
 import { resumeTopLevel } from './turn/planner-turn.ts';
@@ -23,7 +20,7 @@ export async function recover(engine: Engine): Promise<Recovery> {
   // A worker's last sign of life is what it wrote itself, so its time is taken before anything is closed.
   for (const delegation of await engine.store.delegations.allOpen()) await holdDelegation(engine, delegation);
   await closeOpenCalls(engine);
-  await closeOpenPrompts(engine);
+  await closeOpenApprovals(engine);
   await endOrphans(engine);
   const open = await engine.store.turns.allOpen();
   if (engine.config.recovery.on_start === 'cancel') {
@@ -56,25 +53,6 @@ export async function recover(engine: Engine): Promise<Recovery> {
     });
   }
   return { ended: 0, interrupted: open.length };
-}
-
-/**
- * Trees of which a part waited for a higher limit: the rest of them waits with it, and nothing begins beside it (14 §3).
- * One whose limit was raised while it still came to its stop waits no more.
- */
-async function pauseWaitingTrees(engine: Engine, open: readonly TurnRecord[]): Promise<void> {
-  const paid = new Set<SessionId>();
-  for (const turn of open) {
-    if (turn.status !== 'interrupted' || turn.interrupted_reason !== 'budget') continue;
-    const session = await engine.store.sessions.record(turn.session_id);
-    if (!session) continue;
-    const root = session.root_session_id;
-    const limit = (await engine.store.sessions.limit(root))?.max_cost_usd ?? null;
-    const met = await limitMet(engine, turn.id);
-    if (limit === null || (met !== null && toPusd(limit) > met)) paid.add(root);
-    engine.budget.paused.add(root);
-  }
-  for (const root of paid) engine.budget.paused.delete(root);
 }
 
 /** After listening: every interrupted top-level turn goes on. One that waits for money waits. */

@@ -37,6 +37,12 @@ export function next(state: TurnState): Step {
   return { kind: 'finish', stopReason: finalReason(state.stopReason), limit: null };
 }
 
+/** How an answer ends its turn by itself; null when its tool calls come first, or a request for context does. */
+export function endedBy(answer: Pick<TurnState, 'last' | 'stopReason' | 'contextRequested'>): TurnStopReason | null {
+  if (answer.contextRequested || toolUses(answer.last.content).length > 0) return null;
+  return finalReason(answer.stopReason);
+}
+
 /** A `tool_use` stop without a block ends like any other answer. */
 function finalReason(reason: StopReason | null): TurnStopReason {
   return reason === 'max_tokens' || reason === 'stop_sequence' ? reason : 'end_turn';

@@ -17,7 +17,7 @@ describe('a fault', () => {
     const session = await t.session();
     const turnId = await t.submit(session, 'go');
     const asked = await t.event('tool.confirmation_requested');
-    await until(() => t.engine.prompts.size > 0);
+    await until(() => t.engine.approvals.size > 0);
     failOnce(t, (b) => writes(b, 'confirmation.resolve'));
     const id = asked.payload.confirmation_request_id as string;
     await expect(answerConfirmation(t.engine, id, yes)).rejects.toThrow('disk full');
@@ -32,7 +32,7 @@ describe('a fault', () => {
     const session = await t.session();
     const turnId = await t.submit(session, 'go');
     const asked = await t.event('tool.confirmation_requested');
-    await until(() => t.engine.prompts.size > 0);
+    await until(() => t.engine.approvals.size > 0);
     const { journal } = t.engine;
     const { commit } = journal;
     let done = false;

@@ -132,7 +132,7 @@ describe('a crash', () => {
     const session = await first.session();
     const turnId = await first.submit(session, 'go');
     const asked = await first.event('tool.confirmation_requested');
-    await until(() => first.engine.prompts.size > 0);
+    await until(() => first.engine.approvals.size > 0);
     await answerConfirmation(first.engine, asked.payload.confirmation_request_id as string, {
       decision: 'modify',
       scope: 'once',
@@ -176,7 +176,7 @@ describe('a crash', () => {
     const session = await first.session();
     const turnId = await first.submit(session, 'go');
     await first.event('tool.confirmation_requested');
-    await until(() => first.engine.prompts.size > 0);
+    await until(() => first.engine.approvals.size > 0);
     failOnce(first, (b) => writes(b, 'confirmation.resolve'));
     await cancelTurn(first.engine, session.id, turnId, null);
     await first.ended(turnId);

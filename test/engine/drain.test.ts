@@ -84,13 +84,13 @@ describe('a drain that cuts', () => {
     const turnId = await first.submit(session, 'go');
     await first.event('tool.confirmation_requested');
     await first.event('tool.completed');
-    await until(() => first.engine.prompts.size > 0);
+    await until(() => first.engine.approvals.size > 0);
     await drain(first.engine);
     expect((await turnOf(first, session.id, turnId)).status).toBe('interrupted');
-    expect(first.engine.prompts.size).toBe(0);
+    expect(first.engine.approvals.size).toBe(0);
     const second = await restart(first, { scenario: said, config });
     const asked = await second.event('tool.confirmation_requested');
-    await until(() => second.engine.prompts.size > 0);
+    await until(() => second.engine.approvals.size > 0);
     await answerConfirmation(second.engine, asked.payload.confirmation_request_id as string, {
       decision: 'approve',
       scope: 'once',

@@ -20,8 +20,8 @@ async function asked() {
   });
   const session = await t.session();
   const turnId = await t.submit(session, 'go');
-  await until(() => t.engine.prompts.size > 0);
-  const [id] = [...t.engine.prompts.keys()];
+  await until(() => t.engine.approvals.size > 0);
+  const [id] = [...t.engine.approvals.keys()];
   return { t, clock, turnId, id: id! };
 }
 const decisions = (t: TestEngine) =>

@@ -57,7 +57,7 @@ describe('tool calls of one answer', () => {
     process.off('warning', note);
     expect(warnings.map((w) => w.name)).toEqual([]);
     expect(t.engine.locks.active()).toEqual([]);
-    expect(t.engine.prompts.size).toBe(0);
+    expect(t.engine.approvals.size).toBe(0);
   });
 });
 

@@ -57,8 +57,8 @@ describe("a worker's clock", () => {
     });
     const session = await t.session();
     const turnId = await t.submit(session, 'go');
-    await until(() => t.engine.prompts.size === 2);
-    const [first, second] = [...t.engine.prompts.keys()];
+    await until(() => t.engine.approvals.size === 2);
+    const [first, second] = [...t.engine.approvals.keys()];
     time.advance(60_000);
     await answerConfirmation(t.engine, first!, approve);
     await t.event('tool.completed');

@@ -117,7 +117,7 @@ async function act(w: World, session: string, { kind, pick }: Action): Promise<v
       const turn = turns[pick % turns.length];
       if (turn) await cancelTurn(engine, turn.session_id, turn.turn_id, null);
     } else if (kind === 'approve' || kind === 'reject') {
-      const prompts = [...engine.prompts.keys()];
+      const prompts = [...engine.approvals.keys()];
       const id = prompts[pick % prompts.length];
       const scope = pick % 2 === 0 ? 'once' : 'identical';
       if (id) await answerConfirmation(engine, id, { decision: kind, scope, reason: null, modified_input: null });

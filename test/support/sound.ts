@@ -69,7 +69,7 @@ export async function sound(t: TestEngine, sessionId: string, what: string): Pro
   expect(await t.engine.store.turns.allOpen(), what).toEqual([]);
   expect(await t.engine.store.delegations.allOpen(), what).toEqual([]);
   expect(t.engine.locks.active(), what).toEqual([]);
-  expect(t.engine.prompts.size, what).toBe(0);
+  expect(t.engine.approvals.size, what).toBe(0);
   const ids = new Set(events.map((e) => e.id));
   for (const e of events)
     if (e.parent_event_id !== null) {

@@ -7,9 +7,9 @@ import type { EventId } from '../../kernel/ids.ts';
 import { decideApproval, toolGroup, toolMode } from '../../policy/tools/approval.ts';
 import type { ConfirmationRow } from '../../ports/journal.ts';
 import type { Engine } from '../state/engine.ts';
-import { claim, type OpenPrompt } from '../state/open-prompts.ts';
+import { claim, type OpenApproval } from '../state/open-approvals.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { confirmationRow, identityOf, requested, resolved } from './prompt.ts';
+import { confirmationRow, identityOf, requested, resolved } from './approval-records.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 /** Checks an edited input as the original was checked. */
@@ -114,9 +114,9 @@ function answerTo(
     const close = () => {
       timer.cancel();
       run.signal.removeEventListener('abort', onAbort);
-      engine.prompts.delete(row.id);
+      engine.approvals.delete(row.id);
     };
-    const prompt: OpenPrompt = {
+    const prompt: OpenApproval = {
       claim: null,
       request_event: requestEvent,
       recheck,
@@ -132,7 +132,7 @@ function answerTo(
         if (due !== null) giveUp(due);
       },
     };
-    engine.prompts.set(row.id, prompt);
+    engine.approvals.set(row.id, prompt);
     if (run.signal.aborted) onAbort();
     else run.signal.addEventListener('abort', onAbort, { once: true });
   });
@@ -161,7 +161,7 @@ function verdict(engine: Engine, answer: Answer): Approval {
 
 /** Closes a prompt nobody answered in time; an answer that is being stored right now wins. */
 async function closeUnanswered(engine: Engine, row: ConfirmationRow, decision: 'timeout' | 'cancelled'): Promise<void> {
-  const prompt = engine.prompts.get(row.id);
+  const prompt = engine.approvals.get(row.id);
   if (!prompt || prompt.claim !== null) return;
   const answer: Answer = { decision, scope: null, reason: null, modified_input: null };
   await claim(prompt, () => storeAnswer(engine, row, { parent: prompt.request_event, answer, by: 'policy' })).then(

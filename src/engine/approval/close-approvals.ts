@@ -1,10 +1,10 @@
 // Prompts that nobody waits for any more: each is resolved as cancelled, with its event (09 §6.3, §9.4).
 import type { ConfirmationRow } from '../../ports/journal.ts';
-import { resolved } from '../approval/prompt.ts';
+import { resolved } from '../approval/approval-records.ts';
 import type { Engine } from '../state/engine.ts';
 
 /** Of every turn, unless `match` picks some. */
-export async function closeOpenPrompts(
+export async function closeOpenApprovals(
   engine: Engine,
   match: (row: ConfirmationRow) => boolean = () => true,
 ): Promise<void> {

@@ -13,7 +13,7 @@ export async function closeOpenCalls(engine: Engine, turnId?: TurnId): Promise<v
     await engine.journal.commit({ emit: [unknownOutcome(call)] });
 }
 
-/** The same for the batch that ends the turn, behind which nothing can be told of it any more. */
+/** The same for the batch that ends the turn, behind which nothing can be stored of it any more. */
 export async function openCallOutcomes(engine: Engine, turnId: TurnId): Promise<readonly EventDraft[]> {
   return (await engine.store.events.openCalls(turnId)).map(unknownOutcome);
 }

@@ -1,13 +1,13 @@
 // What a turn may leave open when its loop is gone, closed before the turn is (04 §13).
 import type { Cancelled } from '../../kernel/abort.ts';
 import type { TurnId } from '../../kernel/ids.ts';
-import { closeOpenPrompts } from '../approval/close-approvals.ts';
+import { closeOpenApprovals } from '../approval/close-approvals.ts';
 import type { Engine } from '../state/engine.ts';
 import { closeOpenCalls } from './close-model-calls.ts';
 
 /** What must have its end before the turn has: its workers, its prompts, its model calls. None of it runs any more. */
 export async function closeOpenParts(engine: Engine, turnId: TurnId, reason: Cancelled): Promise<void> {
   await engine.workers.closeUnder(turnId, reason);
-  await closeOpenPrompts(engine, (row) => row.turn_id === turnId);
+  await closeOpenApprovals(engine, (row) => row.turn_id === turnId);
   await closeOpenCalls(engine, turnId);
 }

@@ -1,75 +1,107 @@
-// What every end of a turn stores of it: its row and its figures (00 §3 step 7).
-
-import type { EventDraft } from '../../domain/event.ts';
-import { draft } from '../../domain/event.ts';
-import type { TurnStopReason } from '../../domain/turn.ts';
+// The end of a turn as it is stored: its row and its one terminal event. Every end of every turn comes through here.
+import { draft, type EventDraft } from '../../domain/event.ts';
+import type { ErrorClass } from '../../domain/scalars.ts';
+import type { TurnErrorCode, TurnStopReason } from '../../domain/turn.ts';
+import type { Cancelled } from '../../kernel/abort.ts';
 import { fromPusd } from '../../kernel/money.ts';
 import type { TurnOutcome, Write } from '../../ports/journal.ts';
-import type { Engine } from '../state/engine.ts';
+import { type Engine, safeText } from '../state/engine.ts';
 import type { TurnBase } from '../state/turn-run.ts';
 
-export type Ending = Partial<TurnOutcome> & { readonly status: TurnOutcome['status'] };
+/** How a turn ends. */
+export type Ending =
+  | { readonly status: 'completed'; readonly stop_reason: TurnStopReason }
+  | { readonly status: 'cancelled'; readonly by: Cancelled }
+  | {
+      readonly status: 'failed';
+      readonly error_code: TurnErrorCode;
+      /** As it came: what must not leave is taken out here. */
+      readonly message: string;
+      readonly error_class: ErrorClass | null;
+      readonly retryable: boolean;
+    };
 
 /**
- * What completes a turn with nothing left to answer, for the batch of the call that ended it.
- * @param run its figures as they will be after that call
+ * The write and the event that end the turn, for one batch.
+ * @param run its figures as they are once that batch is stored
  */
-export function completion(
+export function turnEnd(
   engine: Engine,
   run: TurnBase,
-  stopReason: TurnStopReason,
+  ending: Ending,
 ): { readonly write: Write; readonly event: EventDraft } {
-  const seconds = wallTime(engine, run);
+  const seconds = Math.max(0, Math.round(engine.clock.monotonic() - run.started_monotonic) / 1000);
+  const outcome: TurnOutcome = {
+    status: ending.status,
+    stop_reason: ending.status === 'completed' ? ending.stop_reason : null,
+    cancel_reason: ending.status === 'cancelled' ? ending.by.reason : null,
+    error_code: null,
+    error_class: null,
+    error_message: null,
+    retryable: null,
+    ...(ending.status === 'failed' && {
+      error_code: ending.error_code,
+      error_class: ending.error_class,
+      error_message: safeText(engine, ending.message, run.session.workspace_path),
+      retryable: ending.retryable,
+    }),
+    llm_call_count: run.tally.llm_calls,
+    tool_call_count: run.tally.tool_calls,
+    wall_time_seconds: seconds,
+    final_message_id: run.final_message_id,
+    ended_at: engine.clock.now(),
+  };
   return {
-    write: turnEnd(engine, run, { status: 'completed', stop_reason: stopReason }, seconds),
-    event: completed(run, stopReason, seconds),
+    write: { kind: 'turn.end', turn_id: run.turn.id, session_id: run.session.id, outcome },
+    event: terminal(run, ending, outcome),
   };
 }
 
-export function completed(run: TurnBase, stopReason: TurnStopReason, seconds: number): EventDraft {
-  const { tally } = run;
-  return draft({
-    type: 'turn.completed',
-    session_id: run.session.id,
-    turn_id: run.turn.id,
-    parent: run.started_event_id,
-    payload: {
-      stop_reason: stopReason,
-      llm_call_count: tally.llm_calls,
-      tool_call_count: tally.tool_calls,
-      total_input_tokens: tally.input_tokens,
-      total_output_tokens: tally.output_tokens,
-      total_cached_input_tokens: tally.cached_input_tokens,
-      total_cache_creation_input_tokens: tally.cache_creation_input_tokens,
-      total_cost_usd: fromPusd(tally.cost_pusd),
-      wall_time_seconds: seconds,
-      parent_session_id: run.session.parent_session_id,
-    },
-  });
-}
-
-export function turnEnd(engine: Engine, run: TurnBase, ending: Ending, seconds: number): Write {
-  return {
-    kind: 'turn.end',
-    turn_id: run.turn.id,
-    session_id: run.session.id,
-    outcome: {
-      stop_reason: null,
-      cancel_reason: null,
-      error_code: null,
-      error_class: null,
-      error_message: null,
-      retryable: null,
-      ...ending,
-      llm_call_count: run.tally.llm_calls,
-      tool_call_count: run.tally.tool_calls,
-      wall_time_seconds: seconds,
-      final_message_id: run.final_message_id,
-      ended_at: engine.clock.now(),
-    },
+function terminal(run: TurnBase, ending: Ending, outcome: TurnOutcome): EventDraft {
+  const { tally, session } = run;
+  const place = { session_id: session.id, turn_id: run.turn.id, parent: run.started_event_id };
+  const partial = {
+    partial_llm_calls: tally.llm_calls,
+    partial_tool_calls: tally.tool_calls,
+    total_cost_usd: fromPusd(tally.cost_pusd),
+    parent_session_id: session.parent_session_id,
   };
-}
-
-export function wallTime(engine: Engine, run: TurnBase): number {
-  return Math.max(0, Math.round(engine.clock.monotonic() - run.started_monotonic) / 1000);
+  switch (ending.status) {
+    case 'completed':
+      return draft({
+        ...place,
+        type: 'turn.completed',
+        payload: {
+          stop_reason: ending.stop_reason,
+          llm_call_count: tally.llm_calls,
+          tool_call_count: tally.tool_calls,
+          total_input_tokens: tally.input_tokens,
+          total_output_tokens: tally.output_tokens,
+          total_cached_input_tokens: tally.cached_input_tokens,
+          total_cache_creation_input_tokens: tally.cache_creation_input_tokens,
+          total_cost_usd: fromPusd(tally.cost_pusd),
+          wall_time_seconds: outcome.wall_time_seconds ?? 0,
+          parent_session_id: session.parent_session_id,
+        },
+      });
+    case 'cancelled':
+      return draft({
+        ...place,
+        type: 'turn.cancelled',
+        actor: ending.by.reason === 'user_cancel' ? 'user' : 'system',
+        payload: { reason: ending.by.reason, reason_detail: ending.by.detail, ...partial },
+      });
+    case 'failed':
+      return draft({
+        ...place,
+        type: 'turn.failed',
+        payload: {
+          error_code: ending.error_code,
+          error_message: outcome.error_message ?? '',
+          retryable: ending.retryable,
+          error_class: ending.error_class,
+          ...partial,
+        },
+      });
+  }
 }

@@ -40,12 +40,12 @@ export async function endUnfinishedDelegation(
       parent_event: event?.id ?? null,
       opening: null,
     },
-    abandoned(reason),
+    unfinishedOutcome(reason),
     delegation.active_seconds,
   );
 }
 
-function abandoned(reason: Cancelled): DelegateOutcome {
+function unfinishedOutcome(reason: Cancelled): DelegateOutcome {
   const restarted = reason.reason === 'shutdown';
   return {
     success: false,

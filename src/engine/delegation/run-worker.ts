@@ -59,7 +59,7 @@ export async function spawnWorker(
   return runSpawned(engine, run, spawned, { images, outputTokensUsed: 0, begin: null });
 }
 
-/** Runs the worker of a delegation, from its beginning or from where it was put down. */
+/** Runs the worker of a delegation, from its beginning or from where it was interrupted. */
 export async function runSpawned(
   engine: Engine,
   run: TurnRun,

@@ -41,7 +41,7 @@ export interface WorkedTurn {
 }
 
 /**
- * Runs turns until there is an outcome. Never throws for the worker's failure; throws `Interrupted` when it was put down.
+ * Runs turns until there is an outcome. Never throws for the worker's failure; throws `Interrupted` when it was interrupted.
  * @param begun the turn with which a resumed worker goes on; null starts with the first
  */
 export async function workUntilDone(

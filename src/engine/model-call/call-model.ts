@@ -8,14 +8,15 @@ import { AdapterError } from '../../ports/provider.ts';
 import { reserve } from '../money/reserve.ts';
 import { volatilePrompt } from '../prompt/volatile-prompt.ts';
 import type { Engine } from '../state/engine.ts';
-import { abandonable } from '../state/grace.ts';
+import { withGrace } from '../state/grace.ts';
 import type { ModelRequest } from '../state/model-request.ts';
+import { takeNextCall } from '../state/run-progress.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import { believedUsage } from './believed-usage.ts';
 import type { Call, CallOutcome } from './call.ts';
 import { toDelta, transient } from './deltas.ts';
 import { callStarted, modelRequest } from './model-request.ts';
-import { cutShort } from './partial-answer.ts';
+import { partialAnswer } from './partial-answer.ts';
 import { type Failure, observe, settleFailure, settleSuccess } from './settle.ts';
 
 /**
@@ -23,8 +24,7 @@ import { type Failure, observe, settleFailure, settleSuccess } from './settle.ts
  * a call cut off with known usage is recorded with its cost, one without costs nothing (01 §4.4).
  */
 export async function callModel(engine: Engine, run: TurnRun): Promise<CallOutcome> {
-  const ahead = run.next_call;
-  run.next_call = null;
+  const ahead = takeNextCall(run);
   const prepared = ahead?.prepared ?? modelRequest(engine, run, await volatilePrompt(engine, run.session));
   // Asked of an announced call too: a limit may have been set while its announcement was stored.
   const reservation = await reserve(engine, run, prepared.request);
@@ -72,7 +72,7 @@ function newCall(
     started: of.started,
     began: engine.clock.monotonic(),
     heard: {
-      abandoned: false,
+      left_behind: false,
       message_id: null,
       complete: null,
       provider_tool_ids: new Map(),
@@ -85,10 +85,10 @@ function newCall(
 
 async function send(engine: Engine, call: Call, request: CanonicalRequest): Promise<CallOutcome> {
   try {
-    await abandonable(engine, call.run.signal, listen(engine, call, request), 'model call');
+    await withGrace(engine, call.run.signal, listen(engine, call, request), 'model call');
   } catch (thrown) {
-    call.heard.abandoned = true;
-    call.heard.complete ??= cutShort(engine, call.run, call.heard.message_id, request);
+    call.heard.left_behind = true;
+    call.heard.complete ??= partialAnswer(engine, call.run, call.heard.message_id, request);
     const error = asAdapterError(engine, call, request, thrown);
     return settle(engine, call, { error, outages: observe(engine, call.run, error.error_class) });
   }
@@ -135,7 +135,7 @@ async function settleLost(engine: Engine, call: Call, failure: Failure | null): 
 async function listen(engine: Engine, call: Call, request: CanonicalRequest): Promise<void> {
   const { run, heard } = call;
   for await (const event of run.adapter.stream(request, run.signal)) {
-    if (heard.abandoned) return;
+    if (heard.left_behind) return;
     note(engine, call, request, event);
     const delta = toDelta(event);
     if (delta) engine.journal.transient(transient(engine, run, delta));

@@ -17,7 +17,7 @@ export type CallOutcome =
 /** What the stream said so far that its last event does not repeat. */
 export interface Heard {
   /** Left behind after its cancellation: whatever still comes is discarded. */
-  abandoned: boolean;
+  left_behind: boolean;
   message_id: MessageId | null;
   complete: MessageComplete | null;
   readonly provider_tool_ids: Map<ToolUseId, string | null>;

@@ -8,7 +8,7 @@ import type { TurnRun } from '../state/turn-run.ts';
 import { estimateAnswer } from './believed-usage.ts';
 
 /** Null when nothing was streamed. Counts are estimates, since the provider's own never came. */
-export function cutShort(
+export function partialAnswer(
   engine: Engine,
   run: TurnRun,
   messageId: MessageId | null,

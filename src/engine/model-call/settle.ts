@@ -10,13 +10,14 @@ import type { Usage } from '../../domain/usage.ts';
 import type { ToolUseId } from '../../kernel/ids.ts';
 import type { Pusd } from '../../kernel/money.ts';
 import { recordOutcome, type Unavailable } from '../../policy/registry/availability.ts';
-import { next } from '../../policy/turn-machine.ts';
+import { endedBy } from '../../policy/turn-machine.ts';
 import type { Write } from '../../ports/journal.ts';
 import type { AdapterError } from '../../ports/provider.ts';
-import { completion } from '../closing/turn-end-records.ts';
+import { turnEnd } from '../closing/turn-end-records.ts';
 import { type Engine, safeText } from '../state/engine.ts';
+import { answerStored, counted, modelCallCounted, partialAnswerStored } from '../state/run-progress.ts';
 import type { ToolResults } from '../state/tool-results.ts';
-import type { TurnRun, TurnTally } from '../state/turn-run.ts';
+import type { TurnRun } from '../state/turn-run.ts';
 import { errorResult } from '../tool-call/results.ts';
 import type { Call, CallOutcome } from './call.ts';
 import { transient } from './deltas.ts';
@@ -32,8 +33,9 @@ export async function settleSuccess(engine: Engine, call: Call): Promise<CallOut
   });
   const message = storedMessage(engine, call, complete, { status: 'complete', usage: charged.usage });
   const tally = counted(run.tally, charged.usage, charged.cost);
-  const finished = finishedBy(call, message, complete.stop_reason);
-  const closing = finished && completion(engine, { ...run, tally, final_message_id: message.id }, finished);
+  const stopReason = endOf(call, message, complete.stop_reason);
+  const ending = stopReason && ({ status: 'completed', stop_reason: stopReason } as const);
+  const closing = ending && turnEnd(engine, { ...run, tally, final_message_id: message.id }, ending);
   const events = await engine.journal.commit({
     writes: [
       ...messageWrites(engine, call, message, 'pending'),
@@ -53,31 +55,23 @@ export async function settleSuccess(engine: Engine, call: Call): Promise<CallOut
     ],
   });
   observe(engine, run, null);
-  run.history.push(message);
-  run.call_event_id = events[0]!.id;
-  if (settled.size > 0) run.cause = events.at(-1)!.id;
-  run.tally.tool_calls += settled.size;
-  run.stop_reason = complete.stop_reason;
-  run.final_message_id = message.id;
-  count(run, charged.usage, charged.cost);
-  return { ok: true, settled, end: finished && { status: 'completed', stop_reason: finished } };
+  answerStored(run, message, {
+    stop_reason: complete.stop_reason,
+    event: events[0]!.id,
+    settled: settled.size,
+    last: events.at(-1)!.id,
+  });
+  modelCallCounted(run, charged.usage, charged.cost);
+  return { ok: true, settled, end: ending };
 }
 
 /**
  * How the turn completes with this message, when nothing can come between: no call to answer, no limit to warn about,
  * nobody who stops it. Then both are one batch, and a crash finds the turn either before its answer or ended.
  */
-function finishedBy({ run, limited }: Call, message: StoredMessage, stopReason: StopReason): TurnStopReason | null {
-  if (limited || run.signal.aborted || toolUses(message.content).length > 0) return null;
-  const step = next({
-    last: message,
-    stopReason,
-    llmCalls: 0,
-    maxLlmCalls: 0,
-    outputTokensLeft: null,
-    contextRequested: run.context_request !== null,
-  });
-  return step.kind === 'finish' && step.limit === null ? step.stopReason : null;
+function endOf({ run, limited }: Call, message: StoredMessage, stopReason: StopReason): TurnStopReason | null {
+  if (limited || run.signal.aborted) return null;
+  return endedBy({ last: message, stopReason, contextRequested: run.context_request !== null });
 }
 
 /** Arguments that are no JSON object are answered with the message itself: nothing of them survives a restart otherwise. */
@@ -109,7 +103,7 @@ function invalidInputs(run: TurnRun, message: StoredMessage, errors: ReadonlyMap
 /** Why a call did not come to its end. */
 export interface Failure {
   readonly error: AdapterError;
-  /** Outages that begin with it, told together with its outcome. */
+  /** Outages that begin with it, stored together with its outcome. */
   readonly outages: readonly Unavailable[];
 }
 
@@ -132,7 +126,7 @@ export async function settleFailure(engine: Engine, call: Call, { error, outages
   const usage = heard.complete?.usage ?? error.usage;
   const emit: (EventDraft | Transient)[] = [];
   const writes: Write[] = [];
-  let counted: { usage: Usage; cost: Pusd } | null = null;
+  let charged: { usage: Usage; cost: Pusd } | null = null;
   let partial: StoredMessage | null = null;
 
   if (usage === null) {
@@ -157,20 +151,20 @@ export async function settleFailure(engine: Engine, call: Call, { error, outages
       }),
     );
   } else {
-    counted = charge(engine, call, usage, {
+    charged = charge(engine, call, usage, {
       served: heard.complete?.served_model ?? null,
       latency: elapsed(engine, call),
     });
     const cut: StopReason = error.error_class === 'cancelled' ? 'cancelled' : 'error';
     if (heard.complete) {
       if (heard.complete.final_content.length > 0) {
-        partial = storedMessage(engine, call, heard.complete, { status: cut, usage: counted.usage });
+        partial = storedMessage(engine, call, heard.complete, { status: cut, usage: charged.usage });
         writes.push(...messageWrites(engine, call, partial, 'cancelled'));
       }
-      emit.push(messageComplete(engine, call, heard.complete, { stop: cut, usage: counted.usage }));
+      emit.push(messageComplete(engine, call, heard.complete, { stop: cut, usage: charged.usage }));
     }
     emit.push(
-      callCompleted(call, counted.usage, {
+      callCompleted(call, charged.usage, {
         stop_reason: 'cancelled',
         error_class: error.error_class,
         content: heard.complete?.final_content ?? [],
@@ -196,12 +190,9 @@ export async function settleFailure(engine: Engine, call: Call, { error, outages
     );
   }
   await engine.journal.commit({ writes, emit });
-  if (counted) count(run, counted.usage, counted.cost);
+  if (charged) modelCallCounted(run, charged.usage, charged.cost);
 
-  if (partial) {
-    run.history.push(partial);
-    run.final_message_id = partial.id;
-  }
+  if (partial) partialAnswerStored(run, partial);
   return { ok: false, error };
 }
 
@@ -221,24 +212,6 @@ function messageComplete(
       latency_ms: usage.latency_ms,
     },
   });
-}
-
-/** Adds a finished call to the turn's figures; they equal the ledger's because both come from the same usage. */
-function count(run: TurnRun, usage: Usage, cost: Pusd): void {
-  Object.assign(run.tally, counted(run.tally, usage, cost));
-  if (run.worker?.output_tokens_left != null) run.worker.output_tokens_left -= usage.output_tokens;
-}
-
-function counted(tally: TurnTally, usage: Usage, cost: Pusd): TurnTally {
-  return {
-    llm_calls: tally.llm_calls + 1,
-    tool_calls: tally.tool_calls,
-    input_tokens: tally.input_tokens + usage.input_tokens,
-    output_tokens: tally.output_tokens + usage.output_tokens,
-    cached_input_tokens: tally.cached_input_tokens + usage.cached_input_tokens,
-    cache_creation_input_tokens: tally.cache_creation_input_tokens + usage.cache_creation_input_tokens,
-    cost_pusd: (tally.cost_pusd + cost) as Pusd,
-  };
 }
 
 function elapsed(engine: Engine, call: Call): number {

@@ -1,4 +1,5 @@
 // `budget.warning` and `budget.exceeded`: on the session that met the limit and once more on its root (14 §4).
+
 import { draft, type EventDraft } from '../../domain/event.ts';
 import type { EventId } from '../../kernel/ids.ts';
 import { fromPusd, toPusd } from '../../kernel/money.ts';
@@ -6,12 +7,12 @@ import type { Write } from '../../ports/journal.ts';
 import type { Engine } from '../state/engine.ts';
 import type { BudgetRefusal } from '../state/reservations.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { dayMark, type Limit, limitsOf } from './limits.ts';
+import { dayMark, type Limit, limitsOf, reservedOf } from './limits.ts';
 import { DAY_REACHED } from './require-budget.ts';
 
 type Amounts = Pick<BudgetRefusal, 'scope' | 'limit_usd' | 'spent_usd' | 'reserved_usd' | 'needed_usd'>;
 
-function told(
+function budgetEvents(
   run: TurnRun,
   type: 'budget.warning' | 'budget.exceeded',
   amounts: Amounts,
@@ -33,18 +34,18 @@ function told(
 }
 
 /** A day's limit that ends a planner's turn lets none begin from now on; a tree's is read from its newest turn. */
-export async function tellExceeded(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<void> {
+export async function reportExceeded(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<void> {
   const writes: Write[] = [];
   if (refusal.scope === 'day' && !run.session.is_worker) {
     const mark = dayMark({ key: refusal.key, limit: toPusd(refusal.limit_usd) });
     writes.push({ kind: 'meta.set', key: DAY_REACHED, value: mark });
   }
-  await engine.journal.commit({ writes, emit: told(run, 'budget.exceeded', refusal, run.cause) });
+  await engine.journal.commit({ writes, emit: budgetEvents(run, 'budget.exceeded', refusal, run.cause) });
 }
 
 /**
  * After a settlement: one warning per limit and value, when its share is used up. Never rejects: the answer it follows
- * is stored and paid for. What could not be told is told after the next settlement.
+ * is stored and paid for. What could not be stored is tried again after the next settlement.
  */
 export async function warnIfNear(engine: Engine, run: TurnRun): Promise<void> {
   try {
@@ -62,7 +63,7 @@ async function warn(engine: Engine, run: TurnRun, limit: Limit): Promise<void> {
   if (limit.scope === 'day') for (const key of warned.keys()) if (key.startsWith('day:')) warned.delete(key);
   warned.set(limit.key, limit.limit);
   try {
-    if (await toldBefore(engine, run, limit)) return;
+    if (await warnedBefore(engine, run, limit)) return;
     const writes: Write[] = [];
     if (limit.scope === 'session')
       writes.push({
@@ -75,10 +76,13 @@ async function warn(engine: Engine, run: TurnRun, limit: Limit): Promise<void> {
       scope: limit.scope,
       limit_usd: fromPusd(limit.limit),
       spent_usd: fromPusd(spent),
-      reserved_usd: fromPusd(engine.budget.reserved.get(limit.pool) ?? 0n),
+      reserved_usd: fromPusd(reservedOf(engine, limit.pool)),
       needed_usd: '0',
     };
-    await engine.journal.commit({ writes, emit: told(run, 'budget.warning', amounts, run.call_event_id ?? run.cause) });
+    await engine.journal.commit({
+      writes,
+      emit: budgetEvents(run, 'budget.warning', amounts, run.call_event_id ?? run.cause),
+    });
   } catch (thrown) {
     warned.delete(limit.key);
     throw thrown;
@@ -94,7 +98,7 @@ function near(engine: Engine, limit: Limit, spent: bigint): boolean {
 }
 
 /** By this process or one before it: a limit of a delegation lives as long as its worker, and in memory only. */
-async function toldBefore(engine: Engine, run: TurnRun, limit: Limit): Promise<boolean> {
+async function warnedBefore(engine: Engine, run: TurnRun, limit: Limit): Promise<boolean> {
   if (limit.scope === 'day') return (await engine.store.meta(DAY_WARNED)) === dayMark(limit);
   if (limit.scope === 'delegation') return false;
   const stored = (await engine.store.sessions.limit(run.session.root_session_id))?.warned_usd ?? null;

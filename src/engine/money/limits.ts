@@ -1,10 +1,10 @@
-// Money is reserved before a call leaves and settled when its usage is known, so that parallel calls cannot overshoot (14).
+// The limits that cover a call, and what is left of each: looked up nowhere else (14 §1).
 
 import type { OnReached } from '../../domain/scalars.ts';
 import type { SessionId, ToolUseId } from '../../kernel/ids.ts';
-import { fromPusd, type Pusd, toPusd } from '../../kernel/money.ts';
+import { fromPusd, type Pusd, toPusd, ZERO_PUSD } from '../../kernel/money.ts';
 import type { Engine } from '../state/engine.ts';
-import type { BudgetScope, DelegationCap } from '../state/reservations.ts';
+import type { BudgetRefusal, BudgetScope, DelegationCap } from '../state/reservations.ts';
 
 /** A limit that covers a call. */
 export interface Limit {
@@ -57,6 +57,32 @@ export async function limitsOf(
     });
   }
   return limits;
+}
+
+/** What is left of a limit; never negative. */
+export function leftOf(limit: Pusd, spent: Pusd, reserved: Pusd): Pusd {
+  const left = limit - spent - reserved;
+  return left > 0n ? (left as Pusd) : ZERO_PUSD;
+}
+
+/** What running calls hold of a pool. */
+export function reservedOf(engine: Engine, pool: string): Pusd {
+  return engine.budget.reserved.get(pool) ?? ZERO_PUSD;
+}
+
+/** Why a limit refuses `needed`, with its amounts at this moment. */
+export function refusal(engine: Engine, limit: Limit, spent: Pusd, needed: Pusd): BudgetRefusal {
+  const reserved = reservedOf(engine, limit.pool);
+  return {
+    scope: limit.scope,
+    key: limit.key,
+    on_reached: limit.on_reached,
+    limit_usd: fromPusd(limit.limit),
+    spent_usd: fromPusd(spent),
+    reserved_usd: fromPusd(reserved),
+    needed_usd: fromPusd(needed),
+    left_usd: fromPusd(leftOf(limit.limit, spent, reserved)),
+  };
 }
 
 /** A day and its limit as one value of the `meta` table. */

@@ -2,13 +2,12 @@
 
 import type { CanonicalRequest } from '../../domain/model-request.ts';
 import type { Pusd } from '../../kernel/money.ts';
-import { fromPusd, ZERO_PUSD } from '../../kernel/money.ts';
 import type { Engine } from '../state/engine.ts';
 import type { Budget, BudgetRefusal } from '../state/reservations.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import { ceiling } from './ceiling.ts';
 import type { Limit } from './limits.ts';
-import { limitsOf } from './limits.ts';
+import { limitsOf, refusal, reservedOf } from './limits.ts';
 export type Reservation =
   | { readonly ok: true; readonly limited: boolean; release(): void }
   | { readonly ok: false; readonly refusal: BudgetRefusal };
@@ -31,12 +30,12 @@ export async function reserve(engine: Engine, run: TurnRun, request: CanonicalRe
     if (seen !== budget.settlements) continue;
     // From here to the last line nothing is awaited: no two calls pass on the same money.
     for (const [i, limit] of limits.entries()) {
-      const reserved = budget.reserved.get(limit.pool) ?? ZERO_PUSD;
+      const reserved = reservedOf(engine, limit.pool);
       const held = limit.scope === 'session' && budget.paused.has(run.session.root_session_id);
       if (!held && spent[i]! + reserved + needed <= limit.limit) continue;
-      return { ok: false, refusal: refusal(limit, spent[i]!, reserved, needed) };
+      return { ok: false, refusal: refusal(engine, limit, spent[i]!, needed) };
     }
-    for (const { pool } of limits) budget.reserved.set(pool, ((budget.reserved.get(pool) ?? 0n) + needed) as Pusd);
+    for (const { pool } of limits) budget.reserved.set(pool, (reservedOf(engine, pool) + needed) as Pusd);
     return { ok: true, limited: true, release: () => release(budget, limits, needed) };
   }
 }
@@ -48,18 +47,4 @@ function release(budget: Budget, limits: readonly Limit[], amount: Pusd): void {
     if (left > 0n) budget.reserved.set(pool, left as Pusd);
     else budget.reserved.delete(pool);
   }
-}
-
-export function refusal(limit: Limit, spent: Pusd, reserved: Pusd, needed: Pusd): BudgetRefusal {
-  const left = limit.limit - spent - reserved;
-  return {
-    scope: limit.scope,
-    key: limit.key,
-    on_reached: limit.on_reached,
-    limit_usd: fromPusd(limit.limit),
-    spent_usd: fromPusd(spent),
-    reserved_usd: fromPusd(reserved),
-    needed_usd: fromPusd(needed),
-    left_usd: fromPusd(left > 0n ? left : 0n),
-  };
 }

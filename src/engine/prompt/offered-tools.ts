@@ -54,7 +54,7 @@ export function offeredTools(
 // Definitions never change, and adapters keep the text of each wire form by its identity.
 const wireForms = new WeakMap<ToolDefinition, WireTool>();
 
-/** What a provider is told of a tool; the same object every time. */
+/** A tool as a provider sees it; the same object every time. */
 export function wireTool(tool: ToolDefinition): WireTool {
   let form = wireForms.get(tool);
   if (form === undefined) {

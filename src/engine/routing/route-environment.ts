@@ -76,7 +76,7 @@ export async function currentPolicies(engine: Engine, workspace: string | null):
   return { ...policiesInForce(layers, known), layers };
 }
 
-/** Events for what nobody was told of yet: rejected policy files of the session, providers that are back. */
+/** Events for what nobody has heard of yet: rejected policy files of the session, providers that are back. */
 export function takeNotices(
   { routes, clock }: Engine,
   { id, workspace_path }: Pick<SessionRecord, 'id' | 'workspace_path'>,

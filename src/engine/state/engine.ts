@@ -13,7 +13,7 @@ import type { Recommender } from '../../ports/recommender.ts';
 import type { Store } from '../../ports/store.ts';
 import type { SchemaCompiler, ToolRegistry } from '../../ports/tool.ts';
 import type { Workspaces } from '../../ports/workspace.ts';
-import type { OpenPrompts } from './open-prompts.ts';
+import type { OpenApprovals } from './open-approvals.ts';
 import type { Budget } from './reservations.ts';
 import type { RouteMemory } from './route-memory.ts';
 import type { SessionLocks } from './session-lock.ts';
@@ -40,7 +40,7 @@ export interface EngineDeps {
 
 export interface Engine extends EngineDeps {
   readonly locks: SessionLocks;
-  readonly prompts: OpenPrompts;
+  readonly approvals: OpenApprovals;
   readonly routes: RouteMemory;
   readonly budget: Budget;
   readonly workers: Workers;

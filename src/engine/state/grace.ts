@@ -5,7 +5,7 @@ import type { Engine } from './engine.ts';
 const GRACE_MS = 30_000;
 
 /** Settles like `work`; once the signal has aborted, waits for it 30 s more and then rejects with the abort's reason. */
-export function abandonable<T>(engine: Engine, signal: AbortSignal, work: Promise<T>, what: string): Promise<T> {
+export function withGrace<T>(engine: Engine, signal: AbortSignal, work: Promise<T>, what: string): Promise<T> {
   return new Promise((resolve, reject) => {
     let stop = () => {};
     const onAbort = () => {

@@ -7,7 +7,7 @@ export const FAULT = new Cancelled('shutdown', 'internal error');
 
 export type InterruptReason = 'restart' | 'budget';
 
-/** Thrown through a delegation whose worker was put down: the planner's call stays open and its turn is put down too. */
+/** Thrown through a delegation whose worker was interrupted: the planner's call stays open and its turn is interrupted too. */
 export class Interrupted extends Error {
   readonly reason: InterruptReason;
   constructor(reason: InterruptReason) {

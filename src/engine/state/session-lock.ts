@@ -9,7 +9,7 @@ export interface ActiveTurn {
   readonly turn_id: TurnId;
   /** Aborted with a `Cancelled`. */
   readonly scope: AbortController;
-  /** Resolves when the terminal event is stored, or when the turn was put down by a drain. Never rejects. */
+  /** Resolves when the terminal event is stored, or when the turn was interrupted by a drain. Never rejects. */
   readonly done: Promise<void>;
 }
 
@@ -102,7 +102,7 @@ export function takeOver(
 
 /**
  * Takes the session's lock as soon as nobody else holds it.
- * @param meanwhile told of a turn that runs and is waited for
+ * @param meanwhile called for a turn that runs and is waited for
  */
 export async function takeWhenFree(
   locks: SessionLocks,

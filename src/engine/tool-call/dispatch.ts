@@ -1,9 +1,11 @@
 // The tool step: all calls of one message at once, their results in block order (09 §4, §9.1, 04 §8).
+
 import { InsufficientContextRequestSchema } from '../../domain/delegate.ts';
 import { draft } from '../../domain/event.ts';
 import type { ToolResultBlock, ToolUseBlock } from '../../domain/message.ts';
 import type { Engine } from '../state/engine.ts';
 import { Interrupted } from '../state/interrupt.ts';
+import { contextRequested, toolCallsSettled } from '../state/run-progress.ts';
 import { createSlots, type Slots } from '../state/slots.ts';
 import type { ToolResults } from '../state/tool-results.ts';
 import type { TurnRun } from '../state/turn-run.ts';
@@ -11,7 +13,7 @@ import { CANCELLED_TEXT, errorResult } from './results.ts';
 import { runTool } from './run.ts';
 
 export interface Dispatched {
-  /** One result per call, unless the turn was put down: then of those that had settled by then. */
+  /** One result per call, unless the turn was interrupted: then of those that had settled by then. */
   readonly results: ToolResults;
   /** Why calls are still open. */
   readonly interrupted: Interrupted | null;
@@ -36,9 +38,7 @@ export async function dispatchTools(
     try {
       const outcome = await runTool(engine, run, call, slots);
       results.set(call.id, outcome.result);
-      // Two that settle together are told in one order and may be heard of in the other.
-      if (outcome.event_id > run.cause) run.cause = outcome.event_id;
-      run.tally.tool_calls += 1;
+      toolCallsSettled(run, 1, outcome.event_id);
     } catch (thrown) {
       if (!(thrown instanceof Interrupted)) throw thrown;
       interrupted ??= thrown;
@@ -49,9 +49,9 @@ export async function dispatchTools(
     if (!results.has(question.id)) await settle(question, slots);
     const asked = InsufficientContextRequestSchema.safeParse(question.input);
     if (!asked.success || results.get(question.id)?.is_error !== false) continue;
-    run.context_request = asked.data;
+    contextRequested(run, asked.data);
     for (const sibling of calls)
-      if (!results.has(sibling.id)) results.set(sibling.id, await leaveOut(engine, run, sibling));
+      if (!results.has(sibling.id)) results.set(sibling.id, await turnAway(engine, run, sibling));
   }
   // Every call is waited for, whatever happens to one of them: a tool must not go on behind a turn that has ended.
   const outcomes = await Promise.allSettled(calls.filter((c) => !results.has(c.id)).map((call) => settle(call, slots)));
@@ -64,7 +64,7 @@ function asksForContext(run: TurnRun, call: ToolUseBlock): boolean {
 }
 
 /** A sibling of a valid context request: never started. */
-async function leaveOut(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise<ToolResultBlock> {
+async function turnAway(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise<ToolResultBlock> {
   const result = errorResult(call.id, CANCELLED_TEXT);
   await engine.journal.commit({
     writes: [{ kind: 'tool_call.settle', id: call.id, status: 'cancelled', result, at: engine.clock.now() }],
@@ -78,6 +78,6 @@ async function leaveOut(engine: Engine, run: TurnRun, call: ToolUseBlock): Promi
       }),
     ],
   });
-  run.tally.tool_calls += 1;
+  toolCallsSettled(run, 1);
   return result;
 }

@@ -8,9 +8,9 @@ import type { Issue } from '../../kernel/errors.ts';
 import type { EventId } from '../../kernel/ids.ts';
 import type { Tool, ToolContext } from '../../ports/tool.ts';
 import { type Approval, approveCall } from '../approval/approve-call.ts';
-import { closeOpenPrompts } from '../approval/close-approvals.ts';
+import { closeOpenApprovals } from '../approval/close-approvals.ts';
 import type { Engine } from '../state/engine.ts';
-import { abandonable } from '../state/grace.ts';
+import { withGrace } from '../state/grace.ts';
 import { FAULT, Interrupted, isHandOver } from '../state/interrupt.ts';
 import { cancelScope, childScope } from '../state/session-lock.ts';
 import type { Slots } from '../state/slots.ts';
@@ -37,7 +37,7 @@ interface Prepared {
 const CANCELLED: Refusal = { error_class: 'cancelled', text: CANCELLED_TEXT };
 
 /**
- * Runs one call to its stored result. Never throws for a tool's problem; throws `Interrupted` when the turn is put down
+ * Runs one call to its stored result. Never throws for a tool's problem; throws `Interrupted` when the turn is interrupted
  * before the call has a result.
  */
 export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, slots: Slots): Promise<ToolOutcome> {
@@ -76,7 +76,7 @@ export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, 
         recheck: (input) => recheck(engine, tool, input, context),
       }).catch(async (err: unknown): Promise<Approval> => {
         engine.log.error({ err, tool: call.name, tool_use_id: call.id }, 'a confirmation failed; the call is refused');
-        await closeOpenPrompts(engine, (row) => row.tool_use_id === call.id);
+        await closeOpenApprovals(engine, (row) => row.tool_use_id === call.id);
         if (run.signal.aborted) return { ok: false, refusal: CANCELLED };
         return { ok: false, refusal: { error_class: 'user_denied', text: 'Denied by policy.' } };
       });
@@ -149,7 +149,7 @@ async function execute(
     if (stop.signal.aborted) throw stop.signal.reason;
     const work = tool.execute(input, context);
     // A worker is never left behind: each of its calls and tools is, and its closing events must come before this one.
-    output = await (definition.spawns ? work : abandonable(engine, stop.signal, work, call.name));
+    output = await (definition.spawns ? work : withGrace(engine, stop.signal, work, call.name));
   } catch (thrown) {
     if (thrown instanceof Interrupted) throw thrown;
     if (!timedOut && run.signal.aborted && isHandOver(engine, run.signal)) throw new Interrupted('restart');

@@ -77,7 +77,7 @@ function sizeOf(result: ToolResultBlock): number {
   return bytes;
 }
 
-/** What a person changed, as the model is told (13 §7.5). */
+/** What a person changed, as the model reads it (13 §7.5). */
 function editNote(before: Input, after: Input): string {
   const changed: Record<string, unknown> = {};
   for (const key of new Set([...Object.keys(before), ...Object.keys(after)]))

@@ -7,7 +7,7 @@ import { closeOpenParts } from '../closing/open-parts.ts';
 import type { Engine } from '../state/engine.ts';
 import { FAULT } from '../state/interrupt.ts';
 import { CANCELLED_TEXT, RESTART_TEXT } from '../tool-call/results.ts';
-import { cancelTurnRun } from './end.ts';
+import { endTurn } from './end.ts';
 import { rebuildRun } from './rebuild.ts';
 
 const SHUTDOWN = new Cancelled('shutdown');
@@ -38,5 +38,5 @@ export async function endUnfinishedTurn(
   const { run } = await rebuildRun(engine, session, turn, alone);
   // Nobody can know what a call did that its process did not outlive.
   const text = reason.reason === 'shutdown' && reason !== FAULT ? RESTART_TEXT : CANCELLED_TEXT;
-  await cancelTurnRun(engine, run, text);
+  await endTurn(engine, run, { status: 'cancelled', by: reason }, text);
 }

@@ -1,4 +1,4 @@
-// The locals of a turn that was put down, rebuilt from what is stored of it (04 §13).
+// The locals of a turn that was interrupted, rebuilt from what is stored of it (04 §13).
 import { type InsufficientContextRequest, InsufficientContextRequestSchema } from '../../domain/delegate.ts';
 import { TERMINAL_TOOL_EVENTS } from '../../domain/event.ts';
 import { type StopReason, type StoredMessage, toolUses } from '../../domain/message.ts';

@@ -4,7 +4,7 @@ import { draft } from '../../domain/event.ts';
 import { Cancelled } from '../../kernel/abort.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnBase, TurnEnd } from '../state/turn-run.ts';
-import { failTurn } from './end.ts';
+import { endTurn } from './end.ts';
 
 /** Back to `in_flight`, with `turn.resumed`. A pause for money is no failed attempt. */
 export async function announceResumed(engine: Engine, run: TurnBase): Promise<void> {
@@ -31,7 +31,8 @@ export async function announceResumed(engine: Engine, run: TurnBase): Promise<vo
 /** Ends a turn that nobody can go on with, its workers first. */
 export async function failModelGone(engine: Engine, run: TurnBase): Promise<TurnEnd> {
   await engine.workers.closeUnder(run.turn.id, new Cancelled('shutdown'));
-  return failTurn(engine, run, {
+  return endTurn(engine, run, {
+    status: 'failed',
     error_code: 'model_not_configured',
     message: `the model of this turn is not configured any more: ${run.turn.chosen_model}`,
     error_class: null,

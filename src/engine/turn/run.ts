@@ -1,16 +1,19 @@
 // The turn loop: ask the machine what is next, do it, until a terminal event is stored (00 §3, 04 §3.1).
+
 import { Cancelled, cancelledBy } from '../../kernel/abort.ts';
 import { closeOpenParts } from '../closing/open-parts.ts';
 import { callModel } from '../model-call/call-model.ts';
-import { tellExceeded, warnIfNear } from '../money/budget-events.ts';
+import { reportExceeded, warnIfNear } from '../money/budget-events.ts';
+import { pauseTree } from '../money/require-budget.ts';
 import type { Engine } from '../state/engine.ts';
 import { FAULT, isHandOver } from '../state/interrupt.ts';
 import type { BudgetRefusal } from '../state/reservations.ts';
+import { limitReached, refused } from '../state/run-progress.ts';
 import { cancelScope } from '../state/session-lock.ts';
 import type { ToolResults } from '../state/tool-results.ts';
 import type { TurnEnd, TurnRun } from '../state/turn-run.ts';
 import { dispatchTools } from '../tool-call/dispatch.ts';
-import { cancelTurnRun, completeTurn, failTurn } from './end.ts';
+import { endTurn } from './end.ts';
 import { interruptTurn } from './interrupt.ts';
 import { nextStep } from './next-step.ts';
 import { storeAnswers } from './store-answers.ts';
@@ -30,8 +33,8 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
       const owed = step.kind === 'run_tools' || run.next_call?.started != null;
       if (run.signal.aborted && !owed) return await stop(engine, run);
       if (step.kind === 'finish') {
-        run.limit = step.limit;
-        return await completeTurn(engine, run, step.stopReason);
+        limitReached(run, step.limit);
+        return await endTurn(engine, run, { status: 'completed', stop_reason: step.stopReason });
       }
       if (engine.draining.value && !run.signal.aborted) {
         cancelScope(run.scope, new Cancelled('shutdown'));
@@ -45,7 +48,8 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
           await warnIfNear(engine, run);
         } else if (outcome.error === null) return await overBudget(engine, run, outcome.refusal);
         else if (!run.signal.aborted)
-          return await failTurn(engine, run, {
+          return await endTurn(engine, run, {
+            status: 'failed',
             error_code: 'provider_error',
             message: outcome.error.message,
             error_class: outcome.error.error_class,
@@ -64,7 +68,8 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
     engine.log.error({ err: thrown, session_id: run.session.id, turn_id: run.turn.id }, 'a turn failed unexpectedly');
     // When one of these is refused too the turn stays open: whoever comes next, or the next start, ends it whole.
     await closeOpenParts(engine, run.turn.id, FAULT);
-    return failTurn(engine, run, {
+    return endTurn(engine, run, {
+      status: 'failed',
       error_code: 'internal_error',
       message: 'internal error',
       error_class: null,
@@ -76,21 +81,19 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
 /** A refused call: the tree waits for a higher limit, or this turn ends here (14 §3). */
 async function overBudget(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<TurnEnd> {
   if (refusal.on_reached === 'stop') {
-    await tellExceeded(engine, run, refusal);
-    run.refusal = refusal;
-    return completeTurn(engine, run, 'budget_exceeded');
+    await reportExceeded(engine, run, refusal);
+    refused(run, refusal);
+    return endTurn(engine, run, { status: 'completed', stop_reason: 'budget_exceeded' });
   }
-  const { paused } = engine.budget;
-  const first = !paused.has(run.session.root_session_id);
-  paused.add(run.session.root_session_id);
-  if (first) await tellExceeded(engine, run, refusal);
+  if (pauseTree(engine, run.session)) await reportExceeded(engine, run, refusal);
   return interruptTurn(engine, run, 'budget');
 }
 
 /** An aborted turn ends as cancelled, unless the process stops and the turn goes on after its next start. */
 async function stop(engine: Engine, run: TurnRun): Promise<TurnEnd> {
   if (isHandOver(engine, run.signal)) return interruptTurn(engine, run, 'restart');
-  // Workers that were put down before the cancellation came have nobody else who would end them.
-  await engine.workers.closeUnder(run.turn.id, cancelledBy(run.signal));
-  return cancelTurnRun(engine, run);
+  // Workers that were interrupted before the cancellation came have nobody else who would end them.
+  const by = cancelledBy(run.signal);
+  await engine.workers.closeUnder(run.turn.id, by);
+  return endTurn(engine, run, { status: 'cancelled', by });
 }

@@ -4,6 +4,7 @@ import type { ToolUseBlock } from '../../domain/message.ts';
 import { appended } from '../model-call/deltas.ts';
 import { callStarted } from '../model-call/model-request.ts';
 import type { Engine } from '../state/engine.ts';
+import { messagesStored, nextCallPrepared } from '../state/run-progress.ts';
 import type { ToolResults } from '../state/tool-results.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import { answerMessages, FAILED_TEXT } from '../tool-call/results.ts';
@@ -25,6 +26,6 @@ export async function storeAnswers(
       ...(prepared ? [callStarted(run, prepared, run.cause)] : []),
     ],
   });
-  run.history.push(...messages);
-  if (prepared) run.next_call = { prepared, started: events[0]!.id };
+  messagesStored(run, messages);
+  if (prepared) nextCallPrepared(run, { prepared, started: events[0]!.id });
 }

@@ -3,7 +3,7 @@ import type { Answer } from '../../domain/confirmation.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import type { ConfirmationId, EventId } from '../../kernel/ids.ts';
 
-export interface OpenPrompt {
+export interface OpenApproval {
   /** The answer that is being stored, until it is known whether it was; whoever comes meanwhile waits for that. */
   claim: Promise<void> | null;
   /** The `tool.confirmation_requested` event: parent of its resolution. */
@@ -18,7 +18,7 @@ export interface OpenPrompt {
 }
 
 /** Holds a prompt that nobody holds, from this very moment, until `store` has settled. */
-export async function claim<T>(prompt: OpenPrompt, store: () => Promise<T>): Promise<T> {
+export async function claim<T>(prompt: OpenApproval, store: () => Promise<T>): Promise<T> {
   let over = () => {};
   prompt.claim = new Promise((resolve) => {
     over = resolve;
@@ -31,8 +31,8 @@ export async function claim<T>(prompt: OpenPrompt, store: () => Promise<T>): Pro
   }
 }
 
-export type OpenPrompts = Map<ConfirmationId, OpenPrompt>;
+export type OpenApprovals = Map<ConfirmationId, OpenApproval>;
 
-export function createOpenPrompts(): OpenPrompts {
+export function createOpenApprovals(): OpenApprovals {
   return new Map();
 }

@@ -66,6 +66,23 @@ describe('a refused commit', () => {
       expect((await t.engine.store.sessions.counts()).active_workers).toBe(0);
     });
 
+  it("of a worker's end, with its answer and after it, ends its turn before its delegation closes", async () => {
+    const t = await startEngine({
+      scenario: scenario(planner({ tool_calls: [delegate('job')] }, { text: 'end' }), worker('job', { text: 'x' })),
+    });
+    const session = await t.session();
+    const endsWorker = (batch: Batch) =>
+      (batch.writes ?? []).some((w) => w.kind === 'turn.end' && w.session_id !== session.id);
+    failOnce(t, endsWorker, 2);
+    const turn = await t.run(session, 'go');
+    expect(turn).toMatchObject({ status: 'completed' });
+    await sound(t, session.id, 'worker without its end');
+    const ends = t.events
+      .map((e) => e.type)
+      .filter((type) => /^(turn\.cancelled|session\.ended|delegate\.failed)$/.test(type));
+    expect(ends).toEqual(['turn.cancelled', 'session.ended', 'delegate.failed']);
+  });
+
   it('of the outcome of a call, and of its closing, leaves no call open behind the turn', async () => {
     for (const times of [2, 3]) {
       const t = await startEngine({ scenario: scenario([{ match: {}, times: 'inf', respond: { text: 'x', usage } }]) });

@@ -133,7 +133,7 @@ const OPEN = `
 function nothingIsOpen(t: TestEngine, root: string): void {
   const rows = t.db.db.prepare(OPEN).all({ root }) as { open: string }[];
   expect(rows.map((row) => row.open)).toEqual([]);
-  const { locks, prompts, budget, ending } = t.engine;
+  const { locks, approvals, budget, ending } = t.engine;
   expect(locks.active()).toEqual([]);
-  expect([prompts.size, budget.reserved.size, ending.size]).toEqual([0, 0, 0]);
+  expect([approvals.size, budget.reserved.size, ending.size]).toEqual([0, 0, 0]);
 }

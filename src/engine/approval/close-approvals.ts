@@ -1,7 +1,7 @@
-// Prompts that nobody waits for any more: each is resolved as cancelled, with its event (09 §6.3, §9.4).
+// Approvals that nobody waits for any more: each is resolved as cancelled, with its event (09 §6.3, §9.4).
 import type { ConfirmationRow } from '../../ports/journal.ts';
-import { resolved } from '../approval/approval-records.ts';
 import type { Engine } from '../state/engine.ts';
+import { resolved } from './approval-records.ts';
 
 /** Of every turn, unless `match` picks some. */
 export async function closeOpenApprovals(

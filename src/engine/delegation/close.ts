@@ -21,7 +21,9 @@ export async function closeDelegation(
 ): Promise<UsageSummary> {
   const { delegation, session } = spawned;
   const at = engine.clock.now();
-  const seconds = Math.max(0, at - delegation.created_at) / 1000;
+  // The wall clock may have been set meanwhile; it is asked only where no other is left.
+  const elapsed = spawned.began === null ? at - delegation.created_at : engine.clock.monotonic() - spawned.began;
+  const seconds = Math.max(0, Math.round(elapsed)) / 1000;
   const used = session ? await engine.store.delegations.usage(session.id) : null;
   const message =
     outcome.error_message === null ? null : safeText(engine, outcome.error_message, session?.workspace_path ?? null);

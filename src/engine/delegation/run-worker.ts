@@ -12,7 +12,7 @@ import { FAULT, Interrupted } from '../state/interrupt.ts';
 import { cancelScope, childScope } from '../state/session-lock.ts';
 import type { TurnRun, WorkerRun } from '../state/turn-run.ts';
 import { startWorkerClock } from '../state/worker-clock.ts';
-import { endUnfinishedTurn } from '../turn/end-unfinished.ts';
+import { endOpenTurn } from '../turn/end-unfinished.ts';
 import { closeDelegation } from './close.ts';
 import type { ResolvedRequest } from './delegate-input.ts';
 import { newDelegation, openingOf, openWith, type Spawned, workerSession } from './open.ts';
@@ -37,13 +37,14 @@ export async function spawnWorker(
   });
   const { policies, version } = await currentPolicies(engine, run.session.workspace_path);
   const model = request.tier === null ? null : tierModel(policies, engine.registry, request.tier);
+  const began = engine.clock.monotonic();
   const delegation = newDelegation(engine, run, toolUseId, { request, tools, model });
 
   const refuse = (end: WorkerEnd) =>
     finish(
       engine,
       run,
-      { delegation, session: null, parent_event: run.call_event_id, opening: null },
+      { delegation, session: null, began, parent_event: run.call_event_id, opening: null },
       { worker: null, end },
     );
   // Counted before the next await, so that parallel calls cannot pass the cap together.
@@ -55,7 +56,7 @@ export async function spawnWorker(
   const session = await workerSession(engine, run, delegation, version);
   const record = { ...delegation, worker_session_id: session.id };
   const opening = openingOf(run, record, session);
-  const spawned = { delegation: record, session, parent_event: null, opening };
+  const spawned = { delegation: record, session, began, parent_event: null, opening };
   return runSpawned(engine, run, spawned, { images, outputTokensUsed: 0, begin: null });
 }
 
@@ -102,8 +103,7 @@ export async function runSpawned(
         return { kind: 'failed', message: 'internal error', text: '' };
       });
     // A fault of the journal may have kept the worker's turn from its end.
-    const left = await engine.store.turns.open(session.id);
-    if (left) await endUnfinishedTurn(engine, session, left, FAULT);
+    await endOpenTurn(engine, session, FAULT);
     return await finish(engine, run, spawned, { worker, end });
   } catch (thrown) {
     if (thrown instanceof Interrupted) {

@@ -54,9 +54,10 @@ export async function workUntilDone(
   let content: readonly ContentBlock[] = [textBlock(WORKER_FIRST_MESSAGE), ...work.images];
   let repairs = await repairsDone(engine, work, begun);
   let turn = begun;
+  let said = '';
   for (;;) {
     if (turn === null) {
-      if (work.scope.signal.aborted) return haltedBetween(engine, planner, work, '');
+      if (work.scope.signal.aborted) return haltedBetween(engine, planner, work, said);
       const next = await oneTurn(engine, planner, work, content);
       if ('kind' in next) return next;
       turn = next;
@@ -70,7 +71,7 @@ export async function workUntilDone(
     if (!repairable) return completed(turn, end.stop_reason, structured);
     if (work.worker.output_tokens_left !== null && work.worker.output_tokens_left <= 0)
       return completed({ ...turn, tokens_exhausted: true }, 'tool_use', null);
-    if (work.scope.signal.aborted) return haltedBetween(engine, planner, work, text);
+    said = text;
     content = [textBlock(repairMessage(structured.error))];
     repairs += 1;
     turn = null;

@@ -71,7 +71,7 @@ export function pauseTree(engine: Engine, { root_session_id }: Pick<SessionRecor
 export async function pauseWaitingTrees(engine: Engine, open: readonly TurnRecord[]): Promise<void> {
   const paid = new Set<SessionId>();
   for (const turn of open) {
-    if (turn.status !== 'interrupted' || turn.interrupted_reason !== 'budget') continue;
+    if (turn.interrupted_reason !== 'budget') continue;
     const session = await engine.store.sessions.record(turn.session_id);
     if (!session) continue;
     const root = session.root_session_id;

@@ -2,7 +2,6 @@
 import { createParser, type EventSourceParser } from 'eventsource-parser';
 import { orAbort } from '../kernel/abort.ts';
 import type { Clock } from '../kernel/clock.ts';
-import type { Assembly } from '../wire/assembly.ts';
 import type { Decoder } from '../wire/decoder.ts';
 import { classify, type Fault, fault, readWireError, WireFault } from '../wire/fault.ts';
 import type { Attempt, Exchange, Transport } from './base.ts';

@@ -2,7 +2,12 @@
 
 export const REDACTED = '[REDACTED]';
 const MAX_LENGTH = 2000;
+/** How much of a text is looked at: what a stranger sent may be megabytes, and is read while nothing else runs. */
+const MAX_SOURCE = 16_384;
+/** What is left away in front of a cut, as a secret that the cut halved would not be known any more. */
+const CUT_EDGE = 4096;
 
+/** Each reads a text a fixed number of times, however it is made: none may begin anew at every character of a run. */
 const PATTERNS: readonly RegExp[] = [
   /\b(?:Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{6,}/gi,
   /\b(?:x-api-key|authorization)["']?\s*[:=]\s*["']?(?!\[REDACTED\])[^\s"',;}]+/gi,
@@ -12,7 +17,8 @@ const PATTERNS: readonly RegExp[] = [
   /\bgithub_pat_[A-Za-z0-9_]{16,}/g,
   /\bAKIA[A-Z0-9]{12,}/g,
   /\bxox[a-z]-[A-Za-z0-9-]{8,}/g,
-  /\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*/g,
+  // Looks ahead for the dots once a run: tried at each `eyJ` of a run without them it would be quadratic.
+  /(?<![\w-])(?=[\w-]*\.[\w-]{8,}\.)[\w-]*?\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g,
 ];
 const EMAIL = /[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+/g;
 // A path starts at a word boundary and has two segments at least, so that "/v1" or "and/or" survive.
@@ -25,15 +31,16 @@ export interface ScrubOptions {
   readonly workspace?: string | null;
 }
 
-/** Idempotent; the result has at most 2 000 characters. */
+/** Idempotent; the result has at most 2 000 characters, out of the first 16 384 of the text. */
 export function scrub(text: string, options: ScrubOptions = {}): string {
-  let out = scrubSecrets(text, options.secrets ?? []);
+  let out = scrubSecrets(text.slice(0, MAX_SOURCE), options.secrets ?? []);
   out = out.replace(EMAIL, REDACTED);
   const workspace = options.workspace ?? null;
   out = out.replace(ABSOLUTE_PATH, (path) =>
     workspace !== null && (path === workspace || path.startsWith(`${workspace}/`)) ? path : REDACTED,
   );
-  return out.length > MAX_LENGTH ? out.slice(0, MAX_LENGTH) : out;
+  const whole = text.length > MAX_SOURCE ? Math.max(0, out.length - CUT_EDGE) : out.length;
+  return out.slice(0, Math.min(whole, MAX_LENGTH));
 }
 
 /** Credentials only, at any length: for text that must stay usable otherwise, such as a recorded exchange (11.12). */

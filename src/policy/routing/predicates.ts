@@ -4,17 +4,20 @@ import type { TurnContext } from '../../domain/route.ts';
 import { compilePattern } from '../parsing/pattern.ts';
 import { isMapping } from '../parsing/yaml.ts';
 
-/** How much of the message a regular expression sees, in characters. */
+/** How much of the message is searched, in characters. */
 export const MATCH_LIMIT = 20_000;
 const MAX_DEPTH = 32;
 /** Of all regular expressions of a file: they are matched while nothing else runs. */
 const MAX_STEPS = 2000;
 const TOO_LARGE = 'the regular expressions of the file are too large together';
+/** Characters of all words of a file: each word is searched for by itself. */
+const MAX_WORDS = 10_000;
 /** `(?i)` and the like at the start: the only way to write flags into the pattern itself. */
 const LEADING_FLAGS = /^\(\?([ims]+)\)/;
 
 /** What predicates look at. Built once per decision. */
 export interface Facts {
+  /** The message's first `MATCH_LIMIT` characters. */
   readonly text: string;
   readonly lowerText: () => string;
   readonly estimated_input_tokens: number;
@@ -29,16 +32,24 @@ type Compile = (value: unknown, at: string, errors: string[], scope: Scope) => P
 export interface Scope {
   /** Predicates around it. */
   readonly depth: number;
-  /** Steps for a character that the regular expressions of the whole file take, so far. */
-  readonly patterns: { steps: number };
+  readonly spent: Spent;
 }
+/** What searching a message for everything in the whole file costs, so far. */
+interface Spent {
+  /** Steps of the regular expressions for a character. */
+  steps: number;
+  /** Characters of the words. */
+  words: number;
+}
+export const NOTHING_SPENT: Readonly<Spent> = { steps: 0, words: 0 };
 
 export function factsOf(ctx: TurnContext): Facts {
+  const text = ctx.user_message_text.slice(0, MATCH_LIMIT);
   let lower: string | null = null;
   return {
-    text: ctx.user_message_text,
+    text,
     lowerText: () => {
-      lower ??= ctx.user_message_text.toLowerCase();
+      lower ??= text.toLowerCase();
       return lower;
     },
     estimated_input_tokens: ctx.estimated_input_tokens,
@@ -55,7 +66,7 @@ export function compilePredicate(
   value: unknown,
   at: string,
   errors: string[],
-  scope: Scope = { depth: 0, patterns: { steps: 0 } },
+  scope: Scope = { depth: 0, spent: { ...NOTHING_SPENT } },
 ): Predicate {
   if (scope.depth > MAX_DEPTH) return fault(errors, `${at}: nested deeper than ${MAX_DEPTH} predicates`);
   if (!isMapping(value) || Object.keys(value).length === 0) {
@@ -70,22 +81,25 @@ export function compilePredicate(
 }
 
 const COMPILERS: Readonly<Record<string, Compile>> = {
-  message_matches(value, at, errors, { patterns }) {
+  message_matches(value, at, errors, { spent }) {
     if (typeof value !== 'string') return fault(errors, `${at}: must be a regular expression as a string`);
-    if (patterns.steps > MAX_STEPS) return fault(errors, `${at}: ${TOO_LARGE}`);
+    if (spent.steps > MAX_STEPS) return fault(errors, `${at}: ${TOO_LARGE}`);
     try {
       const flags = LEADING_FLAGS.exec(value);
       const pattern = flags ? compilePattern(value.slice(flags[0].length), flags[1]) : compilePattern(value);
-      patterns.steps += pattern.steps;
-      if (patterns.steps > MAX_STEPS) return fault(errors, `${at}: ${TOO_LARGE}`);
-      return ({ text }) => pattern.test(text.length > MATCH_LIMIT ? text.slice(0, MATCH_LIMIT) : text);
+      spent.steps += pattern.steps;
+      if (spent.steps > MAX_STEPS) return fault(errors, `${at}: ${TOO_LARGE}`);
+      return ({ text }) => pattern.test(text);
     } catch (thrown) {
       return fault(errors, `${at}: ${thrown instanceof Error ? thrown.message : 'not a regular expression'}`);
     }
   },
-  message_contains_any(value, at, errors) {
+  message_contains_any(value, at, errors, { spent }) {
     const words = Array.isArray(value) && value.every((v) => typeof v === 'string' && v !== '') ? value : [];
     if (words.length === 0) return fault(errors, `${at}: must be a list of at least one non-empty string`);
+    for (const word of words as string[]) spent.words += word.length;
+    if (spent.words > MAX_WORDS)
+      return fault(errors, `${at}: the words of the file have more than ${MAX_WORDS} characters together`);
     const lower = words.map((word: string) => word.toLowerCase());
     return ({ lowerText }) => lower.some((word) => lowerText().includes(word));
   },

@@ -62,6 +62,12 @@ rules:
       'workspace',
       'workspace.rules[6].when.message_matches: the regular expressions of the file are too large together',
     ],
+    [
+      'words that take too long together',
+      `rules:\n${`  - { use: opus, when: { message_contains_any: [${'x'.repeat(2000)}] } }\n`.repeat(6)}`,
+      'workspace',
+      'workspace.rules[5].when.message_contains_any: the words of the file have more than 10000 characters together',
+    ],
     ['an unknown key', 'rulez: []', 'global', 'global: unknown key(s) [rulez]'],
     ['an unregistered default', 'global_default: gpt-5', 'global', 'global_default: "gpt-5" is neither'],
     ['a default that is no string', 'default: 5', 'workspace', 'default: must be a model id'],

@@ -23,6 +23,8 @@ describe('a predicate', () => {
     [{ message_matches: 'z' }, { user_message_text: `${'a'.repeat(MATCH_LIMIT - 1)}z` }, true],
     [{ message_matches: 'z' }, { user_message_text: `${'a'.repeat(MATCH_LIMIT)}z` }, false],
     [{ message_contains_any: ['x', 'ReFactor'] }, { user_message_text: 'please REFACTOR' }, true],
+    [{ message_contains_any: ['Z'] }, { user_message_text: `${'a'.repeat(MATCH_LIMIT - 1)}z` }, true],
+    [{ message_contains_any: ['z'] }, { user_message_text: `${'a'.repeat(MATCH_LIMIT)}z` }, false],
     [{ message_contains_any: ['a.c'] }, { user_message_text: 'abc' }, false],
     [{ estimated_input_tokens_gt: 100 }, { estimated_input_tokens: 100 }, false],
     [{ estimated_input_tokens_gt: 100 }, { estimated_input_tokens: 101 }, true],
@@ -69,6 +71,20 @@ describe('a predicate', () => {
     compilePredicate(when, 'when', errors);
     expect(errors).toHaveLength(1);
     expect(errors[0]).toContain(start);
+  });
+
+  it('with all the words a file may hold is asked at once, however long the message', () => {
+    const text = 'aaab'.repeat(500_000);
+    const worst = [
+      Array.from({ length: 3333 }, (_, i) => String(i).padStart(3, 'x').slice(0, 3)),
+      [`b${'a'.repeat(9999)}`],
+      Array.from({ length: 5 }, (_, i) => `${i}${'a'.repeat(1999)}`),
+    ];
+    for (const words of worst) {
+      const from = process.cpuUsage();
+      expect(holds({ not: { message_contains_any: words } }, { user_message_text: text })).toBe(true);
+      expect(process.cpuUsage(from).user / 1000).toBeLessThan(200);
+    }
   });
 
   it('is refused when it nests without end', () => {

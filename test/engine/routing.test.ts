@@ -9,6 +9,7 @@ import { createSession } from '../../src/engine/create-session.ts';
 import { patchSession } from '../../src/engine/update-session.ts';
 import { usableAdapters } from '../../src/policy/registry/adapter-config.ts';
 import { parseRegistry } from '../../src/policy/registry/registry.ts';
+import { type LogLine, recordingLogger } from '../store/suite/world.ts';
 import { type EngineOptions, must, startEngine, type TestEngine } from '../support/engine.ts';
 import { type ManualClock, manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
@@ -196,13 +197,22 @@ describe('policy files on disk', () => {
   });
 
   it('broken from the start count as absent, and say so', async () => {
-    const t = await startEngine({ scenario: echo, files: { [FILE]: 'default: nobody' } });
+    const logged: LogLine[] = [];
+    const log = recordingLogger(logged);
+    const t = await startEngine({ scenario: echo, log, files: { [FILE]: 'default: nobody' } });
     const session = await t.session({ initial_active_model: null });
     expect((await t.run(session, 'go')).chosen_model).toBe(SONNET);
     expect(invalid(t)).toMatchObject([{ using_last_known_good: false }]);
+    const { chain } = decisions(t)[0]!;
+    const said = 'workspace file invalid: default: "nobody" is neither a model id nor an alias of this server';
+    expect(chain[2]!.reason).toMatch(`no rules configured; ${said}`);
+    expect(chain[5]!.reason).toMatch(`no workspace default configured; ${said}`);
+    expect(chain[6]!.reason).toBe('global default fallback');
+    const warned = logged.filter((line) => line.message.includes('a routing file is invalid'));
+    expect(warned).toMatchObject([{ level: 'warn', fields: { policy_path: path.join(t.workspace, FILE) } }]);
   });
 
-  it('of all workspaces report the broken global one once, each workspace its own', async () => {
+  it('of all workspaces tell each session once of the broken global one and of its own', async () => {
     const t = await startEngine({ scenario: echo });
     const other = path.join(t.folder, 'other');
     fs.mkdirSync(other);
@@ -215,6 +225,7 @@ describe('policy files on disk', () => {
     expect(invalid(t).map((p) => (p as { policy_path: string }).policy_path)).toEqual([
       t.config.routing.global_path,
       path.join(t.workspace, FILE),
+      t.config.routing.global_path,
     ]);
     fs.writeFileSync(t.config.routing.global_path, 'global_default: haiku');
     expect((await t.run(there, 'go')).chosen_model).toBe(HAIKU);

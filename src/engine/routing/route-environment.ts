@@ -9,6 +9,7 @@ import type { RoutingPolicies } from '../../policy/routing/policy-file.ts';
 import {
   asReported,
   nextLayer,
+  type PolicyLayer,
   type PolicyLayers,
   policiesInForce,
   UNREAD,
@@ -65,10 +66,14 @@ export async function currentPolicies(engine: Engine, workspace: string | null):
       ? { workspace: null, global: await workspaces.globalRoutingFile() }
       : await workspaces.routingFiles(workspace);
   const now = engine.clock.now();
-  routes.global = nextLayer(routes.global, files.global, { kind: 'global', registry, now });
+  const before = routes.global;
+  routes.global = nextLayer(before, files.global, { kind: 'global', registry, now });
+  warnOfFault(engine, before, routes.global);
   let own = UNREAD;
   if (workspace !== null && files.workspace !== null) {
-    own = nextLayer(routes.workspaces.get(workspace) ?? UNREAD, files.workspace, { kind: 'workspace', registry, now });
+    const seen = routes.workspaces.get(workspace) ?? UNREAD;
+    own = nextLayer(seen, files.workspace, { kind: 'workspace', registry, now });
+    warnOfFault(engine, seen, own);
     rememberWorkspace(routes, workspace, own);
   }
   const layers = { workspace: own, global: routes.global };
@@ -76,16 +81,24 @@ export async function currentPolicies(engine: Engine, workspace: string | null):
   return { ...policiesInForce(layers, known), layers };
 }
 
-/** Events for what nobody has heard of yet: rejected policy files of the session, providers that are back. */
+/** One line in the log for each content that is rejected. */
+function warnOfFault({ log }: Engine, before: PolicyLayer, { fault }: PolicyLayer): void {
+  if (fault !== null && fault.digest !== before.fault?.digest)
+    log.warn({ ...fault.report }, 'a routing file is invalid; nothing of it is in force');
+}
+
+/** Events for what was not heard of yet: rejected policy files to each tree that meets them, providers that are back. */
 export function takeNotices(
   { routes, clock }: Engine,
-  { id, workspace_path }: Pick<SessionRecord, 'id' | 'workspace_path'>,
+  { id, root_session_id: root, workspace_path }: Pick<SessionRecord, 'id' | 'root_session_id' | 'workspace_path'>,
 ): EventDraft[] {
   const place = { session_id: id, turn_id: null, parent: null };
   const own = routes.workspaces.get(workspace_path);
-  const faults = [own ?? UNREAD, routes.global].map(unreported).filter((fault) => fault !== null);
-  if (own) routes.workspaces.set(workspace_path, asReported(own));
-  routes.global = asReported(routes.global);
+  const faults = [own ?? UNREAD, routes.global]
+    .map((layer) => unreported(layer, root))
+    .filter((fault) => fault !== null);
+  if (own) routes.workspaces.set(workspace_path, asReported(own, root));
+  routes.global = asReported(routes.global, root);
   const healed = expire(routes.availability, clock.monotonic());
   routes.availability = healed.state;
   return [

@@ -31,8 +31,16 @@ export interface RoutingPolicies {
   readonly pattern: PatternConfig | null;
   /** The workspace's first. */
   readonly rules: readonly Rule[];
+  readonly faults: PolicyFaults;
 }
 
+/** What is wrong with a file on disk, in one line that the chain shows; null = nothing. */
+export interface PolicyFaults {
+  readonly workspace: string | null;
+  readonly global: string | null;
+}
+
+const NO_FAULTS: PolicyFaults = { workspace: null, global: null };
 const EMPTY: PolicyFile = { default_model: null, tiers: null, pattern: null, rules: [] };
 const DEFAULT_KEY = { workspace: 'default', global: 'global_default' } as const;
 const SECTIONS = new Set(['schema_version', 'default', 'global_default', 'tiers', 'pattern', 'rules']);
@@ -117,16 +125,18 @@ export function mergePolicies(
     readonly workspace: PolicyFile | null;
     readonly global: PolicyFile | null;
     readonly configDefault: string | null;
+    readonly faults?: PolicyFaults;
   },
   registry: ModelRegistry,
 ): RoutingPolicies {
-  const { workspace, global, configDefault } = layers;
+  const { workspace, global, configDefault, faults = NO_FAULTS } = layers;
   return {
     workspace_default: workspace?.default_model ?? null,
     global_default: global?.default_model ?? fallbackDefault(configDefault, registry),
     tiers: workspace?.tiers ?? global?.tiers ?? null,
     pattern: workspace?.pattern ?? global?.pattern ?? null,
     rules: [...(workspace?.rules ?? []), ...(global?.rules ?? [])],
+    faults,
   };
 }
 

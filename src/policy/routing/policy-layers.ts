@@ -3,6 +3,7 @@
 import type { z } from 'zod';
 import type { RoutingPolicyInvalidSchema } from '../../domain/event/routing.ts';
 import { sha256Hex } from '../../kernel/canonical-json.ts';
+import type { SessionId } from '../../kernel/ids.ts';
 import type { ModelRegistry } from '../registry/registry.ts';
 import {
   mergePolicies,
@@ -33,8 +34,12 @@ export interface PolicyLayer {
     /** Unix milliseconds. */
     readonly loaded_at: number;
   } | null;
-  /** Set while the file on disk is rejected. `reported` once an event says so. */
-  readonly fault: { readonly digest: string; readonly report: PolicyFault; readonly reported: boolean } | null;
+  /** Set while the file on disk is rejected. `told`: the trees of sessions an event has said so to. */
+  readonly fault: {
+    readonly digest: string;
+    readonly report: PolicyFault;
+    readonly told: ReadonlySet<SessionId>;
+  } | null;
 }
 export interface PolicyLayers {
   readonly workspace: PolicyLayer;
@@ -45,7 +50,12 @@ export type PolicyFault = z.infer<typeof RoutingPolicyInvalidSchema>;
 
 export const UNREAD: PolicyLayer = { stamp: null, good: null, fault: null };
 
-/** Takes one file as found at `now`. Rejected content leaves the last good parse in force and is reported once while it stays. */
+/** Beyond it the tree told first is forgotten, and told again. */
+const MAX_TOLD = 1000;
+/** The most of a fault that a decision repeats. */
+const MAX_FAULT_LENGTH = 200;
+
+/** Takes one file as found at `now`. Rejected content leaves the last good parse in force; who was told of it stays told. */
 export function nextLayer(
   layer: PolicyLayer,
   { stamp, bytes, path }: PolicyFileRead,
@@ -58,17 +68,28 @@ export function nextLayer(
 
   const digest = sha256Hex(bytes);
   const report = { policy_path: path, errors: parsed.error, using_last_known_good: layer.good !== null };
-  const reported = digest === layer.fault?.digest && layer.fault.reported;
-  return { stamp, good: layer.good, fault: { digest, report, reported } };
+  const told = digest === layer.fault?.digest ? layer.fault.told : new Set<SessionId>();
+  return { stamp, good: layer.good, fault: { digest, report, told } };
 }
 
-/** The report of a rejected file that no event carries yet. */
-export function unreported({ fault }: PolicyLayer): PolicyFault | null {
-  return fault === null || fault.reported ? null : fault.report;
+/** The report of a rejected file that no event of this tree carries yet. */
+export function unreported({ fault }: PolicyLayer, root: SessionId): PolicyFault | null {
+  return fault === null || fault.told.has(root) ? null : fault.report;
 }
 
-export function asReported(layer: PolicyLayer): PolicyLayer {
-  return layer.fault === null ? layer : { ...layer, fault: { ...layer.fault, reported: true } };
+export function asReported(layer: PolicyLayer, root: SessionId): PolicyLayer {
+  if (layer.fault === null || layer.fault.told.has(root)) return layer;
+  const told = new Set([...layer.fault.told, root].slice(-MAX_TOLD));
+  return { ...layer, fault: { ...layer.fault, told } };
+}
+
+/** A rejected file in one line, as the slots show it. */
+function inShort({ fault, good }: PolicyLayer, name: PolicyKind): string | null {
+  if (fault === null) return null;
+  const [first = '', ...more] = fault.report.errors;
+  const shown = first.length > MAX_FAULT_LENGTH ? `${first.slice(0, MAX_FAULT_LENGTH)}...` : first;
+  const rest = more.length > 0 ? ` (and ${more.length} more)` : '';
+  return `${name} file invalid${good === null ? '' : ', its last valid content is in force'}: ${shown}${rest}`;
 }
 
 /** What the layers say together. `version` describes the parses in force, never rejected content. */
@@ -80,6 +101,7 @@ export function policiesInForce(
     workspace: workspace.good?.file ?? null,
     global: global.good?.file ?? null,
     configDefault: known.configDefault,
+    faults: { workspace: inShort(workspace, 'workspace'), global: inShort(global, 'global') },
   };
   return {
     policies: mergePolicies(files, known.registry),

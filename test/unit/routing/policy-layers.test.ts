@@ -1,5 +1,6 @@
 // Hot reload with the last good parse kept (03 §6.4, Acceptance 11).
 import { describe, expect, it } from 'vitest';
+import type { SessionId } from '../../../src/kernel/ids.ts';
 import { policyVersion } from '../../../src/policy/routing/policy-file.ts';
 import {
   asReported,
@@ -14,13 +15,18 @@ import { GPT, HAIKU, OPUS, registryOf } from './world.ts';
 const known = { registry: registryOf(), configDefault: null };
 const BROKEN =
   'default: haiku\ntiers: { fast: haiku }\nrules: [{ use: opus, when: { message_matches: "(" } }, { use: opus, when: { foo: 1 } }]';
+const [A, B] = ['sess_a' as SessionId, 'sess_b' as SessionId];
 const bytes = (text: string | null) => (text === null ? null : Buffer.from(text));
 
 /** Turn after turn with the given files; a file's stamp is its content unless one is given. */
 function turns() {
   let layers = { workspace: UNREAD, global: UNREAD };
   let now = 0;
-  return (workspace: string | null, global: string | null = null, stamp = String(workspace)) => {
+  return (
+    workspace: string | null,
+    global: string | null = null,
+    { stamp = String(workspace), root = A }: { stamp?: string; root?: SessionId } = {},
+  ) => {
     now += 1000;
     const own = { path: '/w/.metis/routing.yaml', bytes: bytes(workspace), stamp };
     const shared = { path: '/g/routing.yaml', bytes: bytes(global), stamp: String(global) };
@@ -28,8 +34,8 @@ function turns() {
       workspace: nextLayer(layers.workspace, own, { kind: 'workspace', registry: known.registry, now }),
       global: nextLayer(layers.global, shared, { kind: 'global', registry: known.registry, now }),
     };
-    const invalid = [unreported(next.workspace), unreported(next.global)].filter((fault) => fault !== null);
-    layers = { workspace: asReported(next.workspace), global: asReported(next.global) };
+    const invalid = [unreported(next.workspace, root), unreported(next.global, root)].filter((fault) => fault !== null);
+    layers = { workspace: asReported(next.workspace, root), global: asReported(next.global, root) };
     return { ...policiesInForce(layers, known), layers, invalid };
   };
 }
@@ -68,7 +74,7 @@ describe('policy files between turns', () => {
     expect(broken.version).toBe(good);
     expect(layerErrors(broken.layers)).toHaveLength(3);
     expect(turn(BROKEN).invalid).toEqual([]);
-    expect(turn(BROKEN, null, 'touched').invalid).toEqual([]);
+    expect(turn(BROKEN, null, { stamp: 'touched' }).invalid).toEqual([]);
     expect(turn(`${BROKEN}\n# still`).invalid).toHaveLength(1);
 
     const fixed = turn('default: gpt');
@@ -76,6 +82,13 @@ describe('policy files between turns', () => {
     expect(fixed.policies.workspace_default).toBe(GPT);
     expect(fixed.version).toBe(policyVersion(null, Buffer.from('default: gpt')));
     expect(layerErrors(fixed.layers)).toEqual([]);
+  });
+
+  it('report a broken content to every tree of sessions that meets it, once each', () => {
+    const turn = turns();
+    const told = (root: SessionId, file = BROKEN) => turn(file, null, { root }).invalid.length;
+    expect([told(A), told(B), told(A), told(B)]).toEqual([1, 1, 0, 0]);
+    expect([told(B, 'rules: 5'), told(A, 'rules: 5')]).toEqual([1, 1]);
   });
 
   it('count a file that was never good as absent', () => {
@@ -88,8 +101,8 @@ describe('policy files between turns', () => {
 
   it('are not parsed again while the stamp stays', () => {
     const turn = turns();
-    turn('default: opus', null, 'same');
-    expect(turn('default: gpt', null, 'same').policies.workspace_default).toBe(OPUS);
+    turn('default: opus', null, { stamp: 'same' });
+    expect(turn('default: gpt', null, { stamp: 'same' }).policies.workspace_default).toBe(OPUS);
   });
 
   it('keep the time of the parse in force', () => {

@@ -4,7 +4,9 @@ import { propose, type Slot, withoutCandidate } from '../candidate.ts';
 const POLICY = 'global_default';
 
 export const globalDefault: Slot = (ctx, env) => {
-  const model = env.policies.global_default;
-  if (model === null) return withoutCandidate(POLICY, 'not_applicable', { reason: 'no global default configured' });
-  return propose(POLICY, { candidate_model: model, reason: 'global default fallback' }, ctx, env);
+  const { global_default: model, faults } = env.policies;
+  const said = (text: string) => [text, faults.global].filter((part) => part !== null).join('; ');
+  if (model === null)
+    return withoutCandidate(POLICY, 'not_applicable', { reason: said('no global default configured') });
+  return propose(POLICY, { candidate_model: model, reason: said('global default fallback') }, ctx, env);
 };

@@ -6,7 +6,7 @@ import { factsOf } from '../predicates.ts';
 const POLICY = 'rule';
 
 export const rule: Slot = (ctx, env) => {
-  const { rules } = env.policies;
+  const { rules, faults } = env.policies;
   const facts = factsOf(ctx);
   const tried: TriedRule[] = [];
   let rejected: PolicyEvaluation | null = null;
@@ -18,6 +18,7 @@ export const rule: Slot = (ctx, env) => {
     tried.push({ rule_name: name, candidate_model: use, validation_failure: entry.validation_failure });
     rejected = entry;
   }
-  const reason = rules.length === 0 ? 'no rules configured' : 'no rule matched this turn';
+  const none = rules.length === 0 ? 'no rules configured' : 'no rule matched this turn';
+  const reason = [none, faults.workspace, faults.global].filter((part) => part !== null).join('; ');
   return rejected ?? withoutCandidate(POLICY, 'not_applicable', { reason, tried_rules: tried });
 };

@@ -32,7 +32,7 @@ import { createWorkspaces } from '../workspace/workspaces.ts';
 import type { Credentials } from './credentials.ts';
 import { loadPrices } from './prices.ts';
 import { startProviders } from './providers.ts';
-import { checkRoutingFile } from './routing-file.ts';
+import { checkDefaultModel, checkRoutingFile } from './routing-file.ts';
 
 export interface ServerOptions {
   readonly config: Config;
@@ -62,8 +62,8 @@ export interface RunningServer {
   readonly registry: ModelRegistry;
   readonly providers: Providers;
   readonly prices: PriceTable;
-  /** No real provider is configured: scripted models answer. */
-  readonly scripted: boolean;
+  /** What to tell a person whose server has no real model; null = it has one. */
+  readonly notice: string | null;
   /** Binds the configured address. Throws `StartupError('address_in_use' | 'address_unusable')`. */
   listen(): Promise<{ readonly url: string }>;
   /** Drains, then closes sockets, adapters and the database. Idempotent. */
@@ -74,7 +74,7 @@ export interface RunningServer {
 export async function createServer(options: ServerOptions): Promise<RunningServer> {
   const { config, log, packageDir, version, clock = systemClock, random = Math.random } = options;
   const ids = options.ids ?? createIdGenerator(() => clock.now(), random);
-  const { file, providers, scripted } = startProviders({
+  const { file, providers, notice } = startProviders({
     registryPath: config.registry.path,
     packageDir,
     scenario: options.scenario ?? null,
@@ -88,6 +88,10 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     ids,
     log,
   });
+  const registry = createModelRegistry(file, new Set(providers.keys()));
+  const byDefault = checkDefaultModel(config.routing.global_default_model, registry);
+  if (byDefault.errors.length > 0) throw new StartupError('config_invalid', byDefault.errors);
+  for (const line of byDefault.warnings) log.warn({}, line);
   const prices = loadPrices(config.pricing, packageDir);
   for (const warning of warnings(file.models, prices, config, clock.now())) log.warn({}, warning);
 
@@ -104,7 +108,6 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     const journal = createJournal({ db: database, ids, clock, bus, log });
     const store = createStore(database);
     const secrets = [...options.credentials.secrets, ...config.server.auth_tokens];
-    const registry = createModelRegistry(file, new Set(providers.keys()));
     await keepPrices(journal, prices);
     const rules = checkRoutingFile(config.routing.global_path, registry);
     for (const line of rules?.errors ?? []) log.error({}, `${line}; none of the file's rules apply`);
@@ -163,7 +166,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       registry,
       providers,
       prices,
-      scripted,
+      notice,
       listen: async () => {
         const bound = await listen(http, config.server);
         await resumeAll(engine);

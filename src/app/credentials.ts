@@ -34,6 +34,8 @@ export interface EnvFile {
   readonly values: Env;
   /** One line, when the file exists and could not be used. */
   readonly problem: string | null;
+  /** One line each for what in it means nothing; never its text, which may be a key. */
+  readonly remarks: readonly string[];
 }
 
 const SECRET_NAME = /(?:_API_KEY|_TOKEN|_SECRET|_PASSWORD)$/;
@@ -46,13 +48,36 @@ export function readEnvFile(dataDir: string): EnvFile {
     const mode = fs.statSync(file).mode & 0o777;
     if ((mode & OPEN_TO_OTHERS) !== 0) {
       const shown = mode.toString(8).padStart(4, '0');
-      return { path: file, values: {}, problem: `${file} has mode ${shown} and was not read; run: chmod 600 ${file}` };
+      const problem = `${file} has mode ${shown} and was not read; run: chmod 600 ${file}`;
+      return { path: file, values: {}, problem, remarks: [] };
     }
-    return { path: file, values: parseEnv(fs.readFileSync(file, 'utf8')) as Env, problem: null };
+    const text = fs.readFileSync(file, 'utf8');
+    const remarks = strayLines(text).map(
+      (line) => `${file}: line ${line} has no "=" and says nothing; write NAME=value`,
+    );
+    return { path: file, values: parseEnv(text) as Env, problem: null, remarks };
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
-    return { path: file, values: {}, problem: code === 'ENOENT' ? null : `${file} cannot be read: ${code}` };
+    const problem = code === 'ENOENT' || code === 'ENOTDIR' ? null : `${file} cannot be read: ${code}`;
+    return { path: file, values: {}, problem, remarks: [] };
   }
+}
+
+/** Numbers of the lines that are no comment and set nothing; a value in quotes may go over several. */
+function strayLines(text: string): number[] {
+  const stray: number[] = [];
+  let quote: string | null = null;
+  for (const [i, line] of text.split('\n').entries()) {
+    if (quote !== null) {
+      if (line.includes(quote)) quote = null;
+      continue;
+    }
+    if (/^\s*(#|$)/.test(line)) continue;
+    const value = /=\s*(.*)$/.exec(line)?.[1];
+    if (value === undefined) stray.push(i + 1);
+    else if (/^["'`]/.test(value) && !value.includes(value[0]!, 1)) quote = value[0]!;
+  }
+  return stray;
 }
 
 /**

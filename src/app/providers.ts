@@ -2,6 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { StartupError } from '../kernel/errors.ts';
+import { keyAdvice } from '../policy/registry/adapter-config.ts';
 import type { RegistryFile } from '../policy/registry/registry.ts';
 import type { Providers } from '../ports/provider.ts';
 import { type AdapterSetup, createAdapters } from '../provider/adapters.ts';
@@ -18,36 +19,40 @@ export interface StartedProviders {
   /** Every model of the registry, usable or not. */
   readonly file: RegistryFile;
   readonly providers: Providers;
-  /** Only scripted models answer. */
-  readonly scripted: boolean;
+  /** The sentence for a person whose server has no real model; null = it has one. */
+  readonly notice: string | null;
 }
 
 /** Throws `StartupError`: `registry_invalid`, `scenario_invalid`. */
 export function startProviders(settings: ProviderSettings): StartedProviders {
   const own = readRegistry(settings.registryPath);
   const file = settings.scenario === null ? own : scriptedPart(own, settings.scenario);
-  const start = (adapters: RegistryFile['adapters']) =>
-    createAdapters({ ...settings, adapters, readScenario: (name) => readScenario(name, settings.packageDir) });
+  const providers = createAdapters({
+    ...settings,
+    adapters: file.adapters,
+    readScenario: (name) => readScenario(name, settings.packageDir),
+  });
+  const real = [...providers.keys()].some((id) => file.adapters.get(id)?.type !== 'scripted');
+  return { file, providers, notice: real ? null : noticeOf(file, providers, settings) };
+}
 
-  const providers = start(file.adapters);
-  if (providers.size > 0) {
-    return {
-      file,
-      providers,
-      scripted: [...providers.keys()].every((id) => file.adapters.get(id)?.type === 'scripted'),
-    };
+function noticeOf({ adapters }: RegistryFile, providers: Providers, settings: ProviderSettings): string {
+  const { credentials, envFile, registryPath } = settings;
+  const real = [...adapters].filter(([, adapter]) => adapter.type !== 'scripted');
+  if (providers.size === 0) {
+    const advice = real.map(
+      ([id, adapter]) => `${id}: ${keyAdvice(adapter, credentials.keyName(id, adapter), envFile)}`,
+    );
+    const what = advice.length === 0 ? 'it has none' : advice.join('. ');
+    return `No adapter of ${registryPath} can be used, so every message is refused; ${what}.`;
   }
-  // A registry of one's own without a usable adapter: the shipped stand-in registers itself.
-  const standIn = scriptedPart(readRegistry(path.join(settings.packageDir, 'config', 'registry.yaml')), null);
-  const taken = new Set(standIn.models.map((model) => model.id));
-  return {
-    file: {
-      adapters: new Map([...file.adapters, ...standIn.adapters]),
-      models: [...file.models.filter((model) => !taken.has(model.id)), ...standIn.models],
-    },
-    providers: start(standIn.adapters),
-    scripted: true,
-  };
+  if (real.length === 0) return `Scripted models answer: ${registryPath} has no other adapter.`;
+  const names = real.map(([id, adapter]) => credentials.keyName(id, adapter));
+  const listed = [names.slice(0, -1).join(', '), names.at(-1)].filter((part) => part !== '').join(' or ');
+  const keyless = real.some(([, adapter]) => adapter.base_url !== null)
+    ? ' A server that needs no key has key_optional: true in the registry.'
+    : '';
+  return `No provider key is configured, so scripted models answer; set ${listed}, or write it to ${envFile}, for real ones.${keyless}`;
 }
 
 /** Adapters of type scripted with their models. */

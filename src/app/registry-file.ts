@@ -1,7 +1,14 @@
-// Reads the model registry a server starts with.
+// The model registry a server starts with.
 import fs from 'node:fs';
 import { StartupError } from '../kernel/errors.ts';
-import { parseRegistry, type RegistryFile } from '../policy/registry/registry.ts';
+import { usableAdapters } from '../policy/registry/adapter-config.ts';
+import {
+  createModelRegistry,
+  type ModelRegistry,
+  parseRegistry,
+  type RegistryFile,
+} from '../policy/registry/registry.ts';
+import type { Credentials } from './credentials.ts';
 
 /** Throws `StartupError('registry_invalid')` with one line per fault. */
 export function readRegistry(file: string): RegistryFile {
@@ -15,4 +22,10 @@ export function readRegistry(file: string): RegistryFile {
   const parsed = parseRegistry(text, file);
   if (!parsed.ok) throw new StartupError('registry_invalid', parsed.error);
   return parsed.value;
+}
+
+/** The registry as a server with these keys would have it. */
+export function registryWith(file: RegistryFile, credentials: Credentials): ModelRegistry {
+  const usable = usableAdapters(file.adapters, (id, adapter) => credentials.forAdapter(id, adapter) !== null);
+  return createModelRegistry(file, usable);
 }

@@ -1,14 +1,32 @@
-// The routing file for all workspaces as it is found before a turn asks for it: what is wrong with it, reported in time (03 §6).
+// Routing for all workspaces as it is found before a turn asks for it: what is wrong with its file and its default, in time (03 §6).
 import fs from 'node:fs';
 import type { ModelRegistry } from '../policy/registry/registry.ts';
 import { parsePolicyFile } from '../policy/routing/policy-file.ts';
 import { policyWarnings } from '../policy/routing/policy-warnings.ts';
 
-/** Lines that name the file. With errors nothing of it is in force, with warnings a part is asked for in vain. Null = no file. */
-export function checkRoutingFile(
-  file: string,
-  registry: ModelRegistry,
-): { readonly errors: readonly string[]; readonly warnings: readonly string[] } | null {
+/** Lines that tell what is wrong: with errors nothing of it is in force, with warnings a part is asked for in vain. */
+export interface RoutingCheck {
+  readonly errors: readonly string[];
+  readonly warnings: readonly string[];
+}
+
+/** `routing.global_default_model`, id or alias; null = not set. */
+export function checkDefaultModel(name: string | null, registry: ModelRegistry): RoutingCheck {
+  if (name === null) return { errors: [], warnings: [] };
+  const key = 'routing.global_default_model';
+  const id = registry.resolveAlias(name);
+  if (id === null) {
+    const known = registry.models
+      .flatMap((model) => (model.aliases.length > 0 ? model.aliases : [model.id]))
+      .join(', ');
+    return { errors: [`${key}: ${JSON.stringify(name)} is no model of the registry; it has ${known}`], warnings: [] };
+  }
+  const passedOver = `${key}: ${id} is registered but its adapter has no credentials here; routing will pass it over`;
+  return { errors: [], warnings: registry.isConfigured(id) ? [] : [passedOver] };
+}
+
+/** Lines that name the file. Null = no file. */
+export function checkRoutingFile(file: string, registry: ModelRegistry): RoutingCheck | null {
   let text: string;
   try {
     text = fs.readFileSync(file, 'utf8');

@@ -2,7 +2,7 @@
 import type { Clock } from '../kernel/clock.ts';
 import { StartupError } from '../kernel/errors.ts';
 import type { IdGenerator } from '../kernel/ids.ts';
-import { type AdapterConfig, usableAdapters } from '../policy/registry/adapter-config.ts';
+import { type AdapterConfig, keyAdvice, usableAdapters } from '../policy/registry/adapter-config.ts';
 import type { Logger } from '../ports/log.ts';
 import type { ProviderAdapter, Providers } from '../ports/provider.ts';
 import { ANTHROPIC_BASE_URL, anthropicWire } from './anthropic/adapter.ts';
@@ -100,7 +100,8 @@ function isReal(config: AdapterConfig): config is RealConfig {
 }
 
 function missing(id: string, config: AdapterConfig, setup: AdapterSetup): string {
-  return `no credentials configured for ${id}; set ${setup.credentials.keyName(id, config)} or add it to ${setup.envFile}`;
+  const advice = keyAdvice(config, setup.credentials.keyName(id, config), setup.envFile);
+  return `no credentials configured for ${id}; ${advice}`;
 }
 
 function realAdapter(

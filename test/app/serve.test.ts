@@ -323,7 +323,7 @@ describe('metis doctor', () => {
     const result = await refused(['doctor', '--port', '0'], { ANTHROPIC_API_KEY: 'sk-ant-0123456789abcdef0123' });
     expect(result.code).toBe(0);
     expect(result.stdout).toMatch(/^ok +anthropic: key found$/m);
-    expect(result.stdout).toMatch(/^warning +openai: no key; set OPENAI_API_KEY/m);
+    expect(result.stdout).toMatch(/^ok +openai: not used, OPENAI_API_KEY is not set$/m);
     expect(result.stdout).toMatch(/^ok +all \d+ models of .* have prices/m);
     expect(result.stdout).toMatch(/^ok +ripgrep \d/m);
     expect(result.stdout).not.toContain('sk-ant');

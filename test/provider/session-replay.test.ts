@@ -138,7 +138,7 @@ describe.each(WIRES)('recorded on the %s wire', (wire) => {
     const { workspace, replay } = await record();
     const server = await replay();
     expect([...server.providers.keys()]).toEqual([wire]);
-    expect(server.scripted).toBe(false);
+    expect(server.notice).toBeNull();
     const changed = await outcome(server, workspace, MODEL[wire], 'Something else?');
     expect(changed).toMatchObject({
       status: 'failed',

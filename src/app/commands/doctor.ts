@@ -6,13 +6,15 @@ import path from 'node:path';
 import { rgPath } from '@vscode/ripgrep';
 import { createStyle } from '../../cli/style.ts';
 import { StartupError } from '../../kernel/errors.ts';
-import { createModelRegistry, type RegistryFile } from '../../policy/registry/registry.ts';
+import { keyAdvice, usableAdapters } from '../../policy/registry/adapter-config.ts';
+import type { RegistryFile } from '../../policy/registry/registry.ts';
 import { inspectDatabase } from '../../store/sqlite/connection/inspect.ts';
+import { openToOthers } from '../../store/sqlite/connection/private-file.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { loadPrices } from '../prices.ts';
-import { readRegistry } from '../registry-file.ts';
-import { checkRoutingFile } from '../routing-file.ts';
+import { readRegistry, registryWith } from '../registry-file.ts';
+import { checkDefaultModel, checkRoutingFile } from '../routing-file.ts';
 import { loadSettings, type Settings } from '../start.ts';
 
 interface Finding {
@@ -23,12 +25,12 @@ const ok = (text: string): Finding => ({ level: 'ok', text });
 const warning = (text: string): Finding => ({ level: 'warning', text });
 const problem = (text: string): Finding => ({ level: 'error', text });
 
-/** Exit code: 1 when something would keep the server from starting or from heeding its rules, else 0. */
+/** Exit code: 1 when something would keep the server from starting, from answering or from heeding its rules, else 0. */
 export async function doctor(context: CommandContext, flags: ConfigFlags): Promise<number> {
   const settings = loadSettings(context, flags);
   if (!settings.ok) return refuse(context, settings.error);
   const findings = [
-    dataFolder(settings.value),
+    ...dataFolder(settings.value),
     ...database(context, settings.value),
     ...models(context, settings.value),
     ripgrep(),
@@ -41,18 +43,40 @@ export async function doctor(context: CommandContext, flags: ConfigFlags): Promi
   return findings.some(({ level }) => level === 'error') ? 1 : 0;
 }
 
-function dataFolder({ dataDir, config, envFile }: Settings): Finding {
-  if (envFile.problem !== null) return problem(envFile.problem);
+function dataFolder({ dataDir, config, envFile }: Settings): Finding[] {
+  if (envFile.problem !== null) return [problem(envFile.problem)];
+  if (fs.statSync(dataDir, { throwIfNoEntry: false })?.isDirectory() === false)
+    return [problem(`the data folder ${dataDir} is a file; name a folder with --data`)];
   const folder = path.dirname(config.storage.db_path);
   // The folder is made at the first start: then its nearest ancestor decides.
   let existing = folder;
   while (!fs.existsSync(existing)) existing = path.dirname(existing);
   try {
     fs.accessSync(existing, fs.constants.W_OK);
-    return ok(`data folder ${dataDir}, database ${config.storage.db_path}`);
   } catch {
-    return problem(`${existing} cannot be written; change its rights or set storage.db_path`);
+    return [problem(`${existing} cannot be written; change its rights or set storage.db_path`)];
   }
+  return [
+    ok(`data folder ${dataDir}, database ${config.storage.db_path}`),
+    ...rights(folder, config.storage.db_path),
+    ...envFile.remarks.map(warning),
+  ];
+}
+
+/** Whoever may read the database reads whole conversations. */
+function rights(folder: string, database: string): Finding[] {
+  const open = openToOthers(database);
+  const mode = fs.statSync(folder, { throwIfNoEntry: false })?.mode ?? 0;
+  return [
+    ...(process.platform !== 'win32' && (mode & 0o077) !== 0
+      ? [
+          warning(
+            `others may look into ${folder} (mode ${(mode & 0o777).toString(8).padStart(4, '0')}); run: chmod 700 ${folder}`,
+          ),
+        ]
+      : []),
+    ...(open.length > 0 ? [warning(`others may read the database; run: chmod 600 ${open.join(' ')}`)] : []),
+  ];
 }
 
 function database({ packageDir }: CommandContext, { config }: Settings): Finding[] {
@@ -65,22 +89,15 @@ function database({ packageDir }: CommandContext, { config }: Settings): Finding
 }
 
 function models(context: CommandContext, settings: Settings): Finding[] {
-  const { config, credentials, envFile } = settings;
+  const { config } = settings;
   try {
     const registry = readRegistry(config.registry.path);
     const prices = loadPrices(config.pricing, context.packageDir);
-    const providers = [...registry.adapters]
-      .filter(([, adapter]) => adapter.type !== 'scripted')
-      .map(([id, adapter]) =>
-        credentials.forAdapter(id, adapter) === null
-          ? warning(`${id}: no key; set ${credentials.keyName(id, adapter)} or add it to ${envFile.path}`)
-          : ok(`${id}: key found`),
-      );
     const unpriced = registry.models.filter((model) => !prices.has(model.pricing_id)).map((model) => model.id);
     return [
-      ...providers,
+      ...keys(registry, settings),
       unpriced.length === 0
-        ? ok(`all ${registry.models.length} models of ${config.registry.path} have prices (${prices.version})`)
+        ? ok(`${priced(registry.models.length, config.registry.path)} (${prices.version})`)
         : warning(`no price for ${unpriced.join(', ')}; add a table with them to pricing.tables`),
       ...routing(registry, settings),
     ];
@@ -89,18 +106,38 @@ function models(context: CommandContext, settings: Settings): Finding[] {
   }
 }
 
+function priced(count: number, file: string): string {
+  return count === 1 ? `the one model of ${file} has a price` : `all ${count} models of ${file} have prices`;
+}
+
+/** One provider is enough; one that somebody wrote an address for is meant to be used. */
+function keys({ adapters }: RegistryFile, { credentials, envFile }: Settings): Finding[] {
+  const real = [...adapters]
+    .filter(([, adapter]) => adapter.type !== 'scripted')
+    .map(([id, adapter]) => ({ id, adapter, found: credentials.forAdapter(id, adapter) }));
+  const none = real.every(({ found }) => found === null);
+  const findings = real.map(({ id, adapter, found }) => {
+    const name = credentials.keyName(id, adapter);
+    if (found === null)
+      return none || adapter.base_url !== null
+        ? warning(`${id}: no key; ${keyAdvice(adapter, name, envFile.path)}`)
+        : ok(`${id}: not used, ${name} is not set`);
+    return ok(found.key === null ? `${id}: no key, and none is needed at ${found.base_url}` : `${id}: key found`);
+  });
+  const usable = usableAdapters(adapters, (id, adapter) => credentials.forAdapter(id, adapter) !== null);
+  if (usable.size === 0) return [...findings, problem('no adapter can be used, so every message would be refused')];
+  return none ? [...findings, warning('no provider can be used, so scripted models will answer')] : findings;
+}
+
 function routing(file: RegistryFile, { config, credentials }: Settings): Finding[] {
-  const { global_path } = config.routing;
-  const usable = [...file.adapters].filter(
-    ([id, adapter]) => adapter.type === 'scripted' || credentials.forAdapter(id, adapter) !== null,
-  );
-  const registry = createModelRegistry(file, new Set(usable.map(([id]) => id)));
+  const { global_path, global_default_model } = config.routing;
+  const registry = registryWith(file, credentials);
+  const byDefault = checkDefaultModel(global_default_model, registry);
   const found = checkRoutingFile(global_path, registry);
-  if (found === null) return [];
-  const { errors, warnings } = found;
-  return errors.length + warnings.length === 0
-    ? [ok(`routing rules ${global_path}`)]
-    : [...errors.map(problem), ...warnings.map(warning)];
+  const errors = [...byDefault.errors, ...(found?.errors ?? [])];
+  const warnings = [...byDefault.warnings, ...(found?.warnings ?? [])];
+  const inOrder = found !== null && found.errors.length + found.warnings.length === 0;
+  return [...(inOrder ? [ok(`routing rules ${global_path}`)] : []), ...errors.map(problem), ...warnings.map(warning)];
 }
 
 function problemsOf(error: unknown): Finding[] {

@@ -19,6 +19,7 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
   process.removeAllListeners('warning');
   process.on('warning', (warning) => log.warn({ err: warning }, 'a library warns'));
   if (envFile.problem !== null) log.error({ path: envFile.path }, envFile.problem);
+  for (const remark of envFile.remarks) log.warn({ path: envFile.path }, remark);
 
   const signal = context.stopSignal();
   try {
@@ -42,11 +43,7 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
             'add the ones it is reached by to server.allowed_hosts, for example --set \'server.allowed_hosts=["192.168.1.5"]\'.\n',
         );
       }
-      if (server.scripted) {
-        context.stdout.write(
-          `No provider key is configured, so scripted models answer; set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENROUTER_API_KEY, or write it to ${envFile.path}, for real ones.\n`,
-        );
-      }
+      if (server.notice !== null) context.stdout.write(`${server.notice}\n`);
       log.info({ signal: await signal }, 'stopping');
       systemClock.after(SHUTDOWN_LIMIT_MS, () => process.exit(1));
     } finally {

@@ -73,6 +73,18 @@ export function readAdapterConfig(value: unknown, at: string, folder: string, er
 }
 
 /**
+ * What a person can do about an adapter without credentials.
+ * @param keyName the variable that would hold its key
+ * @param envFile the file that may hold it too
+ */
+export function keyAdvice({ base_url }: AdapterConfig, keyName: string, envFile: string): string {
+  const advice = `set ${keyName} or add it to ${envFile}`;
+  return base_url === null
+    ? advice
+    : `${advice}; or key_optional: true in the registry, where ${base_url} needs no key`;
+}
+
+/**
  * The adapters that can serve calls. A real one needs its credentials, a scripted one with a scenario of its own
  * needs nothing; the built-in scenario steps in only where nothing else is usable.
  * @param hasCredentials whether a key was found for a real adapter, or none is needed

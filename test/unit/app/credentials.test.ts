@@ -26,6 +26,7 @@ describe('the .env file', () => {
       path: path.join(dir, '.env'),
       values: { OPENAI_API_KEY: 'from-the-file' },
       problem: null,
+      remarks: [],
     });
   });
 
@@ -36,6 +37,16 @@ describe('the .env file', () => {
     expect(problem).toContain(path.join(dir, '.env'));
     expect(problem).toContain('0644');
     expect(problem).toContain('chmod 600');
+  });
+
+  it('has a remark for each line that sets nothing, which does not show it', () => {
+    const file = path.join(dir, '.env');
+    const text = '# keys\n\nOPENAI_API_KEY sk-secret\nA=1\nLONG="one\ntwo\nthree"\nexport B=2\nstray\n';
+    fs.writeFileSync(file, text, { mode: 0o600 });
+    const { remarks, values } = readEnvFile(dir);
+    expect(remarks).toEqual([expect.stringContaining('line 3'), expect.stringContaining('line 9')]);
+    expect(remarks.join()).not.toContain('secret');
+    expect(values).toMatchObject({ A: '1', LONG: 'one\ntwo\nthree', B: '2' });
   });
 
   it('what is already set wins over the .env file, which serves the rest', () => {

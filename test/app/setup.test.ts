@@ -1,0 +1,137 @@
+// What start, doctor and config check say of keys, models of one's own and the data folder.
+import fs from 'node:fs';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { address, run, start, temporaryHome } from './metis.ts';
+
+let home: ReturnType<typeof temporaryHome>;
+let data: string;
+beforeEach(() => {
+  home = temporaryHome();
+  data = path.join(home.path, '.metis');
+  fs.mkdirSync(data, { mode: 0o700 });
+});
+afterEach(() => home.remove());
+
+const doctor = async (env: Record<string, string> = {}, ...args: string[]) =>
+  run(['doctor', '--port', '0', ...args], { home: home.path, env });
+/** What a server says until it is stopped, and what it answered to one message. */
+async function served(env: Record<string, string> = {}) {
+  const server = start(['serve', '--port', '0'], { home: home.path, env });
+  try {
+    const url = await address(server);
+    const post = async (at: string, body: object) =>
+      (
+        await fetch(`${url}${at}`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', prefer: 'wait=20' },
+          body: JSON.stringify(body),
+        })
+      ).json() as Promise<ReturnType<typeof JSON.parse>>;
+    const { id } = await post('/sessions', { workspace_path: home.path });
+    const turn = await post(`/sessions/${id}/turns`, { content: 'hi' });
+    return { turn, ...(await server.stop()) };
+  } finally {
+    await server.stop('SIGKILL');
+  }
+}
+
+describe("a registry of one's own with a server that has no key", () => {
+  const MODEL = '{ tier: balanced, capabilities: { max_context_tokens: 8192, max_output_tokens: 1024 } }';
+  const write = (adapter: string) =>
+    fs.writeFileSync(
+      path.join(data, 'registry.yaml'),
+      `adapters:\n  ollama: { type: openai, base_url: http://127.0.0.1:9/v1${adapter} }\nmodels:\n  ollama:tiny: ${MODEL}\n`,
+    );
+
+  it('is told of key_optional where it is missing, and nothing else answers in its place', async () => {
+    write('');
+    const cure = /OLLAMA_API_KEY.*key_optional: true in the registry/;
+    const { turn, stdout, stderr } = await served();
+    expect(turn.error).toMatchObject({ code: 'routing_failed' });
+    expect(stdout).toMatch(/No adapter of .*registry\.yaml can be used, so every message is refused/);
+    expect(stdout).toMatch(cure);
+    expect(stdout).not.toContain('ANTHROPIC_API_KEY');
+    expect(stderr).toMatch(cure);
+    const { code, stdout: told } = await doctor();
+    expect(code).toBe(1);
+    expect(told).toMatch(new RegExp(`^warning +ollama: no key; .*${cure.source}`, 'm'));
+    expect(told).toMatch(/^error +no adapter can be used/m);
+  });
+
+  it('is used with key_optional, and doctor says so', async () => {
+    write(', key_optional: true');
+    const { code, stdout } = await doctor();
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^ok +ollama: no key, and none is needed at http:\/\/127\.0\.0\.1:9\/v1$/m);
+    expect((await served()).turn).toMatchObject({ status: 'failed', chosen_model: 'ollama:tiny' });
+  });
+});
+
+describe('metis doctor', () => {
+  it('takes one provider for enough, and says what answers where there is none', async () => {
+    const one = (await doctor({ OPENROUTER_API_KEY: 'a-key' })).stdout;
+    expect(one).toMatch(/^ok +openrouter: key found$/m);
+    expect(one).toMatch(/^ok +anthropic: not used, ANTHROPIC_API_KEY is not set$/m);
+    expect(one).not.toMatch(/^warning +\w+: no key/m);
+    const none = (await doctor()).stdout;
+    expect(none).toMatch(/^warning +anthropic: no key; set ANTHROPIC_API_KEY/m);
+    expect(none).toMatch(/^warning +no provider can be used, so scripted models will answer$/m);
+  });
+
+  it('claims no key for an address that needs none', async () => {
+    const { stdout } = await doctor({ OPENAI_BASE_URL: 'http://127.0.0.1:9/v1' });
+    expect(stdout).toMatch(/^ok +openai: no key, and none is needed at http:\/\/127\.0\.0\.1:9\/v1$/m);
+  });
+
+  it('says that the data folder is a file', async () => {
+    const file = path.join(home.path, 'file');
+    fs.writeFileSync(file, '');
+    const { code, stdout } = await doctor({}, '--data', file);
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/^error +the data folder \S+ is a file; name a folder with --data$/m);
+  });
+
+  it.skipIf(process.platform === 'win32')('warns of a data folder and a database that others may read', async () => {
+    expect((await doctor()).stdout).not.toContain('others');
+    fs.writeFileSync(path.join(data, 'metis.db'), '');
+    fs.chmodSync(path.join(data, 'metis.db'), 0o644);
+    fs.chmodSync(data, 0o755);
+    const { code, stdout } = await doctor();
+    expect(code).toBe(0);
+    expect(stdout).toContain(`others may look into ${data} (mode 0755); run: chmod 700 ${data}`);
+    expect(stdout).toContain(`others may read the database; run: chmod 600 ${path.join(data, 'metis.db')}`);
+  });
+
+  it('names the lines of .env that say nothing', async () => {
+    fs.writeFileSync(path.join(data, '.env'), 'OPENAI_API_KEY a-secret\n', { mode: 0o600 });
+    const { stdout } = await doctor();
+    expect(stdout).toMatch(/^warning +\S+\.env: line 1 has no "="/m);
+    expect(stdout).not.toContain('a-secret');
+  });
+});
+
+describe('routing.global_default_model', () => {
+  const set = (model: string) => ['--set', `routing.global_default_model=${model}`];
+  const commands = [
+    ['config', 'check'],
+    ['doctor', '--port', '0'],
+    ['serve', '--port', '0'],
+  ];
+
+  it.each(commands)('that is no model is refused by %s', async (...command) => {
+    const { code, stdout, stderr } = await run([...command, ...set('nonsense')], { home: home.path });
+    expect(code).toBe(1);
+    expect(stdout + stderr).toMatch(/routing\.global_default_model: "nonsense" is no model of the registry; .*haiku/);
+    expect(fs.existsSync(path.join(data, 'metis.db'))).toBe(false);
+  });
+
+  it('without a key is a warning', async () => {
+    const warning = /warning:? +routing\.global_default_model: anthropic:\S+ is registered but its adapter has no cred/;
+    expect((await doctor({}, ...set('haiku'))).stdout).toMatch(warning);
+    expect(await run(['config', 'check', ...set('haiku')], { home: home.path })).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(warning),
+    });
+  });
+});

@@ -28,8 +28,10 @@ import { builtinTools } from '../tool/builtin/builtin.ts';
 import { shellEnvironment } from '../tool/process/shell-env.ts';
 import { createToolRegistry } from '../tool/registry.ts';
 import { schemaCompiler } from '../tool/schema.ts';
+import { createToolSet } from '../tool/tool-set.ts';
 import { createWorkspaces } from '../workspace/workspaces.ts';
 import type { Credentials } from './credentials.ts';
+import { startMcp } from './mcp.ts';
 import { loadPrices } from './prices.ts';
 import { startProviders } from './providers.ts';
 import { checkDefaultModel, checkRoutingFile } from './routing-file.ts';
@@ -112,7 +114,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     const rules = checkRoutingFile(config.routing.global_path, registry);
     for (const line of rules?.errors ?? []) log.error({}, `${line}; none of the file's rules apply`);
     for (const line of rules?.warnings ?? []) log.warn({}, line);
-    const tools = createToolRegistry(
+    const builtin = createToolSet(
       builtinTools({
         shellEnv: shellEnvironment(options.env, config.tools.shell.env_passthrough),
         shell: config.tools.shell,
@@ -121,6 +123,8 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       }),
       { shipped: true },
     );
+    const mcp = startMcp({ ...options, adapters: file.adapters, schemas: schemaCompiler, clock });
+    const tools = createToolRegistry(builtin, mcp);
     const workspaces = createWorkspaces({ globalRoutingPath: config.routing.global_path, log });
     const engine = createEngine({
       config,
@@ -155,10 +159,13 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     let closing: Promise<void> | null = null;
     const close = async () => {
       draining = true;
+      mcp?.hurry();
       await drain(engine);
+      const mcpClosed = mcp?.close();
       await http.close();
       await Promise.all([...providers.values()].map((adapter) => adapter.close()));
       await reports?.close();
+      await mcpClosed;
       database.close();
     };
     return {

@@ -1,5 +1,6 @@
 // Every configuration key with its type, range and default (15 §2). A key that is not here does not exist.
 import { z } from 'zod';
+import { McpServerNameSchema, McpServerSchema } from './mcp.ts';
 import { ApprovalModeSchema, OnReachedSchema, UsdLimitSchema } from './scalars.ts';
 
 const strings = z.array(z.string());
@@ -73,7 +74,7 @@ export const ConfigSchema = z.strictObject({
     mode: ApprovalModeSchema,
     timeout_seconds: seconds,
   }),
-  mcp_servers: z.record(z.string(), z.unknown()),
+  mcp_servers: z.record(McpServerNameSchema, McpServerSchema),
   mcp: z.strictObject({ project_files: z.boolean() }),
   context: z.strictObject({
     base_system_prompt: z.string(),

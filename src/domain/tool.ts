@@ -32,6 +32,8 @@ export interface ToolDefinition {
   readonly requests_context?: boolean;
   /** What its paths are checked for; absent = `write` for a tool that writes, else `read`. */
   readonly path_use?: 'read' | 'list' | 'write';
+  /** No worker ever has it. */
+  readonly planners_only?: boolean;
 }
 
 export const ToolErrorClassSchema = z.enum([

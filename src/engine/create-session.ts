@@ -21,5 +21,7 @@ export async function createSession(engine: Engine, input: SessionInput, claim?:
     writes: [{ kind: 'session.insert', session }, ...(claim ? [claim(201, view)] : [])],
     emit: [createdEvent(session), ...takeNotices(engine, session)],
   });
+  // Its first turn finds them started.
+  engine.tools.hold(session.workspace_path)();
   return view;
 }

@@ -58,6 +58,7 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
     ...(await apart.store.messages.history(session.id)),
     newUserMessage(apart, session, { turn_id: turnId, content: message.content, now }),
   ];
+  const toolset = apart.tools.knownTools(session.workspace_path);
   const { decision, refusal, context, tools } = await routeTurn(apart, {
     session,
     turn_id: turnId,
@@ -65,6 +66,7 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
     override: message.override,
     worker: null,
     caps: [],
+    toolset,
     tool_names: null,
     now,
   });
@@ -77,7 +79,7 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
     system_prompt_volatile: await apart.workspaces.memoryText(session.workspace_path),
     messages: history,
     // With what the model may be offered beside them: a bound must not miss it.
-    tools: [...tools, ...spawningTools(apart)],
+    tools: [...tools, ...spawningTools(toolset)],
     max_output_tokens: maxOutputTokens(apart, model),
     output_schema: null,
   });

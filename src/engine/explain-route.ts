@@ -48,6 +48,7 @@ export async function explainRoute(engine: Engine, question: RouteQuestion): Pro
     override: message.override,
     worker: null,
     caps: [],
+    toolset: apart.tools.knownTools(session.workspace_path),
     tool_names: null,
     now,
   });

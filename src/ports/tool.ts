@@ -41,13 +41,24 @@ export interface Tool {
 
 export type ToolFactory = () => Tool;
 
-export interface ToolRegistry {
+/** Tools by name: from here a call takes its definition, the check of its input and the work itself. */
+export interface ToolSet {
   /** Sorted by name, byte order. */
   definitions(): readonly ToolDefinition[];
   definition(name: string): ToolDefinition | null;
   /** Validates against the tool's compiled schema: one issue per fault, `$` for the root, sorted by path. */
   validate(name: string, input: unknown): readonly Issue[];
   create(name: string): Tool;
+}
+
+/** Which tools there are differs by workspace: asked at the start of every turn (09 §1, §11). */
+export interface ToolRegistry {
+  /** Every tool of a turn that starts now. A promise where servers of the workspace have to be started or listed first. */
+  toolsOf(workspace: string): ToolSet | Promise<ToolSet>;
+  /** The same as far as it is known: for what only asks, and must neither start anything nor wait. */
+  knownTools(workspace: string): ToolSet;
+  /** Starts what the tools of the workspace need, without waiting, and keeps it until the returned function is called. */
+  hold(workspace: string): () => void;
 }
 
 /** Compiles a schema a caller gave (01 §5); problems with their paths instead of a validator when it breaks the rule. */

@@ -1,54 +1,31 @@
-// The tools of this process: each registered once, its input schema compiled once, made fresh for every call (09 §1, §3).
-import { REQUEST_CONTEXT, TOOL_NAME_PATTERN, type ToolDefinition } from '../domain/tool.ts';
-import { type Issue, StartupError } from '../kernel/errors.ts';
-import type { ToolFactory, ToolRegistry } from '../ports/tool.ts';
-import { schemaCompiler, validatorOnUse } from './schema.ts';
+// The tools of a workspace: the built-in ones, and those of its MCP servers (09 §1, §2).
+import type { ToolDefinition } from '../domain/tool.ts';
+import type { ToolRegistry, ToolSet } from '../ports/tool.ts';
+import type { McpTool } from './mcp/server.ts';
+import type { Mcp } from './mcp/servers.ts';
 
-interface Registration {
-  readonly definition: ToolDefinition;
-  readonly validate: (value: unknown) => readonly Issue[];
-  readonly factory: ToolFactory;
+/** @param mcp null = no MCP server is configured: every workspace has the built-in tools, and no turn waits for more */
+export function createToolRegistry(builtin: ToolSet, mcp: Mcp | null): ToolRegistry {
+  if (mcp === null) return { toolsOf: () => builtin, knownTools: () => builtin, hold: () => () => {} };
+  return {
+    toolsOf: async (workspace) => joined(builtin, await mcp.tools(workspace)),
+    knownTools: (workspace) => joined(builtin, mcp.known(workspace)),
+    hold: mcp.hold,
+  };
 }
 
-/**
- * Registers all tools, or none: a bad name, a duplicate or a schema that breaks the rule throws
- * `StartupError('invalid_tool')` with one line per problem that names the tool and the path.
- * @param shipped schemas that this program's tests have proven: each is compiled when its tool is first called
- */
-export function createToolRegistry(factories: readonly ToolFactory[], { shipped = false } = {}): ToolRegistry {
-  const tools = new Map<string, Registration>();
-  const problems: string[] = [];
-  for (const factory of factories) {
-    const { definition } = factory();
-    const { name } = definition;
-    const compiled = shipped
-      ? ({ ok: true, validate: validatorOnUse(definition.input_schema) } as const)
-      : schemaCompiler.compile(definition.input_schema);
-    if (name !== REQUEST_CONTEXT && !TOOL_NAME_PATTERN.test(name)) {
-      problems.push(`tool ${JSON.stringify(name)}: name: must match ${TOOL_NAME_PATTERN.source}`);
-    } else if (tools.has(name)) {
-      problems.push(`tool "${name}": name: is registered twice`);
-    } else if (compiled.ok) {
-      tools.set(name, { definition, validate: compiled.validate, factory });
-    } else {
-      problems.push(
-        ...compiled.problems.map(({ path, message }) => `tool "${name}": input_schema.${path}: ${message}`),
-      );
-    }
-  }
-  if (problems.length > 0) throw new StartupError('invalid_tool', problems);
-
+function joined(builtin: ToolSet, more: readonly McpTool[]): ToolSet {
+  if (more.length === 0) return builtin;
+  const added = new Map(more.map((tool) => [tool.definition.name, tool]));
   // Names are ASCII, so code unit order is byte order.
-  const definitions = [...tools.keys()].sort().map((name) => registered(name).definition);
-  function registered(name: string): Registration {
-    const tool = tools.get(name);
-    if (tool === undefined) throw new Error(`no tool named ${name}`);
-    return tool;
-  }
+  const definitions: readonly ToolDefinition[] = [
+    ...builtin.definitions(),
+    ...more.map(({ definition }) => definition),
+  ].sort((a, b) => (a.name < b.name ? -1 : 1));
   return {
     definitions: () => definitions,
-    definition: (name) => tools.get(name)?.definition ?? null,
-    validate: (name, input) => registered(name).validate(input),
-    create: (name) => registered(name).factory(),
+    definition: (name) => added.get(name)?.definition ?? builtin.definition(name),
+    validate: (name, input) => added.get(name)?.validate(input) ?? builtin.validate(name, input),
+    create: (name) => added.get(name)?.factory() ?? builtin.create(name),
   };
 }

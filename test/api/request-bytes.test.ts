@@ -108,7 +108,10 @@ describe('cache breakpoints of a session on the anthropic wire', () => {
     const { data } = world(true);
     const fake = await startStrictFake(reader);
     const { engine } = await startReal({ folder: data, registry: registryAt(fake) });
-    const names = engine.tools.definitions().map((tool) => tool.name);
+    const names = engine.tools
+      .knownTools('/')
+      .definitions()
+      .map((tool) => tool.name);
     expect(await marks(true, names)).toMatchObject({ tools: [], segments: [-2], blocks: [-1], offered: 0 });
   });
 });

@@ -3,6 +3,8 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
+import { createCredentials } from '../../src/app/credentials.ts';
+import { startMcp } from '../../src/app/mcp.ts';
 import { createBus } from '../../src/bus/memory/bus.ts';
 import { type Config, defaultConfig } from '../../src/domain/config.ts';
 import type { Delta } from '../../src/domain/delta.ts';
@@ -33,6 +35,7 @@ import { createJournal } from '../../src/store/sqlite/write/journal.ts';
 import { builtinTools } from '../../src/tool/builtin/builtin.ts';
 import { createToolRegistry } from '../../src/tool/registry.ts';
 import { schemaCompiler } from '../../src/tool/schema.ts';
+import { createToolSet } from '../../src/tool/tool-set.ts';
 import { createWorkspaces } from '../../src/workspace/workspaces.ts';
 import { priceTableA } from './prices.ts';
 
@@ -57,6 +60,8 @@ export interface EngineOptions {
   readonly log?: Logger;
   readonly files?: Readonly<Record<string, string>>;
   readonly tools?: readonly ToolFactory[];
+  /** For the MCP servers of `config.mcp_servers`; this process's unless told. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
   /** Read each workspace file once: parallel work is then ordered by its scripted delays alone, never by the disk. */
   readonly still?: boolean;
   /** Folder of an earlier engine: the same database and workspace again. */
@@ -155,6 +160,16 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
   const provider = options.provider?.(script) ?? adapter;
   const served = options.served ?? new Set(['scripted']);
   const workspaces = createWorkspaces({ globalRoutingPath: config.routing.global_path, log });
+  const mcp = startMcp({
+    config,
+    credentials: createCredentials({}),
+    adapters: new Map(),
+    env: options.env ?? process.env,
+    schemas: schemaCompiler,
+    version: '0.0.0',
+    clock,
+    log,
+  });
   const engine = createEngine({
     config,
     clock,
@@ -170,11 +185,14 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     providers: new Map([...served].map((name) => [name, provider])),
     prices: options.prices ?? priceTableA(),
     tools: createToolRegistry(
-      [
-        ...builtinTools({ shellEnv: { PATH: process.env.PATH ?? '' }, shell: config.tools.shell, clock }),
-        ...(options.tools ?? []),
-      ],
-      { shipped: true },
+      createToolSet(
+        [
+          ...builtinTools({ shellEnv: { PATH: process.env.PATH ?? '' }, shell: config.tools.shell, clock }),
+          ...(options.tools ?? []),
+        ],
+        { shipped: true },
+      ),
+      mcp,
     ),
     schemas: schemaCompiler,
     workspaces: options.still ? await readOnce(workspaces, workspace, config) : workspaces,
@@ -188,10 +206,14 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
   };
   const close = async () => {
     if (!open) return;
+    mcp?.hurry();
     await drain(engine);
     abandon();
   };
-  onTestFinished(close);
+  onTestFinished(async () => {
+    await close();
+    await mcp?.close();
+  });
 
   const event: TestEngine['event'] = (type, match = () => true) => {
     const known = events.find((e) => e.type === type && match(e as AnyEvent));

@@ -7,14 +7,14 @@ import type { WorkerSpawner } from '../../src/ports/spawner.ts';
 import { builtinTools } from '../../src/tool/builtin/builtin.ts';
 import { delegate } from '../../src/tool/builtin/delegate.ts';
 import { requestContext } from '../../src/tool/builtin/request-context.ts';
-import { createToolRegistry } from '../../src/tool/registry.ts';
+import { createToolSet } from '../../src/tool/tool-set.ts';
 import { call, contextOf, failure, run, workspace } from './call.ts';
 
 const factories = builtinTools({ shellEnv: {}, shell: defaultConfig('/data').tools.shell, clock: systemClock });
 
 describe('the built-in tools', () => {
   it('have the names, classes and workspace needs that policy counts on', () => {
-    const rows = createToolRegistry(factories)
+    const rows = createToolSet(factories)
       .definitions()
       .map((d) => [d.name, d.side_effects, d.requires_workspace, d.timeout_seconds]);
     expect(rows).toEqual([
@@ -38,13 +38,13 @@ describe('the built-in tools', () => {
 
   it('judge an input alike whether compiled at the start or on use', () => {
     const inputs = [{}, { path: 1 }, { path: 'a', unknown: true }, { command: 'ls' }, { tier: 'huge', task: '' }];
-    const [now, onUse] = [createToolRegistry(factories), createToolRegistry(factories, { shipped: true })];
+    const [now, onUse] = [createToolSet(factories), createToolSet(factories, { shipped: true })];
     for (const { name } of now.definitions())
       for (const input of inputs) expect(onUse.validate(name, input)).toEqual(now.validate(name, input));
   });
 
   it('take no input beside their own', () => {
-    const registry = createToolRegistry(factories);
+    const registry = createToolSet(factories);
     for (const { name, input_schema } of registry.definitions()) {
       expect(input_schema, name).toMatchObject({ type: 'object', additionalProperties: false });
     }

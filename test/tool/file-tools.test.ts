@@ -7,10 +7,10 @@ import { editFile } from '../../src/tool/builtin/edit-file.ts';
 import { listFiles } from '../../src/tool/builtin/list-files.ts';
 import { readFile } from '../../src/tool/builtin/read-file.ts';
 import { writeFile } from '../../src/tool/builtin/write-file.ts';
-import { createToolRegistry } from '../../src/tool/registry.ts';
+import { createToolSet } from '../../src/tool/tool-set.ts';
 import { call, failure, run, workspace } from './call.ts';
 
-const registry = createToolRegistry([readFile, writeFile, editFile, listFiles]);
+const registry = createToolSet([readFile, writeFile, editFile, listFiles]);
 const lines = (tool: string, input: unknown) => registry.validate(tool, input).map((i) => `${i.path}: ${i.message}`);
 
 describe('the input of file tools', () => {

@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { toolText } from '../../src/domain/tool.ts';
 import { StartupError } from '../../src/kernel/errors.ts';
 import type { ToolFactory } from '../../src/ports/tool.ts';
-import { createToolRegistry } from '../../src/tool/registry.ts';
 import { MAX_SCHEMA_BYTES, schemaCompiler } from '../../src/tool/schema.ts';
+import { createToolSet } from '../../src/tool/tool-set.ts';
 
 function tool(name: string, input_schema: Record<string, unknown> = { type: 'object' }): ToolFactory {
   return () => ({
@@ -211,7 +211,7 @@ describe('the tool registry', () => {
       tool('huge', { type: 'object', description: 'x'.repeat(33 * 1024) }),
       tool('fine'),
     ];
-    const error = catchError(() => createToolRegistry(bad));
+    const error = catchError(() => createToolSet(bad));
     expect(error).toBeInstanceOf(StartupError);
     expect((error as StartupError).problems).toEqual([
       'tool "remote": input_schema.properties.a.$ref: must be a local reference (starting with "#")',
@@ -221,7 +221,7 @@ describe('the tool registry', () => {
   });
 
   it('refuses a duplicate and a malformed name', () => {
-    const error = catchError(() => createToolRegistry([tool('twice'), tool('twice'), tool('No-Good')]));
+    const error = catchError(() => createToolSet([tool('twice'), tool('twice'), tool('No-Good')]));
     expect((error as StartupError).problems).toEqual([
       'tool "twice": name: is registered twice',
       expect.stringContaining('tool "No-Good": name: must match'),
@@ -229,7 +229,7 @@ describe('the tool registry', () => {
   });
 
   it('lists definitions by name in byte order and knows no others', () => {
-    const registry = createToolRegistry([tool('b'), tool('_request_context'), tool('a_b'), tool('a')]);
+    const registry = createToolSet([tool('b'), tool('_request_context'), tool('a_b'), tool('a')]);
     expect(registry.definitions().map((d) => d.name)).toEqual(['_request_context', 'a', 'a_b', 'b']);
     expect(registry.definition('a')?.description).toBe('Does a');
     expect(registry.definition('constructor')).toBeNull();
@@ -237,13 +237,13 @@ describe('the tool registry', () => {
 
   it('registers and enforces a schema with oneOf', () => {
     const schema = { type: 'object', properties: { x: { oneOf: [{ type: 'string' }, { type: 'integer' }] } } };
-    const registry = createToolRegistry([tool('pick', schema)]);
+    const registry = createToolSet([tool('pick', schema)]);
     expect(registry.validate('pick', { x: 1 })).toEqual([]);
     expect(registry.validate('pick', { x: true }).map((i) => i.path)).toContain('x');
   });
 
   it('makes a fresh tool for every call', () => {
-    const registry = createToolRegistry([tool('a')]);
+    const registry = createToolSet([tool('a')]);
     expect(registry.create('a')).not.toBe(registry.create('a'));
   });
 });

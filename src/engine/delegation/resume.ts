@@ -71,6 +71,7 @@ async function takeUp(engine: Engine, planner: TurnRun, work: Work) {
   if (turn.ended_at !== null) return ended(engine, work.session, turn, work.worker.output_tokens_left);
   const { run, served, known } = await rebuildRun(engine, work.session, turn, {
     scope: work.scope,
+    toolset: planner.toolset,
     worker: work.worker,
     clocks: [work.worker.clock, ...planner.clocks],
     tree: planner.tree,
@@ -104,6 +105,10 @@ async function ended(
     llm_calls: turn.llm_call_count,
     tokens_exhausted: tokensLeft !== null && tokensLeft <= 0,
     refusal: null,
-    context_request: contextRequest(engine, last, await engine.store.turns.toolCalls(turn.id)),
+    context_request: contextRequest(
+      engine.tools.knownTools(session.workspace_path),
+      last,
+      await engine.store.turns.toolCalls(turn.id),
+    ),
   };
 }

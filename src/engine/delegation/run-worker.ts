@@ -33,7 +33,7 @@ export async function spawnWorker(
     plannerTools: run.turn.tools,
     allowed_tools: request.allowed_tools,
     mayDelegate: depth < engine.config.delegation.delegate_depth,
-    registered: engine.tools.definitions(),
+    registered: run.toolset.definitions(),
   });
   const { policies, version } = await currentPolicies(engine, run.session.workspace_path);
   const model = request.tier === null ? null : tierModel(policies, engine.registry, request.tier);

@@ -5,6 +5,7 @@ import type { WireTool } from '../../domain/model-request.ts';
 import type { SessionRecord } from '../../domain/session.ts';
 import type { ToolDefinition } from '../../domain/tool.ts';
 import { offersDelegate, plannerTools } from '../../policy/delegation/worker-tools.ts';
+import type { ToolSet } from '../../ports/tool.ts';
 import type { Engine } from '../state/engine.ts';
 
 /**
@@ -14,20 +15,21 @@ import type { Engine } from '../state/engine.ts';
 export function baseTools(
   engine: Engine,
   session: SessionRecord,
-  granted: readonly string[] | null,
+  { toolset, granted }: { readonly toolset: ToolSet; readonly granted: readonly string[] | null },
 ): readonly ToolDefinition[] {
-  const registered = engine.tools.definitions();
+  const registered = toolset.definitions();
   const names = new Set(
     session.is_worker
       ? granted
       : plannerTools({ registered, disabled: engine.config.tools.disabled, offerDelegate: false }),
   );
-  return registered.filter((t) => names.has(t.name) && !t.spawns);
+  // A delegation that is older than the rule does not get round it.
+  return registered.filter((t) => names.has(t.name) && !t.spawns && !(t.planners_only && session.is_worker));
 }
 
 /** The tools that spawn a worker, whoever may be offered them. */
-export function spawningTools(engine: Engine): readonly ToolDefinition[] {
-  return engine.tools.definitions().filter((tool) => tool.spawns);
+export function spawningTools(toolset: ToolSet): readonly ToolDefinition[] {
+  return toolset.definitions().filter((tool) => tool.spawns);
 }
 
 /** Everything the turn offers once its model is known, sorted by name; `tools` are its base tools. */
@@ -35,6 +37,7 @@ export function offeredTools(
   engine: Engine,
   session: SessionRecord,
   turn: {
+    readonly toolset: ToolSet;
     readonly tools: readonly ToolDefinition[];
     readonly model: ModelEntry;
     readonly granted: readonly string[] | null;
@@ -48,7 +51,7 @@ export function offeredTools(
     granted: turn.granted,
   });
   if (!offered) return turn.tools;
-  return [...turn.tools, ...spawningTools(engine)].sort((a, b) => (a.name < b.name ? -1 : 1));
+  return [...turn.tools, ...spawningTools(turn.toolset)].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 // Definitions never change, and adapters keep the text of each wire form by its identity.

@@ -9,6 +9,7 @@ import type { TurnId } from '../../kernel/ids.ts';
 import { estimateRequest } from '../../policy/context/estimate.ts';
 import { hasImage, summaryOf } from '../../policy/context/history.ts';
 import { decideRoute, routeError } from '../../policy/routing/chain.ts';
+import type { ToolSet } from '../../ports/tool.ts';
 import { limitsOf } from '../money/limits.ts';
 import { baseTools } from '../prompt/offered-tools.ts';
 import { volatilePrompt } from '../prompt/volatile-prompt.ts';
@@ -27,6 +28,8 @@ export interface TurnToRoute {
   readonly worker: Pick<WorkerRun, 'task' | 'tier_model' | 'tier_reason' | 'output_schema'> | null;
   /** Money caps of the delegations it works under. */
   readonly caps: readonly DelegationCap[];
+  /** What its tools are chosen from. */
+  readonly toolset: ToolSet;
   /** For a worker: the names its delegation granted. */
   readonly tool_names: readonly string[] | null;
   /** Unix milliseconds. */
@@ -52,7 +55,7 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
   const { session, history, worker } = turn;
   const message = history.at(-1);
   if (!message) throw new Error('a turn is routed for a message');
-  const tools = baseTools(engine, session, turn.tool_names);
+  const tools = baseTools(engine, session, { toolset: turn.toolset, granted: turn.tool_names });
   const volatile = await volatilePrompt(engine, session);
   const environment = await routeEnvironment(engine, session, turn.now);
   const context: TurnContext = {

@@ -11,6 +11,7 @@ import type { EventId, MessageId, ToolUseId } from '../../kernel/ids.ts';
 import { type Pusd, ZERO_PUSD } from '../../kernel/money.ts';
 import type { LimitReached } from '../../policy/turn-machine.ts';
 import type { ProviderAdapter } from '../../ports/provider.ts';
+import type { ToolSet } from '../../ports/tool.ts';
 import type { ModelRequest } from './model-request.ts';
 import type { BudgetRefusal, DelegationCap } from './reservations.ts';
 import type { StartedCall } from './tool-results.ts';
@@ -52,6 +53,8 @@ export interface TurnRun {
   readonly model: ModelEntry;
   readonly adapter: ProviderAdapter;
   readonly routing: RoutingDecisionRecord;
+  /** What there was at its start; its calls take their definition, checks and work from here. */
+  readonly toolset: ToolSet;
   /** Offered for the whole turn, in wire order. */
   readonly tools: readonly ToolDefinition[];
   readonly wire_tools: readonly WireTool[];

@@ -2,7 +2,7 @@
 import type { ToolUseBlock } from '../../domain/message.ts';
 import { type ToolDefinition, ToolError, type ToolErrorClass } from '../../domain/tool.ts';
 import type { Issue } from '../../kernel/errors.ts';
-import type { Tool, ToolContext } from '../../ports/tool.ts';
+import type { Tool, ToolContext, ToolSet } from '../../ports/tool.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 
@@ -16,12 +16,12 @@ export interface Refusal {
 
 /** `path: message` problems of an input, by schema first and then by the tool's own rules. */
 export async function inputIssues(
-  engine: Engine,
+  toolset: ToolSet,
   tool: Tool,
   input: Input,
   context: ToolContext,
 ): Promise<readonly Issue[]> {
-  const issues = engine.tools.validate(tool.definition.name, input);
+  const issues = toolset.validate(tool.definition.name, input);
   if (issues.length > 0 || !tool.check) return issues;
   return tool.check(input, context);
 }

@@ -6,7 +6,7 @@ import { Cancelled, cancelledBy } from '../../kernel/abort.ts';
 import { canonicalJson, sha256Hex } from '../../kernel/canonical-json.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import type { EventId } from '../../kernel/ids.ts';
-import type { Tool, ToolContext } from '../../ports/tool.ts';
+import type { Tool, ToolContext, ToolSet } from '../../ports/tool.ts';
 import { type Approval, approveCall } from '../approval/approve-call.ts';
 import { closeOpenApprovals } from '../approval/close-approvals.ts';
 import type { Engine } from '../state/engine.ts';
@@ -50,7 +50,7 @@ export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, 
     });
   const { scope: stop, detach } = childScope(run.signal);
   const context = toolContext(engine, run, call, { definition, signal: stop.signal });
-  const tool = engine.tools.create(call.name);
+  const tool = run.toolset.create(call.name);
   try {
     const called = run.called.get(call.id) ?? null;
     if (called !== null && !mayRunAgain(definition, call, called))
@@ -64,7 +64,7 @@ export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, 
       let issues: readonly Issue[];
       let outside: Refusal | null;
       try {
-        issues = await inputIssues(engine, tool, call.input, context);
+        issues = await inputIssues(run.toolset, tool, call.input, context);
         outside = issues.length > 0 ? null : await pathRefusal(tool, call.input, context);
       } catch (thrown) {
         return await refuse(engine, run, call, refusalOf(engine, run, call, { thrown, expiredAfter: null }));
@@ -73,7 +73,7 @@ export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, 
       if (outside) return await refuse(engine, run, call, outside);
       const approval = await approveCall(engine, run, call, {
         definition,
-        recheck: (input) => recheck(engine, tool, input, context),
+        recheck: (input) => recheck(run.toolset, tool, input, context),
       }).catch(async (err: unknown): Promise<Approval> => {
         engine.log.error({ err, tool: call.name, tool_use_id: call.id }, 'a confirmation failed; the call is refused');
         await closeOpenApprovals(engine, (row) => row.tool_use_id === call.id);
@@ -116,8 +116,8 @@ async function stopped(engine: Engine, run: TurnRun, call: ToolUseBlock): Promis
 }
 
 /** An edited input is checked like the original; it is not asked about again. */
-async function recheck(engine: Engine, tool: Tool, input: Input, context: ToolContext) {
-  const problems = await inputIssues(engine, tool, input, context);
+async function recheck(toolset: ToolSet, tool: Tool, input: Input, context: ToolContext) {
+  const problems = await inputIssues(toolset, tool, input, context);
   if (problems.length > 0) return problems;
   const outside = await pathRefusal(tool, input, context);
   return outside ? [{ path: outside.field, message: outside.text }] : [];

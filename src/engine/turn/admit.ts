@@ -60,6 +60,7 @@ export type Admission =
  */
 export async function admitTurn(engine: Engine, request: AdmissionRequest): Promise<Admission> {
   const { session, worker, before } = request;
+  const toolset = await engine.tools.toolsOf(session.workspace_path);
   const now = engine.clock.now();
   const turnId = request.turn_id;
   const stored = await engine.store.messages.history(session.id);
@@ -72,6 +73,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
     override: request.override,
     worker,
     caps: request.caps,
+    toolset,
     tool_names: request.tool_names,
     now,
   });
@@ -88,7 +90,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   const model = engine.registry.get(decision.chosen_model);
   const adapter = model && engine.providers.get(model.adapter);
   if (!model || !adapter) throw new Error(`the chain chose a model without an adapter: ${decision.chosen_model}`);
-  const effective = offeredTools(engine, session, { tools, model, granted: request.tool_names });
+  const effective = offeredTools(engine, session, { toolset, tools, model, granted: request.tool_names });
 
   const turn: TurnRecord = {
     id: turnId,
@@ -171,6 +173,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
       ...about,
       adapter,
       routing: routingRecord(decision),
+      toolset,
       tools: effective,
       scope: request.scope,
       signal: request.scope.signal,

@@ -34,7 +34,8 @@ export async function endUnfinishedTurn(
   await closeOpenParts(engine, turn.id, reason);
   const scope = createScope();
   scope.abort(reason);
-  const alone = { scope, worker: null, clocks: [], tree: { delegations: 0 }, caps: [] };
+  const toolset = engine.tools.knownTools(session.workspace_path);
+  const alone = { scope, toolset, worker: null, clocks: [], tree: { delegations: 0 }, caps: [] };
   const { run } = await rebuildRun(engine, session, turn, alone);
   // Nobody can know what a call did that its process did not outlive.
   const text = reason.reason === 'shutdown' && reason !== FAULT ? RESTART_TEXT : CANCELLED_TEXT;

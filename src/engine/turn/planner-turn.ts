@@ -18,6 +18,7 @@ export function startTopLevel(engine: Engine, run: TurnRun, known?: ToolResults)
   const { scope, session } = run;
   let end: TurnEnd | null = null;
   const turn = engine.locks.start(session.id, run.turn.id, scope, async () => {
+    const release = engine.tools.hold(session.workspace_path);
     const seconds = engine.config.turn.timeout_seconds;
     const timer =
       seconds === null ? null : engine.clock.after(seconds * 1000, () => cancelScope(scope, new Cancelled('timeout')));
@@ -25,6 +26,7 @@ export function startTopLevel(engine: Engine, run: TurnRun, known?: ToolResults)
       end = await runTurn(engine, run, known);
     } finally {
       timer?.cancel();
+      release();
     }
   });
   // The limit may have been raised while the last of the tree was still coming to its stop.
@@ -63,6 +65,7 @@ export async function resumeTopLevel(engine: Engine, session: SessionRecord, tur
     const scope = createScope();
     const { run, served, known } = await rebuildRun(engine, session, turn, {
       scope,
+      toolset: await engine.tools.toolsOf(session.workspace_path),
       worker: null,
       clocks: [],
       tree: { delegations: await workersSoFar(engine, turn) },

@@ -9,6 +9,7 @@ import type { TurnRecord } from '../../domain/turn.ts';
 import { summaryOf } from '../../policy/context/history.ts';
 import { routingRecord } from '../../policy/routing/chain.ts';
 import type { ToolCallState } from '../../ports/store.ts';
+import type { ToolSet } from '../../ports/tool.ts';
 import { wireTool } from '../prompt/offered-tools.ts';
 import type { Engine } from '../state/engine.ts';
 import type { DelegationCap } from '../state/reservations.ts';
@@ -31,6 +32,7 @@ export async function rebuildRun(
   turn: TurnRecord,
   around: {
     readonly scope: AbortController;
+    readonly toolset: ToolSet;
     readonly worker: WorkerRun | null;
     readonly clocks: readonly WorkerClock[];
     readonly tree: DelegationTree;
@@ -50,7 +52,7 @@ export async function rebuildRun(
   const history = [...(await messages.history(session.id))];
   const last = history.findLast((m) => m.role === 'assistant' && m.turn_id === turn.id);
   const tools = turn.tools
-    .map((name) => engine.tools.definition(name))
+    .map((name) => around.toolset.definition(name))
     .filter((definition): definition is ToolDefinition => definition !== null);
   const elapsed = engine.clock.now() - turn.started_at;
 
@@ -59,6 +61,7 @@ export async function rebuildRun(
     turn,
     turn_index: summaryOf(history).user_messages,
     routing: routingRecord(decided.payload as unknown as RouteDecision),
+    toolset: around.toolset,
     tools,
     wire_tools: tools.map(wireTool),
     scope: around.scope,
@@ -86,7 +89,7 @@ export async function rebuildRun(
     stop_reason: (completed?.payload.stop_reason as StopReason | undefined) ?? null,
     call_event_id: completed?.id ?? null,
     final_message_id: last?.id ?? null,
-    context_request: contextRequest(engine, last, calls),
+    context_request: contextRequest(around.toolset, last, calls),
     limit: null,
     refusal: null,
   };
@@ -95,11 +98,11 @@ export async function rebuildRun(
 
 /** The request for more context that ended a worker's turn, if its newest message holds a valid one. */
 export function contextRequest(
-  engine: Engine,
+  toolset: ToolSet,
   last: StoredMessage | undefined,
   calls: readonly ToolCallState[],
 ): InsufficientContextRequest | null {
-  const questions = last ? toolUses(last.content).filter((c) => engine.tools.definition(c.name)?.requests_context) : [];
+  const questions = last ? toolUses(last.content).filter((c) => toolset.definition(c.name)?.requests_context) : [];
   // Before the answers are stored the batch is not over: its other calls have to be turned away first.
   const valid = questions.find(({ id }) => calls.some((c) => c.id === id && c.status === 'succeeded' && c.answered));
   return valid ? (InsufficientContextRequestSchema.safeParse(valid.input).data ?? null) : null;

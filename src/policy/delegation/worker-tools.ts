@@ -6,7 +6,7 @@ export const DELEGATE = 'delegate';
 const MEMORY_TOOLS: readonly string[] = ['memory_add', 'memory_replace', 'memory_consolidate'];
 const WORKER_CALLERS: readonly string[] = ['worker_create', 'worker_call'];
 
-type Named = Pick<ToolDefinition, 'name'>;
+type Named = Pick<ToolDefinition, 'name' | 'planners_only'>;
 
 /** Whether `tools.disabled` covers the name: an entry is a name, or a prefix with a final `*`. */
 export function isDisabled(name: string, disabled: readonly string[]): boolean {
@@ -69,11 +69,12 @@ export function workerTools(call: {
   readonly registered: readonly Named[];
 }): WorkerToolSet {
   const asked = call.allowed_tools === null ? null : new Set(call.allowed_tools);
-  const registered = new Set(call.registered.map((tool) => tool.name));
+  const registered = new Map(call.registered.map((tool) => [tool.name, tool]));
   const forbidden = (name: string) =>
     MEMORY_TOOLS.includes(name) ||
     WORKER_CALLERS.includes(name) ||
     !registered.has(name) ||
+    registered.get(name)?.planners_only === true ||
     (name === DELEGATE && !call.mayDelegate);
 
   const wanted = [...new Set(call.plannerTools)].filter(

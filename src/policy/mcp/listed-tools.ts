@@ -59,6 +59,7 @@ export function listedTools(server: string, config: McpServerConfig, listed: rea
       requires_workspace: false,
       path_fields: [],
       timeout_seconds: settings?.timeout_seconds ?? config.call_timeout_seconds ?? null,
+      ...(config.allow_workers === false ? { planners_only: true } : {}),
     };
     bytes += Buffer.byteLength(JSON.stringify(definition));
     if (bytes > MAX_BYTES) {

@@ -1,7 +1,7 @@
 // One MCP server of one workspace: started when it is needed, again when it is gone, listed anew when it says so (09 §11.4).
 import { setImmediate } from 'node:timers/promises';
 import type { McpServerConfig } from '../../domain/mcp.ts';
-import { ToolError } from '../../domain/tool.ts';
+import { type ToolDefinition, ToolError } from '../../domain/tool.ts';
 import { orAbort } from '../../kernel/abort.ts';
 import { sha256Hex } from '../../kernel/canonical-json.ts';
 import { type Clock, sleep } from '../../kernel/clock.ts';
@@ -34,6 +34,7 @@ export interface McpServerOptions {
 
 /** A tool that a server offers, ready to be registered. */
 export interface McpTool {
+  readonly definition: ToolDefinition;
   readonly factory: ToolFactory;
   readonly validate: (input: unknown) => readonly Issue[];
 }
@@ -75,7 +76,8 @@ export function createMcpServer(options: McpServerOptions): McpServer {
     },
     tools: () => [...known.values()],
     async close() {
-      closing.abort(new McpFault('unavailable', 'is being closed'));
+      fault = 'was closed';
+      closing.abort(new McpFault('unavailable', fault));
       await starting;
       await connection?.close();
       await listing;
@@ -129,8 +131,8 @@ export function createMcpServer(options: McpServerOptions): McpServer {
   }
 
   function down(reason: string): void {
-    fault = reason;
     if (closing.signal.aborted) return;
+    fault = reason;
     const rest = known.size === 0 ? 'it has no tools until it answers' : 'it is started again when it is needed';
     log.warn({ mcp_server: name, workspace: options.workspace }, `MCP server '${name}' ${reason}; ${rest}`);
   }
@@ -176,7 +178,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
     // Each may take its time limit: others get their turn in between.
     await setImmediate();
     const schema = options.schemas.compile(listed.definition.input_schema);
-    if (schema.ok) return { factory: mcpTool(listed, call), validate: schema.validate };
+    if (schema.ok) return { definition: listed.definition, factory: mcpTool(listed, call), validate: schema.validate };
     const [issue] = schema.problems;
     problems.push(
       `has a tool ${quoted(listed.original)} that is left out: input_schema.${issue?.path}: ${issue?.message}`,

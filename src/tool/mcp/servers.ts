@@ -1,6 +1,7 @@
 // The MCP servers of every workspace: those of the configuration, and those that a workspace's `.mcp.json` brings (09 §11).
 import path from 'node:path';
 import type { McpServerConfig, McpServers } from '../../domain/mcp.ts';
+import { orAbort } from '../../kernel/abort.ts';
 import type { Clock, Timer } from '../../kernel/clock.ts';
 import { readProjectServers } from '../../policy/mcp/project-file.ts';
 import { expandVariables } from '../../policy/mcp/variables.ts';
@@ -29,18 +30,15 @@ export interface McpOptions {
   readonly fetch?: typeof fetch;
 }
 
-/** A tool of a workspace, and whether workers may have it. */
-export interface WorkspaceTool extends McpTool {
-  readonly allow_workers: boolean;
-}
-
 export interface Mcp {
-  /** False: no workspace has any, and nothing below needs to be called. */
-  readonly configured: boolean;
   /** The tools of a workspace by now; its servers are started, and waited for as long as they may take. */
-  tools(workspace: string): Promise<readonly WorkspaceTool[]>;
-  /** Counts as a use until the returned function is called. */
+  tools(workspace: string): Promise<readonly McpTool[]>;
+  /** What is known of them without starting or waiting for anything. */
+  known(workspace: string): readonly McpTool[];
+  /** Starts the servers of a workspace, without waiting, and keeps them until the returned function is called. */
   hold(workspace: string): () => void;
+  /** From now on nobody waits for a server: the program is going down. */
+  hurry(): void;
   /** Ends every server. */
   close(): Promise<void>;
 }
@@ -58,24 +56,34 @@ export function createMcp(options: McpOptions): Mcp {
   const { servers: configured, projectFile, clock, log } = options;
   const workspaces = new Map<string, Workspace>();
   const leaving = new Set<Promise<void>>();
+  const hurry = new AbortController();
   let closed = false;
 
   return {
-    configured: projectFile !== null || Object.values(configured).some(({ enabled }) => enabled !== false),
     async tools(root) {
       if (closed) return [];
       const workspace = workspaceAt(root);
       const release = hold(workspace);
       try {
-        await refresh(workspace);
-        for (const server of workspace.servers.values()) server.wake();
-        await Promise.all([...workspace.servers.values()].map((server) => server.ready()));
+        await wake(workspace);
+        const ready = Promise.all([...workspace.servers.values()].map((server) => server.ready()));
+        await orAbort(ready, hurry.signal).catch(() => {});
         return toolsOf(workspace);
       } finally {
         release();
       }
     },
-    hold: (root) => hold(workspaceAt(root)),
+    known(root) {
+      const workspace = workspaces.get(root);
+      return workspace === undefined ? [] : toolsOf(workspace);
+    },
+    hold(root) {
+      if (closed) return () => {};
+      const workspace = workspaceAt(root);
+      void wake(workspace).catch((err: unknown) => log.warn({ err, workspace: root }, 'MCP servers were not started'));
+      return hold(workspace);
+    },
+    hurry: () => hurry.abort(),
     async close() {
       closed = true;
       for (const workspace of [...workspaces.values()]) leave(workspace);
@@ -91,6 +99,11 @@ export function createMcp(options: McpOptions): Mcp {
       useServers(workspace);
     }
     return workspace;
+  }
+
+  async function wake(workspace: Workspace): Promise<void> {
+    await refresh(workspace);
+    for (const server of workspace.servers.values()) server.wake();
   }
 
   function hold(workspace: Workspace): () => void {
@@ -155,13 +168,13 @@ export function createMcp(options: McpOptions): Mcp {
   }
 
   /** By name; of two servers whose tools got one name the first by name has it. */
-  function toolsOf(workspace: Workspace): WorkspaceTool[] {
-    const tools = new Map<string, WorkspaceTool>();
+  function toolsOf(workspace: Workspace): McpTool[] {
+    const tools = new Map<string, McpTool>();
     for (const [, server] of [...workspace.servers].sort(([a], [b]) => (a < b ? -1 : 1))) {
       for (const tool of server.tools()) {
-        const { name } = tool.factory().definition;
+        const { name } = tool.definition;
         if (tools.has(name)) log.debug({ workspace: workspace.path }, `two MCP servers offer ${name}; one is left out`);
-        else tools.set(name, { ...tool, allow_workers: server.config.allow_workers ?? true });
+        else tools.set(name, tool);
       }
     }
     return [...tools.values()];

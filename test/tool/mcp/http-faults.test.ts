@@ -2,8 +2,9 @@
 import { once } from 'node:events';
 import http from 'node:http';
 import type net from 'node:net';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { McpServerSchema } from '../../../src/domain/mcp.ts';
+import { until } from '../../support/until.ts';
 import { failure } from '../call.ts';
 import { type McpWorld, mcpWorld } from './world.ts';
 
@@ -80,7 +81,8 @@ it.each([
 ] as const)('at the start: %s', async (_, answer, reason) => {
   const world = await serving(answer);
   expect(await world.names()).toEqual([]);
-  await vi.waitFor(() => expect(world.warnings()).toHaveLength(1));
+  await until(() => world.warnings().length > 0);
+  expect(world.warnings()).toHaveLength(1);
   const [, said] = /^MCP server 'web' (.*); it has no tools until it answers$/.exec(world.warnings()[0] ?? '') ?? [];
   expect(said).toMatch(reason);
 });

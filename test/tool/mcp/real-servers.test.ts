@@ -5,8 +5,9 @@ import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import net from 'node:net';
 import path from 'node:path';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { type McpServerConfig, McpServerSchema } from '../../../src/domain/mcp.ts';
+import { until } from '../../support/until.ts';
 import { failure, workspace } from '../call.ts';
 import { gone, type McpWorld, mcpWorld } from './world.ts';
 
@@ -96,7 +97,7 @@ describe.each(Object.keys(STARTS))('server-everything over %s', (kind) => {
   it('lists its tools, and those it adds when it knows its client', async () => {
     const { world } = await start();
     expect(await world.names()).toEqual(expect.arrayContaining(['mcp__every__echo', 'mcp__every__get_sum']));
-    await vi.waitFor(async () => expect(await world.names()).toContain('mcp__every__get_roots_list'));
+    await until(async () => (await world.names()).includes('mcp__every__get_roots_list'));
     expect(await world.call('mcp__every__get_roots_list')).toContain(world.root);
   });
 

@@ -1,7 +1,8 @@
 // MCP servers as child processes: what they offer, how they are asked, and what their faults cost (09 §11).
 import fs from 'node:fs';
 import path from 'node:path';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { until } from '../../support/until.ts';
 import { failure, workspace } from '../call.ts';
 import { fixture, gone, mcpWorld } from './world.ts';
 
@@ -121,7 +122,7 @@ describe('errors', () => {
     const hanging = world.call('mcp__fix__hang', {}, { signal: scope.signal });
     setImmediate(() => scope.abort(new Error('enough')));
     await expect(hanging).rejects.toThrow('enough');
-    await vi.waitFor(async () => expect(await world.call('mcp__fix__cancelled')).toBe('1'));
+    await until(async () => (await world.call('mcp__fix__cancelled')) === '1');
   });
 
   it('a call that takes longer than its limit is a timeout', async () => {
@@ -154,7 +155,7 @@ describe('a server that dies', () => {
     const world = mcpWorld({ fix: fixture() });
     const pid = Number(await world.call('mcp__fix__pid'));
     process.kill(pid, 'SIGKILL');
-    await vi.waitFor(() => expect(world.warnings().join()).toContain('was ended by SIGKILL'));
+    await until(() => world.warnings().join().includes('was ended by SIGKILL'));
     expect((await failure(world.call('mcp__fix__pid'))).message).toContain(
       "'fix' is unavailable: it was ended by SIGKILL",
     );
@@ -189,11 +190,9 @@ describe('a server that misbehaves costs one clear message', () => {
     const names = await world.names();
     expect(names).toContain('mcp__good__echo');
     expect(names.filter((name) => name.startsWith('mcp__fix__'))).toEqual([]);
-    await vi.waitFor(() =>
-      expect(world.warnings().filter((line) => line.includes("'fix'"))).toEqual([
-        `MCP server 'fix' ${reason}; it has no tools until it answers`,
-      ]),
-    );
+    const warnings = () => world.warnings().filter((line) => line.includes("'fix'"));
+    await until(() => warnings().length > 0);
+    expect(warnings()).toEqual([`MCP server 'fix' ${reason}; it has no tools until it answers`]);
   });
 
   it('a command that does not exist', async () => {
@@ -224,9 +223,7 @@ describe('a server that misbehaves costs one clear message', () => {
       world.lines
         .filter(({ level, fields }) => level === 'debug' && typeof fields.text === 'string')
         .reduce((sum, { fields }) => sum + (fields.text as string).length, 0);
-    await vi.waitFor(() =>
-      expect(world.lines.map(({ message }) => message).join()).toContain('no more of it this minute'),
-    );
+    await until(() => world.lines.some(({ message }) => message.includes('no more of it this minute')));
     expect(size()).toBeLessThanOrEqual(65_536);
     expect(size()).toBeGreaterThan(60_000);
   });

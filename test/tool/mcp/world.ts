@@ -5,8 +5,10 @@ import { type McpServerConfig, McpServerSchema } from '../../../src/domain/mcp.t
 import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import type { Logger } from '../../../src/ports/log.ts';
 import type { ToolContext } from '../../../src/ports/tool.ts';
-import { createMcp, type McpOptions, type WorkspaceTool } from '../../../src/tool/mcp/servers.ts';
+import type { McpTool } from '../../../src/tool/mcp/server.ts';
+import { createMcp, type McpOptions } from '../../../src/tool/mcp/servers.ts';
 import { schemaCompiler } from '../../../src/tool/schema.ts';
+import { until } from '../../support/until.ts';
 import { contextOf, textOf, workspace } from '../call.ts';
 
 export const FIXTURE = fileURLToPath(new URL('../../support/mcp-server.mjs', import.meta.url));
@@ -55,7 +57,7 @@ export interface McpWorld {
   readonly lines: readonly LogLine[];
   readonly warnings: () => string[];
   readonly clock: ReturnType<typeof skippingClock>;
-  tools(): Promise<readonly WorkspaceTool[]>;
+  tools(): Promise<readonly McpTool[]>;
   names(): Promise<string[]>;
   /** Calls a tool by our name for it. */
   call(name: string, input?: Record<string, unknown>, over?: Partial<ToolContext>): Promise<string>;
@@ -82,7 +84,7 @@ export function mcpWorld(
     ...over,
   });
   onTestFinished(() => mcp.close());
-  const nameOf = (tool: WorkspaceTool) => tool.factory().definition.name;
+  const nameOf = (tool: McpTool) => tool.definition.name;
   return {
     root,
     lines,
@@ -103,12 +105,12 @@ export function mcpWorld(
 
 /** Waits until a process is gone. */
 export async function gone(pid: number): Promise<void> {
-  for (;;) {
+  await until(() => {
     try {
       process.kill(pid, 0);
+      return false;
     } catch {
-      return;
+      return true;
     }
-    await new Promise((resolve) => setImmediate(resolve));
-  }
+  });
 }

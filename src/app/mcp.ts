@@ -1,0 +1,40 @@
+// The MCP servers of this process, wired to its configuration and environment (09 §11).
+import type { Config } from '../domain/config.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { RegistryFile } from '../policy/registry/registry.ts';
+import type { Logger } from '../ports/log.ts';
+import type { SchemaCompiler } from '../ports/tool.ts';
+import { createMcp, type Mcp } from '../tool/mcp/servers.ts';
+import { readMcpFile } from '../workspace/mcp-file.ts';
+import type { Credentials, Env } from './credentials.ts';
+
+/** Keys of these are withheld even where no adapter of theirs is configured (18 §2). */
+const KNOWN_KEYS = ['ANTHROPIC_API_KEY', 'OPENAI_API_KEY', 'OPENROUTER_API_KEY'];
+
+export interface McpParts {
+  readonly config: Config;
+  readonly credentials: Credentials;
+  readonly adapters: RegistryFile['adapters'];
+  readonly env: Env;
+  readonly schemas: SchemaCompiler;
+  readonly version: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Null when no server is configured and project files are not read. */
+export function startMcp({ config, credentials, adapters, env, log, ...rest }: McpParts): Mcp | null {
+  const { project_files } = config.mcp;
+  const some = Object.values(config.mcp_servers).some(({ enabled }) => enabled !== false);
+  if (!some && !project_files) return null;
+  const keys = new Set([...KNOWN_KEYS, ...[...adapters].map(([id, adapter]) => credentials.keyName(id, adapter))]);
+  const keyValues = new Set([...keys].map((name) => env[name]).filter(Boolean));
+  return createMcp({
+    ...rest,
+    servers: config.mcp_servers,
+    projectFile: project_files ? (workspace) => readMcpFile(workspace, log) : null,
+    env,
+    isWithheld: (name) => name.startsWith('METIS_') || keys.has(name) || keyValues.has(env[name]),
+    log,
+  });
+}

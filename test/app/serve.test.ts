@@ -337,6 +337,35 @@ describe('metis doctor', () => {
     expect(await doctor([])).not.toMatch(warning);
     expect(await doctor(['--set', 'tools.shell.sandbox=required'], keys)).not.toMatch(warning);
   });
+  it('lists the configured MCP servers, without what may be secret of them', async () => {
+    const servers = {
+      node: { transport: 'stdio', command: process.execPath, args: ['--token=hush'] },
+      gone: { transport: 'stdio', command: 'metis-no-such-program' },
+      web: { transport: 'http', url: 'https://example.com/mcp?key=hush', headers: { Authorization: 'hush' } },
+      off: { transport: 'stdio', command: 'metis-no-such-program', enabled: false },
+    };
+    const set = ['--set', `mcp_servers=${JSON.stringify(servers)}`, '--set', 'mcp.project_files=true'];
+    const { stdout, code } = await refused(['doctor', '--port', '0', ...set]);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^ok +MCP server node runs .*node$/m);
+    expect(stdout).toMatch(
+      /^warning +MCP server gone: metis-no-such-program is not there; install it or change mcp_servers\.gone\.command$/m,
+    );
+    expect(stdout).toMatch(/^ok +MCP server web at https:\/\/example\.com$/m);
+    expect(stdout).toMatch(/^ok +MCP server off is switched off$/m);
+    expect(stdout).toMatch(/^ok +the \.mcp\.json of a workspace is read/m);
+    expect(stdout).not.toContain('hush');
+  });
+  it('names the field of an MCP server that is wrong', async () => {
+    const wrong = async (server: unknown) =>
+      (await refused(['doctor', '--set', `mcp_servers=${JSON.stringify({ fix: server })}`])).stderr;
+    expect(await wrong({ transport: 'stdio' })).toContain('mcp_servers.fix.command: is required');
+    expect(await wrong({ transport: 'sse' })).toContain('mcp_servers.fix.transport: must be one of "stdio", "http"');
+    expect(await wrong({ transport: 'stdio', command: 'x', url: 'https://x' })).toContain(
+      'mcp_servers.fix.url: is not',
+    );
+    expect(await wrong({ transport: 'stdio', command: 'x', tols: {} })).toContain('mcp_servers.fix.tols: unknown key');
+  });
   it('ends with 1 when the server could not start', async () => {
     const data = path.join(home.path, '.metis');
     fs.mkdirSync(data);

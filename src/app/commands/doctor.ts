@@ -16,6 +16,7 @@ import { loadPrices } from '../prices.ts';
 import { readRegistry, registryWith } from '../registry-file.ts';
 import { checkDefaultModel, checkRoutingFile } from '../routing-file.ts';
 import { loadSettings, type Settings } from '../start.ts';
+import { mcpLines } from './doctor-mcp.ts';
 
 interface Finding {
   readonly level: 'ok' | 'warning' | 'error';
@@ -35,6 +36,7 @@ export async function doctor(context: CommandContext, flags: ConfigFlags): Promi
     ...models(context, settings.value),
     ripgrep(),
     ...sandbox(settings.value),
+    ...mcpLines(settings.value.config, context.env.PATH).map(({ usable, text }) => (usable ? ok : warning)(text)),
     await port(settings.value),
   ];
   const style = createStyle(context.stdout.isTTY === true && !context.env.NO_COLOR);

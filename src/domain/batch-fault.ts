@@ -21,6 +21,14 @@ export class JournalConflict extends Error {
   }
 }
 
+/** Nothing can be stored at present; the message says why. */
+export class StorageFault extends Error {
+  constructor(message: string, cause: unknown) {
+    super(message, { cause });
+    this.name = 'StorageFault';
+  }
+}
+
 /** A message that breaks the invariants of 01 §6. */
 export class InvalidMessageError extends Error {
   readonly violations: readonly string[];

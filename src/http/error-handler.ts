@@ -2,6 +2,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { AppError, type ErrorCode, validationError } from '../kernel/errors.ts';
 import { scrub } from '../kernel/scrub.ts';
+import { StorageFault } from '../ports/journal.ts';
 import type { Logger } from '../ports/log.ts';
 
 /** Seconds after which a client may try again when the server goes down. */
@@ -18,6 +19,17 @@ export interface ErrorEnvelope {
 export function envelopeOf(error: AppError): ErrorEnvelope {
   const { code, message, details } = error;
   return { error: details === undefined ? { code, message } : { code, message, details } };
+}
+
+/** Null for a bug. */
+function knownError(error: FastifyError | Error): AppError | null {
+  if (error instanceof AppError) return error;
+  if (error instanceof StorageFault)
+    return new AppError(
+      'storage_unavailable',
+      `nothing can be stored: ${error.message}; try again when that is mended`,
+    );
+  return fromFastify('code' in error ? error.code : undefined);
 }
 
 /** What fastify finds wrong by itself, in our words; null for anything it did not raise. */
@@ -42,12 +54,16 @@ function fromFastify(code: string | undefined): AppError | null {
  */
 export function createErrorHandler(log: Logger, secrets: readonly string[]) {
   return function handleError(error: FastifyError | Error, request: FastifyRequest, reply: FastifyReply): void {
-    const known = error instanceof AppError ? error : fromFastify('code' in error ? error.code : undefined);
-    const answer = known ?? bug(error, request);
+    const answer = knownError(error) ?? (hasLeft(request) ? left(request) : bug(error, request));
     if (answer.code === 'service_shutting_down') reply.header('retry-after', SHUTDOWN_RETRY_SECONDS);
     if (answer.code === 'unauthorized') reply.header('www-authenticate', 'Bearer');
     reply.status(answer.status).send(envelopeOf(answer));
   };
+
+  function left({ id: request_id, method, routeOptions }: FastifyRequest): AppError {
+    log.debug({ request_id, method, path: routeOptions.url ?? null }, 'the client left before its body was whole');
+    return validationError([{ path: '', message: 'the body ended before it was whole' }]);
+  }
 
   function bug(error: Error, request: FastifyRequest): AppError {
     const { method, id: request_id } = request;
@@ -55,6 +71,11 @@ export function createErrorHandler(log: Logger, secrets: readonly string[]) {
     log.error({ request_id, method, path, error: scrub(error.stack ?? String(error), { secrets }) }, 'request failed');
     return new AppError('internal_error', 'an unexpected error; the log has it under this request id', { request_id });
   }
+}
+
+/** Whether the connection went while the body was on its way: nobody waits for an answer. */
+function hasLeft({ raw }: FastifyRequest): boolean {
+  return raw.destroyed && !raw.complete;
 }
 
 export const MAX_TARGET_BYTES = 8192;

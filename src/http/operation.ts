@@ -10,6 +10,7 @@ const GATE_ERRORS: readonly ErrorCode[] = [
   'uri_too_long',
   'headers_too_large',
   'expectation_failed',
+  'storage_unavailable',
   'internal_error',
 ];
 const TOKEN_ERRORS: readonly ErrorCode[] = ['unauthorized', 'rate_limit_exceeded'];

@@ -36,6 +36,7 @@ export const ERRORS = {
   headers_too_large: { status: 431, retryable: false },
   internal_error: { status: 500, retryable: false },
   routing_failed: { status: 503, retryable: true },
+  storage_unavailable: { status: 503, retryable: true },
   too_many_connections: { status: 503, retryable: true },
   service_shutting_down: { status: 503, retryable: true },
 } as const satisfies Record<string, { status: number; retryable: boolean }>;

@@ -10,6 +10,7 @@ export {
   EventValidationError,
   InvalidMessageError,
   JournalConflict,
+  StorageFault,
   UnknownEventTypeError,
 } from '../domain/batch-fault.ts';
 
@@ -23,7 +24,7 @@ export interface PruneReport {
 export interface Journal {
   /**
    * Writes all of the batch or nothing. Resolves with the stamped events once they are durable and published.
-   * Throws `UnknownEventTypeError`, `EventValidationError`, `InvalidMessageError` or `JournalConflict`.
+   * Throws `UnknownEventTypeError`, `EventValidationError`, `InvalidMessageError`, `JournalConflict` or `StorageFault`.
    */
   commit(batch: Batch): Promise<readonly Event[]>;
   /** A transient event between commits, in the one global order. */

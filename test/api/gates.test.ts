@@ -1,9 +1,12 @@
 // The gates of the HTTP server: their order, their codes, one envelope for all.
 import { once } from 'node:events';
+import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
+import { silentLogger } from '../../src/ports/log.ts';
 import { startServer, type TestServer } from '../support/http.ts';
 import { manualClock } from '../support/manual-clock.ts';
+import { until } from '../support/until.ts';
 
 const TOKEN = 'a-token-of-at-least-thirty-two-characters';
 const MIB = 1_048_576;
@@ -377,10 +380,56 @@ describe('going down', () => {
   });
 });
 
+describe('a database that takes nothing', () => {
+  const said: string[] = [];
+  const log = { ...silentLogger, error: (_: unknown, text: string) => void said.push(text) };
+
+  test('is what a writing request is told, and the next one is served when there is room', async () => {
+    const server = await startServer({ log });
+    const pages = Number(server.db.db.pragma('page_count', { simple: true }));
+    server.db.db.pragma(`max_page_count = ${pages}`);
+    const workspace_path = server.workspace;
+    let answer = await server.call('POST', '/sessions', { workspace_path });
+    while (answer.status === 201) answer = await server.call('POST', '/sessions', { workspace_path });
+    expect([answer.status, answer.body.error.code]).toEqual([503, 'storage_unavailable']);
+    expect(answer.body.error.message).toContain('the disk is full');
+    expect(said).toEqual(['commit failed']);
+    expect((await server.call('GET', '/sessions')).status).toBe(200);
+    server.db.db.pragma('max_page_count = 1000000');
+    expect((await server.call('POST', '/sessions', { workspace_path })).status).toBe(201);
+  });
+});
+
+describe('a client that leaves', () => {
+  test('in the middle of its body is no error', async () => {
+    const told: [string, string][] = [];
+    let heard = () => {};
+    const one = new Promise<void>((resolve) => {
+      heard = resolve;
+    });
+    const note = (level: string) => (_: unknown, text: string) => {
+      if (!/body|failed/.test(text)) return;
+      told.push([level, text]);
+      heard();
+    };
+    const log = { ...silentLogger, error: note('error'), warn: note('warn'), debug: note('debug') };
+    const server = await startServer({ log });
+    const socket = connect(server.port, '127.0.0.1');
+    await once(socket, 'connect');
+    const arrived = once(server.app.server, 'request');
+    socket.write(`POST /sessions HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nContent-Type: application/json\r\n`);
+    socket.write('Content-Length: 1000\r\n\r\n{"workspace');
+    const [request] = (await arrived) as [IncomingMessage];
+    await until(() => request.readableFlowing === true);
+    socket.destroy();
+    await one;
+    expect(told).toEqual([['debug', 'the client left before its body was whole']]);
+  });
+});
+
 describe('bugs', () => {
   test('are an opaque internal_error whose request id is in the log', async () => {
     const lines: Readonly<Record<string, unknown>>[] = [];
-    const { silentLogger } = await import('../../src/ports/log.ts');
     const server = await startServer({ log: { ...silentLogger, error: (fields) => lines.push(fields) } });
     server.db.db.exec('DROP TABLE price_versions; ALTER TABLE sessions RENAME TO gone');
     const answer = await server.call('GET', '/sessions');

@@ -74,7 +74,7 @@ describe('health', () => {
     expect((await server.call('GET', '/readyz')).status).toBe(200);
     server.abandon();
     const unready = await server.call('GET', '/readyz');
-    expect([unready.status, unready.body.error.code]).toEqual([503, 'internal_error']);
+    expect([unready.status, unready.body.error.code]).toEqual([503, 'storage_unavailable']);
   });
 });
 

@@ -47,7 +47,7 @@ describe.runIf(mayMount)('a full disk', () => {
     }).toThrow(/ENOSPC/);
     const status = async (where: string) => (await fetch(world.url + where)).status;
     expect(await status('/readyz')).toBe(503);
-    await expect(world.session()).rejects.toMatchObject({ status: 500, code: 'internal_error' });
+    await expect(world.session()).rejects.toMatchObject({ status: 503, code: 'storage_unavailable' });
     gate.release();
     await until(() => first.output.stderr.includes('a turn ended without its terminal event'));
     expect(await status('/healthz')).toBe(200);

@@ -5,8 +5,7 @@ import { isoTime } from '../../kernel/clock.ts';
 import { AppError } from '../../kernel/errors.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
-import { envelopeOf } from '../error-handler.ts';
-import { errorsOf, operation } from '../operation.ts';
+import { operation } from '../operation.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
@@ -55,17 +54,13 @@ export function metaRoutes(app: HttpApp, { engine, version, started, documents }
         tag: 'meta',
         summary: 'Whether a write would succeed.',
         open: true,
-        results: {
-          200: z.object({ status: z.literal('ready') }),
-          503: errorsOf(['service_shutting_down', 'internal_error']),
-        },
+        results: { 200: z.object({ status: z.literal('ready') }) },
         errors: [],
       }),
     },
     async (_request, reply) => {
       if (await engine.store.writable()) return reply.send({ status: 'ready' });
-      const fault = new AppError('internal_error', 'the database cannot be written');
-      return reply.status(503).send(envelopeOf(fault));
+      throw new AppError('storage_unavailable', 'the database cannot be written');
     },
   );
 

@@ -1,10 +1,20 @@
-// Unique indices as the port names them: which rule of the model a violated index stands for.
+// What SQLite raises, as the port names it: which rule of the model a violated index stands for, and a disk that takes nothing.
 import Database from 'better-sqlite3';
-import { InvalidMessageError, JournalConflict } from '../../../ports/journal.ts';
+import { InvalidMessageError, JournalConflict, StorageFault } from '../../../ports/journal.ts';
+
+/** By how SQLite's code begins. */
+const REFUSALS: readonly (readonly [string, string])[] = [
+  ['SQLITE_FULL', 'the disk is full'],
+  ['SQLITE_READONLY', 'the database cannot be written'],
+  ['SQLITE_CANTOPEN', 'the database cannot be opened for writing'],
+  ['SQLITE_IOERR', 'the disk reports an error'],
+];
 
 /** The error to throw for one that SQLite raised; anything unknown is returned as it came. */
-export function asConflict(cause: unknown): unknown {
+export function journalFault(cause: unknown): unknown {
   if (!(cause instanceof Database.SqliteError)) return cause;
+  const refusal = REFUSALS.find(([code]) => cause.code.startsWith(code));
+  if (refusal) return new StorageFault(refusal[1], cause);
   if (cause.code !== 'SQLITE_CONSTRAINT_UNIQUE' && cause.code !== 'SQLITE_CONSTRAINT_PRIMARYKEY') return cause;
   const columns = cause.message.slice(cause.message.indexOf(':') + 2);
   if (columns === 'turns.session_id') {

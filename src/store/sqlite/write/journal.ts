@@ -7,7 +7,7 @@ import { InvalidMessageError, type Journal, JournalConflict } from '../../../por
 import type { LiveBus, Published } from '../../../ports/live-bus.ts';
 import type { Logger } from '../../../ports/log.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
-import { asConflict } from './conflict.ts';
+import { journalFault } from './conflict.ts';
 import { delegationWrites } from './delegation-writes.ts';
 import { createEventLog } from './event-log.ts';
 import { createGuard } from './guard.ts';
@@ -168,7 +168,7 @@ export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptio
     // What failed by itself keeps its own reason when the rest of the transaction fails later.
     if (!item.outcome.ok && item.outcome.error !== null) return;
     for (const change of item.batch.writes) if (change.kind === 'session.insert') live.forget(change.session.id);
-    const error = asConflict(cause);
+    const error = journalFault(cause);
     if (!(error instanceof JournalConflict || error instanceof InvalidMessageError)) {
       const types = item.batch.emit.map((e) => (e.kind === 'event' ? e.draft.type : e.transient.delta.type));
       log.error({ err: error, writes: item.batch.writes.map((change) => change.kind), types }, 'commit failed');
@@ -184,7 +184,7 @@ export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptio
           try {
             resolve(db.transaction(task).immediate());
           } catch (error) {
-            reject(error);
+            reject(journalFault(error));
           }
         },
       });

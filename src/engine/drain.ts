@@ -10,6 +10,7 @@ import { cancelScope } from './state/session-lock.ts';
  */
 export async function drain(engine: Engine): Promise<void> {
   engine.draining.value = true;
+  for (const approval of [...engine.approvals.values()]) approval.putDown();
   const timer = engine.clock.after(engine.config.shutdown.drain_seconds * 1000, () => {
     for (const turn of engine.locks.active()) cancelScope(turn.scope, new Cancelled('shutdown'));
   });

@@ -5,7 +5,7 @@ import { answerConfirmation } from '../../src/engine/answer-approval.ts';
 import { drain } from '../../src/engine/drain.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { gate, restart, turns } from '../support/moments.ts';
-import { call, planner, scenario } from '../support/scenario.ts';
+import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { storedEvents, turnOf } from '../support/stored.ts';
 import { tool } from '../support/tools.ts';
 import { until } from '../support/until.ts';
@@ -46,6 +46,49 @@ describe('a drain', () => {
     const second = await restart(first, options);
     expect(await second.ended(turnId)).toMatchObject({ status: 'completed', output: 'end', tool_call_count: 2 });
     expect([called(second), ran]).toEqual([['queued'], ['slow', 'queued']]);
+  });
+});
+
+describe('a drain that meets an open approval', () => {
+  it('waits for nobody, also for a worker, and lets what runs beside it finish', async () => {
+    const wait = gate();
+    const slow = tool('slow', {
+      side_effects: 'read',
+      execute: async () => {
+        await wait.opened;
+        return toolText('slow');
+      },
+    });
+    const write = call('write_file', { path: 'a', content: '1' });
+    const options = {
+      tools: [slow],
+      config: { shutdown: { drain_seconds: 3600 } },
+      scenario: scenario(
+        planner({ tool_calls: [delegate('the job'), call('slow', {})] }, { text: 'end' }),
+        worker('the job', { tool_calls: [write] }, { text: 'done' }),
+      ),
+    };
+    const first = await startEngine(options);
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await until(() => called(first).includes('slow') && first.engine.approvals.size > 0);
+    const drained = drain(first.engine);
+    await until(() => first.engine.approvals.size === 0);
+    wait.open();
+    await drained;
+    expect((await turnOf(first, session.id, turnId)).status).toBe('interrupted');
+
+    const second = await restart(first, options);
+    const asked = await second.event('tool.confirmation_requested');
+    await until(() => second.engine.approvals.size > 0);
+    await answerConfirmation(second.engine, asked.payload.confirmation_request_id as string, {
+      decision: 'approve',
+      scope: 'once',
+      reason: null,
+      modified_input: null,
+    });
+    expect(await second.ended(turnId)).toMatchObject({ status: 'completed', output: 'end', tool_call_count: 2 });
+    expect(called(second)).toEqual(['write_file']);
   });
 });
 

@@ -128,12 +128,13 @@ function answerTo(
         close();
         reject(error);
       },
+      putDown: onAbort,
       unclaimed: () => {
         if (due !== null) giveUp(due);
       },
     };
     engine.approvals.set(row.id, prompt);
-    if (run.signal.aborted) onAbort();
+    if (run.signal.aborted || engine.draining.value) onAbort();
     else run.signal.addEventListener('abort', onAbort, { once: true });
   });
 }

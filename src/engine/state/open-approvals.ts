@@ -13,6 +13,8 @@ export interface OpenApproval {
   settle(answer: Answer): void;
   /** Not even its end could be stored. */
   fail(error: unknown): void;
+  /** The server stops: nobody can answer any more, and the next start asks again. */
+  putDown(): void;
   /** No answer came of a claim: a deadline or a cancellation that fell into it still counts. */
   unclaimed(): void;
 }

@@ -120,6 +120,24 @@ describe('a session whose limit is reached', () => {
     expect((await submit()).body.stop_reason).toBe('end_turn');
   });
 
+  it('lets a caller that waits see the turn that was paused, and names the limit that lets it go on', async () => {
+    const t = await startServer({
+      scenario: scenario([{ match: {}, times: 'inf', respond: { text: 'ok' } }]),
+      config: { turn: { max_llm_calls: 50, max_output_tokens: 4096, timeout_seconds: null } },
+    });
+    const session = await newSession(t, { initial_active_model: 'haiku', max_cost_usd: '0.005' });
+    const submit = () => t.call('POST', `/sessions/${session.id}/turns`, { content: 'go' }, { prefer: 'wait=60' });
+    const paused = await submit();
+    expect([paused.status, paused.body.status, paused.body.interrupted_reason]).toEqual([200, 'interrupted', 'budget']);
+    const { error } = (await submit()).body;
+    const needed = error.details.needed_usd;
+    expect(Number(needed)).toBeGreaterThan(0.02);
+    expect(error.message).toContain(`may cost up to ${needed} USD (0 USD spent); raise it to`);
+    const enough = /raise it to (\S+) USD or more/.exec(error.message)![1];
+    expect((await t.call('PATCH', `/sessions/${session.id}`, { max_cost_usd: enough })).status).toBe(200);
+    await t.event('turn.completed');
+  });
+
   it('shows what is reserved while a call is under way', async () => {
     const t = await startServer({ scenario: scenario(planner({ hang: true })) });
     const session = await newSession(t, { max_cost_usd: '5' });

@@ -5,7 +5,7 @@ import type { TurnRecord } from '../../domain/turn.ts';
 import { AppError } from '../../kernel/errors.ts';
 import type { SessionId, TurnId } from '../../kernel/ids.ts';
 import type { Pusd, Usd } from '../../kernel/money.ts';
-import { toPusd, ZERO_PUSD } from '../../kernel/money.ts';
+import { fromPusd, toPusd, ZERO_PUSD } from '../../kernel/money.ts';
 import type { Engine } from '../state/engine.ts';
 import type { BudgetRefusal } from '../state/reservations.ts';
 import type { Limit } from './limits.ts';
@@ -18,42 +18,57 @@ async function exhaustedLimit(
 ): Promise<BudgetRefusal | null> {
   for (const limit of await limitsOf(engine, session, [])) {
     const spent = await limit.spent();
-    if (spent >= limit.limit || (await hasRefused(engine, session.root_session_id, limit)))
-      return refusal(engine, limit, spent, ZERO_PUSD);
+    const refused = await refusalInForce(engine, session.root_session_id, limit);
+    if (spent >= limit.limit || refused !== null) return refusal(engine, limit, spent, refused?.needed ?? ZERO_PUSD);
   }
   return null;
 }
 
+/** What the refused call would have reserved, zero where only that there was one is known. */
+interface Refused {
+  readonly needed: Pusd;
+}
+
 /** Asked of what is stored, so that a restart forgets nothing. */
-async function hasRefused(engine: Engine, root: SessionId, limit: Limit): Promise<boolean> {
+async function refusalInForce(engine: Engine, root: SessionId, limit: Limit): Promise<Refused | null> {
   const { turns, meta } = engine.store;
-  if (limit.scope === 'day') return (await meta(DAY_REACHED)) === dayMark(limit);
-  if (engine.budget.paused.has(root) && (await turns.open(root)) !== null) return true;
+  const unknown: Refused = { needed: ZERO_PUSD };
+  if (limit.scope === 'day') return (await meta(DAY_REACHED)) === dayMark(limit) ? unknown : null;
   const newest = await turns.newest(root);
   const met = newest && (await limitMet(engine, newest.id));
-  return met !== null && limit.limit <= met;
+  if (met !== null && limit.limit <= met.limit) return met;
+  return engine.budget.paused.has(root) && (await turns.open(root)) !== null ? unknown : null;
 }
 
 /** The tree's limit as it was when it refused a call of this turn; null when it did not. */
-async function limitMet(engine: Engine, turnId: TurnId): Promise<Pusd | null> {
+async function limitMet(engine: Engine, turnId: TurnId): Promise<(Refused & { readonly limit: Pusd }) | null> {
   const events = await engine.store.events.ofTurn(turnId, ['budget.exceeded']);
   const last = events.findLast((event) => event.payload.scope === 'session');
-  return last ? toPusd(last.payload.limit_usd as Usd) : null;
+  if (!last) return null;
+  const { limit_usd, needed_usd } = last.payload;
+  return { limit: toPusd(limit_usd as Usd), needed: toPusd(needed_usd as Usd) };
 }
 
 /** `meta` key of the day's limit that ended a planner's turn, as `dayMark` writes it. */
 export const DAY_REACHED = 'budget_day_reached';
 
-/** Throws `budget_exceeded` with the four amounts when a limit lets nothing further begin (14 §3). */
+/** A limit has at most six decimals. */
+const LIMIT_STEP = 1_000_000n;
+
+/** Throws `budget_exceeded` with the amounts when a limit lets nothing further begin (14 §3). */
 export async function requireBudget(engine: Engine, session: SessionRecord): Promise<void> {
   const exhausted = await exhaustedLimit(engine, session);
   if (!exhausted) return;
-  const { scope, limit_usd, spent_usd, reserved_usd } = exhausted;
-  throw new AppError(
-    'budget_exceeded',
-    `the ${scope} limit of ${limit_usd} USD is reached (${spent_usd} USD spent); raise it to go on`,
-    { scope, limit_usd, spent_usd, reserved_usd },
-  );
+  const { scope, limit_usd, spent_usd, reserved_usd, needed_usd } = exhausted;
+  const needed = toPusd(needed_usd);
+  const sum = toPusd(spent_usd) + toPusd(reserved_usd) + needed;
+  const enough = fromPusd((((sum + LIMIT_STEP - 1n) / LIMIT_STEP) * LIMIT_STEP) as Pusd);
+  const told =
+    needed > ZERO_PUSD
+      ? `the ${scope} limit of ${limit_usd} USD does not cover the next call, which may cost up to ${needed_usd} USD (${spent_usd} USD spent); raise it to ${enough} USD or more to go on`
+      : `the ${scope} limit of ${limit_usd} USD is reached (${spent_usd} USD spent); raise it to go on`;
+  const details = { scope, limit_usd, spent_usd, reserved_usd, needed_usd: needed > ZERO_PUSD ? needed_usd : null };
+  throw new AppError('budget_exceeded', told, details);
 }
 
 /** The tree waits for a higher limit from now on. False when it waited already. */
@@ -77,7 +92,7 @@ export async function pauseWaitingTrees(engine: Engine, open: readonly TurnRecor
     const root = session.root_session_id;
     const limit = (await engine.store.sessions.limit(root))?.max_cost_usd ?? null;
     const met = await limitMet(engine, turn.id);
-    if (limit === null || (met !== null && toPusd(limit) > met)) paid.add(root);
+    if (limit === null || (met !== null && toPusd(limit) > met.limit)) paid.add(root);
     engine.budget.paused.add(root);
   }
   for (const root of paid) engine.budget.paused.delete(root);

@@ -112,7 +112,8 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
         ...operation({
           id: 'submitTurn',
           tag: 'turns',
-          summary: 'Start a turn. With Prefer: wait=<seconds> the finished turn is the answer.',
+          summary:
+            'Start a turn. With Prefer: wait=<seconds> the turn is the answer once it has ended or is interrupted.',
           body: true,
           results: { 200: TurnSchema, 202: Receipt },
           errors: [
@@ -233,7 +234,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
   );
 }
 
-/** With `Prefer: wait`, the turn once it is terminal; null when nobody asked, or time is up first. */
+/** With `Prefer: wait`, the turn once it stands: ended or interrupted; null when nobody asked, or time is up first. */
 async function finished({ engine, closing }: RouteDeps, request: FastifyRequest, turnId: string): Promise<Turn | null> {
   const seconds = waitOf(request.headers.prefer);
   if (seconds === null) return null;
@@ -251,7 +252,7 @@ async function finished({ engine, closing }: RouteDeps, request: FastifyRequest,
     closing.removeEventListener('abort', stop);
   }
   const turn = await engine.store.turns.view(session_id, turnId);
-  return turn !== null && turn.ended_at !== null ? turn : null;
+  return turn !== null && (turn.ended_at !== null || turn.status === 'interrupted') ? turn : null;
 }
 
 /** Whole seconds of a `wait` preference, at most 600; null without one. */

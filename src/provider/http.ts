@@ -3,6 +3,7 @@ import { createParser, type EventSourceParser } from 'eventsource-parser';
 import { orAbort } from '../kernel/abort.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Decoder } from '../wire/decoder.ts';
+import { EVENT_CHARACTERS } from '../wire/event-data.ts';
 import { classify, type Fault, fault, readWireError, WireFault } from '../wire/fault.ts';
 import type { Attempt, Exchange, Transport } from './base.ts';
 import { networkFault, redirectFault } from './network-fault.ts';
@@ -11,8 +12,6 @@ import type { Wire } from './wire.ts';
 
 const ERROR_BODY_BYTES = 64 * 1024;
 const ERROR_TEXT_CHARACTERS = 2000;
-/** Characters of one event; more is not a chat answer. */
-const EVENT_CHARACTERS = 16 * 1024 * 1024;
 const DRAIN_MS = 250;
 
 export interface HttpOptions {

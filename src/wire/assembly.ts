@@ -3,6 +3,7 @@ import type { StopReason } from '../domain/message.ts';
 import type { StreamEvent } from '../domain/model-stream.ts';
 import type { IdGenerator, MessageId, ToolUseId } from '../kernel/ids.ts';
 import { parseArguments } from './arguments.ts';
+import { nameOf } from './event-data.ts';
 import { fault, WireFault } from './fault.ts';
 import { noUsage, type UsageReport } from './usage-report.ts';
 
@@ -10,6 +11,11 @@ import { noUsage, type UsageReport } from './usage-report.ts';
 const MAX_CHARACTERS = 64 * 1024 * 1024;
 /** What a block weighs besides its text, so that a stream of empty blocks ends too. */
 const BLOCK_WEIGHT = 256;
+/** Blocks of one message, and calls among them: each is stored, sent and answered by itself. */
+const MAX_BLOCKS = 5000;
+const MAX_CALLS = 500;
+/** Characters of a tool's name that are kept: no tool is called by more. */
+const MAX_NAME = 256;
 
 /** A block of opaque bytes that has a place in the message and no event. */
 export interface Redacted {
@@ -48,7 +54,11 @@ export interface Assembly {
   open(kind: Slot['kind']): Slot;
   /** Names a call; the first non-empty name stays. */
   name(slot: Slot, name: string, providerId: string | null): void;
+  /** Text, arguments or redacted data; nothing is added to a closed block. */
   append(slot: Slot, fragment: string): void;
+  sign(slot: Slot, fragment: string): void;
+  /** Counts what is kept outside of a block, in characters. */
+  weigh(amount: number): void;
   close(slot: Slot): void;
   /** Closes every block that is still open, cut off: arguments that do not parse are marked `incomplete`. */
   breakOff(): void;
@@ -63,6 +73,7 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
   let live = 0;
   let places = 0;
   let size = 0;
+  let calls = 0;
   let started = false;
   let cut = false;
 
@@ -156,6 +167,15 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
       throw new WireFault(fault('other', 'response_too_large', `the answer exceeds ${MAX_CHARACTERS} characters`));
   }
 
+  function admit(kind: Slot['kind']): void {
+    weigh(BLOCK_WEIGHT);
+    if (kind === 'tool') calls++;
+    const problem =
+      calls > MAX_CALLS ? `${MAX_CALLS} tool calls` : slots.length >= MAX_BLOCKS ? `${MAX_BLOCKS} blocks` : null;
+    if (problem !== null)
+      throw new WireFault(fault('other', 'response_too_large', `the answer has more than ${problem}`));
+  }
+
   return {
     id,
     queue,
@@ -163,8 +183,9 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
     slots,
     servedModel: null,
     stop: null,
+    weigh,
     open(kind) {
-      weigh(BLOCK_WEIGHT);
+      admit(kind);
       const slot: Slot = {
         kind,
         text: '',
@@ -181,17 +202,24 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
       return slot;
     },
     name(slot, name, providerId) {
-      slot.providerId ??= providerId;
+      weigh(name.length + (providerId?.length ?? 0));
+      slot.providerId ??= nameOf(providerId);
       if (slot.name !== '' || name === '') return;
-      slot.name = name;
+      slot.name = name.slice(0, MAX_NAME);
       if (slots[live] === slot) release(slot);
     },
     append(slot, fragment) {
       if (fragment === '' || slot.closed) return;
       weigh(fragment.length);
       slot.text += fragment;
+      if (slot.kind === 'redacted') return;
       if (slots[live] === slot && (slot.kind !== 'tool' || slot.id !== null)) deliver(slot, fragment);
       else slot.waiting.push(fragment);
+    },
+    sign(slot, fragment) {
+      if (slot.closed) return;
+      weigh(fragment.length);
+      slot.signature += fragment;
     },
     close(slot) {
       if (slot.closed) return;

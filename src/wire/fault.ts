@@ -104,11 +104,14 @@ function byStatus(status: number): Verdict {
   return ['other', null];
 }
 
+/** Characters of a failure's message that are read: it is searched for words and shown to people. */
+const MAX_MESSAGE = 4096;
+
 /** Reads `{error: {type, code, message, ...}}` or `{error: "text"}`; null when there is no error in it. */
 export function readWireError(body: unknown): WireError | null {
   if (typeof body !== 'object' || body === null || !('error' in body)) return null;
   const raw = body.error;
-  if (typeof raw === 'string') return { type: null, code: null, status: null, message: raw };
+  if (typeof raw === 'string') return { type: null, code: null, status: null, message: raw.slice(0, MAX_MESSAGE) };
   if (typeof raw !== 'object' || raw === null) return null;
   const error = raw as Record<string, unknown>;
   const code = typeof error.code === 'string' || typeof error.code === 'number' ? error.code : null;
@@ -126,7 +129,7 @@ export function readWireError(body: unknown): WireError | null {
     type: typeof error.type === 'string' ? error.type : null,
     code,
     status: typeof claimed === 'number' && claimed >= 400 && claimed <= 599 ? claimed : null,
-    message: upstream === null ? message : `${message}: ${upstream}`,
+    message: (upstream === null ? message : `${message.slice(0, MAX_MESSAGE / 2)}: ${upstream}`).slice(0, MAX_MESSAGE),
   };
 }
 

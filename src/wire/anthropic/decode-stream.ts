@@ -3,6 +3,7 @@ import type { StopReason } from '../../domain/message.ts';
 import { argumentsText } from '../arguments.ts';
 import type { Assembly, Slot } from '../assembly.ts';
 import type { Decoder } from '../decoder.ts';
+import { nameOf, readEventData } from '../event-data.ts';
 import { fault, readWireError, streamFault, WireFault } from '../fault.ts';
 import type { Remarks } from '../remarks.ts';
 import { count } from '../usage-report.ts';
@@ -10,7 +11,7 @@ import { count } from '../usage-report.ts';
 /** Fields of all events in one shape; everything from outside may be missing. */
 interface WireEvent {
   readonly type?: string;
-  readonly index?: number;
+  readonly index?: unknown;
   readonly message?: { readonly model?: unknown; readonly usage?: WireUsage | null } | null;
   readonly content_block?: WireBlock | null;
   readonly delta?: {
@@ -72,24 +73,28 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): De
       case 'thinking': {
         const slot = assembly.open('thinking');
         assembly.append(slot, string(block.thinking));
-        slot.signature = string(block.signature);
+        assembly.sign(slot, string(block.signature));
         return slot;
       }
       case 'redacted_thinking': {
         const slot = assembly.open('redacted');
-        slot.text = string(block.data);
+        assembly.append(slot, string(block.data));
         return slot;
       }
       case 'tool_use': {
         const slot = assembly.open('tool');
         assembly.name(slot, string(block.name), string(block.id) || null);
         // Some compatible servers send the whole input here and no deltas.
-        if (typeof block.input === 'object' && block.input !== null && Object.keys(block.input).length > 0)
-          prefilled.set(slot, argumentsText(slot, block.input));
+        if (typeof block.input === 'object' && block.input !== null && Object.keys(block.input).length > 0) {
+          const text = argumentsText(slot, block.input);
+          // Once more when it becomes the block's text: it may wait until the end.
+          assembly.weigh(text.length);
+          prefilled.set(slot, text);
+        }
         return slot;
       }
       default:
-        remarks.debug({ block_type: block.type }, 'content block of an unknown type ignored');
+        remarks.debug({ block_type: nameOf(block.type) }, 'content block of an unknown type ignored');
         return null;
     }
   }
@@ -111,7 +116,7 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): De
         if (slot.kind === 'thinking') assembly.append(slot, string(delta.thinking));
         return;
       case 'signature_delta':
-        if (slot.kind === 'thinking') slot.signature += string(delta.signature);
+        if (slot.kind === 'thinking') assembly.sign(slot, string(delta.signature));
         return;
     }
   }
@@ -125,10 +130,10 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): De
 
   return {
     event(data) {
-      const event = JSON.parse(data) as WireEvent | null;
+      const event = readEventData(data) as WireEvent | null;
       switch (event?.type) {
         case 'content_block_delta': {
-          const slot = blocks.get(event.index ?? 0);
+          const slot = blocks.get(indexOf(event));
           if (slot && event.delta) extend(slot, event.delta);
           else if (slot === undefined)
             throw new WireFault(
@@ -137,22 +142,22 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): De
           return;
         }
         case 'content_block_start':
-          if (event.content_block) open(event.index ?? 0, event.content_block);
+          if (event.content_block) open(indexOf(event), event.content_block);
           return;
         case 'content_block_stop': {
-          const slot = blocks.get(event.index ?? 0);
+          const slot = blocks.get(indexOf(event));
           if (slot) close(slot);
           return;
         }
         case 'message_start':
-          if (typeof event.message?.model === 'string') assembly.servedModel = event.message.model;
+          assembly.servedModel = nameOf(event.message?.model) ?? assembly.servedModel;
           if (event.message?.usage) {
             readUsage(assembly, event.message.usage);
             assembly.usage.early = true;
           }
           return;
         case 'message_delta':
-          if (typeof event.delta?.stop_reason === 'string') stopReason = event.delta.stop_reason;
+          stopReason = nameOf(event.delta?.stop_reason) ?? stopReason;
           if (event.usage) {
             readUsage(assembly, event.usage);
             if (count(event.usage.output_tokens) !== null) assembly.usage.early = false;
@@ -171,7 +176,7 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): De
           // A compatible server or a proxy may report an error without the event type.
           const error = readWireError(event);
           if (error !== null) throw streamFault(error);
-          remarks.debug({ event_type: event?.type }, 'event of an unknown type ignored');
+          remarks.debug({ event_type: nameOf(event?.type) }, 'event of an unknown type ignored');
         }
       }
     },
@@ -189,6 +194,10 @@ function readUsage(assembly: Assembly, wire: WireUsage): void {
   usage.creation = count(wire.cache_creation_input_tokens) ?? usage.creation;
   usage.creation1h = count(wire.cache_creation?.ephemeral_1h_input_tokens) ?? usage.creation1h;
   usage.reasoning = count(wire.output_tokens_details?.thinking_tokens) ?? usage.reasoning;
+}
+
+function indexOf(event: WireEvent): number {
+  return typeof event.index === 'number' ? event.index : 0;
 }
 
 function string(value: unknown): string {

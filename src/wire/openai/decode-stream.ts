@@ -3,7 +3,9 @@ import type { StopReason } from '../../domain/message.ts';
 import { argumentsText, parseArguments } from '../arguments.ts';
 import type { Assembly, Slot } from '../assembly.ts';
 import type { Decoder } from '../decoder.ts';
+import { nameOf, readEventData } from '../event-data.ts';
 import { fault, readWireError, streamFault, WireFault } from '../fault.ts';
+import { createObjectScan, type ObjectScan } from '../object-scan.ts';
 import type { Remarks } from '../remarks.ts';
 import { count } from '../usage-report.ts';
 
@@ -45,9 +47,20 @@ export const STOP_REASONS: ReadonlyMap<string, StopReason> = new Map([
   ['function_call', 'tool_use'],
 ]);
 
+interface Call {
+  readonly slot: Slot;
+  id: string | null;
+  readonly scan: ObjectScan;
+  /** Whether its arguments parse, once they are balanced. */
+  parses: boolean | null;
+}
+
 export function createOpenAiDecoder(assembly: Assembly, remarks: Remarks): Decoder {
   let textSlot: Slot | null = null;
-  const calls: { slot: Slot; index: number | null; id: string | null }[] = [];
+  const calls: Call[] = [];
+  /** The newest call of an index, the first one of an id. */
+  const byIndex = new Map<number, Call>();
+  const byId = new Map<string, Call>();
   let finishReason: string | null = null;
 
   function addText(text: string): void {
@@ -68,36 +81,46 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: Remarks): Decod
         : typeof given === 'object' && given !== null
           ? argumentsText(value, given)
           : '';
-    const slot = locate(index, id, name, args);
+    const call = locate(index, id, name, args);
+    const { slot } = call;
     slot.refused ??= value.refused;
     assembly.name(slot, name, id);
     assembly.append(slot, args);
+    call.scan.feed(args);
   }
 
   /** The call a fragment belongs to, opened if it is new. */
-  function locate(index: number | null, id: string | null, name: string, args: string): Slot {
-    let known: (typeof calls)[number] | undefined;
+  function locate(index: number | null, id: string | null, name: string, args: string): Call {
+    let known: Call | undefined;
     if (index !== null) {
-      known = calls.findLast((call) => call.index === index);
+      known = byIndex.get(index);
       // Servers exist that give every call of a message the index 0.
-      if (known && id !== null && known.id !== null && id !== known.id && beginsAnother(known.slot, name))
-        known = undefined;
-    } else if (id !== null) known = calls.find((call) => call.id === id);
+      if (known && id !== null && known.id !== null && id !== known.id && beginsAnother(known, name)) known = undefined;
+    } else if (id !== null) known = byId.get(id);
     else {
       known = calls.at(-1);
       // Without index and id only a name can begin a call, once the one before it is whole.
-      if (known && (args !== '' || name !== known.slot.name) && beginsAnother(known.slot, name)) known = undefined;
+      if (known && (args !== '' || name !== known.slot.name) && beginsAnother(known, name)) known = undefined;
     }
     if (known) {
-      known.id ??= id;
-      return known.slot;
+      identify(known, id);
+      return known;
     }
     // Text that resumes after a call is a new block.
     if (textSlot !== null) assembly.close(textSlot);
     textSlot = null;
     const slot = assembly.open('tool');
-    calls.push({ slot, index, id });
-    return slot;
+    const call: Call = { slot, id: null, scan: createObjectScan(), parses: null };
+    calls.push(call);
+    if (index !== null) byIndex.set(index, call);
+    identify(call, id);
+    return call;
+  }
+
+  function identify(call: Call, id: string | null): void {
+    if (id === null || call.id !== null) return;
+    call.id = id;
+    if (!byId.has(id)) byId.set(id, call);
   }
 
   function complete(reason: string): void {
@@ -124,7 +147,7 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: Remarks): Decod
           throw new WireFault(fault('network', 'stream_truncated', 'the stream ended without a finish_reason'));
         return;
       }
-      const chunk = JSON.parse(data) as Chunk | null;
+      const chunk = readEventData(data) as Chunk | null;
       if (chunk === null || typeof chunk !== 'object') return;
       const usage = chunk.usage ?? chunk.x_groq?.usage;
       if (usage) readUsage(assembly, usage, remarks);
@@ -134,7 +157,7 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: Remarks): Decod
           ? (readWireError(chunk) ?? readWireError(choice))
           : null;
       if (error !== null) throw streamFault(error);
-      if (typeof chunk.model === 'string' && chunk.model !== '') assembly.servedModel = chunk.model;
+      assembly.servedModel = nameOf(chunk.model) ?? assembly.servedModel;
       if (!choice || (choice.index ?? 0) !== 0) return;
       const delta = choice.delta;
       if (delta) {
@@ -149,7 +172,7 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: Remarks): Decod
           throw new WireFault(
             fault('server_error', 'finish_reason_error', 'the provider ended the answer with an error'),
           );
-        finishReason = choice.finish_reason;
+        finishReason = nameOf(choice.finish_reason) ?? 'unknown';
       }
     },
     end,
@@ -157,8 +180,12 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: Remarks): Decod
 }
 
 /** Whether a named fragment cannot belong to a call that already has a name and whole arguments. */
-function beginsAnother(slot: Slot, name: string): boolean {
-  return name !== '' && slot.name !== '' && slot.text !== '' && parseArguments(slot.text, false).error === null;
+function beginsAnother(call: Call, name: string): boolean {
+  const { slot, scan } = call;
+  if (name === '' || slot.name === '' || !scan.balanced()) return false;
+  // Once: what follows a balanced text is white space, or makes it unbalanced for good.
+  call.parses ??= parseArguments(slot.text, false).error === null;
+  return call.parses;
 }
 
 /** Text, or the text parts of a list; other parts are not part of the answer. */

@@ -18,6 +18,15 @@ let stop: ((signal: NodeJS.Signals) => void) | null = null;
 const stopped = new Promise<NodeJS.Signals>((resolve) => {
   stop = resolve;
 });
+// `metis doctor | head -1`: who stops reading has read enough, which is no fault.
+const outputClosed = new Promise<void>((resolve) => {
+  for (const output of [process.stdout, process.stderr]) {
+    output.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EPIPE') throw error;
+      if (output === process.stdout) resolve();
+    });
+  }
+});
 const context: CommandContext = {
   env: process.env,
   cwd: process.cwd(),
@@ -26,6 +35,7 @@ const context: CommandContext = {
   version,
   stdout: process.stdout,
   stderr: process.stderr,
+  outputClosed,
   stopSignal() {
     let seen = false;
     for (const signal of ['SIGINT', 'SIGTERM'] as const) {
@@ -59,16 +69,18 @@ function withConfigFlags(command: Command): Command {
       ),
     );
 }
+/** The address of a server as somebody types it, with or without `http://`. */
+function serverUrl(text: string): string {
+  const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `http://${text}`;
+  if (!URL.canParse(url) || !['http:', 'https:'].includes(new URL(url).protocol))
+    throw new InvalidArgumentError('It must be an address like 127.0.0.1:8420 or http://127.0.0.1:8420.');
+  return url;
+}
 /** The flags of every command that asks a running server. */
 function withServerFlags(command: Command): Command {
   return command
     .addOption(
-      new Option('--server <url>', 'address of the server')
-        .default('http://127.0.0.1:8420')
-        .argParser((url: string) => {
-          if (!URL.canParse(url)) throw new InvalidArgumentError('It must be a URL like http://127.0.0.1:8420.');
-          return url;
-        }),
+      new Option('--server <url>', 'address of the server').default('http://127.0.0.1:8420').argParser(serverUrl),
     )
     .addOption(new Option('--token <token>', 'access token; METIS_TOKEN when left out'))
     .addOption(new Option('--json', 'the answer as JSON'));
@@ -172,7 +184,11 @@ program.addCommand(
       }),
     )
     .option('--dry-run', 'count, and change nothing')
-    .addOption(new Option('--server <url>', 'address of the server that holds the file, if not the configured one'))
+    .addOption(
+      new Option('--server <url>', 'address of the server that holds the file, if not the configured one').argParser(
+        serverUrl,
+      ),
+    )
     .addOption(new Option('--token <token>', 'its access token; METIS_TOKEN when left out'))
     .action((flags: PruneFlags) => finish(import('./commands/prune.ts').then(({ prune }) => prune(context, flags)))),
 );

@@ -15,6 +15,8 @@ export interface CommandContext {
   readonly version: string;
   readonly stdout: Output;
   readonly stderr: Output;
+  /** Resolves when nobody reads stdout any more: what is written from then on is lost. */
+  readonly outputClosed: Promise<void>;
   /** Resolves with the first SIGINT or SIGTERM; the second ends the process. */
   stopSignal(): Promise<NodeJS.Signals>;
 }

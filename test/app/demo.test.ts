@@ -66,6 +66,29 @@ function costTable(output: string): { readonly sessions: Row[]; readonly sums: R
 }
 const sum = (rows: readonly Row[]) => rows.reduce((total, row) => total + row.cost, 0n);
 
+describe('a demo that is left early', () => {
+  const DEMO = { home: home.path, env: { TMPDIR: path.join(home.path, 'left') } };
+  const left = () => fs.readdirSync(DEMO.env.TMPDIR);
+  beforeAll(() => fs.mkdirSync(DEMO.env.TMPDIR));
+
+  it('ends without a word and leaves nothing when nobody reads on', async () => {
+    const running = start(['demo'], DEMO);
+    await running.line(/on http/);
+    running.child.stdout!.destroy();
+    expect(await running.finished).toMatchObject({ code: 130, stderr: '' });
+    expect(left()).toEqual([]);
+  });
+
+  it('leaves nothing after a second signal, which does not wait', async () => {
+    const running = start(['demo'], DEMO);
+    await running.line(/on http/);
+    running.child.kill('SIGINT');
+    running.child.kill('SIGTERM');
+    await running.finished;
+    expect(left()).toEqual([]);
+  });
+});
+
 describe('piped into a file', () => {
   it('does the job without a key, ends with 0 within 30 s, and holds no escape code', () => {
     expect(piped.stderr).toBe('');

@@ -117,6 +117,14 @@ describe('metis routing check', () => {
     expect(missing).toMatchObject({ code: 1, stderr: 'metis: b.yaml cannot be read\n' });
     const table = await run(['routing', 'explain', '@opus hi', '--server', server.base], { home: folder });
     expect(table).toMatchObject({ code: 0, stdout: expect.stringContaining('▸ 1  per_message_override') });
-    expect(await run(['routing', 'explain', 'hi', '--server', 'nope'], { home: folder })).toMatchObject({ code: 2 });
+  });
+
+  it('takes an address without http://, and refuses one of another kind', async () => {
+    const server = await startServer();
+    const folder = tempFolder();
+    const ask = (address: string) => run(['routing', 'explain', 'hi', '--server', address], { home: folder });
+    expect((await ask(server.base.replace('http://', ''))).code).toBe(0);
+    for (const address of ['ftp://127.0.0.1:8420', 'http://[x', ''])
+      expect(await ask(address)).toMatchObject({ code: 2, stderr: expect.stringContaining('an address like') });
   });
 });

@@ -30,11 +30,14 @@ export interface DemoFlags {
   readonly provider?: string;
 }
 
-/** Exit code: 0 when the job was done, 1 otherwise, 130 when interrupted. */
+/** Exit code: 0 when the job was done, 1 otherwise, 130 when interrupted or when nobody reads any more. */
 export async function demo(context: CommandContext, flags: DemoFlags): Promise<number> {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-demo-'));
   const stopped = new AbortController();
-  const signal = context.stopSignal().then(() => stopped.abort());
+  const remove = () => fs.rmSync(folder, { recursive: true, force: true });
+  // A second signal ends the process on the spot.
+  process.once('exit', remove);
+  const signal = Promise.race([context.stopSignal(), context.outputClosed]).then(() => stopped.abort());
   try {
     const workspace = path.join(folder, 'auth-refactor');
     fs.cpSync(path.join(context.packageDir, 'examples', 'auth-refactor'), workspace, { recursive: true });
@@ -56,7 +59,8 @@ export async function demo(context: CommandContext, flags: DemoFlags): Promise<n
     if (stopped.signal.aborted) return 130;
     throw error;
   } finally {
-    fs.rmSync(folder, { recursive: true, force: true });
+    process.off('exit', remove);
+    remove();
   }
 }
 

@@ -1,4 +1,4 @@
-// A person's answer to a prompt: the first one wins, and what it is remembered for (05 §3.3, 09 §6.2).
+// A person's answer to a question: the first one wins, and what it is remembered for (05 §3.3, 09 §6.2).
 
 import { JournalConflict } from '../domain/batch-fault.ts';
 import type { Answer, Scope } from '../domain/confirmation.ts';
@@ -41,19 +41,19 @@ export async function answerConfirmation(
   checkForm(row, answer);
   let checked = answer.decision !== 'modify';
   for (;;) {
-    const prompt = engine.approvals.get(row.id);
-    if (!prompt) return repeated(engine, row, answer);
-    if (prompt.claim !== null) await prompt.claim;
-    else if (checked) return take(engine, row, prompt, answer);
+    const open = engine.approvals.get(row.id);
+    if (!open) return repeated(engine, row, answer);
+    if (open.claim !== null) await open.claim;
+    else if (checked) return take(engine, row, open, answer);
     else {
-      await checkEdit(prompt, answer);
+      await checkEdit(open, answer);
       checked = true;
     }
   }
 }
 
-async function checkEdit(prompt: OpenApproval, answer: ConfirmationAnswer): Promise<void> {
-  const issues = await prompt.recheck(answer.modified_input ?? {});
+async function checkEdit(open: OpenApproval, answer: ConfirmationAnswer): Promise<void> {
+  const issues = await open.recheck(answer.modified_input ?? {});
   const [first] = issues;
   if (first === undefined) return;
   const at = ['modified_input', ...(first.path === '' ? [] : [first.path])].join('.');
@@ -63,12 +63,12 @@ async function checkEdit(prompt: OpenApproval, answer: ConfirmationAnswer): Prom
 async function take(
   engine: Engine,
   row: ConfirmationRow,
-  prompt: OpenApproval,
+  open: OpenApproval,
   answer: ConfirmationAnswer,
 ): Promise<ConfirmationReply> {
   try {
-    const settled = await claim(prompt, () => storeScoped(engine, row, prompt, answer));
-    prompt.settle(settled);
+    const settled = await claim(open, () => storeScoped(engine, row, open, answer));
+    open.settle(settled);
     return {
       confirmation_request_id: row.id,
       decision: answer.decision,
@@ -76,7 +76,7 @@ async function take(
       applied: true,
     };
   } catch (error) {
-    prompt.unclaimed();
+    open.unclaimed();
     if (!(error instanceof JournalConflict)) throw error;
     return repeated(engine, row, answer);
   }
@@ -116,14 +116,14 @@ async function repeated(engine: Engine, row: ConfirmationRow, answer: Confirmati
 }
 
 /**
- * The answer as it is stored, with its effective scope. `always` is written to trust.yaml for a planner's prompt only;
+ * The answer as it is stored, with its effective scope. `always` is written to trust.yaml for a planner's call only;
  * whatever cannot be remembered acts as `once` (09 §6.2). The file changes behind the answer it belongs to: one that
  * was refused must leave no rule.
  */
 async function storeScoped(
   engine: Engine,
   row: ConfirmationRow,
-  prompt: OpenApproval,
+  open: OpenApproval,
   answer: ConfirmationAnswer,
 ): Promise<Answer> {
   const { decision, reason, modified_input } = answer;
@@ -134,7 +134,7 @@ async function storeScoped(
     modified_input: decision === 'modify' ? modified_input : null,
   });
   const store = (scope: Scope) =>
-    storeAnswer(engine, row, { parent: prompt.request_event, answer: settled(scope), by: 'user' });
+    storeAnswer(engine, row, { parent: open.request_event, answer: settled(scope), by: 'user' });
   const session = await engine.store.sessions.record(row.session_id);
   if (answer.scope !== 'always' || row.request.is_worker || session === null) {
     if (answer.scope === 'always')

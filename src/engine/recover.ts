@@ -69,7 +69,7 @@ export async function resumeAll(engine: Engine): Promise<void> {
   }
 }
 
-/** Keeps what a worker has used of its time: until its last sign of life, open prompts left out. */
+/** Keeps what a worker has used of its time: until its last sign of life, open approvals left out. */
 async function holdDelegation(engine: Engine, delegation: DelegationRecord): Promise<void> {
   if (delegation.status === 'interrupted' || delegation.worker_session_id === null) return;
   const { rows } = await engine.store.events.list({

@@ -216,7 +216,7 @@ export interface Store {
   readonly confirmations: ConfirmationReader;
   readonly spend: SpendReader;
   idempotency(method: string, path: string, tokenHash: string, key: string): Promise<IdempotencyRow | null>;
-  /** Session, messages, prompts and workers of one moment (06 §4.1). */
+  /** Session, messages, open approvals and workers of one moment (06 §4.1). */
   snapshot(
     sessionId: string,
     includeWorkers: boolean,

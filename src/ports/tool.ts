@@ -33,7 +33,7 @@ export interface Tool {
   readonly definition: ToolDefinition;
   /** Throws `ToolError` for a failure that the model may read; anything else is a bug and stays opaque. */
   execute(input: ToolInput, context: ToolContext): Promise<ToolOutput>;
-  /** Rules that a schema cannot express and that must hold before a prompt is shown. No effects. */
+  /** Rules that a schema cannot express and that must hold before a person is asked. No effects. */
   check?(input: ToolInput, context: ToolContext): Promise<readonly Issue[]>;
   /** Ends what still runs; idempotent; false when it finished or never started. */
   cancel(): Promise<boolean>;

@@ -84,9 +84,9 @@ describe(`${KILLS} kills (CRASH_SEED=${SEED})`, () => {
     const workers = run.rows('SELECT parent_tool_use_id AS id FROM sessions WHERE is_worker = 1');
     expect(workers).toHaveLength(delegations.length);
     for (const types of ["'delegate.started'", "'delegate.completed','delegate.failed'"]) {
-      const told = count(events(`type IN (${types})`).map((e) => payload(e).tool_use_id));
-      expect(delegations.filter((id) => told.get(id) !== 1)).toEqual([]);
-      expect(told.size).toBe(delegations.length);
+      const reported = count(events(`type IN (${types})`).map((e) => payload(e).tool_use_id));
+      expect(delegations.filter((id) => reported.get(id) !== 1)).toEqual([]);
+      expect(reported.size).toBe(delegations.length);
     }
     const ended = count(events("type = 'session.ended'").map((e) => e.session_id));
     expect(ended.size).toBe(workers.length);

@@ -56,7 +56,7 @@ async function marked(): Promise<void> {
 }
 
 describe('kill -9 between a worker that has finished and the next call of its planner', () => {
-  it('the worker is not asked again, its delegation is told once, and the total is that of a run without a kill', async () => {
+  it('the worker is not asked again, its delegation is reported once, and the total is that of a run without a kill', async () => {
     const said = await scripted({
       'planner 0': { tool_calls: [delegate, command], usage },
       'planner 1': { text: 'all done', usage },
@@ -244,8 +244,8 @@ describe('SIGTERM during a model call', () => {
   });
 });
 
-describe('kill -9 during a command and an open prompt', () => {
-  it('the prompt is closed and asked anew, the command not repeated, and the session takes a new turn', async () => {
+describe('kill -9 during a command and an open approval', () => {
+  it('the approval is closed and asked anew, the command not repeated, and the session takes a new turn', async () => {
     const write = { name: 'write_file', input: { path: 'x.txt', content: 'y' } };
     await scripted({ 'planner 0': { tool_calls: [command, write] } });
     const asks = [

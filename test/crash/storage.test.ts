@@ -53,7 +53,7 @@ describe.runIf(mayMount)('a full disk', () => {
     expect(await status('/healthz')).toBe(200);
     expect((await world.ask('GET', `/sessions/${id}/turns/${done}`)).status).toBe('completed');
     expect((await world.ask('GET', `/sessions/${id}/turns/${cut}`)).status).toBe('in_flight');
-    // No loop: each refused write is told once.
+    // No loop: each refused write is reported once.
     expect(first.output.stderr.split('\n').length).toBeLessThan(30);
 
     fs.rmSync(filler);

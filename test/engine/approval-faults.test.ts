@@ -10,7 +10,7 @@ import { until } from '../support/until.ts';
 const yes = { decision: 'approve', scope: 'once', reason: null, modified_input: null } as const;
 
 describe('a fault', () => {
-  it('while an answer is stored leaves the prompt open for another one', async () => {
+  it('while an answer is stored leaves the approval open for another one', async () => {
     const t = await startEngine({
       scenario: scenario(planner({ tool_calls: [call('write_file', { path: 'a', content: '1' })] }, { text: 'end' })),
     });

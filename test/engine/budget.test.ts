@@ -61,7 +61,7 @@ describe('on_reached: stop', () => {
     expect(fromPusd(most)).toBe('0.1005');
   });
 
-  it('a refused worker does not shut the planner out: its next turn begins while there is money', async () => {
+  it('a refused worker does not keep the planner out: its next turn begins while there is money', async () => {
     const t = await startEngine({
       config: small,
       scenario: scenario(
@@ -270,7 +270,7 @@ describe('a restart', () => {
     expect(await second.ended(turnId)).toMatchObject({ status: 'completed', output: 'summary' });
   });
 
-  it("keeps the day's limit shut for every tree until the day is over", async () => {
+  it("holds the day's limit against every tree until the day is over", async () => {
     const clock = manualClock();
     const options = { clock, scenario: looping, config: { ...small, budgets: { daily_usd: '0.009' } } };
     const first = await startEngine(options);

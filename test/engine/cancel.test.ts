@@ -1,4 +1,4 @@
-// Stop means stop: what is cancelled, in which order it is told, and that the session goes on (04 §9, 02 §10.5-6).
+// Stop means stop: what is cancelled, in which order it is reported, and that the session goes on (04 §9, 02 §10.5-6).
 import { describe, expect, it } from 'vitest';
 import type { ToolResultBlock } from '../../src/domain/message.ts';
 import { cancelTurn } from '../../src/engine/cancel-turn.ts';
@@ -56,7 +56,7 @@ describe('cancelling a planner', () => {
     expect(after).toMatchObject({ status: 'completed', output: 'fresh start' });
   });
 
-  it('is told once however often it is asked', async () => {
+  it('is reported once however often it is asked for', async () => {
     const t = await startEngine({ scenario: hanging });
     const session = await t.session();
     const turnId = await t.submit(session, 'go');

@@ -49,7 +49,7 @@ const touch: ToolFactory = () => ({
   cancel: async () => false,
 });
 
-describe('a prompt', () => {
+describe('an approval', () => {
   it('holds the call until it is approved with the id of its event', async () => {
     const t = await startEngine({ scenario: scenario(planner({ tool_calls: [write('a.txt')] }, { text: 'written' })) });
     const session = await t.session();
@@ -341,7 +341,7 @@ describe('what is remembered', () => {
 describe('unattended modes', () => {
   const both = scenario(planner({ tool_calls: [write('a.txt'), call('list_files', {})] }, { text: 'ok' }));
 
-  it('strict denies what would prompt, in the open', async () => {
+  it('strict denies what would be asked, and reports it', async () => {
     const t = await startEngine({ scenario: both });
     const session = await t.session({ approval_mode: 'strict' });
     await t.run(session, 'go');

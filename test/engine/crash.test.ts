@@ -49,7 +49,7 @@ describe('a crash', () => {
     expect(delegation).toMatchObject({ status: 'interrupted', active_seconds: 0 });
   });
 
-  it('closes each open prompt under its own request', async () => {
+  it('closes each open approval under its own request', async () => {
     const said = scenario(
       planner({
         tool_calls: [call('write_file', { path: 'a', content: '1' }), call('write_file', { path: 'b', content: '2' })],
@@ -170,7 +170,7 @@ describe('a crash', () => {
     expect(turnId).toBeDefined();
   });
 
-  it('with a prompt of an ended turn still open does not stop the next start', async () => {
+  it('with an approval of an ended turn still open does not stop the next start', async () => {
     const said = scenario(planner({ tool_calls: [call('write_file', { path: 'a', content: '1' })] }));
     const first = await startEngine({ scenario: said });
     const session = await first.session();

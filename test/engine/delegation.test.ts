@@ -627,7 +627,7 @@ describe('deeper trees', () => {
     expect(inner.tools.map((tool) => tool.name)).not.toContain('delegate');
   });
 
-  it('by default a worker that asks for delegate is told there is none', async () => {
+  it('by default a worker that asks for delegate gets the answer that there is none', async () => {
     const t = await startEngine({ scenario: nested });
     const session = await t.session();
     await t.run(session, 'go');

@@ -1,4 +1,4 @@
-// Whatever happens at whatever moment, nothing is left open, told twice or paid twice (02 §3.5, 04 §9, 04 §13).
+// Whatever happens at whatever moment, nothing is left open, reported twice or paid twice (02 §3.5, 04 §9, 04 §13).
 import { describe, expect, it } from 'vitest';
 import type { AnyEvent } from '../../src/domain/event.ts';
 import { cancelTurn } from '../../src/engine/cancel-turn.ts';

@@ -114,7 +114,7 @@ describe('a drain that cuts', () => {
     expect(events.filter((e) => e.type === 'llm.call_started').map((e) => e.payload.call_index)).toEqual([1, 2]);
   });
 
-  it('leaves open prompts and queued tools to the next process', async () => {
+  it('leaves open approvals and queued tools to the next process', async () => {
     const said = scenario(
       planner(
         { tool_calls: [call('write_file', { path: 'a', content: '1' }), call('list_files', {})] },

@@ -66,7 +66,7 @@ describe('a clock that is set back during an outage', () => {
 });
 
 describe('a database that cannot grow', () => {
-  it('stores nothing of a refused message, keeps all that was told, and takes the next message once it can', async () => {
+  it('stores nothing of a refused message, keeps all that was reported, and takes the next message once it can', async () => {
     const said = scenario([{ match: {}, times: 'inf', respond: { text: 'ok' } }]);
     const t = await startEngine({ scenario: said });
     const session = await t.session();

@@ -17,8 +17,8 @@ interface Misbehaviour {
   meddle?(t: TestEngine, clock: ManualClock): Promise<void>;
   /** Null = the delegation succeeds. */
   readonly mode: string | null;
-  /** What the planner's model is told. */
-  readonly told: RegExp;
+  /** What the planner's model reads. */
+  readonly reads: RegExp;
 }
 
 const SCHEMA = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] };
@@ -28,12 +28,12 @@ const first = (respond: object) => [{ match: { role: 'worker', call: 1 }, respon
 const hanging = (t: TestEngine) => t.event('llm.call_started', (e) => e.actor === 'worker');
 
 const WAYS: readonly Misbehaviour[] = [
-  { ends: 'with an empty answer', worker: always({ text: '' }), mode: null, told: /^$/ },
+  { ends: 'with an empty answer', worker: always({ text: '' }), mode: null, reads: /^$/ },
   {
     ends: 'at its own output limit',
     worker: always({ text: 'cut', stop_reason: 'max_tokens' }),
     mode: 'max_tokens_exceeded',
-    told: /"output":"cut"/,
+    reads: /"output":"cut"/,
   },
   {
     ends: 'with its tokens used up before it is done',
@@ -44,7 +44,7 @@ const WAYS: readonly Misbehaviour[] = [
       usage: { input_tokens: 5, output_tokens: 10 },
     }),
     mode: 'max_tokens_exceeded',
-    told: /"output":"so far"/,
+    reads: /"output":"so far"/,
   },
   {
     ends: 'by asking for more context',
@@ -52,19 +52,19 @@ const WAYS: readonly Misbehaviour[] = [
       tool_calls: [call('_request_context', { summary: 'more', missing: [{ type: 'other', ref: 'a', hint: 'b' }] })],
     }),
     mode: 'insufficient_context',
-    told: /"summary":"more"/,
+    reads: /"summary":"more"/,
   },
   {
     ends: 'at a stop sequence',
     worker: always({ text: 'half', stop_reason: 'stop_sequence' }),
     mode: 'worker_error',
-    told: /^\{"error":"worker_error: /,
+    reads: /^\{"error":"worker_error: /,
   },
   {
     ends: 'in a loop of tool calls',
     worker: always({ tool_calls: [call('list_files', {})] }),
     mode: 'worker_error',
-    told: /stopped after 25 LLM calls/,
+    reads: /stopped after 25 LLM calls/,
   },
   {
     ends: 'on calls of tools that it was not given',
@@ -76,19 +76,19 @@ const WAYS: readonly Misbehaviour[] = [
     ],
     input: { allowed_tools: ['read_file'] },
     mode: null,
-    told: /^could not$/,
+    reads: /^could not$/,
   },
   {
     ends: 'with a refused provider call',
     worker: always({ error: { error_class: 'invalid_request', status: 400 } }),
     mode: 'worker_error',
-    told: /^\{"error":"worker_error: /,
+    reads: /^\{"error":"worker_error: /,
   },
   {
     ends: 'with an answer that breaks off',
     worker: always({ text: 'half an answer', chunk_chars: 4, error: { error_class: 'other', after_chunks: 2 } }),
     mode: 'worker_error',
-    told: /"output":"half an ?"/,
+    reads: /"output":"half an ?"/,
   },
   {
     ends: 'where no model may serve it',
@@ -97,7 +97,7 @@ const WAYS: readonly Misbehaviour[] = [
     input: { context: { mode: 'explicit', include: [{ type: 'file', path: 'a.gif' }] } },
     worker: always({ text: 'never asked' }),
     mode: 'worker_error',
-    told: /worker routing failed: .*no_vision_support/,
+    reads: /worker routing failed: .*no_vision_support/,
   },
   {
     ends: 'without the JSON it was asked for',
@@ -105,14 +105,14 @@ const WAYS: readonly Misbehaviour[] = [
     config: { delegation: { schema_repair_attempts: 1 } },
     worker: always({ text: 'no JSON' }),
     mode: 'output_schema_validation_failed',
-    told: /"output":"no JSON"/,
+    reads: /"output":"no JSON"/,
   },
   {
     ends: 'at its money limit',
     input: { max_cost_usd: '0.000001' },
     worker: always({ text: 'dear' }),
     mode: 'budget_exceeded',
-    told: /^\{"error":"budget_exceeded: delegation limit, /,
+    reads: /^\{"error":"budget_exceeded: delegation limit, /,
   },
   {
     ends: 'cancelled by a person',
@@ -122,7 +122,7 @@ const WAYS: readonly Misbehaviour[] = [
       await cancelTurn(t.engine, begun.session_id, begun.turn_id!, null);
     },
     mode: 'cancelled_by_user',
-    told: /^\{"error":"cancelled_by_user/,
+    reads: /^\{"error":"cancelled_by_user/,
   },
   {
     ends: 'at its deadline',
@@ -133,7 +133,7 @@ const WAYS: readonly Misbehaviour[] = [
       clock.advance(3000);
     },
     mode: 'timeout',
-    told: /^\{"error":"timeout: worker exceeded 3s"/,
+    reads: /^\{"error":"timeout: worker exceeded 3s"/,
   },
 ];
 
@@ -168,7 +168,7 @@ it.each(WAYS)('a worker that ends $ends leaves its planner in order', async (way
   expect(answers).toHaveLength(2);
   const { content, is_error } = answers[0]!.content[0] as ToolResultBlock;
   expect(is_error).toBe(way.mode !== null);
-  expect(content[0]?.type === 'text' ? content[0].text : '').toMatch(way.told);
+  expect(content[0]?.type === 'text' ? content[0].text : '').toMatch(way.reads);
 
   expect(await t.run(session, 'and now?')).toMatchObject({ status: 'completed', output: 'as ever' });
   const sent = t.adapter.requests.at(-1)!.messages.map((m) => m.role);

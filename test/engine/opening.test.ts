@@ -26,8 +26,8 @@ test('cancelled before its first turn, a worker is opened and closed, once each'
   await t.ended(id);
   const own = t.events.filter((e) => e.session_id !== session.id).map((e) => e.type);
   expect(own).toEqual(['session.created', 'session.ended']);
-  const told = t.typesOf(session.id).filter((type) => type.startsWith('delegate.'));
-  expect(told).toEqual(['delegate.started', 'delegate.failed']);
+  const reported = t.typesOf(session.id).filter((type) => type.startsWith('delegate.'));
+  expect(reported).toEqual(['delegate.started', 'delegate.failed']);
   const started = t.events.find((e) => e.type === 'delegate.started')!;
   expect(t.events.find((e) => e.type === 'delegate.failed')!.parent_event_id).toBe(started.id);
   expect(await t.engine.store.delegations.allOpen()).toEqual([]);

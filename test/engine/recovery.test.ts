@@ -24,7 +24,7 @@ describe('after a worker finished', () => {
     worker('the job', { text: 'worked', usage }),
   );
 
-  it("the planner goes on without asking the worker's model again, and nothing is told twice", async () => {
+  it("the planner goes on without asking the worker's model again, and nothing is reported twice", async () => {
     const first = await startEngine({ scenario: said });
     const session = await first.session();
     const turnId = await first.submit(session, 'go');
@@ -181,7 +181,7 @@ describe('tools that had started', () => {
     expect(called).toHaveLength(2);
   });
 
-  it('an open prompt is closed, and the call that waited for it asks anew', async () => {
+  it('an open approval is closed, and the call that waited for it asks anew', async () => {
     const said = scenario(planner({ tool_calls: [call('write_file', { path: 'x', content: 'y' })] }, { text: 'ok' }));
     const first = await startEngine({ scenario: said });
     const session = await first.session();

@@ -97,7 +97,7 @@ describe('a refused commit', () => {
     }
   });
 
-  it('of the end of a prompt leaves no prompt that nobody waits for', async () => {
+  it('of the end of an approval leaves none open that nobody waits for', async () => {
     const t = await startEngine({
       config: { tool_confirmation: { timeout_seconds: 0.01 } },
       scenario: scenario(planner({ tool_calls: [call('write_file', { path: 'a', content: 'x' })] }, { text: 'end' })),
@@ -132,7 +132,7 @@ describe('a refused commit', () => {
 });
 
 describe('recovery', () => {
-  it('tells of the delegation and the prompt that it ends, although their turn ended before', async () => {
+  it('reports the end of the delegation and of the approval that it closes, although their turn ended before', async () => {
     const options = {
       config: { recovery: { on_start: 'hold' as const } },
       scenario: scenario(

@@ -45,7 +45,7 @@ describe("a worker's clock", () => {
     }
   });
 
-  it('is told from each of two prompts that are open at once: the answer to one does not start it', async () => {
+  it('stands still while either of two approvals is open: the answer to one does not start it', async () => {
     const time = manualClock();
     const write = (path: string) => call('write_file', { path, content: '1' });
     const t = await startEngine({

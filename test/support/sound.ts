@@ -1,4 +1,4 @@
-// A tree that is sound: nothing of it is open, told twice or paid twice (02 §3.5).
+// A tree that is sound: nothing of it is open, reported twice or paid twice (02 §3.5).
 import { expect } from 'vitest';
 import type { AnyEvent } from '../../src/domain/event.ts';
 import { toolUses } from '../../src/domain/message.ts';

@@ -1,4 +1,4 @@
-// One prompt as a row and as its two events, and what makes two calls identical (09 §6.1, 13 §7.4).
+// One approval as a row and as its two events, and what makes two calls identical (09 §6.1, 13 §7.4).
 import type { Answer } from '../../domain/confirmation.ts';
 import type { ToolConfirmationRequested } from '../../domain/event/tool.ts';
 import { draft, type EventDraft } from '../../domain/event.ts';

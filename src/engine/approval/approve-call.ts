@@ -54,7 +54,7 @@ export async function approveCall(
       await byPolicy(engine, run, row, approve ? 'approve' : 'reject');
       return approve ? ALLOWED : denied('user_denied', `Strict mode: tool '${call.name}' not pre-approved`);
     }
-    case 'prompt':
+    case 'ask':
       return ask(engine, run, confirmationRow(engine, run, call, { definition, keyHash }), recheck);
   }
 }
@@ -116,7 +116,7 @@ function answerTo(
       run.signal.removeEventListener('abort', onAbort);
       engine.approvals.delete(row.id);
     };
-    const prompt: OpenApproval = {
+    const open: OpenApproval = {
       claim: null,
       request_event: requestEvent,
       recheck,
@@ -133,7 +133,7 @@ function answerTo(
         if (due !== null) giveUp(due);
       },
     };
-    engine.approvals.set(row.id, prompt);
+    engine.approvals.set(row.id, open);
     if (run.signal.aborted || engine.draining.value) onAbort();
     else run.signal.addEventListener('abort', onAbort, { once: true });
   });
@@ -160,14 +160,14 @@ function verdict(engine: Engine, answer: Answer): Approval {
   }
 }
 
-/** Closes a prompt nobody answered in time; an answer that is being stored right now wins. */
+/** Closes a question that nobody answered in time; an answer that is being stored right now wins. */
 async function closeUnanswered(engine: Engine, row: ConfirmationRow, decision: 'timeout' | 'cancelled'): Promise<void> {
-  const prompt = engine.approvals.get(row.id);
-  if (!prompt || prompt.claim !== null) return;
+  const open = engine.approvals.get(row.id);
+  if (!open || open.claim !== null) return;
   const answer: Answer = { decision, scope: null, reason: null, modified_input: null };
-  await claim(prompt, () => storeAnswer(engine, row, { parent: prompt.request_event, answer, by: 'policy' })).then(
-    () => prompt.settle(answer),
-    (error: unknown) => prompt.fail(error),
+  await claim(open, () => storeAnswer(engine, row, { parent: open.request_event, answer, by: 'policy' })).then(
+    () => open.settle(answer),
+    (error: unknown) => open.fail(error),
   );
 }
 

@@ -1,13 +1,19 @@
 // What a turn may leave open when its loop is gone, closed before the turn is (04 §13).
+import type { SessionRecord } from '../../domain/session.ts';
 import type { Cancelled } from '../../kernel/abort.ts';
 import type { TurnId } from '../../kernel/ids.ts';
 import { closeOpenApprovals } from '../approval/close-approvals.ts';
 import type { Engine } from '../state/engine.ts';
 import { closeOpenCalls } from './close-model-calls.ts';
 
-/** What must have its end before the turn has: its workers, its prompts, its model calls. None of it runs any more. */
-export async function closeOpenParts(engine: Engine, turnId: TurnId, reason: Cancelled): Promise<void> {
+/** What must have its end before the turn has: its workers, its approvals, its model calls. None of it runs any more. */
+export async function closeOpenParts(
+  engine: Engine,
+  { root_session_id }: Pick<SessionRecord, 'root_session_id'>,
+  turnId: TurnId,
+  reason: Cancelled,
+): Promise<void> {
   await engine.workers.closeUnder(turnId, reason);
-  await closeOpenApprovals(engine, (row) => row.turn_id === turnId);
+  await closeOpenApprovals(engine, root_session_id, (row) => row.turn_id === turnId);
   await closeOpenCalls(engine, turnId);
 }

@@ -1,4 +1,4 @@
-// Prompts that wait for an answer in this process. The row in the store is the truth; this is only who wakes up.
+// Questions to a person that wait for an answer in this process. The row in the store is the truth; this is only who wakes up.
 import type { Answer } from '../../domain/confirmation.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import type { ConfirmationId, EventId } from '../../kernel/ids.ts';
@@ -19,16 +19,16 @@ export interface OpenApproval {
   unclaimed(): void;
 }
 
-/** Holds a prompt that nobody holds, from this very moment, until `store` has settled. */
-export async function claim<T>(prompt: OpenApproval, store: () => Promise<T>): Promise<T> {
+/** Holds an approval that nobody holds, from this very moment, until `store` has settled. */
+export async function claim<T>(open: OpenApproval, store: () => Promise<T>): Promise<T> {
   let over = () => {};
-  prompt.claim = new Promise((resolve) => {
+  open.claim = new Promise((resolve) => {
     over = resolve;
   });
   try {
     return await store();
   } finally {
-    prompt.claim = null;
+    open.claim = null;
     over();
   }
 }

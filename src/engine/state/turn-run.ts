@@ -63,7 +63,7 @@ export interface TurnRun {
   readonly started_event_id: EventId;
   readonly started_monotonic: number;
   readonly worker: WorkerRun | null;
-  /** Clocks that stand still while a prompt of this turn is open: its worker's and every ancestor's. */
+  /** Clocks that stand still while an approval of this turn is open: its worker's and every ancestor's. */
   readonly clocks: readonly WorkerClock[];
   readonly tree: DelegationTree;
   /** Money caps of the delegations this turn works under, its own worker's and every ancestor's. */

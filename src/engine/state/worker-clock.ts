@@ -5,7 +5,7 @@ export interface WorkerClock {
   /** Stops the time; pairs with `resume`, and pairs nest. */
   pause(): void;
   resume(): void;
-  /** Seconds of running time so far, downtime and open prompts left out. */
+  /** Seconds of running time so far, downtime and open approvals left out. */
   activeSeconds(): number;
   /** Ends the clock; it never expires after that. */
   stop(): void;

@@ -76,7 +76,7 @@ export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, 
         recheck: (input) => recheck(run.toolset, tool, input, context),
       }).catch(async (err: unknown): Promise<Approval> => {
         engine.log.error({ err, tool: call.name, tool_use_id: call.id }, 'a confirmation failed; the call is refused');
-        await closeOpenApprovals(engine, (row) => row.tool_use_id === call.id);
+        await closeOpenApprovals(engine, run.session.root_session_id, (row) => row.tool_use_id === call.id);
         if (run.signal.aborted) return { ok: false, refusal: CANCELLED };
         return { ok: false, refusal: { error_class: 'user_denied', text: 'Denied by policy.' } };
       });

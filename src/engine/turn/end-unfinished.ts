@@ -31,7 +31,7 @@ export async function endUnfinishedTurn(
   turn: TurnRecord,
   reason: Cancelled,
 ): Promise<void> {
-  await closeOpenParts(engine, turn.id, reason);
+  await closeOpenParts(engine, session, turn.id, reason);
   const scope = createScope();
   scope.abort(reason);
   const toolset = engine.tools.knownTools(session.workspace_path);

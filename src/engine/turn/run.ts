@@ -67,7 +67,7 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
   } catch (thrown) {
     engine.log.error({ err: thrown, session_id: run.session.id, turn_id: run.turn.id }, 'a turn failed unexpectedly');
     // When one of these is refused too the turn stays open: whoever comes next, or the next start, ends it whole.
-    await closeOpenParts(engine, run.turn.id, FAULT);
+    await closeOpenParts(engine, run.session, run.turn.id, FAULT);
     return endTurn(engine, run, {
       status: 'failed',
       error_code: 'internal_error',

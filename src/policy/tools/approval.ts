@@ -1,4 +1,4 @@
-// May this call run, and what a person is told about it: the one decision list and the texts of a prompt (09 §5, §6.1).
+// May this call run, and what a person is told about it: the one decision list and the texts of the question (09 §5, §6.1).
 import type { Config, ToolMode } from '../../domain/config.ts';
 import type { ApprovalMode } from '../../domain/scalars.ts';
 import type { ToolDefinition } from '../../domain/tool.ts';
@@ -29,7 +29,7 @@ export type ApprovalDecision =
   /** The three that write confirmation events. */
   | 'deny_strict'
   | 'approve_all'
-  | 'prompt';
+  | 'ask';
 
 export interface ApprovalQuestion {
   readonly inEffectiveSet: boolean;
@@ -54,7 +54,7 @@ export function decideApproval(q: ApprovalQuestion): ApprovalDecision {
   if (q.approvalMode === 'strict') return 'deny_strict';
   // With a broken trust file a deny entry may be hidden in it, and nobody is there to be asked.
   if (q.approvalMode === 'approve_all') return q.trust.malformed ? 'deny_policy' : 'approve_all';
-  return q.granted ? 'allow' : 'prompt';
+  return q.granted ? 'allow' : 'ask';
 }
 
 /** An entry is a tool's name, or a prefix with one final `*`; a bare `*` matches nothing. */

@@ -137,7 +137,7 @@ export function retentionSuite(openWorld: OpenStore): void {
       return { old, busy };
     }
 
-    test('pruning deletes old events but those of a session with an open turn; a dry run tells the same and does nothing', async () => {
+    test('pruning deletes old events but those of a session with an open turn; a dry run counts the same and does nothing', async () => {
       const world = openWorld();
       const { old, busy } = await oldAndNew(world);
       const cutoff = NOON + DAY;

@@ -1,4 +1,4 @@
-// Confirmations: open prompts and remembered answers (09 §6, 13 §7.4).
+// Confirmations: open approvals and remembered answers (09 §6, 13 §7.4).
 import type { ConfirmationReader } from '../../../ports/store.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
 import { createStatementCache } from '../connection/statements.ts';
@@ -6,7 +6,7 @@ import { type ConfirmationRowStored, confirmationRow, wireConfirmation } from '.
 import { WITH_TREE } from '../schema/words.ts';
 import { pageOf } from './page.ts';
 
-/** Few prompts are open at a time, of all that ever were: wherever they are asked for, SQLite must begin with them. */
+/** Few approvals are open at a time, of all that ever were: wherever they are asked for, SQLite must begin with them. */
 const PENDING = 'confirmations INDEXED BY confirmations_open WHERE decision IS NULL';
 const FROM = {
   pending: PENDING,

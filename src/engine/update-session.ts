@@ -1,7 +1,6 @@
 // Changing an open session: its sticky model and its limit (03 §4.2, 14 §1).
 import type { OnReached } from '../domain/scalars.ts';
 import type { SessionId, TurnId } from '../kernel/ids.ts';
-import { toPusd } from '../kernel/money.ts';
 import type { Write } from '../ports/journal.ts';
 import { liveSession } from './session/find-session.ts';
 import { knownModel } from './session/new-session.ts';
@@ -55,10 +54,7 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
     const landed: Write = { kind: 'session.set_model', session_id: session.id, model: target, at };
     await engine.journal.commit({ writes: [landed], emit: [] });
   }
-  if (max_cost_usd !== undefined && raised(session.max_cost_usd, max_cost_usd)) {
-    engine.budget.paused.delete(session.id);
-    await resumeIfPaid(engine, session.id);
-  }
+  if (max_cost_usd !== undefined) await resumeIfPaid(engine, session.id);
   const stored = (await engine.store.sessions.record(session.id)) ?? session;
   return {
     id: session.id,
@@ -68,8 +64,4 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
     max_cost_usd: stored.max_cost_usd,
     on_reached: stored.on_reached,
   };
-}
-
-function raised(before: string | null, after: string | null): boolean {
-  return after === null || (before !== null && toPusd(after) > toPusd(before));
 }

@@ -54,7 +54,7 @@ describe('a tool of an MCP server', () => {
     expect(offered(t, 'planner')).toEqual([...offered(t, 'planner')!].sort());
   });
 
-  it('is told to the model with its schema, which is enforced before anybody is asked', async () => {
+  it('is offered to the model with its schema, which is enforced before anybody is asked', async () => {
     const t = await startEngine({ scenario: said(echo(true)), config: { mcp_servers: { fix: fixture() } } });
     const session = await t.session();
     expect((await t.run(session, 'go')).status).toBe('completed');

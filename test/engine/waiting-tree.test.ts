@@ -101,6 +101,61 @@ describe('a tree that waits for money', () => {
   });
 });
 
+describe('a limit that is raised while something else moves', () => {
+  const pair = scenario(planner({ tool_calls: [call('list_files', {})], usage }, { text: 'end', usage }));
+  const TINY = '0.000001';
+
+  it('counts against the limit that refused, not against the one its sender saw', async () => {
+    const t = await startEngine({ config, scenario: pair });
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '1' });
+    const { journal } = t.engine;
+    const { commit } = journal;
+    const [arrived, free] = [gate(), gate()];
+    journal.commit = async (batch) => {
+      if (batch.writes?.some((w) => w.kind === 'session.set_limit' && w.max_cost_usd === '0.5')) {
+        arrived.open();
+        await free.opened;
+      }
+      return commit(batch);
+    };
+    // Lower than what it replaces when it is sent, higher by the time it is stored.
+    const late = patchSession(t.engine, session.id, { max_cost_usd: '0.5' });
+    await arrived.opened;
+    await patchSession(t.engine, session.id, { max_cost_usd: TINY });
+    const turnId = await t.submit(session, 'go');
+    await t.event('budget.exceeded');
+    await until(() => t.engine.locks.active().length === 0);
+    free.open();
+    await late;
+    expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'end' });
+  });
+
+  it('ends the wait also where it is stored between the check of a call and the pause', async () => {
+    const t = await startEngine({ config, scenario: pair });
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '1' });
+    await patchSession(t.engine, session.id, { max_cost_usd: TINY });
+    const { spend } = t.engine.store;
+    const { ofTree } = spend;
+    let asked = 0;
+    const raised = gate();
+    Object.assign(spend, {
+      ofTree: async (root: typeof session.id) => {
+        const spent = await ofTree(root);
+        // First for the message, then for its call.
+        if (++asked === 2) {
+          await patchSession(t.engine, session.id, { max_cost_usd: '0.5' });
+          raised.open();
+        }
+        return spent;
+      },
+    });
+    const turnId = await t.submit(session, 'go');
+    await raised.opened;
+    expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'end' });
+    expect(t.events.filter((e) => e.type === 'budget.exceeded')).toHaveLength(1);
+  });
+});
+
 describe('a cancel of a tree that waits for money', () => {
   const small = { turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null } };
   const spend = (input_tokens: number) => ({ input_tokens, output_tokens: 100 });

@@ -40,13 +40,19 @@ async function refusalInForce(engine: Engine, root: SessionId, limit: Limit): Pr
   return engine.budget.paused.has(root) && (await turns.open(root)) !== null ? unknown : null;
 }
 
-/** The tree's limit as it was when it refused a call of this turn; null when it did not. */
-async function limitMet(engine: Engine, turnId: TurnId): Promise<(Refused & { readonly limit: Pusd }) | null> {
+/** A limit that refused a call, and the id of the event that says so. */
+interface Met {
+  readonly at: string;
+  readonly limit: Pusd;
+}
+
+/** The tree's limit as it was when it last refused a call of this turn; null when it did not. */
+async function limitMet(engine: Engine, turnId: TurnId): Promise<(Refused & Met) | null> {
   const events = await engine.store.events.ofTurn(turnId, ['budget.exceeded']);
   const last = events.findLast((event) => event.payload.scope === 'session');
   if (!last) return null;
   const { limit_usd, needed_usd } = last.payload;
-  return { limit: toPusd(limit_usd as Usd), needed: toPusd(needed_usd as Usd) };
+  return { at: last.id, limit: toPusd(limit_usd as Usd), needed: toPusd(needed_usd as Usd) };
 }
 
 /** `meta` key of the day's limit that ended a planner's turn, as `dayMark` writes it. */
@@ -63,20 +69,43 @@ export async function requireBudget(engine: Engine, session: SessionRecord): Pro
   const needed = toPusd(needed_usd);
   const sum = toPusd(spent_usd) + toPusd(reserved_usd) + needed;
   const enough = fromPusd((((sum + LIMIT_STEP - 1n) / LIMIT_STEP) * LIMIT_STEP) as Pusd);
-  const told =
+  const message =
     needed > ZERO_PUSD
       ? `the ${scope} limit of ${limit_usd} USD does not cover the next call, which may cost up to ${needed_usd} USD (${spent_usd} USD spent); raise it to ${enough} USD or more to go on`
       : `the ${scope} limit of ${limit_usd} USD is reached (${spent_usd} USD spent); raise it to go on`;
   const details = { scope, limit_usd, spent_usd, reserved_usd, needed_usd: needed > ZERO_PUSD ? needed_usd : null };
-  throw new AppError('budget_exceeded', told, details);
+  throw new AppError('budget_exceeded', message, details);
 }
 
-/** The tree waits for a higher limit from now on. False when it waited already. */
-export function pauseTree(engine: Engine, { root_session_id }: Pick<SessionRecord, 'root_session_id'>): boolean {
+/** The tree waits from now on for a higher limit than the one that refused. False when it waited already. */
+export function pauseTree(
+  engine: Engine,
+  { root_session_id }: Pick<SessionRecord, 'root_session_id'>,
+  { limit_usd }: BudgetRefusal,
+): boolean {
   const { paused } = engine.budget;
   if (paused.has(root_session_id)) return false;
-  paused.add(root_session_id);
+  paused.set(root_session_id, toPusd(limit_usd));
   return true;
+}
+
+/** Whether the tree has to wait on. Asked of the limit that is stored, in whatever order it was changed and met. */
+export async function waitsForMoney(engine: Engine, root: SessionId): Promise<boolean> {
+  const { paused } = engine.budget;
+  const met = paused.get(root);
+  if (met === undefined) return false;
+  if (!isRaised(await treeLimit(engine, root), met)) return true;
+  paused.delete(root);
+  return false;
+}
+
+async function treeLimit(engine: Engine, root: SessionId): Promise<Pusd | null> {
+  const limit = (await engine.store.sessions.limit(root))?.max_cost_usd ?? null;
+  return limit === null ? null : toPusd(limit);
+}
+
+function isRaised(limit: Pusd | null, met: Pusd): boolean {
+  return limit === null || limit > met;
 }
 
 /**
@@ -84,16 +113,19 @@ export function pauseTree(engine: Engine, { root_session_id }: Pick<SessionRecor
  * One whose limit was raised while it still came to its stop waits no more.
  */
 export async function pauseWaitingTrees(engine: Engine, open: readonly TurnRecord[]): Promise<void> {
-  const paid = new Set<SessionId>();
+  const refusals = new Map<SessionId, Met>();
   for (const turn of open) {
     if (turn.interrupted_reason !== 'budget') continue;
     const session = await engine.store.sessions.record(turn.session_id);
     if (!session) continue;
     const root = session.root_session_id;
-    const limit = (await engine.store.sessions.limit(root))?.max_cost_usd ?? null;
-    const met = await limitMet(engine, turn.id);
-    if (limit === null || (met !== null && toPusd(limit) > met.limit)) paid.add(root);
-    engine.budget.paused.add(root);
+    const limit = await treeLimit(engine, root);
+    // A part that waits with another was not refused itself.
+    const met = (await limitMet(engine, turn.id)) ?? (limit && { at: '', limit });
+    if (met && met.at >= (refusals.get(root)?.at ?? '')) refusals.set(root, met);
   }
-  for (const root of paid) engine.budget.paused.delete(root);
+  for (const [root, { limit }] of refusals) {
+    engine.budget.paused.set(root, limit);
+    await waitsForMoney(engine, root);
+  }
 }

@@ -31,12 +31,12 @@ export interface Budget {
   readonly reserved: Map<string, Pusd>;
   /** Counts settlements: a check whose sums were read before one is made again. */
   settlements: number;
-  /** Trees that wait for a higher limit; after a restart made again from their turns (14 §3). */
-  readonly paused: Set<SessionId>;
+  /** Trees that wait, each for a higher limit than the one here, which refused; after a restart made again from their turns (14 §3). */
+  readonly paused: Map<SessionId, Pusd>;
   /** Limits that were warned about, by key, with their amount then. */
   readonly warned: Map<string, Pusd>;
 }
 
 export function createBudget(): Budget {
-  return { reserved: new Map(), settlements: 0, paused: new Set(), warned: new Map() };
+  return { reserved: new Map(), settlements: 0, paused: new Map(), warned: new Map() };
 }

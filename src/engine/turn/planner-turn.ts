@@ -4,6 +4,7 @@ import type { SessionRecord } from '../../domain/session.ts';
 import type { TurnRecord } from '../../domain/turn.ts';
 import { Cancelled, createScope } from '../../kernel/abort.ts';
 import type { SessionId } from '../../kernel/ids.ts';
+import { waitsForMoney } from '../money/require-budget.ts';
 import type { Engine } from '../state/engine.ts';
 import { cancelScope } from '../state/session-lock.ts';
 import type { ToolResults } from '../state/tool-results.ts';
@@ -35,8 +36,9 @@ export function startTopLevel(engine: Engine, run: TurnRun, known?: ToolResults)
 
 /** Goes on with a turn that waits for money, unless its tree still has to wait. Never rejects. */
 export async function resumeIfPaid(engine: Engine, sessionId: SessionId): Promise<void> {
-  if (engine.draining.value || engine.budget.paused.has(sessionId)) return;
+  if (engine.draining.value) return;
   try {
+    if (await waitsForMoney(engine, sessionId)) return;
     const turn = await engine.store.turns.open(sessionId);
     if (turn?.status !== 'interrupted' || turn.interrupted_reason !== 'budget') return;
     const session = await engine.store.sessions.record(sessionId);

@@ -85,7 +85,7 @@ async function overBudget(engine: Engine, run: TurnRun, refusal: BudgetRefusal):
     refused(run, refusal);
     return endTurn(engine, run, { status: 'completed', stop_reason: 'budget_exceeded' });
   }
-  if (pauseTree(engine, run.session)) await reportExceeded(engine, run, refusal);
+  if (pauseTree(engine, run.session, refusal)) await reportExceeded(engine, run, refusal);
   return interruptTurn(engine, run, 'budget');
 }
 

@@ -1,5 +1,6 @@
 // One compiler for every JSON Schema the server is given: tools, MCP servers, `output_schema` (01 §5, 09 §3).
-import { Ajv2020, type ErrorObject, type Options } from 'ajv/dist/2020.js';
+import { Ajv, type ErrorObject, type Options } from 'ajv';
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonSchema } from '../domain/tool.ts';
 import type { Issue } from '../kernel/errors.ts';
 import { faultOfValue, type Limits } from '../policy/parsing/limits.ts';
@@ -23,23 +24,34 @@ const OPTIONS: Options = {
   // A schema is compiled once and used a few times: shorter code is not worth the search for it.
   code: { regExp: linearTime, optimize: false },
 };
-// Compiling the schema of schemas takes longer than all the rest, so it waits for the first schema from outside.
-let metaSchema: Ajv2020 | null = null;
+type Dialect = typeof Ajv | typeof Ajv2020;
+/** By what `$schema` says, without its end. */
+const DIALECTS: ReadonlyMap<string, Dialect> = new Map<string, Dialect>([
+  ['json-schema.org/draft/2020-12/schema', Ajv2020],
+  ['json-schema.org/draft-07/schema', Ajv],
+]);
+// Compiling a schema of schemas takes longer than all the rest, so it waits for the first schema from outside.
+const metaSchemas = new Map<Dialect, Ajv>();
 
-/** Compiles 2020-12 schemas with an object root and local references; nothing is coerced or filled in. */
+/**
+ * Compiles schemas of 2020-12, or of draft-07 where `$schema` says so, with an object root and local references; nothing
+ * is coerced or filled in.
+ */
 export const schemaCompiler: SchemaCompiler = {
   compile(schema) {
     const fault = faultOfForm(schema);
     if (fault !== null) return { ok: false, problems: [fault] };
-    // A dialect named at the root is dropped: every schema is read as 2020-12, and ajv knows no other.
-    const { $schema: _dialect, ...plain } = schema as Record<string, unknown>;
+    const { $schema, ...plain } = schema as Record<string, unknown>;
+    const dialect = dialectOf($schema);
+    if (dialect === null) return { ok: false, problems: [{ path: '$schema', message: UNKNOWN_DIALECT }] };
     try {
-      metaSchema ??= new Ajv2020({ ...OPTIONS, code: { optimize: false } });
+      const metaSchema = metaSchemas.get(dialect) ?? new dialect({ ...OPTIONS, code: { optimize: false } });
+      metaSchemas.set(dialect, metaSchema);
       // Outside the time limit: this one is kept, and must not be broken off while it is being made.
       const problems = metaSchema.validateSchema(plain) ? [] : toIssues(metaSchema.errors ?? []);
       const { faults, check } = withinTime(() => {
         const faults = [...problems, ...textFaults(plain, '')];
-        return { faults, check: faults.length > 0 ? null : compiled(plain) };
+        return { faults, check: faults.length > 0 ? null : compiled(plain, dialect) };
       });
       if (check === null) return { ok: false, problems: sorted(faults) };
       return { ok: true, validate: (value) => validateWith((given) => withinTime(() => check(given)), check, value) };
@@ -53,7 +65,7 @@ export const schemaCompiler: SchemaCompiler = {
 export function validatorOnUse(schema: JsonSchema): (value: unknown) => readonly Issue[] {
   let check: Check | null = null;
   return (value) => {
-    check ??= compiled(schema);
+    check ??= compiled(schema, Ajv2020);
     return validateWith(check, check, value);
   };
 }
@@ -61,8 +73,17 @@ export function validatorOnUse(schema: JsonSchema): (value: unknown) => readonly
 type Check = ((value: unknown) => unknown) & { errors?: ErrorObject[] | null };
 
 /** An instance remembers every `$id` it saw: with one for each schema, none can reach or outlive another. */
-function compiled(schema: JsonSchema): Check {
-  return new Ajv2020({ ...OPTIONS, meta: false, validateSchema: false }).compile(schema);
+function compiled(schema: JsonSchema, dialect: Dialect): Check {
+  return new dialect({ ...OPTIONS, meta: false, validateSchema: false }).compile(schema);
+}
+
+const UNKNOWN_DIALECT = 'must be that of JSON Schema 2020-12 or draft-07';
+
+/** 2020-12 where none is named; null = one that is not taken. */
+function dialectOf($schema: unknown): Dialect | null {
+  if ($schema === undefined) return Ajv2020;
+  if (typeof $schema !== 'string') return null;
+  return DIALECTS.get($schema.replace(/^https?:\/\//, '').replace(/#$/, '')) ?? null;
 }
 
 function faultOfForm(schema: unknown): Issue | null {

@@ -198,8 +198,22 @@ describe('the schema compiler', () => {
     ]);
   });
 
-  it('reads a schema of another dialect as 2020-12', () => {
-    expect(problems({ $schema: 'http://json-schema.org/draft-07/schema#', type: 'object' })).toEqual([]);
+  it('reads a schema in the dialect that it names: 2020-12 or draft-07, and no other', () => {
+    const pair = { type: 'array', items: [{ type: 'string' }, { type: 'integer' }] };
+    const old = { type: 'object', properties: { pair }, dependencies: { a: ['b'] } };
+    for (const $schema of ['http://json-schema.org/draft-07/schema#', 'https://json-schema.org/draft-07/schema']) {
+      expect(faults({ $schema, ...old }, { pair: ['x', 1] })).toEqual([]);
+      expect(faults({ $schema, ...old }, { pair: [1, 1] })).toEqual(['pair[0]: must be string']);
+      expect(faults({ $schema, ...old }, { a: 1 })).toHaveLength(1);
+    }
+    const $schema = 'https://json-schema.org/draft/2020-12/schema';
+    expect(problems({ $schema, ...old })).not.toEqual([]);
+    const tuple = { $schema, type: 'object', properties: { pair: { prefixItems: pair.items } } };
+    expect(faults(tuple, { pair: [1, 1] })).toEqual(['pair[0]: must be string']);
+    for (const other of ['http://json-schema.org/draft-04/schema#', 'https://example.com/mine', 5]) {
+      const refused = problems({ $schema: other, type: 'object' });
+      expect(refused).toEqual(['$schema: must be that of JSON Schema 2020-12 or draft-07']);
+    }
   });
 });
 

@@ -20,6 +20,7 @@ export interface McpParts {
   readonly version: string;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly fetch?: typeof fetch;
 }
 
 /** Null when no server is configured and project files are not read. */

@@ -103,6 +103,8 @@ export function createMcp(options: McpOptions): Mcp {
 
   async function wake(workspace: Workspace): Promise<void> {
     await refresh(workspace);
+    // It may have been left while its file was read.
+    if (workspaces.get(workspace.path) !== workspace) return;
     for (const server of workspace.servers.values()) server.wake();
   }
 
@@ -136,7 +138,7 @@ export function createMcp(options: McpOptions): Mcp {
   async function refresh(workspace: Workspace): Promise<void> {
     if (projectFile === null) return;
     const text = await projectFile(workspace.path);
-    if (text === workspace.projectText) return;
+    if (text === workspace.projectText || workspaces.get(workspace.path) !== workspace) return;
     workspace.projectText = text;
     const { servers, warnings } = text === null ? { servers: new Map(), warnings: [] } : readProjectServers(text);
     for (const warning of warnings) log.warn({ workspace: workspace.path }, `.mcp.json: ${warning}`);

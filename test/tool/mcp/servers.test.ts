@@ -163,6 +163,21 @@ describe('a server that dies', () => {
     expect(Number(await world.call('mcp__fix__pid'))).toBeGreaterThan(0);
   });
 
+  it('is ended 30 minutes after the last turn, not while one is open, and is back with the next', async () => {
+    const world = mcpWorld({ fix: fixture() });
+    const release = world.hold();
+    const pid = await world.call('mcp__fix__pid');
+    world.clock.skip(60 * 60_000);
+    expect(await world.call('mcp__fix__pid')).toBe(pid);
+    release();
+    world.clock.skip(29 * 60_000);
+    process.kill(Number(pid), 0);
+    world.clock.skip(60_000);
+    await gone(Number(pid));
+    expect(world.warnings()).toHaveLength(1);
+    expect(await world.call('mcp__fix__pid')).not.toBe(pid);
+  });
+
   it('is gone with everything it started when we close', async () => {
     const root = workspace({ 'run.sh': 'sleep 60 & echo $! > child.pid; exec "$@"' });
     const world = mcpWorld(

@@ -39,15 +39,28 @@ export function recordingLog(): { readonly log: Logger; readonly lines: LogLine[
   return { log, lines };
 }
 
-/** Time that goes on by itself, and further when a test says so; timers fire by the real one. */
+const LONG_MS = 600_000;
+
+/** Time that goes on by itself, and further when a test says so: then long timers fall due, short ones are as they are. */
 export function skippingClock(): Clock & { skip(ms: number): void } {
   let skipped = 0;
+  const waiting = new Set<{ readonly at: number; readonly fn: () => void }>();
+  const monotonic = () => systemClock.monotonic() + skipped;
   return {
     now: () => systemClock.now() + skipped,
-    monotonic: () => systemClock.monotonic() + skipped,
-    after: (ms, fn) => systemClock.after(ms, fn),
-    skip: (ms) => {
+    monotonic,
+    after(ms, fn) {
+      if (ms < LONG_MS) return systemClock.after(ms, fn);
+      const timer = { at: monotonic() + ms, fn };
+      waiting.add(timer);
+      return { cancel: () => void waiting.delete(timer) };
+    },
+    skip(ms) {
       skipped += ms;
+      for (const timer of [...waiting].filter(({ at }) => at <= monotonic())) {
+        waiting.delete(timer);
+        timer.fn();
+      }
     },
   };
 }
@@ -61,6 +74,7 @@ export interface McpWorld {
   names(): Promise<string[]>;
   /** Calls a tool by our name for it. */
   call(name: string, input?: Record<string, unknown>, over?: Partial<ToolContext>): Promise<string>;
+  hold(): () => void;
   close(): Promise<void>;
 }
 
@@ -99,6 +113,7 @@ export function mcpWorld(
       if (issues.length > 0) throw new Error(issues.map(({ path, message }) => `${path}: ${message}`).join('\n'));
       return textOf(await found.factory().execute(input, { ...contextOf(root), files: null, ...context }));
     },
+    hold: () => mcp.hold(root),
     close: () => mcp.close(),
   };
 }

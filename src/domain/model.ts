@@ -45,6 +45,9 @@ export const ModelSchema = z.object({
   can_delegate: z.boolean(),
   aliases: z.array(z.string()),
   capabilities: CapabilitiesSchema,
+  /** Its adapter can be used: it has a key, or needs none. */
+  configured: z.boolean(),
+  /** Of calls so far; says nothing of a model that is not configured. */
   availability: AvailabilitySchema,
   pricing: z
     .object({

@@ -29,6 +29,19 @@ describe('GET /models', () => {
   });
 });
 
+test('GET /models says which models can be used', async () => {
+  const registry = `adapters: { scripted: { type: scripted }, locked: { type: openai } }
+models:
+  scripted:a: { capabilities: { max_context_tokens: 1000, max_output_tokens: 100 } }
+  locked:b: { capabilities: { max_context_tokens: 1000, max_output_tokens: 100 } }
+`;
+  const { models } = (await (await startServer({ registry })).call('GET', '/models')).body;
+  expect(models.map((m: Parsed) => [m.id, m.configured])).toEqual([
+    ['locked:b', false],
+    ['scripted:a', true],
+  ]);
+});
+
 describe('GET /pricing', () => {
   test('shows the table in force and any that was, newest version first', async () => {
     const clock = manualClock();

@@ -39,6 +39,7 @@ function viewOf(engine: Engine, entry: ModelEntry, outages: AvailabilitySnapshot
     can_delegate,
     aliases: [...aliases],
     capabilities,
+    configured: engine.registry.isConfigured(id),
     availability: availabilityOf(outages, id),
     pricing: pricingOf(engine, entry),
   };

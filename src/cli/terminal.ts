@@ -33,7 +33,10 @@ export async function askServer(
   try {
     return await body();
   } catch (error) {
-    if (error instanceof ApiError) stderr.write(`metis: ${error.message}\n`);
+    if (error instanceof ApiError) {
+      const cure = error.status === 401 ? '; give one with --token or METIS_TOKEN' : '';
+      stderr.write(`metis: ${error.message}${cure}\n`);
+    }
     // fetch's own way to say that there was no connection.
     else if (error instanceof TypeError && error.cause !== undefined)
       stderr.write(`metis: no server answers at ${baseUrl}; metis serve starts one\n`);

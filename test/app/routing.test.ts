@@ -119,6 +119,13 @@ describe('metis routing check', () => {
     expect(table).toMatchObject({ code: 0, stdout: expect.stringContaining('▸ 1  per_message_override') });
   });
 
+  it('says where a token is given when the server asks for one', async () => {
+    const server = await startServer({ config: { server: { auth_tokens: ['t'.repeat(32)] } } });
+    const screen = terminal(server.workspace);
+    expect(await explainRoute(screen, { baseUrl: server.base }, 'hi', {})).toBe(1);
+    expect(screen.written.stderr).toMatch(/; give one with --token or METIS_TOKEN\n$/);
+  });
+
   it('takes an address without http://, and refuses one of another kind', async () => {
     const server = await startServer();
     const folder = tempFolder();

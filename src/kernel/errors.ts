@@ -1,5 +1,7 @@
 // The one error table: every public error code, its HTTP status and whether the same request may succeed later (05 §1.10).
 
+import { shortened } from './plain-text.ts';
+
 export const ERRORS = {
   validation_error: { status: 400, retryable: false },
   unknown_alias: { status: 400, retryable: false },
@@ -69,7 +71,7 @@ export class AppError extends Error {
 
 /** `validation_error` from its issues; the message names the first one, so that a person sees the field at once. */
 export function validationError(issues: readonly Issue[]): AppError {
-  const shown = issues.slice(0, MAX_ISSUES).map(({ path, message }) => ({ path: shortened(path), message }));
+  const shown = issues.slice(0, MAX_ISSUES).map(({ path, message }) => ({ path: shortened(path, MAX_PATH), message }));
   const first = shown[0];
   const more = issues.length > 1 ? ` (and ${issues.length - 1} more)` : '';
   const where = first && first.path !== '' ? `${first.path}: ` : '';
@@ -77,13 +79,8 @@ export function validationError(issues: readonly Issue[]): AppError {
 }
 
 const MAX_ISSUES = 100;
-const MAX_PATH = 200;
-
 /** A path holds the names that a caller gave, which may be as long as the body and of many lines. */
-function shortened(path: string): string {
-  const line = path.slice(0, MAX_PATH).replaceAll(/\s+/g, ' ');
-  return path.length > MAX_PATH ? `${line}...` : line;
-}
+export const MAX_PATH = 200;
 
 /** A fault that stops the process at start: one line for the person, exit code 1. */
 export class StartupError extends Error {

@@ -2,7 +2,8 @@
 import { Ajv, type ErrorObject, type Options } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonSchema } from '../domain/tool.ts';
-import type { Issue } from '../kernel/errors.ts';
+import { type Issue, MAX_PATH } from '../kernel/errors.ts';
+import { shortened } from '../kernel/plain-text.ts';
 import { faultOfValue, type Limits } from '../policy/parsing/limits.ts';
 import { compilePattern } from '../policy/parsing/pattern.ts';
 import type { SchemaCompiler } from '../ports/tool.ts';
@@ -45,11 +46,9 @@ export const schemaCompiler: SchemaCompiler = {
     const dialect = dialectOf($schema);
     if (dialect === null) return { ok: false, problems: [{ path: '$schema', message: UNKNOWN_DIALECT }] };
     try {
-      const metaSchema = metaSchemas.get(dialect) ?? new dialect({ ...OPTIONS, code: { optimize: false } });
-      metaSchemas.set(dialect, metaSchema);
-      // Outside the time limit: this one is kept, and must not be broken off while it is being made.
-      const problems = metaSchema.validateSchema(plain) ? [] : toIssues(metaSchema.errors ?? []);
+      const meta = schemaOfSchemas(dialect);
       const { faults, check } = withinTime(() => {
+        const problems = meta.validateSchema(plain) ? [] : toIssues(meta.errors ?? []);
         const faults = [...problems, ...textFaults(plain, '')];
         return { faults, check: faults.length > 0 ? null : compiled(plain, dialect) };
       });
@@ -60,6 +59,18 @@ export const schemaCompiler: SchemaCompiler = {
     }
   },
 };
+
+/** Made outside of any time limit: it is kept, and must not be broken off while it is being made. */
+function schemaOfSchemas(dialect: Dialect): Ajv {
+  let meta = metaSchemas.get(dialect);
+  if (meta === undefined) {
+    meta = new dialect({ ...OPTIONS, code: { optimize: false } });
+    // Compiles it; otherwise the first schema from outside would.
+    meta.validateSchema({});
+    metaSchemas.set(dialect, meta);
+  }
+  return meta;
+}
 
 /** Validator of a schema that is part of this program, which its tests have compiled: made when it is first used. */
 export function validatorOnUse(schema: JsonSchema): (value: unknown) => readonly Issue[] {
@@ -146,12 +157,17 @@ function toIssues(errors: readonly ErrorObject[]): Issue[] {
   return errors.map((error) => {
     const at = pathOf(error.instancePath);
     const { missingProperty, additionalProperty, unevaluatedProperty, allowedValues } = error.params;
-    if (missingProperty !== undefined) return { path: joined(at, missingProperty), message: 'is required' };
+    if (missingProperty !== undefined) return { path: shown(joined(at, missingProperty)), message: 'is required' };
     const unknown = additionalProperty ?? unevaluatedProperty;
-    if (unknown !== undefined) return { path: joined(at, unknown), message: 'is not a known property' };
+    if (unknown !== undefined) return { path: shown(joined(at, unknown)), message: 'is not a known property' };
     const detail = Array.isArray(allowedValues) ? `: ${allowedValues.map((v) => JSON.stringify(v)).join(', ')}` : '';
-    return { path: at === '' ? '$' : at, message: `${error.message ?? error.keyword}${detail}` };
+    return { path: at === '' ? '$' : shown(at), message: `${error.message ?? error.keyword}${detail}` };
   });
+}
+
+/** A name in the value may be as long as the value. */
+function shown(path: string): string {
+  return shortened(path, MAX_PATH);
 }
 
 /** `/include/0/path` becomes `include[0].path`. */

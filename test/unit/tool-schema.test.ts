@@ -172,6 +172,25 @@ describe('the schema compiler', () => {
       ]);
     });
 
+    it('names as long as a value may be, which are cut where a fault names them', () => {
+      const long = 'k'.repeat(4_000_000);
+      const schema = { type: 'object', properties: { a: {} }, additionalProperties: { type: 'integer' } };
+      const cut = `${'k'.repeat(200)}...`;
+      expect(timed(() => faults(schema, { [long]: 'x' }))).toEqual([`${cut}: must be integer`]);
+      expect(timed(() => faults({ ...schema, additionalProperties: false }, { [long]: 1 }))).toEqual([
+        `${cut}: is not a known property`,
+      ]);
+      expect(faults(schema, { 'a\nb': 'x' })).toEqual(['a b: must be integer']);
+    });
+
+    it('a schema whose form takes long to check', () => {
+      problems({ type: 'object' });
+      const from = process.cpuUsage();
+      expect(problems({ type: 'object', allOf: Array(4900).fill(1) }).length).toBeGreaterThan(0);
+      // A hundred for the check, and what it takes to notice.
+      expect(process.cpuUsage(from).user / 1000).toBeLessThan(400);
+    });
+
     it('a long list whose items must differ', () => {
       const schema = { type: 'object', properties: { list: { uniqueItems: true } } };
       const list = Array.from({ length: 60_000 }, (_, i) => ({ i }));

@@ -1,9 +1,11 @@
 // YAML from outside: 1.2 core schema, one document, no duplicate keys, within limits of bytes, depth and values.
 import { constructFromEvents, EVENT_ID, parseEvents, YAMLException } from 'js-yaml';
+import { shortened } from '../../kernel/plain-text.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
 import { faultOfValue, type Limits, lineAt, tooDeep, tooLong, tooMany } from './limits.ts';
 
 const MAX_ALIASES = 100;
+/** A name out of the text may stand in it. */
 const MAX_MESSAGE = 200;
 /** Wherever it stands, such a line begins a document. */
 const DOCUMENT_START = /^---(?=\s|$)/gm;
@@ -37,17 +39,11 @@ export function isMapping(value: unknown): value is Readonly<Record<string, unkn
 }
 
 function reason(error: unknown, limits: Limits): string {
-  if (!(error instanceof YAMLException)) return `malformed YAML: ${shortened(String(error))}`;
+  if (!(error instanceof YAMLException)) return `malformed YAML: ${shortened(String(error), MAX_MESSAGE)}`;
   const line = error.mark === undefined ? undefined : error.mark.line + 1;
   if (error.reason.startsWith('nesting exceeded')) return tooDeep(limits, line);
   const place = error.mark === undefined ? '' : ` at line ${line}, column ${error.mark.column + 1}`;
-  return `malformed YAML: ${shortened(error.reason)}${place}`;
-}
-
-/** A name out of the text may stand in it. */
-function shortened(message: string): string {
-  const line = message.replaceAll(/\s+/g, ' ');
-  return line.length > MAX_MESSAGE ? `${line.slice(0, MAX_MESSAGE)}...` : line;
+  return `malformed YAML: ${shortened(error.reason, MAX_MESSAGE)}${place}`;
 }
 
 /** Unknown for an empty value without an anchor, which has no place of its own. */

@@ -248,6 +248,20 @@ describe('after a restart', () => {
   });
 });
 
+it('a worker that goes on after a restart has lost what is for planners only by now', async () => {
+  const job = delegate('the job', { allowed_tools: ['mcp__fix__echo', 'read_file'] });
+  const team = (does: Readonly<Record<string, unknown>>) =>
+    scenario(planner({ tool_calls: [job] }, { text: 'done' }), worker('the job', does));
+  const first = await startEngine({ scenario: team({ hang: true }), config: servers(fixture()) });
+  const turnId = await first.submit(await first.session(), 'go');
+  await until(() => offered(first, 'worker'));
+  const config = servers(fixture('good', { allow_workers: false }));
+  const second = await restart(first, { scenario: team({ text: 'worked' }), config });
+  expect((await second.ended(turnId)).status).toBe('completed');
+  expect(offered(first, 'worker')).toContain('mcp__fix__echo');
+  expect(offered(second, 'worker')).toEqual(['_request_context', 'read_file']);
+});
+
 describe("a workspace's .mcp.json", () => {
   const file = (env: Readonly<Record<string, string>> = {}) => {
     const { command, args } = fixture();

@@ -53,7 +53,8 @@ export async function rebuildRun(
   const last = history.findLast((m) => m.role === 'assistant' && m.turn_id === turn.id);
   const tools = turn.tools
     .map((name) => around.toolset.definition(name))
-    .filter((definition): definition is ToolDefinition => definition !== null);
+    .filter((definition): definition is ToolDefinition => definition !== null)
+    .filter(({ planners_only }) => !(planners_only && session.is_worker));
   const elapsed = engine.clock.now() - turn.started_at;
 
   const run: TurnBase = {

@@ -6,6 +6,7 @@ import type { DelegationRecord } from './delegate.ts';
 import type { Transient } from './delta.ts';
 import type { ToolConfirmationRequested } from './event/tool.ts';
 import type { EventDraft } from './event.ts';
+import type { CallChanges, WorkerChanges } from './file-change.ts';
 import type { StoredMessage, ToolResultBlock } from './message.ts';
 import type { OnReached } from './scalars.ts';
 import type { Disposition, SessionRecord } from './session.ts';
@@ -126,6 +127,8 @@ export type Write =
       readonly id: ToolUseId;
       readonly status: ToolCallStatus;
       readonly result: ToolResultBlock | null;
+      /** What it did to the workspace; absent = nothing. */
+      readonly changed?: CallChanges;
       readonly at: number;
     }
   /** The stored tool message that answers the call. */
@@ -136,7 +139,11 @@ export type Write =
   | ({ readonly kind: 'delegation.end'; readonly tool_use_id: ToolUseId } & Pick<
       DelegationRecord,
       'failure_mode' | 'error_message' | 'output' | 'active_seconds'
-    > & { readonly status: 'completed' | 'failed'; readonly ended_at: number })
+    > & {
+        readonly status: 'completed' | 'failed';
+        readonly changes: WorkerChanges;
+        readonly ended_at: number;
+      })
   | { readonly kind: 'confirmation.insert'; readonly confirmation: ConfirmationRow }
   /** Conditional: fails the batch with `confirmation_resolved` when somebody was first. */
   | {

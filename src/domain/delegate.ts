@@ -1,6 +1,7 @@
 // A delegation: the input of `delegate()`, its record and what comes back (01 §9, 04 §4).
 import { z } from 'zod';
 import { plainText } from '../kernel/plain-text.ts';
+import { WorkerChangesSchema } from './file-change.ts';
 import {
   CountSchema,
   MessageIdSchema,
@@ -159,6 +160,7 @@ export const DelegationSchema = z.object({
   created_at: TimeSchema,
   ended_at: TimeSchema.nullable(),
   usage_summary: UsageSummarySchema,
+  ...WorkerChangesSchema.shape,
 });
 /** The wire object of `GET /sessions/{id}/workers`. */
 export type Delegation = z.infer<typeof DelegationSchema>;

@@ -67,7 +67,7 @@ export const CATALOG = {
   'tool.confirmation_requested': { payload: ToolConfirmationRequestedSchema, sensitivity: 'private', actor: 'system' },
   'tool.confirmation_resolved': { payload: ToolConfirmationResolvedSchema, sensitivity: 'private', actor: 'user' },
   'delegate.started': { payload: DelegateStartedSchema, sensitivity: 'pseudonymous', actor: 'system' },
-  'delegate.completed': { payload: DelegateCompletedSchema, sensitivity: 'pseudonymous', actor: 'system' },
+  'delegate.completed': { payload: DelegateCompletedSchema, sensitivity: 'private', actor: 'system' },
   'delegate.failed': { payload: DelegateFailedSchema, sensitivity: 'private', actor: 'system' },
   'memory.updated': { payload: MemoryUpdatedSchema, sensitivity: 'private', actor: 'agent' },
   'skill.loaded': { payload: SkillLoadedSchema, sensitivity: 'pseudonymous', actor: 'system' },

@@ -30,6 +30,8 @@ export interface ToolDefinition {
   readonly restartable?: boolean;
   /** Its valid input ends a worker's turn as the request for more context (04 §8). */
   readonly requests_context?: boolean;
+  /** Runs commands, which may change files that its output does not name. */
+  readonly runs_commands?: boolean;
   /** What its paths are checked for; absent = `write` for a tool that writes, else `read`. */
   readonly path_use?: 'read' | 'list' | 'write';
   /** No worker ever has it. */
@@ -56,6 +58,8 @@ export interface ToolOutput {
   readonly metadata: Readonly<Record<string, unknown>> | null;
   /** Workspace-relative. */
   readonly files_modified: readonly string[] | null;
+  /** Those of them that were not there before; absent = none. */
+  readonly files_created?: readonly string[];
   readonly command_executed: string | null;
 }
 

@@ -1,6 +1,7 @@
 // The engine put together: its ports, what it keeps in memory, and the workers that its lower rooms are handed.
 import { createWorkers } from './delegation/workers.ts';
 import type { Engine, EngineDeps } from './state/engine.ts';
+import { createFileLedger } from './state/file-ledger.ts';
 import { createOpenApprovals } from './state/open-approvals.ts';
 import { createBudget } from './state/reservations.ts';
 import { createRouteMemory } from './state/route-memory.ts';
@@ -16,6 +17,7 @@ export function createEngine(deps: EngineDeps): Engine {
     routes: createRouteMemory(),
     budget: createBudget(),
     workers: createWorkers(() => engine),
+    files: createFileLedger(),
     ending: new Set(),
     crashed: new Set(),
     unpriced: new Set(),

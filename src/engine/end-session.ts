@@ -47,6 +47,7 @@ export async function endSession(engine: Engine, id: string): Promise<EndReply &
       ],
     });
     forget(engine, 'session', session.id);
+    engine.files.forget(session.id);
     return { id: session.id, ended_at: isoTime(at), purged: false };
   } catch (error) {
     if (error instanceof JournalConflict && error.code === 'session_ended') throw alreadyEnded();

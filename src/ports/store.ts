@@ -2,6 +2,7 @@
 import type { Confirmation, ConfirmationDetail } from '../domain/confirmation.ts';
 import type { Delegation, DelegationRecord } from '../domain/delegate.ts';
 import type { AnyEvent } from '../domain/event.ts';
+import type { CallChanges } from '../domain/file-change.ts';
 import type { Message, StoredMessage, ToolResultBlock } from '../domain/message.ts';
 import type { OnReached } from '../domain/scalars.ts';
 import type { Session, SessionRecord, SessionStatus } from '../domain/session.ts';
@@ -154,6 +155,8 @@ export interface DelegationReader {
   ): Promise<Page<Delegation>>;
   /** What the worker session spent and did so far. */
   usage(workerSessionId: SessionId): Promise<WorkerUsage>;
+  /** What calls of the session and of the workers below it did to the workspace, in the order they settled. */
+  changes(workerSessionId: SessionId): Promise<readonly CallChanges[]>;
   /** Delegations of a turn's calls that are not terminal. */
   open(parentTurnId: TurnId): Promise<readonly DelegationRecord[]>;
   /**

@@ -9,6 +9,14 @@ import type { WorkspaceFiles } from './workspace.ts';
 
 export type ToolInput = Readonly<Record<string, unknown>>;
 
+/** What this session knows of files' contents: hashes of what it last read or wrote, by workspace-relative path (20 §1). */
+export interface FileKnowledge {
+  /** Null = unknown: never read, or before a restart. */
+  hash(path: string): string | null;
+  read(path: string, hash: string): void;
+  wrote(path: string, hash: string): void;
+}
+
 export interface ToolContext {
   readonly session_id: SessionId;
   readonly turn_id: TurnId;
@@ -16,6 +24,7 @@ export interface ToolContext {
   readonly workspace_path: string;
   /** Null for tools that do not require a workspace. */
   readonly files: WorkspaceFiles | null;
+  readonly known: FileKnowledge;
   /** Cancellation and timeout. */
   readonly signal: AbortSignal;
   /** Null where this session may not delegate. */

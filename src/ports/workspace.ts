@@ -34,6 +34,8 @@ export interface WorkspaceFiles {
   read(path: ConfinedPath, limitBytes?: number): Promise<Buffer>;
   /** As `read`, for a file of any size: its bytes in order, a piece at a time. */
   chunks(path: ConfinedPath): AsyncIterable<Buffer>;
+  /** SHA-256 of a file's content in hex; null when nothing is there. Throws as `read`. */
+  hash(path: ConfinedPath): Promise<string | null>;
   /** What a directory holds, unsorted and unfiltered; links are of kind `other`. Throws `ToolError('execution_error')`. */
   entries(path: ConfinedPath): Promise<readonly DirectoryEntry[]>;
   /** Creates parents, writes beside and renames, keeps an existing file's mode. */

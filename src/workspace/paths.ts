@@ -1,8 +1,9 @@
 // Confinement: which paths a tool may touch, and the file API that keeps it to them (09 §8).
+import { createHash } from 'node:crypto';
 import { lstat, realpath } from 'node:fs/promises';
 import { ToolError } from '../domain/tool.ts';
 import type { ConfinedPath, DirectoryEntry, PathUse, WorkspaceFiles } from '../ports/workspace.ts';
-import { errnoOf, listDirectory, NotRegular, openRegular, replaceFile, SwappedPath } from './descriptors.ts';
+import { errnoOf, isMissing, listDirectory, NotRegular, openRegular, replaceFile, SwappedPath } from './descriptors.ts';
 import { exclusive } from './path-lock.ts';
 
 const MAX_PATH_BYTES = 4096;
@@ -17,6 +18,7 @@ export function createWorkspaceFiles(root: string): WorkspaceFiles {
     resolve: (path, use) => confine(root, path, use),
     read: readWhole,
     chunks,
+    hash,
     entries,
     write: (path, data) => guarded(path, () => replaceFile(root, path.relative, data)),
     exclusive: (path, fn) => exclusive(path.absolute, fn),
@@ -128,6 +130,13 @@ async function* chunks(path: ConfinedPath): AsyncGenerator<Buffer> {
   } finally {
     await handle.close();
   }
+}
+
+async function hash(path: ConfinedPath): Promise<string | null> {
+  if (isMissing(path.absolute)) return null;
+  const digest = createHash('sha256');
+  for await (const data of chunks(path)) digest.update(data);
+  return digest.digest('hex');
 }
 
 function entries(path: ConfinedPath): Promise<readonly DirectoryEntry[]> {

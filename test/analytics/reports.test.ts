@@ -1,6 +1,7 @@
 // What each report counts, and what it does not.
 import { describe, expect, it } from 'vitest';
 import { draft, type PayloadOf } from '../../src/domain/event.ts';
+import { NO_CHANGES } from '../../src/domain/file-change.ts';
 import { type PolicyEvaluation, SLOTS, type SlotName } from '../../src/domain/route.ts';
 import type { ErrorClass } from '../../src/domain/scalars.ts';
 import type { SessionRecord } from '../../src/domain/session.ts';
@@ -142,6 +143,7 @@ describe('cost', () => {
           tool_call_count: 0,
           wall_time_seconds: 1,
           model: HAIKU,
+          ...NO_CHANGES,
         },
       }),
     ]);

@@ -1,5 +1,7 @@
 // Rows as the journal takes them, for every world of a test: valid by default, every field can be overridden.
+
 import type { DelegationRecord } from '../../src/domain/delegate.ts';
+import { NO_CHANGES } from '../../src/domain/file-change.ts';
 import { type ContentBlock, plainMetadata, type StoredMessage, textBlock } from '../../src/domain/message.ts';
 import type { SessionRecord } from '../../src/domain/session.ts';
 import type { TurnRecord } from '../../src/domain/turn.ts';
@@ -178,6 +180,7 @@ export function delegationRecord(
     parent_turn_id: turn.id,
     worker_session_id: null,
     entry: 'delegate',
+    ...NO_CHANGES,
     worker_name: null,
     worker_digest: null,
     tier: 'fast',

@@ -4,11 +4,12 @@ import os from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
 import { ToolError, type ToolOutput } from '../../src/domain/tool.ts';
+import { createFileLedger } from '../../src/engine/state/file-ledger.ts';
 import type { SessionId, ToolUseId, TurnId } from '../../src/kernel/ids.ts';
 import { truncateOutput } from '../../src/policy/tools/tool-output.ts';
 import { silentLogger } from '../../src/ports/log.ts';
 import type { WorkerSpawner } from '../../src/ports/spawner.ts';
-import type { Tool, ToolContext, ToolFactory } from '../../src/ports/tool.ts';
+import type { FileKnowledge, Tool, ToolContext, ToolFactory } from '../../src/ports/tool.ts';
 import { createWorkspaceFiles } from '../../src/workspace/paths.ts';
 
 /** A workspace with these files (`name: text`); a name ending in `/` is a folder. Removed when the test is over. */
@@ -29,15 +30,18 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
   readonly spawner?: WorkerSpawner;
   readonly is_worker?: boolean;
+  /** What the calling session knows of files; nothing unless told. */
+  readonly known?: FileKnowledge;
 }
 
-export function contextOf(root: string, { signal, spawner, is_worker = false }: CallOptions = {}): ToolContext {
+export function contextOf(root: string, { signal, spawner, is_worker = false, known }: CallOptions = {}): ToolContext {
   return {
     session_id: 'sess_01' as SessionId,
     turn_id: '01' as TurnId,
     tool_use_id: 'tu_01' as ToolUseId,
     workspace_path: root,
     files: createWorkspaceFiles(root),
+    known: known ?? createFileLedger().of('sess_01' as SessionId),
     signal: signal ?? new AbortController().signal,
     spawner: spawner ?? null,
     is_worker,

@@ -2,6 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { createFileLedger } from '../../src/engine/state/file-ledger.ts';
+import type { SessionId } from '../../src/kernel/ids.ts';
 import { MAX_OUTPUT_BYTES } from '../../src/policy/tools/tool-output.ts';
 import { editFile } from '../../src/tool/builtin/edit-file.ts';
 import { listFiles } from '../../src/tool/builtin/list-files.ts';
@@ -104,8 +106,29 @@ describe('write_file', () => {
     expect(output.content).toEqual([{ type: 'text', text: 'Wrote 3 bytes to ./b/c.txt' }]);
     expect(output.files_modified).toEqual(['b/c.txt']);
     expect(fs.readFileSync(path.join(root, 'b/c.txt'), 'utf8')).toBe('é\n');
-    await run(writeFile, root, { path: 'a', content: '' });
+    expect(output.files_created).toEqual(['b/c.txt']);
+    const known = createFileLedger().of('sess_01' as SessionId);
+    await run(readFile, root, { path: 'a', limit: 1 }, { known });
+    const again = await call(writeFile, root, { path: 'a', content: '' }, { known }).output;
+    expect([again.files_modified, again.files_created]).toEqual([['a'], []]);
     expect(fs.readFileSync(path.join(root, 'a'), 'utf8')).toBe('');
+  });
+
+  it('overwrites nothing that was not read, or has changed since', async () => {
+    const root = workspace({ a: 'old' });
+    const known = createFileLedger().of('sess_01' as SessionId);
+    const refused = async (factory: typeof writeFile, input: Record<string, unknown>) =>
+      (await failure(call(factory, root, input, { known }).output)).message;
+    expect(await refused(writeFile, { path: 'a', content: '' })).toBe('you have not read it: a; read it first');
+    await run(readFile, root, { path: 'a' }, { known });
+    fs.writeFileSync(path.join(root, 'a'), 'older');
+    expect(await refused(writeFile, { path: 'a', content: '' })).toBe('changed since you read it: a; read it again');
+    expect(await refused(editFile, { path: 'a', old: 'old', new: '' })).toContain('changed since you read it');
+    expect(fs.readFileSync(path.join(root, 'a'), 'utf8')).toBe('older');
+    fs.rmSync(path.join(root, 'a'));
+    await run(writeFile, root, { path: 'a', content: 'new' }, { known });
+    await run(editFile, root, { path: 'a', old: 'new', new: 'newer' }, { known });
+    expect(fs.readFileSync(path.join(root, 'a'), 'utf8')).toBe('newer');
   });
 
   it.each(['.metis/trust.yaml', '.metis/MEMORY.md'])('leaves %s unchanged', async (file) => {

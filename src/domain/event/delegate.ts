@@ -7,6 +7,7 @@ import {
   FailureModeSchema,
   InsufficientContextRequestSchema,
 } from '../delegate.ts';
+import { WorkerChangesSchema } from '../file-change.ts';
 import {
   CountSchema,
   SessionIdSchema,
@@ -48,6 +49,7 @@ export const DelegateCompletedSchema = z.strictObject({
   tool_call_count: CountSchema,
   wall_time_seconds: z.number().min(0),
   model: z.string(),
+  ...WorkerChangesSchema.shape,
 });
 
 export const DelegateFailedSchema = z.strictObject({
@@ -61,4 +63,5 @@ export const DelegateFailedSchema = z.strictObject({
   cancel_scope: CancelScopeSchema.nullable(),
   tier: TierSchema.nullable(),
   worker_name: z.string().nullable(),
+  ...WorkerChangesSchema.shape,
 });

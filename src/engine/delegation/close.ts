@@ -1,7 +1,10 @@
 // Commit F: the worker session ends, the delegation's record gets its outcome, and one `delegate.*` event tells (04 §5.4).
 import type { UsageSummary } from '../../domain/delegate.ts';
 import { draft, type EventDraft } from '../../domain/event.ts';
+import { NO_CHANGES, type WorkerChanges } from '../../domain/file-change.ts';
+import type { SessionId } from '../../kernel/ids.ts';
 import { fromPusd } from '../../kernel/money.ts';
+import { workerChanges } from '../../policy/delegation/changed-files.ts';
 import type { DelegateOutcome } from '../../policy/delegation/outcome.ts';
 import type { Write } from '../../ports/journal.ts';
 import type { WorkerUsage } from '../../ports/store.ts';
@@ -10,7 +13,7 @@ import { type Engine, safeText } from '../state/engine.ts';
 import type { Spawned } from './open.ts';
 
 /**
- * Returns what the worker spent, whether it succeeded or not. A delegation without a worker is stored here for the
+ * Returns what the worker spent and changed, whether it succeeded or not. A delegation without a worker is stored here for the
  * first time, together with its end.
  */
 export async function closeDelegation(
@@ -18,13 +21,14 @@ export async function closeDelegation(
   spawned: Spawned,
   outcome: DelegateOutcome,
   activeSeconds: number,
-): Promise<UsageSummary> {
+): Promise<{ readonly usage: UsageSummary; readonly changes: WorkerChanges }> {
   const { delegation, session } = spawned;
   const at = engine.clock.now();
   // The wall clock may have been set meanwhile; it is asked only where no other is left.
   const elapsed = spawned.began === null ? at - delegation.created_at : engine.clock.monotonic() - spawned.began;
   const seconds = Math.max(0, Math.round(elapsed)) / 1000;
   const used = session ? await engine.store.delegations.usage(session.id) : null;
+  const changes = session ? await changesOf(engine, session.id) : NO_CHANGES;
   const message =
     outcome.error_message === null ? null : safeText(engine, outcome.error_message, session?.workspace_path ?? null);
   const writes: Write[] = [];
@@ -54,13 +58,14 @@ export async function closeDelegation(
     failure_mode: outcome.failure_mode,
     error_message: message,
     output: outcome.output,
+    changes,
     active_seconds: activeSeconds,
     ended_at: at,
   });
-  emit.push(closingEvent(engine, spawned, outcome, { message, used, seconds }));
+  emit.push(closingEvent(engine, spawned, outcome, { message, used, seconds, changes }));
   await engine.journal.commit({ writes, emit });
   forget(engine, 'delegation', delegation.tool_use_id);
-  return {
+  const usage = {
     model: used?.model || (delegation.resolved_model ?? ''),
     turn_count: used?.turn_count ?? 0,
     input_tokens: used?.input_tokens ?? 0,
@@ -69,6 +74,12 @@ export async function closeDelegation(
     wall_time_seconds: seconds,
     tool_call_count: used?.tool_call_count ?? 0,
   };
+  return { usage, changes };
+}
+
+async function changesOf(engine: Engine, worker: SessionId): Promise<WorkerChanges> {
+  const calls = await engine.store.delegations.changes(worker);
+  return workerChanges(calls, (paths) => engine.files.overlaps(worker, paths));
 }
 
 function closingEvent(
@@ -79,7 +90,13 @@ function closingEvent(
     message,
     used,
     seconds,
-  }: { readonly message: string | null; readonly used: WorkerUsage | null; readonly seconds: number },
+    changes,
+  }: {
+    readonly message: string | null;
+    readonly used: WorkerUsage | null;
+    readonly seconds: number;
+    readonly changes: WorkerChanges;
+  },
 ): EventDraft {
   const common = {
     session_id: delegation.parent_session_id,
@@ -107,6 +124,7 @@ function closingEvent(
         tool_call_count: used?.tool_call_count ?? 0,
         wall_time_seconds: seconds,
         model: used?.model || (delegation.resolved_model ?? ''),
+        ...changes,
       },
     });
   return draft({
@@ -122,6 +140,7 @@ function closingEvent(
       cancel_scope: outcome.cancel_scope,
       tier: delegation.tier,
       worker_name: delegation.worker_name,
+      ...changes,
     },
   });
 }

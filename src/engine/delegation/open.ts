@@ -1,6 +1,7 @@
 // What a delegation is made of: its record, its worker's session, and the two events that tell of them (04 §5.1).
 import type { DelegationRecord } from '../../domain/delegate.ts';
 import { draft, type Event, type EventDraft } from '../../domain/event.ts';
+import { NO_CHANGES } from '../../domain/file-change.ts';
 import type { SessionRecord } from '../../domain/session.ts';
 import type { EventId, ToolUseId } from '../../kernel/ids.ts';
 import { stablePrompt } from '../../policy/context/system-prompt.ts';
@@ -69,6 +70,7 @@ export function newDelegation(
     failure_mode: null,
     error_message: null,
     output: null,
+    ...NO_CHANGES,
     request,
     created_at: engine.clock.now(),
     ended_at: null,

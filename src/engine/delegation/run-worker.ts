@@ -92,6 +92,7 @@ export async function runSpawned(
     own === null
       ? run.caps
       : [...run.caps, { tool_use_id: delegation.tool_use_id, session_id: session.id, limit: toPusd(own) }];
+  engine.files.open(delegation, session.id);
   const work: Work = { spawned, session, worker, scope, images: from.images, caps };
   try {
     const begun = Promise.resolve(from.begin?.(work) ?? null);
@@ -113,6 +114,7 @@ export async function runSpawned(
     }
     throw thrown;
   } finally {
+    engine.files.forget(session.id);
     clock.stop();
     detach();
   }
@@ -126,7 +128,7 @@ async function finish(
 ): Promise<ToolOutput> {
   const outcome = workerOutcome(end);
   await openWith(engine, spawned, []);
-  const usage = await closeDelegation(engine, spawned, outcome, worker?.clock.activeSeconds() ?? 0);
+  const { usage, changes } = await closeDelegation(engine, spawned, outcome, worker?.clock.activeSeconds() ?? 0);
   if (outcome.cancel_scope === 'planner') {
     cancelScope(run.scope, new Cancelled('shutdown'));
     throw run.signal.reason;
@@ -136,6 +138,7 @@ async function finish(
     error_message: outcome.error_message,
     output: outcome.output,
     worker_session_id: spawned.delegation.worker_session_id,
+    ...changes,
   });
   return toolText(text, {
     success: !is_error,
@@ -143,6 +146,7 @@ async function finish(
       success: outcome.success,
       usage_summary: usage,
       worker_session_id: spawned.delegation.worker_session_id,
+      ...changes,
     },
   });
 }

@@ -13,6 +13,7 @@ import type { Recommender } from '../../ports/recommender.ts';
 import type { Store } from '../../ports/store.ts';
 import type { SchemaCompiler, ToolRegistry } from '../../ports/tool.ts';
 import type { Workspaces } from '../../ports/workspace.ts';
+import type { FileLedger } from './file-ledger.ts';
 import type { OpenApprovals } from './open-approvals.ts';
 import type { Budget } from './reservations.ts';
 import type { RouteMemory } from './route-memory.ts';
@@ -44,6 +45,7 @@ export interface Engine extends EngineDeps {
   readonly routes: RouteMemory;
   readonly budget: Budget;
   readonly workers: Workers;
+  readonly files: FileLedger;
   /** Sessions being ended: they take no further turn. */
   readonly ending: Set<SessionId>;
   /** Turns that ran when the last process died: only their resumption is a risk that counts (04 §13). */

@@ -63,6 +63,7 @@ export function toolContext(
     tool_use_id: call.id,
     workspace_path: session.workspace_path,
     files: definition.requires_workspace ? engine.workspaces.files(session.workspace_path) : null,
+    known: engine.files.of(session.id),
     signal,
     spawner: definition.spawns ? engine.workers.spawner(run, call) : null,
     is_worker: session.is_worker,

@@ -1,5 +1,6 @@
 // How a call's end is stored: its result and its one terminal event in one transaction (09 §4 step 9, 09 §7).
 import { draft } from '../../domain/event.ts';
+import type { CallChanges } from '../../domain/file-change.ts';
 import type { ToolResultBlock, ToolUseBlock } from '../../domain/message.ts';
 import type { ToolCallStatus, ToolOutput } from '../../domain/tool.ts';
 import { canonicalJson } from '../../kernel/canonical-json.ts';
@@ -49,7 +50,16 @@ export async function completed(
   };
   const status = output.success ? 'succeeded' : 'failed';
   const events = await engine.journal.commit({
-    writes: [{ kind: 'tool_call.settle', id: call.id, status, result, at: engine.clock.now() }],
+    writes: [
+      {
+        kind: 'tool_call.settle',
+        id: call.id,
+        status,
+        result,
+        ...changedBy(run, call, output),
+        at: engine.clock.now(),
+      },
+    ],
     emit: [
       draft({
         type: 'tool.completed',
@@ -68,6 +78,16 @@ export async function completed(
     ],
   });
   return { status, result, event_id: events[0]!.id };
+}
+
+/** What a call that ran did to the workspace, as far as it is known (20 §1). */
+function changedBy(run: TurnRun, call: ToolUseBlock, output: ToolOutput | null): { readonly changed?: CallChanges } {
+  const shell = run.tools.find((tool) => tool.name === call.name)?.runs_commands === true;
+  const paths = output?.files_modified ?? [];
+  if (paths.length === 0 && !shell) return {};
+  const created = new Set(output?.files_created);
+  const files = paths.map((path) => ({ path, change: created.has(path) ? ('created' as const) : ('edited' as const) }));
+  return { changed: { files, shell } };
 }
 
 function sizeOf(result: ToolResultBlock): number {
@@ -106,7 +126,16 @@ export async function refuse(
   const result: ToolResultBlock = { ...errorResult(call.id, ''), content: [...truncated.content] };
   const message = refusal.text === OPAQUE_TEXT ? 'execution_error' : refusal.text;
   const events = await engine.journal.commit({
-    writes: [{ kind: 'tool_call.settle', id: call.id, status, result, at: engine.clock.now() }],
+    writes: [
+      {
+        kind: 'tool_call.settle',
+        id: call.id,
+        status,
+        result,
+        ...(refusal.started ? changedBy(run, call, null) : {}),
+        at: engine.clock.now(),
+      },
+    ],
     emit: [
       draft({
         type: 'tool.failed',

@@ -1,11 +1,13 @@
 // From the way a worker ended to its delegation's outcome, and from there to what the planner reads (04 §4.2, §5.3, §7).
 import type { DelegationRecord, FailureMode, InsufficientContextRequest } from '../../domain/delegate.ts';
+import type { WorkerChanges } from '../../domain/file-change.ts';
 import type { Disposition } from '../../domain/session.ts';
 import type { TurnStopReason } from '../../domain/turn.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import type { Usd } from '../../kernel/money.ts';
 import type { Result } from '../../kernel/result.ts';
 import { cutText } from '../cut.ts';
+import { changesLine } from './changed-files.ts';
 import { problemLines } from './schema-repair.ts';
 
 const MAX_PLANNER_CHARS = 100_000;
@@ -78,8 +80,19 @@ export function workerOutcome(end: WorkerEnd): DelegateOutcome {
 
 /** The one text block the planner's model reads. Usage, cost and dropped tools are not part of it. */
 export function plannerText(
-  result: Pick<DelegationRecord, 'failure_mode' | 'error_message' | 'output' | 'worker_session_id'>,
+  result: Pick<DelegationRecord, 'failure_mode' | 'error_message' | 'output' | 'worker_session_id'> & WorkerChanges,
 ): { readonly text: string; readonly is_error: boolean } {
+  const line = changesLine(result);
+  const { text, is_error } = answerText(result);
+  return { text: line === null ? text : text === '' ? line : `${text}\n${line}`, is_error };
+}
+
+function answerText(
+  result: Pick<DelegationRecord, 'failure_mode' | 'error_message' | 'output' | 'worker_session_id'>,
+): {
+  readonly text: string;
+  readonly is_error: boolean;
+} {
   const { failure_mode, output, worker_session_id } = result;
   const is_error = failure_mode !== null;
   const whole = is_error

@@ -1,7 +1,8 @@
 // What the definitions of the built-in tools have in common (09 §13).
+import { createHash } from 'node:crypto';
 import { type JsonSchema, type ToolDefinition, ToolError } from '../../domain/tool.ts';
 import type { ToolContext } from '../../ports/tool.ts';
-import type { WorkspaceFiles } from '../../ports/workspace.ts';
+import type { ConfinedPath, WorkspaceFiles } from '../../ports/workspace.ts';
 
 type Given = Pick<ToolDefinition, 'name' | 'description' | 'input_schema' | 'side_effects'> & Partial<ToolDefinition>;
 
@@ -24,6 +25,18 @@ export function pathSchema(description: string): JsonSchema {
 export function filesOf(context: ToolContext): WorkspaceFiles {
   if (context.files === null) throw new Error('a workspace tool was called without a workspace');
   return context.files;
+}
+
+/** Throws where the file is not what the session last read or wrote: its change would undo somebody else's (20 §1). */
+export function refuseStale(context: ToolContext, path: ConfinedPath, now: string): void {
+  const known = context.known.hash(path.relative);
+  if (known === null || known === now) return;
+  throw new ToolError('execution_error', `changed since you read it: ${path.given}; read it again`);
+}
+
+/** SHA-256 of a content in hex, as `WorkspaceFiles.hash` has it. */
+export function hashOf(data: string | Uint8Array): string {
+  return createHash('sha256').update(data).digest('hex');
 }
 
 /** Text of bytes that must be UTF-8; a byte order mark stays. Throws `ToolError('execution_error')`. */

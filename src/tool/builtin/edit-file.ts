@@ -1,7 +1,16 @@
 // edit_file: replaces one place of a file (09 §13).
 import { ToolError, toolText } from '../../domain/tool.ts';
 import type { ToolFactory } from '../../ports/tool.ts';
-import { define, filesOf, inputSchema, nothingToCancel, pathSchema, utf8Text } from './definition.ts';
+import {
+  define,
+  filesOf,
+  hashOf,
+  inputSchema,
+  nothingToCancel,
+  pathSchema,
+  refuseStale,
+  utf8Text,
+} from './definition.ts';
 
 const MAX_FILE_BYTES = 16 * 1024 * 1024;
 
@@ -29,9 +38,13 @@ export const editFile: ToolFactory = () => ({
     const path = await files.resolve(input.path as string, 'write');
     await files.exclusive(path, async () => {
       context.signal.throwIfAborted();
-      const text = utf8Text(await files.read(path, MAX_FILE_BYTES), path.given);
+      const data = await files.read(path, MAX_FILE_BYTES);
+      refuseStale(context, path, hashOf(data));
+      const text = utf8Text(data, path.given);
       const at = onlyOccurrence(text, old, path.given);
-      await files.write(path, `${text.slice(0, at)}${input.new}${text.slice(at + old.length)}`);
+      const edited = `${text.slice(0, at)}${input.new}${text.slice(at + old.length)}`;
+      await files.write(path, edited);
+      context.known.wrote(path.relative, hashOf(edited));
     });
     return toolText(`Edited ${path.given}`, { files_modified: [path.relative] });
   },

@@ -1,4 +1,5 @@
 // read_file: a text file, whole or by lines (09 §13, §10).
+import { createHash } from 'node:crypto';
 import { toolText } from '../../domain/tool.ts';
 import { alreadyCut, MAX_OUTPUT_BYTES } from '../../policy/tools/tool-output.ts';
 import type { ToolFactory } from '../../ports/tool.ts';
@@ -40,11 +41,14 @@ export const readFile: ToolFactory = () => ({
         throw notText(path.given);
       }
     };
+    const digest = createHash('sha256');
     for await (const data of files.chunks(path)) {
       context.signal.throwIfAborted();
+      digest.update(data);
       window.push(decode(data));
     }
     window.push(decode());
+    context.known.read(path.relative, digest.digest('hex'));
     const { text, total, last, cut } = window.end();
 
     if (sliced && offset > total && !(total === 0 && offset === 1)) {

@@ -1,7 +1,7 @@
 // write_file: creates or overwrites a file (09 §13).
-import { toolText } from '../../domain/tool.ts';
+import { ToolError, toolText } from '../../domain/tool.ts';
 import type { ToolFactory } from '../../ports/tool.ts';
-import { define, filesOf, inputSchema, nothingToCancel, pathSchema } from './definition.ts';
+import { define, filesOf, hashOf, inputSchema, nothingToCancel, pathSchema, refuseStale } from './definition.ts';
 
 const definition = define({
   name: 'write_file',
@@ -24,10 +24,21 @@ export const writeFile: ToolFactory = () => ({
     const files = filesOf(context);
     const content = input.content as string;
     const path = await files.resolve(input.path as string, 'write');
-    await files.exclusive(path, () => {
+    const created = await files.exclusive(path, async () => {
       context.signal.throwIfAborted();
-      return files.write(path, content);
+      const now = await files.hash(path);
+      if (now !== null) {
+        if (context.known.hash(path.relative) === null)
+          throw new ToolError('execution_error', `you have not read it: ${path.given}; read it first`);
+        refuseStale(context, path, now);
+      }
+      await files.write(path, content);
+      context.known.wrote(path.relative, hashOf(content));
+      return now === null;
     });
-    return toolText(`Wrote ${Buffer.byteLength(content)} bytes to ${path.given}`, { files_modified: [path.relative] });
+    return toolText(`Wrote ${Buffer.byteLength(content)} bytes to ${path.given}`, {
+      files_modified: [path.relative],
+      files_created: created ? [path.relative] : [],
+    });
   },
 });

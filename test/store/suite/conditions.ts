@@ -1,6 +1,7 @@
 // What the state of the database refuses: nothing after an end, no second of what there is once (01 §11.4, 02 §3).
 import { describe, expect, test } from 'vitest';
 import { draft } from '../../../src/domain/event.ts';
+import { NO_CHANGES } from '../../../src/domain/file-change.ts';
 import { JournalConflict, type Write } from '../../../src/ports/journal.ts';
 import { callCompleted, systemEvent, turnCompleted } from '../../support/drafts.ts';
 import {
@@ -266,6 +267,7 @@ export function conditionSuite(openWorld: OpenStore): void {
               failure_mode: null,
               error_message: null,
               output: { n: 1 },
+              changes: NO_CHANGES,
               active_seconds: 2.5,
               ended_at: world.time.now,
             },

@@ -1,6 +1,7 @@
 // The journal: atomic batches, one order for events and deltas (00 §3, 02 §2-§4).
 import { describe, expect, test } from 'vitest';
 import { draft, type EventDraft } from '../../../src/domain/event.ts';
+import { NO_CHANGES } from '../../../src/domain/file-change.ts';
 import { EventValidationError, UnknownEventTypeError } from '../../../src/ports/journal.ts';
 import { callCompleted, systemEvent, textDelta } from '../../support/drafts.ts';
 import { sessionRecord, turnRecord } from '../../support/records.ts';
@@ -205,6 +206,7 @@ export function journalSuite(openWorld: OpenStore): void {
             cancel_scope: null,
             tier: null,
             worker_name: null,
+            ...NO_CHANGES,
           },
         });
       const events = await world.journal.commit({

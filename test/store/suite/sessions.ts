@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { ConfirmationDetailSchema } from '../../../src/domain/confirmation.ts';
 import { DelegationSchema } from '../../../src/domain/delegate.ts';
 import { draft } from '../../../src/domain/event.ts';
+import { NO_CHANGES } from '../../../src/domain/file-change.ts';
 import { type SessionRecord, SessionSchema } from '../../../src/domain/session.ts';
 import { TurnSchema } from '../../../src/domain/turn.ts';
 import type { SessionId } from '../../../src/kernel/ids.ts';
@@ -241,6 +242,7 @@ export function sessionSuite(openWorld: OpenStore): void {
             failure_mode: 'timeout',
             error_message: 'timeout',
             output: null,
+            changes: NO_CHANGES,
             active_seconds: 3,
             ended_at: world.time.now,
           },
@@ -296,6 +298,7 @@ export function sessionSuite(openWorld: OpenStore): void {
             failure_mode: null,
             error_message: null,
             output: { n: 1 },
+            changes: NO_CHANGES,
             active_seconds: 1,
             ended_at: world.time.now,
           },

@@ -1,5 +1,6 @@
 // How a worker's end becomes an outcome and what its planner reads of it (04 §4.2, §5.3, §7, §12).
 import { describe, expect, it } from 'vitest';
+import { NO_CHANGES } from '../../../src/domain/file-change.ts';
 import type { SessionId } from '../../../src/kernel/ids.ts';
 import { err, ok } from '../../../src/kernel/result.ts';
 import { plannerText, type WorkerEnd, workerOutcome } from '../../../src/policy/delegation/outcome.ts';
@@ -22,7 +23,7 @@ const request = { summary: 'need a', missing: [{ type: 'file' as const, ref: 'a.
 /** `[failure_mode, error, output, disposition]` as planner and session see them. */
 function seen(end: WorkerEnd) {
   const outcome = workerOutcome(end);
-  const { text } = plannerText({ ...outcome, worker_session_id });
+  const { text } = plannerText({ ...outcome, worker_session_id, ...NO_CHANGES });
   const { error, output } = JSON.parse(text);
   return [outcome.failure_mode, error, output, outcome.disposition];
 }
@@ -115,13 +116,13 @@ describe('workerOutcome', () => {
 describe('plannerText', () => {
   it('is the output alone on success, and one compact JSON object on failure', () => {
     const success = workerOutcome(completed);
-    expect(plannerText({ ...success, worker_session_id })).toEqual({ text: 'so far', is_error: false });
-    expect(plannerText({ ...success, output: { n: 1 }, worker_session_id })).toEqual({
+    expect(plannerText({ ...success, worker_session_id, ...NO_CHANGES })).toEqual({ text: 'so far', is_error: false });
+    expect(plannerText({ ...success, output: { n: 1 }, worker_session_id, ...NO_CHANGES })).toEqual({
       text: '{"n":1}',
       is_error: false,
     });
     const failure = workerOutcome({ kind: 'no_model' });
-    expect(plannerText({ ...failure, worker_session_id: null })).toEqual({
+    expect(plannerText({ ...failure, worker_session_id: null, ...NO_CHANGES })).toEqual({
       text: '{"error":"no_model_available_for_tier","output":"","worker_session_id":null}',
       is_error: true,
     });
@@ -129,8 +130,8 @@ describe('plannerText', () => {
 
   it('cuts more than 100000 characters and names the worker session', () => {
     const exact = workerOutcome({ ...completed, text: 'x'.repeat(100_000) });
-    expect(plannerText({ ...exact, worker_session_id }).text).toHaveLength(100_000);
-    const over = plannerText({ ...exact, output: 'x'.repeat(100_001), worker_session_id });
+    expect(plannerText({ ...exact, worker_session_id, ...NO_CHANGES }).text).toHaveLength(100_000);
+    const over = plannerText({ ...exact, output: 'x'.repeat(100_001), worker_session_id, ...NO_CHANGES });
     expect(over.text.startsWith(`${'x'.repeat(100_000)}\n`)).toBe(true);
     expect(over.text).toContain(worker_session_id);
     expect(over.text.length).toBeLessThan(100_200);

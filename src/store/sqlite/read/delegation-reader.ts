@@ -1,5 +1,6 @@
 // Delegations and what their workers really spent (01 §9, 04 §4.2).
 import type { Delegation, DelegationRecord, UsageSummary } from '../../../domain/delegate.ts';
+import type { CallChanges } from '../../../domain/file-change.ts';
 import { isoTime } from '../../../kernel/clock.ts';
 import { fromPusd } from '../../../kernel/money.ts';
 import type { DelegationReader, WorkerUsage } from '../../../ports/store.ts';
@@ -29,6 +30,9 @@ export function createDelegationReader({ db }: SqliteStoreHandle, spend: Spend):
   const openOfTurn = db.prepare<[string], DelegationRow>(
     `${SELECT} ${IS_OPEN} AND parent_turn_id = ? ORDER BY tool_use_id`,
   );
+  const changed = db.prepare<[string], { changed_json: string }>(`${WITH_TREE}
+    SELECT changed_json FROM tool_calls WHERE session_id IN (SELECT id FROM tree) AND changed_json IS NOT NULL
+    ORDER BY completed_at, id`);
   const worker = db.prepare<[string], { turn_count: number; created_at: number; tool_call_count: number }>(`
     SELECT s.turn_count, s.created_at,
       (SELECT count(*) FROM tool_calls c WHERE c.session_id = s.id AND c.result_json IS NOT NULL) AS tool_call_count
@@ -91,6 +95,8 @@ export function createDelegationReader({ db }: SqliteStoreHandle, spend: Spend):
       const rows = (recursive ? ofTree : own).all(sessionId, after ?? '', limit + 1);
       return pageOf(rows, limit, (row) => row.tool_use_id, view);
     },
+    changes: async (workerSessionId) =>
+      changed.all(workerSessionId).map((row) => JSON.parse(row.changed_json) as CallChanges),
     usage: async (workerSessionId) => usageOf(workerSessionId),
     open: async (turnId) => openOfTurn.all(turnId).map(delegationRecord),
     allOpen: async (root) => (root === undefined ? open.all() : openOfTree.all(root)).map(delegationRecord),

@@ -179,6 +179,7 @@ export const tool_calls = sqliteTable(
     created_at: integer().notNull(),
     completed_at: integer(),
     result_json: text(),
+    changed_json: text(),
   },
   (t) => [
     index('tool_calls_session').on(t.session_id, t.status),
@@ -221,6 +222,7 @@ export const delegations = sqliteTable(
     ended_at: integer(),
     output_json: text(),
     request_json: text().notNull(),
+    changes_json: text(),
   },
   (t) => [
     index('delegations_parent').on(t.parent_session_id, t.tool_use_id),

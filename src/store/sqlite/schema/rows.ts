@@ -2,6 +2,7 @@
 import type { Confirmation } from '../../../domain/confirmation.ts';
 import type { DelegationRecord } from '../../../domain/delegate.ts';
 import type { AnyEvent } from '../../../domain/event.ts';
+import { NO_CHANGES, type WorkerChanges } from '../../../domain/file-change.ts';
 import type { Message, StoredMessage } from '../../../domain/message.ts';
 import type { SessionRecord } from '../../../domain/session.ts';
 import type { TurnRecord } from '../../../domain/turn.ts';
@@ -89,8 +90,16 @@ export function toolCallState(row: ToolCallRowStored): ToolCallState {
 }
 
 export function delegationRecord(row: DelegationRow): DelegationRecord {
-  const { max_cost_pusd, max_cost_text, effective_tools_json, dropped_tools_json, output_json, request_json, ...rest } =
-    row;
+  const {
+    max_cost_pusd,
+    max_cost_text,
+    effective_tools_json,
+    dropped_tools_json,
+    output_json,
+    request_json,
+    changes_json,
+    ...rest
+  } = row;
   return {
     ...rest,
     effective_tools: parsed(effective_tools_json),
@@ -98,6 +107,7 @@ export function delegationRecord(row: DelegationRow): DelegationRecord {
     max_cost_usd: usdOrNull(max_cost_text),
     output: parsedOrNull(output_json),
     request: parsed(request_json),
+    ...(parsedOrNull<WorkerChanges>(changes_json) ?? NO_CHANGES),
   } as DelegationRecord;
 }
 

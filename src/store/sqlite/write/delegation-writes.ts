@@ -60,7 +60,7 @@ export function delegationWrites(db: Database.Database): Appliers<Kinds> {
   const interruptDelegation = change("status = 'interrupted', active_seconds = @active_seconds");
   const resumeDelegation = change("status = 'running'");
   const endDelegation = change(`status = @status, failure_mode = @failure_mode, error_message = @error_message,
-    output_json = @output_json, active_seconds = @active_seconds, ended_at = @ended_at`);
+    output_json = @output_json, changes_json = @changes_json, active_seconds = @active_seconds, ended_at = @ended_at`);
 
   const insertConfirmation = insertInto(db, 'confirmations', CONFIRMATION_COLUMNS);
   const resolveConfirmation = named(
@@ -91,7 +91,7 @@ export function delegationWrites(db: Database.Database): Appliers<Kinds> {
     'delegation.interrupt': (write) => run(interruptDelegation, write),
     'delegation.resume': (write) => run(resumeDelegation, write),
     'delegation.end': (write) => {
-      const values = { ...write, output_json: json(write.output) };
+      const values = { ...write, output_json: json(write.output), changes_json: json(write.changes) };
       run(endDelegation, values);
     },
     'confirmation.insert': ({ confirmation }) => {

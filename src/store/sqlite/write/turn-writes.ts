@@ -106,7 +106,8 @@ export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> 
   const settleCall = named(
     db,
     `
-    UPDATE tool_calls SET status = @status, result_json = @result_json, completed_at = @at
+    UPDATE tool_calls SET status = @status, result_json = @result_json, changed_json = @changed_json,
+      completed_at = @at
     WHERE id = @id AND status = 'pending'`,
   );
   const answerCall = named(db, 'UPDATE tool_calls SET result_message_id = @result_message_id WHERE id = @id');
@@ -177,7 +178,11 @@ export function turnWrites(db: Database.Database, log: Logger): Appliers<Kinds> 
       insertCall(call);
     },
     'tool_call.settle': (write) => {
-      const settled = settleCall.run({ ...write, result_json: json(write.result) });
+      const settled = settleCall.run({
+        ...write,
+        result_json: json(write.result),
+        changed_json: json(write.changed ?? null),
+      });
       if (settled.changes === 0) throw new JournalConflict('turn_closed', `tool call ${write.id} is not pending`);
     },
     // Storing the tool message has linked it already; this only confirms the pair.

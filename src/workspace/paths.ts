@@ -10,6 +10,8 @@ const MAX_PATH_BYTES = 4096;
 const MAX_READ_BYTES = 64 * 1024 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 const METIS = '.metis';
+/** A name of more characters is no spelling of it; folding long ones would cost for nothing. */
+const MAX_SPELLING = 64;
 
 /** @param root real path of an existing directory */
 export function createWorkspaceFiles(root: string): WorkspaceFiles {
@@ -97,9 +99,16 @@ function permitted(relative: string, use: PathUse): boolean {
   return use === 'write' ? !isMetis(relative) : readable(relative) && (use === 'list' || relative !== METIS);
 }
 
-// Some file systems do not tell `.METIS` from `.metis`, so no spelling of it is free.
+// Some file systems do not tell `.METIS` from `.metis`, or pass over characters nobody sees: no spelling of it is free.
 function isMetis(relative: string): boolean {
-  return /^\.metis(\/|$)/i.test(relative);
+  const [first = ''] = relative.split('/', 1);
+  if (first.length > MAX_SPELLING) return false;
+  return (
+    first
+      .normalize('NFKC')
+      .replace(/[\p{Cf}\p{Mn}]/gu, '')
+      .toLowerCase() === METIS
+  );
 }
 
 function readable(relative: string): boolean {

@@ -47,12 +47,22 @@ async function bubblewrap(workspace: string, options: SandboxOptions): Promise<r
     ...['--unshare-user', '--unshare-pid', '--unshare-ipc', '--unshare-uts'],
     ...(options.network ? [] : ['--unshare-net']),
     ...['--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc', '--tmpfs', '/tmp'],
+    ...sockets(),
     ...(inside ? [] : hide),
     ...['--bind', workspace, workspace, '--ro-bind', `${workspace}/.metis`, `${workspace}/.metis`],
     ...(inside ? hide : []),
     ...(hidden === null || hidden === workspace ? [] : ['--remount-ro', hidden]),
     ...['--setenv', 'TMPDIR', '/tmp', '--chdir', workspace, '--'],
   ];
+}
+
+/**
+ * Sockets of the system's services (a container daemon's, for one) answer through a read-only mount too, so their folder
+ * is empty but for what programs and names are found by.
+ */
+function sockets(): readonly string[] {
+  const kept = ['/run/current-system', '/run/wrappers', '/run/systemd/resolve'];
+  return ['--tmpfs', '/run', ...kept.flatMap((path) => ['--ro-bind-try', path, path])];
 }
 
 function works(prefix: readonly string[], env: Readonly<Record<string, string>>): Promise<boolean> {

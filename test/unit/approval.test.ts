@@ -21,6 +21,7 @@ const RULES: Readonly<Record<string, ApprovalRule | null>> = {
   none: null,
   free: { allowed: true, approval_required: false },
   ask: { allowed: true, approval_required: true },
+  open: { allowed: true, approval_required: null },
   forbidden: { allowed: false, approval_required: false },
 };
 const TRUST: Readonly<Record<string, TrustEntries>> = {
@@ -41,8 +42,8 @@ const TABLE: readonly (readonly [...Row, ApprovalDecision])[] = [
   ['*', '*', 'deny', '*', '*', '*', 'deny_policy'],
   ['*', '*', '*', 'deny|both', '*', '*', 'deny_policy'],
   ['*', 'free', '*', '*', '*', '*', 'allow'],
-  ['*', 'none', 'auto', '*', '*', '*', 'allow'],
-  ['*', 'none', '*', 'allow', '*', '*', 'allow'],
+  ['*', 'none|open', 'auto', '*', '*', '*', 'allow'],
+  ['*', 'none|open', '*', 'allow', '*', '*', 'allow'],
   ['*', '*', '*', '*', 'strict', '*', 'deny_strict'],
   ['*', '*', '*', 'malformed', 'approve_all', '*', 'deny_policy'],
   ['*', '*', '*', '*', 'approve_all', '*', 'approve_all'],
@@ -81,7 +82,7 @@ describe('the approval decision', () => {
                 seen.add(decision);
                 combinations++;
               }
-    expect(combinations).toBe(2 * 4 * 3 * 5 * 3 * 2);
+    expect(combinations).toBe(2 * 5 * 3 * 5 * 3 * 2);
     expect(seen.size).toBe(6);
   });
 

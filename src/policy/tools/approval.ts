@@ -15,7 +15,8 @@ export interface TrustEntries {
 /** A session's rule for a tool or its group (13 §7.1). */
 export interface ApprovalRule {
   readonly allowed: boolean;
-  readonly approval_required: boolean;
+  /** Null = as if there were no rule. */
+  readonly approval_required: boolean | null;
 }
 
 /** Kinds of calls that one rule or one config key may cover (13 §7.1). */
@@ -47,10 +48,12 @@ export function decideApproval(q: ApprovalQuestion): ApprovalDecision {
   if (!q.inEffectiveSet) return 'not_found';
   if (q.rule?.allowed === false || q.mode === 'deny') return 'deny_policy';
   if (trustMatches(q.trust.always_deny, q.toolName)) return 'deny_policy';
-  if (q.rule === null) {
+  const required = q.rule?.approval_required ?? null;
+  if (required === false) return 'allow';
+  if (required === null) {
     if (q.mode === 'auto') return 'allow';
     if (!q.trust.malformed && trustMatches(q.trust.always_allow, q.toolName)) return 'allow';
-  } else if (!q.rule.approval_required) return 'allow';
+  }
   if (q.approvalMode === 'strict') return 'deny_strict';
   // With a broken trust file a deny entry may be hidden in it, and nobody is there to be asked.
   if (q.approvalMode === 'approve_all') return q.trust.malformed ? 'deny_policy' : 'approve_all';

@@ -50,7 +50,7 @@ const COMMANDS: readonly string[] = [
   'unshare -Un sh -c "ip link set lo up"; touch OUT/x',
   'bwrap --bind / / touch OUT/x',
   'chroot /proc/1/root touch OUT/x',
-  'touch /proc/1/root/OUT/x /proc/self/root/OUT/x /proc/1/cwd/../outside/x',
+  'touch /proc/1/root/./OUT/x /proc/self/root/./OUT/x /proc/1/cwd/../outside/x',
   'nsenter -t 1 -a touch OUT/x',
   'sudo -n touch OUT/x; su -c "touch OUT/x"; doas touch OUT/x',
   'setsid sh -c "sleep 0.2; touch OUT/x" >/dev/null 2>&1 &',

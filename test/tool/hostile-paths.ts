@@ -8,7 +8,7 @@ const WORDS = String.raw`
 dir/../dir/../../outside/secret gone/../../outside/secret gone/../../outside/new gone/gone/../../../outside/secret a.txt/../../outside/secret
 a.txt/../../../etc/passwd dir/b.txt/../../../outside/secret ../../etc/passwd ../../../../../../../../etc/passwd ../../../../../../../../etc/shadow
 / // /. /.. /etc/passwd //etc/passwd /./etc/passwd /etc/../etc/passwd /etc/hostname /proc/self/environ /proc/self/mem /proc/self/maps
-/proc/self/cwd/a.txt /proc/self/root/etc/passwd /proc/self/fd/0 /proc/1/environ /proc/self/exe /dev/null /dev/zero /dev/stdin /dev/fd/0
+/proc/self/cwd/a.txt /proc/self/root/./etc/passwd /proc/self/fd/0 /proc/1/environ /proc/self/exe /dev/null /dev/zero /dev/stdin /dev/fd/0
 /dev/full /sys/kernel/notes /var/run/x /tmp/x /root/.ssh/id_rsa /home OUT OUT/ OUT/secret OUT/new OUT/deep/new OUT/./secret OUT/../outside/secret
 /OUT/secret IN/../outside/secret IN/../outside/new IN/dir/../../outside/secret IN-2/secret IN-2/new IN-2 ../workspace-2/secret ../workspace-2/new
 ../workspace-2 out out/ out/. out/secret out/new out/deep/new out/../secret out/../workspace/out/secret out/../outside/secret out/../../etc/passwd

@@ -16,6 +16,7 @@ export function createEngine(deps: EngineDeps): Engine {
     approvals: createOpenApprovals(),
     routes: createRouteMemory(),
     budget: createBudget(),
+    starts: new Map(),
     workers: createWorkers(() => engine),
     files: createFileLedger(),
     ending: new Set(),

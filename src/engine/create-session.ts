@@ -7,6 +7,7 @@ import { takeNotices } from './routing/route-environment.ts';
 import type { SessionInput } from './session/new-session.ts';
 import { createdEvent, newSession } from './session/new-session.ts';
 import type { Engine } from './state/engine.ts';
+import { noteStart } from './state/session-starts.ts';
 
 type Claim = (status: number, body: unknown) => Write;
 
@@ -21,6 +22,7 @@ export async function createSession(engine: Engine, input: SessionInput, claim?:
     writes: [{ kind: 'session.insert', session }, ...(claim ? [claim(201, view)] : [])],
     emit: [createdEvent(session), ...takeNotices(engine, session)],
   });
+  noteStart(engine, session.id);
   // Its first turn finds them started.
   engine.tools.hold(session.workspace_path)();
   return view;

@@ -10,6 +10,7 @@ import { forget } from './money/limits.ts';
 import { alreadyEnded, liveSession, topLevelSession } from './session/find-session.ts';
 import type { Engine } from './state/engine.ts';
 import { takeOver } from './state/session-lock.ts';
+import { secondsSince } from './state/session-starts.ts';
 import { endOpenTurn } from './turn/end-unfinished.ts';
 
 export interface EndReply {
@@ -41,13 +42,14 @@ export async function endSession(engine: Engine, id: string): Promise<EndReply &
             disposition: 'completed',
             turn_count: now.turn_count,
             total_cost_usd: fromPusd(await engine.store.spend.ofSession(session.id)),
-            duration_seconds: Math.max(0, at - session.created_at) / 1000,
+            duration_seconds: secondsSince(engine, session.id, session.created_at),
           },
         }),
       ],
     });
     forget(engine, 'session', session.id);
     engine.files.forget(session.id);
+    engine.starts.delete(session.id);
     return { id: session.id, ended_at: isoTime(at), purged: false };
   } catch (error) {
     if (error instanceof JournalConflict && error.code === 'session_ended') throw alreadyEnded();

@@ -37,7 +37,6 @@ export async function endUnfinishedDelegation(
     {
       delegation,
       session: session?.ended_at === null ? session : null,
-      began: null,
       parent_event: event?.id ?? null,
       opening: null,
     },

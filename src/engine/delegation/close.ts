@@ -10,6 +10,7 @@ import type { Write } from '../../ports/journal.ts';
 import type { WorkerUsage } from '../../ports/store.ts';
 import { forget } from '../money/limits.ts';
 import { type Engine, safeText } from '../state/engine.ts';
+import { secondsSince } from '../state/session-starts.ts';
 import type { Spawned } from './open.ts';
 
 /**
@@ -24,9 +25,7 @@ export async function closeDelegation(
 ): Promise<{ readonly usage: UsageSummary; readonly changes: WorkerChanges }> {
   const { delegation, session } = spawned;
   const at = engine.clock.now();
-  // The wall clock may have been set meanwhile; it is asked only where no other is left.
-  const elapsed = spawned.began === null ? at - delegation.created_at : engine.clock.monotonic() - spawned.began;
-  const seconds = Math.max(0, Math.round(elapsed)) / 1000;
+  const seconds = secondsSince(engine, delegation.worker_session_id, delegation.created_at);
   const used = session ? await engine.store.delegations.usage(session.id) : null;
   const changes = session ? await changesOf(engine, session.id) : NO_CHANGES;
   const message =
@@ -65,6 +64,7 @@ export async function closeDelegation(
   emit.push(closingEvent(engine, spawned, outcome, { message, used, seconds, changes }));
   await engine.journal.commit({ writes, emit });
   forget(engine, 'delegation', delegation.tool_use_id);
+  if (session) engine.starts.delete(session.id);
   const usage = {
     model: used?.model || (delegation.resolved_model ?? ''),
     turn_count: used?.turn_count ?? 0,

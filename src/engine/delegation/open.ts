@@ -24,8 +24,6 @@ export interface Opening {
 export interface Spawned {
   readonly delegation: DelegationRecord;
   readonly session: SessionRecord | null;
-  /** Monotonic milliseconds; null when it began in an earlier process. */
-  readonly began: number | null;
   /** `delegate.started`, or the planner's `llm.call_completed` when there is no session; null before it is opened. */
   parent_event: EventId | null;
   /** Waits for the worker's first turn, to be stored with it; null once it is. */

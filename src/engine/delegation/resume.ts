@@ -42,7 +42,7 @@ export async function resumeWorker(
     writes: [{ kind: 'delegation.resume', tool_use_id: delegation.tool_use_id }],
     emit: [],
   });
-  const spawned: Spawned = { delegation, session, began: null, parent_event: started?.id ?? null, opening: null };
+  const spawned: Spawned = { delegation, session, parent_event: started?.id ?? null, opening: null };
   return runSpawned(engine, run, spawned, {
     images,
     outputTokensUsed: used.output_tokens,

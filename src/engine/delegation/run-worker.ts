@@ -10,6 +10,7 @@ import { currentPolicies } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
 import { FAULT, Interrupted } from '../state/interrupt.ts';
 import { cancelScope, childScope } from '../state/session-lock.ts';
+import { noteStart } from '../state/session-starts.ts';
 import type { TurnRun, WorkerRun } from '../state/turn-run.ts';
 import { startWorkerClock } from '../state/worker-clock.ts';
 import { endOpenTurn } from '../turn/end-unfinished.ts';
@@ -37,14 +38,13 @@ export async function spawnWorker(
   });
   const { policies, version } = await currentPolicies(engine, run.session.workspace_path);
   const model = request.tier === null ? null : tierModel(policies, engine.registry, request.tier);
-  const began = engine.clock.monotonic();
   const delegation = newDelegation(engine, run, toolUseId, { request, tools, model });
 
   const refuse = (end: WorkerEnd) =>
     finish(
       engine,
       run,
-      { delegation, session: null, began, parent_event: run.call_event_id, opening: null },
+      { delegation, session: null, parent_event: run.call_event_id, opening: null },
       { worker: null, end },
     );
   // Counted before the next await, so that parallel calls cannot pass the cap together.
@@ -54,9 +54,10 @@ export async function spawnWorker(
   run.tree.delegations += 1;
 
   const session = await workerSession(engine, run, delegation, version);
+  noteStart(engine, session.id);
   const record = { ...delegation, worker_session_id: session.id };
   const opening = openingOf(run, record, session);
-  const spawned = { delegation: record, session, began, parent_event: null, opening };
+  const spawned = { delegation: record, session, parent_event: null, opening };
   return runSpawned(engine, run, spawned, { images, outputTokensUsed: 0, begin: null });
 }
 

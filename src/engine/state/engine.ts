@@ -18,6 +18,7 @@ import type { OpenApprovals } from './open-approvals.ts';
 import type { Budget } from './reservations.ts';
 import type { RouteMemory } from './route-memory.ts';
 import type { SessionLocks } from './session-lock.ts';
+import type { SessionStarts } from './session-starts.ts';
 import type { Workers } from './workers.ts';
 
 export interface EngineDeps {
@@ -44,6 +45,7 @@ export interface Engine extends EngineDeps {
   readonly approvals: OpenApprovals;
   readonly routes: RouteMemory;
   readonly budget: Budget;
+  readonly starts: SessionStarts;
   readonly workers: Workers;
   readonly files: FileLedger;
   /** Sessions being ended: they take no further turn. */

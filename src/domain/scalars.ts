@@ -30,6 +30,14 @@ export const EventIdSchema = ulid<EventId>();
 export const RequestIdSchema = ulid<RequestId>();
 export const ConfirmationIdSchema = ulid<ConfirmationId>();
 
+/** Longest path taken. */
+const MAX_PATH = 4096;
+/** A folder of the server's machine as a caller names it. */
+export const WorkspacePathSchema = z
+  .string()
+  .max(MAX_PATH)
+  .regex(/^(\/|~(\/|$))/, 'must be absolute or begin with ~');
+
 /** ISO-8601 UTC with milliseconds. */
 export const TimeSchema = z.string().regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, 'must be an ISO-8601 UTC time');
 /** Exact decimal US dollars; never a JSON number. */

@@ -9,14 +9,6 @@ export const SessionParams = z.object({ session_id: SessionIdSchema });
 export const TurnParams = z.object({ session_id: SessionIdSchema, turn_id: TurnIdSchema });
 export const ConfirmationParams = z.object({ confirmation_id: ConfirmationIdSchema });
 
-/** Longest path taken. */
-const MAX_PATH = 4096;
-/** A folder of the server's machine as a caller names it. */
-export const WorkspacePathSchema = z
-  .string()
-  .max(MAX_PATH)
-  .regex(/^(\/|~(\/|$))/, 'must be absolute or begin with ~');
-
 const BOOLEANS: Readonly<Record<string, boolean>> = {
   true: true,
   '1': true,

@@ -1,31 +1,19 @@
 // `/confirmations`: what waits for a person, and the answer (05 §3.3).
 import { z } from 'zod';
-import { AnswerSchema, ConfirmationDetailSchema, ConfirmationSchema, ScopeSchema } from '../../domain/confirmation.ts';
-import { ConfirmationIdSchema, SessionIdSchema } from '../../domain/scalars.ts';
+import {
+  AnswerConfirmationBody,
+  AnswerConfirmationReply,
+  ConfirmationListReply,
+} from '../../domain/api/confirmations.ts';
+import { ConfirmationDetailSchema } from '../../domain/confirmation.ts';
+import { SessionIdSchema } from '../../domain/scalars.ts';
 import { answerConfirmation } from '../../engine/answer-approval.ts';
-import { plainText } from '../../kernel/plain-text.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';
 import { found } from '../error-handler.ts';
 import { operation } from '../operation.ts';
 import { ConfirmationParams, PageQuery } from '../params.ts';
-
-const AnswerBody = z
-  .strictObject({
-    decision: AnswerSchema,
-    scope: ScopeSchema.default('once'),
-    reason: z.string().max(500).overwrite(plainText).nullable().default(null),
-    modified_input: z.record(z.string(), z.unknown()).nullable().default(null),
-  })
-  .refine((b) => b.modified_input === null || b.decision === 'modify', {
-    path: ['modified_input'],
-    message: 'belongs to decision "modify"',
-  })
-  .refine((b) => b.modified_input !== null || b.decision !== 'modify', {
-    path: ['modified_input'],
-    message: 'is required with decision "modify"',
-  });
 
 const ListQuery = z.strictObject({
   session_id: SessionIdSchema.optional(),
@@ -43,9 +31,7 @@ export function confirmationRoutes(app: HttpApp, { engine }: RouteDeps): void {
           id: 'listConfirmations',
           tag: 'confirmations',
           summary: 'Prompts, oldest first; of a session with its descendants, or of all.',
-          results: {
-            200: z.object({ confirmations: z.array(ConfirmationSchema), next_cursor: z.string().nullable() }),
-          },
+          results: { 200: ConfirmationListReply },
           errors: ['validation_error', 'not_found'],
         }),
       },
@@ -85,19 +71,14 @@ export function confirmationRoutes(app: HttpApp, { engine }: RouteDeps): void {
     {
       schema: {
         params: ConfirmationParams,
-        body: AnswerBody,
+        body: AnswerConfirmationBody,
         ...operation({
           id: 'answerConfirmation',
           tag: 'confirmations',
           summary: 'Answer a prompt. The first answer wins.',
           body: true,
           results: {
-            200: z.object({
-              confirmation_request_id: ConfirmationIdSchema,
-              decision: AnswerSchema,
-              scope: ScopeSchema,
-              applied: z.boolean(),
-            }),
+            200: AnswerConfirmationReply,
           },
           errors: ['not_found', 'invalid_modified_input', 'confirmation_already_resolved', 'not_modifiable'],
         }),

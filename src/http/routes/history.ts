@@ -1,9 +1,8 @@
 // What happened in a session: messages, events, workers (05 §3.4).
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { DelegationSchema } from '../../domain/delegate.ts';
-import { AnyEventSchema, EVENT_TYPES } from '../../domain/event.ts';
-import { MessageSchema } from '../../domain/message.ts';
+import { EventListReply, MessageListReply, WorkerListReply } from '../../domain/api/history.ts';
+import { EVENT_TYPES } from '../../domain/event.ts';
 import { EventIdSchema, MessageIdSchema } from '../../domain/scalars.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
@@ -58,11 +57,7 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
           tag: 'history',
           summary: 'Messages, ascending: the newest, or those around a boundary.',
           results: {
-            200: z.object({
-              messages: z.array(MessageSchema),
-              has_more_before: z.boolean(),
-              has_more_after: z.boolean(),
-            }),
+            200: MessageListReply,
           },
           errors: ['validation_error', 'not_found'],
         }),
@@ -90,7 +85,7 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
             200: {
               content: {
                 'application/json': {
-                  schema: z.object({ events: z.array(AnyEventSchema), next_cursor: z.string().nullable() }),
+                  schema: EventListReply,
                 },
                 'text/event-stream': { schema: z.string() },
               },
@@ -117,7 +112,7 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
           id: 'listWorkers',
           tag: 'history',
           summary: "The session's delegations, ascending, those that got no worker included.",
-          results: { 200: z.object({ workers: z.array(DelegationSchema), next_cursor: z.string().nullable() }) },
+          results: { 200: WorkerListReply },
           errors: ['validation_error', 'not_found'],
         }),
       },

@@ -1,6 +1,5 @@
 // `/maintenance/prune`: old events go, costs and messages stay (02 §6, 05 §3.7).
-import { z } from 'zod';
-import { TimeSchema } from '../../domain/scalars.ts';
+import { PruneEventsBody, PruneEventsReply } from '../../domain/api/server.ts';
 import { isoTime } from '../../kernel/clock.ts';
 import { validationError } from '../../kernel/errors.ts';
 import type { HttpApp } from '../app.ts';
@@ -8,28 +7,19 @@ import type { RouteDeps } from '../deps.ts';
 import { operation } from '../operation.ts';
 
 const DAY_MS = 24 * 60 * 60 * 1000;
-const MAX_DAYS = 36_500;
-
-const PruneReply = z.object({
-  cutoff: TimeSchema,
-  rows_deleted: z.int(),
-  sessions_skipped: z.int(),
-  oldest_kept_timestamp: TimeSchema.nullable(),
-  dry_run: z.boolean(),
-});
 
 export function maintenanceRoutes(app: HttpApp, { engine }: RouteDeps): void {
   app.post(
     '/maintenance/prune',
     {
       schema: {
-        body: z.strictObject({ days: z.int().min(1).max(MAX_DAYS).optional(), dry_run: z.boolean().default(false) }),
+        body: PruneEventsBody,
         ...operation({
           id: 'pruneEvents',
           tag: 'maintenance',
           summary: 'Delete events older than some days, of sessions that are at rest.',
           body: true,
-          results: { 200: PruneReply },
+          results: { 200: PruneEventsReply },
           errors: [],
         }),
       },

@@ -1,6 +1,6 @@
 // What the server says of itself: health, readiness, and its own contract (05 §3.7, §5).
 import { z } from 'zod';
-import { TimeSchema } from '../../domain/scalars.ts';
+import { HealthReply, ReadinessReply } from '../../domain/api/server.ts';
 import { isoTime } from '../../kernel/clock.ts';
 import { AppError } from '../../kernel/errors.ts';
 import type { HttpApp } from '../app.ts';
@@ -8,16 +8,6 @@ import type { RouteDeps } from '../deps.ts';
 import { operation } from '../operation.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
-
-const Health = z.object({
-  status: z.literal('ok'),
-  version: z.string(),
-  started_at: TimeSchema,
-  uptime_seconds: z.number(),
-  active_sessions: z.int(),
-  active_workers: z.int(),
-  active_turns: z.int(),
-});
 
 const Document = z.record(z.string(), z.unknown());
 
@@ -31,7 +21,7 @@ export function metaRoutes(app: HttpApp, { engine, version, started, documents }
         tag: 'meta',
         summary: 'Alive, with what is going on.',
         open: true,
-        results: { 200: Health },
+        results: { 200: HealthReply },
         errors: [],
       }),
     },
@@ -54,7 +44,7 @@ export function metaRoutes(app: HttpApp, { engine, version, started, documents }
         tag: 'meta',
         summary: 'Whether a write would succeed.',
         open: true,
-        results: { 200: z.object({ status: z.literal('ready') }) },
+        results: { 200: ReadinessReply },
         errors: [],
       }),
     },

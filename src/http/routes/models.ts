@@ -1,6 +1,6 @@
 // `/models`: what may be chosen, whether it answers, and what it costs (05 §2, §3.5).
-import { z } from 'zod';
-import { type Model, type ModelEntry, ModelSchema } from '../../domain/model.ts';
+import { ModelListReply } from '../../domain/api/models.ts';
+import type { Model, ModelEntry } from '../../domain/model.ts';
 import type { Engine } from '../../engine/create-engine.ts';
 import { fromPusd } from '../../kernel/money.ts';
 import { type AvailabilitySnapshot, availabilityOf, snapshot } from '../../policy/registry/availability.ts';
@@ -18,7 +18,7 @@ export function modelRoutes(app: HttpApp, { engine }: RouteDeps): void {
         id: 'listModels',
         tag: 'models',
         summary: 'Every registered model, by id.',
-        results: { 200: z.object({ models: z.array(ModelSchema) }) },
+        results: { 200: ModelListReply },
         errors: [],
       }),
     },

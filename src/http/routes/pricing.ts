@@ -1,33 +1,11 @@
 // `/pricing`: the rates in force and those that were (08 §8).
 import { z } from 'zod';
-import { Sha256Schema, TimeSchema, UsdSchema } from '../../domain/scalars.ts';
+import { PricingReply } from '../../domain/api/models.ts';
 import { isoTime } from '../../kernel/clock.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { notFound } from '../error-handler.ts';
 import { operation } from '../operation.ts';
-
-const rates = {
-  input_per_mtok_usd: UsdSchema,
-  output_per_mtok_usd: UsdSchema,
-  cached_read_per_mtok_usd: UsdSchema,
-  cache_write_per_mtok_usd: UsdSchema,
-  cache_write_1h_per_mtok_usd: UsdSchema,
-};
-const PricingReply = z.object({
-  active_version: z.string(),
-  currency: z.literal('USD'),
-  versions: z.array(z.object({ version: z.string(), source: z.string(), created_at: TimeSchema, active: z.boolean() })),
-  table: z.object({
-    pricing_version: z.string(),
-    content_hash: Sha256Schema,
-    source: z.string(),
-    models: z.record(
-      z.string(),
-      z.object({ ...rates, long_context: z.array(z.object({ above_prompt_tokens: z.int(), ...rates })) }),
-    ),
-  }),
-});
 
 export function pricingRoutes(app: HttpApp, { engine, priceVersions }: RouteDeps): void {
   app.get(

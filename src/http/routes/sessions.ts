@@ -1,14 +1,13 @@
 // `/sessions`: open, list, read, change, end, purge (05 §3.1).
 import { z } from 'zod';
 import {
-  ApprovalModeSchema,
-  OnReachedSchema,
-  SessionIdSchema,
-  TimeSchema,
-  TurnIdSchema,
-  UsdLimitSchema,
-  UsdSchema,
-} from '../../domain/scalars.ts';
+  CreateSessionBody,
+  EndSessionReply,
+  SessionListReply,
+  UpdateSessionBody,
+  UpdateSessionReply,
+} from '../../domain/api/sessions.ts';
+import { SessionIdSchema, WorkspacePathSchema } from '../../domain/scalars.ts';
 import { SessionSchema, SessionStatusSchema } from '../../domain/session.ts';
 import { createSession } from '../../engine/create-session.ts';
 import { endSession, purgeSession } from '../../engine/end-session.ts';
@@ -19,36 +18,7 @@ import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';
 import { found } from '../error-handler.ts';
 import { operation } from '../operation.ts';
-import { flag, nameList, PageQuery, SessionParams, WorkspacePathSchema } from '../params.ts';
-
-/** In shortest form, as every amount leaves again. */
-
-const CreateBody = z.strictObject({
-  workspace_path: WorkspacePathSchema,
-  initial_active_model: z.string().min(1).nullable().default(null),
-  max_cost_usd: UsdLimitSchema.nullable().default(null),
-  on_reached: OnReachedSchema.nullable().default(null),
-  approval_mode: ApprovalModeSchema.nullable().default(null),
-});
-
-const PatchBody = z
-  .strictObject({
-    active_model: z.string().min(1).nullable().optional(),
-    max_cost_usd: UsdLimitSchema.nullable().optional(),
-    on_reached: OnReachedSchema.optional(),
-  })
-  .refine((body) => Object.values(body).some((value) => value !== undefined), {
-    message: 'must set at least one of active_model, max_cost_usd, on_reached',
-  });
-
-const PatchReply = z.object({
-  id: SessionIdSchema,
-  active_model: z.string().nullable(),
-  swap_queued: z.boolean(),
-  swap_queued_until_turn: TurnIdSchema.nullable(),
-  max_cost_usd: UsdSchema.nullable(),
-  on_reached: OnReachedSchema,
-});
+import { flag, nameList, PageQuery, SessionParams } from '../params.ts';
 
 const ListQuery = z.strictObject({
   workspace_path: WorkspacePathSchema.optional(),
@@ -58,20 +28,13 @@ const ListQuery = z.strictObject({
   ...PageQuery,
 });
 
-const EndReply = z.object({
-  id: SessionIdSchema,
-  ended_at: TimeSchema,
-  purged: z.boolean(),
-  purged_session_count: z.int().optional(),
-});
-
 export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteDeps): void {
   app.post(
     '/sessions',
     {
       preValidation: (request) => idempotency.remember(request),
       schema: {
-        body: CreateBody,
+        body: CreateSessionBody,
         ...operation({
           id: 'createSession',
           tag: 'sessions',
@@ -104,7 +67,7 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
           id: 'listSessions',
           tag: 'sessions',
           summary: 'Sessions, newest first.',
-          results: { 200: z.object({ sessions: z.array(SessionSchema), next_cursor: z.string().nullable() }) },
+          results: { 200: SessionListReply },
           errors: ['validation_error'],
         }),
       },
@@ -151,13 +114,13 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
     {
       schema: {
         params: SessionParams,
-        body: PatchBody,
+        body: UpdateSessionBody,
         ...operation({
           id: 'updateSession',
           tag: 'sessions',
           summary: 'Change the sticky model or the money limit.',
           body: true,
-          results: { 200: PatchReply },
+          results: { 200: UpdateSessionReply },
           errors: ['not_found', 'session_already_ended', 'session_is_worker', 'model_not_configured'],
         }),
       },
@@ -183,7 +146,7 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
           id: 'endSession',
           tag: 'sessions',
           summary: 'End a session; with purge=true remove it and its workers, keeping the cost ledger.',
-          results: { 200: EndReply },
+          results: { 200: EndSessionReply },
           errors: ['validation_error', 'not_found', 'session_already_ended', 'session_is_worker'],
         }),
       },

@@ -1,22 +1,21 @@
 // `/sessions/{id}/turns`: submit, list, read, cancel, resume (05 §3.2).
 import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { ImageBlockSchema, TextBlockSchema } from '../../domain/message.ts';
-import { PolicyEvaluationSchema } from '../../domain/route.ts';
 import {
-  CountSchema,
-  MessageIdSchema,
-  SessionIdSchema,
-  TimeSchema,
-  TurnIdSchema,
-  UsdSchema,
-} from '../../domain/scalars.ts';
+  CancelTurnBody,
+  CancelTurnReply,
+  EstimateTurnBody,
+  EstimateTurnReply,
+  ResumeTurnReply,
+  SubmitTurnBody,
+  TurnListReply,
+  TurnReceipt,
+} from '../../domain/api/turns.ts';
 import { type Turn, TurnSchema } from '../../domain/turn.ts';
 import { cancelTurn } from '../../engine/cancel-turn.ts';
 import { estimateTurn } from '../../engine/estimate-turn.ts';
 import { resumeTurn } from '../../engine/resume-turn.ts';
 import { submitTurn, waitForTurn } from '../../engine/submit-turn.ts';
-import { plainText } from '../../kernel/plain-text.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';
@@ -25,49 +24,6 @@ import { operation } from '../operation.ts';
 import { PageQuery, SessionParams, TurnParams } from '../params.ts';
 
 const MAX_WAIT_SECONDS = 600;
-
-const FileImageSchema = z.strictObject({
-  type: z.literal('image'),
-  source: z.strictObject({ kind: z.literal('file_ref'), data: z.string().min(1).max(4096) }),
-  media_type: z.string(),
-});
-const IntakeBlockSchema = z.union([TextBlockSchema, ImageBlockSchema, FileImageSchema], {
-  error: 'must be a text block, or an image block with a base64 or file_ref source',
-});
-
-const SubmitBody = z.strictObject({
-  content: z.union([z.string(), z.array(IntakeBlockSchema)], {
-    error: (issue) => (issue.input === undefined ? 'is required: a string or a list of blocks' : undefined),
-  }),
-  per_message_override: z.string().min(1).nullable().default(null),
-  if_busy: z.enum(['reject', 'interrupt']).default('reject'),
-});
-
-const EstimateBody = SubmitBody.omit({ if_busy: true });
-const EstimateReply = z.object({
-  chosen_model: z.string(),
-  chain: z.array(PolicyEvaluationSchema).length(7),
-  estimated_input_tokens: CountSchema,
-  cost_floor_usd: UsdSchema,
-  cost_ceiling_usd: UsdSchema,
-  fits_budget: z.boolean(),
-  limits: z.array(
-    z.object({
-      scope: z.enum(['session', 'delegation', 'day']),
-      limit_usd: UsdSchema,
-      spent_usd: UsdSchema,
-      reserved_usd: UsdSchema,
-      remaining_usd: UsdSchema,
-    }),
-  ),
-});
-
-const Receipt = z.object({
-  turn_id: TurnIdSchema,
-  session_id: SessionIdSchema,
-  submitted_at: TimeSchema,
-  user_message_id: MessageIdSchema,
-});
 
 export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
   const { engine, idempotency } = deps;
@@ -78,13 +34,13 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
       bodyLimit: deps.turnBodyLimit,
       schema: {
         params: SessionParams,
-        body: EstimateBody,
+        body: EstimateTurnBody,
         ...operation({
           id: 'estimateTurn',
           tag: 'turns',
           summary: 'Route and price a turn without running or storing it.',
           body: true,
-          results: { 200: EstimateReply },
+          results: { 200: EstimateTurnReply },
           errors: [
             'unknown_alias',
             'override_missing_body',
@@ -108,14 +64,14 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
       preValidation: (request) => idempotency.remember(request),
       schema: {
         params: SessionParams,
-        body: SubmitBody,
+        body: SubmitTurnBody,
         ...operation({
           id: 'submitTurn',
           tag: 'turns',
           summary:
             'Start a turn. With Prefer: wait=<seconds> the turn is the answer once it has ended or is interrupted.',
           body: true,
-          results: { 200: TurnSchema, 202: Receipt },
+          results: { 200: TurnSchema, 202: TurnReceipt },
           errors: [
             'unknown_alias',
             'override_missing_body',
@@ -153,7 +109,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
           id: 'listTurns',
           tag: 'turns',
           summary: 'Turns of a session, newest first.',
-          results: { 200: z.object({ turns: z.array(TurnSchema), next_cursor: z.string().nullable() }) },
+          results: { 200: TurnListReply },
           errors: ['validation_error', 'not_found'],
         }),
       },
@@ -194,13 +150,13 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
     {
       schema: {
         params: TurnParams,
-        body: z.strictObject({ reason: z.string().max(200).overwrite(plainText).nullable().default(null) }),
+        body: CancelTurnBody,
         ...operation({
           id: 'cancelTurn',
           tag: 'turns',
           summary: 'Cancel a turn and everything below it.',
           body: true,
-          results: { 202: z.object({ turn_id: TurnIdSchema, cancellation_initiated: z.literal(true) }) },
+          results: { 202: CancelTurnReply },
           errors: ['not_found', 'turn_already_completed'],
         }),
       },
@@ -222,7 +178,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
           tag: 'turns',
           summary: 'Go on with an interrupted turn where it stood.',
           body: true,
-          results: { 202: z.object({ turn_id: TurnIdSchema, resumed: z.literal(true) }) },
+          results: { 202: ResumeTurnReply },
           errors: ['budget_exceeded', 'not_found', 'session_is_worker', 'turn_not_interrupted'],
         }),
       },

@@ -23,7 +23,7 @@ export async function checkRouting(
     return 1;
   }
   return askServer(terminal, server, async () => {
-    const check = await createMetisClient(server).checkRouting({ policy_yaml: text });
+    const check = await createMetisClient(server).checkRoutingPolicy({ policy_yaml: text });
     const { valid, errors, warnings } = check;
     if (flags.json) stdout.write(`${JSON.stringify(check)}\n`);
     else {

@@ -1,5 +1,5 @@
 // A session and its workers as a person watches them: the fold of the event stream, one node a session.
-import type { StoredEvent, TransientEvent } from '../client/stream.ts';
+import type { StoredEvent, TransientEvent } from '../client/events.ts';
 import { type Pusd, sumPusd, toPusd, ZERO_PUSD } from '../kernel/money.ts';
 
 export type NodeState = 'waiting' | 'running' | 'completed' | 'failed' | 'cancelled';

@@ -1,118 +1,121 @@
-// The typed client: one method an endpoint, streams as async iterators. Runs in Node and in a browser (17 §4).
-import type { CostRow, CostTotals, Savings } from '../domain/analytics.ts';
-import type { Confirmation } from '../domain/confirmation.ts';
-import type { Delegation } from '../domain/delegate.ts';
-import type { ContentBlock, Message } from '../domain/message.ts';
-import type { Model } from '../domain/model.ts';
-import type { PolicyEvaluation, Refusal } from '../domain/route.ts';
-import type { Session } from '../domain/session.ts';
-import type { Turn } from '../domain/turn.ts';
-import { type RequestOptions, request, type ServerAddress } from './request.ts';
-import { type StreamItem, type StreamOptions, streamSession } from './stream.ts';
+// The typed client: a method an operation, and streams as async iterators. Runs in Node and in a browser (17 §4).
+import type * as A from './answers.ts';
+import type * as Q from './questions.ts';
+import { type Parameters, type RequestOptions, request, type ServerAddress } from './request.ts';
+import { type StreamOptions, streamSession } from './stream.ts';
+import { followTurn } from './turn.ts';
 
-export interface NewSession {
-  readonly workspace_path: string;
-  readonly initial_active_model?: string;
-  /** Decimal US dollars. */
-  readonly max_cost_usd?: string;
+export type * from './answers.ts';
+export type * from './events.ts';
+export type * from './questions.ts';
+export { ApiError, type ServerAddress } from './request.ts';
+export type { StreamOptions } from './stream.ts';
+
+export interface TurnOptions extends Q.SafeCallOptions {
+  /** The events of all workers below the session too. */
+  readonly include_worker_sessions?: boolean | undefined;
 }
-export interface NewTurn {
-  readonly content: string | readonly ContentBlock[];
-  readonly per_message_override?: string | null;
-  readonly if_busy?: 'reject' | 'interrupt';
-}
-export interface SubmittedTurn {
-  readonly turn_id: string;
-  readonly session_id: string;
-  readonly submitted_at: string;
-  readonly user_message_id: string;
-}
-export interface AnalyticsAnswer<T> {
-  readonly window: { readonly start: string; readonly end: string };
-  readonly current_pricing_version: string;
-  readonly data: T;
-  readonly warnings: readonly string[];
-}
-export type CostReport = AnalyticsAnswer<readonly CostRow[]> & {
-  readonly totals: CostTotals;
-  readonly next_cursor: string | null;
-};
-export interface Health {
-  readonly status: 'ok';
-  readonly version: string;
-  readonly started_at: string;
-  readonly active_turns: number;
-}
-export interface PolicyCheck {
-  readonly valid: boolean;
-  readonly errors: readonly string[];
-  readonly warnings: readonly string[];
-}
-export interface RouteQuestion {
-  readonly text: string;
-  readonly workspace_path: string;
-  /** Id or alias, as the model a session was set to. */
-  readonly model?: string | undefined;
-}
-export interface RouteExplanation {
-  /** '' when refused. */
-  readonly chosen_model: string;
-  readonly winner_index: number;
-  readonly refused: Refusal | null;
-  readonly chain: readonly PolicyEvaluation[];
-  readonly estimated_input_tokens: number;
-  readonly routing_policy_version: string | null;
-}
-type Query = NonNullable<RequestOptions['query']>;
 
 export type MetisClient = ReturnType<typeof createMetisClient>;
 
-/** Every method throws `ApiError` when the server refuses and takes an `AbortSignal` last. */
+/**
+ * Methods bear the operation ids of the server's OpenAPI document, but for `stream` (`streamSession`) and `turn`, which
+ * submits one and follows it. Every method throws `ApiError` when the server refuses and takes an `AbortSignal`.
+ */
 export function createMetisClient(server: ServerAddress) {
-  const get = <T>(path: string, query: Query, signal?: AbortSignal) =>
-    request<T>(server, 'GET', path, { query, signal });
-  const post = <T>(path: string, body: unknown, signal?: AbortSignal) =>
-    request<T>(server, 'POST', path, { body, signal });
+  type Options = Q.CallOptions | undefined;
+  const get = <T>(path: string, options: Options, query?: Parameters) =>
+    request<T>(server, 'GET', path, { query, signal: options?.signal });
+  const send = <T>(method: string, path: string, options: Options, body?: unknown) =>
+    request<T>(server, method, path, { body, signal: options?.signal, headers: headersOf(options) });
+  const session = (id: string) => `/sessions/${encodeURIComponent(id)}`;
+  const turn = (sessionId: string, id: string) => `${session(sessionId)}/turns/${encodeURIComponent(id)}`;
+  const confirmation = (id: string) => `/confirmations/${encodeURIComponent(id)}`;
 
-  return {
-    health: (signal?: AbortSignal) => get<Health>('/healthz', {}, signal),
-    models: (signal?: AbortSignal) => get<{ models: Model[] }>('/models', {}, signal),
+  const client = {
+    getHealth: (options?: Q.CallOptions) => get<A.Health>('/healthz', options),
+    getReadiness: (options?: Q.CallOptions) => get<A.Readiness>('/readyz', options),
+    getOpenApi: (options?: Q.CallOptions) => get<Record<string, unknown>>('/openapi.json', options),
+    getEventSchema: (options?: Q.CallOptions) => get<Record<string, unknown>>('/events.schema.json', options),
 
-    createSession: (session: NewSession, signal?: AbortSignal) => post<Session>('/sessions', session, signal),
-    session: (id: string, signal?: AbortSignal) => get<Session>(`/sessions/${id}`, {}, signal),
-    endSession: (id: string, signal?: AbortSignal) =>
-      request<{ id: string; ended_at: string }>(server, 'DELETE', `/sessions/${id}`, { signal }),
+    createSession: (body: Q.NewSession, options?: Q.SafeCallOptions) =>
+      send<A.Session>('POST', '/sessions', options, body),
+    listSessions: (query: Q.SessionsQuery = {}, options?: Q.CallOptions) =>
+      get<A.SessionList>('/sessions', options, query),
+    getSession: (id: string, options?: Q.CallOptions) => get<A.Session>(session(id), options),
+    updateSession: (id: string, body: Q.SessionChange, options?: Q.CallOptions) =>
+      send<A.UpdatedSession>('PATCH', session(id), options, body),
+    endSession: (id: string, query: { readonly purge?: boolean } = {}, options?: Q.CallOptions) =>
+      request<A.EndedSession>(server, 'DELETE', session(id), { query, signal: options?.signal }),
 
-    submitTurn: (sessionId: string, turn: NewTurn, signal?: AbortSignal) =>
-      post<SubmittedTurn>(`/sessions/${sessionId}/turns`, turn, signal),
-    turn: (sessionId: string, turnId: string, signal?: AbortSignal) =>
-      get<Turn>(`/sessions/${sessionId}/turns/${turnId}`, {}, signal),
-    cancelTurn: (sessionId: string, turnId: string, reason?: string, signal?: AbortSignal) =>
-      post<{ turn_id: string }>(`/sessions/${sessionId}/turns/${turnId}/cancel`, reason ? { reason } : {}, signal),
-
-    messages: (sessionId: string, query: Query = {}, signal?: AbortSignal) =>
-      get<{ messages: Message[] }>(`/sessions/${sessionId}/messages`, query, signal),
-    workers: (sessionId: string, query: Query = {}, signal?: AbortSignal) =>
-      get<{ workers: Delegation[]; next_cursor: string | null }>(`/sessions/${sessionId}/workers`, query, signal),
-
-    confirmations: (query: Query = {}, signal?: AbortSignal) =>
-      get<{ confirmations: Confirmation[]; next_cursor: string | null }>('/confirmations', query, signal),
-    answerConfirmation: (
+    estimateTurn: (sessionId: string, body: Q.TurnToEstimate, options?: Q.CallOptions) =>
+      send<A.TurnEstimate>('POST', `${session(sessionId)}/estimate`, options, body),
+    submitTurn: (sessionId: string, body: Q.NewTurn, options?: Q.SafeCallOptions) =>
+      send<A.SubmittedTurn>('POST', `${session(sessionId)}/turns`, options, body),
+    listTurns: (sessionId: string, query: Q.TurnsQuery = {}, options?: Q.CallOptions) =>
+      get<A.TurnList>(`${session(sessionId)}/turns`, options, query),
+    getTurn: (sessionId: string, id: string, options?: Q.CallOptions) => get<A.Turn>(turn(sessionId, id), options),
+    cancelTurn: (
+      sessionId: string,
       id: string,
-      answer: { decision: 'approve' | 'reject' | 'modify'; scope?: string; reason?: string; modified_input?: object },
-      signal?: AbortSignal,
-    ) => post<{ applied: boolean; decision: string; scope: string }>(`/confirmations/${id}`, answer, signal),
+      body: { readonly reason?: string | null } = {},
+      options?: Q.CallOptions,
+    ) => send<A.TurnCancellation>('POST', `${turn(sessionId, id)}/cancel`, options, body),
+    resumeTurn: (sessionId: string, id: string, options?: Q.CallOptions) =>
+      send<A.TurnResumption>('POST', `${turn(sessionId, id)}/resume`, options, {}),
 
-    checkRouting: (policy: { policy_yaml?: string; workspace_path?: string }, signal?: AbortSignal) =>
-      post<PolicyCheck>('/routing/check', policy, signal),
-    explainRoute: (question: RouteQuestion, signal?: AbortSignal) =>
-      post<RouteExplanation>('/routing/explain', question, signal),
+    listConfirmations: (query: Q.ConfirmationsQuery = {}, options?: Q.CallOptions) =>
+      get<A.ConfirmationList>('/confirmations', options, query),
+    getConfirmation: (id: string, options?: Q.CallOptions) => get<A.ConfirmationDetail>(confirmation(id), options),
+    answerConfirmation: (id: string, body: Q.ConfirmationAnswer, options?: Q.CallOptions) =>
+      send<A.AnsweredConfirmation>('POST', confirmation(id), options, body),
 
-    cost: (query: Query = {}, signal?: AbortSignal) => get<CostReport>('/analytics/cost', query, signal),
-    savings: (query: Query = {}, signal?: AbortSignal) =>
-      get<AnalyticsAnswer<Savings>>('/analytics/savings', query, signal),
+    listMessages: (sessionId: string, query: Q.MessagesQuery = {}, options?: Q.CallOptions) =>
+      get<A.MessageList>(`${session(sessionId)}/messages`, options, query),
+    /** What is stored, page by page; `stream` follows what happens. */
+    listEvents: (sessionId: string, query: Q.EventsQuery = {}, options?: Q.CallOptions) =>
+      get<A.EventList>(`${session(sessionId)}/events`, options, query),
+    listWorkers: (sessionId: string, query: Q.WorkersQuery = {}, options?: Q.CallOptions) =>
+      get<A.WorkerList>(`${session(sessionId)}/workers`, options, query),
 
-    stream: (sessionId: string, options?: StreamOptions): AsyncGenerator<StreamItem, void, undefined> =>
-      streamSession(server, sessionId, options),
+    listModels: (options?: Q.CallOptions) => get<A.ModelList>('/models', options),
+    getRoutingPolicy: (query: { readonly workspace_path?: string } = {}, options?: Q.CallOptions) =>
+      get<A.RoutingPolicy>('/routing/policy', options, query),
+    checkRoutingPolicy: (body: Q.PolicyToCheck, options?: Q.CallOptions) =>
+      send<A.RoutingCheck>('POST', '/routing/check', options, body),
+    explainRoute: (body: Q.RouteQuestion, options?: Q.CallOptions) =>
+      send<A.RouteExplanation>('POST', '/routing/explain', options, body),
+    getPricing: (query: { readonly version?: string } = {}, options?: Q.CallOptions) =>
+      get<A.Pricing>('/pricing', options, query),
+
+    getCost: <const G extends string = 'model'>(query: Q.CostQuery<G> = {}, options?: Q.CallOptions) =>
+      get<A.CostReport<G>>('/analytics/cost', options, query),
+    getSavings: (query: Q.SavingsQuery = {}, options?: Q.CallOptions) =>
+      get<A.SavingsReport>('/analytics/savings', options, query),
+    getRoutingStats: (query: Q.TraceReportQuery = {}, options?: Q.CallOptions) =>
+      get<A.RoutingReport>('/analytics/routing', options, query),
+    getReliability: (query: Q.TraceReportQuery = {}, options?: Q.CallOptions) =>
+      get<A.ReliabilityReport>('/analytics/reliability', options, query),
+
+    pruneEvents: (body: Q.PruneOrder = {}, options?: Q.CallOptions) =>
+      send<A.PrunedEvents>('POST', '/maintenance/prune', options, body),
+
+    stream: (sessionId: string, options?: StreamOptions) => streamSession(server, sessionId, options),
+
+    turn: (sessionId: string, body: Q.NewTurn, options: TurnOptions = {}) => {
+      const { signal, include_worker_sessions = false } = options;
+      return followTurn({
+        stream: () =>
+          streamSession(server, sessionId, { snapshot: true, include_worker_sessions, ...(signal ? { signal } : {}) }),
+        submit: () => client.submitTurn(sessionId, body, options),
+        read: (turnId) => client.getTurn(sessionId, turnId, { signal }),
+        signal,
+      });
+    },
   };
+  return client;
+}
+
+function headersOf(options: Q.SafeCallOptions | undefined): NonNullable<RequestOptions['headers']> {
+  return options?.idempotencyKey === undefined ? {} : { 'idempotency-key': options.idempotencyKey };
 }

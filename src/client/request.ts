@@ -1,13 +1,16 @@
 // One HTTP request to a server and its one way to fail.
 
 export interface ServerAddress {
-  /** `http://127.0.0.1:8420`, with or without a slash at its end. */
+  /** `http://127.0.0.1:8420`, with or without a path before the server's own and a slash at its end. */
   readonly baseUrl: string;
   readonly token?: string | null;
 }
 
+export type Parameters = object;
+
 export interface RequestOptions {
-  readonly query?: Readonly<Record<string, string | number | boolean | null | undefined>>;
+  /** Values are strings, numbers, booleans or lists of strings; null and undefined are left out. */
+  readonly query?: Parameters | undefined;
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal | undefined;
@@ -15,6 +18,7 @@ export interface RequestOptions {
 
 /** The server said no: `code` is what a program dispatches on (05 §1.10). */
 export class ApiError extends Error {
+  /** HTTP status; 0 when a stream was refused after its upgrade. */
   readonly status: number;
   readonly code: string;
   readonly details: Readonly<Record<string, unknown>>;
@@ -28,15 +32,25 @@ export class ApiError extends Error {
   }
 }
 
-/** Sends JSON and returns the parsed answer. Throws `ApiError` for every status but 2xx, `TypeError` when nobody answers. */
+/** `path` begins with a slash and stands below the path of the base URL. */
+export function urlOf({ baseUrl }: ServerAddress, path: string): URL {
+  const base = new URL(baseUrl);
+  return new URL(`${base.pathname.replace(/\/+$/, '')}${path}`, base);
+}
+
+/**
+ * Sends JSON and returns the parsed answer. Throws `ApiError` for every status but 2xx and for an answer that is no
+ * JSON, `TypeError` when nobody answers, the signal's reason when it is aborted.
+ */
 export async function request<T>(
   server: ServerAddress,
   method: string,
   path: string,
   options: RequestOptions = {},
 ): Promise<T> {
-  const url = new URL(path, server.baseUrl);
+  const url = urlOf(server, path);
   for (const [name, value] of Object.entries(options.query ?? {})) {
+    // A list becomes `a,b`, as every list parameter is written.
     if (value !== undefined && value !== null) url.searchParams.set(name, String(value));
   }
   const response = await fetch(url, {
@@ -50,8 +64,12 @@ export async function request<T>(
     ...(options.signal ? { signal: options.signal } : {}),
   });
   const text = await response.text();
-  if (response.ok) return JSON.parse(text === '' ? 'null' : text) as T;
-  throw toApiError(response.status, text);
+  if (!response.ok) throw toApiError(response.status, text);
+  try {
+    return JSON.parse(text === '' ? 'null' : text) as T;
+  } catch {
+    throw new ApiError(response.status, 'unknown', `${url.origin} does not answer like a Metis server`, {});
+  }
 }
 
 function toApiError(status: number, text: string): ApiError {

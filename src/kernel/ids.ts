@@ -1,8 +1,7 @@
 // Branded ids and the one monotonic ULID generator of the process (01 §2).
 import { decodeTime, incrementBase32, ulid } from 'ulid';
 
-declare const brand: unique symbol;
-type Branded<T, B extends string> = T & { readonly [brand]: B };
+type Branded<T, B extends string> = T & { readonly __brand: B };
 
 /** 26 characters of Crockford base 32. */
 export type Ulid = string;

@@ -124,7 +124,7 @@ describe('a model without a price', () => {
       ['warn', 'openai:nope', 'A'],
     ]);
     expect((await server.call('GET', `/sessions/${session}`)).body.has_unpriced_calls).toBe(true);
-    const { totals } = await server.client.cost({ from: 'all' });
+    const { totals } = await server.client.getCost({ from: 'all' });
     expect(totals).toMatchObject({ cost_usd: '0', unpriced_call_count: 2 });
   });
 
@@ -177,7 +177,7 @@ describe('what a provider counts', () => {
     });
     expect(await server.turn(id, 'hi')).toMatchObject({ status: 'failed', error_code: 'internal_error' });
     expect(calls(server)).toEqual([]);
-    expect((await server.client.cost({ from: 'all' })).totals).toMatchObject({ cost_usd: '0', call_count: 0 });
+    expect((await server.client.getCost({ from: 'all' })).totals).toMatchObject({ cost_usd: '0', call_count: 0 });
     usage = { input: 1000, output: 100 };
     expect((await server.turn(id, 'again')).total_cost_usd).toBe('0.0225');
     const answered = server.events.filter((e) => e.type === 'llm.call_completed' || e.type === 'llm.call_failed');

@@ -83,7 +83,7 @@ describe.each(WIRES)("the demo's job over the %s wire", (wire) => {
 
     const all = sum(steps.map(costOf));
     const workers = sum(steps.filter((step) => step.role !== 'planner').map(costOf));
-    const report = await server.client.cost({ parent_session: session, from: 'all' });
+    const report = await server.client.getCost({ parent_session: session, from: 'all' });
     expect(report.totals).toMatchObject({ cost_usd: all, call_count: 15 });
     const table = await demoReport(server.client, session, createStyle(false), 100);
     const lines = (label: string) => new RegExp(`^${label} .*\\$([\\d.]+)$`, 'm').exec(table)?.[1];

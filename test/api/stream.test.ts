@@ -28,6 +28,15 @@ const eventsOf = (frames: readonly Parsed[]) => frames.filter((f) => f.type === 
 const closeCode = ({ code, reason }: { code: number; reason: string }) => [code, JSON.parse(reason).code];
 
 describe('a fresh client', () => {
+  test('without a place to begin is told the newest event, to resume after it', async () => {
+    const server = await startServer();
+    const session = await server.session();
+    const { events } = (await server.call('GET', `/sessions/${session.id}/events`)).body;
+    const client = server.connect(`/sessions/${session.id}/stream?preset=chat`);
+    const ack = await client.frame((f) => f.type === 'subscribe_ack');
+    expect(ack).toMatchObject({ since: events.at(-1).id, snapshot: false });
+  });
+
   test('gets ack, snapshot, and a turn in the order of its events', async () => {
     const server = await startServer({ scenario: SAYS });
     const session = await server.session();

@@ -1,8 +1,11 @@
 // The typed client against a real server, and across the death of one.
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { WebSocketServer } from 'ws';
 import { createMetisClient } from '../../src/client/client.ts';
+import type { StreamItem } from '../../src/client/events.ts';
 import { ApiError } from '../../src/client/request.ts';
-import type { StreamItem } from '../../src/client/stream.ts';
 import { address, getJson, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
@@ -14,8 +17,9 @@ afterEach(async () => {
   await Promise.all(running.splice(0).map((server) => server.stop('SIGKILL')));
   home.remove();
 });
-function serve(port = '0'): Started {
-  const server = start(['serve', '--port', port], { home: home.path });
+const TOKEN = 'a-token-of-more-than-thirty-two-characters';
+function serve(port = '0', env: Record<string, string> = {}): Started {
+  const server = start(['serve', '--port', port], { home: home.path, env });
   running.push(server);
   return server;
 }
@@ -70,11 +74,98 @@ describe('a stream', () => {
     }
   });
 
+  it('that broke before its first event is taken up again where it began', async () => {
+    const BEGAN = '01JZZZZZZZZZZZZZZZZZZZZZZZ';
+    const asked: unknown[] = [];
+    const sockets = new WebSocketServer({ port: 0, host: '127.0.0.1' });
+    await once(sockets, 'listening');
+    sockets.on('connection', (socket) => {
+      socket.once('message', (text) => {
+        asked.push(JSON.parse(String(text)).since ?? null);
+        socket.send(JSON.stringify({ type: 'subscribe_ack', since: BEGAN }));
+        if (asked.length === 1) socket.terminate();
+        else socket.close(1000);
+      });
+    });
+    const { port } = sockets.address() as AddressInfo;
+    const stream = createMetisClient({ baseUrl: `http://127.0.0.1:${port}` }).stream('sess_x');
+    expect(await stream.next()).toEqual({ done: true, value: undefined });
+    expect(asked).toEqual([null, BEGAN]);
+    sockets.close();
+  });
+
+  it('with a wrong token fails with the reason of the server', async () => {
+    const url = await address(serve('0', { METIS_SERVER_AUTH_TOKENS: JSON.stringify([TOKEN]) }));
+    const session = await createMetisClient({ baseUrl: url, token: TOKEN }).createSession({
+      workspace_path: home.path,
+    });
+    const stream = createMetisClient({ baseUrl: url, token: 'x'.repeat(32) }).stream(session.id);
+    await expect(stream.next()).rejects.toMatchObject({ code: 'unauthorized' });
+  });
+
   it('of a session that does not exist fails with the reason of the server', async () => {
     const client = createMetisClient({ baseUrl: await address(serve()) });
     const stream = client.stream('sess_01JZZZZZZZZZZZZZZZZZZZZZZZ', { snapshot: true });
     await expect(stream.next()).rejects.toMatchObject({ status: 404, code: 'not_found' });
   });
+});
+
+describe('a turn', () => {
+  it('is followed to its end over the death of its server, and is what the last step returns', async () => {
+    const first = serve();
+    const url = await address(first);
+    const client = createMetisClient({ baseUrl: url });
+    const session = await client.createSession({ workspace_path: home.path });
+    const events = client.turn(session.id, { content: 'Look at this.' }, { include_worker_sessions: true });
+    const seen: string[] = [];
+    let restarted = false;
+    let step = await events.next();
+    for (; !step.done; step = await events.next()) {
+      if (step.value.id !== null) seen.push(step.value.id);
+      if (step.value.type === 'delegate.started' && !restarted) {
+        restarted = true;
+        await first.stop('SIGKILL');
+        await address(serve(new URL(url).port));
+      }
+    }
+    expect(restarted).toBe(true);
+    expect(step.value).toMatchObject({ session_id: session.id, status: 'completed' });
+    const stored = await client.listEvents(session.id, { include_worker_sessions: true, limit: 1000 });
+    const ofTurn = stored.events.filter((event) => event.id >= seen[0]! && event.id <= seen.at(-1)!);
+    expect(seen).toEqual(ofTurn.map((event) => event.id));
+    expect(ofTurn[0]?.type).toBe('turn.started');
+    expect(ofTurn.at(-1)?.type).toBe('turn.completed');
+  }, 30_000);
+
+  it('whose watching is aborted goes on by itself', async () => {
+    const client = createMetisClient({ baseUrl: await address(serve()) });
+    const session = await client.createSession({ workspace_path: home.path });
+    const stop = new AbortController();
+    const watch = async () => {
+      for await (const event of client.turn(session.id, { content: 'Look.' }, { signal: stop.signal })) {
+        if (event.type === 'turn.started') stop.abort(new Error('seen enough'));
+      }
+    };
+    await expect(watch()).rejects.toThrow('seen enough');
+    for await (const item of client.stream(session.id, { snapshot: true })) {
+      if (item.type === 'snapshot' ? item.session.current_turn_id === null : ended(item, session.id)) break;
+    }
+    expect((await client.listTurns(session.id)).turns.map((turn) => turn.status)).toEqual(['completed']);
+  });
+
+  it('that is refused throws the refusal', async () => {
+    const client = createMetisClient({ baseUrl: await address(serve()) });
+    const session = await client.createSession({ workspace_path: home.path });
+    await expect(client.turn(session.id, { content: '@nope hi' }).next()).rejects.toMatchObject({
+      code: 'unknown_alias',
+    });
+  });
+});
+
+it('the same idempotency key opens one session', async () => {
+  const client = createMetisClient({ baseUrl: await address(serve()) });
+  const open = () => client.createSession({ workspace_path: home.path }, { idempotencyKey: 'once' });
+  expect((await open()).id).toBe((await open()).id);
 });
 
 it('a refusal carries status, code and details', async () => {

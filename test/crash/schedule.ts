@@ -1,7 +1,7 @@
 // Sessions at work while their server is killed at random moments: what was asked, what was seen, what is stored.
 import fs from 'node:fs';
 import path from 'node:path';
-import type { StoredEvent } from '../../src/client/stream.ts';
+import type { StoredEvent } from '../../src/client/events.ts';
 import type { Started } from '../app/metis.ts';
 import { address } from '../app/metis.ts';
 import type { FakeCall, FakeMessage } from '../support/fake-provider.ts';

@@ -30,10 +30,10 @@ export async function demoReport(
 ): Promise<string> {
   const family = { parent_session: sessionId, from: ALL_TIME };
   const [bySession, byRole, savings, { workers }] = await Promise.all([
-    client.cost({ ...family, group_by: 'session,model' }),
-    client.cost({ ...family, group_by: 'is_worker' }),
-    client.savings({ ...family, baseline: 'planner' }),
-    client.workers(sessionId),
+    client.getCost({ ...family, group_by: 'session,model' }),
+    client.getCost({ ...family, group_by: 'is_worker' }),
+    client.getSavings({ ...family, baseline: 'planner' }),
+    client.listWorkers(sessionId),
   ]);
   const order: (string | null)[] = [sessionId, ...workers.map((worker) => worker.worker_session_id)];
   const place = (row: CostRow) => order.indexOf(row.session_id ?? '');

@@ -133,26 +133,19 @@ async function followTurn(
   const { stdout } = context;
   const tree = createSessionTree(sessionId);
   const live = stdout.isTTY ? startLiveTree(tree, stdout, createStyle(!context.env.NO_COLOR)) : null;
-  let turnId: string | null = null;
   try {
-    for await (const item of client.stream(sessionId, { snapshot: true, include_worker_sessions: true, signal })) {
-      // The snapshot says that the stream stands: what follows it is seen from the first event on.
-      if (item.type === 'snapshot') {
-        turnId ??= (await client.submitTurn(sessionId, { content: TASK }, signal)).turn_id;
-        continue;
-      }
-      const { event } = item;
+    const events = client.turn(sessionId, { content: TASK }, { include_worker_sessions: true, signal });
+    for (;;) {
+      const step = await events.next();
+      if (step.done) return step.value;
+      const event = step.value;
       const line = tree.apply(event);
       const label = tree.nodes.find((node) => node.session_id === event.session_id)?.label;
       if (live === null && line !== null) stdout.write(`${(label ?? '').padEnd(9)} ${line}\n`);
-      const ended = ['turn.completed', 'turn.failed', 'turn.cancelled'].includes(event.type);
-      if (ended && event.session_id === sessionId) break;
     }
   } finally {
     live?.stop();
   }
-  if (turnId === null) throw new Error('the stream ended before the turn began');
-  return client.turn(sessionId, turnId, signal);
 }
 
 function wrapped(text: string): string {

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { createBus } from '../../bus/memory/bus.ts';
-import { ApiError, request } from '../../client/request.ts';
+import { ApiError, createMetisClient } from '../../client/client.ts';
 import { isoTime, systemClock } from '../../kernel/clock.ts';
 import { StartupError } from '../../kernel/errors.ts';
 import { createIdGenerator } from '../../kernel/ids.ts';
@@ -64,9 +64,11 @@ async function throughServer(context: CommandContext, { config }: Settings, flag
   const { host, port, auth_tokens } = config.server;
   const baseUrl = flags.server ?? `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
   const token = flags.token ?? context.env.METIS_TOKEN ?? auth_tokens[0] ?? null;
-  const body = { days: flags.days, dry_run: flags.dryRun ?? false };
   try {
-    return await request<Report>({ baseUrl, token }, 'POST', '/maintenance/prune', { body });
+    return await createMetisClient({ baseUrl, token }).pruneEvents({
+      days: flags.days,
+      dry_run: flags.dryRun ?? false,
+    });
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
     throw new StartupError('address_unusable', [

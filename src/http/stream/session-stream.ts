@@ -93,7 +93,9 @@ class Stream implements SessionStream, Member {
 
   async run(sink: Sink): Promise<void> {
     this.sink = sink;
-    sink.send(ackFrame(this.wanted));
+    // Where nothing was asked for the stream begins after the newest event: a client can resume before it saw one.
+    const { snapshot, since } = this.wanted;
+    sink.send(ackFrame({ ...this.wanted, since: snapshot ? since : this.cursor || null }));
     if (this.snapshot !== null) {
       sink.send(snapshotFrame(this.snapshot));
       this.snapshot = null;

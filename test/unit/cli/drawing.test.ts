@@ -5,7 +5,7 @@ import { nodeLine, roundedUsd, startLiveTree } from '../../../src/cli/live-tree.
 import { createSessionTree } from '../../../src/cli/session-tree.ts';
 import { createStyle, grouped } from '../../../src/cli/style.ts';
 import { tableLines } from '../../../src/cli/table.ts';
-import type { StoredEvent, TransientEvent } from '../../../src/client/stream.ts';
+import type { StoredEvent, TransientEvent } from '../../../src/client/events.ts';
 import { toPusd } from '../../../src/kernel/money.ts';
 
 const plain = createStyle(false);

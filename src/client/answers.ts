@@ -1,0 +1,72 @@
+// What the operations answer, by the schemas the server sends them with.
+import type { z } from 'zod';
+import type {
+  CostReportSchema,
+  CostRow,
+  CostTotals,
+  ReliabilityReportSchema,
+  RoutingReportSchema,
+  SavingsReportSchema,
+} from '../domain/analytics.ts';
+import type { AnswerConfirmationReply, ConfirmationListReply } from '../domain/api/confirmations.ts';
+import type { EventListReply, MessageListReply, WorkerListReply } from '../domain/api/history.ts';
+import type {
+  CheckRoutingReply,
+  ExplainRouteReply,
+  ModelListReply,
+  PricingReply,
+  RoutingPolicyReply,
+} from '../domain/api/models.ts';
+import type { HealthReply, PruneEventsReply, ReadinessReply } from '../domain/api/server.ts';
+import type { EndSessionReply, SessionListReply, UpdateSessionReply } from '../domain/api/sessions.ts';
+import type {
+  CancelTurnReply,
+  EstimateTurnReply,
+  ResumeTurnReply,
+  TurnListReply,
+  TurnReceipt,
+} from '../domain/api/turns.ts';
+import type { LoggedEvent } from './events.ts';
+
+export type { Confirmation, ConfirmationDetail } from '../domain/confirmation.ts';
+export type { Delegation } from '../domain/delegate.ts';
+export type { Message } from '../domain/message.ts';
+export type { Model } from '../domain/model.ts';
+export type { Session } from '../domain/session.ts';
+export type { Turn } from '../domain/turn.ts';
+export type { CostRow, CostTotals };
+
+export type SessionList = z.infer<typeof SessionListReply>;
+export type UpdatedSession = z.infer<typeof UpdateSessionReply>;
+export type EndedSession = z.infer<typeof EndSessionReply>;
+
+export type SubmittedTurn = z.infer<typeof TurnReceipt>;
+export type TurnList = z.infer<typeof TurnListReply>;
+export type TurnEstimate = z.infer<typeof EstimateTurnReply>;
+export type TurnCancellation = z.infer<typeof CancelTurnReply>;
+export type TurnResumption = z.infer<typeof ResumeTurnReply>;
+
+export type ConfirmationList = z.infer<typeof ConfirmationListReply>;
+export type AnsweredConfirmation = z.infer<typeof AnswerConfirmationReply>;
+
+export type MessageList = z.infer<typeof MessageListReply>;
+export type EventList = Omit<z.infer<typeof EventListReply>, 'events'> & { readonly events: LoggedEvent[] };
+export type WorkerList = z.infer<typeof WorkerListReply>;
+
+export type ModelList = z.infer<typeof ModelListReply>;
+export type RoutingPolicy = z.infer<typeof RoutingPolicyReply>;
+export type RoutingCheck = z.infer<typeof CheckRoutingReply>;
+export type RouteExplanation = z.infer<typeof ExplainRouteReply>;
+export type Pricing = z.infer<typeof PricingReply>;
+
+/** Rows, or one object where `group_by` is `none`. */
+export type CostReport<G extends string = string> = Omit<z.infer<typeof CostReportSchema>, 'data'> & {
+  readonly data: G extends 'none' ? CostTotals : CostRow[];
+};
+export type SavingsReport = z.infer<typeof SavingsReportSchema>;
+export type RoutingReport = z.infer<typeof RoutingReportSchema>;
+export type ReliabilityReport = z.infer<typeof ReliabilityReportSchema>;
+
+export type Health = z.infer<typeof HealthReply>;
+export type Readiness = z.infer<typeof ReadinessReply>;
+export type PrunedEvents = z.infer<typeof PruneEventsReply>;

@@ -1,0 +1,97 @@
+// What the operations are asked with: bodies by the schemas the server reads them with, and query parameters.
+import type { z } from 'zod';
+import type { AnswerConfirmationBody } from '../domain/api/confirmations.ts';
+import type { CheckRoutingBody, ExplainRouteBody } from '../domain/api/models.ts';
+import type { PruneEventsBody } from '../domain/api/server.ts';
+import type { CreateSessionBody, UpdateSessionBody } from '../domain/api/sessions.ts';
+import type { EstimateTurnBody, SubmitTurnBody } from '../domain/api/turns.ts';
+import type { EventType } from '../domain/event.ts';
+import type { SessionStatus } from '../domain/session.ts';
+
+export type NewSession = z.input<typeof CreateSessionBody>;
+export type SessionChange = z.input<typeof UpdateSessionBody>;
+export type NewTurn = z.input<typeof SubmitTurnBody>;
+export type TurnToEstimate = z.input<typeof EstimateTurnBody>;
+export type ConfirmationAnswer = z.input<typeof AnswerConfirmationBody>;
+export type PolicyToCheck = z.input<typeof CheckRoutingBody>;
+export type RouteQuestion = z.input<typeof ExplainRouteBody>;
+export type PruneOrder = z.input<typeof PruneEventsBody>;
+
+/** Of every method. */
+export interface CallOptions {
+  readonly signal?: AbortSignal | undefined;
+}
+export interface SafeCallOptions extends CallOptions {
+  /** The same key makes a retry safe for 24 hours. */
+  readonly idempotencyKey?: string | undefined;
+}
+
+interface Page {
+  /** `next_cursor` of the page before, with the same other parameters. */
+  readonly cursor?: string | undefined;
+  readonly limit?: number | undefined;
+}
+export interface SessionsQuery extends Page {
+  readonly workspace_path?: string | undefined;
+  readonly include_workers?: boolean | undefined;
+  readonly status?: readonly SessionStatus[] | undefined;
+  readonly parent_session_id?: string | undefined;
+}
+export interface TurnsQuery extends Page {}
+export interface ConfirmationsQuery extends Page {
+  readonly session_id?: string | undefined;
+  /** `pending` unless told. */
+  readonly status?: 'pending' | 'resolved' | 'all' | undefined;
+}
+export interface MessagesQuery {
+  /** Messages before this id. */
+  readonly before?: string | undefined;
+  /** Messages after this id. */
+  readonly after?: string | undefined;
+  readonly limit?: number | undefined;
+}
+export interface EventsQuery extends Page {
+  readonly types?: readonly EventType[] | undefined;
+  /** Events above this id. */
+  readonly since?: string | undefined;
+  /** Events up to this id. */
+  readonly until?: string | undefined;
+  readonly include_worker_sessions?: boolean | undefined;
+}
+export interface WorkersQuery extends Page {
+  /** Workers of workers too. */
+  readonly recursive?: boolean | undefined;
+}
+
+export interface TraceReportQuery {
+  /** RFC 3339 with offset, inclusive, or `all`; 7 days ago unless told. */
+  readonly from?: string | undefined;
+  /** RFC 3339 with offset, exclusive; now unless told. */
+  readonly to?: string | undefined;
+  readonly session?: string | undefined;
+  readonly model?: string | undefined;
+  readonly provider?: string | undefined;
+}
+interface CallReportQuery extends TraceReportQuery {
+  /** A planner's session; a top-level session is its own parent. */
+  readonly parent_session?: string | undefined;
+  readonly workspace_hash?: string | undefined;
+  readonly delegation_tier?: 'fast' | 'balanced' | 'deep' | undefined;
+  readonly worker_name?: string | undefined;
+  /** True folds workers into their parent session, false leaves their calls out. */
+  readonly include_workers?: boolean | undefined;
+}
+export interface CostQuery<G extends string = string> extends CallReportQuery {
+  /** `none`, or one or two dimensions separated by a comma; `model` unless told. */
+  readonly group_by?: G | undefined;
+  readonly order?: 'cost' | 'calls' | 'tokens' | 'key' | undefined;
+  readonly dir?: 'asc' | 'desc' | undefined;
+  readonly limit?: number | undefined;
+  readonly cursor?: string | undefined;
+  /** `stamped` unless told, `current`, or a known pricing version. */
+  readonly pricing?: string | undefined;
+}
+export interface SavingsQuery extends CallReportQuery {
+  /** Model id or alias, or `planner`. */
+  readonly baseline?: string | undefined;
+}

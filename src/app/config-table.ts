@@ -56,7 +56,11 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'mcp.project_files': 'the `.mcp.json` of a workspace is read too, and starts the programs it names',
   'context.base_system_prompt': 'first words of every system prompt',
   'context.project_instruction_files': 'the first of these in a workspace is its instructions',
-  'context.compaction.mode': 'nothing uses it yet',
+  'context.compaction.mode':
+    'near the window: nothing, old tool results shown as one line, or old turns summarised as well',
+  'context.cache_ttl.planner':
+    'lifetime of cached prompts where a provider has a choice; `auto` = 1 h once a session had a pause',
+  'context.cache_ttl.worker': 'the same for workers',
   'skills.global_dir': 'nothing uses it yet',
   'providers.record': 'folder to which exchanges with providers are written; see [replay](replay.md)',
   'providers.replay': 'folder from which they are answered instead',

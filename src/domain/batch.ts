@@ -2,6 +2,7 @@
 
 import type { ConfirmationId, MessageId, SessionId, ToolUseId, TurnId } from '../kernel/ids.ts';
 import type { Decision, Scope } from './confirmation.ts';
+import type { Checkpoint } from './context/checkpoint.ts';
 import type { DelegationRecord } from './delegate.ts';
 import type { Transient } from './delta.ts';
 import type { ToolConfirmationRequested } from './event/tool.ts';
@@ -121,6 +122,7 @@ export type Write =
     }
   | { readonly kind: 'turn.resume'; readonly turn_id: TurnId; readonly count_attempt: boolean }
   | { readonly kind: 'message.insert'; readonly message: StoredMessage }
+  | { readonly kind: 'checkpoint.insert'; readonly checkpoint: Checkpoint }
   | { readonly kind: 'tool_call.insert'; readonly call: ToolCallRow }
   | {
       readonly kind: 'tool_call.settle';

@@ -11,6 +11,8 @@ const seconds = z.int().min(1).max(MAX_SECONDS);
 const ToolModeSchema = z.enum(['auto', 'prompt', 'deny']);
 export type ToolMode = z.infer<typeof ToolModeSchema>;
 
+const CacheLifetimeSchema = z.enum(['auto', '5m', '1h']);
+
 export const ConfigSchema = z.strictObject({
   server: z.strictObject({
     host: z.string().min(1),
@@ -80,6 +82,7 @@ export const ConfigSchema = z.strictObject({
     base_system_prompt: z.string(),
     project_instruction_files: strings,
     compaction: z.strictObject({ mode: z.enum(['off', 'elide', 'summarize']) }),
+    cache_ttl: z.strictObject({ planner: CacheLifetimeSchema, worker: CacheLifetimeSchema }),
   }),
   skills: z.strictObject({ global_dir: z.string().min(1) }),
   providers: z.strictObject({ record: z.string().nullable(), replay: z.string().nullable() }),
@@ -169,6 +172,7 @@ export function defaultConfig(data: string): Config {
         "You are an agent in a developer's workspace. Use your tools to read, change and run what the task needs. Be concise: report what you did and found, nothing else.",
       project_instruction_files: ['AGENTS.md', 'CLAUDE.md'],
       compaction: { mode: 'elide' },
+      cache_ttl: { planner: 'auto', worker: '5m' },
     },
     skills: { global_dir: `${data}/skills` },
     providers: { record: null, replay: null },

@@ -26,6 +26,8 @@ export interface CanonicalRequest {
   readonly stop_sequences: readonly string[];
   readonly temperature: number | null;
   readonly output_schema: JsonSchema | null;
+  /** How long the provider is to keep the prompt, where it has a choice (20 §8). */
+  readonly cache_ttl: '5m' | '1h';
   /** Read only by logging and the scripted provider; never alters what a real adapter sends. Indices from 1. */
   readonly caller: {
     readonly session_id: string;

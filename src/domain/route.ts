@@ -92,6 +92,8 @@ export interface TurnContext {
   readonly session_id: string;
   readonly turn_id: string;
   readonly estimated_input_tokens: number;
+  /** The same for the smallest view that elision could leave (10 §7). */
+  readonly smallest_input_tokens: number;
   /** Any image in the messages that will be sent: validation. */
   readonly has_images: boolean;
   /** Any image in the new user message: the predicate. */

@@ -3,6 +3,7 @@
 import type { PolicyEvaluation } from '../domain/route.ts';
 import { NO_TOKENS } from '../domain/usage.ts';
 import { fromPusd, type Usd } from '../kernel/money.ts';
+import { viewOf } from '../policy/context/view.ts';
 import { maxOutputTokens } from './model-call/model-request.ts';
 import { ceiling, pricingId } from './money/ceiling.ts';
 import { leftOf, limitsOf, reservedOf } from './money/limits.ts';
@@ -54,8 +55,9 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
   const message = await takeMessage(apart, session, submission);
   const turnId = apart.ids.turn();
   const now = apart.clock.now();
+  const { messages } = apart.store;
   const history = [
-    ...(await apart.store.messages.history(session.id)),
+    ...viewOf(await messages.history(session.id), await messages.checkpoints(session.id)),
     newUserMessage(apart, session, { turn_id: turnId, content: message.content, now }),
   ];
   const toolset = apart.tools.knownTools(session.workspace_path);

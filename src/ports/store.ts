@@ -1,5 +1,7 @@
 // Reads of durable state. Records are what the engine works with, wire objects what people get.
+
 import type { Confirmation, ConfirmationDetail } from '../domain/confirmation.ts';
+import type { Checkpoint } from '../domain/context/checkpoint.ts';
 import type { Delegation, DelegationRecord } from '../domain/delegate.ts';
 import type { AnyEvent } from '../domain/event.ts';
 import type { CallChanges } from '../domain/file-change.ts';
@@ -98,6 +100,8 @@ export interface TurnTotals {
 export interface MessageReader {
   /** Every stored message of the session, oldest first. */
   history(sessionId: SessionId): Promise<readonly StoredMessage[]>;
+  /** Where its view became smaller, oldest first (10 §7). */
+  checkpoints(sessionId: SessionId): Promise<readonly Checkpoint[]>;
   get(messageId: string): Promise<Message | null>;
   /** Ascending; see 05 §3.4 for the boundaries. */
   page(

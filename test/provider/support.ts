@@ -98,6 +98,7 @@ export function request(over: RequestOverrides = {}): CanonicalRequest {
     stop_sequences: [],
     temperature: null,
     output_schema: null,
+    cache_ttl: '5m',
     caller: over.turn === undefined ? caller : { ...caller, turn_index: over.turn },
     ...over.rest,
   };

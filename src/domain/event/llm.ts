@@ -4,6 +4,7 @@ import { CountSchema, ErrorClassSchema, MessageIdSchema, RequestIdSchema, Sessio
 import { UsageSchema } from '../usage.ts';
 
 export const PurposeSchema = z.enum(['turn', 'compaction']);
+export type Purpose = z.infer<typeof PurposeSchema>;
 
 export const LlmCallStartedSchema = z.strictObject({
   model: z.string(),

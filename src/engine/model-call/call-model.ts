@@ -1,168 +1,41 @@
-// One model call: announced in the journal, streamed to the bus, handed on to be settled (00 §3 steps 3-4).
-
-import { textBlock } from '../../domain/message.ts';
-import type { CanonicalRequest } from '../../domain/model-request.ts';
-import type { StreamEvent } from '../../domain/model-stream.ts';
-import type { EventId, MessageId } from '../../kernel/ids.ts';
+// The turn's next model call: a request that fits its window, and the call itself (00 §3 steps 3-4).
 import { AdapterError } from '../../ports/provider.ts';
-import { reserve } from '../money/reserve.ts';
 import { volatilePrompt } from '../prompt/volatile-prompt.ts';
 import type { Engine } from '../state/engine.ts';
-import { withGrace } from '../state/grace.ts';
 import type { ModelRequest } from '../state/model-request.ts';
-import { takeNextCall } from '../state/run-progress.ts';
+import { overflowAnswered, takeNextCall } from '../state/run-progress.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { believedUsage } from './believed-usage.ts';
-import type { Call, CallOutcome } from './call.ts';
-import { toDelta, transient } from './deltas.ts';
-import { callStarted, modelRequest } from './model-request.ts';
-import { partialAnswer } from './partial-answer.ts';
-import { type Failure, observe, settleFailure, settleSuccess } from './settle.ts';
+import type { CallOutcome } from './call.ts';
+import { fitting, refitted } from './compact.ts';
+import { modelRequest } from './model-request.ts';
+import { makeCall } from './send.ts';
+import { settleSuccess } from './settle.ts';
 
 /**
  * Makes the turn's next model call and stores its outcome. Never throws for a provider's failure:
  * a call cut off with known usage is recorded with its cost, one without costs nothing (01 §4.4).
+ * A request that nothing makes small enough is a failed call that never left (10 §7).
  */
 export async function callModel(engine: Engine, run: TurnRun): Promise<CallOutcome> {
   const ahead = takeNextCall(run);
-  const prepared = ahead?.prepared ?? modelRequest(engine, run, await volatilePrompt(engine, run.session));
-  // Asked of an announced call too: a limit may have been set while its announcement was stored.
-  const reservation = await reserve(engine, run, prepared.request);
-  if (!reservation.ok) {
-    if (ahead?.started)
-      await turnAway(
-        engine,
-        newCall(engine, run, { request: prepared.request, started: ahead.started, limited: true }),
-      );
-    return { ok: false, error: null, refusal: reservation.refusal };
-  }
-  let call: Call | null = null;
-  try {
-    const started = ahead?.started ?? (await announce(engine, run, prepared));
-    const { request } = prepared;
-    call = newCall(engine, run, { request, started, limited: reservation.limited });
-    return await send(engine, call, request);
-  } finally {
-    // Right behind the settling commit, in the same tick: from now on the ledger has what the reservation held.
-    // What was spent and could not be booked stays reserved: a limit must not forget it.
-    if (!call?.unbooked) reservation.release();
-  }
+  const first = ahead?.prepared ?? modelRequest(engine, run, await volatilePrompt(engine, run.session));
+  const prepared = ahead === null ? await fitting(engine, run, first) : first;
+  if (prepared === null) return notCalled(run, first);
+  const outcome = await makeCall(engine, run, prepared, { keep: settleSuccess, started: ahead?.started ?? null });
+  if (outcome.ok || outcome.error?.error_class !== 'context_overflow' || run.signal.aborted) return outcome;
+  if (run.overflow_answered) return outcome;
+  overflowAnswered(run);
+  const smaller = await refitted(engine, run, prepared);
+  if (smaller === null || run.signal.aborted) return outcome;
+  return makeCall(engine, run, smaller, { keep: settleSuccess, started: null });
 }
 
-async function announce(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<EventId> {
-  const events = await engine.journal.commit({ emit: [callStarted(run, prepared, run.cause)] });
-  return events[0]!.id;
-}
-
-async function turnAway(engine: Engine, call: Call): Promise<void> {
-  const why = { error_class: 'cancelled', request_id: call.request_id } as const;
-  const error = new AdapterError('a limit was set before the call left', why);
-  await settleFailure(engine, call, { error, outages: [] });
-}
-
-/** @param of `started` is its `llm.call_started`, which is stored */
-function newCall(
-  engine: Engine,
-  run: TurnRun,
-  of: { readonly request: CanonicalRequest; readonly started: EventId; readonly limited: boolean },
-): Call {
-  return {
-    run,
-    request_id: of.request.request_id,
-    started: of.started,
-    began: engine.clock.monotonic(),
-    heard: {
-      left_behind: false,
-      message_id: null,
-      complete: null,
-      provider_tool_ids: new Map(),
-      input_errors: new Map(),
-    },
-    limited: of.limited,
-    unbooked: false,
-  };
-}
-
-async function send(engine: Engine, call: Call, request: CanonicalRequest): Promise<CallOutcome> {
-  try {
-    await withGrace(engine, call.run.signal, listen(engine, call, request), 'model call');
-  } catch (thrown) {
-    call.heard.left_behind = true;
-    call.heard.complete ??= partialAnswer(engine, call.run, call.heard.message_id, request);
-    const error = asAdapterError(engine, call, request, thrown);
-    return settle(engine, call, { error, outages: observe(engine, call.run, error.error_class) });
-  }
-  return settle(engine, call, null);
-}
-
-/** Stores the outcome. A fault in that is thrown, since nobody can go on with an answer that is lost; the call is closed before. */
-async function settle(engine: Engine, call: Call, failure: Failure | null): Promise<CallOutcome> {
-  try {
-    return failure === null ? await settleSuccess(engine, call) : await settleFailure(engine, call, failure);
-  } catch (thrown) {
-    await settleLost(engine, call, failure);
-    throw thrown;
-  }
-}
-
-const LOST = 'The answer could not be stored.';
-
-/**
- * What was paid for is recorded with its exact cost, a sentence in place of a content that may be what cannot be stored.
- * Only a cost that cannot be stored at all is left out, and stays reserved: the call must not stay open for ever.
- */
-async function settleLost(engine: Engine, call: Call, failure: Failure | null): Promise<void> {
-  const { heard, request_id } = call;
-  const outages = failure?.outages ?? [];
-  const closed = { error_class: 'other', request_id } as const;
-  const error = new AdapterError('the outcome of the call could not be stored', closed);
-  call.unbooked = heard.complete !== null || (failure?.error.usage ?? null) !== null;
-  if (call.unbooked)
-    try {
-      if (heard.complete !== null && heard.complete.final_content.length > 0)
-        heard.complete = { ...heard.complete, final_content: [textBlock(LOST)], provider_raw: null };
-      await settleFailure(engine, call, { error: failure?.error ?? error, outages });
-      call.unbooked = false;
-      return;
-    } catch (err) {
-      engine.log.error({ err, request_id }, 'a call that was paid for could not be recorded with its cost');
-    }
-  heard.complete = null;
-  await settleFailure(engine, call, { error, outages });
-}
-
-/** Forwards the stream as it comes; resolves when it ended whole, throws what the adapter throws. */
-async function listen(engine: Engine, call: Call, request: CanonicalRequest): Promise<void> {
-  const { run, heard } = call;
-  for await (const event of run.adapter.stream(request, run.signal)) {
-    if (heard.left_behind) return;
-    note(engine, call, request, event);
-    const delta = toDelta(event);
-    if (delta) engine.journal.transient(transient(engine, run, delta));
-  }
-  if (heard.complete === null) throw new Error('the stream ended without its last event');
-}
-
-function note(engine: Engine, { heard }: Call, request: CanonicalRequest, event: StreamEvent): void {
-  heard.message_id = event.message_id as MessageId;
-  if (event.type === 'tool.use_start') heard.provider_tool_ids.set(event.tool_use_id, event.provider_tool_id);
-  else if (event.type === 'tool.use_end' && event.input_error !== null)
-    heard.input_errors.set(event.tool_use_id, event.input_error);
-  else if (event.type === 'message.complete')
-    heard.complete = { ...event, usage: believedUsage(engine, request, event.usage, event.final_content) };
-}
-
-/** Adapters throw nothing else; whatever else arrives here is a bug of ours and is closed like a provider's failure. */
-function asAdapterError(engine: Engine, call: Call, request: CanonicalRequest, thrown: unknown): AdapterError {
-  if (thrown instanceof AdapterError) {
-    if (thrown.usage === null || call.heard.complete !== null) return thrown;
-    return new AdapterError(thrown.message, { ...thrown, usage: believedUsage(engine, request, thrown.usage, []) });
-  }
-  const cancelled = call.run.signal.aborted;
-  if (!cancelled)
-    engine.log.error({ err: thrown, request_id: call.request_id }, 'a provider stream failed unexpectedly');
-  return new AdapterError(cancelled ? 'cancelled' : 'unexpected failure while streaming', {
-    error_class: cancelled ? 'cancelled' : 'other',
-    request_id: call.request_id,
-  });
+/** The turn was stopped while room was made, or there is none to be had. */
+function notCalled(run: TurnRun, { request, load, window }: ModelRequest): CallOutcome {
+  const { request_id } = request;
+  if (run.signal.aborted)
+    return { ok: false, error: new AdapterError('cancelled', { error_class: 'cancelled', request_id }) };
+  const room = Math.max(0, Math.floor(window.budget));
+  const text = `the conversation needs about ${load} tokens, ${run.model.id} has room for ${room}, and nothing more can be left out; take a model with a larger window or start a new session`;
+  return { ok: false, error: new AdapterError(text, { error_class: 'context_overflow', request_id }) };
 }

@@ -1,5 +1,6 @@
 // One model call while it is under way, and what became of it.
 
+import type { Purpose } from '../../domain/event/llm.ts';
 import type { MessageComplete } from '../../domain/model-stream.ts';
 import type { EventId, MessageId, RequestId, ToolUseId } from '../../kernel/ids.ts';
 import type { AdapterError } from '../../ports/provider.ts';
@@ -19,6 +20,8 @@ export interface Heard {
   /** Left behind after its cancellation: whatever still comes is discarded. */
   left_behind: boolean;
   message_id: MessageId | null;
+  /** Of a call whose text is not streamed to anybody: what came of it. */
+  unshown: string;
   complete: MessageComplete | null;
   readonly provider_tool_ids: Map<ToolUseId, string | null>;
   readonly input_errors: Map<ToolUseId, string>;
@@ -26,6 +29,7 @@ export interface Heard {
 
 export interface Call {
   readonly run: TurnRun;
+  readonly purpose: Purpose;
   readonly request_id: RequestId;
   readonly started: EventId;
   readonly began: number;

@@ -1,5 +1,6 @@
 // What a model call carries, and its announcement: `llm.call_started` is stored before the request leaves (00 §3 step 3).
 
+import type { Checkpoint } from '../../domain/context/checkpoint.ts';
 import { draft, type EventDraft } from '../../domain/event.ts';
 import type { StoredMessage } from '../../domain/message.ts';
 import type { ModelEntry } from '../../domain/model.ts';
@@ -7,19 +8,25 @@ import type { CanonicalRequest } from '../../domain/model-request.ts';
 import type { EventId } from '../../kernel/ids.ts';
 import { requestMessages } from '../../policy/context/assemble.ts';
 import { estimateRequest } from '../../policy/context/estimate.ts';
+import { summaryOf } from '../../policy/context/history.ts';
+import { viewOf } from '../../policy/context/view.ts';
+import { loadOf, windowOf } from '../../policy/context/window.ts';
 import type { Engine } from '../state/engine.ts';
 import type { ModelRequest } from '../state/model-request.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 
 /** What a request is made of. */
-type Source = Pick<TurnRun, 'session' | 'turn' | 'turn_index' | 'model' | 'wire_tools' | 'worker' | 'tally'> & {
+type Source = Pick<
+  TurnRun,
+  'session' | 'turn' | 'turn_index' | 'model' | 'wire_tools' | 'worker' | 'tally' | 'checkpoints'
+> & {
   readonly history: readonly StoredMessage[];
 };
 
 /** The turn's next call. Calls of the history without a stored result are logged: there must be none. */
 export function modelRequest(engine: Engine, run: Source, volatile: string | null): ModelRequest {
   const { session } = run;
-  const { messages, missing } = requestMessages(run.history);
+  const { messages, missing } = requestMessages(viewOf(run.history, run.checkpoints));
   if (missing.length > 0)
     engine.log.error({ session_id: session.id, tool_use_ids: missing }, 'tool calls without a stored result');
   const request: CanonicalRequest = {
@@ -36,6 +43,7 @@ export function modelRequest(engine: Engine, run: Source, volatile: string | nul
     stop_sequences: [],
     temperature: null,
     output_schema: run.worker?.output_schema ?? null,
+    cache_ttl: cacheLifetime(engine, run),
     caller: {
       session_id: session.id,
       turn_id: run.turn.id,
@@ -45,11 +53,30 @@ export function modelRequest(engine: Engine, run: Source, volatile: string | nul
       call_index: run.tally.llm_calls + 1,
     },
   };
-  return { request, estimated: estimateRequest(request) };
+  const estimated = estimateRequest(request);
+  return {
+    purpose: 'turn',
+    request,
+    estimated,
+    load: loadOf(estimated, run.history, run.checkpoints),
+    window: windowOf(run.model, request.max_output_tokens),
+  };
+}
+
+/** By role; `auto` follows from the stored history alone, and so is the same after a restart (20 §8). */
+function cacheLifetime(engine: Engine, { session, history }: Source): '5m' | '1h' {
+  const { planner, worker } = engine.config.context.cache_ttl;
+  const wanted = session.is_worker ? worker : planner;
+  if (wanted !== 'auto') return wanted;
+  return summaryOf(history).had_pause ? '1h' : '5m';
 }
 
 /** @param parent an event, or the index of an earlier one of the same batch */
-export function callStarted(run: Source, { request, estimated }: ModelRequest, parent: EventId | number): EventDraft {
+export function callStarted(
+  run: Source,
+  { request, estimated, purpose }: ModelRequest,
+  parent: EventId | number,
+): EventDraft {
   const { session, turn } = run;
   return draft({
     type: 'llm.call_started',
@@ -62,10 +89,28 @@ export function callStarted(run: Source, { request, estimated }: ModelRequest, p
       estimated_input_tokens: estimated,
       request_id: request.request_id,
       call_index: request.caller.call_index,
-      purpose: 'turn',
+      purpose,
       is_worker: session.is_worker,
       parent_session_id: session.parent_session_id,
       root_session_id: session.root_session_id,
+    },
+  });
+}
+
+/** A step of the view, told under the turn that made it. */
+export function compactedEvent(run: TurnRun, checkpoint: Checkpoint, messages: number): EventDraft {
+  return draft({
+    type: 'context.compacted',
+    session_id: run.session.id,
+    turn_id: run.turn.id,
+    parent: run.started_event_id,
+    payload: {
+      checkpoint_id: checkpoint.id,
+      kind: checkpoint.kind,
+      tokens_before: checkpoint.tokens_before,
+      tokens_after: checkpoint.tokens_after,
+      message_count: messages,
+      model: checkpoint.kind === 'summary' ? checkpoint.model : null,
     },
   });
 }

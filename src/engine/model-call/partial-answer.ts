@@ -1,23 +1,16 @@
 // The closing of a model call whose stream was left behind: made from the deltas that were seen (04 §9, 01 §4.4).
+import { type ContentBlock, textBlock } from '../../domain/message.ts';
 import type { CanonicalRequest } from '../../domain/model-request.ts';
 import type { MessageComplete } from '../../domain/model-stream.ts';
-import type { MessageId } from '../../kernel/ids.ts';
 import { estimateRequest } from '../../policy/context/estimate.ts';
 import type { Engine } from '../state/engine.ts';
-import type { TurnRun } from '../state/turn-run.ts';
 import { estimateAnswer } from './believed-usage.ts';
+import type { Call } from './call.ts';
 
 /** Null when nothing was streamed. Counts are estimates, since the provider's own never came. */
-export function partialAnswer(
-  engine: Engine,
-  run: TurnRun,
-  messageId: MessageId | null,
-  request: CanonicalRequest,
-): MessageComplete | null {
-  if (messageId === null) return null;
-  const open = engine.bus.openMessages((id) => id === run.session.id);
-  const start = open.find((t) => t.delta.type === 'message.start' && t.delta.payload.message_id === messageId);
-  const content = start?.delta.type === 'message.start' ? start.delta.payload.content : [];
+export function partialAnswer(engine: Engine, call: Call, request: CanonicalRequest): MessageComplete | null {
+  if (call.heard.message_id === null) return null;
+  const content = call.purpose === 'turn' ? streamed(engine, call) : [textBlock(call.heard.unshown)];
   return {
     type: 'message.complete',
     stop_reason: 'cancelled',
@@ -37,4 +30,10 @@ export function partialAnswer(
     served_model: null,
     provider_raw: null,
   };
+}
+
+function streamed(engine: Engine, { run, heard }: Call): readonly ContentBlock[] {
+  const open = engine.bus.openMessages((id) => id === run.session.id);
+  const start = open.find((t) => t.delta.type === 'message.start' && t.delta.payload.message_id === heard.message_id);
+  return start?.delta.type === 'message.start' ? start.delta.payload.content : [];
 }

@@ -136,7 +136,7 @@ export function callCompleted(
       root_session_id: run.session.root_session_id,
       request_id: call.request_id,
       message_id: answer.message_id,
-      purpose: 'turn',
+      purpose: call.purpose,
     },
   });
 }

@@ -156,7 +156,7 @@ export async function settleFailure(engine: Engine, call: Call, { error, outages
       latency: elapsed(engine, call),
     });
     const cut: StopReason = error.error_class === 'cancelled' ? 'cancelled' : 'error';
-    if (heard.complete) {
+    if (heard.complete && call.purpose === 'turn') {
       if (heard.complete.final_content.length > 0) {
         partial = storedMessage(engine, call, heard.complete, { status: cut, usage: charged.usage });
         writes.push(...messageWrites(engine, call, partial, 'cancelled'));

@@ -8,6 +8,7 @@ import type { AppError } from '../../kernel/errors.ts';
 import type { TurnId } from '../../kernel/ids.ts';
 import { estimateRequest } from '../../policy/context/estimate.ts';
 import { hasImage, summaryOf } from '../../policy/context/history.ts';
+import { elidables, savedBy } from '../../policy/context/window.ts';
 import { decideRoute, routeError } from '../../policy/routing/chain.ts';
 import type { ToolSet } from '../../ports/tool.ts';
 import { limitsOf } from '../money/limits.ts';
@@ -21,7 +22,7 @@ import { type RouteEnvironment, routeEnvironment } from './route-environment.ts'
 export interface TurnToRoute {
   readonly session: SessionRecord;
   readonly turn_id: TurnId;
-  /** Everything that would be sent, the new user message last. */
+  /** Everything that would be sent, as the checkpoints leave it, the new user message last. */
   readonly history: readonly StoredMessage[];
   /** Canonical id. */
   readonly override: string | null;
@@ -58,15 +59,17 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
   const tools = baseTools(engine, session, { toolset: turn.toolset, granted: turn.tool_names });
   const volatile = await volatilePrompt(engine, session);
   const environment = await routeEnvironment(engine, session, turn.now);
+  const estimated = estimateRequest({
+    system_prompt: session.system_prompt,
+    system_prompt_volatile: volatile,
+    messages: history,
+    tools,
+  });
   const context: TurnContext = {
     session_id: session.id,
     turn_id: turn.turn_id,
-    estimated_input_tokens: estimateRequest({
-      system_prompt: session.system_prompt,
-      system_prompt_volatile: volatile,
-      messages: history,
-      tools,
-    }),
+    estimated_input_tokens: estimated,
+    smallest_input_tokens: smallest(engine, history, estimated),
     has_images: summaryOf(history).has_images,
     message_has_images: hasImage(message),
     has_tool_definitions: tools.length > 0,
@@ -91,6 +94,14 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
   const elapsed_ms = Math.max(0, engine.clock.monotonic() - before);
   const refusal = routeError(decision, context, environment.env);
   return { decision, refusal, context, environment, tools, volatile, elapsed_ms };
+}
+
+/** Looked for only where some model is too small for the whole. */
+function smallest(engine: Engine, view: readonly StoredMessage[], estimated: number): number {
+  const fitsAll = engine.registry.models.every((m) => estimated <= m.capabilities.max_context_tokens);
+  if (fitsAll || engine.config.context.compaction.mode === 'off') return estimated;
+  const { old, recent } = elidables(view);
+  return Math.max(1, estimated - savedBy(old) - savedBy(recent));
 }
 
 function firstText(content: readonly ContentBlock[]): string {

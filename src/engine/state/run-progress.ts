@@ -1,4 +1,5 @@
 // What a turn's run comes to as it goes on: the one place that changes it, each time right behind what was stored.
+import type { Checkpoint } from '../../domain/context/checkpoint.ts';
 import type { InsufficientContextRequest } from '../../domain/delegate.ts';
 import type { StopReason, StoredMessage } from '../../domain/message.ts';
 import type { Usage } from '../../domain/usage.ts';
@@ -62,6 +63,14 @@ export function toolCallsSettled(run: TurnBase, count: number, event: EventId | 
 
 export function messagesStored(run: TurnBase, messages: readonly StoredMessage[]): void {
   run.history.push(...messages);
+}
+
+export function compacted(run: TurnRun, checkpoint: Checkpoint): void {
+  run.checkpoints = [...run.checkpoints, checkpoint];
+}
+
+export function overflowAnswered(run: TurnRun): void {
+  run.overflow_answered = true;
 }
 
 export function nextCallPrepared(run: TurnRun, call: NonNullable<TurnRun['next_call']>): void {

@@ -1,5 +1,6 @@
 // The locals of one running turn: what it was admitted with, and what it has done so far. Dies with the turn.
 
+import type { Checkpoint } from '../../domain/context/checkpoint.ts';
 import type { InsufficientContextRequest } from '../../domain/delegate.ts';
 import type { RoutingDecisionRecord, StopReason, StoredMessage } from '../../domain/message.ts';
 import type { ModelEntry } from '../../domain/model.ts';
@@ -70,6 +71,10 @@ export interface TurnRun {
   readonly caps: readonly DelegationCap[];
   /** The session's messages, oldest first, this turn's appended as they are stored. */
   readonly history: StoredMessage[];
+  /** Of the session, oldest first; the list is made anew with each. */
+  checkpoints: readonly Checkpoint[];
+  /** The provider found a request too large that was thought to fit, and room was made for it: once a turn. */
+  overflow_answered: boolean;
   readonly tally: TurnTally;
   /** Calls that had started before a restart; empty in a turn that runs for the first time. */
   readonly called: ReadonlyMap<ToolUseId, StartedCall>;

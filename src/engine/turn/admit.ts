@@ -11,8 +11,10 @@ import { isoTime } from '../../kernel/clock.ts';
 import type { AppError } from '../../kernel/errors.ts';
 import type { EventId, TurnId } from '../../kernel/ids.ts';
 import { extended, summaryOf } from '../../policy/context/history.ts';
+import { viewOf } from '../../policy/context/view.ts';
 import { routingRecord } from '../../policy/routing/chain.ts';
 import type { Batch, Write } from '../../ports/journal.ts';
+import { isCrowded } from '../model-call/compact.ts';
 import { callStarted, modelRequest } from '../model-call/model-request.ts';
 import { offeredTools, wireTool } from '../prompt/offered-tools.ts';
 import { type RoutedTurn, routeTurn } from '../routing/route-turn.ts';
@@ -55,7 +57,7 @@ export type Admission =
 
 /**
  * Decides the route and, unless it is refused, stores turn, user message, `turn.started` and `route.decided` together,
- * and with them `llm.call_started` of the first call where no money has to be reserved for it.
+ * and with them `llm.call_started` of the first call where no money has to be reserved for it and it fits its window.
  * A refusal stores its `route.decided` alone, behind what was to come before the turn. Throws `JournalConflict('turn_in_flight')` when another turn is open.
  */
 export async function admitTurn(engine: Engine, request: AdmissionRequest): Promise<Admission> {
@@ -66,10 +68,11 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   const stored = await engine.store.messages.history(session.id);
   const userMessage = newUserMessage(engine, session, { turn_id: turnId, content: request.content, now });
   const history = extended(stored, userMessage);
+  const checkpoints = await engine.store.messages.checkpoints(session.id);
   const routed = await routeTurn(engine, {
     session,
     turn_id: turnId,
-    history,
+    history: viewOf(history, checkpoints),
     override: request.override,
     worker,
     caps: request.caps,
@@ -131,10 +134,12 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
     wire_tools: effective.map(wireTool),
     worker,
     history,
+    checkpoints,
     tally: newTally(),
   };
   const prepared = modelRequest(engine, about, routed.volatile);
-  const announced = !context.budget_limited && mayAnnounce(engine, request.scope.signal);
+  const crowded = isCrowded(engine, prepared);
+  const announced = !context.budget_limited && !crowded && mayAnnounce(engine, request.scope.signal);
   const first = [...(before?.emit ?? []), ...environment.notices];
   const started = first.length;
   const events = await engine.journal.commit({
@@ -185,7 +190,8 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
       called: new Map(),
       resumed: false,
       cause: startedEvent,
-      next_call: { prepared, started: announced ? events[started + 2]!.id : null },
+      overflow_answered: false,
+      next_call: crowded ? null : { prepared, started: announced ? events[started + 2]!.id : null },
       stop_reason: null,
       call_event_id: null,
       final_message_id: null,

@@ -1,6 +1,7 @@
 // What a running turn does next, and its next call where that is certain before the step in hand is stored (00 §3).
 import type { StoredMessage } from '../../domain/message.ts';
 import { next, type Step } from '../../policy/turn-machine.ts';
+import { isCrowded } from '../model-call/compact.ts';
 import { modelRequest } from '../model-call/model-request.ts';
 import { limitsOf } from '../money/limits.ts';
 import { volatilePrompt } from '../prompt/volatile-prompt.ts';
@@ -21,7 +22,7 @@ export function nextStep(engine: Engine, run: TurnRun, history: readonly StoredM
 
 /**
  * The call that follows once `history` is stored, to be announced in the same transaction. Null where the turn may go
- * another way, or money has to be reserved first.
+ * another way, money has to be reserved first, or room has to be made in the window.
  */
 export async function certainCall(
   engine: Engine,
@@ -32,7 +33,9 @@ export async function certainCall(
   const volatile = await volatilePrompt(engine, run.session);
   // Last, behind everything that may take time.
   if ((await limitsOf(engine, run.session, run.caps)).length > 0) return null;
-  return mayAnnounce(engine, run.signal) ? modelRequest(engine, { ...run, history }, volatile) : null;
+  if (!mayAnnounce(engine, run.signal)) return null;
+  const prepared = modelRequest(engine, { ...run, history }, volatile);
+  return isCrowded(engine, prepared) ? null : prepared;
 }
 
 /** Nobody stops the turn: a call that is announced all the same is turned away, and costs two events. */

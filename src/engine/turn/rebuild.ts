@@ -44,7 +44,9 @@ export async function rebuildRun(
   const adapter = model && engine.providers.get(model.adapter);
   const started = await events.lastOfTurn(turn.id, ['turn.started']);
   const decided = await events.lastOfTurn(turn.id, ['route.decided']);
-  const completed = await events.lastOfTurn(turn.id, ['llm.call_completed']);
+  const lastCompleted = await events.lastOfTurn(turn.id, ['llm.call_completed']);
+  // A summary is made before the turn's own first call.
+  const completed = lastCompleted?.payload.purpose === 'turn' ? lastCompleted : null;
   const settledEvent = await events.lastOfTurn(turn.id, TERMINAL_TOOL_EVENTS);
   if (!started || !decided) throw new Error(`turn ${turn.id} has no beginning`);
   const calls = await turns.toolCalls(turn.id);
@@ -74,6 +76,8 @@ export async function rebuildRun(
     tree: around.tree,
     caps: around.caps,
     history,
+    checkpoints: await messages.checkpoints(session.id),
+    overflow_answered: false,
     tally: {
       llm_calls: totals.calls,
       tool_calls: calls.filter((c) => c.result !== null).length,

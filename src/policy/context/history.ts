@@ -10,14 +10,29 @@ export interface HistorySummary {
   readonly has_tool_results: boolean;
   /** Messages of people and planners: each of them began a turn. */
   readonly user_messages: number;
+  /** A message was ever stored so long after the answer before it that a short-lived cache was gone (20 §8). */
+  readonly had_pause: boolean;
 }
+
+/** A little less than the 5 minutes that a cached prompt lives. */
+const PAUSE_MS = 4 * 60_000;
 
 interface Counted extends HistorySummary {
   /** How many messages of the array are in it. */
   readonly count: number;
+  /** When the newest answer was stored, Unix milliseconds. */
+  readonly answered_at: number | null;
 }
 
-const NOTHING: Counted = { count: 0, size: 0, has_images: false, has_tool_results: false, user_messages: 0 };
+const NOTHING: Counted = {
+  count: 0,
+  size: 0,
+  has_images: false,
+  has_tool_results: false,
+  user_messages: 0,
+  had_pause: false,
+  answered_at: null,
+};
 
 // Stored messages never change and a history only grows, so what was summed up of an array stays true of its beginning.
 const summaries = new WeakMap<readonly StoredMessage[], Counted>();
@@ -30,9 +45,9 @@ export function summaryOf(history: readonly StoredMessage[]): HistorySummary {
   return summary;
 }
 
-/** A new history, whose summary is the old one's and the message's. */
-export function extended(history: readonly StoredMessage[], message: StoredMessage): StoredMessage[] {
-  const longer = [...history, message];
+/** A new history, whose summary is the old one's and the messages'. */
+export function extended(history: readonly StoredMessage[], ...messages: readonly StoredMessage[]): StoredMessage[] {
+  const longer = [...history, ...messages];
   const known = summaries.get(history);
   if (known !== undefined) summaries.set(longer, known);
   return longer;
@@ -45,11 +60,14 @@ export function hasImage(message: StoredMessage): boolean {
 }
 
 function withMessage(before: Counted, message: StoredMessage): Counted {
+  const at = Date.parse(message.created_at);
   return {
     count: before.count + 1,
     size: before.size + messageSize(message),
     has_images: before.has_images || hasImage(message),
     has_tool_results: before.has_tool_results || message.role === 'tool',
     user_messages: before.user_messages + (message.role === 'user' ? 1 : 0),
+    had_pause: before.had_pause || (before.answered_at !== null && at - before.answered_at > PAUSE_MS),
+    answered_at: message.role === 'assistant' ? at : before.answered_at,
   };
 }

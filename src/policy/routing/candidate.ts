@@ -79,7 +79,7 @@ type Check = readonly [ValidationFailure, (model: ModelEntry, ctx: TurnContext, 
 const CHECKS: readonly Check[] = [
   ['provider_unavailable', ({ id }, _, env) => providerOut(id, env) || env.availability.models.has(id)],
   ['no_vision_support', ({ capabilities }, ctx) => ctx.has_images && !capabilities.supports_images],
-  ['exceeds_context_window', ({ capabilities }, ctx) => ctx.estimated_input_tokens > capabilities.max_context_tokens],
+  ['exceeds_context_window', ({ capabilities }, ctx) => ctx.smallest_input_tokens > capabilities.max_context_tokens],
   ['no_tool_support', ({ capabilities }, ctx) => ctx.has_tool_definitions && !capabilities.supports_tools],
   [
     'no_system_prompt_support',

@@ -157,7 +157,7 @@ function explained(modelId: string, failure: string, ctx: TurnContext, env: Rout
   }
   if (failure !== 'exceeds_context_window') return failure;
   const limit = env.registry.get(modelId)?.capabilities.max_context_tokens;
-  return `${failure}: about ${ctx.estimated_input_tokens} tokens, it takes ${limit}`;
+  return `${failure}: about ${ctx.smallest_input_tokens} tokens, it takes ${limit}`;
 }
 
 // Providers with a usable adapter and a model that is not out.

@@ -7,6 +7,7 @@ import type { Remarks } from '../remarks.ts';
 
 export interface AnthropicOptions {
   readonly prompt_cache?: boolean | undefined;
+  /** Goes before what the request asks for. */
   readonly cache_ttl?: '5m' | '1h' | undefined;
 }
 
@@ -26,9 +27,12 @@ export function createAnthropicEncoder(
   remarks: Remarks,
 ): (request: CanonicalRequest) => string {
   const drop = dropper(remarks);
-  const control = options.cache_ttl === '1h' ? '{"type":"ephemeral","ttl":"1h"}' : '{"type":"ephemeral"}';
   const caching = options.prompt_cache !== false;
-  const mark = (json: string) => (caching ? `${json.slice(0, -1)},"cache_control":${control}}` : json);
+  const mark = (json: string, request: CanonicalRequest) => {
+    if (!caching) return json;
+    const ttl = (options.cache_ttl ?? request.cache_ttl) === '1h' ? ',"ttl":"1h"' : '';
+    return `${json.slice(0, -1)},"cache_control":{"type":"ephemeral"${ttl}}}`;
+  };
   const encode = encodedOnce((message, model) => encodeMessage(message, model));
   const toolTexts = new WeakMap<WireTool, string>();
 
@@ -120,7 +124,7 @@ export function createAnthropicEncoder(
     const texts = messages.map((m) => m.json);
     if (last !== undefined && last.markable >= 0) {
       const parts = [...last.parts];
-      parts[last.markable] = mark(parts[last.markable]!);
+      parts[last.markable] = mark(parts[last.markable]!, request);
       texts[texts.length - 1] = messageJson(last.role, parts);
     }
     return `[${texts.join(',')}]`;
@@ -129,7 +133,7 @@ export function createAnthropicEncoder(
   function systemJson(request: CanonicalRequest): string | null {
     const { stable, volatile } = systemTexts(request);
     const blocks: string[] = [];
-    if (stable !== null) blocks.push(mark(JSON.stringify({ type: 'text', text: stable })));
+    if (stable !== null) blocks.push(mark(JSON.stringify({ type: 'text', text: stable }), request));
     if (volatile !== null) blocks.push(JSON.stringify({ type: 'text', text: volatile }));
     return blocks.length === 0 ? null : `[${blocks.join(',')}]`;
   }
@@ -154,7 +158,7 @@ export function createAnthropicEncoder(
     if (system !== null) fields.push(`"system":${system}`);
     if (request.tools.length > 0) {
       const tools = request.tools.map(toolJson);
-      tools[tools.length - 1] = mark(tools[tools.length - 1]!);
+      tools[tools.length - 1] = mark(tools[tools.length - 1]!, request);
       fields.push(`"tools":[${tools.join(',')}]`);
     }
     if (request.stop_sequences.length > 0) fields.push(`"stop_sequences":${JSON.stringify(request.stop_sequences)}`);

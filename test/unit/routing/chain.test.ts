@@ -127,7 +127,7 @@ describe('the rule slot', () => {
 describe('validation', () => {
   it.each<[string, Partial<TurnContext>, string]>([
     ['no_vision_support', { has_images: true }, HAIKU],
-    ['exceeds_context_window', { estimated_input_tokens: 1001 }, HAIKU],
+    ['exceeds_context_window', { smallest_input_tokens: 1001 }, HAIKU],
     ['no_tool_support', {}, LOCAL],
     ['no_system_prompt_support', { has_tool_definitions: false }, LOCAL],
     ['no_structured_output_support', { requires_structured_output: true }, SONNET],
@@ -144,7 +144,7 @@ describe('validation', () => {
   });
 
   it.each<[string, Partial<TurnContext>, string]>([
-    ['an estimate equal to the window', { estimated_input_tokens: 1000 }, HAIKU],
+    ['an estimate equal to the window', { estimated_input_tokens: 1001, smallest_input_tokens: 1000 }, HAIKU],
     ['an unpriced model without a budget', { has_tool_definitions: false, has_system_prompt: false }, LOCAL],
     ['a document type that is accepted', { document_media_types: ['application/pdf'] }, OPUS],
   ])('accepts %s', (_, ctx, model) => {

@@ -103,6 +103,7 @@ export function turn(over: Partial<TurnContext> = {}): TurnContext {
     session_id: 'sess_1',
     turn_id: 'turn_1',
     estimated_input_tokens: 100,
+    smallest_input_tokens: 100,
     has_images: false,
     message_has_images: false,
     has_tool_definitions: true,

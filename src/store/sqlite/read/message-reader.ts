@@ -1,7 +1,7 @@
-// Messages: the whole history for a turn, pages of wire objects for people (05 §3.4).
+// Messages: the whole history for a turn with its checkpoints, pages of wire objects for people (05 §3.4).
 import type { MessageReader } from '../../../ports/store.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
-import { type MessageRow, storedMessage, wireMessage } from '../schema/rows.ts';
+import { type CheckpointRow, checkpoint, type MessageRow, storedMessage, wireMessage } from '../schema/rows.ts';
 
 type WireRow = Omit<MessageRow, 'provider_raw_json'>;
 const WIRE_COLUMNS = 'id, session_id, turn_id, role, status, created_at, metadata_json, content_json';
@@ -9,6 +9,9 @@ const BEHIND_ALL = '~';
 
 export function createMessageReader({ db, history }: SqliteStoreHandle): MessageReader {
   const all = db.prepare<[string], MessageRow>('SELECT * FROM messages WHERE session_id = ? ORDER BY id');
+  const checkpoints = db.prepare<[string], CheckpointRow>(
+    'SELECT * FROM compaction_checkpoints WHERE session_id = ? ORDER BY id',
+  );
   const byId = db.prepare<[string], WireRow>(`SELECT ${WIRE_COLUMNS} FROM messages WHERE id = ?`);
   const between = (order: 'ASC' | 'DESC') =>
     db.prepare<[string, string, string, number], WireRow>(
@@ -29,6 +32,7 @@ export function createMessageReader({ db, history }: SqliteStoreHandle): Message
       history.put(sessionId, messages, bytes);
       return messages;
     },
+    checkpoints: async (sessionId) => checkpoints.all(sessionId).map(checkpoint),
     get: async (messageId) => {
       const row = byId.get(messageId);
       return row === undefined ? null : wireMessage(row);

@@ -1,5 +1,7 @@
 // Rows as the nouns of the domain; the other direction is beside each statement that writes.
+
 import type { Confirmation } from '../../../domain/confirmation.ts';
+import type { Checkpoint } from '../../../domain/context/checkpoint.ts';
 import type { DelegationRecord } from '../../../domain/delegate.ts';
 import type { AnyEvent } from '../../../domain/event.ts';
 import { NO_CHANGES, type WorkerChanges } from '../../../domain/file-change.ts';
@@ -12,6 +14,7 @@ import type { ConfirmationRow } from '../../../ports/journal.ts';
 import type { ToolCallState } from '../../../ports/store.ts';
 import type * as conversation from './conversation.ts';
 import type * as ledger from './ledger.ts';
+import type * as memory from './memory.ts';
 
 /** Money beside other columns is selected as text: a JS number would lose picodollars. */
 type WithLimit<Row extends { readonly max_cost_pusd: number | null }> = Row & {
@@ -25,6 +28,7 @@ export type MessageRow = typeof conversation.messages.$inferSelect;
 export type ToolCallRowStored = typeof conversation.tool_calls.$inferSelect;
 export type DelegationRow = WithLimit<typeof conversation.delegations.$inferSelect>;
 export type ConfirmationRowStored = typeof conversation.confirmations.$inferSelect;
+export type CheckpointRow = typeof memory.compaction_checkpoints.$inferSelect;
 export type EventRow = typeof ledger.events.$inferSelect;
 
 function parsed<T>(text: string): T {
@@ -75,6 +79,15 @@ export function wireMessage(row: Omit<MessageRow, 'provider_raw_json'>): Message
 }
 export function storedMessage(row: MessageRow): StoredMessage {
   return { ...wireMessage(row), provider_raw: parsedOrNull(row.provider_raw_json) };
+}
+
+export function checkpoint(row: CheckpointRow): Checkpoint {
+  const { message_ids_json, through_message_id, summary_text, model, kind, ...step } = row;
+  return (
+    kind === 'elide'
+      ? { ...step, kind, message_ids: parsed(message_ids_json ?? '[]') }
+      : { ...step, kind, through_message_id, summary_text, model }
+  ) as Checkpoint;
 }
 
 export function toolCallState(row: ToolCallRowStored): ToolCallState {

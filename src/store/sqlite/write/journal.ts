@@ -7,6 +7,7 @@ import { InvalidMessageError, type Journal, JournalConflict } from '../../../por
 import type { LiveBus, Published } from '../../../ports/live-bus.ts';
 import type { Logger } from '../../../ports/log.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
+import { checkpointWrites } from './checkpoint-writes.ts';
 import { journalFault } from './conflict.ts';
 import { delegationWrites } from './delegation-writes.ts';
 import { createEventLog } from './event-log.ts';
@@ -60,6 +61,7 @@ export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptio
   const appliers: Appliers = {
     ...sessionWrites(db),
     ...turnWrites(db, log),
+    ...checkpointWrites(db),
     ...delegationWrites(db),
     ...metaWrites(db, clock),
   };

@@ -1,0 +1,148 @@
+// A conversation far beyond its model's window, with restarts in it. COMPACTION_TURNS sets how many turns it has.
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import { describe, expect, it } from 'vitest';
+import { toolUses } from '../../src/domain/message.ts';
+import type { CanonicalRequest } from '../../src/domain/model-request.ts';
+import { toPusd } from '../../src/kernel/money.ts';
+import { estimateRequest } from '../../src/policy/context/estimate.ts';
+import { type EngineOptions, startEngine, type TestEngine, tempFolder } from '../support/engine.ts';
+import { restart } from '../support/moments.ts';
+import { until } from '../support/until.ts';
+import { answering, budgetOf, fetchTool, isSummaryCall, obedient, saidIn, smallWindow } from '../support/windows.ts';
+
+const TURNS = Number(process.env.COMPACTION_TURNS ?? 40);
+const WINDOW = 32_000;
+const LIMIT = '100';
+const RESULT = 12_000;
+
+interface Seen {
+  readonly request: CanonicalRequest;
+  /** Checkpoints before it. */
+  readonly steps: number;
+}
+
+/** `mode` over the whole of it; each request is kept with the number of checkpoints it was made under. */
+function world(mode: 'elide' | 'summarize') {
+  const seen: Seen[] = [];
+  let hang = false;
+  const folder = tempFolder();
+  // Beside the engine, whose own connection a restart closes.
+  const checkpoints = () => {
+    const db = new Database(path.join(folder, 'metis.db'), { readonly: true });
+    try {
+      return (db.prepare('SELECT count(*) AS n FROM compaction_checkpoints').get() as { n: number }).n;
+    } finally {
+      db.close();
+    }
+  };
+  const options: EngineOptions = {
+    scenario: { version: 1, rules: [] },
+    folder,
+    registry: smallWindow(WINDOW),
+    tools: [fetchTool],
+    files: { 'AGENTS.md': 'Always say please.' },
+    config: { context: { project_instruction_files: ['AGENTS.md'], compaction: { mode } } as never },
+    provider: (script) =>
+      answering(script, (request) => {
+        if (isSummaryCall(request)) return hang ? { hang: true } : { text: 'The user fetches things.' };
+        seen.push({ request: { ...request, messages: [...request.messages] }, steps: checkpoints() });
+        return obedient(request);
+      }),
+  };
+  return {
+    seen,
+    begin: () => startEngine(options),
+    again: (t: TestEngine) => restart(t, options),
+    hangIn: (value: boolean) => {
+      hang = value;
+    },
+  };
+}
+
+/** What holds of every request, and of each beside the one before it. */
+function check(seen: readonly Seen[]): void {
+  let last: { readonly text: string; readonly steps: number } | null = null;
+  for (const { request, steps } of seen) {
+    const { messages } = request;
+    expect(estimateRequest(request)).toBeLessThanOrEqual(budgetOf(WINDOW));
+    expect(request.system_prompt).toContain('Always say please.');
+    const called = messages.flatMap((m) => toolUses(m.content).map((c) => c.id as string));
+    expect(messages.flatMap((m) => m.metadata.parent_tool_use_id ?? [])).toEqual(called);
+    const newest = messages.findLastIndex((m) => m.role === 'assistant');
+    for (const answer of messages.slice(newest + 1))
+      if (answer.role === 'tool') expect(saidIn(answer)).toHaveLength(RESULT);
+    const text = JSON.stringify(messages).slice(0, -1);
+    if (last !== null && last.steps === steps) expect(text.startsWith(last.text)).toBe(true);
+    last = { text, steps };
+  }
+}
+
+const TALK = 'and '.repeat(500);
+const ask = (n: number) => (n % 2 === 0 ? `fetch 2 of ${RESULT}` : `${n} ${TALK}`);
+
+describe(`a session of ${TURNS} turns with large tool results in a window of ${WINDOW} tokens`, () => {
+  it.each(['elide', 'summarize'] as const)(
+    'with %s stays within it, with its instructions, its newest answers and a stable prefix',
+    async (mode) => {
+      const w = world(mode);
+      let t = await w.begin();
+      const session = await t.session({ initial_active_model: 'small', max_cost_usd: LIMIT });
+      const events: TestEngine['events'] = [];
+      let full = 0;
+      for (let n = 1; n <= TURNS; n += 1) {
+        if (n % 15 === 0) {
+          events.push(...t.events);
+          t = await w.again(t);
+        }
+        const turn = await t.run(session, ask(n));
+        // Talk alone cannot be elided: then the turn may end, and nothing else may go wrong.
+        if (turn.status === 'completed') continue;
+        expect([mode, turn.error_class]).toEqual(['elide', 'context_overflow']);
+        full = n;
+        break;
+      }
+      events.push(...t.events);
+      expect(full === 0 || full > 30).toBe(true);
+      check(w.seen);
+
+      const told = events
+        .filter((e) => e.type === 'context.compacted')
+        .map((e) => (e.payload as { kind: string }).kind);
+      expect(told).toContain('elide');
+      expect(told.includes('summary')).toBe(mode === 'summarize');
+      const purposes = events
+        .filter((e) => e.type === 'llm.call_completed')
+        .map((e) => (e.payload as { purpose: string }).purpose);
+      const inLedger = t.db.db.prepare("SELECT count(*) AS n FROM llm_calls WHERE purpose = 'compaction'").get();
+      expect(inLedger).toEqual({ n: purposes.filter((p) => p === 'compaction').length });
+      expect((await t.engine.store.spend.ofTree(session.id)) <= toPusd(LIMIT)).toBe(true);
+    },
+    120_000,
+  );
+
+  it('loses one call at most to a process that dies in a summary', async () => {
+    const w = world('summarize');
+    const t = await w.begin();
+    const session = await t.session({ initial_active_model: 'small' });
+    w.hangIn(true);
+    let cut = '';
+    for (let n = 1; cut === ''; n += 1) {
+      const turnId = await t.submit(session, ask(n));
+      const asked = () =>
+        t.events.some(
+          (e) => e.type === 'llm.call_started' && (e.payload as { purpose: string }).purpose === 'compaction',
+        );
+      const done = () => t.events.some((e) => e.turn_id === turnId && e.type === 'turn.completed');
+      await until(() => asked() || done());
+      if (asked()) cut = turnId;
+      else await t.ended(turnId);
+    }
+    w.hangIn(false);
+    const u = await w.again(t);
+    expect(await u.ended(cut)).toMatchObject({ status: 'completed' });
+    const lost = u.events.filter((e) => e.type === 'llm.call_failed');
+    expect(lost).toHaveLength(1);
+    check(w.seen);
+  });
+});

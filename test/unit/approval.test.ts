@@ -119,7 +119,7 @@ describe('the mode of a tool', () => {
   const shell = { name: 'shell', side_effects: 'execute' } as const;
 
   it('is that of its class unless per_tool names it', () => {
-    expect(toolMode(config, shell, null)).toBe('ask');
+    expect(toolMode(config, shell, null)).toBe('prompt');
     expect(toolMode(config, { name: 'read_file', side_effects: 'read' }, null)).toBe('auto');
     expect(toolMode({ ...config, per_tool: { shell: 'deny' } }, shell, null)).toBe('deny');
     expect(toolMode(config, { name: 'delegate', side_effects: 'execute' }, null)).toBe('auto');
@@ -139,12 +139,12 @@ describe('the mode of a tool', () => {
     const call = { name: 'evaluator', side_effects: 'execute' } as const;
     expect(toolMode(config, call, 'worker.call')).toBe('auto');
     expect(toolMode(config, call, 'sandbox.read')).toBe('auto');
-    expect(toolMode(config, call, 'worker.create')).toBe('ask');
-    expect(toolMode({ ...config, per_tool: { 'worker.call': 'prompt' } }, call, 'worker.call')).toBe('ask');
+    expect(toolMode(config, call, 'worker.create')).toBe('prompt');
+    expect(toolMode({ ...config, per_tool: { 'worker.call': 'prompt' } }, call, 'worker.call')).toBe('prompt');
   });
 
   it('is not fooled by a tool named like a member of every object', () => {
-    expect(toolMode(config, { name: 'constructor', side_effects: 'network' }, null)).toBe('ask');
+    expect(toolMode(config, { name: 'constructor', side_effects: 'network' }, null)).toBe('prompt');
   });
 });
 

@@ -7,6 +7,7 @@ import { createClient, load, marker, openSession } from './client.mjs';
 import * as chunkCost from './measures/chunk-cost.mjs';
 import * as chunkLatency from './measures/chunk-latency.mjs';
 import * as fanOut from './measures/fan-out.mjs';
+import * as grep from './measures/grep.mjs';
 import * as longSession from './measures/long-session.mjs';
 import * as pages from './measures/pages.mjs';
 import * as routing from './measures/routing.mjs';
@@ -16,7 +17,18 @@ import * as turns from './measures/turns.mjs';
 import { killAll, startProvider, startRelay, startServer } from './processes.mjs';
 import { readBaseline, saveBaseline, saveResult, summarise, table } from './report.mjs';
 
-const MEASURES = [turns, fanOut, longSession, chunkLatency, chunkCost, subscribers, routing, pages, storedSessions];
+const MEASURES = [
+  turns,
+  fanOut,
+  longSession,
+  chunkLatency,
+  chunkCost,
+  subscribers,
+  routing,
+  pages,
+  storedSessions,
+  grep,
+];
 const ROUNDS = 5;
 const QUICK_ROUNDS = 1;
 const RUN_LIMIT_MS = 20 * 60_000;

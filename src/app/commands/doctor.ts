@@ -10,6 +10,7 @@ import { keyAdvice, usableAdapters } from '../../policy/registry/adapter-config.
 import type { RegistryFile } from '../../policy/registry/registry.ts';
 import { inspectDatabase } from '../../store/sqlite/connection/inspect.ts';
 import { openToOthers } from '../../store/sqlite/connection/private-file.ts';
+import { shellEnvironment } from '../../tool/process/shell-env.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { loadPrices } from '../prices.ts';
@@ -35,7 +36,7 @@ export async function doctor(context: CommandContext, flags: ConfigFlags): Promi
     ...database(context, settings.value),
     ...models(context, settings.value),
     ripgrep(),
-    ...sandbox(settings.value),
+    ...sandbox(context, settings.value),
     ...mcpLines(settings.value.config, context.env.PATH).map(({ usable, text }) => (usable ? ok : warning)(text)),
     await port(settings.value),
   ];
@@ -153,7 +154,7 @@ function ripgrep(): Finding {
   return warning('ripgrep does not run, so the grep tool fails; reinstall with npm ci');
 }
 
-function sandbox({ config, credentials }: Settings): Finding[] {
+function sandbox({ env }: CommandContext, { config, credentials }: Settings): Finding[] {
   if (config.tools.shell.sandbox !== 'required') {
     if (credentials.secrets.length === 0) return [];
     return [
@@ -162,10 +163,17 @@ function sandbox({ config, credentials }: Settings): Finding[] {
       ),
     ];
   }
-  const run = spawnSync('bwrap', ['--version']);
+  // Where the system allows no namespaces of one's own, it is installed and works all the same not.
+  const run = spawnSync('bwrap', ['--unshare-user', '--unshare-pid', '--unshare-net', '--ro-bind', '/', '/', 'true'], {
+    env: shellEnvironment(env, []),
+  });
   return run.status === 0
-    ? [ok('bubblewrap is installed')]
-    : [problem('tools.shell.sandbox is "required" but bwrap does not run; install bubblewrap or set it to "off"')];
+    ? [ok('bubblewrap works: commands of the shell tool run in a sandbox')]
+    : [
+        problem(
+          'tools.shell.sandbox is "required" but bwrap does not work here; install bubblewrap, allow unprivileged user namespaces, or set it to "off"',
+        ),
+      ];
 }
 
 function port({ config }: Settings): Promise<Finding> {

@@ -1,0 +1,37 @@
+// What `metis doctor` says of the shell sandbox: whether bubblewrap works, not only whether it is there (09 §12).
+import { execFileSync } from 'node:child_process';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { run, temporaryHome } from './metis.ts';
+
+let home: ReturnType<typeof temporaryHome>;
+beforeEach(() => {
+  home = temporaryHome();
+});
+afterEach(() => home.remove());
+
+function worksHere(): boolean {
+  try {
+    execFileSync('bwrap', ['--unshare-user', '--unshare-pid', '--unshare-net', '--ro-bind', '/', '/', 'true']);
+    return true;
+  } catch {
+    return false;
+  }
+}
+const doctor = (env: Record<string, string> = {}) =>
+  run(['doctor', '--port', '0', '--set', 'tools.shell.sandbox=required'], { home: home.path, env });
+
+describe('metis doctor with a required sandbox', () => {
+  it.skipIf(!worksHere())('(bubblewrap) says that it works', async () => {
+    expect((await doctor()).stdout).toMatch(/^ok +bubblewrap works/m);
+  });
+
+  it('says in one error what to do where it does not', async () => {
+    const said = await doctor({ PATH: home.path });
+    expect(said.code).toBe(1);
+    expect(said.stdout.match(/^error .*/gm)).toEqual([
+      expect.stringMatching(
+        /^error +tools\.shell\.sandbox is "required" but bwrap does not work here; install bubblewrap/,
+      ),
+    ]);
+  });
+});

@@ -3,6 +3,10 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import type { CostFlags } from '../cli/cost.ts';
+import type { EventsFlags } from '../cli/events.ts';
+import type { SessionsFlags } from '../cli/sessions.ts';
+import { sinceTime } from '../cli/since.ts';
 import type { ServerFlags } from '../cli/terminal.ts';
 import type { PruneFlags } from './commands/prune.ts';
 import type { ConfigFlags } from './config.ts';
@@ -76,6 +80,13 @@ function serverUrl(text: string): string {
     throw new InvalidArgumentError('It must be an address like 127.0.0.1:8420 or http://127.0.0.1:8420.');
   return url;
 }
+function wholeNumber(least: number, most: number): (text: string) => number {
+  return (text) => {
+    if (!/^\d{1,9}$/.test(text) || Number(text) < least || Number(text) > most)
+      throw new InvalidArgumentError(`It must be a whole number from ${least} to ${most}.`);
+    return Number(text);
+  };
+}
 /** The flags of every command that asks a running server. */
 function withServerFlags(command: Command): Command {
   return command
@@ -133,6 +144,58 @@ program.addCommand(
     ),
 );
 program.addCommand(
+  withServerFlags(
+    command('sessions', 'List the sessions of a running server, newest first.', 'metis sessions --status running'),
+  )
+    .addOption(new Option('--limit <n>', 'how many at most').default(20).argParser(wholeNumber(1, 100_000)))
+    .addOption(new Option('--status <status...>', 'only these').choices(['idle', 'running', 'interrupted', 'ended']))
+    .option('--workers', "the workers' sessions too")
+    .action((flags: ServerFlags & SessionsFlags) =>
+      finish(import('../cli/sessions.ts').then(({ listSessions }) => listSessions(context, serverOf(flags), flags))),
+    ),
+);
+program.addCommand(
+  withServerFlags(
+    command('cost', 'Show what model calls cost.', 'metis cost --group-by day,model --since 30d').addHelpText(
+      'after',
+      `
+Groups: model, provider, session, parent_session, root_session, is_worker, day, hour, delegation_tier, worker_name,
+workspace; two are separated by a comma, none gives the total alone.`,
+    ),
+  )
+    .option('--group-by <dimensions>', 'one or two groups', 'model')
+    .addOption(
+      new Option('--since <when>', '24h, 7d, 2w, a day like 2026-01-31, a time, or all')
+        .default('7d')
+        .argParser((text) => {
+          if (sinceTime(text) === null)
+            throw new InvalidArgumentError('It must be like 24h, 7d, 2w, 2026-01-31, an RFC 3339 time, or all.');
+          return text;
+        }),
+    )
+    .option('--session <id>', "one planner's session with its workers")
+    .action((flags: ServerFlags & CostFlags) =>
+      finish(import('../cli/cost.ts').then(({ showCost }) => showCost(context, serverOf(flags), flags))),
+    ),
+);
+program.addCommand(
+  withServerFlags(
+    command('events', 'Print the events of a session.', 'metis events sess_01JZ... --follow --workers')
+      .argument('<session>', 'its id; metis sessions lists them')
+      .option('--follow', 'go on with what happens, also over a restart of the server, until the session ends')
+      .option('--workers', 'the events of its workers too'),
+  ).action((session: string, flags: ServerFlags & EventsFlags) => {
+    const stopped = new AbortController();
+    // Ctrl-C and a reader that left end the following, and nothing else.
+    void Promise.race([context.stopSignal(), context.outputClosed]).then(() => stopped.abort());
+    return finish(
+      import('../cli/events.ts').then(({ showEvents }) =>
+        showEvents(context, serverOf(flags), session, { ...flags, signal: stopped.signal }),
+      ),
+    );
+  }),
+);
+program.addCommand(
   new Command('routing')
     .description('Ask a running server about its routing.')
     .exitOverride()
@@ -177,11 +240,9 @@ program.addCommand(
 program.addCommand(
   withConfigFlags(command('prune', 'Delete old events; costs and messages stay.', 'metis prune --days 30 --dry-run'))
     .addOption(
-      new Option('--days <n>', 'age from which events go; trace.retention_days when left out').argParser((text) => {
-        if (!/^[1-9]\d{0,4}$/.test(text) || Number(text) > 36_500)
-          throw new InvalidArgumentError('It must be a whole number from 1 to 36500.');
-        return Number(text);
-      }),
+      new Option('--days <n>', 'age from which events go; trace.retention_days when left out').argParser(
+        wholeNumber(1, 36_500),
+      ),
     )
     .option('--dry-run', 'count, and change nothing')
     .addOption(

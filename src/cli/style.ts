@@ -37,3 +37,8 @@ export function padded(text: string, width: number, align: 'left' | 'right' = 'l
 export function grouped(count: number): string {
   return String(count).replace(/\B(?=(\d{3})+$)/g, ',');
 }
+
+/** On one line and without control characters: texts of models and callers move no cursor. */
+export function printable(text: string): string {
+  return text.replace(/\p{Cc}+/gu, ' ');
+}

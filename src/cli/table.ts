@@ -6,6 +6,8 @@ const MIN_TEXT = 4;
 export interface Column {
   readonly title: string;
   readonly align?: 'left' | 'right';
+  /** Never cut: what people copy. */
+  readonly whole?: boolean;
 }
 
 /**
@@ -24,7 +26,7 @@ export function tableLines(
   const gaps = 2 * (columns.length - 1);
   let excess = widths.reduce((sum, w) => sum + w, gaps) - width;
   while (excess-- > 0) {
-    const texts = columns.map((column, i) => (column.align === 'right' ? 0 : widths[i]!));
+    const texts = columns.map((column, i) => (column.align === 'right' || column.whole ? 0 : widths[i]!));
     const widest = texts.indexOf(Math.max(...texts));
     if (texts[widest]! <= MIN_TEXT) break;
     widths[widest]!--;

@@ -1,25 +1,12 @@
 // What the demo's session cost, by session and model, as the server's analytics say it.
-import { grouped, type Style } from '../../cli/style.ts';
+import { COST_COLUMNS, costCells } from '../../cli/cost.ts';
+import type { Style } from '../../cli/style.ts';
 import { type Column, tableLines } from '../../cli/table.ts';
 import type { MetisClient } from '../../client/client.ts';
 import type { CostRow } from '../../domain/analytics.ts';
 
-const COLUMNS: readonly Column[] = [
-  { title: 'session' },
-  { title: 'model' },
-  { title: 'calls', align: 'right' },
-  { title: 'input', align: 'right' },
-  { title: 'written', align: 'right' },
-  { title: 'cached', align: 'right' },
-  { title: 'output', align: 'right' },
-  { title: 'cost', align: 'right' },
-];
+const COLUMNS: readonly Column[] = [{ title: 'session' }, { title: 'model' }, ...COST_COLUMNS];
 const ALL_TIME = 'all';
-
-type Figures = Pick<
-  CostRow,
-  'call_count' | 'input_tokens' | 'cache_creation_input_tokens' | 'cached_input_tokens' | 'output_tokens' | 'cost_usd'
->;
 
 /** The table and the two sentences under it; every figure is the server's. Ends with a line break. */
 export async function demoReport(
@@ -66,15 +53,6 @@ export async function demoReport(
   ].join('\n');
 }
 
-function cells(label: string, model: string, row: Figures): string[] {
-  return [
-    label,
-    model,
-    grouped(row.call_count),
-    grouped(row.input_tokens),
-    grouped(row.cache_creation_input_tokens),
-    grouped(row.cached_input_tokens),
-    grouped(row.output_tokens),
-    `$${row.cost_usd}`,
-  ];
+function cells(label: string, model: string, row: Parameters<typeof costCells>[0]): string[] {
+  return [label, model, ...costCells(row)];
 }

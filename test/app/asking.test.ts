@@ -1,0 +1,161 @@
+// `metis sessions`, `metis cost`, `metis events`: tables for people, JSON for programs, against real servers.
+import { spawn } from 'node:child_process';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { createMetisClient } from '../../src/client/client.ts';
+import { address, MAIN, run, type Started, start, temporaryHome } from './metis.ts';
+
+let home: ReturnType<typeof temporaryHome>;
+const running: Started[] = [];
+beforeEach(() => {
+  home = temporaryHome();
+});
+afterEach(async () => {
+  await Promise.all(running.splice(0).map((process) => process.stop('SIGKILL')));
+  home.remove();
+});
+function keep(args: readonly string[]): Started {
+  const started = start(args, { home: home.path });
+  running.push(started);
+  return started;
+}
+const serve = (port = '0') => keep(['serve', '--port', port]);
+const ask = (url: string, ...args: string[]) => run([...args, '--server', url], { home: home.path });
+
+/** A server with one session, whose planner has worked with a worker. */
+async function worked() {
+  const server = serve();
+  const url = await address(server);
+  const client = createMetisClient({ baseUrl: url });
+  const session = await client.createSession({ workspace_path: home.path });
+  for await (const _ of client.turn(session.id, { content: 'Look at this.' }));
+  return { server, url, client, session };
+}
+
+/** What a terminal of `columns` shows: script(1) gives the command one of its own. */
+function onTerminal(columns: number, command: string, env: Record<string, string> = {}): Promise<string> {
+  const child = spawn('script', ['-qec', `stty cols ${columns}; ${process.execPath} ${MAIN} ${command}`, '/dev/null'], {
+    cwd: home.path,
+    env: { PATH: process.env.PATH ?? '', HOME: home.path, TERM: 'xterm', ...env },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let text = '';
+  child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+    text += chunk;
+  });
+  return new Promise((resolve) => child.once('close', () => resolve(text)));
+}
+const ESCAPES = new RegExp(`${String.fromCharCode(27)}\\[[0-9;?]*[a-zA-Z]`, 'g');
+
+describe('sessions and cost', () => {
+  it('are tables in a file and on terminals of 80 and 140 columns, and JSON with --json', async () => {
+    const { url, client, session } = await worked();
+    const shown = await client.getSession(session.id);
+    const { totals } = await client.getCost();
+
+    const sessions = await ask(url, 'sessions');
+    expect(sessions.stdout.split('\n')[0]).toMatch(/^session +title +state +model +workers +cost +active$/);
+    expect(sessions.stdout).toContain(session.id);
+    expect(sessions.stdout).toMatch(/idle/);
+    expect(sessions.code).toBe(0);
+    const json = await ask(url, 'sessions', '--json', '--workers');
+    const lines = json.stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(lines).toHaveLength(1 + shown.worker_count);
+    expect(lines.find((line) => line.id === session.id)).toEqual(shown);
+    expect((await ask(url, 'sessions', '--status', 'running')).stdout).toBe('no sessions\n');
+
+    const cost = await ask(url, 'cost', '--group-by', 'session,model', '--since', 'all');
+    expect(cost.stdout).toContain(session.id);
+    expect(cost.stdout).toMatch(new RegExp(`^total .*\\$${totals.cost_usd.replace('.', '\\.')}$`, 'm'));
+    const report = JSON.parse((await ask(url, 'cost', '--json', '--group-by', 'none')).stdout);
+    expect(report.totals).toEqual(totals);
+
+    for (const columns of [80, 140])
+      for (const command of ['sessions', 'cost --group-by session,model', `events ${session.id} --workers`]) {
+        const coloured = await onTerminal(columns, `${command} --server ${url}`);
+        expect(coloured).toMatch(ESCAPES);
+        if (command !== 'cost --group-by session,model')
+          expect(coloured.replaceAll(ESCAPES, '')).toContain(command === 'sessions' ? session.id : 'turn.completed');
+        const plain = await onTerminal(columns, `${command} --server ${url}`, { NO_COLOR: '1' });
+        expect(plain).not.toMatch(ESCAPES);
+        const widths = [coloured.replaceAll(ESCAPES, ''), plain].flatMap((text) =>
+          text.split(/\r?\n/).map((line) => line.length),
+        );
+        expect(Math.max(...widths)).toBeLessThanOrEqual(columns);
+        expect(Math.max(...widths)).toBeGreaterThan(40);
+      }
+  }, 120_000);
+
+  it.each([
+    [['cost', '--since', 'yesterday'], 2, /'yesterday' is invalid. It must be like 24h/],
+    [['sessions', '--limit', '0'], 2, /from 1 to 100000/],
+    [['sessions', '--status', 'asleep'], 2, /Allowed choices are/],
+    [['sessions', '--server', '127.0.0.1:1'], 1, /^metis: no server answers at http:\/\/127.0.0.1:1; metis serve/],
+    [['events', 'sess_x', '--follow', '--server', '127.0.0.1:1'], 1, /^metis: no server answers/],
+  ])('%j says what is wrong', async (args, code, message) => {
+    const answer = await run(args, { home: home.path });
+    expect(answer.stderr).toMatch(message);
+    expect(answer.code).toBe(code);
+    expect(answer.stdout).toBe('');
+  });
+
+  it('say what the server refuses', async () => {
+    const url = await address(serve());
+    const answer = await ask(url, 'cost', '--group-by', 'moon');
+    expect(answer.stderr).toMatch(/^metis: .*group_by/);
+    expect(answer.code).toBe(1);
+    expect((await ask(url, 'events', 'sess_01JZZZZZZZZZZZZZZZZZZZZZZZ')).stderr).toMatch(/^metis: /);
+  });
+});
+
+describe('events', () => {
+  it('prints all that is stored, one a line', async () => {
+    const { url, client, session } = await worked();
+    const { events } = await client.listEvents(session.id, { include_worker_sessions: true, limit: 1000 });
+    const json = await ask(url, 'events', session.id, '--workers', '--json');
+    expect(
+      json.stdout
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line)),
+    ).toEqual(events);
+    const text = await ask(url, 'events', session.id);
+    expect(text.stdout).toMatch(/^\d\d:\d\d:\d\d\.\d{3} session +turn\.completed +stop_reason=end_turn /m);
+    expect(text.stdout).not.toMatch(ESCAPES);
+  }, 60_000);
+
+  it('--follow goes on by itself after the server was killed: every event once, none missing; ends with the session', async () => {
+    const first = serve();
+    const url = await address(first);
+    const client = createMetisClient({ baseUrl: url });
+    const session = await client.createSession({ workspace_path: home.path });
+    const follower = keep(['events', session.id, '--follow', '--workers', '--json', '--server', url]);
+    await follower.line(/session\.created/);
+    await client.submitTurn(session.id, { content: 'Look at this.' });
+    await follower.line(/"delegate\.started"/);
+    await first.stop('SIGKILL');
+    await address(serve(new URL(url).port));
+    await follower.line(new RegExp(`"session_id":"${session.id}"[^\\n]*"turn\\.completed"`));
+    await client.endSession(session.id);
+    const { code, stdout, stderr } = await follower.finished;
+    const { events } = await client.listEvents(session.id, { include_worker_sessions: true, limit: 1000 });
+    expect(
+      stdout
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line)),
+    ).toEqual(events);
+    expect(events.map((event) => event.type)).toContain('turn.resumed');
+    expect([code, stderr]).toEqual([0, '']);
+  }, 60_000);
+
+  it('--follow ends with 0 when it is interrupted', async () => {
+    const url = await address(serve());
+    const session = await createMetisClient({ baseUrl: url }).createSession({ workspace_path: home.path });
+    const follower = keep(['events', session.id, '--follow', '--server', url]);
+    await follower.line(/session\.created/);
+    expect((await follower.stop('SIGINT')).code).toBe(0);
+  });
+});

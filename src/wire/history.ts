@@ -63,7 +63,7 @@ export function systemTexts(request: CanonicalRequest): {
   const demand =
     request.output_schema === null || request.model.capabilities.supports_structured_output
       ? null
-      : `Answer with one JSON object and nothing else. It must be valid against this JSON Schema:\n${JSON.stringify(request.output_schema)}`;
+      : `## Output\nYour last message must be one JSON object that is valid against this JSON Schema, with no text before or after it:\n${JSON.stringify(request.output_schema)}`;
   return {
     stable: joined([request.system_prompt, ...inline]),
     volatile: joined([request.system_prompt_volatile, demand]),

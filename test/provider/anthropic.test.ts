@@ -415,7 +415,7 @@ describe('history', () => {
       capabilities: { supports_structured_output: false },
     });
     const without = encode(request({ entry: plain, messages, rest }));
-    expect(without.system![1]!.text).toMatch(/^V\n\n.*JSON Schema:\n\{"type":"object"\}$/s);
+    expect(without.system![1]!.text).toMatch(/^V\n\n.*JSON Schema, [^\n]*:\n\{"type":"object"\}$/s);
     expect(without).toMatchObject({ thinking: { type: 'enabled', budget_tokens: 1024 } });
     expect(without).not.toHaveProperty('output_config');
     expect(without).not.toHaveProperty('temperature');

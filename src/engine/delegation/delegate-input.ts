@@ -4,6 +4,7 @@ import { type ImageBlock, textOf } from '../../domain/message.ts';
 import { ToolError } from '../../domain/tool.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
+import { checkImages } from '../../policy/context/images.ts';
 import { contextIssue, parseDelegateInput, resolveContext } from '../../policy/delegation/input.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
@@ -34,6 +35,7 @@ export async function resolveRequest(
   }
   issues.push(...(await outsideWorkspace(engine, run, context.include)));
   const found = await references(engine, run, context.include);
+  if (found.excess !== null) return err([...issues, found.excess]);
   const entries = resolveContext(context.include, {
     message: (id) => found.texts.get(id) ?? null,
     toolResult: (id) => found.texts.get(id) ?? null,
@@ -73,15 +75,19 @@ async function outsideWorkspace(engine: Engine, run: TurnRun, include: readonly 
   return issues;
 }
 
-/** Texts by id, and images, of the items that name messages, tool results and image files. */
-async function references(
-  engine: Engine,
-  run: TurnRun,
-  include: readonly ContextItem[],
-): Promise<{ texts: Map<string, string>; images: ImageBlock[] }> {
+interface References {
+  /** By id. */
+  readonly texts: ReadonlyMap<string, string>;
+  readonly images: readonly ImageBlock[];
+  /** The item with which there were more images than a message may hold. */
+  readonly excess: Issue | null;
+}
+
+/** Texts and images of the items that name messages, tool results and image files. */
+async function references(engine: Engine, run: TurnRun, include: readonly ContextItem[]): Promise<References> {
   const texts = new Map<string, string>();
   const images: ImageBlock[] = [];
-  for (const item of include) {
+  for (const [index, item] of include.entries()) {
     if (item.type === 'message') {
       const message = run.history.find((m) => m.id === item.message_id);
       if (!message) continue;
@@ -96,6 +102,10 @@ async function references(
       const image = await engine.workspaces.readImage(run.session.workspace_path, item.path);
       if (image) images.push(image);
     }
+    const fault = checkImages(images);
+    if (fault === null) continue;
+    const message = `with this item the worker's first message ${fault}; leave items out or delegate in parts`;
+    return { texts, images: [], excess: { path: `context.include[${index}]`, message } };
   }
-  return { texts, images };
+  return { texts, images, excess: null };
 }

@@ -64,6 +64,7 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
     system_prompt_volatile: volatile,
     messages: history,
     tools,
+    output_schema: worker?.output_schema ?? null,
   });
   const context: TurnContext = {
     session_id: session.id,

@@ -3,7 +3,7 @@ import { type ContentBlock, type ImageBlock, type TextBlock, textBlock } from '.
 import type { SessionRecord } from '../../domain/session.ts';
 import { AppError, type Issue, validationError } from '../../kernel/errors.ts';
 import { plainText } from '../../kernel/plain-text.ts';
-import { checkImage, decodedBytes } from '../../policy/context/images.ts';
+import { checkImage, checkImages, MAX_IMAGES } from '../../policy/context/images.ts';
 import { parseOverride } from '../../policy/routing/override.ts';
 import type { Engine } from '../state/engine.ts';
 
@@ -18,8 +18,6 @@ export type IntakeBlock =
     };
 
 const MAX_BLOCKS = 100;
-const MAX_IMAGES = 20;
-const MAX_IMAGE_BYTES = 20 * 1024 * 1024;
 
 /** A message ready to be stored. */
 export interface TakenMessage {
@@ -53,6 +51,9 @@ async function takeIn(
   const issues: Issue[] = [];
   if (given.length < 1 || given.length > MAX_BLOCKS)
     throw validationError([{ path: 'content', message: `must have 1 to ${MAX_BLOCKS} blocks` }]);
+  // Before a file is read for one of them.
+  if (given.filter((b) => b.type === 'image').length > MAX_IMAGES)
+    throw validationError([{ path: 'content', message: `holds more than ${MAX_IMAGES} images` }]);
   const blocks: ContentBlock[] = [];
   for (const [index, block] of given.entries()) {
     const path = `content.${index}`;
@@ -64,9 +65,8 @@ async function takeIn(
     }
   }
   const images = blocks.filter((b): b is ImageBlock => b.type === 'image');
-  if (images.length > MAX_IMAGES) issues.push({ path: 'content', message: `holds more than ${MAX_IMAGES} images` });
-  const bytes = images.reduce((sum, image) => sum + decodedBytes(image.source.data), 0);
-  if (bytes > MAX_IMAGE_BYTES) issues.push({ path: 'content', message: 'holds more than 20 MiB of images' });
+  const excess = checkImages(images);
+  if (excess !== null) issues.push({ path: 'content', message: excess });
   if (issues.length > 0) throw validationError(issues);
   if (!blocks.some((b) => b.type === 'image' || (b.type === 'text' && b.text.trim() !== '')))
     throw validationError([{ path: 'content', message: 'must hold a non-blank text or an image' }]);

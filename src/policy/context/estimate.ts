@@ -46,10 +46,11 @@ export function estimateText(...texts: readonly string[]): number {
 }
 
 /** Tokens of a request by the same guess. Tool names are not counted. */
-export function estimateRequest(request: RequestParts): number {
+export function estimateRequest(request: SentParts): number {
   let size = codePoints(request.system_prompt ?? '') + codePoints(request.system_prompt_volatile ?? '');
   size += summaryOf(request.messages).size;
   for (const tool of request.tools) size += toolSize(tool);
+  if (request.output_schema !== null) size += codePoints(schemaText(request.output_schema));
   return tokens(size);
 }
 
@@ -67,7 +68,7 @@ export function boundRequest(request: SentParts): number {
     bytes += jsonBytes(tool.name) + jsonBytes(tool.description) + Buffer.byteLength(schemaText(tool.input_schema));
     bytes += TOOL_FRAME_BYTES;
   }
-  // Beside the copy that the worker's own instructions hold: as a field of its own, or quoted in a text.
+  // As a field of its own, or quoted in a text.
   if (request.output_schema !== null) bytes += jsonBytes(schemaText(request.output_schema)) + DEMAND_BYTES;
   return Math.ceil(bytes / 2.5) + images * IMAGE_BOUND_TOKENS;
 }

@@ -1,7 +1,12 @@
 // Which images may enter a conversation: kinds, sizes, and bytes that are what they claim to be (10 §8).
+import type { ImageBlock } from '../../domain/message.ts';
 
 /** Decoded bytes of one image. */
 export const MAX_IMAGE_BYTES = 5 * 1024 * 1024;
+
+/** Of one message. */
+export const MAX_IMAGES = 20;
+const MAX_ALL_BYTES = 20 * 1024 * 1024;
 
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
 /** Enough base64 for the longest signature (12 bytes). */
@@ -32,4 +37,11 @@ export function checkImage(base64: string, mediaType: string): string | null {
   if (actual === null) return 'data is not a PNG, JPEG, GIF or WebP image';
   if (actual !== mediaType) return `media_type is ${JSON.stringify(mediaType)} but the data is ${actual}`;
   return null;
+}
+
+/** Null when one message may hold them all, else why not. */
+export function checkImages(images: readonly ImageBlock[]): string | null {
+  if (images.length > MAX_IMAGES) return `holds more than ${MAX_IMAGES} images`;
+  const bytes = images.reduce((sum, image) => sum + decodedBytes(image.source.data), 0);
+  return bytes > MAX_ALL_BYTES ? 'holds more than 20 MiB of images' : null;
 }

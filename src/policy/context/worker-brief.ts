@@ -1,6 +1,6 @@
 // What a worker of `delegate` is told: the worker block, its task with context, and the fixed first message (10 §3).
 import type { ContextEntry } from '../../domain/delegate.ts';
-import { type JsonSchema, REQUEST_CONTEXT } from '../../domain/tool.ts';
+import { REQUEST_CONTEXT } from '../../domain/tool.ts';
 import { plainText } from '../../kernel/plain-text.ts';
 
 /** Part of the stable text, so that all workers of a workspace share its bytes. */
@@ -15,25 +15,18 @@ You work for a planner agent on one sub-task. Your last message goes to that pla
 export const WORKER_FIRST_MESSAGE = 'Carry out the task given at the end of your instructions.';
 
 /**
- * The volatile system text of a worker: the task, its context in the planner's order, the demanded form (10 §3.2).
- * @param output_schema demands one JSON object; null demands nothing
+ * The volatile system text of a worker: the task and its context in the planner's order (10 §3.2). The form of its
+ * answer is demanded where a provider is spoken to, which knows whether it takes a schema as such (11.4).
  */
 export function workerTaskPrompt(request: {
   readonly task: string;
   readonly context: readonly ContextEntry[];
-  readonly output_schema: JsonSchema | null;
 }): string {
   const sections = [`## Task\n${request.task}`];
   if (request.context.length > 0) {
     sections.push(`## Context\n${request.context.map((entry, i) => contextItem(i + 1, entry)).join('\n\n')}`);
   }
-  if (request.output_schema !== null) sections.push(schemaDemand(request.output_schema));
   return plainText(sections.join('\n\n'));
-}
-
-/** The demand for one JSON object of a shape and nothing else. */
-function schemaDemand(schema: JsonSchema): string {
-  return `## Output\nYour last message must be one JSON object that is valid against this JSON Schema, with no text before or after it:\n${JSON.stringify(schema)}`;
 }
 
 function contextItem(number: number, entry: ContextEntry): string {

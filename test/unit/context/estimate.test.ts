@@ -42,6 +42,7 @@ describe('estimateRequest', () => {
   it('adds both system texts, every block and every tool by the weights of the estimate', () => {
     const input = { path: 'a.ts' };
     const schema = { type: 'object' };
+    const demanded = { type: 'object', properties: { n: {} } };
     const counted =
       400 +
       80 +
@@ -53,7 +54,8 @@ describe('estimateRequest', () => {
       48 +
       1024 +
       7 +
-      JSON.stringify(schema).length;
+      JSON.stringify(schema).length +
+      JSON.stringify(demanded).length;
     const request = {
       system_prompt: 's'.repeat(400),
       system_prompt_volatile: 'v'.repeat(80),
@@ -66,6 +68,7 @@ describe('estimateRequest', () => {
         message(3, 'tool', [toolResult(1, 'r'.repeat(48))]),
       ],
       tools: [{ name: 'not_counted', description: 'd'.repeat(7), input_schema: schema }],
+      output_schema: demanded,
     };
     expect(estimateRequest(request)).toBe(Math.floor(counted / 4));
     expect(estimateRequest(EMPTY)).toBe(1);

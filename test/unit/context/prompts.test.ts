@@ -40,17 +40,12 @@ describe('workerTaskPrompt', () => {
   ];
 
   it('gives the task once, then the context numbered in order: files as references, the rest with its text', () => {
-    expect(workerTaskPrompt({ task: 'Rename foo.', context, output_schema: null })).toBe(
+    expect(workerTaskPrompt({ task: 'Rename foo.', context })).toBe(
       '## Task\nRename foo.\n\n## Context\n1. file src/a.ts\n\n2. file src/a.ts lines 40-80\n\n3. inline note:\nprefer maps',
     );
   });
 
-  it('is the bare task without context, and ends with the demand for one JSON object when a schema is set', () => {
-    expect(workerTaskPrompt({ task: 't', context: [], output_schema: null })).toBe('## Task\nt');
-    const schema = { type: 'object', properties: { n: { type: 'integer' } } };
-    const prompt = workerTaskPrompt({ task: 't', context: [], output_schema: schema });
-    expect(prompt.startsWith('## Task\nt\n\n')).toBe(true);
-    expect(prompt.endsWith(JSON.stringify(schema))).toBe(true);
-    expect(prompt).toContain('one JSON object');
+  it('is the bare task without context', () => {
+    expect(workerTaskPrompt({ task: 't', context: [] })).toBe('## Task\nt');
   });
 });

@@ -61,7 +61,7 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'context.cache_ttl.planner':
     'lifetime of cached prompts where a provider has a choice; `auto` = 1 h once a session had a pause',
   'context.cache_ttl.worker': 'the same for workers',
-  'skills.global_dir': 'nothing uses it yet',
+  'skills.global_dir': 'skills for all workspaces, a folder each',
   'providers.record': 'folder to which exchanges with providers are written; see [replay](replay.md)',
   'providers.replay': 'folder from which they are answered instead',
   'pattern.enabled': 'nothing uses it yet',
@@ -83,6 +83,7 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'budgets.daily_usd': 'cap of the whole server for a day',
   'budgets.on_reached': 'a tree that met its cap waits, or its turn ends',
   'budgets.warn_ratio': 'share of a cap at which a warning is given',
+  'budgets.show_to_model': 'results of delegations say what is left of the tightest cap',
 };
 
 const BEGIN = '<!-- keys: written by npm run gen -->';

@@ -112,6 +112,7 @@ export const ConfigSchema = z.strictObject({
     daily_usd: UsdLimitSchema.nullable(),
     on_reached: OnReachedSchema,
     warn_ratio: z.number().gt(0).max(1),
+    show_to_model: z.boolean(),
   }),
 });
 export type Config = z.infer<typeof ConfigSchema>;
@@ -195,6 +196,6 @@ export function defaultConfig(data: string): Config {
         default_tools: [],
       },
     },
-    budgets: { session_default_usd: null, daily_usd: null, on_reached: 'pause', warn_ratio: 0.8 },
+    budgets: { session_default_usd: null, daily_usd: null, on_reached: 'pause', warn_ratio: 0.8, show_to_model: true },
   };
 }

@@ -83,6 +83,7 @@ async function warn(engine: Engine, run: TurnRun, limit: Limit): Promise<void> {
       writes,
       emit: budgetEvents(run, 'budget.warning', amounts, run.call_event_id ?? run.cause),
     });
+    run.budget_warned = true;
   } catch (thrown) {
     warned.delete(limit.key);
     throw thrown;

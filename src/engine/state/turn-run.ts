@@ -90,6 +90,8 @@ export interface TurnRun {
   final_message_id: MessageId | null;
   context_request: InsufficientContextRequest | null;
   limit: LimitReached | null;
+  /** A limit was warned about, and no tool result has said so yet. */
+  budget_warned: boolean;
   /** The refusal that ended the turn. */
   refusal: BudgetRefusal | null;
 }

@@ -7,6 +7,7 @@ import { canonicalJson } from '../../kernel/canonical-json.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import type { EventId } from '../../kernel/ids.ts';
 import { truncateOutput } from '../../policy/tools/tool-output.ts';
+import { withBudgetLines } from '../money/budget-line.ts';
 import { type Engine, safeText } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import type { Refusal } from './check.ts';
@@ -40,7 +41,8 @@ export async function completed(
   const { edited } = how;
   const { parent, began } = how.started;
   const output = truncateOutput(how.output);
-  const content = [...output.content];
+  const delegated = run.tools.some((tool) => tool.name === call.name && tool.spawns);
+  const content = await withBudgetLines(engine, run, output.content, delegated);
   if (edited) content.unshift({ type: 'text', text: editNote(call.input, edited) });
   const result: ToolResultBlock = {
     type: 'tool_result',
@@ -123,7 +125,8 @@ export async function refuse(
     files_modified: null,
     command_executed: null,
   });
-  const result: ToolResultBlock = { ...errorResult(call.id, ''), content: [...truncated.content] };
+  const content = await withBudgetLines(engine, run, truncated.content, false);
+  const result: ToolResultBlock = { ...errorResult(call.id, ''), content };
   const message = refusal.text === OPAQUE_TEXT ? 'execution_error' : refusal.text;
   const events = await engine.journal.commit({
     writes: [
@@ -161,7 +164,8 @@ export async function invalidInput(
   issues: readonly Issue[],
 ): Promise<ToolOutcome> {
   const lines = issues.map((i) => `${i.path === '' ? '$' : i.path}: ${i.message}`);
-  const result = errorResult(call.id, lines.join('\n'));
+  const said = errorResult(call.id, lines.join('\n'));
+  const result = { ...said, content: await withBudgetLines(engine, run, said.content, false) };
   const events = await engine.journal.commit({
     writes: [{ kind: 'tool_call.settle', id: call.id, status: 'failed', result, at: engine.clock.now() }],
     emit: [

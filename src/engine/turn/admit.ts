@@ -197,6 +197,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
       final_message_id: null,
       context_request: null,
       limit: null,
+      budget_warned: false,
       refusal: null,
     },
   };

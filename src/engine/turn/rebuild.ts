@@ -96,6 +96,7 @@ export async function rebuildRun(
     final_message_id: last?.id ?? null,
     context_request: contextRequest(around.toolset, last, calls),
     limit: null,
+    budget_warned: false,
     refusal: null,
   };
   return { run, served: model && adapter ? { model, adapter } : null, known: await storedResults(engine, turn.id) };

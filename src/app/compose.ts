@@ -125,7 +125,11 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     );
     const mcp = startMcp({ ...options, adapters: file.adapters, schemas: schemaCompiler, clock });
     const tools = createToolRegistry(builtin, mcp);
-    const workspaces = createWorkspaces({ globalRoutingPath: config.routing.global_path, log });
+    const workspaces = createWorkspaces({
+      globalRoutingPath: config.routing.global_path,
+      globalSkillsPath: config.skills.global_dir,
+      log,
+    });
     const engine = createEngine({
       config,
       clock,

@@ -36,6 +36,8 @@ export interface ToolDefinition {
   readonly path_use?: 'read' | 'list' | 'write';
   /** No worker ever has it. */
   readonly planners_only?: boolean;
+  /** Reads skills: the prompt of whoever has it begins with their index. */
+  readonly loads_skills?: boolean;
 }
 
 export const ToolErrorClassSchema = z.enum([

@@ -1,11 +1,14 @@
 // The contract between the dispatcher and a tool (09 §1).
+
+import type { MemoryWrite } from '../domain/event/context.ts';
 import type { EventDraft } from '../domain/event.ts';
+import type { Skill } from '../domain/skill.ts';
 import type { ToolDefinition, ToolOutput } from '../domain/tool.ts';
 import type { Issue } from '../kernel/errors.ts';
 import type { SessionId, ToolUseId, TurnId } from '../kernel/ids.ts';
 import type { Logger } from './log.ts';
 import type { WorkerSpawner } from './spawner.ts';
-import type { WorkspaceFiles } from './workspace.ts';
+import type { MemoryChange, WorkspaceFiles } from './workspace.ts';
 
 export type ToolInput = Readonly<Record<string, unknown>>;
 
@@ -15,6 +18,13 @@ export interface FileKnowledge {
   hash(path: string): string | null;
   read(path: string, hash: string): void;
   wrote(path: string, hash: string): void;
+}
+
+/** The skills of a session. Both throw `ToolError('execution_error')` where there is none of the name, or a broken one. */
+export interface SkillShelf {
+  load(name: string): Promise<Skill>;
+  /** Throws `ToolError('permission_denied')` for a path that leaves the skill's folder. */
+  file(name: string, path: string): Promise<string>;
 }
 
 export interface ToolContext {
@@ -29,6 +39,9 @@ export interface ToolContext {
   readonly signal: AbortSignal;
   /** Null where this session may not delegate. */
   readonly spawner: WorkerSpawner | null;
+  /** The memory files of the workspace; null in a worker. */
+  readonly memory: { change(change: MemoryChange): Promise<MemoryWrite> } | null;
+  readonly skills: SkillShelf;
   readonly is_worker: boolean;
   /** The call's limit in seconds; null = none. An input such as `timeout_seconds` may only lower it. */
   readonly timeout_seconds: number | null;

@@ -1,5 +1,7 @@
 // Files of a workspace: confined access for tools, and what a person keeps under `.metis/` (09 §8, 09 §5.1, 10).
+import type { MemoryFile, MemoryWrite } from '../domain/event/context.ts';
 import type { ImageBlock } from '../domain/message.ts';
+import type { Skill, SkillEntry } from '../domain/skill.ts';
 
 /** How a path will be used. `list` is a directory walk, which skips what may not be read. */
 export type PathUse = 'read' | 'write' | 'list';
@@ -60,6 +62,15 @@ export interface TrustChange {
   readonly tool: string;
 }
 
+/** A change of a memory file by its only writer of that moment (10 §4.2). */
+export interface MemoryChange {
+  readonly file: MemoryFile;
+  /** The new content. A file that a person let grow beyond any use comes with its beginning only. What it throws is thrown. */
+  next(before: { readonly head: Buffer; readonly size: number }): Buffer;
+  /** Called once the file has changed, and not at all when the content is the same; the next writer waits for it. */
+  told(write: MemoryWrite): Promise<void>;
+}
+
 /** One routing file as found at a turn's start. */
 export interface RoutingFile {
   readonly path: string;
@@ -86,6 +97,14 @@ export interface Workspaces {
   ): Promise<{ readonly path: string; readonly text: string } | null>;
   /** The memory text of 10 §4.5; null when both files are blank. */
   memoryText(root: string): Promise<string | null>;
+  /** Writes are alone on their file, in the order of the calls. Throws `ToolError('execution_error')`. */
+  changeMemory(root: string, change: MemoryChange): Promise<MemoryWrite>;
+  /** The valid skills of all roots by name (10 §5.1); what is wrong with another one is logged once. */
+  skills(root: string): Promise<readonly SkillEntry[]>;
+  /** As it is on the disk now; null when there is none. Throws `ToolError('execution_error')` with what is wrong with it. */
+  skill(root: string, name: string): Promise<Skill | null>;
+  /** A text file of a skill's folder, at most 64 KiB; null when there is no such skill. Throws `ToolError`. */
+  skillFile(root: string, name: string, path: string): Promise<string | null>;
   /** Reads an image for intake (10 §8): null when it is missing, not a supported image, or too large. */
   readImage(root: string, path: string): Promise<ImageBlock | null>;
   /** The workspace's and the global routing file; parsed results are cached by the caller on `stamp`. */

@@ -1,42 +1,119 @@
-// The memory files of a workspace as a prompt shows them (10 §4).
+// The memory files of a workspace: as a prompt shows them, and changed by one writer at a time (10 §4).
+import { createHash } from 'node:crypto';
+import type { MemoryFile, MemoryWrite } from '../domain/event/context.ts';
+import { ToolError } from '../domain/tool.ts';
+import { sha256Hex } from '../kernel/canonical-json.ts';
+import { plainText } from '../kernel/plain-text.ts';
+import { MEMORY_FILES, type MemoryContent } from '../policy/context/memory.ts';
 import { utf8Head } from '../policy/tools/tool-output.ts';
-import type { Logger } from '../ports/log.ts';
-import type { WorkspaceFiles } from '../ports/workspace.ts';
-import { isMissing, problemOf, readStart } from './descriptors.ts';
+import type { MemoryChange, WorkspaceFiles } from '../ports/workspace.ts';
+import {
+  errnoOf,
+  isMissing,
+  NotRegular,
+  openRegular,
+  problemOf,
+  readStart,
+  replaceFile,
+  SwappedPath,
+} from './descriptors.ts';
+import { exclusive } from './path-lock.ts';
+import type { SaidOnce } from './said-once.ts';
 
-/** In the order of the prompt; `cap` is the hard cap in UTF-8 bytes. */
-const MEMORY_FILES = [
-  { name: 'USER.md', heading: 'User context', cap: 3072 },
-  { name: 'MEMORY.md', heading: 'Workspace memory', cap: 4096 },
-] as const;
+/** Of a file that a person let grow beyond this, only size and hash are taken. */
+const MAX_KEPT_BYTES = 1024 * 1024;
+const CHUNK_BYTES = 64 * 1024;
 
 /**
  * Both files under their headings, blank ones left out; null when there is nothing to say.
- * A file that is too large is shown in part, one that cannot be read not at all.
- * @param warn called for each such file
+ * A file that is too large is shown in part, one that cannot be read not at all, with a line in the log.
  */
-export async function memoryText(files: WorkspaceFiles, warn: Logger['warn']): Promise<string | null> {
+export async function memoryText(files: WorkspaceFiles, log: SaidOnce): Promise<string | null> {
   const folder = `${files.root}/.metis`;
   if (isMissing(folder)) return null;
   const sections: string[] = [];
-  for (const { name, heading, cap } of MEMORY_FILES) {
+  for (const { name, heading, hard } of MEMORY_FILES) {
     if (isMissing(`${folder}/${name}`)) continue;
-    const data = await readMemory(files, name, cap + 1, warn);
-    const text = utf8Head(data, cap).toString('utf8').trim();
-    const over = data.length > cap;
-    if (over) warn({ file: name, cap }, 'a memory file exceeds its cap and is shown in part');
-    const body = over ? `${text}\n[truncated: file exceeds its ${cap}-byte cap]` : text;
+    const data = await readMemory(files, name, hard + 1, log);
+    const text = plainText(utf8Head(data, hard).toString('utf8')).trim();
+    const over = data.length > hard;
+    if (over) {
+      const fields = { workspace: files.root, file: name, cap: hard };
+      log.say(
+        'warn',
+        `${files.root}/${name}`,
+        fields,
+        'a memory file exceeds its cap and is shown in part: shorten it',
+      );
+    }
+    const body = over ? `${text}\n[truncated: file exceeds its ${hard}-byte cap]` : text;
     if (body !== '') sections.push(`## ${heading} (${name})\n${body}`);
   }
   return sections.length === 0 ? null : sections.join('\n\n');
 }
 
-async function readMemory(files: WorkspaceFiles, name: string, bytes: number, warn: Logger['warn']): Promise<Buffer> {
+async function readMemory(files: WorkspaceFiles, name: MemoryFile, bytes: number, log: SaidOnce): Promise<Buffer> {
   try {
     const path = await files.resolve(`.metis/${name}`, 'read');
     return (await readStart(path.absolute, bytes)) ?? Buffer.alloc(0);
   } catch (error) {
-    warn({ file: name, problem: problemOf(error) }, 'a memory file is ignored');
+    const fields = { workspace: files.root, file: name, problem: problemOf(error) };
+    log.say('warn', `${files.root}/${name}`, fields, 'a memory file is ignored');
     return Buffer.alloc(0);
   }
+}
+
+/** Changes one file as the port says. */
+export async function changeMemory(files: WorkspaceFiles, { file, next, told }: MemoryChange): Promise<MemoryWrite> {
+  const path = await files.resolve(`.metis/${file}`, 'read').catch((error: unknown) => {
+    // What holds for reading holds for the tools that alone may write here.
+    throw refused(file, error);
+  });
+  return exclusive(path.absolute, async () => {
+    const { hash, ...before } = await readAll(path.absolute).catch((error: unknown) => {
+      throw refused(file, error);
+    });
+    const content = next(before);
+    const write: MemoryWrite = {
+      before_hash: hash,
+      after_hash: sha256Hex(content),
+      before_size_bytes: before.size,
+      after_size_bytes: content.length,
+    };
+    if (write.after_hash === hash) return write;
+    await replaceFile(files.root, path.relative, content, { sync: true }).catch((error: unknown) => {
+      throw refused(file, error);
+    });
+    await told(write);
+    return write;
+  });
+}
+
+/** The file with its hash; a missing one is empty. */
+async function readAll(absolute: string): Promise<MemoryContent & { readonly hash: string }> {
+  const parts: Buffer[] = [];
+  const hash = createHash('sha256');
+  let size = 0;
+  const handle = isMissing(absolute) ? null : await openRegular(absolute);
+  try {
+    while (handle !== null) {
+      const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(CHUNK_BYTES), 0, CHUNK_BYTES);
+      if (bytesRead === 0) break;
+      const part = buffer.subarray(0, bytesRead);
+      hash.update(part);
+      if (size < MAX_KEPT_BYTES) parts.push(part);
+      size += bytesRead;
+    }
+  } finally {
+    await handle?.close();
+  }
+  return { head: Buffer.concat(parts), size, hash: hash.digest('hex') };
+}
+
+function refused(file: MemoryFile, error: unknown): unknown {
+  if (error instanceof SwappedPath || error instanceof NotRegular)
+    return new ToolError('execution_error', `${file} cannot be used: it ${problemOf(error)}`);
+  // A system's own message would name the folder.
+  const why = error instanceof ToolError ? error.message : errnoOf(error);
+  return why === null ? error : new ToolError('execution_error', `${file} cannot be used: ${why}`);
 }

@@ -6,21 +6,26 @@ import type { Workspaces } from '../ports/workspace.ts';
 import { isMissing } from './descriptors.ts';
 import { readImage } from './images.ts';
 import { readInstructions } from './instructions.ts';
-import { memoryText } from './memory.ts';
+import { changeMemory, memoryText } from './memory.ts';
 import { createWorkspaceFiles } from './paths.ts';
 import { readRoutingFile } from './routing-files.ts';
+import { createSaidOnce } from './said-once.ts';
+import { createSkills } from './skills.ts';
 import { persistTrust, readTrust } from './trust.ts';
 
-/** @param globalRoutingPath absolute path of the routing file that holds for every workspace */
+/** @param paths absolute: the routing file and the skills folder that hold for every workspace */
 export function createWorkspaces({
   globalRoutingPath,
+  globalSkillsPath,
   log,
 }: {
   readonly globalRoutingPath: string;
+  readonly globalSkillsPath: string;
   readonly log: Logger;
 }): Workspaces {
-  // Memory is read before every call of a model: the same complaint every time would say nothing new.
-  const warned = new Set<string>();
+  // Some files are read before every call of a model: the same complaint every time would say nothing new.
+  const once = createSaidOnce(log);
+  const skills = createSkills(globalSkillsPath, once);
   const globalRoutingFile = async () => readRoutingFile(globalRoutingPath, await real(globalRoutingPath), log);
 
   return {
@@ -29,12 +34,11 @@ export function createWorkspaces({
     readTrust: (root) => readTrust(root, log),
     persistTrust: (root, change, store) => persistTrust(root, change, store, log),
     instructions: (root, names) => readInstructions(createWorkspaceFiles(root), names, log),
-    memoryText: (root) =>
-      memoryText(createWorkspaceFiles(root), (fields, message) => {
-        const key = JSON.stringify([root, fields, message]);
-        if (!warned.has(key)) log.warn({ ...fields, workspace: root }, message);
-        warned.add(key);
-      }),
+    memoryText: (root) => memoryText(createWorkspaceFiles(root), once),
+    changeMemory: (root, change) => changeMemory(createWorkspaceFiles(root), change),
+    skills: skills.list,
+    skill: skills.load,
+    skillFile: skills.file,
     readImage: (root, path) => readImage(createWorkspaceFiles(root), path),
     async routingFiles(root) {
       const path = `${root}/.metis/routing.yaml`;

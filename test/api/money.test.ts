@@ -94,7 +94,11 @@ describe('a session whose limit is reached', () => {
       scenario: scenario([
         { match: {}, times: 'inf', respond: { text: 'ok', usage: { input_tokens: 1000, output_tokens: 100 } } },
       ]),
-      config: { turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null } },
+      config: {
+        turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null },
+        // A request small enough for the limit, most of which is tools.
+        tools: { disabled: ['memory_*', 'skill_load'] },
+      },
     });
     const session = await newSession(t, { initial_active_model: 'haiku', max_cost_usd: '0.003', on_reached: 'stop' });
     const submit = () => t.call('POST', `/sessions/${session.id}/turns`, { content: 'go' }, { prefer: 'wait=10' });

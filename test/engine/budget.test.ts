@@ -11,7 +11,11 @@ import { manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
 
-const small = { turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null } } satisfies ConfigOver;
+/** The amounts of these tests are set against the size of a request, most of which is tools. */
+const small = {
+  turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null },
+  tools: { disabled: ['memory_*', 'skill_load'] },
+} satisfies ConfigOver;
 const treeCost = async (t: TestEngine, id: string) => {
   const view = (await t.engine.store.sessions.view(id))!;
   return toPusd(view.cost_so_far_usd) + toPusd(view.workers_cost_usd);

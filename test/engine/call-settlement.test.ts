@@ -12,8 +12,10 @@ const COST = '0.0225';
 const always = (respond: object) => scenario([{ match: {}, times: 'inf', respond }]);
 const payloads = (t: TestEngine, type: string) =>
   t.events.filter((e) => e.type === type).map((e) => e.payload as Record<string, unknown>);
+/** The amounts of these tests are set against the size of a request, most of which is tools. */
 const small = {
   turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null },
+  tools: { disabled: ['memory_*', 'skill_load'] },
 } satisfies EngineOptions['config'];
 
 describe('an answer that cannot be stored', () => {

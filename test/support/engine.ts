@@ -159,7 +159,11 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
   const adapter = script(must(parseScenario(JSON.stringify(options.scenario), 'scenario')));
   const provider = options.provider?.(script) ?? adapter;
   const served = options.served ?? new Set(['scripted']);
-  const workspaces = createWorkspaces({ globalRoutingPath: config.routing.global_path, log });
+  const workspaces = createWorkspaces({
+    globalRoutingPath: config.routing.global_path,
+    globalSkillsPath: config.skills.global_dir,
+    log,
+  });
   const mcp = startMcp({
     config,
     credentials: createCredentials({}),
@@ -288,12 +292,14 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
 async function readOnce(real: Workspaces, root: string, config: Config): Promise<Workspaces> {
   const trust = await real.readTrust(root);
   const memory = await real.memoryText(root);
+  const skills = await real.skills(root);
   const routing = await real.routingFiles(root);
   const instructions = await real.instructions(root, config.context.project_instruction_files);
   return {
     ...real,
     readTrust: async () => trust,
     memoryText: async () => memory,
+    skills: async () => skills,
     routingFiles: async () => routing,
     instructions: async () => instructions,
   };

@@ -23,8 +23,12 @@ describe('the built-in tools', () => {
       ['edit_file', 'write', true, null],
       ['grep', 'read', true, null],
       ['list_files', 'read', true, null],
+      ['memory_add', 'write', true, null],
+      ['memory_consolidate', 'write', true, null],
+      ['memory_replace', 'write', true, null],
       ['read_file', 'read', true, null],
       ['shell', 'execute', true, null],
+      ['skill_load', 'read', false, null],
       ['write_file', 'write', true, null],
     ]);
   });

@@ -7,10 +7,12 @@ import { ToolError, type ToolOutput } from '../../src/domain/tool.ts';
 import { createFileLedger } from '../../src/engine/state/file-ledger.ts';
 import type { SessionId, ToolUseId, TurnId } from '../../src/kernel/ids.ts';
 import { truncateOutput } from '../../src/policy/tools/tool-output.ts';
-import { silentLogger } from '../../src/ports/log.ts';
+import { type Logger, silentLogger } from '../../src/ports/log.ts';
 import type { WorkerSpawner } from '../../src/ports/spawner.ts';
 import type { FileKnowledge, Tool, ToolContext, ToolFactory } from '../../src/ports/tool.ts';
+import type { Workspaces } from '../../src/ports/workspace.ts';
 import { createWorkspaceFiles } from '../../src/workspace/paths.ts';
+import { createWorkspaces } from '../../src/workspace/workspaces.ts';
 
 /** A workspace with these files (`name: text`); a name ending in `/` is a folder. Removed when the test is over. */
 export function workspace(files: Readonly<Record<string, string | Uint8Array>> = {}): string {
@@ -32,9 +34,22 @@ export interface CallOptions {
   readonly is_worker?: boolean;
   /** What the calling session knows of files; nothing unless told. */
   readonly known?: FileKnowledge;
+  readonly workspaces?: Workspaces;
+  readonly emit?: ToolContext['emit'];
 }
 
-export function contextOf(root: string, { signal, spawner, is_worker = false, known }: CallOptions = {}): ToolContext {
+/** The folders of a workspace that `workspace` made; `skills` beside it holds the global skills. */
+export function workspacesOf(root: string, log: Logger = silentLogger): Workspaces {
+  const beside = (name: string) => path.join(path.dirname(root), name);
+  return createWorkspaces({ globalRoutingPath: beside('routing.yaml'), globalSkillsPath: beside('skills'), log });
+}
+
+export function contextOf(root: string, options: CallOptions = {}): ToolContext {
+  const { signal, spawner, is_worker = false, known, workspaces = workspacesOf(root), emit = async () => {} } = options;
+  const there = <T>(found: T | null): T => {
+    if (found === null) throw new ToolError('execution_error', 'no skill');
+    return found;
+  };
   return {
     session_id: 'sess_01' as SessionId,
     turn_id: '01' as TurnId,
@@ -44,9 +59,14 @@ export function contextOf(root: string, { signal, spawner, is_worker = false, kn
     known: known ?? createFileLedger().of('sess_01' as SessionId),
     signal: signal ?? new AbortController().signal,
     spawner: spawner ?? null,
+    memory: is_worker ? null : { change: (change) => workspaces.changeMemory(root, change) },
+    skills: {
+      load: async (name) => there(await workspaces.skill(root, name)),
+      file: async (name, file) => there(await workspaces.skillFile(root, name, file)),
+    },
     is_worker,
     timeout_seconds: null,
-    emit: async () => {},
+    emit,
     logger: silentLogger,
   };
 }

@@ -15,7 +15,11 @@ beforeEach(async () => {
   root = await realpath(await mkdtemp(join(tmpdir(), 'metis-trust-')));
   warnings = [];
   const log: Logger = { ...silentLogger, warn: (_fields, message) => warnings.push(message) };
-  workspaces = createWorkspaces({ globalRoutingPath: join(root, 'routing.yaml'), log });
+  workspaces = createWorkspaces({
+    globalRoutingPath: join(root, 'routing.yaml'),
+    globalSkillsPath: join(root, 'skills'),
+    log,
+  });
 });
 afterEach(() => rm(root, { recursive: true, force: true }));
 

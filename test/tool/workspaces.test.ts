@@ -20,7 +20,11 @@ beforeEach(async () => {
   await mkdir(join(root, '.metis'), { recursive: true });
   warnings = [];
   const log: Logger = { ...silentLogger, warn: (_fields, message) => warnings.push(message) };
-  workspaces = createWorkspaces({ globalRoutingPath: join(base, 'routing.yaml'), log });
+  workspaces = createWorkspaces({
+    globalRoutingPath: join(base, 'routing.yaml'),
+    globalSkillsPath: join(base, 'skills'),
+    log,
+  });
 });
 afterEach(() => rm(base, { recursive: true, force: true }));
 
@@ -61,7 +65,7 @@ describe('memory text', () => {
     const expected = `## User context (USER.md)\nx${'é'.repeat(1535)}\n[truncated: file exceeds its 3072-byte cap]`;
     expect(await workspaces.memoryText(root)).toBe(expected);
     expect(await workspaces.memoryText(root)).toBe(expected);
-    expect(warnings).toEqual(['a memory file exceeds its cap and is shown in part']);
+    expect(warnings).toEqual(['a memory file exceeds its cap and is shown in part: shorten it']);
   });
 
   it('shows a file of exactly its cap whole', async () => {

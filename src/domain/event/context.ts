@@ -2,14 +2,21 @@
 import { z } from 'zod';
 import { CountSchema, Sha256Schema, ToolUseIdSchema, UlidSchema } from '../scalars.ts';
 
+const MemoryFileSchema = z.enum(['MEMORY.md', 'USER.md']);
+export type MemoryFile = z.infer<typeof MemoryFileSchema>;
+
+/** Hashes and sizes are those of the bytes on the disk. */
 export const MemoryUpdatedSchema = z.strictObject({
-  file: z.enum(['MEMORY.md', 'USER.md']),
+  file: MemoryFileSchema,
   operation: z.enum(['add', 'replace', 'consolidate']),
   before_hash: Sha256Schema,
   after_hash: Sha256Schema,
   before_size_bytes: CountSchema,
   after_size_bytes: CountSchema,
 });
+
+/** What is told of one write of a memory file. */
+export type MemoryWrite = Omit<z.infer<typeof MemoryUpdatedSchema>, 'file' | 'operation'>;
 
 export const SkillLoadedSchema = z.strictObject({
   skill_id: z.string(),

@@ -4,11 +4,11 @@ import { draft, type Event, type EventDraft } from '../../domain/event.ts';
 import { NO_CHANGES } from '../../domain/file-change.ts';
 import type { SessionRecord } from '../../domain/session.ts';
 import type { EventId, ToolUseId } from '../../kernel/ids.ts';
-import { stablePrompt } from '../../policy/context/system-prompt.ts';
 import { workerTaskPrompt } from '../../policy/context/worker-brief.ts';
 import { taskSize } from '../../policy/delegation/input.ts';
 import type { WorkerToolSet } from '../../policy/delegation/worker-tools.ts';
 import type { Write } from '../../ports/journal.ts';
+import { newStablePrompt } from '../prompt/stable-prompt.ts';
 import { createdEvent } from '../session/new-session.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
@@ -82,20 +82,13 @@ export async function workerSession(
   policyVersion: string | null,
 ): Promise<SessionRecord> {
   const { session } = run;
-  const { config, workspaces } = engine;
   return {
     ...session,
     id: engine.ids.session(),
     active_model: null,
     pending_active_model: null,
     routing_policy_version: policyVersion,
-    system_prompt: stablePrompt({
-      base: config.context.base_system_prompt,
-      instructions: await workspaces.instructions(session.workspace_path, config.context.project_instruction_files),
-      worker: true,
-      memory: await workspaces.memoryText(session.workspace_path),
-      skills: null,
-    }),
+    system_prompt: await newStablePrompt(engine, { ...session, is_worker: true }, delegation.effective_tools),
     system_prompt_volatile: workerTaskPrompt(delegation.request),
     turn_count: 0,
     disposition: null,

@@ -14,7 +14,7 @@ import type { Engine } from '../state/engine.ts';
  */
 export function baseTools(
   engine: Engine,
-  session: SessionRecord,
+  session: Pick<SessionRecord, 'is_worker'>,
   { toolset, granted }: { readonly toolset: ToolSet; readonly granted: readonly string[] | null },
 ): readonly ToolDefinition[] {
   const registered = toolset.definitions();

@@ -5,7 +5,7 @@ import type { ApprovalMode, OnReached } from '../../domain/scalars.ts';
 import type { SessionRecord } from '../../domain/session.ts';
 import { sha256Hex } from '../../kernel/canonical-json.ts';
 import { AppError } from '../../kernel/errors.ts';
-import { stablePrompt } from '../../policy/context/system-prompt.ts';
+import { newStablePrompt } from '../prompt/stable-prompt.ts';
 import { currentPolicies } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
 
@@ -40,13 +40,7 @@ export async function newSession(engine: Engine, input: SessionInput): Promise<S
     active_model: model,
     pending_active_model: null,
     routing_policy_version: version,
-    system_prompt: stablePrompt({
-      base: config.context.base_system_prompt,
-      instructions: await engine.workspaces.instructions(workspace, config.context.project_instruction_files),
-      worker: false,
-      memory: null,
-      skills: null,
-    }),
+    system_prompt: await newStablePrompt(engine, { workspace_path: workspace, is_worker: false }, null),
     system_prompt_volatile: null,
     turn_count: 0,
     disposition: null,

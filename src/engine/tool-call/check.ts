@@ -3,6 +3,7 @@ import type { ToolUseBlock } from '../../domain/message.ts';
 import { type ToolDefinition, ToolError, type ToolErrorClass } from '../../domain/tool.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import type { Tool, ToolContext, ToolSet } from '../../ports/tool.ts';
+import { skillShelf } from '../prompt/skill-shelf.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 
@@ -66,6 +67,10 @@ export function toolContext(
     known: engine.files.of(session.id),
     signal,
     spawner: definition.spawns ? engine.workers.spawner(run, call) : null,
+    memory: session.is_worker
+      ? null
+      : { change: (change) => engine.workspaces.changeMemory(session.workspace_path, change) },
+    skills: skillShelf(engine, session),
     is_worker: session.is_worker,
     timeout_seconds: limitSeconds(engine, definition),
     emit: async (event) => {

@@ -3,7 +3,6 @@ import type { ModelEntry } from '../../domain/model.ts';
 import { REQUEST_CONTEXT, type ToolDefinition } from '../../domain/tool.ts';
 
 export const DELEGATE = 'delegate';
-const MEMORY_TOOLS: readonly string[] = ['memory_add', 'memory_replace', 'memory_consolidate'];
 const WORKER_CALLERS: readonly string[] = ['worker_create', 'worker_call'];
 
 type Named = Pick<ToolDefinition, 'name' | 'planners_only'>;
@@ -71,7 +70,6 @@ export function workerTools(call: {
   const asked = call.allowed_tools === null ? null : new Set(call.allowed_tools);
   const registered = new Map(call.registered.map((tool) => [tool.name, tool]));
   const forbidden = (name: string) =>
-    MEMORY_TOOLS.includes(name) ||
     WORKER_CALLERS.includes(name) ||
     !registered.has(name) ||
     registered.get(name)?.planners_only === true ||

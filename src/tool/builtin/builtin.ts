@@ -8,9 +8,11 @@ import { delegate } from './delegate.ts';
 import { editFile } from './edit-file.ts';
 import { grep } from './grep.ts';
 import { listFiles } from './list-files.ts';
+import { memoryAdd, memoryConsolidate, memoryReplace } from './memory.ts';
 import { readFile } from './read-file.ts';
 import { requestContext } from './request-context.ts';
 import { shell } from './shell.ts';
+import { skillLoad } from './skill-load.ts';
 import { writeFile } from './write-file.ts';
 
 export interface BuiltinOptions {
@@ -38,6 +40,10 @@ export function builtinTools(options: BuiltinOptions): ToolFactory[] {
     listFiles,
     grep({ ripgrep: options.ripgrep ?? rgPath }),
     shell({ env, sandbox, clock }),
+    memoryAdd,
+    memoryReplace,
+    memoryConsolidate,
+    skillLoad,
     delegate,
     requestContext,
   ];

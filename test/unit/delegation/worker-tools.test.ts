@@ -4,15 +4,10 @@ import { describe, expect, it } from 'vitest';
 import { isDisabled, offersDelegate, plannerTools, workerTools } from '../../../src/policy/delegation/worker-tools.ts';
 
 const named = (...names: string[]) => names.map((name) => ({ name }));
-const registered = named(
-  'write_file',
-  'read_file',
-  'shell',
-  'memory_add',
-  'skill_load',
-  'delegate',
-  '_request_context',
-);
+const registered = [
+  ...named('write_file', 'read_file', 'shell', 'skill_load', 'delegate', '_request_context'),
+  { name: 'memory_add', planners_only: true },
+];
 
 describe('plannerTools', () => {
   it('has every registered tool sorted by name, without `_request_context`', () => {

@@ -97,7 +97,7 @@ export interface Workspaces {
   ): Promise<{ readonly path: string; readonly text: string } | null>;
   /** The memory text of 10 §4.5; null when both files are blank. */
   memoryText(root: string): Promise<string | null>;
-  /** Writes are alone on their file, in the order of the calls. Throws `ToolError('execution_error')`. */
+  /** Writes are alone on their file, first come first served. Throws `ToolError('execution_error')`. */
   changeMemory(root: string, change: MemoryChange): Promise<MemoryWrite>;
   /** The valid skills of all roots by name (10 §5.1); what is wrong with another one is logged once. */
   skills(root: string): Promise<readonly SkillEntry[]>;

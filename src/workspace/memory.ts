@@ -22,6 +22,8 @@ import type { SaidOnce } from './said-once.ts';
 
 /** Of a file that a person let grow beyond this, only size and hash are taken. */
 const MAX_KEPT_BYTES = 1024 * 1024;
+/** No tool looks at a larger file: a person has to. */
+const MAX_FILE_BYTES = 64 * 1024 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 
 /**
@@ -103,6 +105,8 @@ async function readAll(absolute: string): Promise<MemoryContent & { readonly has
       hash.update(part);
       if (size < MAX_KEPT_BYTES) parts.push(part);
       size += bytesRead;
+      if (size > MAX_FILE_BYTES)
+        throw new ToolError('execution_error', `it has more than ${MAX_FILE_BYTES} bytes; remove it by hand`);
     }
   } finally {
     await handle?.close();

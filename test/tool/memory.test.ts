@@ -48,7 +48,7 @@ describe('a write of memory', () => {
     };
     const entries = Array.from({ length: 20 }, (_, i) => `- ${i}`);
     await Promise.all(entries.map((entry) => run(memoryAdd, root, add(entry), { emit: slow })));
-    expect(read(root)).toBe(`${entries.join('\n')}\n`);
+    expect(read(root).split('\n').sort()).toEqual(['', ...entries].sort());
     for (const [i, event] of told.entries())
       expect(event.before_hash).toBe(i === 0 ? sha256Hex('') : told[i - 1]!.after_hash);
     expect(told).toHaveLength(20);
@@ -127,5 +127,13 @@ describe('a write of memory', () => {
     const shorter = { file: 'MEMORY.md', content: 'm' };
     expect(await run(memoryConsolidate, root, shorter, { emit })).toBe('consolidated MEMORY.md: 3000000 → 1 bytes');
     expect(told[0]?.before_hash).toBe(sha256Hex('m'.repeat(3_000_000)));
+  });
+
+  it('leaves a file beyond 64 MiB to the person who made it', async () => {
+    const root = workspace({ '.metis/MEMORY.md': '' });
+    fs.truncateSync(memory(root), 10_000_000_000);
+    const refused = await failure(call(memoryConsolidate, root, { file: 'MEMORY.md', content: '' }).output);
+    expect(refused.message).toBe('MEMORY.md cannot be used: it has more than 67108864 bytes; remove it by hand');
+    expect(fs.statSync(memory(root)).size).toBe(10_000_000_000);
   });
 });

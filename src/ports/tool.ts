@@ -1,8 +1,8 @@
 // The contract between the dispatcher and a tool (09 §1).
 
+import type { Skill } from '../domain/context/skill.ts';
 import type { MemoryWrite } from '../domain/event/context.ts';
 import type { EventDraft } from '../domain/event.ts';
-import type { Skill } from '../domain/skill.ts';
 import type { ToolDefinition, ToolOutput } from '../domain/tool.ts';
 import type { Issue } from '../kernel/errors.ts';
 import type { SessionId, ToolUseId, TurnId } from '../kernel/ids.ts';

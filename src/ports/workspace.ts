@@ -1,7 +1,8 @@
 // Files of a workspace: confined access for tools, and what a person keeps under `.metis/` (09 §8, 09 §5.1, 10).
+
+import type { Skill, SkillEntry } from '../domain/context/skill.ts';
 import type { MemoryFile, MemoryWrite } from '../domain/event/context.ts';
 import type { ImageBlock } from '../domain/message.ts';
-import type { Skill, SkillEntry } from '../domain/skill.ts';
 
 /** How a path will be used. `list` is a directory walk, which skips what may not be read. */
 export type PathUse = 'read' | 'write' | 'list';

@@ -1,7 +1,7 @@
 // Skills on the disk: which folders hold one, and what stands in them (10 §5).
 import { realpath, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import type { Skill, SkillEntry } from '../domain/skill.ts';
+import type { Skill, SkillEntry } from '../domain/context/skill.ts';
 import { ToolError } from '../domain/tool.ts';
 import { sha256Hex } from '../kernel/canonical-json.ts';
 import { err, ok, type Result } from '../kernel/result.ts';

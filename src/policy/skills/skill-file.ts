@@ -1,6 +1,6 @@
 // Reads a `SKILL.md`: a YAML head between two lines of three dashes, and the text for the model (10 §5.1).
 import { z } from 'zod';
-import type { Skill } from '../../domain/skill.ts';
+import type { Skill } from '../../domain/context/skill.ts';
 import { sha256Hex } from '../../kernel/canonical-json.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
 import { estimateText } from '../context/estimate.ts';

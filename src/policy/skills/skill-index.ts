@@ -1,5 +1,5 @@
 // The list of skills at the end of a stable prompt (10 §5.3).
-import type { SkillEntry } from '../../domain/skill.ts';
+import type { SkillEntry } from '../../domain/context/skill.ts';
 
 const MAX_BYTES = 16 * 1024;
 const TITLE = '## Available skills';

@@ -20,6 +20,7 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   'npx metis': 'another way to write the name, not a command',
   'metis demo --provider anthropic': 'needs a key and costs money',
   'npm run build': 'part of npm start',
+  'npm run gen': 'writes what lies in the checkout already; the tests of each compare',
   'npm run gen:prices': 'depends on a development dependency newer than the prices',
   'node --test': "part of a sentence about the reader's own test",
 };

@@ -67,9 +67,11 @@ function costTable(output: string): { readonly sessions: Row[]; readonly sums: R
 const sum = (rows: readonly Row[]) => rows.reduce((total, row) => total + row.cost, 0n);
 
 describe('a demo that is left early', () => {
-  const DEMO = { home: home.path, env: { TMPDIR: path.join(home.path, 'left') } };
+  const own = temporaryHome();
+  const DEMO = { home: own.path, env: { TMPDIR: path.join(own.path, 'left') } };
   const left = () => fs.readdirSync(DEMO.env.TMPDIR);
   beforeAll(() => fs.mkdirSync(DEMO.env.TMPDIR));
+  afterAll(() => own.remove());
 
   it('ends without a word and leaves nothing when nobody reads on', async () => {
     const running = start(['demo'], DEMO);

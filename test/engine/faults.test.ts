@@ -74,7 +74,10 @@ describe('a database that cannot grow', () => {
     const before = t.rows();
     const pages = t.db.db.pragma('page_count', { simple: true });
     t.db.db.pragma(`max_page_count = ${pages}`);
-    await expect(t.submit(session, 'x'.repeat(200_000))).rejects.toMatchObject({ code: 'SQLITE_FULL' });
+    await expect(t.submit(session, 'x'.repeat(200_000))).rejects.toMatchObject({
+      name: 'StorageFault',
+      cause: { code: 'SQLITE_FULL' },
+    });
     expect(t.rows()).toEqual(before);
     expect((await t.engine.store.sessions.view(session.id))!.status).toBe('idle');
     t.db.db.pragma('max_page_count = 1000000');

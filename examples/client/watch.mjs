@@ -1,8 +1,9 @@
-// Opens a session, submits one message and prints what happens until the turn has ended: `node watch.mjs "say hello"`.
+// Opens a session, submits one message and prints what happens until the turn has ended:
+// `node watch.mjs "say hello"`, or with the address of a server behind it.
 import { createMetisClient } from 'metis-server/client';
 
 const client = createMetisClient({
-  baseUrl: process.env.METIS_SERVER ?? 'http://127.0.0.1:8420',
+  baseUrl: process.argv[3] ?? 'http://127.0.0.1:8420',
   token: process.env.METIS_TOKEN ?? null,
 });
 const session = await client.createSession({ workspace_path: process.cwd() });

@@ -1,7 +1,8 @@
 // Analytics: what may be asked about the ledger and what is answered (07 §3-§7).
 import { z } from 'zod';
+import { QualitySchema } from './learning/quality.ts';
 import { SLOTS, SlotNameSchema, ValidationFailureSchema } from './route.ts';
-import { CountSchema, ErrorClassSchema, SignedUsdSchema, TimeSchema, UsdSchema } from './scalars.ts';
+import { CountSchema, DoorSchema, ErrorClassSchema, SignedUsdSchema, TimeSchema, UsdSchema } from './scalars.ts';
 
 export const DIMENSIONS = [
   'model',
@@ -15,6 +16,8 @@ export const DIMENSIONS = [
   'delegation_tier',
   'worker_name',
   'workspace',
+  'door',
+  'caller',
 ] as const;
 export type Dimension = (typeof DIMENSIONS)[number];
 export const ORDERS = ['cost', 'calls', 'tokens', 'key'] as const;
@@ -36,6 +39,8 @@ export interface CallFilter {
   readonly workspace_hash: string | null;
   readonly delegation_tier: string | null;
   readonly worker_name: string | null;
+  readonly door: string | null;
+  readonly caller: string | null;
   /** Null = absent: the third state of 07 §4.3. */
   readonly include_workers: boolean | null;
 }
@@ -111,6 +116,8 @@ export const CostRowSchema = z.object({
   delegation_tier: z.string().nullable().optional(),
   worker_name: z.string().nullable().optional(),
   workspace_hash: z.string().optional(),
+  door: DoorSchema.optional(),
+  caller: z.string().nullable().optional(),
   ...measures,
   ...repriced,
   planner_cost_usd: UsdSchema.optional(),
@@ -193,3 +200,4 @@ export const ModelReliabilitySchema = z.object({
 });
 export type ModelReliability = z.infer<typeof ModelReliabilitySchema>;
 export const ReliabilityReportSchema = z.object({ ...envelope, data: z.array(ModelReliabilitySchema) });
+export const QualityReportSchema = z.object({ ...envelope, data: QualitySchema });

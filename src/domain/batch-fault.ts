@@ -5,9 +5,19 @@ export type ConflictCode =
   /** An event or a change for a turn that has ended. */
   | 'turn_closed'
   | 'session_ended'
+  /** An event of a session that is not there, or not any more. */
+  | 'session_gone'
+  /** A change for a turn that is not there, or not any more. */
+  | 'turn_gone'
+  /** A turn was to end with another number of unread inputs than it has. */
+  | 'inputs_waiting'
+  /** No further input may wait for the turn. */
+  | 'inputs_full'
   | 'confirmation_resolved'
   /** A second worker for one delegation call. */
   | 'worker_exists'
+  /** A client's name for a session that has one already. */
+  | 'client_known'
   | 'idempotency_exists';
 
 /** The state of the database refused the batch; nothing of it was written. */
@@ -19,6 +29,24 @@ export class JournalConflict extends Error {
     this.code = code;
     this.name = 'JournalConflict';
   }
+}
+
+/** The tree of the batch is another node's now; nothing was written, and nothing more of it is to be (16 §4.4). */
+export class TreeLost extends Error {
+  constructor(root: string) {
+    super(`the tree of ${root} is held by this node no longer`);
+    this.name = 'TreeLost';
+  }
+}
+
+/** A message came for a turn that was about to end. */
+export function isInputsWaiting(error: unknown): boolean {
+  return error instanceof JournalConflict && error.code === 'inputs_waiting';
+}
+
+/** Somebody else opened the session of this client's name first. */
+export function isClientKnown(error: unknown): boolean {
+  return error instanceof JournalConflict && error.code === 'client_known';
 }
 
 /** Nothing can be stored at present; the message says why. */

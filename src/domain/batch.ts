@@ -8,11 +8,13 @@ import type { Transient } from './delta.ts';
 import type { ToolConfirmationRequested } from './event/tool.ts';
 import type { EventDraft } from './event.ts';
 import type { CallChanges, WorkerChanges } from './file-change.ts';
+import type { Fingerprint, PatternRecord } from './learning/pattern.ts';
 import type { StoredMessage, ToolResultBlock } from './message.ts';
 import type { OnReached } from './scalars.ts';
 import type { Disposition, SessionRecord } from './session.ts';
 import type { ToolCallStatus } from './tool.ts';
-import type { TurnRecord } from './turn.ts';
+import type { TurnInputRecord, TurnRecord, UserScore } from './turn.ts';
+import type { SessionWorker } from './worker/session-worker.ts';
 
 /** How a turn ended: the columns written with its terminal event. */
 export type TurnOutcome = Pick<
@@ -98,6 +100,13 @@ export type Write =
       readonly on_reached: OnReached;
       readonly at: number;
     }
+  | {
+      /** The folder alone: reports go on to count its money where they began to. */
+      readonly kind: 'session.set_workspace';
+      readonly session_id: SessionId;
+      readonly workspace_path: string;
+      readonly at: number;
+    }
   | { readonly kind: 'session.set_policy_version'; readonly session_id: SessionId; readonly version: string | null }
   | {
       readonly kind: 'session.end';
@@ -105,13 +114,20 @@ export type Write =
       readonly disposition: Disposition;
       readonly at: number;
     }
-  | { readonly kind: 'turn.insert'; readonly turn: TurnRecord }
+  | {
+      readonly kind: 'turn.insert';
+      readonly turn: TurnRecord;
+      /** Absent where nothing is learned of it. */
+      readonly fingerprint?: Fingerprint | null;
+    }
   /** Also lands a queued model swap and counts the turn (04 §3.1 step 6). */
   | {
       readonly kind: 'turn.end';
       readonly turn_id: TurnId;
       readonly session_id: SessionId;
       readonly outcome: TurnOutcome;
+      /** Inputs that it leaves unread: fails the batch with `inputs_waiting` when they are not that many. */
+      readonly unread_inputs: number;
     }
   | {
       readonly kind: 'turn.interrupt';
@@ -121,6 +137,12 @@ export type Write =
       readonly tool_call_count: number;
     }
   | { readonly kind: 'turn.resume'; readonly turn_id: TurnId; readonly count_attempt: boolean }
+  /** What a person thinks of an ended turn, in place of what was said before. Fails the batch while it is open. */
+  | { readonly kind: 'turn.score'; readonly turn_id: TurnId; readonly user_score: UserScore }
+  /** Fails the batch with `turn_closed`, or with `inputs_full` when as many wait as may. */
+  | { readonly kind: 'turn_input.insert'; readonly input: TurnInputRecord }
+  /** It is stored as a message from now on. */
+  | { readonly kind: 'turn_input.read'; readonly id: string }
   | { readonly kind: 'message.insert'; readonly message: StoredMessage }
   | { readonly kind: 'checkpoint.insert'; readonly checkpoint: Checkpoint }
   | { readonly kind: 'tool_call.insert'; readonly call: ToolCallRow }
@@ -158,10 +180,24 @@ export type Write =
       readonly resolved_by: 'user' | 'policy';
       readonly at: number;
     }
+  /** Fails the batch with `worker_exists` when the tree has one of the name. */
+  | { readonly kind: 'worker.insert'; readonly worker: SessionWorker }
   | { readonly kind: 'idempotency.insert'; readonly row: IdempotencyRow }
   /** The limit a root session was warned about, decimal US dollars (14 §1). */
   | { readonly kind: 'session.warned'; readonly session_id: SessionId; readonly limit_usd: string }
-  | { readonly kind: 'meta.set'; readonly key: string; readonly value: string };
+  | { readonly kind: 'meta.set'; readonly key: string; readonly value: string }
+  /** Fails the batch when its turn is gone. */
+  | { readonly kind: 'pattern.record'; readonly record: PatternRecord }
+  /** Fails the batch when the turn is not recorded, or has a score that is not to be replaced. */
+  | {
+      readonly kind: 'pattern.score';
+      readonly turn_id: string;
+      readonly score: number;
+      readonly replaces: boolean;
+      readonly at: number;
+    }
+  /** Of a shape without outcomes nothing stays. */
+  | { readonly kind: 'pattern.forget'; readonly fingerprint_id: string; readonly primary_model: string };
 
 /** One atomic step. `emit` is in order; a draft's numeric `parent` is an index into it. */
 export interface Batch {

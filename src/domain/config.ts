@@ -1,5 +1,7 @@
 // Every configuration key with its type, range and default (15 §2). A key that is not here does not exist.
 import { z } from 'zod';
+import { GatewaySchema } from './config/gateway.ts';
+import { NotifySchema } from './config/notify.ts';
 import { McpServerNameSchema, McpServerSchema } from './mcp.ts';
 import { ApprovalModeSchema, OnReachedSchema, UsdLimitSchema } from './scalars.ts';
 
@@ -77,7 +79,8 @@ export const ConfigSchema = z.strictObject({
     timeout_seconds: seconds,
   }),
   mcp_servers: z.record(McpServerNameSchema, McpServerSchema),
-  mcp: z.strictObject({ project_files: z.boolean() }),
+  mcp: z.strictObject({ project_files: z.boolean(), serve: z.boolean() }),
+  notify: NotifySchema,
   context: z.strictObject({
     base_system_prompt: z.string(),
     project_instruction_files: strings,
@@ -107,6 +110,7 @@ export const ConfigSchema = z.strictObject({
       default_tools: strings,
     }),
   }),
+  gateway: GatewaySchema,
   budgets: z.strictObject({
     session_default_usd: UsdLimitSchema.nullable(),
     daily_usd: UsdLimitSchema.nullable(),
@@ -167,7 +171,8 @@ export function defaultConfig(data: string): Config {
       timeout_seconds: 300,
     },
     mcp_servers: {},
-    mcp: { project_files: false },
+    mcp: { project_files: false, serve: true },
+    notify: [],
     context: {
       base_system_prompt:
         "You are an agent in a developer's workspace. Use your tools to read, change and run what the task needs. Be concise: report what you did and found, nothing else.",
@@ -195,6 +200,16 @@ export function defaultConfig(data: string): Config {
         },
         default_tools: [],
       },
+    },
+    gateway: {
+      credentials: 'server',
+      rules_apply_to: 'none',
+      keys: {},
+      wait_seconds: 120,
+      min_output_tokens: 4096,
+      body_limit_bytes: 33_554_432,
+      max_streams: 256,
+      record: null,
     },
     budgets: { session_default_usd: null, daily_usd: null, on_reached: 'pause', warn_ratio: 0.8, show_to_model: true },
   };

@@ -13,7 +13,8 @@ import {
   UsdLimitSchema,
   UsdSchema,
 } from './scalars.ts';
-import type { JsonSchema } from './tool.ts';
+import { EntrySchema, type JsonSchema } from './tool.ts';
+import type { WorkerDefinition } from './worker/definition.ts';
 
 export const FailureModeSchema = z.enum([
   'worker_error',
@@ -28,7 +29,6 @@ export const FailureModeSchema = z.enum([
 export type FailureMode = z.infer<typeof FailureModeSchema>;
 export const DelegationStatusSchema = z.enum(['running', 'interrupted', 'completed', 'failed']);
 export type DelegationStatus = z.infer<typeof DelegationStatusSchema>;
-export const EntrySchema = z.enum(['delegate', 'worker_tool', 'worker_call']);
 export const ContextModeSchema = z.enum(['minimal', 'explicit']);
 export const CancelScopeSchema = z.enum(['planner', 'worker']);
 
@@ -89,6 +89,29 @@ export interface ContextEntry {
   readonly text: string | null;
 }
 
+/** A file that is handed on with a call: what is stored of it beside the message that holds its bytes (13 §5). */
+export interface AttachedFile {
+  /** As the caller names it, `<sandbox>/<relative>`. */
+  readonly path: string;
+  /** Relative to the workspace. */
+  readonly file: string;
+  readonly bytes: number;
+  readonly media_type: string;
+  readonly sha256: string;
+}
+
+/** Who a named call is for, as it was found when it was called. */
+export interface CalledWorker {
+  readonly name: string;
+  readonly origin: 'project' | 'session';
+  readonly digest: string;
+  readonly definition: WorkerDefinition;
+  /** Its system prompt. */
+  readonly instructions: string;
+  /** Of a session's worker that no person edited: the tools that its creator had; null = no such bound. */
+  readonly creator_tools: readonly string[] | null;
+}
+
 /** Everything a spawn needs, whatever tool asked for it (13 §1). Stored as `delegations.request_json`. */
 export interface DelegateRequest {
   readonly entry: z.infer<typeof EntrySchema>;
@@ -103,6 +126,9 @@ export interface DelegateRequest {
   readonly timeout_seconds: number | null;
   /** Decimal US dollars. */
   readonly max_cost_usd: string | null;
+  /** Null for `delegate`. */
+  readonly worker: CalledWorker | null;
+  readonly attachments: readonly AttachedFile[];
 }
 
 export const UsageSummarySchema = z.object({
@@ -136,7 +162,8 @@ const OutputSchema = z.union([z.string(), z.record(z.string(), z.unknown())]).nu
 export const DelegationSchema = z.object({
   tool_use_id: ToolUseIdSchema,
   parent_session_id: SessionIdSchema,
-  parent_turn_id: TurnIdSchema,
+  /** Null where it was asked for from outside, without a turn (19 §3.1). */
+  parent_turn_id: TurnIdSchema.nullable(),
   worker_session_id: SessionIdSchema.nullable(),
   entry: EntrySchema,
   worker_name: z.string().nullable(),

@@ -26,6 +26,7 @@ import {
   TurnFailedSchema,
   TurnResumedSchema,
   TurnStartedSchema,
+  TurnSteeredSchema,
 } from './event/turn.ts';
 import { WorkerCreatedSchema } from './event/worker.ts';
 import { EventIdSchema, TimeSchema, TurnIdSchema } from './scalars.ts';
@@ -53,6 +54,7 @@ export const CATALOG = {
   'turn.cancelled': { payload: TurnCancelledSchema, sensitivity: 'private', actor: 'system' },
   'turn.failed': { payload: TurnFailedSchema, sensitivity: 'pseudonymous', actor: 'system' },
   'turn.resumed': { payload: TurnResumedSchema, sensitivity: 'pseudonymous', actor: 'system' },
+  'turn.steered': { payload: TurnSteeredSchema, sensitivity: 'pseudonymous', actor: 'user' },
   'route.decided': { payload: RouteDecidedSchema, sensitivity: 'pseudonymous', actor: 'system' },
   'routing.policy_invalid': { payload: RoutingPolicyInvalidSchema, sensitivity: 'pseudonymous', actor: 'system' },
   'routing.provider_unavailable': { payload: ProviderUnavailableSchema, sensitivity: 'pseudonymous', actor: 'system' },

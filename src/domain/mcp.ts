@@ -2,12 +2,16 @@
 import { z } from 'zod';
 import { SideEffectsSchema } from './scalars.ts';
 
-const SERVER_NAME = /^[a-z](?!.*__)[a-z0-9_]{0,31}$/;
+// With a final _ the tools of `git_` would be covered by a rule for `mcp__git__*`.
+const SERVER_NAME = /^[a-z](?!.*__)[a-z0-9_]{0,31}(?<!_)$/;
 const MAX_SECONDS = 86_400;
 
 export const McpServerNameSchema = z
   .string()
-  .regex(SERVER_NAME, 'the name of an MCP server has 1 to 32 of a-z, 0-9 and single _, and begins with a letter');
+  .regex(
+    SERVER_NAME,
+    'the name of an MCP server has 1 to 32 of a-z, 0-9 and single _, begins with a letter and does not end with _',
+  );
 
 const ToolSettingsSchema = z.strictObject({
   enabled: z.boolean().optional(),

@@ -4,9 +4,14 @@ import { TierSchema, UsdSchema } from './scalars.ts';
 
 export const MODEL_ID_PATTERN = /^[a-z0-9_-]+:[^\s]+$/;
 
+/** What open models that read images in patches take at most as they are shipped; others say their figure. */
+const DEFAULT_IMAGE_TOKENS = 16_384;
+
 export const CapabilitiesSchema = z.strictObject({
   max_context_tokens: z.int().min(1),
   max_output_tokens: z.int().min(1),
+  /** What its provider bills for one image at most; money for a call with images is reserved by it (14 §2). */
+  max_image_tokens: z.int().min(1).default(DEFAULT_IMAGE_TOKENS),
   supports_tools: z.boolean().default(true),
   supports_system_prompt: z.boolean().default(true),
   supports_images: z.boolean().default(false),

@@ -1,5 +1,6 @@
 // A routing decision: seven slots, each with its verdict (03 §5, 02 §9.3).
 import { z } from 'zod';
+import type { ClientWire } from './api/gateway.ts';
 import type { RoutingMode } from './message.ts';
 import { CountSchema } from './scalars.ts';
 
@@ -37,6 +38,7 @@ export const ValidationFailureSchema = z.enum([
   'not_configured',
   'not_priced',
   'no_document_support',
+  'wrong_wire',
 ]);
 export type ValidationFailure = z.infer<typeof ValidationFailureSchema>;
 
@@ -87,6 +89,17 @@ export interface Recommendation {
   readonly alternatives: readonly { readonly model: string; readonly score: number; readonly sample_size: number }[];
 }
 
+/** The model that a client of the gateway asks for (19 §2.4). */
+export interface RequestedModel {
+  readonly wire: ClientWire;
+  /** As it came. */
+  readonly name: string;
+  /** Canonical id; null where the client leaves the choice to the server. */
+  readonly model: string | null;
+  /** Nothing but the model asked for may serve. */
+  readonly binding: boolean;
+}
+
 /** Everything one decision depends on besides registry, policies and availability (03 §3). Built once per turn. */
 export interface TurnContext {
   readonly session_id: string;
@@ -117,6 +130,8 @@ export interface TurnContext {
   readonly cost_today_usd: string;
   /** Unix milliseconds. */
   readonly now: number;
+  /** What a client of the gateway asked for; null outside the gateway. */
+  readonly requested: RequestedModel | null;
   readonly recommendation: Recommendation | null;
   /** Why there is no recommendation to look at; null when `recommendation` is set. */
   readonly recommendation_absent: 'pattern store not configured' | 'pattern store unavailable' | null;

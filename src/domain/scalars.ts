@@ -66,6 +66,9 @@ export const ApprovalModeSchema = z.enum(['interactive', 'approve_all', 'strict'
 export type ApprovalMode = z.infer<typeof ApprovalModeSchema>;
 export const OnReachedSchema = z.enum(['pause', 'stop']);
 export type OnReached = z.infer<typeof OnReachedSchema>;
+/** The way a session came in (19 §1). */
+export const DoorSchema = z.enum(['api', 'gateway', 'mcp', 'acp']);
+export type Door = z.infer<typeof DoorSchema>;
 export const WorkerOriginSchema = z.enum(['project', 'session']);
 export type WorkerOrigin = z.infer<typeof WorkerOriginSchema>;
 export const ErrorClassSchema = z.enum([

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import {
   ApprovalModeSchema,
   CountSchema,
+  DoorSchema,
   OnReachedSchema,
   SessionIdSchema,
   TimeSchema,
@@ -11,6 +12,7 @@ import {
   UsdSchema,
   WorkerOriginSchema,
 } from './scalars.ts';
+import type { WorkerSnapshot } from './worker/definition.ts';
 
 export const SessionStatusSchema = z.enum(['idle', 'running', 'interrupted', 'ended']);
 export type SessionStatus = z.infer<typeof SessionStatusSchema>;
@@ -27,6 +29,17 @@ export const BudgetViewSchema = z.object({
   worker_spent_usd: UsdSchema,
 });
 export type BudgetView = z.infer<typeof BudgetViewSchema>;
+
+/** What an open turn waits for, and since when (20 §6). */
+export const WaitingSchema = z.object({
+  kind: z.enum(['approval', 'budget', 'model', 'tool', 'worker', 'slot']),
+  /** Who waits. */
+  session_id: SessionIdSchema,
+  /** What is waited for: a confirmation, the paused turn, a model call's `request_id`, a tool call, a worker session, the tool call without a place. */
+  id: z.string(),
+  since: TimeSchema,
+});
+export type Waiting = z.infer<typeof WaitingSchema>;
 
 export const SessionSchema = z.object({
   id: SessionIdSchema,
@@ -60,12 +73,21 @@ export const SessionSchema = z.object({
   worker_digest: z.string().nullable(),
   worker_origin: WorkerOriginSchema.nullable(),
   approval_mode: ApprovalModeSchema,
+  door: DoorSchema,
+  /** Name of the key that its calls came with; '' = none. */
+  caller: z.string(),
+  /** What the program calls itself that uses the door, e.g. `claude-cli`. */
+  client: z.string().nullable(),
+  /** The client's own name for the session. */
+  client_ref: z.string().nullable(),
   title: z.string().nullable(),
   /** What a worker was told to do; its messages only point to it. Null for a session of one's own. */
   task: z.string().nullable(),
   max_cost_usd: UsdSchema.nullable(),
   on_reached: OnReachedSchema,
   budget: BudgetViewSchema.nullable(),
+  /** Of the session and its descendants, oldest first. */
+  waiting_on: z.array(WaitingSchema).max(50),
 });
 /** The wire object. */
 export type Session = z.infer<typeof SessionSchema>;
@@ -93,9 +115,15 @@ export interface SessionRecord {
   readonly worker_name: string | null;
   readonly worker_digest: string | null;
   readonly worker_origin: Session['worker_origin'];
-  readonly worker_definition: unknown;
+  /** What a named worker's session runs with, whatever becomes of the file. */
+  readonly worker_definition: WorkerSnapshot | null;
   readonly allow_workers: readonly string[] | null;
   readonly approval_mode: Session['approval_mode'];
+  readonly door: Session['door'];
+  readonly caller: string;
+  readonly client: string | null;
+  /** Unique among a caller's top-level sessions, a worker's in its tree. */
+  readonly client_ref: string | null;
   /** Decimal US dollars. */
   readonly max_cost_usd: string | null;
   readonly on_reached: Session['on_reached'];

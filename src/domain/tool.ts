@@ -1,5 +1,6 @@
 // A tool: its definition, what a call gets and what it gives back (09 §1).
 import { z } from 'zod';
+import type { SkillLoadedSchema } from './event/context.ts';
 import type { ToolResultContent } from './message.ts';
 import type { SideEffectsSchema } from './scalars.ts';
 
@@ -9,6 +10,11 @@ export const REQUEST_CONTEXT = '_request_context';
 
 export const ToolCallStatusSchema = z.enum(['pending', 'succeeded', 'failed', 'cancelled']);
 export type ToolCallStatus = z.infer<typeof ToolCallStatusSchema>;
+
+/** The front doors to a worker (13 §1). */
+export const EntrySchema = z.enum(['delegate', 'worker_tool', 'worker_call']);
+/** Kinds of calls that one rule or one config key may cover (13 §7.1). */
+export type ToolGroup = 'sandbox.read' | 'sandbox.write' | 'worker.call' | 'worker.create';
 
 /** A JSON Schema (2020-12) with an object root. */
 export type JsonSchema = Readonly<Record<string, unknown>>;
@@ -25,13 +31,23 @@ export interface ToolDefinition {
   readonly timeout_seconds: number | null;
   // Traits, for the engine alone: no model and no client is told of them. Absent = no.
   /** Works through a worker: it is handed a spawner, is never left behind, and settles after its delegation. */
-  readonly spawns?: boolean;
+  readonly spawns?: z.infer<typeof EntrySchema>;
+  /** Makes workers of its own session tree: offered where delegation is, and only where it is switched on. */
+  readonly creates_workers?: boolean;
+  /** Starts when the calls before it in the same message have settled, and is settled before those behind it start. */
+  readonly barrier?: boolean;
+  /** Reads or writes files: a worker has it as its sandboxes allow. */
+  readonly file_access?: 'read' | 'write';
+  /** Calls that one rule, or one key of the configuration, may cover together (13 §7.1). */
+  readonly group?: ToolGroup;
   /** Finds its own work again when it is started a second time after a restart, whatever its effects. */
   readonly restartable?: boolean;
   /** Its valid input ends a worker's turn as the request for more context (04 §8). */
   readonly requests_context?: boolean;
-  /** Runs commands, which may change files that its output does not name. */
-  readonly runs_commands?: boolean;
+  /** Runs the command in this field of its input, which may change files that its output does not name. */
+  readonly command_field?: string;
+  /** Changes the memory file that this field of its input names. */
+  readonly memory_field?: string;
   /** What its paths are checked for; absent = `write` for a tool that writes, else `read`. */
   readonly path_use?: 'read' | 'list' | 'write';
   /** No worker ever has it. */
@@ -63,6 +79,8 @@ export interface ToolOutput {
   /** Those of them that were not there before; absent = none. */
   readonly files_created?: readonly string[];
   readonly command_executed: string | null;
+  /** The skill whose body this is: its `skill.loaded` is stored with the call's end, so that it is there once. */
+  readonly skill_loaded?: Omit<z.infer<typeof SkillLoadedSchema>, 'triggered_by_tool_use_id'>;
 }
 
 /** A failure the model may read: raised on purpose by a tool (09 §7). Anything else thrown is a bug and stays opaque. */

@@ -1,6 +1,6 @@
 // A turn: one user message and everything done to answer it (01 §8).
 import { z } from 'zod';
-import { RoutingModeSchema } from './message.ts';
+import { RoutingModeSchema, type TextBlock } from './message.ts';
 import {
   CountSchema,
   ErrorClassSchema,
@@ -8,6 +8,7 @@ import {
   SessionIdSchema,
   TimeSchema,
   TurnIdSchema,
+  UlidSchema,
   UsdSchema,
 } from './scalars.ts';
 
@@ -19,6 +20,30 @@ export const TurnStopReasonSchema = z.enum(['end_turn', 'max_tokens', 'stop_sequ
 export type TurnStopReason = z.infer<typeof TurnStopReasonSchema>;
 export const TurnErrorCodeSchema = z.enum(['provider_error', 'model_not_configured', 'internal_error']);
 export type TurnErrorCode = z.infer<typeof TurnErrorCodeSchema>;
+
+/** A message sent to a turn while it runs, until the turn reads it (20 §4). */
+export const TurnInputSchema = z.object({ id: UlidSchema, text: z.string(), submitted_at: TimeSchema });
+export type TurnInput = z.infer<typeof TurnInputSchema>;
+
+/** The same as it is stored. */
+export interface TurnInputRecord {
+  readonly id: string;
+  readonly session_id: z.infer<typeof SessionIdSchema>;
+  readonly turn_id: z.infer<typeof TurnIdSchema>;
+  readonly content: readonly TextBlock[];
+  /** Unix milliseconds. */
+  readonly submitted_at: number;
+}
+/** That may wait for one turn. */
+export const MAX_TURN_INPUTS = 20;
+
+/** What a person thought of an ended turn (12 §12.8). */
+export const UserScoreSchema = z.object({
+  score: z.number().min(0).max(1),
+  comment: z.string().nullable(),
+  scored_at: TimeSchema,
+});
+export type UserScore = z.infer<typeof UserScoreSchema>;
 
 export const TurnSchema = z.object({
   id: TurnIdSchema,
@@ -42,13 +67,21 @@ export const TurnSchema = z.object({
   total_cached_input_tokens: CountSchema,
   total_cache_creation_input_tokens: CountSchema,
   total_output_tokens: CountSchema,
+  /** Its own calls. */
   total_cost_usd: UsdSchema,
+  /** Calls of the workers it opened, and of those below them. */
+  workers_cost_usd: UsdSchema,
   started_at: TimeSchema,
   ended_at: TimeSchema.nullable(),
   wall_time_seconds: z.number().nullable(),
   final_message_id: MessageIdSchema.nullable(),
   output: z.union([z.string(), z.record(z.string(), z.unknown())]).nullable(),
   worker_session_ids: z.array(SessionIdSchema),
+  /** Messages that were sent to it and that it has not read: it still may while it is open. */
+  unread_inputs: CountSchema,
+  inputs: z.array(TurnInputSchema),
+  /** Null unless a person scored it. */
+  user_score: UserScoreSchema.nullable(),
 });
 /** The wire object. */
 export type Turn = z.infer<typeof TurnSchema>;

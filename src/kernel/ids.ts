@@ -1,5 +1,5 @@
 // Branded ids and the one monotonic ULID generator of the process (01 §2).
-import { decodeTime, incrementBase32, ulid } from 'ulid';
+import { decodeTime, encodeTime, incrementBase32, ulid } from 'ulid';
 
 type Branded<T, B extends string> = T & { readonly __brand: B };
 
@@ -16,6 +16,16 @@ export type ConfirmationId = Branded<string, 'ConfirmationId'>;
 export const ULID_PATTERN = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
 export const SESSION_ID_PATTERN = /^sess_[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
 export const TOOL_USE_ID_PATTERN = /^tu_[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
+
+/** Unix milliseconds at which an id was made. */
+export function ulidTime(id: Ulid): number {
+  return decodeTime(id);
+}
+
+/** Below every id that is made at this moment or later. */
+export function ulidFloor(ms: number): Ulid {
+  return `${encodeTime(ms, 10)}${'0'.repeat(16)}`;
+}
 
 /** Every kind of id comes from one generator, so id order is creation order. */
 export interface IdGenerator {

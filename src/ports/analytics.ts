@@ -10,6 +10,17 @@ import type {
   SortKey,
   TraceQuery,
 } from '../domain/analytics.ts';
+import type { Quality } from '../domain/learning/quality.ts';
+import type { Tier } from '../domain/scalars.ts';
+
+/** Of one workspace, its path as it is stored. */
+export interface QualityQuery {
+  readonly workspace_path: string;
+  /** Turns from then on are counted as recent, Unix ms. */
+  readonly since: number;
+  /** Of every model of the registry: others are passed over. */
+  readonly tiers: ReadonlyMap<string, Tier | null>;
+}
 
 /** Rates of one version, as far as repricing needs them. A price table is one. */
 export interface CallPricer {
@@ -52,4 +63,6 @@ export interface Analytics {
   routing(query: TraceQuery): Promise<RoutingStats>;
   /** One row per model, ascending. */
   reliability(query: TraceQuery): Promise<readonly ModelReliability[]>;
+  /** Which shapes of task a cheaper model does as well (07 §7.3). */
+  quality(query: QualityQuery): Promise<Quality>;
 }

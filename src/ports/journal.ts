@@ -11,6 +11,7 @@ export {
   InvalidMessageError,
   JournalConflict,
   StorageFault,
+  TreeLost,
   UnknownEventTypeError,
 } from '../domain/batch-fault.ts';
 
@@ -24,7 +25,8 @@ export interface PruneReport {
 export interface Journal {
   /**
    * Writes all of the batch or nothing. Resolves with the stamped events once they are durable and published.
-   * Throws `UnknownEventTypeError`, `EventValidationError`, `InvalidMessageError`, `JournalConflict` or `StorageFault`.
+   * Throws `UnknownEventTypeError`, `EventValidationError`, `InvalidMessageError`, `JournalConflict`, `StorageFault` or, in a
+   * cluster, `TreeLost`.
    */
   commit(batch: Batch): Promise<readonly Event[]>;
   /** A transient event between commits, in the one global order. */

@@ -1,15 +1,17 @@
 // Slot 4's source: what earlier turns suggest for this one (03 §8). The system works without one.
+import type { Config } from '../domain/config.ts';
+import type { Fingerprint } from '../domain/learning/pattern.ts';
 import type { Recommendation } from '../domain/route.ts';
 
 export interface RecommendationQuery {
-  readonly session_id: string;
   readonly workspace_path: string;
-  readonly user_message_text: string;
-  readonly message_has_images: boolean;
-  readonly estimated_input_tokens: number;
+  readonly fingerprint: Fingerprint;
+  readonly config: Config['pattern'];
 }
 
 export interface Recommender {
-  /** Null when nothing is stored for the workspace. May throw: the engine logs it and goes on without. */
+  /** Null when nothing like it happened in the workspace. May throw: the engine logs it and goes on without. */
   recommend(query: RecommendationQuery): Promise<Recommendation | null>;
+  /** Sessions of the workspace were deleted: what is held of it in memory is no longer true. */
+  forget(workspacePath: string): void;
 }

@@ -6,13 +6,15 @@ import type { Delegation, DelegationRecord } from '../domain/delegate.ts';
 import type { AnyEvent } from '../domain/event.ts';
 import type { CallChanges } from '../domain/file-change.ts';
 import type { Message, StoredMessage, ToolResultBlock } from '../domain/message.ts';
-import type { OnReached } from '../domain/scalars.ts';
+import type { Door, OnReached } from '../domain/scalars.ts';
 import type { Session, SessionRecord, SessionStatus } from '../domain/session.ts';
 import type { ToolCallStatus } from '../domain/tool.ts';
-import type { Turn, TurnRecord } from '../domain/turn.ts';
+import type { Turn, TurnInputRecord, TurnRecord } from '../domain/turn.ts';
+import type { SessionWorker } from '../domain/worker/session-worker.ts';
 import type { ConfirmationId, EventId, MessageId, SessionId, ToolUseId, TurnId } from '../kernel/ids.ts';
 import type { Pusd } from '../kernel/money.ts';
 import type { ConfirmationRow, IdempotencyRow } from './journal.ts';
+import type { PatternReader } from './patterns.ts';
 
 /** A page of rows; `next` is the sort key of the last row when there are more. */
 export interface Page<T> {
@@ -25,6 +27,11 @@ export interface SessionQuery {
   readonly include_workers: boolean;
   readonly status: readonly SessionStatus[] | null;
   readonly parent_session_id: string | null;
+  /** Sessions of this named worker. */
+  readonly worker_name: string | null;
+  readonly door: Door | null;
+  /** Sessions whose calls are open: they run, though no turn of them does. */
+  readonly calling: readonly SessionId[];
   /** Sessions with an id below this one. */
   readonly before: string | null;
   readonly limit: number;
@@ -33,6 +40,10 @@ export interface SessionQuery {
 export interface SessionReader {
   record(id: string): Promise<SessionRecord | null>;
   view(id: string): Promise<Session | null>;
+  /** The top-level session that a caller's client knows by this name. */
+  ofClient(caller: string, clientRef: string): Promise<SessionRecord | null>;
+  /** The worker of a tree that its client knows by this name. */
+  workerOfClient(rootSessionId: SessionId, clientRef: string): Promise<SessionRecord | null>;
   /** What a root session may spend, and the limit it was last warned about (decimal US dollars); null when there is no such session. */
   limit(rootSessionId: SessionId): Promise<{
     readonly max_cost_usd: string | null;
@@ -81,6 +92,8 @@ export interface TurnReader {
    * @param root of this tree; absent = of all, which recovery at the start goes through once (04 §13)
    */
   allOpen(root?: SessionId): Promise<readonly TurnRecord[]>;
+  /** Messages that the turn has not read, in the order they came (20 §4). */
+  inputs(turnId: TurnId): Promise<readonly TurnInputRecord[]>;
   /** Calls of a turn in block order. */
   toolCalls(turnId: TurnId): Promise<readonly ToolCallState[]>;
   toolCall(id: string): Promise<ToolCallState | null>;
@@ -134,15 +147,22 @@ export interface EventReader {
   list(query: EventQuery): Promise<Page<AnyEvent>>;
   /** The stored payload text beside each event, so that a replay need not serialise again. */
   listRaw(query: EventQuery): Promise<readonly { readonly event: AnyEvent; readonly payload_json: string }[]>;
-  /** Of the whole database, whose ids are in one order: where a cursor of any session may stand (02 §3). */
-  newestId(): Promise<EventId | null>;
-  /** `meta.pruned_through_id`; pruning goes by age through all sessions. */
-  prunedThrough(): Promise<EventId | null>;
+  /**
+   * Where a cursor of the tree's sessions may stand; embedded, ids of the whole database are in one order (02 §3).
+   * @param root absent = of the whole database
+   */
+  newestId(root?: SessionId): Promise<EventId | null>;
+  /** The greatest id that pruning took; embedded, it goes by age through all sessions. */
+  prunedThrough(root: SessionId): Promise<EventId | null>;
   /**
    * `llm.call_started` events without an outcome (01 §11.5).
    * @param turnId absent = of every open turn, as recovery at the start asks; those of a tree are those of its open turns
    */
   openCalls(turnId?: TurnId): Promise<readonly AnyEvent[]>;
+  /** The same of calls that belong to no turn, begun since this event id. */
+  openGatewayCalls(since: string): Promise<readonly AnyEvent[]>;
+  /** How many model calls of the session were begun. */
+  callCount(sessionId: SessionId): Promise<number>;
   /** The newest event of a turn of this type, or null. */
   lastOfTurn(turnId: TurnId, types: readonly string[]): Promise<AnyEvent | null>;
   /** Every event of a turn of these types, ascending. */
@@ -151,6 +171,8 @@ export interface EventReader {
 
 export interface DelegationReader {
   get(toolUseId: string): Promise<DelegationRecord | null>;
+  /** As it is sent. */
+  view(toolUseId: string): Promise<Delegation | null>;
   ofWorker(sessionId: SessionId): Promise<DelegationRecord | null>;
   /** Ascending by creation. `after` is a tool use id. */
   list(
@@ -212,9 +234,19 @@ export interface SpendReader {
   ofSubtree(sessionId: SessionId): Promise<Pusd>;
   /** All sessions since this moment (Unix ms). */
   since(from: number): Promise<Pusd>;
+  /** Sessions of a caller since this full hour (Unix ms). */
+  ofCaller(caller: string, from: number): Promise<Pusd>;
+}
+
+/** The workers that a session tree made for itself. */
+export interface SessionWorkerReader {
+  get(root: SessionId, name: string): Promise<SessionWorker | null>;
+  /** By name. */
+  list(root: SessionId): Promise<readonly SessionWorker[]>;
 }
 
 export interface Store {
+  readonly workers: SessionWorkerReader;
   readonly sessions: SessionReader;
   readonly turns: TurnReader;
   readonly messages: MessageReader;
@@ -222,6 +254,7 @@ export interface Store {
   readonly delegations: DelegationReader;
   readonly confirmations: ConfirmationReader;
   readonly spend: SpendReader;
+  readonly patterns: PatternReader;
   idempotency(method: string, path: string, tokenHash: string, key: string): Promise<IdempotencyRow | null>;
   /** Session, messages, open approvals and workers of one moment (06 §4.1). */
   snapshot(

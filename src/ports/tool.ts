@@ -7,7 +7,7 @@ import type { ToolDefinition, ToolOutput } from '../domain/tool.ts';
 import type { Issue } from '../kernel/errors.ts';
 import type { SessionId, ToolUseId, TurnId } from '../kernel/ids.ts';
 import type { Logger } from './log.ts';
-import type { WorkerSpawner } from './spawner.ts';
+import type { SharedFile, WorkerMaker, WorkerSpawner } from './spawner.ts';
 import type { MemoryChange, WorkspaceFiles } from './workspace.ts';
 
 export type ToolInput = Readonly<Record<string, unknown>>;
@@ -39,6 +39,8 @@ export interface ToolContext {
   readonly signal: AbortSignal;
   /** Null where this session may not delegate. */
   readonly spawner: WorkerSpawner | null;
+  /** Null for a tool that makes no workers. */
+  readonly maker: WorkerMaker | null;
   /** The memory files of the workspace; null in a worker. */
   readonly memory: { change(change: MemoryChange): Promise<MemoryWrite> } | null;
   readonly skills: SkillShelf;
@@ -53,10 +55,21 @@ export interface ToolContext {
 /** Made fresh for each call. */
 export interface Tool {
   readonly definition: ToolDefinition;
+  /** The input as the tool's schema has it, of one that means the same; absent = as it is given. */
+  plain?(input: ToolInput): ToolInput;
   /** Throws `ToolError` for a failure that the model may read; anything else is a bug and stays opaque. */
   execute(input: ToolInput, context: ToolContext): Promise<ToolOutput>;
-  /** Rules that a schema cannot express and that must hold before a person is asked. No effects. */
+  /**
+   * Rules that a schema cannot express and that must hold before a person is asked. No effects. Throws `ToolError` for a
+   * failure that is none of the input's.
+   */
   check?(input: ToolInput, context: ToolContext): Promise<readonly Issue[]>;
+  /** What a person is shown of the call, of an input that was checked; absent = its input. */
+  shown?(input: ToolInput, context: ToolContext): Promise<Readonly<Record<string, unknown>>>;
+  /** What is wrong with a YAML that a person gives in place of the input; it then runs with `{yaml}`. Absent = there is no such form. */
+  checkYaml?(yaml: string, context: ToolContext): Promise<readonly Issue[]>;
+  /** What the call hands on, of an input that was checked: each may need a person's consent before the call itself. */
+  shares?(input: ToolInput, context: ToolContext): Promise<readonly SharedFile[]>;
   /** Ends what still runs; idempotent; false when it finished or never started. */
   cancel(): Promise<boolean>;
 }
@@ -81,6 +94,8 @@ export interface ToolRegistry {
   knownTools(workspace: string): ToolSet;
   /** Starts what the tools of the workspace need, without waiting, and keeps it until the returned function is called. */
   hold(workspace: string): () => void;
+  /** A set with these workers as tools beside its own. */
+  withWorkers(toolset: ToolSet, workers: readonly ToolDefinition[]): ToolSet;
 }
 
 /** Compiles a schema a caller gave (01 §5); problems with their paths instead of a validator when it breaks the rule. */

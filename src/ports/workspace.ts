@@ -3,6 +3,7 @@
 import type { Skill, SkillEntry } from '../domain/context/skill.ts';
 import type { MemoryFile, MemoryWrite } from '../domain/event/context.ts';
 import type { ImageBlock } from '../domain/message.ts';
+import type { Sandbox } from '../domain/worker/definition.ts';
 
 /** How a path will be used. `list` is a directory walk, which skips what may not be read. */
 export type PathUse = 'read' | 'write' | 'list';
@@ -27,7 +28,12 @@ export interface DirectoryEntry {
  * `ToolError('permission_denied')` that names the path as given and never the root.
  */
 export interface WorkspaceFiles {
+  /** Of the workspace. */
   readonly root: string;
+  /** Folders that a search goes through, each with what its paths begin with. */
+  readonly roots: readonly { readonly prefix: string; readonly absolute: string }[];
+  /** What to tell a model that cannot read a file as text; '' = nothing. */
+  readonly binary_hint: string;
   /** Throws when the path escapes or is protected. Existence is not checked. */
   resolve(path: string, use: PathUse): Promise<ConfinedPath>;
   /**
@@ -38,15 +44,17 @@ export interface WorkspaceFiles {
   /** As `read`, for a file of any size: its bytes in order, a piece at a time. */
   chunks(path: ConfinedPath): AsyncIterable<Buffer>;
   /** SHA-256 of a file's content in hex; null when nothing is there. Throws as `read`. */
-  hash(path: ConfinedPath): Promise<string | null>;
+  hash(path: ConfinedPath, signal: AbortSignal): Promise<string | null>;
   /** What a directory holds, unsorted and unfiltered; links are of kind `other`. Throws `ToolError('execution_error')`. */
   entries(path: ConfinedPath): Promise<readonly DirectoryEntry[]>;
   /** Creates parents, writes beside and renames, keeps an existing file's mode. */
   write(path: ConfinedPath, data: string | Uint8Array): Promise<void>;
   /** Runs `fn` alone among all holders of this path, first come first served, process-wide. */
   exclusive<T>(path: ConfinedPath, fn: () => Promise<T>): Promise<T>;
-  /** Whether a path below the root (relative) may be shown to a model. */
-  readable(relative: string): boolean;
+  /** An entry of a directory that `entries` gave; null when it may not be shown. */
+  below(folder: ConfinedPath, entry: DirectoryEntry): Promise<ConfinedPath | null>;
+  /** Whether a path as tools show it may be shown to a model. */
+  readable(path: string): boolean;
 }
 
 /** `trust.yaml` as read for one decision. */
@@ -85,6 +93,10 @@ export interface Workspaces {
   /** `~` expanded, real, absolute; null when it is missing or not a directory. */
   realDirectory(path: string): Promise<string | null>;
   files(root: string): WorkspaceFiles;
+  /** The same for a session that has these sandboxes and nothing else (13 §4). */
+  sandboxes(root: string, sandboxes: readonly Sandbox[]): WorkspaceFiles;
+  /** Creates what may be written to. Throws `ToolError('execution_error')` (`sandbox_unavailable`) where one is missing. */
+  openSandboxes(root: string, sandboxes: readonly Sandbox[]): Promise<void>;
   readTrust(root: string): Promise<Trust>;
   /**
    * Changes the file once `store` has stored what the change follows from. `store` is called once, and told whether the

@@ -6,7 +6,7 @@ import type { JsonSchema } from '../domain/tool.ts';
 import type { ToolUseId } from '../kernel/ids.ts';
 import { err, ok, type Result } from '../kernel/result.ts';
 import { readJson } from '../policy/parsing/json.ts';
-import type { Limits } from '../policy/parsing/limits.ts';
+import { CLIENT_BODY } from '../policy/parsing/limits.ts';
 import { plainIssues } from '../policy/parsing/plain-issue.ts';
 
 export interface ClientMessage {
@@ -30,9 +30,6 @@ export interface ClientRequest {
 
 /** Our id for the id that a client gave a call; equal ids give equal ones. */
 export type CallIds = (wireId: string) => ToolUseId;
-
-/** 32 MiB (19 §2.7); deep enough for arguments that are as deep as they may be. */
-const CLIENT_BODY: Limits = { bytes: 33_554_432, depth: 128, nodes: 1_000_000 };
 
 /** The body in this shape. The error is one line that names the field. */
 export function readBody<T>(text: string, schema: z.ZodType<T>): Result<T, string> {

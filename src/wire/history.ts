@@ -4,6 +4,7 @@ import { textOf } from '../domain/message.ts';
 import { type ModelEntry, providerOf } from '../domain/model.ts';
 import type { CanonicalRequest } from '../domain/model-request.ts';
 import type { ToolUseId } from '../kernel/ids.ts';
+import { type Beginnings, createBeginnings } from '../policy/context/beginnings.ts';
 import type { Remarks } from './remarks.ts';
 
 /** What a call gets that has no result, so that no provider refuses the history. */
@@ -14,33 +15,58 @@ export type Step =
   | { readonly kind: 'user' | 'assistant' | 'result'; readonly message: StoredMessage }
   | { readonly kind: 'interrupted'; readonly tool_use_id: ToolUseId };
 
-/** Orders results right behind their calls; what has no call is dropped. SYSTEM messages are left out, see `systemTexts`. */
-export function steps(messages: readonly StoredMessage[], drop: Drop): Step[] {
-  const out: Step[] = [];
-  let open: ToolUseId[] = [];
-  const settle = () => {
-    for (const tool_use_id of open) out.push({ kind: 'interrupted', tool_use_id });
-    open = [];
-  };
-  for (const message of messages) {
-    const { role, content } = message;
-    if (role === 'system') continue;
-    if (role === 'tool') {
-      const result = content[0];
-      const place = result?.type === 'tool_result' ? open.indexOf(result.tool_use_id) : -1;
-      if (place < 0) drop(message, 'tool_result', 'no call before it waits for this result');
-      else {
-        open.splice(place, 1);
-        out.push({ kind: 'result', message });
-      }
-      continue;
+/**
+ * Orders results right behind their calls; what has no call is dropped. SYSTEM messages are left out, see `systemTexts`.
+ * @param open calls that wait for their results; afterwards those that still do
+ */
+function pair(message: StoredMessage, open: ToolUseId[], drop: Drop): Step[] {
+  const { role, content } = message;
+  if (role === 'system') return [];
+  if (role === 'tool') {
+    const result = content[0];
+    const place = result?.type === 'tool_result' ? open.indexOf(result.tool_use_id) : -1;
+    if (place >= 0) {
+      open.splice(place, 1);
+      return [{ kind: 'result', message }];
     }
-    settle();
-    out.push({ kind: role, message });
-    if (role === 'assistant') for (const block of content) if (block.type === 'tool_use') open.push(block.id);
+    drop(message, 'tool_result', 'no call before it waits for this result');
+    return [];
   }
-  settle();
-  return out;
+  const steps: Step[] = [...open.splice(0).map(interrupted), { kind: role, message }];
+  if (role === 'assistant') for (const block of content) if (block.type === 'tool_use') open.push(block.id);
+  return steps;
+}
+
+function interrupted(tool_use_id: ToolUseId): Step {
+  return { kind: 'interrupted', tool_use_id };
+}
+
+/**
+ * Folds a history step by step. The fold of a beginning is kept, so that each message is looked at once, however long
+ * the history gets: `fold` leaves the value it is given as it is.
+ */
+export function foldedOnce<T>(
+  start: T,
+  fold: (value: T, step: Step, model: ModelEntry) => T,
+  drop: Drop,
+): (request: CanonicalRequest) => T {
+  interface Folded {
+    readonly value: T;
+    readonly open: readonly ToolUseId[];
+  }
+  const byModel = new WeakMap<ModelEntry, Beginnings<Folded>>();
+  return ({ messages, model }) => {
+    const known = byModel.get(model) ?? createBeginnings<Folded>();
+    byModel.set(model, known);
+    const begun = known.of(messages);
+    const open = [...(begun?.state.open ?? [])];
+    let value = begun === null ? start : begun.state.value;
+    for (let i = begun?.count ?? 0; i < messages.length; i += 1)
+      for (const step of pair(messages[i]!, open, drop)) value = fold(value, step, model);
+    known.keep(messages, { value, open: [...open] });
+    for (const id of open) value = fold(value, interrupted(id), model);
+    return value;
+  };
 }
 
 /** Logs a block that cannot be said to the provider. */
@@ -59,7 +85,7 @@ export function systemTexts(request: CanonicalRequest): {
   readonly stable: string | null;
   readonly volatile: string | null;
 } {
-  const inline = request.messages.filter((m) => m.role === 'system').map((m) => textOf(m.content));
+  const inline = inlineTexts(request.messages);
   const demand =
     request.output_schema === null || request.model.capabilities.supports_structured_output
       ? null
@@ -68,6 +94,18 @@ export function systemTexts(request: CanonicalRequest): {
     stable: joined([request.system_prompt, ...inline]),
     volatile: joined([request.system_prompt_volatile, demand]),
   };
+}
+
+const systemBeginnings = createBeginnings<readonly string[]>();
+
+/** Of SYSTEM messages. */
+function inlineTexts(messages: readonly StoredMessage[]): readonly string[] {
+  const known = systemBeginnings.of(messages);
+  const texts = [...(known?.state ?? [])];
+  for (let i = known?.count ?? 0; i < messages.length; i += 1)
+    if (messages[i]!.role === 'system') texts.push(textOf(messages[i]!.content));
+  systemBeginnings.keep(messages, texts);
+  return texts;
 }
 
 /** Texts separated by a blank line, blank ones left out; null when nothing remains. */
@@ -130,4 +168,10 @@ export function encodedOnce<T>(
     }
     return entry.value;
   };
+}
+
+/** Half of a surrogate pair, which JSON can only write as an escape, is refused by providers; U+FFFD stands in for it. */
+export function wellFormed(json: string): string {
+  if (!json.includes('\\ud')) return json;
+  return json.replaceAll(/(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g, '$1\\ufffd');
 }

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { SessionIdSchema, UsdSchema } from '../scalars.ts';
 
 export const BudgetSchema = z.strictObject({
-  scope: z.enum(['session', 'delegation', 'day']),
+  scope: z.enum(['session', 'delegation', 'day', 'key']),
   limit_usd: UsdSchema,
   spent_usd: UsdSchema,
   reserved_usd: UsdSchema,

@@ -3,7 +3,6 @@ import { z } from 'zod';
 import {
   CancelScopeSchema,
   ContextModeSchema,
-  EntrySchema,
   FailureModeSchema,
   InsufficientContextRequestSchema,
 } from '../delegate.ts';
@@ -16,6 +15,7 @@ import {
   UsdSchema,
   WorkerOriginSchema,
 } from '../scalars.ts';
+import { EntrySchema } from '../tool.ts';
 
 export const DelegateStartedSchema = z.strictObject({
   tool_use_id: ToolUseIdSchema,

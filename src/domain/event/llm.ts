@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { CountSchema, ErrorClassSchema, MessageIdSchema, RequestIdSchema, SessionIdSchema } from '../scalars.ts';
 import { UsageSchema } from '../usage.ts';
 
-export const PurposeSchema = z.enum(['turn', 'compaction']);
+export const PurposeSchema = z.enum(['turn', 'compaction', 'gateway']);
 export type Purpose = z.infer<typeof PurposeSchema>;
 
 export const LlmCallStartedSchema = z.strictObject({

@@ -9,6 +9,8 @@ export const RouteDecidedSchema = z.strictObject({
   refused: RefusalSchema.nullable(),
   fallback_dearer: z.boolean(),
   chain: z.array(PolicyEvaluationSchema).length(7),
+  /** The name that a client of the gateway asked for; null elsewhere. */
+  requested_model: z.string().nullable(),
 });
 
 export const RoutingPolicyInvalidSchema = z.strictObject({

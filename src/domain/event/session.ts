@@ -3,6 +3,7 @@ import { z } from 'zod';
 import {
   ApprovalModeSchema,
   CountSchema,
+  DoorSchema,
   SessionIdSchema,
   Sha256Schema,
   ToolUseIdSchema,
@@ -25,6 +26,8 @@ export const SessionCreatedSchema = z.strictObject({
   worker_digest: z.string().nullable(),
   worker_origin: WorkerOriginSchema.nullable(),
   approval_mode: ApprovalModeSchema,
+  door: DoorSchema,
+  client: z.string().nullable(),
 });
 
 export const SessionEndedSchema = z.strictObject({

@@ -6,6 +6,7 @@ import {
   MessageIdSchema,
   SessionIdSchema,
   Sha256Schema,
+  UlidSchema,
   UsdSchema,
 } from '../scalars.ts';
 import { CancelReasonSchema, InterruptedReasonSchema, TurnErrorCodeSchema, TurnStopReasonSchema } from '../turn.ts';
@@ -29,6 +30,7 @@ export const TurnCompletedSchema = z.strictObject({
   total_cost_usd: UsdSchema,
   wall_time_seconds: z.number().min(0),
   parent_session_id: SessionIdSchema.nullable(),
+  unread_inputs: CountSchema,
 });
 
 export const TurnCancelledSchema = z.strictObject({
@@ -38,6 +40,7 @@ export const TurnCancelledSchema = z.strictObject({
   partial_tool_calls: CountSchema,
   total_cost_usd: UsdSchema,
   parent_session_id: SessionIdSchema.nullable(),
+  unread_inputs: CountSchema,
 });
 
 export const TurnFailedSchema = z.strictObject({
@@ -49,6 +52,7 @@ export const TurnFailedSchema = z.strictObject({
   partial_tool_calls: CountSchema,
   total_cost_usd: UsdSchema,
   parent_session_id: SessionIdSchema.nullable(),
+  unread_inputs: CountSchema,
 });
 
 export const TurnResumedSchema = z.strictObject({
@@ -56,4 +60,12 @@ export const TurnResumedSchema = z.strictObject({
   reused_llm_calls: CountSchema,
   reused_tool_calls: CountSchema,
   interrupted_reason: InterruptedReasonSchema,
+});
+
+/** A message that joined the running turn (20 §4). */
+export const TurnSteeredSchema = z.strictObject({
+  message_id: MessageIdSchema,
+  input_id: UlidSchema,
+  /** From its arrival until it was read. */
+  waited_ms: CountSchema,
 });

@@ -2,7 +2,18 @@
 import type { ContentBlock, StoredMessage } from '../../domain/message.ts';
 import type { ModelEntry } from '../../domain/model.ts';
 import type { CanonicalRequest, WireTool } from '../../domain/model-request.ts';
-import { callName, dropper, encodedOnce, INTERRUPTED, isBlank, refusal, steps, systemTexts } from '../history.ts';
+import { between, type GrowingText, grown, NO_TEXT } from '../growing-text.ts';
+import {
+  callName,
+  dropper,
+  encodedOnce,
+  foldedOnce,
+  INTERRUPTED,
+  isBlank,
+  refusal,
+  systemTexts,
+  wellFormed,
+} from '../history.ts';
 import type { Remarks } from '../remarks.ts';
 
 export interface AnthropicOptions {
@@ -21,11 +32,20 @@ interface Encoded {
   readonly json: string;
 }
 
+/** What has been said so far. */
+interface Said {
+  /** All messages but the last, each with its comma. */
+  readonly before: GrowingText;
+  readonly last: Encoded | null;
+  /** Results that wait for what follows them. */
+  readonly results: readonly Encoded[];
+}
+
 /** Makes the encoder of one adapter; it keeps what it made of each message. */
 export function createAnthropicEncoder(
   options: AnthropicOptions,
   remarks: Remarks,
-): (request: CanonicalRequest) => string {
+): (request: CanonicalRequest) => Buffer {
   const drop = dropper(remarks);
   const caching = options.prompt_cache !== false;
   const mark = (json: string, request: CanonicalRequest) => {
@@ -48,7 +68,7 @@ export function createAnthropicEncoder(
       const wire = encodeBlock(block, message, model);
       if (wire === null) continue;
       if (block.type !== 'thinking' && block.type !== 'redacted_thinking') markable = parts.length;
-      parts.push(JSON.stringify(wire));
+      parts.push(wellFormed(JSON.stringify(wire)));
     }
     return whole(message.role === 'assistant' ? 'assistant' : 'user', parts, markable);
   }
@@ -84,50 +104,47 @@ export function createAnthropicEncoder(
   }
 
   /** Results first, then what the user said, in one message. */
-  function wireMessages(request: CanonicalRequest): Encoded[] {
-    const out: Encoded[] = [];
-    let results: Encoded[] = [];
-    const flush = (after: Encoded | null) => {
-      const all = after === null ? results : [...results, after];
-      results = [];
-      const only =
-        all.length === 1
-          ? all[0]!
-          : whole(
-              'user',
-              all.flatMap((e) => e.parts),
-              lastMarkable(all),
-            );
-      if (only.parts.length > 0) out.push(only);
-    };
-    for (const step of steps(request.messages, drop)) {
-      if (step.kind === 'interrupted') {
-        const part = toolResult(step.tool_use_id, [{ type: 'text', text: INTERRUPTED }], true);
-        results.push(whole('user', [JSON.stringify(part)], 0));
-        continue;
-      }
-      const encoded = encode(step.message, request.model);
-      if (step.kind === 'result') results.push(encoded);
-      else if (step.kind === 'user') flush(encoded);
-      else {
-        if (results.length > 0) flush(null);
-        if (encoded.parts.length > 0) out.push(encoded);
-      }
-    }
-    if (results.length > 0) flush(null);
-    return out;
+  function flushed(said: Said, after: Encoded | null): Said {
+    const all = after === null ? said.results : [...said.results, after];
+    const only =
+      all.length === 1
+        ? all[0]!
+        : whole(
+            'user',
+            all.flatMap((e) => e.parts),
+            lastMarkable(all),
+          );
+    return added({ ...said, results: [] }, only);
   }
 
-  function messagesJson(request: CanonicalRequest): string {
-    const messages = wireMessages(request);
-    const last = messages.at(-1);
-    const texts = messages.map((m) => m.json);
-    if (last !== undefined && last.markable >= 0) {
-      const parts = [...last.parts];
-      parts[last.markable] = mark(parts[last.markable]!, request);
-      texts[texts.length - 1] = messageJson(last.role, parts);
-    }
-    return `[${texts.join(',')}]`;
+  function added(said: Said, message: Encoded): Said {
+    if (message.parts.length === 0) return said;
+    const { before, last } = said;
+    return { ...said, before: last === null ? before : grown(before, `${last.json},`), last: message };
+  }
+
+  const said = foldedOnce<Said>(
+    { before: NO_TEXT, last: null, results: [] },
+    (said, step, model) => {
+      if (step.kind === 'interrupted') {
+        const part = toolResult(step.tool_use_id, [{ type: 'text', text: INTERRUPTED }], true);
+        return { ...said, results: [...said.results, whole('user', [JSON.stringify(part)], 0)] };
+      }
+      const encoded = encode(step.message, model);
+      if (step.kind === 'result') return { ...said, results: [...said.results, encoded] };
+      if (step.kind === 'user') return flushed(said, encoded);
+      return added(said.results.length > 0 ? flushed(said, null) : said, encoded);
+    },
+    drop,
+  );
+
+  function withMessages(head: string, request: CanonicalRequest): Buffer {
+    const open = said(request);
+    const { before, last } = open.results.length > 0 ? flushed(open, null) : open;
+    if (last === null || last.markable < 0) return between(`${head}[`, before, `${last?.json ?? ''}]}`);
+    const parts = [...last.parts];
+    parts[last.markable] = mark(parts[last.markable]!, request);
+    return between(`${head}[`, before, `${messageJson(last.role, parts)}]}`);
   }
 
   function systemJson(request: CanonicalRequest): string | null {
@@ -169,8 +186,7 @@ export function createAnthropicEncoder(
       fields.push(
         `"output_config":${JSON.stringify({ format: { type: 'json_schema', schema: request.output_schema } })}`,
       );
-    // Not joined with the rest: the history is most of the body, and would be copied once more.
-    return `{${fields.join(',')},"messages":${messagesJson(request)}}`;
+    return withMessages(`{${wellFormed(fields.join(','))},"messages":`, request);
   };
 }
 

@@ -14,6 +14,13 @@ const Image = z.object({
   type: z.literal('image_url'),
   image_url: z.object({ url: z.string().regex(DATA_URL, 'must be a data URL in base64') }),
 });
+const File = z.object({
+  type: z.literal('file'),
+  file: z.object({
+    filename: z.string().nullish(),
+    file_data: z.string().regex(DATA_URL, 'must be a data URL in base64'),
+  }),
+});
 const Arguments = z.string().transform((text, context) => {
   const { input, error } = parseArguments(text, false);
   if (error !== null) context.addIssue({ code: 'custom', message: error });
@@ -24,7 +31,7 @@ const Message = z.discriminatedUnion('role', [
   z.object({ role: z.enum(['system', 'developer']), content: Texts }),
   z.object({
     role: z.literal('user'),
-    content: z.union([z.string(), z.array(z.discriminatedUnion('type', [Text, Image]))]),
+    content: z.union([z.string(), z.array(z.discriminatedUnion('type', [Text, Image, File]))]),
   }),
   z.object({ role: z.literal('assistant'), content: Texts.nullish(), tool_calls: z.array(Call).default([]) }),
   z.object({ role: z.literal('tool'), tool_call_id: z.string(), content: Texts }),
@@ -97,11 +104,14 @@ function canonical(message: WireMessage, callIds: CallIds): ClientMessage[] {
   }
 }
 
-function userPart(part: z.infer<typeof Text> | z.infer<typeof Image>): ContentBlock {
+function userPart(part: z.infer<typeof Text> | z.infer<typeof Image> | z.infer<typeof File>): ContentBlock {
   if (part.type === 'text') return part;
-  const { url } = part.image_url;
-  const [head, media_type] = DATA_URL.exec(url)!;
-  return { type: 'image', source: { kind: 'base64', data: url.slice(head.length) }, media_type: media_type! };
+  const url = part.type === 'file' ? part.file.file_data : part.image_url.url;
+  const [head, type] = DATA_URL.exec(url)!;
+  const bytes = { source: { kind: 'base64' as const, data: url.slice(head.length) }, media_type: type! };
+  return part.type === 'image_url'
+    ? { type: 'image', ...bytes }
+    : { type: 'document', ...bytes, name: part.file.filename ?? '' };
 }
 
 /** A text alone stands for one part. */

@@ -1,19 +1,21 @@
 // A canonical request as the body of OpenAI Chat Completions, for OpenAI, OpenRouter and servers that resemble them (11.6).
-import type { StoredMessage } from '../../domain/message.ts';
+import type { DocumentBlock, ImageBlock, StoredMessage } from '../../domain/message.ts';
 import type { ModelEntry } from '../../domain/model.ts';
 import type { CanonicalRequest, WireTool } from '../../domain/model-request.ts';
 import type { JsonSchema } from '../../domain/tool.ts';
+import { between, grown, NO_TEXT } from '../growing-text.ts';
 import {
   callName,
   type Drop,
   dropper,
   encodedOnce,
+  foldedOnce,
   INTERRUPTED,
   isBlank,
   joined,
   refusal,
-  steps,
   systemTexts,
+  wellFormed,
 } from '../history.ts';
 import type { Remarks } from '../remarks.ts';
 
@@ -33,24 +35,26 @@ export function createOpenAiEncoder(
   type: 'openai' | 'openrouter',
   options: OpenAiOptions,
   remarks: Remarks,
-): (request: CanonicalRequest) => string {
+): (request: CanonicalRequest) => Buffer {
   const drop = dropper(remarks);
-  const encode = encodedOnce((message, model) => encodeMessage(message, model, drop));
+  const encode = encodedOnce((message, model) => {
+    const json = encodeMessage(message, model, drop);
+    return json === null ? null : wellFormed(json);
+  });
   const toolTexts = new WeakMap<WireTool, string>();
 
-  function messagesJson(request: CanonicalRequest): string {
-    const texts: string[] = [];
-    const system = systemMessage(request, type);
-    if (system !== null) texts.push(JSON.stringify(system));
-    for (const step of steps(request.messages, drop)) {
+  /** Messages with a comma before each. */
+  const said = foldedOnce(
+    NO_TEXT,
+    (said, step, model) => {
       const json =
         step.kind === 'interrupted'
           ? JSON.stringify(toolMessage(step.tool_use_id, INTERRUPTED, true))
-          : encode(step.message, request.model);
-      if (json !== null) texts.push(json);
-    }
-    return `[${texts.join(',')}]`;
-  }
+          : encode(step.message, model);
+      return json === null ? said : grown(said, `,${json}`);
+    },
+    drop,
+  );
 
   function toolJson(tool: WireTool): string {
     let text = toolTexts.get(tool);
@@ -65,13 +69,11 @@ export function createOpenAiEncoder(
   return (request) => {
     const { model, output_schema } = request;
     const fields = new Map<string, string>();
-    const set = (key: string, value: unknown) => fields.set(key, JSON.stringify(value));
-    set('model', model.wire_name);
-    fields.set('messages', messagesJson(request));
+    const set = (key: string, value: unknown) => fields.set(key, wellFormed(JSON.stringify(value)));
     set('stream', true);
     if (options.stream_usage !== false) set('stream_options', { include_usage: true });
     set(options.max_tokens_field ?? 'max_completion_tokens', request.max_output_tokens);
-    if (request.tools.length > 0) fields.set('tools', `[${request.tools.map(toolJson).join(',')}]`);
+    if (request.tools.length > 0) fields.set('tools', wellFormed(`[${request.tools.map(toolJson).join(',')}]`));
     if (request.stop_sequences.length > 0) set('stop', request.stop_sequences.slice(0, MAX_STOPS));
     if (request.temperature !== null) set('temperature', request.temperature);
     if (output_schema !== null && model.capabilities.supports_structured_output)
@@ -80,7 +82,16 @@ export function createOpenAiEncoder(
         json_schema: { name: 'response', schema: output_schema, strict: isStrict(output_schema) },
       });
     for (const [key, value] of Object.entries(model.extra_body ?? {})) if (!RESERVED.has(key)) set(key, value);
-    return `{${[...fields].map(([key, json]) => `${JSON.stringify(key)}:${json}`).join(',')}}`;
+    const name = fields.get('model') ?? JSON.stringify(model.wire_name);
+    fields.delete('model');
+    const head = `{"model":${name},"messages":[`;
+    const tail = `]${[...fields].map(([key, json]) => `,${JSON.stringify(key)}:${json}`).join('')}}`;
+    const system = systemMessage(request, type);
+    const history = said(request);
+    if (system !== null) return between(`${head}${wellFormed(JSON.stringify(system))}`, history, tail);
+    // Without the first comma.
+    const bytes = history.bytes.subarray(Math.min(1, history.length));
+    return between(head, { bytes, length: Math.max(0, history.length - 1) }, tail);
   };
 }
 
@@ -108,13 +119,20 @@ function encodeMessage(message: StoredMessage, model: ModelEntry, drop: Drop): s
       if (!isBlank(block.text)) parts.push({ type: 'text', text: block.text });
       continue;
     }
-    const reason = block.type === 'image' ? refusal(block, message, model) : 'this wire has no such block';
-    if (reason !== null || block.type !== 'image') drop(message, block.type, reason ?? '');
-    else parts.push({ type: 'image_url', image_url: { url: `data:${block.media_type};base64,${block.source.data}` } });
+    const sendable = block.type === 'image' || block.type === 'document';
+    const reason = sendable ? refusal(block, message, model) : 'this wire has no such block';
+    if (reason !== null || !sendable) drop(message, block.type, reason ?? '');
+    else parts.push(filePart(block));
   }
   if (parts.length === 0) return null;
   const only = parts.length === 1 ? parts[0]! : null;
   return JSON.stringify({ role: 'user', content: only !== null && 'text' in only ? only.text : parts });
+}
+
+function filePart(block: ImageBlock | DocumentBlock): object {
+  const url = `data:${block.media_type};base64,${block.source.data}`;
+  if (block.type === 'image') return { type: 'image_url', image_url: { url } };
+  return { type: 'file', file: { filename: block.name, file_data: url } };
 }
 
 function encodeAssistant(message: StoredMessage, drop: Drop): string | null {

@@ -1,0 +1,66 @@
+// What is sent to and answered by `POST /sessions/{id}/delegations` (19 §3.1).
+import { z } from 'zod';
+import { ContextModeSchema, DelegateInputSchema, DelegationSchema, UsageSummarySchema } from '../delegate.ts';
+import { WorkerChangesSchema } from '../file-change.ts';
+import { SessionIdSchema, ToolUseIdSchema } from '../scalars.ts';
+import { WorkerNameSchema } from '../worker/definition.ts';
+
+const { tier, task } = DelegateInputSchema.shape;
+
+/** The parameters of `delegate`, or a named worker with its input. */
+export const SubmitDelegationBody = z
+  .strictObject({
+    ...DelegateInputSchema.omit({ tier: true, task: true, context: true }).shape,
+    tier: tier.optional(),
+    task: task.optional(),
+    context: z
+      .strictObject({
+        mode: ContextModeSchema,
+        /** Notes, or items of the five kinds of 04 §4.1. */
+        include: z
+          .array(z.union([z.string(), z.record(z.string(), z.unknown())]))
+          .max(50)
+          .optional(),
+      })
+      .optional(),
+    /** A worker of the project that this session may call. */
+    worker: WorkerNameSchema.optional(),
+    input: z.string().min(1).optional(),
+    attachments: z.array(z.string().min(1).max(4096)).max(100).optional(),
+  })
+  .superRefine((body, issues) => {
+    const wrong = (path: string, message: string) => issues.addIssue({ code: 'custom', path: [path], message });
+    if (body.worker === undefined) {
+      if (body.tier === undefined) wrong('tier', 'is required: fast, balanced or deep; or name a worker');
+      if (body.task === undefined) wrong('task', 'is required: what the worker is to do');
+      for (const key of ['input', 'attachments'] as const)
+        if (body[key] !== undefined) wrong(key, 'belongs to a named worker; say what is to be done in task');
+    } else {
+      if (body.input === undefined) wrong('input', 'is required: what the worker is to do');
+      for (const key of ['tier', 'task', 'context'] as const)
+        if (body[key] !== undefined) wrong(key, 'is settled by the definition of the worker');
+      for (const key of ['output_schema', 'allowed_tools', 'max_tokens', 'timeout_seconds', 'max_cost_usd'] as const)
+        if (body[key] !== null) wrong(key, 'is settled by the definition of the worker');
+    }
+  });
+export type SubmitDelegationBody = z.infer<typeof SubmitDelegationBody>;
+
+export const DelegationReceiptSchema = z.object({
+  tool_use_id: ToolUseIdSchema,
+  /** That it was asked of. */
+  session_id: SessionIdSchema,
+  /** Null where no worker came of it. */
+  worker_session_id: SessionIdSchema.nullable(),
+});
+export type DelegationReceipt = z.infer<typeof DelegationReceiptSchema>;
+
+/** What came of it (04 §4.2). */
+export const DelegationResultSchema = z.object({
+  success: z.boolean(),
+  output: DelegationSchema.shape.output.unwrap(),
+  error: z.string().nullable(),
+  usage_summary: UsageSummarySchema,
+  worker_session_id: SessionIdSchema.nullable(),
+  ...WorkerChangesSchema.shape,
+});
+export type DelegationResult = z.infer<typeof DelegationResultSchema>;

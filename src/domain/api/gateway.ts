@@ -1,0 +1,9 @@
+// The gateway's nouns: the wires that clients speak, and whose credentials go on (19 §2).
+import { z } from 'zod';
+
+export const ClientWireSchema = z.enum(['messages', 'chat', 'responses']);
+/** Anthropic Messages, OpenAI Chat Completions, OpenAI Responses. */
+export type ClientWire = z.infer<typeof ClientWireSchema>;
+
+/** Names that ask for a decision in place of a model. */
+export const AUTO_NAMES: readonly string[] = ['auto', 'claude-auto'];

@@ -1,0 +1,82 @@
+// Bytes of a client's request to a provider and back, unchanged, with what was read behind them (19 §2.2).
+import type { ClientWire } from '../domain/api/gateway.ts';
+import type { StopReason } from '../domain/message.ts';
+import type { ErrorClass } from '../domain/scalars.ts';
+
+/** Headers as they stand on the wire, names in lower case, each with its values in order. */
+export type RelayHeaders = readonly (readonly [name: string, value: string])[];
+
+export interface RelayRequest {
+  readonly wire: ClientWire;
+  /** Behind the wire's endpoint: `/count_tokens` and the like, with its query; '' for the endpoint itself. */
+  readonly tail: string;
+  readonly headers: RelayHeaders;
+  readonly body_bytes: number;
+  /** The pieces of the body in their order, handed out once: whoever sends them lets them go. */
+  takeBody(): readonly Uint8Array[];
+  /** The client did not ask for the chunk of counts, so it is not passed on. */
+  readonly withhold_usage: boolean;
+  /** Names the recording of the exchange. */
+  readonly request_id: string;
+}
+
+/** Token counts as far as the provider reported them; null = not reported. */
+export interface ReportedUsage {
+  readonly input: number | null;
+  readonly cached: number | null;
+  readonly creation: number | null;
+  readonly creation1h: number | null;
+  readonly output: number | null;
+  readonly reasoning: number | null;
+  /** The count of the answer is a preliminary one. */
+  readonly early: boolean;
+}
+
+/** What was read of an answer so far. Nothing of what it says is kept. */
+export interface MeterReading {
+  readonly usage: ReportedUsage;
+  /** Null until the provider says why it stopped. */
+  readonly stop_reason: StopReason | null;
+  readonly served_model: string | null;
+  /** Characters of the answer, for an estimate. */
+  readonly characters: number;
+  readonly tool_calls: number;
+  readonly thinking_blocks: number;
+  /** The answer came to its own end. */
+  readonly whole: boolean;
+  /** The provider reported an error, by its status or inside the answer. */
+  readonly fault: { readonly error_class: ErrorClass; readonly name: string | null } | null;
+}
+
+export interface RelayAnswer {
+  readonly status: number;
+  readonly headers: RelayHeaders;
+  /** Pieces as they arrive; the next one is read when the last was taken. Throws `RelayFault` where the answer breaks off. */
+  readonly body: AsyncIterable<Uint8Array>;
+  reading(): MeterReading;
+}
+
+/** No answer, or one that broke off. */
+export class RelayFault extends Error {
+  readonly error_class: ErrorClass;
+
+  constructor(error_class: ErrorClass, message: string) {
+    super(message);
+    this.error_class = error_class;
+    this.name = 'RelayFault';
+  }
+}
+
+/** A provider's address, and the server's key for it. */
+export interface Relay {
+  /** The server has a key for it, or it needs none. */
+  readonly keyed: boolean;
+  /**
+   * @param withKey false = what the client sent is its credential
+   * Throws `RelayFault`.
+   */
+  send(request: RelayRequest, withKey: boolean, signal: AbortSignal): Promise<RelayAnswer>;
+}
+
+/** Every adapter with an address, usable or not, by adapter id. */
+export interface Relays extends ReadonlyMap<string, Relay> {}

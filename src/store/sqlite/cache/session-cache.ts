@@ -1,19 +1,13 @@
 // Decoded rows of sessions in use, so that a turn does not read and parse its session before every step.
 import type Database from 'better-sqlite3';
 import type { SessionRecord } from '../../../domain/session.ts';
-import type { Usd } from '../../../kernel/money.ts';
-import { LIMIT_AS_TEXT, type SessionRow, sessionRecord, usdOrNull } from '../schema/rows.ts';
-
-export interface KnownSession {
-  readonly record: SessionRecord;
-  /** The limit whose share was warned about last. */
-  readonly warned_usd: Usd | null;
-}
+import { sessionRecord, usdOrNull } from '../../sql/schema/rows.ts';
+import * as sql from '../../sql/sessions.ts';
 
 /** Least recently used out first. A record once handed out never changes. */
 export interface SessionCache {
   /** Null when there is no such session. */
-  get(id: string): KnownSession | null;
+  get(id: string): sql.KnownSession | null;
   /** For a session that is kept; does nothing for one that is not. */
   change(id: string, values: Partial<SessionRecord>): void;
   drop(id: string): void;
@@ -22,21 +16,17 @@ export interface SessionCache {
 /** A record holds its system prompt, so some MiB at most. */
 const MAX_CACHED = 256;
 
-type Row = SessionRow & { readonly warned_text: string | null };
-
 export function createSessionCache(db: Database.Database): SessionCache {
-  const entries = new Map<string, KnownSession>();
-  const select = db.prepare<[string], Row>(
-    `SELECT *, ${LIMIT_AS_TEXT}, CAST(budget_warned_pusd AS TEXT) AS warned_text FROM sessions WHERE id = ?`,
-  );
+  const entries = new Map<string, sql.KnownSession>();
+  const select = db.prepare<[string], sql.KnownRow>(sql.KNOWN);
 
-  function keep(id: string, entry: KnownSession): KnownSession {
+  function keep(id: string, entry: sql.KnownSession): sql.KnownSession {
     entries.delete(id);
     entries.set(id, entry);
     if (entries.size > MAX_CACHED) entries.delete(entries.keys().next().value ?? '');
     return entry;
   }
-  function read(id: string): KnownSession | null {
+  function read(id: string): sql.KnownSession | null {
     const row = select.get(id);
     if (row === undefined) return null;
     const { warned_text, ...rest } = row;

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type Database from 'better-sqlite3';
 import { z } from 'zod';
 import { StartupError } from '../../../kernel/errors.ts';
+import type { Logger } from '../../../ports/log.ts';
 
 // The list that drizzle-kit keeps beside its drafts; the n-th entry leads to `user_version` n.
 const JournalSchema = z.object({ entries: z.array(z.object({ idx: z.int(), tag: z.string() })) });
@@ -21,7 +22,7 @@ export function missingMigrations(db: Database.Database, path: string, dir: stri
     ]);
   }
   const tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").pluck().all();
-  if (found === 0 ? tables.length > 0 : !tables.includes('llm_calls')) {
+  if (found === 0 ? tables.length > 0 : !tables.includes('rollup_parent_day')) {
     throw new StartupError('database_corrupt', [
       `database_corrupt: ${path} holds the tables of another program; choose another file with storage.db_path`,
     ]);
@@ -42,4 +43,28 @@ export function migrate(db: Database.Database, path: string, dir: string, prepar
   });
   if (missing.length > 0) run.immediate();
   return missing;
+}
+
+/** Below it there is nothing to win: 1 MB. */
+const MIN_FREE_PAGES = 256;
+
+/**
+ * Gives the room that a migration freed back to the disk, where it is a quarter of the file or more. A file that cannot
+ * be made smaller, for want of room for the copy, is used as it is.
+ */
+export function giveBackRoom(db: Database.Database, path: string, log: Logger): void {
+  const pages = db.pragma('page_count', { simple: true }) as number;
+  const free = db.pragma('freelist_count', { simple: true }) as number;
+  if (free < MIN_FREE_PAGES || free * 4 < pages) return;
+  log.info({ path, pages, free }, 'database is made smaller');
+  try {
+    // The copy goes to a file: it would not fit into every server's memory.
+    db.pragma('temp_store = FILE');
+    db.exec('VACUUM');
+    db.pragma('wal_checkpoint(TRUNCATE)');
+  } catch (err) {
+    log.warn({ path, err }, 'the database was not made smaller');
+  } finally {
+    db.pragma('temp_store = MEMORY');
+  }
 }

@@ -1,4 +1,4 @@
-// Statements that take their values by name, and the values as SQLite holds them.
+// Statements that take their values by name.
 import type Database from 'better-sqlite3';
 
 /** A statement that takes its `@names` from an object; other fields are left alone. */
@@ -37,16 +37,4 @@ export function insertInto<Column extends string>(
 ): (row: Readonly<Record<Column, unknown>>) => Database.RunResult {
   const values = columns.map((column) => `@${column}`).join(', ');
   return named(db, `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${values}) ${conflict}`).run;
-}
-
-/** SQLite has no booleans. */
-export function bit(value: boolean): 0 | 1;
-export function bit(value: boolean | null): 0 | 1 | null;
-export function bit(value: boolean | null): 0 | 1 | null {
-  return value === null ? null : value ? 1 : 0;
-}
-
-/** JSON text of a value, NULL of null. */
-export function json(value: unknown): string | null {
-  return value === null || value === undefined ? null : JSON.stringify(value);
 }

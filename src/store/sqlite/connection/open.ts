@@ -4,10 +4,11 @@ import Database from 'better-sqlite3';
 import { StartupError } from '../../../kernel/errors.ts';
 import { makeFolder } from '../../../kernel/folder.ts';
 import type { Logger } from '../../../ports/log.ts';
-import { createHistoryCache, type HistoryCache } from '../cache/history-cache.ts';
+import { createHistoryCache, type HistoryCache } from '../../sql/cache/history-cache.ts';
 import { createSessionCache, type SessionCache } from '../cache/session-cache.ts';
 import { type Checkpointer, createCheckpointer } from './checkpointer.ts';
-import { migrate } from './migrate.ts';
+import { keepPlans } from './kept-plans.ts';
+import { giveBackRoom, migrate } from './migrate.ts';
 import { acquireOwnerLock } from './owner-lock.ts';
 import { closeToOthers, makePrivateFile } from './private-file.ts';
 
@@ -64,7 +65,11 @@ export function openDatabase({ path, synchronous, migrationsDir, log }: OpenOpti
       // Savepoints and large statements spill: to memory, not into a new file each time.
       db.pragma('temp_store = MEMORY');
     });
-    if (applied.length > 0) log.info({ path, migrations: applied }, 'database migrated');
+    if (applied.length > 0) {
+      log.info({ path, migrations: applied }, 'database migrated');
+      giveBackRoom(db, path, log);
+    }
+    keepPlans(db);
     const reader = openReader(path);
     opened.push(reader);
     const checkpoints = createCheckpointer(path, synchronous, log);
@@ -81,6 +86,7 @@ export function openDatabase({ path, synchronous, migrationsDir, log }: OpenOpti
 export function openReader(path: string): Database.Database {
   const reader = new Database(path, { readonly: true, fileMustExist: true, timeout: BUSY_TIMEOUT_MS });
   reader.pragma('query_only = ON');
+  keepPlans(reader);
   return reader;
 }
 

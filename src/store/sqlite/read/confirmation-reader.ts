@@ -1,29 +1,17 @@
 // Confirmations: open approvals and remembered answers (09 §6, 13 §7.4).
 import type { ConfirmationReader } from '../../../ports/store.ts';
+import * as sql from '../../sql/confirmations.ts';
+import { pageOf } from '../../sql/page.ts';
+import { type ConfirmationRowStored, confirmationRow, wireConfirmation } from '../../sql/schema/rows.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
 import { createStatementCache } from '../connection/statements.ts';
-import { type ConfirmationRowStored, confirmationRow, wireConfirmation } from '../schema/rows.ts';
-import { WITH_TREE } from '../schema/words.ts';
-import { pageOf } from './page.ts';
-
-/** Few approvals are open at a time, of all that ever were: wherever they are asked for, SQLite must begin with them. */
-const PENDING = 'confirmations INDEXED BY confirmations_open WHERE decision IS NULL';
-const FROM = {
-  pending: PENDING,
-  resolved: 'confirmations WHERE decision IS NOT NULL',
-  all: 'confirmations WHERE 1',
-} as const;
 
 export function createConfirmationReader({ db }: SqliteStoreHandle): ConfirmationReader {
-  const byId = db.prepare<[string], ConfirmationRowStored>('SELECT * FROM confirmations WHERE id = ?');
+  const byId = db.prepare<[string], ConfirmationRowStored>(sql.BY_ID);
   const listed = createStatementCache<ConfirmationRowStored>(db);
-  const open = db.prepare<[], ConfirmationRowStored>(`SELECT * FROM ${PENDING} ORDER BY id`);
-  const openOfTree = db.prepare<[string], ConfirmationRowStored>(
-    `SELECT * FROM ${PENDING} AND root_session_id = ? ORDER BY id`,
-  );
-  const grant = db.prepare(`
-    SELECT 1 FROM confirmations
-    WHERE root_session_id = ? AND key_hash = ? AND scope = 'identical' AND decision = 'approve' LIMIT 1`);
+  const open = db.prepare<[], ConfirmationRowStored>(sql.OPEN);
+  const openOfTree = db.prepare<[string], ConfirmationRowStored>(sql.OPEN_OF_TREE);
+  const grant = db.prepare(sql.GRANT);
 
   return {
     view: async (id) => {
@@ -34,12 +22,9 @@ export function createConfirmationReader({ db }: SqliteStoreHandle): Confirmatio
       const row = byId.get(id);
       return row === undefined ? null : confirmationRow(row);
     },
-    list: async ({ session_id, status, after, limit }) => {
-      const scope = session_id === null ? '' : 'AND session_id IN (SELECT id FROM tree)';
-      const sql = `${session_id === null ? '' : WITH_TREE} SELECT * FROM ${FROM[status]} ${scope}
-        AND id > ? ORDER BY id LIMIT ?`;
-      const rows = listed(sql).all(...(session_id === null ? [] : [session_id]), after ?? '', limit + 1);
-      return pageOf(rows, limit, (row) => row.id, wireConfirmation);
+    list: async (query) => {
+      const page = sql.pageOf(query);
+      return pageOf(listed(page.sql).all(...page.values), query.limit, (row) => row.id, wireConfirmation);
     },
     allOpen: async (root) => (root === undefined ? open.all() : openOfTree.all(root)).map(confirmationRow),
     granted: async (rootSessionId, keyHash) => grant.get(rootSessionId, keyHash) !== undefined,

@@ -1,12 +1,15 @@
 // All reads over one open database (ports/store).
 import type { IdempotencyRow } from '../../../ports/journal.ts';
 import type { Store } from '../../../ports/store.ts';
+import { KEYED, META, PROBE } from '../../sql/meta.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
 import { createConfirmationReader } from './confirmation-reader.ts';
 import { createDelegationReader } from './delegation-reader.ts';
 import { createEventReader } from './event-reader.ts';
 import { createMessageReader } from './message-reader.ts';
+import { createPatternReader } from './pattern-reader.ts';
 import { createSessionReader } from './session-reader.ts';
+import { createSessionWorkerReader } from './session-worker-reader.ts';
 import { createSnapshot } from './snapshot.ts';
 import { createSpend, createSpendReader } from './spend-reader.ts';
 import { createTurnReader } from './turn-reader.ts';
@@ -23,14 +26,12 @@ export function createStore(handle: SqliteStoreHandle): Store {
     delegations: createDelegationReader(handle, spend),
     confirmations: createConfirmationReader(handle),
     spend: createSpendReader(db, spend),
+    workers: createSessionWorkerReader(handle),
+    patterns: createPatternReader(db),
   };
-  const keyed = db.prepare<[string, string, string, string], IdempotencyRow>(
-    'SELECT * FROM idempotency_keys WHERE method = ? AND path = ? AND token_hash = ? AND key = ?',
-  );
-  const metaValue = db.prepare<[string], string>('SELECT value FROM meta WHERE key = ?').pluck();
-  const probe = db.prepare(
-    "INSERT INTO meta (key, value) VALUES ('probe', '') ON CONFLICT (key) DO UPDATE SET value = ''",
-  );
+  const keyed = db.prepare<[string, string, string, string], IdempotencyRow>(KEYED);
+  const metaValue = db.prepare<[string], string>(META).pluck();
+  const probe = db.prepare(PROBE);
   return {
     ...readers,
     // An expired row stays until a later key is stored; the caller compares `expires_at`.
@@ -39,7 +40,6 @@ export function createStore(handle: SqliteStoreHandle): Store {
     meta: async (key) => metaValue.get(key) ?? null,
     writable: async () => {
       try {
-        // A row that is really written: an empty transaction succeeds on a full disk too.
         probe.run();
         return true;
       } catch {

@@ -1,4 +1,5 @@
 // The thread of the reports: its own read-only connection, one answer per question (07 §9.4).
+import os from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 import { type PriceTable, storedPriceTable } from '../../../policy/pricing/price-table.ts';
 import type { Analytics, CallPricer } from '../../../ports/analytics.ts';
@@ -21,6 +22,11 @@ export type Answer = { readonly id: number } & (
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly reason: string }
 );
+
+// Streams go first: with a report asked again and again a chunk came 3.6 times as late, and with this no later than without.
+// Only Linux takes a thread for a process here; elsewhere all of the server would step back.
+const NICE = 10;
+if (process.platform === 'linux') os.setPriority(NICE);
 
 const { path, freeProviders } = workerData as ThreadSetup;
 const analytics = createAnalytics(openReader(path));
@@ -45,6 +51,8 @@ function ask(question: Question): Promise<unknown> {
       return analytics.routing(question.query);
     case 'reliability':
       return analytics.reliability(question.query);
+    case 'quality':
+      return analytics.quality(question.query);
   }
 }
 

@@ -56,6 +56,7 @@ export function createThreadedAnalytics(program: string, setup: ThreadSetup, log
     savings: (query, pricer) => ask({ report: 'savings', query }, pricer),
     routing: (query) => ask({ report: 'routing', query }, null),
     reliability: (query) => ask({ report: 'reliability', query }, null),
+    quality: (query) => ask({ report: 'quality', query }, null),
     async close() {
       await thread?.terminate();
     },

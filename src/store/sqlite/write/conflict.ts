@@ -27,6 +27,12 @@ export function journalFault(cause: unknown): unknown {
   ) {
     return new JournalConflict('worker_exists', 'the call has a worker already');
   }
+  if (
+    columns === 'sessions.caller, sessions.client_ref' ||
+    columns === 'sessions.root_session_id, sessions.client_ref'
+  ) {
+    return new JournalConflict('client_known', 'the client has a session of that name already');
+  }
   if (columns.startsWith('idempotency_keys.')) {
     return new JournalConflict('idempotency_exists', 'the idempotency key is stored already');
   }

@@ -1,26 +1,16 @@
 // Inserts events: id, time, parent and actor are settled here, inside the transaction (02 §2).
 import type Database from 'better-sqlite3';
+import { JournalConflict } from '../../../domain/batch-fault.ts';
 import { type Event, type EventDraft, type PayloadOf, SYSTEM_SESSION } from '../../../domain/event.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { IdGenerator } from '../../../kernel/ids.ts';
 import { type SessionStamp, stampedEvent } from '../../../policy/journal/envelope.ts';
 import type { PreparedBatch } from '../../../policy/journal/prepare.ts';
 import type { Published } from '../../../ports/live-bus.ts';
+import { EVENT_COLUMNS, eventRow } from '../../sql/write/events.ts';
 import { insertInto } from '../connection/named.ts';
 import { createLedger } from './ledger.ts';
 import type { LiveSessions } from './live-sessions.ts';
-
-const COLUMNS = [
-  'id',
-  'timestamp_ms',
-  'session_id',
-  'turn_id',
-  'parent_event_id',
-  'type',
-  'actor',
-  'sensitivity',
-  'payload_json',
-] as const;
 
 export interface EventLog {
   /** Returns what goes to the bus, events and transients in order. A finished call also goes to the ledger. */
@@ -34,13 +24,13 @@ export interface EventLogOptions {
 }
 
 export function createEventLog(db: Database.Database, { ids, clock, sessions }: EventLogOptions): EventLog {
-  const insert = insertInto(db, 'events', COLUMNS);
+  const insert = insertInto(db, 'events', EVENT_COLUMNS);
   const ledger = createLedger(db);
 
   function stampOf(sessionId: string): SessionStamp | null {
     if (sessionId === SYSTEM_SESSION) return null;
     const stamp = sessions.stamp(sessionId);
-    if (stamp === null) throw new Error(`no session ${sessionId}`);
+    if (stamp === null) throw new JournalConflict('session_gone', `no session ${sessionId}`);
     return stamp;
   }
 
@@ -48,17 +38,7 @@ export function createEventLog(db: Database.Database, { ids, clock, sessions }: 
     const at = clock.now();
     const stamp = stampOf(draft.session_id);
     const event = stampedEvent(draft, { id: ids.event(), at, parent, stamp });
-    insert({
-      id: event.id,
-      timestamp_ms: at,
-      session_id: event.session_id,
-      turn_id: event.turn_id,
-      parent_event_id: parent,
-      type: event.type,
-      actor: event.actor,
-      sensitivity: event.sensitivity,
-      payload_json,
-    });
+    insert(eventRow(event, at, payload_json));
     if (draft.type === 'llm.call_completed' && stamp !== null) {
       const payload = draft.payload as PayloadOf<'llm.call_completed'>;
       ledger.project({ id: event.id, at, session_id: event.session_id, turn_id: event.turn_id, payload }, stamp);

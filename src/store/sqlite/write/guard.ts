@@ -4,7 +4,7 @@ import { JournalConflict } from '../../../domain/batch-fault.ts';
 import type { TurnStatus } from '../../../domain/turn.ts';
 import { conditionsOf, turnRefusal } from '../../../policy/journal/conditions.ts';
 import type { PreparedBatch } from '../../../policy/journal/prepare.ts';
-import { TURN_IS_OPEN } from '../schema/words.ts';
+import { ENDED_TURN } from '../../sql/write/turns.ts';
 import type { LiveSessions } from './live-sessions.ts';
 
 export type Guard = (batch: PreparedBatch) => void;
@@ -14,9 +14,7 @@ const MAX_KNOWN = 4096;
 
 /** Throws `JournalConflict('turn_closed' | 'session_ended')`. Conditions of single rows are in their own updates. */
 export function createGuard(db: Database.Database, sessions: LiveSessions): Guard {
-  const endedTurn = db.prepare<[string], { status: TurnStatus }>(
-    `SELECT status FROM turns WHERE id = ? AND NOT (${TURN_IS_OPEN})`,
-  );
+  const endedTurn = db.prepare<[string], { status: TurnStatus }>(ENDED_TURN);
   // Found open, and ended by nothing since. An id that was dropped in vain is only looked up again.
   const openTurns = new Set<string>();
 

@@ -6,20 +6,24 @@ import { type PreparedBatch, prepareBatch } from '../../../policy/journal/prepar
 import { InvalidMessageError, type Journal, JournalConflict } from '../../../ports/journal.ts';
 import type { LiveBus, Published } from '../../../ports/live-bus.ts';
 import type { Logger } from '../../../ports/log.ts';
+import type { Effects } from '../../sql/write/effects.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
 import { checkpointWrites } from './checkpoint-writes.ts';
 import { journalFault } from './conflict.ts';
 import { delegationWrites } from './delegation-writes.ts';
 import { createEventLog } from './event-log.ts';
 import { createGuard } from './guard.ts';
+import { inputWrites } from './input-writes.ts';
 import { createLiveSessions } from './live-sessions.ts';
 import { metaWrites } from './meta-writes.ts';
+import { patternWrites } from './pattern-writes.ts';
 import { createPriceVersions } from './price-versions.ts';
 import { createPruner } from './prune.ts';
 import { createPurger } from './purge.ts';
 import { sessionWrites } from './session-writes.ts';
 import { turnWrites } from './turn-writes.ts';
-import { type Appliers, applyWrite, type Effects } from './writes.ts';
+import { workerWrites } from './worker-writes.ts';
+import { type Appliers, applyWrite } from './writes.ts';
 
 export interface JournalOptions {
   readonly db: SqliteStoreHandle;
@@ -27,6 +31,8 @@ export interface JournalOptions {
   readonly clock: Clock;
   readonly bus: LiveBus;
   readonly log: Logger;
+  /** Payloads of events are not held against their schemas. */
+  readonly trusted?: boolean;
 }
 
 /** Keeps one transaction, and so the pause of the event loop, short. */
@@ -48,7 +54,7 @@ interface QueuedTask {
 }
 type Queued = QueuedBatch | QueuedTask | Extract<Published, { readonly kind: 'transient' }>;
 
-export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptions): Journal {
+export function createJournal({ db: handle, ids, clock, bus, log, trusted = false }: JournalOptions): Journal {
   const { db, history, sessions, checkpoints } = handle;
   const begin = db.prepare('BEGIN IMMEDIATE');
   const commitAll = db.prepare('COMMIT');
@@ -61,9 +67,12 @@ export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptio
   const appliers: Appliers = {
     ...sessionWrites(db),
     ...turnWrites(db, log),
+    ...inputWrites(db),
     ...checkpointWrites(db),
+    ...workerWrites(db),
     ...delegationWrites(db),
     ...metaWrites(db, clock),
+    ...patternWrites(db),
   };
   const events = createEventLog(db, { ids, clock, sessions: live });
   const purgeTree = createPurger(db);
@@ -195,7 +204,7 @@ export function createJournal({ db: handle, ids, clock, bus, log }: JournalOptio
 
   return {
     async commit(batch) {
-      const prepared = prepareBatch(batch);
+      const prepared = prepareBatch(batch, trusted);
       return new Promise((resolve, reject) => {
         enqueue({ kind: 'batch', batch: prepared, resolve, reject, outcome: { ok: false, error: null } });
       });

@@ -2,56 +2,28 @@
 import type Database from 'better-sqlite3';
 import { type CallRecorded, costFact } from '../../../policy/journal/cost-fact.ts';
 import type { SessionStamp } from '../../../policy/journal/envelope.ts';
+import { FACT_COLUMNS, LEDGER_SESSION_COLUMNS, LEDGER_SESSION_KEY, ROLLUP_UPSERTS } from '../../sql/write/events.ts';
 import { insertInto } from '../connection/named.ts';
-import { MEASURES, ROLLUPS, TOKEN_COUNTS } from '../schema/rollups.ts';
-
-const FACT_COLUMNS = [
-  'event_id',
-  'ts_ms',
-  'session_id',
-  'root_session_id',
-  'parent_key',
-  'parent_session_id',
-  'is_worker',
-  'turn_id',
-  'workspace_hash',
-  'model',
-  'provider',
-  'pricing_version',
-  'purpose',
-  ...TOKEN_COUNTS,
-  'usage_estimated',
-  'priced',
-  'cancelled',
-  'delegation_tier',
-  'worker_name',
-  'delegated_by_model',
-  'latency_ms',
-  'cost_pusd',
-] as const;
 
 export interface Ledger {
   /**
-   * Inserts the fact and adds it to both rollups; an event that is already there changes nothing.
+   * Inserts the fact and adds it to the rollups; an event that is already there changes nothing.
    * Throws when a money sum would leave 64 bits: the caller's transaction must fail as a whole.
    */
   project(call: CallRecorded, stamp: SessionStamp): void;
 }
 
 export function createLedger(db: Database.Database): Ledger {
-  const insertFact = insertInto(db, 'llm_calls', FACT_COLUMNS, 'ON CONFLICT (event_id) DO NOTHING');
-  const upserts = ROLLUPS.map(({ table, bucket, key, attributes }) =>
-    insertInto(
-      db,
-      table,
-      [bucket, ...key, ...attributes, ...MEASURES],
-      `ON CONFLICT (${[bucket, ...key].join(', ')})
-       DO UPDATE SET ${MEASURES.map((m) => `${m} = ${m} + excluded.${m}`).join(', ')}`,
-    ),
-  );
+  const keyOf = db.prepare<[string], number>(LEDGER_SESSION_KEY).pluck();
+  const insertSession = insertInto(db, 'ledger_sessions', LEDGER_SESSION_COLUMNS);
+  const insertFact = insertInto(db, 'ledger_calls', FACT_COLUMNS, 'ON CONFLICT (event_id) DO NOTHING');
+  const upserts = ROLLUP_UPSERTS.map(({ table, columns, conflict }) => insertInto(db, table, columns, conflict));
   return {
     project(call, stamp) {
-      const row = costFact(call, stamp);
+      const fact = costFact(call, stamp);
+      // Not remembered: a key that is rolled back is given to another session.
+      const session_key = keyOf.get(fact.session_id) ?? Number(insertSession(fact).lastInsertRowid);
+      const row = { ...fact, session_key };
       if (insertFact(row).changes === 0) return;
       for (const upsert of upserts) upsert(row);
     },

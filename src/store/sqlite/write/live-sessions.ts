@@ -1,6 +1,7 @@
 // Sessions that commits are made for: whether they have ended, and what goes from them onto events and cost facts.
 import type Database from 'better-sqlite3';
 import type { SessionStamp } from '../../../policy/journal/envelope.ts';
+import * as sql from '../../sql/sessions.ts';
 
 /** Only what is live is kept: an end that is rolled back then leaves nothing to forget. */
 export interface LiveSessions {
@@ -14,16 +15,9 @@ export interface LiveSessions {
 /** As many as a busy server has open; more are looked up again. */
 const MAX_KEPT = 4096;
 
-type Row = Omit<SessionStamp, 'is_worker'> & { readonly is_worker: 0 | 1; readonly ended: 0 | 1 };
-
 export function createLiveSessions(db: Database.Database): LiveSessions {
   const live = new Map<string, SessionStamp>();
-  const select = db.prepare<[string], Row>(`
-    SELECT s.parent_session_id, s.root_session_id, s.is_worker, s.workspace_hash,
-      coalesce(s.worker_name, '') AS worker_name, coalesce(s.delegated_by_model, '') AS delegated_by_model,
-      coalesce(d.tier, '') AS delegation_tier, s.ended_at IS NOT NULL AS ended
-    FROM sessions s LEFT JOIN delegations d ON d.worker_session_id = s.id
-    WHERE s.id = ?`);
+  const select = db.prepare<[string], sql.StampRow>(sql.STAMP);
 
   function read(sessionId: string): { readonly stamp: SessionStamp; readonly ended: boolean } | null {
     const row = select.get(sessionId);

@@ -1,42 +1,27 @@
 // Deletes old events in slices; messages, cost facts and rollups stay (02 §6).
 import type Database from 'better-sqlite3';
 import type { PruneReport } from '../../../ports/journal.ts';
-import { PRUNED_THROUGH, TURN_IS_OPEN } from '../schema/words.ts';
-
-const SLICE_ROWS = 5000;
+import { PRUNED_THROUGH } from '../../sql/schema/words.ts';
+import { OLD, OLDEST_KEPT, type OldEvent, SKIPPED, SLICE_ROWS } from '../../sql/write/prune.ts';
 
 /** Where a run of slices stands. */
 export interface PruneSlice {
   readonly report: PruneReport;
   readonly done: boolean;
-  readonly last: { readonly timestamp_ms: number; readonly id: string };
-}
-
-interface OldEvent {
-  readonly id: string;
-  readonly timestamp_ms: number;
+  readonly last: OldEvent;
 }
 
 /** One slice after `before` (null starts); runs inside a transaction. A dry run walks the same rows. */
 export function createPruner(
   db: Database.Database,
 ): (before: PruneSlice | null, cutoff: number, dryRun: boolean) => PruneSlice {
-  const busy = `SELECT session_id FROM turns WHERE ${TURN_IS_OPEN}`;
-  const old = db.prepare<[number, number, string], OldEvent>(`
-    SELECT id, timestamp_ms FROM events
-    WHERE timestamp_ms < ? AND (timestamp_ms, id) > (?, ?) AND session_id NOT IN (${busy})
-    ORDER BY timestamp_ms, id LIMIT ${SLICE_ROWS}`);
+  const old = db.prepare<[number, number, string], OldEvent>(OLD);
   const remove = db.prepare('DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))');
   const mark = db.prepare(`
     INSERT INTO meta (key, value) VALUES ('${PRUNED_THROUGH}', ?)
     ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)`);
-  const skipped = db.prepare<[number], { n: number }>(`
-    SELECT count(*) AS n FROM (${busy}) AS b
-    WHERE EXISTS (SELECT 1 FROM events e WHERE e.session_id = b.session_id AND e.timestamp_ms < ?)`);
-  const oldestKept = db.prepare<[number], { t: number | null }>(`
-    SELECT min(t) AS t FROM (
-      SELECT min(timestamp_ms) AS t FROM events WHERE timestamp_ms >= ?
-      UNION ALL SELECT min(timestamp_ms) FROM events WHERE session_id IN (${busy}))`);
+  const skipped = db.prepare<[number], { n: number }>(SKIPPED);
+  const oldestKept = db.prepare<[number], { t: number | null }>(OLDEST_KEPT);
 
   return (before, cutoff, dryRun) => {
     const from = before?.last ?? { timestamp_ms: -1, id: '' };

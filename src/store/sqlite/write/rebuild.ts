@@ -1,8 +1,8 @@
 // Makes the rollups again from the ledger they derive from (07 §9.5).
 import type Database from 'better-sqlite3';
-import { ROLLUPS, rollupColumns, rollupFromCalls } from '../schema/rollups.ts';
+import { ROLLUPS, rollupColumns, rollupFromCalls } from '../../sql/schema/rollups.ts';
 
-/** Empties and refills both rollups in one transaction. The caller owns the database. */
+/** Empties and refills the rollups in one transaction. The caller owns the database. */
 export function rebuildRollups(db: Database.Database): void {
   const rebuild = db.transaction(() => {
     for (const rollup of ROLLUPS) {

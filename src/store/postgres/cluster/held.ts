@@ -1,0 +1,23 @@
+// The trees that this node holds, as far as its writes have come (16 §3).
+
+export interface Held {
+  readonly root: string;
+  readonly epoch: number;
+  readonly place: string;
+  /** Number of the last commit. */
+  seq: number;
+  /** The root's turn that has not ended. */
+  turn: string | null;
+}
+
+export interface HeldTrees {
+  readonly node: string;
+  /** Null for a tree that is another's, nobody's or was dropped. */
+  get(root: string): Held | null;
+  /** Of one that this node has just made. */
+  adopt(root: string, place: string): Held;
+  /** What is held of it turned out to be another's. */
+  lost(root: string): void;
+  /** Where a new tree's files lie (16 §7). */
+  placeOf(root: string, workspacePath: string): string;
+}

@@ -1,0 +1,42 @@
+// One connection with what every statement on it has in common: translation, preparation, values.
+import { createHash } from 'node:crypto';
+import type pg from 'pg';
+import { translated } from './dialect.ts';
+import { type Integers, placed, storable, TYPES } from './values.ts';
+
+export interface Answer<Row = Record<string, unknown>> {
+  readonly rows: readonly Row[];
+  readonly changes: number;
+}
+
+/** Sends at once; statements of one connection are answered in the order they were sent. */
+export type Send = <Row = Record<string, unknown>>(
+  sql: string,
+  values: readonly unknown[] | object,
+  integers?: Integers,
+) => Promise<Answer<Row>>;
+
+const names = new Map<string, string>();
+
+/** Texts are few and stay prepared on the server, by the name of their content. */
+function nameOf(text: string): string {
+  const known = names.get(text);
+  if (known !== undefined) return known;
+  const name = createHash('sha1').update(text).digest('hex').slice(0, 24);
+  names.set(text, name);
+  return name;
+}
+
+export function sending(client: Pick<pg.ClientBase, 'query'>): Send {
+  return async <Row>(sql: string, values: readonly unknown[] | object, integers: Integers = 'numbers') => {
+    const { text, names: fields } = translated(sql);
+    const bound = Array.isArray(values) ? values : placed(fields, values);
+    const result = await client.query({
+      name: nameOf(text),
+      text,
+      values: bound.map(storable),
+      types: TYPES[integers],
+    });
+    return { rows: result.rows as Row[], changes: result.rowCount ?? 0 };
+  };
+}

@@ -1,0 +1,68 @@
+// Brings the database of a cluster forward: numbered SQL files, by one node at a time (16 §9).
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import pg from 'pg';
+import { StartupError } from '../../../kernel/errors.ts';
+import { awaitTurn } from './advisory.ts';
+import { type Send, sending } from './client.ts';
+import { clientConfig } from './pool.ts';
+
+/** The lowest schema that this version wrote for whom a later one is still good enough. */
+const COMPATIBLE_FROM = 1;
+const SET =
+  'INSERT INTO meta (key, value) VALUES (@key, @value) ON CONFLICT (key) DO UPDATE SET value = excluded.value';
+
+/**
+ * Runs what is missing in one transaction and returns the names of what ran.
+ * @param dir holds `NNNN_noun.sql`; the n-th leads to schema version n
+ * Throws `StartupError('schema_too_new' | 'database_foreign')`.
+ */
+export async function migrate(url: string, dir: string): Promise<readonly string[]> {
+  const files = readdirSync(dir)
+    .filter((name) => name.endsWith('.sql'))
+    .sort();
+  const client = new pg.Client(clientConfig(url, { statement_timeout: 0 }));
+  client.on('error', () => {});
+  await client.connect();
+  try {
+    await client.query('BEGIN');
+    const send = sending(client);
+    await awaitTurn(send, 'migrations');
+    const found = await versionOf(send);
+    if (found.version > files.length && found.compatibleFrom > files.length) {
+      throw new StartupError('schema_too_new', [
+        `schema_too_new: the database has schema ${found.version} and needs a version that knows ${found.compatibleFrom}, this one knows ${files.length}; start the newer version`,
+      ]);
+    }
+    const missing = files.slice(found.version);
+    for (const name of missing) await client.query(readFileSync(join(dir, name), 'utf8'));
+    if (missing.length > 0) {
+      await send(SET, { key: 'schema_version', value: String(files.length) });
+      await send(SET, { key: 'compatible_from', value: String(COMPATIBLE_FROM) });
+    }
+    await client.query('COMMIT');
+    return missing;
+  } finally {
+    await client.end();
+  }
+}
+
+async function versionOf(send: Send): Promise<{ readonly version: number; readonly compatibleFrom: number }> {
+  const tables = await send<{ name: string }>(
+    "SELECT CAST(tablename AS text) AS name FROM pg_tables WHERE schemaname = current_schema() AND tablename IN ('meta', 'sessions')",
+    [],
+  );
+  if (tables.rows.length === 0) return { version: 0, compatibleFrom: 0 };
+  if (tables.rows.length === 2) {
+    const meta = await send<{ key: string; value: string }>(
+      "SELECT key, value FROM meta WHERE key IN ('schema_version', 'compatible_from')",
+      [],
+    );
+    const values = new Map(meta.rows.map(({ key, value }) => [key, Number(value)]));
+    const version = values.get('schema_version');
+    if (version !== undefined) return { version, compatibleFrom: values.get('compatible_from') ?? version };
+  }
+  throw new StartupError('database_foreign', [
+    'database_foreign: the database holds the tables of another program; choose another one, or a schema of its own, with database.url',
+  ]);
+}

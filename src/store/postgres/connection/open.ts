@@ -1,0 +1,57 @@
+// Opens the database of a cluster: waits for the server, migrates; every failure is one clear line (16 §11).
+import type { Clock } from '../../../kernel/clock.ts';
+import { StartupError } from '../../../kernel/errors.ts';
+import { isTransient } from './faults.ts';
+import { migrate } from './migrate.ts';
+import { pause } from './pause.ts';
+import { createPool, type Pool, type PoolOptions } from './pool.ts';
+
+export interface OpenOptions extends PoolOptions {
+  readonly migrationsDir: string;
+  readonly clock: Clock;
+  /** How long a server that is not there is waited for. */
+  readonly patienceMs?: number;
+}
+
+const PATIENCE_MS = 30_000;
+const AGAIN_MS = 500;
+
+/** Throws `StartupError`: `database_unreachable`, `database_refused`, `schema_too_new`, `database_foreign`. */
+export async function openDatabase(options: OpenOptions): Promise<Pool> {
+  const { url, migrationsDir, clock, log, patienceMs = PATIENCE_MS } = options;
+  const from = clock.monotonic();
+  for (;;) {
+    try {
+      const applied = await migrate(url, migrationsDir);
+      if (applied.length > 0) log.info({ migrations: applied }, 'database migrated');
+      return createPool(options);
+    } catch (error) {
+      if (error instanceof StartupError) throw error;
+      if (!isTransient(error)) throw refused(url, error);
+      if (clock.monotonic() - from >= patienceMs) throw unreachable(url, error, patienceMs);
+    }
+    await pause(clock, AGAIN_MS);
+  }
+}
+
+/** Never with its password. */
+function shown(url: string): string {
+  const { host, pathname, username } = new URL(url);
+  return `postgres://${username === '' ? '' : `${username}@`}${host}${pathname}`;
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message || String((error as NodeJS.ErrnoException).code) : String(error);
+}
+
+function unreachable(url: string, error: unknown, patienceMs: number): StartupError {
+  return new StartupError('database_unreachable', [
+    `database_unreachable: no answer from ${shown(url)} for ${patienceMs / 1000} s (${reasonOf(error)}); start PostgreSQL or check database.url`,
+  ]);
+}
+
+function refused(url: string, error: unknown): StartupError {
+  return new StartupError('database_refused', [
+    `database_refused: ${shown(url)} does not take this server (${reasonOf(error)}); check user, password and database in database.url`,
+  ]);
+}

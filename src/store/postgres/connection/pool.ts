@@ -1,0 +1,159 @@
+// Connections to PostgreSQL: those of the journal and the readers, and two for reports (16 §3.5, §9).
+import pg from 'pg';
+import type { Logger } from '../../../ports/log.ts';
+import { type Answer, type Send, sending } from './client.ts';
+import { isAborted, isConnectionFault } from './faults.ts';
+
+export interface PoolOptions {
+  readonly url: string;
+  readonly size: number;
+  readonly synchronousCommit: 'on' | 'off';
+  readonly log: Logger;
+}
+
+/** What one transaction says to the database. */
+export interface Tx {
+  readonly send: Send;
+  /**
+   * Sends without waiting; the answer is looked at before the transaction commits, in the order of sending.
+   * @param check throws to undo the transaction
+   */
+  run(sql: string, values: readonly unknown[] | object, check?: (answer: Answer) => void | Promise<void>): void;
+}
+
+export interface Pool {
+  /** One statement by itself. */
+  readonly send: Send;
+  /** Undone when `work` or a check throws. */
+  transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+  /** One connection for all of `work`, in no transaction. */
+  connection<T>(work: (send: Send) => Promise<T>): Promise<T>;
+  /** All of `work` sees one state. */
+  atOneMoment<T>(work: (send: Send) => Promise<T>): Promise<T>;
+  /** The same with the connections and the patience of reports. */
+  report<T>(work: (send: Send) => Promise<T>): Promise<T>;
+  close(): Promise<void>;
+}
+
+const IDLE_IN_TRANSACTION_MS = 3000;
+const STATEMENT_MS = 10_000;
+const REPORT_MS = 60_000;
+/** The server gives up first; this is for one that no longer answers. */
+const SILENCE_MS = 5000;
+const CONNECT_MS = 5000;
+const REPORTS = 2;
+
+/** A connection that breaks tells so more than once, and also when nobody listens: its statements fail, which is enough. */
+export function outlivesFaults(pool: pg.Pool): void {
+  pool.on('connect', (client) => void client.on('error', () => {}));
+}
+
+/** Settings of a session, besides those that the address itself brings. */
+export function clientConfig(url: string, settings: Readonly<Record<string, string | number>>): pg.ClientConfig {
+  const own = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
+  const address = new URL(url);
+  const theirs = address.searchParams.get('options');
+  address.searchParams.delete('options');
+  return {
+    connectionString: address.href,
+    options: [...(theirs === null ? [] : [theirs]), ...own].join(' '),
+    keepAlive: true,
+    connectionTimeoutMillis: CONNECT_MS,
+    application_name: 'metis',
+  };
+}
+
+export function createPool({ url, size, synchronousCommit, log }: PoolOptions): Pool {
+  const open = (max: number, statement: number, settings: Readonly<Record<string, string>>) => {
+    const pool = new pg.Pool({
+      ...clientConfig(url, {
+        idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
+        statement_timeout: statement,
+        ...settings,
+      }),
+      query_timeout: statement + SILENCE_MS,
+      pipeline: true,
+      max,
+    } as pg.PoolConfig);
+    outlivesFaults(pool);
+    // An idle connection that breaks is replaced when it is needed.
+    pool.on('error', (err) => log.warn({ err }, 'a connection to the database broke'));
+    return pool;
+  };
+  const main = open(size, STATEMENT_MS, { synchronous_commit: synchronousCommit });
+  const reports = open(REPORTS, REPORT_MS, {});
+  const send = sending(main as unknown as pg.ClientBase);
+
+  return {
+    send,
+    transaction: (work) => within(main, 'BEGIN', (client) => checked(client, work)),
+    connection: async (work) => {
+      const client = await main.connect();
+      try {
+        return await work(sending(client));
+      } finally {
+        client.release();
+      }
+    },
+    atOneMoment: (work) => within(main, AT_ONE_MOMENT, (client) => work(sending(client))),
+    report: (work) => within(reports, AT_ONE_MOMENT, (client) => work(sending(client))),
+    close: async () => {
+      await Promise.all([main.end(), reports.end()]);
+    },
+  };
+}
+
+const AT_ONE_MOMENT = 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY';
+
+async function within<T>(pool: pg.Pool, begin: string, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+  const client = await pool.connect();
+  let fault: unknown = null;
+  try {
+    // Not waited for: what fails here fails the statements behind it.
+    const begun = client.query(begin);
+    begun.catch(() => {});
+    const result = await work(client);
+    await begun;
+    await client.query('COMMIT');
+    return result;
+  } catch (error) {
+    fault = error;
+    await client.query('ROLLBACK').catch((cause: unknown) => {
+      fault = cause;
+    });
+    throw error;
+  } finally {
+    // A connection that could not even be rolled back is thrown away.
+    client.release(fault !== null && isConnectionFault(fault));
+  }
+}
+
+async function checked<T>(client: pg.PoolClient, work: (tx: Tx) => Promise<T>): Promise<T> {
+  const send = sending(client);
+  const sent: Promise<unknown>[] = [];
+  const tx: Tx = {
+    send,
+    run(sql, values, check) {
+      const answered = send(sql, values).then((answer) => check?.(answer));
+      answered.catch(() => {});
+      sent.push(answered);
+    },
+  };
+  let result: T;
+  try {
+    result = await work(tx);
+  } catch (error) {
+    throw (await firstFault(sent)) ?? error;
+  }
+  const fault = await firstFault(sent);
+  if (fault !== null) throw fault;
+  return result;
+}
+
+/** The first in the order of sending; what follows a failed statement only says that one failed. */
+async function firstFault(sent: readonly Promise<unknown>[]): Promise<unknown> {
+  for (const outcome of await Promise.allSettled(sent)) {
+    if (outcome.status === 'rejected' && !isAborted(outcome.reason)) return outcome.reason;
+  }
+  return null;
+}

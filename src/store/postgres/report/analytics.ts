@@ -1,0 +1,22 @@
+// The reports of `/analytics/*` over connections of their own, each of one moment (16 §9).
+import type { Analytics } from '../../../ports/analytics.ts';
+import { stampedCost } from '../../sql/report/cost-report.ts';
+import { quality } from '../../sql/report/quality-report.ts';
+import { reliability } from '../../sql/report/reliability-report.ts';
+import { repricedCost } from '../../sql/report/repriced-cost.ts';
+import { routing } from '../../sql/report/routing-report.ts';
+import { savings } from '../../sql/report/savings-report.ts';
+import type { Read } from '../../sql/report/slices.ts';
+import type { Pool } from '../connection/pool.ts';
+import { readsOver } from '../connection/reads.ts';
+
+export function createAnalytics(pool: Pool): Analytics {
+  const ask = <T>(report: (read: Read) => Promise<T>) => pool.report((send) => report(readsOver(send).allExact));
+  return {
+    cost: (query, pricer) => ask((read) => (pricer ? repricedCost(read, query, pricer) : stampedCost(read, query))),
+    savings: (query, pricer) => ask((read) => savings(read, query, pricer)),
+    routing: (query) => ask((read) => routing(read, query)),
+    reliability: (query) => ask((read) => reliability(read, query)),
+    quality: (query) => ask((read) => quality(read, query)),
+  };
+}

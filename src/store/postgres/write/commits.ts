@@ -1,0 +1,223 @@
+// One transaction a flush, one numbered commit a tree; what became of it is always found out (16 §3).
+import { TreeLost } from '../../../domain/batch-fault.ts';
+import type { Event } from '../../../domain/event.ts';
+import type { Clock } from '../../../kernel/clock.ts';
+import { AppError } from '../../../kernel/errors.ts';
+import type { IdGenerator } from '../../../kernel/ids.ts';
+import type { PreparedBatch } from '../../../policy/journal/prepare.ts';
+import { InvalidMessageError, JournalConflict } from '../../../ports/journal.ts';
+import type { Published } from '../../../ports/live-bus.ts';
+import type { Logger } from '../../../ports/log.ts';
+import type { Effects } from '../../sql/write/effects.ts';
+import type { Held, HeldTrees } from '../cluster/held.ts';
+import { isTransient } from '../connection/faults.ts';
+import { pause } from '../connection/pause.ts';
+import type { Pool, Tx } from '../connection/pool.ts';
+import { journalFault } from './conflict.ts';
+import { type Drawn, store, type Told, tell } from './event-log.ts';
+import { afterwards, fence, type Numbered, outcomeOf } from './fence.ts';
+import type { LiveSessions } from './live-sessions.ts';
+import { otherWrites, patternWrites } from './other-writes.ts';
+import { sessionWrites } from './session-writes.ts';
+import { turnWrites } from './turn-writes.ts';
+import { type Appliers, applyWrite } from './writes.ts';
+
+/** Between two attempts where the database did not answer. */
+export const AGAIN_MS = 100;
+/** A batch of no tree has no lease to end its attempts. */
+export const MAX_ATTEMPTS = 300;
+
+const appliers: Appliers = { ...sessionWrites, ...turnWrites, ...otherWrites, ...patternWrites };
+
+export interface QueuedBatch {
+  readonly kind: 'batch';
+  readonly batch: PreparedBatch;
+  readonly drawn: Drawn[];
+  readonly resolve: (events: readonly Event[]) => void;
+  readonly reject: (error: unknown) => void;
+}
+/** What one transaction writes of one lane. */
+export interface Part {
+  readonly root: string;
+  readonly batches: readonly QueuedBatch[];
+  outcomes: readonly Written[];
+}
+export interface Written {
+  readonly published: readonly Published[];
+  readonly effects: Effects;
+}
+
+/** A numbered commit, and the root's turn that is open after it. */
+type Commit = Numbered & { readonly turn: string | null };
+
+export interface CommitOptions {
+  readonly pool: Pool;
+  readonly trees: HeldTrees;
+  readonly ids: IdGenerator;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export interface Commits {
+  /** What was written; a batch that was not is rejected. */
+  write(parts: readonly Part[]): Promise<ReadonlyMap<QueuedBatch, Written>>;
+}
+
+export function createCommits({ pool, trees, ids, clock, log }: CommitOptions, live: LiveSessions): Commits {
+  /** Together; if that fails each batch by itself, so that it rejects only its own. */
+  async function writeAll(parts: readonly Part[]): Promise<ReadonlyMap<QueuedBatch, Written>> {
+    const written = new Map<QueuedBatch, Written>();
+    const count = parts.reduce((sum, part) => sum + part.batches.length, 0);
+    if (count === 0) return written;
+    const take = (part: Part) => {
+      for (const [i, item] of part.batches.entries()) written.set(item, part.outcomes[i]!);
+    };
+    try {
+      await write(parts);
+      for (const part of parts) take(part);
+      return written;
+    } catch (error) {
+      if (count === 1) {
+        fail(parts[0]!.batches[0]!, error);
+        return written;
+      }
+    }
+    for (const { root, batches } of parts) {
+      for (const item of batches) {
+        const alone: Part = { root, batches: [item], outcomes: [] };
+        try {
+          await write([alone]);
+          take(alone);
+        } catch (error) {
+          fail(item, error);
+        }
+      }
+    }
+    return written;
+  }
+
+  /** Until it is known what became of it (16 §3.4). */
+  async function write(parts: readonly Part[]): Promise<void> {
+    let open = [...parts];
+    for (let attempt = 1; ; attempt += 1) {
+      const numbered = new Map<Part, Commit>();
+      for (const part of open) {
+        const number = numberOf(part);
+        if (number !== null) numbered.set(part, number);
+      }
+      try {
+        await attemptAt(open, numbered);
+        for (const part of open) moved(numbered.get(part));
+        return;
+      } catch (error) {
+        if (!isTransient(error)) throw error;
+        log.warn({ err: error, attempt }, 'the database did not answer a commit; asked again');
+        if (attempt >= MAX_ATTEMPTS && numbered.size === 0) throw error;
+      }
+      open = await stillOpen(open, numbered);
+      if (open.length === 0) return;
+    }
+  }
+
+  /** Those of which nothing is stored; what was stored counts as written. */
+  async function stillOpen(parts: readonly Part[], numbered: ReadonlyMap<Part, Commit>): Promise<Part[]> {
+    for (;;) {
+      await pause(clock, AGAIN_MS);
+      const left: Part[] = [];
+      try {
+        for (const part of parts) {
+          const number = numbered.get(part);
+          const outcome =
+            number === undefined ? await unnumberedOutcome(part) : await outcomeOf(trees, number, pool.send);
+          if (outcome === 'open') left.push(part);
+          else if (outcome === 'committed') moved(number);
+          else {
+            trees.lost(part.root);
+            throw new TreeLost(part.root);
+          }
+        }
+        return left;
+      } catch (error) {
+        if (!isTransient(error)) throw error;
+      }
+      // Dropped meanwhile: its lease has nearly run out (16 §4.4).
+      for (const part of parts) if (part.root !== '') heldOf(part.root);
+    }
+  }
+  /** A batch of no tree that tells nothing may be written twice. */
+  async function unnumberedOutcome({ batches }: Part): Promise<'committed' | 'open'> {
+    const first = batches.flatMap((item) => item.drawn)[0];
+    if (first === undefined) return 'open';
+    const { rows } = await pool.send('SELECT 1 AS found FROM events WHERE id = ?', [first.id]);
+    return rows.length > 0 ? 'committed' : 'open';
+  }
+
+  function heldOf(root: string): Held {
+    const held = trees.get(root);
+    if (held === null) throw new TreeLost(root);
+    return held;
+  }
+  function numberOf({ root, batches }: Part): Commit | null {
+    if (root === '') return null;
+    const isNew = batches.some(({ batch }) =>
+      batch.writes.some((change) => change.kind === 'session.insert' && change.session.id === root),
+    );
+    const held = isNew ? newTree(root, batches) : heldOf(root);
+    const { wanted, turn } = afterwards(
+      held,
+      batches.map(({ batch }) => batch),
+    );
+    return { held, seq: held.seq + 1, lastId: ids.next(), wanted, turn };
+  }
+  function newTree(root: string, batches: readonly QueuedBatch[]): Held {
+    for (const { batch } of batches) {
+      for (const change of batch.writes) {
+        if (change.kind !== 'session.insert' || change.session.id !== root) continue;
+        const place = trees.placeOf(root, change.session.workspace_path);
+        return trees.get(root) ?? { root, epoch: 1, place, seq: 0, turn: null };
+      }
+    }
+    return heldOf(root);
+  }
+  function moved(number: Commit | undefined): void {
+    if (number === undefined) return;
+    const held = number.seq === 1 ? trees.adopt(number.held.root, number.held.place) : number.held;
+    held.seq = number.seq;
+    held.turn = number.turn;
+  }
+
+  async function attemptAt(parts: readonly Part[], numbered: ReadonlyMap<Part, Numbered>): Promise<void> {
+    const findings = live.begin();
+    await pool.transaction(async (tx) => {
+      for (const number of numbered.values()) fence(trees, number, tx);
+      const told: Told = { events: [], facts: [] };
+      for (const part of parts) {
+        const outcomes: Written[] = [];
+        for (const item of part.batches) outcomes.push(await apply(item, tx, told));
+        part.outcomes = outcomes;
+      }
+      store(told, tx);
+    });
+    findings.keep();
+
+    async function apply({ batch, drawn }: QueuedBatch, tx: Tx, told: Told): Promise<Written> {
+      const effects: Effects = { messages: [], ended: [], sessions: [] };
+      findings.guard(batch, tx);
+      for (const change of batch.writes) applyWrite(appliers, change, { tx, effects, clock, log });
+      const stampOf = await findings.stamps(batch, tx);
+      return { published: tell(batch, drawn, stampOf, told), effects };
+    }
+  }
+
+  function fail({ batch, reject }: QueuedBatch, cause: unknown): void {
+    const error = journalFault(cause);
+    if (error instanceof TreeLost) log.warn({}, error.message);
+    else if (!(error instanceof JournalConflict || error instanceof InvalidMessageError || error instanceof AppError)) {
+      const types = batch.emit.map((e) => (e.kind === 'event' ? e.draft.type : e.transient.delta.type));
+      log.error({ err: error, writes: batch.writes.map((change) => change.kind), types }, 'commit failed');
+    }
+    reject(error);
+  }
+
+  return { write: writeAll };
+}

@@ -1,0 +1,101 @@
+// Events and cost facts of a flush, many rows a statement (02 §2, 16 §3.3).
+import { JournalConflict } from '../../../domain/batch-fault.ts';
+import { type Event, type PayloadOf, SYSTEM_SESSION } from '../../../domain/event.ts';
+import { costFact } from '../../../policy/journal/cost-fact.ts';
+import { type SessionStamp, stampedEvent } from '../../../policy/journal/envelope.ts';
+import type { PreparedBatch } from '../../../policy/journal/prepare.ts';
+import type { Published } from '../../../ports/live-bus.ts';
+import {
+  EVENT_COLUMNS,
+  eventRow,
+  FACT_COLUMNS,
+  LEDGER_SESSION_COLUMNS,
+  ROLLUP_UPSERTS,
+} from '../../sql/write/events.ts';
+import type { Tx } from '../connection/pool.ts';
+import { insertRows } from './insert.ts';
+
+const insertEvents = insertRows('events', EVENT_COLUMNS);
+const insertSessions = insertRows('ledger_sessions', LEDGER_SESSION_COLUMNS, 'ON CONFLICT (session_id) DO NOTHING');
+const insertFacts = insertRows('ledger_calls', FACT_COLUMNS);
+const rollups = ROLLUP_UPSERTS.map(({ table, key, measures, columns, conflict }) => ({
+  key,
+  measures: measures as readonly string[],
+  insert: insertRows(table, columns, conflict),
+}));
+
+/** Its session's key is known to the database alone. */
+type Fact = ReturnType<typeof costFact> & { readonly session_key: string };
+
+/** Id and time of an event, drawn once: a second attempt writes the same. */
+export interface Drawn {
+  readonly id: Event['id'];
+  readonly at: number;
+}
+
+/** Collects what the batches of one transaction tell. */
+export interface Told {
+  readonly events: ReturnType<typeof eventRow>[];
+  readonly facts: Fact[];
+}
+
+/** What goes to the bus, events and transients in order. */
+export function tell(
+  { emit }: PreparedBatch,
+  drawn: readonly Drawn[],
+  stampOf: (session: string) => SessionStamp | null,
+  told: Told,
+): readonly Published[] {
+  const published: Published[] = [];
+  let next = 0;
+  for (const item of emit) {
+    if (item.kind === 'transient') {
+      published.push(item);
+      continue;
+    }
+    const { draft, payload_json } = item;
+    const { id, at } = drawn[next++]!;
+    const parent = typeof draft.parent === 'number' ? idAt(published, draft.parent) : draft.parent;
+    const stamp = draft.session_id === SYSTEM_SESSION ? null : stampOf(draft.session_id);
+    if (stamp === null && draft.session_id !== SYSTEM_SESSION)
+      throw new JournalConflict('session_gone', `no session ${draft.session_id}`);
+    const event = stampedEvent(draft, { id, at, parent, stamp });
+    told.events.push(eventRow(event, at, payload_json));
+    if (draft.type === 'llm.call_completed' && stamp !== null) {
+      const payload = draft.payload as PayloadOf<'llm.call_completed'>;
+      const fact = costFact({ id, at, session_id: event.session_id, turn_id: event.turn_id, payload }, stamp);
+      told.facts.push({ ...fact, session_key: fact.session_id });
+    }
+    published.push({ kind: 'event', event, payload_json });
+  }
+  return published;
+}
+
+/** Throws when a money sum would leave 64 bits: the transaction fails as a whole. */
+export function store({ events, facts }: Told, tx: Tx): void {
+  insertEvents(tx, events);
+  insertSessions(tx, [...new Map(facts.map((fact) => [fact.session_id, fact])).values()]);
+  insertFacts(tx, facts);
+  for (const { key, measures, insert } of rollups) insert(tx, summed(facts, key, measures));
+}
+
+/** One row a key, in the order of their keys: two flushes that wait for each other's rows would never end. */
+function summed(facts: readonly Fact[], key: readonly string[], measures: readonly string[]) {
+  const rows = new Map<string, Record<string, unknown>>();
+  for (const fact of facts as readonly Readonly<Record<string, unknown>>[]) {
+    const id = key.map((column) => String(fact[column])).join('\n');
+    const row = rows.get(id);
+    if (row === undefined) rows.set(id, { ...fact });
+    else for (const measure of measures) row[measure] = plus(row[measure], fact[measure]);
+  }
+  return [...rows].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
+}
+
+function plus(a: unknown, b: unknown): bigint {
+  return BigInt(a as number | bigint) + BigInt(b as number | bigint);
+}
+
+function idAt(published: readonly Published[], index: number): Event['parent_event_id'] {
+  const item = published[index];
+  return item?.kind === 'event' ? item.event.id : null;
+}

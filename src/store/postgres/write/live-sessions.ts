@@ -1,0 +1,108 @@
+// Sessions and turns that commits are made for: what was found of them once holds until their end is written.
+import { JournalConflict } from '../../../domain/batch-fault.ts';
+import { SYSTEM_SESSION } from '../../../domain/event.ts';
+import type { TurnStatus } from '../../../domain/turn.ts';
+import { conditionsOf, turnRefusal } from '../../../policy/journal/conditions.ts';
+import type { SessionStamp } from '../../../policy/journal/envelope.ts';
+import type { PreparedBatch } from '../../../policy/journal/prepare.ts';
+import { STAMP, type StampRow } from '../../sql/sessions.ts';
+import { ENDED_TURN } from '../../sql/write/turns.ts';
+import type { Tx } from '../connection/pool.ts';
+
+/** As many as a busy node has open; more are looked up again. */
+const MAX_KEPT = 4096;
+
+export interface LiveSessions {
+  /** Of a session whose stamp is known. */
+  rootOf(session: string): string | null;
+  forget(session: string): void;
+  /** What one transaction finds; kept when it has committed. */
+  begin(): Findings;
+}
+
+export interface Findings {
+  /** Sends what must be looked up; a check throws `JournalConflict('turn_closed' | 'session_ended')` (02 §3.5). */
+  guard(batch: PreparedBatch, tx: Tx): void;
+  /** Stamps of the sessions that a batch tells of, those it has made itself among them. */
+  stamps(batch: PreparedBatch, tx: Tx): Promise<(session: string) => SessionStamp | null>;
+  keep(): void;
+}
+
+export function createLiveSessions(): LiveSessions {
+  const live = new Map<string, SessionStamp>();
+  const openTurns = new Set<string>();
+
+  function keepSession(id: string, stamp: SessionStamp): void {
+    if (live.size >= MAX_KEPT) live.delete(live.keys().next().value ?? '');
+    live.set(id, stamp);
+  }
+  function keepTurn(id: string): void {
+    if (openTurns.size >= MAX_KEPT) openTurns.clear();
+    openTurns.add(id);
+  }
+
+  function begin(): Findings {
+    const sessions = new Map<string, SessionStamp>();
+    const turns = new Set<string>();
+    const ended = new Set<string>();
+
+    function guard(batch: PreparedBatch, tx: Tx): void {
+      const needed = conditionsOf(batch);
+      for (const turn of needed.turns) {
+        if (openTurns.has(turn) && !ended.has(turn)) continue;
+        tx.run(ENDED_TURN, [turn], ({ rows }) => {
+          const status = rows[0]?.status as TurnStatus | undefined;
+          if (status !== undefined) throw turnRefusal(turn, status);
+          turns.add(turn);
+        });
+      }
+      for (const session of needed.sessions) {
+        if (live.has(session) && !ended.has(session)) continue;
+        tx.run(STAMP, [session], ({ rows }) => {
+          if (rows[0]?.ended === 1) throw new JournalConflict('session_ended', `session ${session} has ended`);
+        });
+      }
+      for (const write of batch.writes) {
+        if (write.kind === 'turn.end') end(write.turn_id);
+        else if (write.kind === 'session.end') end(write.session_id);
+      }
+    }
+    /** Before the writes themselves: the batches behind this one look again. */
+    function end(id: string): void {
+      ended.add(id);
+      openTurns.delete(id);
+      live.delete(id);
+    }
+
+    async function stamps(batch: PreparedBatch, tx: Tx) {
+      const wanted = new Set<string>();
+      for (const item of batch.emit) {
+        if (item.kind === 'event' && item.draft.session_id !== SYSTEM_SESSION) wanted.add(item.draft.session_id);
+      }
+      const unknown = [...wanted].filter((id) => !live.has(id) && !sessions.has(id));
+      const found = await Promise.all(unknown.map((id) => tx.send<StampRow>(STAMP, [id])));
+      for (const [i, { rows }] of found.entries()) {
+        const [row] = rows;
+        if (row === undefined) continue;
+        const { ended: hasEnded, ...stamp } = row;
+        sessions.set(unknown[i]!, { ...stamp, is_worker: row.is_worker === 1 });
+        if (hasEnded === 1) ended.add(unknown[i]!);
+      }
+      return (session: string) => live.get(session) ?? sessions.get(session) ?? null;
+    }
+
+    return {
+      guard,
+      stamps,
+      keep() {
+        for (const [id, stamp] of sessions) if (!ended.has(id)) keepSession(id, stamp);
+        for (const id of turns) if (!ended.has(id)) keepTurn(id);
+      },
+    };
+  }
+  return {
+    rootOf: (session) => live.get(session)?.root_session_id ?? null,
+    forget: (session) => void live.delete(session),
+    begin,
+  };
+}

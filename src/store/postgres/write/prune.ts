@@ -1,0 +1,46 @@
+// Deletes old events in slices; messages, cost facts and rollups stay (02 §6, 16 §9).
+import type { PruneReport } from '../../../ports/journal.ts';
+import * as sql from '../../sql/write/prune.ts';
+import { alone } from '../connection/advisory.ts';
+import type { Pool, Tx } from '../connection/pool.ts';
+
+const REMOVE = 'DELETE FROM events WHERE id IN (SELECT value FROM json_each(?)) RETURNING id, session_id';
+/** Cursors are of a tree: each keeps the greatest id that it lost. */
+const MARK = `UPDATE trees SET pruned_through_id = greatest(pruned_through_id, gone.id)
+  FROM (SELECT s.root_session_id, max(g.id) AS id
+    FROM unnest(CAST(? AS text[]), CAST(? AS text[])) AS g (id, session_id) JOIN sessions s ON s.id = g.session_id
+    GROUP BY s.root_session_id) AS gone
+  WHERE trees.root_session_id = gone.root_session_id`;
+
+/** A dry run walks the same rows. Throws `maintenance_running`. */
+export function prune(pool: Pool, cutoff: number, dryRun: boolean): Promise<PruneReport> {
+  return alone(pool, 'pruning', async () => {
+    let last = { timestamp_ms: -1, id: '' };
+    let rows_deleted = 0;
+    for (;;) {
+      const rows = await pool.transaction((tx) => slice(tx, cutoff, last, dryRun));
+      rows_deleted += rows.length;
+      last = rows.at(-1) ?? last;
+      if (rows.length < sql.SLICE_ROWS) break;
+    }
+    const [skipped, oldest] = await Promise.all([
+      pool.send<{ n: number }>(sql.SKIPPED, [cutoff]),
+      pool.send<{ t: number | null }>(sql.OLDEST_KEPT, [cutoff]),
+    ]);
+    return {
+      cutoff,
+      rows_deleted,
+      sessions_skipped: skipped.rows[0]?.n ?? 0,
+      oldest_kept: oldest.rows[0]?.t ?? null,
+    };
+  });
+}
+
+async function slice(tx: Tx, cutoff: number, from: sql.OldEvent, dryRun: boolean): Promise<readonly sql.OldEvent[]> {
+  const { rows } = await tx.send<sql.OldEvent>(sql.OLD, [cutoff, from.timestamp_ms, from.id]);
+  if (rows.length > 0 && !dryRun) {
+    const gone = await tx.send<{ id: string; session_id: string }>(REMOVE, [JSON.stringify(rows.map(({ id }) => id))]);
+    tx.run(MARK, [gone.rows.map(({ id }) => id), gone.rows.map(({ session_id }) => session_id)]);
+  }
+  return rows;
+}

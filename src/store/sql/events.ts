@@ -1,0 +1,50 @@
+// Events: what every database is asked for; always by id (02 §5).
+import type { EventQuery } from '../../ports/store.ts';
+import { BEHIND_ALL, TURN_IS_OPEN, WITH_TREE } from './schema/words.ts';
+
+const TYPE_IN = 'type IN (SELECT value FROM json_each(?))';
+const OF_TURN = `SELECT * FROM events WHERE turn_id = ? AND ${TYPE_IN} ORDER BY id`;
+
+export const LAST_OF_TURN = `${OF_TURN} DESC LIMIT 1`;
+export const ALL_OF_TURN = `${OF_TURN} ASC`;
+/** An ended turn has no open call: CROSS JOIN and the plus make SQLite search open turns instead of all calls ever. */
+const openCalls = (turns: string) => `
+  SELECT e.* FROM turns t CROSS JOIN events e ON e.turn_id = t.id AND +e.type = 'llm.call_started'
+  WHERE ${turns} AND NOT EXISTS (
+    SELECT 1 FROM events o
+    WHERE o.turn_id = e.turn_id AND +o.type IN ('llm.call_completed', 'llm.call_failed')
+      AND o.payload_json ->> '$.request_id' = e.payload_json ->> '$.request_id')
+  ORDER BY e.id`;
+export const OPEN_CALLS_OF_TURN = openCalls('t.id = ?');
+export const ALL_OPEN_CALLS = openCalls(`t.${TURN_IS_OPEN}`);
+
+/** Calls of the gateway belong to no turn; the plus keeps the search inside their session's later events. */
+export const OPEN_GATEWAY_CALLS = `
+  SELECT e.* FROM events e
+  WHERE e.turn_id IS NULL AND e.id >= ? AND +e.type = 'llm.call_started' AND NOT EXISTS (
+    SELECT 1 FROM events o
+    WHERE o.session_id = e.session_id AND o.id > e.id AND +o.type IN ('llm.call_completed', 'llm.call_failed')
+      AND o.payload_json ->> '$.request_id' = e.payload_json ->> '$.request_id')
+  ORDER BY e.id`;
+export const CALL_COUNT = "SELECT count(*) AS n FROM events WHERE session_id = ? AND +type = 'llm.call_started'";
+
+/** The whole statement but its limit. Ids are found through an index first, so that a page reads only its own rows. */
+export function compose(query: EventQuery): { readonly sql: string; readonly values: readonly unknown[] } {
+  const values: unknown[] = [];
+  const bind = (term: string, ...bound: unknown[]) => {
+    values.push(...bound);
+    return term;
+  };
+  const { session_id, include_workers, worker_types = [], types } = query;
+  const withTree = session_id !== null && (include_workers || worker_types.length > 0);
+  const head = withTree ? bind(WITH_TREE, session_id) : '';
+  const terms = [bind('id > ? AND id <= ?', query.after ?? '', query.until ?? BEHIND_ALL)];
+  if (withTree) terms.push('session_id IN (SELECT id FROM tree)');
+  else if (session_id !== null) terms.push(bind('session_id = ?', session_id));
+  if (types !== null) terms.push(bind(TYPE_IN, JSON.stringify(types)));
+  if (withTree && !include_workers) {
+    terms.push(bind(`(session_id = ? OR ${TYPE_IN})`, session_id, JSON.stringify(worker_types)));
+  }
+  const ids = `SELECT id FROM events WHERE ${terms.join(' AND ')} ORDER BY id LIMIT ?`;
+  return { sql: `${head} SELECT * FROM events WHERE id IN (${ids}) ORDER BY id`, values };
+}

@@ -1,0 +1,19 @@
+// Words of SQL that several statements and the tables share.
+import { OPEN_TURN_STATUSES } from '../../../domain/turn.ts';
+
+/** The event types that reports read by time, for which alone there is an index. */
+export const REPORTED_TYPES = ['route.decided', 'llm.call_completed', 'llm.call_failed'] as const;
+
+/** Spelled as in the unique index of open turns, so that SQLite may use it. */
+export const TURN_IS_OPEN = `status IN (${OPEN_TURN_STATUSES.map((s) => `'${s}'`).join(',')})`;
+
+/** A recursive table `tree(id, depth)`: the session bound to the first parameter and its descendants. */
+export const WITH_TREE = `WITH RECURSIVE tree(id, depth) AS (
+  SELECT ?, 0 UNION ALL
+  SELECT s.id, tree.depth + 1 FROM sessions s JOIN tree ON s.parent_session_id = tree.id)`;
+
+/** Key in `meta`: the greatest id that pruning has deleted. */
+export const PRUNED_THROUGH = 'pruned_through_id';
+
+/** Sorts behind every id. */
+export const BEHIND_ALL = '~';

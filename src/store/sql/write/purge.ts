@@ -1,0 +1,42 @@
+// What a purge looks at and takes (01 §7.4).
+import { AppError } from '../../../kernel/errors.ts';
+import { JournalConflict } from '../../../ports/journal.ts';
+import { TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
+
+/** Children before their parents in the order of the foreign keys. */
+export const OWNED_BY_SESSION = [
+  ['tool_calls', 'session_id'],
+  ['delegations', 'parent_session_id'],
+  ['confirmations', 'session_id'],
+  ['worker_definitions', 'root_session_id'],
+  ['compaction_checkpoints', 'session_id'],
+  ['events', 'session_id'],
+  ['idempotency_keys', 'session_id'],
+  ['turn_inputs', 'session_id'],
+  ['messages', 'session_id'],
+  ['turns', 'session_id'],
+  ['sessions', 'id'],
+] as const;
+
+export const TREE = `${WITH_TREE}
+  SELECT s.id, s.is_worker, tree.depth,
+    EXISTS (SELECT 1 FROM turns t WHERE t.session_id = s.id AND ${TURN_IS_OPEN}) AS open
+  FROM tree CROSS JOIN sessions s ON s.id = tree.id`;
+
+export interface TreeRow {
+  readonly id: string;
+  readonly is_worker: number;
+  readonly depth: number;
+  readonly open: number;
+}
+
+/** The ids that go; throws where they must not. */
+export function purgeable(sessionId: string, rows: readonly TreeRow[]): readonly string[] {
+  if (rows.some((row) => row.depth === 0 && row.is_worker === 1)) {
+    throw new AppError('session_is_worker', 'a worker session goes with its planner; purge the planner');
+  }
+  if (rows.some((row) => row.open === 1)) {
+    throw new JournalConflict('turn_in_flight', `session ${sessionId} or a worker of it has a turn that runs`);
+  }
+  return rows.map((row) => row.id);
+}

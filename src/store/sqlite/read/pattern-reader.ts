@@ -1,0 +1,34 @@
+// Learned patterns of a workspace, each with its outcomes (12 §12.3).
+import type Database from 'better-sqlite3';
+import type { PatternReader } from '../../../ports/patterns.ts';
+import { pageOf } from '../../sql/page.ts';
+import * as sql from '../../sql/patterns.ts';
+import { BEHIND_ALL } from '../../sql/schema/words.ts';
+
+export function createPatternReader(db: Database.Database): PatternReader {
+  const turn = db.prepare<[string], sql.TurnRow>(sql.TURN);
+  const bySignature = db.prepare<[string, string, number], sql.FingerprintRow>(sql.BY_SIGNATURE);
+  const newest = db.prepare<[string, string, number], sql.FingerprintRow>(sql.NEWEST);
+  const outcomes = db.prepare<[string], sql.OutcomeRow>(sql.OUTCOMES);
+
+  const withOutcomes = (rows: readonly sql.FingerprintRow[]) =>
+    sql.storedPatterns(rows, outcomes.all(JSON.stringify(rows.map(({ id }) => id))));
+
+  return {
+    turn: async (turnId) => {
+      const row = turn.get(turnId);
+      return row === undefined ? null : sql.learnedTurn(row);
+    },
+    bySignature: async (workspacePath, after, limit) => withOutcomes(bySignature.all(workspacePath, after, limit)),
+    newest: async (workspacePath, before, limit) => {
+      const found = newest.all(workspacePath, before ?? BEHIND_ALL, limit + 1);
+      const page = pageOf(
+        found,
+        limit,
+        (row) => row.id,
+        (row) => row,
+      );
+      return { rows: withOutcomes(page.rows), next: page.next };
+    },
+  };
+}

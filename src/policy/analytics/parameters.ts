@@ -7,6 +7,8 @@ import { isTimeBucket } from './rollup.ts';
 export type RawQuery = Readonly<Record<string, unknown>>;
 
 const ID = /^[A-Za-z0-9_-]{1,200}$/;
+/** '' asks for calls without a key. */
+const CALLER = /^[A-Za-z0-9_-]{0,200}$/;
 const NAME = /^[A-Za-z0-9_.:/@~-]{1,200}$/;
 /** Form of each filter value; what is well formed and matches nothing is no error. */
 export const FILTERS = {
@@ -17,6 +19,8 @@ export const FILTERS = {
   workspace_hash: ID,
   delegation_tier: ID,
   worker_name: ID,
+  door: ID,
+  caller: CALLER,
 } as const;
 const RFC3339 = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,3}))?(Z|([+-])(\d\d):(\d\d))$/i;
 const DEFAULT_WINDOW_MS = 7 * 86_400_000;
@@ -104,6 +108,8 @@ export class Parameters {
       workspace_hash: match('workspace_hash'),
       delegation_tier: match('delegation_tier'),
       worker_name: match('worker_name'),
+      door: match('door'),
+      caller: match('caller'),
       include_workers: this.boolean('include_workers'),
     };
   }

@@ -4,6 +4,17 @@ import type { CostQuery, Dimension, Direction, Order, SortKey, TimeWindow } from
 export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
 
+/**
+ * Prompt sizes at which the price tables known so far change their rates (08 §4.2). The days keep calls apart by them,
+ * so that such a table can price their sums; a table with other steps reads the ledger.
+ */
+export const PROMPT_CLASSES: readonly number[] = [128_000, 200_000, 256_000, 272_000, 512_000];
+
+/** How many of `PROMPT_CLASSES` a prompt of so many tokens is above. */
+export function promptClass(tokens: number): number {
+  return PROMPT_CLASSES.filter((size) => tokens > size).length;
+}
+
 /** Columns a group is keyed by. `session_id` of a folded session is its parent key. */
 export type KeyName =
   | 'model'
@@ -16,7 +27,9 @@ export type KeyName =
   | 'hour'
   | 'delegation_tier'
   | 'worker_name'
-  | 'workspace_hash';
+  | 'workspace_hash'
+  | 'door'
+  | 'caller';
 
 const KEYS: Readonly<Record<Dimension, readonly KeyName[]>> = {
   model: ['model', 'provider'],
@@ -30,11 +43,13 @@ const KEYS: Readonly<Record<Dimension, readonly KeyName[]>> = {
   delegation_tier: ['delegation_tier'],
   worker_name: ['worker_name'],
   workspace: ['workspace_hash'],
+  door: ['door'],
+  caller: ['caller'],
 };
 /** Keys whose stored value is an integer; the others are text. */
 export const INTEGER_KEYS: ReadonlySet<KeyName> = new Set(['is_worker', 'day', 'hour']);
 /** Keys that are '' in the tables and null on the wire when a call has none. */
-export const OPTIONAL_KEYS: ReadonlySet<KeyName> = new Set(['delegation_tier', 'worker_name']);
+export const OPTIONAL_KEYS: ReadonlySet<KeyName> = new Set(['delegation_tier', 'worker_name', 'caller']);
 
 /** Key columns of the dimensions in their order, each once. */
 export function keyNames(groupBy: readonly Dimension[]): readonly KeyName[] {
@@ -50,15 +65,23 @@ export function foldsWorkers(query: Pick<CostQuery, 'group_by' | 'filter'>): boo
   return query.filter.include_workers === true && query.group_by.includes('session');
 }
 
-/** The coarsest table that can answer: days keep no session and no hour. */
-export function grainOf(query: Pick<CostQuery, 'group_by' | 'filter'>): 'hour' | 'day' {
-  const fine = query.filter.session !== null || query.group_by.some((d) => d === 'session' || d === 'hour');
-  return fine ? 'hour' : 'day';
+/** Rollups by what a row of them keeps: a session's hour, a parent's day, a day of everybody. */
+export type Grain = 'hour' | 'parent_day' | 'day';
+
+/** What the rollups of days do not tell apart. */
+const HOUR_FILTERS = ['session', 'door', 'caller'] as const;
+const HOUR_DIMENSIONS: ReadonlySet<Dimension> = new Set(['session', 'hour', 'door', 'caller']);
+
+/** The coarsest table that can answer. */
+export function grainOf({ group_by, filter }: Pick<CostQuery, 'group_by' | 'filter'>): Grain {
+  if (HOUR_FILTERS.some((name) => filter[name] !== null) || group_by.some((d) => HOUR_DIMENSIONS.has(d))) return 'hour';
+  const byTree = filter.parent_session !== null || group_by.some((d) => d === 'parent_session' || d === 'root_session');
+  return byTree ? 'parent_day' : 'day';
 }
 
 /** A half-open range: milliseconds of `calls`, hours or days since the epoch of the rollups. */
 export interface Segment {
-  readonly source: 'calls' | 'hours' | 'days';
+  readonly source: 'calls' | 'hours' | 'parent_days' | 'days';
   readonly from: number;
   readonly to: number;
 }
@@ -71,7 +94,7 @@ export interface Segment {
 export function splitWindow(
   window: TimeWindow,
   recorded: { readonly first: number; readonly last: number } | null,
-  grain: 'hour' | 'day',
+  grain: Grain,
 ): readonly Segment[] {
   if (!recorded || window.from > recorded.last || window.to <= recorded.first) return [];
   const from = window.from <= recorded.first ? Math.floor(recorded.first / DAY_MS) * DAY_MS : window.from;
@@ -93,11 +116,33 @@ export function splitWindow(
     add('hours', firstHour, lastHour);
   } else {
     add('hours', firstHour, firstDay * 24);
-    add('days', firstDay, lastDay);
+    add(grain === 'day' ? 'days' : 'parent_days', firstDay, lastDay);
     add('hours', lastDay * 24, lastHour);
   }
   add('calls', lastHour * HOUR_MS, to);
   return segments;
+}
+
+/**
+ * Cuts a window into whole days since the epoch and what is left of it in milliseconds; all is left when nothing is
+ * recorded. A bound beyond what is recorded counts as aligned.
+ */
+export function wholeDays(
+  window: TimeWindow,
+  recorded: { readonly first: number; readonly last: number } | null,
+): { readonly days: TimeWindow | null; readonly rest: readonly TimeWindow[] } {
+  const days = splitWindow(window, recorded, 'day').find(({ source }) => source === 'days');
+  if (!days) return { days: null, rest: [window] };
+  const rest = [
+    { from: window.from, to: days.from * DAY_MS },
+    { from: days.to * DAY_MS, to: window.to },
+  ];
+  return { days, rest: rest.filter(({ from, to }) => from < to) };
+}
+
+/** Whether everything recorded lies in the window. */
+export function coversAll(window: TimeWindow, recorded: { readonly first: number; readonly last: number }): boolean {
+  return window.from <= recorded.first && window.to > recorded.last;
 }
 
 export interface SortTerm {

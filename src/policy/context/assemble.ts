@@ -1,6 +1,7 @@
 // The messages a model call carries, made from the stored history: complete ones only, every call answered (10 §6).
 import { plainMetadata, type StoredMessage, toolUses } from '../../domain/message.ts';
 import type { ToolUseId } from '../../kernel/ids.ts';
+import { createBeginnings } from './beginnings.ts';
 
 /** Text of the answer that stands in for a missing one (11.4). */
 export const MISSING_RESULT_TEXT = 'Tool call was interrupted before it produced a result.';
@@ -12,6 +13,9 @@ export interface RequestMessages {
   readonly missing: readonly ToolUseId[];
 }
 
+/** Histories that are sent as they are: nothing in them waits for what follows. */
+const wellFormed = createBeginnings<null>();
+
 /**
  * One pass over the history, oldest first, copying nothing while it is well-formed. Stored messages are never altered.
  *
@@ -19,6 +23,7 @@ export interface RequestMessages {
  * is not sent is left out.
  */
 export function requestMessages(history: readonly StoredMessage[]): RequestMessages {
+  const known = wellFormed.of(history)?.count ?? 0;
   let copy: StoredMessage[] | null = null;
   const missing: ToolUseId[] = [];
   let open = new Set<ToolUseId>();
@@ -34,10 +39,11 @@ export function requestMessages(history: readonly StoredMessage[]): RequestMessa
     open = new Set();
   };
 
-  history.forEach((message, i) => {
+  for (let i = known; i < history.length; i += 1) {
+    const message = history[i]!;
     if (message.metadata.status !== 'complete' || (message.role === 'tool' && !takesResult(open, message))) {
       copy ??= history.slice(0, i);
-      return;
+      continue;
     }
     if (message.role !== 'tool') {
       answerOpenCalls(i);
@@ -47,8 +53,9 @@ export function requestMessages(history: readonly StoredMessage[]): RequestMessa
       }
     }
     copy?.push(message);
-  });
+  }
   answerOpenCalls(history.length);
+  if (copy === null) wellFormed.keep(history, null);
   return { messages: copy ?? history, missing };
 }
 

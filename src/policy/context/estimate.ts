@@ -1,5 +1,6 @@
 // How large a request is: the token guess used for routing and compaction, and the upper bound used for money (10 §1, 14 §2).
 import type { ContentBlock, StoredMessage } from '../../domain/message.ts';
+import type { Capabilities } from '../../domain/model.ts';
 import type { JsonSchema } from '../../domain/tool.ts';
 import { summaryOf } from './history.ts';
 import { codePoints } from './message-size.ts';
@@ -20,10 +21,17 @@ export interface SentParts extends RequestParts {
 
 interface Bound {
   readonly bytes: number;
+  /** Bounded by their count: the length of their base64 text says nothing about their tokens. */
   readonly images: number;
+  /**
+   * Documents are billed by page, picture and text. A file does not tell how much that is at most: its texts are
+   * compressed, its pages may be so too or stand in one tree many times. Only the model's window bounds it (14 §2).
+   */
+  readonly has_document: boolean;
 }
 
-const IMAGE_BOUND_TOKENS = 1500;
+type Counted = { -readonly [Key in keyof Bound]: Bound[Key] };
+
 /** `{"role":"assistant","content":[]},` around a message's blocks. */
 const MESSAGE_FRAME_BYTES = 34;
 /** `[{"type":"text","text":},{"type":"text","text":}]` around the two system texts. */
@@ -54,13 +62,21 @@ export function estimateRequest(request: SentParts): number {
   return tokens(size);
 }
 
-/** Never below what a provider counts for the request: `ceil(UTF-8 bytes of its JSON / 2.5)` plus 1 500 per image. */
-export function boundRequest(request: SentParts): number {
+/**
+ * Never below what a provider bills for the request (14 §2), in tokens: `ceil(UTF-8 bytes of its JSON / 2.5)` plus
+ * the model's `max_image_tokens` per image, never more than its window: a provider refuses what does not fit it, and
+ * bills nothing for it. With a document it is the window.
+ */
+export function boundRequest(
+  request: SentParts,
+  model: Pick<Capabilities, 'max_context_tokens' | 'max_image_tokens'>,
+): number {
   let bytes =
     SYSTEM_FRAME_BYTES + jsonBytes(request.system_prompt ?? '') + jsonBytes(request.system_prompt_volatile ?? '');
   let images = 0;
   for (const message of request.messages) {
     const bound = messageBound(message);
+    if (bound.has_document) return model.max_context_tokens;
     bytes += bound.bytes;
     images += bound.images;
   }
@@ -70,7 +86,7 @@ export function boundRequest(request: SentParts): number {
   }
   // As a field of its own, or quoted in a text.
   if (request.output_schema !== null) bytes += jsonBytes(schemaText(request.output_schema)) + DEMAND_BYTES;
-  return Math.ceil(bytes / 2.5) + images * IMAGE_BOUND_TOKENS;
+  return Math.min(Math.ceil(bytes / 2.5) + images * model.max_image_tokens, model.max_context_tokens);
 }
 
 function tokens(size: number): number {
@@ -88,15 +104,15 @@ function toolSize(tool: RequestParts['tools'][number]): number {
 function messageBound(message: StoredMessage): Bound {
   const known = messageBounds.get(message);
   if (known !== undefined) return known;
-  const bound = { bytes: MESSAGE_FRAME_BYTES, images: 0 };
+  const bound: Counted = { bytes: MESSAGE_FRAME_BYTES, images: 0, has_document: false };
   for (const block of message.content) addBound(bound, block);
   messageBounds.set(message, bound);
   return bound;
 }
 
-function addBound(bound: { bytes: number; images: number }, block: ContentBlock): void {
-  // An image is bounded by count: the length of its base64 text says nothing about its tokens.
+function addBound(bound: Counted, block: ContentBlock): void {
   if (block.type === 'image') bound.images += 1;
+  else if (block.type === 'document') bound.has_document = true;
   // Some wires quote the arguments once more.
   else if (block.type === 'tool_use')
     bound.bytes +=

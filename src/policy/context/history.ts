@@ -8,8 +8,10 @@ export interface HistorySummary {
   /** An image in a message or in a tool result. */
   readonly has_images: boolean;
   readonly has_tool_results: boolean;
-  /** Messages of people and planners: each of them began a turn. */
-  readonly user_messages: number;
+  /** Media types of documents in it. */
+  readonly document_types: readonly string[];
+  /** Turns: each began with a message of a person or a planner, and may have read more. */
+  readonly turns: number;
   /** A message was ever stored so long after the answer before it that a short-lived cache was gone (20 §8). */
   readonly had_pause: boolean;
 }
@@ -20,6 +22,8 @@ const PAUSE_MS = 4 * 60_000;
 interface Counted extends HistorySummary {
   /** How many messages of the array are in it. */
   readonly count: number;
+  /** Of the newest user message. */
+  readonly turn_id: StoredMessage['turn_id'];
   /** When the newest answer was stored, Unix milliseconds. */
   readonly answered_at: number | null;
 }
@@ -29,8 +33,10 @@ const NOTHING: Counted = {
   size: 0,
   has_images: false,
   has_tool_results: false,
-  user_messages: 0,
+  document_types: [],
+  turns: 0,
   had_pause: false,
+  turn_id: null,
   answered_at: null,
 };
 
@@ -61,13 +67,21 @@ export function hasImage(message: StoredMessage): boolean {
 
 function withMessage(before: Counted, message: StoredMessage): Counted {
   const at = Date.parse(message.created_at);
+  const begins = message.role === 'user' && (message.turn_id === null || message.turn_id !== before.turn_id);
   return {
     count: before.count + 1,
     size: before.size + messageSize(message),
     has_images: before.has_images || hasImage(message),
     has_tool_results: before.has_tool_results || message.role === 'tool',
-    user_messages: before.user_messages + (message.role === 'user' ? 1 : 0),
+    document_types: withDocuments(before.document_types, message),
+    turns: before.turns + (begins ? 1 : 0),
+    turn_id: begins ? message.turn_id : before.turn_id,
     had_pause: before.had_pause || (before.answered_at !== null && at - before.answered_at > PAUSE_MS),
     answered_at: message.role === 'assistant' ? at : before.answered_at,
   };
+}
+
+function withDocuments(before: readonly string[], { content }: StoredMessage): readonly string[] {
+  const types = content.flatMap((b) => (b.type === 'document' && !before.includes(b.media_type) ? [b.media_type] : []));
+  return types.length === 0 ? before : [...before, ...new Set(types)];
 }

@@ -1,5 +1,6 @@
 // Which images may enter a conversation: kinds, sizes, and bytes that are what they claim to be (10 §8).
 import type { ImageBlock } from '../../domain/message.ts';
+import { imageSize } from './image-size.ts';
 
 /** Decoded bytes of one image. */
 export const MAX_IMAGE_BYTES = 5 * 1024 * 1024;
@@ -7,6 +8,9 @@ export const MAX_IMAGE_BYTES = 5 * 1024 * 1024;
 /** Of one message. */
 export const MAX_IMAGES = 20;
 const MAX_ALL_BYTES = 20 * 1024 * 1024;
+
+/** Pixels a side: with more a provider refuses the request, and with it every later one of the session. */
+const MAX_SIDE = 8000;
 
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
 /** Enough base64 for the longest signature (12 bytes). */
@@ -36,7 +40,14 @@ export function checkImage(base64: string, mediaType: string): string | null {
   const actual = imageType(Buffer.from(base64.slice(0, SIGNATURE_CHARS), 'base64'));
   if (actual === null) return 'data is not a PNG, JPEG, GIF or WebP image';
   if (actual !== mediaType) return `media_type is ${JSON.stringify(mediaType)} but the data is ${actual}`;
-  return null;
+  return faultOfSize(Buffer.from(base64, 'base64'), actual);
+}
+
+/** Null when its sides are not too long, as far as they are known; else what is wrong. */
+export function faultOfSize(bytes: Buffer, mediaType: string): string | null {
+  const size = imageSize(bytes, mediaType);
+  if (size === null || (size.width <= MAX_SIDE && size.height <= MAX_SIDE)) return null;
+  return `the image has ${size.width} x ${size.height} pixels, at most ${MAX_SIDE} a side are allowed`;
 }
 
 /** Null when one message may hold them all, else why not. */

@@ -1,7 +1,10 @@
 // The size of a text or a stored message in code points, as the token guess counts it (10 §1).
 import type { ContentBlock, StoredMessage } from '../../domain/message.ts';
+import { decodedBytes } from './images.ts';
 
 const IMAGE_CODE_POINTS = 1024;
+/** Of a document, which says little of how long its text is. */
+const BYTES_A_CODE_POINT = 16;
 const TOOL_RESULT_CODE_POINTS = 16;
 const HIGH_SURROGATE = /[\uD800-\uDBFF]/;
 
@@ -40,8 +43,9 @@ function blockSize(block: ContentBlock): number {
       return block.content.reduce((sum, inner) => sum + blockSize(inner), TOOL_RESULT_CODE_POINTS);
     case 'image':
       return IMAGE_CODE_POINTS;
-    case 'redacted_thinking':
     case 'document':
+      return Math.floor(decodedBytes(block.source.data) / BYTES_A_CODE_POINT);
+    case 'redacted_thinking':
       return 0;
   }
 }

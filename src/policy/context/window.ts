@@ -87,10 +87,10 @@ export function elidables(view: readonly StoredMessage[]): {
  * none: in a turn that failed over them they would otherwise stay in the way of every later one.
  */
 function unreadAnswersStart(view: readonly StoredMessage[]): number {
-  const at = view.findLastIndex(
-    (m) => (m.role === 'assistant' && m.metadata.status === 'complete') || m.role === 'user',
-  );
-  return view[at]?.role === 'assistant' ? at : view.length;
+  const at = view.findLastIndex((m) => m.role === 'assistant' && m.metadata.status === 'complete');
+  // A message that its own turn reads stands behind such answers.
+  const later = view.slice(at + 1).some((m) => m.role === 'user' && m.turn_id !== view[at]?.turn_id);
+  return at < 0 || later ? view.length : at;
 }
 
 function elidable(message: StoredMessage, names: CallNames): Elidable {
@@ -102,8 +102,15 @@ function elidable(message: StoredMessage, names: CallNames): Elidable {
 
 /** Where the newest turns of a view begin: its index, 0 when there are no older ones. */
 export function recentTurnsStart(view: readonly StoredMessage[]): number {
-  let turns = 0;
-  for (let i = view.length - 1; i >= 0; i -= 1) if (view[i]!.role === 'user' && ++turns === RECENT_TURNS) return i;
+  const turns = new Set<unknown>();
+  let start = view.length;
+  for (let i = view.length - 1; i >= 0; i -= 1) {
+    const { role, id, turn_id } = view[i]!;
+    if (role !== 'user') continue;
+    turns.add(turn_id ?? id);
+    if (turns.size > RECENT_TURNS) return start;
+    start = i;
+  }
   return 0;
 }
 

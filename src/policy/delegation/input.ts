@@ -75,6 +75,12 @@ function resolveItem(item: ContextItem, texts: ContextTexts): ContextEntry | nul
   }
 }
 
+/** Paths of the files that a worker is to read by itself. */
+export function referredFiles(entries: readonly ContextEntry[]): string[] {
+  const references = entries.filter(({ kind }) => kind === 'file' || kind === 'file_range');
+  return references.map(({ kind, label }) => (kind === 'file' ? label : label.replace(/ lines \d+-\d+$/, '')));
+}
+
 function reference(kind: ContextItem['type'], label: string): ContextEntry {
   return { kind, label: oneLine(label), text: null };
 }

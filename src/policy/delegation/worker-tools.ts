@@ -3,14 +3,8 @@ import type { ModelEntry } from '../../domain/model.ts';
 import { REQUEST_CONTEXT, type ToolDefinition } from '../../domain/tool.ts';
 
 export const DELEGATE = 'delegate';
-const WORKER_CALLERS: readonly string[] = ['worker_create', 'worker_call'];
 
-type Named = Pick<ToolDefinition, 'name' | 'planners_only'>;
-
-/** Whether `tools.disabled` covers the name: an entry is a name, or a prefix with a final `*`. */
-export function isDisabled(name: string, disabled: readonly string[]): boolean {
-  return disabled.some((entry) => (entry.endsWith('*') ? name.startsWith(entry.slice(0, -1)) : name === entry));
-}
+type Named = Pick<ToolDefinition, 'name' | 'planners_only' | 'spawns' | 'creates_workers'>;
 
 /**
  * Whether a turn offers `delegate`, once its model is known.
@@ -21,14 +15,12 @@ export function offersDelegate(turn: {
   readonly depth: number;
   readonly delegateDepth: number;
   readonly model: Pick<ModelEntry, 'can_delegate' | 'capabilities'>;
-  readonly disabled: readonly string[];
   readonly granted: readonly string[] | null;
 }): boolean {
   return (
     turn.depth < turn.delegateDepth &&
     turn.model.can_delegate &&
     turn.model.capabilities.supports_tools &&
-    !isDisabled(DELEGATE, turn.disabled) &&
     (turn.granted === null || turn.granted.includes(DELEGATE))
   );
 }
@@ -36,12 +28,11 @@ export function offersDelegate(turn: {
 /** Names a top-level session without a definition has, sorted by byte order. */
 export function plannerTools(session: {
   readonly registered: readonly Named[];
-  readonly disabled: readonly string[];
   readonly offerDelegate: boolean;
 }): string[] {
   return session.registered
     .map((tool) => tool.name)
-    .filter((name) => name !== REQUEST_CONTEXT && !isDisabled(name, session.disabled))
+    .filter((name) => name !== REQUEST_CONTEXT)
     .filter((name) => name !== DELEGATE || session.offerDelegate)
     .sort(byteOrder);
 }
@@ -59,7 +50,7 @@ export interface WorkerToolSet {
  * What a worker of `delegate` gets: the planner's set of the calling turn, narrowed, less what only planners have.
  * @param allowed_tools null = all; names that the planner lacks are ignored
  * @param mayDelegate whether the worker's depth is below `delegation.delegate_depth`
- * @param registered the tools of the server; a name beyond them is a worker's and is not inherited
+ * @param registered the tools of the server; those that call or make named workers are not inherited
  */
 export function workerTools(call: {
   readonly plannerTools: readonly string[];
@@ -69,11 +60,11 @@ export function workerTools(call: {
 }): WorkerToolSet {
   const asked = call.allowed_tools === null ? null : new Set(call.allowed_tools);
   const registered = new Map(call.registered.map((tool) => [tool.name, tool]));
-  const forbidden = (name: string) =>
-    WORKER_CALLERS.includes(name) ||
-    !registered.has(name) ||
-    registered.get(name)?.planners_only === true ||
-    (name === DELEGATE && !call.mayDelegate);
+  const forbidden = (name: string) => {
+    const tool = registered.get(name);
+    if (tool === undefined || tool.planners_only || tool.creates_workers) return true;
+    return tool.spawns === 'delegate' ? !call.mayDelegate : tool.spawns !== undefined;
+  };
 
   const wanted = [...new Set(call.plannerTools)].filter(
     (name) => name !== REQUEST_CONTEXT && (asked === null || asked.has(name)),

@@ -56,6 +56,8 @@ function turnOf(write: Write): string | null {
   switch (write.kind) {
     case 'message.insert':
       return write.message.turn_id;
+    case 'turn_input.insert':
+      return write.input.turn_id;
     case 'tool_call.insert':
       return write.call.turn_id;
     case 'delegation.insert':

@@ -1,7 +1,7 @@
 // What the ledger and its rollups take of one finished call (07 §9.3).
 import type { LlmCallCompleted } from '../../domain/event/llm.ts';
 import { toPusd } from '../../kernel/money.ts';
-import { DAY_MS, HOUR_MS } from '../analytics/rollup.ts';
+import { DAY_MS, HOUR_MS, promptClass } from '../analytics/rollup.ts';
 import type { SessionStamp } from './envelope.ts';
 
 /** The envelope of the projected event. */
@@ -14,7 +14,7 @@ export interface CallRecorded {
   readonly payload: LlmCallCompleted;
 }
 
-/** One row for the fact and both rollups, each takes its own columns. Truth values are 0 or 1, money picodollars. */
+/** One row for the fact and its rollups, each takes its own columns. Truth values are 0 or 1, money picodollars. */
 export function costFact({ id, at, session_id, turn_id, payload }: CallRecorded, stamp: SessionStamp) {
   const priced = payload.priced ? 1 : 0;
   const cancelled = payload.stop_reason === 'cancelled' ? 1 : 0;
@@ -33,6 +33,8 @@ export function costFact({ id, at, session_id, turn_id, payload }: CallRecorded,
     worker_name: stamp.worker_name,
     delegation_tier: stamp.delegation_tier,
     delegated_by_model: stamp.delegated_by_model,
+    door: stamp.door,
+    caller: stamp.caller,
     model: payload.model,
     provider: payload.provider,
     pricing_version: payload.pricing_version,
@@ -42,6 +44,8 @@ export function costFact({ id, at, session_id, turn_id, payload }: CallRecorded,
     cache_creation_input_tokens: payload.cache_creation_input_tokens,
     cache_creation_1h_input_tokens: payload.cache_creation_1h_input_tokens,
     output_tokens: payload.output_tokens,
+    billed_1h_tokens: Math.min(payload.cache_creation_1h_input_tokens, payload.cache_creation_input_tokens),
+    prompt_class: promptClass(payload.input_tokens + payload.cached_input_tokens + payload.cache_creation_input_tokens),
     reasoning_tokens: payload.reasoning_tokens,
     usage_estimated: payload.usage_estimated ? 1 : 0,
     priced,

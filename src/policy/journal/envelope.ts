@@ -12,6 +12,8 @@ export interface SessionStamp {
   readonly worker_name: string;
   readonly delegated_by_model: string;
   readonly delegation_tier: string;
+  readonly door: string;
+  readonly caller: string;
 }
 
 /** What is settled inside the transaction. `at` is Unix milliseconds; `stamp` is null for `system`. */

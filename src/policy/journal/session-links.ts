@@ -9,8 +9,10 @@ export type ParentLinks = Pick<SessionRecord, 'ended_at' | 'workspace_path' | 'r
  * Throws `JournalConflict('session_ended')` for an ended parent, a plain error for links that contradict each other.
  */
 export function checkSessionLinks(session: SessionRecord, parentOf: (id: string) => ParentLinks | null): void {
-  const { id, parent_session_id, parent_tool_use_id, is_worker } = session;
-  if (is_worker !== (parent_session_id !== null) || is_worker !== (parent_tool_use_id !== null)) {
+  const { id, parent_session_id, parent_tool_use_id, is_worker, door } = session;
+  // What a client of the gateway calls a worker, no tool call of ours has opened.
+  const needsCall = is_worker && door !== 'gateway';
+  if (is_worker !== (parent_session_id !== null) || needsCall !== (parent_tool_use_id !== null)) {
     throw new Error(`session ${id}: is_worker, parent_session_id and parent_tool_use_id must be set together`);
   }
   if (parent_session_id === null) {

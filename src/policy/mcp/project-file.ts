@@ -40,7 +40,10 @@ export function readProjectServers(text: string): ProjectServers {
 
 /** Other programs allow more characters: `brave-search` is called `brave_search` here. Null = no name can be made. */
 function serverName(written: string): string | null {
-  const name = written.toLowerCase().replaceAll(/[^a-z0-9]+/g, '_');
+  const name = written
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]+/g, '_')
+    .replace(/_$/, '');
   return McpServerNameSchema.safeParse(name).success ? name : null;
 }
 
@@ -49,7 +52,8 @@ function readServer(entry: unknown, where: string, warnings: string[]): McpServe
     warnings.push(`${where}: must be an object`);
     return null;
   }
-  const { type = 'stdio', ...rest } = entry;
+  // Other programs take an address alone for a server over HTTP.
+  const { type = 'url' in entry && !('command' in entry) ? 'http' : 'stdio', ...rest } = entry;
   if (type !== 'stdio' && type !== 'http') {
     warnings.push(`${where}.type: must be "stdio" or "http"; the server is not used`);
     return null;

@@ -16,6 +16,8 @@ export const OUTSIDE: Limits = { bytes: 262_144, depth: 100, nodes: 20_000 };
 export const OWN_FILE: Limits = { bytes: 16_777_216, depth: 100, nodes: 1_000_000 };
 /** A request body; its bytes are counted as it comes in. */
 export const BODY: Limits = { bytes: Number.POSITIVE_INFINITY, depth: 100, nodes: 20_000 };
+/** What a client of the gateway sends to a model (19 §2.7); deep enough for arguments that are as deep as they may be. */
+export const CLIENT_BODY: Limits = { bytes: Number.POSITIVE_INFINITY, depth: 128, nodes: 1_000_000 };
 /** JSON that a model wrote: tool arguments, a structured answer. */
 export const MODEL_JSON: Limits = { bytes: 67_108_864, depth: 100, nodes: 20_000 };
 

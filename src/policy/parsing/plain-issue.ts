@@ -1,5 +1,6 @@
 // Faults that zod found, each with the one place it stands at and a sentence that says what to write instead.
 import type { z } from 'zod';
+import { knownKeys, nearestKey } from './known-keys.ts';
 
 /** A fault with the path of the faulty value. */
 export interface PlainIssue {
@@ -10,6 +11,8 @@ export interface PlainIssue {
 type ZodIssue = z.core.$ZodIssue;
 type UnionIssue = z.core.$ZodIssueInvalidUnion;
 
+/** A stranger may send thousands of keys. */
+const MAX_SUGGESTIONS = 10;
 /** Choices beyond these are only counted. */
 const MAX_CHOICES = 12;
 
@@ -24,21 +27,31 @@ const KINDS: Readonly<Record<string, string>> = {
   record: 'an object',
 };
 
-/** Every fault in its order: unknown keys one by one, and of a union the faults of the branch that was meant. */
-export function plainIssues(error: z.core.$ZodError): PlainIssue[] {
-  return error.issues.flatMap((issue) => plain(issue, []));
+/**
+ * Every fault in its order: unknown keys one by one, and of a union the faults of the branch that was meant.
+ * @param schema of the whole value, to say what an unknown key was probably meant to be
+ */
+export function plainIssues(error: z.core.$ZodError, schema: z.ZodType | null = null): PlainIssue[] {
+  return error.issues.flatMap((issue) => plain(issue, [], schema));
 }
 
-function plain(issue: ZodIssue, at: readonly PropertyKey[]): PlainIssue[] {
+function plain(issue: ZodIssue, at: readonly PropertyKey[], schema: z.ZodType | null): PlainIssue[] {
   const path = [...at, ...issue.path];
   if (issue.code === 'unrecognized_keys') {
-    return issue.keys.map((key) => ({ path: [...path, key], message: 'unknown key' }));
+    const known = schema === null ? [] : knownKeys(schema, path);
+    return issue.keys.map((key, i) => {
+      const meant = i < MAX_SUGGESTIONS ? nearestKey(key, known) : null;
+      return {
+        path: [...path, key],
+        message: meant === null ? 'unknown key' : `unknown key; did you mean "${meant}"?`,
+      };
+    });
   }
   // A map's key has its own rules; they are nested one level down.
-  if (issue.code === 'invalid_key') return issue.issues.flatMap((inner) => plain(inner, path));
+  if (issue.code === 'invalid_key') return issue.issues.flatMap((inner) => plain(inner, path, schema));
   if (issue.code === 'invalid_union' && issue.message === 'Invalid input') {
     const meant = meantBranch(issue);
-    if (meant !== null) return meant.flatMap((inner) => plain(inner, path));
+    if (meant !== null) return meant.flatMap((inner) => plain(inner, path, schema));
   }
   return [{ path, message: plainMessage(issue) }];
 }

@@ -46,6 +46,12 @@ function reason(error: unknown, limits: Limits): string {
   return `malformed YAML: ${shortened(error.reason, MAX_MESSAGE)}${place}`;
 }
 
+/** The line that an error of `readYaml` names; null where it names none. */
+export function lineOfError(error: string): number | null {
+  const [, line] = / at line (\d+), column \d+$/.exec(error) ?? [];
+  return line === undefined ? null : Number(line);
+}
+
 /** Unknown for an empty value without an anchor, which has no place of its own. */
 function lineOf(event: ReturnType<typeof parseEvents>[number], text: string): number | undefined {
   const places = [

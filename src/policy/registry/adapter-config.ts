@@ -1,12 +1,13 @@
 // One entry of the registry's `adapters:`, and which of them can be used (11.9, 11.10, 11.11).
 import { isAbsolute, join } from 'node:path';
 import { z } from 'zod';
+import { type ClientWire, ClientWireSchema } from '../../domain/api/gateway.ts';
 import { issueLines } from '../parsing/issue-lines.ts';
 import { isMapping } from '../parsing/yaml.ts';
 
 export const ADAPTER_ID_PATTERN = /^[a-z0-9_-]+$/;
-/** Node's own `fetch` gives up waiting for headers or body after this long. */
-const FETCH_LIMIT_SECONDS = 300;
+/** Whoever says nothing for so long has been lost. */
+const SILENCE_LIMIT_SECONDS = 300;
 
 const AdapterConfigSchema = z
   .strictObject({
@@ -24,8 +25,8 @@ const AdapterConfigSchema = z
       .default(null),
     key_optional: z.boolean().default(false),
     timeout_seconds: z.number().gt(0).default(600),
-    connect_timeout_seconds: z.number().gt(0).max(FETCH_LIMIT_SECONDS).default(30),
-    idle_timeout_seconds: z.number().gt(0).max(FETCH_LIMIT_SECONDS).default(120),
+    connect_timeout_seconds: z.number().gt(0).max(SILENCE_LIMIT_SECONDS).default(30),
+    idle_timeout_seconds: z.number().gt(0).max(SILENCE_LIMIT_SECONDS).default(120),
     max_retries: z.int().min(0).max(10).default(2),
     extra_headers: z.record(z.string(), z.string()).default({}),
     options: z
@@ -35,6 +36,8 @@ const AdapterConfigSchema = z
         anthropic_version: z.string().min(1),
         stream_usage: z.boolean(),
         max_tokens_field: z.enum(['max_completion_tokens', 'max_tokens']),
+        /** Which clients of the gateway it can serve; absent = those of its type. */
+        wires: z.array(ClientWireSchema),
       })
       .partial()
       .default({}),
@@ -47,6 +50,19 @@ const AdapterConfigSchema = z
   });
 /** Every default filled in. */
 export type AdapterConfig = z.infer<typeof AdapterConfigSchema>;
+
+/** What servers of a type offer (19 §2.1). */
+const TYPE_WIRES: Readonly<Record<AdapterConfig['type'], readonly ClientWire[]>> = {
+  anthropic: ['messages'],
+  openai: ['chat', 'responses'],
+  openrouter: ['chat'],
+  scripted: [],
+};
+
+/** The wires on which clients of the gateway reach the adapter; a scripted one has no address to send anything to. */
+export function wiresOf({ type, options }: AdapterConfig): readonly ClientWire[] {
+  return type === 'scripted' ? [] : (options.wires ?? TYPE_WIRES[type]);
+}
 
 /**
  * Checks one entry; faults are appended to `errors` and give null.

@@ -5,6 +5,7 @@ import { CapabilitiesSchema, MODEL_ID_PATTERN, type ModelEntry, providerOf } fro
 import { type Tier, TierSchema } from '../../domain/scalars.ts';
 import { AppError } from '../../kernel/errors.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
+import { shownName } from '../cut.ts';
 import { issueLines } from '../parsing/issue-lines.ts';
 import { OWN_FILE } from '../parsing/limits.ts';
 import { isMapping, readYaml } from '../parsing/yaml.ts';
@@ -96,7 +97,7 @@ export function modelInput(registry: ModelRegistry, name: string): Result<string
 
 /** What to tell somebody who named a model that is not registered. */
 export function unknownModel(name: string): string {
-  return `${JSON.stringify(name)} is neither a model id nor an alias of this server; GET /models lists both`;
+  return `${shownName(name)} is neither a model id nor an alias of this server; GET /models lists both`;
 }
 
 function section(root: Readonly<Record<string, unknown>>, key: string, errors: string[]): [string, unknown][] {

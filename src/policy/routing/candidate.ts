@@ -1,6 +1,7 @@
-// A slot's candidate and the nine checks it must pass (03 §5, §7).
+// A slot's candidate and the ten checks it must pass (03 §5, §7).
 import { type ModelEntry, providerOf } from '../../domain/model.ts';
 import type { PolicyEvaluation, SlotName, TurnContext, ValidationFailure } from '../../domain/route.ts';
+import { speaks } from '../gateway/names.ts';
 import type { AvailabilitySnapshot } from '../registry/availability.ts';
 import type { ModelRegistry } from '../registry/registry.ts';
 import type { RoutingPolicies } from './policy-file.ts';
@@ -18,6 +19,9 @@ export interface RouteEnv {
   readonly allowDearerFallback: boolean;
 }
 
+/** What the checks of a candidate look at. */
+export type CheckEnv = Pick<RouteEnv, 'registry' | 'availability' | 'isPriced'>;
+
 /** One position of the chain. Pure. */
 export type Slot = (ctx: TurnContext, env: RouteEnv) => PolicyEvaluation;
 
@@ -34,9 +38,9 @@ function evaluation(
   return {
     policy,
     verdict,
-    reason,
     candidate_model: remark.candidate_model ?? null,
     rule_name: remark.rule_name ?? null,
+    reason,
     confidence: remark.confidence ?? null,
     pattern_alternatives: remark.pattern_alternatives ?? null,
     validation_failure,
@@ -68,18 +72,25 @@ export function propose(
 }
 
 /** The first check the model fails, null when it may serve the turn. */
-export function validationFailure(modelId: string, ctx: TurnContext, env: RouteEnv): ValidationFailure | null {
+export function validationFailure(modelId: string, ctx: Checked, env: CheckEnv): ValidationFailure | null {
   const model = env.registry.get(modelId);
   if (model === null || !env.registry.isConfigured(modelId)) return 'not_configured';
   return CHECKS.find(([, fails]) => fails(model, ctx, env))?.[0] ?? null;
 }
 
-type Check = readonly [ValidationFailure, (model: ModelEntry, ctx: TurnContext, env: RouteEnv) => boolean];
+/** What the checks look at: they are asked before there is a recommendation too. */
+type Checked = Omit<TurnContext, 'recommendation' | 'recommendation_absent'>;
+type Check = readonly [ValidationFailure, (model: ModelEntry, ctx: Checked, env: CheckEnv) => boolean];
 
 const CHECKS: readonly Check[] = [
   ['provider_unavailable', ({ id }, _, env) => providerOut(id, env) || env.availability.models.has(id)],
   ['no_vision_support', ({ capabilities }, ctx) => ctx.has_images && !capabilities.supports_images],
-  ['exceeds_context_window', ({ capabilities }, ctx) => ctx.smallest_input_tokens > capabilities.max_context_tokens],
+  [
+    'exceeds_context_window',
+    // Of the model asked for its provider says so, by its own count and in words that its clients act on.
+    ({ id, capabilities }, ctx) =>
+      ctx.smallest_input_tokens > capabilities.max_context_tokens && ctx.requested?.model !== id,
+  ],
   ['no_tool_support', ({ capabilities }, ctx) => ctx.has_tool_definitions && !capabilities.supports_tools],
   [
     'no_system_prompt_support',
@@ -95,12 +106,13 @@ const CHECKS: readonly Check[] = [
     ({ capabilities }, ctx) =>
       ctx.document_media_types.some((type) => !capabilities.accepted_document_media_types.includes(type)),
   ],
+  ['wrong_wire', (model, ctx, env) => ctx.requested !== null && !speaks(env.registry, model, ctx.requested.wire)],
 ];
 
-function providerOut(modelId: string, env: RouteEnv): boolean {
+function providerOut(modelId: string, env: CheckEnv): boolean {
   return env.availability.providers.has(providerOf(modelId));
 }
 
-function outage(modelId: string, env: RouteEnv): string {
+function outage(modelId: string, env: CheckEnv): string {
   return providerOut(modelId, env) ? `all ${providerOf(modelId)} models unavailable` : 'model-specific outage';
 }

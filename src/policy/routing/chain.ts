@@ -80,7 +80,9 @@ export function routeError(decision: RouteDecision, ctx: TurnContext, env: Route
     });
   }
   const tried = triedCandidates(chain);
-  const listed = tried.map(({ model, reason }) => `${model} (${explained(model, reason, ctx, env)})`).join(', ');
+  // Two places may have proposed the same model: once says it all.
+  const lines = new Set(tried.map(({ model, reason }) => `${model} (${explained(model, reason, ctx, env)})`));
+  const listed = [...lines].join(', ');
   let message = tried.length > 0 ? `no model can serve this turn: ${listed}` : 'no model is configured for this turn';
   if (decision.fallback_dearer) {
     const dearer = chain.find(({ verdict }) => verdict === 'chose')?.candidate_model;
@@ -155,6 +157,11 @@ function explained(modelId: string, failure: string, ctx: TurnContext, env: Rout
       return `${failure}: ${provider} rejected the key or account that the server has for it`;
     return `${failure}: it failed ${FAILURES_TO_TRIP} times in a row`;
   }
+  if (failure === 'wrong_wire' && ctx.requested !== null) return `${failure}: it does not speak ${ctx.requested.wire}`;
+  if (failure === 'not_configured' && env.registry.get(modelId) !== null)
+    return `${failure}: the server has no key for ${providerOf(modelId)}`;
+  if (failure === 'not_priced')
+    return `${failure}: no limit can hold what has no price; add one to a file of pricing.tables`;
   if (failure !== 'exceeds_context_window') return failure;
   const limit = env.registry.get(modelId)?.capabilities.max_context_tokens;
   return `${failure}: about ${ctx.smallest_input_tokens} tokens, it takes ${limit}`;

@@ -51,7 +51,7 @@ const MAX_ERROR_LENGTH = 500;
 /** Where no default is written: the first configured model of these, in this order. */
 const FALLBACK_TIERS = ['balanced', 'deep', 'fast'] as const;
 
-/** Parses and checks one file. Errors: every fault found, at most 100 and counted beyond, each `<path>: <problem>`. */
+/** Parses and checks one file. Errors: every fault found, at most 100 and counted beyond, each `<path in the file>: <problem>`, or the problem alone for the whole file. */
 export function parsePolicyFile(text: string, kind: PolicyKind, registry: ModelRegistry): Result<PolicyFile, string[]> {
   return parsePolicy(readPolicy(text), kind, registry);
 }
@@ -67,10 +67,10 @@ export function parsePolicy(
   kind: PolicyKind,
   registry: ModelRegistry,
 ): Result<PolicyFile, string[]> {
-  if (!yaml.ok) return err([`${kind}: ${yaml.error}`]);
+  if (!yaml.ok) return err([yaml.error]);
   const root = yaml.value;
   if (root === null) return ok(EMPTY);
-  if (!isMapping(root)) return err([`${kind}: must be a mapping`]);
+  if (!isMapping(root)) return err(['must be a mapping']);
 
   const errors: string[] = [];
   const modelRef = (value: unknown, at: string): string | null => {
@@ -83,7 +83,7 @@ export function parsePolicy(
     return id;
   };
   const unknown = Object.keys(root).filter((key) => !SECTIONS.has(key));
-  if (unknown.length > 0) errors.push(`${kind}: unknown key(s) [${unknown.join(', ')}]`);
+  if (unknown.length > 0) errors.push(`unknown key(s) [${unknown.join(', ')}]`);
   const version = root.schema_version ?? 1;
   if (version !== 1) {
     errors.push(`schema_version: unsupported version ${JSON.stringify(version)}; only 1 is supported`);
@@ -97,7 +97,7 @@ export function parsePolicy(
     default_model: root[key] == null ? null : modelRef(root[key], key),
     tiers: root.tiers == null ? null : readTiers(root.tiers, errors, modelRef),
     pattern: root.pattern == null ? null : readPattern(root.pattern, errors),
-    rules: root.rules == null ? [] : compileRules(root.rules, `${kind}.rules`, errors, modelRef),
+    rules: root.rules == null ? [] : compileRules(root.rules, 'rules', errors, modelRef),
   };
   return errors.length > 0 ? err(bounded(errors)) : ok(file);
 }

@@ -109,7 +109,13 @@ export function policiesInForce(
   };
 }
 
+/** Lines about one of two files, with which it is. */
+export function located(kind: PolicyKind, lines: readonly string[]): string[] {
+  return lines.map((line) => `${kind} file: ${line}`);
+}
+
 /** Everything wrong with the files on disk, the workspace's first; empty = both are in force as they are. */
 export function layerErrors(layers: PolicyLayers): string[] {
-  return [...(layers.workspace.fault?.report.errors ?? []), ...(layers.global.fault?.report.errors ?? [])];
+  const kinds = ['workspace', 'global'] as const;
+  return kinds.flatMap((kind) => located(kind, layers[kind].fault?.report.errors ?? []));
 }

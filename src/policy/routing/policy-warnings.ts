@@ -8,7 +8,7 @@ export function policyWarnings(file: PolicyFile, kind: PolicyKind, registry: Mod
   const references: (readonly [string, string | null])[] = [
     [kind === 'global' ? 'global_default' : 'default', file.default_model],
     ...Object.entries(file.tiers ?? {}).map(([tier, model]) => [`tiers.${tier}`, model] as const),
-    ...file.rules.map(({ use }, i) => [`${kind}.rules[${i}].use`, use] as const),
+    ...file.rules.map(({ use }, i) => [`rules[${i}].use`, use] as const),
   ];
   return references.flatMap(([path, model]) =>
     model === null || registry.isConfigured(model)

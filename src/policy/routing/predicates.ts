@@ -12,6 +12,8 @@ const MAX_STEPS = 2000;
 const TOO_LARGE = 'the regular expressions of the file are too large together';
 /** Characters of all words of a file: each word is searched for by itself. */
 const MAX_WORDS = 10_000;
+/** Characters of a model's name with stars in it. */
+const MAX_GLOB = 256;
 /** `(?i)` and the like at the start: the only way to write flags into the pattern itself. */
 const LEADING_FLAGS = /^\(\?([ims]+)\)/;
 
@@ -23,6 +25,9 @@ export interface Facts {
   readonly estimated_input_tokens: number;
   readonly message_has_images: boolean;
   readonly cost_today_usd: string;
+  readonly is_worker: boolean;
+  /** Null outside the gateway. */
+  readonly requested_model: string | null;
 }
 /** Never throws. */
 export type Predicate = (facts: Facts) => boolean;
@@ -55,6 +60,8 @@ export function factsOf(ctx: TurnContext): Facts {
     estimated_input_tokens: ctx.estimated_input_tokens,
     message_has_images: ctx.message_has_images,
     cost_today_usd: ctx.cost_today_usd,
+    is_worker: ctx.is_worker,
+    requested_model: ctx.requested?.name ?? null,
   };
 }
 
@@ -120,6 +127,14 @@ const COMPILERS: Readonly<Record<string, Compile>> = {
     const limit = new Decimal(value);
     return (facts) => limit.lt(facts.cost_today_usd);
   },
+  is_worker: (value, at, errors) =>
+    typeof value === 'boolean' ? (facts) => facts.is_worker === value : fault(errors, `${at}: must be true or false`),
+  requested_model(value, at, errors) {
+    if (typeof value !== 'string' || value === '' || value.length > MAX_GLOB)
+      return fault(errors, `${at}: must be a name of at most ${MAX_GLOB} characters, in which * stands for any text`);
+    const parts = value.split('*');
+    return ({ requested_model: name }) => name !== null && matchesGlob(name, parts);
+  },
   any_of(value, at, errors, scope) {
     const parts = compileList(value, at, errors, scope);
     return (facts) => parts.some((part) => part(facts));
@@ -130,6 +145,21 @@ const COMPILERS: Readonly<Record<string, Compile>> = {
     return (facts) => !part(facts);
   },
 };
+
+/** Whether the parts stand in the name in their order, the first at its start and the last at its end. */
+function matchesGlob(name: string, parts: readonly string[]): boolean {
+  const [first, ...rest] = parts;
+  const last = rest.pop();
+  if (last === undefined) return name === first;
+  if (!name.startsWith(first!) || !name.endsWith(last)) return false;
+  let at = first!.length;
+  for (const part of rest) {
+    const found = name.indexOf(part, at);
+    if (found < 0) return false;
+    at = found + part.length;
+  }
+  return at <= name.length - last.length;
+}
 
 function allOf(parts: readonly Predicate[]): Predicate {
   return parts.length === 1 ? parts[0]! : (facts) => parts.every((part) => part(facts));

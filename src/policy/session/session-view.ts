@@ -1,5 +1,5 @@
 // The wire object of a session: its record and what other tables say of it (01 §7.1).
-import type { BudgetView, Session, SessionRecord, SessionStatus } from '../../domain/session.ts';
+import type { BudgetView, Session, SessionRecord, SessionStatus, Waiting } from '../../domain/session.ts';
 import { isoTime } from '../../kernel/clock.ts';
 import { fromPusd, type Pusd, toPusd, ZERO_PUSD } from '../../kernel/money.ts';
 import { firstLine } from './title.ts';
@@ -28,6 +28,7 @@ export interface SessionFacts {
   readonly delegation: { readonly task: string; readonly max_cost_usd: string | null } | null;
   /** Title of its first user message; a worker's comes from its task. */
   readonly title: string | null;
+  readonly waiting_on: Waiting[];
 }
 
 const NOTHING_SPENT: Spent = { cost_pusd: ZERO_PUSD, unpriced: false };
@@ -41,6 +42,7 @@ export const NOTHING_YET: SessionFacts = {
   descendants: { count: 0, active: 0 },
   delegation: null,
   title: null,
+  waiting_on: [],
 };
 
 export function sessionView(record: SessionRecord, facts: SessionFacts): Session {
@@ -76,12 +78,17 @@ export function sessionView(record: SessionRecord, facts: SessionFacts): Session
     worker_digest: record.worker_digest,
     worker_origin: record.worker_origin,
     approval_mode: record.approval_mode,
+    door: record.door,
+    caller: record.caller,
+    client: record.client,
+    client_ref: record.client_ref,
     // The first message of a worker is the same for all of them.
     title: delegation === null ? facts.title : firstLine(delegation.task),
     task: delegation?.task ?? null,
     max_cost_usd: record.max_cost_usd,
     on_reached: record.on_reached,
     budget: limit === null ? null : budgetOf(limit, own.cost_pusd, workers.cost_pusd),
+    waiting_on: facts.waiting_on,
   };
 }
 

@@ -2,8 +2,9 @@
 import type { Config, ToolMode } from '../../domain/config.ts';
 import type { ApprovalMode } from '../../domain/scalars.ts';
 import type { ToolDefinition } from '../../domain/tool.ts';
+import type { ToolRule } from '../../domain/worker/definition.ts';
 import { canonicalJson } from '../../kernel/canonical-json.ts';
-import { type ScrubOptions, scrub } from '../../kernel/scrub.ts';
+import { scrubSecrets } from '../../kernel/scrub.ts';
 
 /** The entries of `trust.yaml`; `malformed` means that none could be read. */
 export interface TrustEntries {
@@ -18,9 +19,6 @@ export interface ApprovalRule {
   /** Null = as if there were no rule. */
   readonly approval_required: boolean | null;
 }
-
-/** Kinds of calls that one rule or one config key may cover (13 §7.1). */
-export type ToolGroup = 'sandbox.read' | 'sandbox.write' | 'worker.call' | 'worker.create';
 
 export type ApprovalDecision =
   | 'not_found'
@@ -41,6 +39,15 @@ export interface ApprovalQuestion {
   readonly approvalMode: ApprovalMode;
   /** An `identical` answer of this session tree covers the call. */
   readonly granted: boolean;
+}
+
+/** The rule of a session for a tool: under its own name, else under its group's (13 §7.1). */
+export function ruleFor(
+  rules: Readonly<Record<string, ToolRule>>,
+  tool: Pick<ToolDefinition, 'name' | 'group'>,
+): ToolRule | null {
+  const key = [tool.name, tool.group].find((name) => name !== undefined && Object.hasOwn(rules, name));
+  return key === undefined ? null : (rules[key] ?? null);
 }
 
 /** The first line of 09 §5.2 that matches. */
@@ -67,24 +74,12 @@ export function trustMatches(entries: readonly string[], name: string): boolean 
   );
 }
 
-const GROUPS: ReadonlyMap<string, ToolGroup> = new Map([
-  ['write_file', 'sandbox.write'],
-  ['edit_file', 'sandbox.write'],
-  ['worker_call', 'worker.call'],
-  ['worker_create', 'worker.create'],
-]);
-
-/** The group of a tool; null for most. */
-export function toolGroup(name: string): ToolGroup | null {
-  return GROUPS.get(name) ?? null;
-}
-
 /** A tool's own entry beats its group's, which beats the default of its class. */
 export function toolMode(
   config: Pick<Config['tool_confirmation'], 'default' | 'per_tool'>,
-  tool: Pick<ToolDefinition, 'name' | 'side_effects'>,
-  group: ToolGroup | null,
+  tool: Pick<ToolDefinition, 'name' | 'side_effects' | 'group'>,
 ): ToolMode {
+  const group = tool.group ?? null;
   const own = entryOf(config.per_tool, tool.name);
   if (own !== null) return own;
   const grouped = group === null ? null : entryOf(config.per_tool, group);
@@ -103,22 +98,25 @@ const MAX_COMMAND = 500;
 /** More than the summary shows; the rest of a long input need not be searched for secrets. */
 const SUMMARY_SOURCE = 8192;
 
-/** Sorted-key JSON of the input without secrets, at most 200 characters; a cut one ends in `...`. */
-export function inputSummary(input: Readonly<Record<string, unknown>>, options: ScrubOptions = {}): string {
+/**
+ * Sorted-key JSON of the input without credentials, at most 200 characters; a cut one ends in `...`. Paths and addresses
+ * stay: they are what a person says yes to.
+ */
+export function inputSummary(input: Readonly<Record<string, unknown>>, secrets: readonly string[] = []): string {
   const json = canonicalJson(input);
-  const shown = scrub(json.slice(0, SUMMARY_SOURCE), options);
+  const shown = scrubSecrets(json.slice(0, SUMMARY_SOURCE), secrets);
   if (shown.length <= MAX_SUMMARY && json.length <= SUMMARY_SOURCE) return shown;
   return cut(`${shown}...`, MAX_SUMMARY);
 }
 
 /** The paths a `write` tool is about to change, as the model gave them; null for other tools. */
 export function projectedModifications(
-  tool: Pick<ToolDefinition, 'name' | 'side_effects' | 'path_fields'>,
+  tool: Pick<ToolDefinition, 'side_effects' | 'path_fields' | 'memory_field'>,
   input: Readonly<Record<string, unknown>>,
 ): string[] | null {
   if (tool.side_effects !== 'write') return null;
-  if (tool.name.startsWith('memory_')) return typeof input.file === 'string' ? [`.metis/${input.file}`] : [];
-  return givenPaths(tool.path_fields, input);
+  if (tool.memory_field === undefined) return givenPaths(tool.path_fields, input);
+  return givenPaths([tool.memory_field], input).map((file) => `.metis/${file}`);
 }
 
 /** Every path in the input's path fields: strings, and strings in arrays. */
@@ -128,17 +126,41 @@ export function givenPaths(fields: readonly string[], input: Readonly<Record<str
     .filter((value): value is string => typeof value === 'string');
 }
 
-/** The command `shell` would run, at most 500 characters; null for other tools. */
+/** The command that would run, at most 500 characters; null for a tool that runs none. */
 export function commandSummary(
-  tool: Pick<ToolDefinition, 'name'>,
+  tool: Pick<ToolDefinition, 'command_field'>,
   input: Readonly<Record<string, unknown>>,
 ): string | null {
-  if (tool.name !== 'shell' || typeof input.command !== 'string') return null;
-  return input.command.length <= MAX_COMMAND ? input.command : cut(`${input.command}...`, MAX_COMMAND);
+  const command = tool.command_field === undefined ? null : input[tool.command_field];
+  if (typeof command !== 'string') return null;
+  return command.length <= MAX_COMMAND ? command : cut(`${command}...`, MAX_COMMAND);
 }
 
 /** Shortens a text that ends in `...`, keeping that end and no half character before it. */
 function cut(text: string, limit: number): string {
   if (text.length <= limit) return text;
   return `${text.slice(0, limit - 3).replace(/[\uD800-\uDBFF]$/, '')}...`;
+}
+
+const MAX_PAYLOAD = 65_536;
+const MAX_EXCERPT = 4096;
+
+/** What a person is shown of a call that a rule or a group covers (13 §7.1); null = its input says it all. */
+export function approvalPayload(
+  tool: Pick<ToolDefinition, 'name' | 'group' | 'spawns' | 'path_fields'>,
+  input: Readonly<Record<string, unknown>>,
+  secrets: readonly string[],
+): Record<string, unknown> | null {
+  const shown = (value: unknown, most: number) =>
+    typeof value === 'string'
+      ? scrubSecrets(cut(`${value.slice(0, most)}${value.length > most ? '...' : ''}`, most), secrets)
+      : null;
+  if (tool.group === 'sandbox.write') {
+    const content = input.content ?? input.new;
+    const bytes = typeof content === 'string' ? Buffer.byteLength(content) : 0;
+    return { path: givenPaths(tool.path_fields, input)[0] ?? null, bytes, excerpt: shown(content, MAX_EXCERPT) };
+  }
+  if (tool.group === 'worker.call')
+    return { worker: tool.spawns === 'worker_call' ? input.worker : tool.name, input: shown(input.input, MAX_PAYLOAD) };
+  return null;
 }

@@ -4,6 +4,8 @@ import { propose, type Slot, withoutCandidate } from '../candidate.ts';
 const POLICY = 'pattern';
 
 export const pattern: Slot = (ctx, env) => {
+  if (ctx.requested !== null)
+    return withoutCandidate(POLICY, 'not_applicable', { reason: 'nothing of the gateway is stored to learn from' });
   const found = ctx.recommendation;
   const evidence = {
     confidence: found?.confidence ?? null,

@@ -1,0 +1,142 @@
+// Where the members of a JSON object stand in its bytes: what a splice needs, found without making a value of the rest (19 §2.2).
+import { err, ok, type Result } from '../../kernel/result.ts';
+import { type Limits, tooDeep, tooMany } from '../parsing/limits.ts';
+
+/** One member of an object: its key as JSON means it, escapes resolved, and the bytes of its value. */
+export interface Member {
+  readonly key: string;
+  readonly from: number;
+  /** Exclusive. */
+  readonly to: number;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const NOT_JSON = 'is not valid JSON';
+
+/**
+ * The members of the object that the bytes from `start` on are, in their order. Bytes that look like JSON and are none
+ * may pass: who goes on with them parses them as a whole. A key that is there twice is a fault, since two readers could
+ * choose differently.
+ */
+export function objectMembers(bytes: Buffer, limits: Limits, start = 0): Result<readonly Member[], string> {
+  const scan = new Scan(bytes, limits, start);
+  try {
+    return ok(scan.members());
+  } catch (thrown) {
+    if (thrown instanceof ScanFault) return err(thrown.message);
+    throw thrown;
+  }
+}
+
+class ScanFault extends Error {}
+
+class Scan {
+  private readonly bytes: Buffer;
+  private readonly limits: Limits;
+  private at: number;
+  private nodes = 1;
+
+  constructor(bytes: Buffer, limits: Limits, start: number) {
+    this.bytes = bytes;
+    this.limits = limits;
+    this.at = start;
+  }
+
+  members(): Member[] {
+    if (this.next() !== 0x7b) throw new ScanFault('must be a JSON object');
+    const found: Member[] = [];
+    const keys = new Set<string>();
+    this.at++;
+    for (;;) {
+      const code = this.next();
+      if (code === 0x7d) return found;
+      if (code === 0x2c) this.at++;
+      if (this.next() !== QUOTE) throw new ScanFault(NOT_JSON);
+      const key = this.key();
+      if (keys.has(key)) throw new ScanFault(`has the key ${JSON.stringify(key.slice(0, 100))} twice; send it once`);
+      keys.add(key);
+      if (this.next() !== 0x3a) throw new ScanFault(NOT_JSON);
+      this.at++;
+      this.next();
+      const from = this.at;
+      this.value();
+      found.push({ key, from, to: this.at });
+    }
+  }
+
+  /** The first byte that is no white space, at which it stops. */
+  private next(): number {
+    for (; this.at < this.bytes.length; this.at++) {
+      const code = this.bytes[this.at]!;
+      if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09) return code;
+    }
+    throw new ScanFault(NOT_JSON);
+  }
+
+  private key(): string {
+    const from = this.at;
+    this.string();
+    try {
+      return JSON.parse(this.bytes.toString('utf8', from, this.at)) as string;
+    } catch {
+      throw new ScanFault(NOT_JSON);
+    }
+  }
+
+  /** Behind the closing quote of the string that begins here. */
+  private string(): void {
+    for (let end = this.at; ; ) {
+      end = this.bytes.indexOf(QUOTE, end + 1);
+      if (end < 0) throw new ScanFault(NOT_JSON);
+      let backslashes = 0;
+      while (this.bytes[end - 1 - backslashes] === BACKSLASH) backslashes++;
+      if (backslashes % 2 === 1) continue;
+      this.at = end + 1;
+      return;
+    }
+  }
+
+  /** Behind the value that begins here. */
+  private value(): void {
+    let depth = 0;
+    this.nodes++;
+    for (;;) {
+      const code = this.bytes[this.at];
+      if (code === undefined) throw new ScanFault(NOT_JSON);
+      if (code === QUOTE) this.string();
+      else if (code === 0x5b || code === 0x7b) {
+        // The object itself is one level more.
+        if (++depth >= this.limits.depth) throw new ScanFault(tooDeep(this.limits));
+        this.nodes++;
+        this.at++;
+      } else if (code === 0x5d || code === 0x7d) {
+        if (depth === 0) return;
+        depth--;
+        this.at++;
+        if (depth === 0) return;
+        continue;
+      } else if (code === 0x2c) {
+        if (depth === 0) return;
+        this.nodes++;
+        this.at++;
+      } else this.at++;
+      if (this.nodes > this.limits.nodes) throw new ScanFault(tooMany(this.limits));
+      if (code === QUOTE && depth === 0) return;
+    }
+  }
+}
+
+/** Where `include_usage: true` goes into an object of options: over the value that is there, else in front of all others. */
+export function includeUsage(
+  bytes: Buffer,
+  options: Member,
+  limits: Limits,
+): { from: number; to: number; text: string } {
+  const inner = objectMembers(bytes, limits, options.from);
+  const members = inner.ok ? inner.value : [];
+  const given = members.find(({ key }) => key === 'include_usage');
+  if (given !== undefined) return { from: given.from, to: given.to, text: 'true' };
+  const at = options.from + 1;
+  return { from: at, to: at, text: members.length === 0 ? '"include_usage":true' : '"include_usage":true,' };
+}

@@ -1,0 +1,95 @@
+// The name that a client asks for, as a model of this server (19 §2.4).
+import type { ClientWire } from '../../domain/api/gateway.ts';
+import { AUTO_NAMES } from '../../domain/api/gateway.ts';
+import type { ModelEntry } from '../../domain/model.ts';
+import { wiresOf } from '../registry/adapter-config.ts';
+import type { ModelRegistry } from '../registry/registry.ts';
+
+/** What the gateway asks of the registry. */
+export type GatewayRegistry = Pick<ModelRegistry, 'adapters' | 'models' | 'get' | 'resolveAlias' | 'isConfigured'>;
+
+export interface NamedModel {
+  readonly model: ModelEntry;
+  /** What stands in the body in place of the name; null = the name as it came. */
+  readonly sent: string | null;
+}
+
+/** Wide enough for any model: nothing is known of one that is not listed. */
+const UNLISTED = {
+  max_context_tokens: 1_000_000,
+  max_output_tokens: 128_000,
+  max_image_tokens: 16_384,
+  supports_tools: true,
+  supports_system_prompt: true,
+  supports_images: true,
+  supports_structured_output: true,
+  supports_thinking: true,
+  supports_prompt_caching: true,
+  accepted_image_media_types: [],
+  accepted_document_media_types: ['application/pdf'],
+} as const;
+
+/** Whether the model's adapter speaks the wire. */
+export function speaks(registry: GatewayRegistry, model: ModelEntry, wire: ClientWire): boolean {
+  const adapter = registry.adapters.get(model.adapter);
+  return adapter !== undefined && wiresOf(adapter).includes(wire);
+}
+
+/**
+ * The model that a name means: an id or alias, else a wire name, else the same without a window or a date at its end,
+ * else the name as it is on the first adapter of the wire that can be used. `auto` asks for a decision; null = no
+ * adapter of the wire can be used.
+ * @param usable ids of the adapters that can be used for this call
+ */
+export function namedModel(
+  registry: GatewayRegistry,
+  wire: ClientWire,
+  name: string,
+  usable: ReadonlySet<string>,
+): NamedModel | 'auto' | null {
+  if (AUTO_NAMES.includes(name)) return 'auto';
+  const id = registry.resolveAlias(name);
+  const known = id === null ? null : registry.get(id);
+  if (known !== null) return { model: known, sent: known.wire_name === name ? null : known.wire_name };
+  const undated = name.replace(/\[1m\]$/, '');
+  for (const wireName of new Set([name, undated, undated.replace(/-\d{8}$/, '')])) {
+    const ofWire = registry.models.filter((model) => model.wire_name === wireName && speaks(registry, model, wire));
+    const model = ofWire.find(({ adapter }) => usable.has(adapter)) ?? ofWire[0];
+    if (model !== undefined) return { model, sent: null };
+  }
+  for (const [adapter, config] of registry.adapters)
+    if (usable.has(adapter) && wiresOf(config).includes(wire)) return { model: unlisted(adapter, name), sent: null };
+  return null;
+}
+
+function unlisted(adapter: string, name: string): ModelEntry {
+  const id = `${adapter}:${name}`;
+  return {
+    id,
+    tier: null,
+    can_delegate: false,
+    aliases: [],
+    adapter,
+    wire_name: name,
+    pricing_id: id,
+    capabilities: { ...UNLISTED, accepted_image_media_types: [], accepted_document_media_types: ['application/pdf'] },
+    thinking: null,
+    extra_body: null,
+  };
+}
+
+/** Names of the models that a wire reaches, as a client may ask for them: the wire name, or the id where two share it. */
+export function offeredModels(
+  registry: GatewayRegistry,
+  usable: ReadonlySet<string>,
+  wire: ClientWire | null,
+): readonly { readonly name: string; readonly model: ModelEntry }[] {
+  const offered = registry.models.filter(({ adapter, ...rest }) => {
+    const config = registry.adapters.get(adapter);
+    if (config === undefined || !usable.has(adapter)) return false;
+    return wire === null ? wiresOf(config).length > 0 : speaks(registry, { adapter, ...rest }, wire);
+  });
+  const count = new Map<string, number>();
+  for (const { wire_name } of offered) count.set(wire_name, (count.get(wire_name) ?? 0) + 1);
+  return offered.map((model) => ({ name: count.get(model.wire_name) === 1 ? model.wire_name : model.id, model }));
+}

@@ -8,11 +8,13 @@ import type { ProviderAdapter, Providers } from '../ports/provider.ts';
 import { ANTHROPIC_BASE_URL, anthropicWire } from './anthropic/adapter.ts';
 import { type BaseOptions, createAdapter } from './base.ts';
 import { createHttpTransport } from './http.ts';
+import { createHttpClient } from './http-client.ts';
 import { OPENAI_BASE_URL, OPENROUTER_BASE_URL, openAiWire } from './openai/adapter.ts';
 import { createRecorder, type Recorder } from './recorder.ts';
 import { loadReplay, type Replay } from './replay.ts';
 import { createScriptedAdapter } from './scripted/adapter.ts';
 import { parseScenario } from './scripted/scenario.ts';
+import type { Send } from './send.ts';
 import type { Wire } from './wire.ts';
 
 type RealConfig = AdapterConfig & { readonly type: Exclude<AdapterConfig['type'], 'scripted'> };
@@ -41,7 +43,10 @@ export interface AdapterSetup {
   readonly readScenario: (path: string | null) => { readonly path: string; readonly text: string };
   readonly record: string | null;
   readonly replay: string | null;
-  readonly fetch?: typeof fetch;
+  /** The environment, which names the proxies. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** In place of the network. */
+  readonly send?: Send;
   readonly clock: Clock;
   readonly random: () => number;
   readonly ids: IdGenerator;
@@ -50,7 +55,8 @@ export interface AdapterSetup {
 
 /**
  * The usable adapters by id; their keys are the configured adapters.
- * Throws `StartupError` for a scenario that is refused, recordings that cannot be read, or recording and replaying at once.
+ * Throws `StartupError` for a scenario that is refused, recordings that cannot be read, recording and replaying at once,
+ * or a proxy that is no address.
  */
 export function createAdapters(setup: AdapterSetup): Providers {
   const { credentials, log } = setup;
@@ -61,13 +67,16 @@ export function createAdapters(setup: AdapterSetup): Providers {
   const found = new Map([...setup.adapters].map(([id, config]) => [id, credentials.forAdapter(id, config)]));
   const { secrets } = credentials;
   const replay = setup.replay === null ? null : loadReplay(setup.replay, secrets);
+  const without: [string, AdapterConfig][] = [];
   const usable = usableAdapters(setup.adapters, (id, config) => {
     if (replay !== null) return replay.adapters.has(id);
     if (found.get(id) != null) return true;
-    log.warn({ adapter: id }, missing(id, config, setup));
+    without.push([id, config]);
     return false;
   });
+  if (without.length > 0) log.warn({ adapters: without.map(([id]) => id) }, missing(without, setup));
 
+  const direct = setup.send ?? createHttpClient(setup.env);
   const providers = new Map<string, ProviderAdapter>();
   for (const [id, config] of setup.adapters) {
     if (!usable.has(id)) continue;
@@ -84,11 +93,12 @@ export function createAdapters(setup: AdapterSetup): Providers {
       ids: setup.ids,
       log: log.child({ adapter: id }),
       secrets,
+      joinsTexts: true,
     };
     providers.set(
       id,
       isReal(config)
-        ? realAdapter(config, base, setup, { found: found.get(id) ?? null, replay })
+        ? realAdapter(config, base, { record: setup.record, found: found.get(id) ?? null, direct, replay })
         : createScriptedAdapter({ ...base, scenario: readScenario(config, setup) }),
     );
   }
@@ -99,27 +109,31 @@ function isReal(config: AdapterConfig): config is RealConfig {
   return config.type !== 'scripted';
 }
 
-function missing(id: string, config: AdapterConfig, setup: AdapterSetup): string {
-  const advice = keyAdvice(config, setup.credentials.keyName(id, config), setup.envFile);
-  return `no credentials configured for ${id}; ${advice}`;
+/** One sentence, however many there are. */
+function missing(without: readonly [string, AdapterConfig][], { credentials, envFile }: AdapterSetup): string {
+  const advice = without.map(([id, config]) => keyAdvice(config, credentials.keyName(id, config), envFile));
+  return `no credentials configured for ${without.map(([id]) => id).join(', ')}; ${advice.join('; ')}`;
 }
 
 function realAdapter(
   config: RealConfig,
   base: BaseOptions,
-  setup: AdapterSetup,
-  from: { readonly found: Found | null; readonly replay: Replay | null },
+  by: {
+    readonly found: Found | null;
+    readonly direct: Send;
+    readonly record: string | null;
+    readonly replay: Replay | null;
+  },
 ): ProviderAdapter {
-  const { found, replay } = from;
+  const { found, direct, record, replay } = by;
   const wire = wireOf(config, found?.key ?? null, base.log);
-  const direct = setup.fetch ?? fetch;
   const recorder: Recorder | null =
-    setup.record === null
+    record === null
       ? null
       : createRecorder({
-          dir: setup.record,
+          dir: record,
           adapter: base.name,
-          fetch: direct,
+          send: direct,
           clock: base.clock,
           secrets: base.secrets,
           log: base.log,
@@ -127,14 +141,14 @@ function realAdapter(
   const transport = createHttpTransport(wire, {
     baseUrl: config.base_url ?? found?.base_url ?? DEFAULT_BASE_URLS[config.type],
     extraHeaders: config.extra_headers,
-    fetch: replay?.fetchFor(base.name) ?? recorder?.fetch ?? direct,
+    send: replay?.sendFor(base.name) ?? recorder?.send ?? direct,
     clock: base.clock,
   });
   const adapter = createAdapter(base, transport);
   return recorder === null ? adapter : { ...adapter, close: recorder.settled };
 }
 
-const DEFAULT_BASE_URLS = {
+export const DEFAULT_BASE_URLS = {
   anthropic: ANTHROPIC_BASE_URL,
   openai: OPENAI_BASE_URL,
   openrouter: OPENROUTER_BASE_URL,

@@ -5,20 +5,20 @@ import type { Clock } from '../kernel/clock.ts';
 import { makeFolder } from '../kernel/folder.ts';
 import { scrubSecrets } from '../kernel/scrub.ts';
 import type { Logger } from '../ports/log.ts';
-import { ATTEMPT, type AttemptInfo } from './http.ts';
 import { KEPT_HEADERS, type Recording, withoutSecrets } from './recording.ts';
+import type { AttemptInfo, HttpResponse, Send } from './send.ts';
 
 export interface RecorderOptions {
   readonly dir: string;
   readonly adapter: string;
-  readonly fetch: typeof fetch;
+  readonly send: Send;
   readonly clock: Clock;
   readonly secrets: readonly string[];
   readonly log: Logger;
 }
 
 export interface Recorder {
-  readonly fetch: typeof fetch;
+  readonly send: Send;
   /** Resolves when every attempt begun so far has ended and is on disk. */
   settled(): Promise<void>;
 }
@@ -48,10 +48,9 @@ export function createRecorder(options: RecorderOptions): Recorder {
     }
   }
 
-  const record: typeof fetch = async (input, init) => {
-    const attempt = (init as { [ATTEMPT]?: AttemptInfo } | undefined)?.[ATTEMPT];
-    if (attempt === undefined) return options.fetch(input, init);
-    const ended = begin(attempt);
+  const record: Send = async (request) => {
+    if (request.of === null) return options.send(request);
+    const ended = begin(request.of);
     const startedAt = options.clock.monotonic();
     const chunks: { at_ms: number; text: string }[] = [];
     let status: number | null = null;
@@ -60,64 +59,57 @@ export function createRecorder(options: RecorderOptions): Recorder {
       ended({
         schema_version: 1,
         adapter: options.adapter,
-        method: init?.method ?? 'GET',
-        path: new URL(String(input)).pathname,
-        body: withoutSecrets(JSON.parse(String(init?.body ?? 'null')), options.secrets),
+        method: 'POST',
+        path: new URL(request.url).pathname,
+        body: withoutSecrets(JSON.parse(Buffer.concat(request.body).toString('utf8')), options.secrets),
         status,
         headers,
         chunks: clean(chunks, options.secrets),
         end,
       });
-    const stopped = () => (init?.signal?.aborted ? 'aborted' : 'network');
+    const stopped = () => (request.signal.aborted ? 'aborted' : 'network');
 
-    let response: Response;
+    let response: HttpResponse;
     try {
-      response = await options.fetch(input, init);
+      response = await options.send(request);
     } catch (error) {
       finish(stopped());
       throw error;
     }
     status = response.status;
     for (const name of KEPT_HEADERS) {
-      const value = response.headers.get(name);
+      const value = response.header(name);
       if (value !== null) headers[name] = scrubSecrets(value, options.secrets);
-    }
-    const body = response.body?.getReader() ?? null;
-    if (body === null) {
-      finish('complete');
-      return response;
     }
     const text = new TextDecoder();
     const keep = (decoded: string) => {
       if (decoded !== '') chunks.push({ at_ms: Math.round(options.clock.monotonic() - startedAt), text: decoded });
     };
-    const copy = new ReadableStream<Uint8Array>({
-      async pull(controller) {
+    // The first end counts: a body may be read to its end, break off and be cut, in whatever order.
+    return {
+      ...response,
+      async read() {
         try {
-          const { done, value } = await body.read();
-          if (done) {
-            keep(text.decode());
-            controller.close();
-            finish('complete');
-          } else {
-            keep(text.decode(value, { stream: true }));
-            controller.enqueue(value);
-          }
+          const piece = await response.read();
+          keep(piece === null ? text.decode() : text.decode(piece, { stream: true }));
+          if (piece === null) finish('complete');
+          return piece;
         } catch (error) {
           finish(stopped());
           throw error;
         }
       },
-      async cancel(reason) {
+      // Its end is recorded when it has been read.
+      ended: () => false,
+      cancel() {
         finish('aborted');
-        await body.cancel(reason);
+        response.cancel();
       },
-    });
-    return new Response(copy, { status: response.status, headers: response.headers });
+    };
   };
 
   return {
-    fetch: record,
+    send: record,
     async settled() {
       await Promise.all(unsaved);
     },

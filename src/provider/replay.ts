@@ -4,12 +4,13 @@ import { join } from 'node:path';
 import { StartupError } from '../kernel/errors.ts';
 import { fault, WireFault } from '../wire/fault.ts';
 import { bodyKey, type Recording, RecordingSchema } from './recording.ts';
+import type { HttpResponse, Send } from './send.ts';
 
 export interface Replay {
   /** Ids of the adapters that have recordings. */
   readonly adapters: ReadonlySet<string>;
-  /** A `fetch` that opens no socket. */
-  fetchFor(adapter: string): typeof fetch;
+  /** Opens no socket. */
+  sendFor(adapter: string): Send;
 }
 
 /** Reads the folder once. Throws `StartupError` when it or a file in it cannot be used. */
@@ -27,24 +28,27 @@ export function loadReplay(dir: string, secrets: readonly string[]): Replay {
   }
   return {
     adapters,
-    fetchFor: (adapter) => async (input, init) => {
-      const path = new URL(String(input)).pathname;
-      const recording = waiting.get(keyOf(adapter, path, JSON.parse(String(init?.body ?? 'null')), secrets))?.shift();
-      if (recording === undefined) {
-        throw new WireFault(
-          fault(
-            'invalid_request',
-            'replay_no_match',
-            `no unused recording answers this request of adapter ${adapter} to ${path}`,
-          ),
-        );
-      }
-      if (recording.status === null) {
-        if (recording.end === 'aborted') return untilAborted(init?.signal ?? null);
+    sendFor:
+      (adapter) =>
+      async ({ url, body, signal }) => {
+        const path = new URL(url).pathname;
+        const recording = waiting
+          .get(keyOf(adapter, path, JSON.parse(Buffer.concat(body).toString('utf8')), secrets))
+          ?.shift();
+        if (recording === undefined) {
+          throw new WireFault(
+            fault(
+              'invalid_request',
+              'replay_no_match',
+              `no unused recording answers this request of adapter ${adapter} to ${path}`,
+            ),
+          );
+        }
+        const { status } = recording;
+        if (status !== null) return answerOf({ ...recording, status }, signal);
+        if (recording.end === 'aborted') return untilAborted(signal);
         throw new TypeError(`recorded failure: ${recording.end}`);
-      }
-      return new Response(bodyOf(recording), { status: recording.status, headers: recording.headers });
-    },
+      },
   };
 }
 
@@ -53,23 +57,32 @@ function keyOf(adapter: string, path: string, body: unknown, secrets: readonly s
 }
 
 /** The chunks without their delays, and then the end that was recorded; an aborted one leaves the stream open, as it was. */
-function bodyOf(recording: Recording): ReadableStream<Uint8Array> {
+function answerOf(recording: Recording & { readonly status: number }, signal: AbortSignal): HttpResponse {
   const bytes = new TextEncoder();
   let next = 0;
-  return new ReadableStream({
-    pull(controller) {
-      const chunk = recording.chunks[next++];
-      if (chunk !== undefined) controller.enqueue(bytes.encode(chunk.text));
-      else if (recording.end === 'complete') controller.close();
-      else if (recording.end === 'aborted') return new Promise(() => {});
-      else controller.error(new TypeError(`recorded failure: ${recording.end}`));
+  let cut = false;
+  return {
+    status: recording.status,
+    header: (name) => recording.headers[name] ?? null,
+    headers: Object.entries(recording.headers),
+    async read() {
+      const chunk = cut ? undefined : recording.chunks[next++];
+      if (chunk !== undefined) return bytes.encode(chunk.text);
+      if (recording.end === 'complete' || cut) return null;
+      if (recording.end === 'aborted') return untilAborted(signal);
+      throw new TypeError(`recorded failure: ${recording.end}`);
     },
-  });
+    ended: () => cut || (recording.end === 'complete' && next >= recording.chunks.length),
+    cancel() {
+      cut = true;
+    },
+  };
 }
 
-function untilAborted(signal: AbortSignal | null): Promise<never> {
+function untilAborted(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
-    signal?.addEventListener('abort', () => reject(signal.reason), { once: true });
+    if (signal.aborted) reject(signal.reason);
+    else signal.addEventListener('abort', () => reject(signal.reason), { once: true });
   });
 }
 
@@ -79,8 +92,14 @@ function names(dir: string): string[] {
       .filter((name) => name.endsWith('.json'))
       .sort();
   } catch (error) {
-    throw new StartupError('replay_unreadable', [`providers.replay: ${dir} cannot be read: ${String(error)}`]);
+    throw new StartupError('replay_unreadable', [`providers.replay: ${dir} ${unreadable(error)}`]);
   }
+}
+
+function unreadable(error: unknown): string {
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === 'ENOENT') return 'does not exist; record into it first, with providers.record';
+  return code === 'ENOTDIR' ? 'is no folder' : `cannot be read: ${code ?? String(error)}`;
 }
 
 function readRecording(file: string): Recording {

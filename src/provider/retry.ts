@@ -23,10 +23,10 @@ export function retryDelay(attempt: number, retryAfter: number | null, random: (
 }
 
 /** Seconds a response asks to wait: `retry-after-ms`, else `retry-after` in seconds or as an HTTP date; null when absent or unreadable. */
-export function retryAfterSeconds(headers: Headers, now: number): number | null {
-  const ms = decimal(headers.get('retry-after-ms'));
+export function retryAfterSeconds(header: (name: string) => string | null, now: number): number | null {
+  const ms = decimal(header('retry-after-ms'));
   if (ms !== null) return ms / 1000;
-  const value = headers.get('retry-after');
+  const value = header('retry-after');
   if (value === null) return null;
   const seconds = decimal(value);
   if (seconds !== null) return seconds;

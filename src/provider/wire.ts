@@ -9,6 +9,6 @@ export interface Wire {
   /** Credential and version headers. */
   readonly headers: Readonly<Record<string, string>>;
   /** The JSON body; equal requests give equal bytes. */
-  encode(request: CanonicalRequest): string;
+  encode(request: CanonicalRequest): Uint8Array;
   decoder(assembly: Assembly): Decoder;
 }

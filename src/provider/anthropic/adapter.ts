@@ -5,7 +5,7 @@ import { type AnthropicOptions, createAnthropicEncoder } from '../../wire/anthro
 import type { Wire } from '../wire.ts';
 
 export const ANTHROPIC_BASE_URL = 'https://api.anthropic.com';
-const VERSION = '2023-06-01';
+export const ANTHROPIC_VERSION = '2023-06-01';
 
 export function anthropicWire(
   key: string | null,
@@ -15,7 +15,7 @@ export function anthropicWire(
   return {
     path: '/v1/messages',
     headers: {
-      'anthropic-version': options.anthropic_version ?? VERSION,
+      'anthropic-version': options.anthropic_version ?? ANTHROPIC_VERSION,
       ...(key === null ? {} : { 'x-api-key': key }),
     },
     encode: createAnthropicEncoder(options, log),

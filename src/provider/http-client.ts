@@ -1,0 +1,162 @@
+// The network behind the seam: kept connections, TLS and the environment's proxies, by undici (11.1).
+import { Readable } from 'node:stream';
+import type { Dispatcher } from 'undici';
+import { StartupError } from '../kernel/errors.ts';
+import type { HttpRequest, HttpResponse, Send } from './send.ts';
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** What may wait here for a reader before the socket is read no further. */
+const UNREAD_BYTES = 64 * 1024;
+const CONNECT_MS = 300_000;
+/** Head of a response; one that is longer breaks the attempt off. */
+const HEADER_BYTES = 16 * 1024;
+
+/**
+ * One pool of connections for all addresses. `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` name the way, in either case.
+ * Throws `StartupError` for a proxy that is no address.
+ */
+export function createHttpClient(env: Environment): Send {
+  const options = {
+    ...proxiesOf(env),
+    // Attempts have timers of their own (11.8); an address that never answers is given up some time after them.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    connect: { timeout: CONNECT_MS },
+    maxHeaderSize: HEADER_BYTES,
+  };
+  let dispatcher: Dispatcher | null = null;
+  const started = async (request: HttpRequest) => {
+    // Loaded by the first call: a server starts without it.
+    const { Agent, EnvHttpProxyAgent } = await import('undici');
+    dispatcher ??= options.httpProxy || options.httpsProxy ? new EnvHttpProxyAgent(options) : new Agent(options);
+    return exchange(dispatcher, request);
+  };
+  return (request) => (dispatcher === null ? started(request) : exchange(dispatcher, request));
+}
+
+interface Proxies {
+  readonly httpProxy: string;
+  readonly httpsProxy: string;
+  readonly noProxy: string;
+}
+
+function proxiesOf(env: Environment): Proxies {
+  const named = (name: string) => env[name.toLowerCase()] || env[name] || '';
+  const proxy = (name: string) => {
+    const value = named(name).trim();
+    if (value === '') return '';
+    const url = value.includes('://') ? value : `http://${value}`;
+    if (!/^https?:\/\//i.test(url) || !URL.canParse(url))
+      throw new StartupError('proxy_invalid', [
+        `${name}: must be the address of an HTTP proxy, such as 127.0.0.1:3128; unset it to connect directly`,
+      ]);
+    return url;
+  };
+  return { httpProxy: proxy('HTTP_PROXY'), httpsProxy: proxy('HTTPS_PROXY'), noProxy: named('NO_PROXY') };
+}
+
+/** Whoever waits for the next piece. */
+interface Reader {
+  resolve(piece: Uint8Array | null): void;
+  reject(error: unknown): void;
+}
+
+function exchange(dispatcher: Dispatcher, { url, headers, body, signal }: HttpRequest): Promise<HttpResponse> {
+  return new Promise((resolve, reject) => {
+    const { origin, pathname, search } = new URL(url);
+    const unread: Uint8Array[] = [];
+    let unreadBytes = 0;
+    let controller: Dispatcher.DispatchController | null = null;
+    let waiting: Reader | null = null;
+    let over = false;
+    let failure: unknown = null;
+
+    /** Nothing comes any more; what came may still be read, unless it broke off. */
+    function end(error: unknown): void {
+      if (over) return;
+      over = true;
+      failure = error;
+      signal.removeEventListener('abort', onAbort);
+      if (error === null) waiting?.resolve(null);
+      else if (waiting === null) reject(error);
+      else waiting.reject(error);
+      waiting = null;
+    }
+    function cut(reason: unknown): void {
+      const error = reason instanceof Error ? reason : new Error('cut off');
+      end(error);
+      unread.length = 0;
+      controller?.abort(error);
+    }
+    const onAbort = () => cut(signal.reason);
+
+    const response = (status: number, head: Readonly<Record<string, string | string[] | undefined>>): HttpResponse => ({
+      status,
+      get headers() {
+        return Object.entries(head).flatMap(([name, value]) =>
+          (Array.isArray(value) ? value : [value ?? '']).map((one) => [name, one] as const),
+        );
+      },
+      header(name) {
+        const value = head[name];
+        return (Array.isArray(value) ? value[0] : value) ?? null;
+      },
+      read() {
+        if (unread.length > 0) {
+          // All that came while the reader was away, as one piece.
+          const all = unread.length === 1 ? unread[0]! : Buffer.concat(unread);
+          unread.length = 0;
+          unreadBytes = 0;
+          if (controller?.paused) controller.resume();
+          return Promise.resolve(all);
+        }
+        if (failure !== null) return Promise.reject(failure);
+        if (over) return Promise.resolve(null);
+        return new Promise((resolve, reject) => {
+          waiting = { resolve, reject };
+        });
+      },
+      ended: () => over && unread.length === 0,
+      cancel: () => cut(null),
+    });
+
+    if (signal.aborted) return reject(signal.reason);
+    signal.addEventListener('abort', onAbort);
+    dispatcher.dispatch(
+      { origin, path: pathname + search, method: 'POST', headers: flat(headers), body: bodyOf(body) },
+      {
+        onRequestStart(begun) {
+          controller = begun;
+          if (over) begun.abort(failure instanceof Error ? failure : new Error('cut off'));
+        },
+        onResponseStart(_, status, head) {
+          if (status >= 200) resolve(response(status, head));
+        },
+        onResponseData(begun, piece) {
+          if (over) return;
+          if (waiting !== null) {
+            waiting.resolve(piece);
+            waiting = null;
+            return;
+          }
+          unread.push(piece);
+          unreadBytes += piece.byteLength;
+          if (unreadBytes > UNREAD_BYTES) begun.pause();
+        },
+        onResponseEnd: () => end(null),
+        onResponseError: (_, error) => end(error),
+      },
+    );
+  });
+}
+
+/** As undici takes them; a list may hold a name twice. */
+function flat(headers: HttpRequest['headers']): Readonly<Record<string, string>> | string[] {
+  return Array.isArray(headers) ? headers.flat() : (headers as Readonly<Record<string, string>>);
+}
+
+/** One piece goes out as it is; several are one body with the length that the headers say. */
+function bodyOf(body: HttpRequest['body']): Uint8Array | Readable {
+  return body.length === 1 ? body[0]! : Readable.from(body, { objectMode: false });
+}

@@ -1,0 +1,208 @@
+// Sends a client's bytes to a provider and hands the answer's bytes on, reading its counts behind them (19 §2.2).
+import { Readable } from 'node:stream';
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+import type { ClientWire } from '../domain/api/gateway.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { type Relay, type RelayAnswer, RelayFault, type RelayHeaders, type RelayRequest } from '../ports/relay.ts';
+import { chatMeter } from '../wire/meter/chat.ts';
+import { messagesMeter } from '../wire/meter/messages.ts';
+import { createMeter, type Meter, type WireMeter } from '../wire/meter/meter.ts';
+import { responsesMeter } from '../wire/meter/responses.ts';
+import { withoutUsageChunk } from '../wire/meter/withheld-usage.ts';
+import type { ExchangeLog, LoggedExchange } from './exchange-log.ts';
+import { networkFault } from './network-fault.ts';
+import type { HttpResponse, Send } from './send.ts';
+
+const METERS: Readonly<Record<ClientWire, WireMeter>> = {
+  messages: messagesMeter,
+  chat: chatMeter,
+  responses: responsesMeter,
+};
+/** Silence after which an answer is given up, whether it streams or thinks; none has a total (19 §2.7). */
+const IDLE_SECONDS = 300;
+/** Of one connection, not of what is said over it. */
+const HOP_BY_HOP = [
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+];
+const NOT_SENT = new Set([...HOP_BY_HOP, 'host', 'content-length', 'cookie', 'accept-encoding', 'expect']);
+const NOT_RETURNED = new Set([...HOP_BY_HOP, 'content-length', 'content-encoding', 'set-cookie']);
+/** Where clients of these wires keep their keys. */
+const CREDENTIALS = new Set(['authorization', 'x-api-key', 'api-key']);
+
+export interface RelayOptions {
+  readonly type: 'anthropic' | 'openai' | 'openrouter';
+  readonly baseUrl: string;
+  readonly key: string | null;
+  readonly keyed: boolean;
+  readonly extraHeaders: Readonly<Record<string, string>>;
+  readonly anthropicVersion: string;
+  readonly send: Send;
+  readonly clock: Clock;
+  /** Null keeps nothing of an exchange. */
+  readonly record: ExchangeLog | null;
+}
+
+export function createRelay(options: RelayOptions): Relay {
+  const base = options.baseUrl.replace(/\/+$/, '');
+  return {
+    keyed: options.keyed,
+    async send(request, withKey, signal) {
+      const url = `${base}${endpoint(options.type, request.wire)}${request.tail}`;
+      const pieces = request.takeBody();
+      const exchange = options.record?.begin(request.request_id, new URL(url).pathname, pieces) ?? null;
+      const watch = createWatch(options.clock, signal);
+      try {
+        const response = await options.send({
+          url,
+          headers: [...sentHeaders(options, request, withKey), ['content-length', String(request.body_bytes)]],
+          body: pieces,
+          signal: watch.signal,
+          of: null,
+        });
+        watch.beat();
+        exchange?.head(response.status, (name) => response.header(name));
+        return answerOf(request, response, { watch, exchange });
+      } catch (error) {
+        watch.end();
+        exchange?.end(signal.aborted ? 'aborted' : 'network');
+        throw faultOf(error, watch);
+      }
+    },
+  };
+}
+
+/** Below the base URL of this type of adapter. */
+function endpoint(type: RelayOptions['type'], wire: ClientWire): string {
+  const path = { messages: '/messages', chat: '/chat/completions', responses: '/responses' }[wire];
+  return type === 'anthropic' ? `/v1${path}` : path;
+}
+
+function sentHeaders(options: RelayOptions, { headers, wire }: RelayRequest, withKey: boolean): RelayHeaders {
+  const extra = Object.entries(options.extraHeaders).map(([name, value]) => [name.toLowerCase(), value] as const);
+  const given = headers.filter(([name]) => {
+    if (NOT_SENT.has(name) || name.startsWith('x-metis-')) return false;
+    return !(withKey && CREDENTIALS.has(name)) && !extra.some(([own]) => own === name);
+  });
+  const own: [string, string][] = [['accept-encoding', 'identity']];
+  if (wire === 'messages' && !headers.some(([name]) => name === 'anthropic-version'))
+    own.push(['anthropic-version', options.anthropicVersion]);
+  if (withKey && options.key !== null)
+    own.push(options.type === 'anthropic' ? ['x-api-key', options.key] : ['authorization', `Bearer ${options.key}`]);
+  return [...given, ...own, ...extra];
+}
+
+/** The client's signal, and silence. */
+interface Watch {
+  readonly signal: AbortSignal;
+  /** The client has gone, or whoever else ends the call from here. */
+  aborted(): boolean;
+  /** A sign of life. */
+  beat(): void;
+  end(): void;
+}
+
+function createWatch(clock: Clock, client: AbortSignal): Watch {
+  const controller = new AbortController();
+  let last = clock.monotonic();
+  const leave = () => controller.abort(client.reason);
+  if (client.aborted) leave();
+  else client.addEventListener('abort', leave, { once: true });
+  const wait = (ms: number): { cancel(): void } =>
+    clock.after(ms, () => {
+      const left = last + IDLE_SECONDS * 1000 - clock.monotonic();
+      if (left > 0) timer = wait(left);
+      else controller.abort(new RelayFault('network', `no byte for ${IDLE_SECONDS} s`));
+    });
+  let timer = wait(IDLE_SECONDS * 1000);
+  return {
+    signal: controller.signal,
+    aborted: () => client.aborted,
+    beat: () => {
+      last = clock.monotonic();
+    },
+    end() {
+      timer.cancel();
+      client.removeEventListener('abort', leave);
+    },
+  };
+}
+
+interface Call {
+  readonly watch: Watch;
+  readonly exchange: LoggedExchange | null;
+}
+
+function answerOf(
+  { wire, withhold_usage }: Pick<RelayRequest, 'wire' | 'withhold_usage'>,
+  response: HttpResponse,
+  { watch, exchange }: Call,
+): RelayAnswer {
+  const { status } = response;
+  const streams = (response.header('content-type') ?? '').includes('event-stream');
+  const meter = createMeter(METERS[wire], status >= 400 ? { status } : streams ? 'stream' : 'json');
+  const withheld = withhold_usage && streams && status < 400 ? withoutUsageChunk() : null;
+  const body = async function* (): AsyncGenerator<Uint8Array> {
+    let ended = false;
+    try {
+      for await (const piece of decoded(response)) {
+        watch.beat();
+        exchange?.piece(piece);
+        const passed = withheld?.pass(piece) ?? piece;
+        if (passed.byteLength > 0) yield passed;
+        meter.feed(piece);
+      }
+      ended = true;
+      const rest = withheld?.rest();
+      if (rest !== undefined && rest.byteLength > 0) yield rest;
+      meter.end();
+    } catch (error) {
+      throw faultOf(error, watch);
+    } finally {
+      watch.end();
+      exchange?.end(ended ? 'complete' : watch.aborted() ? 'aborted' : 'network');
+      if (!ended) response.cancel();
+    }
+  };
+  const headers = response.headers.filter(([name]) => !NOT_RETURNED.has(name));
+  return { status, headers, body: body(), reading: () => readingOf(meter) };
+}
+
+/** Asked for without, a server may encode all the same. */
+function decoded(response: HttpResponse): AsyncIterable<Uint8Array> {
+  const encoding = response.header('content-encoding');
+  const decoder =
+    encoding === 'gzip'
+      ? createGunzip()
+      : encoding === 'br'
+        ? createBrotliDecompress()
+        : encoding === 'deflate'
+          ? createInflate()
+          : null;
+  if (decoder === null) return pieces(response);
+  const source = Readable.from(pieces(response));
+  source.once('error', (error) => decoder.destroy(error));
+  return source.pipe(decoder);
+}
+
+async function* pieces(response: HttpResponse): AsyncGenerator<Uint8Array> {
+  for (let piece = await response.read(); piece !== null; piece = await response.read()) yield piece;
+}
+
+function readingOf({ reading }: Meter) {
+  return { ...reading, usage: { ...reading.usage } };
+}
+
+function faultOf(error: unknown, watch: Watch): RelayFault {
+  if (watch.aborted()) return new RelayFault('cancelled', 'the call was cancelled');
+  if (error instanceof RelayFault) return error;
+  const { error_detail, message } = networkFault(error);
+  return new RelayFault('network', error_detail ?? message);
+}

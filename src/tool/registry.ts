@@ -1,20 +1,55 @@
 // The tools of a workspace: the built-in ones, and those of its MCP servers (09 §1, §2).
-import type { ToolDefinition } from '../domain/tool.ts';
-import type { ToolRegistry, ToolSet } from '../ports/tool.ts';
-import type { McpTool } from './mcp/server.ts';
+import { REQUEST_CONTEXT, type ToolDefinition } from '../domain/tool.ts';
+import type { Issue } from '../kernel/errors.ts';
+import type { ToolFactory, ToolRegistry, ToolSet } from '../ports/tool.ts';
 import type { Mcp } from './mcp/servers.ts';
+import { workerTool } from './worker-tool.ts';
 
-/** @param mcp null = no MCP server is configured: every workspace has the built-in tools, and no turn waits for more */
-export function createToolRegistry(builtin: ToolSet, mcp: Mcp | null): ToolRegistry {
-  if (mcp === null) return { toolsOf: () => builtin, knownTools: () => builtin, hold: () => () => {} };
+/** A tool that some workspaces or sessions have beside the built-in ones. */
+export interface AddedTool {
+  readonly definition: ToolDefinition;
+  readonly validate: (value: unknown) => readonly Issue[];
+  readonly factory: ToolFactory;
+}
+
+/**
+ * @param mcp null = no MCP server is configured: every workspace has the built-in tools, and no turn waits for more
+ * @param disabled names, or prefixes with a final `*`, of tools that nobody has, a turn from before a restart included
+ */
+export function createToolRegistry(builtin: ToolSet, mcp: Mcp | null, disabled: readonly string[]): ToolRegistry {
+  const own = disabled.length === 0 ? builtin : without(builtin, disabled);
+  const withWorkers = (toolset: ToolSet, workers: readonly ToolDefinition[]) =>
+    joined(toolset, workers.filter(({ name }) => !isDisabled(name, disabled)).map(workerTool));
+  if (mcp === null) return { toolsOf: () => own, knownTools: () => own, hold: () => () => {}, withWorkers };
+  const withMcp = (tools: readonly AddedTool[]) =>
+    joined(
+      own,
+      tools.filter(({ definition }) => !isDisabled(definition.name, disabled)),
+    );
   return {
-    toolsOf: async (workspace) => joined(builtin, await mcp.tools(workspace)),
-    knownTools: (workspace) => joined(builtin, mcp.known(workspace)),
+    toolsOf: async (workspace) => withMcp(await mcp.tools(workspace)),
+    knownTools: (workspace) => withMcp(mcp.known(workspace)),
     hold: mcp.hold,
+    withWorkers,
   };
 }
 
-function joined(builtin: ToolSet, more: readonly McpTool[]): ToolSet {
+function isDisabled(name: string, disabled: readonly string[]): boolean {
+  // A worker that cannot ask would have to guess.
+  if (name === REQUEST_CONTEXT) return false;
+  return disabled.some((entry) => (entry.endsWith('*') ? name.startsWith(entry.slice(0, -1)) : name === entry));
+}
+
+function without(tools: ToolSet, disabled: readonly string[]): ToolSet {
+  const definitions = tools.definitions().filter(({ name }) => !isDisabled(name, disabled));
+  return {
+    ...tools,
+    definitions: () => definitions,
+    definition: (name) => (isDisabled(name, disabled) ? null : tools.definition(name)),
+  };
+}
+
+function joined(builtin: ToolSet, more: readonly AddedTool[]): ToolSet {
   if (more.length === 0) return builtin;
   const added = new Map(more.map((tool) => [tool.definition.name, tool]));
   // Names are ASCII, so code unit order is byte order.

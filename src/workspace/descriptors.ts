@@ -135,6 +135,22 @@ export async function replaceFile(
   }
 }
 
+/** Makes the folders of a real path below `root` that are missing; a link on the way is refused. */
+export async function createFolder(root: string, relative: string): Promise<void> {
+  let at = root;
+  let directory = await openUnfollowed(root, O_RDONLY | O_DIRECTORY);
+  try {
+    for (const segment of relative === '.' ? [] : relative.split('/')) {
+      const inside = await descend(pathOf(directory, at), segment);
+      await directory.close();
+      directory = inside;
+      at = `${at}/${segment}`;
+    }
+  } finally {
+    await directory.close();
+  }
+}
+
 async function descend(parent: string, segment: string): Promise<FileHandle> {
   const flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
   const path = `${parent}/${segment}`;

@@ -1,7 +1,7 @@
 // Images of the workspace, read once and kept as bytes (10 §8).
 import type { ImageBlock } from '../domain/message.ts';
 import { ToolError } from '../domain/tool.ts';
-import { imageType, MAX_IMAGE_BYTES } from '../policy/context/images.ts';
+import { faultOfSize, imageType, MAX_IMAGE_BYTES } from '../policy/context/images.ts';
 import type { WorkspaceFiles } from '../ports/workspace.ts';
 
 /** Null when the file is missing, outside, too large or no supported image. */
@@ -9,7 +9,7 @@ export async function readImage(files: WorkspaceFiles, path: string): Promise<Im
   try {
     const data = await files.read(await files.resolve(path, 'read'), MAX_IMAGE_BYTES);
     const type = imageType(data);
-    if (type === null) return null;
+    if (type === null || faultOfSize(data, type) !== null) return null;
     return { type: 'image', source: { kind: 'base64', data: data.toString('base64') }, media_type: type };
   } catch (error) {
     if (error instanceof ToolError) return null;

@@ -22,7 +22,7 @@ export async function readInstructions(
       const note = data.length > MAX_BYTES ? `\n[truncated: ${name} exceeds ${MAX_BYTES} bytes]` : '';
       return { path: name, text: `${text}${note}` };
     } catch (error) {
-      log.warn({ path: name, problem: problemOf(error) }, 'an instruction file is ignored');
+      log.warn({ path: resolve(files.root, name), problem: problemOf(error) }, 'an instruction file is ignored');
     }
   }
   return null;

@@ -83,7 +83,12 @@ export async function changeMemory(files: WorkspaceFiles, { file, next, told }: 
       after_size_bytes: content.length,
     };
     if (write.after_hash === hash) return write;
-    await replaceFile(files.root, path.relative, content, { sync: true }).catch((error: unknown) => {
+    const ready = async () => {
+      // A person, or another server, may have saved it meanwhile: their text is not written over.
+      if ((await readAll(path.absolute)).hash !== hash)
+        throw new ToolError('execution_error', 'it was changed by somebody else in this moment; try again');
+    };
+    await replaceFile(files.root, path.relative, content, { sync: true, ready }).catch((error: unknown) => {
       throw refused(file, error);
     });
     await told(write);

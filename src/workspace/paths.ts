@@ -10,22 +10,45 @@ const MAX_PATH_BYTES = 4096;
 const MAX_READ_BYTES = 64 * 1024 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 const METIS = '.metis';
+/** Names programs that the server may start. */
+const MCP_FILE = '.mcp.json';
 /** A name of more characters is no spelling of it; folding long ones would cost for nothing. */
 const MAX_SPELLING = 64;
 
-/** @param root real path of an existing directory */
-export function createWorkspaceFiles(root: string): WorkspaceFiles {
+/**
+ * @param root real path of an existing directory
+ * @param dataFolder real path of the server's own, whose files no model may see; null = none to hide
+ */
+export function createWorkspaceFiles(root: string, dataFolder: string | null = null): WorkspaceFiles {
+  // A workspace that the server made inside of it is one like any other.
+  const hidden = dataFolder !== null && root.startsWith(`${dataFolder}/`) ? null : dataFolder;
+  const free = (absolute: string) => hidden === null || (absolute !== hidden && !absolute.startsWith(`${hidden}/`));
+  const shownTo = (relative: string) => readable(relative) && free(joined(root, relative));
   return {
     root,
-    resolve: (path, use) => confine(root, path, use),
+    roots: [{ prefix: '', absolute: root }],
+    binary_hint: '',
+    async resolve(given, use) {
+      const path = await confine(root, given, use);
+      if (free(path.absolute)) return path;
+      throw new ToolError('permission_denied', `Path '${shown(given)}' is protected`);
+    },
     read: readWhole,
     chunks,
     hash,
     entries,
     write: (path, data) => guarded(path, () => replaceFile(root, path.relative, data)),
     exclusive: (path, fn) => exclusive(path.absolute, fn),
-    readable,
+    below: async (folder, entry) => {
+      const inner = below(folder, entry);
+      return shownTo(inner.relative) ? inner : null;
+    },
+    readable: shownTo,
   };
+}
+
+function joined(root: string, relative: string): string {
+  return relative === '.' ? root : `${root === '/' ? '' : root}/${relative}`;
 }
 
 async function confine(root: string, given: string, use: PathUse): Promise<ConfinedPath> {
@@ -96,18 +119,23 @@ async function unaliased(root: string, absolute: string, relative: string): Prom
 }
 
 function permitted(relative: string, use: PathUse): boolean {
-  return use === 'write' ? !isMetis(relative) : readable(relative) && (use === 'list' || relative !== METIS);
+  return use === 'write'
+    ? !isMetis(relative) && !isSpelling(relative, MCP_FILE)
+    : readable(relative) && (use === 'list' || relative !== METIS);
 }
 
 // Some file systems do not tell `.METIS` from `.metis`, or pass over characters nobody sees: no spelling of it is free.
 function isMetis(relative: string): boolean {
-  const [first = ''] = relative.split('/', 1);
-  if (first.length > MAX_SPELLING) return false;
+  return isSpelling(relative.split('/', 1)[0] ?? '', METIS);
+}
+
+function isSpelling(given: string, name: string): boolean {
+  if (given.length > MAX_SPELLING) return false;
   return (
-    first
+    given
       .normalize('NFKC')
       .replace(/[\p{Cf}\p{Mn}]/gu, '')
-      .toLowerCase() === METIS
+      .toLowerCase() === name
   );
 }
 
@@ -141,10 +169,13 @@ async function* chunks(path: ConfinedPath): AsyncGenerator<Buffer> {
   }
 }
 
-async function hash(path: ConfinedPath): Promise<string | null> {
+async function hash(path: ConfinedPath, signal: AbortSignal): Promise<string | null> {
   if (isMissing(path.absolute)) return null;
   const digest = createHash('sha256');
-  for await (const data of chunks(path)) digest.update(data);
+  for await (const data of chunks(path)) {
+    signal.throwIfAborted();
+    digest.update(data);
+  }
   return digest.digest('hex');
 }
 
@@ -171,4 +202,12 @@ function systemMessage(code: string, given: string, wanted: string): string {
   if (code === 'ENOTDIR')
     return wanted === 'file' ? `a part of the path is no directory: ${given}` : `not a directory: ${given}`;
   return `cannot access ${given}: ${code}`;
+}
+
+export function below(folder: ConfinedPath, entry: DirectoryEntry): ConfinedPath {
+  return {
+    given: `${folder.given}/${entry.name}`,
+    absolute: `${folder.absolute === '/' ? '' : folder.absolute}/${entry.name}`,
+    relative: folder.relative === '.' ? entry.name : `${folder.relative}/${entry.name}`,
+  };
 }

@@ -1,7 +1,8 @@
 // `.metis/trust.yaml`: which tools run without a question in a workspace, and which never do (09 §5.1).
-import { type Document, parseDocument } from 'yaml';
+import { type Document, isNode, isSeq, parseDocument } from 'yaml';
 import { z } from 'zod';
 import type { Limits } from '../policy/parsing/limits.ts';
+import { plainIssues } from '../policy/parsing/plain-issue.ts';
 import { isMapping, readYaml } from '../policy/parsing/yaml.ts';
 import type { Logger } from '../ports/log.ts';
 import type { Trust, TrustChange } from '../ports/workspace.ts';
@@ -13,13 +14,14 @@ const RELATIVE = '.metis/trust.yaml';
 const LIMITS: Limits = { bytes: MAX_BYTES, depth: 16, nodes: 2000 };
 /** The writer that keeps comments slows down with the square of the lines: it changes small files only. */
 const MAX_REWRITE_BYTES = 16 * 1024;
-const MAX_PROBLEM = 500;
+/** Faults of one file that are told. */
+const MAX_PROBLEMS = 5;
 
 /** A tool's name, or a prefix with one final `*`. */
 const entries = z
   .array(z.string().regex(/^[^*]+\*?$/, 'must be a tool name, or a prefix followed by a single final "*"'))
   .nullish();
-const TrustSchema = z.looseObject({
+const TrustSchema = z.strictObject({
   schema_version: z.literal(1).optional(),
   always_allow: entries,
   always_deny: entries,
@@ -33,7 +35,8 @@ export async function readTrust(root: string, log: Logger): Promise<Trust> {
   try {
     return (await load(root)).trust;
   } catch (error) {
-    log.warn({ path: RELATIVE, problem: problemOf(error) }, 'trust.yaml is malformed: its entries do not apply');
+    const path = `${root}/${RELATIVE}`;
+    log.warn({ path, problem: problemOf(error) }, 'trust.yaml is malformed: its entries do not apply');
     return MALFORMED;
   }
 }
@@ -45,7 +48,8 @@ export function persistTrust(
   store: (can: boolean) => Promise<void>,
   log: Logger,
 ): Promise<boolean> {
-  return exclusive(`${root}/${RELATIVE}`, async () => {
+  const path = `${root}/${RELATIVE}`;
+  return exclusive(path, async () => {
     let stored: Promise<void> | null = null;
     try {
       const { text: before, trust } = await load(root);
@@ -55,10 +59,16 @@ export function persistTrust(
       if (document.errors.length > 0) throw document.errors[0];
       const other = list === 'always_allow' ? 'always_deny' : 'always_allow';
       if (!document.has('schema_version')) document.set('schema_version', 1);
-      document.set(list, sorted([...trust[list], tool]));
-      document.set(other, sorted(trust[other].filter((entry) => entry !== tool)));
+      setEntries(document, list, [...trust[list], tool]);
+      setEntries(
+        document,
+        other,
+        trust[other].filter((entry) => entry !== tool),
+      );
       const text = document.toString();
-      const ready = () => {
+      const ready = async () => {
+        // A person, or another server, may have saved it meanwhile: their text is not written over.
+        if ((await readText(root)) !== before) throw new Error('was changed by somebody else in this moment');
         stored = store(true);
         return stored;
       };
@@ -66,7 +76,7 @@ export function persistTrust(
       return true;
     } catch (error) {
       await (stored ?? store(false));
-      log.warn({ path: RELATIVE, problem: problemOf(error) }, 'trust.yaml could not be changed');
+      log.warn({ path, problem: problemOf(error) }, 'trust.yaml could not be changed');
       return false;
     }
   });
@@ -80,7 +90,10 @@ async function load(root: string): Promise<{ text: string; trust: Trust }> {
   if (yaml.value === null) return { text, trust: NOTHING };
   if (!isMapping(yaml.value)) throw new Error('the top level must be a mapping');
   const parsed = TrustSchema.safeParse(yaml.value);
-  if (!parsed.success) throw new Error(z.prettifyError(parsed.error).replaceAll(/\s+/g, ' ').slice(0, MAX_PROBLEM));
+  if (!parsed.success) {
+    const problems = plainIssues(parsed.error, TrustSchema).map(({ path, message }) => `${path.join('.')}: ${message}`);
+    throw new Error(problems.slice(0, MAX_PROBLEMS).join('; '));
+  }
   const { always_allow, always_deny } = parsed.data;
   return { text, trust: { always_allow: always_allow ?? [], always_deny: always_deny ?? [], malformed: false } };
 }
@@ -91,6 +104,16 @@ async function readText(root: string): Promise<string> {
   if (data === null) return '';
   if (data.length > MAX_BYTES) throw new Error(`has more than ${MAX_BYTES} bytes`);
   return new TextDecoder('utf-8', { fatal: true }).decode(data);
+}
+
+/** Sorted; an entry that stays keeps the comments it has. */
+function setEntries(document: Document, list: TrustChange['list'], names: readonly string[]): void {
+  const before = document.get(list);
+  const kept = isSeq(before) ? before.items : [];
+  const nodeOf = new Map(kept.map((item) => [isNode(item) ? item.toJS(document) : item, item]));
+  const items = sorted(names).map((name) => nodeOf.get(name) ?? document.createNode(name));
+  if (isSeq(before) && kept.length > 0) before.items = items;
+  else document.set(list, items);
 }
 
 function sorted(names: readonly string[]): string[] {

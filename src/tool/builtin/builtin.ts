@@ -13,6 +13,7 @@ import { readFile } from './read-file.ts';
 import { requestContext } from './request-context.ts';
 import { shell } from './shell.ts';
 import { skillLoad } from './skill-load.ts';
+import { workerCall, workerCreate } from './workers.ts';
 import { writeFile } from './write-file.ts';
 
 export interface BuiltinOptions {
@@ -23,6 +24,8 @@ export interface BuiltinOptions {
   readonly shell: Config['tools']['shell'];
   /** The server's data folder, hidden from sandboxed commands. */
   readonly dataFolder?: string;
+  /** Whether the server starts what a workspace's `.mcp.json` names. */
+  readonly projectFiles?: boolean;
   readonly clock: Clock;
 }
 
@@ -31,7 +34,12 @@ export function builtinTools(options: BuiltinOptions): ToolFactory[] {
   const { shellEnv: env, clock } = options;
   const caged = options.shell.sandbox === 'required';
   const sandbox = caged
-    ? createSandbox({ network: options.shell.sandbox_network, dataFolder: options.dataFolder ?? null, env })
+    ? createSandbox({
+        network: options.shell.sandbox_network,
+        dataFolder: options.dataFolder ?? null,
+        projectFiles: options.projectFiles === true,
+        env,
+      })
     : null;
   return [
     readFile,
@@ -46,5 +54,7 @@ export function builtinTools(options: BuiltinOptions): ToolFactory[] {
     skillLoad,
     delegate,
     requestContext,
+    workerCreate,
+    workerCall,
   ];
 }

@@ -27,11 +27,41 @@ export function filesOf(context: ToolContext): WorkspaceFiles {
   return context.files;
 }
 
-/** Throws where the file is not what the session last read or wrote: its change would undo somebody else's (20 §1). */
-export function refuseStale(context: ToolContext, path: ConfinedPath, now: string): void {
+/** No clock runs yet when a call is checked: a larger file is looked at when the call runs. */
+const MAX_CHECKED_BYTES = 4 * 1024 * 1024;
+/** Whether a file that the session has never read may be changed. */
+type Unread = 'allowed' | 'refused';
+
+/** What `refuseStale` will say, as far as it can be known before anybody is asked. Throws `ToolError`. */
+export async function checkStale(context: ToolContext, given: string, unread: Unread): Promise<void> {
+  const files = filesOf(context);
+  const path = await files.resolve(given, 'write');
+  if (unread === 'allowed' && context.known.hash(path.relative) === null) return;
+  const data = await files.read(path, MAX_CHECKED_BYTES).catch((error: unknown) => {
+    // Not there, or too large.
+    if (error instanceof ToolError) return null;
+    throw error;
+  });
+  if (data !== null) refuseStale(context, path, { now: hashOf(data), unread });
+}
+
+/**
+ * Throws where the file is not what the session last read or wrote: its change would undo somebody else's (20 §1).
+ * @param now hash of the file under its lock; null = there is none
+ */
+export function refuseStale(
+  context: ToolContext,
+  path: ConfinedPath,
+  { now, unread }: { readonly now: string | null; readonly unread: Unread },
+): void {
   const known = context.known.hash(path.relative);
-  if (known === null || known === now) return;
-  throw new ToolError('execution_error', `changed since you read it: ${path.given}; read it again`);
+  if (now === null || known === now || (known === null && unread === 'allowed')) return;
+  throw new ToolError(
+    'execution_error',
+    known === null
+      ? `you have not read it: ${path.given}; read it first`
+      : `changed since you read it: ${path.given}; read it again`,
+  );
 }
 
 /** SHA-256 of a content in hex, as `WorkspaceFiles.hash` has it. */
@@ -40,16 +70,17 @@ export function hashOf(data: string | Uint8Array): string {
 }
 
 /** Text of bytes that must be UTF-8; a byte order mark stays. Throws `ToolError('execution_error')`. */
-export function utf8Text(data: Uint8Array, path: string): string {
+export function utf8Text(data: Uint8Array, path: string, hint = ''): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(data);
   } catch {
-    throw notText(path);
+    throw notText(path, hint);
   }
 }
 
-export function notText(path: string): ToolError {
-  return new ToolError('execution_error', `not valid UTF-8 text: ${path}`);
+/** @param hint what to do instead; '' = nothing */
+export function notText(path: string, hint = ''): ToolError {
+  return new ToolError('execution_error', `not valid UTF-8 text: ${path}${hint}`);
 }
 
 /** `cancel` of a tool that is done almost as soon as it started: there is nothing to end. */

@@ -13,7 +13,7 @@ const definition = define({
   path_fields: [],
   // The worker's own clock bounds it.
   timeout_seconds: 0,
-  spawns: true,
+  spawns: 'delegate',
   // The worker of a call is found by the call's id.
   restartable: true,
 });

@@ -2,6 +2,7 @@
 import { ToolError, toolText } from '../../domain/tool.ts';
 import type { ToolFactory } from '../../ports/tool.ts';
 import {
+  checkStale,
   define,
   filesOf,
   hashOf,
@@ -19,6 +20,8 @@ const definition = define({
   description:
     'Replaces a text in a file of the workspace. The old text must occur exactly once, so include enough of its surroundings; both texts are taken literally.',
   side_effects: 'write',
+  file_access: 'write',
+  group: 'sandbox.write',
   input_schema: inputSchema(
     {
       path: pathSchema('File, relative to the workspace.'),
@@ -32,6 +35,10 @@ const definition = define({
 export const editFile: ToolFactory = () => ({
   definition,
   cancel: nothingToCancel,
+  async check(input, context) {
+    await checkStale(context, input.path as string, 'allowed');
+    return [];
+  },
   async execute(input, context) {
     const files = filesOf(context);
     const old = input.old as string;
@@ -39,8 +46,8 @@ export const editFile: ToolFactory = () => ({
     await files.exclusive(path, async () => {
       context.signal.throwIfAborted();
       const data = await files.read(path, MAX_FILE_BYTES);
-      refuseStale(context, path, hashOf(data));
-      const text = utf8Text(data, path.given);
+      refuseStale(context, path, { now: hashOf(data), unread: 'allowed' });
+      const text = utf8Text(data, path.given, files.binary_hint);
       const at = onlyOccurrence(text, old, path.given);
       const edited = `${text.slice(0, at)}${input.new}${text.slice(at + old.length)}`;
       await files.write(path, edited);

@@ -2,7 +2,7 @@
 import { toolText } from '../../domain/tool.ts';
 import type { ToolFactory } from '../../ports/tool.ts';
 import { createHitList } from '../search/hit-list.ts';
-import { startSearch } from '../search/ripgrep.ts';
+import { type Search, startSearch } from '../search/ripgrep.ts';
 import { define, filesOf, inputSchema, pathSchema } from './definition.ts';
 
 const definition = define({
@@ -10,6 +10,7 @@ const definition = define({
   description:
     'Searches the text files of the workspace for a regular expression (linear-time syntax: no look-around, no back-references) and shows the lines that match as path:line: text. Dependency, build and cache folders are left out.',
   side_effects: 'read',
+  file_access: 'read',
   path_fields: [],
   input_schema: inputSchema(
     {
@@ -36,23 +37,28 @@ export function grep({ ripgrep }: { readonly ripgrep: string }): ToolFactory {
         const files = filesOf(context);
         const pattern = input.pattern as string;
         const max = (input.max_results as number | undefined) ?? 50;
-        const search = startSearch({
-          program: ripgrep,
-          root: files.root,
-          pattern,
-          glob: (input.path_glob as string | undefined) ?? null,
-          caseSensitive: input.case_sensitive === true,
-          // One more than is shown, so that it is known whether there are more.
-          maxPerFile: max + 1,
-        });
-        stop = search.stop;
-        const onAbort = () => void search.stop();
+        const list = createHitList(files, max + 1);
+        let running: Search | null = null;
+        stop = async () => running?.stop() ?? false;
+        const onAbort = () => void running?.stop();
         context.signal.addEventListener('abort', onAbort, { once: true });
+        let scanned = 0;
         try {
-          const list = createHitList(files, max + 1);
-          for await (const { path, line } of search.hits) await list.add(path, line);
-          context.signal.throwIfAborted();
-          const scanned = await search.scanned();
+          for (const { prefix, absolute } of files.roots) {
+            context.signal.throwIfAborted();
+            running = startSearch({
+              program: ripgrep,
+              root: absolute,
+              pattern,
+              glob: (input.path_glob as string | undefined) ?? null,
+              caseSensitive: input.case_sensitive === true,
+              // One more than is shown, so that it is known whether there are more.
+              maxPerFile: max + 1,
+            });
+            for await (const { path, line } of running.hits) await list.add(`${prefix}${path}`, line);
+            context.signal.throwIfAborted();
+            scanned += await running.scanned();
+          }
           const hits = await list.hits();
           if (hits.length === 0) return toolText(`(no matches for '${pattern}'; scanned ${scanned} files)`);
           const shown = hits.slice(0, max);
@@ -61,7 +67,7 @@ export function grep({ ripgrep }: { readonly ripgrep: string }): ToolFactory {
           return toolText([`${shown.length} match(es)${note}`, ...shown].join('\n'));
         } finally {
           context.signal.removeEventListener('abort', onAbort);
-          await search.stop();
+          await running?.stop();
         }
       },
     };

@@ -1,16 +1,20 @@
 // list_files: what a folder holds (09 §13).
+import { setImmediate } from 'node:timers/promises';
 import { toolText } from '../../domain/tool.ts';
 import type { ToolFactory } from '../../ports/tool.ts';
-import type { ConfinedPath, DirectoryEntry, WorkspaceFiles } from '../../ports/workspace.ts';
+import type { ConfinedPath, WorkspaceFiles } from '../../ports/workspace.ts';
 import { PRUNED_FOLDERS } from '../search/pruned.ts';
-import { byteOrder } from '../text/byte-order.ts';
+import { byteKey } from '../text/byte-order.ts';
 import { define, filesOf, inputSchema, nothingToCancel, pathSchema } from './definition.ts';
+
+const BETWEEN = 1000;
 
 const definition = define({
   name: 'list_files',
   description:
     'Lists a folder of the workspace, one name per line, folders with a final slash. With recursive it lists everything below, except dependency, build and cache folders.',
   side_effects: 'read',
+  file_access: 'read',
   path_use: 'list',
   input_schema: inputSchema(
     {
@@ -34,6 +38,11 @@ export const listFiles: ToolFactory = () => ({
     for await (const line of walk(folder, '', { files, recursive: input.recursive === true, signal: context.signal })) {
       if (lines.length < max) lines.push(line);
       else more += 1;
+      // A folder may hold a million names: others get their turn in between.
+      if ((lines.length + more) % BETWEEN === 0) {
+        await setImmediate();
+        context.signal.throwIfAborted();
+      }
     }
     if (more > 0) lines.push(`... [${more} more]`);
     return toolText(lines.length === 0 ? '(empty)' : lines.join('\n'));
@@ -49,23 +58,18 @@ async function* walk(
   const { files, recursive, signal } = listing;
   signal.throwIfAborted();
   const entries = await files.entries(folder);
-  const lines = entries.map((entry) => ({ entry, line: entry.kind === 'directory' ? `${entry.name}/` : entry.name }));
-  lines.sort((a, b) => byteOrder(a.line, b.line));
+  const lines = entries.map((entry) => {
+    const line = entry.kind === 'directory' ? `${entry.name}/` : entry.name;
+    return { entry, line, key: byteKey(line) };
+  });
+  lines.sort((a, b) => (a.key < b.key ? -1 : 1));
   for (const { entry, line } of lines) {
-    const inner = below(folder, entry);
-    if (!files.readable(inner.relative)) continue;
+    const inner = await files.below(folder, entry);
+    if (inner === null) continue;
     if (!recursive || entry.kind !== 'directory') yield `${prefix}${line}`;
     else if (!PRUNED_FOLDERS.includes(entry.name)) {
       yield `${prefix}${line}`;
       yield* walk(inner, `${prefix}${line}`, listing);
     }
   }
-}
-
-function below(folder: ConfinedPath, entry: DirectoryEntry): ConfinedPath {
-  return {
-    given: `${folder.given}/${entry.name}`,
-    absolute: `${folder.absolute === '/' ? '' : folder.absolute}/${entry.name}`,
-    relative: folder.relative === '.' ? entry.name : `${folder.relative}/${entry.name}`,
-  };
 }

@@ -52,6 +52,7 @@ function memoryTool(given: {
     side_effects: 'write',
     // The file is named, not given as a path: no other one can be meant.
     path_fields: [],
+    memory_field: 'file',
     planners_only: true,
     input_schema: inputSchema({ file: FILE, ...given.fields }, ['file', ...Object.keys(given.fields)]),
   });

@@ -11,6 +11,7 @@ const definition = define({
   description:
     'Reads a UTF-8 text file of the workspace. For a long file give offset and limit; lines count from 1. Output beyond 256 KiB is cut at a line, with the offset to go on from.',
   side_effects: 'read',
+  file_access: 'read',
   input_schema: inputSchema(
     {
       path: pathSchema('File, relative to the workspace.'),
@@ -38,7 +39,7 @@ export const readFile: ToolFactory = () => ({
       try {
         return data === undefined ? decoder.decode() : decoder.decode(data, { stream: true });
       } catch {
-        throw notText(path.given);
+        throw notText(path.given, files.binary_hint);
       }
     };
     const digest = createHash('sha256');

@@ -12,7 +12,7 @@ const definition = define({
   description:
     'Runs a command with /bin/sh -c in the workspace and returns its exit code and what it printed. It has no input, and what it leaves in the background is ended with it.',
   side_effects: 'execute',
-  runs_commands: true,
+  command_field: 'command',
   path_fields: [],
   input_schema: inputSchema(
     {

@@ -23,20 +23,17 @@ const definition = define({
 export const skillLoad: ToolFactory = () => ({
   definition,
   cancel: nothingToCancel,
-  async execute(input, { skills, tool_use_id, emit }) {
+  async execute(input, { skills }) {
     const name = input.name as string;
     if (input.file !== undefined) return toolText(await skills.file(name, input.file as string));
     const skill = await skills.load(name);
-    await emit({
-      type: 'skill.loaded',
-      payload: {
+    return toolText(`# Skill: ${skill.name} (source: ${skill.source})\n\n${skill.body}`, {
+      skill_loaded: {
         skill_id: skill.name,
         skill_version: skill.version,
         load_size_tokens: skill.estimated_body_tokens,
         source: skill.source,
-        triggered_by_tool_use_id: tool_use_id,
       },
     });
-    return toolText(`# Skill: ${skill.name} (source: ${skill.source})\n\n${skill.body}`);
   },
 });

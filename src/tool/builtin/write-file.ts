@@ -1,13 +1,24 @@
 // write_file: creates or overwrites a file (09 §13).
-import { ToolError, toolText } from '../../domain/tool.ts';
+import { toolText } from '../../domain/tool.ts';
 import type { ToolFactory } from '../../ports/tool.ts';
-import { define, filesOf, hashOf, inputSchema, nothingToCancel, pathSchema, refuseStale } from './definition.ts';
+import {
+  checkStale,
+  define,
+  filesOf,
+  hashOf,
+  inputSchema,
+  nothingToCancel,
+  pathSchema,
+  refuseStale,
+} from './definition.ts';
 
 const definition = define({
   name: 'write_file',
   description:
     'Writes a file of the workspace: creates it, with missing folders, or replaces its whole content. To change a part of a file use edit_file.',
   side_effects: 'write',
+  file_access: 'write',
+  group: 'sandbox.write',
   input_schema: inputSchema(
     {
       path: pathSchema('File, relative to the workspace.'),
@@ -20,18 +31,18 @@ const definition = define({
 export const writeFile: ToolFactory = () => ({
   definition,
   cancel: nothingToCancel,
+  async check(input, context) {
+    await checkStale(context, input.path as string, 'refused');
+    return [];
+  },
   async execute(input, context) {
     const files = filesOf(context);
     const content = input.content as string;
     const path = await files.resolve(input.path as string, 'write');
     const created = await files.exclusive(path, async () => {
       context.signal.throwIfAborted();
-      const now = await files.hash(path);
-      if (now !== null) {
-        if (context.known.hash(path.relative) === null)
-          throw new ToolError('execution_error', `you have not read it: ${path.given}; read it first`);
-        refuseStale(context, path, now);
-      }
+      const now = await files.hash(path, context.signal);
+      refuseStale(context, path, { now, unread: 'refused' });
       await files.write(path, content);
       context.known.wrote(path.relative, hashOf(content));
       return now === null;

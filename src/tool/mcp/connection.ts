@@ -14,6 +14,8 @@ const NO_LIMIT_MS = 2 ** 31 - 1;
 const FAREWELL_MS = 2000;
 const MAX_PAGES = 100;
 const MAX_REASON = 300;
+/** Requests of a server that are being answered: who asks more does not listen, and the answers would pile up. */
+const MAX_ANSWERS = 100;
 
 // Entries are read one by one later: one that is wrong must not take the others with it.
 const ToolPageSchema = z.object({ tools: z.array(z.unknown()), nextCursor: z.string().optional() });
@@ -92,6 +94,7 @@ export async function connect(options: ConnectionOptions): Promise<Connection> {
     options.onClosed(fault ?? 'closed the connection');
   };
   const transport: Transport = transportOf(library, options, onFault);
+  limitAnswers(transport, onFault);
   const limits = (signal: AbortSignal, ms: number | null) => ({
     signal,
     timeout: ms ?? NO_LIMIT_MS,
@@ -166,14 +169,27 @@ type Library = typeof import('@modelcontextprotocol/client');
 
 function transportOf(
   library: Library,
-  { endpoint, onGarbage }: Pick<ConnectionOptions, 'endpoint' | 'onGarbage'>,
+  { endpoint, clock, onGarbage }: Pick<ConnectionOptions, 'endpoint' | 'clock' | 'onGarbage'>,
   onFault: OnFault,
 ): Transport {
   if (endpoint.transport === 'stdio') return stdioTransport({ ...endpoint, onGarbage, onFault });
   return new library.StreamableHTTPClientTransport(new URL(endpoint.url), {
-    fetch: guardedFetch(endpoint.fetch, onFault),
+    fetch: guardedFetch(endpoint.fetch, clock, onFault),
     requestInit: { headers: { ...endpoint.headers } },
   });
+}
+
+function limitAnswers(transport: Transport, onFault: OnFault): void {
+  const send = transport.send.bind(transport);
+  let open = 0;
+  transport.send = async (message, options) => {
+    if ('method' in message) return send(message, options);
+    if (open >= MAX_ANSWERS) return onFault(`asks without taking the answers`);
+    open += 1;
+    return send(message, options).finally(() => {
+      open -= 1;
+    });
+  };
 }
 
 function messageOf(error: unknown): string {

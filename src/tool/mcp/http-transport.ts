@@ -1,13 +1,15 @@
 // The `fetch` of an MCP server over HTTP: bodies and events are checked before the library parses them (09 §11).
 import { createParser } from 'eventsource-parser';
+import { type Clock, sleep } from '../../kernel/clock.ts';
 import { faultOfJson } from '../../policy/parsing/json.ts';
 import { MESSAGE, type OnFault } from './message.ts';
+import { beginSlice } from './pace.ts';
 
 /**
  * A `fetch` that refuses what is too large, and says when the connection is lost: a request that was under way when its
  * answer broke off is never answered, and the library would wait for it.
  */
-export function guardedFetch(plain: typeof fetch, onFault: OnFault): typeof fetch {
+export function guardedFetch(plain: typeof fetch, clock: Clock, onFault: OnFault): typeof fetch {
   return async (input, init) => {
     const listening = init?.method === 'GET';
     const lost = (error: unknown, reason: string) => {
@@ -26,7 +28,7 @@ export function guardedFetch(plain: typeof fetch, onFault: OnFault): typeof fetc
     if (status === 400 || status === 404) lost(null, `answered with HTTP status ${status}`);
     if (body === null) return response;
     if (isEventStream(response)) {
-      const events = guardedEvents(body, {
+      const events = guardedEvents(body, clock, {
         onTooLarge: onFault,
         onLost: (error) => void lost(error, `closed the connection during a call (${causeOf(error)})`),
         onUnanswered: () => void lost(null, 'closed the connection without an answer'),
@@ -52,7 +54,7 @@ interface EventEnds {
 }
 
 /** The same events, each within the limits. */
-function guardedEvents(body: ReadableStream<Uint8Array>, ends: EventEnds): ReadableStream<Uint8Array> {
+function guardedEvents(body: ReadableStream<Uint8Array>, clock: Clock, ends: EventEnds): ReadableStream<Uint8Array> {
   const decoder = new TextDecoder();
   const encoder = new TextEncoder();
   const reader = body.getReader();
@@ -83,7 +85,11 @@ function guardedEvents(body: ReadableStream<Uint8Array>, ends: EventEnds): Reada
             if (!answered && !resumable) ends.onUnanswered();
             return controller.close();
           }
+          const pauseNow = beginSlice(clock);
+          const before = written.length;
           parser.feed(decoder.decode(value, { stream: true }));
+          const pause = pauseNow(written.length - before);
+          if (pause > 0) await sleep(clock, pause);
         }
         for (const text of written) controller.enqueue(encoder.encode(text));
         written = [];

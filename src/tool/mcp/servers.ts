@@ -157,7 +157,7 @@ export function createMcp(options: McpOptions): Mcp {
     }
     for (const [name, config] of wanted) {
       if (config.enabled === false || workspace.servers.has(name)) continue;
-      const foreign = !(name in configured);
+      const foreign = !Object.hasOwn(configured, name);
       const server = createMcpServer({
         ...options,
         name,

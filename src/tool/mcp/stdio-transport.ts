@@ -8,6 +8,7 @@ import { faultOfJson } from '../../policy/parsing/json.ts';
 import { isMapping } from '../../policy/parsing/yaml.ts';
 import { signalGroup } from '../process/group.ts';
 import { MESSAGE, type OnFault } from './message.ts';
+import { beginSlice } from './pace.ts';
 
 const STEP_MS = 2000;
 const DRAIN_MS = 1000;
@@ -52,6 +53,7 @@ export function stdioTransport(options: StdioOptions): Transport {
         started.stdin.on('error', () => {});
         started.stderr.on('data', (data: Buffer) => onNoise(data.toString('utf8')));
         readLines(started.stdout, {
+          clock,
           onLine: receive,
           onTooLong: () => fail(`sent a message of more than ${MESSAGE.bytes} bytes`),
         });
@@ -134,15 +136,23 @@ function objectIn(line: string): JSONRPCMessage | null {
   }
 }
 
+/** Line by line; what comes without end is read in pieces, so that its writer waits and nobody else does. */
 function readLines(
   stream: Readable,
-  { onLine, onTooLong }: { readonly onLine: (line: string) => void; readonly onTooLong: () => void },
+  {
+    clock,
+    onLine,
+    onTooLong,
+  }: { readonly clock: Clock; readonly onLine: (line: string) => void; readonly onTooLong: () => void },
 ): void {
   let parts: Buffer[] = [];
   let size = 0;
   let tooLong = false;
   stream.on('error', () => {});
-  stream.on('data', (data: Buffer) => {
+  stream.on('data', read);
+
+  function read(data: Buffer): void {
+    const pauseNow = beginSlice(clock);
     let rest = data;
     while (!tooLong) {
       const end = rest.indexOf(NEWLINE);
@@ -161,6 +171,16 @@ function readLines(
       size = 0;
       onLine(line);
       rest = rest.subarray(end + 1);
+      const pause = pauseNow();
+      if (pause === 0) continue;
+      stream.pause();
+      const left = rest;
+      clock.after(pause, () => {
+        if (stream.destroyed) return;
+        stream.resume();
+        read(left);
+      });
+      return;
     }
-  });
+  }
 }

@@ -1,23 +1,27 @@
 // The cage of a command: bubblewrap around the workspace, everything else read-only (09 §12).
 import { spawn } from 'node:child_process';
-import { lstat, mkdir, realpath } from 'node:fs/promises';
+import { lstat, readFile, realpath } from 'node:fs/promises';
 import { ToolError } from '../../domain/tool.ts';
+import { protectedFiles } from './protected-files.ts';
 
 export interface SandboxOptions {
   /** Leaves the network reachable. */
   readonly network: boolean;
   /** The server's data folder, which the command must not see; null = none. */
   readonly dataFolder: string | null;
+  /** The server starts the programs that a workspace's `.mcp.json` names: a command must not write there. */
+  readonly projectFiles: boolean;
   readonly env: Readonly<Record<string, string>>;
 }
 
 /** Turns a command line into one that runs caged. Throws `ToolError('execution_error')` where that cannot work. */
 export type Sandbox = (workspace: string, argv: readonly string[]) => Promise<readonly string[]>;
 
+const MAX_SOCKETS = 200;
+
 export function createSandbox(options: SandboxOptions): Sandbox {
   const proven = new Set<string>();
   return async (workspace, argv) => {
-    await protectMetis(workspace);
     const prefix = await bubblewrap(workspace, options);
     const key = prefix.join('\0');
     if (!proven.has(key) && !(await works(prefix, options.env))) {
@@ -26,15 +30,6 @@ export function createSandbox(options: SandboxOptions): Sandbox {
     proven.add(key);
     return [...prefix, ...argv];
   };
-}
-
-/** The folder must be there to be mounted read-only; otherwise the command could create it. */
-async function protectMetis(workspace: string): Promise<void> {
-  const path = `${workspace}/.metis`;
-  await mkdir(path).catch(() => {});
-  if (!(await lstat(path)).isDirectory()) {
-    throw new ToolError('execution_error', 'the shell sandbox cannot protect .metis: it is not a directory');
-  }
 }
 
 async function bubblewrap(workspace: string, options: SandboxOptions): Promise<readonly string[]> {
@@ -47,9 +42,10 @@ async function bubblewrap(workspace: string, options: SandboxOptions): Promise<r
     ...['--unshare-user', '--unshare-pid', '--unshare-ipc', '--unshare-uts'],
     ...(options.network ? [] : ['--unshare-net']),
     ...['--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc', '--tmpfs', '/tmp'],
-    ...sockets(),
+    ...serviceSockets(),
+    ...(await otherSockets(workspace)),
     ...(inside ? [] : hide),
-    ...['--bind', workspace, workspace, '--ro-bind', `${workspace}/.metis`, `${workspace}/.metis`],
+    ...['--bind', workspace, workspace, ...(await protectedFiles(workspace, options.projectFiles))],
     ...(inside ? hide : []),
     ...(hidden === null || hidden === workspace ? [] : ['--remount-ro', hidden]),
     ...['--setenv', 'TMPDIR', '/tmp', '--chdir', workspace, '--'],
@@ -60,9 +56,32 @@ async function bubblewrap(workspace: string, options: SandboxOptions): Promise<r
  * Sockets of the system's services (a container daemon's, for one) answer through a read-only mount too, so their folder
  * is empty but for what programs and names are found by.
  */
-function sockets(): readonly string[] {
+function serviceSockets(): readonly string[] {
   const kept = ['/run/current-system', '/run/wrappers', '/run/systemd/resolve'];
   return ['--tmpfs', '/run', ...kept.flatMap((path) => ['--ro-bind-try', path, path])];
+}
+
+/**
+ * Sockets elsewhere, such as a container desktop's or a key agent's in somebody's home: nothing answers behind them. Those
+ * of the workspace are its own.
+ */
+async function otherSockets(workspace: string): Promise<readonly string[]> {
+  const table = await readFile('/proc/net/unix', 'utf8').catch(() => '');
+  const bound = new Set(table.split('\n').flatMap((line) => /^\S+: (?:\S+ +){6}(\/.*)$/.exec(line)?.[1] ?? []));
+  const covered = new Set<string>();
+  for (const path of bound) {
+    const real = await realpath(path).catch(() => null);
+    if (real === null || /^\/(tmp|run|proc|dev)\//.test(real) || real.startsWith(`${workspace}/`)) continue;
+    if (
+      await lstat(real).then(
+        (stat) => stat.isSocket(),
+        () => false,
+      )
+    )
+      covered.add(real);
+    if (covered.size === MAX_SOCKETS) break;
+  }
+  return [...covered].sort().flatMap((path) => ['--ro-bind-try', '/dev/null', path]);
 }
 
 function works(prefix: readonly string[], env: Readonly<Record<string, string>>): Promise<boolean> {

@@ -1,4 +1,5 @@
 // The output of a running program in bounded memory: its first and its last part (09 §10).
+import { isUtf8 } from 'node:buffer';
 import { omittedNote, utf8Tail } from '../../policy/tools/tool-output.ts';
 
 export interface OutputWindow {
@@ -7,42 +8,58 @@ export interface OutputWindow {
   text(): string;
 }
 
-/** @param half bytes kept of each end */
+/**
+ * Bytes are kept as they come and read as text at the end: a flood that is no text would take long to read.
+ * @param half bytes kept of each end
+ */
 export function createOutputWindow(half: number): OutputWindow {
-  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   const head: Buffer[] = [];
   let headBytes = 0;
   const ring = Buffer.alloc(half);
   let behind = 0;
 
-  function keep(text: string) {
-    const data = Buffer.from(text);
-    const first = data.subarray(0, half - headBytes);
-    if (first.length > 0) head.push(first);
-    headBytes += first.length;
-    // Of a piece longer than the ring only its end can survive.
-    let rest = data.subarray(first.length);
-    behind += Math.max(0, rest.length - half);
-    rest = rest.subarray(Math.max(0, rest.length - half));
-    const at = behind % half;
-    const fits = Math.min(rest.length, half - at);
-    rest.copy(ring, at, 0, fits);
-    rest.copy(ring, 0, fits);
-    behind += rest.length;
-  }
   return {
-    push: (data) => keep(decoder.decode(data, { stream: true })),
+    push(data) {
+      // What a stream hands out is its own again afterwards.
+      const first = Buffer.from(data.subarray(0, half - headBytes));
+      if (first.length > 0) head.push(first);
+      headBytes += first.length;
+      // Of a piece longer than the ring only its end can survive.
+      let rest = data.subarray(first.length);
+      behind += Math.max(0, rest.length - half);
+      rest = rest.subarray(Math.max(0, rest.length - half));
+      const at = behind % half;
+      const fits = Math.min(rest.length, half - at);
+      rest.copy(ring, at, 0, fits);
+      rest.copy(ring, 0, fits);
+      behind += rest.length;
+    },
     text() {
-      keep(decoder.decode());
       const start = Buffer.concat(head);
-      if (behind <= half) return Buffer.concat([start, ring.subarray(0, behind)]).toString('utf8');
+      if (behind <= half) {
+        const whole = readable(Buffer.concat([start, ring.subarray(0, behind)]));
+        return whole.length <= 2 * half ? whole.toString('utf8') : bothEnds(whole, whole, 0);
+      }
       const at = behind % half;
       const end = utf8Tail(Buffer.concat([ring.subarray(at), ring.subarray(0, at)]));
       const kept = wholeCharacters(start);
-      const omitted = start.length + behind - kept.length - end.length;
-      return `${kept.toString('utf8')}${omittedNote(omitted)}\n${end.toString('utf8')}`;
+      return bothEnds(readable(kept), readable(end), start.length + behind - kept.length - end.length);
     },
   };
+
+  /** The first half of one and the last half of the other; `between` bytes are lost already. */
+  function bothEnds(first: Buffer, last: Buffer, between: number): string {
+    const from = wholeCharacters(first.subarray(0, half));
+    const to = utf8Tail(last.subarray(Math.max(0, last.length - half)));
+    const lost =
+      first === last ? first.length - from.length - to.length : first.length + last.length - from.length - to.length;
+    return `${from.toString('utf8')}${omittedNote(between + lost)}\n${to.toString('utf8')}`;
+  }
+}
+
+/** As UTF-8: an invalid byte becomes U+FFFD, which takes three. */
+function readable(data: Buffer): Buffer {
+  return isUtf8(data) ? data : Buffer.from(data.toString('utf8'));
 }
 
 /** Without a character at its end that was cut in two. */

@@ -17,6 +17,8 @@ export interface ConfirmationAnswer {
   /** At most 500 characters; shown to the model on a reject. */
   readonly reason: string | null;
   readonly modified_input: Input | null;
+  /** Of a worker that is to be created. */
+  readonly modified_yaml?: string | null;
 }
 
 export interface ConfirmationReply {
@@ -34,10 +36,14 @@ export interface ConfirmationReply {
 export async function answerConfirmation(
   engine: Engine,
   id: string,
-  answer: ConfirmationAnswer,
+  given: ConfirmationAnswer,
 ): Promise<ConfirmationReply> {
   const row = await engine.store.confirmations.record(id as ConfirmationId);
   if (!row) throw new AppError('not_found', `no confirmation with id ${id}`, { resource: 'confirmation' });
+  const { modified_yaml: yaml = null } = given;
+  if (yaml !== null && row.rule !== 'worker.create')
+    throw validationError([{ path: 'modified_yaml', message: 'belongs to the creation of a worker' }]);
+  const answer = yaml === null ? given : { ...given, modified_input: { yaml } };
   checkForm(row, answer);
   let checked = answer.decision !== 'modify';
   for (;;) {
@@ -56,7 +62,10 @@ async function checkEdit(open: OpenApproval, answer: ConfirmationAnswer): Promis
   const issues = await open.recheck(answer.modified_input ?? {});
   const [first] = issues;
   if (first === undefined) return;
-  const at = ['modified_input', ...(first.path === '' ? [] : [first.path])].join('.');
+  const at = [
+    typeof answer.modified_input?.yaml === 'string' ? 'modified_yaml' : 'modified_input',
+    ...(first.path === '' ? [] : [first.path]),
+  ].join('.');
   throw new AppError('invalid_modified_input', `${at}: ${first.message}`, { issues });
 }
 
@@ -138,7 +147,10 @@ async function storeScoped(
   const session = await engine.store.sessions.record(row.session_id);
   if (answer.scope !== 'always' || row.request.is_worker || session === null) {
     if (answer.scope === 'always')
-      engine.log.info({ confirmation_request_id: row.id }, 'an answer to a worker is not remembered beyond this call');
+      engine.log.info(
+        { session_id: row.session_id, turn_id: row.turn_id, confirmation_request_id: row.id },
+        'an answer to a worker is not remembered beyond this call',
+      );
     const scope = answer.scope === 'identical' && decision === 'approve' ? 'identical' : 'once';
     await store(scope);
     return settled(scope);
@@ -149,6 +161,9 @@ async function storeScoped(
     store(can ? 'always' : 'once'),
   );
   if (!kept)
-    engine.log.warn({ confirmation_request_id: row.id, list }, 'trust.yaml was not changed; the answer holds once');
+    engine.log.warn(
+      { session_id: row.session_id, turn_id: row.turn_id, confirmation_request_id: row.id, list },
+      'trust.yaml was not changed; the answer holds once',
+    );
   return settled(kept ? 'always' : 'once');
 }

@@ -2,7 +2,9 @@
 import { createWorkers } from './delegation/workers.ts';
 import type { Engine, EngineDeps } from './state/engine.ts';
 import { createFileLedger } from './state/file-ledger.ts';
+import { createGatewayMemory } from './state/gateway-memory.ts';
 import { createOpenApprovals } from './state/open-approvals.ts';
+import { createOutsideRuns } from './state/outside.ts';
 import { createBudget } from './state/reservations.ts';
 import { createRouteMemory } from './state/route-memory.ts';
 import { createSessionLocks } from './state/session-lock.ts';
@@ -16,9 +18,11 @@ export function createEngine(deps: EngineDeps): Engine {
     approvals: createOpenApprovals(),
     routes: createRouteMemory(),
     budget: createBudget(),
+    gateway: createGatewayMemory(),
     starts: new Map(),
     workers: createWorkers(() => engine),
     files: createFileLedger(),
+    outside: createOutsideRuns(deps.config.tools.max_concurrent_per_session),
     ending: new Set(),
     crashed: new Set(),
     unpriced: new Set(),

@@ -5,7 +5,7 @@ import type { Engine } from './state/engine.ts';
 import { cancelScope } from './state/session-lock.ts';
 
 /**
- * Resolves when no turn runs any more, one that was just being admitted included: each has its terminal event, or is put
+ * Resolves when no turn and no call of the gateway runs any more, one that was just being admitted included: each has its terminal event, or is put
  * down for the next start.
  */
 export async function drain(engine: Engine): Promise<void> {
@@ -13,8 +13,11 @@ export async function drain(engine: Engine): Promise<void> {
   for (const approval of [...engine.approvals.values()]) approval.putDown();
   const timer = engine.clock.after(engine.config.shutdown.drain_seconds * 1000, () => {
     for (const turn of engine.locks.active()) cancelScope(turn.scope, new Cancelled('shutdown'));
+    for (const call of engine.gateway.calls) cancelScope(call.scope, new Cancelled('shutdown'));
   });
+  await Promise.all([engine.locks.idle(), engine.outside.idle()]);
   await engine.locks.idle();
+  while (engine.gateway.calls.size > 0) await Promise.all([...engine.gateway.calls].map(({ done }) => done));
   timer.cancel();
 }
 

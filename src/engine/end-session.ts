@@ -1,11 +1,14 @@
 // Ending and purging a session (05 §3.1, 01 §7.2, §7.4).
 
+import path from 'node:path';
 import { JournalConflict } from '../domain/batch-fault.ts';
 import { draft } from '../domain/event.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import { isoTime } from '../kernel/clock.ts';
 import type { SessionId } from '../kernel/ids.ts';
 import { fromPusd } from '../kernel/money.ts';
+import { endOutside } from './delegation/outside.ts';
+import { endGatewayTree } from './gateway/end-tree.ts';
 import { forget } from './money/limits.ts';
 import { alreadyEnded, liveSession, topLevelSession } from './session/find-session.ts';
 import type { Engine } from './state/engine.ts';
@@ -27,6 +30,8 @@ export async function endSession(engine: Engine, id: string): Promise<EndReply &
   await takeOver(engine.locks, session.id, null, new Cancelled('user_cancel', 'session ended'));
   try {
     await endOpenTurn(engine, session);
+    await endOutside(engine, session, new Cancelled('user_cancel', 'session ended'));
+    await endGatewayTree(engine, session);
     const at = engine.clock.now();
     const now = (await engine.store.sessions.record(session.id)) ?? session;
     await engine.journal.commit({
@@ -66,11 +71,11 @@ export async function purgeSession(
   id: string,
 ): Promise<EndReply & { readonly purged: true; readonly purged_session_count: number }> {
   const session = await topLevelSession(engine, id);
+  await engine.library.dropCopies(path.join(engine.config.workers.generated_dir, session.id)).catch((err: unknown) => {
+    engine.log.warn({ err, session_id: session.id }, 'copies of created workers could not be removed');
+  });
   const ended = session.ended_at === null ? await endSession(engine, id) : { ended_at: isoTime(session.ended_at) };
-  return {
-    id: session.id,
-    ended_at: ended.ended_at,
-    purged: true,
-    purged_session_count: await engine.journal.purge(session.id),
-  };
+  const purged_session_count = await engine.journal.purge(session.id);
+  engine.recommender?.forget(session.workspace_path);
+  return { id: session.id, ended_at: ended.ended_at, purged: true, purged_session_count };
 }

@@ -4,11 +4,13 @@ import type { PolicyEvaluation } from '../domain/route.ts';
 import { NO_TOKENS } from '../domain/usage.ts';
 import { fromPusd, type Usd } from '../kernel/money.ts';
 import { viewOf } from '../policy/context/view.ts';
+import { knownToolsetOf } from './definitions/toolset.ts';
 import { maxOutputTokens } from './model-call/model-request.ts';
 import { ceiling, pricingId } from './money/ceiling.ts';
 import { leftOf, limitsOf, reservedOf } from './money/limits.ts';
 import { requireBudget } from './money/require-budget.ts';
-import { spawningTools } from './prompt/offered-tools.ts';
+import { workerCallers } from './prompt/offered-tools.ts';
+import { volatilePrompt } from './prompt/volatile-prompt.ts';
 import { routeTurn } from './routing/route-turn.ts';
 import { liveSession } from './session/find-session.ts';
 import type { Engine } from './state/engine.ts';
@@ -56,15 +58,17 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
   const turnId = apart.ids.turn();
   const now = apart.clock.now();
   const { messages } = apart.store;
+  const earlier = await messages.history(session.id);
   const history = [
-    ...viewOf(await messages.history(session.id), await messages.checkpoints(session.id)),
+    ...viewOf(earlier, await messages.checkpoints(session.id)),
     newUserMessage(apart, session, { turn_id: turnId, content: message.content, now }),
   ];
-  const toolset = apart.tools.knownTools(session.workspace_path);
+  const toolset = await knownToolsetOf(apart, session);
   const { decision, refusal, context, tools } = await routeTurn(apart, {
     session,
     turn_id: turnId,
     history,
+    earlier,
     override: message.override,
     worker: null,
     caps: [],
@@ -78,12 +82,12 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
 
   const most = ceiling(apart, model, {
     system_prompt: session.system_prompt,
-    system_prompt_volatile: await apart.workspaces.memoryText(session.workspace_path),
+    system_prompt_volatile: await volatilePrompt(apart, session),
     messages: history,
     // With what the model may be offered beside them: a bound must not miss it.
-    tools: [...tools, ...spawningTools(toolset)],
+    tools: [...tools, ...workerCallers(apart, session, toolset)],
     max_output_tokens: maxOutputTokens(apart, model),
-    output_schema: null,
+    output_schema: session.worker_definition?.output_schema ?? null,
   });
   const least = apart.prices.cost(pricingId(apart, model.id), {
     ...NO_TOKENS,

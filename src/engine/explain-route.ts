@@ -1,5 +1,6 @@
 // What routing would decide for a message, asked without a turn (03 §6.4, 05 §3.5).
 import type { PolicyEvaluation, Refusal } from '../domain/route.ts';
+import { knownToolsetOf } from './definitions/toolset.ts';
 import { routeTurn } from './routing/route-turn.ts';
 import { newSession } from './session/new-session.ts';
 import type { Engine } from './state/engine.ts';
@@ -45,10 +46,11 @@ export async function explainRoute(engine: Engine, question: RouteQuestion): Pro
     session,
     turn_id: turnId,
     history: [newUserMessage(apart, session, { turn_id: turnId, content: message.content, now })],
+    earlier: [],
     override: message.override,
     worker: null,
     caps: [],
-    toolset: apart.tools.knownTools(session.workspace_path),
+    toolset: await knownToolsetOf(apart, session),
     tool_names: null,
     now,
   });

@@ -1,10 +1,12 @@
 // What a crash or a shutdown left open: closed or kept for resumption before the server listens (01 §11.5, 04 §13).
 
 import type { DelegationRecord } from '../domain/delegate.ts';
+import type { TurnRecord } from '../domain/turn.ts';
 import { Cancelled } from '../kernel/abort.ts';
 import { closeOpenApprovals } from './approval/close-approvals.ts';
 import { closeOpenCalls } from './closing/close-model-calls.ts';
 import { endUnfinishedDelegation } from './delegation/close-under.ts';
+import { resumeOutside } from './delegation/outside.ts';
 import { pauseWaitingTrees } from './money/require-budget.ts';
 import type { Engine } from './state/engine.ts';
 import { endUnfinishedTurn } from './turn/end-unfinished.ts';
@@ -55,18 +57,28 @@ export async function recover(engine: Engine): Promise<Recovery> {
   return { ended: 0, interrupted: open.length };
 }
 
-/** After listening: every interrupted top-level turn goes on. One that waits for money waits. */
+/**
+ * Once the server listens: every interrupted top-level turn goes on, none waiting for another whose workspace is slow to
+ * bring its tools. One that waits for money waits.
+ */
 export async function resumeAll(engine: Engine): Promise<void> {
   if (engine.config.recovery.on_start !== 'resume') return;
-  for (const turn of await engine.store.turns.allOpen()) {
-    if (turn.status !== 'interrupted') continue;
+  const resume = async (turn: TurnRecord) => {
+    if (turn.status !== 'interrupted') return;
     const session = await engine.store.sessions.record(turn.session_id);
-    if (!session || session.is_worker) continue;
-    if (turn.interrupted_reason === 'budget' && engine.budget.paused.has(session.id)) continue;
-    await resumeTopLevel(engine, session, turn).catch((err: unknown) =>
-      engine.log.error({ err, session_id: session.id, turn_id: turn.id }, 'a turn could not be resumed'),
-    );
-  }
+    if (!session || session.is_worker) return;
+    if (turn.interrupted_reason === 'budget' && engine.budget.paused.has(session.id)) return;
+    await resumeTopLevel(engine, session, turn);
+  };
+  const open = await engine.store.turns.allOpen();
+  await resumeOutside(engine);
+  await Promise.all(
+    open.map((turn) =>
+      resume(turn).catch((err: unknown) =>
+        engine.log.error({ err, session_id: turn.session_id, turn_id: turn.id }, 'a turn could not be resumed'),
+      ),
+    ),
+  );
 }
 
 /** Keeps what a worker has used of its time: until its last sign of life, open approvals left out. */
@@ -113,7 +125,14 @@ async function holdDelegation(engine: Engine, delegation: DelegationRecord): Pro
 /** A worker whose planner's turn has ended is not wanted any more (04 §13). */
 async function endOrphans(engine: Engine): Promise<void> {
   for (const delegation of await engine.store.delegations.allOpen()) {
-    const parent = await engine.store.turns.record(delegation.parent_session_id, delegation.parent_turn_id);
-    if (parent?.ended_at != null) await endUnfinishedDelegation(engine, delegation, new Cancelled('shutdown'));
+    if (await isOrphan(engine, delegation))
+      await endUnfinishedDelegation(engine, delegation, new Cancelled('shutdown'));
   }
+}
+
+async function isOrphan(engine: Engine, { parent_session_id, parent_turn_id }: DelegationRecord): Promise<boolean> {
+  if (parent_turn_id !== null)
+    return (await engine.store.turns.record(parent_session_id, parent_turn_id))?.ended_at != null;
+  if (engine.config.recovery.on_start === 'cancel') return true;
+  return (await engine.store.sessions.record(parent_session_id))?.ended_at != null;
 }

@@ -9,7 +9,7 @@ import {
   readPolicy,
   tierModel,
 } from '../policy/routing/policy-file.ts';
-import { layerErrors } from '../policy/routing/policy-layers.ts';
+import { layerErrors, located } from '../policy/routing/policy-layers.ts';
 import { policyWarnings } from '../policy/routing/policy-warnings.ts';
 import { currentPolicies } from './routing/route-environment.ts';
 import { openWorkspace } from './session/new-session.ts';
@@ -79,8 +79,10 @@ export async function checkPolicy(engine: Engine, text: string | null, workspace
     const yaml = readPolicy(content);
     const kind = given ?? policyKind(yaml);
     const parsed = parsePolicy(yaml, kind, engine.registry);
-    if (parsed.ok) warnings.push(...policyWarnings(parsed.value, kind, engine.registry));
-    else errors.push(...parsed.error);
+    // A text that was sent is the one file there is.
+    const named = (lines: readonly string[]) => (text === null ? located(kind, lines) : lines);
+    if (parsed.ok) warnings.push(...named(policyWarnings(parsed.value, kind, engine.registry)));
+    else errors.push(...named(parsed.error));
   }
   return { valid: errors.length === 0, errors, warnings };
 }

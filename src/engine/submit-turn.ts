@@ -9,20 +9,25 @@ import type { MessageId, SessionId, TurnId } from '../kernel/ids.ts';
 import type { Write } from '../ports/journal.ts';
 import { goingDown } from './drain.ts';
 import { requireBudget } from './money/require-budget.ts';
-import { alreadyEnded, liveSession } from './session/find-session.ts';
+import { alreadyEnded, liveSession, openSession } from './session/find-session.ts';
 import type { Engine } from './state/engine.ts';
 import { takeOver } from './state/session-lock.ts';
 import { type IntakeBlock, type TakenMessage, takeMessage } from './turn/accept-message.ts';
 import { admitTurn } from './turn/admit.ts';
 import { endOpenTurn } from './turn/end-unfinished.ts';
 import { startTopLevel } from './turn/planner-turn.ts';
+import { checkSteering, type SteeringReceipt, steerOrReserve } from './turn/steer.ts';
 
 export interface TurnSubmission {
   /** A string is one text block. */
   readonly content: string | readonly IntakeBlock[];
   /** Alias or id. */
   readonly per_message_override: string | null;
-  readonly if_busy: 'reject' | 'interrupt';
+  readonly if_busy: 'reject' | 'interrupt' | 'steer';
+  /** Files of the workspace, for a session that is a named worker. */
+  readonly attachments?: readonly string[];
+  /** Of the turn to be, where the caller has to know it beforehand. */
+  readonly turn_id?: TurnId;
 }
 
 export interface TurnReceipt {
@@ -30,13 +35,15 @@ export interface TurnReceipt {
   readonly session_id: SessionId;
   readonly submitted_at: string;
   readonly user_message_id: MessageId;
+  readonly steered: false;
+  readonly input_id: null;
 }
 
 type Claim = (status: number, body: unknown) => Write;
 
 /**
- * Starts a turn and answers as soon as it exists. Throws `not_found`, `session_is_worker`, `session_already_ended`,
- * `turn_in_flight`, `validation_error`, `unknown_alias`, `override_missing_body`, `routing_failed`,
+ * Starts a turn, or gives the message to the one that runs, and answers as soon as that is stored. Throws `not_found`, `session_is_worker`, `session_already_ended`,
+ * `session_is_gateway`, `turn_in_flight`, `validation_error`, `unknown_alias`, `override_missing_body`, `routing_failed`,
  * `explicit_model_rejected`, `service_shutting_down`. A message that is wrong in itself changes nothing; one that routing refuses has by then
  * ended the turn it was to replace.
  */
@@ -45,11 +52,13 @@ export async function submitTurn(
   sessionId: string,
   submission: TurnSubmission,
   claim?: Claim,
-): Promise<TurnReceipt> {
-  let session = await liveSession(engine, sessionId);
+): Promise<TurnReceipt | SteeringReceipt> {
+  if (submission.if_busy === 'steer') return steer(engine, sessionId, submission, claim);
+  const session = await liveSession(engine, sessionId);
+  refuseGateway(session);
   await requireBudget(engine, session);
   if (engine.draining.value) throw goingDown();
-  const turnId = engine.ids.turn();
+  const turnId = submission.turn_id ?? engine.ids.turn();
   const lock = engine.locks.reserve(session.id, turnId);
   if (lock.held && submission.if_busy === 'reject')
     throw engine.ending.has(session.id) ? alreadyEnded() : inFlight(lock.turn_id);
@@ -61,25 +70,60 @@ export async function submitTurn(
       await takeOver(engine.locks, session.id, turnId, reason);
       owned = true;
     }
-    await endOpenTurn(engine, session);
-    engine.budget.paused.delete(session.id);
-    // A model swap that waited for the end of the turn before is in force now.
-    session = await liveSession(engine, sessionId);
-    return await start(engine, session, { ...checked, turnId, claim });
+    return await begin(engine, session, { ...checked, turnId, claim });
   } catch (error) {
     if (owned) engine.locks.release(session.id);
-    if (error instanceof JournalConflict && error.code === 'turn_in_flight')
-      throw inFlight((await engine.store.turns.open(session.id))?.id ?? null);
-    if (error instanceof JournalConflict && error.code === 'session_ended') throw alreadyEnded();
-    throw error;
+    throw await refusal(engine, session.id, error);
   }
 }
 
-async function start(
+/** What is said there is said to its client. */
+function refuseGateway({ door }: SessionRecord): void {
+  if (door === 'gateway')
+    throw new AppError('session_is_gateway', 'this session is kept for a client of the gateway: it takes no turns');
+}
+
+/** A message for the turn that runs, a worker's too; an ordinary turn where none is open (20 §4). */
+async function steer(
   engine: Engine,
-  session: SessionRecord,
-  message: TakenMessage & { readonly turnId: TurnId; readonly claim: Claim | undefined },
-): Promise<TurnReceipt> {
+  sessionId: string,
+  submission: TurnSubmission,
+  claim: Claim | undefined,
+): Promise<TurnReceipt | SteeringReceipt> {
+  const session = await openSession(engine, sessionId);
+  refuseGateway(session);
+  await requireBudget(engine, session);
+  if (engine.draining.value) throw goingDown();
+  const checked = await takeMessage(engine, session, submission);
+  checkSteering(checked, submission.attachments ?? []);
+  const message = { ...checked, turnId: submission.turn_id ?? engine.ids.turn(), claim };
+  const receipt = await steerOrReserve(engine, session, message);
+  if (receipt !== null) return receipt;
+  try {
+    return await begin(engine, session, message);
+  } catch (error) {
+    engine.locks.release(session.id);
+    throw await refusal(engine, session.id, error);
+  }
+}
+
+type ReadyMessage = TakenMessage & { readonly turnId: TurnId; readonly claim: Claim | undefined };
+
+/** Starts the turn under the session's lock, which the caller holds. */
+async function begin(engine: Engine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
+  await endOpenTurn(engine, session);
+  engine.budget.paused.delete(session.id);
+  // A model swap that waited for the end of the turn before is in force now.
+  return start(engine, await liveSession(engine, session.id), message);
+}
+
+async function refusal(engine: Engine, sessionId: SessionId, error: unknown): Promise<unknown> {
+  if (!(error instanceof JournalConflict)) return error;
+  if (error.code === 'turn_in_flight') return inFlight((await engine.store.turns.open(sessionId))?.id ?? null);
+  return error.code === 'session_ended' ? alreadyEnded() : error;
+}
+
+async function start(engine: Engine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
   const { claim } = message;
   const scope = createScope();
   const receiptOf = (turn: { id: TurnId; user_message_id: MessageId; started_at: number }): TurnReceipt => ({
@@ -87,6 +131,8 @@ async function start(
     session_id: session.id,
     submitted_at: isoTime(turn.started_at),
     user_message_id: turn.user_message_id,
+    steered: false,
+    input_id: null,
   });
   const admission = await admitTurn(engine, {
     session,
@@ -112,7 +158,7 @@ async function start(
 function inFlight(turnId: TurnId | null): AppError {
   return new AppError(
     'turn_in_flight',
-    'a turn is running in this session; wait for it, cancel it, or send if_busy: "interrupt"',
+    'a turn is running in this session; wait for it, cancel it, or send if_busy: "interrupt" or "steer"',
     {
       current_turn_id: turnId,
     },

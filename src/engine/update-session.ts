@@ -5,6 +5,7 @@ import type { Write } from '../ports/journal.ts';
 import { liveSession } from './session/find-session.ts';
 import { knownModel } from './session/new-session.ts';
 import type { Engine } from './state/engine.ts';
+import { dropDecisions } from './state/gateway-memory.ts';
 import { resumeIfPaid } from './turn/planner-turn.ts';
 
 export interface SessionPatch {
@@ -54,6 +55,7 @@ export async function patchSession(engine: Engine, id: string, patch: SessionPat
     const landed: Write = { kind: 'session.set_model', session_id: session.id, model: target, at };
     await engine.journal.commit({ writes: [landed], emit: [] });
   }
+  dropDecisions(engine.gateway, session.id);
   if (max_cost_usd !== undefined) await resumeIfPaid(engine, session.id);
   const stored = (await engine.store.sessions.record(session.id)) ?? session;
   return {

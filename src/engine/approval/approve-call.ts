@@ -4,12 +4,14 @@ import type { ToolUseBlock } from '../../domain/message.ts';
 import type { ToolDefinition, ToolErrorClass } from '../../domain/tool.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import type { EventId } from '../../kernel/ids.ts';
-import { decideApproval, toolGroup, toolMode } from '../../policy/tools/approval.ts';
+import { type ApprovalDecision, decideApproval, ruleFor, toolMode } from '../../policy/tools/approval.ts';
 import type { ConfirmationRow } from '../../ports/journal.ts';
+import type { SharedFile } from '../../ports/spawner.ts';
 import type { Engine } from '../state/engine.ts';
 import { claim, type OpenApproval } from '../state/open-approvals.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { confirmationRow, identityOf, requested, resolved } from './approval-records.ts';
+import { requested, resolved } from './approval-records.ts';
+import { calling, type Subject, sharing } from './subject.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 /** Checks an edited input as the original was checked. */
@@ -22,40 +24,63 @@ export type Approval =
 
 const ALLOWED: Approval = { ok: true, input: null };
 
-/** Decides whether a call may run, asking a person where policy says so (09 §5.2). */
+/** Decides whether a call may run, asking a person where policy says so: about each file that it hands on, then about itself (09 §5.2, 13 §5). */
 export async function approveCall(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
-  { definition, recheck }: { readonly definition: ToolDefinition; readonly recheck: Recheck },
+  about: {
+    readonly definition: ToolDefinition;
+    readonly shared: readonly SharedFile[];
+    /** What a person is shown in place of the input. */
+    readonly payload: Input | null;
+    readonly recheck: Recheck;
+  },
 ): Promise<Approval> {
+  for (const file of about.shared) {
+    const approval = await approve(engine, run, sharing(engine, run, call, file), async () => []);
+    if (!approval.ok) return approval;
+  }
+  return approve(engine, run, await calling(engine, run, call, about), about.recheck);
+}
+
+/** Whether files may be handed on at all, of an input that a person edited: they are not asked again. */
+export async function mayShare(engine: Engine, run: TurnRun, call: ToolUseBlock, shared: readonly SharedFile[]) {
+  for (const file of shared)
+    if ((await decide(engine, run, sharing(engine, run, call, file))) === 'deny_policy') return false;
+  return true;
+}
+
+async function decide(engine: Engine, run: TurnRun, { covered, keyHash }: Subject): Promise<ApprovalDecision> {
   const { session } = run;
-  const keyHash = await identityOf(engine, run, call, definition);
-  const decision = decideApproval({
+  return decideApproval({
     inEffectiveSet: true,
-    rule: null,
-    mode: toolMode(engine.config.tool_confirmation, definition, toolGroup(call.name)),
+    rule: ruleFor(session.worker_definition?.definition.tool_rules ?? {}, covered),
+    mode: toolMode(engine.config.tool_confirmation, covered),
     trust: await engine.workspaces.readTrust(session.workspace_path),
-    toolName: call.name,
+    toolName: covered.name,
     approvalMode: session.approval_mode,
     granted: await engine.store.confirmations.granted(session.root_session_id, keyHash),
   });
+}
+
+async function approve(engine: Engine, run: TurnRun, subject: Subject, recheck: Recheck): Promise<Approval> {
+  const decision = await decide(engine, run, subject);
   switch (decision) {
     case 'allow':
       return ALLOWED;
     case 'not_found':
-      return denied('not_found', `Tool '${call.name}' is not available in this session.`);
+      return denied('not_found', `Tool '${subject.covered.name}' is not available in this session.`);
     case 'deny_policy':
       return denied('user_denied', 'Denied by policy.');
     case 'approve_all':
     case 'deny_strict': {
-      const approve = decision === 'approve_all';
-      const row = confirmationRow(engine, run, call, { definition, keyHash });
-      await byPolicy(engine, run, row, approve ? 'approve' : 'reject');
-      return approve ? ALLOWED : denied('user_denied', `Strict mode: tool '${call.name}' not pre-approved`);
+      const yes = decision === 'approve_all';
+      await byPolicy(engine, run, subject.row(), yes ? 'approve' : 'reject');
+      return yes ? ALLOWED : denied('user_denied', `Strict mode: tool '${subject.covered.name}' not pre-approved`);
     }
     case 'ask':
-      return ask(engine, run, confirmationRow(engine, run, call, { definition, keyHash }), recheck);
+      return ask(engine, run, subject.row(), recheck);
   }
 }
 

@@ -1,7 +1,8 @@
 // Model calls that were announced and never settled: each gets its one outcome, whoever ends their turn (00 §3 step 4).
 import type { LlmCallCompleted } from '../../domain/event/llm.ts';
 import { type AnyEvent, draft, type EventDraft } from '../../domain/event.ts';
-import type { TurnId } from '../../kernel/ids.ts';
+import { type TurnId, ulidFloor, ulidTime } from '../../kernel/ids.ts';
+import { DAY_MS } from '../../policy/analytics/rollup.ts';
 import type { Engine } from '../state/engine.ts';
 
 /**
@@ -9,8 +10,19 @@ import type { Engine } from '../state/engine.ts';
  * @param turnId absent = of every open turn
  */
 export async function closeOpenCalls(engine: Engine, turnId?: TurnId): Promise<void> {
-  for (const call of await engine.store.events.openCalls(turnId))
-    await engine.journal.commit({ emit: [unknownOutcome(call)] });
+  const open = await engine.store.events.openCalls(turnId);
+  const ofClients = turnId === undefined ? await openGatewayCalls(engine) : [];
+  for (const call of [...open, ...ofClients]) await engine.journal.commit({ emit: [unknownOutcome(call)] });
+}
+
+/** A call is given up long before: what was begun earlier has its outcome. */
+const LONGEST_CALL_MS = 2 * DAY_MS;
+
+/** No turn leads to them, so they are looked for among what happened last. */
+async function openGatewayCalls({ store }: Engine): Promise<readonly AnyEvent[]> {
+  const newest = await store.events.newestId();
+  if (newest === null) return [];
+  return store.events.openGatewayCalls(ulidFloor(Math.max(0, ulidTime(newest) - LONGEST_CALL_MS)));
 }
 
 /** The same for the batch that ends the turn, behind which nothing can be stored of it any more. */

@@ -24,11 +24,13 @@ export type Ending =
 /**
  * The write and the event that end the turn, for one batch.
  * @param run its figures as they are once that batch is stored
+ * @param unread messages sent to it that it has not read
  */
 export function turnEnd(
   engine: Engine,
   run: TurnBase,
   ending: Ending,
+  unread: number,
 ): { readonly write: Write; readonly event: EventDraft } {
   const seconds = Math.max(0, Math.round(engine.clock.monotonic() - run.started_monotonic) / 1000);
   const outcome: TurnOutcome = {
@@ -52,12 +54,12 @@ export function turnEnd(
     ended_at: engine.clock.now(),
   };
   return {
-    write: { kind: 'turn.end', turn_id: run.turn.id, session_id: run.session.id, outcome },
-    event: terminal(run, ending, outcome),
+    write: { kind: 'turn.end', turn_id: run.turn.id, session_id: run.session.id, outcome, unread_inputs: unread },
+    event: terminal(run, ending, outcome, unread),
   };
 }
 
-function terminal(run: TurnBase, ending: Ending, outcome: TurnOutcome): EventDraft {
+function terminal(run: TurnBase, ending: Ending, outcome: TurnOutcome, unread_inputs: number): EventDraft {
   const { tally, session } = run;
   const place = { session_id: session.id, turn_id: run.turn.id, parent: run.started_event_id };
   const partial = {
@@ -65,6 +67,7 @@ function terminal(run: TurnBase, ending: Ending, outcome: TurnOutcome): EventDra
     partial_tool_calls: tally.tool_calls,
     total_cost_usd: fromPusd(tally.cost_pusd),
     parent_session_id: session.parent_session_id,
+    unread_inputs,
   };
   switch (ending.status) {
     case 'completed':
@@ -82,6 +85,7 @@ function terminal(run: TurnBase, ending: Ending, outcome: TurnOutcome): EventDra
           total_cost_usd: fromPusd(tally.cost_pusd),
           wall_time_seconds: outcome.wall_time_seconds ?? 0,
           parent_session_id: session.parent_session_id,
+          unread_inputs,
         },
       });
     case 'cancelled':

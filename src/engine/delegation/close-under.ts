@@ -7,6 +7,7 @@ import type { DelegateOutcome } from '../../policy/delegation/outcome.ts';
 import type { Engine } from '../state/engine.ts';
 import { endUnfinishedTurn } from '../turn/end-unfinished.ts';
 import { closeDelegation } from './close.ts';
+import { startedEvent } from './open.ts';
 
 /** @param only the delegation of this tool call, when the others are to stay */
 export async function closeUnder(
@@ -30,14 +31,12 @@ export async function endUnfinishedDelegation(
     const turn = await engine.store.turns.open(session.id);
     if (turn) await endUnfinishedTurn(engine, session, turn, reason);
   }
-  const started = await engine.store.events.ofTurn(delegation.parent_turn_id, ['delegate.started']);
-  const event = started.find((e) => e.payload.tool_use_id === delegation.tool_use_id);
   await closeDelegation(
     engine,
     {
       delegation,
       session: session?.ended_at === null ? session : null,
-      parent_event: event?.id ?? null,
+      parent_event: await startedEvent(engine, delegation),
       opening: null,
     },
     unfinishedOutcome(reason),

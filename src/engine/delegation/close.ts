@@ -49,7 +49,8 @@ export async function closeDelegation(
       }),
     );
   }
-  if (delegation.worker_session_id === null) writes.push({ kind: 'delegation.insert', delegation });
+  if (delegation.worker_session_id === null)
+    writes.push({ kind: 'delegation.insert', delegation }, ...(spawned.opening?.writes ?? []));
   writes.push({
     kind: 'delegation.end',
     tool_use_id: delegation.tool_use_id,

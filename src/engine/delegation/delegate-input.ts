@@ -1,27 +1,28 @@
 // The `delegate` call: its input checked against the calling session and turned into a request (04 §4, §5.1).
 import type { ContextItem, DelegateRequest } from '../../domain/delegate.ts';
-import { type ImageBlock, textOf } from '../../domain/message.ts';
+import { type ContentBlock, type ImageBlock, textOf } from '../../domain/message.ts';
 import { ToolError } from '../../domain/tool.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
 import { checkImages } from '../../policy/context/images.ts';
 import { contextIssue, parseDelegateInput, resolveContext } from '../../policy/delegation/input.ts';
+import { sessionFiles } from '../definitions/session-files.ts';
 import type { Engine } from '../state/engine.ts';
-import type { TurnRun } from '../state/turn-run.ts';
+import type { Caller } from '../state/outside.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 
 export interface ResolvedRequest {
   readonly request: DelegateRequest;
-  /** Images of the referenced items, in reference order (10 §8). */
-  readonly images: readonly ImageBlock[];
+  /** What the worker's first message holds behind its text: images of referenced items, attachments (10 §8, 13 §5). */
+  readonly blocks: readonly ContentBlock[];
 }
 
 const IMAGE_SUFFIX = /\.(png|jpe?g|gif|webp)$/i;
 
 export async function resolveRequest(
   engine: Engine,
-  run: TurnRun,
+  run: Caller,
   input: Input,
 ): Promise<Result<ResolvedRequest, readonly Issue[]>> {
   const parsed = parseDelegateInput(input);
@@ -54,14 +55,16 @@ export async function resolveRequest(
       max_tokens,
       timeout_seconds,
       max_cost_usd: max_cost_usd ?? engine.config.delegation.worker_max_cost_usd,
+      worker: null,
+      attachments: [],
     },
-    images: found.images,
+    blocks: found.images,
   });
 }
 
 /** A reference may only name what the caller itself may read. */
-async function outsideWorkspace(engine: Engine, run: TurnRun, include: readonly ContextItem[]): Promise<Issue[]> {
-  const files = engine.workspaces.files(run.session.workspace_path);
+async function outsideWorkspace(engine: Engine, run: Caller, include: readonly ContextItem[]): Promise<Issue[]> {
+  const files = sessionFiles(engine, run.session);
   const issues: Issue[] = [];
   for (const [index, item] of include.entries()) {
     if (item.type !== 'file' && item.type !== 'file_range') continue;
@@ -84,7 +87,7 @@ interface References {
 }
 
 /** Texts and images of the items that name messages, tool results and image files. */
-async function references(engine: Engine, run: TurnRun, include: readonly ContextItem[]): Promise<References> {
+async function references(engine: Engine, run: Caller, include: readonly ContextItem[]): Promise<References> {
   const texts = new Map<string, string>();
   const images: ImageBlock[] = [];
   for (const [index, item] of include.entries()) {

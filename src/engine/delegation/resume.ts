@@ -1,28 +1,33 @@
 // Finding the worker of a delegation call again after a restart or a pause: never a second one (04 §13 step 5).
-import { type ImageBlock, textOf } from '../../domain/message.ts';
+
+import type { DelegationRecord } from '../../domain/delegate.ts';
+import { type ContentBlock, textOf } from '../../domain/message.ts';
 import type { SessionRecord } from '../../domain/session.ts';
 import { type ToolOutput, toolText } from '../../domain/tool.ts';
 import type { TurnRecord } from '../../domain/turn.ts';
+import type { Result } from '../../kernel/result.ts';
 import { plannerText } from '../../policy/delegation/outcome.ts';
+import { toolsetOf } from '../definitions/toolset.ts';
 import type { Engine } from '../state/engine.ts';
+import type { Caller } from '../state/outside.ts';
 import { takeWhenFree } from '../state/session-lock.ts';
 import type { ToolResults } from '../state/tool-results.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import { contextRequest, rebuildRun } from '../turn/rebuild.ts';
 import { announceResumed, failModelGone } from '../turn/resume.ts';
-import type { Spawned } from './open.ts';
+import { type Spawned, startedEvent } from './open.ts';
 import { runSpawned } from './run-worker.ts';
 import { runWorkerTurn, type Work, type WorkedTurn } from './worker-turns.ts';
 
 /**
  * Null when the call never got as far as a delegation.
- * @param images for a worker that was created and never ran
+ * @param blocksFor what the first message of a worker holds that was created and never ran; an error is why it cannot run
  */
 export async function resumeWorker(
   engine: Engine,
-  run: TurnRun,
+  run: Caller,
   toolUseId: string,
-  images: readonly ImageBlock[],
+  blocksFor: (delegation: DelegationRecord) => Promise<Result<readonly ContentBlock[], string>>,
 ): Promise<ToolOutput | null> {
   const delegation = await engine.store.delegations.get(toolUseId);
   if (!delegation) return null;
@@ -34,24 +39,22 @@ export async function resumeWorker(
     ? await engine.store.sessions.record(delegation.worker_session_id)
     : null;
   if (!session) throw new Error(`delegation ${toolUseId} is open without a worker`);
-  const started = (await engine.store.events.ofTurn(run.turn.id, ['delegate.started'])).find(
-    (e) => e.payload.tool_use_id === toolUseId,
-  );
+  const started = await startedEvent(engine, delegation);
   const used = await engine.store.delegations.usage(session.id);
   await engine.journal.commit({
     writes: [{ kind: 'delegation.resume', tool_use_id: delegation.tool_use_id }],
     emit: [],
   });
-  const spawned: Spawned = { delegation, session, parent_event: started?.id ?? null, opening: null };
+  const spawned: Spawned = { delegation, session, parent_event: started, opening: null };
   return runSpawned(engine, run, spawned, {
-    images,
+    blocks: await blocksFor(delegation),
     outputTokensUsed: used.output_tokens,
     begin: (work) => begin(engine, run, work),
   });
 }
 
 /** The worker's newest turn, run on from where it stands; null when it has none yet. */
-async function begin(engine: Engine, planner: TurnRun, work: Work): Promise<WorkedTurn | null> {
+async function begin(engine: Engine, planner: Caller, work: Work): Promise<WorkedTurn | null> {
   const { id } = work.session;
   // Somebody may be cancelling that very turn at this moment: what stands when they are done is what counts.
   await takeWhenFree(engine.locks, id, null);
@@ -65,13 +68,13 @@ async function begin(engine: Engine, planner: TurnRun, work: Work): Promise<Work
 }
 
 /** What there is to run on, or what it came to before. For a caller that holds the lock. */
-async function takeUp(engine: Engine, planner: TurnRun, work: Work) {
+async function takeUp(engine: Engine, planner: Caller, work: Work) {
   const turn = await engine.store.turns.newest(work.session.id);
   if (turn === null) return null;
   if (turn.ended_at !== null) return ended(engine, work.session, turn, work.worker.output_tokens_left);
   const { run, served, known } = await rebuildRun(engine, work.session, turn, {
     scope: work.scope,
-    toolset: planner.toolset,
+    toolset: await toolsetOf(engine, work.session),
     worker: work.worker,
     clocks: [work.worker.clock, ...planner.clocks],
     tree: planner.tree,

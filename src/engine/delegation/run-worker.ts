@@ -1,17 +1,23 @@
 // The one path that creates a child session, runs it and closes its delegation, whatever tool asked (04 §5, 13 §1).
+import type { DelegateRequest } from '../../domain/delegate.ts';
 import { type ToolOutput, toolText } from '../../domain/tool.ts';
 import { Cancelled } from '../../kernel/abort.ts';
 import type { ToolUseId } from '../../kernel/ids.ts';
 import { toPusd } from '../../kernel/money.ts';
+import { ok } from '../../kernel/result.ts';
+import { referredFiles } from '../../policy/delegation/input.ts';
 import { plannerText, type WorkerEnd, workerOutcome } from '../../policy/delegation/outcome.ts';
-import { workerTools } from '../../policy/delegation/worker-tools.ts';
+import { type WorkerToolSet, workerTools } from '../../policy/delegation/worker-tools.ts';
 import { tierModel } from '../../policy/routing/policy-file.ts';
+import { namedTools } from '../../policy/workers/worker-tools.ts';
+import { toolsetFor } from '../definitions/toolset.ts';
 import { currentPolicies } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
 import { FAULT, Interrupted } from '../state/interrupt.ts';
+import type { Caller } from '../state/outside.ts';
 import { cancelScope, childScope } from '../state/session-lock.ts';
 import { noteStart } from '../state/session-starts.ts';
-import type { TurnRun, WorkerRun } from '../state/turn-run.ts';
+import type { WorkerRun } from '../state/turn-run.ts';
 import { startWorkerClock } from '../state/worker-clock.ts';
 import { endOpenTurn } from '../turn/end-unfinished.ts';
 import { closeDelegation } from './close.ts';
@@ -25,32 +31,38 @@ import { type Work, type WorkedTurn, workUntilDone } from './worker-turns.ts';
  */
 export async function spawnWorker(
   engine: Engine,
-  run: TurnRun,
+  run: Caller,
   toolUseId: ToolUseId,
-  { request, images }: ResolvedRequest,
+  { request, blocks }: ResolvedRequest,
 ): Promise<ToolOutput> {
-  const depth = run.session.delegation_depth + 1;
-  const tools = workerTools({
-    plannerTools: run.turn.tools,
-    allowed_tools: request.allowed_tools,
-    mayDelegate: depth < engine.config.delegation.delegate_depth,
-    registered: run.toolset.definitions(),
-  });
+  // Where a sandbox is missing the call fails, and there never was a worker.
+  const sandboxes = Object.values(request.worker?.definition.sandboxes ?? {});
+  await engine.workspaces.openSandboxes(run.session.workspace_path, sandboxes);
+  const tools = await toolsOf(engine, run, request);
   const { policies, version } = await currentPolicies(engine, run.session.workspace_path);
-  const model = request.tier === null ? null : tierModel(policies, engine.registry, request.tier);
+  const named = request.worker?.definition.model ?? null;
+  const model =
+    named !== null
+      ? engine.registry.resolveAlias(named)
+      : request.tier === null
+        ? null
+        : tierModel(policies, engine.registry, request.tier);
   const delegation = newDelegation(engine, run, toolUseId, { request, tools, model });
 
+  const claimed = run.outside
+    ? { writes: run.outside.claim(delegation), emit: [], stored: () => run.outside?.stored(delegation) }
+    : null;
   const refuse = (end: WorkerEnd) =>
     finish(
       engine,
       run,
-      { delegation, session: null, parent_event: run.call_event_id, opening: null },
+      { delegation, session: null, parent_event: run.call_event_id, opening: claimed },
       { worker: null, end },
     );
   // Counted before the next await, so that parallel calls cannot pass the cap together.
   if (run.tree.delegations >= engine.config.delegation.max_workers_per_turn)
     return refuse({ kind: 'not_spawned', message: 'too many delegations in this turn' });
-  if (model === null) return refuse({ kind: 'no_model' });
+  if (model === null && request.tier !== null) return refuse({ kind: 'no_model' });
   run.tree.delegations += 1;
 
   const session = await workerSession(engine, run, delegation, version);
@@ -58,16 +70,42 @@ export async function spawnWorker(
   const record = { ...delegation, worker_session_id: session.id };
   const opening = openingOf(run, record, session);
   const spawned = { delegation: record, session, parent_event: null, opening };
-  return runSpawned(engine, run, spawned, { images, outputTokensUsed: 0, begin: null });
+  return runSpawned(engine, run, spawned, { blocks: ok(blocks), outputTokensUsed: 0, begin: null });
+}
+
+/** The tools of the worker: narrowed from its planner's, or what its own definition says (09 §2). */
+async function toolsOf(engine: Engine, run: Caller, request: DelegateRequest): Promise<WorkerToolSet> {
+  const { session } = run;
+  if (request.worker === null)
+    return workerTools({
+      plannerTools: run.turn?.tools ?? run.outside?.tools ?? [],
+      allowed_tools: request.allowed_tools,
+      mayDelegate: session.delegation_depth + 1 < engine.config.delegation.delegate_depth,
+      registered: run.toolset.definitions(),
+    });
+  const { definition, creator_tools } = request.worker;
+  const own = await toolsetFor(engine, session.workspace_path, definition.allow_workers);
+  const tools = namedTools({
+    definition,
+    registered: own.definitions(),
+    isWorker: true,
+    creatorTools: creator_tools,
+  });
+  return { ...tools, allowed_tool_count: 0 };
+}
+
+function reasonOf({ worker }: DelegateRequest): string {
+  if (worker === null) return 'delegate() tier resolution';
+  return worker.definition.model === null ? 'worker definition tier' : 'worker definition model';
 }
 
 /** Runs the worker of a delegation, from its beginning or from where it was interrupted. */
 export async function runSpawned(
   engine: Engine,
-  run: TurnRun,
+  run: Caller,
   spawned: Spawned,
   from: {
-    readonly images: ResolvedRequest['images'];
+    readonly blocks: Work['blocks'];
     readonly outputTokensUsed: number;
     /** Runs the turn that was open; null starts with the first one. */
     readonly begin: ((work: Work) => Promise<WorkedTurn | null>) | null;
@@ -82,8 +120,9 @@ export async function runSpawned(
   const worker: WorkerRun = {
     tool_use_id: delegation.tool_use_id,
     task: delegation.request.task,
+    files: referredFiles(delegation.request.context),
     tier_model: delegation.resolved_model,
-    tier_reason: 'delegate() tier resolution',
+    tier_reason: reasonOf(delegation.request),
     output_schema: delegation.request.output_schema,
     output_tokens_left: delegation.max_tokens === null ? null : delegation.max_tokens - from.outputTokensUsed,
     clock,
@@ -94,7 +133,7 @@ export async function runSpawned(
       ? run.caps
       : [...run.caps, { tool_use_id: delegation.tool_use_id, session_id: session.id, limit: toPusd(own) }];
   engine.files.open(delegation, session.id);
-  const work: Work = { spawned, session, worker, scope, images: from.images, caps };
+  const work: Work = { spawned, session, worker, scope, blocks: from.blocks, caps };
   try {
     const begun = Promise.resolve(from.begin?.(work) ?? null);
     const end = await begun
@@ -123,13 +162,14 @@ export async function runSpawned(
 
 async function finish(
   engine: Engine,
-  run: TurnRun,
+  run: Caller,
   spawned: Spawned,
   { worker, end }: { readonly worker: WorkerRun | null; readonly end: WorkerEnd },
 ): Promise<ToolOutput> {
   const outcome = workerOutcome(end);
-  await openWith(engine, spawned, []);
+  if (spawned.session) await openWith(engine, spawned, []);
   const { usage, changes } = await closeDelegation(engine, spawned, outcome, worker?.clock.activeSeconds() ?? 0);
+  if (spawned.session === null) spawned.opening?.stored();
   if (outcome.cancel_scope === 'planner') {
     cancelScope(run.scope, new Cancelled('shutdown'));
     throw run.signal.reason;

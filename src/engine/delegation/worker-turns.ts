@@ -1,15 +1,17 @@
 // A worker's turns: one as a rule, more when its answer has to be repaired (04 §5.2, §12).
 
 import type { InsufficientContextRequest } from '../../domain/delegate.ts';
-import { type ContentBlock, type ImageBlock, textBlock, textOf } from '../../domain/message.ts';
+import { type ContentBlock, textBlock, textOf } from '../../domain/message.ts';
 import type { SessionRecord } from '../../domain/session.ts';
 import { Cancelled } from '../../kernel/abort.ts';
 import type { Issue } from '../../kernel/errors.ts';
+import type { Result } from '../../kernel/result.ts';
 import { WORKER_FIRST_MESSAGE } from '../../policy/context/worker-brief.ts';
 import type { WorkerEnd } from '../../policy/delegation/outcome.ts';
 import { readStructured, repairMessage } from '../../policy/delegation/schema-repair.ts';
 import { type Engine, safeText } from '../state/engine.ts';
 import { Interrupted, isHandOver } from '../state/interrupt.ts';
+import type { Caller } from '../state/outside.ts';
 import type { BudgetRefusal, DelegationCap } from '../state/reservations.ts';
 import { takeWhenFree } from '../state/session-lock.ts';
 import type { ToolResults } from '../state/tool-results.ts';
@@ -25,7 +27,8 @@ export interface Work {
   readonly worker: WorkerRun;
   /** Ends all the worker's turns: its own timeout, a direct cancel, or the planner's end. */
   readonly scope: AbortController;
-  readonly images: readonly ImageBlock[];
+  /** Behind the text of its first message; an error is why there can be none. */
+  readonly blocks: Result<readonly ContentBlock[], string>;
   /** The planner's money caps and the worker's own. */
   readonly caps: readonly DelegationCap[];
 }
@@ -46,12 +49,15 @@ export interface WorkedTurn {
  */
 export async function workUntilDone(
   engine: Engine,
-  planner: TurnRun,
+  planner: Caller,
   work: Work,
   begun: WorkedTurn | null = null,
 ): Promise<WorkerEnd> {
   const validate = outputValidator(engine, work.worker);
-  let content: readonly ContentBlock[] = [textBlock(WORKER_FIRST_MESSAGE), ...work.images];
+  const { request } = work.spawned.delegation;
+  const first = request.worker === null ? WORKER_FIRST_MESSAGE : request.task;
+  if (begun === null && !work.blocks.ok) return { kind: 'failed', message: work.blocks.error, text: '' };
+  let content: readonly ContentBlock[] = [textBlock(first), ...(work.blocks.ok ? work.blocks.value : [])];
   let repairs = await repairsDone(engine, work, begun);
   let turn = begun;
   let said = '';
@@ -79,7 +85,7 @@ export async function workUntilDone(
 }
 
 /** Stopped while none of its turns ran: it goes on after the next start, as a turn would, or has ended. */
-function haltedBetween(engine: Engine, planner: TurnRun, work: Work, text: string): WorkerEnd {
+function haltedBetween(engine: Engine, planner: Caller, work: Work, text: string): WorkerEnd {
   if (isHandOver(engine, work.scope.signal)) throw new Interrupted('restart');
   return stopped(planner, work, text);
 }
@@ -111,7 +117,7 @@ function completed(
  * Who stopped it: the planner's end comes with the planner's own reason, the clock with `timeout`, else somebody directly.
  * @param expired its turn had run out of time, perhaps before a restart
  */
-function stopped(planner: TurnRun, work: Work, text: string, expired = false): WorkerEnd {
+function stopped(planner: Caller, work: Work, text: string, expired = false): WorkerEnd {
   const reason = work.scope.signal.reason;
   if (planner.signal.aborted && reason === planner.signal.reason) return { kind: 'cancelled', scope: 'planner', text };
   if (expired || (reason instanceof Cancelled && reason.reason === 'timeout'))
@@ -123,7 +129,7 @@ function stopped(planner: TurnRun, work: Work, text: string, expired = false): W
 
 async function oneTurn(
   engine: Engine,
-  planner: TurnRun,
+  planner: Caller,
   work: Work,
   content: readonly ContentBlock[],
 ): Promise<WorkedTurn | WorkerEnd> {

@@ -19,7 +19,13 @@ export function believedUsage(
   });
   if (faults.length > 0)
     engine.log.warn(
-      { model: request.model.id, request_id: request.request_id, faults },
+      {
+        session_id: request.caller.session_id,
+        turn_id: request.caller.turn_id,
+        model: request.model.id,
+        request_id: request.request_id,
+        faults,
+      },
       'the provider reports impossible counts; they are estimated',
     );
   return usage;

@@ -9,60 +9,31 @@ import type { TurnBase } from '../state/turn-run.ts';
 /** The public form; `message.complete` waits for its transaction. */
 export function toDelta(event: StreamEvent): Delta | null {
   const { message_id } = event;
+  if (event.type === 'message.complete') return null;
+  if (event.type === 'message.start') {
+    const { type, model } = event;
+    return { type, payload: { message_id, role: 'assistant', model, content: [], open_tool_inputs: [] } };
+  }
+  const at = { message_id, content_block_index: event.content_block_index };
   switch (event.type) {
-    case 'message.start':
-      return {
-        type: event.type,
-        payload: { message_id, role: 'assistant', model: event.model, content: [], open_tool_inputs: [] },
-      };
     case 'text.delta':
-      return {
-        type: event.type,
-        payload: { message_id, content_block_index: event.content_block_index, text: event.text },
-      };
+      return { type: event.type, payload: { ...at, text: event.text } };
     case 'thinking.delta':
-      return {
-        type: event.type,
-        payload: {
-          message_id,
-          content_block_index: event.content_block_index,
-          text: event.text,
-          signature: event.signature,
-        },
-      };
+      return { type: event.type, payload: { ...at, text: event.text, signature: event.signature } };
     case 'tool.use_start':
       return {
         type: event.type,
-        payload: {
-          message_id,
-          content_block_index: event.content_block_index,
-          tool_use_id: event.tool_use_id,
-          tool_name: event.tool_name,
-        },
+        payload: { ...at, tool_use_id: event.tool_use_id, tool_name: event.tool_name },
       };
     case 'tool.use_input_delta':
       return {
         type: event.type,
-        payload: {
-          message_id,
-          content_block_index: event.content_block_index,
-          tool_use_id: event.tool_use_id,
-          partial_json: event.partial_json,
-        },
+        payload: { ...at, tool_use_id: event.tool_use_id, partial_json: event.partial_json },
       };
-    case 'tool.use_end':
-      return {
-        type: event.type,
-        payload: {
-          message_id,
-          content_block_index: event.content_block_index,
-          tool_use_id: event.tool_use_id,
-          final_input: event.final_input,
-          input_error: event.input_error,
-        },
-      };
-    case 'message.complete':
-      return null;
+    case 'tool.use_end': {
+      const { type, tool_use_id, final_input, input_error } = event;
+      return { type, payload: { ...at, tool_use_id, final_input, input_error } };
+    }
   }
 }
 

@@ -42,7 +42,7 @@ export function modelRequest(engine: Engine, run: Source, volatile: string | nul
     ),
     stop_sequences: [],
     temperature: null,
-    output_schema: run.worker?.output_schema ?? null,
+    output_schema: run.worker?.output_schema ?? session.worker_definition?.output_schema ?? null,
     cache_ttl: cacheLifetime(engine, run),
     caller: {
       session_id: session.id,

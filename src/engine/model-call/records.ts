@@ -6,10 +6,11 @@ import type { ErrorClass } from '../../domain/scalars.ts';
 import type { TokenUsage, Usage } from '../../domain/usage.ts';
 import { isoTime } from '../../kernel/clock.ts';
 import type { MessageId } from '../../kernel/ids.ts';
-import { fromPusd, type Pusd } from '../../kernel/money.ts';
-import { priceCall, servedModelId } from '../../policy/pricing/price-call.ts';
+import type { Pusd } from '../../kernel/money.ts';
 import type { Write } from '../../ports/journal.ts';
+import { stampedUsage } from '../money/charge.ts';
 import type { Engine } from '../state/engine.ts';
+import { named } from '../state/turn-run.ts';
 import type { Call } from './call.ts';
 
 /** The call's usage with its money, stamped once (08 §6). */
@@ -19,34 +20,7 @@ export function charge(
   tokens: TokenUsage,
   { served, latency }: { readonly served: string | null; readonly latency: number },
 ): { usage: Usage; cost: Pusd } {
-  const { model } = call.run;
-  const { cost_pusd, priced } = priceCall({
-    table: engine.prices,
-    servedModelId: servedModelId(model, served),
-    pricingId: model.pricing_id,
-    modelId: model.id,
-    usage: tokens,
-  });
-  if (!priced && !engine.unpriced.has(model.id)) {
-    engine.unpriced.add(model.id);
-    engine.log.warn({ model: model.id, pricing_version: engine.prices.version }, 'no price for this model');
-  }
-  return {
-    usage: {
-      input_tokens: tokens.input_tokens,
-      cached_input_tokens: tokens.cached_input_tokens,
-      cache_creation_input_tokens: tokens.cache_creation_input_tokens,
-      cache_creation_1h_input_tokens: tokens.cache_creation_1h_input_tokens,
-      output_tokens: tokens.output_tokens,
-      reasoning_tokens: tokens.reasoning_tokens,
-      usage_estimated: tokens.usage_estimated,
-      cost_usd: fromPusd(cost_pusd),
-      pricing_version: engine.prices.version,
-      priced,
-      latency_ms: Math.round(latency),
-    },
-    cost: cost_pusd,
-  };
+  return stampedUsage(engine, call.run.model, tokens, { served, latency, where: named(call.run) });
 }
 
 export function storedMessage(

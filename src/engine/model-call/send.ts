@@ -8,7 +8,7 @@ import { reserve } from '../money/reserve.ts';
 import type { Engine } from '../state/engine.ts';
 import { withGrace } from '../state/grace.ts';
 import type { ModelRequest } from '../state/model-request.ts';
-import type { TurnRun } from '../state/turn-run.ts';
+import { named, type TurnRun } from '../state/turn-run.ts';
 import { believedUsage } from './believed-usage.ts';
 import type { Call, CallOutcome } from './call.ts';
 import { toDelta, transient } from './deltas.ts';
@@ -86,7 +86,10 @@ function newCall(
 /** Never throws for a provider's failure. */
 async function send(engine: Engine, call: Call, request: CanonicalRequest, keep: Keep): Promise<CallOutcome> {
   try {
-    await withGrace(engine, call.run.signal, listen(engine, call, request), 'model call');
+    await withGrace(engine, call.run.signal, listen(engine, call, request), {
+      ...named(call.run),
+      what: 'model call',
+    });
   } catch (thrown) {
     call.heard.left_behind = true;
     call.heard.complete ??= partialAnswer(engine, call, request);
@@ -127,7 +130,10 @@ async function settleLost(engine: Engine, call: Call, failure: Failure | null): 
       call.unbooked = false;
       return;
     } catch (err) {
-      engine.log.error({ err, request_id }, 'a call that was paid for could not be recorded with its cost');
+      engine.log.error(
+        { err, ...named(call.run), request_id },
+        'a call that was paid for could not be recorded with its cost',
+      );
     }
   heard.complete = null;
   await settleFailure(engine, call, { error, outages });
@@ -164,7 +170,10 @@ function asAdapterError(engine: Engine, call: Call, request: CanonicalRequest, t
   }
   const cancelled = call.run.signal.aborted;
   if (!cancelled)
-    engine.log.error({ err: thrown, request_id: call.request_id }, 'a provider stream failed unexpectedly');
+    engine.log.error(
+      { err: thrown, ...named(call.run), request_id: call.request_id },
+      'a provider stream failed unexpectedly',
+    );
   return new AdapterError(cancelled ? 'cancelled' : 'unexpected failure while streaming', {
     error_class: cancelled ? 'cancelled' : 'other',
     request_id: call.request_id,

@@ -1,5 +1,6 @@
 // Closing a model call: whole, cut off with known usage, or failed without cost; one transaction each (00 §3 step 4).
 
+import { isInputsWaiting } from '../../domain/batch-fault.ts';
 import type { Transient } from '../../domain/delta.ts';
 import { draft, type EventDraft } from '../../domain/event.ts';
 import { type StopReason, type StoredMessage, toolUses } from '../../domain/message.ts';
@@ -9,11 +10,12 @@ import type { TurnStopReason } from '../../domain/turn.ts';
 import type { Usage } from '../../domain/usage.ts';
 import type { ToolUseId } from '../../kernel/ids.ts';
 import type { Pusd } from '../../kernel/money.ts';
-import { recordOutcome, type Unavailable } from '../../policy/registry/availability.ts';
+import type { Unavailable } from '../../policy/registry/availability.ts';
 import { endedBy } from '../../policy/turn-machine.ts';
 import type { Write } from '../../ports/journal.ts';
 import type { AdapterError } from '../../ports/provider.ts';
 import { turnEnd } from '../closing/turn-end-records.ts';
+import { observeCall, outageEvents } from '../routing/observe.ts';
 import { type Engine, safeText } from '../state/engine.ts';
 import { answerStored, counted, modelCallCounted, partialAnswerStored } from '../state/run-progress.ts';
 import type { ToolResults } from '../state/tool-results.ts';
@@ -34,25 +36,33 @@ export async function settleSuccess(engine: Engine, call: Call): Promise<CallOut
   const message = storedMessage(engine, call, complete, { status: 'complete', usage: charged.usage });
   const tally = counted(run.tally, charged.usage, charged.cost);
   const stopReason = endOf(call, message, complete.stop_reason);
-  const ending = stopReason && ({ status: 'completed', stop_reason: stopReason } as const);
-  const closing = ending && turnEnd(engine, { ...run, tally, final_message_id: message.id }, ending);
-  const events = await engine.journal.commit({
-    writes: [
-      ...messageWrites(engine, call, message, 'pending'),
-      ...settleInvalid(engine, settled),
-      ...(closing ? [closing.write] : []),
-    ],
-    emit: [
-      messageComplete(engine, call, complete, { stop: complete.stop_reason, usage: charged.usage }),
-      callCompleted(call, charged.usage, {
-        stop_reason: complete.stop_reason as 'end_turn',
-        error_class: null,
-        content: message.content,
-        message_id: message.id,
-      }),
-      ...invalidInputs(run, message, heard.input_errors),
-      ...(closing ? [closing.event] : []),
-    ],
+  let ending = stopReason && ({ status: 'completed', stop_reason: stopReason } as const);
+  const store = () => {
+    const closing = ending && turnEnd(engine, { ...run, tally, final_message_id: message.id }, ending, 0);
+    return engine.journal.commit({
+      writes: [
+        ...messageWrites(engine, call, message, 'pending'),
+        ...settleInvalid(engine, settled),
+        ...(closing ? [closing.write] : []),
+      ],
+      emit: [
+        messageComplete(engine, call, complete, { stop: complete.stop_reason, usage: charged.usage }),
+        callCompleted(call, charged.usage, {
+          stop_reason: complete.stop_reason as 'end_turn',
+          error_class: null,
+          content: message.content,
+          message_id: message.id,
+        }),
+        ...invalidInputs(run, message, heard.input_errors),
+        ...(closing ? [closing.event] : []),
+      ],
+    });
+  };
+  const events = await store().catch((error: unknown) => {
+    if (!isInputsWaiting(error)) throw error;
+    // A message waits for the turn, which goes on.
+    ending = null;
+    return store();
   });
   observe(engine, run, null);
   answerStored(run, message, {
@@ -109,16 +119,7 @@ export interface Failure {
 
 /** Takes note of what a call says about its model and provider: once a call, however often its storing is tried. */
 export function observe(engine: Engine, run: TurnRun, errorClass: ErrorClass | null): readonly Unavailable[] {
-  const { model, turn } = run;
-  const said = { model: model.id, provider: turn.provider ?? '', error_class: errorClass };
-  const { state, transitions } = recordOutcome(
-    engine.routes.availability,
-    said,
-    engine.clock.monotonic(),
-    engine.registry,
-  );
-  engine.routes.availability = state;
-  return transitions;
+  return observeCall(engine, { model: run.model.id, provider: run.turn.provider ?? '' }, errorClass);
 }
 
 export async function settleFailure(engine: Engine, call: Call, { error, outages }: Failure): Promise<CallOutcome> {
@@ -172,23 +173,8 @@ export async function settleFailure(engine: Engine, call: Call, { error, outages
       }),
     );
   }
-  const cause = emit.length - 1;
-  for (const t of outages) {
-    emit.push(
-      draft({
-        type: 'routing.provider_unavailable',
-        session_id: run.session.id,
-        turn_id: run.turn.id,
-        parent: cause,
-        payload: {
-          provider: t.provider,
-          scope: t.scope,
-          models_affected: [...t.models],
-          trigger_reason: t.trigger_reason,
-        },
-      }),
-    );
-  }
+  const place = { session_id: run.session.id, turn_id: run.turn.id, parent: emit.length - 1 };
+  emit.push(...outageEvents(outages, place));
   await engine.journal.commit({ writes, emit });
   if (charged) modelCallCounted(run, charged.usage, charged.cost);
 

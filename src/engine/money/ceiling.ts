@@ -7,7 +7,7 @@ import type { SentParts } from '../../policy/context/estimate.ts';
 import { boundRequest } from '../../policy/context/estimate.ts';
 import type { Engine } from '../state/engine.ts';
 
-/** The most a call can cost: its request at the byte bound, its answer at the cap, no cache (14 §2). */
+/** The most a call can cost: its request at its bound, its answer at the cap, no cache (14 §2). */
 export function ceiling(
   engine: Engine,
   model: ModelEntry,
@@ -15,8 +15,7 @@ export function ceiling(
 ): Pusd {
   return engine.prices.cost(pricingId(engine, model.id), {
     ...NO_TOKENS,
-    // A provider refuses what does not fit its model, and bills nothing for it.
-    input_tokens: Math.min(boundRequest(request), model.capabilities.max_context_tokens),
+    input_tokens: boundRequest(request, model.capabilities),
     output_tokens: request.max_output_tokens,
   }).cost_pusd;
 }

@@ -1,6 +1,7 @@
 // The limits that cover a call, and what is left of each: looked up nowhere else (14 §1).
 
 import type { OnReached } from '../../domain/scalars.ts';
+import type { SessionRecord } from '../../domain/session.ts';
 import type { SessionId, ToolUseId } from '../../kernel/ids.ts';
 import { fromPusd, type Pusd, toPusd, ZERO_PUSD } from '../../kernel/money.ts';
 import type { Engine } from '../state/engine.ts';
@@ -18,10 +19,16 @@ export interface Limit {
   spent(): Promise<Pusd>;
 }
 
+/** Whose calls are covered. */
+export type Spender = Pick<SessionRecord, 'root_session_id' | 'caller'> & {
+  /** Of a tree that is not stored yet. */
+  readonly new_root?: Pick<SessionRecord, 'max_cost_usd' | 'on_reached'> | null;
+};
+
 /** The limits that cover a call of this session, the widest last. Empty when none is set. */
 export async function limitsOf(
   engine: Engine,
-  session: { readonly root_session_id: SessionId },
+  session: Spender,
   caps: readonly DelegationCap[],
 ): Promise<readonly Limit[]> {
   const { spend, sessions } = engine.store;
@@ -34,7 +41,7 @@ export async function limitsOf(
     spent: () => spend.ofSubtree(cap.session_id),
   }));
   const root = session.root_session_id;
-  const tree = await sessions.limit(root);
+  const tree = (await sessions.limit(root)) ?? session.new_root ?? null;
   if (tree !== null && tree.max_cost_usd !== null)
     limits.push({
       scope: 'session',
@@ -44,9 +51,20 @@ export async function limitsOf(
       on_reached: tree.on_reached,
       spent: () => spend.ofTree(root),
     });
+  const today = new Date(engine.clock.now()).setUTCHours(0, 0, 0, 0);
+  const { caller } = session;
+  const ofKey = caller === '' ? null : (engine.config.gateway.keys[caller]?.daily_usd ?? null);
+  if (ofKey !== null)
+    limits.push({
+      scope: 'key',
+      key: `key:${caller}:${today}`,
+      pool: `key:${caller}`,
+      limit: toPusd(ofKey),
+      on_reached: 'stop',
+      spent: () => spend.ofCaller(caller, today),
+    });
   const daily = engine.config.budgets.daily_usd;
-  if (daily !== null) {
-    const today = new Date(engine.clock.now()).setUTCHours(0, 0, 0, 0);
+  if (daily !== null)
     limits.push({
       scope: 'day',
       key: `day:${today}`,
@@ -55,7 +73,6 @@ export async function limitsOf(
       on_reached: 'stop',
       spent: () => spend.since(today),
     });
-  }
   return limits;
 }
 

@@ -14,7 +14,7 @@ import { dayMark, limitsOf, refusal } from './limits.ts';
 /** A limit that lets no further turn begin: used up, or it ended or paused a turn and was not raised since (14 §3). */
 async function exhaustedLimit(
   engine: Engine,
-  session: { readonly root_session_id: SessionId },
+  session: Pick<SessionRecord, 'root_session_id' | 'caller'>,
 ): Promise<BudgetRefusal | null> {
   for (const limit of await limitsOf(engine, session, [])) {
     const spent = await limit.spent();
@@ -34,6 +34,8 @@ async function refusalInForce(engine: Engine, root: SessionId, limit: Limit): Pr
   const { turns, meta } = engine.store;
   const unknown: Refused = { needed: ZERO_PUSD };
   if (limit.scope === 'day') return (await meta(DAY_REACHED)) === dayMark(limit) ? unknown : null;
+  // No turn is one of the gateway's calls.
+  if (limit.scope === 'key') return null;
   const newest = await turns.newest(root);
   const met = newest && (await limitMet(engine, newest.id));
   if (met !== null && limit.limit <= met.limit) return met;
@@ -61,17 +63,23 @@ export const DAY_REACHED = 'budget_day_reached';
 /** A limit has at most six decimals. */
 const LIMIT_STEP = 1_000_000n;
 
+/** The smallest limit that covers what is spent, held and needed. */
+export function enoughUsd({ spent_usd, reserved_usd, needed_usd }: Amounts): Usd {
+  const sum = toPusd(spent_usd) + toPusd(reserved_usd) + toPusd(needed_usd);
+  return fromPusd((((sum + LIMIT_STEP - 1n) / LIMIT_STEP) * LIMIT_STEP) as Pusd);
+}
+
+type Amounts = Pick<BudgetRefusal, 'spent_usd' | 'reserved_usd' | 'needed_usd'>;
+
 /** Throws `budget_exceeded` with the amounts when a limit lets nothing further begin (14 §3). */
 export async function requireBudget(engine: Engine, session: SessionRecord): Promise<void> {
   const exhausted = await exhaustedLimit(engine, session);
   if (!exhausted) return;
   const { scope, limit_usd, spent_usd, reserved_usd, needed_usd } = exhausted;
   const needed = toPusd(needed_usd);
-  const sum = toPusd(spent_usd) + toPusd(reserved_usd) + needed;
-  const enough = fromPusd((((sum + LIMIT_STEP - 1n) / LIMIT_STEP) * LIMIT_STEP) as Pusd);
   const message =
     needed > ZERO_PUSD
-      ? `the ${scope} limit of ${limit_usd} USD does not cover the next call, which may cost up to ${needed_usd} USD (${spent_usd} USD spent); raise it to ${enough} USD or more to go on`
+      ? `the ${scope} limit of ${limit_usd} USD does not cover the next call, which may cost up to ${needed_usd} USD (${spent_usd} USD spent); raise it to ${enoughUsd(exhausted)} USD or more to go on`
       : `the ${scope} limit of ${limit_usd} USD is reached (${spent_usd} USD spent); raise it to go on`;
   const details = { scope, limit_usd, spent_usd, reserved_usd, needed_usd: needed > ZERO_PUSD ? needed_usd : null };
   throw new AppError('budget_exceeded', message, details);

@@ -5,31 +5,50 @@ import type { WireTool } from '../../domain/model-request.ts';
 import type { SessionRecord } from '../../domain/session.ts';
 import type { ToolDefinition } from '../../domain/tool.ts';
 import { offersDelegate, plannerTools } from '../../policy/delegation/worker-tools.ts';
+import { namedTools } from '../../policy/workers/worker-tools.ts';
 import type { ToolSet } from '../../ports/tool.ts';
 import type { Engine } from '../state/engine.ts';
 
 /**
- * Without the tools that spawn a worker.
+ * Without the tools that come with the model of the turn. A session with a definition has all of its own: what its file
+ * says is its consent.
  * @param granted for a worker: the names of its delegation
  */
 export function baseTools(
-  engine: Engine,
-  session: Pick<SessionRecord, 'is_worker'>,
+  session: Pick<SessionRecord, 'is_worker' | 'worker_definition'>,
   { toolset, granted }: { readonly toolset: ToolSet; readonly granted: readonly string[] | null },
 ): readonly ToolDefinition[] {
   const registered = toolset.definitions();
+  const { worker_definition: named, is_worker: isWorker } = session;
   const names = new Set(
-    session.is_worker
+    isWorker
       ? granted
-      : plannerTools({ registered, disabled: engine.config.tools.disabled, offerDelegate: false }),
+      : named === null
+        ? plannerTools({ registered, offerDelegate: false })
+        : namedTools({ definition: named.definition, registered, isWorker, creatorTools: null }).effective,
   );
   // A delegation that is older than the rule does not get round it.
-  return registered.filter((t) => names.has(t.name) && !t.spawns && !(t.planners_only && session.is_worker));
+  const offered = registered.filter((t) => names.has(t.name) && !(t.planners_only && isWorker));
+  return named === null ? offered.filter((t) => !callsWorkers(t)) : offered;
 }
 
-/** The tools that spawn a worker, whoever may be offered them. */
-export function spawningTools(toolset: ToolSet): readonly ToolDefinition[] {
-  return toolset.definitions().filter((tool) => tool.spawns);
+function callsWorkers(tool: ToolDefinition): boolean {
+  return tool.spawns !== undefined || tool.creates_workers === true;
+}
+
+/** The tools that a turn may be offered beside its base tools, whatever its model (04 §3.2, 13 §6.1). */
+export function workerCallers(
+  engine: Engine,
+  session: Pick<SessionRecord, 'is_worker' | 'worker_definition'>,
+  toolset: ToolSet,
+): readonly ToolDefinition[] {
+  if (session.worker_definition !== null) return [];
+  const { workers } = engine.config;
+  return toolset.definitions().filter((tool) => {
+    if (!callsWorkers(tool)) return false;
+    if (tool.spawns === 'delegate') return true;
+    return !session.is_worker && (tool.spawns === 'worker_tool' || workers.dynamic);
+  });
 }
 
 /** Everything the turn offers once its model is known, sorted by name; `tools` are its base tools. */
@@ -43,15 +62,16 @@ export function offeredTools(
     readonly granted: readonly string[] | null;
   },
 ): readonly ToolDefinition[] {
-  const offered = offersDelegate({
+  const { model, granted } = turn;
+  if (!model.can_delegate || !model.capabilities.supports_tools) return turn.tools;
+  const delegates = offersDelegate({
     depth: session.delegation_depth,
     delegateDepth: engine.config.delegation.delegate_depth,
-    model: turn.model,
-    disabled: engine.config.tools.disabled,
-    granted: turn.granted,
+    model,
+    granted,
   });
-  if (!offered) return turn.tools;
-  return [...turn.tools, ...spawningTools(turn.toolset)].sort((a, b) => (a.name < b.name ? -1 : 1));
+  const more = workerCallers(engine, session, turn.toolset).filter((t) => t.spawns !== 'delegate' || delegates);
+  return more.length === 0 ? turn.tools : [...turn.tools, ...more].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 // Definitions never change, and adapters keep the text of each wire form by its identity.

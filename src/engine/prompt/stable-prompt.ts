@@ -8,12 +8,12 @@ import { baseTools } from './offered-tools.ts';
 /** @param granted for a worker: the names of its delegation. Who cannot read a skill is told of none. */
 export async function newStablePrompt(
   engine: Engine,
-  session: Pick<SessionRecord, 'workspace_path' | 'is_worker'>,
+  session: Pick<SessionRecord, 'workspace_path' | 'is_worker' | 'worker_definition'>,
   granted: readonly string[] | null,
 ): Promise<string | null> {
   const { config, workspaces } = engine;
   const { workspace_path: root, is_worker: worker } = session;
-  const tools = baseTools(engine, session, { toolset: engine.tools.knownTools(root), granted });
+  const tools = baseTools(session, { toolset: engine.tools.knownTools(root), granted });
   const readsSkills = tools.some((tool) => tool.loads_skills);
   return stablePrompt({
     base: config.context.base_system_prompt,

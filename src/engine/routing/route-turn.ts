@@ -1,8 +1,8 @@
 // A turn's route: its context gathered, then decided. Admission and `POST /routing/explain` both come through here (03 §3).
 
+import type { Fingerprint } from '../../domain/learning/pattern.ts';
 import type { ContentBlock, StoredMessage } from '../../domain/message.ts';
 import type { RouteDecision, TurnContext } from '../../domain/route.ts';
-import type { SessionRecord } from '../../domain/session.ts';
 import type { ToolDefinition } from '../../domain/tool.ts';
 import type { AppError } from '../../kernel/errors.ts';
 import type { TurnId } from '../../kernel/ids.ts';
@@ -10,27 +10,24 @@ import { estimateRequest } from '../../policy/context/estimate.ts';
 import { hasImage, summaryOf } from '../../policy/context/history.ts';
 import { elidables, savedBy } from '../../policy/context/window.ts';
 import { decideRoute, routeError } from '../../policy/routing/chain.ts';
-import type { ToolSet } from '../../ports/tool.ts';
 import { limitsOf } from '../money/limits.ts';
 import { baseTools } from '../prompt/offered-tools.ts';
 import { volatilePrompt } from '../prompt/volatile-prompt.ts';
 import type { Engine } from '../state/engine.ts';
 import type { DelegationCap } from '../state/reservations.ts';
 import type { WorkerRun } from '../state/turn-run.ts';
+import { adviceFor, type TurnToShape } from './recommendation.ts';
 import { type RouteEnvironment, routeEnvironment } from './route-environment.ts';
 
-export interface TurnToRoute {
-  readonly session: SessionRecord;
+export interface TurnToRoute extends TurnToShape {
   readonly turn_id: TurnId;
   /** Everything that would be sent, as the checkpoints leave it, the new user message last. */
   readonly history: readonly StoredMessage[];
   /** Canonical id. */
   readonly override: string | null;
-  readonly worker: Pick<WorkerRun, 'task' | 'tier_model' | 'tier_reason' | 'output_schema'> | null;
+  readonly worker: Pick<WorkerRun, 'task' | 'files' | 'tier_model' | 'tier_reason' | 'output_schema'> | null;
   /** Money caps of the delegations it works under. */
   readonly caps: readonly DelegationCap[];
-  /** What its tools are chosen from. */
-  readonly toolset: ToolSet;
   /** For a worker: the names its delegation granted. */
   readonly tool_names: readonly string[] | null;
   /** Unix milliseconds. */
@@ -43,6 +40,8 @@ export interface RoutedTurn {
   readonly refusal: AppError | null;
   readonly context: TurnContext;
   readonly environment: RouteEnvironment;
+  /** The turn's shape; null where nothing is learned of it. */
+  readonly fingerprint: Fingerprint | null;
   /** Without `delegate`, whose offer follows the model. */
   readonly tools: readonly ToolDefinition[];
   /** The volatile system text as it was read for the decision. */
@@ -56,17 +55,18 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
   const { session, history, worker } = turn;
   const message = history.at(-1);
   if (!message) throw new Error('a turn is routed for a message');
-  const tools = baseTools(engine, session, { toolset: turn.toolset, granted: turn.tool_names });
+  const tools = baseTools(session, { toolset: turn.toolset, granted: turn.tool_names });
   const volatile = await volatilePrompt(engine, session);
   const environment = await routeEnvironment(engine, session, turn.now);
+  const output_schema = worker?.output_schema ?? session.worker_definition?.output_schema ?? null;
   const estimated = estimateRequest({
     system_prompt: session.system_prompt,
     system_prompt_volatile: volatile,
     messages: history,
     tools,
-    output_schema: worker?.output_schema ?? null,
+    output_schema,
   });
-  const context: TurnContext = {
+  const gathered = {
     session_id: session.id,
     turn_id: turn.turn_id,
     estimated_input_tokens: estimated,
@@ -75,8 +75,8 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
     message_has_images: hasImage(message),
     has_tool_definitions: tools.length > 0,
     has_system_prompt: (session.system_prompt ?? volatile) !== null,
-    requires_structured_output: worker?.output_schema != null,
-    document_media_types: [],
+    requires_structured_output: output_schema !== null,
+    document_media_types: summaryOf(history).document_types,
     budget_limited: session.max_cost_usd !== null || (await limitsOf(engine, session, turn.caps)).length > 0,
     per_message_override: turn.override,
     session_active_model: session.active_model,
@@ -86,15 +86,17 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
     workspace_path: session.workspace_path,
     user_message_text: worker?.task ?? firstText(message.content),
     cost_today_usd: environment.cost_today_usd,
+    requested: null,
     now: turn.now,
-    recommendation: null,
-    recommendation_absent: 'pattern store not configured',
   };
+  const { env } = environment;
+  const { fingerprint, advice } = await adviceFor(engine, turn, message, { context: gathered, env });
+  const context: TurnContext = { ...gathered, ...advice };
   const before = engine.clock.monotonic();
-  const decision = decideRoute(context, environment.env);
-  const elapsed_ms = Math.max(0, engine.clock.monotonic() - before);
-  const refusal = routeError(decision, context, environment.env);
-  return { decision, refusal, context, environment, tools, volatile, elapsed_ms };
+  const decision = decideRoute(context, env);
+  const elapsed_ms = Math.max(0, Math.round((engine.clock.monotonic() - before) * 1000) / 1000);
+  const refusal = routeError(decision, context, env);
+  return { decision, refusal, context, environment, fingerprint, tools, volatile, elapsed_ms };
 }
 
 /** Looked for only where some model is too small for the whole. */

@@ -1,10 +1,18 @@
 // A session that has done nothing yet: its record and its event (04 §2, 05 §3.1).
 import path from 'node:path';
 import { draft } from '../../domain/event.ts';
-import type { ApprovalMode, OnReached } from '../../domain/scalars.ts';
+import type { ApprovalMode, Door, OnReached } from '../../domain/scalars.ts';
 import type { SessionRecord } from '../../domain/session.ts';
+import { ToolError } from '../../domain/tool.ts';
+import type { WorkerDefinition, WorkerSnapshot } from '../../domain/worker/definition.ts';
 import { sha256Hex } from '../../kernel/canonical-json.ts';
-import { AppError } from '../../kernel/errors.ts';
+import { AppError, validationError } from '../../kernel/errors.ts';
+import { cutText, MAX_SHOWN, shownName } from '../../policy/cut.ts';
+import { tierModel } from '../../policy/routing/policy-file.ts';
+import { projectWorker } from '../definitions/find-worker.ts';
+import { knownToolsetOf } from '../definitions/toolset.ts';
+import { newNamedPrompt } from '../prompt/named-prompt.ts';
+import { baseTools } from '../prompt/offered-tools.ts';
 import { newStablePrompt } from '../prompt/stable-prompt.ts';
 import { currentPolicies } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
@@ -16,6 +24,14 @@ export interface SessionInput {
   readonly max_cost_usd: string | null;
   readonly on_reached: OnReached | null;
   readonly approval_mode: ApprovalMode | null;
+  /** The named worker that the session is. */
+  readonly worker?: string | null;
+  /** Whom its planner may call; null = as configured. */
+  readonly allow_workers?: readonly string[] | null;
+  /** Absent = `api`. */
+  readonly door?: Door;
+  readonly client?: string | null;
+  readonly client_ref?: string | null;
 }
 
 /** The record of a session as it would be opened now, not stored yet. Throws as `createSession` does. */
@@ -30,17 +46,48 @@ export async function newSession(engine: Engine, input: SessionInput): Promise<S
       'approval_mode "approve_all" needs workers.allow_approve_all: true',
     );
 
+  const worker = input.worker == null ? null : await workerOf(engine, workspace, input.worker);
+  const { policies, version } = await currentPolicies(engine, workspace);
+  return {
+    ...blankRoot(engine, workspace, version),
+    active_model: model ?? (worker === null ? null : modelOf(engine, policies, worker.definition)),
+    system_prompt:
+      worker === null
+        ? await newStablePrompt(engine, { workspace_path: workspace, is_worker: false, worker_definition: null }, null)
+        : await newNamedPrompt(engine, workspace, worker, {
+            worker: false,
+            readsSkills: await readsSkills(engine, workspace, worker),
+          }),
+    worker_name: worker?.name ?? null,
+    worker_digest: worker?.digest ?? null,
+    worker_origin: worker?.origin ?? null,
+    worker_definition: worker === null ? null : { definition: worker.definition, output_schema: worker.schema },
+    allow_workers: input.allow_workers ?? null,
+    approval_mode: mode,
+    door: input.door ?? 'api',
+    client: input.client ?? null,
+    client_ref: input.client_ref ?? null,
+    max_cost_usd: input.max_cost_usd ?? config.budgets.session_default_usd,
+    on_reached: input.on_reached ?? config.budgets.on_reached,
+  };
+}
+
+/**
+ * A top-level session that nothing was said of: no model, prompt or worker, limits and approvals as configured.
+ * @param version of the routing policies in force
+ */
+export function blankRoot(engine: Engine, workspace: string, version: string | null): SessionRecord {
+  const { budgets, tool_confirmation } = engine.config;
   const id = engine.ids.session();
   const now = engine.clock.now();
-  const { version } = await currentPolicies(engine, workspace);
   return {
     id,
     workspace_path: workspace,
     workspace_hash: sha256Hex(workspace),
-    active_model: model,
+    active_model: null,
     pending_active_model: null,
     routing_policy_version: version,
-    system_prompt: await newStablePrompt(engine, { workspace_path: workspace, is_worker: false }, null),
+    system_prompt: null,
     system_prompt_volatile: null,
     turn_count: 0,
     disposition: null,
@@ -56,12 +103,67 @@ export async function newSession(engine: Engine, input: SessionInput): Promise<S
     worker_origin: null,
     worker_definition: null,
     allow_workers: null,
-    approval_mode: mode,
-    max_cost_usd: input.max_cost_usd ?? config.budgets.session_default_usd,
-    on_reached: input.on_reached ?? config.budgets.on_reached,
+    approval_mode: tool_confirmation.mode,
+    door: 'api',
+    caller: '',
+    client: null,
+    client_ref: null,
+    max_cost_usd: budgets.session_default_usd,
+    on_reached: budgets.on_reached,
     created_at: now,
     updated_at: now,
   };
+}
+
+/** The worker as the session will run it, its sandboxes open. Throws `not_found` or `validation_error` with its problems. */
+async function workerOf(engine: Engine, workspace: string, name: string) {
+  const found = await projectWorker(engine, workspace, name);
+  if (found === null)
+    throw new AppError('not_found', `no worker named ${name} in this workspace; GET /workers lists them`, {
+      resource: 'worker',
+    });
+  const { definition, instructions, digest, errors } = found;
+  if (errors.length > 0 || definition === null || instructions === null || digest === null)
+    throw validationError(
+      errors.map(({ path, message, file, line }) => ({
+        path: path === '' ? 'worker' : `worker.${path}`,
+        message: file === null ? message : `${message} (${file}${line === null ? '' : `:${line}`})`,
+      })),
+    );
+  await engine.workspaces.openSandboxes(workspace, Object.values(definition.sandboxes)).catch((error: unknown) => {
+    if (!(error instanceof ToolError)) throw error;
+    throw validationError([{ path: 'worker', message: error.message }]);
+  });
+  const schema = found.output_schema as WorkerSnapshot['output_schema'];
+  return { name, origin: found.origin, definition, instructions, digest, schema };
+}
+
+/** The model a definition asks for becomes the sticky one (13 §8). */
+function modelOf(
+  engine: Engine,
+  policies: Parameters<typeof tierModel>[0],
+  { model, tier }: WorkerDefinition,
+): string | null {
+  if (model !== null) return knownModel(engine, model);
+  if (tier === null) return null;
+  const id = tierModel(policies, engine.registry, tier);
+  if (id === null) throw new AppError('model_not_configured', `no model serves the tier ${tier}`, { input: tier });
+  return id;
+}
+
+async function readsSkills(
+  engine: Engine,
+  workspace: string,
+  { definition }: { readonly definition: WorkerDefinition },
+) {
+  const session = {
+    workspace_path: workspace,
+    is_worker: false,
+    allow_workers: null,
+    worker_definition: { definition, output_schema: null },
+  };
+  const toolset = await knownToolsetOf(engine, session);
+  return baseTools(session, { toolset, granted: null }).some((tool) => tool.loads_skills);
 }
 
 /** `session.created` of any session, planner or worker. */
@@ -85,6 +187,8 @@ export function createdEvent(session: SessionRecord) {
       worker_digest: session.worker_digest,
       worker_origin: session.worker_origin,
       approval_mode: session.approval_mode,
+      door: session.door,
+      client: session.client,
     },
   });
 }
@@ -93,11 +197,9 @@ export function createdEvent(session: SessionRecord) {
 export function knownModel(engine: Engine, input: string): string {
   const id = engine.registry.resolveAlias(input);
   if (id === null)
-    throw new AppError(
-      'model_not_configured',
-      `unknown model ${JSON.stringify(input)}; GET /models lists ids and aliases`,
-      { input },
-    );
+    throw new AppError('model_not_configured', `unknown model ${shownName(input)}; GET /models lists ids and aliases`, {
+      input: cutText(input, MAX_SHOWN),
+    });
   return id;
 }
 

@@ -10,11 +10,15 @@ import type { LiveBus } from '../../ports/live-bus.ts';
 import type { Logger } from '../../ports/log.ts';
 import type { Providers } from '../../ports/provider.ts';
 import type { Recommender } from '../../ports/recommender.ts';
+import type { Relays } from '../../ports/relay.ts';
 import type { Store } from '../../ports/store.ts';
 import type { SchemaCompiler, ToolRegistry } from '../../ports/tool.ts';
+import type { WorkerLibrary } from '../../ports/worker-library.ts';
 import type { Workspaces } from '../../ports/workspace.ts';
 import type { FileLedger } from './file-ledger.ts';
+import type { GatewayMemory } from './gateway-memory.ts';
 import type { OpenApprovals } from './open-approvals.ts';
+import type { OutsideRuns } from './outside.ts';
 import type { Budget } from './reservations.ts';
 import type { RouteMemory } from './route-memory.ts';
 import type { SessionLocks } from './session-lock.ts';
@@ -35,6 +39,10 @@ export interface EngineDeps {
   readonly tools: ToolRegistry;
   readonly schemas: SchemaCompiler;
   readonly workspaces: Workspaces;
+  readonly relays: Relays;
+  /** Workspace of clients that name none; it need not exist. */
+  readonly gatewayFolder: string;
+  readonly library: WorkerLibrary;
   readonly recommender: Recommender | null;
   /** Values that must never leave in a text. */
   readonly secrets: readonly string[];
@@ -45,9 +53,12 @@ export interface Engine extends EngineDeps {
   readonly approvals: OpenApprovals;
   readonly routes: RouteMemory;
   readonly budget: Budget;
+  readonly gateway: GatewayMemory;
   readonly starts: SessionStarts;
   readonly workers: Workers;
   readonly files: FileLedger;
+  /** Delegations that no turn waits for. */
+  readonly outside: OutsideRuns;
   /** Sessions being ended: they take no further turn. */
   readonly ending: Set<SessionId>;
   /** Turns that ran when the last process died: only their resumption is a risk that counts (04 §13). */

@@ -1,6 +1,6 @@
 // What sessions know of files' contents, and which delegation changed what when: memory only (20 §1).
 import type { DelegationRecord } from '../../domain/delegate.ts';
-import type { SessionId, ToolUseId, TurnId } from '../../kernel/ids.ts';
+import type { SessionId, ToolUseId } from '../../kernel/ids.ts';
 import type { FileKnowledge } from '../../ports/tool.ts';
 
 /** Contents remembered over all sessions; the oldest are forgotten first, and must be read again. */
@@ -21,7 +21,8 @@ export interface FileLedger {
 
 interface OpenDelegation {
   readonly call: ToolUseId;
-  readonly turn: TurnId;
+  /** The planner's turn; without one the planner's session. */
+  readonly turn: string;
   readonly planner: SessionId;
   /** When each path was first read or changed by the worker or one below it. */
   readonly firstSeen: Map<string, number>;
@@ -33,7 +34,7 @@ export function createFileLedger(): FileLedger {
   let size = 0;
   const delegations = new Map<SessionId, OpenDelegation>();
   /** By planner turn and path: the last change of each delegation. Kept while one of the turn's delegations is open. */
-  const changes = new Map<TurnId, Map<string, Map<ToolUseId, number>>>();
+  const changes = new Map<string, Map<string, Map<ToolUseId, number>>>();
   let now = 0;
 
   function remember(session: SessionId, path: string, hash: string): void {
@@ -87,7 +88,7 @@ export function createFileLedger(): FileLedger {
     open({ tool_use_id, parent_turn_id, parent_session_id }, worker) {
       delegations.set(worker, {
         call: tool_use_id,
-        turn: parent_turn_id,
+        turn: parent_turn_id ?? parent_session_id,
         planner: parent_session_id,
         firstSeen: new Map(),
       });

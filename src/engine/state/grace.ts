@@ -4,13 +4,21 @@ import type { Engine } from './engine.ts';
 
 const GRACE_MS = 30_000;
 
-/** Settles like `work`; once the signal has aborted, waits for it 30 s more and then rejects with the abort's reason. */
-export function withGrace<T>(engine: Engine, signal: AbortSignal, work: Promise<T>, what: string): Promise<T> {
+/**
+ * Settles like `work`; once the signal has aborted, waits for it 30 s more and then rejects with the abort's reason.
+ * @param about what the log says of work that is left behind
+ */
+export function withGrace<T>(
+  engine: Engine,
+  signal: AbortSignal,
+  work: Promise<T>,
+  about: { readonly session_id: string; readonly turn_id: string; readonly what: string },
+): Promise<T> {
   return new Promise((resolve, reject) => {
     let stop = () => {};
     const onAbort = () => {
       const timer = engine.clock.after(GRACE_MS, () => {
-        engine.log.warn({ what }, 'did not stop within 30 s of its cancellation; left behind');
+        engine.log.warn(about, 'did not stop within 30 s of its cancellation; left behind');
         reject(cancelledBy(signal));
       });
       stop = () => timer.cancel();

@@ -3,7 +3,7 @@ import type { OnReached } from '../../domain/scalars.ts';
 import type { SessionId, ToolUseId } from '../../kernel/ids.ts';
 import type { Pusd, Usd } from '../../kernel/money.ts';
 
-export type BudgetScope = 'session' | 'delegation' | 'day';
+export type BudgetScope = 'session' | 'delegation' | 'day' | 'key';
 
 /** A cap on one delegation: its worker and everything below it. */
 export interface DelegationCap {
@@ -29,8 +29,10 @@ export interface BudgetRefusal {
 export interface Budget {
   /** By pool. */
   readonly reserved: Map<string, Pusd>;
-  /** Counts settlements: a check whose sums were read before one is made again. */
+  /** Counts settlements and waiters that left: a check whose sums were read before one is made again. */
   settlements: number;
+  /** Called behind each settlement. */
+  readonly settled: Set<() => void>;
   /** Trees that wait, each for a higher limit than the one here, which refused; after a restart made again from their turns (14 §3). */
   readonly paused: Map<SessionId, Pusd>;
   /** Limits that were warned about, by key, with their amount then. */
@@ -38,5 +40,5 @@ export interface Budget {
 }
 
 export function createBudget(): Budget {
-  return { reserved: new Map(), settlements: 0, paused: new Map(), warned: new Map() };
+  return { reserved: new Map(), settlements: 0, settled: new Set(), paused: new Map(), warned: new Map() };
 }

@@ -65,6 +65,12 @@ export function messagesStored(run: TurnBase, messages: readonly StoredMessage[]
   run.history.push(...messages);
 }
 
+/** Messages that were sent to the turn. @param event the `turn.steered` of the last of them, which the next call follows from */
+export function inputsRead(run: TurnBase, messages: readonly StoredMessage[], event: EventId): void {
+  messagesStored(run, messages);
+  run.cause = event;
+}
+
 export function compacted(run: TurnRun, checkpoint: Checkpoint): void {
   run.checkpoints = [...run.checkpoints, checkpoint];
 }

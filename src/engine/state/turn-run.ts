@@ -27,6 +27,8 @@ export interface DelegationTree {
 export interface WorkerRun {
   readonly tool_use_id: ToolUseId;
   readonly task: string;
+  /** Files that its planner referred it to. */
+  readonly files: readonly string[];
   /** Slot 5's candidate and why it proposes. */
   readonly tier_model: string | null;
   readonly tier_reason: string;
@@ -109,6 +111,11 @@ export function newTally(): TurnTally {
     cache_creation_input_tokens: 0,
     cost_pusd: ZERO_PUSD,
   };
+}
+
+/** A turn as a line of the log names it. */
+export function named({ session, turn }: TurnRun): { readonly session_id: string; readonly turn_id: string } {
+  return { session_id: session.id, turn_id: turn.id };
 }
 
 /** How a turn ended, for whoever waits for it in this process. */

@@ -3,6 +3,8 @@ import type { ToolUseBlock } from '../../domain/message.ts';
 import { type ToolDefinition, ToolError, type ToolErrorClass } from '../../domain/tool.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import type { Tool, ToolContext, ToolSet } from '../../ports/tool.ts';
+import { createMaker } from '../definitions/make-worker.ts';
+import { sessionFiles } from '../definitions/session-files.ts';
 import { skillShelf } from '../prompt/skill-shelf.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
@@ -15,24 +17,28 @@ export interface Refusal {
   readonly text: string;
 }
 
-/** `path: message` problems of an input, by schema first and then by the tool's own rules. */
-export async function inputIssues(
+export interface InputFaults {
+  /** `path: message` problems, of the schema or of the tool's own rules. */
+  readonly issues: readonly Issue[];
+  /** The first path that may not be used, with the field that holds it. */
+  readonly outside: (Refusal & { readonly field: string }) | null;
+}
+
+/** What is wrong with an input: its form, else its paths, else what only the tool knows. Throws what `tool.check` throws. */
+export async function inputFaults(
   toolset: ToolSet,
   tool: Tool,
   input: Input,
   context: ToolContext,
-): Promise<readonly Issue[]> {
+): Promise<InputFaults> {
   const issues = toolset.validate(tool.definition.name, input);
-  if (issues.length > 0 || !tool.check) return issues;
-  return tool.check(input, context);
+  if (issues.length > 0) return { issues, outside: null };
+  const outside = await pathRefusal(tool, input, context);
+  if (outside !== null || !tool.check) return { issues: [], outside };
+  return { issues: await tool.check(input, context), outside: null };
 }
 
-/** The first path that may not be used, with the field that holds it; null when all may. */
-export async function pathRefusal(
-  tool: Tool,
-  input: Input,
-  context: ToolContext,
-): Promise<(Refusal & { readonly field: string }) | null> {
+async function pathRefusal(tool: Tool, input: Input, context: ToolContext): Promise<InputFaults['outside']> {
   const { definition } = tool;
   if (!definition.requires_workspace || context.files === null) return null;
   const use = definition.path_use ?? (definition.side_effects === 'write' ? 'write' : 'read');
@@ -63,10 +69,11 @@ export function toolContext(
     turn_id: turn.id,
     tool_use_id: call.id,
     workspace_path: session.workspace_path,
-    files: definition.requires_workspace ? engine.workspaces.files(session.workspace_path) : null,
+    files: definition.requires_workspace ? sessionFiles(engine, session) : null,
     known: engine.files.of(session.id),
     signal,
-    spawner: definition.spawns ? engine.workers.spawner(run, call) : null,
+    spawner: definition.spawns ? engine.workers.spawner(run, call, definition.spawns) : null,
+    maker: definition.creates_workers ? createMaker(engine, run, call) : null,
     memory: session.is_worker
       ? null
       : { change: (change) => engine.workspaces.changeMemory(session.workspace_path, change) },
@@ -84,11 +91,9 @@ export function toolContext(
 
 const CLASS_TIMEOUT = { none: 60, read: 60, write: 60, execute: 600, network: 600 } as const;
 
-/** Null = no limit. */
-function limitSeconds(engine: Engine, definition: ToolDefinition): number | null {
-  const seconds =
-    definition.timeout_seconds ??
-    engine.config.tools.timeouts.per_tool[definition.name] ??
-    CLASS_TIMEOUT[definition.side_effects];
+/** What the configuration says of this tool, else the tool itself, else its class; null = no limit. */
+function limitSeconds(engine: Engine, { name, side_effects, timeout_seconds: own }: ToolDefinition): number | null {
+  if (own === 0) return null;
+  const seconds = engine.config.tools.timeouts.per_tool[name] ?? own ?? CLASS_TIMEOUT[side_effects];
   return seconds === 0 ? null : seconds;
 }

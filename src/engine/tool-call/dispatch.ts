@@ -54,9 +54,25 @@ export async function dispatchTools(
       if (!results.has(sibling.id)) results.set(sibling.id, await turnAway(engine, run, sibling));
   }
   // Every call is waited for, whatever happens to one of them: a tool must not go on behind a turn that has ended.
-  const outcomes = await Promise.allSettled(calls.filter((c) => !results.has(c.id)).map((call) => settle(call, slots)));
-  for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
+  for (const batch of batches(
+    run,
+    calls.filter((c) => !results.has(c.id)),
+  )) {
+    if (interrupted !== null) break;
+    const outcomes = await Promise.allSettled(batch.map((call) => settle(call, slots)));
+    for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
+  }
   return { results, interrupted };
+}
+
+/** In order: what runs side by side, and each barrier alone. */
+function batches(run: TurnRun, calls: readonly ToolUseBlock[]): readonly (readonly ToolUseBlock[])[] {
+  const found: ToolUseBlock[][] = [[]];
+  for (const call of calls) {
+    if (run.tools.some((tool) => tool.name === call.name && tool.barrier)) found.push([call], []);
+    else found.at(-1)?.push(call);
+  }
+  return found.filter((batch) => batch.length > 0);
 }
 
 function asksForContext(run: TurnRun, call: ToolUseBlock): boolean {

@@ -6,8 +6,9 @@ import { Cancelled, cancelledBy } from '../../kernel/abort.ts';
 import { canonicalJson, sha256Hex } from '../../kernel/canonical-json.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import type { EventId } from '../../kernel/ids.ts';
-import type { Tool, ToolContext, ToolSet } from '../../ports/tool.ts';
-import { type Approval, approveCall } from '../approval/approve-call.ts';
+import type { SharedFile } from '../../ports/spawner.ts';
+import type { Tool, ToolContext } from '../../ports/tool.ts';
+import { type Approval, approveCall, mayShare } from '../approval/approve-call.ts';
 import { closeOpenApprovals } from '../approval/close-approvals.ts';
 import type { Engine } from '../state/engine.ts';
 import { withGrace } from '../state/grace.ts';
@@ -15,8 +16,8 @@ import { FAULT, Interrupted, isHandOver } from '../state/interrupt.ts';
 import { cancelScope, childScope } from '../state/session-lock.ts';
 import type { Slots } from '../state/slots.ts';
 import type { StartedCall } from '../state/tool-results.ts';
-import type { TurnRun } from '../state/turn-run.ts';
-import { inputIssues, pathRefusal, type Refusal, toolContext } from './check.ts';
+import { named, type TurnRun } from '../state/turn-run.ts';
+import { type InputFaults, inputFaults, type Refusal, toolContext } from './check.ts';
 import { CANCELLED_TEXT, RESTART_TEXT } from './results.ts';
 import { completed, invalidInput, OPAQUE_TEXT, refuse, type Started, type ToolOutcome } from './settle.ts';
 
@@ -40,17 +41,18 @@ const CANCELLED: Refusal = { error_class: 'cancelled', text: CANCELLED_TEXT };
  * Runs one call to its stored result. Never throws for a tool's problem; throws `Interrupted` when the turn is interrupted
  * before the call has a result.
  */
-export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, slots: Slots): Promise<ToolOutcome> {
-  const definition = run.tools.find((t) => t.name === call.name);
-  if (run.signal.aborted) return stopped(engine, run, call);
+export async function runTool(engine: Engine, run: TurnRun, given: ToolUseBlock, slots: Slots): Promise<ToolOutcome> {
+  const definition = run.tools.find((t) => t.name === given.name);
+  if (run.signal.aborted) return stopped(engine, run, given);
   if (!definition)
-    return refuse(engine, run, call, {
+    return refuse(engine, run, given, {
       error_class: 'not_found',
-      text: `Tool '${call.name}' is not available in this session.`,
+      text: `Tool '${given.name}' is not available in this session.`,
     });
   const { scope: stop, detach } = childScope(run.signal);
+  const tool = run.toolset.create(given.name);
+  const call = { ...given, input: plain(tool, given.input) };
   const context = toolContext(engine, run, call, { definition, signal: stop.signal });
-  const tool = run.toolset.create(call.name);
   try {
     const called = run.called.get(call.id) ?? null;
     if (called !== null && !mayRunAgain(definition, call, called))
@@ -61,28 +63,36 @@ export async function runTool(engine: Engine, run: TurnRun, call: ToolUseBlock, 
       });
     let edited: Input | null = null;
     if (called === null) {
-      let issues: readonly Issue[];
-      let outside: Refusal | null;
+      let faults: InputFaults;
+      let shared: readonly SharedFile[];
+      let payload: Readonly<Record<string, unknown>> | null;
       try {
-        issues = await inputIssues(run.toolset, tool, call.input, context);
-        outside = issues.length > 0 ? null : await pathRefusal(tool, call.input, context);
+        faults = await inputFaults(run.toolset, tool, call.input, context);
+        const wrong = faults.issues.length > 0 || faults.outside !== null;
+        shared = wrong ? [] : ((await tool.shares?.(call.input, context)) ?? []);
+        payload = wrong ? null : ((await tool.shown?.(call.input, context)) ?? null);
       } catch (thrown) {
         return await refuse(engine, run, call, refusalOf(engine, run, call, { thrown, expiredAfter: null }));
       }
-      if (issues.length > 0) return await invalidInput(engine, run, call, issues);
-      if (outside) return await refuse(engine, run, call, outside);
+      if (faults.issues.length > 0) return await invalidInput(engine, run, call, faults.issues);
+      if (faults.outside) return await refuse(engine, run, call, faults.outside);
       const approval = await approveCall(engine, run, call, {
         definition,
-        recheck: (input) => recheck(run.toolset, tool, input, context),
+        shared,
+        payload,
+        recheck: (input) => recheck(engine, run, call, { tool, context, input: plain(tool, input) }),
       }).catch(async (err: unknown): Promise<Approval> => {
-        engine.log.error({ err, tool: call.name, tool_use_id: call.id }, 'a confirmation failed; the call is refused');
+        engine.log.error(
+          { err, ...named(run), tool: call.name, tool_use_id: call.id },
+          'a confirmation failed; the call is refused',
+        );
         await closeOpenApprovals(engine, run.session.root_session_id, (row) => row.tool_use_id === call.id);
         if (run.signal.aborted) return { ok: false, refusal: CANCELLED };
         return { ok: false, refusal: { error_class: 'user_denied', text: 'Denied by policy.' } };
       });
       if (!approval.ok && approval.refusal.error_class === 'cancelled') return await stopped(engine, run, call);
       if (!approval.ok) return await refuse(engine, run, call, approval.refusal);
-      edited = approval.input;
+      edited = approval.input && plain(tool, approval.input);
     }
     const release = await slots.take(run.signal).catch(() => null);
     if (release === null) return await stopped(engine, run, call);
@@ -115,12 +125,28 @@ async function stopped(engine: Engine, run: TurnRun, call: ToolUseBlock): Promis
   return refuse(engine, run, call, CANCELLED);
 }
 
+function plain(tool: Tool, input: Input): Record<string, unknown> {
+  return { ...(tool.plain?.(input) ?? input) };
+}
+
 /** An edited input is checked like the original; it is not asked about again. */
-async function recheck(toolset: ToolSet, tool: Tool, input: Input, context: ToolContext) {
-  const problems = await inputIssues(toolset, tool, input, context);
-  if (problems.length > 0) return problems;
-  const outside = await pathRefusal(tool, input, context);
-  return outside ? [{ path: outside.field, message: outside.text }] : [];
+async function recheck(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  { tool, context, input }: { readonly tool: Tool; readonly context: ToolContext; readonly input: Input },
+): Promise<readonly Issue[]> {
+  try {
+    if (tool.checkYaml && typeof input.yaml === 'string') return await tool.checkYaml(input.yaml, context);
+    const { issues, outside } = await inputFaults(run.toolset, tool, input, context);
+    if (outside) return [{ path: outside.field, message: outside.text }];
+    if (issues.length > 0) return issues;
+    const shared = (await tool.shares?.(input, context)) ?? [];
+    return (await mayShare(engine, run, call, shared)) ? [] : [{ path: 'attachments', message: 'denied by policy' }];
+  } catch (error) {
+    if (!(error instanceof ToolError)) throw error;
+    return [{ path: '', message: error.message }];
+  }
 }
 
 async function execute(
@@ -149,7 +175,9 @@ async function execute(
     if (stop.signal.aborted) throw stop.signal.reason;
     const work = tool.execute(input, context);
     // A worker is never left behind: each of its calls and tools is, and its closing events must come before this one.
-    output = await (definition.spawns ? work : withGrace(engine, stop.signal, work, call.name));
+    output = await (definition.spawns
+      ? work
+      : withGrace(engine, stop.signal, work, { ...named(run), what: call.name }));
   } catch (thrown) {
     if (thrown instanceof Interrupted) throw thrown;
     if (!timedOut && run.signal.aborted && isHandOver(engine, run.signal)) throw new Interrupted('restart');
@@ -211,6 +239,6 @@ function refusalOf(
     return { error_class: 'timeout', text: `Tool '${call.name}' exceeded ${expiredAfter}s timeout.${partial}` };
   if (run.signal.aborted) return { error_class: 'cancelled', text: `${CANCELLED_TEXT}${partial}` };
   if (thrown instanceof ToolError) return { error_class: thrown.error_class, text: `${thrown.message}${partial}` };
-  engine.log.error({ err: thrown, tool: call.name, tool_use_id: call.id }, 'a tool failed unexpectedly');
+  engine.log.error({ err: thrown, ...named(run), tool: call.name, tool_use_id: call.id }, 'a tool failed unexpectedly');
   return { error_class: 'execution_error', text: OPAQUE_TEXT };
 }

@@ -1,5 +1,5 @@
 // How a call's end is stored: its result and its one terminal event in one transaction (09 §4 step 9, 09 §7).
-import { draft } from '../../domain/event.ts';
+import { draft, type EventDraft } from '../../domain/event.ts';
 import type { CallChanges } from '../../domain/file-change.ts';
 import type { ToolResultBlock, ToolUseBlock } from '../../domain/message.ts';
 import type { ToolCallStatus, ToolOutput } from '../../domain/tool.ts';
@@ -63,6 +63,7 @@ export async function completed(
       },
     ],
     emit: [
+      ...skillLoaded(run, call, output),
       draft({
         type: 'tool.completed',
         session_id: run.session.id,
@@ -79,12 +80,26 @@ export async function completed(
       }),
     ],
   });
-  return { status, result, event_id: events[0]!.id };
+  return { status, result, event_id: events.at(-1)!.id };
+}
+
+/** With the call's end: a read that is cut before it runs again after a restart, and would tell it twice. */
+function skillLoaded(run: TurnRun, call: ToolUseBlock, { skill_loaded }: ToolOutput): EventDraft[] {
+  if (skill_loaded === undefined) return [];
+  return [
+    draft({
+      type: 'skill.loaded',
+      session_id: run.session.id,
+      turn_id: run.turn.id,
+      parent: run.call_event_id,
+      payload: { ...skill_loaded, triggered_by_tool_use_id: call.id },
+    }),
+  ];
 }
 
 /** What a call that ran did to the workspace, as far as it is known (20 §1). */
 function changedBy(run: TurnRun, call: ToolUseBlock, output: ToolOutput | null): { readonly changed?: CallChanges } {
-  const shell = run.tools.find((tool) => tool.name === call.name)?.runs_commands === true;
+  const shell = run.tools.find((tool) => tool.name === call.name)?.command_field !== undefined;
   const paths = output?.files_modified ?? [];
   if (paths.length === 0 && !shell) return {};
   const created = new Set(output?.files_created);
@@ -101,6 +116,8 @@ function sizeOf(result: ToolResultBlock): number {
 
 /** What a person changed, as the model reads it (13 §7.5). */
 function editNote(before: Input, after: Input): string {
+  // A whole definition replaces the input and shares no key with it.
+  if ('yaml' in after && !('yaml' in before)) return `[input edited by user before execution] ${JSON.stringify(after)}`;
   const changed: Record<string, unknown> = {};
   for (const key of new Set([...Object.keys(before), ...Object.keys(after)]))
     if (canonicalJson(before[key] ?? null) !== canonicalJson(after[key] ?? null)) changed[key] = after[key] ?? null;

@@ -1,21 +1,21 @@
 // What a caller may send in a message, checked and made self-contained: files are read once, here (10 §8, 05 §3.2 step 3).
 import { type ContentBlock, type ImageBlock, type TextBlock, textBlock } from '../../domain/message.ts';
 import type { SessionRecord } from '../../domain/session.ts';
+import { ToolError } from '../../domain/tool.ts';
 import { AppError, type Issue, validationError } from '../../kernel/errors.ts';
 import { plainText } from '../../kernel/plain-text.ts';
 import { checkImage, checkImages, MAX_IMAGES } from '../../policy/context/images.ts';
 import { parseOverride } from '../../policy/routing/override.ts';
+import { readAttachments } from '../definitions/attachments.ts';
 import type { Engine } from '../state/engine.ts';
 
-/** A block as it arrives: `file_ref` names an image in the workspace. */
-export type IntakeBlock =
-  | TextBlock
-  | ImageBlock
-  | {
-      readonly type: 'image';
-      readonly source: { readonly kind: 'file_ref'; readonly data: string };
-      readonly media_type: string;
-    };
+/** A block as it arrives. */
+export type IntakeBlock = TextBlock | IntakeImage;
+
+/** Its bytes, or with `file_ref` a path in the workspace. */
+interface IntakeImage extends Pick<ImageBlock, 'type' | 'media_type'> {
+  readonly source: { readonly kind: 'base64' | 'file_ref'; readonly data: string };
+}
 
 const MAX_BLOCKS = 100;
 
@@ -33,13 +33,47 @@ export interface TakenMessage {
 export async function takeMessage(
   engine: Engine,
   session: SessionRecord,
-  message: { readonly content: string | readonly IntakeBlock[]; readonly per_message_override: string | null },
+  message: {
+    readonly content: string | readonly IntakeBlock[];
+    readonly per_message_override: string | null;
+    /** Files of the workspace, for a session that is a named worker (13 §5). */
+    readonly attachments?: readonly string[];
+  },
 ): Promise<TakenMessage> {
-  const content = [...(await takeIn(engine, session, message.content))];
+  const said = await takeIn(engine, session, message.content);
+  const content = [...said, ...(await takeFiles(engine, session, message.attachments ?? []))];
+  const excess = checkImages(imagesOf(content));
+  if (excess !== null) throw validationError([{ path: 'attachments', message: `with them the message ${excess}` }]);
   const { registry } = engine;
   const parsed = parseOverride({ content, field: message.per_message_override, registry });
   if (!parsed.ok) throw new AppError(parsed.error.code, parsed.error.message);
   return parsed.value;
+}
+
+const imagesOf = (blocks: readonly ContentBlock[]) => blocks.filter((b): b is ImageBlock => b.type === 'image');
+
+async function takeFiles(
+  engine: Engine,
+  session: SessionRecord,
+  paths: readonly string[],
+): Promise<readonly ContentBlock[]> {
+  if (paths.length === 0) return [];
+  const named = session.worker_definition;
+  if (named === null)
+    throw validationError([
+      { path: 'attachments', message: 'belong to a session with a worker; send text and image blocks' },
+    ]);
+  // Whoever writes the message chooses the files: the worker's policy holds, its sandboxes are for its own tools.
+  const caller = { workspace_path: session.workspace_path, worker_definition: null };
+  try {
+    return (await readAttachments(engine, caller, named.definition, paths)).blocks;
+  } catch (error) {
+    if (!(error instanceof ToolError)) throw error;
+    const boxes = Object.keys(named.definition.sandboxes);
+    const own = paths.some((path) => boxes.includes(path.split(/[/\\]/, 1)[0] ?? ''));
+    const hint = own ? "; paths are of the workspace here, not of the worker's sandboxes" : '';
+    throw validationError([{ path: 'attachments', message: `${error.message}${hint}` }]);
+  }
 }
 
 async function takeIn(
@@ -64,8 +98,7 @@ async function takeIn(
       else blocks.push(image);
     }
   }
-  const images = blocks.filter((b): b is ImageBlock => b.type === 'image');
-  const excess = checkImages(images);
+  const excess = checkImages(imagesOf(blocks));
   if (excess !== null) issues.push({ path: 'content', message: excess });
   if (issues.length > 0) throw validationError(issues);
   if (!blocks.some((b) => b.type === 'image' || (b.type === 'text' && b.text.trim() !== '')))
@@ -77,20 +110,11 @@ async function takeIn(
 async function readImage(
   engine: Engine,
   session: SessionRecord,
-  block: Extract<IntakeBlock, { type: 'image' }>,
+  { source: { kind, data }, media_type }: IntakeImage,
 ): Promise<ImageBlock | string> {
-  if (block.source.kind === 'base64') {
-    const image: ImageBlock = {
-      type: 'image',
-      source: { kind: 'base64', data: block.source.data },
-      media_type: block.media_type,
-    };
-    return checkImage(image.source.data, image.media_type) ?? image;
-  }
-  const read = await engine.workspaces.readImage(session.workspace_path, block.source.data);
+  if (kind === 'base64') return checkImage(data, media_type) ?? { type: 'image', source: { kind, data }, media_type };
+  const read = await engine.workspaces.readImage(session.workspace_path, data);
   if (read === null)
-    return `${block.source.data} is not a readable PNG, JPEG, GIF or WebP image of at most 5 MiB inside the workspace`;
-  return read.media_type === block.media_type
-    ? read
-    : `${block.source.data} is ${read.media_type}, not ${block.media_type}`;
+    return `${data} is not a readable PNG, JPEG, GIF or WebP image of at most 5 MiB and 8000 pixels a side inside the workspace`;
+  return read.media_type === media_type ? read : `${data} is ${read.media_type}, not ${media_type}`;
 }

@@ -1,6 +1,6 @@
 // Admission of a turn: route first, then one transaction that makes the turn exist (00 §3 step 2, 03 §10).
 
-import { draft, type Event, type EventDraft } from '../../domain/event.ts';
+import { draft, type Event } from '../../domain/event.ts';
 import { type ContentBlock, plainMetadata, type StoredMessage, textOf, withoutRaw } from '../../domain/message.ts';
 import { providerOf } from '../../domain/model.ts';
 import { ROUTING_MODE_OF, type RouteDecision } from '../../domain/route.ts';
@@ -14,10 +14,12 @@ import { extended, summaryOf } from '../../policy/context/history.ts';
 import { viewOf } from '../../policy/context/view.ts';
 import { routingRecord } from '../../policy/routing/chain.ts';
 import type { Batch, Write } from '../../ports/journal.ts';
+import { toolsetOf } from '../definitions/toolset.ts';
 import { isCrowded } from '../model-call/compact.ts';
 import { callStarted, modelRequest } from '../model-call/model-request.ts';
 import { offeredTools, wireTool } from '../prompt/offered-tools.ts';
-import { type RoutedTurn, routeTurn } from '../routing/route-turn.ts';
+import { routeDecided } from '../routing/route-decided.ts';
+import { routeTurn } from '../routing/route-turn.ts';
 import type { Engine } from '../state/engine.ts';
 import type { DelegationCap } from '../state/reservations.ts';
 import { type DelegationTree, newTally, type TurnRun, type WorkerRun } from '../state/turn-run.ts';
@@ -62,7 +64,7 @@ export type Admission =
  */
 export async function admitTurn(engine: Engine, request: AdmissionRequest): Promise<Admission> {
   const { session, worker, before } = request;
-  const toolset = await engine.tools.toolsOf(session.workspace_path);
+  const toolset = await toolsetOf(engine, session);
   const now = engine.clock.now();
   const turnId = request.turn_id;
   const stored = await engine.store.messages.history(session.id);
@@ -73,6 +75,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
     session,
     turn_id: turnId,
     history: viewOf(history, checkpoints),
+    earlier: stored,
     override: request.override,
     worker,
     caps: request.caps,
@@ -80,9 +83,10 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
     tool_names: request.tool_names,
     now,
   });
-  const { decision, refusal, context, environment, tools } = routed;
+  const { decision, refusal, context, environment, tools, elapsed_ms } = routed;
   if (refusal) {
-    const refused = routeDecided(session, turnId, routed, null);
+    const place = { session_id: session.id, turn_id: turnId, parent: null };
+    const refused = routeDecided(place, decision, elapsed_ms, null);
     const events = await engine.journal.commit({
       writes: before?.writes ?? [],
       emit: [...(before?.emit ?? []), ...environment.notices, refused],
@@ -123,13 +127,15 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   const writes: Write[] = [...(before?.writes ?? [])];
   if (environment.version !== session.routing_policy_version)
     writes.push({ kind: 'session.set_policy_version', session_id: session.id, version: environment.version });
-  writes.push({ kind: 'turn.insert', turn }, { kind: 'message.insert', message: userMessage });
+  writes.push(
+    { kind: 'turn.insert', turn, fingerprint: routed.fingerprint },
+    { kind: 'message.insert', message: userMessage },
+  );
   if (request.claim) writes.push(request.claim(turn));
   const about = {
     session,
     turn,
-    // Each turn began with one user message.
-    turn_index: summaryOf(history).user_messages,
+    turn_index: summaryOf(history).turns,
     model,
     wire_tools: effective.map(wireTool),
     worker,
@@ -159,7 +165,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
           has_tool_calls_in_history: summaryOf(stored).has_tool_results,
         },
       }),
-      routeDecided(session, turnId, routed, started),
+      routeDecided({ session_id: session.id, turn_id: turnId, parent: started }, decision, elapsed_ms, null),
       {
         session_id: session.id,
         turn_id: turnId,
@@ -219,26 +225,4 @@ export function newUserMessage(
     created_at: isoTime(said.now),
     provider_raw: null,
   };
-}
-
-function routeDecided(
-  session: SessionRecord,
-  turnId: TurnId,
-  { decision, elapsed_ms }: RoutedTurn,
-  parent: number | null,
-): EventDraft {
-  return draft({
-    type: 'route.decided',
-    session_id: session.id,
-    turn_id: turnId,
-    parent,
-    payload: {
-      chosen_model: decision.chosen_model,
-      winner_index: decision.winner_index,
-      elapsed_ms,
-      refused: decision.refused,
-      fallback_dearer: decision.fallback_dearer,
-      chain: [...decision.chain],
-    },
-  });
 }

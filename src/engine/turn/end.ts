@@ -1,7 +1,9 @@
 // Ending a turn whose last step is behind it: one transaction with the one terminal event (00 §3 step 7).
 
+import { isInputsWaiting } from '../../domain/batch-fault.ts';
 import { draft, type EventDraft } from '../../domain/event.ts';
 import { type StoredMessage, toolUses } from '../../domain/message.ts';
+import type { TurnStopReason } from '../../domain/turn.ts';
 import { openCallOutcomes } from '../closing/close-model-calls.ts';
 import type { Ending } from '../closing/turn-end-records.ts';
 import { turnEnd } from '../closing/turn-end-records.ts';
@@ -13,7 +15,7 @@ import { answerMessages, CANCELLED_TEXT, FAILED_TEXT, startedCalls, storedResult
 
 /**
  * Ends a turn: what its newest message still waits for is answered, model calls that were announced get their outcome,
- * and the one terminal event comes last, in one transaction.
+ * messages it has not read are counted, and the one terminal event comes last, in one transaction.
  * @param text what a tool call without a result is answered with
  */
 export async function endTurn(
@@ -22,15 +24,11 @@ export async function endTurn(
   ending: Ending,
   text = ending.status === 'cancelled' ? CANCELLED_TEXT : FAILED_TEXT,
 ): Promise<TurnEnd> {
-  const { messages, writes, failed } = await closeCalls(engine, run, text);
-  // A fault may have come between an announcement and its call.
-  const calls = await openCallOutcomes(engine, run.turn.id);
-  const { write, event } = turnEnd(engine, run, ending);
-  await engine.journal.commit({
-    writes: [...writes, write],
-    emit: [...calls, ...failed, ...messages.map((m) => appended(engine, run, m)), event],
-  });
-  messagesStored(run, messages);
+  const closing = await closeCalls(engine, run, text);
+  for (;;) {
+    const unread = await engine.store.turns.inputs(run.turn.id);
+    if (await storeEnd(engine, run, ending, { closing, unread: unread.length })) break;
+  }
   switch (ending.status) {
     case 'completed':
       return ending;
@@ -39,6 +37,35 @@ export async function endTurn(
     case 'failed':
       return { status: 'failed', message: safeText(engine, ending.message, run.session.workspace_path) };
   }
+}
+
+/** Ends a turn whose model has said all, unless a message for it came at the last moment: null then. */
+export async function completeTurn(engine: Engine, run: TurnBase, stopReason: TurnStopReason): Promise<TurnEnd | null> {
+  const ending = { status: 'completed', stop_reason: stopReason } as const;
+  const closing = await closeCalls(engine, run, FAILED_TEXT);
+  return (await storeEnd(engine, run, ending, { closing, unread: 0 })) ? ending : null;
+}
+
+/** False when another number of messages than `unread` waits for the turn. */
+async function storeEnd(
+  engine: Engine,
+  run: TurnBase,
+  ending: Ending,
+  { closing, unread }: { readonly closing: Closing; readonly unread: number },
+): Promise<boolean> {
+  const { messages, writes, failed } = closing;
+  // A fault may have come between an announcement and its call.
+  const calls = await openCallOutcomes(engine, run.turn.id);
+  const { write, event } = turnEnd(engine, run, ending, unread);
+  const emit = [...calls, ...failed, ...messages.map((m) => appended(engine, run, m)), event];
+  try {
+    await engine.journal.commit({ writes: [...writes, write], emit });
+  } catch (error) {
+    if (isInputsWaiting(error)) return false;
+    throw error;
+  }
+  messagesStored(run, messages);
+  return true;
 }
 
 interface Closing extends ReturnType<typeof answerMessages> {

@@ -4,6 +4,7 @@ import type { SessionRecord } from '../../domain/session.ts';
 import type { TurnRecord } from '../../domain/turn.ts';
 import { Cancelled, createScope } from '../../kernel/abort.ts';
 import type { SessionId } from '../../kernel/ids.ts';
+import { toolsetOf } from '../definitions/toolset.ts';
 import { waitsForMoney } from '../money/require-budget.ts';
 import type { Engine } from '../state/engine.ts';
 import { cancelScope } from '../state/session-lock.ts';
@@ -39,6 +40,7 @@ export async function resumeIfPaid(engine: Engine, sessionId: SessionId): Promis
   if (engine.draining.value) return;
   try {
     if (await waitsForMoney(engine, sessionId)) return;
+    await engine.workers.resumeOutside(sessionId);
     const turn = await engine.store.turns.open(sessionId);
     if (turn?.status !== 'interrupted' || turn.interrupted_reason !== 'budget') return;
     const session = await engine.store.sessions.record(sessionId);
@@ -67,7 +69,7 @@ export async function resumeTopLevel(engine: Engine, session: SessionRecord, tur
     const scope = createScope();
     const { run, served, known } = await rebuildRun(engine, session, turn, {
       scope,
-      toolset: await engine.tools.toolsOf(session.workspace_path),
+      toolset: await toolsetOf(engine, session),
       worker: null,
       clocks: [],
       tree: { delegations: await workersSoFar(engine, turn) },

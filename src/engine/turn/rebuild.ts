@@ -47,7 +47,8 @@ export async function rebuildRun(
   const lastCompleted = await events.lastOfTurn(turn.id, ['llm.call_completed']);
   // A summary is made before the turn's own first call.
   const completed = lastCompleted?.payload.purpose === 'turn' ? lastCompleted : null;
-  const settledEvent = await events.lastOfTurn(turn.id, TERMINAL_TOOL_EVENTS);
+  const cause = await events.lastOfTurn(turn.id, [...TERMINAL_TOOL_EVENTS, 'turn.steered']);
+  const said = await events.lastOfTurn(turn.id, [...TERMINAL_TOOL_EVENTS, 'budget.warning']);
   if (!started || !decided) throw new Error(`turn ${turn.id} has no beginning`);
   const calls = await turns.toolCalls(turn.id);
   const totals = await turns.totals(turn.id);
@@ -62,7 +63,7 @@ export async function rebuildRun(
   const run: TurnBase = {
     session,
     turn,
-    turn_index: summaryOf(history).user_messages,
+    turn_index: summaryOf(history).turns,
     routing: routingRecord(decided.payload as unknown as RouteDecision),
     toolset: around.toolset,
     tools,
@@ -90,13 +91,14 @@ export async function rebuildRun(
     called: await startedCalls(engine, turn.id),
     resumed: true,
     next_call: null,
-    cause: settledEvent?.id ?? started.id,
+    cause: cause?.id ?? started.id,
     stop_reason: (completed?.payload.stop_reason as StopReason | undefined) ?? null,
     call_event_id: completed?.id ?? null,
     final_message_id: last?.id ?? null,
     context_request: contextRequest(around.toolset, last, calls),
     limit: null,
-    budget_warned: false,
+    // The first result behind a warning says it.
+    budget_warned: said?.type === 'budget.warning',
     refusal: null,
   };
   return { run, served: model && adapter ? { model, adapter } : null, known: await storedResults(engine, turn.id) };

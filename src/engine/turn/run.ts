@@ -13,7 +13,8 @@ import { cancelScope } from '../state/session-lock.ts';
 import type { ToolResults } from '../state/tool-results.ts';
 import type { TurnEnd, TurnRun } from '../state/turn-run.ts';
 import { dispatchTools } from '../tool-call/dispatch.ts';
-import { endTurn } from './end.ts';
+import { completeTurn, endTurn } from './end.ts';
+import { readInputs } from './inputs.ts';
 import { interruptTurn } from './interrupt.ts';
 import { nextStep } from './next-step.ts';
 import { storeAnswers } from './store-answers.ts';
@@ -33,8 +34,14 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
       const owed = step.kind === 'run_tools' || run.next_call?.started != null;
       if (run.signal.aborted && !owed) return await stop(engine, run);
       if (step.kind === 'finish') {
+        const inputs = step.limit === null ? await readInputs(engine, run) : 'limited';
+        if (inputs === 'read') continue;
         limitReached(run, step.limit);
-        return await endTurn(engine, run, { status: 'completed', stop_reason: step.stopReason });
+        const { stopReason } = step;
+        if (inputs === 'limited') return await endTurn(engine, run, { status: 'completed', stop_reason: stopReason });
+        const end = await completeTurn(engine, run, stopReason);
+        if (end !== null) return end;
+        continue;
       }
       if (engine.draining.value && !run.signal.aborted) {
         cancelScope(run.scope, new Cancelled('shutdown'));

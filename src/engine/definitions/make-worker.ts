@@ -1,0 +1,146 @@
+// A model makes a worker: proposed, checked, seen by a person as the whole definition, and kept with its session tree (13 §6.3).
+import path from 'node:path';
+import { draft } from '../../domain/event.ts';
+import type { ToolUseBlock } from '../../domain/message.ts';
+import { ToolError, toolText } from '../../domain/tool.ts';
+import type { FoundWorker, WorkerDefinition } from '../../domain/worker/definition.ts';
+import type { SessionWorker } from '../../domain/worker/session-worker.ts';
+import type { Issue } from '../../kernel/errors.ts';
+import { plainIssues } from '../../policy/parsing/plain-issue.ts';
+import { expandSpec, WorkerSpecSchema } from '../../policy/workers/expand.ts';
+import type { Fault } from '../../policy/workers/fault.ts';
+import { checkDefinition, readDefinition } from '../../policy/workers/read-definition.ts';
+import { definitionYaml } from '../../policy/workers/write-definition.ts';
+import type { WorkerMaker, WorkerProposal } from '../../ports/spawner.ts';
+import type { Engine } from '../state/engine.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+import { checkWorker, surroundings } from './check-worker.ts';
+
+interface Draft {
+  readonly definition: WorkerDefinition | null;
+  readonly found: FoundWorker | null;
+  readonly issues: readonly Issue[];
+}
+
+export function createMaker(engine: Engine, run: TurnRun, call: ToolUseBlock): WorkerMaker {
+  const { session } = run;
+  const copyOf = (name: string) =>
+    path.join(engine.config.workers.generated_dir, session.root_session_id, `${name}.yaml`);
+
+  async function drafted(proposal: WorkerProposal): Promise<Draft> {
+    const read = 'yaml' in proposal ? fromYaml(proposal.yaml) : fromSpec(engine, run, proposal.spec);
+    if (read.definition === null) return { ...read, found: null };
+    const { definition } = read;
+    const root = session.workspace_path;
+    const found = checkWorker(
+      engine,
+      await engine.library.complete(root, definition),
+      surroundings(engine.tools.knownTools(root), [definition.name]),
+    );
+    const issues = [...read.issues, ...found.errors.map(({ path: at, message }) => ({ path: at, message }))];
+    const taken = await takenName(definition.name);
+    if (taken !== null) issues.push({ path: 'name', message: taken });
+    return { definition, found, issues };
+  }
+
+  async function takenName(name: string): Promise<string | null> {
+    const own = (await engine.store.workers.list(session.root_session_id)).map((worker) => worker.name);
+    const names = [...(await engine.library.names(session.workspace_path)), ...own];
+    const other = names.find((known) => known.toLowerCase() === name.toLowerCase());
+    return other === undefined ? null : `worker_exists: there is a worker "${other}" already; choose another name`;
+  }
+
+  return {
+    check: async (proposal) => (await drafted(proposal)).issues,
+    async shown(proposal) {
+      const { definition } = await drafted(proposal);
+      if (definition === null) return {};
+      return { ...call.input, yaml: definitionYaml(definition), path: copyOf(definition.name) };
+    },
+    async make(proposal) {
+      return engine.library.change(session.workspace_path, () => made(proposal));
+    },
+  };
+
+  async function made(proposal: WorkerProposal) {
+    const { definition, found, issues } = await drafted(proposal);
+    if (issues.length > 0 || definition === null || found === null || found.digest === null)
+      throw new ToolError('validation_error', issues.map((i) => `${i.path}: ${i.message}`).join('\n'));
+    const yaml = definitionYaml(definition);
+    const worker: SessionWorker = {
+      root_session_id: session.root_session_id,
+      name: definition.name,
+      created_by_session_id: session.id,
+      created_by_tool_use_id: call.id,
+      yaml,
+      path: copyOf(definition.name),
+      digest: found.digest,
+      edited_by_user: 'yaml' in proposal || JSON.stringify(proposal.spec) !== JSON.stringify(call.input),
+      created_at: engine.clock.now(),
+    };
+    await store(engine, run, worker);
+    await engine.library.keepCopy(worker.path ?? '', yaml).catch((err: unknown) => {
+      engine.log.warn({ err, path: worker.path }, 'the copy of a worker for people could not be written');
+    });
+    return toolText(JSON.stringify(answer(worker, definition, call.input.name)));
+  }
+}
+
+function answer(
+  { name, digest, path: copy, edited_by_user }: SessionWorker,
+  definition: WorkerDefinition,
+  asked: unknown,
+) {
+  const requested = asked === name ? {} : { requested_name: asked };
+  return { name, digest, path: copy, edited_by_user, ...requested, definition };
+}
+
+async function store(engine: Engine, run: TurnRun, worker: SessionWorker): Promise<void> {
+  const called = await engine.store.events.ofTurn(run.turn.id, ['tool.called']);
+  const parent = called.find(({ payload }) => payload.tool_use_id === worker.created_by_tool_use_id)?.id ?? null;
+  await engine.journal.commit({
+    writes: [{ kind: 'worker.insert', worker }],
+    emit: [
+      draft({
+        type: 'worker.created',
+        session_id: run.session.id,
+        turn_id: run.turn.id,
+        parent,
+        payload: {
+          name: worker.name,
+          origin: 'session',
+          digest: worker.digest,
+          path: worker.path,
+          tool_use_id: worker.created_by_tool_use_id,
+          edited_by_user: worker.edited_by_user,
+        },
+      }),
+    ],
+  });
+}
+
+function fromYaml(yaml: string): Omit<Draft, 'found'> {
+  const { definition, errors } = readDefinition(yaml, { name: null, file: null, format: 'yaml' });
+  const issues = errors.map(({ path: at, message, line }) => ({
+    path: at,
+    message: line === null ? message : `${message} (line ${line})`,
+  }));
+  return { definition, issues };
+}
+
+function fromSpec(engine: Engine, run: TurnRun, input: Readonly<Record<string, unknown>>): Omit<Draft, 'found'> {
+  const spec = WorkerSpecSchema.safeParse(input);
+  const told = (faults: readonly Fault[]) =>
+    faults.map((fault) => ({ path: fault.path.map(String).join('.'), message: fault.message }));
+  if (!spec.success) return { definition: null, issues: told(plainIssues(spec.error)) };
+  const expanded = expandSpec(spec.data, engine.config.workers.creation, run.turn.tools);
+  const { definition, faults } = checkDefinition(expanded, null);
+  const foreign = spec.data.tools.filter((tool) => !run.turn.tools.includes(tool));
+  return {
+    definition,
+    issues: [
+      ...told(faults),
+      ...foreign.map((tool) => ({ path: 'tools', message: `"${tool}" is not one of your own tools` })),
+    ],
+  };
+}

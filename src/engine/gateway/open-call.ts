@@ -1,0 +1,248 @@
+// From a request to an announced call: its session, its decision, its money; what is new is one commit (19 §2.2).
+import { isClientKnown } from '../../domain/batch-fault.ts';
+import { draft, type EventDraft } from '../../domain/event.ts';
+import { type ModelEntry, providerOf } from '../../domain/model.ts';
+import type { SessionRecord } from '../../domain/session.ts';
+import { AppError } from '../../kernel/errors.ts';
+import type { EventId, RequestId } from '../../kernel/ids.ts';
+import { toPusd } from '../../kernel/money.ts';
+import { callCeiling, outputBound } from '../../policy/gateway/bound.ts';
+import type { RequestFacts } from '../../policy/gateway/request-facts.ts';
+import type { Write } from '../../ports/journal.ts';
+import { awaitMoney, type Granted, tryMoney, type Wanted } from '../money/await-money.ts';
+import { budgetEvents } from '../money/budget-events.ts';
+import type { Spender } from '../money/limits.ts';
+import { enoughUsd } from '../money/require-budget.ts';
+import { createdEvent } from '../session/new-session.ts';
+import type { Engine } from '../state/engine.ts';
+import { keepCount, keepDecision, type StandingDecision } from '../state/gateway-memory.ts';
+import { noteStart } from '../state/session-starts.ts';
+import { sentName } from './body.ts';
+import { type ClientSession, clientSession, type GatewayClient, rootRef } from './client.ts';
+import { type Asked, askedModel, decide, standing } from './decide.ts';
+import type { Begun } from './settle.ts';
+
+export interface OpenedCall extends Begun {
+  /** What stands in the body for the model; null = what the client wrote. */
+  readonly sent: string | null;
+  /** The lowered bound of the answer; null = as asked. */
+  readonly output_tokens: number | null;
+  release(): void;
+}
+
+/** What a call is opened with. */
+interface Opening {
+  readonly session: SessionRecord;
+  readonly decision: StandingDecision;
+  readonly asked: Asked;
+  readonly granted: Granted;
+  /** Of the call's announcement, where it was stored with what was new. */
+  readonly started: EventId | null;
+  readonly request_id: RequestId;
+}
+
+/**
+ * @param enter called as soon as the session is known, before anything is waited for
+ * Throws `session_already_ended`, `model_not_configured`, `explicit_model_rejected`, `routing_failed`, `budget_exceeded`,
+ * what `createSession` throws for a workspace, and the signal's reason.
+ */
+export async function openCall(
+  engine: Engine,
+  client: GatewayClient,
+  facts: RequestFacts,
+  how: { readonly signal: AbortSignal; enter(session: SessionRecord): void },
+): Promise<OpenedCall> {
+  const asked = askedModel(engine, facts);
+  const opening = await oneAtATime(engine, `${client.caller}\n${rootRef(engine, client)}`, () =>
+    open(engine, client, asked, how.enter).catch((error: unknown) => {
+      // Another door opened the client's session meanwhile.
+      if (isClientKnown(error)) return open(engine, client, asked, how.enter);
+      throw error;
+    }),
+  );
+  const { session, decision, request_id } = opening;
+  const { model } = decision;
+  let { granted, started } = opening;
+  if (granted.kind === 'wait')
+    granted = await awaitMoney(engine, wantedOf(engine, session, model, facts), granted.pool, how.signal);
+  if (granted.kind === 'refused') throw await refused(engine, session, decision, granted);
+  try {
+    if (started === null) {
+      how.signal.throwIfAborted();
+      const call_index = await nextIndex(engine, session);
+      const place = { session, model, facts, request_id, call_index };
+      const [event] = await engine.journal.commit({ emit: [callStarted(place, decision.event_id)] });
+      started = event!.id;
+    }
+  } catch (error) {
+    granted.release();
+    throw error;
+  }
+  const lowered = granted.output_tokens < outputBound(facts, model);
+  return {
+    session,
+    model,
+    request_id,
+    started,
+    estimated_input_tokens: facts.estimated_input_tokens,
+    began: engine.clock.monotonic(),
+    limited: granted.limited,
+    most_output_tokens: granted.output_tokens * facts.output.copies,
+    sent: decision.sent,
+    output_tokens: lowered ? granted.output_tokens : null,
+    release: granted.release,
+  };
+}
+
+/** Two first calls of a client open one session, and agree on one decision. */
+function oneAtATime<T>({ gateway }: Engine, key: string, work: () => Promise<T>): Promise<T> {
+  const before = gateway.openings.get(key) ?? Promise.resolve();
+  const mine = before.then(work);
+  const settled = mine
+    .then(
+      () => {},
+      () => {},
+    )
+    .then(() => {
+      if (gateway.openings.get(key) === settled) gateway.openings.delete(key);
+    });
+  gateway.openings.set(key, settled);
+  return mine;
+}
+
+async function open(
+  engine: Engine,
+  client: GatewayClient,
+  wanted: Asked,
+  enter: (session: SessionRecord) => void,
+): Promise<Opening> {
+  const { facts, named } = wanted;
+  const { session, new_root, fresh } = await clientSession(engine, client, named?.model.id ?? null);
+  const asked = { ...wanted, new_root };
+  enter(session);
+  const request_id = engine.ids.request();
+  const stands = fresh.length > 0 ? null : await standing(engine, session, asked);
+  if (stands !== null) {
+    const granted = await tryMoney(engine, wantedOf(engine, session, stands.model, facts), FIRST_TRY);
+    return { session, decision: stands, asked, granted, started: null, request_id };
+  }
+
+  const { model, refusal, emit } = await decide(engine, session, asked);
+  const created = { writes: insertsOf(fresh), emit: [...fresh.map(createdEvent), ...emit] };
+  if (model === null) {
+    await engine.journal.commit(created);
+    opened(engine, fresh);
+    throw withSession(refusal!, session);
+  }
+  const granted = await tryMoney(engine, wantedOf(engine, { ...session, new_root }, model, facts), FIRST_TRY);
+  const route = created.emit.length - 1;
+  const start: EventDraft[] = [];
+  try {
+    if (granted.kind === 'granted') {
+      const call_index = await nextIndex(engine, session);
+      start.push(callStarted({ session, model, facts, request_id, call_index }, route));
+    }
+    const events = await engine.journal.commit({ writes: created.writes, emit: [...created.emit, ...start] });
+    opened(engine, fresh);
+    const decision: StandingDecision = {
+      root_session_id: session.root_session_id,
+      model,
+      sent: sentName(named, model),
+      event_id: events[route]!.id,
+    };
+    keepDecision(engine.gateway, session.id, facts.model, decision);
+    const started = start.length === 0 ? null : events[route + 1]!.id;
+    return { session, decision, asked, granted, started, request_id };
+  } catch (error) {
+    if (granted.kind === 'granted') granted.release();
+    throw error;
+  }
+}
+
+const FIRST_TRY = { mayWait: true, own: null } as const;
+
+function insertsOf(fresh: ClientSession['fresh']): readonly Write[] {
+  return fresh.map((session) => ({ kind: 'session.insert', session }));
+}
+
+function opened(engine: Engine, fresh: ClientSession['fresh']): void {
+  for (const { id } of fresh) noteStart(engine, id);
+}
+
+function wantedOf(engine: Engine, session: Spender, model: ModelEntry, facts: RequestFacts): Wanted {
+  return {
+    covered: { session, caps: [] },
+    asked: outputBound(facts, model),
+    floor: Math.max(engine.config.gateway.min_output_tokens, facts.output.least),
+    price: (outputTokens) => callCeiling(engine.prices, model, facts, outputTokens),
+  };
+}
+
+/** From 1 in the session, counted on behind a restart. */
+async function nextIndex(engine: Engine, { id }: SessionRecord): Promise<number> {
+  const { gateway, store } = engine;
+  const stored = gateway.counts.get(id) ?? (await store.events.callCount(id));
+  // Another call may have counted while the store was read.
+  const count = (gateway.counts.get(id) ?? stored) + 1;
+  keepCount(gateway, id, count);
+  return count;
+}
+
+interface Announced {
+  readonly session: SessionRecord;
+  readonly model: ModelEntry;
+  readonly facts: RequestFacts;
+  readonly request_id: RequestId;
+  readonly call_index: number;
+}
+
+function callStarted({ session, model, facts, request_id, call_index }: Announced, parent: EventId | number) {
+  return draft({
+    type: 'llm.call_started',
+    session_id: session.id,
+    turn_id: null,
+    parent,
+    payload: {
+      model: model.id,
+      provider: providerOf(model.id),
+      estimated_input_tokens: facts.estimated_input_tokens,
+      request_id,
+      call_index,
+      purpose: 'gateway',
+      is_worker: session.is_worker,
+      parent_session_id: session.parent_session_id,
+      root_session_id: session.root_session_id,
+    },
+  });
+}
+
+/** Says what a limit refused, on the session and its root. */
+async function refused(
+  engine: Engine,
+  session: SessionRecord,
+  decision: StandingDecision,
+  { refusal }: Extract<Granted, { kind: 'refused' }>,
+): Promise<AppError> {
+  const place = { session, turn_id: null, model: decision.model.id, caps: [] };
+  await engine.journal.commit({ emit: budgetEvents(place, 'budget.exceeded', refusal, decision.event_id) });
+  const { scope, limit_usd, spent_usd, reserved_usd, needed_usd } = refusal;
+  const held = toPusd(reserved_usd) === 0n ? '' : `, ${reserved_usd} USD held by running calls`;
+  const raise =
+    scope === 'session'
+      ? `raise it with PATCH /sessions/${session.root_session_id} {"max_cost_usd": "${enoughUsd(refusal)}"} or more, or begin a new session`
+      : scope === 'key'
+        ? 'it is over at 00:00 UTC, or raise daily_usd of the key'
+        : 'it is over at 00:00 UTC, or raise budgets.daily_usd';
+  const message = `The Metis ${NAMES[scope]} limit of ${limit_usd} USD is reached: ${spent_usd} USD spent${held}, and this call may cost up to ${needed_usd} USD. To go on: ${raise}.`;
+  return withSession(
+    new AppError('budget_exceeded', message, { scope, limit_usd, spent_usd, reserved_usd, needed_usd }),
+    session,
+  );
+}
+
+const NAMES = { session: 'session', day: 'daily', key: "key's daily", delegation: 'delegation' } as const;
+
+/** A client is told which session it was. */
+export function withSession(error: AppError, { id }: Pick<SessionRecord, 'id'>): AppError {
+  return new AppError(error.code, error.message, { ...error.details, session_id: id });
+}

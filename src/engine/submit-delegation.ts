@@ -1,0 +1,84 @@
+// A delegation asked for from outside: checked at once, then a worker as a planner's call would get it (19 §3.1).
+import type { DelegationReceipt, DelegationResult, SubmitDelegationBody } from '../domain/api/delegations.ts';
+import type { DelegationRecord } from '../domain/delegate.ts';
+import { sleep } from '../kernel/clock.ts';
+import type { ToolUseId } from '../kernel/ids.ts';
+import type { Write } from '../ports/journal.ts';
+import { type OutsideInput, outsideCaller, outsideFault, outsideRequest, startOutside } from './delegation/outside.ts';
+import { goingDown } from './drain.ts';
+import { requireBudget } from './money/require-budget.ts';
+import { liveSession } from './session/find-session.ts';
+import type { Engine } from './state/engine.ts';
+
+/**
+ * Answers as soon as the delegation is stored, which is when it has its place among the session's delegations. Throws
+ * `validation_error`, `not_found`, `session_already_ended`, `session_is_worker`, `budget_exceeded`, `service_shutting_down`.
+ * @param claim makes the row that remembers the answer; it is stored with the delegation
+ */
+export async function submitDelegation(
+  engine: Engine,
+  sessionId: string,
+  body: SubmitDelegationBody,
+  claim?: (status: number, body: unknown) => Write,
+): Promise<DelegationReceipt> {
+  const session = await liveSession(engine, sessionId);
+  await requireBudget(engine, session);
+  if (engine.draining.value) throw goingDown();
+  let stored: (delegation: DelegationRecord) => void = () => {};
+  const known = new Promise<DelegationReceipt>((resolve) => {
+    stored = (delegation) => resolve(receiptOf(delegation));
+  });
+  const caller = await outsideCaller(engine, session, {
+    claim: (delegation) => (claim ? [claim(202, receiptOf(delegation))] : []),
+    stored,
+  });
+  const request = await outsideRequest(engine, caller, inputOf(body));
+  try {
+    return await Promise.race([known, startOutside(engine, caller, engine.ids.toolUse(), request).then(() => known)]);
+  } catch (thrown) {
+    throw outsideFault(engine, thrown);
+  }
+}
+
+/** As the tool would be called. */
+function inputOf({ worker, input, attachments, ...rest }: SubmitDelegationBody): OutsideInput {
+  if (worker === undefined) return { worker: null, input: rest };
+  return { worker, input: { input, ...(attachments === undefined ? {} : { attachments }) } };
+}
+
+function receiptOf({ tool_use_id, parent_session_id, worker_session_id }: DelegationRecord): DelegationReceipt {
+  return { tool_use_id, session_id: parent_session_id, worker_session_id };
+}
+
+/** Resolves when the delegation no longer runs in this process, at the latest after this time. */
+export async function waitForDelegation(
+  engine: Engine,
+  toolUseId: string,
+  ms: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const run = engine.outside.get(toolUseId);
+  if (!run) return;
+  const enough = new AbortController();
+  const either = AbortSignal.any([signal, enough.signal]);
+  await Promise.race([run.done, sleep(engine.clock, ms, either).catch(() => {})]);
+  enough.abort();
+}
+
+/** What the delegation came to; null while it has not ended (04 §4.2). */
+export async function delegationResult(engine: Engine, toolUseId: ToolUseId): Promise<DelegationResult | null> {
+  const delegation = await engine.store.delegations.view(toolUseId);
+  if (delegation === null || delegation.ended_at === null) return null;
+  const { changed_files, changed_files_truncated, shell_used, overlaps } = delegation;
+  return {
+    success: delegation.status === 'completed',
+    output: delegation.output ?? '',
+    error: delegation.error_message,
+    usage_summary: delegation.usage_summary,
+    worker_session_id: delegation.worker_session_id,
+    changed_files,
+    changed_files_truncated,
+    shell_used,
+    overlaps,
+  };
+}

@@ -1,0 +1,64 @@
+// The patterns of the workspaces used last. Reading them and changing them take turns, so that neither misses the other.
+import type { StoredPattern } from '../domain/learning/pattern.ts';
+import type { PatternReader } from '../ports/patterns.ts';
+import { WorkspacePatterns } from './workspace-patterns.ts';
+
+/** A full workspace takes some megabytes. */
+const MAX_WORKSPACES = 20;
+/** Read at once: a full workspace is read in parts, so that nobody waits long for the thread. */
+const SLICE = 500;
+
+export interface PatternMemory {
+  /** What is held of the workspace, null when it has to be read. */
+  held(workspacePath: string): WorkspacePatterns | null;
+  /** Read where it is not held, when nobody changes it. Rejects when the store fails; the next one tries again. */
+  of(workspacePath: string): Promise<WorkspacePatterns>;
+  /** Runs `change` when nobody reads or changes anything. It gets the patterns by the function it is handed. */
+  exclusively<T>(change: (of: PatternMemory['of']) => Promise<T>): Promise<T>;
+  forget(workspacePath: string): void;
+}
+
+export function createPatternMemory(store: { readonly patterns: PatternReader }): PatternMemory {
+  const kept = new Map<string, WorkspacePatterns>();
+  let last: Promise<unknown> = Promise.resolve();
+
+  function held(workspacePath: string): WorkspacePatterns | null {
+    const patterns = kept.get(workspacePath);
+    if (patterns === undefined) return null;
+    kept.delete(workspacePath);
+    kept.set(workspacePath, patterns);
+    return patterns;
+  }
+
+  async function read(workspacePath: string): Promise<WorkspacePatterns> {
+    const known = held(workspacePath);
+    if (known !== null) return known;
+    const rows: StoredPattern[] = [];
+    for (let after = ''; ; ) {
+      const slice = await store.patterns.bySignature(workspacePath, after, SLICE);
+      rows.push(...slice);
+      if (slice.length < SLICE) break;
+      after = slice.at(-1)!.structural_sig;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const patterns = new WorkspacePatterns(rows);
+    kept.set(workspacePath, patterns);
+    for (const [path] of kept) if (kept.size > MAX_WORKSPACES) kept.delete(path);
+    return patterns;
+  }
+
+  function exclusively<T>(change: (of: PatternMemory['of']) => Promise<T>): Promise<T> {
+    const mine = last.then(() => change(read));
+    last = mine.catch(() => {});
+    return mine;
+  }
+
+  return {
+    held,
+    of: (workspacePath) => exclusively((of) => of(workspacePath)),
+    exclusively,
+    forget: (workspacePath) => {
+      kept.delete(workspacePath);
+    },
+  };
+}

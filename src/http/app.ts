@@ -9,6 +9,8 @@ import type {
   RawServerDefault,
 } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
+import type { ClientWire } from '../domain/api/gateway.ts';
+import type { MetricGauges } from './deps.ts';
 
 /** Fastify whose handlers see the types of their zod schemas. */
 export type HttpApp = FastifyInstance<
@@ -22,14 +24,24 @@ export type HttpApp = FastifyInstance<
 declare module 'fastify' {
   /** What a route asks of the gates (05 §1.2). */
   interface FastifyContextConfig {
-    /** No token needed and no rate limit: the health routes. */
-    open?: boolean;
+    /** Where no token is needed: everywhere, or where the server listens for this machine only. */
+    open?: 'everywhere' | 'on_loopback';
+    /** No rate limit: the health routes. */
+    unlimited?: boolean;
+    /** Callers come with a key of the gateway, and are answered in their own wire. */
+    gateway?: ClientWire;
     /** Takes WebSocket upgrades; a token may then come in the first frame. */
     upgrade?: boolean;
+  }
+  interface FastifyInstance {
+    /** What is going on at this moment, for metrics. */
+    gauges(): Promise<MetricGauges>;
   }
   interface FastifyRequest {
     /** SHA-256 (hex) of the caller's token; '' without one. */
     tokenHash: string;
+    /** Name of the gateway's key that came with the call; '' without one. */
+    caller: string;
     /** False only on an upgrade whose token is still to come by frame. */
     authorised: boolean;
   }

@@ -9,7 +9,15 @@ export interface TokenCheck {
 }
 
 export function createTokenCheck(tokens: readonly string[]): TokenCheck {
-  const known = tokens.map(digest);
+  return checkOf(tokens.map(digest));
+}
+
+/** The same for tokens of which only the SHA-256, in hex, is known. */
+export function createDigestCheck(digests: readonly string[]): TokenCheck {
+  return checkOf(digests.map((hex) => Buffer.from(hex, 'hex')));
+}
+
+function checkOf(known: readonly Buffer[]): TokenCheck {
   return {
     required: known.length > 0,
     accept(token) {

@@ -22,7 +22,7 @@ export function envelopeOf(error: AppError): ErrorEnvelope {
 }
 
 /** Null for a bug. */
-function knownError(error: FastifyError | Error): AppError | null {
+export function knownError(error: FastifyError | Error): AppError | null {
   if (error instanceof AppError) return error;
   if (error instanceof StorageFault)
     return new AppError(
@@ -68,9 +68,18 @@ export function createErrorHandler(log: Logger, secrets: readonly string[]) {
   function bug(error: Error, request: FastifyRequest): AppError {
     const { method, id: request_id } = request;
     const path = request.routeOptions.url ?? null;
-    log.error({ request_id, method, path, error: scrub(error.stack ?? String(error), { secrets }) }, 'request failed');
+    log.error(
+      { request_id, method, path, ...idsOf(request), error: scrub(error.stack ?? String(error), { secrets }) },
+      'request failed',
+    );
     return new AppError('internal_error', 'an unexpected error; the log has it under this request id', { request_id });
   }
+}
+
+/** Session and turn of the path, where it names them. */
+function idsOf({ params }: FastifyRequest): Readonly<Record<string, unknown>> {
+  const { session_id, turn_id } = (params ?? {}) as Readonly<Record<string, unknown>>;
+  return { ...(session_id === undefined ? {} : { session_id }), ...(turn_id === undefined ? {} : { turn_id }) };
 }
 
 /** Whether the connection went while the body was on its way: nobody waits for an answer. */
@@ -86,7 +95,8 @@ export function uriTooLong(): AppError {
 
 /** @param resource which noun is missing; `route` when the path itself is */
 export function notFound(resource: string, id?: string): AppError {
-  const message = id === undefined ? `no such ${resource}` : `no ${resource} with id ${id}`;
+  const none = resource === 'route' ? 'no such route; GET /docs shows all of them' : `no such ${resource}`;
+  const message = id === undefined ? none : `no ${resource} with id ${id}`;
   return new AppError('not_found', message, { resource });
 }
 

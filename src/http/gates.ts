@@ -7,17 +7,21 @@ import { AppError, validationError } from '../kernel/errors.ts';
 import type { HttpApp } from './app.ts';
 import { bearerOf, type TokenCheck } from './auth.ts';
 import { MAX_TARGET_BYTES, notFound, uriTooLong } from './error-handler.ts';
-import { createHostRule, createOriginRule } from './origin.ts';
+import { authorityOf, createHostRule, createOriginRule, isForeignLoad, isLoopback } from './origin.ts';
 import { type RouteTable, trackRoutes } from './route-table.ts';
 
 const MAX_HEADER_BYTES = 16_384;
 const PREFLIGHT_SECONDS = 600;
 const MINUTE_MS = 60_000;
+/** Of every answer: what a person's server says stays out of caches, and is nothing but what its type says. A route may say otherwise. */
+export const ANSWER_HEADERS = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' } as const;
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
 
 export interface GateSettings {
   readonly server: Config['server'];
   readonly tokens: TokenCheck;
+  /** Of the gateway: sets the caller. Throws `unauthorized`. */
+  readonly admitClient: (request: FastifyRequest) => void;
   readonly draining: () => boolean;
 }
 
@@ -25,6 +29,7 @@ export interface GateSettings {
 export function installGates(app: HttpApp, settings: GateSettings): void {
   const table = trackRoutes(app);
   app.decorateRequest('tokenHash', '');
+  app.decorateRequest('caller', '');
   app.decorateRequest('authorised', true);
   app.after(() => {
     app.addHook('onRequest', callerGates(settings, table));
@@ -42,18 +47,24 @@ export function installGates(app: HttpApp, settings: GateSettings): void {
 }
 
 /** Gates 1 to 4: they look at the caller, not at what is asked. */
-function callerGates({ server, tokens, draining }: GateSettings, table: RouteTable) {
+function callerGates({ server, tokens, admitClient, draining }: GateSettings, table: RouteTable) {
   const hostIsOurs = createHostRule(server);
   const judgeOrigin = createOriginRule(server.cors_allowed_origins);
+  const onLoopback = isLoopback(server.host);
+  const needsToken = ({ routeOptions: { config } }: FastifyRequest) =>
+    tokens.required && config.open !== 'everywhere' && !(onLoopback && config.open === 'on_loopback');
 
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
-    const { host, origin } = request.headers;
+    reply.headers(ANSWER_HEADERS);
+    const { headers } = request;
+    const { origin } = headers;
+    const host = authorityOf(request.originalUrl) ?? headers.host;
     if (draining()) throw goingDown();
-    if (!hostIsOurs(host, request.socket.localPort ?? server.port)) {
+    if (isRepeated(request, 'host') || !hostIsOurs(host, request.socket.localPort ?? server.port)) {
       throw new AppError('host_not_allowed', 'this Host is not served here; see server.allowed_hosts');
     }
     const verdict = judgeOrigin(origin, host);
-    if (verdict === 'foreign') {
+    if (verdict === 'foreign' || (verdict === 'none' && isForeignLoad(headers))) {
       throw new AppError('origin_not_allowed', 'pages of this origin may not call; see server.cors_allowed_origins');
     }
     if (verdict === 'listed') {
@@ -61,9 +72,15 @@ function callerGates({ server, tokens, draining }: GateSettings, table: RouteTab
       reply.header('access-control-expose-headers', 'Retry-After, Idempotency-Replayed, Location');
       if (isPreflight(request)) return answerPreflight(reply, table);
     }
-    authenticate(request, tokens);
+    if (request.routeOptions.config.gateway !== undefined) admitClient(request);
+    else if (needsToken(request)) authenticate(request, tokens);
     return undefined;
   };
+}
+
+/** Whether a header that stands for one thing was sent more than once. */
+export function isRepeated({ raw }: FastifyRequest, name: string): boolean {
+  return (raw.headersDistinct[name]?.length ?? 0) > 1;
 }
 
 function isPreflight(request: FastifyRequest): boolean {
@@ -81,8 +98,8 @@ function answerPreflight(reply: FastifyReply, table: RouteTable): FastifyReply {
 
 function authenticate(request: FastifyRequest, tokens: TokenCheck): void {
   const { config } = request.routeOptions;
-  const header = request.headers.authorization;
-  if (!tokens.required || config.open === true) return;
+  // Node takes the first of two, a proxy in front may have judged the other.
+  const header = isRepeated(request, 'authorization') ? '' : request.headers.authorization;
   if (header === undefined && config.upgrade === true && request.ws) {
     request.authorised = false;
     return;
@@ -102,7 +119,7 @@ function installRateLimit(app: HttpApp, server: Config['server']): void {
     max,
     timeWindow: MINUTE_MS,
     keyGenerator: (request) => request.tokenHash || request.ip,
-    allowList: (request) => request.routeOptions.config.open === true,
+    allowList: (request) => request.routeOptions.config.unlimited === true,
     errorResponseBuilder: (_request, { after }) =>
       new AppError('rate_limit_exceeded', `more than ${max} requests in a minute; try again in ${after}`),
   });
@@ -148,6 +165,10 @@ function judgeBody(request: FastifyRequest, table: RouteTable): void {
   const length = Number(headers['content-length'] ?? 0);
   const present = length > 0 || headers['transfer-encoding'] !== undefined;
   const required = table.bodyRequired(method, request.routeOptions.url ?? '');
+  const encoding = headers['content-encoding']?.toLowerCase() ?? 'identity';
+  if (present && encoding !== 'identity') {
+    throw new AppError('unsupported_media_type', 'send the body as it is, without Content-Encoding');
+  }
   if ((present || required) && !JSON_TYPE.test(headers['content-type'] ?? '')) {
     throw new AppError('unsupported_media_type', 'send the body as Content-Type: application/json');
   }

@@ -17,9 +17,10 @@ import { ERROR_CODES } from '../kernel/errors.ts';
 import { SIGNED_USD_PATTERN, USD_PATTERN } from '../kernel/money.ts';
 import type { HttpApp } from './app.ts';
 import type { RouteDeps } from './deps.ts';
-import { errorsOf } from './operation.ts';
+import { errorsOf, REQUEST_HEADERS, type RequestHeader } from './operation.ts';
 import { requestValidator } from './params.ts';
 import { registerRoutes } from './register-routes.ts';
+import { SubscribeQueryFields } from './stream/subscription.ts';
 
 type Json = Record<string, unknown>;
 
@@ -52,10 +53,17 @@ export function eventsDocument(): string {
   return text(z.toJSONSchema(EventSchema, { target: 'draft-2020-12' }));
 }
 
+/** What `.describe()` says, which zod keeps in the registry of all and not in that of the shared names. */
+function withDescription({ zodSchema, jsonSchema }: { zodSchema: z.core.$ZodType; jsonSchema: Json }): void {
+  const description = z.globalRegistry.get(zodSchema)?.description;
+  if (description !== undefined) jsonSchema.description ??= description;
+}
+
 /** Registers all routes on an instance that never listens. */
 async function describe(version: string): Promise<string> {
   const registry = z.registry<{ id: string }>();
   for (const [id, schema] of Object.entries(SHARED)) registry.add(schema, { id });
+  const options = { schemaRegistry: registry, zodToJsonConfig: { override: withDescription } };
   const app: HttpApp = fastify({ exposeHeadRoutes: false });
   app.setValidatorCompiler(requestValidator);
   app.setSerializerCompiler(() => JSON.stringify);
@@ -67,15 +75,15 @@ async function describe(version: string): Promise<string> {
       components: { securitySchemes: { bearerAuth: { type: 'http', scheme: 'bearer' } } },
       security: [{ bearerAuth: [] }],
     },
-    transform: createJsonSchemaTransform({ schemaRegistry: registry }),
-    transformObject: createJsonSchemaTransformObject({ schemaRegistry: registry }),
+    transform: createJsonSchemaTransform(options),
+    transformObject: createJsonSchemaTransformObject(options),
   });
   // No handler ever runs here, so what handlers need need not be there.
-  registerRoutes(app, { version, turnBodyLimit: 1, engine: {} } as RouteDeps);
+  registerRoutes(app, { version, turnBodyLimit: 1, gatewayBodyLimit: 1, engine: {} } as RouteDeps);
   await app.ready();
   const document = tidy(app.swagger() as unknown as Json, false) as Json;
   await app.close();
-  return text(withSharedErrors(withoutInputCopies(document)));
+  return text(withStreamFields(withHeaders(withSharedErrors(withoutInputCopies(document)))));
 }
 
 /** Components exist once per direction; ours are only ever answered. */
@@ -89,7 +97,66 @@ interface Answer {
   description: string;
   content?: Record<string, { schema: Json }>;
 }
-type Paths = Record<string, Record<string, { responses: Record<string, Answer> }>>;
+interface Described {
+  responses: Record<string, Answer>;
+  parameters?: Parameter[];
+  'x-headers'?: readonly RequestHeader[];
+  'x-locates'?: boolean;
+}
+interface Parameter {
+  readonly name: string;
+  readonly in: string;
+}
+type Paths = Record<string, Record<string, Described>>;
+
+/** Headers of answers that a client acts on. */
+const ANSWER_HEADERS = {
+  'WWW-Authenticate': 'Bearer',
+  'Retry-After': 'Seconds until the same request may succeed.',
+  Location: 'Path of the new resource.',
+  'Idempotency-Replayed': 'true where a stored answer is repeated.',
+} as const;
+
+/** What stands in headers: asked for by an operation, and answered by it. */
+function withHeaders(document: Json): Json {
+  for (const path of Object.values(document.paths as Paths)) {
+    for (const [method, { 'x-headers': asked = [], 'x-locates': locates = false, ...rest }] of Object.entries(path)) {
+      const parameters = [
+        ...(rest.parameters ?? []),
+        ...asked.map((name) => ({
+          name,
+          in: 'header',
+          required: false,
+          description: REQUEST_HEADERS[name],
+          schema: { type: 'string' },
+        })),
+      ];
+      path[method] = { ...rest, ...(parameters.length > 0 ? { parameters } : {}) };
+      for (const [status, answer] of Object.entries(rest.responses)) {
+        const names: (keyof typeof ANSWER_HEADERS)[] = [];
+        if (status === '401') names.push('WWW-Authenticate');
+        if (status === '429' || status === '503') names.push('Retry-After');
+        if (status.startsWith('2') && locates) names.push('Location');
+        if (status.startsWith('2') && asked.includes('Idempotency-Key')) names.push('Idempotency-Replayed');
+        const header = (name: keyof typeof ANSWER_HEADERS) => [
+          name,
+          { description: ANSWER_HEADERS[name], schema: { type: 'string' } },
+        ];
+        if (names.length > 0) Object.assign(answer, { headers: Object.fromEntries(names.map(header)) });
+      }
+    }
+  }
+  return document;
+}
+
+/** The socket takes the fields of the event stream in its URL, and judges them by frame: nothing validates them here. */
+function withStreamFields(document: Json): Json {
+  const paths = document.paths as Paths;
+  const [events, stream] = ['events', 'stream'].map((end) => paths[`/sessions/{session_id}/${end}`]?.get);
+  const fields = (events?.parameters ?? []).filter(({ name }) => name in SubscribeQueryFields);
+  if (stream) stream.parameters = [...(stream.parameters ?? []), ...fields];
+  return document;
+}
 
 /** Statuses under their names, and every error as the shared envelope narrowed to its codes. */
 function withSharedErrors(document: Json): Json {

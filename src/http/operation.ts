@@ -1,4 +1,5 @@
 // How a route is documented: its id, its results, and every error it may answer (05 §1.10, §5).
+import type { FastifyContextConfig } from 'fastify';
 import { z } from 'zod';
 import { ERRORS, type ErrorCode } from '../kernel/errors.ts';
 
@@ -10,43 +11,74 @@ const GATE_ERRORS: readonly ErrorCode[] = [
   'uri_too_long',
   'headers_too_large',
   'expectation_failed',
+  // An upgrade that the path does not take, and a body that it does not need.
+  'validation_error',
+  'payload_too_large',
+  'unsupported_media_type',
   'storage_unavailable',
   'internal_error',
 ];
 const TOKEN_ERRORS: readonly ErrorCode[] = ['unauthorized', 'rate_limit_exceeded'];
-const BODY_ERRORS: readonly ErrorCode[] = ['unsupported_media_type', 'payload_too_large', 'validation_error'];
 
 interface Bodies {
   readonly content: Readonly<Record<string, { readonly schema: z.ZodType }>>;
 }
 
+/** Headers that change what an operation does, as the document explains them. */
+export const REQUEST_HEADERS = {
+  'Idempotency-Key': 'Makes a retry safe for 24 hours: 1 to 255 printable ASCII characters.',
+  Prefer: 'wait=<seconds>, at most 600: answers once the work has ended or is interrupted.',
+  'Last-Event-ID': 'Resumes behind this event, in place of since and snapshot.',
+} as const;
+export type RequestHeader = keyof typeof REQUEST_HEADERS;
+
 export interface Operation {
   /** Unique, camelCase. */
   readonly id: string;
-  readonly tag: 'sessions' | 'turns' | 'confirmations' | 'history' | 'models' | 'analytics' | 'maintenance' | 'meta';
+  readonly tag:
+    | 'sessions'
+    | 'turns'
+    | 'confirmations'
+    | 'history'
+    | 'models'
+    | 'workers'
+    | 'analytics'
+    | 'maintenance'
+    | 'meta';
   readonly summary: string;
   /** Status -> body, or bodies by media type; null = none. */
   readonly results: Readonly<Record<number, z.ZodType | Bodies | null>>;
   /** Its own codes, besides those of the gates. */
   readonly errors: readonly ErrorCode[];
-  /** Reads a body. */
-  readonly body?: boolean;
-  /** Needs no token. */
-  readonly open?: boolean;
+  readonly headers?: readonly RequestHeader[];
+  /** Its good answers say where the new resource is. */
+  readonly locates?: boolean;
+  /** As in the route's config. */
+  readonly open?: FastifyContextConfig['open'];
 }
 
 /** The documenting half of a route's schema. Nothing of it runs when a request is served. */
-export function operation({ id, tag, summary, results, errors, body = false, open = false }: Operation) {
-  const codes = new Set([...GATE_ERRORS, ...(open ? [] : TOKEN_ERRORS), ...(body ? BODY_ERRORS : []), ...errors]);
+export function operation({ id, tag, summary, results, errors, open, headers, locates }: Operation) {
+  const codes = new Set([...GATE_ERRORS, ...(open === 'everywhere' ? [] : TOKEN_ERRORS), ...errors]);
   const response: Record<string, unknown> = {};
   for (const status of new Set([...codes].map((code) => ERRORS[code].status))) {
     response[status] = errorsOf([...codes].filter((code) => ERRORS[code].status === status));
   }
   for (const [status, schema] of Object.entries(results)) response[status] = schema ?? NO_BODY;
-  return { operationId: id, tags: [tag], summary, ...(open ? { security: [] } : {}), response };
+  return {
+    operationId: id,
+    tags: [tag],
+    summary,
+    ...(open === undefined ? {} : { security: SECURITY[open] }),
+    ...(headers === undefined ? {} : { 'x-headers': headers }),
+    ...(locates === true ? { 'x-locates': true } : {}),
+    response,
+  };
 }
 
 const NO_BODY = z.null();
+/** An empty requirement is one of several choices: there, a token may be left out. */
+const SECURITY = { everywhere: [], on_loopback: [{}, { bearerAuth: [] }] };
 
 /** The error envelope with one of these codes. */
 export function errorsOf(codes: readonly ErrorCode[]) {

@@ -33,6 +33,19 @@ export function createHostRule({ host, allowed_hosts }: HostSettings) {
   };
 }
 
+/** What a target in absolute form says in place of the Host header, without user and password; null for any other target. */
+export function authorityOf(target: string): string | null {
+  return /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)/i.exec(target)?.[1] ?? null;
+}
+
+/** `/path?query` of a target in absolute form; any other as it is. */
+export function pathOf(target: string): string {
+  const authority = /^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i.exec(target);
+  if (authority === null) return target;
+  const rest = target.slice(authority[0].length);
+  return rest.startsWith('/') ? rest : `/${rest}`;
+}
+
 /** The names, without ports, by which requests are served, as a person would write them. */
 export function servedNames({ host, allowed_hosts }: HostSettings): readonly string[] {
   return [...new Set([...LOOPBACK, bracketed(host.toLowerCase()), ...allowed_hosts])];
@@ -54,4 +67,14 @@ export function createOriginRule(listed: readonly string[]) {
     const host = (hostHeader ?? '').toLowerCase().replace(/:80$/, '');
     return origin.toLowerCase() === `http://${host}` ? 'own' : 'foreign';
   };
+}
+
+/**
+ * Whether a page of another origin loads this as an image, a script or a frame: browsers send no `Origin` with such a
+ * GET, but say where it comes from. A link that a person follows is no load.
+ */
+export function isForeignLoad(headers: Readonly<Record<string, unknown>>): boolean {
+  const site = headers['sec-fetch-site'];
+  if (site === undefined || site === 'same-origin' || site === 'none') return false;
+  return headers['sec-fetch-mode'] !== 'navigate' || headers['sec-fetch-dest'] !== 'document';
 }

@@ -3,6 +3,8 @@ import type { FastifySchemaCompiler } from 'fastify';
 import { z } from 'zod';
 import { ConfirmationIdSchema, SessionIdSchema, TurnIdSchema } from '../domain/scalars.ts';
 import { type Issue, validationError } from '../kernel/errors.ts';
+import { shownName } from '../policy/cut.ts';
+import { nearestKey } from '../policy/parsing/known-keys.ts';
 import { plainIssues } from '../policy/parsing/plain-issue.ts';
 
 export const SessionParams = z.object({ session_id: SessionIdSchema });
@@ -18,8 +20,12 @@ const BOOLEANS: Readonly<Record<string, boolean>> = {
   no: false,
 };
 
-/** A query flag; absent = `otherwise`. */
-export function flag(otherwise: boolean) {
+/**
+ * A query flag.
+ * @param otherwise where it is absent
+ * @param says what it asks for, for readers of the document
+ */
+export function flag(otherwise: boolean, says: string) {
   return z
     .string()
     .optional()
@@ -29,7 +35,8 @@ export function flag(otherwise: boolean) {
       if (value !== undefined) return value;
       context.addIssue({ code: 'custom', message: 'must be one of true, 1, yes, false, 0, no' });
       return z.NEVER;
-    });
+    })
+    .describe(`${says} Default: ${otherwise}.`);
 }
 
 /** A page size: at least 1, clamped to `max`. */
@@ -38,10 +45,11 @@ export function limit(standard: number, max: number) {
     .string()
     .regex(/^0*[1-9]\d{0,30}$/, 'must be an integer of at least 1')
     .optional()
-    .transform((text) => Math.min(max, text === undefined ? standard : Number(text)));
+    .transform((text) => Math.min(max, text === undefined ? standard : Number(text)))
+    .describe(`Rows of a page: ${standard} where nothing is said, at most ${max}.`);
 }
 
-/** Longest choice that is told in full. */
+/** Longest choice, and most unknown names, that are told in full. */
 const MAX_NAMED = 12;
 
 /** A comma-separated list of names out of `allowed`. */
@@ -51,25 +59,29 @@ export function nameList<const T extends readonly string[]>(allowed: T) {
     const items = text.split(',').map((item) => item.trim());
     const unknown = items.filter((item) => !names.has(item));
     if (unknown.length === 0) return [...new Set(items)];
-    const list = unknown.map((u) => JSON.stringify(u)).join(', ');
-    const choice = allowed.length > MAX_NAMED ? '' : `; known: ${allowed.join(', ')}`;
+    const told = unknown.slice(0, MAX_NAMED).map(shownName).join(', ');
+    const list = unknown.length > MAX_NAMED ? `${told} and ${unknown.length - MAX_NAMED} more` : told;
+    const near = nearestKey(unknown[0]!, allowed);
+    const meant = near === null ? '' : `; did you mean "${near}"?`;
+    const choice = allowed.length > MAX_NAMED ? meant : `; known: ${allowed.join(', ')}`;
     context.addIssue({ code: 'custom', message: `unknown: ${list}${choice}` });
     return z.NEVER;
   });
 }
 
-export const PageQuery = { cursor: z.string().max(1024).optional(), limit: limit(50, 200) };
+export const CursorSchema = z.string().max(1024).optional().describe('next_cursor of the page before.');
+export const PageQuery = { cursor: CursorSchema, limit: limit(50, 200) };
 
 /** A zod error as issues: dotted paths, and each unknown key under its own name. */
-export function issuesOf(error: z.core.$ZodError): Issue[] {
-  return plainIssues(error).map(({ path, message }) => ({ path: path.map(String).join('.'), message }));
+export function issuesOf(error: z.core.$ZodError, schema: z.ZodType): Issue[] {
+  return plainIssues(error, schema).map(({ path, message }) => ({ path: path.map(String).join('.'), message }));
 }
 
 /** Parses or throws `validation_error`. */
 export function parseOrThrow<T extends z.ZodType>(schema: T, value: unknown): z.output<T> {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
-  throw validationError(issuesOf(result.error));
+  throw validationError(issuesOf(result.error, schema));
 }
 
 /** Request validation for fastify: same schemas, our error. */
@@ -79,7 +91,7 @@ export const requestValidator: FastifySchemaCompiler<z.ZodType> =
     const repeated = httpPart === 'querystring' ? repeatedParameters(value) : [];
     if (repeated.length > 0) return { error: validationError(repeated) };
     const result = schema.safeParse(value);
-    return result.success ? { value: result.data } : { error: validationError(issuesOf(result.error)) };
+    return result.success ? { value: result.data } : { error: validationError(issuesOf(result.error, schema)) };
   };
 
 /** No parameter is a list of its own: a name that stands twice would leave open which one counts. */

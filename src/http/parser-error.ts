@@ -39,6 +39,7 @@ export function createParserErrorAnswer(clock: Clock) {
     const body = JSON.stringify(envelopeOf(answer));
     socket.end(
       `HTTP/1.1 ${STATUS_TEXT[answer.code] ?? '400 Bad Request'}\r\nConnection: close\r\n` +
+        'Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n' +
         `Content-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
     );
   };

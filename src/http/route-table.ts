@@ -4,7 +4,7 @@ import type { z } from 'zod';
 import type { HttpApp } from './app.ts';
 
 export interface RouteTable {
-  /** Every method that some path takes. */
+  /** Every method that some path takes, but HEAD, which no page has to ask for. */
   methods(): readonly string[];
   /** Methods that the path of this request target takes; none when there is no such path. */
   allowed(target: string): readonly string[];
@@ -33,7 +33,8 @@ export function trackRoutes(app: HttpApp): RouteTable {
   });
 
   return {
-    methods: () => [...new Set([...paths.values()].flatMap(({ methods }) => [...methods]))].sort(),
+    methods: () =>
+      [...new Set([...paths.values()].flatMap(({ methods }) => [...methods]))].filter((m) => m !== 'HEAD').sort(),
     allowed(target) {
       const path = target.split('?', 1)[0] ?? '';
       const entry = [...paths.values()].find(({ match }) => match.test(path));

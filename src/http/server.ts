@@ -2,6 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import websocket from '@fastify/websocket';
 import fastify from 'fastify';
+import { serverCounts } from '../engine/show-session.ts';
 import { validationError } from '../kernel/errors.ts';
 import { faultOfJson } from '../policy/parsing/json.ts';
 import { BODY } from '../policy/parsing/limits.ts';
@@ -10,17 +11,25 @@ import { createTokenCheck } from './auth.ts';
 import type { HttpDeps } from './deps.ts';
 import { createErrorHandler } from './error-handler.ts';
 import { installGates } from './gates.ts';
+import { createClientGate } from './gateway/identity.ts';
 import { createIdempotency } from './idempotency.ts';
+import { pathOf } from './origin.ts';
 import { requestValidator } from './params.ts';
 import { createParserErrorAnswer } from './parser-error.ts';
 import { registerRoutes } from './register-routes.ts';
+import { trackSilentConnections } from './silent-connections.ts';
 import { createStreamHub } from './stream/hub.ts';
 import { createBodyDiscard } from './unread-body.ts';
 
 const MAX_HEADER_BYTES = 16_384;
 const MAX_FRAME_BYTES = 64 * 1024;
-/** Above any target we accept: longer ids are a fault of form, not a missing route. */
-const MAX_PARAM_LENGTH = 8192;
+/** Nothing longer passes the parser: the router refuses before the gates, and in words of its own. */
+const MAX_PARAM_LENGTH = MAX_HEADER_BYTES;
+
+/** For a request to arrive whole: who sends slower is cut off. */
+const REQUEST_LIMIT_MS = 120_000;
+/** Beside a connection for each stream: those that ask. */
+const ASKING_CONNECTIONS = 500;
 
 const HTTP_OPTIONS = {
   maxHeaderSize: MAX_HEADER_BYTES,
@@ -50,17 +59,21 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
     bodyLimit: server.body_limit_bytes,
     exposeHeadRoutes: false,
     return503OnClosing: false,
+    requestTimeout: REQUEST_LIMIT_MS,
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
     http: HTTP_OPTIONS,
     clientErrorHandler: answerParserError,
-    rewriteUrl: ({ url = '/' }) => (isDecodable(url) ? url : UNDECODABLE),
+    rewriteUrl: ({ url = '/' }) => (isDecodable(url) ? pathOf(url) : UNDECODABLE),
   });
+  const cutSilent = trackSilentConnections(app.server);
+  app.server.maxConnections = config.stream.max_connections + ASKING_CONNECTIONS;
   app.setValidatorCompiler(requestValidator);
   // Answers are wire objects already: they are written as they are, without a schema in the way.
   app.setSerializerCompiler(() => JSON.stringify);
   app.setErrorHandler(createErrorHandler(log, engine.secrets));
   readJson(app);
   app.decorateRequest('bodyHash', '');
+  app.decorate('gauges', async () => ({ ...(await serverCounts(engine)), active_streams: hub.size() }));
 
   app.register(websocket, {
     options: { maxPayload: MAX_FRAME_BYTES, perMessageDeflate: false },
@@ -71,13 +84,14 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
     preClose(done) {
       closing.abort();
       hub.close();
+      cutSilent();
       done();
     },
   });
   app.addHook('onSend', createBodyDiscard(clock));
   // The gates judge it, in their order.
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
-  installGates(app, { server, tokens, draining });
+  installGates(app, { server, tokens, admitClient: createClientGate(config, tokens), draining });
   app.after(() => {
     app.websocketServer.on('wsClientError', answerParserError);
     registerRoutes(app, {
@@ -87,9 +101,11 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
       idempotency: createIdempotency({ store, clock }),
       started: { at: clock.now(), monotonic: clock.monotonic() },
       turnBodyLimit: server.turn_body_limit_bytes,
+      gatewayBodyLimit: config.gateway.body_limit_bytes,
       documents: {
         openApi: async (version) => (await import('./openapi.ts')).openApiDocument(version),
         events: async () => (await import('./openapi.ts')).eventsDocument(),
+        page: async (version) => (await import('./docs/page.ts')).docsPage(version),
       },
       closing: closing.signal,
     });

@@ -2,16 +2,21 @@
 import { z } from 'zod';
 import {
   CostReportSchema,
+  QualityReportSchema,
   ReliabilityReportSchema,
   RoutingReportSchema,
   SavingsReportSchema,
   type TimeWindow,
 } from '../../domain/analytics.ts';
+import { WorkspacePathSchema } from '../../domain/scalars.ts';
 import type { Engine } from '../../engine/create-engine.ts';
+import { compareQuality } from '../../engine/show-patterns.ts';
 import { isoTime } from '../../kernel/clock.ts';
 import { type Issue, validationError } from '../../kernel/errors.ts';
 import type { Result } from '../../kernel/result.ts';
 import { encodeCursor, parseCostQuery, parseSavingsQuery, parseTraceQuery } from '../../policy/analytics/query.ts';
+import { DAY_MS } from '../../policy/analytics/rollup.ts';
+import { WINDOW_DAYS } from '../../policy/learning/compare-models.ts';
 import { type PriceTable, storedPriceTable } from '../../policy/pricing/price-table.ts';
 import type { Analytics } from '../../ports/analytics.ts';
 import type { PriceVersions } from '../../ports/price-versions.ts';
@@ -19,7 +24,7 @@ import type { HttpApp } from '../app.ts';
 import { operation } from '../operation.ts';
 
 export interface AnalyticsDeps {
-  readonly engine: Pick<Engine, 'clock' | 'config' | 'prices' | 'registry'>;
+  readonly engine: Engine;
   readonly analytics: Analytics;
   readonly priceVersions: PriceVersions;
 }
@@ -36,6 +41,8 @@ const callFilters = {
   workspace_hash: text('SHA-256 of the workspace path.'),
   delegation_tier: text('fast, balanced or deep.'),
   worker_name: text('Named worker.'),
+  door: text('api, gateway, mcp or acp.'),
+  caller: text('Name of a key of the gateway; empty = without one.'),
   include_workers: text('true folds workers into their parent session, false leaves their calls out.'),
 };
 // Loose: an unknown parameter is a warning. Values are read by the policy, which reports all faults at once.
@@ -147,6 +154,28 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
     async (request, reply) => {
       const { query, warnings } = valid(parseTraceQuery(request.query, clock.now()));
       return reply.send({ ...envelope(query.window, warnings), data: await analytics.reliability(query) });
+    },
+  );
+
+  app.get(
+    '/analytics/quality',
+    {
+      schema: {
+        querystring: z.strictObject({ workspace_path: WorkspacePathSchema.describe('The workspace to look at.') }),
+        ...operation({
+          id: 'getQuality',
+          tag: 'analytics',
+          summary: 'Shapes of task that a cheaper model does as well, and what that saves a day.',
+          results: { 200: QualityReportSchema },
+          errors: ['validation_error', 'not_found', 'workspace_not_allowed'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const to = clock.now();
+      const window = { from: to - WINDOW_DAYS * DAY_MS, to };
+      const data = await compareQuality(engine, analytics, request.query.workspace_path, window);
+      return reply.send({ ...envelope(window, []), data });
     },
   );
 

@@ -16,8 +16,11 @@ import { operation } from '../operation.ts';
 import { ConfirmationParams, PageQuery } from '../params.ts';
 
 const ListQuery = z.strictObject({
-  session_id: SessionIdSchema.optional(),
-  status: z.enum(['pending', 'resolved', 'all']).default('pending'),
+  session_id: SessionIdSchema.optional().describe('Questions of this session and its workers.'),
+  status: z
+    .enum(['pending', 'resolved', 'all'])
+    .default('pending')
+    .describe('Which questions: open ones, answered ones, or all.'),
   ...PageQuery,
 });
 
@@ -76,7 +79,6 @@ export function confirmationRoutes(app: HttpApp, { engine }: RouteDeps): void {
           id: 'answerConfirmation',
           tag: 'confirmations',
           summary: 'Answer a prompt. The first answer wins.',
-          body: true,
           results: {
             200: AnswerConfirmationReply,
           },

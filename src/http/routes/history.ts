@@ -3,19 +3,19 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { EventListReply, MessageListReply, WorkerListReply } from '../../domain/api/history.ts';
 import { EVENT_TYPES } from '../../domain/event.ts';
-import { EventIdSchema, MessageIdSchema } from '../../domain/scalars.ts';
+import { EventIdSchema, MessageIdSchema, ToolUseIdSchema } from '../../domain/scalars.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';
 import { found } from '../error-handler.ts';
 import { operation } from '../operation.ts';
-import { flag, limit, nameList, PageQuery, parseOrThrow, SessionParams } from '../params.ts';
+import { CursorSchema, flag, limit, nameList, PageQuery, parseOrThrow, SessionParams } from '../params.ts';
 import { serveEventStream } from '../stream/sse.ts';
 import { subscriptionOfQuery } from '../stream/subscription.ts';
 
 const MessagesQuery = z.strictObject({
-  before: MessageIdSchema.optional(),
-  after: MessageIdSchema.optional(),
+  before: MessageIdSchema.optional().describe('Messages below this id, the newest of them.'),
+  after: MessageIdSchema.optional().describe('Messages above this id, the oldest of them.'),
   limit: limit(50, 200),
 });
 
@@ -23,8 +23,8 @@ const EventsQuery = z.strictObject({
   types: nameList(EVENT_TYPES).optional(),
   since: EventIdSchema.optional(),
   until: EventIdSchema.optional(),
-  include_worker_sessions: flag(false),
-  cursor: z.string().max(1024).optional(),
+  include_worker_sessions: flag(false, 'Events of worker sessions too.'),
+  cursor: CursorSchema,
   limit: limit(100, 1000),
 });
 
@@ -41,7 +41,11 @@ const EventsOrStreamQuery = z.strictObject({
   snapshot: text.describe('Stream only: true or false (default).'),
 });
 
-const WorkersQuery = z.strictObject({ recursive: flag(false), ...PageQuery });
+const WorkersQuery = z.strictObject({
+  tool_use_id: ToolUseIdSchema.optional().describe('The delegation of this call alone.'),
+  recursive: flag(false, 'Workers of workers too.'),
+  ...PageQuery,
+});
 
 export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
   const { engine } = deps;
@@ -79,6 +83,7 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
         querystring: EventsOrStreamQuery,
         ...operation({
           id: 'listEvents',
+          headers: ['Last-Event-ID'],
           tag: 'history',
           summary: 'Events, ascending; with Accept: text/event-stream a live stream of frames.',
           results: {
@@ -119,10 +124,15 @@ export function historyRoutes(app: HttpApp, deps: RouteDeps): void {
     },
     async (request, reply) => {
       const { session_id } = request.params;
-      const { cursor, limit: rows, recursive } = request.query;
+      const { cursor, limit: rows, recursive, tool_use_id } = request.query;
       const scope = { session_id, recursive };
       const after = decodeCursor(cursor, scope);
       found(await engine.store.sessions.record(session_id), 'session', session_id);
+      if (tool_use_id !== undefined) {
+        const one = await engine.store.delegations.view(tool_use_id);
+        const workers = one?.parent_session_id === session_id ? [one] : [];
+        return reply.send({ workers, next_cursor: null });
+      }
       const page = await engine.store.delegations.list(session_id, { recursive, after, limit: rows });
       return reply.send({ workers: page.rows, next_cursor: encodeCursor(page.next, scope) });
     },

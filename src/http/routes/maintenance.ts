@@ -18,7 +18,6 @@ export function maintenanceRoutes(app: HttpApp, { engine }: RouteDeps): void {
           id: 'pruneEvents',
           tag: 'maintenance',
           summary: 'Delete events older than some days, of sessions that are at rest.',
-          body: true,
           results: { 200: PruneEventsReply },
           errors: [],
         }),

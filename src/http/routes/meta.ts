@@ -1,26 +1,30 @@
 // What the server says of itself: health, readiness, and its own contract (05 §3.7, §5).
 import { z } from 'zod';
 import { HealthReply, ReadinessReply } from '../../domain/api/server.ts';
+import { serverCounts } from '../../engine/show-session.ts';
 import { isoTime } from '../../kernel/clock.ts';
 import { AppError } from '../../kernel/errors.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { operation } from '../operation.ts';
 
+const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 const JSON_TYPE = 'application/json; charset=utf-8';
 
 const Document = z.record(z.string(), z.unknown());
 
-export function metaRoutes(app: HttpApp, { engine, version, started, documents }: RouteDeps): void {
+export function metaRoutes(app: HttpApp, { engine, metrics, version, started, documents }: RouteDeps): void {
   app.get(
     '/healthz',
     {
-      config: { open: true },
+      // Probes ask by HEAD as well.
+      exposeHeadRoute: true,
+      config: { open: 'everywhere', unlimited: true },
       schema: operation({
         id: 'getHealth',
         tag: 'meta',
         summary: 'Alive, with what is going on.',
-        open: true,
+        open: 'everywhere',
         results: { 200: HealthReply },
         errors: [],
       }),
@@ -30,20 +34,22 @@ export function metaRoutes(app: HttpApp, { engine, version, started, documents }
         status: 'ok',
         version,
         started_at: isoTime(started.at),
-        uptime_seconds: (engine.clock.monotonic() - started.monotonic) / 1000,
-        ...(await engine.store.sessions.counts()),
+        uptime_seconds: Math.round(engine.clock.monotonic() - started.monotonic) / 1000,
+        ...(await serverCounts(engine)),
       }),
   );
 
   app.get(
     '/readyz',
     {
-      config: { open: true },
+      // Probes ask by HEAD as well.
+      exposeHeadRoute: true,
+      config: { open: 'everywhere', unlimited: true },
       schema: operation({
         id: 'getReadiness',
         tag: 'meta',
         summary: 'Whether a write would succeed.',
-        open: true,
+        open: 'everywhere',
         results: { 200: ReadinessReply },
         errors: [],
       }),
@@ -51,6 +57,45 @@ export function metaRoutes(app: HttpApp, { engine, version, started, documents }
     async (_request, reply) => {
       if (await engine.store.writable()) return reply.send({ status: 'ready' });
       throw new AppError('storage_unavailable', 'the database cannot be written');
+    },
+  );
+
+  app.get(
+    '/metrics',
+    {
+      config: { open: 'on_loopback' },
+      schema: operation({
+        id: 'getMetrics',
+        tag: 'meta',
+        summary: 'Counts since the start, for Prometheus.',
+        open: 'on_loopback',
+        results: { 200: { content: { 'text/plain': { schema: z.string() } } } },
+        errors: [],
+      }),
+    },
+    async (_request, reply) => reply.type(PROMETHEUS_TYPE).send(metrics(await app.gauges())),
+  );
+
+  app.get(
+    '/docs',
+    {
+      config: { open: 'everywhere' },
+      schema: operation({
+        id: 'getDocs',
+        tag: 'meta',
+        summary: 'This document as a page to read.',
+        open: 'everywhere',
+        results: { 200: { content: { 'text/html': { schema: z.string() } } } },
+        errors: ['rate_limit_exceeded'],
+      }),
+    },
+    async (_request, reply) => {
+      const { page, policy } = await documents.page(version);
+      return reply
+        .type('text/html; charset=utf-8')
+        .header('content-security-policy', policy)
+        .header('referrer-policy', 'no-referrer')
+        .send(page);
     },
   );
 

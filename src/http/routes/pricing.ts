@@ -12,7 +12,9 @@ export function pricingRoutes(app: HttpApp, { engine, priceVersions }: RouteDeps
     '/pricing',
     {
       schema: {
-        querystring: z.strictObject({ version: z.string().min(1).default('current') }),
+        querystring: z.strictObject({
+          version: z.string().min(1).default('current').describe('A version of the price list, or current.'),
+        }),
         ...operation({
           id: 'getPricing',
           tag: 'models',

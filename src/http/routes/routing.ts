@@ -19,7 +19,9 @@ export function routingRoutes(app: HttpApp, { engine }: RouteDeps): void {
     '/routing/policy',
     {
       schema: {
-        querystring: z.strictObject({ workspace_path: WorkspacePathSchema.optional() }),
+        querystring: z.strictObject({
+          workspace_path: WorkspacePathSchema.optional().describe('With the rules of this workspace.'),
+        }),
         ...operation({
           id: 'getRoutingPolicy',
           tag: 'models',
@@ -41,7 +43,6 @@ export function routingRoutes(app: HttpApp, { engine }: RouteDeps): void {
           id: 'checkRoutingPolicy',
           tag: 'models',
           summary: 'Check the text of a routing file, or the files on disk; loads nothing.',
-          body: true,
           results: { 200: CheckRoutingReply },
           errors: ['not_found', 'workspace_not_allowed'],
         }),
@@ -62,7 +63,6 @@ export function routingRoutes(app: HttpApp, { engine }: RouteDeps): void {
           id: 'explainRoute',
           tag: 'models',
           summary: 'Which model a message would get as the first of a new session, and why; runs and stores nothing.',
-          body: true,
           results: { 200: ExplainRouteReply },
           errors: [
             'not_found',

@@ -7,11 +7,12 @@ import {
   UpdateSessionBody,
   UpdateSessionReply,
 } from '../../domain/api/sessions.ts';
-import { SessionIdSchema, WorkspacePathSchema } from '../../domain/scalars.ts';
+import { DoorSchema, SessionIdSchema, WorkspacePathSchema } from '../../domain/scalars.ts';
 import { SessionSchema, SessionStatusSchema } from '../../domain/session.ts';
+import { WorkerNameSchema } from '../../domain/worker/definition.ts';
 import { createSession } from '../../engine/create-session.ts';
 import { endSession, purgeSession } from '../../engine/end-session.ts';
-import { withReserved } from '../../engine/show-session.ts';
+import { callingSessions, withReserved } from '../../engine/show-session.ts';
 import { patchSession } from '../../engine/update-session.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
@@ -21,10 +22,12 @@ import { operation } from '../operation.ts';
 import { flag, nameList, PageQuery, SessionParams } from '../params.ts';
 
 const ListQuery = z.strictObject({
-  workspace_path: WorkspacePathSchema.optional(),
-  include_workers: flag(false),
-  status: nameList(SessionStatusSchema.options).optional(),
-  parent_session_id: SessionIdSchema.optional(),
+  workspace_path: WorkspacePathSchema.optional().describe('Sessions of this workspace.'),
+  include_workers: flag(false, 'Worker sessions too, not only those at the top.'),
+  status: nameList(SessionStatusSchema.options).optional().describe('Comma-separated: sessions in one of these.'),
+  parent_session_id: SessionIdSchema.optional().describe('Workers of this session.'),
+  worker_name: WorkerNameSchema.optional().describe('Sessions of this named worker.'),
+  door: DoorSchema.optional().describe('Sessions that were opened by this door.'),
   ...PageQuery,
 });
 
@@ -39,7 +42,8 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
           id: 'createSession',
           tag: 'sessions',
           summary: 'Open a session on a workspace.',
-          body: true,
+          headers: ['Idempotency-Key'],
+          locates: true,
           results: { 201: SessionSchema },
           errors: [
             'not_found',
@@ -74,12 +78,21 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
     },
     async (request, reply) => {
       const { cursor, limit, ...filter } = request.query;
-      const { workspace_path: given, status = null, parent_session_id = null } = filter;
+      const {
+        workspace_path: given,
+        status = null,
+        parent_session_id = null,
+        worker_name = null,
+        door = null,
+      } = filter;
       const page = await engine.store.sessions.list({
         workspace_path: given === undefined ? null : ((await engine.workspaces.realDirectory(given)) ?? given),
-        include_workers: filter.include_workers || parent_session_id !== null,
+        include_workers: filter.include_workers || parent_session_id !== null || worker_name !== null,
         status,
         parent_session_id,
+        worker_name,
+        door,
+        calling: callingSessions(engine),
         before: decodeCursor(cursor, filter),
         limit,
       });
@@ -119,7 +132,6 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
           id: 'updateSession',
           tag: 'sessions',
           summary: 'Change the sticky model or the money limit.',
-          body: true,
           results: { 200: UpdateSessionReply },
           errors: ['not_found', 'session_already_ended', 'session_is_worker', 'model_not_configured'],
         }),
@@ -141,7 +153,7 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
     {
       schema: {
         params: SessionParams,
-        querystring: z.strictObject({ purge: flag(false) }),
+        querystring: z.strictObject({ purge: flag(false, 'Take the ended session and all it stored away.') }),
         ...operation({
           id: 'endSession',
           tag: 'sessions',

@@ -7,6 +7,8 @@ import {
   EstimateTurnBody,
   EstimateTurnReply,
   ResumeTurnReply,
+  ScoreTurnBody,
+  ScoreTurnReply,
   SubmitTurnBody,
   TurnListReply,
   TurnReceipt,
@@ -15,6 +17,8 @@ import { type Turn, TurnSchema } from '../../domain/turn.ts';
 import { cancelTurn } from '../../engine/cancel-turn.ts';
 import { estimateTurn } from '../../engine/estimate-turn.ts';
 import { resumeTurn } from '../../engine/resume-turn.ts';
+import { scoreTurn } from '../../engine/score-turn.ts';
+import { withCheckedOutput } from '../../engine/show-session.ts';
 import { submitTurn, waitForTurn } from '../../engine/submit-turn.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
@@ -22,11 +26,10 @@ import type { RouteDeps } from '../deps.ts';
 import { found } from '../error-handler.ts';
 import { operation } from '../operation.ts';
 import { PageQuery, SessionParams, TurnParams } from '../params.ts';
-
-const MAX_WAIT_SECONDS = 600;
+import { waitAsPreferred } from '../prefer.ts';
 
 export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
-  const { engine, idempotency } = deps;
+  const { engine, idempotency, traces } = deps;
 
   app.post(
     '/sessions/:session_id/estimate',
@@ -39,7 +42,6 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
           id: 'estimateTurn',
           tag: 'turns',
           summary: 'Route and price a turn without running or storing it.',
-          body: true,
           results: { 200: EstimateTurnReply },
           errors: [
             'unknown_alias',
@@ -70,7 +72,8 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
           tag: 'turns',
           summary:
             'Start a turn. With Prefer: wait=<seconds> the turn is the answer once it has ended or is interrupted.',
-          body: true,
+          headers: ['Idempotency-Key', 'Prefer'],
+          locates: true,
           results: { 200: TurnSchema, 202: TurnReceipt },
           errors: [
             'unknown_alias',
@@ -78,6 +81,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
             'budget_exceeded',
             'not_found',
             'session_already_ended',
+            'session_is_gateway',
             'session_is_worker',
             'turn_in_flight',
             'idempotency_in_progress',
@@ -90,9 +94,18 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
     },
     async (request, reply) => {
       const { session_id } = request.params;
-      const receipt = await idempotency.once(request, reply, (claim) =>
-        submitTurn(engine, session_id, request.body, claim),
-      );
+      const receipt = await idempotency.once(request, reply, async (claim) => {
+        const turnId = engine.ids.turn();
+        traces.incoming(turnId, request.headers);
+        let made: string | null = null;
+        try {
+          const answer = await submitTurn(engine, session_id, { ...request.body, turn_id: turnId }, claim);
+          made = answer.turn_id;
+          return answer;
+        } finally {
+          if (made !== turnId) traces.forget(turnId);
+        }
+      });
       reply.header('location', `/sessions/${session_id}/turns/${receipt.turn_id}`);
       const turn = await finished(deps, request, receipt.turn_id);
       return turn === null ? reply.status(202).send(receipt) : reply.send(turn);
@@ -120,7 +133,8 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
       const before = decodeCursor(cursor, { session_id });
       found(await engine.store.sessions.record(session_id), 'session', session_id);
       const page = await engine.store.turns.list(session_id, before, limit);
-      return reply.send({ turns: page.rows, next_cursor: encodeCursor(page.next, { session_id }) });
+      const turns = await Promise.all(page.rows.map((turn) => withCheckedOutput(engine, turn)));
+      return reply.send({ turns, next_cursor: encodeCursor(page.next, { session_id }) });
     },
   );
 
@@ -141,7 +155,8 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
     async (request, reply) => {
       const { session_id, turn_id } = request.params;
       found(await engine.store.sessions.record(session_id), 'session', session_id);
-      return reply.send(found(await engine.store.turns.view(session_id, turn_id), 'turn', turn_id));
+      const turn = found(await engine.store.turns.view(session_id, turn_id), 'turn', turn_id);
+      return reply.send(await withCheckedOutput(engine, turn));
     },
   );
 
@@ -155,7 +170,6 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
           id: 'cancelTurn',
           tag: 'turns',
           summary: 'Cancel a turn and everything below it.',
-          body: true,
           results: { 202: CancelTurnReply },
           errors: ['not_found', 'turn_already_completed'],
         }),
@@ -177,7 +191,6 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
           id: 'resumeTurn',
           tag: 'turns',
           summary: 'Go on with an interrupted turn where it stood.',
-          body: true,
           results: { 202: ResumeTurnReply },
           errors: ['budget_exceeded', 'not_found', 'session_is_worker', 'turn_not_interrupted'],
         }),
@@ -188,31 +201,36 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
       return reply.status(202).send(await resumeTurn(engine, session_id, turn_id));
     },
   );
+
+  app.put(
+    '/sessions/:session_id/turns/:turn_id/score',
+    {
+      schema: {
+        params: TurnParams,
+        body: ScoreTurnBody,
+        ...operation({
+          id: 'scoreTurn',
+          tag: 'turns',
+          summary: 'Say how good an ended turn was, in place of what was said before; routing learns from it.',
+          results: { 200: ScoreTurnReply },
+          errors: ['not_found', 'turn_in_flight'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id, turn_id } = request.params;
+      return reply.send(await scoreTurn(engine, session_id, turn_id, request.body));
+    },
+  );
 }
 
 /** With `Prefer: wait`, the turn once it stands: ended or interrupted; null when nobody asked, or time is up first. */
-async function finished({ engine, closing }: RouteDeps, request: FastifyRequest, turnId: string): Promise<Turn | null> {
-  const seconds = waitOf(request.headers.prefer);
-  if (seconds === null) return null;
+async function finished(deps: RouteDeps, request: FastifyRequest, turnId: string): Promise<Turn | null> {
+  const { engine } = deps;
   const { session_id } = request.params as { session_id: string };
-  const enough = new AbortController();
-  const stop = () => enough.abort();
-  const { socket } = request.raw;
-  socket.once('close', stop);
-  closing.addEventListener('abort', stop);
-  try {
-    await waitForTurn(engine, turnId, seconds * 1000, enough.signal);
-  } finally {
-    // Both outlive this request.
-    socket.off('close', stop);
-    closing.removeEventListener('abort', stop);
-  }
+  const asked = await waitAsPreferred(deps, request, (ms, signal) => waitForTurn(engine, turnId, ms, signal));
+  if (!asked) return null;
   const turn = await engine.store.turns.view(session_id, turnId);
-  return turn !== null && (turn.ended_at !== null || turn.status === 'interrupted') ? turn : null;
-}
-
-/** Whole seconds of a `wait` preference, at most 600; null without one. */
-function waitOf(prefer: string | string[] | undefined): number | null {
-  const seconds = /(?:^|[,;])\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:$|[,;])/i.exec([prefer ?? ''].flat().join(','))?.[1];
-  return seconds === undefined ? null : Math.min(MAX_WAIT_SECONDS, Number(seconds));
+  if (turn === null || (turn.ended_at === null && turn.status !== 'interrupted')) return null;
+  return withCheckedOutput(engine, turn);
 }

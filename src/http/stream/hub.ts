@@ -36,6 +36,8 @@ export interface StreamHub extends HubPorts {
   /** The caller checks `full` first. Returns the way out. Shut down at once when the hub has closed. */
   connect(connection: Connection): () => void;
   full(): boolean;
+  /** Open connections. */
+  size(): number;
   /** Hands the member every item of this tree from now on. Resolves, when its sessions are known, with a test for them. */
   join(root: SessionId, member: Member): Promise<(sessionId: string) => boolean>;
   leave(root: SessionId, member: Member): void;
@@ -117,6 +119,7 @@ export function createStreamHub(ports: HubPorts): StreamHub {
   return {
     ...ports,
     full: () => connections.size >= maxConnections,
+    size: () => connections.size,
     connect(connection) {
       connections.add(connection);
       heartbeat ??= clock.after(HEARTBEAT_MS, beat);

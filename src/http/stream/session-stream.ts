@@ -2,6 +2,7 @@
 import { CATALOG } from '../../domain/event.ts';
 import type { SessionRecord } from '../../domain/session.ts';
 import { AppError } from '../../kernel/errors.ts';
+import type { SessionId } from '../../kernel/ids.ts';
 import type { Published } from '../../ports/live-bus.ts';
 import { notFound } from '../error-handler.ts';
 import { ackFrame, eventFrame, frameOf, type Snapshot, snapshotFrame, transientFrame } from './frames.ts';
@@ -80,7 +81,7 @@ class Stream implements SessionStream, Member {
       this.snapshot = await hub.store.snapshot(session.id, wanted.include_worker_sessions);
       this.cursor = this.snapshot?.snapshot_at_event_id ?? '';
     } else {
-      this.cursor = await startOf(hub, wanted.since);
+      this.cursor = await startOf(hub, session.root_session_id, wanted.since);
     }
     const now = await sessions.record(session.id);
     if (now === null || (wanted.snapshot && this.snapshot === null)) throw notFound('session', session.id);
@@ -204,9 +205,9 @@ class Stream implements SessionStream, Member {
 }
 
 /** Where a stream without snapshot begins. Throws `cursor_expired` (02 §5). */
-async function startOf({ store }: StreamHub, since: string | null): Promise<string> {
-  const pruned = (await store.events.prunedThrough()) ?? '';
-  const newest = (await store.events.newestId()) ?? '';
+async function startOf({ store }: StreamHub, root: SessionId, since: string | null): Promise<string> {
+  const pruned = (await store.events.prunedThrough(root)) ?? '';
+  const newest = (await store.events.newestId(root)) ?? '';
   const [, top = ''] = [pruned, newest].sort();
   if (since === null) return top;
   if (since < pruned) {

@@ -57,7 +57,7 @@ export function serveSocket(hub: StreamHub, tokens: TokenCheck, socket: WebSocke
     if (isBinary) return sink.close('binary_not_supported');
     const frame = parsed(String(data));
     if (frame === null) return sink.close('invalid_json');
-    if (frame.type !== 'subscribe') return;
+    if (frame.type !== 'subscribe' && subscribed) return;
     attempt(() => {
       if (subscribed) throw validationError([{ path: 'type', message: 'this connection is subscribed already' }]);
       const { token, ...wanted } = subscriptionOfFrame(frame);

@@ -63,11 +63,11 @@ const SubscribeFrameSchema = z
 
 /** The same fields in a URL; a token never stands there. */
 export const SubscribeQueryFields = {
-  types: nameList(STREAM_TYPES).optional(),
-  preset: PresetSchema.optional(),
-  include_worker_sessions: flag(false),
-  since: EventIdSchema.optional(),
-  snapshot: flag(false),
+  types: nameList(STREAM_TYPES).optional().describe('Comma-separated types of events.'),
+  preset: PresetSchema.optional().describe('Types under one name.'),
+  include_worker_sessions: flag(false, 'Events of worker sessions too.'),
+  since: EventIdSchema.optional().describe('Events above this id.'),
+  snapshot: flag(false, 'A snapshot first.'),
 };
 const SubscribeQuerySchema = z
   .strictObject(SubscribeQueryFields)

@@ -1,0 +1,193 @@
+// The ACP agent: an editor's sessions are sessions of the server (19 §4).
+import {
+  type AgentApp,
+  type AgentContext,
+  agent,
+  type McpServer,
+  methods,
+  PROTOCOL_VERSION,
+  RequestError,
+} from '@agentclientprotocol/sdk';
+import { ApiError, type MetisClient, type Model, type Session } from '../client/client.ts';
+import { changeOf, configOptions } from './options.ts';
+import { type OpenSession, openSession } from './session.ts';
+
+export interface AgentParts {
+  readonly client: MetisClient;
+  readonly version: string;
+  /** A new unguessable id. */
+  readonly uuid: () => string;
+  readonly failed: (error: unknown) => void;
+}
+
+export interface Agent {
+  readonly app: AgentApp;
+  /** Cancels the prompts that are open, and leaves the sessions. */
+  close(): Promise<void>;
+}
+
+const NOT_DONE = ['modes', "the editor's files", 'terminals', 'mcpServers', 'edited arguments', 'protocol 2'];
+const RESOURCE_NOT_FOUND = -32002;
+
+export function createAgent({ client, version, uuid, failed }: AgentParts): Agent {
+  const open = new Map<string, OpenSession>();
+  let models: Promise<readonly Model[]> | null = null;
+  const known = () => {
+    models ??= client.listModels().then(
+      (list) => list.models,
+      (error: unknown) => {
+        models = null;
+        throw error;
+      },
+    );
+    return models;
+  };
+
+  async function watch(
+    editor: AgentContext,
+    session: Session,
+    { replayed, servers }: { readonly replayed: boolean; readonly servers: readonly McpServer[] },
+  ) {
+    const all = await known();
+    open.get(session.id)?.leave();
+    const watched = openSession({
+      client,
+      editor,
+      session,
+      windowOf: (id) => all.find((model) => model.id === id)?.capabilities.max_context_tokens ?? 0,
+      replayed,
+      notice: noticeOf(servers),
+      failed,
+    });
+    open.set(session.id, watched);
+    await watched.standing;
+    return configOptions(session, all);
+  }
+  const find = async (id: string) =>
+    client.getSession(id).catch((error: unknown) => Promise.reject(unknown(id, error)));
+  function opened(id: string): OpenSession {
+    const session = open.get(id);
+    if (session === undefined) throw new RequestError(RESOURCE_NOT_FOUND, `no session ${id} is open`);
+    return session;
+  }
+
+  const app = agent({ name: 'metis' })
+    .onRequest(methods.agent.initialize, () => ({
+      protocolVersion: PROTOCOL_VERSION,
+      agentInfo: { name: 'metis', title: 'Metis', version },
+      agentCapabilities: {
+        loadSession: true,
+        promptCapabilities: { image: true, embeddedContext: true, audio: false },
+        sessionCapabilities: { list: {}, resume: {}, close: {} },
+      },
+      authMethods: [],
+      _meta: { metis: { not_done: NOT_DONE } },
+    }))
+    .onRequest(methods.agent.session.new, ({ params, client: editor }) =>
+      told(async () => {
+        const session = await client.createSession({ workspace_path: params.cwd, door: 'acp', on_reached: 'stop' });
+        const options = await watch(editor, session, { replayed: false, servers: params.mcpServers });
+        return { sessionId: session.id, configOptions: options };
+      }),
+    )
+    .onRequest(methods.agent.session.load, ({ params, client: editor }) =>
+      told(async () => {
+        const session = await find(params.sessionId);
+        return { configOptions: await watch(editor, session, { replayed: true, servers: params.mcpServers }) };
+      }),
+    )
+    .onRequest(methods.agent.session.resume, ({ params, client: editor }) =>
+      told(async () => {
+        const session = await find(params.sessionId);
+        const servers = params.mcpServers ?? [];
+        return { configOptions: await watch(editor, session, { replayed: false, servers }) };
+      }),
+    )
+    .onRequest(methods.agent.session.list, ({ params }) =>
+      told(async () => {
+        const page = await client.listSessions({
+          limit: 50,
+          ...(params.cwd ? { workspace_path: params.cwd } : {}),
+          ...(params.cursor ? { cursor: params.cursor } : {}),
+        });
+        const shown = page.sessions.filter(({ door, ended_at }) => door !== 'gateway' && ended_at === null);
+        return {
+          sessions: shown.map(({ id, workspace_path, title, updated_at }) => ({
+            sessionId: id,
+            cwd: workspace_path,
+            title,
+            updatedAt: updated_at,
+          })),
+          nextCursor: page.next_cursor,
+        };
+      }),
+    )
+    .onRequest(methods.agent.session.close, ({ params }) =>
+      told(async () => {
+        const session = opened(params.sessionId);
+        await session.cancel();
+        session.leave();
+        open.delete(params.sessionId);
+        return {};
+      }),
+    )
+    .onRequest(methods.agent.session.setConfigOption, ({ params }) =>
+      told(async () => {
+        opened(params.sessionId);
+        await client.updateSession(params.sessionId, changeOf(params.configId, params.value));
+        return { configOptions: configOptions(await find(params.sessionId), await known()) };
+      }),
+    )
+    .onRequest(methods.agent.session.prompt, ({ params, signal }) =>
+      told(async () => {
+        const session = opened(params.sessionId);
+        const cancel = () => void session.cancel().catch(failed);
+        signal.addEventListener('abort', cancel, { once: true });
+        try {
+          return await session.prompt(params.prompt, uuid());
+        } finally {
+          signal.removeEventListener('abort', cancel);
+        }
+      }),
+    )
+    .onNotification(methods.agent.session.cancel, async ({ params }) => {
+      await open.get(params.sessionId)?.cancel().catch(failed);
+    });
+
+  return {
+    app,
+    async close() {
+      await Promise.allSettled([...open.values()].map((session) => session.cancel()));
+      for (const session of open.values()) session.leave();
+    },
+  };
+}
+
+/** The refusal of the server in the words of the protocol. */
+async function told<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof ApiError) throw refusal(error);
+    if (error instanceof TypeError) throw RequestError.internalError({ code: 'server_unreachable' }, error.message);
+    throw error;
+  }
+}
+
+function refusal({ status, code, message, details }: ApiError): RequestError {
+  const data = { code, ...(details.issues === undefined ? {} : { issues: details.issues }) };
+  return [400, 404, 422].includes(status)
+    ? RequestError.invalidParams(data, message)
+    : RequestError.internalError(data, message);
+}
+
+function unknown(id: string, error: unknown): unknown {
+  if (!(error instanceof ApiError && (error.code === 'not_found' || error.code === 'validation_error'))) return error;
+  return new RequestError(RESOURCE_NOT_FOUND, `there is no session ${id.slice(0, 64)}`, { code: 'not_found' });
+}
+
+function noticeOf(servers: readonly McpServer[]): string | null {
+  if (servers.length === 0) return null;
+  const names = servers.map(({ name }) => name).join(', ');
+  return `(The editor's MCP servers are not used here: ${names}. They can stand in mcp_servers of the configuration.)\n\n`;
+}

@@ -1,0 +1,43 @@
+// What a person may set of a session in the editor: its model and its limit (19 §4).
+import { RequestError, type SessionConfigOption } from '@agentclientprotocol/sdk';
+import type { Model, Session, SessionChange } from '../client/client.ts';
+
+const AUTO = 'auto';
+const NONE = 'none';
+const BUDGETS = ['1', '5', '20'];
+
+type Shown = Pick<Session, 'active_model' | 'max_cost_usd'>;
+
+export function configOptions({ active_model, max_cost_usd }: Shown, models: readonly Model[]): SessionConfigOption[] {
+  const usable = models.filter(({ configured, id }) => configured || id === active_model);
+  const budgets = max_cost_usd === null || BUDGETS.includes(max_cost_usd) ? BUDGETS : [...BUDGETS, max_cost_usd];
+  return [
+    {
+      id: 'model',
+      name: 'Model',
+      category: 'model',
+      type: 'select',
+      currentValue: active_model ?? AUTO,
+      options: [
+        { value: AUTO, name: 'auto', description: 'Routing decides' },
+        ...usable.map(({ id, aliases }) => ({ value: id, name: aliases[0] ?? id, description: id })),
+      ],
+    },
+    {
+      id: 'budget',
+      name: 'Limit',
+      description: 'The most that the session may cost with its workers',
+      type: 'select',
+      currentValue: max_cost_usd ?? NONE,
+      options: [{ value: NONE, name: 'none' }, ...budgets.map((usd) => ({ value: usd, name: `$${usd}` }))],
+    },
+  ];
+}
+
+/** Throws for an option that there is not. */
+export function changeOf(configId: string, value: unknown): SessionChange {
+  if (typeof value !== 'string') throw RequestError.invalidParams({ value }, 'must be one of the values of the option');
+  if (configId === 'model') return { active_model: value === AUTO ? null : value };
+  if (configId === 'budget') return { max_cost_usd: value === NONE ? null : value };
+  throw RequestError.invalidParams({ configId }, 'there is no such option');
+}

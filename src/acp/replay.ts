@@ -1,0 +1,57 @@
+// What was said and done in a session before an editor looked at it (19 §4).
+import type { Delegation, Message, MetisClient } from '../client/client.ts';
+import { textOf } from './message.ts';
+import type { Updates } from './updates.ts';
+
+/** Messages above this id, oldest first. */
+export async function* messagesAfter(
+  client: MetisClient,
+  session: string,
+  after: string | null,
+): AsyncGenerator<Message> {
+  // Below every id that there may be.
+  let last = after ?? '00000000000000000000000000';
+  for (;;) {
+    const { messages, has_more_after } = await client.listMessages(session, { after: last, limit: 200 });
+    yield* messages;
+    const newest = messages.at(-1);
+    if (newest === undefined || !has_more_after) return;
+    last = newest.id;
+  }
+}
+
+/** All of it, workers where their calls stand. `said` is told what people wrote. */
+export async function replay(
+  client: MetisClient,
+  session: string,
+  updates: Updates,
+  said: (message: Message, text: string) => Promise<void>,
+): Promise<void> {
+  const workers = new Map<string, Delegation>();
+  let cursor: string | undefined;
+  do {
+    const page = await client.listWorkers(session, { limit: 200, recursive: true, ...(cursor ? { cursor } : {}) });
+    for (const delegation of page.workers) workers.set(delegation.tool_use_id, delegation);
+    cursor = page.next_cursor ?? undefined;
+  } while (cursor !== undefined);
+
+  async function told(message: Message): Promise<void> {
+    await updates.message(message);
+    if (message.role !== 'assistant') return;
+    for (const block of message.content) {
+      const delegation = block.type === 'tool_use' ? workers.get(block.id) : undefined;
+      if (delegation !== undefined) await below(delegation);
+    }
+  }
+  async function below(delegation: Delegation): Promise<void> {
+    const { worker_session_id: worker, tool_use_id, worker_name, tier, resolved_model } = delegation;
+    if (worker === null) return;
+    await updates.worker(worker, tool_use_id, worker_name ?? tier ?? 'named', resolved_model);
+    for await (const message of messagesAfter(client, worker, null)) await told(message);
+    if (delegation.ended_at !== null) await updates.workerEnded(tool_use_id);
+  }
+  for await (const message of messagesAfter(client, session, null)) {
+    if (message.role === 'user') await said(message, textOf(message.content));
+    await told(message);
+  }
+}

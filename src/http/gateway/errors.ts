@@ -1,0 +1,82 @@
+// Errors of the gateway as each wire's clients read them, with the statuses that they really obey (19 §2.6).
+import type { ClientWire } from '../../domain/api/gateway.ts';
+import { AppError, type ErrorCode } from '../../kernel/errors.ts';
+import { RelayFault } from '../../ports/relay.ts';
+
+export interface WireAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: unknown;
+}
+
+/** Seconds after which a client may come again. */
+const RETRY_SECONDS = 5;
+
+interface Kind {
+  readonly status: number;
+  /** `error.type` of Anthropic Messages. */
+  readonly messages: string;
+  /** `error.type` of OpenAI's wires. */
+  readonly openai: string;
+}
+
+const INVALID: Kind = { status: 400, messages: 'invalid_request_error', openai: 'invalid_request_error' };
+const KINDS: Partial<Record<ErrorCode, Kind>> = {
+  budget_exceeded: { status: 402, messages: 'billing_error', openai: 'insufficient_quota' },
+  unauthorized: { status: 401, messages: 'authentication_error', openai: 'invalid_request_error' },
+  host_not_allowed: { status: 403, messages: 'permission_error', openai: 'invalid_request_error' },
+  origin_not_allowed: { status: 403, messages: 'permission_error', openai: 'invalid_request_error' },
+  workspace_not_allowed: { status: 400, messages: 'invalid_request_error', openai: 'invalid_request_error' },
+  not_found: { status: 404, messages: 'not_found_error', openai: 'invalid_request_error' },
+  method_not_allowed: { status: 405, messages: 'invalid_request_error', openai: 'invalid_request_error' },
+  payload_too_large: { status: 413, messages: 'request_too_large', openai: 'invalid_request_error' },
+  rate_limit_exceeded: { status: 429, messages: 'rate_limit_error', openai: 'rate_limit_error' },
+  internal_error: { status: 500, messages: 'api_error', openai: 'server_error' },
+  storage_unavailable: { status: 503, messages: 'api_error', openai: 'server_error' },
+  service_shutting_down: { status: 503, messages: 'api_error', openai: 'server_error' },
+};
+const OVERLOADED: Kind = { status: 529, messages: 'overloaded_error', openai: 'server_error' };
+
+/** @param id of the request, by which the log is searched */
+export function wireError(wire: ClientWire, error: AppError | RelayFault, id: string): WireAnswer {
+  const code = error instanceof AppError ? error.code : 'provider_unreachable';
+  const kind = kindOf(error);
+  const status = statusOf(wire, code, kind);
+  const message = messageOf(error);
+  const headers = {
+    ...(status === 400 || status === 402 || status === 413 ? { 'x-should-retry': 'false' } : {}),
+    ...(status === 429 || status === 503 ? { 'retry-after': String(RETRY_SECONDS) } : {}),
+    ...(status === 401 ? { 'www-authenticate': 'Bearer' } : {}),
+  };
+  const body =
+    wire === 'messages'
+      ? { type: 'error', error: { type: kind.messages, message }, request_id: id }
+      : { error: { message, type: kind.openai, param: null, code } };
+  return { status, headers, body };
+}
+
+function kindOf(error: AppError | RelayFault): Kind {
+  if (error instanceof RelayFault) return { status: 502, messages: 'api_error', openai: 'server_error' };
+  if (error.code === 'routing_failed' || error.code === 'explicit_model_rejected')
+    return isOutage(error) ? OVERLOADED : INVALID;
+  return KINDS[error.code] ?? INVALID;
+}
+
+/** Trying again later may help. */
+function isOutage({ details = {} }: AppError): boolean {
+  const { validation_failure, tried } = details;
+  if (validation_failure === 'provider_unavailable') return true;
+  return Array.isArray(tried) && tried.some((one: { reason?: unknown }) => one.reason === 'provider_unavailable');
+}
+
+/** Codex repeats a 402, and shows a 400; 529 is Anthropic's own. */
+function statusOf(wire: ClientWire, code: string, { status }: Kind): number {
+  if (wire === 'responses' && code === 'budget_exceeded') return 400;
+  return wire !== 'messages' && status === 529 ? 503 : status;
+}
+
+function messageOf(error: AppError | RelayFault): string {
+  if (error instanceof RelayFault) return `Metis could not reach the provider: ${error.message}`;
+  const session = error.details?.session_id;
+  return typeof session === 'string' ? `${error.message} (session ${session})` : error.message;
+}

@@ -1,0 +1,104 @@
+// Who calls the gateway: the key that comes along, and the client's own headers for its sessions (19 §2.3, §2.7).
+import type { FastifyRequest } from 'fastify';
+import type { Config } from '../../domain/config.ts';
+import { UsdLimitSchema, WorkspacePathSchema } from '../../domain/scalars.ts';
+import type { GatewayClient } from '../../engine/gateway-call.ts';
+import { AppError, validationError } from '../../kernel/errors.ts';
+import { bearerOf, createDigestCheck, type TokenCheck } from '../auth.ts';
+import { isRepeated } from '../gates.ts';
+
+const MAX_REF = 200;
+/** A worker's name may be as long in reports. */
+const MAX_TYPE = 128;
+const PRODUCT = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}/;
+
+/**
+ * Gate 4 of the gateway's paths: a token of the server or a key of the gateway, where either is configured. In the mode
+ * in which the client's credential goes on to the provider, ours has a header of its own.
+ */
+export function createClientGate({ gateway }: Pick<Config, 'gateway'>, tokens: TokenCheck) {
+  const callers = new Map(Object.entries(gateway.keys).map(([name, { token_sha256 }]) => [token_sha256, name]));
+  const keys = createDigestCheck([...callers.keys()]);
+  const own = gateway.credentials === 'client';
+
+  return function admitClient(request: FastifyRequest): void {
+    if (!tokens.required && !keys.required) return;
+    const token = own ? once(request, 'x-metis-token') : sentToken(request);
+    const ours = token === null ? null : tokens.accept(token);
+    const key = token === null || ours !== null ? null : keys.accept(token);
+    const hash = ours ?? key;
+    if (hash === null) {
+      const where = own ? 'x-metis-token' : 'Authorization: Bearer or x-api-key';
+      throw new AppError('unauthorized', `send a token of this server as ${where}`);
+    }
+    request.tokenHash = hash;
+    request.caller = key === null ? '' : (callers.get(key) ?? '');
+  };
+}
+
+/** As clients of either wire send it. */
+function sentToken(request: FastifyRequest): string | null {
+  return bearerOf(once(request, 'authorization') ?? undefined) ?? once(request, 'x-api-key');
+}
+
+/** Null for what is not there, or there twice: a proxy in front may have judged the other. */
+function once(request: FastifyRequest, name: string): string | null {
+  const value = request.headers[name];
+  return typeof value !== 'string' || isRepeated(request, name) ? null : value;
+}
+
+/** Throws `validation_error` for a limit or a workspace that is none. */
+export function clientOf(request: FastifyRequest): GatewayClient {
+  const ref = (name: string) => reference(request.headers[name], MAX_REF);
+  const product = PRODUCT.exec(request.headers['user-agent'] ?? '')?.[0] ?? 'unknown';
+  return { ...named(ref), caller: request.caller, product, ...limits(request) };
+}
+
+type Names = Pick<GatewayClient, 'root' | 'worker' | 'parent' | 'worker_type'>;
+
+/** Our own headers say most, then those of the programs that are known. */
+function named(ref: (name: string) => string | null): Names {
+  const metis = ref('x-metis-session');
+  if (metis !== null) {
+    return { root: metis, worker: ref('x-metis-agent'), parent: ref('x-metis-parent-agent'), worker_type: null };
+  }
+  const claude = ref('x-claude-code-session-id');
+  if (claude !== null) {
+    return {
+      root: claude,
+      worker: ref('x-claude-code-agent-id'),
+      parent: ref('x-claude-code-parent-agent-id'),
+      worker_type: ref('x-claude-code-agent-type')?.slice(0, MAX_TYPE) ?? null,
+    };
+  }
+  const codex = ref('session-id');
+  if (codex === null) return { root: null, worker: null, parent: null, worker_type: null };
+  const thread = ref('thread-id');
+  const parent = ref('x-codex-parent-thread-id');
+  return {
+    root: codex,
+    worker: thread === codex ? null : thread,
+    parent: parent === codex ? null : parent,
+    worker_type: null,
+  };
+}
+
+/** Printable and of a decent length, else it counts as not sent. */
+function reference(value: string | readonly string[] | undefined, most: number): string | null {
+  if (typeof value !== 'string' || value === '' || value.length > most) return null;
+  return /^[\x20-\x7e]+$/.test(value) ? value : null;
+}
+
+function limits({ headers }: FastifyRequest): Pick<GatewayClient, 'workspace' | 'budget_usd'> {
+  const read = (name: string, schema: typeof UsdLimitSchema | typeof WorkspacePathSchema): string | null => {
+    const value = headers[name];
+    if (value === undefined) return null;
+    const parsed = schema.safeParse(value);
+    if (parsed.success) return parsed.data;
+    throw validationError([{ path: name, message: parsed.error.issues[0]?.message ?? 'is invalid' }]);
+  };
+  return {
+    workspace: read('x-metis-workspace', WorkspacePathSchema),
+    budget_usd: read('x-metis-budget-usd', UsdLimitSchema),
+  };
+}

@@ -1,0 +1,157 @@
+// The paths that other programs' base URLs lead to: a model call each, relayed as it is (19 §2.1).
+import { once } from 'node:events';
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import type { ClientWire } from '../../domain/api/gateway.ts';
+import { type GatewaySink, gatewayModels, relayCall, relayCount } from '../../engine/gateway-call.ts';
+import { Cancelled } from '../../kernel/abort.ts';
+import { AppError } from '../../kernel/errors.ts';
+import { RelayFault } from '../../ports/relay.ts';
+import type { HttpApp } from '../app.ts';
+import type { RouteDeps } from '../deps.ts';
+import { knownError, notFound } from '../error-handler.ts';
+import { wireError } from './errors.ts';
+import { clientOf } from './identity.ts';
+
+const CALLS = [
+  { path: '/v1/messages', wire: 'messages' },
+  { path: '/v1/chat/completions', wire: 'chat' },
+  { path: '/v1/responses', wire: 'responses' },
+] as const;
+const COUNT = '/count_tokens';
+
+export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: RouteDeps): void {
+  root.register(async (scope) => {
+    const app = scope as HttpApp;
+    app.removeAllContentTypeParsers();
+    // The bytes themselves go on.
+    app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+    app.setErrorHandler((error: FastifyError | Error, request, reply) => {
+      const wire = request.routeOptions.config.gateway ?? 'messages';
+      const known = error instanceof RelayFault ? error : knownError(error as FastifyError);
+      if (known === null) engine.log.error({ err: error, request_id: request.id }, 'a call of the gateway failed');
+      const bug = new AppError('internal_error', 'an unexpected error; the log of Metis has it under this request id');
+      const answer = wireError(wire, known ?? bug, request.id);
+      reply.status(answer.status).headers(answer.headers).send(answer.body);
+    });
+
+    // Their contract is that of the wires; ours describes the server's own paths.
+    const options = (wire: ClientWire) => ({
+      config: { gateway: wire },
+      bodyLimit: gatewayBodyLimit,
+      schema: { hide: true },
+    });
+    for (const { path, wire } of CALLS)
+      app.post(path, options(wire), (request, reply) =>
+        relayed(engine, request, reply, { wire, below: '', run: relayCall }),
+      );
+    app.post(`${CALLS[0].path}${COUNT}`, options('messages'), (request, reply) =>
+      relayed(engine, request, reply, { wire: 'messages', below: COUNT, run: relayCount }),
+    );
+    app.get('/v1/models', options('messages'), async (_request, reply) => {
+      requireOn(engine);
+      return reply.send(gatewayModels(engine));
+    });
+    app.route({
+      ...options('messages'),
+      method: ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'],
+      url: '/v1/*',
+      handler: async () => {
+        throw notFound('route');
+      },
+    });
+  });
+}
+
+/** `gateway.max_streams: 0` switches it off. */
+function requireOn({ config }: RouteDeps['engine']): void {
+  if (config.gateway.max_streams === 0) throw notFound('route');
+}
+
+interface Relayed {
+  readonly wire: ClientWire;
+  /** Path behind the wire's endpoint. */
+  readonly below: string;
+  readonly run: typeof relayCall;
+}
+
+async function relayed(
+  engine: RouteDeps['engine'],
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { wire, below, run }: Relayed,
+): Promise<FastifyReply> {
+  requireOn(engine);
+  const gone = new AbortController();
+  const { raw } = reply;
+  raw.once('close', () => {
+    if (!raw.writableFinished) gone.abort(new Cancelled('user_cancel', 'the client closed the connection'));
+  });
+  const held = { body: request.body as Buffer | null };
+  request.body = null;
+  const takeBody = () => {
+    const { body } = held;
+    held.body = null;
+    return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
+  };
+  const call = {
+    wire,
+    // The path is the route's, since the client may have written it with escapes.
+    tail: below + queryOf(request.originalUrl),
+    headers: headersOf(request),
+    client: clientOf(request),
+    takeBody,
+    signal: gone.signal,
+  };
+  try {
+    await run(engine, call, sinkOf(reply));
+  } catch (error) {
+    if (!raw.headersSent && !raw.destroyed) throw error;
+    if (!(error instanceof RelayFault)) engine.log.error({ err: error, request_id: request.id }, 'an answer broke off');
+    raw.destroy();
+  }
+  return reply;
+}
+
+/** From its question mark on, as it came. */
+function queryOf(url: string): string {
+  const at = url.indexOf('?');
+  return at < 0 ? '' : url.slice(at);
+}
+
+/** Names in lower case, as they came. */
+function headersOf({ raw }: FastifyRequest): [string, string][] {
+  const found: [string, string][] = [];
+  for (let i = 0; i + 1 < raw.rawHeaders.length; i += 2)
+    found.push([raw.rawHeaders[i]!.toLowerCase(), raw.rawHeaders[i + 1]!]);
+  return found;
+}
+
+function sinkOf(reply: FastifyReply): GatewaySink {
+  const { raw } = reply;
+  return {
+    head(status, headers) {
+      const cors = Object.entries(reply.getHeaders()).filter(
+        ([name]) => name === 'vary' || name.startsWith('access-control-'),
+      );
+      reply.hijack();
+      const all = [...cors.map(([name, value]) => [name, String(value)] as const), ...headers];
+      raw.writeHead(status, all.flat() as string[]);
+      raw.flushHeaders();
+    },
+    write(piece) {
+      if (raw.destroyed) return undefined;
+      return raw.write(piece) ? undefined : drained(raw);
+    },
+    end: () => void raw.end(),
+    cut: () => void raw.destroy(),
+  };
+}
+
+/** Resolves when more can be written, or never will be. */
+async function drained(raw: FastifyReply['raw']): Promise<void> {
+  const over = new AbortController();
+  const { signal } = over;
+  const quiet = (wait: Promise<unknown>) => wait.catch(() => {});
+  await Promise.race([quiet(once(raw, 'drain', { signal })), quiet(once(raw, 'close', { signal }))]);
+  over.abort();
+}

@@ -1,0 +1,51 @@
+// `/sessions/{id}/delegations`: a worker for whoever asks, without a planner's turn (19 §3.1).
+import { DelegationReceiptSchema, DelegationResultSchema, SubmitDelegationBody } from '../../domain/api/delegations.ts';
+import { delegationResult, submitDelegation, waitForDelegation } from '../../engine/submit-delegation.ts';
+import type { HttpApp } from '../app.ts';
+import type { RouteDeps } from '../deps.ts';
+import { operation } from '../operation.ts';
+import { SessionParams } from '../params.ts';
+import { waitAsPreferred } from '../prefer.ts';
+
+export function delegationRoutes(app: HttpApp, deps: RouteDeps): void {
+  const { engine, idempotency } = deps;
+
+  app.post(
+    '/sessions/:session_id/delegations',
+    {
+      bodyLimit: deps.turnBodyLimit,
+      preValidation: (request) => idempotency.remember(request),
+      schema: {
+        params: SessionParams,
+        body: SubmitDelegationBody,
+        ...operation({
+          id: 'submitDelegation',
+          tag: 'workers',
+          summary: 'Delegate to a worker. With Prefer: wait=<seconds> its result is the answer once it has ended.',
+          headers: ['Idempotency-Key', 'Prefer'],
+          results: { 200: DelegationResultSchema, 202: DelegationReceiptSchema },
+          errors: [
+            'budget_exceeded',
+            'not_found',
+            'session_already_ended',
+            'session_is_worker',
+            'idempotency_in_progress',
+            'idempotency_key_reused',
+          ],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { session_id } = request.params;
+      const receipt = await idempotency.once(request, reply, (claim) =>
+        submitDelegation(engine, session_id, request.body, claim),
+      );
+      const { tool_use_id } = receipt;
+      const waited = await waitAsPreferred(deps, request, (ms, signal) =>
+        waitForDelegation(engine, tool_use_id, ms, signal),
+      );
+      const result = waited ? await delegationResult(engine, tool_use_id) : null;
+      return result === null ? reply.status(202).send(receipt) : reply.send(result);
+    },
+  );
+}

@@ -1,0 +1,135 @@
+// `/workers`: the named workers of a workspace (13 §10).
+import { z } from 'zod';
+import {
+  CreateWorkerBody,
+  DefinitionListReply,
+  ReplaceWorkerBody,
+  WorkerDetailSchema,
+} from '../../domain/api/workers.ts';
+import { SessionIdSchema, WorkerOriginSchema, WorkspacePathSchema } from '../../domain/scalars.ts';
+import { WorkerNameSchema } from '../../domain/worker/definition.ts';
+import { createWorker, deleteWorker, replaceWorker } from '../../engine/change-workers.ts';
+import { listWorkers, showWorker } from '../../engine/show-workers.ts';
+import type { HttpApp } from '../app.ts';
+import { decodeCursor, encodeCursor } from '../cursor.ts';
+import type { RouteDeps } from '../deps.ts';
+import { operation } from '../operation.ts';
+import { flag, PageQuery } from '../params.ts';
+
+const InWorkspace = WorkspacePathSchema.describe('The workspace whose workers are meant.');
+const WithSession = SessionIdSchema.optional().describe('Those that the tree of this session has made too.');
+const WorkerParams = z.object({ name: WorkerNameSchema });
+
+export function workerRoutes(app: HttpApp, { engine }: RouteDeps): void {
+  app.get(
+    '/workers',
+    {
+      schema: {
+        querystring: z.strictObject({
+          workspace_path: InWorkspace,
+          origin: WorkerOriginSchema.optional().describe('Those of this origin.'),
+          session_id: WithSession,
+          callable: flag(false, 'Only those that this session, or a new one, may call.'),
+          ...PageQuery,
+        }),
+        ...operation({
+          id: 'listWorkerDefinitions',
+          tag: 'workers',
+          summary: 'The named workers of a workspace by name, invalid ones with everything that is wrong with them.',
+          results: { 200: DefinitionListReply },
+          errors: ['validation_error', 'not_found', 'workspace_not_allowed'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { cursor, limit, ...filter } = request.query;
+      const after = decodeCursor(cursor, filter);
+      const all = (await listWorkers(engine, filter.workspace_path, filter.session_id ?? null, filter.callable))
+        .filter(({ origin }) => filter.origin === undefined || origin === filter.origin)
+        .filter(({ name }) => after === null || name > after);
+      const workers = all.slice(0, limit);
+      const next = all.length > limit ? workers.at(-1)!.name : null;
+      return reply.send({ workers, next_cursor: encodeCursor(next, filter) });
+    },
+  );
+
+  app.get(
+    '/workers/:name',
+    {
+      schema: {
+        params: WorkerParams,
+        querystring: z.strictObject({ workspace_path: InWorkspace, session_id: WithSession }),
+        ...operation({
+          id: 'getWorkerDefinition',
+          tag: 'workers',
+          summary: 'One named worker: its definition, its prompt, its problems.',
+          results: { 200: WorkerDetailSchema },
+          errors: ['validation_error', 'not_found', 'workspace_not_allowed'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { workspace_path, session_id = null } = request.query;
+      const about = { name: request.params.name, session: session_id };
+      return reply.send(await showWorker(engine, workspace_path, about));
+    },
+  );
+
+  app.post(
+    '/workers',
+    {
+      schema: {
+        body: CreateWorkerBody,
+        ...operation({
+          id: 'createWorkerDefinition',
+          tag: 'workers',
+          summary: 'Keep a worker in its project: write its definition to .metis/workers.',
+          results: { 201: WorkerDetailSchema },
+          errors: ['not_found', 'workspace_not_allowed', 'worker_exists', 'worker_read_only'],
+        }),
+      },
+    },
+    async (request, reply) =>
+      reply.status(201).send(await createWorker(engine, request.body.workspace_path, request.body)),
+  );
+
+  app.put(
+    '/workers/:name',
+    {
+      schema: {
+        params: WorkerParams,
+        body: ReplaceWorkerBody,
+        ...operation({
+          id: 'replaceWorkerDefinition',
+          tag: 'workers',
+          summary: 'Replace the definition of a worker; sessions that run go on with what they have.',
+          results: { 200: WorkerDetailSchema },
+          errors: ['not_found', 'workspace_not_allowed', 'worker_locked', 'worker_read_only'],
+        }),
+      },
+    },
+    async (request, reply) =>
+      reply.send(await replaceWorker(engine, request.body.workspace_path, request.params.name, request.body)),
+  );
+
+  app.delete(
+    '/workers/:name',
+    {
+      schema: {
+        params: WorkerParams,
+        querystring: z.strictObject({ workspace_path: InWorkspace, force: flag(false, 'A locked one too.') }),
+        ...operation({
+          id: 'deleteWorkerDefinition',
+          tag: 'workers',
+          summary: 'Remove a worker from its project; sessions that run go on.',
+          results: { 204: null },
+          errors: ['validation_error', 'not_found', 'workspace_not_allowed', 'worker_locked', 'worker_read_only'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      await deleteWorker(engine, request.query.workspace_path, request.params.name, request.query.force);
+      return reply.status(204).send();
+    },
+  );
+}

@@ -1,0 +1,190 @@
+// One delegation as an MCP call: asked for, followed, answered, cancelled (19 §3.2, §3.3).
+import {
+  type CallToolResult,
+  type InputRequiredResult,
+  inputRequired,
+  type RequestStateCodec,
+  type ServerContext,
+} from '@modelcontextprotocol/server';
+import type { NewDelegation } from '../client/client.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { answerWith, type FormAnswer, formFor, type Question, whatFor } from './approvals.ts';
+import { createProgress } from './progress.ts';
+import { resultOf, running } from './result.ts';
+import type { Root } from './root.ts';
+import { cancelWorker, delegationOf, delegationOfWorker, watchWorker } from './watch.ts';
+
+export type Answer = CallToolResult | InputRequiredResult;
+
+/** What a client of the stateless protocol gives back with its answer. */
+export interface Asked {
+  readonly root: string;
+  readonly worker: string;
+  readonly who: string;
+  readonly asked: string;
+  /** Left to others. */
+  readonly left: readonly string[];
+}
+
+/** How a person can be asked through this client. */
+export type Asking =
+  | { readonly how: 'not' }
+  /** Within the call. */
+  | { readonly how: 'during' }
+  /** The call returns, and comes again with the answer. */
+  | { readonly how: 'between'; readonly states: RequestStateCodec<Asked> };
+
+interface Followed {
+  readonly session: string;
+  readonly worker: string;
+  readonly who: string;
+  readonly left: readonly string[];
+}
+
+/** @param seconds after which the answer is that it still runs; null waits for the result */
+export async function delegate(
+  root: Root,
+  ctx: ServerContext,
+  body: NewDelegation,
+  how: { readonly who: string; readonly seconds: number | null; readonly asking: Asking },
+): Promise<Answer> {
+  const { client } = root;
+  const session = await root.session();
+  const posted = client.submitDelegation(session, body, { idempotencyKey: root.world.uuid() });
+  const enough = deadline(root.world.clock, ctx.mcpReq.signal, how.seconds);
+  try {
+    const receipt = await Promise.race([posted, enough.passed]);
+    if (receipt === null) {
+      if (ctx.mcpReq.signal.aborted) root.behind(posted.then((late) => stop(root, late.worker_session_id)));
+      else root.behind(posted);
+      return running(null);
+    }
+    const { tool_use_id, worker_session_id: worker } = receipt;
+    if (worker === null) {
+      const refused = await delegationOf(client, session, tool_use_id);
+      return refused === null ? running(null) : resultOf(refused);
+    }
+    return await follow(root, ctx, { session, worker, who: how.who, left: [] }, { ...how, enough });
+  } finally {
+    enough.clear();
+  }
+}
+
+/** Goes on with the worker of a call that returned to have a question answered. */
+export async function goOn(
+  root: Root,
+  ctx: ServerContext,
+  state: Asked,
+  how: { readonly answer: FormAnswer | null; readonly seconds: number | null; readonly asking: Asking },
+): Promise<Answer> {
+  const settled = how.answer === null ? false : await answerWith(root.client, state.asked, how.answer);
+  const left = settled ? state.left : [...state.left, state.asked];
+  const enough = deadline(root.world.clock, ctx.mcpReq.signal, how.seconds);
+  try {
+    const { root: session, worker, who } = state;
+    return await follow(root, ctx, { session, worker, who, left }, { ...how, enough });
+  } finally {
+    enough.clear();
+  }
+}
+
+async function stop({ client, world }: Root, worker: string | null): Promise<void> {
+  if (worker !== null) await cancelWorker(client, world.clock, worker);
+}
+
+async function follow(
+  root: Root,
+  ctx: ServerContext,
+  { session, worker, who, left }: Followed,
+  { asking, enough }: { readonly asking: Asking; readonly enough: Deadline },
+): Promise<Answer> {
+  const progress = createProgress(root.world.clock, ctx, who);
+  const { signal } = ctx.mcpReq;
+  const questions = new Map<string, AbortController>();
+  const skipped = new Set(left);
+  let between: Question | null = null;
+  const asked = (question: Question): boolean => {
+    const id = question.confirmation_request_id;
+    if (questions.has(id)) return false;
+    if (asking.how === 'between' && !skipped.has(id)) {
+      between = question;
+      return true;
+    }
+    const open = new AbortController();
+    questions.set(id, open);
+    progress.waits(`waits for approval of ${whatFor(question)} at ${root.dashboard()}/`);
+    if (asking.how === 'during') root.behind(askDuring(root, ctx, question, { who, open: open.signal }));
+    return false;
+  };
+  const answered = (id: string) => {
+    questions.get(id)?.abort();
+    questions.delete(id);
+    if (questions.size === 0) progress.waits(null);
+  };
+  const onAbort = () => root.behind(stop(root, worker));
+  if (signal.aborted) onAbort();
+  else signal.addEventListener('abort', onAbort, { once: true });
+  try {
+    const end = await watchWorker(root.client, worker, { ...progress, asked, answered }, enough.signal);
+    if (between !== null && asking.how === 'between')
+      return await askBetween(ctx, asking.states, between, { root: session, worker, who, left });
+    if (end === 'stopped') return running(worker);
+    const delegation = await delegationOfWorker(root.client, session, worker);
+    return delegation === null ? running(worker) : resultOf(delegation);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+    for (const open of questions.values()) open.abort();
+    progress.stop();
+  }
+}
+
+/** @param open aborted when somebody else has answered, or nobody waits any more */
+async function askDuring(
+  { client, world }: Root,
+  { mcpReq }: ServerContext,
+  question: Question,
+  { who, open }: { readonly who: string; readonly open: AbortSignal },
+): Promise<void> {
+  const timeout = Math.max(1000, Date.parse(question.expires_at) - world.clock.now());
+  const answer = await mcpReq.elicitInput(formFor(question, who), { signal: open, timeout });
+  await answerWith(client, question.confirmation_request_id, answer);
+}
+
+async function askBetween(
+  ctx: ServerContext,
+  states: RequestStateCodec<Asked>,
+  question: Question,
+  state: Omit<Asked, 'asked'>,
+): Promise<InputRequiredResult> {
+  const asked = question.confirmation_request_id;
+  return inputRequired({
+    inputRequests: { approval: inputRequired.elicit(formFor(question, state.who)) },
+    requestState: await states.mint({ ...state, asked }, ctx),
+  });
+}
+
+interface Deadline {
+  /** Aborted when time is up, or the call is over. */
+  readonly signal: AbortSignal;
+  readonly passed: Promise<null>;
+  clear(): void;
+}
+
+function deadline(clock: Clock, call: AbortSignal, seconds: number | null): Deadline {
+  const over = new AbortController();
+  const end = () => over.abort();
+  if (call.aborted) end();
+  else call.addEventListener('abort', end, { once: true });
+  const timer = seconds === null ? null : clock.after(seconds * 1000, end);
+  return {
+    signal: over.signal,
+    passed: new Promise((resolve) => {
+      if (over.signal.aborted) resolve(null);
+      else over.signal.addEventListener('abort', () => resolve(null), { once: true });
+    }),
+    clear() {
+      call.removeEventListener('abort', end);
+      timer?.cancel();
+    },
+  };
+}

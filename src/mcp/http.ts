@@ -1,0 +1,153 @@
+// The MCP server over streamable HTTP: both protocols at one address (19 §3.2).
+import { createHash } from 'node:crypto';
+import {
+  createMcpHandler,
+  isLegacyRequest,
+  type McpServerFactory,
+  WebStandardStreamableHTTPServerTransport,
+} from '@modelcontextprotocol/server';
+import type { NewSession } from '../client/client.ts';
+import type { ServerAddress } from '../client/request.ts';
+import { isoTime } from '../kernel/clock.ts';
+import { createRoot, type Root, type World } from './root.ts';
+import { createStates, mcpServer } from './server.ts';
+
+export interface HttpDoor {
+  /** @param token of its caller, which its requests to the server are made with */
+  fetch(request: Request, token: string | null, body: unknown): Promise<Response>;
+  close(): Promise<void>;
+}
+
+const SESSION_HEADER = 'mcp-session-id';
+const MAX_SESSIONS = 1000;
+const IDLE_MS = 60 * 60 * 1000;
+const MAX_PATH = 4096;
+const MAX_ROOTS = 1000;
+
+/** A connection of the older protocols, which have one. */
+interface Connection {
+  readonly transport: WebStandardStreamableHTTPServerTransport;
+  readonly caller: string;
+  readonly root: Root;
+  open: number;
+  usedAt: number;
+}
+
+/** @param address where the server of this door answers */
+export function createHttpDoor(world: World, version: string, address: () => string): HttpDoor {
+  const states = createStates(world);
+  const connections = new Map<string, Connection>();
+  /** Of the stateless protocol: by caller, workspace and day, newest last. */
+  const roots = new Map<string, Root>();
+
+  function rootOf(token: string | null, body: NewSession): Root {
+    const server: ServerAddress = {
+      get baseUrl() {
+        return address();
+      },
+      token,
+    };
+    return createRoot(world, server, body);
+  }
+
+  const modern = createMcpHandler(
+    mcpServer(version, states, ({ requestInfo, authInfo }) => {
+      const token = authInfo?.token || null;
+      const place = placeOf(requestInfo!.url);
+      if ('fault' in place) throw new Error(place.fault);
+      const day = isoTime(world.clock.now()).slice(0, 10);
+      const client_ref = `mcp ${hash(token ?? '')} ${hash(place.workspace_path)} ${day}`;
+      const known = roots.get(client_ref) ?? rootOf(token, { ...place, client_ref });
+      roots.delete(client_ref);
+      roots.set(client_ref, known);
+      for (const oldest of roots.keys()) {
+        if (roots.size <= MAX_ROOTS) break;
+        roots.delete(oldest);
+      }
+      return known;
+    }),
+    { legacy: 'reject' },
+  );
+
+  function forgetIdle(): void {
+    const before = world.clock.monotonic() - IDLE_MS;
+    for (const [id, connection] of connections) {
+      if (connection.open > 0 || connection.usedAt > before) continue;
+      connections.delete(id);
+      void connection.transport.close();
+    }
+  }
+
+  async function opened(request: Request, token: string | null, body: unknown): Promise<Response> {
+    const place = placeOf(request.url);
+    if ('fault' in place) return refused(400, -32602, place.fault);
+    forgetIdle();
+    if (connections.size >= MAX_SESSIONS) return refused(503, -32000, 'too many sessions; close one');
+    const root = rootOf(token, place);
+    const transport = new WebStandardStreamableHTTPServerTransport({
+      sessionIdGenerator: world.uuid,
+      onsessioninitialized: (id) => {
+        connections.set(id, { transport, caller: hash(token ?? ''), root, open: 0, usedAt: world.clock.monotonic() });
+      },
+      onsessionclosed: (id) => {
+        connections.delete(id);
+      },
+    });
+    const factory: McpServerFactory = mcpServer(version, states, () => root);
+    const server = await factory({ era: 'legacy', requestInfo: request });
+    await server.connect(transport);
+    return transport.handleRequest(request, { parsedBody: body });
+  }
+
+  async function legacy(request: Request, token: string | null, body: unknown): Promise<Response> {
+    const id = request.headers.get(SESSION_HEADER);
+    if (id === null) return opened(request, token, body);
+    const connection = connections.get(id);
+    // Somebody else's is as good as none.
+    if (connection === undefined || connection.caller !== hash(token ?? ''))
+      return refused(404, -32001, 'no session with this id; initialize anew');
+    connection.open += 1;
+    connection.usedAt = world.clock.monotonic();
+    try {
+      return await connection.transport.handleRequest(request, { parsedBody: body });
+    } finally {
+      connection.open -= 1;
+    }
+  }
+
+  return {
+    async fetch(request, token, body) {
+      if (await isLegacyRequest(request, body)) return legacy(request, token, body);
+      const place = placeOf(request.url);
+      if ('fault' in place) return refused(400, -32602, place.fault);
+      return modern.fetch(request, { parsedBody: body, authInfo: { token: token ?? '', clientId: '', scopes: [] } });
+    },
+    async close() {
+      await modern.close();
+      const open = [...connections.values()];
+      connections.clear();
+      await Promise.all(open.map(({ transport }) => transport.close()));
+      await Promise.all([...roots.values(), ...open.map(({ root }) => root)].map((root) => root.settled()));
+    },
+  };
+}
+
+/** The session that an address asks for: `/mcp?workspace=PATH&budget_usd=N`. */
+function placeOf(url: string): NewSession | { readonly fault: string } {
+  const { searchParams } = new URL(url);
+  const workspace = searchParams.get('workspace');
+  const budget = searchParams.get('budget_usd');
+  if (workspace === null || workspace === '' || workspace.length > MAX_PATH)
+    return { fault: 'workspace: is required, as in /mcp?workspace=/path/of/the/project' };
+  if (budget !== null && !/^\d{1,6}(\.\d{1,6})?$/.test(budget))
+    return { fault: 'budget_usd: must be an amount in US dollars such as 0.50' };
+  return { workspace_path: workspace, door: 'mcp', on_reached: 'stop', max_cost_usd: budget };
+}
+
+function refused(status: number, code: number, message: string): Response {
+  return Response.json({ jsonrpc: '2.0', id: null, error: { code, message } }, { status });
+}
+
+function hash(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 16);
+}

@@ -1,0 +1,147 @@
+// The tools that the door offers (19 §3.2). What a call holds is checked by the server that runs it.
+import type { Tool } from '@modelcontextprotocol/server';
+import type { WorkerInfo } from '../client/client.ts';
+
+const WAIT = {
+  type: 'integer',
+  minimum: 1,
+  maximum: 3600,
+  description:
+    'Seconds to wait for the result, for clients that end calls early. When they are over the answer is {"status": "running", "worker_session_id"}; ask `workers` for the result.',
+};
+
+const CHANGED = 'What the worker changed in the workspace.';
+/** A DelegateResult, or what is known while the worker still runs. */
+const RESULT = {
+  type: 'object' as const,
+  properties: {
+    status: { type: 'string', enum: ['running'], description: 'Only while the worker still runs.' },
+    success: { type: 'boolean' },
+    output: { type: ['string', 'object'], description: 'What the worker answered.' },
+    error: { type: ['string', 'null'], description: 'Begins with the kind of failure.' },
+    usage_summary: { type: 'object', description: 'Model, tokens, tool calls, cost_usd and time.' },
+    worker_session_id: { type: ['string', 'null'] },
+    changed_files: { type: 'array', items: { type: 'object' }, description: CHANGED },
+    changed_files_truncated: { type: 'boolean' },
+    shell_used: { type: 'boolean' },
+    overlaps: { type: 'array', items: { type: 'string' } },
+  },
+  required: ['worker_session_id'],
+};
+
+const DELEGATE: Tool = {
+  name: 'delegate',
+  title: 'Delegate to a worker',
+  description: `Hands one self-contained task to a worker: a separate agent on a model of the tier you choose, with file tools in this workspace. The call returns when the worker is done; the result is its final message.
+
+Delegate what is mechanical or bulky and easy to state: searching, renaming, summarising files, writing tests to a plan. A worker sees nothing of this conversation: say in \`task\` what to do, where, and what to report, and name in \`context\` what else it needs. Independent tasks may run at the same time; never let two of them change the same file.`,
+  inputSchema: {
+    type: 'object',
+    additionalProperties: false,
+    required: ['tier', 'task'],
+    properties: {
+      tier: {
+        type: 'string',
+        enum: ['fast', 'balanced', 'deep'],
+        description:
+          'How capable, and how expensive, the worker is. fast: mechanical work with a clear recipe. balanced: ordinary coding and analysis. deep: hard reasoning.',
+      },
+      task: {
+        type: 'string',
+        minLength: 1,
+        maxLength: 20_000,
+        description: 'The complete instruction: what to do, where, what counts as done, what the answer must contain.',
+      },
+      context: {
+        type: 'object',
+        additionalProperties: false,
+        required: ['mode'],
+        description: 'What the worker is given beside the task. Default: nothing.',
+        properties: {
+          mode: { type: 'string', enum: ['minimal', 'explicit'], description: 'explicit: the items of `include` too.' },
+          include: {
+            type: 'array',
+            maxItems: 50,
+            description:
+              'A plain string is a note. {"type": "file", "path"} and {"type": "file_range", "path", "lines": [from, to]} name files of the workspace, which the worker reads itself; {"type": "inline", "label", "text"} is given as it is.',
+            items: { anyOf: [{ type: 'string' }, { type: 'object' }] },
+          },
+        },
+      },
+      output_schema: {
+        type: 'object',
+        description: 'JSON Schema with root type "object": the worker must answer with one object valid against it.',
+      },
+      allowed_tools: {
+        type: 'array',
+        items: { type: 'string' },
+        description: 'The tools the worker may use; only narrows, an empty list leaves none.',
+      },
+      max_tokens: { type: 'integer', minimum: 1, description: "Limit on the worker's output tokens." },
+      timeout_seconds: { type: 'integer', minimum: 1, maximum: 3600, description: 'When the worker is stopped.' },
+      max_cost_usd: { type: 'string', description: 'Limit on its cost in US dollars, such as "0.25".' },
+      wait_seconds: WAIT,
+    },
+  },
+  outputSchema: RESULT,
+};
+
+const WORKERS: Tool = {
+  name: 'workers',
+  title: 'Workers and their results',
+  description:
+    'Lists what was delegated here, with status and cost. With `worker_session_id` it gives that worker and, once it is done, its result.',
+  inputSchema: {
+    type: 'object',
+    additionalProperties: false,
+    properties: { worker_session_id: { type: 'string' }, wait_seconds: WAIT },
+  },
+  annotations: { readOnlyHint: true },
+};
+
+const COST: Tool = {
+  name: 'cost',
+  title: 'What was spent',
+  description: 'What this session and its workers have cost in US dollars, and what is left of the limit.',
+  inputSchema: { type: 'object', additionalProperties: false, properties: {} },
+  outputSchema: {
+    type: 'object',
+    properties: {
+      own_usd: { type: 'string' },
+      workers_usd: { type: 'string' },
+      total_usd: { type: 'string' },
+      remaining_usd: { type: ['string', 'null'], description: 'Null without a limit.' },
+    },
+    required: ['own_usd', 'workers_usd', 'total_usd', 'remaining_usd'],
+  },
+  annotations: { readOnlyHint: true },
+};
+
+/** A worker whose name one of ours bears is reached by `delegate` of the server's API alone. */
+export const OWN_NAMES: readonly string[] = [DELEGATE.name, WORKERS.name, COST.name];
+
+export function toolsOf(workers: readonly WorkerInfo[]): Tool[] {
+  const named = workers.filter(({ name }) => !OWN_NAMES.includes(name)).map(workerTool);
+  return [DELEGATE, ...named, WORKERS, COST];
+}
+
+function workerTool({ name, description, accepts_attachments }: WorkerInfo): Tool {
+  const attachments = {
+    attachments: { type: 'array', items: { type: 'string' }, description: 'Files of the workspace that it is given.' },
+  };
+  return {
+    name,
+    description: description ?? `Hands a task to the worker '${name}'.`,
+    inputSchema: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['input'],
+      properties: {
+        input: { type: 'string', minLength: 1, description: 'What it is to do.' },
+        ...(accepts_attachments ? attachments : {}),
+        wait_seconds: WAIT,
+      },
+    },
+    outputSchema: RESULT,
+  };
+}

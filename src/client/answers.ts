@@ -4,11 +4,13 @@ import type {
   CostReportSchema,
   CostRow,
   CostTotals,
+  QualityReportSchema,
   ReliabilityReportSchema,
   RoutingReportSchema,
   SavingsReportSchema,
 } from '../domain/analytics.ts';
 import type { AnswerConfirmationReply, ConfirmationListReply } from '../domain/api/confirmations.ts';
+import type { DelegationReceiptSchema } from '../domain/api/delegations.ts';
 import type { EventListReply, MessageListReply, WorkerListReply } from '../domain/api/history.ts';
 import type {
   CheckRoutingReply,
@@ -17,17 +19,22 @@ import type {
   PricingReply,
   RoutingPolicyReply,
 } from '../domain/api/models.ts';
+import type { PatternListReply } from '../domain/api/patterns.ts';
 import type { HealthReply, PruneEventsReply, ReadinessReply } from '../domain/api/server.ts';
 import type { EndSessionReply, SessionListReply, UpdateSessionReply } from '../domain/api/sessions.ts';
 import type {
   CancelTurnReply,
   EstimateTurnReply,
   ResumeTurnReply,
+  ScoreTurnReply,
   TurnListReply,
   TurnReceipt,
 } from '../domain/api/turns.ts';
+import type { DefinitionListReply } from '../domain/api/workers.ts';
 import type { LoggedEvent } from './events.ts';
 
+export type { Pattern } from '../domain/api/patterns.ts';
+export type { WorkerDetail, WorkerInfo } from '../domain/api/workers.ts';
 export type { Confirmation, ConfirmationDetail } from '../domain/confirmation.ts';
 export type { Delegation } from '../domain/delegate.ts';
 export type { Message } from '../domain/message.ts';
@@ -36,6 +43,8 @@ export type { Session } from '../domain/session.ts';
 export type { Turn } from '../domain/turn.ts';
 export type { CostRow, CostTotals };
 
+export type PatternList = z.infer<typeof PatternListReply>;
+export type DefinitionList = z.infer<typeof DefinitionListReply>;
 export type SessionList = z.infer<typeof SessionListReply>;
 export type UpdatedSession = z.infer<typeof UpdateSessionReply>;
 export type EndedSession = z.infer<typeof EndSessionReply>;
@@ -44,8 +53,10 @@ export type SubmittedTurn = z.infer<typeof TurnReceipt>;
 export type TurnList = z.infer<typeof TurnListReply>;
 export type TurnEstimate = z.infer<typeof EstimateTurnReply>;
 export type TurnCancellation = z.infer<typeof CancelTurnReply>;
+export type ScoredTurn = z.infer<typeof ScoreTurnReply>;
 export type TurnResumption = z.infer<typeof ResumeTurnReply>;
 
+export type SubmittedDelegation = z.infer<typeof DelegationReceiptSchema>;
 export type ConfirmationList = z.infer<typeof ConfirmationListReply>;
 export type AnsweredConfirmation = z.infer<typeof AnswerConfirmationReply>;
 
@@ -65,6 +76,7 @@ export type CostReport<G extends string = string> = Omit<z.infer<typeof CostRepo
 };
 export type SavingsReport = z.infer<typeof SavingsReportSchema>;
 export type RoutingReport = z.infer<typeof RoutingReportSchema>;
+export type QualityReport = z.infer<typeof QualityReportSchema>;
 export type ReliabilityReport = z.infer<typeof ReliabilityReportSchema>;
 
 export type Health = z.infer<typeof HealthReply>;

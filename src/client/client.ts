@@ -26,6 +26,8 @@ export function createMetisClient(server: ServerAddress) {
   type Options = Q.CallOptions | undefined;
   const get = <T>(path: string, options: Options, query?: Parameters) =>
     request<T>(server, 'GET', path, { query, signal: options?.signal });
+  const text = (path: string, options: Options) =>
+    request<string>(server, 'GET', path, { signal: options?.signal, answer: 'text' });
   const send = <T>(method: string, path: string, options: Options, body?: unknown) =>
     request<T>(server, method, path, { body, signal: options?.signal, headers: headersOf(options) });
   const session = (id: string) => `/sessions/${encodeURIComponent(id)}`;
@@ -35,6 +37,10 @@ export function createMetisClient(server: ServerAddress) {
   const client = {
     getHealth: (options?: Q.CallOptions) => get<A.Health>('/healthz', options),
     getReadiness: (options?: Q.CallOptions) => get<A.Readiness>('/readyz', options),
+    /** Text for Prometheus. */
+    getMetrics: (options?: Q.CallOptions) => text('/metrics', options),
+    /** A page for people, in HTML. */
+    getDocs: (options?: Q.CallOptions) => text('/docs', options),
     getOpenApi: (options?: Q.CallOptions) => get<Record<string, unknown>>('/openapi.json', options),
     getEventSchema: (options?: Q.CallOptions) => get<Record<string, unknown>>('/events.schema.json', options),
 
@@ -63,6 +69,12 @@ export function createMetisClient(server: ServerAddress) {
     ) => send<A.TurnCancellation>('POST', `${turn(sessionId, id)}/cancel`, options, body),
     resumeTurn: (sessionId: string, id: string, options?: Q.CallOptions) =>
       send<A.TurnResumption>('POST', `${turn(sessionId, id)}/resume`, options, {}),
+    /** How good an ended turn was, as a person sees it: 0 to 1, or a word. */
+    scoreTurn: (sessionId: string, id: string, body: Q.TurnScore, options?: Q.CallOptions) =>
+      send<A.ScoredTurn>('PUT', `${turn(sessionId, id)}/score`, options, body),
+
+    submitDelegation: (sessionId: string, body: Q.NewDelegation, options?: Q.SafeCallOptions) =>
+      send<A.SubmittedDelegation>('POST', `${session(sessionId)}/delegations`, options, body),
 
     listConfirmations: (query: Q.ConfirmationsQuery = {}, options?: Q.CallOptions) =>
       get<A.ConfirmationList>('/confirmations', options, query),
@@ -85,8 +97,24 @@ export function createMetisClient(server: ServerAddress) {
       send<A.RoutingCheck>('POST', '/routing/check', options, body),
     explainRoute: (body: Q.RouteQuestion, options?: Q.CallOptions) =>
       send<A.RouteExplanation>('POST', '/routing/explain', options, body),
+    /** How each model did with turns of a shape. */
+    listPatterns: (query: Q.PatternsQuery, options?: Q.CallOptions) => get<A.PatternList>('/patterns', options, query),
     getPricing: (query: { readonly version?: string } = {}, options?: Q.CallOptions) =>
       get<A.Pricing>('/pricing', options, query),
+
+    listWorkerDefinitions: (query: Q.DefinitionsQuery, options?: Q.CallOptions) =>
+      get<A.DefinitionList>('/workers', options, query),
+    createWorkerDefinition: (body: Q.NewWorker, options?: Q.CallOptions) =>
+      send<A.WorkerDetail>('POST', '/workers', options, body),
+    replaceWorkerDefinition: (name: string, body: Q.WorkerReplacement, options?: Q.CallOptions) =>
+      send<A.WorkerDetail>('PUT', `/workers/${encodeURIComponent(name)}`, options, body),
+    deleteWorkerDefinition: (
+      name: string,
+      query: Q.DefinitionQuery & { readonly force?: boolean | undefined },
+      options?: Q.CallOptions,
+    ) => request<null>(server, 'DELETE', `/workers/${encodeURIComponent(name)}`, { query, signal: options?.signal }),
+    getWorkerDefinition: (name: string, query: Q.DefinitionQuery, options?: Q.CallOptions) =>
+      get<A.WorkerDetail>(`/workers/${encodeURIComponent(name)}`, options, query),
 
     getCost: <const G extends string = 'model'>(query: Q.CostQuery<G> = {}, options?: Q.CallOptions) =>
       get<A.CostReport<G>>('/analytics/cost', options, query),
@@ -96,6 +124,9 @@ export function createMetisClient(server: ServerAddress) {
       get<A.RoutingReport>('/analytics/routing', options, query),
     getReliability: (query: Q.TraceReportQuery = {}, options?: Q.CallOptions) =>
       get<A.ReliabilityReport>('/analytics/reliability', options, query),
+    /** Shapes of task that a cheaper model does as well. */
+    getQuality: (query: { readonly workspace_path: string }, options?: Q.CallOptions) =>
+      get<A.QualityReport>('/analytics/quality', options, query),
 
     pruneEvents: (body: Q.PruneOrder = {}, options?: Q.CallOptions) =>
       send<A.PrunedEvents>('POST', '/maintenance/prune', options, body),

@@ -37,8 +37,11 @@ export async function connect(url: string, subscribe: object): Promise<Connectio
   };
   socket.onmessage = (message) => {
     const frame = frameOf(message.data);
-    if (frame === null) socket.close();
-    else received.push(frame);
+    if (frame === null) {
+      // What follows a frame that cannot be read would leave a hole behind it.
+      socket.onmessage = null;
+      socket.close();
+    } else received.push(frame);
     wake();
   };
   // What an error means is decided by the close that follows it.
@@ -66,10 +69,27 @@ export async function connect(url: string, subscribe: object): Promise<Connectio
 /** Null for what no Metis server sends. */
 function frameOf(data: unknown): Frame | null {
   try {
-    const frame: unknown = JSON.parse(String(data));
-    return typeof frame === 'object' && frame !== null && 'type' in frame ? (frame as Frame) : null;
+    const frame = JSON.parse(String(data)) as Partial<Record<string, unknown>> | null;
+    return isSound(frame) ? (frame as unknown as Frame) : null;
   } catch {
     return null;
+  }
+}
+
+/** As far as the stream itself looks into it. Other types may come with later servers. */
+function isSound(frame: Partial<Record<string, unknown>> | null): boolean {
+  const cursor = (value: unknown) => value === null || typeof value === 'string';
+  switch (frame?.type) {
+    case 'event':
+      return typeof frame.event === 'object' && frame.event !== null && 'id' in frame.event && cursor(frame.event.id);
+    case 'snapshot':
+      return cursor(frame.snapshot_at_event_id);
+    case 'subscribe_ack':
+      return cursor(frame.since ?? null);
+    case 'subscribe_error':
+      return typeof frame.code === 'string' && typeof frame.message === 'string';
+    default:
+      return typeof frame?.type === 'string';
   }
 }
 

@@ -1,20 +1,26 @@
 // What the operations are asked with: bodies by the schemas the server reads them with, and query parameters.
 import type { z } from 'zod';
 import type { AnswerConfirmationBody } from '../domain/api/confirmations.ts';
+import type { SubmitDelegationBody } from '../domain/api/delegations.ts';
 import type { CheckRoutingBody, ExplainRouteBody } from '../domain/api/models.ts';
 import type { PruneEventsBody } from '../domain/api/server.ts';
 import type { CreateSessionBody, UpdateSessionBody } from '../domain/api/sessions.ts';
-import type { EstimateTurnBody, SubmitTurnBody } from '../domain/api/turns.ts';
+import type { EstimateTurnBody, ScoreTurnBody, SubmitTurnBody } from '../domain/api/turns.ts';
+import type { CreateWorkerBody, ReplaceWorkerBody } from '../domain/api/workers.ts';
 import type { EventType } from '../domain/event.ts';
 import type { SessionStatus } from '../domain/session.ts';
 
 export type NewSession = z.input<typeof CreateSessionBody>;
 export type SessionChange = z.input<typeof UpdateSessionBody>;
 export type NewTurn = z.input<typeof SubmitTurnBody>;
+export type NewDelegation = z.input<typeof SubmitDelegationBody>;
+export type TurnScore = z.input<typeof ScoreTurnBody>;
 export type TurnToEstimate = z.input<typeof EstimateTurnBody>;
 export type ConfirmationAnswer = z.input<typeof AnswerConfirmationBody>;
 export type PolicyToCheck = z.input<typeof CheckRoutingBody>;
 export type RouteQuestion = z.input<typeof ExplainRouteBody>;
+export type NewWorker = z.input<typeof CreateWorkerBody>;
+export type WorkerReplacement = z.input<typeof ReplaceWorkerBody>;
 export type PruneOrder = z.input<typeof PruneEventsBody>;
 
 /** Of every method. */
@@ -36,6 +42,10 @@ export interface SessionsQuery extends Page {
   readonly include_workers?: boolean | undefined;
   readonly status?: readonly SessionStatus[] | undefined;
   readonly parent_session_id?: string | undefined;
+  /** Sessions of this named worker, which `include_workers` need not be given for. */
+  readonly worker_name?: string | undefined;
+  /** The way they came in. */
+  readonly door?: 'api' | 'gateway' | 'mcp' | 'acp' | undefined;
 }
 export interface TurnsQuery extends Page {}
 export interface ConfirmationsQuery extends Page {
@@ -61,6 +71,22 @@ export interface EventsQuery extends Page {
 export interface WorkersQuery extends Page {
   /** Workers of workers too. */
   readonly recursive?: boolean | undefined;
+  /** The delegation of this call alone. */
+  readonly tool_use_id?: string | undefined;
+}
+export interface PatternsQuery extends Page {
+  readonly workspace_path: string;
+}
+/** Of which workspace. */
+export interface DefinitionQuery {
+  readonly workspace_path: string;
+  /** The workers that this session's tree has made too. */
+  readonly session_id?: string | undefined;
+}
+export interface DefinitionsQuery extends DefinitionQuery, Page {
+  readonly origin?: 'project' | 'session' | undefined;
+  /** Only those that the session, or a new one, may call. */
+  readonly callable?: boolean | undefined;
 }
 
 export interface TraceReportQuery {
@@ -78,6 +104,9 @@ interface CallReportQuery extends TraceReportQuery {
   readonly workspace_hash?: string | undefined;
   readonly delegation_tier?: 'fast' | 'balanced' | 'deep' | undefined;
   readonly worker_name?: string | undefined;
+  readonly door?: 'api' | 'gateway' | 'mcp' | 'acp' | undefined;
+  /** Name of a key of the gateway; '' = without one. */
+  readonly caller?: string | undefined;
   /** True folds workers into their parent session, false leaves their calls out. */
   readonly include_workers?: boolean | undefined;
 }

@@ -4,6 +4,11 @@ export interface ServerAddress {
   /** `http://127.0.0.1:8420`, with or without a path before the server's own and a slash at its end. */
   readonly baseUrl: string;
   readonly token?: string | null;
+  /**
+   * Called when nobody answers there. Once it has resolved, `baseUrl` is read again: a stream goes on, and a request is
+   * repeated where that is safe. Its rejection ends both.
+   */
+  readonly lost?: () => Promise<void>;
 }
 
 export type Parameters = object;
@@ -13,6 +18,8 @@ export interface RequestOptions {
   readonly query?: Parameters | undefined;
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
+  /** What a good answer is; JSON unless told. */
+  readonly answer?: 'text';
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -34,12 +41,14 @@ export class ApiError extends Error {
 
 /** `path` begins with a slash and stands below the path of the base URL. */
 export function urlOf({ baseUrl }: ServerAddress, path: string): URL {
+  // A URL takes them for steps upwards, however they are encoded: the request would go to another operation.
+  if (/\/\.{1,2}(?:\/|$)/.test(path)) throw new ApiError(400, 'validation_error', 'an id cannot be "." or ".."', {});
   const base = new URL(baseUrl);
   return new URL(`${base.pathname.replace(/\/+$/, '')}${path}`, base);
 }
 
 /**
- * Sends JSON and returns the parsed answer. Throws `ApiError` for every status but 2xx and for an answer that is no
+ * Sends JSON and returns the parsed answer, or its text where that is asked for. Throws `ApiError` for every status but 2xx and for an answer that is no
  * JSON, `TypeError` when nobody answers, the signal's reason when it is aborted.
  */
 export async function request<T>(
@@ -47,6 +56,28 @@ export async function request<T>(
   method: string,
   path: string,
   options: RequestOptions = {},
+): Promise<T> {
+  try {
+    return await requestOnce(server, method, path, options);
+  } catch (error) {
+    if (server.lost === undefined || !mayRepeat(error, method, options)) throw error;
+    await server.lost();
+    return requestOnce(server, method, path, options);
+  }
+}
+
+/** Nobody was there to take it, or taking it twice changes nothing. */
+function mayRepeat(error: unknown, method: string, { headers, signal }: RequestOptions): boolean {
+  if (!(error instanceof TypeError) || signal?.aborted) return false;
+  const { code } = (error.cause ?? {}) as { readonly code?: unknown };
+  return code === 'ECONNREFUSED' || method === 'GET' || headers?.['idempotency-key'] !== undefined;
+}
+
+async function requestOnce<T>(
+  server: ServerAddress,
+  method: string,
+  path: string,
+  options: RequestOptions,
 ): Promise<T> {
   const url = urlOf(server, path);
   for (const [name, value] of Object.entries(options.query ?? {})) {
@@ -61,10 +92,13 @@ export async function request<T>(
       ...options.headers,
     },
     ...(options.body === undefined ? {} : { body: JSON.stringify(options.body) }),
+    // No Metis server redirects: whoever does would be handed the request.
+    redirect: 'manual',
     ...(options.signal ? { signal: options.signal } : {}),
   });
   const text = await response.text();
   if (!response.ok) throw toApiError(response.status, text);
+  if (options.answer === 'text') return text as T;
   try {
     return JSON.parse(text === '' ? 'null' : text) as T;
   } catch {

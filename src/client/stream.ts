@@ -1,4 +1,5 @@
 // A session's events as an async iterator that survives broken connections (06 §2-§4, §11).
+import { createBackoff, LONGEST_DELAY_MS } from './backoff.ts';
 import { type Closed, connect } from './connection.ts';
 import type { StreamEventType, StreamItem } from './events.ts';
 import { ApiError, request, type ServerAddress, urlOf } from './request.ts';
@@ -15,10 +16,10 @@ export interface StreamOptions {
   readonly snapshot?: boolean;
   /** Ends the stream, without an error. */
   readonly signal?: AbortSignal;
+  /** Told `false` when the connection is lost, and `true` when it stands, the first time and again. */
+  readonly connected?: (yes: boolean) => void;
 }
 
-const FIRST_DELAY_MS = 100;
-const LONGEST_DELAY_MS = 5000;
 /** Closed because the client is wrong: trying again changes nothing. */
 const FINAL_CLOSE_CODES = new Set([1003, 1007, 1008, 1009]);
 const CURSOR_EXPIRED = 'cursor_expired';
@@ -32,11 +33,17 @@ export async function* streamSession(
   server: ServerAddress,
   sessionId: string,
   options: StreamOptions = {},
+  wait: typeof pause = pause,
 ): AsyncGenerator<StreamItem, void, undefined> {
   const { signal, types, preset, include_worker_sessions } = options;
   let since = options.since ?? null;
   let snapshot = options.snapshot ?? false;
-  let failures = 0;
+  const backoff = createBackoff();
+  let standing: boolean | null = null;
+  const tell = (yes: boolean) => {
+    if (standing !== yes) options.connected?.(yes);
+    standing = yes;
+  };
   while (!signal?.aborted) {
     const connection = await connect(streamUrl(server, sessionId), {
       type: 'subscribe',
@@ -50,12 +57,14 @@ export async function* streamSession(
     signal?.addEventListener('abort', stop, { once: true });
     if (signal?.aborted) stop();
     let lost = false;
+    const gone = new AbortController();
     try {
       while (!signal?.aborted) {
         const frame = await connection.next();
         if (frame === null) break;
         if (frame.type === 'subscribe_ack') {
-          failures = 0;
+          tell(true);
+          void wait(LONGEST_DELAY_MS, gone.signal).then(() => gone.signal.aborted || backoff.good());
           // Where the stream began: a connection that breaks before its first event goes on from there.
           since ??= frame.since;
         } else if (frame.type === 'subscribe_error') {
@@ -64,27 +73,31 @@ export async function* streamSession(
           snapshot = true;
           since = null;
         } else if (frame.type === 'snapshot') {
+          backoff.good();
           snapshot = false;
           since = frame.snapshot_at_event_id;
           yield frame;
         } else if (frame.type === 'event') {
           const { id } = frame.event;
           if (id !== null && since !== null && id <= since) continue;
+          backoff.good();
           if (id !== null) since = id;
           yield frame;
         }
       }
     } finally {
       signal?.removeEventListener('abort', stop);
+      gone.abort();
       connection.close();
     }
     const closed = connection.closed();
     if (signal?.aborted || closed.code === 1000) return;
     if (!lost) refuseFinal(closed);
+    tell(false);
+    if (!closed.opened) await server.lost?.();
     // A refused upgrade does not tell a socket why; the same session over HTTP does.
     if (!closed.opened) await explainRefusal(server, sessionId, signal);
-    await pause(Math.min(FIRST_DELAY_MS * 2 ** failures, LONGEST_DELAY_MS), signal);
-    failures++;
+    await wait(backoff.lost(), signal);
   }
 }
 
@@ -113,7 +126,9 @@ function streamUrl(server: ServerAddress, sessionId: string): string {
   return url.href;
 }
 
+/** Ends early when `signal` is aborted. */
 function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  if (signal?.aborted) return Promise.resolve();
   return new Promise((resolve) => {
     const timer = setTimeout(done, ms);
     signal?.addEventListener('abort', done, { once: true });

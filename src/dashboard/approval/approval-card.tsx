@@ -1,0 +1,266 @@
+// One open question to a person about one call: its exact arguments, its deadline, and approve, reject or edit.
+import type { ComponentChildren } from 'preact';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { ApiError, type Confirmation, type ConfirmationAnswer, type ConfirmationDetail } from '../../client/client.ts';
+import { explain, issuesOf, useApi } from '../data/api.ts';
+import { useNow } from '../data/now.ts';
+import { duration } from '../format/time.ts';
+import { visible } from '../format/unseen.ts';
+import { Badge } from '../parts/badge.tsx';
+import { Icon } from '../parts/icon.tsx';
+import { Arguments } from './arguments.tsx';
+import { DraftChange, WorkerReview } from './worker-review.tsx';
+
+const SCOPES = [
+  { value: 'once', label: 'Only this call' },
+  { value: 'identical', label: 'Calls just like it' },
+  { value: 'always', label: 'This tool, always' },
+] as const;
+type Scope = (typeof SCOPES)[number]['value'];
+
+/**
+ * While the card holds the focus and nothing is typed, `a` approves, `r` rejects and `e` edits.
+ * `onAnswered` is called when the server has taken the answer (`applied`), or had one already.
+ */
+export function ApprovalCard(props: {
+  readonly confirmation: Confirmation;
+  readonly onAnswered?: ((applied: boolean) => void) | undefined;
+  /** Where it comes from; left out where one is there already. */
+  readonly origin?: ComponentChildren;
+}) {
+  const { confirmation } = props;
+  const { client, failed } = useApi();
+  const id = confirmation.confirmation_request_id;
+  const [detail, setDetail] = useState<ConfirmationDetail | null>(null);
+  const [scope, setScope] = useState<Scope>('once');
+  const [draft, setDraft] = useState<string | null>(null);
+  const [reason, setReason] = useState('');
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const heading = useId();
+
+  useEffect(() => {
+    const gone = new AbortController();
+    client.getConfirmation(id, { signal: gone.signal }).then(setDetail, (reason) => {
+      if (gone.signal.aborted) return;
+      failed(reason);
+      setError(reason);
+    });
+    return () => gone.abort();
+  }, [client, failed, id]);
+
+  const answer = async (body: ConfirmationAnswer) => {
+    setBusy(true);
+    setError(null);
+    try {
+      const { applied } = await client.answerConfirmation(id, body);
+      props.onAnswered?.(applied);
+    } catch (reason) {
+      failed(reason);
+      setError(reason);
+      // Another person was first: whoever shows this card looks again.
+      if (reason instanceof ApiError && reason.code === 'confirmation_already_resolved') props.onAnswered?.(false);
+    } finally {
+      setBusy(false);
+    }
+  };
+  const approve = () => answer({ decision: 'approve', scope });
+  const reject = () => answer({ decision: 'reject', reason: reason.trim() === '' ? null : reason.trim() });
+  const asked = askedFor(confirmation, detail);
+  const edit = () => setDraft(asked.text);
+  const send = async () => {
+    if (asked.yaml) return answer({ decision: 'modify', modified_yaml: draft });
+    const input = parsed(draft ?? '');
+    if (input === null) setError(new Error('The arguments must be a JSON object.'));
+    else await answer({ decision: 'modify', modified_input: input });
+    return undefined;
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
+    // A key that is held down answers one question, not every one that gets the focus after it.
+    if (typing || event.repeat || event.ctrlKey || event.metaKey || event.altKey || busy || draft !== null) return;
+    const act = {
+      a: detail === null ? undefined : approve,
+      r: reject,
+      e: confirmation.modifiable && detail !== null ? edit : undefined,
+    }[event.key];
+    if (act === undefined) return;
+    event.preventDefault();
+    void act();
+  };
+
+  return (
+    <section
+      class="approval"
+      aria-labelledby={props.origin === undefined ? heading : `${heading} ${heading}-origin`}
+      tabIndex={0}
+      onKeyDown={onKeyDown}
+    >
+      <header>
+        <Icon name="approvals" />
+        <h2 id={heading}>
+          {asked.verb} <code>{visible(asked.what)}</code>?
+        </h2>
+        {confirmation.is_worker && <Badge tone="worker">{confirmation.worker_name ?? 'worker'}</Badge>}
+        <Badge>{confirmation.side_effects}</Badge>
+        <Deadline at={confirmation.expires_at} />
+      </header>
+      {props.origin !== undefined && (
+        <p class="approval-origin" id={`${heading}-origin`}>
+          {props.origin}
+        </p>
+      )}
+      {confirmation.rule_description && <p class="quiet">{confirmation.rule_description}</p>}
+      {draft !== null ? (
+        <Editor draft={draft} onDraft={setDraft} label={asked.yaml ? 'Definition as YAML' : 'Arguments as JSON'} />
+      ) : asked.yaml ? (
+        <WorkerReview confirmation={confirmation} name={asked.what} yaml={asked.text} />
+      ) : (
+        <Arguments
+          edit={asked.verb === 'Run' && asked.what === 'edit_file' ? detail?.input : undefined}
+          text={asked.text}
+        />
+      )}
+      {draft !== null && asked.yaml && <DraftChange proposed={asked.text} draft={draft} />}
+      {error !== null && (
+        <div class="field-error" role="alert">
+          <p>{explain(error)}</p>
+          {issuesOf(error).map(({ path, message }) => (
+            <p key={`${path} ${message}`}>
+              <code>{path === '' ? 'arguments' : path}</code> {message}
+            </p>
+          ))}
+        </div>
+      )}
+      {draft === null ? (
+        <div class="approval-actions">
+          <button
+            type="button"
+            class="button primary"
+            disabled={busy || detail === null}
+            onClick={approve}
+            aria-keyshortcuts="a"
+          >
+            Approve
+          </button>
+          {confirmation.modifiable && (
+            <button
+              type="button"
+              class="button"
+              disabled={busy || detail === null}
+              onClick={edit}
+              aria-keyshortcuts="e"
+            >
+              Edit
+            </button>
+          )}
+          <button type="button" class="button danger" disabled={busy} onClick={reject} aria-keyshortcuts="r">
+            Reject
+          </button>
+          <ScopeChoice allowed={confirmation.allowed_scopes} scope={scope} onScope={setScope} />
+          <input
+            class="approval-reason"
+            aria-label="Reason for a rejection, told to the model"
+            placeholder="Reason, if you reject"
+            maxLength={500}
+            value={reason}
+            onInput={(event) => setReason(event.currentTarget.value)}
+          />
+        </div>
+      ) : (
+        <div class="approval-actions">
+          <button type="button" class="button primary" disabled={busy} onClick={send}>
+            {asked.yaml ? 'Approve this definition' : 'Approve with these arguments'}
+          </button>
+          <button type="button" class="button" disabled={busy} onClick={() => setDraft(null)}>
+            Back
+          </button>
+        </div>
+      )}
+    </section>
+  );
+}
+
+interface Asked {
+  readonly verb: string;
+  readonly what: string;
+  /** All of what is said yes to, as far as it is here. */
+  readonly text: string;
+  /** The text is a worker's definition and no JSON. */
+  readonly yaml: boolean;
+}
+
+/** A file to be shared and a worker to be made have words of their own; any other call shows its input (13 §7.1). */
+function askedFor(confirmation: Confirmation, detail: ConfirmationDetail | null): Asked {
+  const { payload, rule, tool_name } = confirmation;
+  const of = (name: string) => String(payload?.[name] ?? '');
+  if (rule === 'worker.create' && typeof payload?.yaml === 'string') {
+    return { verb: 'Create worker', what: of('name'), text: payload.yaml, yaml: true };
+  }
+  if (rule === 'sandbox.read' && typeof payload?.path === 'string') {
+    const text = JSON.stringify(payload, null, 2);
+    return { verb: `Share with ${of('target_worker')}`, what: payload.path, text, yaml: false };
+  }
+  const text = detail === null ? confirmation.input_summary : JSON.stringify(detail.input, null, 2);
+  return { verb: 'Run', what: tool_name, text, yaml: false };
+}
+
+function Editor(props: { readonly draft: string; readonly onDraft: (text: string) => void; readonly label: string }) {
+  const { draft, onDraft } = props;
+  const area = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => area.current?.focus(), []);
+  return (
+    <textarea
+      ref={area}
+      class="approval-editor"
+      aria-label={props.label}
+      spellcheck={false}
+      rows={Math.min(16, draft.split('\n').length + 1)}
+      value={draft}
+      onInput={(event) => onDraft(event.currentTarget.value)}
+    />
+  );
+}
+
+function ScopeChoice(props: {
+  readonly allowed: readonly string[];
+  readonly scope: Scope;
+  readonly onScope: (scope: Scope) => void;
+}) {
+  const offered = SCOPES.filter(({ value }) => props.allowed.includes(value));
+  if (offered.length < 2) return null;
+  return (
+    <select
+      class="approval-scope"
+      aria-label="What an approval holds for"
+      value={props.scope}
+      onChange={(event) => props.onScope(event.currentTarget.value as Scope)}
+    >
+      {offered.map(({ value, label }) => (
+        <option key={value} value={value}>
+          {label}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+function Deadline({ at }: { readonly at: string }) {
+  const left = Date.parse(at) - useNow();
+  return (
+    <span class={left < 60_000 ? 'deadline soon' : 'deadline'}>
+      {left > 0 ? `${duration(left)} left` : 'time is up'}
+    </span>
+  );
+}
+
+function parsed(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,6 @@
+// The dashboard's entry: draws the page into the document (17 §3).
+import { render } from 'preact';
+import { App } from './shell/app.tsx';
+
+const root = document.getElementById('app');
+if (root !== null) render(<App />, root);

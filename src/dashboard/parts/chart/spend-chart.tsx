@@ -1,0 +1,90 @@
+// Spend over time, stacked by planner and workers: a picture, and the same as a table.
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { plural } from '../../format/number.ts';
+import { exactUsd } from '../../format/usd.ts';
+import { Money, MoneySum } from '../amount.tsx';
+import { type Column, Table } from '../table.tsx';
+import type { Colours, Drawing } from './draw.ts';
+import type { Bar } from './spend.ts';
+
+const COLUMNS: readonly Column<Bar>[] = [
+  { id: 'bucket', title: 'Time (UTC)', cell: (bar) => bar.bucket.replace('T', ' ') },
+  { id: 'planner', title: 'Planner', numeric: true, cell: (bar) => <Money usd={bar.planner} exact /> },
+  { id: 'workers', title: 'Workers', numeric: true, cell: (bar) => <Money usd={bar.workers} exact /> },
+  { id: 'total', title: 'Total', numeric: true, cell: (bar) => <MoneySum usd={[bar.planner, bar.workers]} /> },
+];
+
+export function SpendChart(props: { readonly title: string; readonly bars: readonly Bar[]; readonly total: string }) {
+  const { bars } = props;
+  const figure = useRef<HTMLElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [drawing, setDrawing] = useState<Drawing | null>(null);
+  const dark = useDark();
+  const heading = useId();
+
+  useEffect(() => {
+    let made: Drawing | null = null;
+    let gone = false;
+    void import('./draw.ts').then(({ drawBars }) => {
+      if (gone || canvas.current === null) return;
+      made = drawBars(canvas.current);
+      setDrawing(made);
+    });
+    return () => {
+      gone = true;
+      made?.end();
+    };
+  }, []);
+  // Colours are those of the style sheet, in the scheme of the moment.
+  useEffect(() => {
+    if (figure.current !== null) drawing?.show(bars, coloursOf(figure.current));
+  }, [drawing, bars, dark]);
+
+  return (
+    <figure class="panel chart" ref={figure} aria-labelledby={heading}>
+      <figcaption>
+        <h2 id={heading}>{props.title}</h2>
+        <span class="legend">
+          <span class="swatch planner" aria-hidden="true" /> Planner
+          <span class="swatch workers" aria-hidden="true" /> Workers
+        </span>
+      </figcaption>
+      <div class="chart-canvas">
+        <canvas
+          ref={canvas}
+          role="img"
+          aria-label={`${plural(bars.length, 'bar')}, ${exactUsd(props.total)} in all; the same as a table below`}
+        />
+      </div>
+      <details data-scrolls>
+        <summary>As a table</summary>
+        <Table label={props.title} columns={COLUMNS} rows={bars} rowKey={(bar) => bar.bucket} />
+      </details>
+    </figure>
+  );
+}
+
+function coloursOf(figure: HTMLElement): Colours {
+  const colour = (selector: string, of: 'color' | 'backgroundColor' | 'borderTopColor') => {
+    const element = selector === '' ? figure : figure.querySelector(selector);
+    return element === null ? '' : getComputedStyle(element)[of];
+  };
+  return {
+    planner: colour('.swatch.planner', 'backgroundColor'),
+    workers: colour('.swatch.workers', 'backgroundColor'),
+    text: colour('.legend', 'color'),
+    line: colour('', 'borderTopColor'),
+    ground: colour('', 'backgroundColor'),
+  };
+}
+
+function useDark(): boolean {
+  const [dark, setDark] = useState(() => matchMedia('(prefers-color-scheme: dark)').matches);
+  useEffect(() => {
+    const query = matchMedia('(prefers-color-scheme: dark)');
+    const onChange = () => setDark(query.matches);
+    query.addEventListener('change', onChange);
+    return () => query.removeEventListener('change', onChange);
+  }, []);
+  return dark;
+}

@@ -1,0 +1,145 @@
+// Markdown as elements and text: a model's words never become markup, and nothing is loaded because of them.
+import { marked, type Token, type Tokens } from 'marked';
+import type { ComponentChildren } from 'preact';
+import { useMemo } from 'preact/hooks';
+import { Clipped } from './clipped.tsx';
+
+/** Longer text is shown as it is: parsing it anew with every word would hold up the page. */
+const LONGEST = 100_000;
+const DEEPEST = 20;
+const LINKS = /^(?:https?:|mailto:)/i;
+const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', '#39': "'", nbsp: ' ' };
+
+export function Markdown({ text }: { readonly text: string }) {
+  const tokens = useMemo(() => tokensOf(text), [text]);
+  if (tokens === null) return <Clipped text={text}>{(shown) => <div class="markdown plain">{shown}</div>}</Clipped>;
+  return <div class="markdown">{blocks(tokens, 0)}</div>;
+}
+
+/** Null for what is not worth parsing, or cannot be. */
+function tokensOf(text: string): readonly Token[] | null {
+  if (text.length > LONGEST) return null;
+  try {
+    return marked.lexer(text, { gfm: true, breaks: true });
+  } catch {
+    return null;
+  }
+}
+
+function blocks(tokens: readonly Token[], depth: number): ComponentChildren {
+  if (depth > DEEPEST) return tokens.map(({ raw }) => raw).join('');
+  return tokens.map((token, i) => <Piece key={`${i} ${token.type}`} token={token} depth={depth} />);
+}
+
+function Piece({ token, depth }: { readonly token: Token; readonly depth: number }): ComponentChildren {
+  const inner = (of: { readonly tokens?: readonly Token[] | undefined; readonly text?: string }) =>
+    of.tokens === undefined ? decoded(of.text ?? '') : blocks(of.tokens, depth + 1);
+  switch (token.type) {
+    case 'space':
+    case 'def':
+      return null;
+    case 'heading':
+      // The page has its own headings; those of a message are strong lines in it.
+      return <p class={`heading h${Math.min(token.depth, 4)}`}>{inner(token as Tokens.Heading)}</p>;
+    case 'paragraph':
+      return <p>{inner(token as Tokens.Paragraph)}</p>;
+    case 'text':
+      return <>{inner(token as Tokens.Text)}</>;
+    case 'escape':
+      return <>{token.text}</>;
+    case 'strong':
+      return <strong>{inner(token as Tokens.Strong)}</strong>;
+    case 'em':
+      return <em>{inner(token as Tokens.Em)}</em>;
+    case 'del':
+      return <del>{inner(token as Tokens.Del)}</del>;
+    case 'br':
+      return <br />;
+    case 'hr':
+      return <hr />;
+    case 'codespan':
+      return <code>{token.text}</code>;
+    case 'code':
+      return <CodeBlock text={token.text} />;
+    case 'blockquote':
+      return <blockquote>{inner(token as Tokens.Blockquote)}</blockquote>;
+    case 'list':
+      return <List list={token as Tokens.List} depth={depth} />;
+    case 'table':
+      return <MarkdownTable table={token as Tokens.Table} depth={depth} />;
+    case 'link':
+      return <Link link={token as Tokens.Link}>{inner(token as Tokens.Link)}</Link>;
+    case 'image':
+      // Never loaded: the page asks no other host for anything.
+      return <span class="quiet">[image: {token.text || token.href}]</span>;
+    default:
+      // Markup among them: it is shown, not followed.
+      return <>{token.raw}</>;
+  }
+}
+
+export function CodeBlock({ text, name = 'Code' }: { readonly text: string; readonly name?: string }) {
+  return (
+    <Clipped text={text}>
+      {(shown) => (
+        <section class="code-block" aria-label={name} tabIndex={0}>
+          <pre>
+            <code>{shown}</code>
+          </pre>
+        </section>
+      )}
+    </Clipped>
+  );
+}
+
+function Link({ link, children }: { readonly link: Tokens.Link; readonly children: ComponentChildren }) {
+  if (!LINKS.test(link.href)) return <>{children}</>;
+  return (
+    <a href={link.href} target="_blank" rel="noopener noreferrer" title={link.href}>
+      {children}
+    </a>
+  );
+}
+
+function List({ list, depth }: { readonly list: Tokens.List; readonly depth: number }) {
+  const items = list.items.map((item, i) => (
+    <li key={`${i} ${item.raw.length}`}>
+      {item.task && (item.checked ? '☑ ' : '☐ ')}
+      {blocks(item.tokens, depth + 1)}
+    </li>
+  ));
+  return list.ordered ? <ol start={Number(list.start) || 1}>{items}</ol> : <ul>{items}</ul>;
+}
+
+function MarkdownTable({ table, depth }: { readonly table: Tokens.Table; readonly depth: number }) {
+  return (
+    <section class="table-scroll" aria-label="Table" tabIndex={0}>
+      <table class="table">
+        <thead>
+          <tr>
+            {table.header.map((cell, i) => (
+              <th key={`${i} ${cell.text}`} scope="col" class={cell.align === 'right' ? 'numeric' : undefined}>
+                {blocks(cell.tokens, depth + 1)}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {table.rows.map((row, r) => (
+            <tr key={`${r} ${row[0]?.text}`}>
+              {row.map((cell, i) => (
+                <td key={`${i} ${cell.text}`} class={cell.align === 'right' ? 'numeric' : undefined}>
+                  {blocks(cell.tokens, depth + 1)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function decoded(text: string): string {
+  return text.replace(/&(amp|lt|gt|quot|#39|nbsp);/g, (_, name: string) => ENTITIES[name] ?? '');
+}

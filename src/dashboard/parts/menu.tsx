@@ -1,0 +1,94 @@
+// A button with a list of choices, by pointer and by arrow keys.
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { Icon } from './icon.tsx';
+
+export interface Choice {
+  readonly value: string;
+  readonly label: string;
+  /** Said beside the label, in small. */
+  readonly hint?: string | undefined;
+}
+
+/** `label` says what is chosen; the button shows the choice that is made. */
+export function Menu(props: {
+  readonly label: string;
+  readonly choices: readonly Choice[];
+  readonly value: string;
+  readonly onChoose: (value: string) => void;
+}) {
+  const [open, setOpen] = useState(false);
+  const root = useRef<HTMLDivElement>(null);
+  const button = useRef<HTMLButtonElement>(null);
+  const id = useId();
+  const chosen = props.choices.find(({ value }) => value === props.value);
+
+  useLayoutEffect(() => {
+    if (!open) return;
+    const items = itemsOf(root.current);
+    (items.find((item) => item.getAttribute('aria-checked') === 'true') ?? items[0])?.focus();
+    const onPress = (event: PointerEvent) => {
+      if (event.target instanceof Node && !root.current?.contains(event.target)) setOpen(false);
+    };
+    document.addEventListener('pointerdown', onPress);
+    return () => document.removeEventListener('pointerdown', onPress);
+  }, [open]);
+
+  const close = () => {
+    setOpen(false);
+    button.current?.focus();
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    const items = itemsOf(root.current);
+    const at = items.indexOf(document.activeElement as HTMLElement);
+    const to: Partial<Record<string, number>> = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: items.length - 1 };
+    const target = to[event.key];
+    if (event.key === 'Escape') close();
+    else if (event.key === 'Tab') setOpen(false);
+    else if (target !== undefined) items[(target + items.length) % items.length]?.focus();
+    if (event.key === 'Escape' || target !== undefined) {
+      event.preventDefault();
+      event.stopPropagation();
+    }
+  };
+  return (
+    <div class="menu" ref={root}>
+      <button
+        type="button"
+        ref={button}
+        class="button"
+        aria-haspopup="menu"
+        aria-expanded={open}
+        aria-controls={open ? id : undefined}
+        onClick={() => setOpen(!open)}
+      >
+        <span class="menu-label">{props.label}</span>
+        <span class="menu-value">{chosen?.label ?? props.value}</span>
+        <Icon name="down" />
+      </button>
+      {open && (
+        <div class="menu-list" role="menu" id={id} aria-label={props.label} tabIndex={-1} onKeyDown={onKeyDown}>
+          {props.choices.map(({ value, label, hint }) => (
+            <button
+              type="button"
+              key={value}
+              role="menuitemradio"
+              aria-checked={value === props.value}
+              onClick={() => {
+                close();
+                props.onChoose(value);
+              }}
+            >
+              <span class="menu-mark">{value === props.value && <Icon name="check" />}</span>
+              <span class="menu-text">{label}</span>
+              {hint && <span class="menu-hint">{hint}</span>}
+            </button>
+          ))}
+        </div>
+      )}
+    </div>
+  );
+}
+
+function itemsOf(root: HTMLElement | null): HTMLElement[] {
+  return [...(root?.querySelectorAll<HTMLElement>('[role=menuitemradio]') ?? [])];
+}

@@ -1,0 +1,129 @@
+// The inbox: every open question of every session, oldest first, answered by pointer or by keyboard alone (17 §3).
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { Confirmation, Session } from '../../../client/client.ts';
+import { ApprovalCard } from '../../approval/approval-card.tsx';
+import { useOpenApprovals } from '../../data/open-approvals.ts';
+import { titleOf, useSessionsById } from '../../data/titles.ts';
+import { baseName, count } from '../../format/number.ts';
+import { Empty, Failure, Skeleton } from '../../parts/notice.tsx';
+import { placeOf } from '../../shell/place.ts';
+import { Decided, useDecided } from './decided.tsx';
+
+/** Each card asks for its call: hundreds at once would hold up the page and the server. */
+const CARDS = 40;
+
+export function ApprovalsView() {
+  const { data, error, reload } = useOpenApprovals();
+  const open = data?.approvals ?? null;
+  const sessions = useSessionsById(
+    (open ?? []).flatMap(({ root_session_id, session_id }) => [root_session_id, session_id]),
+  );
+  const [shown, setShown] = useState(CARDS);
+  const [mine] = useState(() => new Set<string>());
+  const decided = useDecided(open);
+  const box = useCards(open);
+  return (
+    <div class="view approvals-view">
+      <header class="view-head">
+        <h1>Approvals</h1>
+        <span class="quiet number" role="status">
+          {open && `${count(open.length)}${data?.more ? '+' : ''} open`}
+        </span>
+        {open !== null && open.length > 0 && (
+          <p class="keys quiet">
+            <kbd>j</kbd> <kbd>k</kbd> next and previous, <kbd>a</kbd> approve, <kbd>e</kbd> edit, <kbd>r</kbd> reject
+          </p>
+        )}
+      </header>
+      <div class="view-body approvals" ref={box}>
+        {error !== null && open === null && (
+          <Failure error={error} title="The questions cannot be read" retry={reload} />
+        )}
+        {open === null && error === null && <Skeleton rows={3} height={120} />}
+        {open?.length === 0 && (
+          <Empty icon="approvals" title="Nothing waits for you">
+            <p>
+              A call that wants a person's word stands here until it is answered or its time is up. Which do is said by{' '}
+              <code>tool_confirmation</code> in the configuration.
+            </p>
+          </Empty>
+        )}
+        {open?.slice(0, shown).map((confirmation) => (
+          <ApprovalCard
+            key={confirmation.confirmation_request_id}
+            confirmation={confirmation}
+            origin={<Origin confirmation={confirmation} sessions={sessions} />}
+            onAnswered={(applied) => {
+              if (applied) mine.add(confirmation.confirmation_request_id);
+              reload();
+            }}
+          />
+        ))}
+        {open !== null && open.length > shown && (
+          <p class="quiet">
+            {count(open.length - shown)} more stand here when these are answered.{' '}
+            <button type="button" class="button ghost" onClick={() => setShown(shown + CARDS)}>
+              Show more
+            </button>
+          </p>
+        )}
+        <Decided decided={decided} mine={mine} />
+      </div>
+    </div>
+  );
+}
+
+/** The tree it comes from, and who in it asks. */
+function Origin(props: {
+  readonly confirmation: Confirmation;
+  readonly sessions: ReadonlyMap<string, Session | null>;
+}) {
+  const { root_session_id, session_id } = props.confirmation;
+  const root = props.sessions.get(root_session_id);
+  const asks = props.sessions.get(session_id);
+  return (
+    <>
+      <a href={placeOf('sessions', root_session_id)}>{root ? titleOf(root) : 'Session'}</a>
+      {session_id !== root_session_id && (
+        <>
+          {' › '}
+          <a href={placeOf('sessions', session_id)}>{asks ? titleOf(asks) : 'worker'}</a>
+        </>
+      )}
+      {root && <span class="quiet"> in {baseName(root.workspace_path)}</span>}
+    </>
+  );
+}
+
+/** `j` and `k` go from card to card; when one goes away under the focus, the next one gets it. */
+function useCards(open: readonly Confirmation[] | null) {
+  const box = useRef<HTMLDivElement>(null);
+  const at = useRef(-1);
+  const cards = () => [...(box.current?.querySelectorAll<HTMLElement>('.approval') ?? [])];
+  const shown = open?.map((one) => one.confirmation_request_id).join(' ');
+  useEffect(() => {
+    if (at.current < 0 || document.activeElement !== document.body) return;
+    const all = cards();
+    all[Math.min(at.current, all.length - 1)]?.focus();
+  }, [shown]);
+  useEffect(() => {
+    const onFocus = ({ target }: FocusEvent) => {
+      at.current = cards().findIndex((card) => target instanceof Node && card.contains(target));
+    };
+    const onKeyDown = (event: KeyboardEvent) => {
+      const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
+      const step = { j: 1, k: -1 }[event.key];
+      if (typing || step === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+      const all = cards();
+      all[Math.max(0, Math.min(all.length - 1, at.current + step))]?.focus();
+      event.preventDefault();
+    };
+    document.addEventListener('focusin', onFocus);
+    document.addEventListener('keydown', onKeyDown);
+    return () => {
+      document.removeEventListener('focusin', onFocus);
+      document.removeEventListener('keydown', onKeyDown);
+    };
+  }, []);
+  return box;
+}

@@ -1,0 +1,145 @@
+// What the cost view is asked: it lives in the address, so that a link shows the same to another person.
+import type { CostQuery } from '../../../client/client.ts';
+import { type Place, placeWith } from '../../shell/place.ts';
+
+export const RANGES = [
+  { value: '24h', label: '24 hours' },
+  { value: '7d', label: '7 days' },
+  { value: '30d', label: '30 days' },
+  { value: '90d', label: '90 days' },
+  { value: 'all', label: 'All time' },
+  { value: 'custom', label: 'Custom' },
+] as const;
+export type Range = (typeof RANGES)[number]['value'];
+
+export const GROUPS = [
+  { value: 'root_session', label: 'Session tree' },
+  { value: 'model', label: 'Model' },
+  { value: 'delegation_tier', label: 'Tier' },
+  { value: 'worker_name', label: 'Named worker' },
+  { value: 'workspace', label: 'Workspace' },
+  { value: 'door', label: 'Door' },
+  { value: 'caller', label: 'Caller' },
+  { value: 'day', label: 'Day' },
+] as const;
+export type Group = (typeof GROUPS)[number]['value'];
+
+export const FILTERS = ['model', 'tier', 'worker', 'workspace', 'door', 'caller'] as const;
+export type Filter = (typeof FILTERS)[number];
+export const NO_FILTER: Readonly<Record<Filter, null>> = {
+  model: null,
+  tier: null,
+  worker: null,
+  workspace: null,
+  door: null,
+  caller: null,
+};
+
+export interface CostQuestion extends Readonly<Record<Filter, string | null>> {
+  readonly range: Range;
+  /** Days of UTC, the second included; of a custom range alone. */
+  readonly from: string | null;
+  readonly to: string | null;
+  readonly group: Group;
+  /** `stamped`, `current`, or a version of the price table. */
+  readonly pricing: string;
+  /** `planner`, or a model of the price table. */
+  readonly baseline: string;
+}
+
+const DEFAULTS = { range: '7d', group: 'root_session', pricing: 'stamped', baseline: 'planner' } as const;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const DAYS: Readonly<Partial<Record<Range, number>>> = { '7d': 7, '30d': 30, '90d': 90 };
+const DAY_PATTERN = /^\d{4}-\d{2}-\d{2}$/;
+
+/** Whatever stands in the address: what makes no sense is as if it were not there. */
+export function questionOf({ query }: Place): CostQuestion {
+  const day = (name: string) => {
+    const text = query.get(name);
+    return text !== null && DAY_PATTERN.test(text) && !Number.isNaN(Date.parse(text)) ? text : null;
+  };
+  const range = oneOf(RANGES, query.get('range')) ?? DEFAULTS.range;
+  return {
+    range,
+    from: day('from'),
+    to: day('to'),
+    group: oneOf(GROUPS, query.get('group')) ?? DEFAULTS.group,
+    pricing: query.get('pricing') ?? DEFAULTS.pricing,
+    baseline: query.get('baseline') ?? DEFAULTS.baseline,
+    model: query.get('model'),
+    tier: query.get('tier'),
+    worker: query.get('worker'),
+    workspace: query.get('workspace'),
+    door: query.get('door'),
+    caller: query.get('caller'),
+  };
+}
+
+/** The address of a question; what is as usual is not written down. */
+export function placeOfQuestion(question: CostQuestion): string {
+  const custom = question.range === 'custom';
+  const unusual = (name: keyof typeof DEFAULTS) => (question[name] === DEFAULTS[name] ? null : question[name]);
+  return placeWith('cost', {
+    range: unusual('range'),
+    from: custom ? question.from : null,
+    to: custom ? question.to : null,
+    group: unusual('group'),
+    pricing: unusual('pricing'),
+    baseline: unusual('baseline'),
+    model: question.model,
+    tier: question.tier,
+    worker: question.worker,
+    workspace: question.workspace,
+    door: question.door,
+    caller: question.caller,
+  });
+}
+
+export interface AskedWindow {
+  readonly from: string;
+  /** Absent: until the server's now. */
+  readonly to?: string;
+  readonly bucket: 'day' | 'hour';
+}
+
+/**
+ * Whole hours or days of UTC, the current one included.
+ * @returns null for a custom range that is not complete or ends before it begins
+ */
+export function windowOf(
+  { range, from, to }: Pick<CostQuestion, 'range' | 'from' | 'to'>,
+  now: number,
+): AskedWindow | null {
+  const since = (ms: number) => new Date(ms).toISOString();
+  if (range === 'all') return { from: 'all', bucket: 'day' };
+  if (range === '24h') return { from: since(Math.floor(now / HOUR_MS) * HOUR_MS - 23 * HOUR_MS), bucket: 'hour' };
+  const days = DAYS[range];
+  if (days !== undefined) return { from: since((Math.floor(now / DAY_MS) - days + 1) * DAY_MS), bucket: 'day' };
+  if (from === null || to === null || from > to) return null;
+  const end = Date.parse(to) + DAY_MS;
+  return {
+    from: since(Date.parse(from)),
+    to: since(end),
+    bucket: end - Date.parse(from) <= 2 * DAY_MS ? 'hour' : 'day',
+  };
+}
+
+/** As the reports take it. */
+export function filterOf(
+  question: CostQuestion,
+): Pick<CostQuery, 'model' | 'delegation_tier' | 'worker_name' | 'workspace_hash' | 'door' | 'caller'> {
+  const { model, tier, worker, workspace, door, caller } = question;
+  return {
+    ...(model === null ? {} : { model }),
+    ...(tier === null ? {} : { delegation_tier: tier as CostQuery['delegation_tier'] }),
+    ...(worker === null ? {} : { worker_name: worker }),
+    ...(workspace === null ? {} : { workspace_hash: workspace }),
+    ...(door === null ? {} : { door: door as CostQuery['door'] }),
+    ...(caller === null ? {} : { caller }),
+  };
+}
+
+function oneOf<T extends string>(choices: readonly { readonly value: T }[], text: string | null): T | undefined {
+  return choices.find(({ value }) => value === text)?.value;
+}

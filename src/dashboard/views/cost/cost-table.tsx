@@ -1,0 +1,104 @@
+// Spend by the chosen grouping; a tree unfolds into its sessions, and each of them into its calls.
+import { Fragment } from 'preact';
+import { useState } from 'preact/hooks';
+import type { CostRow } from '../../../client/client.ts';
+import { shareOf } from '../../format/usd.ts';
+import { Unfold } from '../../parts/unfold.tsx';
+import type { CostAnswer } from './cost-report.ts';
+import { FigureHeads, Figures } from './figures.tsx';
+import { keyOf, type Names, nameOf, RowLink } from './group-rows.tsx';
+import { TreeRows } from './tree-rows.tsx';
+
+export function CostTable(props: { readonly answer: CostAnswer; readonly names: Names; readonly title: string }) {
+  const { question, groups } = props.answer;
+  const repriced = groups.pricing_mode === 'repriced';
+  const trees = question.group === 'root_session';
+  const dearest = groups.data.reduce((most, row) => (shareOf(row.cost_usd, most) >= 1 ? row.cost_usd : most), '0');
+  return (
+    <section class="table-scroll" aria-label={props.title} tabIndex={0}>
+      <table class="table cost-table">
+        <thead>
+          <tr>
+            <th scope="col">{props.title}</th>
+            <th scope="col" data-column="share">
+              <span class="hidden">Planner and workers</span>
+            </th>
+            <FigureHeads repriced={repriced} />
+          </tr>
+        </thead>
+        {groups.data.map((row) => (
+          <Group
+            key={keyOf(question, row) ?? ''}
+            {...props}
+            row={row}
+            repriced={repriced}
+            unfolds={trees}
+            dearest={dearest}
+          />
+        ))}
+        <tfoot>
+          <tr>
+            <th scope="row">Total</th>
+            <td data-column="share" />
+            <Figures row={groups.totals} repriced={repriced} />
+          </tr>
+        </tfoot>
+      </table>
+    </section>
+  );
+}
+
+function Group(props: {
+  readonly answer: CostAnswer;
+  readonly names: Names;
+  readonly row: CostRow;
+  readonly repriced: boolean;
+  readonly unfolds: boolean;
+  readonly dearest: string;
+}) {
+  const { answer, row, repriced } = props;
+  const [open, setOpen] = useState(false);
+  const key = keyOf(answer.question, row);
+  const name = nameOf(answer.question, key, props.names);
+  return (
+    <tbody>
+      <tr>
+        <th scope="row">
+          {props.unfolds ? (
+            <Unfold name={name} open={open} onToggle={() => setOpen(!open)} />
+          ) : (
+            <RowLink question={answer.question} rowKey={key}>
+              {name}
+            </RowLink>
+          )}
+        </th>
+        <td data-column="share">
+          <ShareBar row={row} dearest={props.dearest} />
+        </td>
+        <Figures row={row} repriced={repriced} />
+      </tr>
+      {open && key !== null && <TreeRows answer={answer} treeId={key} calls={row.call_count} repriced={repriced} />}
+    </tbody>
+  );
+}
+
+/** Long as its cost beside the dearest row, in the colours of who spent it where that is known. */
+function ShareBar({ row, dearest }: { readonly row: CostRow; readonly dearest: string }) {
+  const { planner_cost_usd, worker_cost_usd } = row;
+  const parts =
+    planner_cost_usd === undefined || worker_cost_usd === undefined
+      ? [{ kind: 'whole', usd: row.cost_usd }]
+      : [
+          { kind: 'planner', usd: planner_cost_usd },
+          { kind: 'workers', usd: worker_cost_usd },
+        ];
+  return (
+    <span class="share-bar" aria-hidden="true">
+      {parts.map(({ kind, usd }) => (
+        <Fragment key={kind}>
+          {usd !== '0' && <span class={`share-part ${kind}`} style={{ width: `${shareOf(usd, dearest) * 100}%` }} />}
+        </Fragment>
+      ))}
+    </span>
+  );
+}

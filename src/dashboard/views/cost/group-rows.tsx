@@ -1,0 +1,101 @@
+// What a row of each grouping is called, and where it leads.
+import type { ComponentChildren } from 'preact';
+import type { CostRow, Session } from '../../../client/client.ts';
+import { titleOf } from '../../data/titles.ts';
+import { modelName } from '../../format/number.ts';
+import { DOOR_NAMES } from '../../parts/door.tsx';
+import { type CostQuestion, placeOfQuestion } from './cost-question.ts';
+
+/** What the calls without a caller are called. */
+export const NO_KEY = 'Without a key';
+
+/** Names that the interface does not tell with the figures. */
+export interface Names {
+  readonly sessions: ReadonlyMap<string, Session | null>;
+  /** By hash of the path. */
+  readonly workspaces: ReadonlyMap<string, string>;
+}
+
+/** The key of a row as the report gives it; null: the calls that have none. */
+export function keyOf(question: CostQuestion, row: CostRow): string | null {
+  switch (question.group) {
+    case 'root_session':
+      return row.root_session_id ?? null;
+    case 'model':
+      return row.model ?? null;
+    case 'delegation_tier':
+      return row.delegation_tier ?? null;
+    case 'worker_name':
+      return row.worker_name ?? null;
+    case 'workspace':
+      return row.workspace_hash ?? null;
+    case 'door':
+      return row.door ?? null;
+    case 'caller':
+      // The report's null is the filter's ''.
+      return row.caller ?? '';
+    case 'day':
+      return row.bucket ?? null;
+  }
+}
+
+/** For people. */
+export function nameOf(question: CostQuestion, key: string | null, names: Names): string {
+  if (key === null) return question.group === 'delegation_tier' ? 'No tier' : 'No named worker';
+  switch (question.group) {
+    case 'root_session':
+      return sessionName(names.sessions.get(key));
+    case 'model':
+      return modelName(key);
+    case 'workspace':
+      return names.workspaces.get(key) ?? `Workspace ${key.slice(0, 8)}`;
+    case 'door':
+      return DOOR_NAMES[key as Session['door']] ?? key;
+    case 'caller':
+      return key === '' ? NO_KEY : key;
+    default:
+      return key;
+  }
+}
+
+export function sessionName(session: Session | null | undefined): string {
+  if (session === null) return 'Purged session';
+  return session === undefined ? '…' : titleOf(session);
+}
+
+/** A row leads to the trees behind it, by way of the filter that it is. */
+export function RowLink(props: {
+  readonly question: CostQuestion;
+  readonly rowKey: string | null;
+  readonly children: ComponentChildren;
+}) {
+  const { question, rowKey } = props;
+  const narrowed = rowKey === null ? null : narrow(question, rowKey);
+  if (narrowed === null) return <>{props.children}</>;
+  return (
+    <a class="plain-link" href={placeOfQuestion({ ...narrowed, group: 'root_session' })} title={rowKey ?? undefined}>
+      {props.children}
+    </a>
+  );
+}
+
+function narrow(question: CostQuestion, key: string): CostQuestion | null {
+  switch (question.group) {
+    case 'model':
+      return { ...question, model: key };
+    case 'delegation_tier':
+      return { ...question, tier: key };
+    case 'worker_name':
+      return { ...question, worker: key };
+    case 'workspace':
+      return { ...question, workspace: key };
+    case 'door':
+      return { ...question, door: key };
+    case 'caller':
+      return { ...question, caller: key };
+    case 'day':
+      return { ...question, range: 'custom', from: key, to: key };
+    case 'root_session':
+      return null;
+  }
+}

@@ -1,0 +1,162 @@
+// Where one writes to the planner, chooses its model and stops its turn.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { Session } from '../../../client/client.ts';
+import { explain, useApi } from '../../data/api.ts';
+import { takeDraft } from '../../data/drafts.ts';
+import { usePolled } from '../../data/polled.ts';
+import { modelName } from '../../format/number.ts';
+import { Icon } from '../../parts/icon.tsx';
+import { type Choice, Menu } from '../../parts/menu.tsx';
+import { Attachments, attachmentsOf } from '../sessions/worker-fields.tsx';
+
+/** Models are read again this seldom: they change with the server's configuration alone. */
+const MODELS_MS = 60_000;
+
+export function Composer(props: {
+  readonly session: Session;
+  /** Of a running turn. */
+  readonly turnId: string | null;
+  readonly onChanged: () => void;
+}) {
+  const { session, turnId } = props;
+  const { client, failed } = useApi();
+  const [refused] = useState(() => takeDraft(session.id));
+  const [text, setText] = useState(refused?.text ?? '');
+  const [files, setFiles] = useState(refused?.files ?? null);
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState(refused?.error ?? null);
+  const area = useRef<HTMLTextAreaElement>(null);
+  const models = usePolled((signal) => client.listModels({ signal }), 'models', MODELS_MS);
+
+  const takes = useTakesFiles(session) && turnId === null;
+
+  useEffect(() => {
+    const element = area.current;
+    if (element === null) return;
+    element.style.height = 'auto';
+    element.style.height = `${element.scrollHeight + 2}px`;
+  }, [text]);
+
+  const act = async (step: () => Promise<unknown>) => {
+    setBusy(true);
+    setError(null);
+    try {
+      await step();
+      props.onChanged();
+      return true;
+    } catch (reason) {
+      failed(reason);
+      setError(explain(reason));
+      return false;
+    } finally {
+      setBusy(false);
+    }
+  };
+  const send = async () => {
+    if (text.trim() === '' || busy) return;
+    // Files do not go with a message to a turn that runs (05 §3.2).
+    const attachments = takes ? attachmentsOf(files ?? '') : [];
+    const how = attachments.length > 0 ? { attachments } : { if_busy: 'steer' as const };
+    const sent = await act(() => client.submitTurn(session.id, { content: text, ...how }));
+    if (sent) {
+      setText('');
+      setFiles(null);
+    }
+    area.current?.focus();
+  };
+  const choices: Choice[] = [
+    { value: '', label: 'Routing decides' },
+    ...(models.data?.models ?? [])
+      .filter(({ configured }) => configured)
+      .map((model) => ({ value: model.id, label: modelName(model.id), hint: model.tier ?? undefined })),
+  ];
+  const model = session.pending_active_model === null ? session.active_model : session.pending_active_model.model;
+  return (
+    <form
+      class="composer"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void send();
+      }}
+    >
+      {error !== null && (
+        <p class="field-error" role="alert">
+          {error}
+        </p>
+      )}
+      <textarea
+        ref={area}
+        rows={1}
+        aria-label="Message"
+        placeholder={turnId === null ? `Write to ${addresseeOf(session)}…` : 'Tell the running turn something…'}
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+          event.preventDefault();
+          void send();
+        }}
+      />
+      {takes && files !== null && <Attachments text={files} onText={setFiles} />}
+      <div class="composer-foot">
+        {takes && (
+          <button
+            type="button"
+            class="button"
+            aria-expanded={files !== null}
+            onClick={() => setFiles(files === null ? '' : null)}
+          >
+            Files
+          </button>
+        )}
+        {!session.is_worker && (
+          <Menu
+            label="Model"
+            choices={choices}
+            value={model ?? ''}
+            onChoose={(value) =>
+              void act(() => client.updateSession(session.id, { active_model: value === '' ? null : value }))
+            }
+          />
+        )}
+        {session.swap_queued && <span class="quiet">from the next turn on</span>}
+        <span class="composer-hint quiet">Enter sends, Shift+Enter begins a line</span>
+        {turnId !== null && (
+          <button
+            type="button"
+            class="button danger"
+            disabled={busy || session.current_turn_status === 'cancelling'}
+            onClick={() => void act(() => client.cancelTurn(session.id, turnId))}
+          >
+            <Icon name="stop" />
+            Cancel turn
+          </button>
+        )}
+        <button type="submit" class="button primary" disabled={busy || text.trim() === ''}>
+          <Icon name="send" />
+          Send
+        </button>
+      </div>
+    </form>
+  );
+}
+
+/** Whom one writes to. */
+export function addresseeOf({ worker_name }: Session): string {
+  return worker_name ?? 'the planner';
+}
+
+/** Whether it is a session on a named worker that takes files (13 §5). */
+function useTakesFiles({ worker_name, is_worker, workspace_path, id }: Session): boolean {
+  const { client } = useApi();
+  const name = is_worker ? null : worker_name;
+  const { data } = usePolled(
+    (signal) =>
+      name === null
+        ? Promise.resolve(null)
+        : client.getWorkerDefinition(name, { workspace_path, session_id: id }, { signal }),
+    `${id} ${name}`,
+    MODELS_MS,
+  );
+  return data?.accepts_attachments ?? false;
+}

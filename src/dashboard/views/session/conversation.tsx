@@ -1,0 +1,227 @@
+// The conversation: what was said and done, turn by turn, and at its end what is being written.
+import { Component, type ComponentChildren } from 'preact';
+import { useMemo, useState } from 'preact/hooks';
+import type { Message, Turn } from '../../../client/client.ts';
+import { count } from '../../format/number.ts';
+import { Clipped } from '../../parts/clipped.tsx';
+import { Markdown } from '../../parts/markdown.tsx';
+import { Time } from '../../parts/time.tsx';
+import { DelegationCard } from './delegation-card.tsx';
+import { executedInput } from './edited.ts';
+import { useFollow } from './follow.ts';
+import { MessageImage } from './image.tsx';
+import { costWithWorkers } from './live/live-node.ts';
+import type { LiveSession } from './live/live-state.ts';
+import type { Block, OpenMessage } from './live/open-message.ts';
+import { WhyModel } from './route-chain.tsx';
+import { resultsOf, ToolCard, type ToolResult } from './tool-card.tsx';
+import { TurnEnd } from './turn-end.tsx';
+import type { Live } from './use-live-session.ts';
+
+interface Shown {
+  readonly live: LiveSession;
+  readonly results: ReadonlyMap<string, ToolResult>;
+}
+
+export function Conversation(props: {
+  readonly live: LiveSession;
+  readonly frame: number;
+  readonly turns: ReadonlyMap<string, Turn>;
+  readonly loadOlder: Live['loadOlder'];
+}) {
+  const { live, turns } = props;
+  const results = useMemo(() => resultsOf(live.messages), [live, live.version]);
+  const shown = { live, results };
+  const open = [...live.open.values()].filter(({ session_id }) => session_id === live.id);
+  const box = useFollow(props.frame, props.loadOlder);
+  return (
+    <div class="conversation" ref={box} role="log" aria-label="Conversation" aria-busy={open.length > 0} tabIndex={0}>
+      <div class="conversation-inner">
+        {live.hasOlder && <p class="older quiet">Earlier messages load as you scroll up.</p>}
+        {!live.hasOlder && live.session?.task != null && (
+          <section class="task" aria-label="Task">
+            <h2>Task</h2>
+            <Clipped text={live.session.task}>{(shown) => <div class="prose">{shown}</div>}</Clipped>
+          </section>
+        )}
+        {storedItems(shown, turns, props.frame)}
+        {open.map((message) => (
+          <OpenMessageItem key={message.id} message={message} shown={shown} />
+        ))}
+      </div>
+    </div>
+  );
+}
+
+function storedItems(shown: Shown, turns: ReadonlyMap<string, Turn>, frame: number): ComponentChildren[] {
+  const messages = shown.live.messages.filter(({ role }) => role === 'user' || role === 'assistant');
+  const last = new Map(messages.map(({ turn_id, id }) => [turn_id, id]));
+  return messages.map((message) => {
+    const turn = message.turn_id === null ? undefined : turns.get(message.turn_id);
+    const ends = last.get(message.turn_id) === message.id;
+    const stamp = `${turn?.status} ${turn?.user_score?.scored_at} ${ends} ${stampOf(message, shown, frame)}`;
+    return <StoredItem key={message.id} message={message} shown={shown} turn={turn} ends={ends} stamp={stamp} />;
+  });
+}
+
+/** Changes with whatever a message shows besides itself; with every frame while a worker of it runs. */
+function stampOf({ content, turn_id, role }: Message, { live, results }: Shown, frame: number): string {
+  if (role === 'user') return String(turn_id !== null && live.routes.has(turn_id));
+  return content
+    .filter((block) => block.type === 'tool_use')
+    .map(({ id }) => {
+      const call = live.calls.get(id);
+      const node = live.nodes.find(({ session_id }) => session_id === call?.worker_session_id);
+      if (node !== undefined && node.ended_at === null) return frame;
+      return `${results.has(id)} ${live.edits.has(id)} ${live.tools.get(id)?.status} ${call?.record?.ended_at} ${node?.state} ${node?.input_tokens}`;
+    })
+    .join();
+}
+
+interface ItemProps {
+  readonly message: Message;
+  readonly shown: Shown;
+  readonly turn: Turn | undefined;
+  /** Nothing of its turn comes behind it. */
+  readonly ends: boolean;
+  readonly stamp: string;
+}
+
+/** A message that is drawn anew only when something of it has changed: there may be thousands. */
+class StoredItem extends Component<ItemProps> {
+  override shouldComponentUpdate(next: ItemProps): boolean {
+    return next.message !== this.props.message || next.stamp !== this.props.stamp;
+  }
+  override render() {
+    const { message, shown, turn, ends } = this.props;
+    return (
+      <div class={`message ${message.role}`}>
+        {message.role === 'user' ? (
+          <UserMessage message={message} shown={shown} turn={turn} />
+        ) : (
+          <Blocks content={message.content} shown={shown} />
+        )}
+        {message.metadata.status === 'cancelled' && <p class="quiet">cut off by a cancellation</p>}
+        {message.metadata.status === 'error' && <p class="field-error">cut off by an error</p>}
+        {ends && turn !== undefined && turn.ended_at !== null && <TurnEnd turn={turn} />}
+      </div>
+    );
+  }
+}
+
+function UserMessage(props: { readonly message: Message; readonly shown: Shown; readonly turn: Turn | undefined }) {
+  const { message, turn } = props;
+  const { live } = props.shown;
+  const first = turn === undefined || turn.user_message_id === message.id;
+  return (
+    <>
+      <div class="bubble">
+        {message.content.map((block, i) =>
+          block.type === 'text' ? (
+            <Clipped key={`text ${i + 1}`} text={block.text}>
+              {(shown) => <div class="prose">{shown}</div>}
+            </Clipped>
+          ) : (
+            <OtherBlock key={`block ${i + 1}`} block={block} />
+          ),
+        )}
+        <div class="bubble-foot">
+          <Time at={message.created_at} />
+        </div>
+      </div>
+      {message.turn_id !== null && first && (
+        <WhyModel
+          sessionId={live.id}
+          turnId={message.turn_id}
+          model={turn?.chosen_model ?? live.routes.get(message.turn_id)?.chosen_model ?? null}
+          known={live.routes.get(message.turn_id)}
+        />
+      )}
+    </>
+  );
+}
+
+/** Of one message that are drawn at once: a model may call hundreds of tools together. */
+const BLOCKS = 60;
+
+function Blocks(props: {
+  readonly content: readonly Block[];
+  readonly shown: Shown;
+  readonly partial?: ReadonlyMap<number, string>;
+}) {
+  const { live, results } = props.shown;
+  const [most, setMost] = useState(BLOCKS);
+  const more = props.content.length - most;
+  return (
+    <>
+      {props.content.slice(0, most).map((block, i) => {
+        const key = `${block.type} ${i + 1}`;
+        if (block.type === 'text') return <Markdown key={key} text={block.text} />;
+        if (block.type === 'thinking') return <Thinking key={key} text={block.text} />;
+        if (block.type !== 'tool_use') return <OtherBlock key={key} block={block} />;
+        const call = live.calls.get(block.id);
+        if (call === undefined) {
+          return (
+            <ToolCard
+              key={block.id}
+              use={block}
+              result={results.get(block.id)}
+              state={live.tools.get(block.id)}
+              edited={live.edits.has(block.id)}
+              partial={props.partial?.get(i)}
+            />
+          );
+        }
+        const node = live.nodes.find(({ session_id }) => session_id === call.worker_session_id) ?? null;
+        const route = [...live.routes].find(([turnId]) => turnId === node?.turn_id)?.[1];
+        const result = live.edits.has(block.id) ? results.get(block.id) : undefined;
+        const executed = result === undefined ? null : executedInput(block.input, result);
+        const use = executed === null ? block : { ...block, input: { ...executed } };
+        return (
+          <DelegationCard
+            key={block.id}
+            use={use}
+            call={call}
+            node={node}
+            inclusive={node && costWithWorkers(live.nodes, node)}
+            route={route}
+          />
+        );
+      })}
+      {more > 0 && (
+        <button type="button" class="button ghost more" onClick={() => setMost(most + BLOCKS)}>
+          {count(more)} more
+        </button>
+      )}
+    </>
+  );
+}
+
+function OpenMessageItem({ message, shown }: { readonly message: OpenMessage; readonly shown: Shown }) {
+  const content = message.content.filter((block) => block !== undefined);
+  return (
+    <div class="message assistant open">
+      {content.length === 0 ? (
+        <p class="quiet thinking-now">Thinking…</p>
+      ) : (
+        <Blocks content={content} shown={shown} partial={message.partial} />
+      )}
+    </div>
+  );
+}
+
+function Thinking({ text }: { readonly text: string }) {
+  return (
+    <details class="thinking">
+      <summary>Thinking</summary>
+      <Clipped text={text}>{(shown) => <div class="prose quiet">{shown}</div>}</Clipped>
+    </details>
+  );
+}
+
+function OtherBlock({ block }: { readonly block: Block }) {
+  if (block.type === 'image') return <MessageImage data={block.source.data} mediaType={block.media_type} />;
+  if (block.type === 'document') return <p class="quiet">[document: {block.name}]</p>;
+  if (block.type === 'redacted_thinking') return <p class="quiet">[thinking that the provider keeps to itself]</p>;
+  return null;
+}

@@ -1,0 +1,138 @@
+// A delegation in its place: who works on it, why on that model, how far it is, what it cost, and what came back.
+import { useState } from 'preact/hooks';
+import { fromPusd, type Pusd } from '../../../kernel/money.ts';
+import { explain, useApi } from '../../data/api.ts';
+import { summaryOf } from '../../format/input.ts';
+import { Count, Money } from '../../parts/amount.tsx';
+import { Badge, State } from '../../parts/badge.tsx';
+import { Icon } from '../../parts/icon.tsx';
+import { CodeBlock, Markdown } from '../../parts/markdown.tsx';
+import { Elapsed } from '../../parts/time.tsx';
+import { placeOf } from '../../shell/place.ts';
+import { type LiveNode, stateOfDelegation } from './live/live-node.ts';
+import type { Route, WorkerCall } from './live/live-state.ts';
+import { WhyModel } from './route-chain.tsx';
+import type { ToolUse } from './tool-card.tsx';
+
+/** More of a task than three lines can hold; all of it stands in the worker's own conversation. */
+const TASK = 1000;
+
+export function DelegationCard(props: {
+  readonly use: ToolUse;
+  readonly call: WorkerCall;
+  /** Null where no worker came to be. */
+  readonly node: LiveNode | null;
+  readonly route: Route | undefined;
+  /** What it cost with its own workers; null where it has none. */
+  readonly inclusive: Pusd | null;
+}) {
+  const { use, call, node, inclusive } = props;
+  const { record, worker_session_id: worker } = call;
+  const closed = record !== null && record.ended_at !== null;
+  const state = closed ? stateOfDelegation(record) : (node?.state ?? 'running');
+  const from = record?.created_at ?? node?.started_at ?? null;
+  const to = closed ? record.ended_at : (node?.ended_at ?? null);
+  const running = !closed && node !== null && node.ended_at === null;
+  return (
+    <section class="delegation" aria-label={`Delegation: ${taskOf(use).slice(0, TASK)}`}>
+      <header>
+        <Icon name="worker" />
+        <Badge tone="worker">{record?.worker_name ?? call.tier ?? 'worker'}</Badge>
+        <State state={state} />
+        {from !== null && <Elapsed from={from} to={to} />}
+        <span class="delegation-numbers">
+          {node !== null && (
+            <>
+              <span class="quiet">
+                <Count n={node.input_tokens} unit="token" rest=" in" /> in ·{' '}
+                <Count n={node.output_tokens} unit="token" rest=" out" /> out
+              </span>
+              <Money usd={fromPusd(node.cost)} />
+              {inclusive !== null && (
+                <span>
+                  <span class="quiet">with workers</span> <Money usd={fromPusd(inclusive)} />
+                </span>
+              )}
+            </>
+          )}
+        </span>
+        {running && <CancelWorker sessionId={node.session_id} label={node.label} />}
+        {worker !== null && (
+          <a class="button" href={placeOf('sessions', worker)}>
+            Open
+          </a>
+        )}
+      </header>
+      <p class="delegation-task">{taskOf(use).slice(0, TASK)}</p>
+      {worker !== null && (
+        <WhyModel sessionId={worker} turnId={null} model={call.model ?? node?.model ?? null} known={props.route} />
+      )}
+      {running && (
+        <div class="delegation-live">
+          <span class="quiet">{node.doing}</span>
+          <p>{node.tail.slice(-320)}</p>
+        </div>
+      )}
+      {closed && <Outcome record={record} />}
+    </section>
+  );
+}
+
+function Outcome({ record }: { readonly record: NonNullable<WorkerCall['record']> }) {
+  const { output, error_message, failure_mode, changed_files } = record;
+  return (
+    <>
+      {failure_mode !== null && (
+        <p class={failure_mode === 'cancelled_by_user' ? 'quiet' : 'field-error'}>
+          {failure_mode.replaceAll('_', ' ')}
+          {error_message !== null && `: ${error_message}`}
+        </p>
+      )}
+      {output !== null && (
+        <details class="delegation-output">
+          <summary>Output</summary>
+          {typeof output === 'string' ? (
+            <Markdown text={output} />
+          ) : (
+            <CodeBlock text={JSON.stringify(output, null, 2)} />
+          )}
+        </details>
+      )}
+      {changed_files.length > 0 && (
+        <p class="changed-files">
+          {changed_files.map((file) => (
+            <code key={file.path}>{file.path}</code>
+          ))}
+        </p>
+      )}
+    </>
+  );
+}
+
+/** Cancels the worker's turn alone; its planner goes on. */
+export function CancelWorker({ sessionId, label }: { readonly sessionId: string; readonly label: string }) {
+  const { client, failed } = useApi();
+  const [said, setSaid] = useState<string | null>(null);
+  const cancel = async () => {
+    setSaid('Cancelling…');
+    try {
+      const { current_turn_id } = await client.getSession(sessionId);
+      if (current_turn_id !== null) await client.cancelTurn(sessionId, current_turn_id);
+    } catch (error) {
+      failed(error);
+      setSaid(explain(error));
+    }
+  };
+  return (
+    <button type="button" class="button danger" disabled={said !== null} title={said ?? undefined} onClick={cancel}>
+      Cancel<span class="visually-hidden"> {label}</span>
+    </button>
+  );
+}
+
+/** The task in its own words; what names the worker or its files stands elsewhere on the card. */
+function taskOf({ input }: ToolUse): string {
+  if (typeof input.task === 'string') return input.task;
+  const { worker: _, ...rest } = input;
+  return summaryOf(rest);
+}

@@ -1,0 +1,239 @@
+// A session of the tree as one watches it: what it does, what it has used, since when.
+import type { Delegation, Session, StreamEvent } from '../../../../client/client.ts';
+import { type Pusd, sumPusd, toPusd } from '../../../../kernel/money.ts';
+import { summaryOf } from '../../../format/input.ts';
+import type { Block } from './open-message.ts';
+
+export interface LiveNode {
+  readonly session_id: string;
+  readonly parent_session_id: string | null;
+  readonly depth: number;
+  /** `planner`, `worker 1`, the name of a named worker. */
+  readonly label: string;
+  readonly is_worker: boolean;
+  readonly task: string | null;
+  tier: string | null;
+  state: string;
+  model: string | null;
+  /** What it does right now; '' when nothing. */
+  doing: string;
+  /** All input classes. */
+  input_tokens: number;
+  output_tokens: number;
+  cost: Pusd;
+  started_at: string;
+  ended_at: string | null;
+  turn_id: string | null;
+  /** The end of what it wrote and called. */
+  tail: string;
+  /** The message that is being written, the tail before it, and whether it calls tools: then it is no answer. */
+  writing: { readonly message_id: string; readonly before: string; calls: boolean } | null;
+  /** The connection broke: something that it wrote may not have been heard. */
+  missed: boolean;
+  /** Running tool calls: id → name. */
+  readonly tools: Map<string, string>;
+  /** Tool calls whose input is still being written: id → name. */
+  readonly called: Map<string, string>;
+}
+
+const TAIL = 1200;
+
+export function rootNode(session: Session, tail: string): LiveNode {
+  return {
+    session_id: session.id,
+    parent_session_id: null,
+    depth: 0,
+    label: session.is_worker ? (session.worker_name ?? 'worker') : 'planner',
+    is_worker: session.is_worker,
+    task: session.task,
+    tier: null,
+    state: session.status,
+    model: session.last_model ?? session.active_model,
+    doing: '',
+    input_tokens: 0,
+    output_tokens: 0,
+    cost: toPusd(session.cost_so_far_usd),
+    started_at: session.created_at,
+    ended_at: session.status === 'running' ? null : session.updated_at,
+    turn_id: session.current_turn_id,
+    tail: tail.slice(-TAIL),
+    writing: null,
+    missed: false,
+    tools: new Map(),
+    called: new Map(),
+  };
+}
+
+export function workerNode(delegation: Delegation, label: string, depth: number): LiveNode {
+  const { usage_summary: used } = delegation;
+  return {
+    session_id: delegation.worker_session_id ?? '',
+    parent_session_id: delegation.parent_session_id,
+    depth,
+    label: delegation.worker_name ?? label,
+    is_worker: true,
+    task: null,
+    tier: delegation.tier,
+    state: stateOfDelegation(delegation),
+    model: used.model || delegation.resolved_model,
+    doing: '',
+    input_tokens: used.input_tokens,
+    output_tokens: used.output_tokens,
+    cost: toPusd(used.cost_usd),
+    started_at: delegation.created_at,
+    ended_at: delegation.ended_at,
+    turn_id: null,
+    tail: typeof delegation.output === 'string' ? delegation.output.slice(-TAIL) : '',
+    writing: null,
+    missed: false,
+    tools: new Map(),
+    called: new Map(),
+  };
+}
+
+/** What it cost with all workers below it, at any depth; null where there are none. */
+export function costWithWorkers(nodes: readonly LiveNode[], { session_id, cost }: LiveNode): Pusd | null {
+  const below = new Set([session_id]);
+  // Each stands behind its planner.
+  const workers = nodes.filter((node) => {
+    const is = node.parent_session_id !== null && below.has(node.parent_session_id);
+    if (is) below.add(node.session_id);
+    return is;
+  });
+  return workers.length === 0 ? null : sumPusd([cost, ...workers.map((node) => node.cost)]);
+}
+
+/** `cancelled` where a failure is one that somebody wanted. */
+export function stateOfDelegation({ status, failure_mode }: Pick<Delegation, 'status' | 'failure_mode'>): string {
+  return failure_mode === 'cancelled_by_user' ? 'cancelled' : status;
+}
+
+export function applyToNode(node: LiveNode, event: StreamEvent): void {
+  switch (event.type) {
+    case 'turn.started':
+      Object.assign(node, { state: 'running', turn_id: event.turn_id, ended_at: null, doing: 'starting' });
+      // A planner's clock is its turn's, a worker's the delegation's.
+      if (!node.is_worker) node.started_at = event.timestamp;
+      return;
+    case 'turn.resumed':
+      Object.assign(node, { state: 'running', turn_id: event.turn_id, ended_at: null });
+      return;
+    case 'route.decided':
+      if (event.payload.chosen_model !== '') node.model = event.payload.chosen_model;
+      return;
+    case 'llm.call_started':
+      node.doing = 'thinking';
+      return;
+    case 'message.start': {
+      const { message_id, content, open_tool_inputs } = event.payload;
+      const open = new Set(open_tool_inputs.map(({ content_block_index: at }) => at));
+      for (const { tool_use_id, tool_name } of open_tool_inputs) node.called.set(tool_use_id, tool_name);
+      write(
+        node,
+        message_id,
+        content.filter((_, at) => !open.has(at)),
+      );
+      return;
+    }
+    case 'message.complete': {
+      const { message_id, final_content } = event.payload;
+      if (final_content.length > 0) write(node, message_id, final_content);
+      node.writing = null;
+      return;
+    }
+    case 'text.delta':
+    case 'thinking.delta':
+      node.doing = event.type === 'text.delta' ? 'writing' : 'thinking';
+      say(node, event.payload.text);
+      return;
+    case 'tool.use_start':
+      node.doing = `calls ${event.payload.tool_name}`;
+      node.called.set(event.payload.tool_use_id, event.payload.tool_name);
+      if (node.writing !== null) node.writing.calls = true;
+      return;
+    case 'tool.use_end': {
+      const { tool_use_id, final_input } = event.payload;
+      const name = node.called.get(tool_use_id);
+      node.called.delete(tool_use_id);
+      if (name !== undefined) say(node, onNewLine(node.tail, calledWith(name, final_input)));
+      return;
+    }
+    case 'llm.call_completed': {
+      const { payload } = event;
+      node.input_tokens += payload.input_tokens + payload.cached_input_tokens + payload.cache_creation_input_tokens;
+      node.output_tokens += payload.output_tokens;
+      node.cost = sumPusd([node.cost, toPusd(payload.cost_usd)]);
+      return;
+    }
+    case 'tool.confirmation_requested':
+      node.doing = `asks for ${event.payload.tool_name}`;
+      return;
+    case 'tool.called':
+      node.tools.set(event.payload.tool_use_id, event.payload.tool_name);
+      node.doing = toolsOf(node);
+      return;
+    case 'tool.completed':
+    case 'tool.failed':
+    case 'tool.input_invalid':
+      node.tools.delete(event.payload.tool_use_id);
+      node.doing = toolsOf(node);
+      return;
+    case 'turn.completed':
+      settle(node, node.is_worker ? 'completed' : 'idle', event.timestamp);
+      return;
+    case 'turn.failed':
+      settle(node, 'failed', event.timestamp);
+      return;
+    case 'turn.cancelled':
+      settle(node, 'cancelled', event.timestamp);
+      return;
+    default:
+  }
+}
+
+/** Its answer, from the record of its delegation, where what it wrote was not heard to its end. */
+export function takeOutput(node: LiveNode, output: string): void {
+  const end = output.slice(-TAIL);
+  if ((node.tail === '' || node.missed) && !node.tail.endsWith(end)) {
+    if (node.writing?.calls === false) node.tail = node.writing.before;
+    say(node, onNewLine(node.tail, end));
+  }
+  node.writing = null;
+  node.missed = false;
+}
+
+/** A message as it stands: to whoever comes in the middle it is told whole, in the place of what was held of it (06 §4.4). */
+function write(node: LiveNode, message_id: string, content: readonly Block[]): void {
+  const before = node.writing?.message_id === message_id ? node.writing.before : node.tail;
+  node.writing = { message_id, before, calls: content.some(({ type }) => type === 'tool_use') };
+  node.tail = before;
+  say(node, onNewLine(before, content.flatMap(wordsOf).join('\n')));
+}
+
+function wordsOf(block: Block): string | [] {
+  if (block.type === 'tool_use') return calledWith(block.name, block.input);
+  return block.type === 'text' || block.type === 'thinking' ? block.text : [];
+}
+
+function calledWith(name: string, input: Parameters<typeof summaryOf>[0]): string {
+  return `→ ${name} ${summaryOf(input)}`;
+}
+
+function onNewLine(before: string, text: string): string {
+  return before === '' ? text : `\n${text}`;
+}
+
+function say(node: LiveNode, text: string): void {
+  node.tail = (node.tail + text).slice(-TAIL);
+}
+
+function settle(node: LiveNode, state: string, at: string): void {
+  Object.assign(node, { state, ended_at: at, doing: '', turn_id: null });
+  node.tools.clear();
+}
+
+function toolsOf({ tools }: LiveNode): string {
+  const names = [...new Set(tools.values())];
+  if (names.length === 0) return 'thinking';
+  return names.length === 1 ? `runs ${names[0]}${tools.size > 1 ? ` ×${tools.size}` : ''}` : `runs ${tools.size} tools`;
+}

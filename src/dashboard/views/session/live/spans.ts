@@ -1,0 +1,97 @@
+// The bars of a timeline: what began and ended in a turn, from its events.
+import type { EventList } from '../../../../client/client.ts';
+
+export type TimelineEvent = EventList['events'][number];
+
+export interface Bar {
+  readonly id: string;
+  readonly kind: 'turn' | 'model' | 'tool' | 'delegation' | 'approval';
+  readonly session_id: string;
+  /** `planner`, `worker 1`, … */
+  readonly session: string;
+  readonly label: string;
+  /** Unix milliseconds. */
+  readonly start: number;
+  end: number | null;
+  failed: boolean;
+}
+
+/** Session by session, each in the order of their beginnings. What has not ended yet has `end` null. `first` names the session itself. */
+export function spansOf(events: readonly TimelineEvent[], first = 'planner'): Bar[] {
+  const bars: Bar[] = [];
+  const open = new Map<string, Bar>();
+  const sessions = new Map<string, string>();
+  const labelOf = (id: string) => {
+    const known = sessions.get(id);
+    if (known !== undefined) return known;
+    const label = sessions.size === 0 ? first : `worker ${sessions.size}`;
+    sessions.set(id, label);
+    return label;
+  };
+  const begin = (event: TimelineEvent, kind: Bar['kind'], key: string, label: string) => {
+    const bar: Bar = {
+      id: event.id,
+      kind,
+      session_id: event.session_id,
+      session: labelOf(event.session_id),
+      label,
+      start: Date.parse(event.timestamp),
+      end: null,
+      failed: false,
+    };
+    bars.push(bar);
+    open.set(`${kind} ${key}`, bar);
+  };
+  const end = (event: TimelineEvent, kind: Bar['kind'], key: string, failed = false) => {
+    const bar = open.get(`${kind} ${key}`);
+    if (bar === undefined) return;
+    bar.end = Date.parse(event.timestamp);
+    bar.failed = failed;
+    open.delete(`${kind} ${key}`);
+  };
+
+  for (const event of events) {
+    switch (event.type) {
+      case 'session.created':
+        if (event.payload.worker_name !== null) sessions.set(event.session_id, event.payload.worker_name);
+        break;
+      case 'turn.started':
+        begin(event, 'turn', event.session_id, 'turn');
+        break;
+      case 'turn.completed':
+        end(event, 'turn', event.session_id);
+        break;
+      case 'turn.failed':
+      case 'turn.cancelled':
+        end(event, 'turn', event.session_id, event.type === 'turn.failed');
+        break;
+      case 'llm.call_started':
+        begin(event, 'model', event.payload.request_id, event.payload.model);
+        break;
+      case 'llm.call_completed':
+        end(event, 'model', event.payload.request_id);
+        break;
+      case 'llm.call_failed':
+        end(event, 'model', event.payload.request_id, true);
+        break;
+      case 'tool.confirmation_requested':
+        begin(event, 'approval', event.payload.confirmation_request_id, `approval of ${event.payload.tool_name}`);
+        break;
+      case 'tool.confirmation_resolved':
+        end(event, 'approval', event.payload.confirmation_request_id, event.payload.decision === 'reject');
+        break;
+      case 'tool.called':
+        begin(event, 'tool', event.payload.tool_use_id, event.payload.tool_name);
+        break;
+      case 'tool.completed':
+        end(event, 'tool', event.payload.tool_use_id, !event.payload.success);
+        break;
+      case 'tool.failed':
+        end(event, 'tool', event.payload.tool_use_id, true);
+        break;
+      default:
+    }
+  }
+  const order = [...new Set(bars.map(({ session_id }) => session_id))];
+  return bars.sort((a, b) => order.indexOf(a.session_id) - order.indexOf(b.session_id) || a.start - b.start);
+}

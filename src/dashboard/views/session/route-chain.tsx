@@ -1,0 +1,94 @@
+// Why this model: the seven places that could have chosen it, the one that did, and what each of them said (03 §5).
+import { useState } from 'preact/hooks';
+import { explain, useApi } from '../../data/api.ts';
+import { modelName } from '../../format/number.ts';
+import { Icon } from '../../parts/icon.tsx';
+import type { Route } from './live/live-state.ts';
+
+/** What the seven places are called. */
+export const SLOT_NAMES: Readonly<Record<string, string>> = {
+  per_message_override: 'Named in the message',
+  manual_sticky: 'Chosen for the session',
+  rule: 'Routing rule',
+  pattern: 'Learned from earlier turns',
+  delegate_request: 'Tier of the delegation',
+  workspace_default: 'Default of the workspace',
+  global_default: 'Default of the server',
+};
+
+/** A line that unfolds into the chain. `known` was seen while one watched; else it is asked for. */
+export function WhyModel(props: {
+  readonly sessionId: string;
+  /** Null: the session's first turn. */
+  readonly turnId: string | null;
+  readonly model: string | null;
+  readonly known: Route | undefined;
+}) {
+  const { client, failed } = useApi();
+  const [asked, setAsked] = useState<Route | null>(null);
+  const [said, setSaid] = useState<string | null>(null);
+  const route = props.known ?? asked;
+  const load = async () => {
+    if (route !== null) return;
+    try {
+      // Ids order by time, and the decision is the turn's second event.
+      const since = props.turnId === null ? {} : { since: props.turnId };
+      const { events } = await client.listEvents(props.sessionId, { types: ['route.decided'], limit: 1, ...since });
+      const [found] = events;
+      if (found?.type === 'route.decided') setAsked(found.payload);
+      else setSaid('Its event is no longer kept.');
+    } catch (error) {
+      failed(error);
+      setSaid(explain(error));
+    }
+  };
+  return (
+    <details class="why" onToggle={(event) => event.currentTarget.open && void load()}>
+      <summary>
+        <Icon name="route" />
+        <span class="why-model">{props.model === null ? 'no model' : modelName(props.model)}</span>
+        <span class="quiet">why this model</span>
+      </summary>
+      {route !== null ? <Chain route={route} /> : <p class="quiet">{said ?? 'Loading…'}</p>}
+    </details>
+  );
+}
+
+export function Chain({ route }: { readonly route: Route }) {
+  return (
+    <ol class="chain">
+      {route.chain.map((slot, i) => {
+        const won = i === route.winner_index && route.refused === null;
+        return (
+          <li key={slot.policy} class={won ? 'won' : slot.verdict} aria-current={won ? 'true' : undefined}>
+            <span class="chain-mark" aria-hidden="true">
+              {won ? <Icon name="check" /> : i + 1}
+            </span>
+            <span class="chain-slot">
+              {SLOT_NAMES[slot.policy] ?? slot.policy}
+              {slot.rule_name !== null && <span class="quiet"> “{slot.rule_name}”</span>}
+            </span>
+            <span class="chain-verdict">{won ? 'chose' : slot.verdict.replaceAll('_', ' ')}</span>
+            <span class="chain-reason">
+              {slot.candidate_model !== null && <code>{slot.candidate_model}</code>} {slot.reason}
+              {slot.validation_failure !== null && ` (${slot.validation_failure.replaceAll('_', ' ')})`}
+              {slot.tried_rules?.map((rule) => (
+                <span key={rule.rule_name} class="quiet">
+                  {' '}
+                  “{rule.rule_name}” wanted <code>{rule.candidate_model}</code>:{' '}
+                  {rule.validation_failure.replaceAll('_', ' ')}.
+                </span>
+              ))}
+              {slot.pattern_alternatives?.map((other) => (
+                <span key={other.model} class="quiet">
+                  {' '}
+                  <code>{other.model}</code> scored {other.score.toFixed(2)} over {other.sample_size}.
+                </span>
+              ))}
+            </span>
+          </li>
+        );
+      })}
+    </ol>
+  );
+}

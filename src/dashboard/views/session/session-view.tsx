@@ -1,0 +1,241 @@
+// One session: its conversation, its workers live, its timeline, and everything a person can do about it (17 §3).
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { Session, Turn } from '../../../client/client.ts';
+import { fromPusd, sumPusd, toPusd } from '../../../kernel/money.ts';
+import { ApprovalCard } from '../../approval/approval-card.tsx';
+import { useApi } from '../../data/api.ts';
+import { usePolled } from '../../data/polled.ts';
+import { titleOf } from '../../data/titles.ts';
+import { baseName, count, modelName } from '../../format/number.ts';
+import { Money } from '../../parts/amount.tsx';
+import { Badge, State } from '../../parts/badge.tsx';
+import { DoorFacts } from '../../parts/door.tsx';
+import { Icon } from '../../parts/icon.tsx';
+import { Empty, Failure, Skeleton } from '../../parts/notice.tsx';
+import { type Place, placeOf } from '../../shell/place.ts';
+import { Cap } from './cap.tsx';
+import { addresseeOf, Composer } from './composer.tsx';
+import { Conversation } from './conversation.tsx';
+import { Interrupted } from './interrupted.tsx';
+import type { LiveSession } from './live/live-state.ts';
+import { LiveTree, taskOf } from './live-tree.tsx';
+import { Timeline } from './timeline.tsx';
+import { useLiveSession } from './use-live-session.ts';
+import { WaitingLine } from './waiting-line.tsx';
+
+const TABS = [
+  { id: '', title: 'Conversation' },
+  { id: 'tree', title: 'Live tree' },
+  { id: 'timeline', title: 'Timeline' },
+];
+const TURNS = 200;
+/** Drawn at once, oldest first. */
+const APPROVALS = 5;
+
+export function SessionView({ sessionId, place }: { readonly sessionId: string; readonly place: Place }) {
+  const { client } = useApi();
+  const { live, frame, error, loadOlder } = useLiveSession(sessionId);
+  const read = usePolled((signal) => client.getSession(sessionId, { signal }), sessionId);
+  const session = read.data ?? live.session;
+  // What is asked comes by the stream, at once: the line above the field must not say otherwise until the next poll.
+  const asked = [...live.confirmations.keys()].join(' ');
+  const told = useRef(asked);
+  useEffect(() => {
+    if (told.current === asked) return;
+    told.current = asked;
+    read.reload();
+  }, [asked, read.reload]);
+  const turns = useTurns(sessionId, live);
+  const tab = place.query.get('tab') ?? '';
+  if (session === null) {
+    const reason = read.error ?? error;
+    return reason === null ? (
+      <Skeleton rows={8} height={72} />
+    ) : (
+      <Failure error={reason} title="The session cannot be shown" retry={read.reload} />
+    );
+  }
+  const root = live.nodes[0];
+  const running = session.status === 'running' || root?.state === 'running';
+  return (
+    <div class="view session-view">
+      <Head session={session} live={live} onChanged={read.reload} />
+      <nav class="tabs" aria-label="Parts of the session">
+        {TABS.map(({ id, title }) => (
+          <a
+            key={id}
+            href={`${placeOf('sessions', sessionId)}${id === '' ? '' : `?tab=${id}`}`}
+            aria-current={id === tab ? 'page' : undefined}
+          >
+            {title}
+          </a>
+        ))}
+      </nav>
+      {error !== null && <Failure error={error} title="The session is not followed any more" />}
+      {tab === 'tree' ? (
+        <LiveTree live={live} />
+      ) : tab === 'timeline' ? (
+        <Timeline sessionId={sessionId} turns={turns} version={live.version} label={root?.label ?? 'planner'} />
+      ) : live.messages.length === 0 && live.open.size === 0 && !running ? (
+        <div class="conversation">
+          <NothingSaid session={session} />
+        </div>
+      ) : (
+        <Conversation live={live} frame={frame} turns={turns} loadOlder={loadOlder} />
+      )}
+      <div class="session-foot">
+        <WaitingLine waiting={session.waiting_on} nodes={live.nodes} />
+        {live.confirmations.size > 0 && <Asked live={live} />}
+        {session.current_turn_status === 'interrupted' && !session.is_worker && (
+          <Interrupted session={session} onChanged={read.reload} />
+        )}
+        {session.status !== 'ended' && session.door !== 'gateway' && (running || !session.is_worker) && (
+          <Composer
+            session={session}
+            turnId={running ? openTurn(session, live, turns) : null}
+            onChanged={read.reload}
+          />
+        )}
+      </div>
+    </div>
+  );
+}
+
+/** Of a gateway's session its client has the conversation: here nobody writes. */
+function NothingSaid({ session }: { readonly session: Session }) {
+  if (session.door === 'gateway')
+    return (
+      <Empty icon="sessions" title="The client keeps the conversation">
+        <p>Its calls pass through the gateway: their cost is kept here, what they say is not.</p>
+      </Empty>
+    );
+  return (
+    <Empty icon="sessions" title="Nothing was said yet">
+      <p>
+        Write to {addresseeOf(session)} below. It works in {session.workspace_path}.
+      </p>
+    </Empty>
+  );
+}
+
+/** The turn that runs, as followed; as read only where that is not known to be over. */
+function openTurn(session: Session, live: LiveSession, turns: ReadonlyMap<string, Turn>): string | null {
+  const { current_turn_id: read } = session;
+  const followed = live.nodes[0]?.turn_id ?? null;
+  if (followed !== null || read === null) return followed;
+  return turns.get(read)?.ended_at == null ? read : null;
+}
+
+/** What is asked, in a box of its own that scrolls: the field below it stays where it is. */
+function Asked({ live }: { readonly live: LiveSession }) {
+  const more = live.confirmations.size - APPROVALS;
+  return (
+    <section class="session-asked" aria-label="Asked of you" tabIndex={0}>
+      {[...live.confirmations.values()].slice(0, APPROVALS).map((confirmation) => (
+        <ApprovalCard
+          key={confirmation.confirmation_request_id}
+          confirmation={confirmation}
+          origin={askedBy(live, confirmation.session_id)}
+        />
+      ))}
+      {more > 0 && (
+        <p class="quiet">
+          {count(more)} more wait; they stand here when these are answered, and under{' '}
+          <a href={placeOf('approvals')}>Approvals</a>.
+        </p>
+      )}
+    </section>
+  );
+}
+
+/** Which worker of the tree asks, by the name that the live tree has for it; undefined for the session itself. */
+function askedBy(live: LiveSession, sessionId: string) {
+  const node = live.nodes.find(({ session_id }) => session_id === sessionId);
+  if (node === undefined || node === live.nodes[0]) return undefined;
+  return (
+    <>
+      <a href={placeOf('sessions', sessionId)}>{node.label}</a> <span class="quiet">{taskOf(live, node)}</span>
+    </>
+  );
+}
+
+function Head(props: { readonly session: Session; readonly live: LiveSession; readonly onChanged: () => void }) {
+  const { session, live, onChanged } = props;
+  const [own, workers] = costsOf(session, live);
+  return (
+    <header class="view-head session-head">
+      <a
+        class="button ghost icon-only"
+        href={
+          session.is_worker && session.parent_session_id !== null
+            ? placeOf('sessions', session.parent_session_id)
+            : placeOf('sessions')
+        }
+        aria-label={session.is_worker ? 'Back to the planner' : 'All sessions'}
+      >
+        <Icon name="back" />
+      </a>
+      <div class="session-title">
+        <h1 title={titleOf(session)}>{titleOf(session)}</h1>
+        <p class="sub">
+          {(session.is_worker || session.worker_name !== null) && (
+            <Badge tone="worker">{session.worker_name ?? 'worker'}</Badge>
+          )}
+          <State state={session.status} />
+          <span title={session.workspace_path}>{baseName(session.workspace_path)}</span>
+          {session.last_model !== null && <span title={session.last_model}>{modelName(session.last_model)}</span>}
+          <DoorFacts session={session} />
+        </p>
+      </div>
+      <dl class="session-costs">
+        <div>
+          <dt>Own</dt>
+          <dd>
+            <Money usd={fromPusd(own)} />
+          </dd>
+        </div>
+        <div>
+          <dt>By workers</dt>
+          <dd>
+            <Money usd={fromPusd(workers)} />
+          </dd>
+        </div>
+        <div>
+          <dt>Total</dt>
+          <dd>
+            <Money usd={fromPusd(sumPusd([own, workers]))} />
+          </dd>
+        </div>
+      </dl>
+      <Cap session={session} onChanged={onChanged} />
+    </header>
+  );
+}
+
+/** As followed, or as read where that is further on: neither ever shrinks. */
+function costsOf(session: Session, live: LiveSession): readonly [bigint, bigint] {
+  const [root, ...workers] = live.nodes;
+  const followed = sumPusd(workers.map(({ cost }) => cost));
+  const larger = (a: bigint, b: bigint) => (a > b ? a : b);
+  return [
+    larger(root?.cost ?? 0n, toPusd(session.cost_so_far_usd)),
+    larger(followed, toPusd(session.workers_cost_usd)),
+  ];
+}
+
+/** The newest turns, read again when one has begun or ended. */
+function useTurns(sessionId: string, live: LiveSession): ReadonlyMap<string, Turn> {
+  const { client, failed } = useApi();
+  const [turns, setTurns] = useState<readonly Turn[]>([]);
+  // A turn may begin and end between two drawings, and leave everything else as it was.
+  const stamp = `${sessionId} ${live.turnsSeen}`;
+  useEffect(() => {
+    const gone = new AbortController();
+    client.listTurns(sessionId, { limit: TURNS }, { signal: gone.signal }).then(
+      (list) => setTurns(list.turns),
+      (error) => gone.signal.aborted || failed(error),
+    );
+    return () => gone.abort();
+  }, [client, failed, sessionId, stamp]);
+  return useMemo(() => new Map(turns.map((turn) => [turn.id, turn])), [turns]);
+}

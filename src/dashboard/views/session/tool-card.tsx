@@ -1,0 +1,99 @@
+// A tool call in its place in the conversation: what was asked, how it stands, what came of it.
+import type { Message } from '../../../client/client.ts';
+import { summaryOf } from '../../format/input.ts';
+import { Badge } from '../../parts/badge.tsx';
+import { Clipped } from '../../parts/clipped.tsx';
+import { Icon } from '../../parts/icon.tsx';
+import { CodeBlock } from '../../parts/markdown.tsx';
+import { executedInput } from './edited.ts';
+import { MessageImage } from './image.tsx';
+import type { ToolState } from './live/live-state.ts';
+import type { Block } from './live/open-message.ts';
+
+export type ToolUse = Extract<Block, { type: 'tool_use' }>;
+export type ToolResult = Extract<Block, { type: 'tool_result' }>;
+
+/** What is shown of an output before one asks for all of it. */
+const SHOWN = 4000;
+
+export function ToolCard(props: {
+  readonly use: ToolUse;
+  readonly result: ToolResult | undefined;
+  readonly state: ToolState | undefined;
+  /** A person changed the arguments before it ran. */
+  readonly edited: boolean;
+  /** Raw text of an input that is still being written. */
+  readonly partial?: string | undefined;
+}) {
+  const { use, result, partial, edited } = props;
+  const status = statusOf(props);
+  const executed = edited && result !== undefined ? executedInput(use.input, result) : null;
+  const input = executed ?? use.input;
+  return (
+    <details class={`tool-card ${status}`}>
+      <summary>
+        <Icon name={status === 'failed' ? 'alert' : 'tool'} />
+        <span class="tool-name">{use.name}</span>
+        <span class="tool-input">{partial ?? summaryOf(input)}</span>
+        {edited && <Badge tone="warn">edited</Badge>}
+        <span class="tool-status">{status}</span>
+      </summary>
+      <div class="tool-body">
+        <h4>{executed === null ? 'Input' : 'Input, as a person edited it'}</h4>
+        <CodeBlock text={partial ?? JSON.stringify(input, null, 2)} />
+        {executed !== null && (
+          <details>
+            <summary>What the model asked for</summary>
+            <CodeBlock text={JSON.stringify(use.input, null, 2)} />
+          </details>
+        )}
+        {result === undefined ? (
+          props.state?.detail && <p class="field-error">{props.state.detail}</p>
+        ) : (
+          <>
+            <h4>{result.is_error ? 'Error' : 'Output'}</h4>
+            <Output content={executed === null ? result.content : result.content.slice(1)} />
+          </>
+        )}
+      </div>
+    </details>
+  );
+}
+
+export function Output({ content }: { readonly content: ToolResult['content'] }) {
+  return (
+    <>
+      {content.map((part, i) =>
+        part.type === 'text' ? (
+          <LongText key={`text ${i + 1}`} text={part.text} />
+        ) : (
+          <MessageImage key={`image ${i + 1}`} data={part.source.data} mediaType={part.media_type} />
+        ),
+      )}
+    </>
+  );
+}
+
+export function LongText({ text }: { readonly text: string }) {
+  return (
+    <Clipped text={text === '' ? '(nothing)' : text} first={SHOWN}>
+      {(shown) => <CodeBlock text={shown} />}
+    </Clipped>
+  );
+}
+
+function statusOf({ result, state, partial }: Pick<Parameters<typeof ToolCard>[0], 'result' | 'state' | 'partial'>) {
+  if (result !== undefined) return result.is_error ? 'failed' : 'done';
+  if (partial !== undefined) return 'writing';
+  return state?.status ?? 'waiting';
+}
+
+/** Results by the call they answer. */
+export function resultsOf(messages: readonly Message[]): Map<string, ToolResult> {
+  return new Map(
+    messages
+      .filter(({ role }) => role === 'tool')
+      .flatMap(({ content }) => content.filter((block): block is ToolResult => block.type === 'tool_result'))
+      .map((block) => [block.tool_use_id, block]),
+  );
+}

@@ -1,0 +1,145 @@
+// The live session as a hook: the stream, what it tells to ask for again, and older messages on demand.
+import { useCallback, useEffect, useReducer, useRef } from 'preact/hooks';
+import type { CostRow, Delegation, MetisClient } from '../../../client/client.ts';
+import { useApi } from '../../data/api.ts';
+import { useSessionStream } from '../../data/stream.ts';
+import { loseMessages, takeMessages, takeNewest } from './live/live-messages.ts';
+import { applyItem, takeTokens, takeWorkers } from './live/live-session.ts';
+import { type LiveSession, liveSession } from './live/live-state.ts';
+
+const NEWEST = 50;
+const OLDER = 100;
+const PAGE = 200;
+/** Pages of older messages that are read to close a gap. */
+const BRIDGE = 5;
+
+export interface Live {
+  readonly live: LiveSession;
+  /** Grows with every drawing. */
+  readonly frame: number;
+  /** Why it cannot be followed. */
+  readonly error: unknown;
+  /** `before` is called when they are here and not yet drawn. */
+  readonly loadOlder: (before: () => void) => Promise<void>;
+}
+
+export function useLiveSession(sessionId: string): Live {
+  const { client, failed } = useApi();
+  const [frame, redraw] = useReducer((n: number, _: undefined) => n + 1, 0);
+  const ref = useRef<LiveSession>(liveSession(sessionId));
+  if (ref.current.id !== sessionId) ref.current = liveSession(sessionId);
+  const live = ref.current;
+
+  const error = useSessionStream(
+    sessionId,
+    (items) => {
+      for (const item of items) applyItem(live, item);
+      redraw(undefined);
+    },
+    () => loseMessages(live),
+  );
+
+  useEffect(() => {
+    const still = () => ref.current === live;
+    if (live.wantsMessages) {
+      live.wantsMessages = false;
+      newestMessages(client, live).then(({ messages, hasOlder }) => {
+        if (!still()) return;
+        takeNewest(live, messages, hasOlder);
+        redraw(undefined);
+      }, failed);
+    }
+    if (live.wantsWorkers) {
+      live.wantsWorkers = false;
+      workersOf(client, sessionId).then((workers) => {
+        if (!still()) return;
+        takeWorkers(live, workers);
+        redraw(undefined);
+      }, failed);
+    }
+    if (live.wantsEdits) {
+      live.wantsEdits = false;
+      editedCalls(client, sessionId).then((ids) => {
+        if (!still()) return;
+        for (const id of ids) live.edits.add(id);
+        redraw(undefined);
+      }, failed);
+    }
+    if (live.wantsTokens) {
+      live.wantsTokens = false;
+      costsOf(client, live).then((rows) => {
+        if (!still()) return;
+        takeTokens(live, rows);
+        redraw(undefined);
+      }, failed);
+    }
+  }, [client, failed, live, sessionId, frame]);
+
+  const loading = useRef(false);
+  const loadOlder = useCallback(
+    async (before: () => void) => {
+      const first = live.messages[0];
+      if (loading.current || !live.hasOlder || first === undefined) return;
+      loading.current = true;
+      try {
+        const page = await client.listMessages(sessionId, { before: first.id, limit: OLDER });
+        if (ref.current !== live) return;
+        before();
+        takeMessages(live, page.messages);
+        live.hasOlder = page.has_more_before;
+        redraw(undefined);
+      } catch (reason) {
+        failed(reason);
+      } finally {
+        loading.current = false;
+      }
+    },
+    [client, failed, live, sessionId],
+  );
+  return { live, frame, error, loadOlder };
+}
+
+/** The newest, and as many before them as reach down to what is known to be whole, if those are not too many. */
+async function newestMessages(client: MetisClient, { id, wholeUpTo }: LiveSession) {
+  let page = await client.listMessages(id, { limit: NEWEST });
+  let messages = page.messages;
+  const behind = () => wholeUpTo !== null && page.has_more_before && (messages[0]?.id ?? '') > wholeUpTo;
+  for (let pages = 0; behind() && pages < BRIDGE; pages++) {
+    page = await client.listMessages(id, { before: messages[0]?.id, limit: OLDER });
+    messages = [...page.messages, ...messages];
+  }
+  return { messages, hasOlder: page.has_more_before };
+}
+
+async function workersOf(client: MetisClient, id: string): Promise<readonly Delegation[]> {
+  const found: Delegation[] = [];
+  for (let cursor: string | null | undefined; cursor !== null; ) {
+    const page = await client.listWorkers(id, { recursive: true, limit: PAGE, ...(cursor ? { cursor } : {}) });
+    found.push(...page.workers);
+    cursor = page.next_cursor;
+  }
+  return found;
+}
+
+/** Calls that a person edited before they ran, those of its workers included. */
+async function editedCalls(client: MetisClient, id: string): Promise<readonly string[]> {
+  const found: string[] = [];
+  for (let cursor: string | null | undefined; cursor !== null; ) {
+    const query = { session_id: id, status: 'resolved', limit: PAGE, ...(cursor ? { cursor } : {}) } as const;
+    const page = await client.listConfirmations(query);
+    found.push(...page.confirmations.filter((one) => one.decision === 'modify').map((one) => one.tool_use_id));
+    cursor = page.next_cursor;
+  }
+  return found;
+}
+
+/** Own costs and tokens of every session that is followed: the ledger knows workers by the session that called them. */
+async function costsOf(client: MetisClient, { id, session, nodes }: LiveSession): Promise<readonly CostRow[]> {
+  const parents = new Set([id, ...nodes.flatMap(({ parent_session_id: parent }) => parent ?? [])]);
+  const asked = [...parents].map((parent_session) => ({ parent_session }));
+  const own = session?.is_worker ? [{ session: id }] : [];
+  const reports = await Promise.all(
+    [...own, ...asked].map((of) => client.getCost({ ...of, group_by: 'session', from: 'all' })),
+  );
+  return reports.flatMap(({ data }) => data);
+}

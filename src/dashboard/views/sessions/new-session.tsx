@@ -1,0 +1,163 @@
+// Opens a session: a workspace, a named worker or none, a model or none, a cap or none, and the first message.
+import { useId, useState } from 'preact/hooks';
+import type { Session } from '../../../client/client.ts';
+import { explain, useApi } from '../../data/api.ts';
+import { keepDraft } from '../../data/drafts.ts';
+import { usePolled } from '../../data/polled.ts';
+import { modelName } from '../../format/number.ts';
+import { CapField, capOf } from '../../parts/cap-field.tsx';
+import { Dialog } from '../../parts/dialog.tsx';
+import { placeOf } from '../../shell/place.ts';
+import { goTo } from '../../shell/router.ts';
+import { Attachments, attachmentsOf, useCallable, WorkerChoice } from './worker-fields.tsx';
+
+const MODELS_MS = 60_000;
+const MODES = [
+  { value: '', label: 'As configured' },
+  { value: 'interactive', label: 'Ask a person' },
+  { value: 'strict', label: 'Deny what would ask' },
+  { value: 'approve_all', label: 'Approve everything' },
+] as const;
+
+export function NewSession(props: {
+  /** Offered as one types. */
+  readonly workspaces: readonly string[];
+  readonly onClose: () => void;
+}) {
+  const { client, failed } = useApi();
+  const models = usePolled((signal) => client.listModels({ signal }), 'models', MODELS_MS);
+  const [workspace, setWorkspace] = useState(props.workspaces[0] ?? '');
+  // Asked about once it is written, not with every letter.
+  const [settled, setSettled] = useState(workspace);
+  const [worker, setWorker] = useState('');
+  const [mode, setMode] = useState<(typeof MODES)[number]['value']>('');
+  const [files, setFiles] = useState('');
+  const [model, setModel] = useState('');
+  const [cap, setCap] = useState('');
+  const [message, setMessage] = useState('');
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<string | null>(null);
+  const id = useId();
+  const workers = useCallable(settled.trim());
+  const chosen = workers.find(({ name }) => name === worker);
+  const attachments = chosen?.accepts_attachments ? attachmentsOf(files) : [];
+
+  const open = async () => {
+    setBusy(true);
+    setError(null);
+    let session: Session | null = null;
+    try {
+      session = await client.createSession({
+        workspace_path: workspace.trim(),
+        worker: chosen?.name ?? null,
+        approval_mode: mode === '' ? null : mode,
+        initial_active_model: model === '' ? null : model,
+        max_cost_usd: capOf(cap),
+      });
+      if (message.trim() !== '') await client.submitTurn(session.id, { content: message, attachments });
+      goTo(placeOf('sessions', session.id));
+    } catch (reason) {
+      failed(reason);
+      const said = explain(reason);
+      setError(said);
+      setBusy(false);
+      if (session === null) return;
+      // The session is there, only its first message was refused: what was written waits in its field, with the reason.
+      keepDraft(session.id, { text: message, files: chosen?.accepts_attachments ? files : null, error: said });
+      goTo(placeOf('sessions', session.id));
+    }
+  };
+  return (
+    <Dialog title="New session" onClose={props.onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void open();
+        }}
+      >
+        <div>
+          <label for={`${id}-workspace`}>Workspace</label>
+          <input
+            id={`${id}-workspace`}
+            list={`${id}-workspaces`}
+            placeholder="/path/to/a/project"
+            required
+            value={workspace}
+            onInput={(event) => {
+              setWorkspace(event.currentTarget.value);
+              setError(null);
+            }}
+            onChange={(event) => setSettled(event.currentTarget.value)}
+          />
+          <datalist id={`${id}-workspaces`}>
+            {props.workspaces.map((path) => (
+              <option key={path} value={path} />
+            ))}
+          </datalist>
+        </div>
+        <div class="field-row">
+          <WorkerChoice workers={workers} value={chosen?.name ?? ''} onChange={setWorker} />
+          <div>
+            <label for={`${id}-mode`}>What would ask</label>
+            <select
+              id={`${id}-mode`}
+              value={mode}
+              onChange={(event) => setMode(event.currentTarget.value as typeof mode)}
+            >
+              {MODES.map(({ value, label }) => (
+                <option key={value} value={value}>
+                  {label}
+                </option>
+              ))}
+            </select>
+          </div>
+        </div>
+        <div class="field-row">
+          <div>
+            <label for={`${id}-model`}>Model</label>
+            <select id={`${id}-model`} value={model} onChange={(event) => setModel(event.currentTarget.value)}>
+              <option value="">{chosen === undefined ? 'Routing decides' : 'That of the worker'}</option>
+              {models.data?.models
+                .filter(({ configured }) => configured)
+                .map((one) => (
+                  <option key={one.id} value={one.id}>
+                    {modelName(one.id)}
+                    {one.tier === null ? '' : ` (${one.tier})`}
+                  </option>
+                ))}
+            </select>
+          </div>
+          <div>
+            <label for={`${id}-cap`}>Cap in US dollars</label>
+            <CapField id={`${id}-cap`} value={cap} onValue={setCap} placeholder="none" />
+          </div>
+        </div>
+        <div>
+          <label for={`${id}-message`}>First message</label>
+          <textarea
+            id={`${id}-message`}
+            rows={3}
+            placeholder="What should be done?"
+            value={message}
+            required={attachments.length > 0}
+            onInput={(event) => setMessage(event.currentTarget.value)}
+          />
+        </div>
+        {chosen?.accepts_attachments && <Attachments text={files} onText={setFiles} />}
+        {error !== null && (
+          <p class="field-error" role="alert">
+            {error}
+          </p>
+        )}
+        <div class="dialog-actions">
+          <button type="button" class="button" onClick={props.onClose}>
+            Close
+          </button>
+          <button type="submit" class="button primary" disabled={busy || workspace.trim() === ''}>
+            Open session
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,183 @@
+// What is in force, read only: the server, the routing policy, the price table (17 §3, 05 §3.5, 08 §8).
+import type { ComponentChildren } from 'preact';
+import type { MetisClient, Pricing, RoutingPolicy } from '../../../client/client.ts';
+import { useApi } from '../../data/api.ts';
+import { useOpenApprovals } from '../../data/open-approvals.ts';
+import { usePolled } from '../../data/polled.ts';
+import { modelName } from '../../format/number.ts';
+import { exactUsd } from '../../format/usd.ts';
+import { Badge } from '../../parts/badge.tsx';
+import { Failure, Skeleton } from '../../parts/notice.tsx';
+import { type Column, Table } from '../../parts/table.tsx';
+import { Time } from '../../parts/time.tsx';
+
+const EVERY_MS = 10_000;
+
+export function SettingsView() {
+  const { client } = useApi();
+  const { data, error, reload } = usePolled((signal) => askSettings(client, signal), 'settings', EVERY_MS);
+  return (
+    <div class="view settings-view">
+      <header class="view-head">
+        <h1>Settings in force</h1>
+        <span class="quiet">read only; they are changed in their files</span>
+      </header>
+      <div class="view-body settings">
+        {error !== null && <Failure error={error} title="The settings cannot be read" retry={reload} />}
+        <Server />
+        {data === null && error === null && <Skeleton rows={8} />}
+        {data !== null && (
+          <>
+            <Routing policy={data.policy} />
+            <Prices pricing={data.pricing} />
+          </>
+        )}
+      </div>
+    </div>
+  );
+}
+
+async function askSettings(client: MetisClient, signal: AbortSignal) {
+  const [policy, pricing] = await Promise.all([
+    client.getRoutingPolicy({}, { signal }),
+    client.getPricing({}, { signal }),
+  ]);
+  return { policy, pricing };
+}
+
+function Group(props: {
+  readonly title: string;
+  readonly note?: ComponentChildren;
+  readonly children: ComponentChildren;
+}) {
+  return (
+    <section class="panel">
+      <header>
+        <h2>{props.title}</h2>
+        {props.note !== undefined && <span class="panel-more">{props.note}</span>}
+      </header>
+      {props.children}
+    </section>
+  );
+}
+
+function Facts({ facts }: { readonly facts: readonly (readonly [string, ComponentChildren])[] }) {
+  return (
+    <dl class="facts">
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value ?? <span class="quiet">none</span>}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Server() {
+  const { data } = useOpenApprovals();
+  if (data === null) return null;
+  const { health } = data;
+  return (
+    <Group title="Server">
+      <Facts
+        facts={[
+          ['Version', health.version],
+          ['Started', <Time key="at" at={health.started_at} />],
+          ['Address', location.origin],
+          ['Sessions not ended', health.active_sessions],
+          ['Workers not ended', health.active_workers],
+          ['Turns running', health.active_turns],
+        ]}
+      />
+    </Group>
+  );
+}
+
+type Rule = RoutingPolicy['rules'][number];
+const RULES: readonly Column<Rule>[] = [
+  { id: 'name', title: 'Rule', cell: ({ name }) => name },
+  { id: 'when', title: 'When', cell: ({ when }) => <code>{JSON.stringify(when)}</code> },
+  { id: 'use', title: 'Use', cell: ({ use }) => use },
+];
+
+function Routing({ policy }: { readonly policy: RoutingPolicy }) {
+  const { tiers, pattern } = policy;
+  return (
+    <Group
+      title="Routing policy"
+      note={policy.valid ? <Badge tone="ok">valid</Badge> : <Badge tone="bad">not valid</Badge>}
+    >
+      {policy.errors?.map((error) => (
+        <p key={error} class="panel-note field-error">
+          {error}
+          {policy.using_last_known_good && ' The last one that was good is used.'}
+        </p>
+      ))}
+      <Facts
+        facts={[
+          ['Default', policy.global_default],
+          ['Tier fast', tiers.fast],
+          ['Tier balanced', tiers.balanced],
+          ['Tier deep', tiers.deep],
+          ['Version', policy.version === null ? 'no file' : <code key="hash">{policy.version.slice(0, 12)}</code>],
+          ['Loaded', policy.loaded_at === null ? null : <Time key="at" at={policy.loaded_at} />],
+          ...Object.entries(pattern).map(([key, value]) => [`pattern.${key}`, String(value)] as const),
+        ]}
+      />
+      {policy.rules.length === 0 ? (
+        <p class="panel-note quiet">
+          No rules. They are written in the file that <code>routing.global_path</code> names, or in a workspace's{' '}
+          <code>.metis/routing.yaml</code>.
+        </p>
+      ) : (
+        <div data-scrolls>
+          <Table label="Rules" columns={RULES} rows={policy.rules} rowKey={({ name }) => name} />
+        </div>
+      )}
+    </Group>
+  );
+}
+
+type Rates = Pricing['table']['models'][string] & { readonly model: string };
+const RATES: readonly Column<Rates>[] = [
+  {
+    id: 'model',
+    title: 'Model',
+    cell: ({ model, long_context }) => (
+      <span title={model}>
+        {modelName(model)}
+        {long_context.map(({ above_prompt_tokens }) => (
+          <span key={above_prompt_tokens} class="quiet">
+            {' '}
+            · dearer above {above_prompt_tokens}
+          </span>
+        ))}
+      </span>
+    ),
+  },
+  { id: 'in', title: 'Input', numeric: true, cell: (rates) => exactUsd(rates.input_per_mtok_usd) },
+  { id: 'out', title: 'Output', numeric: true, cell: (rates) => exactUsd(rates.output_per_mtok_usd) },
+  { id: 'read', title: 'Cache read', numeric: true, cell: (rates) => exactUsd(rates.cached_read_per_mtok_usd) },
+  { id: 'write', title: 'Cache write', numeric: true, cell: (rates) => exactUsd(rates.cache_write_per_mtok_usd) },
+  { id: 'write1h', title: 'Write, 1 h', numeric: true, cell: (rates) => exactUsd(rates.cache_write_1h_per_mtok_usd) },
+];
+
+function Prices({ pricing }: { readonly pricing: Pricing }) {
+  const rates = Object.entries(pricing.table.models).map(([model, of]) => ({ model, ...of }));
+  return (
+    <Group title="Prices" note={<span class="quiet">US dollars per million tokens</span>}>
+      <Facts
+        facts={[
+          ['Version', pricing.active_version],
+          ['Source', pricing.table.source === '' ? null : pricing.table.source],
+          ['Content', <code key="hash">{pricing.table.content_hash.slice(0, 12)}</code>],
+          ['Versions known', pricing.versions.length],
+        ]}
+      />
+      <div data-scrolls>
+        <Table label="Prices" columns={RATES} rows={rates} rowKey={({ model }) => model} />
+      </div>
+    </Group>
+  );
+}

@@ -1,0 +1,46 @@
+// What is wrong with definitions, and odd about them, by file and line.
+import type { WorkerInfo } from '../../../client/client.ts';
+import { plural } from '../../format/number.ts';
+import { Badge } from '../../parts/badge.tsx';
+
+const SHOWN = 50;
+
+/** Errors first; nothing where all is well. `placeOf` gives the address of a worker, where it is not the page's own. */
+export function Problems(props: {
+  readonly workers: readonly WorkerInfo[];
+  readonly placeOf?: ((name: string) => string) | undefined;
+}) {
+  const of = (kind: 'errors' | 'warnings') =>
+    props.workers.flatMap((worker) => worker[kind].map((problem) => ({ kind, worker, problem })));
+  const errors = of('errors');
+  const all = [...errors, ...of('warnings')];
+  if (all.length === 0) return null;
+  return (
+    <section class="panel problems" aria-label="Problems">
+      <header>
+        <h2>Problems</h2>
+        {errors.length > 0 && <Badge tone="bad">{plural(errors.length, 'error')}</Badge>}
+        {all.length > errors.length && <Badge tone="warn">{plural(all.length - errors.length, 'warning')}</Badge>}
+      </header>
+      <ul>
+        {all.slice(0, SHOWN).map(({ kind, worker, problem: { file, line, path, message } }) => (
+          <li key={`${kind} ${worker.origin} ${worker.name} ${file} ${line} ${path} ${message}`}>
+            <Badge tone={kind === 'errors' ? 'bad' : 'warn'}>{kind === 'errors' ? 'error' : 'warning'}</Badge>{' '}
+            {props.placeOf ? (
+              <a href={props.placeOf(worker.name)}>{where(worker, file, line)}</a>
+            ) : (
+              where(worker, file, line)
+            )}{' '}
+            {path !== '' && <code>{path}</code>} {message}
+          </li>
+        ))}
+      </ul>
+      {all.length > SHOWN && <p class="panel-foot quiet">and {plural(all.length - SHOWN, 'more')}</p>}
+    </section>
+  );
+}
+
+function where({ name }: WorkerInfo, file: string | null, line: number | null): string {
+  if (file === null) return name;
+  return line === null ? file : `${file}:${line}`;
+}

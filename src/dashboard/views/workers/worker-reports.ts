@@ -1,0 +1,83 @@
+// Definitions of a workspace and what they cost, from the interface.
+import type { CostRow, MetisClient, Session, WorkerInfo } from '../../../client/client.ts';
+import { systemClock } from '../../../kernel/clock.ts';
+import { workspaceHash } from '../../data/workspaces.ts';
+import { type Range, windowOf } from '../cost/cost-question.ts';
+
+const PAGE = 200;
+/** Of a worker's sessions, beside its definition. */
+const NEWEST = 20;
+/** What a report gives at most in one page. */
+const MOST_ROWS = 10_000;
+
+/** What is asked about; `session` adds the workers of its tree. */
+export interface Scope {
+  readonly workspace: string;
+  readonly session: string | null;
+}
+
+export interface WorkerPage {
+  readonly workers: readonly WorkerInfo[];
+  readonly more: boolean;
+}
+
+/** The first by name, at least `wanted` of them where there are as many. */
+export async function askWorkers(
+  client: MetisClient,
+  scope: Scope,
+  wanted: number,
+  signal: AbortSignal,
+): Promise<WorkerPage> {
+  const workers: WorkerInfo[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await client.listWorkerDefinitions({ ...scopeQuery(scope), limit: PAGE, cursor }, { signal });
+    workers.push(...page.workers);
+    cursor = page.next_cursor ?? undefined;
+  } while (cursor !== undefined && workers.length < wanted);
+  return { workers, more: cursor !== undefined };
+}
+
+export function scopeQuery({ workspace, session }: Scope): { workspace_path: string; session_id?: string } {
+  return { workspace_path: workspace, ...(session === null ? {} : { session_id: session }) };
+}
+
+export interface WorkerCosts {
+  readonly byName: ReadonlyMap<string, CostRow>;
+  /** The browser cannot tell the workspaces of the report apart: the figures are of all of them. */
+  readonly everywhere: boolean;
+}
+
+/** By the worker's name: workers of one name in one workspace count together. */
+export async function askCosts(
+  client: MetisClient,
+  workspace: string,
+  range: Range,
+  signal: AbortSignal,
+): Promise<WorkerCosts> {
+  const window = windowOf({ range, from: null, to: null }, systemClock.now());
+  const hash = await workspaceHash(workspace);
+  const report = await client.getCost(
+    {
+      from: window?.from,
+      group_by: 'worker_name',
+      limit: MOST_ROWS,
+      ...(hash === null ? {} : { workspace_hash: hash }),
+    },
+    { signal },
+  );
+  const named = report.data.flatMap((row) => (row.worker_name == null ? [] : [[row.worker_name, row] as const]));
+  return { byName: new Map(named), everywhere: hash === null };
+}
+
+/** The newest sessions of a workspace that ran as this worker. */
+export async function askSessions(
+  client: MetisClient,
+  workspace: string,
+  name: string,
+  signal: AbortSignal,
+): Promise<{ readonly sessions: readonly Session[]; readonly more: boolean }> {
+  const query = { workspace_path: workspace, worker_name: name, limit: NEWEST };
+  const { sessions, next_cursor } = await client.listSessions(query, { signal });
+  return { sessions, more: next_cursor !== null };
+}

@@ -1,0 +1,168 @@
+// One named worker: everything its definition says, what it cost, and the sessions that ran as it (13 §10).
+import type { WorkerDetail } from '../../../client/client.ts';
+import { useApi } from '../../data/api.ts';
+import { usePolled } from '../../data/polled.ts';
+import { titleOf } from '../../data/titles.ts';
+import { modelName } from '../../format/number.ts';
+import { Count, Money, MoneySum } from '../../parts/amount.tsx';
+import { Badge, State } from '../../parts/badge.tsx';
+import { Icon } from '../../parts/icon.tsx';
+import { CodeBlock } from '../../parts/markdown.tsx';
+import { Empty, Failure, Skeleton } from '../../parts/notice.tsx';
+import { Stat, Stats } from '../../parts/stat.tsx';
+import { Time } from '../../parts/time.tsx';
+import { placeOf, placeWith } from '../../shell/place.ts';
+import { Source } from './may-touch.tsx';
+import { Problems } from './problems.tsx';
+import { State as WorkerState } from './worker-columns.tsx';
+import { WorkerLimits } from './worker-limits.tsx';
+import { placeOfWorkers, WORKER_RANGES, type WorkerQuestion } from './worker-question.ts';
+import { askCosts, askSessions, scopeQuery } from './worker-reports.ts';
+import { WorkerTools } from './worker-tools.tsx';
+
+const EVERY_MS = 10_000;
+
+export function WorkerView(props: {
+  readonly question: WorkerQuestion & { readonly workspace: string };
+  readonly name: string;
+}) {
+  const { question, name } = props;
+  const { client } = useApi();
+  const read = usePolled(
+    (signal) => client.getWorkerDefinition(name, scopeQuery(question), { signal }),
+    `${question.session}`,
+    EVERY_MS,
+  );
+  const worker = read.data;
+  return (
+    <div class="view workers-view">
+      <header class="view-head">
+        <a class="button ghost icon-only" href={placeOfWorkers(question)} aria-label="All workers">
+          <Icon name="back" />
+        </a>
+        <div class="worker-title">
+          <h1>{name}</h1>
+          {worker && <WorkerState worker={worker} />}
+        </div>
+        {worker && <WorkerTools worker={worker} workspace={question.workspace} onChanged={read.reload} />}
+      </header>
+      <div class="view-body">
+        {read.error !== null && <Failure error={read.error} title="The worker cannot be read" retry={read.reload} />}
+        {worker === null ? (
+          read.error === null && <Skeleton rows={8} />
+        ) : (
+          <>
+            <Figures question={question} worker={worker} />
+            <Problems workers={[worker]} />
+            {worker.definition !== null && <WorkerLimits definition={worker.definition} />}
+            <Texts worker={worker} />
+          </>
+        )}
+        <Sessions workspace={question.workspace} name={name} />
+      </div>
+    </div>
+  );
+}
+
+function Figures(props: {
+  readonly question: WorkerQuestion & { readonly workspace: string };
+  readonly worker: WorkerDetail;
+}) {
+  const { question, worker } = props;
+  const { workspace, range } = question;
+  const { client } = useApi();
+  const costs = usePolled((signal) => askCosts(client, workspace, range, signal), range, EVERY_MS);
+  const row = costs.data?.byName.get(worker.name);
+  const { model, tier } = worker;
+  const during = WORKER_RANGES.find(({ value }) => value === range)?.label ?? '';
+  return (
+    <>
+      {worker.description !== null && <p class="worker-about">{worker.description}</p>}
+      {costs.error !== null && <Failure error={costs.error} title="Its cost cannot be read" retry={costs.reload} />}
+      <Stats busy={costs.data === null}>
+        <Stat name="Cost" note={costs.data?.everywhere ? `${during}, all workspaces` : during}>
+          <Money usd={row?.cost_usd ?? '0'} />
+        </Stat>
+        <Stat name="Calls to models" note={during}>
+          <Count n={row?.call_count ?? 0} unit="call" />
+        </Stat>
+        <Stat name="Model" note={model ?? (tier === null ? undefined : 'tier')}>
+          {model !== null ? modelName(model) : (tier ?? (worker.valid ? 'routing decides' : '–'))}
+        </Stat>
+        <Stat name="Source" note={worker.read_only ? 'only read, never written' : undefined}>
+          <span class="worker-source">
+            <Source worker={worker} />
+          </span>
+        </Stat>
+      </Stats>
+    </>
+  );
+}
+
+function Texts({ worker }: { readonly worker: WorkerDetail }) {
+  const { resolved_instructions, instructions_source, yaml } = worker;
+  return (
+    <>
+      {resolved_instructions !== null && instructions_source !== 'inline' && (
+        <section class="panel">
+          <h2>
+            Instructions <span class="quiet worker-file">{instructions_source}</span>
+          </h2>
+          <div class="panel-text">
+            <CodeBlock text={resolved_instructions} name="Instructions" />
+          </div>
+        </section>
+      )}
+      {yaml !== null && (
+        <section class="panel">
+          <h2>Definition</h2>
+          <div class="panel-text">
+            <CodeBlock text={yaml} name="Definition" />
+          </div>
+        </section>
+      )}
+    </>
+  );
+}
+
+function Sessions({ workspace, name }: { readonly workspace: string; readonly name: string }) {
+  const { client } = useApi();
+  const { data, error, reload } = usePolled(
+    (signal) => askSessions(client, workspace, name, signal),
+    'sessions',
+    EVERY_MS,
+  );
+  return (
+    <section class="panel" aria-label="Recent sessions">
+      <h2>Recent sessions</h2>
+      {error !== null && <Failure error={error} title="The sessions cannot be read" retry={reload} />}
+      {data?.sessions.length === 0 && (
+        <Empty icon="sessions" title="No session ran as this worker">
+          <p>It was not called in this workspace.</p>
+        </Empty>
+      )}
+      {data !== null && data.sessions.length > 0 && (
+        <ul class="worker-sessions">
+          {data.sessions.map((session) => (
+            <li key={session.id}>
+              <a href={placeOf('sessions', session.id)} title={titleOf(session)}>
+                {titleOf(session)}
+              </a>
+              {!session.is_worker && <Badge>opened by a person</Badge>}
+              <State state={session.status} />
+              <MoneySum usd={[session.cost_so_far_usd, session.workers_cost_usd]} />
+              <span class="quiet">
+                <Time at={session.updated_at} />
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+      {data?.more && data.sessions.length > 0 && (
+        <p class="panel-foot">
+          <a href={placeWith('sessions', { worker: name })}>All its sessions</a>
+        </p>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,181 @@
+// The named workers of a workspace: what each may touch, what is wrong with it, what it cost (13 §10, 17 §3).
+import { useState } from 'preact/hooks';
+import type { Session } from '../../../client/client.ts';
+import { useApi } from '../../data/api.ts';
+import { usePolled } from '../../data/polled.ts';
+import { titleOf } from '../../data/titles.ts';
+import { useWorkspacePaths } from '../../data/workspaces.ts';
+import { baseName, count } from '../../format/number.ts';
+import { Menu } from '../../parts/menu.tsx';
+import { Empty, Failure, Skeleton } from '../../parts/notice.tsx';
+import { Table } from '../../parts/table.tsx';
+import type { Place } from '../../shell/place.ts';
+import { goTo } from '../../shell/router.ts';
+import { Problems } from './problems.tsx';
+import { workerColumns } from './worker-columns.tsx';
+import { placeOfWorkers, WORKER_RANGES, type WorkerQuestion, workerQuestionOf } from './worker-question.ts';
+import { askCosts, askWorkers } from './worker-reports.ts';
+import { WorkerView } from './worker-view.tsx';
+
+const EVERY_MS = 10_000;
+const PAGE = 200;
+const OFFERED_SESSIONS = 20;
+
+/** One of them where the address names one, else all. */
+export function WorkersView({ place }: { readonly place: Place }) {
+  const paths = useWorkspacePaths();
+  const question = workerQuestionOf(place);
+  const [name] = place.rest;
+  const workspace = question.workspace ?? paths.data?.[0] ?? null;
+  if (workspace === null) {
+    return (
+      <div class="view workers-view">
+        <header class="view-head">
+          <h1>Workers</h1>
+        </header>
+        {paths.data !== null ? (
+          <NoWorkspace />
+        ) : paths.error === null ? (
+          <Skeleton rows={6} />
+        ) : (
+          <Failure error={paths.error} title="The workspaces cannot be read" retry={paths.reload} />
+        )}
+      </div>
+    );
+  }
+  const chosen = { ...question, workspace };
+  if (name !== undefined) return <WorkerView key={`${workspace} ${name}`} question={chosen} name={name} />;
+  return <AllWorkers key={workspace} question={chosen} paths={paths.data ?? []} />;
+}
+
+function AllWorkers(props: {
+  readonly question: WorkerQuestion & { readonly workspace: string };
+  readonly paths: readonly string[];
+}) {
+  const { question, paths } = props;
+  const { workspace, session, range } = question;
+  const { client } = useApi();
+  const [wanted, setWanted] = useState(PAGE);
+  const list = usePolled(
+    (signal) => askWorkers(client, { workspace, session }, wanted, signal),
+    `${session} ${wanted}`,
+    EVERY_MS,
+  );
+  const costs = usePolled((signal) => askCosts(client, workspace, range, signal), range, EVERY_MS);
+  const workers = list.data?.workers ?? null;
+  return (
+    <div class="view workers-view">
+      <header class="view-head">
+        <h1>Workers</h1>
+        <span class="quiet number" role="status">
+          {workers && `${count(workers.length)}${list.data?.more ? '+' : ''}`}
+        </span>
+        <Tools question={question} paths={paths} />
+      </header>
+      <div class="view-body">
+        {list.error !== null && <Failure error={list.error} title="The workers cannot be read" retry={list.reload} />}
+        {costs.error !== null && <Failure error={costs.error} title="Their cost cannot be read" retry={costs.reload} />}
+        {workers === null ? (
+          list.error === null && <Skeleton rows={6} />
+        ) : workers.length === 0 ? (
+          <NoWorkers workspace={workspace} />
+        ) : (
+          <>
+            <Problems workers={workers} placeOf={(name) => placeOfWorkers(question, name)} />
+            <div class="panel workers-table">
+              <Table
+                label="Workers"
+                columns={workerColumns(costs.data, (name) => placeOfWorkers(question, name))}
+                rows={workers}
+                rowKey={({ origin, name }) => `${origin} ${name}`}
+              />
+              {list.data?.more && (
+                <p class="panel-foot">
+                  <button type="button" class="button" onClick={() => setWanted(workers.length + PAGE)}>
+                    Show more than {count(workers.length)}
+                  </button>
+                </p>
+              )}
+            </div>
+            {costs.data?.everywhere && (
+              <p class="quiet foot-note">
+                Calls and cost are of all workspaces: over http this browser cannot tell them apart.
+              </p>
+            )}
+          </>
+        )}
+      </div>
+    </div>
+  );
+}
+
+function Tools(props: {
+  readonly question: WorkerQuestion & { readonly workspace: string };
+  readonly paths: readonly string[];
+}) {
+  const { question, paths } = props;
+  const { workspace } = question;
+  const { client } = useApi();
+  const makers = usePolled(
+    (signal) => client.listSessions({ workspace_path: workspace, limit: OFFERED_SESSIONS }, { signal }),
+    'makers',
+    EVERY_MS,
+  );
+  const ask = (next: Partial<WorkerQuestion>) => goTo(placeOfWorkers({ ...question, ...next }));
+  const known = paths.includes(workspace) ? paths : [workspace, ...paths];
+  return (
+    <div class="tools">
+      <Menu
+        label="Workspace"
+        choices={known.map((path) => ({ value: path, label: baseName(path), hint: path }))}
+        value={workspace}
+        onChoose={(chosen) => ask({ workspace: chosen, session: null })}
+      />
+      <Menu
+        label="Made by"
+        choices={makerChoices(makers.data?.sessions ?? [], question.session)}
+        value={question.session ?? ''}
+        onChoose={(chosen) => ask({ session: chosen === '' ? null : chosen })}
+      />
+      <Menu
+        label="Cost of"
+        choices={WORKER_RANGES}
+        value={question.range}
+        onChoose={(range) => ask({ range: range as WorkerQuestion['range'] })}
+      />
+    </div>
+  );
+}
+
+function makerChoices(sessions: readonly Session[], chosen: string | null) {
+  const known = sessions.map((session) => ({ value: session.id, label: shortTitle(titleOf(session)) }));
+  const other = chosen !== null && !known.some(({ value }) => value === chosen);
+  return [
+    { value: '', label: 'People alone' },
+    ...(other ? [{ value: chosen, label: 'An older session' }] : []),
+    ...known,
+  ];
+}
+
+function shortTitle(title: string): string {
+  return title.length > 40 ? `${title.slice(0, 39)}…` : title;
+}
+
+function NoWorkers({ workspace }: { readonly workspace: string }) {
+  return (
+    <Empty icon="worker" title="No named workers">
+      <p>
+        A file such as <code>.metis/workers/reviewer.yaml</code> in {workspace} is one: its instructions, its model, and
+        what it may touch. Agents of <code>.claude/agents</code> are read too.
+      </p>
+    </Empty>
+  );
+}
+
+function NoWorkspace() {
+  return (
+    <Empty icon="worker" title="No workspace yet">
+      <p>Named workers belong to a workspace. Open a session in one, and they stand here.</p>
+    </Empty>
+  );
+}

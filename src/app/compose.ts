@@ -6,17 +6,20 @@ import type { ModelEntry } from '../domain/model.ts';
 import { createEngine, type Engine } from '../engine/create-engine.ts';
 import { drain } from '../engine/drain.ts';
 import { recover, resumeAll } from '../engine/recover.ts';
-import type { HttpApp } from '../http/app.ts';
 import { createHttpServer } from '../http/server.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
 import { StartupError } from '../kernel/errors.ts';
 import { createIdGenerator, type IdGenerator } from '../kernel/ids.ts';
+import { createLearning } from '../learning/learning.ts';
 import type { PriceTable } from '../policy/pricing/price-table.ts';
 import { staleRates } from '../policy/pricing/versions.ts';
 import { createModelRegistry, type ModelRegistry } from '../policy/registry/registry.ts';
 import type { Journal } from '../ports/journal.ts';
 import type { Logger } from '../ports/log.ts';
 import type { Providers } from '../ports/provider.ts';
+import { createHttpClient } from '../provider/http-client.ts';
+import { createRelays } from '../provider/relays.ts';
+import type { Send } from '../provider/send.ts';
 import { databaseFault, openDatabase } from '../store/sqlite/connection/open.ts';
 import { newestId } from '../store/sqlite/read/id-seed.ts';
 import { createPriceVersionReader } from '../store/sqlite/read/price-version-reader.ts';
@@ -29,12 +32,20 @@ import { shellEnvironment } from '../tool/process/shell-env.ts';
 import { createToolRegistry } from '../tool/registry.ts';
 import { schemaCompiler } from '../tool/schema.ts';
 import { createToolSet } from '../tool/tool-set.ts';
+import { createWorkerLibrary } from '../workspace/workers/library.ts';
 import { createWorkspaces } from '../workspace/workspaces.ts';
 import type { Credentials } from './credentials.ts';
+import { readDashboard } from './dashboard-files.ts';
+import { createMcpDoor } from './door/mcp-door.ts';
+import { listen } from './listen.ts';
 import { startMcp } from './mcp.ts';
+import { keyedReceivers, startNotify } from './notify/notify.ts';
 import { loadPrices } from './prices.ts';
 import { startProviders } from './providers.ts';
-import { checkDefaultModel, checkRoutingFile } from './routing-file.ts';
+import { checkDefaultModels, checkRoutingFile } from './routing-file.ts';
+import { createMetrics } from './telemetry/metrics.ts';
+import { startTelemetry } from './telemetry/telemetry.ts';
+import { createTraceRelay } from './telemetry/trace-relay.ts';
 
 export interface ServerOptions {
   readonly config: Config;
@@ -54,7 +65,10 @@ export interface ServerOptions {
   /** Uniform in [0, 1). */
   readonly random?: () => number;
   readonly ids?: IdGenerator;
-  readonly fetch?: typeof fetch;
+  /** In place of the network that leads to the providers. */
+  readonly send?: Send;
+  /** What is stored of the server's own making is not checked once more. */
+  readonly trusted?: boolean;
   /** Reports run on a thread of their own, for which the package must be built; else on this one, in slices. */
   readonly reportsOnThread?: boolean;
 }
@@ -76,6 +90,7 @@ export interface RunningServer {
 export async function createServer(options: ServerOptions): Promise<RunningServer> {
   const { config, log, packageDir, version, clock = systemClock, random = Math.random } = options;
   const ids = options.ids ?? createIdGenerator(() => clock.now(), random);
+  const send = options.send ?? createHttpClient(options.env);
   const { file, providers, notice } = startProviders({
     registryPath: config.registry.path,
     packageDir,
@@ -84,16 +99,18 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     envFile: options.keysFile,
     record: config.providers.record,
     replay: config.providers.replay,
-    ...(options.fetch ? { fetch: options.fetch } : {}),
+    env: options.env,
+    send,
     clock,
     random,
     ids,
     log,
   });
   const registry = createModelRegistry(file, new Set(providers.keys()));
-  const byDefault = checkDefaultModel(config.routing.global_default_model, registry);
+  const byDefault = checkDefaultModels(config, registry);
   if (byDefault.errors.length > 0) throw new StartupError('config_invalid', byDefault.errors);
   for (const line of byDefault.warnings) log.warn({}, line);
+  const receivers = keyedReceivers(config.notify, options.credentials);
   const prices = loadPrices(config.pricing, packageDir);
   for (const warning of warnings(file.models, prices, config, clock.now())) log.warn({}, warning);
 
@@ -107,9 +124,12 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     const floor = newestId(database.db);
     if (floor !== null) ids.seed(floor);
     const bus = createBus(log);
-    const journal = createJournal({ db: database, ids, clock, bus, log });
+    const metrics = createMetrics(bus);
+    const relay = createTraceRelay(bus);
+    const journal = createJournal({ db: database, ids, clock, bus, log, trusted: options.trusted ?? false });
     const store = createStore(database);
     const secrets = [...options.credentials.secrets, ...config.server.auth_tokens];
+    const telemetry = await startTelemetry({ ...options, bus, relay, metrics, secrets, clock });
     await keepPrices(journal, prices);
     const rules = checkRoutingFile(config.routing.global_path, registry);
     for (const line of rules?.errors ?? []) log.error({}, `${line}; none of the file's rules apply`);
@@ -119,15 +139,37 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
         shellEnv: shellEnvironment(options.env, config.tools.shell.env_passthrough),
         shell: config.tools.shell,
         dataFolder: options.dataDir,
+        projectFiles: config.mcp.project_files,
         clock,
       }),
       { shipped: true },
     );
-    const mcp = startMcp({ ...options, adapters: file.adapters, schemas: schemaCompiler, clock });
-    const tools = createToolRegistry(builtin, mcp);
+    const mcp = startMcp({ ...options, adapters: file.adapters, schemas: schemaCompiler, clock, relay });
+    const tools = createToolRegistry(builtin, mcp, config.tools.disabled);
+    const library = createWorkerLibrary(log);
     const workspaces = createWorkspaces({
       globalRoutingPath: config.routing.global_path,
       globalSkillsPath: config.skills.global_dir,
+      library,
+      dataFolder: options.dataDir,
+      log,
+    });
+    const learning = createLearning({
+      store,
+      journal,
+      bus,
+      ids,
+      clock,
+      log,
+      evalDisabled: config.eval.disabled,
+      hasModel: (id) => registry.get(id) !== null,
+    });
+    const relays = createRelays({
+      adapters: file.adapters,
+      credentials: options.credentials,
+      record: config.gateway.record,
+      send,
+      clock,
       log,
     });
     const engine = createEngine({
@@ -139,37 +181,55 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       store,
       bus,
       registry,
-      providers,
+      providers: telemetry?.listening(providers) ?? providers,
       prices,
       tools,
       schemas: schemaCompiler,
       workspaces,
-      recommender: null,
+      relays: relays.relays,
+      gatewayFolder: path.join(options.dataDir, 'gateway'),
+      library,
+      recommender: learning.recommender,
       secrets,
     });
     const recovery = await recover(engine);
     if (recovery.ended + recovery.interrupted > 0) log.info({ ...recovery }, 'turns left open by the last run');
     const reports = options.reportsOnThread ? threadedReports(options) : null;
     let draining = false;
+    const mcpDoor = createMcpDoor(clock, version, config);
     const http = createHttpServer({
+      mcp: mcpDoor.fetch,
       engine,
       analytics: reports ?? createAnalytics(database.reader),
       priceVersions: createPriceVersionReader(database.reader),
+      metrics: metrics.text,
+      traces: relay,
       version,
+      dashboard: readDashboard(packageDir),
       draining: () => draining,
     });
     await http.ready();
+    telemetry?.sendMetrics(() => http.gauges());
+    const loop = learning.start();
+    const notify = startNotify(receivers, { ...options, store, journal, bus, clock, secrets });
 
+    let resuming = Promise.resolve();
     let closing: Promise<void> | null = null;
     const close = async () => {
       draining = true;
       mcp?.hurry();
+      await mcpDoor.close();
       await drain(engine);
+      await resuming;
       const mcpClosed = mcp?.close();
       await http.close();
       await Promise.all([...providers.values()].map((adapter) => adapter.close()));
+      await relays.settled();
       await reports?.close();
+      await notify?.close();
+      await loop.close();
       await mcpClosed;
+      await telemetry?.close();
       database.close();
     };
     return {
@@ -180,7 +240,8 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       notice,
       listen: async () => {
         const bound = await listen(http, config.server);
-        await resumeAll(engine);
+        mcpDoor.opens(bound.url);
+        resuming = resumeAll(engine).catch((err: unknown) => log.error({ err }, 'open turns could not be resumed'));
         return bound;
       },
       close: () => {
@@ -228,27 +289,4 @@ async function keepPrices(journal: Journal, prices: PriceTable): Promise<void> {
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new StartupError('pricing_version_conflict', [`pricing_version_conflict: ${reason}`]);
   }
-}
-
-async function listen(http: HttpApp, { host, port }: Config['server']): Promise<{ readonly url: string }> {
-  try {
-    await http.listen({ host, port });
-  } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    if (code === 'EADDRINUSE') {
-      throw new StartupError('address_in_use', [
-        `port ${port} on ${host} is taken; stop what listens there or choose another with --port`,
-      ]);
-    }
-    if (code === 'EACCES' || code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
-      throw new StartupError('address_unusable', [
-        `${host}:${port} cannot be bound (${code}); check --host and --port`,
-      ]);
-    }
-    throw cause;
-  }
-  const address = http.server.address();
-  // The configured port may be 0: then the system chose.
-  const bound = typeof address === 'object' && address !== null ? address.port : port;
-  return { url: `http://${host.includes(':') ? `[${host}]` : host}:${bound}` };
 }

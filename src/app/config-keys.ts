@@ -1,6 +1,7 @@
 // The flat list of configuration keys, read off the schema: key -> its own schema, environment name, text form (15 §1).
 import { z } from 'zod';
 import { ConfigSchema } from '../domain/config.ts';
+import { nearestKey } from '../policy/parsing/known-keys.ts';
 
 /** Every key in schema order, e.g. `server.port`, with the schema of its value. */
 export const CONFIG_KEYS: ReadonlyMap<string, z.ZodType> = leaves(ConfigSchema, '');
@@ -20,6 +21,43 @@ function leaves(schema: z.ZodObject, prefix: string): Map<string, z.ZodType> {
     else found.set(`${prefix}${name}`, child as z.ZodType);
   }
   return found;
+}
+
+/**
+ * What a key that is none was probably meant to be, as the end of a sentence; '' when nothing is near. Either a name is
+ * misspelt, or what stands before it is missing: `server.prt`, `port`.
+ */
+export function meantKey(key: string): string {
+  const names = key.split('.');
+  const known = [...CONFIG_KEYS.keys(), ...CONFIG_SECTIONS];
+  const right = names.findIndex((_, i) => !known.includes(names.slice(0, i + 1).join('.')));
+  const prefix = names
+    .slice(0, right)
+    .map((name) => `${name}.`)
+    .join('');
+  const siblings = known.filter((one) => one.startsWith(prefix)).map((one) => one.slice(prefix.length).split('.')[0]!);
+  const near = right < 0 ? null : nearestKey(names[right]!, siblings);
+  if (near !== null) {
+    const rest = names
+      .slice(right + 1)
+      .map((name) => `.${name}`)
+      .join('');
+    return suggestion(known.includes(`${prefix}${near}${rest}`) ? `${prefix}${near}${rest}` : `${prefix}${near}`);
+  }
+  const ends = known.filter((one) => one.endsWith(`.${key}`));
+  return suggestion(ends.length === 1 ? ends[0]! : null);
+}
+
+/** The same of a variable's name. */
+export function meantVariable(name: string): string {
+  const cut = 'METIS_'.length;
+  const names = [...CONFIG_KEYS.keys()].map((key) => environmentName(key).slice(cut));
+  const near = nearestKey(name.slice(cut), names);
+  return suggestion(near === null ? null : `METIS_${near}`);
+}
+
+function suggestion(meant: string | null): string {
+  return meant === null ? '' : `; did you mean "${meant}"?`;
 }
 
 /** `delegation.max_depth` -> `METIS_DELEGATION_MAX_DEPTH`. */
@@ -45,4 +83,11 @@ export function valueFromText(schema: z.ZodType, text: string): unknown {
     }
   }
   return text;
+}
+
+/** How a list or a map is written as text, for somebody whose text was none; '' for every other schema. */
+export function textForm(schema: z.ZodType): string {
+  if (schema instanceof z.ZodNullable) return textForm(schema.unwrap() as z.ZodType);
+  if (schema instanceof z.ZodArray) return `; a list is written as JSON, like '["one", "two"]'`;
+  return schema instanceof z.ZodRecord ? `; a map is written as JSON, like '{"name": "value"}'` : '';
 }

@@ -7,7 +7,16 @@ import { err, ok, type Result } from '../kernel/result.ts';
 import { OWN_FILE } from '../policy/parsing/limits.ts';
 import { plainIssues } from '../policy/parsing/plain-issue.ts';
 import { isMapping, readYaml } from '../policy/parsing/yaml.ts';
-import { CONFIG_KEYS, CONFIG_SECTIONS, environmentName, valueFromText } from './config-keys.ts';
+import { creationFaults } from '../policy/workers/expand.ts';
+import {
+  CONFIG_KEYS,
+  CONFIG_SECTIONS,
+  environmentName,
+  meantKey,
+  meantVariable,
+  textForm,
+  valueFromText,
+} from './config-keys.ts';
 
 export interface ConfigFlags {
   readonly host?: string;
@@ -46,6 +55,8 @@ interface Setting {
   readonly source: string;
   /** What relative paths are relative to. */
   readonly base: string;
+  /** It was written where there is only text: in the environment or a flag. */
+  readonly asText?: boolean;
 }
 
 /** Of the environment's `METIS_` names, the ones that are no key. */
@@ -58,6 +69,7 @@ const PATH_KEYS = new Set([
   'workers.generated_dir',
   'providers.record',
   'providers.replay',
+  'gateway.record',
   'pricing.tables',
   'server.workspace_roots',
 ]);
@@ -88,9 +100,10 @@ export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
   for (const setting of settings) {
     const parsed = CONFIG_KEYS.get(setting.key)?.safeParse(setting.value);
     if (!parsed?.success) {
-      for (const issue of parsed === undefined ? [] : plainIssues(parsed.error)) {
+      for (const issue of parsed === undefined ? [] : plainIssues(parsed.error, CONFIG_KEYS.get(setting.key))) {
         const where = [setting.key, ...issue.path.map(String)].join('.');
-        problems.push(`${setting.source}: ${where}: ${issue.message}`);
+        const form = setting.asText && issue.path.length === 0 ? textForm(CONFIG_KEYS.get(setting.key)!) : '';
+        problems.push(`${setting.source}: ${where}: ${issue.message}${form}`);
       }
       continue;
     }
@@ -140,6 +153,11 @@ function crossChecks(config: Config, source: (key: string) => string): string[] 
       `${source('providers.replay')}: providers.replay: cannot be set together with providers.record; remove one`,
     );
   }
+  for (const { path, message } of creationFaults(config.workers.creation)) {
+    const [key, ...rest] = path.map(String);
+    const where = `workers.creation.${key}`;
+    problems.push(`${source(where)}: ${[where, ...rest].join('.')}: ${message}`);
+  }
   return problems;
 }
 
@@ -177,7 +195,7 @@ function fileSettings(file: string, problems: string[]): Setting[] {
     for (const [name, value] of Object.entries(map)) {
       const key = `${prefix}${name}`;
       if (CONFIG_KEYS.has(key)) settings.push({ key, value, source: file, base: path.dirname(file) });
-      else if (!CONFIG_SECTIONS.has(key)) problems.push(`${file}: ${key}: unknown key`);
+      else if (!CONFIG_SECTIONS.has(key)) problems.push(`${file}: ${key}: unknown key${meantKey(key)}`);
       else if (isMapping(value)) collect(value, `${key}.`);
       else if (value !== null) problems.push(`${file}: ${key}: must be a map of keys`);
     }
@@ -193,6 +211,7 @@ function environmentSettings(env: ConfigInput['env'], cwd: string, problems: str
       value: valueFromText(CONFIG_KEYS.get(key)!, text),
       source: `environment ${name}`,
       base: cwd,
+      asText: true,
     });
   // The general names first: the product's own say more.
   if (env.HOST) add('HOST', 'server.host', env.HOST);
@@ -201,7 +220,8 @@ function environmentSettings(env: ConfigInput['env'], cwd: string, problems: str
     const text = env[name];
     if (!name.startsWith('METIS_') || OTHER_NAMES.has(name) || text === undefined) continue;
     const key = keyByName.get(name);
-    if (key === undefined) problems.push(`environment ${name}: no configuration key has this name`);
+    if (key === undefined)
+      problems.push(`environment ${name}: no configuration key has this name${meantVariable(name)}`);
     else add(name, key, text);
   }
   return settings;
@@ -212,7 +232,8 @@ function flagSettings(flags: ConfigFlags, cwd: string, problems: string[]): Sett
   for (const pair of flags.set ?? []) {
     const cut = pair.indexOf('=');
     if (cut <= 0) problems.push(`--set ${pair}: must have the form key=value`);
-    else if (!CONFIG_KEYS.has(pair.slice(0, cut))) problems.push(`--set: ${pair.slice(0, cut)}: unknown key`);
+    else if (!CONFIG_KEYS.has(pair.slice(0, cut)))
+      problems.push(`--set: ${pair.slice(0, cut)}: unknown key${meantKey(pair.slice(0, cut))}`);
     else pairs.push(['--set', pair.slice(0, cut), pair.slice(cut + 1)]);
   }
   if (flags.host !== undefined) pairs.push(['--host', 'server.host', flags.host]);
@@ -222,6 +243,7 @@ function flagSettings(flags: ConfigFlags, cwd: string, problems: string[]): Sett
     value: valueFromText(CONFIG_KEYS.get(key)!, text),
     source,
     base: cwd,
+    asText: true,
   }));
 }
 

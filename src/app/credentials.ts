@@ -25,6 +25,8 @@ export interface Credentials {
   forAdapter(id: string, adapter: KeyedAdapter): AdapterCredentials | null;
   /** The variable that would hold the adapter's key. */
   keyName(id: string, adapter: KeyedAdapter): string;
+  /** A variable that is named as a secret; null when it is not set. */
+  secret(name: string): string | null;
   /** Every value held as a secret, for exact-match redaction. */
   readonly secrets: readonly string[];
 }
@@ -87,17 +89,24 @@ function strayLines(text: string): number[] {
  */
 export function createCredentials(env: Env, overrides: Readonly<Record<string, string>> = {}): Credentials {
   const secrets = new Set(Object.values(overrides));
+  // Names come from files: `__proto__` is a name as well.
+  const given = (name: string) => (Object.hasOwn(env, name) && env[name]) || null;
   for (const [name, value] of Object.entries(env)) if (value && SECRET_NAME.test(name)) secrets.add(value);
 
   return {
     keyName,
     forAdapter(id, adapter) {
-      const key = overrides[id] ?? (env[keyName(id, adapter)] || null);
-      const ownUrl = env[`${environmentStem(id)}_BASE_URL`] || null;
+      const key = overrides[id] ?? given(keyName(id, adapter));
+      const ownUrl = given(`${environmentStem(id)}_BASE_URL`);
       if (key !== null) secrets.add(key);
       // A server at an address of one's own often has no keys at all.
       const optional = adapter.key_optional === true || (adapter.type === 'openai' && ownUrl !== null);
       return key === null && !optional ? null : { key, base_url: adapter.base_url ?? ownUrl };
+    },
+    secret(name) {
+      const value = given(name);
+      if (value !== null) secrets.add(value);
+      return value;
     },
     get secrets() {
       return [...secrets];

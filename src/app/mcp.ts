@@ -7,6 +7,7 @@ import type { SchemaCompiler } from '../ports/tool.ts';
 import { createMcp, type Mcp } from '../tool/mcp/servers.ts';
 import { readMcpFile } from '../workspace/mcp-file.ts';
 import type { Credentials, Env } from './credentials.ts';
+import type { TraceRelay } from './telemetry/trace-relay.ts';
 
 /** Keys of these are withheld even where no adapter of theirs is configured (18 §2). */
 const KNOWN_KEYS = ['ANTHROPIC_API_KEY', 'OPENAI_API_KEY', 'OPENROUTER_API_KEY'];
@@ -21,21 +22,27 @@ export interface McpParts {
   readonly clock: Clock;
   readonly log: Logger;
   readonly fetch?: typeof fetch;
+  readonly relay?: TraceRelay;
 }
 
 /** Null when no server is configured and project files are not read. */
-export function startMcp({ config, credentials, adapters, env, log, ...rest }: McpParts): Mcp | null {
+export function startMcp({ config, credentials, adapters, env, log, relay, ...rest }: McpParts): Mcp | null {
   const { project_files } = config.mcp;
   const some = Object.values(config.mcp_servers).some(({ enabled }) => enabled !== false);
   if (!some && !project_files) return null;
   const keys = new Set([...KNOWN_KEYS, ...[...adapters].map(([id, adapter]) => credentials.keyName(id, adapter))]);
-  const keyValues = new Set([...keys].map((name) => env[name]).filter(Boolean));
-  return createMcp({
+  for (const { secret_env } of config.notify) if (secret_env !== null) keys.add(secret_env);
+  const keyValues = [...keys].flatMap((name) => env[name] || []);
+  const mcp = createMcp({
     ...rest,
+    ...(relay ? { fetch: relay.fetch(rest.fetch ?? fetch) } : {}),
     servers: config.mcp_servers,
     projectFile: project_files ? (workspace) => readMcpFile(workspace, log) : null,
     env,
-    isWithheld: (name) => name.startsWith('METIS_') || keys.has(name) || keyValues.has(env[name]),
+    // A whole header, or an address with a key in it, holds the key too.
+    isWithheld: (name) =>
+      name.startsWith('METIS_') || keys.has(name) || keyValues.some((key) => env[name]?.includes(key)),
     log,
   });
+  return relay?.mcp(mcp) ?? mcp;
 }

@@ -1,5 +1,6 @@
 // Routing for all workspaces as it is found before a turn asks for it: what is wrong with its file and its default, in time (03 §6).
 import fs from 'node:fs';
+import type { Config } from '../domain/config.ts';
 import type { ModelRegistry } from '../policy/registry/registry.ts';
 import { parsePolicyFile } from '../policy/routing/policy-file.ts';
 import { policyWarnings } from '../policy/routing/policy-warnings.ts';
@@ -10,10 +11,17 @@ export interface RoutingCheck {
   readonly warnings: readonly string[];
 }
 
-/** `routing.global_default_model`, id or alias; null = not set. */
-export function checkDefaultModel(name: string | null, registry: ModelRegistry): RoutingCheck {
+/** The models that the configuration names, each by id or alias. */
+export function checkDefaultModels({ routing, workers }: Config, registry: ModelRegistry): RoutingCheck {
+  const checks = [
+    checkModel('routing.global_default_model', routing.global_default_model, registry),
+    checkModel('workers.creation.default_model', workers.creation.default_model, registry),
+  ];
+  return { errors: checks.flatMap(({ errors }) => errors), warnings: checks.flatMap(({ warnings }) => warnings) };
+}
+
+function checkModel(key: string, name: string | null, registry: ModelRegistry): RoutingCheck {
   if (name === null) return { errors: [], warnings: [] };
-  const key = 'routing.global_default_model';
   const id = registry.resolveAlias(name);
   if (id === null) {
     const known = registry.models

@@ -1,8 +1,9 @@
 // The first steps every server command shares: keys file, configuration, credentials, log.
+import type { ServerAddress } from '../client/request.ts';
 import { err, ok, type Result } from '../kernel/result.ts';
 import type { Logger } from '../ports/log.ts';
 import { type ConfigFlags, dataDirectory, type LoadedConfig, loadConfig } from './config.ts';
-import type { CommandContext } from './context.ts';
+import { type CommandContext, refuse } from './context.ts';
 import { type Credentials, createCredentials, type EnvFile, readEnvFile } from './credentials.ts';
 import { createLogger } from './log.ts';
 
@@ -27,4 +28,38 @@ export function loadSettings(context: CommandContext, flags: ConfigFlags): Resul
 export function startLog({ stderr }: CommandContext, { config, credentials, given }: Settings): Logger {
   const level = stderr.isTTY === true && !given.has('log.level') ? 'error' : config.log.level;
   return createLogger(level, () => [...credentials.secrets, ...config.server.auth_tokens]);
+}
+
+/** Runs `body` with the server that the flags name, else with the configured one; its exit code. */
+export async function askWith(
+  context: CommandContext,
+  flags: { readonly server?: string; readonly token?: string },
+  body: (server: ServerAddress) => Promise<number>,
+): Promise<number> {
+  const { server, token } = flags;
+  // Another machine's server has nothing to do with the configuration of this one.
+  if (server !== undefined) return body({ baseUrl: server, token: token ?? context.env.METIS_TOKEN ?? null });
+  const settings = loadSettings(context, {});
+  return settings.ok ? body(configuredServer(context, settings.value, flags)) : refuse(context, settings.error);
+}
+
+/** Every address of the machine is bound, and one of them is asked. */
+const ASKED_AT: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '[::1]', '[::]': '[::1]' };
+
+/** Where a server that is bound to this address is asked from this machine. */
+export function askedAt(host: string, port: number | string): string {
+  return `http://${ASKED_AT[host] ?? (host.includes(':') ? `[${host}]` : host)}:${port}`;
+}
+
+/** Where the server of this configuration would be asked, with the token it would want. */
+export function configuredServer(
+  { env }: CommandContext,
+  { config }: Settings,
+  flags: { readonly server?: string; readonly token?: string },
+): ServerAddress {
+  const { host, port, auth_tokens } = config.server;
+  return {
+    baseUrl: flags.server ?? askedAt(host, port),
+    token: flags.token ?? env.METIS_TOKEN ?? auth_tokens[0] ?? null,
+  };
 }

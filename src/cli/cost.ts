@@ -2,16 +2,16 @@
 import { type CostRow, createMetisClient } from '../client/client.ts';
 import type { ServerAddress } from '../client/request.ts';
 import { sinceTime } from './since.ts';
-import { grouped, printable } from './style.ts';
+import { columnsOf, compact, dollars, grouped, jsonLine, printable } from './style.ts';
 import { type Column, tableLines } from './table.ts';
 import { askServer, type ServerFlags, styleOf, type Terminal, widthOf } from './terminal.ts';
 
 export const COST_COLUMNS: readonly Column[] = [
-  { title: 'calls', align: 'right' },
-  { title: 'input', align: 'right' },
-  { title: 'written', align: 'right' },
-  { title: 'cached', align: 'right' },
-  { title: 'output', align: 'right' },
+  { title: 'calls', align: 'right', drop: 3 },
+  { title: 'input', align: 'right', drop: 4 },
+  { title: 'written', align: 'right', drop: 1 },
+  { title: 'cached', align: 'right', drop: 2 },
+  { title: 'output', align: 'right', drop: 5 },
   { title: 'cost', align: 'right' },
 ];
 type Figures = Pick<
@@ -19,15 +19,15 @@ type Figures = Pick<
   'call_count' | 'input_tokens' | 'cache_creation_input_tokens' | 'cached_input_tokens' | 'output_tokens' | 'cost_usd'
 >;
 
-/** The cells under `COST_COLUMNS`. */
-export function costCells(row: Figures): string[] {
+/** The cells under `COST_COLUMNS`: the cost to its last digit, tokens by `count`. */
+export function costCells(row: Figures, count: (tokens: number) => string = grouped): string[] {
   return [
-    grouped(row.call_count),
-    grouped(row.input_tokens),
-    grouped(row.cache_creation_input_tokens),
-    grouped(row.cached_input_tokens),
-    grouped(row.output_tokens),
-    `$${row.cost_usd}`,
+    count(row.call_count),
+    count(row.input_tokens),
+    count(row.cache_creation_input_tokens),
+    count(row.cached_input_tokens),
+    count(row.output_tokens),
+    dollars(row.cost_usd),
   ];
 }
 
@@ -40,6 +40,8 @@ const KEY_FIELDS: Readonly<Record<string, keyof CostRow>> = {
   hour: 'bucket',
   workspace: 'workspace_hash',
 };
+/** People copy them. */
+const IDS = ['session', 'parent_session', 'root_session'];
 const MAX_ROWS = 10_000;
 
 export interface CostFlags extends Pick<ServerFlags, 'json'> {
@@ -62,26 +64,35 @@ export async function showCost(terminal: Terminal, server: ServerAddress, flags:
       limit: MAX_ROWS,
     });
     if (flags.json) {
-      stdout.write(`${JSON.stringify(report)}\n`);
+      stdout.write(jsonLine(report));
       return 0;
     }
     const dimensions = flags.groupBy === 'none' ? [''] : flags.groupBy.split(',').map((name) => name.trim());
     const rows = Array.isArray(report.data) ? report.data : [];
-    const keys = (row: CostRow) => dimensions.map((name) => printable(keyOf(row, name)));
-    const lines = tableLines(
-      [...dimensions.map((title) => ({ title })), ...COST_COLUMNS],
-      [
-        ...rows.map((row) => [...keys(row), ...costCells(row)]),
-        ...(rows.length === 0 ? [] : [null]),
-        [...dimensions.map((_, i) => (i === 0 ? 'total' : '')), ...costCells(report.totals)],
-      ],
-      widthOf(terminal),
-    );
+    const keys = (row: CostRow) => dimensions.map((name) => keyOf(row, name));
+    const columns: Column[] = [
+      ...dimensions.map((title) => ({ title, whole: IDS.includes(title), least: 16 })),
+      ...COST_COLUMNS,
+    ];
+    const table = (count: (tokens: number) => string, width: number) =>
+      tableLines(
+        columns,
+        [
+          ...rows.map((row) => [...keys(row), ...costCells(row, count)]),
+          ...(rows.length === 0 ? [] : [null]),
+          [...dimensions.map((_, i) => (i === 0 ? 'total' : '')), ...costCells(report.totals, count)],
+        ],
+        width,
+      );
+    const width = widthOf(terminal);
+    const whole = table(grouped, Number.POSITIVE_INFINITY);
+    // Where not all of it fits, tokens are rounded before a column goes.
+    const lines = columnsOf(whole[1]!) <= width ? whole : table(compact, width);
     const style = styleOf(terminal);
     lines[0] = style.bold(lines[0]!);
     lines[lines.length - 1] = style.bold(lines.at(-1)!);
     const { start, end } = report.window;
-    stdout.write(`${lines.join('\n')}\n${style.dim(`${start} to ${end}`)}\n`);
+    stdout.write(`${lines.join('\n')}\n${style.dim(printable(`${start} to ${end}`))}\n`);
     for (const warning of report.warnings) terminal.stderr.write(`metis: ${printable(warning)}\n`);
     if (report.next_cursor !== null) terminal.stderr.write(`metis: more than ${MAX_ROWS} rows, the rest is left out\n`);
     return 0;

@@ -1,42 +1,82 @@
 // Draws a session tree in place: one line a session, repainted as it changes. On a terminal only.
-import { fromPusd } from '../kernel/money.ts';
+import { type Clock, systemClock } from '../kernel/clock.ts';
 import type { SessionTree, TreeNode } from './session-tree.ts';
-import { grouped, padded, type Style } from './style.ts';
+import { age, columnsOf, compact, padded, printable, roundedDollars, type Style } from './style.ts';
 
 export interface Screen {
   write(text: string): unknown;
-  /** Width in characters; asked at every repaint. */
+  /** Width and height in characters; asked at every repaint. */
   readonly columns?: number | undefined;
+  readonly rows?: number | undefined;
+}
+
+export interface LiveTree {
+  /** Writes lines above the tree. */
+  say(text: string): void;
+  /** Takes the tree away, so that something else can be written, until the returned function is called. */
+  hold(): () => void;
+  /** Paints the last state, without a spinner, and leaves it on the screen. */
+  stop(): void;
 }
 
 const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 const REPAINT_MS = 80;
 const DEFAULT_COLUMNS = 80;
+const DEFAULT_ROWS = 24;
 const HIDE_CURSOR = '\x1b[?25l';
-const SHOW_CURSOR = '\x1b[?25h';
+/** What a process that ends at once owes the terminal. */
+export const SHOW_CURSOR = '\x1b[?25h';
 const CLEAR_TO_END = '\x1b[J';
 
-/** Starts drawing; `stop()` paints the last state, without a spinner, and leaves it on the screen. */
-export function startLiveTree(tree: SessionTree, screen: Screen, style: Style): { stop(): void } {
+/** Starts drawing. `note` is a line below the tree, none where it is empty. */
+export function startLiveTree(
+  tree: SessionTree,
+  screen: Screen,
+  style: Style,
+  { note = () => '', clock = systemClock }: { readonly note?: () => string; readonly clock?: Clock } = {},
+): LiveTree {
   let frame = 0;
   let painted = 0;
-  const paint = (spinning: boolean) => {
-    const lines = tree.nodes.map((node) =>
-      nodeLine(node, {
-        width: (screen.columns ?? DEFAULT_COLUMNS) - 1,
-        spinner: spinning ? SPINNER[frame % SPINNER.length]! : '·',
-        style,
-      }),
-    );
+  let held = 0;
+  const clear = () => {
     const up = painted > 0 ? `\x1b[${painted}A` : '';
-    screen.write(`${up}\r${CLEAR_TO_END}${lines.join('\n')}\n`);
+    painted = 0;
+    return `${up}\r${CLEAR_TO_END}`;
+  };
+  const paint = (spinning: boolean) => {
+    const width = (screen.columns || DEFAULT_COLUMNS) - 1;
+    const below = spinning ? printable(note()) : '';
+    const lines = treeLines(tree.nodes, {
+      width,
+      // One line for the cursor, and what stands above the top cannot be painted again.
+      height: (screen.rows || DEFAULT_ROWS) - (below === '' ? 1 : 2),
+      now: clock.now(),
+      spinner: spinning ? SPINNER[frame % SPINNER.length]! : '·',
+      style,
+    });
+    if (below !== '') lines.push(style.dim(padded(`  ${below}`, width).trimEnd()));
+    screen.write(`${clear()}${lines.join('\n')}\n`);
     painted = lines.length;
     frame++;
   };
   screen.write(HIDE_CURSOR);
   paint(true);
-  const timer = setInterval(() => paint(true), REPAINT_MS);
+  const timer = setInterval(() => {
+    if (held === 0) paint(true);
+  }, REPAINT_MS);
   return {
+    say(text) {
+      screen.write(`${clear()}${text}\n`);
+      if (held === 0) paint(true);
+    },
+    hold() {
+      if (held++ === 0) screen.write(`${clear()}${SHOW_CURSOR}`);
+      return () => {
+        if (--held > 0) return;
+        screen.write(HIDE_CURSOR);
+        paint(true);
+      };
+    },
     stop() {
       clearInterval(timer);
       paint(false);
@@ -45,37 +85,110 @@ export function startLiveTree(tree: SessionTree, screen: Screen, style: Style): 
   };
 }
 
-/** One session on one line of at most `width` characters. */
-export function nodeLine(
-  node: TreeNode,
-  options: { readonly width: number; readonly spinner: string; readonly style: Style },
-): string {
-  const { style, width } = options;
-  const wide = width >= 72;
-  const label = padded(`${'  '.repeat(node.depth)}${node.label}`, 14);
-  const model = wide ? ` ${padded(node.model, 16)}` : '';
-  const tokens = wide
-    ? ` ${padded(`${grouped(node.input_tokens)}↑ ${grouped(node.output_tokens)}↓`, 14, 'right')}`
-    : '';
-  const cost = padded(node.input_tokens === 0 ? '' : `$${roundedUsd(node.cost)}`, 9, 'right');
-  const doing = padded(
-    node.doing,
-    Math.max(0, width - 2 - label.length - model.length - tokens.length - cost.length - 2),
-  );
-  const mark =
-    node.state === 'completed'
-      ? style.green('✓')
-      : node.state === 'failed' || node.state === 'cancelled'
-        ? style.red('✗')
-        : style.cyan(node.state === 'running' ? options.spinner : '·');
-  return `${mark} ${style.bold(label)}${style.dim(model)} ${doing}${style.dim(tokens)} ${cost}`;
+export interface View {
+  /** Columns a line may take. */
+  readonly width: number;
+  /** Lines there is room for. */
+  readonly height: number;
+  readonly now: number;
+  readonly spinner: string;
+  readonly style: Style;
 }
 
-/** Four decimal places for a glance; the table has all of them. Half up, in integers. */
-export function roundedUsd(pusd: bigint): string {
-  const unit = 100_000_000n;
-  const rounded = ((pusd + unit / 2n) / unit) * unit;
-  const text = fromPusd(rounded);
-  const [whole, fraction = ''] = text.split('.');
-  return `${whole}.${fraction.padEnd(4, '0')}`;
+/** Narrower than this there is no room for the model, and then for the tokens. */
+const MODEL_FROM = 64;
+const TOKENS_FROM = 48;
+const MIN_DOING = 14;
+const MIN_MODEL = 10;
+
+/** One line a session, of at most `width` columns each; where they are too many the ended ones are counted in the last. */
+export function treeLines(nodes: readonly TreeNode[], view: View): string[] {
+  const { width, height } = view;
+  const shown = new Set(nodes);
+  const hidden: TreeNode[] = [];
+  const inOrder = [...nodes.filter((node) => node.ended_at !== null), ...nodes.filter((n) => n.ended_at === null)];
+  for (const node of inOrder) {
+    if (shown.size + (hidden.length > 0 ? 1 : 0) <= Math.max(2, height)) break;
+    if (node.depth === 0) continue;
+    shown.delete(node);
+    hidden.push(node);
+  }
+  const rows = nodes.filter((node) => shown.has(node)).map((node) => ({ node, ...cellsOf(node, view.now) }));
+  const most = (cell: (row: (typeof rows)[number]) => string) => Math.max(...rows.map((row) => columnsOf(cell(row))));
+  const widths = {
+    label: Math.min(
+      most(({ label }) => label),
+      Math.floor(width / 3),
+    ),
+    tokens: width < TOKENS_FROM ? 0 : most(({ tokens }) => tokens),
+    cost: most(({ cost }) => cost),
+    time: most(({ time }) => time),
+  };
+  const gaps = [widths.tokens, widths.cost, widths.time].filter((cell) => cell > 0).length + 1;
+  const free = width - 2 - widths.label - widths.tokens - widths.cost - widths.time - gaps;
+  const wanted = most(({ doing }) => doing);
+  const model =
+    width < MODEL_FROM
+      ? 0
+      : Math.min(
+          most((row) => row.model),
+          Math.max(MIN_MODEL, free - 1 - Math.max(MIN_DOING, wanted)),
+        );
+  const doing = Math.max(0, free - (model > 0 ? model + 1 : 0));
+  const lines = rows.map((row) => line(row, { ...widths, model, doing }, view));
+  if (hidden.length > 0) lines.push(view.style.dim(padded(hiddenLine(hidden), width).trimEnd()));
+  return lines;
+}
+
+interface Cells {
+  readonly label: string;
+  readonly model: string;
+  readonly doing: string;
+  readonly tokens: string;
+  readonly cost: string;
+  readonly time: string;
+}
+
+function cellsOf(node: TreeNode, now: number): Cells {
+  const used = node.input_tokens + node.output_tokens > 0;
+  return {
+    label: `${'  '.repeat(node.depth)}${node.label}`,
+    model: printable(node.model),
+    doing: printable(node.doing),
+    tokens: used ? `${compact(node.input_tokens)}↑ ${compact(node.output_tokens)}↓` : '',
+    cost: used ? roundedDollars(node.cost) : '',
+    time: node.started_at === null ? '' : age((node.ended_at ?? now) - node.started_at),
+  };
+}
+
+function line(
+  row: Cells & { readonly node: TreeNode },
+  widths: Readonly<Record<keyof Cells, number>>,
+  { width, spinner, style }: View,
+): string {
+  const { node } = row;
+  const cell = (name: keyof Cells, align: 'left' | 'right' = 'left') =>
+    widths[name] <= 0 ? '' : `${name === 'label' ? '' : ' '}${padded(row[name], widths[name], align)}`;
+  if (width < 2 + widths.label + widths.cost + widths.time + 2) return padded(`${row.label} ${row.doing}`, width);
+  return (
+    `${markOf(node, spinner, style)} ${style.bold(cell('label'))}${style.dim(cell('model'))}${cell('doing')}` +
+    `${style.dim(cell('tokens', 'right'))}${cell('cost', 'right')}${style.dim(cell('time', 'right'))}`
+  );
+}
+
+function markOf({ state, asks }: TreeNode, spinner: string, style: Style): string {
+  if (state === 'completed') return style.green('✓');
+  if (state === 'failed' || state === 'cancelled') return style.red('✗');
+  if (asks.size > 0) return style.yellow('?');
+  return style.cyan(state === 'running' ? spinner : '·');
+}
+
+function hiddenLine(hidden: readonly TreeNode[]): string {
+  const ended = hidden.filter((node) => node.ended_at !== null).length;
+  const parts = [
+    ...(ended > 0 ? [`${ended} ended`] : []),
+    ...(ended < hidden.length ? [`${hidden.length - ended} at work`] : []),
+  ];
+  const cost = roundedDollars(hidden.reduce((sum, node) => sum + node.cost, 0n));
+  return `  and ${hidden.length} more ${hidden.length === 1 ? 'worker' : 'workers'}: ${parts.join(', ')}, ${cost}`;
 }

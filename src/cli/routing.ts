@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { createMetisClient, type RouteExplanation } from '../client/client.ts';
 import type { ServerAddress } from '../client/request.ts';
-import { grouped, padded } from './style.ts';
+import { grouped, jsonLine, padded, printable } from './style.ts';
 import { tableLines } from './table.ts';
 import { askServer, type ServerFlags, styleOf, type Terminal, widthOf } from './terminal.ts';
 
@@ -18,18 +18,18 @@ export async function checkRouting(
   let text: string;
   try {
     text = fs.readFileSync(path.resolve(terminal.cwd, file), 'utf8');
-  } catch {
-    stderr.write(`metis: ${file} cannot be read\n`);
+  } catch (error) {
+    stderr.write(`metis: ${file} cannot be read: ${reasonOf(error)}\n`);
     return 1;
   }
   return askServer(terminal, server, async () => {
     const check = await createMetisClient(server).checkRoutingPolicy({ policy_yaml: text });
     const { valid, errors, warnings } = check;
-    if (flags.json) stdout.write(`${JSON.stringify(check)}\n`);
+    if (flags.json) stdout.write(jsonLine(check));
     else {
       const style = styleOf(terminal);
-      for (const line of errors) stdout.write(`${style.red('error')}    ${line}\n`);
-      for (const line of warnings) stdout.write(`${style.yellow('warning')}  ${line}\n`);
+      for (const line of errors) stdout.write(`${style.red('error')}    ${printable(line)}\n`);
+      for (const line of warnings) stdout.write(`${style.yellow('warning')}  ${printable(line)}\n`);
       if (valid) stdout.write(`${style.green('ok')}       ${file}\n`);
     }
     return valid ? 0 : 1;
@@ -49,15 +49,15 @@ export async function explainRoute(
       workspace_path: path.resolve(terminal.cwd, flags.workspace ?? '.'),
       model: flags.model,
     });
-    const lines = flags.json ? [JSON.stringify(answer)] : explanation(terminal, answer);
-    terminal.stdout.write(`${lines.join('\n')}\n`);
+    terminal.stdout.write(flags.json ? jsonLine(answer) : `${explanation(terminal, answer).join('\n')}\n`);
     return answer.refused === null ? 0 : 1;
   });
 }
 
 function explanation(terminal: Terminal, answer: RouteExplanation): string[] {
   const style = styleOf(terminal);
-  const winner = answer.chain[answer.winner_index];
+  // The slot of a refused message could have served it and does not.
+  const winner = answer.refused === null ? answer.chain[answer.winner_index] : undefined;
   const rows: string[][] = [];
   let winningRow = -1;
   for (const [i, entry] of answer.chain.entries()) {
@@ -67,12 +67,20 @@ function explanation(terminal: Terminal, answer: RouteExplanation): string[] {
     rows.push([
       `${entry === winner ? '▸' : ' '} ${i + 1}`,
       entry.policy,
-      entry.verdict,
+      entry.verdict === 'chose' && entry !== winner ? 'could' : entry.verdict,
       entry.candidate_model ?? '',
-      entry.validation_failure === null ? entry.reason : `${entry.reason}: ${entry.validation_failure}`,
+      entry.validation_failure === null
+        ? entry.reason
+        : `${entry.reason}: ${failure(entry.validation_failure, entry.candidate_model)}`,
     ]);
     for (const { rule_name, candidate_model, validation_failure } of passedOver)
-      rows.push(['', '', 'rejected', candidate_model, `matched rule '${rule_name}': ${validation_failure}`]);
+      rows.push([
+        '',
+        '',
+        'rejected',
+        candidate_model,
+        `matched rule '${rule_name}': ${failure(validation_failure, candidate_model)}`,
+      ]);
   }
   const columns = [' #', 'slot', 'verdict', 'model', 'reason'].map((title) => ({ title }));
   const width = widthOf(terminal);
@@ -82,9 +90,25 @@ function explanation(terminal: Terminal, answer: RouteExplanation): string[] {
   const [header, rule, ...body] = beside ? whole : tableLines(columns.slice(0, -1), rows, width);
   const painted = body.flatMap((line, i) => {
     const row = i === winningRow ? style.bold(line) : line;
-    return beside ? [row] : [row, padded(`     ${rows[i]!.at(-1)}`, width).trimEnd()];
+    return beside ? [row] : [row, padded(`     ${printable(rows[i]!.at(-1)!)}`, width).trimEnd()];
   });
-  return [verdict(answer), '', header!, rule!, ...painted];
+  return [printable(verdict(answer)), '', header!, rule!, ...painted];
+}
+
+/** A model of the registry is not configured for one reason alone. */
+function failure(code: string, model: string | null): string {
+  return code === 'not_configured' ? `no key for ${model?.split(':')[0]}` : code;
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file',
+  ENOTDIR: 'there is no such file',
+  EISDIR: 'it is a folder',
+  EACCES: 'it may not be read',
+};
+function reasonOf(error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  return REASONS[code] ?? (code || String(error));
 }
 
 function verdict({ chosen_model, refused, chain, winner_index, estimated_input_tokens }: RouteExplanation): string {

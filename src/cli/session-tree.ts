@@ -1,12 +1,14 @@
 // A session and its workers as a person watches them: the fold of the event stream, one node a session.
+import type { Session } from '../client/client.ts';
 import type { StoredEvent, TransientEvent } from '../client/events.ts';
 import { type Pusd, sumPusd, toPusd, ZERO_PUSD } from '../kernel/money.ts';
+import { printable } from './style.ts';
 
 export type NodeState = 'waiting' | 'running' | 'completed' | 'failed' | 'cancelled';
 
 export interface TreeNode {
   readonly session_id: string;
-  /** `planner`, `worker 1`, ... in order of creation. */
+  /** `planner`, `worker 1`, ... in order of creation; a named worker by its name. */
   readonly label: string;
   readonly depth: number;
   state: NodeState;
@@ -17,7 +19,15 @@ export interface TreeNode {
   input_tokens: number;
   output_tokens: number;
   cost: Pusd;
-  readonly tools: Map<string, string>;
+  /** Of its turn, Unix milliseconds; null before and while it runs. */
+  started_at: number | null;
+  ended_at: number | null;
+  /** Tool calls that run, by id: the tool, and what it works on where the model's words for it were seen. */
+  readonly tools: Map<string, { readonly name: string; readonly about: string }>;
+  /** What calls work on that have not begun. */
+  readonly announced: Map<string, string>;
+  /** Approvals it asks for, by id: the tool. */
+  readonly asks: Map<string, string>;
 }
 
 export interface SessionTree {
@@ -27,16 +37,27 @@ export interface SessionTree {
   apply(event: StoredEvent | TransientEvent): string | null;
 }
 
-export function createSessionTree(rootSessionId: string): SessionTree {
-  const nodes: TreeNode[] = [newNode(rootSessionId, 'planner', 0)];
+/** What is known of the first session before its events. */
+export interface TreeRoot {
+  /** The worker that it is; null = a planner. */
+  readonly worker_name: string | null;
+  /** Where nobody is asked, an approval is nothing to report. */
+  readonly approval_mode: Session['approval_mode'];
+}
+
+export function createSessionTree(
+  rootSessionId: string,
+  { worker_name: rootName, approval_mode }: TreeRoot = { worker_name: null, approval_mode: 'interactive' },
+): SessionTree {
+  const nodes: TreeNode[] = [newNode(rootSessionId, rootName ?? 'planner', 0)];
   const find = (id: string) => nodes.find((node) => node.session_id === id);
 
-  function addWorker(id: string, parentId: string | null): TreeNode {
+  function addWorker(id: string, { parent_session_id, worker_name }: Created): TreeNode {
     const known = find(id);
     if (known) return known;
-    const parentAt = nodes.findIndex((node) => node.session_id === parentId);
+    const parentAt = nodes.findIndex((node) => node.session_id === parent_session_id);
     const parent = nodes[parentAt] ?? nodes[0]!;
-    const node = newNode(id, `worker ${nodes.length}`, parent.depth + 1);
+    const node = newNode(id, `${worker_name ?? 'worker'} ${nodes.length}`, parent.depth + 1);
     let at = Math.max(parentAt, 0) + 1;
     while (at < nodes.length && nodes[at]!.depth > parent.depth) at++;
     nodes.splice(at, 0, node);
@@ -47,14 +68,17 @@ export function createSessionTree(rootSessionId: string): SessionTree {
     nodes,
     apply(event) {
       if (event.type === 'session.created' && event.payload.is_worker) {
-        addWorker(event.session_id, event.payload.parent_session_id);
+        addWorker(event.session_id, event.payload);
         return null;
       }
       const node = find(event.session_id);
-      return node ? applyToNode(node, event) : null;
+      const line = node ? applyToNode(node, event) : null;
+      return event.type === 'tool.confirmation_requested' && approval_mode !== 'interactive' ? null : line;
     },
   };
 }
+
+type Created = Pick<Extract<StoredEvent, { type: 'session.created' }>['payload'], 'parent_session_id' | 'worker_name'>;
 
 function newNode(session_id: string, label: string, depth: number): TreeNode {
   return {
@@ -67,7 +91,11 @@ function newNode(session_id: string, label: string, depth: number): TreeNode {
     input_tokens: 0,
     output_tokens: 0,
     cost: ZERO_PUSD,
+    started_at: null,
+    ended_at: null,
     tools: new Map(),
+    announced: new Map(),
+    asks: new Map(),
   };
 }
 
@@ -75,7 +103,10 @@ function applyToNode(node: TreeNode, event: StoredEvent | TransientEvent): strin
   switch (event.type) {
     case 'turn.started':
       node.state = 'running';
+      node.started_at = Date.parse(event.timestamp);
       return null;
+    case 'turn.resumed':
+      return 'goes on';
     case 'route.decided':
       node.model = event.payload.chosen_model;
       return `started on ${node.model}`;
@@ -88,6 +119,9 @@ function applyToNode(node: TreeNode, event: StoredEvent | TransientEvent): strin
     case 'tool.use_start':
       node.doing = `→ ${event.payload.tool_name}`;
       return null;
+    case 'tool.use_end':
+      node.announced.set(event.payload.tool_use_id, subject(event.payload.final_input));
+      return null;
     case 'llm.call_completed': {
       const { payload } = event;
       node.input_tokens += payload.input_tokens + payload.cached_input_tokens + payload.cache_creation_input_tokens;
@@ -97,44 +131,70 @@ function applyToNode(node: TreeNode, event: StoredEvent | TransientEvent): strin
     }
     case 'llm.call_failed':
       return `call failed: ${event.payload.error_class}`;
+    case 'budget.exceeded':
+      node.doing = 'over its budget';
+      return `would go over its budget: $${event.payload.spent_usd} of $${event.payload.limit_usd} spent`;
     case 'tool.confirmation_requested':
-      node.doing = `asks: ${event.payload.tool_name}`;
-      return `asks for approval of ${event.payload.tool_name}: ${event.payload.input_summary}`;
-    case 'tool.called':
-      node.tools.set(event.payload.tool_use_id, event.payload.tool_name);
+      node.asks.set(event.payload.confirmation_request_id, event.payload.tool_name);
       showTools(node);
-      return `runs ${event.payload.tool_name}`;
+      return `asks for approval of ${event.payload.tool_name}: ${event.payload.input_summary}`;
+    case 'tool.confirmation_resolved':
+      node.asks.delete(event.payload.confirmation_request_id);
+      showTools(node);
+      return null;
+    case 'tool.called': {
+      const { tool_use_id, tool_name } = event.payload;
+      node.tools.set(tool_use_id, { name: tool_name, about: node.announced.get(tool_use_id) ?? '' });
+      node.announced.delete(tool_use_id);
+      showTools(node);
+      return `runs ${tool_name}`;
+    }
     case 'tool.completed':
     case 'tool.failed':
     case 'tool.input_invalid': {
-      const name = node.tools.get(event.payload.tool_use_id) ?? 'a tool';
-      node.tools.delete(event.payload.tool_use_id);
+      const { tool_use_id } = event.payload;
+      const name = node.tools.get(tool_use_id)?.name ?? 'a tool';
+      node.tools.delete(tool_use_id);
+      node.announced.delete(tool_use_id);
       showTools(node);
       if (event.type === 'tool.failed') return `${name} failed: ${event.payload.error_class}`;
       return event.type === 'tool.completed' && !event.payload.success ? `${name} reports a failure` : null;
     }
     case 'turn.completed':
-      return finish(node, 'completed', 'done');
+      return finish(node, event, 'completed', event.payload.stop_reason === 'budget_exceeded' ? 'over budget' : 'done');
     case 'turn.failed':
-      return finish(node, 'failed', `failed: ${event.payload.error_code}`);
+      return finish(node, event, 'failed', `failed: ${event.payload.error_code}`);
     case 'turn.cancelled':
-      return finish(node, 'cancelled', `cancelled: ${event.payload.reason}`);
+      return finish(node, event, 'cancelled', `cancelled: ${event.payload.reason}`);
     default:
       return null;
   }
 }
 
-function finish(node: TreeNode, state: NodeState, doing: string): string {
+function finish(node: TreeNode, event: { readonly timestamp: string }, state: NodeState, doing: string): string {
   node.state = state;
   node.doing = doing;
-  node.tools.clear();
+  node.ended_at = Date.parse(event.timestamp);
+  for (const held of [node.tools, node.announced, node.asks]) held.clear();
   return doing;
 }
 
 function showTools(node: TreeNode): void {
-  const names = [...node.tools.values()];
-  const [first] = names;
-  if (first === undefined) node.doing = 'thinking';
-  else if (names.every((name) => name === first)) node.doing = names.length > 1 ? `${first} ×${names.length}` : first;
-  else node.doing = `${names.length} tools`;
+  const [asked] = node.asks.values();
+  const running = [...node.tools.values()];
+  const [first] = running;
+  if (asked !== undefined) node.doing = `asks: ${asked}`;
+  else if (first === undefined) node.doing = 'thinking';
+  else if (running.length === 1) node.doing = `${first.name} ${first.about}`.trimEnd();
+  else if (running.every(({ name }) => name === first.name)) node.doing = `${first.name} ×${running.length}`;
+  else node.doing = `${running.length} tools`;
+}
+
+const SUBJECTS = ['path', 'command', 'pattern', 'task', 'name', 'query', 'url'];
+const MAX_SUBJECT = 120;
+
+/** The one argument that says most of what a call works on. */
+function subject(input: Readonly<Record<string, unknown>>): string {
+  const text = SUBJECTS.map((name) => input[name]).find((value) => typeof value === 'string' && value !== '');
+  return typeof text === 'string' ? printable(text.slice(0, MAX_SUBJECT)) : '';
 }

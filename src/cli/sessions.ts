@@ -3,23 +3,20 @@ import { createMetisClient, type Session, type SessionsQuery } from '../client/c
 import type { ServerAddress } from '../client/request.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { sumPusd, toPusd } from '../kernel/money.ts';
-import { roundedUsd } from './live-tree.ts';
-import { printable } from './style.ts';
+import { age, jsonLine, roundedDollars } from './style.ts';
 import { type Column, tableLines } from './table.ts';
 import { askServer, type ServerFlags, styleOf, type Terminal, widthOf } from './terminal.ts';
 
 const PAGE = 200;
-const COLUMNS = [
+const COLUMNS: readonly Column[] = [
   { title: 'session', whole: true },
-  { title: 'title' },
-  { title: 'state' },
-  { title: 'model' },
-  { title: 'workers', align: 'right' },
+  { title: 'title', least: 10 },
+  { title: 'state', whole: true },
+  { title: 'model', least: 14, drop: 1 },
+  { title: 'workers', align: 'right', drop: 2 },
   { title: 'cost', align: 'right' },
-  { title: 'active', align: 'right' },
-] as const;
-/** Narrower than this the model gives its place to the title. */
-const WIDE = 100;
+  { title: 'active', align: 'right', drop: 3 },
+];
 
 export interface SessionsFlags extends Pick<ServerFlags, 'json'> {
   readonly limit: number;
@@ -43,7 +40,7 @@ export async function listSessions(terminal: Terminal, server: ServerAddress, fl
       cursor = page.next_cursor;
     } while (cursor !== null && sessions.length < flags.limit);
     if (flags.json) {
-      for (const session of sessions) stdout.write(`${JSON.stringify(session)}\n`);
+      for (const session of sessions) stdout.write(jsonLine(session));
       return 0;
     }
     if (sessions.length === 0) {
@@ -51,11 +48,7 @@ export async function listSessions(terminal: Terminal, server: ServerAddress, fl
       return 0;
     }
     const style = styleOf(terminal);
-    const width = widthOf(terminal);
-    const shown = COLUMNS.map((column) => width >= WIDE || column.title !== 'model');
-    const narrow = <T>(row: readonly T[]) => row.filter((_, i) => shown[i]);
-    const table = tableLines(narrow<Column>(COLUMNS), sessions.map(cells).map(narrow<string>), width);
-    const [header, rule, ...rows] = table;
+    const [header, rule, ...rows] = tableLines(COLUMNS, sessions.map(cells), widthOf(terminal));
     stdout.write(`${[style.bold(header!), style.dim(rule!), ...rows].join('\n')}\n`);
     if (cursor !== null) stdout.write(`${style.dim(`more than ${flags.limit}; --limit shows more`)}\n`);
     return 0;
@@ -66,20 +59,17 @@ function cells(session: Session): string[] {
   const { worker_count, active_worker_count } = session;
   return [
     session.id,
-    printable(session.title ?? session.task ?? ''),
+    session.title ?? session.task ?? nameOf(session),
     session.status,
-    printable(session.last_model ?? ''),
+    session.last_model ?? '',
     worker_count === 0 ? '' : `${active_worker_count}/${worker_count}`,
-    `$${roundedUsd(sumPusd([toPusd(session.cost_so_far_usd), toPusd(session.workers_cost_usd)]))}`,
+    roundedDollars(sumPusd([toPusd(session.cost_so_far_usd), toPusd(session.workers_cost_usd)])),
     age(systemClock.now() - Date.parse(session.updated_at)),
   ];
 }
 
-/** `42s`, `7m`, `3h`, `12d`: the largest unit that is not 0. */
-function age(ms: number): string {
-  const seconds = Math.max(0, Math.floor(ms / 1000));
-  if (seconds < 60) return `${seconds}s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)}m`;
-  if (seconds < 86_400) return `${Math.floor(seconds / 3600)}h`;
-  return `${Math.floor(seconds / 86_400)}d`;
+/** Of a session that a client keeps under a name of its own: that name, after the client's. */
+function nameOf({ client, client_ref }: Session): string {
+  if (client_ref === null) return client ?? '';
+  return client === null || client_ref.startsWith(client) ? client_ref : `${client} ${client_ref}`;
 }

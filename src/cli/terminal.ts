@@ -1,6 +1,6 @@
 // What a command that asks a server is handed, and its one way to say that the server could not help.
 import { ApiError, type ServerAddress } from '../client/request.ts';
-import { createStyle, type Style } from './style.ts';
+import { createStyle, printable, type Style, wrapped } from './style.ts';
 
 export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -8,16 +8,18 @@ export interface Terminal {
   readonly stdout: TextOutput;
   readonly stderr: TextOutput;
 }
-interface TextOutput {
+export interface TextOutput {
   write(text: string): unknown;
   readonly isTTY?: boolean | undefined;
-  /** Width in characters. */
+  /** Width and height in characters. */
   readonly columns?: number | undefined;
+  readonly rows?: number | undefined;
 }
 
 /** As the command line parser leaves them. */
 export interface ServerFlags {
-  readonly server: string;
+  /** The configured address when left out. */
+  readonly server?: string;
   readonly token?: string;
   readonly json?: boolean;
 }
@@ -35,21 +37,29 @@ export async function askServer(
   } catch (error) {
     if (error instanceof ApiError) {
       const cure = error.status === 401 ? '; give one with --token or METIS_TOKEN' : '';
-      stderr.write(`metis: ${error.message}${cure}\n`);
+      tell(stderr, `${error.message}${cure}`);
     }
     // fetch's own way to say that there was no connection.
     else if (error instanceof TypeError && error.cause !== undefined)
-      stderr.write(`metis: no server answers at ${baseUrl}; metis serve starts one\n`);
+      tell(stderr, `no server answers at ${baseUrl}; metis serve starts one`);
     else throw error;
     return EXIT_FAILED;
   }
 }
 
-export function styleOf({ stdout, env }: Terminal): Style {
-  return createStyle(stdout.isTTY === true && !env.NO_COLOR);
+/** Of what goes to `output`, stdout unless told. */
+export function styleOf({ stdout, env }: Terminal, output: TextOutput = stdout): Style {
+  return createStyle(output.isTTY === true && !env.NO_COLOR);
+}
+
+/** A sentence to the person, broken between words on a terminal. */
+export function tell(output: TextOutput, sentence: string): void {
+  const text = `metis: ${printable(sentence)}`;
+  const lines = output.isTTY === true ? wrapped(text, (output.columns || 80) - 1) : [text];
+  output.write(`${lines.join('\n')}\n`);
 }
 
 /** Columns a table may take: what the terminal has, as many as it needs where there is none. */
 export function widthOf({ stdout }: Terminal): number {
-  return stdout.isTTY === true ? (stdout.columns ?? 80) : Number.POSITIVE_INFINITY;
+  return stdout.isTTY === true ? stdout.columns || 80 : Number.POSITIVE_INFINITY;
 }

@@ -2,9 +2,10 @@
 import { StartupError } from '../../kernel/errors.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
+import { keyedReceivers } from '../notify/notify.ts';
 import { loadPrices } from '../prices.ts';
 import { readRegistry, registryWith } from '../registry-file.ts';
-import { checkDefaultModel, checkRoutingFile } from '../routing-file.ts';
+import { checkDefaultModels, checkRoutingFile } from '../routing-file.ts';
 import { loadSettings } from '../start.ts';
 
 /** Exit code: 0 when everything that is read at startup is in order, else 1 with one line per problem. */
@@ -18,7 +19,7 @@ export async function checkConfig(context: CommandContext, flags: ConfigFlags): 
     () => {
       const registry = registryWith(readRegistry(config.registry.path), credentials);
       for (const { errors, warnings: found } of [
-        checkDefaultModel(config.routing.global_default_model, registry),
+        checkDefaultModels(config, registry),
         checkRoutingFile(config.routing.global_path, registry) ?? { errors: [], warnings: [] },
       ]) {
         problems.push(...errors);
@@ -26,6 +27,7 @@ export async function checkConfig(context: CommandContext, flags: ConfigFlags): 
       }
     },
     () => loadPrices(config.pricing, context.packageDir),
+    () => keyedReceivers(config.notify, credentials),
   ]) {
     try {
       check();

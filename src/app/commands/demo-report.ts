@@ -16,27 +16,35 @@ export async function demoReport(
   columns: number,
 ): Promise<string> {
   const family = { parent_session: sessionId, from: ALL_TIME };
-  const [bySession, byRole, savings, { workers }] = await Promise.all([
+  const { worker_name: root } = await client.getSession(sessionId);
+  const [bySession, parts, savings, { workers }] = await Promise.all([
     client.getCost({ ...family, group_by: 'session,model' }),
-    client.getCost({ ...family, group_by: 'is_worker' }),
+    client.getCost({ ...family, group_by: root === null ? 'is_worker' : 'worker_name' }),
     client.getSavings({ ...family, baseline: 'planner' }),
-    client.listWorkers(sessionId),
+    client.listWorkers(sessionId, { recursive: true }),
   ]);
+  const names = [root ?? 'planner', ...workers.map(({ worker_name }, i) => `${worker_name ?? 'worker'} ${i + 1}`)];
   const order: (string | null)[] = [sessionId, ...workers.map((worker) => worker.worker_session_id)];
   const place = (row: CostRow) => order.indexOf(row.session_id ?? '');
-  const subtotal = (role: 'planner' | 'worker', label: string) => {
-    const row = byRole.data.find((candidate) => candidate.is_worker === role);
+  const subtotal = (label: string, is: (row: CostRow) => boolean) => {
+    const row = parts.data.find(is);
     return row ? [cells(label, '', row)] : [];
   };
+  const subtotals =
+    root === null
+      ? [
+          ...subtotal('planner', (row) => row.is_worker === 'planner'),
+          ...subtotal('workers', (row) => row.is_worker === 'worker'),
+        ]
+      : parts.data.map((row) => cells(row.worker_name ?? '', '', row));
   const lines = tableLines(
     COLUMNS,
     [
       ...[...bySession.data]
         .sort((a, b) => place(a) - place(b))
-        .map((row) => cells(place(row) === 0 ? 'planner' : `worker ${place(row)}`, row.model ?? '', row)),
+        .map((row) => cells(names[place(row)] ?? '', row.model ?? '', row)),
       null,
-      ...subtotal('planner', 'planner'),
-      ...subtotal('worker', 'workers'),
+      ...subtotals,
       cells('total', '', bySession.totals),
     ],
     columns - 1,

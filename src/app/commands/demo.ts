@@ -2,10 +2,10 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { startLiveTree } from '../../cli/live-tree.ts';
 import { createSessionTree } from '../../cli/session-tree.ts';
-import { createStyle } from '../../cli/style.ts';
-import { createMetisClient, type MetisClient } from '../../client/client.ts';
+import { createStyle, printable, printableText, wrapped } from '../../cli/style.ts';
+import { startWatch } from '../../cli/watch.ts';
+import { createMetisClient, type MetisClient, type Session } from '../../client/client.ts';
 import { defaultConfig } from '../../domain/config.ts';
 import type { Turn } from '../../domain/turn.ts';
 import { StartupError } from '../../kernel/errors.ts';
@@ -14,16 +14,14 @@ import { createServer, type RunningServer } from '../compose.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { type Credentials, createCredentials, readEnvFile } from '../credentials.ts';
 import { readRegistry } from '../registry-file.ts';
+import { type DemoJob, PLANNER_JOB, WORKERS_JOB } from './demo-job.ts';
 import { demoReport } from './demo-report.ts';
 
-const TASK =
-  'The login providers in src/ (google, github, gitlab) repeat the same checks of their input. Write src/checks.mjs with ' +
-  'one function for these checks, then let one worker per provider, all three at once, make its file call it. ' +
-  'Nothing a caller sees may change. Then run `node --test` and report in two sentences.';
-const SCENARIO = 'config/scenarios/auth-refactor.yaml';
 const DEFAULT_COLUMNS = 80;
 
 export interface DemoFlags {
+  /** The job of the named workers instead of the planner's. */
+  readonly workers?: boolean;
   /** Leave the server up. */
   readonly keep?: boolean;
   /** An adapter of the shipped registry; scripted models when absent. */
@@ -32,25 +30,35 @@ export interface DemoFlags {
 
 /** Exit code: 0 when the job was done, 1 otherwise, 130 when interrupted or when nobody reads any more. */
 export async function demo(context: CommandContext, flags: DemoFlags): Promise<number> {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-demo-'));
+  let folder: string;
+  try {
+    folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-demo-'));
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    return refuse(context, [`the temporary folder ${os.tmpdir()} cannot be written (${code}); name one in TMPDIR`]);
+  }
   const stopped = new AbortController();
   const remove = () => fs.rmSync(folder, { recursive: true, force: true });
   // A second signal ends the process on the spot.
-  process.once('exit', remove);
+  const keepClean = context.onExit(remove);
   const signal = Promise.race([context.stopSignal(), context.outputClosed]).then(() => stopped.abort());
   try {
-    const workspace = path.join(folder, 'auth-refactor');
-    fs.cpSync(path.join(context.packageDir, 'examples', 'auth-refactor'), workspace, { recursive: true });
-    const server = await startServer(context, flags, folder);
+    const job = flags.workers ? WORKERS_JOB : PLANNER_JOB;
+    const workspace = path.join(folder, job.example);
+    fs.cpSync(path.join(context.packageDir, 'examples', job.example), workspace, { recursive: true });
+    const server = await startServer(context, job, flags, folder);
     try {
       const { url } = await server.listen();
-      const status = await runJob(context, server, { url, workspace, signal: stopped.signal });
+      const { done, session_id } = await runJob(context, server, { job, url, workspace, signal: stopped.signal });
       if (stopped.signal.aborted) return 130;
       if (flags.keep) {
-        context.stdout.write(`\nThe server stays up at ${url}; press Ctrl-C to end it.\n`);
+        context.stdout.write(
+          `\nSession ${session_id}\nIn the dashboard: ${url}/#/sessions/${session_id}\n` +
+            `The server stays up at ${url}; press Ctrl-C to end it.\n`,
+        );
         await signal;
       }
-      return status === 'completed' ? 0 : 1;
+      return done ? 0 : 1;
     } finally {
       await server.close();
     }
@@ -59,13 +67,18 @@ export async function demo(context: CommandContext, flags: DemoFlags): Promise<n
     if (stopped.signal.aborted) return 130;
     throw error;
   } finally {
-    process.off('exit', remove);
+    keepClean();
     remove();
   }
 }
 
 /** A server that shares nothing with the person's own: configuration, data and port are its own. */
-async function startServer(context: CommandContext, flags: DemoFlags, folder: string): Promise<RunningServer> {
+async function startServer(
+  context: CommandContext,
+  job: DemoJob,
+  flags: DemoFlags,
+  folder: string,
+): Promise<RunningServer> {
   const dataDir = path.join(folder, 'data');
   const config = defaultConfig(dataDir);
   config.server.port = 0;
@@ -73,11 +86,16 @@ async function startServer(context: CommandContext, flags: DemoFlags, folder: st
   // The workspace is a throw-away copy, so nobody is asked before it is changed.
   config.tool_confirmation.default.write = 'auto';
   config.tool_confirmation.default.execute = 'auto';
+  config.workers.allow_approve_all = true;
   const keys = readEnvFile(path.join(context.home, '.metis'));
   const { packageDir, version, env } = context;
   const shared = { config, log: silentLogger, packageDir, version, env, dataDir, keysFile: keys.path };
   if (flags.provider === undefined) {
-    return createServer({ ...shared, credentials: createCredentials({}), scenario: path.join(packageDir, SCENARIO) });
+    return createServer({
+      ...shared,
+      credentials: createCredentials({}),
+      scenario: path.join(packageDir, job.scenario),
+    });
   }
   const credentials = only(createCredentials({ ...keys.values, ...context.env }), flags.provider);
   const adapter = readRegistry(config.registry.path).adapters.get(flags.provider);
@@ -92,6 +110,7 @@ async function startServer(context: CommandContext, flags: DemoFlags, folder: st
 function only(credentials: Credentials, provider: string): Credentials {
   return {
     keyName: credentials.keyName,
+    secret: credentials.secret,
     forAdapter: (id, adapter) => (id === provider ? credentials.forAdapter(id, adapter) : null),
     get secrets() {
       return credentials.secrets;
@@ -102,63 +121,63 @@ function only(credentials: Credentials, provider: string): Credentials {
 async function runJob(
   context: CommandContext,
   server: RunningServer,
-  { url, workspace, signal }: { readonly url: string; readonly workspace: string; readonly signal: AbortSignal },
-): Promise<Turn['status']> {
+  {
+    job,
+    url,
+    workspace,
+    signal,
+  }: { readonly job: DemoJob; readonly url: string; readonly workspace: string; readonly signal: AbortSignal },
+): Promise<{ readonly done: boolean; readonly session_id: string }> {
   const { stdout } = context;
   const onTerminal = stdout.isTTY === true;
   const style = createStyle(onTerminal && !context.env.NO_COLOR);
   const client = createMetisClient({ baseUrl: url });
-  const planner = server.registry.modelForTier('deep');
   const session = await client.createSession({
     workspace_path: workspace,
-    ...(planner === null ? {} : { initial_active_model: planner }),
+    ...job.session((tier) => server.registry.modelForTier(tier)),
   });
 
   stdout.write(`${style.bold('Metis')} on ${url}\n`);
-  stdout.write(`${style.dim('Task:')} three login providers repeat the same checks; put them into one place.\n\n`);
-  const turn = await followTurn(context, client, session.id, signal);
-  if (turn.status === 'completed' && typeof turn.output === 'string') stdout.write(`\n${wrapped(turn.output)}\n`);
-  else stdout.write(`\n${style.red(`The turn ${turn.status}: ${turn.error_message ?? turn.cancel_reason ?? ''}`)}\n`);
+  stdout.write(`${style.dim('Task:')} ${job.about}\n\n`);
+  const turn = await followTurn(context, client, { session, task: job.task, signal });
+  if (turn.status === 'completed' && typeof turn.output === 'string')
+    stdout.write(`\n${wrapped(printableText(turn.output.trim()), DEFAULT_COLUMNS - 1).join('\n')}\n`);
+  else
+    stdout.write(
+      `\n${style.red(printable(`The turn ${turn.status}: ${turn.error_message ?? turn.cancel_reason ?? ''}`))}\n`,
+    );
+  const written = job.results === null ? [] : filesOf(path.join(workspace, job.results));
+  if (written.length > 0) stdout.write('\n');
+  for (const { name, bytes } of written) stdout.write(`wrote ${job.results}/${printable(name)}, ${bytes} bytes\n`);
   stdout.write(`\n${await demoReport(client, session.id, style, stdout.columns ?? DEFAULT_COLUMNS)}`);
-  return turn.status;
+  const done = turn.status === 'completed' && (job.results === null || written.length > 0);
+  return { done, session_id: session.id };
+}
+
+function filesOf(folder: string): { readonly name: string; readonly bytes: number }[] {
+  const names = fs.existsSync(folder) ? fs.readdirSync(folder).sort() : [];
+  return names.map((name) => ({ name, bytes: fs.statSync(path.join(folder, name)).size }));
 }
 
 /** Submits the task and shows its events until it has ended: a live tree on a terminal, else a line per step. */
 async function followTurn(
   context: CommandContext,
   client: MetisClient,
-  sessionId: string,
-  signal: AbortSignal,
+  { session, task, signal }: { readonly session: Session; readonly task: string; readonly signal: AbortSignal },
 ): Promise<Turn> {
-  const { stdout } = context;
-  const tree = createSessionTree(sessionId);
-  const live = stdout.isTTY ? startLiveTree(tree, stdout, createStyle(!context.env.NO_COLOR)) : null;
+  const { stdout, env } = context;
+  const tree = createSessionTree(session.id, session);
+  const watch = startWatch(tree, stdout, createStyle(stdout.isTTY === true && !env.NO_COLOR));
+  const keepCursor = context.onExit(() => watch.stop());
   try {
-    const events = client.turn(sessionId, { content: TASK }, { include_worker_sessions: true, signal });
+    const events = client.turn(session.id, { content: task }, { include_worker_sessions: true, signal });
     for (;;) {
       const step = await events.next();
       if (step.done) return step.value;
-      const event = step.value;
-      const line = tree.apply(event);
-      const label = tree.nodes.find((node) => node.session_id === event.session_id)?.label;
-      if (live === null && line !== null) stdout.write(`${(label ?? '').padEnd(9)} ${line}\n`);
+      watch.apply(step.value);
     }
   } finally {
-    live?.stop();
+    keepCursor();
+    watch.stop();
   }
-}
-
-function wrapped(text: string): string {
-  const lines: string[] = [];
-  for (const paragraph of text.trim().split('\n')) {
-    let line = '';
-    for (const word of paragraph.split(' ')) {
-      if (line !== '' && line.length + word.length >= DEFAULT_COLUMNS - 1) {
-        lines.push(line);
-        line = word;
-      } else line = line === '' ? word : `${line} ${word}`;
-    }
-    lines.push(line);
-  }
-  return lines.join('\n');
 }

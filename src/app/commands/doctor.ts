@@ -4,25 +4,27 @@ import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { rgPath } from '@vscode/ripgrep';
-import { createStyle } from '../../cli/style.ts';
+import { createStyle, printable, wrapped } from '../../cli/style.ts';
 import { StartupError } from '../../kernel/errors.ts';
 import { keyAdvice, usableAdapters } from '../../policy/registry/adapter-config.ts';
 import type { RegistryFile } from '../../policy/registry/registry.ts';
 import { inspectDatabase } from '../../store/sqlite/connection/inspect.ts';
 import { openToOthers } from '../../store/sqlite/connection/private-file.ts';
-import { shellEnvironment } from '../../tool/process/shell-env.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { loadPrices } from '../prices.ts';
 import { readRegistry, registryWith } from '../registry-file.ts';
-import { checkDefaultModel, checkRoutingFile } from '../routing-file.ts';
+import { checkDefaultModels, checkRoutingFile } from '../routing-file.ts';
 import { loadSettings, type Settings } from '../start.ts';
 import { mcpLines } from './doctor-mcp.ts';
+import { notifyLines } from './doctor-notify.ts';
+import { NO_SANDBOX, sandboxWorks } from './shell-sandbox.ts';
 
 interface Finding {
   readonly level: 'ok' | 'warning' | 'error';
   readonly text: string;
 }
+const LEVEL_WIDTH = 9;
 const ok = (text: string): Finding => ({ level: 'ok', text });
 const warning = (text: string): Finding => ({ level: 'warning', text });
 const problem = (text: string): Finding => ({ level: 'error', text });
@@ -38,11 +40,18 @@ export async function doctor(context: CommandContext, flags: ConfigFlags): Promi
     ripgrep(),
     ...sandbox(context, settings.value),
     ...mcpLines(settings.value.config, context.env.PATH).map(({ usable, text }) => (usable ? ok : warning)(text)),
+    ...notifyLines(settings.value.config, settings.value.credentials).map(({ usable, text }) =>
+      (usable ? ok : problem)(text),
+    ),
     await port(settings.value),
   ];
   const style = createStyle(context.stdout.isTTY === true && !context.env.NO_COLOR);
   const paint = { ok: style.green, warning: style.yellow, error: style.red };
-  for (const { level, text } of findings) context.stdout.write(`${paint[level](level.padEnd(7))}  ${text}\n`);
+  const width = context.stdout.isTTY === true ? (context.stdout.columns || 80) - 1 : Number.POSITIVE_INFINITY;
+  for (const { level, text } of findings) {
+    const lines = wrapped(printable(text), width - LEVEL_WIDTH).join(`\n${' '.repeat(LEVEL_WIDTH)}`);
+    context.stdout.write(`${paint[level](level.padEnd(LEVEL_WIDTH))}${lines}\n`);
+  }
   return findings.some(({ level }) => level === 'error') ? 1 : 0;
 }
 
@@ -133,14 +142,17 @@ function keys({ adapters }: RegistryFile, { credentials, envFile }: Settings): F
 }
 
 function routing(file: RegistryFile, { config, credentials }: Settings): Finding[] {
-  const { global_path, global_default_model } = config.routing;
   const registry = registryWith(file, credentials);
-  const byDefault = checkDefaultModel(global_default_model, registry);
-  const found = checkRoutingFile(global_path, registry);
+  const byDefault = checkDefaultModels(config, registry);
+  const found = checkRoutingFile(config.routing.global_path, registry);
   const errors = [...byDefault.errors, ...(found?.errors ?? [])];
   const warnings = [...byDefault.warnings, ...(found?.warnings ?? [])];
   const inOrder = found !== null && found.errors.length + found.warnings.length === 0;
-  return [...(inOrder ? [ok(`routing rules ${global_path}`)] : []), ...errors.map(problem), ...warnings.map(warning)];
+  return [
+    ...(inOrder ? [ok(`routing rules ${config.routing.global_path}`)] : []),
+    ...errors.map(problem),
+    ...warnings.map(warning),
+  ];
 }
 
 function problemsOf(error: unknown): Finding[] {
@@ -163,17 +175,9 @@ function sandbox({ env }: CommandContext, { config, credentials }: Settings): Fi
       ),
     ];
   }
-  // Where the system allows no namespaces of one's own, it is installed and works all the same not.
-  const run = spawnSync('bwrap', ['--unshare-user', '--unshare-pid', '--unshare-net', '--ro-bind', '/', '/', 'true'], {
-    env: shellEnvironment(env, []),
-  });
-  return run.status === 0
+  return sandboxWorks(env)
     ? [ok('bubblewrap works: commands of the shell tool run in a sandbox')]
-    : [
-        problem(
-          'tools.shell.sandbox is "required" but bwrap does not work here; install bubblewrap, allow unprivileged user namespaces, or set it to "off"',
-        ),
-      ];
+    : [problem(NO_SANDBOX)];
 }
 
 function port({ config }: Settings): Promise<Finding> {

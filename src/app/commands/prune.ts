@@ -11,7 +11,7 @@ import { isOwned } from '../../store/sqlite/connection/owner-lock.ts';
 import { createJournal } from '../../store/sqlite/write/journal.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
-import { loadSettings, type Settings, startLog } from '../start.ts';
+import { configuredServer, loadSettings, type Settings, startLog } from '../start.ts';
 
 export interface PruneFlags extends ConfigFlags {
   readonly days?: number;
@@ -60,19 +60,17 @@ export async function prune(context: CommandContext, flags: PruneFlags): Promise
   }
 }
 
-async function throughServer(context: CommandContext, { config }: Settings, flags: Deletion): Promise<Report> {
-  const { host, port, auth_tokens } = config.server;
-  const baseUrl = flags.server ?? `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
-  const token = flags.token ?? context.env.METIS_TOKEN ?? auth_tokens[0] ?? null;
+async function throughServer(context: CommandContext, settings: Settings, flags: Deletion): Promise<Report> {
+  const server = configuredServer(context, settings, flags);
   try {
-    return await createMetisClient({ baseUrl, token }).pruneEvents({
+    return await createMetisClient(server).pruneEvents({
       days: flags.days,
       dry_run: flags.dryRun ?? false,
     });
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
     throw new StartupError('address_unusable', [
-      `a server holds ${config.storage.db_path}, but nothing answers at ${baseUrl}; name its address with --server`,
+      `a server holds ${settings.config.storage.db_path}, but nothing answers at ${server.baseUrl}; name its address with --server`,
     ]);
   }
 }

@@ -65,5 +65,5 @@ function withSettings(context: CommandContext, flags: ConfigFlags, work: (settin
 }
 
 function callsIn(db: Database.Database): number {
-  return (db.prepare('SELECT count(*) AS n FROM llm_calls').get() as { n: number }).n;
+  return (db.prepare('SELECT count(*) AS n FROM ledger_calls').get() as { n: number }).n;
 }

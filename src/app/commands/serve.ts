@@ -5,9 +5,13 @@ import { StartupError } from '../../kernel/errors.ts';
 import { createServer } from '../compose.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
-import { loadSettings, startLog } from '../start.ts';
+import { writeServerFile } from '../door/server-file.ts';
+import { askedAt, loadSettings, startLog } from '../start.ts';
+import { NO_SANDBOX, sandboxWorks } from './shell-sandbox.ts';
 
 const SHUTDOWN_LIMIT_MS = 30_000;
+/** Levels of the log at which the server's own events are checked as well. */
+const DEBUGGING: readonly string[] = ['debug', 'trace'];
 
 /** Exit code: 0 after an orderly stop, 1 when it could not start or did not stop in time. */
 export async function serve(context: CommandContext, flags: ConfigFlags): Promise<number> {
@@ -22,6 +26,7 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
   for (const remark of envFile.remarks) log.warn({ path: envFile.path }, remark);
 
   const signal = context.stopSignal();
+  let forget = () => {};
   try {
     const server = await createServer({
       config,
@@ -33,10 +38,14 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
       dataDir,
       keysFile: envFile.path,
       reportsOnThread: true,
+      trusted: !DEBUGGING.includes(config.log.level),
     });
     try {
       const { url } = await server.listen();
-      context.stdout.write(`Metis ${context.version} listens on ${url}, data in ${dataDir}\n`);
+      forget = writeServerFile(dataDir, { url: askedAt(config.server.host, new URL(url).port), embedded: false });
+      context.stdout.write(
+        `Metis ${context.version} listens on ${url}, data in ${dataDir}; the dashboard is at ${url}/\n`,
+      );
       if (!isLoopback(config.server.host)) {
         context.stdout.write(
           `It serves requests to ${servedNames(config.server).join(', ')} and answers 403 to any other name or address; ` +
@@ -44,9 +53,15 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
         );
       }
       if (server.notice !== null) context.stdout.write(`${server.notice}\n`);
+      // It serves all the same: what needs no command works.
+      if (config.tools.shell.sandbox === 'required' && !sandboxWorks(context.env)) {
+        log.warn({}, `${NO_SANDBOX}; until then every command of the shell tool is refused`);
+        context.stdout.write(`Every command of the shell tool will be refused: ${NO_SANDBOX}.\n`);
+      }
       log.info({ signal: await signal }, 'stopping');
       systemClock.after(SHUTDOWN_LIMIT_MS, () => process.exit(1));
     } finally {
+      forget();
       await server.close();
     }
     return 0;

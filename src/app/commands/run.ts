@@ -1,0 +1,115 @@
+// `metis run "TASK"`: on the server that answers, else on one of its own that lives as long as the run (17 §2).
+import fs from 'node:fs';
+import path from 'node:path';
+import { SHOW_CURSOR } from '../../cli/live-tree.ts';
+import { EXIT, type RunFlags, runTask } from '../../cli/run.ts';
+import { tell } from '../../cli/terminal.ts';
+import { createMetisClient } from '../../client/client.ts';
+import type { ServerAddress } from '../../client/request.ts';
+import { StartupError } from '../../kernel/errors.ts';
+import { isOwned } from '../../store/sqlite/connection/owner-lock.ts';
+import { createServer, type RunningServer } from '../compose.ts';
+import type { ConfigFlags } from '../config.ts';
+import { type CommandContext, refuse } from '../context.ts';
+import { createLogger } from '../log.ts';
+import { configuredServer, loadSettings, type Settings } from '../start.ts';
+
+export interface RunCommandFlags extends ConfigFlags, Omit<RunFlags, 'workspace'> {
+  readonly workspace?: string;
+  /** The configured address when left out. */
+  readonly server?: string;
+  readonly token?: string;
+}
+
+const ANSWER_MS = 5000;
+
+/** Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded. */
+export async function run(context: CommandContext, flags: RunCommandFlags, task: string): Promise<number> {
+  const leave = new AbortController();
+  const interrupted = new Promise<void>((resolve) => {
+    leave.signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+  void Promise.race([context.stopSignal(EXIT.cancelled), context.outputClosed]).then(() => leave.abort());
+  const interrupt = () => {
+    if (leave.signal.aborted) context.exit(EXIT.cancelled);
+    leave.abort();
+  };
+  const keep = context.onExit(() => {
+    if (context.stderr.isTTY === true) context.stderr.write(SHOW_CURSOR);
+  });
+  const { env, cwd, stdin, stdout, stderr } = context;
+  const terminal = { env, cwd, stdin, stdout, stderr, interrupted, interrupt };
+  const workspace = path.resolve(cwd, flags.workspace ?? '.');
+  const at = (server: ServerAddress, more: Partial<RunFlags> = {}) =>
+    runTask(terminal, server, task, { ...flags, ...more, workspace });
+  try {
+    if (flags.server !== undefined)
+      return await at({ baseUrl: flags.server, token: flags.token ?? env.METIS_TOKEN ?? null });
+    const settings = loadSettings(context, flags);
+    if (!settings.ok) return refuse(context, settings.error);
+    const server = configuredServer(context, settings.value, flags);
+    const { db_path } = settings.value.config.storage;
+    const held = fs.existsSync(db_path) && isOwned(db_path);
+    // A data folder that was named and that no server holds is not the one of a server that answers.
+    if ((flags.data === undefined || held) && (await answers(server))) return await at(server);
+    if (held) {
+      const found = `a server holds ${db_path}, but nothing answers at ${server.baseUrl}`;
+      return refuse(context, [`${found}; name its address with --server`]);
+    }
+    return await onOwnServer(context, settings.value, { approve: flags.approve ?? false, away: server.baseUrl }, at);
+  } catch (error) {
+    if (error instanceof StartupError) return refuse(context, error.problems);
+    throw error;
+  } finally {
+    keep();
+  }
+}
+
+/** Anybody who speaks HTTP; what it is shows when it is asked. */
+async function answers(server: ServerAddress): Promise<boolean> {
+  try {
+    await createMetisClient(server).getHealth({ signal: AbortSignal.timeout(ANSWER_MS) });
+    return true;
+  } catch (error) {
+    return !(error instanceof TypeError) && !(error instanceof DOMException);
+  }
+}
+
+async function onOwnServer(
+  context: CommandContext,
+  settings: Settings,
+  { approve, away }: { readonly approve: boolean; readonly away: string },
+  body: (server: ServerAddress) => Promise<number>,
+): Promise<number> {
+  const { config, credentials, envFile, dataDir, given } = settings;
+  config.server.host = '127.0.0.1';
+  config.server.port = 0;
+  config.server.rate_limit_rpm = null;
+  // Turns that another server left open are not what this one was started for.
+  config.recovery.on_start = 'hold';
+  // Whoever starts a server says what may be asked of it.
+  if (approve && !given.has('workers.allow_approve_all')) config.workers.allow_approve_all = true;
+  const log = createLogger(given.has('log.level') ? config.log.level : 'error', () => [
+    ...credentials.secrets,
+    ...config.server.auth_tokens,
+  ]);
+  const { packageDir, version, env, stderr } = context;
+  const server: RunningServer = await createServer({
+    config,
+    credentials,
+    log,
+    packageDir,
+    version,
+    env,
+    dataDir,
+    keysFile: envFile.path,
+  });
+  try {
+    const { url } = await server.listen();
+    tell(stderr, `no server answers at ${away}, so one runs for this task alone, data in ${dataDir}`);
+    if (server.notice !== null) tell(stderr, server.notice);
+    return await body({ baseUrl: url, token: config.server.auth_tokens[0] ?? null });
+  } finally {
+    await server.close();
+  }
+}

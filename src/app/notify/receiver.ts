@@ -1,0 +1,125 @@
+// One receiver outside: its place in the journal, kept over restarts, and its events one after the other (20 §7).
+
+import { NOTIFIED_EVENTS, type Receiver } from '../../domain/config/notify.ts';
+import type { AnyEvent } from '../../domain/event.ts';
+import { sha256Hex } from '../../kernel/canonical-json.ts';
+import { type Clock, sleep } from '../../kernel/clock.ts';
+import { noticeBody, signature } from '../../policy/notify/notice.ts';
+import type { Journal } from '../../ports/journal.ts';
+import type { Logger } from '../../ports/log.ts';
+import type { Store } from '../../ports/store.ts';
+import { post } from './post.ts';
+
+const PAGE_ROWS = 50;
+const LONGEST_WAIT_SECONDS = 300;
+const GIVE_UP_MS = 24 * 3600_000;
+/** Events that a receiver need not look at again after a kill: its place is stored that often while it has nothing to do. */
+const STORE_EVERY = 5000;
+/** Told of workers in any case: else what a worker asks would wait unseen (06 §7). */
+const ALWAYS: readonly string[] = ['tool.confirmation_requested', 'tool.confirmation_resolved'];
+
+export interface ReceiverParts {
+  readonly store: Store;
+  readonly journal: Journal;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly fetch: typeof fetch;
+  readonly secrets: readonly string[];
+  readonly closing: AbortSignal;
+}
+
+export interface RunningReceiver {
+  readonly types: ReadonlySet<string>;
+  /** An event was stored. Synchronous and quick. */
+  stored(event: { readonly type: string }): void;
+  /** Settles when it was closed and its place is stored. Never rejects. */
+  readonly done: Promise<void>;
+}
+
+/** @param key what signs its notices; null = nothing does */
+export function runReceiver(receiver: Receiver, key: string | null, parts: ReceiverParts): RunningReceiver {
+  const { store, journal, clock, log, closing } = parts;
+  const types = new Set<string>(NOTIFIED_EVENTS.filter((type) => receiver.events.includes(type)));
+  const place = `notify:${sha256Hex(receiver.url)}`;
+  // A path may be a secret.
+  const about = { receiver: new URL(receiver.url).host };
+  let wake = () => {};
+  let woken = false;
+  let passed = 0;
+  let keptAt: string | null = null;
+
+  async function keep(id: string): Promise<void> {
+    if (id === keptAt) return;
+    try {
+      await journal.commit({ writes: [{ kind: 'meta.set', key: place, value: id }], emit: [] });
+      keptAt = id;
+      passed = 0;
+    } catch (err) {
+      log.warn({ ...about, err }, 'the place of a receiver could not be stored; it may be told again after a restart');
+    }
+  }
+
+  /** Until it is taken, or for a day. Rejects when the server closes. */
+  async function tell(event: AnyEvent): Promise<void> {
+    const session = await store.sessions.record(event.session_id);
+    const body = noticeBody(event, { secrets: parts.secrets, workspace: session?.workspace_path ?? null });
+    for (let attempt = 0; ; attempt++) {
+      const signed = key === null ? {} : { 'metis-signature': signature(key, body, clock.now()) };
+      const fault = await post({ url: receiver.url, headers: { 'metis-event-id': event.id, ...signed }, body }, parts);
+      if (fault === null) return;
+      if (clock.now() - Date.parse(event.timestamp) > GIVE_UP_MS) {
+        log.error({ ...about, event_id: event.id, type: event.type, fault }, 'a receiver was not told of an event');
+        return;
+      }
+      if (attempt === 0) log.warn({ ...about, event_id: event.id, fault }, 'a receiver will be told again');
+      await sleep(clock, Math.min(LONGEST_WAIT_SECONDS, 2 ** attempt) * 1000, closing);
+    }
+  }
+
+  async function nextWake(): Promise<void> {
+    if (!woken && !closing.aborted)
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+        closing.addEventListener('abort', () => resolve(), { once: true });
+      });
+    woken = false;
+  }
+
+  async function work(): Promise<void> {
+    keptAt = await store.meta(place);
+    let after = keptAt ?? (await store.events.newestId()) ?? '';
+    try {
+      // What had happened before it was named for the first time is not told.
+      await keep(after);
+      while (!closing.aborted) {
+        const until = await store.events.newestId();
+        const query = { session_id: null, include_workers: true, types: [...types], until, limit: PAGE_ROWS };
+        const page = await store.events.list({ ...query, after });
+        for (const event of page.rows) {
+          const wanted = receiver.include_workers || event.actor !== 'worker' || ALWAYS.includes(event.type);
+          if (wanted) await tell(event);
+          after = event.id;
+          if (wanted) await keep(after);
+        }
+        if (page.next !== null) continue;
+        if (until !== null && until > after) after = until;
+        if (passed >= STORE_EVERY) await keep(after);
+        await nextWake();
+      }
+    } catch (err) {
+      if (!closing.aborted) log.error({ ...about, err }, 'a receiver is told nothing more until the next start');
+    }
+    await keep(after);
+  }
+
+  return {
+    types,
+    stored({ type }) {
+      passed += 1;
+      if (!types.has(type) && passed < STORE_EVERY) return;
+      woken = true;
+      wake();
+    },
+    done: work(),
+  };
+}

@@ -1,0 +1,176 @@
+// Approvals asked at the terminal: what a tool would do, exactly, until when, and yes or no (09 §6, 17 §2).
+import readline from 'node:readline/promises';
+import { ApiError, type ConfirmationDetail, type MetisClient } from '../client/client.ts';
+import { type Clock, sleep, systemClock } from '../kernel/clock.ts';
+import type { Style } from './style.ts';
+import { age, pieces, printable } from './style.ts';
+import { type TextOutput, tell } from './terminal.ts';
+
+export interface Desk {
+  readonly client: MetisClient;
+  readonly input: NodeJS.ReadStream;
+  readonly output: TextOutput & NodeJS.WritableStream;
+  readonly style: Style;
+  readonly clock?: Clock;
+  /** Who asks, in a word: `planner`, `worker 2`. */
+  readonly who: (sessionId: string) => string;
+  /** Clears the screen for a question; the returned function ends that. */
+  readonly hold: () => () => void;
+  /** Ctrl-C while a question stands: the terminal sends no signal then. */
+  readonly interrupt: () => void;
+}
+
+export interface Approvals {
+  requested(confirmationId: string): void;
+  /** Answered here or elsewhere, expired or not wanted any more. */
+  resolved(confirmationId: string): void;
+  /** Takes back the question that stands. */
+  close(): Promise<void>;
+}
+
+/** What was typed before the question could be read is no answer to it. */
+const TYPED_AHEAD_MS = 50;
+const DEFAULT_COLUMNS = 80;
+
+/** Asks one after the other, oldest first. */
+export function createApprovals(desk: Desk): Approvals {
+  const waiting: string[] = [];
+  let asked: { readonly id: string; readonly over: AbortController } | null = null;
+  let working: Promise<void> | null = null;
+
+  async function work(): Promise<void> {
+    for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) {
+      const over = new AbortController();
+      asked = { id, over };
+      const release = desk.hold();
+      try {
+        await settle(desk, id, over.signal);
+      } finally {
+        asked = null;
+        release();
+      }
+    }
+    working = null;
+  }
+
+  return {
+    requested(id) {
+      waiting.push(id);
+      working ??= work();
+    },
+    resolved(id) {
+      const at = waiting.indexOf(id);
+      if (at >= 0) waiting.splice(at, 1);
+      if (asked?.id === id) asked.over.abort();
+    },
+    async close() {
+      waiting.length = 0;
+      asked?.over.abort();
+      await working;
+    },
+  };
+}
+
+/** Asks until the server has an answer. Never throws: a question that cannot be asked ends by its deadline. */
+async function settle(desk: Desk, id: string, over: AbortSignal): Promise<void> {
+  const { client, output } = desk;
+  try {
+    const question = await client.getConfirmation(id, { signal: over });
+    // Answered by a rule or by somebody else before it could be shown.
+    if (question.decision !== null) return;
+    output.write(`${questionLines(desk, question).join('\n')}\n`);
+    while (!over.aborted) {
+      const answer = await ask(desk, over);
+      try {
+        await client.answerConfirmation(id, answer);
+        return;
+      } catch (error) {
+        if (error instanceof ApiError && error.status < 500) throw error;
+        output.write(`The answer did not reach the server; once more.\n`);
+      }
+    }
+  } catch (error) {
+    if (over.aborted) output.write('\n(no answer is needed any more)\n');
+    else tell(output, error instanceof Error ? error.message : String(error));
+  }
+}
+
+type Answer = { readonly decision: 'approve' } | { readonly decision: 'reject'; readonly reason: string | null };
+
+/** Throws when `over` is aborted while it waits. */
+async function ask({ input, output, clock = systemClock, interrupt }: Desk, over: AbortSignal): Promise<Answer> {
+  const discard = () => {};
+  input.on('data', discard);
+  input.resume();
+  await sleep(clock, TYPED_AHEAD_MS, over);
+  input.off('data', discard);
+  const lines = readline.createInterface({ input, output, terminal: true });
+  const gone = new AbortController();
+  lines.on('SIGINT', interrupt);
+  lines.on('close', () => gone.abort());
+  try {
+    for (;;) {
+      const text = await lines.question('approve? yes, no, or no and why: ', {
+        signal: AbortSignal.any([over, gone.signal]),
+      });
+      const answer = answerOf(text);
+      if (answer !== null) return answer;
+    }
+  } catch (error) {
+    if (over.aborted) throw error;
+    // Nobody can answer at a terminal that was closed.
+    return { decision: 'reject', reason: 'nobody is at the terminal' };
+  } finally {
+    lines.close();
+    input.pause();
+  }
+}
+
+/** Null for what is neither yes nor no. */
+export function answerOf(text: string): Answer | null {
+  const [, word = '', rest = ''] = /^\s*(\S*)\s*(.*?)\s*$/s.exec(text) ?? [];
+  const said = word.toLowerCase().replace(/[,.:;]$/, '');
+  if (['y', 'yes', 'a', 'approve'].includes(said) && rest === '') return { decision: 'approve' };
+  if (['n', 'no', 'r', 'reject'].includes(said))
+    return { decision: 'reject', reason: rest === '' ? null : rest.slice(0, MAX_REASON) };
+  return null;
+}
+const MAX_REASON = 500;
+
+function questionLines(desk: Desk, question: ConfirmationDetail): string[] {
+  const { style, output, who, clock = systemClock } = desk;
+  const width = (output.columns || DEFAULT_COLUMNS) - 1;
+  const left = age(Date.parse(question.expires_at) - clock.now());
+  const by = printable(question.expires_at).slice(11, 19);
+  const head = printable(
+    `${who(question.session_id)} asks for approval: ${question.tool_name} (${question.side_effects})`,
+  );
+  return [
+    '',
+    ...pieces(head, width).map((line) => style.bold(style.yellow(line))),
+    ...inputLines(question.input, width),
+    style.dim(`Without an answer it is denied in ${left}, at ${by} UTC.`),
+  ];
+}
+
+/**
+ * The whole input, each line behind a bar, a broken one behind a dotted one. Texts of several lines stand as they are;
+ * what a terminal would not show as it is, is escaped.
+ */
+export function inputLines(input: Readonly<Record<string, unknown>>, width: number): string[] {
+  return Object.entries(input).flatMap(([name, value]) => {
+    const several = typeof value === 'string' && value.includes('\n');
+    const text = typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '');
+    const lines = text.split('\n').map(escaped);
+    const shown =
+      several || lines.length > 1
+        ? [`${escaped(name)}:`, ...lines.map((line) => `  ${line}`)]
+        : [`${escaped(name)}: ${lines[0]}`];
+    return shown.flatMap((line) => pieces(line, width - 4).map((part, i) => `  ${i === 0 ? '│' : '┊'} ${part}`));
+  });
+}
+
+/** Control and format characters by their code; a joiner within an emoji stays. */
+function escaped(text: string): string {
+  return text.replace(/(?!\u200d)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`);
+}

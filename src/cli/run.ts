@@ -1,0 +1,238 @@
+// `metis run`: one turn, watched to its end; the answer on stdout, everything else on stderr (17 §2).
+import {
+  ApiError,
+  createMetisClient,
+  type MetisClient,
+  type NewSession,
+  type Session,
+  type Turn,
+} from '../client/client.ts';
+import type { ServerAddress } from '../client/request.ts';
+import { fromPusd, sumPusd, toPusd } from '../kernel/money.ts';
+import { createApprovals, type Desk } from './approvals.ts';
+import { followSession, logged } from './follow.ts';
+import { createSessionTree } from './session-tree.ts';
+import { dollars, grouped, jsonLine, printable, printableText } from './style.ts';
+import { askServer, type ServerFlags, styleOf, type Terminal, tell } from './terminal.ts';
+import { watchWaiting } from './waiting.ts';
+import { startWatch, type Watch } from './watch.ts';
+
+export interface RunFlags extends Pick<ServerFlags, 'json'> {
+  /** Absolute. */
+  readonly workspace: string;
+  readonly model?: string;
+  /** The named worker that does it. */
+  readonly worker?: string;
+  /** Decimal US dollars. */
+  readonly budget?: string;
+  readonly approve?: boolean;
+}
+
+export interface RunTerminal extends Terminal {
+  readonly stdin: NodeJS.ReadStream;
+  readonly stderr: Desk['output'];
+  /** Resolves when the run is not wanted any more. */
+  readonly interrupted: Promise<unknown>;
+  /** Ctrl-C where the terminal hands it over as a key. */
+  readonly interrupt: () => void;
+}
+
+export const EXIT = { completed: 0, failed: 1, usage: 2, cancelled: 3, budget: 4 } as const;
+const ENDS: readonly string[] = ['turn.completed', 'turn.failed', 'turn.cancelled'];
+
+/** Exit code: see `EXIT`. With `json`, every stored event of the tree on a line of stdout instead of the answer. */
+export async function runTask(
+  terminal: RunTerminal,
+  server: ServerAddress,
+  task: string,
+  flags: RunFlags,
+): Promise<number> {
+  return askServer(terminal, server, async () => {
+    const client = createMetisClient(server);
+    let session: Session;
+    try {
+      session = await client.createSession(sessionFor(terminal, flags));
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status === 401 || error.status >= 500) throw error;
+      // What the flags ask for cannot be had.
+      tell(terminal.stderr, error.message);
+      return EXIT.usage;
+    }
+    try {
+      return await runTurn(terminal, client, session, { task, json: flags.json ?? false });
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.code !== 'budget_exceeded') throw error;
+      tell(terminal.stderr, error.message);
+      return EXIT.budget;
+    }
+  });
+}
+
+function sessionFor({ stdin, stderr }: RunTerminal, flags: RunFlags): NewSession {
+  const somebody = stdin.isTTY === true && stderr.isTTY === true;
+  return {
+    workspace_path: flags.workspace,
+    initial_active_model: flags.model ?? null,
+    worker: flags.worker ?? null,
+    max_cost_usd: flags.budget ?? null,
+    on_reached: 'stop',
+    // Where somebody can be asked the server's own rule holds.
+    approval_mode: flags.approve ? 'approve_all' : somebody ? null : 'strict',
+  };
+}
+
+async function runTurn(
+  terminal: RunTerminal,
+  client: MetisClient,
+  session: Session,
+  { task, json }: { readonly task: string; readonly json: boolean },
+): Promise<number> {
+  const { stdout, stderr, interrupted } = terminal;
+  const style = styleOf(terminal, stderr);
+  const tree = createSessionTree(session.id, session);
+  const run: Run = { turnId: null, turn: null, overrun: null, note: '' };
+  const who = (id: string) => tree.nodes.find((node) => node.session_id === id)?.label ?? 'a worker';
+  const waiting = stderr.isTTY === true ? watchWaiting(client, session.id, who) : null;
+  const watch = startWatch(tree, stderr, style, () => run.note || (waiting?.line() ?? ''));
+  const { stdin, interrupt } = terminal;
+  const approvals = createApprovals({ client, input: stdin, output: stderr, style, who, hold: watch.hold, interrupt });
+  const leaving = new AbortController();
+  void interrupted.then(() => {
+    if (run.turnId === null) leaving.abort();
+    else void cancel(client, session.id, run.turnId, watch);
+  });
+  const note = (text: string) => {
+    run.note = text;
+    if (text !== '' && stderr.isTTY !== true) watch.say(text);
+  };
+  try {
+    const events = followSession(client, session.id, {
+      include_worker_sessions: true,
+      signal: leaving.signal,
+      connected: (yes) => {
+        if (!yes) note('the server does not answer; trying again');
+        else if (run.note !== '') void lookAgain(client, session.id, run, note);
+      },
+      // A later snapshot means that events are gone, the turn's end perhaps among them.
+      standing: async () => {
+        if (run.turnId === null) run.turnId = (await client.submitTurn(session.id, { content: task })).turn_id;
+        else run.turn = ended(await client.getTurn(session.id, run.turnId));
+        if (run.turn !== null) leaving.abort();
+      },
+    });
+    for await (const event of events) {
+      watch.apply(event);
+      if (event.transient) continue;
+      waiting?.moved(event.session_id);
+      if (json) stdout.write(jsonLine(logged(event)));
+      if (event.type === 'tool.confirmation_requested' && session.approval_mode === 'interactive')
+        approvals.requested(event.payload.confirmation_request_id);
+      else if (event.type === 'tool.confirmation_resolved') approvals.resolved(event.payload.confirmation_request_id);
+      else if (event.type === 'budget.exceeded') run.overrun = event.payload;
+      else if (event.type === 'turn.resumed') note('');
+      if (event.turn_id === run.turnId && ENDS.includes(event.type)) break;
+    }
+    if (run.turnId !== null) run.turn ??= await client.getTurn(session.id, run.turnId);
+  } finally {
+    waiting?.stop();
+    await approvals.close();
+    watch.stop();
+  }
+  return run.turn === null ? EXIT.cancelled : report(terminal, client, { ...run, turn: run.turn, json });
+}
+
+interface Run {
+  turnId: string | null;
+  /** Once it has ended. */
+  turn: Turn | null;
+  overrun: Overrun | null;
+  /** What the person should know while it lasts. */
+  note: string;
+}
+
+/** After a time without the server: does the turn go on by itself? */
+async function lookAgain(
+  client: MetisClient,
+  sessionId: string,
+  { turnId }: Run,
+  note: (text: string) => void,
+): Promise<void> {
+  note('');
+  if (turnId === null) return;
+  try {
+    const { status } = await client.getTurn(sessionId, turnId);
+    if (status === 'interrupted') note('the turn waits to be resumed: POST /sessions/{id}/turns/{turn_id}/resume');
+  } catch {
+    // Away again: the stream says so.
+  }
+}
+
+function ended(turn: Turn): Turn | null {
+  return turn.ended_at === null ? null : turn;
+}
+
+async function cancel(client: MetisClient, sessionId: string, turnId: string, watch: Watch): Promise<void> {
+  watch.say('cancelling; Ctrl-C once more leaves at once');
+  try {
+    await client.cancelTurn(sessionId, turnId, { reason: 'interrupted at the terminal' });
+  } catch (error) {
+    // It may have ended in the meantime; then its end is on the way.
+    if (!(error instanceof ApiError)) watch.say('the server does not answer; Ctrl-C leaves');
+    else if (error.code !== 'turn_already_completed') watch.say(`metis: ${printable(error.message)}`);
+  }
+}
+
+/** A model's words may be those of a file it read: a pipe gets them to the byte, a terminal without what it would act on. */
+function writeAnswer(stdout: Terminal['stdout'], output: NonNullable<Turn['output']>): void {
+  if (typeof output !== 'string') stdout.write(jsonLine(output));
+  else stdout.write(`${stdout.isTTY === true ? printableText(output.trimEnd()) : output.trimEnd()}\n`);
+}
+
+interface Overrun {
+  readonly scope: string;
+  readonly limit_usd: string;
+  readonly spent_usd: string;
+  readonly needed_usd: string;
+}
+
+/** The least budget that the refused call fits in; other limits are not this command's. */
+function cure({ scope, spent_usd, needed_usd }: Overrun): string {
+  if (scope !== 'session') return '';
+  return `; --budget ${fromPusd(sumPusd([toPusd(spent_usd), toPusd(needed_usd)]))} would have let it go`;
+}
+
+/** What the turn ended with; its exit code. */
+async function report(
+  terminal: RunTerminal,
+  client: MetisClient,
+  { turn, overrun, json }: Pick<Run, 'overrun'> & { readonly turn: Turn; readonly json: boolean },
+): Promise<number> {
+  const { stdout, stderr } = terminal;
+  if (!json && turn.status === 'completed' && turn.output !== null) writeAnswer(stdout, turn.output);
+  const { id, cost_so_far_usd, workers_cost_usd, worker_count } = await client.getSession(turn.session_id);
+  const style = styleOf(terminal, stderr);
+  const total = fromPusd(sumPusd([toPusd(cost_so_far_usd), toPusd(workers_cost_usd)]));
+  const count = `${grouped(worker_count)} ${worker_count === 1 ? 'worker' : 'workers'}`;
+  const part = worker_count === 0 ? '' : `, ${dollars(workers_cost_usd)} of it by ${count}`;
+  stderr.write(`${style.dim(printable(`${id}: ${dollars(total)}${part}`))}\n`);
+  const say = (text: string) => tell(stderr, text);
+  if (turn.status === 'cancelled') {
+    say(`cancelled: ${turn.cancel_reason}`);
+    return EXIT.cancelled;
+  }
+  if (turn.status !== 'completed') {
+    say(`the turn failed: ${turn.error_message ?? turn.error_code ?? turn.status}`);
+    return EXIT.failed;
+  }
+  if (turn.stop_reason === 'budget_exceeded') {
+    say(
+      overrun === null
+        ? 'the budget does not do for the next model call'
+        : `the budget does not do: ${dollars(overrun.spent_usd)} of ${dollars(overrun.limit_usd)} spent ` +
+            `(limit of the ${overrun.scope}), and the next model call may cost ${dollars(overrun.needed_usd)}${cure(overrun)}`,
+    );
+    return EXIT.budget;
+  }
+  if (turn.stop_reason === 'max_tokens') say('the answer was cut off at turn.max_output_tokens');
+  return EXIT.completed;
+}

@@ -1,14 +1,38 @@
-// Test projects: `arch` is quick and part of `npm run check`; `all` holds everything else.
+// Test projects: `arch` is quick and part of `npm run check`; `together` holds what works within its own process, and
+// shares processes (most of a small file's time is loading the server's code); in `alone` each file has a process; `browser` shares one Chromium.
 import { defineConfig } from 'vitest/config';
+
+/** The folders of `together`; test/arch/together.test.ts says what their files may not do. */
+export const TOGETHER = ['analytics', 'api', 'engine', 'golden', 'unit'].map((folder) => `test/${folder}`);
+const inTogether = TOGETHER.map((folder) => `${folder}/**/*.test.ts`);
 
 export default defineConfig({
   test: {
     testTimeout: 20_000,
     hookTimeout: 20_000,
     pool: 'forks',
+    // Half of the time is waiting for processes and sockets: no core is left to the runner alone.
+    maxWorkers: '100%',
     projects: [
       { extends: true, test: { name: 'arch', include: ['test/arch/**/*.test.ts'] } },
-      { extends: true, test: { name: 'all', include: ['test/**/*.test.ts'], exclude: ['test/arch/**'] } },
+      { extends: true, test: { name: 'together', include: inTogether, isolate: false } },
+      {
+        extends: true,
+        test: {
+          name: 'alone',
+          include: ['test/**/*.test.ts'],
+          exclude: ['test/arch/**', 'test/browser/**', ...inTogether],
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'browser',
+          include: ['test/browser/**/*.test.ts'],
+          globalSetup: ['test/browser/one-browser.ts'],
+          testTimeout: 60_000,
+        },
+      },
     ],
   },
 });

@@ -7,13 +7,15 @@ import { type Call, HAIKU, NOW, openWorld, type World } from './world.ts';
 
 const HOUR = 3_600_000;
 
-async function costing(world: World, amounts: readonly string[]): Promise<Call[]> {
-  const session = await world.planner();
+async function costing(world: World, amounts: readonly string[], workspace?: string): Promise<Call[]> {
+  const session = await world.planner(workspace);
   return amounts.map((cost_usd) => ({ session, at: NOW - HOUR, model: HAIKU, over: { cost_usd } }));
 }
 
+const ROLLUPS = ['rollup_session_hour', 'rollup_parent_day', 'rollup_day', 'rollup_parent'];
+
 const counts = (world: World) =>
-  ['events', 'llm_calls', 'rollup_session_hour', 'rollup_parent_day'].map((table) =>
+  ['events', 'llm_calls', ...ROLLUPS].map((table) =>
     world.db.db.prepare(`SELECT count(*) FROM ${table}`).pluck().get(),
   );
 
@@ -39,9 +41,9 @@ describe('sums', () => {
 
   it('beyond the range of a column are an error, never a rounded or negative figure', async () => {
     const world = openWorld();
-    // Two trees, so that each rollup row is in range by itself.
-    await world.record(await costing(world, ['5000000']));
-    await world.record(await costing(world, ['5000000']));
+    // Two trees in two workspaces, so that each rollup row is in range by itself.
+    await world.record(await costing(world, ['5000000'], 'a'.repeat(64)));
+    await world.record(await costing(world, ['5000000'], 'b'.repeat(64)));
     await expect(world.none()).rejects.toThrow('integer overflow');
     await expect(world.rows('group_by=model')).rejects.toThrow('integer overflow');
   });
@@ -54,7 +56,7 @@ describe('sums', () => {
     await expect(world.record([second!])).rejects.toThrow();
     expect(counts(world)).toEqual(before);
     expect((await world.none()).cost_usd).toBe('5000000');
-    for (const table of ['llm_calls', 'rollup_session_hour', 'rollup_parent_day']) {
+    for (const table of ['llm_calls', ...ROLLUPS]) {
       const types = world.db.db.prepare(`SELECT DISTINCT typeof(cost_pusd) FROM ${table}`).pluck().all();
       expect(types).toEqual(['integer']);
     }
@@ -76,7 +78,7 @@ describe('the projection', () => {
         is_worker: false,
         workspace_hash: session.workspace_hash,
       },
-      ...{ worker_name: '', delegated_by_model: '', delegation_tier: '' },
+      ...{ worker_name: '', delegated_by_model: '', delegation_tier: '', door: 'api', caller: '' },
     };
     const payload = event!.payload as Parameters<ReturnType<typeof createLedger>['project']>[0]['payload'];
     createLedger(world.db.db).project(
@@ -115,9 +117,9 @@ describe('verifyRollups', () => {
       expect.stringContaining('calls=3'),
     ]);
     world.db.db.exec('UPDATE rollup_session_hour SET calls = 2');
-    world.db.db.exec('DELETE FROM llm_calls WHERE cost_pusd = 1000000000000');
+    world.db.db.exec('DELETE FROM ledger_calls WHERE cost_pusd = 1000000000000');
     expect(verifyRollups(world.db.reader)).toContainEqual(expect.stringMatching(/^llm_calls lacks event /));
-    world.db.db.exec("UPDATE llm_calls SET model = 'x:y'");
+    world.db.db.exec("UPDATE ledger_calls SET model = 'x:y'");
     expect(verifyRollups(world.db.reader)).toContainEqual(expect.stringMatching(/model is x:y, its event says/));
   });
 });

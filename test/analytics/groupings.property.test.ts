@@ -9,6 +9,7 @@ import { fromPusd, sumPusd } from '../../src/kernel/money.ts';
 import { averageLatency, ratio } from '../../src/policy/analytics/cost-row.ts';
 import type { PriceTable } from '../../src/policy/pricing/price-table.ts';
 import type { CallPricer } from '../../src/ports/analytics.ts';
+import { NO_FILTER } from '../support/cost-filter.ts';
 import { priceTableA, priceTableB } from '../support/prices.ts';
 import { HAIKU, NOW, OPUS, openWorld, SONNET, type World } from './world.ts';
 
@@ -37,6 +38,8 @@ const KEY: Readonly<Record<Dimension, (fact: Fact, folded: boolean) => Partial<C
   delegation_tier: (f) => ({ delegation_tier: f.delegation_tier === '' ? null : String(f.delegation_tier) }),
   worker_name: (f) => ({ worker_name: f.worker_name === '' ? null : String(f.worker_name) }),
   workspace: (f) => ({ workspace_hash: String(f.workspace_hash) }),
+  door: (f) => ({ door: String(f.door) as CostRow['door'] }),
+  caller: (f) => ({ caller: f.caller === '' ? null : String(f.caller) }),
 };
 
 function naive(facts: readonly Fact[]) {
@@ -77,6 +80,8 @@ function naiveRows(facts: readonly Fact[], groupBy: readonly Dimension[], folded
 }
 
 const count = fc.integer({ min: 0, max: 50_000 });
+/** Small, long, and at the very sizes that days keep apart. */
+const prompt = fc.oneof(count, fc.integer({ min: 0, max: 600_000 }), fc.constantFrom(128_000, 200_000, 200_001));
 const callArbitrary = fc.record({
   session: fc.nat({ max: 20 }),
   at: fc.integer({ min: START, max: START + 3 * DAY }),
@@ -85,7 +90,7 @@ const callArbitrary = fc.record({
   latency_ms: fc.integer({ min: 0, max: 9000 }),
   cancelled: fc.boolean(),
   tokens: fc.record({
-    input_tokens: count,
+    input_tokens: prompt,
     output_tokens: count,
     cached_input_tokens: count,
     cache_creation_input_tokens: count,
@@ -114,7 +119,10 @@ const worldArbitrary = fc.record({
 type Example = typeof worldArbitrary extends fc.Arbitrary<infer T> ? T : never;
 
 async function fill(world: World, { workers, calls }: Example) {
-  const sessions: SessionRecord[] = [await world.planner('a'.repeat(64)), await world.planner('b'.repeat(64))];
+  const sessions: SessionRecord[] = [
+    await world.planner('a'.repeat(64)),
+    await world.planner('b'.repeat(64), { door: 'gateway', caller: 'ci' }),
+  ];
   for (const { parent, tier, name } of workers) {
     sessions.push(await world.worker(sessions[parent % sessions.length]!, { tier, name }));
   }
@@ -160,12 +168,20 @@ it('equals a naive sum over the ledger for random trees, models, versions and wi
           );
           const totals = naive(facts);
           expect((await world.cost(`group_by=none&${range}${workers}`)).data).toEqual(totals);
-          const repriced = facts.map((fact) => repricedCost(fact, LONG));
-          expect(await world.none(`${range}${workers}`, LONG)).toMatchObject({
-            cost_usd: fromPusd(sumPusd(repriced.map(({ cost }) => cost))),
-            stamped_cost_usd: totals.cost_usd,
-            missing_call_count: repriced.filter(({ priced }) => !priced).length,
-          });
+          for (const table of [LONG, AT_CLASSES]) {
+            const repriced = facts.map((fact) => repricedCost(fact, table));
+            expect(await world.none(`${range}${workers}`, table)).toMatchObject({
+              cost_usd: fromPusd(sumPusd(repriced.map(({ cost }) => cost))),
+              stamped_cost_usd: totals.cost_usd,
+              missing_call_count: repriced.filter(({ priced }) => !priced).length,
+            });
+            const filter = { ...NO_FILTER, include_workers: workers.endsWith('false') ? false : null };
+            for (const baseline of ['planner', OPUS]) {
+              expect(await world.analytics.savings({ window, filter, baseline }, table)).toMatchObject(
+                naiveSavings(facts, baseline, table),
+              );
+            }
+          }
           for (const groupBy of groupings) {
             const answer = await world.cost(`group_by=${groupBy.join(',')}&${range}${workers}`);
             expect(answer.totals).toEqual<CostTotals>(totals);
@@ -196,6 +212,29 @@ const LONG = B.withOverlay('long', {
     ],
   },
 });
+
+/** B with dearer long prompts at sizes that days keep apart: their sums can be priced. */
+const AT_CLASSES = B.withOverlay('at-classes', {
+  [SONNET]: { ...rate('3', '15'), long_context: [{ above_prompt_tokens: 200_000, ...rate('6', '22.5') }] },
+  [OPUS]: { ...rate('5', '25'), long_context: [{ above_prompt_tokens: 128_000, ...rate('10', '37.5') }] },
+});
+
+/** Both sides call by call (07 §5). */
+function naiveSavings(facts: readonly Fact[], baseline: string, table: PriceTable) {
+  const asked = facts.filter((fact) => baseline !== 'planner' || fact.is_worker === 1n);
+  const sides = asked.map((fact) => ({
+    own: repricedCost(fact, table),
+    other: repricedCost({ ...fact, model: baseline === 'planner' ? fact.delegated_by_model! : baseline }, table),
+  }));
+  const known = sides.filter(({ own, other }) => own.priced && other.priced);
+  return {
+    actual_repriced_usd: fromPusd(sumPusd(known.map(({ own }) => own.cost))),
+    baseline_repriced_usd: fromPusd(sumPusd(known.map(({ other }) => other.cost))),
+    actual_stamped_usd: fromPusd(asked.reduce((sum, fact) => sum + fact.cost_pusd, 0n)),
+    rows_total: asked.length,
+    rows_missing_from_price_table: asked.length - known.length,
+  };
+}
 
 function rate(input_per_mtok_usd: string, output_per_mtok_usd: string) {
   return { input_per_mtok_usd, output_per_mtok_usd };

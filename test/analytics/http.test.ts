@@ -181,8 +181,8 @@ describe('a start with another price table', () => {
 describe('a sum out of range', () => {
   it('is an internal_error', async () => {
     const world = openWorld();
-    for (let i = 0; i < 2; i++) {
-      const session = await world.planner();
+    for (const workspace of ['a'.repeat(64), 'b'.repeat(64)]) {
+      const session = await world.planner(workspace);
       await world.record([{ session, at: NOW - 60_000, model: HAIKU, over: { cost_usd: '5000000' } }]);
     }
     const { call } = await serve(world);

@@ -288,7 +288,15 @@ describe('routing', () => {
   ) {
     const chain = SLOTS.map((policy) => notApplicable(policy, slots[policy]));
     const winner_index = chain.findIndex((entry) => entry.verdict === 'chose');
-    const payload = { winner_index, elapsed_ms: 1, refused: null, fallback_dearer: false, chain, ...rest };
+    const payload = {
+      winner_index,
+      elapsed_ms: 1,
+      refused: null,
+      fallback_dearer: false,
+      requested_model: null,
+      chain,
+      ...rest,
+    };
     const chosen_model = chain[winner_index]?.candidate_model ?? '';
     return draft({
       type: 'route.decided',

@@ -1,4 +1,5 @@
 // Reports on their thread: the same answers as on this one, while this one goes on (07 §9.4). Needs the built package.
+import fs from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { parseCostQuery } from '../../src/policy/analytics/query.ts';
@@ -13,7 +14,7 @@ const TRACE = { window: { from: 0, to: NOW }, filter: { session: null, model: nu
 const EVERYTHING = { session: null, parent_session: null, model: null, provider: null, workspace_hash: null };
 const SAVINGS = {
   window: TRACE.window,
-  filter: { ...EVERYTHING, delegation_tier: null, worker_name: null, include_workers: null },
+  filter: { ...EVERYTHING, delegation_tier: null, worker_name: null, door: null, caller: null, include_workers: null },
   baseline: SONNET,
 };
 
@@ -57,7 +58,7 @@ test('what was committed before the question is in the answer, and the asking th
   const { reports } = onThread(world.db.path);
   const query = costQuery('group_by=session');
   await reports.cost(query, null);
-  const session = await world.planner();
+  const session = await world.planner('b'.repeat(64));
   await world.record([{ session, at: NOW - 1000, model: HAIKU, prices: A, tokens: { input_tokens: 7 } }]);
   let turnsOfTheLoop = 0;
   let pending = true;
@@ -72,12 +73,34 @@ test('what was committed before the question is in the answer, and the asking th
   expect(turnsOfTheLoop).toBeGreaterThan(10);
 });
 
+test.skipIf(process.platform !== 'linux')(
+  'its thread gives way to the others, which keep their own priority',
+  async () => {
+    const world = await filled(1);
+    const { reports } = onThread(world.db.path);
+    const before = niceOfThreads();
+    await reports.reliability(TRACE);
+    const added = [...niceOfThreads()].filter(([thread]) => !before.has(thread));
+    expect(added.filter(([, nice]) => nice === 10)).toHaveLength(1);
+    for (const [thread, nice] of niceOfThreads()) if (before.has(thread)) expect(nice).toBe(before.get(thread));
+  },
+);
+
+function niceOfThreads(): Map<string, number> {
+  const NICE = 16;
+  const threads = fs.readdirSync('/proc/self/task').map((thread): [string, number] => {
+    const stat = fs.readFileSync(`/proc/self/task/${thread}/stat`, 'utf8');
+    return [thread, Number(stat.slice(stat.lastIndexOf(') ') + 2).split(' ')[NICE])];
+  });
+  return new Map(threads);
+}
+
 test('a report that fails rejects with its reason, the next one is answered', async () => {
   const world = await filled(1);
   const { reports } = onThread(world.db.path);
-  for (const table of ['rollup_session_hour', 'rollup_parent_day', 'llm_calls'])
+  for (const table of ['rollup_session_hour', 'rollup_parent_day', 'rollup_day', 'ledger_calls'])
     world.db.db.exec(`UPDATE ${table} SET cost_pusd = 9223372036854775807`);
-  const session = await world.planner();
+  const session = await world.planner('b'.repeat(64));
   await world.record([{ session, at: NOW - 1000, model: HAIKU, prices: A, tokens: { input_tokens: 7 } }]);
   const all = costQuery('group_by=none');
   await expect(world.analytics.cost(all, null)).rejects.toThrow('integer overflow');

@@ -234,7 +234,8 @@ describe('the worked example', () => {
     await example.world.record(example.calls.toReversed());
     await expectTable(example);
     const { db } = example.world.db;
-    db.exec('UPDATE rollup_parent_day SET cost_pusd = cost_pusd + 1');
+    for (const table of ['rollup_parent_day', 'rollup_day', 'rollup_parent'])
+      db.exec(`UPDATE ${table} SET cost_pusd = cost_pusd + 1`);
     expect(verifyRollups(db)).not.toEqual([]);
     rebuildRollups(db);
     expect(verifyRollups(db)).toEqual([]);

@@ -53,7 +53,7 @@ export interface World {
   readonly db: SqliteStoreHandle;
   readonly journal: Journal;
   readonly analytics: Analytics;
-  planner(workspace?: string): Promise<SessionRecord>;
+  planner(workspace?: string, over?: Partial<SessionRecord>): Promise<SessionRecord>;
   worker(parent: SessionRecord, options?: WorkerOptions): Promise<SessionRecord>;
   /** All in one commit, in this order, each with its own time. */
   record(calls: readonly Call[]): Promise<readonly Event[]>;
@@ -108,7 +108,8 @@ export function openWorld(): World {
     db,
     journal,
     analytics,
-    planner: (workspace_hash = 'a'.repeat(64)) => session(sessionRecord(source, { workspace_hash }), []),
+    planner: (workspace_hash = 'a'.repeat(64), over = {}) =>
+      session(sessionRecord(source, { workspace_hash, ...over }), []),
     worker(parent, { tier = 'fast', by = OPUS, name = null } = {}) {
       const worker_digest = name && 'd'.repeat(64);
       const call = ids.toolUse();

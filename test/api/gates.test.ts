@@ -34,6 +34,64 @@ async function code(answer: { body: string }): Promise<string> {
   return JSON.parse(answer.body).error.code;
 }
 
+test('a server that goes down waits for no connection on which nothing was asked', async () => {
+  const server = await startServer();
+  const silent = connect(server.port, '127.0.0.1');
+  const half = connect(server.port, '127.0.0.1', () => half.write('GET /healthz HTTP/1.1\r\nHo'));
+  const closed = [silent, half].map((socket) => once(socket.on('error', () => {}).resume(), 'close'));
+  await Promise.all([silent, half].map((socket) => once(socket, 'connect')));
+  // Connections are taken in order: with this answer both of them have been.
+  expect((await server.call('GET', '/healthz')).status).toBe(200);
+  await server.app.close();
+  await Promise.all(closed);
+});
+
+test('no answer may be kept by a cache or taken for another type, errors and refused bytes included', async () => {
+  const server = await startServer({ config: { server: { allowed_hosts: [] } } });
+  const own = { Host: `127.0.0.1:${server.port}` };
+  const answers = await Promise.all([
+    raw(server, get('/sessions', own)),
+    raw(server, get('/no/such', own)),
+    raw(server, get('/healthz', { Host: 'evil.example' })),
+    raw(server, get('/metrics', own)),
+    raw(server, get('/analytics/cost?format=csv', own)),
+    raw(server, 'no request at all\r\n\r\n'),
+  ]);
+  expect(answers.map(({ status }) => status)).toEqual([200, 404, 403, 200, expect.any(Number), 400]);
+  for (const { head } of answers) {
+    expect(head).toMatch(/^cache-control: no-store\r?$/im);
+    expect(head).toMatch(/^x-content-type-options: nosniff\r?$/im);
+  }
+});
+
+test('connections have a limit, beyond which one more is closed at once, and they are given back', async () => {
+  const server = await startServer({ config: { stream: { max_connections: 1 } } });
+  const open = async () => {
+    const socket = connect(server.port, '127.0.0.1').on('error', () => {});
+    await once(socket, 'connect');
+    return socket;
+  };
+  const held = [];
+  for (let i = 0; i < 501; i += 1) held.push(await open());
+  const more = await open();
+  await once(more.resume(), 'close');
+  for (const socket of held) socket.destroy();
+  await until(async () => (await server.call('GET', '/healthz').catch(() => null))?.status === 200);
+});
+
+test('an id of any length is refused in the envelope, behind the gates', async () => {
+  const server = await startServer({ config: { server: { auth_tokens: [TOKEN] } } });
+  for (const [length, authorization, expected] of [
+    [5000, 'Bearer x', [401, 'unauthorized']],
+    [9000, 'Bearer x', [401, 'unauthorized']],
+    [5000, `Bearer ${TOKEN}`, [400, 'validation_error']],
+    [9000, `Bearer ${TOKEN}`, [414, 'uri_too_long']],
+  ] as const) {
+    const answer = await server.call('GET', `/sessions/${'x'.repeat(length)}`, undefined, { authorization });
+    expect([answer.status, answer.body.error.code]).toEqual(expected);
+  }
+});
+
 describe('host and origin', () => {
   test('a foreign Host is refused, whatever the path, and loopback names need our port', async () => {
     const server = await startServer({ config: { server: { allowed_hosts: ['metis.example', 'pinned.example:81'] } } });
@@ -45,6 +103,50 @@ describe('host and origin', () => {
     for (const host of [`localhost:${server.port}`, `[::1]:${server.port}`, 'METIS.example:9', 'pinned.example:81']) {
       expect([host, (await ask(host)).status]).toEqual([host, 200]);
     }
+  });
+
+  test('two Hosts are refused, whichever comes first, and a target in absolute form is judged by its own', async () => {
+    const server = await startServer();
+    const ours = `localhost:${server.port}`;
+    for (const [first, second] of [
+      [ours, 'evil.example'],
+      ['evil.example', ours],
+    ]) {
+      const answer = await raw(server, get('/healthz', { Host: `${first}\r\nHost: ${second}` }));
+      expect([first, answer.status, await code(answer)]).toEqual([first, 403, 'host_not_allowed']);
+    }
+    for (const foreign of ['http://evil.example/healthz', `http://evil.example@${ours}/healthz`, 'http:///healthz']) {
+      const answer = await raw(server, get(foreign, { Host: ours }));
+      expect([foreign, answer.status, await code(answer)]).toEqual([foreign, 403, 'host_not_allowed']);
+    }
+    expect((await raw(server, get(`HTTP://${ours}/healthz?x`, { Host: 'proxy.example' }))).status).toBe(200);
+    expect((await raw(server, get(`http://${ours}?x`, { Host: ours }))).status).toBe(404);
+  });
+
+  test('what another page loads without an Origin is refused, a link that is followed is not', async () => {
+    const server = await startServer();
+    const ask = (headers: Readonly<Record<string, string>>, path = '/models') =>
+      raw(server, get(path, { Host: `localhost:${server.port}`, ...headers }));
+    const fetched = (site: string, mode: string, dest: string) => ({
+      'Sec-Fetch-Site': site,
+      'Sec-Fetch-Mode': mode,
+      'Sec-Fetch-Dest': dest,
+    });
+    const workspace = `/sessions?workspace_path=${encodeURIComponent(server.workspace)}`;
+    for (const site of ['cross-site', 'same-site']) {
+      for (const [mode, dest] of [
+        ['no-cors', 'script'],
+        ['no-cors', 'image'],
+        ['no-cors', 'empty'],
+        ['navigate', 'iframe'],
+        ['navigate', 'object'],
+      ] as const) {
+        const answer = await ask(fetched(site, mode, dest), workspace);
+        expect([site, dest, answer.status, await code(answer)]).toEqual([site, dest, 403, 'origin_not_allowed']);
+      }
+      expect((await ask(fetched(site, 'navigate', 'document'))).status).toBe(200);
+    }
+    for (const site of ['same-origin', 'none']) expect((await ask(fetched(site, 'cors', 'empty'))).status).toBe(200);
   });
 
   test('a request without Host is refused in our envelope', async () => {
@@ -82,7 +184,7 @@ describe('host and origin', () => {
     expect(answer.headers.get('access-control-allow-headers')).toBe(
       'Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Prefer',
     );
-    expect(answer.headers.get('access-control-allow-methods')).toBe('DELETE, GET, PATCH, POST');
+    expect(answer.headers.get('access-control-allow-methods')).toBe('DELETE, GET, PATCH, POST, PUT');
     expect(answer.headers.get('access-control-max-age')).toBe('600');
   });
 });
@@ -104,6 +206,27 @@ describe('tokens', () => {
       expect((await server.call('GET', '/models', undefined, { authorization: `Bearer ${token}` })).status).toBe(200);
     }
   });
+});
+
+test('two Authorization headers are none, whichever of them is right', async () => {
+  const server = await startServer({ config: { server: { auth_tokens: [TOKEN] } } });
+  const Host = `localhost:${server.port}`;
+  const ask = (value: string) => raw(server, get('/models', { Host, Authorization: value }));
+  expect((await ask(`Bearer ${TOKEN}`)).status).toBe(200);
+  for (const [first, second] of [
+    [TOKEN, 'wrong'],
+    ['wrong', TOKEN],
+    [TOKEN, TOKEN],
+  ])
+    expect((await ask(`Bearer ${first}\r\nAuthorization: Bearer ${second}`)).status).toBe(401);
+});
+
+test('a body that says it is encoded is refused, not read as something else', async () => {
+  const server = await startServer();
+  const body = { workspace_path: server.workspace };
+  const encoded = await server.call('POST', '/sessions', body, { 'content-encoding': 'gzip' });
+  expect([encoded.status, encoded.body.error.code]).toEqual([415, 'unsupported_media_type']);
+  expect((await server.call('POST', '/sessions', body, { 'content-encoding': 'Identity' })).status).toBe(201);
 });
 
 describe('rate', () => {
@@ -342,6 +465,34 @@ describe('bodies', () => {
     ]);
   });
 
+  test('a misspelt key is told with the one that was meant', async () => {
+    const server = await startServer();
+    const session = await server.session();
+    const told = async (path: string, body: unknown) => (await server.call('POST', path, body)).body.error.message;
+    const place = { workspace_path: server.workspace };
+    expect(await told('/sessions', { ...place, max_cost: '1' })).toBe(
+      'max_cost: unknown key; did you mean "max_cost_usd"?',
+    );
+    expect(await told('/sessions', { ...place, colour: 'red' })).toBe('colour: unknown key');
+    const turns = `/sessions/${session.id}/turns`;
+    expect(await told(turns, { contents: 'hi', content: 'hi' })).toContain('did you mean "content"?');
+    const block = { type: 'image', sourec: {}, source: { kind: 'base64', data: 'AA==' }, media_type: 'image/png' };
+    expect(await told(turns, { content: [block] })).toContain('did you mean "source"?');
+    const { message } = (await server.call('GET', '/sessions?include_worker=true')).body.error;
+    expect(message).toContain('did you mean "include_workers"?');
+  });
+
+  test('a probe may ask by HEAD, and durations have no more digits than they know', async () => {
+    const server = await startServer();
+    for (const path of ['/healthz', '/readyz']) {
+      const answer = await fetch(`${server.base}${path}`, { method: 'HEAD' });
+      expect([answer.status, await answer.text()]).toEqual([200, '']);
+    }
+    expect((await fetch(`${server.base}/models`, { method: 'HEAD' })).status).toBe(405);
+    const { uptime_seconds } = (await server.call('GET', '/healthz')).body;
+    expect(String(uptime_seconds)).toMatch(/^\d+(\.\d{1,3})?$/);
+  });
+
   test('a fault is told in plain words, inside a message block and for a parameter that stands twice', async () => {
     const server = await startServer();
     const { body: session } = await server.call('POST', '/sessions', { workspace_path: server.workspace });
@@ -351,8 +502,13 @@ describe('bodies', () => {
     expect(await told('POST', `/sessions/${session.id}/turns`, { content: 5 })).toBe(
       'content: must be a string or a list',
     );
-    expect(await told('POST', `/sessions/${session.id}/turns`, { content: [{ type: 'nope' }] })).toBe(
-      'content.0: must be a text block, or an image block with a base64 or file_ref source',
+    const block = (content: unknown) => told('POST', `/sessions/${session.id}/turns`, { content: [content] });
+    expect(await block({ type: 'nope' })).toBe('content.0.type: must be one of "text", "image"');
+    expect(await block({ type: 'image', source: { kind: 'base64', data: 'AAAA' } })).toBe(
+      'content.0.media_type: is required',
+    );
+    expect(await block({ type: 'image', source: { kind: 'url', data: 'x' }, media_type: 'image/png' })).toBe(
+      'content.0.source.kind: must be one of "base64", "file_ref"',
     );
     expect(await told('GET', '/sessions?limit=1&limit=2')).toBe('limit: is given more than once');
     expect(await told('GET', `/sessions/${session.id}/events?since=a&since=b`)).toBe('since: is given more than once');

@@ -3,38 +3,17 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, test } from 'vitest';
+import { recover } from '../../src/engine/recover.ts';
 import { eventsDocument, openApiDocument } from '../../src/http/openapi.ts';
 import { ERROR_CODES } from '../../src/kernel/errors.ts';
-import { type Answer, type Parsed, startServer } from '../support/http.ts';
+import { contractFault, openApi as document, operations, validatorAt } from '../support/contract.ts';
+import { type Parsed, startServer, type TestServer } from '../support/http.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
 const { version } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
 const STALE = 'the committed documents are out of date: run "npm run gen"';
-const METHODS = ['get', 'post', 'put', 'patch', 'delete'];
-
-const document: Parsed = JSON.parse(await openApiDocument(version));
-const operations: [string, string, Parsed][] = Object.entries<Parsed>(document.paths).flatMap(([url, item]) =>
-  Object.entries<Parsed>(item).map(([method, operation]): [string, string, Parsed] => [method, url, operation]),
-);
-const ajv = new Ajv2020({ strict: false, validateFormats: false });
-ajv.addSchema(document, 'doc');
-
-/** The schema of an answer, as a validator. */
-function validator(method: string, url: string, status: number) {
-  const escaped = url.replaceAll('~', '~0').replaceAll('/', '~1');
-  const parts = [
-    'paths',
-    escaped,
-    method.toLowerCase(),
-    'responses',
-    String(status),
-    'content',
-    'application~1json',
-    'schema',
-  ];
-  return ajv.compile({ $ref: `doc#/${parts.map(encodeURIComponent).join('/')}` });
-}
+const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
 
 describe('the committed documents', () => {
   test('are what the code generates', async () => {
@@ -54,19 +33,47 @@ describe('the committed documents', () => {
 describe('openapi.json', () => {
   test('is 3.1.0 with unique operation ids, declared path parameters and schemas that compile', () => {
     expect(document.openapi).toBe('3.1.0');
-    const ids = operations.map(([, , operation]) => operation.operationId);
+    const ids = operations.map(({ id }) => id);
     expect(new Set(ids).size).toBe(ids.length);
-    for (const [method, url, operation] of operations) {
+    for (const { id, method, url, item } of operations) {
       expect(METHODS).toContain(method);
-      expect(operation.operationId).toMatch(/^[a-z][A-Za-z]+$/);
+      expect(id).toMatch(/^[a-z][A-Za-z]+$/);
       const named = [...url.matchAll(/\{([a-z_]+)\}/g)].map((m) => m[1]);
-      const declared = (operation.parameters ?? []).filter((p: Parsed) => p.in === 'path');
+      const declared = (item.parameters ?? []).filter((p: Parsed) => p.in === 'path');
       expect(declared.map((p: Parsed) => p.name).sort()).toEqual(named.sort());
-      for (const [status, answer] of Object.entries<Parsed>(operation.responses)) {
+      const asked = (item.parameters ?? []).filter((p: Parsed) => p.in === 'query');
+      expect(asked.filter((p: Parsed) => !p.description).map((p: Parsed) => `${id}: ${p.name} says nothing`)).toEqual(
+        [],
+      );
+      for (const [status, answer] of Object.entries<Parsed>(item.responses)) {
         expect(answer.description).not.toBe('');
-        if (answer.content?.['application/json']) validator(method, url, Number(status));
+        const place = [
+          'paths',
+          url,
+          method.toLowerCase(),
+          'responses',
+          status,
+          'content',
+          'application/json',
+          'schema',
+        ];
+        if (answer.content?.['application/json']) validatorAt(...place);
       }
     }
+  });
+
+  test('names the headers that matter, and the fields a socket takes in its URL', () => {
+    const submit = document.paths['/sessions/{session_id}/turns'].post;
+    const headers = (o: Parsed) => o.parameters.filter((p: Parsed) => p.in === 'header').map((p: Parsed) => p.name);
+    expect(headers(submit)).toEqual(['Idempotency-Key', 'Prefer']);
+    expect(Object.keys(submit.responses[202].headers)).toEqual(['Location', 'Idempotency-Replayed']);
+    expect(Object.keys(submit.responses[401].headers)).toEqual(['WWW-Authenticate']);
+    expect(Object.keys(submit.responses[429].headers)).toEqual(['Retry-After']);
+    expect(headers(document.paths['/sessions/{session_id}/events'].get)).toEqual(['Last-Event-ID']);
+    const fields = document.paths['/sessions/{session_id}/stream'].get.parameters.map((p: Parsed) => p.name);
+    expect(fields.sort()).toEqual(
+      ['include_worker_sessions', 'preset', 'session_id', 'since', 'snapshot', 'types'].sort(),
+    );
   });
 
   test('covers every registered route', async () => {
@@ -74,14 +81,17 @@ describe('openapi.json', () => {
     const routes = server.app
       .printRoutes({ commonPrefix: false })
       .split('\n')
-      .filter((line) => line.includes('('));
-    const methods = routes.flatMap((line) => /\(([A-Z, ]+)\)/.exec(line)![1]!.split(', '));
+      .filter((line) => line.includes('('))
+      // The gateway's paths have the contracts of their wires.
+      .filter((line) => !/\/v1\/|\/count_tokens|\* /.test(line));
+    // HEAD is GET without its body.
+    const methods = routes
+      .flatMap((line) => /\(([A-Z, ]+)\)/.exec(line)![1]!.split(', '))
+      .filter((method) => method !== 'HEAD');
     expect(methods).toHaveLength(operations.length);
-    for (const [method, url] of operations) {
+    for (const { method, url } of operations) {
       const pattern = url.replace(/\{([a-z_]+)\}/g, ':$1');
-      expect(server.app.hasRoute({ method: method.toUpperCase() as 'GET', url: pattern }), `${method} ${url}`).toBe(
-        true,
-      );
+      expect(server.app.hasRoute({ method: method as 'GET', url: pattern }), `${method} ${url}`).toBe(true);
     }
     const stream = document.paths['/sessions/{session_id}/stream'].get;
     expect([stream['x-websocket'], Object.keys(stream.responses)[0]]).toEqual([true, '101']);
@@ -89,8 +99,8 @@ describe('openapi.json', () => {
 
   test('lists every error code, and for each operation a closed set', () => {
     expect(document.components.schemas.ErrorEnvelope.properties.error.properties.code.enum).toEqual(ERROR_CODES);
-    for (const [method, url, { responses }] of operations) {
-      for (const [status, answer] of Object.entries<Parsed>(responses)) {
+    for (const { method, url, item } of operations) {
+      for (const [status, answer] of Object.entries<Parsed>(item.responses)) {
         if (Number(status) < 400) continue;
         const { schema } = answer.content['application/json'];
         expect(schema.allOf[1].properties.error.properties.code.enum, `${method} ${url} ${status}`).not.toEqual([]);
@@ -103,7 +113,7 @@ describe('openapi.json', () => {
     expect(properties.cost_so_far_usd).toMatchObject({ type: 'string', format: 'decimal' });
     expect(properties.max_cost_usd).toMatchObject({ type: ['string', 'null'], format: 'decimal' });
     expect(JSON.stringify(document.components)).not.toContain('"additionalProperties":false');
-    const bodies = operations.flatMap(([, , o]) => o.requestBody?.content['application/json'].schema ?? []);
+    const bodies = operations.flatMap(({ item }) => item.requestBody?.content['application/json'].schema ?? []);
     expect(bodies.length).toBeGreaterThan(5);
     for (const body of bodies) expect(body.additionalProperties).toBe(false);
     for (const url of ['/healthz', '/readyz']) expect(document.paths[url].get.security).toEqual([]);
@@ -111,73 +121,128 @@ describe('openapi.json', () => {
   });
 });
 
+/** One whose turn was cut by a crash: it is resumed, and then cancelled. */
+async function serverThatHolds(): Promise<TestServer> {
+  const asks = scenario(planner({ tool_calls: [call('write_file', { path: 'a.txt', content: 'x' })] }, { text: 'ok' }));
+  const first = await startServer({ scenario: asks });
+  const session = await first.session();
+  const turnId = await first.submit(session, 'go');
+  await first.event('tool.confirmation_requested');
+  first.abandon();
+  const second = await startServer({
+    scenario: asks,
+    folder: first.folder,
+    config: { recovery: { on_start: 'hold' } },
+  });
+  await recover(second.engine);
+  const url = `/sessions/${session.id}/turns/${turnId}`;
+  await second.call('POST', `${url}/resume`);
+  await second.call('POST', `${url}/cancel`);
+  await second.ended(turnId);
+  return second;
+}
+
 describe('what is sent', () => {
-  test('validates against the document, events against their schema', async () => {
+  test('every operation is called, answers well, and as documented; events are as their schema says', async () => {
     const server = await startServer({
+      files: { 'workers/helper.yaml': 'instructions: Help.' },
       scenario: scenario(
         planner({ thinking: 'hm', tool_calls: [delegate('write it')] }, { text: 'done' }),
         worker('write it', { tool_calls: [call('write_file', { path: 'a.txt', content: 'x' })] }, { text: 'written' }),
       ),
     });
-    const checked: string[] = [];
-    const check = (method: string, url: string, answer: Answer) => {
-      const validate = validator(method, url, answer.status);
-      expect(validate(answer.body), `${method} ${url}: ${ajv.errorsText(validate.errors)}`).toBe(true);
-      checked.push(`${method} ${url} ${answer.status}`);
-      return answer.body;
-    };
-    const opened = await server.call('POST', '/sessions', {
+    // Every answer is held against the document where it is sent; here each operation has its turn.
+    const ask = async (method: string, path: string, body?: unknown) => (await server.call(method, path, body)).body;
+    const session = await ask('POST', '/sessions', {
       workspace_path: server.workspace,
       initial_active_model: 'opus',
       max_cost_usd: '1.50',
     });
-    const session = check('post', '/sessions', opened);
     const base = `/sessions/${session.id}`;
-    const submitted = check(
-      'post',
-      '/sessions/{session_id}/turns',
-      await server.call('POST', `${base}/turns`, { content: 'go' }),
-    );
+    const socket = server.connect(`${base}/stream?snapshot=true`);
+    await socket.frame((frame) => frame.type === 'snapshot');
+    const submitted = await ask('POST', `${base}/turns`, { content: 'go' });
+    const turnUrl = `${base}/turns/${submitted.turn_id}`;
     const asked = (await server.event('tool.confirmation_requested')).payload as Parsed;
     const prompt = `/confirmations/${asked.confirmation_request_id}`;
-    check('get', '/confirmations', await server.call('GET', '/confirmations'));
-    check('get', '/confirmations/{confirmation_id}', await server.call('GET', prompt));
-    check('patch', '/sessions/{session_id}', await server.call('PATCH', base, { active_model: null }));
-    check('post', '/confirmations/{confirmation_id}', await server.call('POST', prompt, { decision: 'approve' }));
+    await ask('GET', '/confirmations');
+    await ask('GET', prompt);
+    await ask('PATCH', base, { active_model: null });
+    await ask('POST', prompt, { decision: 'approve' });
     await server.ended(submitted.turn_id);
-    const turnUrl = `${base}/turns/${submitted.turn_id}`;
-    for (const [url, path] of [
-      ['/healthz', '/healthz'],
-      ['/readyz', '/readyz'],
-      ['/sessions', '/sessions?include_workers=true'],
-      ['/sessions/{session_id}', base],
-      ['/sessions/{session_id}/turns', `${base}/turns`],
-      ['/sessions/{session_id}/turns/{turn_id}', turnUrl],
-      ['/sessions/{session_id}/messages', `${base}/messages`],
-      ['/sessions/{session_id}/events', `${base}/events?include_worker_sessions=true`],
-      ['/sessions/{session_id}/workers', `${base}/workers`],
-      ['/models', '/models'],
-      ['/pricing', '/pricing'],
-      ['/routing/policy', '/routing/policy'],
-      ['/sessions/{session_id}', '/sessions/nope'],
-      ['/sessions/{session_id}', '/sessions/sess_01ARZ3NDEKTSV4RRFFQ69G5FAV'],
-      ['/pricing', '/pricing?version=nope'],
-    ] as const) {
-      check('get', url, await server.call('GET', path));
+    await ask('PUT', `${turnUrl}/score`, { score: 'good' });
+    for (const path of [
+      '/healthz',
+      '/readyz',
+      '/metrics',
+      '/docs',
+      '/openapi.json',
+      '/events.schema.json',
+      '/sessions?include_workers=true',
+      base,
+      `${base}/turns`,
+      turnUrl,
+      `${base}/messages`,
+      `${base}/events?include_worker_sessions=true`,
+      `${base}/workers`,
+      '/models',
+      '/pricing',
+      '/routing/policy',
+      `/patterns?workspace_path=${server.workspace}`,
+      `/workers?workspace_path=${server.workspace}`,
+      `/workers/helper?workspace_path=${server.workspace}`,
+      '/analytics/cost?from=all&group_by=parent_session',
+      '/analytics/savings?from=all&baseline=opus',
+      '/analytics/routing?from=all',
+      '/analytics/reliability?from=all',
+      `/analytics/quality?workspace_path=${server.workspace}`,
+    ]) {
+      await ask('GET', path);
     }
-    check('post', '/sessions/{session_id}/turns/{turn_id}/cancel', await server.call('POST', `${turnUrl}/cancel`));
-    check('post', '/sessions/{session_id}/turns/{turn_id}/resume', await server.call('POST', `${turnUrl}/resume`));
-    const question = { text: '@haiku hi', workspace_path: server.workspace };
-    check('post', '/routing/explain', await server.call('POST', '/routing/explain', question));
-    check('post', '/routing/check', await server.call('POST', '/routing/check', { policy_yaml: 'a: 1' }));
-    check('post', '/maintenance/prune', await server.call('POST', '/maintenance/prune', { dry_run: true }));
-    check('delete', '/sessions/{session_id}', await server.call('DELETE', base));
-    check('delete', '/sessions/{session_id}', await server.call('DELETE', `${base}?purge=true`));
-    expect(checked.length).toBeGreaterThan(20);
+    for (const path of ['/sessions/nope', '/sessions/sess_01ARZ3NDEKTSV4RRFFQ69G5FAV', '/pricing?version=nope', '/no'])
+      await ask('GET', path);
+    await ask('POST', `${base}/estimate`, { content: 'again' });
+    await ask('POST', `${base}/delegations`, { tier: 'fast', task: 'once more' });
+    await ask('POST', '/routing/explain', { text: '@haiku hi', workspace_path: server.workspace });
+    const kept = { workspace_path: server.workspace, definition: { name: 'kept', instructions: 'Keep.' } };
+    await ask('POST', '/workers', kept);
+    await ask('PUT', '/workers/kept', kept);
+    await ask('DELETE', `/workers/kept?workspace_path=${server.workspace}`);
+    await ask('POST', '/routing/check', { policy_yaml: 'a: 1' });
+    await ask('POST', '/maintenance/prune', { dry_run: true });
+    await ask('DELETE', base);
+    await ask('DELETE', `${base}?purge=true`);
+
+    const held = await serverThatHolds();
+    const good = [server, held].flatMap(({ answered }) => [...answered]).filter((line) => / (101|2\d\d)$/.test(line));
+    const called = new Set(['streamSession', ...good.map((line) => line.split(' ')[0])]);
+    expect(operations.map(({ id }) => id).filter((id) => !called.has(id))).toEqual([]);
 
     const schema = new Ajv2020({ strict: false, validateFormats: false }).compile(JSON.parse(eventsDocument()));
-    for (const event of server.events)
-      expect(schema(event), `${event.type}: ${ajv.errorsText(schema.errors)}`).toBe(true);
+    for (const event of server.events) {
+      expect(schema(event), `${event.type}: ${JSON.stringify(schema.errors)}`).toBe(true);
+    }
     expect(new Set(server.events.map((e) => e.type)).size).toBeGreaterThan(12);
+  });
+
+  test('an answer that is not as documented fails its test', () => {
+    const sent = {
+      method: 'GET',
+      target: '/readyz',
+      status: 200,
+      type: 'application/json',
+      text: '{"status":"ready"}',
+    };
+    expect(contractFault(sent)).toBeNull();
+    for (const other of [
+      { text: '{"status":"so so"}' },
+      { text: '{}' },
+      { status: 201 },
+      { type: 'text/plain' },
+      { target: '/nowhere' },
+      { status: 503, text: '{"error":{"code":"not_found","message":""}}' },
+    ]) {
+      expect(contractFault({ ...sent, ...other }), JSON.stringify(other)).toMatch(/^GET \/\w+ \d+: /);
+    }
   });
 });

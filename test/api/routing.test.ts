@@ -78,7 +78,7 @@ describe('GET /routing/policy', () => {
     const { body } = await policy(server);
     expect(body).toEqual({ ...good, valid: false, errors: expect.any(Array), using_last_known_good: true });
     expect(body.errors).toHaveLength(3);
-    expect(body.errors).toContain('tiers: must define all three slots');
+    expect(body.errors).toContain('workspace file: tiers: must define all three slots');
   });
 
   test('refuses a folder that is not there', async () => {
@@ -96,8 +96,8 @@ describe('POST /routing/check', () => {
     expect(body).toMatchObject({ valid: false, warnings: [] });
     expect(body.errors).toEqual([
       'tiers: must define all three slots',
-      expect.stringMatching(/^global\.rules\[0\]\.when\.message_matches: /),
-      'global.rules[1].when: unknown predicate key(s) [foo]',
+      expect.stringMatching(/^rules\[0\]\.when\.message_matches: /),
+      'rules[1].when: unknown predicate key(s) [foo]',
     ]);
     expect((await server.call('GET', '/routing/policy')).body).toMatchObject({ valid: true, version: null });
   });
@@ -119,7 +119,7 @@ describe('POST /routing/check', () => {
     fs.writeFileSync(server.config.routing.global_path, 'default: opus');
     const { body } = await server.call('POST', '/routing/check', { workspace_path: server.workspace });
     expect(body.errors).toHaveLength(4);
-    expect(body.errors.at(-1)).toBe('default: belongs in the workspace file');
+    expect(body.errors.at(-1)).toBe('global file: default: belongs in the workspace file');
     expect((await server.call('POST', '/routing/check', {})).body.errors).toHaveLength(1);
   });
 
@@ -130,7 +130,7 @@ describe('POST /routing/check', () => {
         'global_default: gpt\nrules: [{ when: { has_images: true }, use: opus }, { when: { has_images: false }, use: gpt }]',
     });
     expect(body).toMatchObject({ valid: true, errors: [] });
-    expect(body.warnings.map((line: string) => line.split(':')[0])).toEqual(['global_default', 'global.rules[1].use']);
+    expect(body.warnings.map((line: string) => line.split(':')[0])).toEqual(['global_default', 'rules[1].use']);
   });
 });
 

@@ -44,6 +44,25 @@ describe('POST /sessions', () => {
     expect((await server.call('GET', '/sessions')).body.sessions).toEqual([]);
   });
 
+  test('repeats of unknown names no more than helps to find them', async () => {
+    const server = await startServer();
+    const huge = 'm'.repeat(800_000);
+    const { session_id } = (await create(server)).body;
+    const turns = `/sessions/${session_id}/turns`;
+    for (const [method, at, body] of [
+      ['POST', '/sessions', { workspace_path: server.workspace, initial_active_model: huge }],
+      ['PATCH', `/sessions/${session_id}`, { active_model: huge }],
+      ['POST', turns, { content: 'hi', per_message_override: huge }],
+      ['POST', turns, { content: `@${huge} hi` }],
+      ['GET', `/sessions?status=${'"'.repeat(800)}`, undefined],
+      ['GET', `/sessions?status=${'x,'.repeat(2000)}x`, undefined],
+    ] as const) {
+      const answer = await server.call(method, at, body);
+      expect(answer.status, at).toBe(400);
+      expect(JSON.stringify(answer.body).length, `${method} ${at.slice(0, 40)}`).toBeLessThan(2000);
+    }
+  });
+
   test('keeps to the workspace roots', async () => {
     const server = await startServer();
     const inside = path.join(server.folder, 'roots', 'one');

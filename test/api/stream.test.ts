@@ -457,11 +457,20 @@ describe('workers', () => {
 });
 
 describe('what a client may send', () => {
-  test('is one subscribe; other frames are ignored, a second one ends it', async () => {
+  test('first is subscribe: anything else is told so at once', async () => {
     const server = await startServer();
     const session = await server.session();
     const client = server.connect(`/sessions/${session.id}/stream`);
-    client.send({ type: 'made_up' });
+    client.send({ type: 'subscrib', preset: 'chat' });
+    const fault = await client.frame((f) => f.type === 'subscribe_error');
+    expect([fault.code, fault.message]).toEqual(['validation_error', 'type: must be "subscribe"']);
+    expect(closeCode(await client.closed)).toEqual([1008, 'validation_error']);
+  });
+
+  test('is one subscribe; other frames behind it are ignored, a second one ends it', async () => {
+    const server = await startServer();
+    const session = await server.session();
+    const client = server.connect(`/sessions/${session.id}/stream`);
     client.send({ type: 'subscribe' });
     await client.frame((f) => f.type === 'subscribe_ack');
     client.send({ type: 'made_up' });

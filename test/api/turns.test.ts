@@ -1,7 +1,9 @@
 // Turns, confirmations and history over HTTP.
+
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { createTraceRelay } from '../../src/app/telemetry/trace-relay.ts';
 import { type ToolDefinition, toolText } from '../../src/domain/tool.ts';
 import { createHttpServer } from '../../src/http/server.ts';
 import type { ToolFactory } from '../../src/ports/tool.ts';
@@ -254,6 +256,8 @@ describe('Idempotency-Key', () => {
       engine: server.engine,
       analytics: createAnalytics(server.db.reader),
       priceVersions: createPriceVersionReader(server.db.reader),
+      metrics: () => '',
+      traces: createTraceRelay(server.engine.bus),
       version: '0.0.0-test',
       draining: () => false,
     });

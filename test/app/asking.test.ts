@@ -51,8 +51,12 @@ describe('sessions and cost', () => {
     const { url, client, session } = await worked();
     const shown = await client.getSession(session.id);
     const { totals } = await client.getCost();
+    // What has no title yet goes by the name that its client gave it.
+    const kept = { door: 'mcp', client: 'an-editor', client_ref: 'build-42' } as const;
+    const named = await client.createSession({ workspace_path: home.path, ...kept });
 
     const sessions = await ask(url, 'sessions');
+    expect(sessions.stdout).toMatch(new RegExp(`^${named.id} +an-editor build-42 `, 'm'));
     expect(sessions.stdout.split('\n')[0]).toMatch(/^session +title +state +model +workers +cost +active$/);
     expect(sessions.stdout).toContain(session.id);
     expect(sessions.stdout).toMatch(/idle/);
@@ -62,7 +66,7 @@ describe('sessions and cost', () => {
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line));
-    expect(lines).toHaveLength(1 + shown.worker_count);
+    expect(lines).toHaveLength(2 + shown.worker_count);
     expect(lines.find((line) => line.id === session.id)).toEqual(shown);
     expect((await ask(url, 'sessions', '--status', 'running')).stdout).toBe('no sessions\n');
 
@@ -92,13 +96,34 @@ describe('sessions and cost', () => {
     [['cost', '--since', 'yesterday'], 2, /'yesterday' is invalid. It must be like 24h/],
     [['sessions', '--limit', '0'], 2, /from 1 to 100000/],
     [['sessions', '--status', 'asleep'], 2, /Allowed choices are/],
+    [['cost', '--session', 'sess_x'], 2, /must be the id of a session/],
     [['sessions', '--server', '127.0.0.1:1'], 1, /^metis: no server answers at http:\/\/127.0.0.1:1; metis serve/],
+    [['sessions', '--server', 'http://me:word@127.0.0.1:1'], 2, /It takes no user and password/],
     [['events', 'sess_x', '--follow', '--server', '127.0.0.1:1'], 1, /^metis: no server answers/],
   ])('%j says what is wrong', async (args, code, message) => {
     const answer = await run(args, { home: home.path });
     expect(answer.stderr).toMatch(message);
     expect(answer.code).toBe(code);
     expect(answer.stdout).toBe('');
+  });
+
+  it('ask the configured server with its token where no other is named, also one that binds every address', async () => {
+    const env: Record<string, string> = {
+      METIS_SERVER_HOST: '0.0.0.0',
+      METIS_SERVER_AUTH_TOKENS: JSON.stringify(['t'.repeat(32)]),
+      METIS_SERVER_WORKSPACE_ROOTS: JSON.stringify([home.path]),
+    };
+    const server = start(['serve', '--port', '0'], { home: home.path, env });
+    running.push(server);
+    env.METIS_SERVER_PORT = new URL(await address(server)).port;
+    for (const command of ['sessions', 'cost'])
+      expect(await run([command], { home: home.path, env })).toMatchObject({ code: 0, stderr: '' });
+    // What another address is asked with is named beside it: no token goes elsewhere by itself.
+    const elsewhere = await run(['sessions', '--server', `127.0.0.1:${env.METIS_SERVER_PORT}`], {
+      home: home.path,
+      env,
+    });
+    expect(elsewhere.stderr).toContain('give one with --token or METIS_TOKEN');
   });
 
   it('say what the server refuses', async () => {
@@ -140,7 +165,12 @@ describe('events', () => {
     await follower.line(new RegExp(`"session_id":"${session.id}"[^\\n]*"turn\\.completed"`));
     await client.endSession(session.id);
     const { code, stdout, stderr } = await follower.finished;
-    const { events } = await client.listEvents(session.id, { include_worker_sessions: true, limit: 1000 });
+    const stored = await client.listEvents(session.id, { include_worker_sessions: true, limit: 1000 });
+    // Behind its end the session is only judged.
+    const events = stored.events.slice(
+      0,
+      stored.events.findIndex((e) => e.type === 'session.ended' && e.session_id === session.id) + 1,
+    );
     expect(
       stdout
         .trim()

@@ -30,7 +30,7 @@ describe('a routing file in the data folder', () => {
 
   it('that is broken is named by start, config check and doctor, each with its fault', async () => {
     fs.writeFileSync(file(), 'schema_version: 1\nrules:\n  - { name: a, when: { nope: 1 }, use: haiku }\n');
-    const fault = new RegExp(`${file()}: global\\.rules\\[0\\].*nope`);
+    const fault = new RegExp(`${file()}: rules\\[0\\].*nope`);
     expect((await served()).stderr).toMatch(fault);
     const checked = await metis('config', 'check');
     expect(checked).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(fault) });
@@ -79,7 +79,10 @@ describe('a database', () => {
       async () => {
         await served();
         const db = new Database(file());
-        const root = db.prepare("SELECT rootpage FROM sqlite_master WHERE name = 'llm_calls'").pluck().get() as number;
+        const root = db
+          .prepare("SELECT rootpage FROM sqlite_master WHERE name = 'ledger_calls'")
+          .pluck()
+          .get() as number;
         db.close();
         const fd = fs.openSync(file(), 'r+');
         fs.writeSync(fd, Buffer.alloc(page, 0xff), 0, page, (root - 1) * page);

@@ -6,6 +6,7 @@ import { WebSocketServer } from 'ws';
 import { createMetisClient } from '../../src/client/client.ts';
 import type { StreamItem } from '../../src/client/events.ts';
 import { ApiError } from '../../src/client/request.ts';
+import { streamSession } from '../../src/client/stream.ts';
 import { address, getJson, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
@@ -92,6 +93,71 @@ describe('a stream', () => {
     expect(await stream.next()).toEqual({ done: true, value: undefined });
     expect(asked).toEqual([null, BEGAN]);
     sockets.close();
+  });
+
+  it('believes no frame that no server sends, and passes over what came before', async () => {
+    const event = (id: unknown) => ({ type: 'event', event: { id, type: 'turn.started', transient: id === null } });
+    const bad = ['null', '[]', '{', { type: 'event' }, { type: 'event', event: null }, event(5), { type: 'snapshot' }];
+    const since: unknown[] = [];
+    const sockets = new WebSocketServer({ port: 0, host: '127.0.0.1' });
+    await once(sockets, 'listening');
+    sockets.on('connection', (socket) => {
+      const send = (frame: unknown) => socket.send(typeof frame === 'string' ? frame : JSON.stringify(frame));
+      socket.once('message', (text) => {
+        since.push(JSON.parse(String(text)).since ?? null);
+        send({ type: 'subscribe_ack', since: null });
+        if (since.length <= bad.length) {
+          // Each time one event, then what cannot be read: behind it nothing counts.
+          send(event(`b${since.length}`));
+          send(event('a'));
+          send(bad[since.length - 1]);
+          send(event('z'));
+        } else socket.close(1000);
+      });
+    });
+    const { port } = sockets.address() as AddressInfo;
+    const told: boolean[] = [];
+    const ids: unknown[] = [];
+    const options = { connected: (yes: boolean) => void told.push(yes) };
+    for await (const item of createMetisClient({ baseUrl: `http://127.0.0.1:${port}` }).stream('sess_x', options))
+      if (item.type === 'event') ids.push(item.event.id);
+    sockets.close();
+    expect(ids).toEqual(['b1', 'b2', 'b3', 'b4', 'b5', 'b6', 'b7']);
+    expect(since.slice(0, 8)).toEqual([null, ...ids]);
+    expect(told).toEqual(since.flatMap((_, i) => (i === 0 ? [true] : [false, true])));
+  });
+
+  it('asks a server that takes it and brings nothing ever more rarely, and one that brings something at once', async () => {
+    type Step = 'nothing' | 'known' | 'event' | 'long';
+    const steps: Step[] = ['nothing', 'nothing', 'nothing', 'event', 'nothing', 'known', 'nothing', 'long', 'nothing'];
+    const left = [...steps];
+    let step: Step | undefined;
+    const sockets = new WebSocketServer({ port: 0, host: '127.0.0.1' });
+    await once(sockets, 'listening');
+    sockets.on('connection', (socket) => {
+      step = left.shift();
+      const event = (id: string) => ({ type: 'event', event: { id, type: 'turn.started', transient: false } });
+      socket.once('message', () => {
+        if (step === undefined) return socket.close(1000);
+        socket.send(JSON.stringify({ type: 'subscribe_ack', since: 'a' }));
+        if (step === 'event') socket.send(JSON.stringify(event('b')));
+        if (step === 'known') socket.send(JSON.stringify(event('b')));
+        socket.close(1001);
+      });
+    });
+    const { port } = sockets.address() as AddressInfo;
+    const waits: number[] = [];
+    const wait = async (ms: number, signal?: AbortSignal) => {
+      if (ms < 5000) waits.push(ms);
+      // How long a connection stands: all but one are gone before that.
+      else if (step !== 'long') await once(signal!, 'abort');
+    };
+    const ids: unknown[] = [];
+    for await (const item of streamSession({ baseUrl: `http://127.0.0.1:${port}` }, 'sess_x', {}, wait))
+      if (item.type === 'event') ids.push(item.event.id);
+    sockets.close();
+    expect(ids).toEqual(['b']);
+    expect(waits).toEqual([100, 200, 400, 100, 200, 400, 800, 100, 200]);
   });
 
   it('with a wrong token fails with the reason of the server', async () => {

@@ -137,11 +137,15 @@ describe.skipIf(!HAS_SCRIPT)('on a terminal of 80 columns', () => {
   });
 });
 
-it('--keep leaves the server up with the session in it, until Ctrl-C', async () => {
+it('--keep leaves the server up with the session in it and in its dashboard, until Ctrl-C', async () => {
   const demo = start(['demo', '--keep'], { home: home.path });
   const url = (await demo.line(/The server stays up at (http:\S+?);/))[1]!;
   const { sessions } = await getJson(`${url}/sessions?include_workers=true`);
   expect(sessions).toHaveLength(4);
+  const planner = sessions.find((session: { is_worker: boolean }) => !session.is_worker);
+  expect(demo.output.stdout).toContain(`\nSession ${planner.id}\nIn the dashboard: ${url}/#/sessions/${planner.id}\n`);
+  const page = await fetch(url);
+  expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8');
   expect(sessions.filter((session: { is_worker: boolean }) => session.is_worker)).toHaveLength(3);
   expect((await demo.stop('SIGINT')).code).toBe(0);
 }, 40_000);

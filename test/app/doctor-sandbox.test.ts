@@ -1,7 +1,7 @@
-// What `metis doctor` says of the shell sandbox: whether bubblewrap works, not only whether it is there (09 §12).
+// What `metis doctor` and a start say of the shell sandbox: whether bubblewrap works, not only whether it is there (09 §12).
 import { execFileSync } from 'node:child_process';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { run, temporaryHome } from './metis.ts';
+import { address, run, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
 beforeEach(() => {
@@ -34,4 +34,15 @@ describe('metis doctor with a required sandbox', () => {
       ),
     ]);
   });
+});
+
+it('metis serve with a required sandbox that does not work here says so in one warning, and serves', async () => {
+  const server = start(['serve', '--port', '0', '--set', 'tools.shell.sandbox=required'], {
+    home: home.path,
+    env: { PATH: home.path },
+  });
+  await address(server);
+  await server.line(/^Every command of the shell tool will be refused: .* install bubblewrap/m);
+  const { stderr } = await server.stop();
+  expect(stderr.match(/^.*bwrap.*$/gm)).toEqual([expect.stringContaining('"level":"warn"')]);
 });

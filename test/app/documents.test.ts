@@ -20,7 +20,17 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   'npx metis': 'another way to write the name, not a command',
   'metis demo --provider anthropic': 'needs a key and costs money',
   'npm run build': 'part of npm start',
+  'npm run test:package': 'installs from the registry',
+  'npx metis-server demo': 'the demo of `npm run demo`; test/package starts it so',
+  'export METIS_TOKEN=$(openssl rand -hex 32)': 'for the container of the next line',
+  'METIS_WORKSPACES=~/projects docker compose up --build --detach --wait': 'needs a Docker engine',
+  'METIS_REGISTRY_PATH=/app/examples/ollama/registry.yaml docker compose --profile ollama up --build --detach':
+    'needs a Docker engine',
+  "docker compose exec ollama sh -c 'ollama pull qwen3:14b && ollama pull qwen3:4b'": 'needs a Docker engine',
   'npm run gen:prices': 'depends on a development dependency newer than the prices',
+  'metis run "TASK" --worker NAME': 'asks a model; test/app/run holds it',
+  'ANTHROPIC_BASE_URL=http://127.0.0.1:8420 ANTHROPIC_AUTH_TOKEN=metis claude':
+    'starts a program of others; npm run test:clients holds it',
   'node --test': "part of a sentence about the reader's own test",
 };
 /** Pages whose commands take minutes. */
@@ -31,10 +41,11 @@ const FOR_CONTRIBUTORS = new Set(['architecture.md']);
 const FILLED: Readonly<Record<string, string>> = {
   'npm ci && npm run demo': 'npm run demo',
   'metis backup FILE': 'metis backup copy.db',
+  'metis workers show NAME': 'metis workers list',
   'metis prune --days N': 'metis prune --days 30',
 };
 const NEEDS_NO_SERVER = /^metis rollups rebuild/;
-const SERVER = /^(npm start|metis serve|node dist\/main\.js serve)/;
+const SERVER = /^(npm start|metis serve|node dist\/main\.js serve|npx metis-server$)/;
 const ENDLESS = /^curl -sN /;
 
 interface Checkout {
@@ -45,6 +56,8 @@ interface Checkout {
 let checkout: Checkout;
 let shell: Shell | null = null;
 let server: ChildProcess | null = null;
+/** Resolves when the server's process is over, and everything it had started and that could still write. */
+let closed: Promise<unknown> = Promise.resolve();
 /** The repository without what is not in it, but with its dependencies and the build that every command would make. */
 async function freshCheckout(): Promise<Checkout> {
   const folder = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), 'metis-checkout-')));
@@ -63,7 +76,7 @@ async function freshCheckout(): Promise<Checkout> {
   const home = path.join(folder, 'home');
   for (const made of [bin, home]) fs.mkdirSync(made);
   // Another port than the printed one, which may be taken: the only thing that differs from the page.
-  const asks = `case "$1" in routing) set -- "$@" --server http://127.0.0.1:${port};; esac`;
+  const asks = `case "$1" in routing|workers|run|sessions|cost) set -- "$@" --server http://127.0.0.1:${port};; esac`;
   const metis = `#!/bin/sh\n${asks}\nexec "${process.execPath}" "${path.join(folder, 'dist/main.js')}" "$@"\n`;
   fs.writeFileSync(path.join(bin, 'metis'), metis, { mode: 0o755 });
   const PATH = `${bin}:${path.dirname(process.execPath)}:${process.env.PATH}`;
@@ -149,6 +162,7 @@ async function startServer(command: string, env: Record<string, string>): Promis
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   server = child;
+  closed = once(child, 'close');
   let output = '';
   await new Promise<void>((resolve, reject) => {
     for (const stream of [child.stdout, child.stderr])
@@ -164,13 +178,12 @@ async function stopServer(): Promise<void> {
   const child = server;
   server = null;
   if (child?.pid === undefined) return;
-  const ended = once(child, 'close');
   try {
     process.kill(-child.pid, 'SIGTERM');
-    await ended;
   } catch {
     // Nothing of the group is left.
   }
+  await closed;
 }
 
 /** Runs a page from top to bottom. Returns each command that was run, with what it printed. */
@@ -223,10 +236,12 @@ describe('the commands', () => {
     expect((await shell!.run('npx metis --version')).code).toBe(0);
   });
 
-  it('of the pages on operations, configuration and security', async () => {
+  it('of the pages on operations, workers, configuration and security', async () => {
     const printed = await follow('docs/operations.md');
     expect(printed.get('metis rollups verify')).toMatch(/agree/);
     expect(printed.get('metis backup FILE')).toMatch(/bytes, a copy of/);
+    await startServer('metis serve', {});
+    await follow('docs/workers.md');
     expect((await follow('docs/configuration.md')).get('metis config check')).toMatch(/configuration ok/);
     expect((await follow('docs/security.md')).get('metis doctor')).toMatch(/ripgrep/);
   });
@@ -273,7 +288,15 @@ describe('the commands', () => {
 
 it('the commands of every page are run, or left out for a reason', () => {
   const pages = fs.readdirSync(path.join(ROOT, 'docs')).filter((name) => name.endsWith('.md'));
-  const followed = ['operations.md', 'configuration.md', 'security.md', 'http.md', 'replay.md'];
+  const followed = [
+    'operations.md',
+    'workers.md',
+    'configuration.md',
+    'security.md',
+    'http.md',
+    'replay.md',
+    'doors.md',
+  ];
   const rest = pages.filter((name) => !followed.includes(name) && !LONG.has(name) && !FOR_CONTRIBUTORS.has(name));
   const left = rest.flatMap((name) => commandsOf(fs.readFileSync(path.join(ROOT, 'docs', name), 'utf8')));
   expect(left).toEqual([]);

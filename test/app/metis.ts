@@ -1,5 +1,5 @@
 // Runs the built command as a process of its own, with nothing of this process's environment.
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -32,7 +32,7 @@ export function temporaryHome(): { readonly path: string; remove(): void } {
 
 export function start(
   args: readonly string[],
-  options: { home: string; env?: Record<string, string>; main?: string },
+  options: { home: string; env?: Readonly<Record<string, string>>; main?: string },
 ): Started {
   const child = spawn(process.execPath, [options.main ?? MAIN, ...args], {
     cwd: options.home,
@@ -74,6 +74,73 @@ export function start(
     },
   };
 }
+
+export interface OnTerminal {
+  /** All that was written so far, escape codes too. */
+  output(): string;
+  /** Resolves once the output matches; rejects when the process ends before. */
+  seen(pattern: RegExp): Promise<void>;
+  /** Keys, as they are pressed. */
+  type(keys: string): void;
+  /** Exit code. */
+  readonly ended: Promise<number | null>;
+  stop(): void;
+}
+
+/** A terminal of its own for the command: util-linux's script(1), which is part of every Debian. */
+export const HAS_TERMINAL = spawnSync('script', ['--version']).status === 0;
+
+interface TerminalOptions {
+  readonly home: string;
+  readonly columns?: number;
+  readonly rows?: number;
+  readonly env?: Record<string, string>;
+}
+
+export function startOnTerminal(args: readonly string[], options: TerminalOptions): OnTerminal {
+  return programOnTerminal([process.execPath, MAIN, ...args], options);
+}
+
+export function programOnTerminal(program: readonly string[], options: TerminalOptions): OnTerminal {
+  const words = program.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(' ');
+  const size = `stty cols ${options.columns ?? 80} rows ${options.rows ?? 24}`;
+  const child = spawn('script', ['-qefc', `${size}; exec ${words}`, '/dev/null'], {
+    cwd: options.home,
+    env: { PATH: process.env.PATH ?? '', HOME: options.home, TERM: 'xterm-256color', ...options.env },
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  let output = '';
+  const watchers = new Set<() => void>();
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+    for (const watch of [...watchers]) watch();
+  });
+  const ended = new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', (code) => resolve(code));
+  });
+  return {
+    output: () => output,
+    seen: (pattern) =>
+      new Promise((resolve, reject) => {
+        const look = () => {
+          if (!pattern.test(output)) return;
+          watchers.delete(look);
+          resolve();
+        };
+        watchers.add(look);
+        look();
+        void ended.then(() => reject(new Error(`ended without ${pattern}:\n${output}`)));
+      }),
+    type: (keys) => void child.stdin.write(keys),
+    ended,
+    stop: () => void child.kill('SIGKILL'),
+  };
+}
+
+const ESCAPES = new RegExp(`${String.fromCharCode(27)}\\[[0-9;?]*[a-zA-Z]`, 'g');
+/** Without what moves the cursor and paints. */
+export const visible = (text: string) => text.replaceAll(ESCAPES, '');
 
 /** Runs to the end. */
 export function run(

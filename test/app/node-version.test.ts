@@ -17,7 +17,7 @@ function metisOn(version: string) {
   return spawnSync(
     process.execPath,
     ['--import', `data:text/javascript,${encodeURIComponent(preload)}`, MAIN, 'serve', '--port', '0'],
-    { encoding: 'utf8', env: { ...process.env, HOME: home.path }, timeout: 15_000 },
+    { encoding: 'utf8', env: { PATH: process.env.PATH, HOME: home.path }, timeout: 15_000 },
   );
 }
 const home = temporaryHome();

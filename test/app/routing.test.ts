@@ -46,7 +46,7 @@ describe('metis routing explain', () => {
       '6  workspace_default',
       '7  global_default',
     ]);
-    expect(rows[3]).toMatch(/rejected +openai:gpt-5 +matched rule 'pictures': not_configured$/);
+    expect(rows[3]).toMatch(/rejected +openai:gpt-5 +matched rule 'pictures': no key for openai$/);
     const column = lines[2]!.indexOf('model');
     expect(rows.slice(2, 4).map((line) => line.slice(column, column + 9))).toEqual(['anthropic', 'openai:gp']);
     expect(screen.written.stdout).not.toContain('\x1b');
@@ -59,7 +59,7 @@ describe('metis routing explain', () => {
     const lines = screen.written.stdout.split('\n');
     for (const line of lines) expect(line.length).toBeLessThanOrEqual(80);
     const passedOver = lines.findIndex((line) => /^ +rejected +openai:gpt-5$/.test(line));
-    expect(lines[passedOver + 1]).toBe("     matched rule 'pictures': not_configured");
+    expect(lines[passedOver + 1]).toBe("     matched rule 'pictures': no key for openai");
     expect(screen.written.stdout).not.toContain('…');
   });
 
@@ -72,7 +72,10 @@ describe('metis routing explain', () => {
     const told = terminal(server.workspace);
     await explainRoute(told, { baseUrl: server.base }, 'hi', { model: 'gpt' });
     expect(told.written.stdout).toMatch(/^refused: .*anthropic:claude-sonnet-4-6 could/);
-    expect(told.written.stdout).toContain('session sticky model (/model): not_configured');
+    expect(told.written.stdout).toContain('session sticky model (/model): no key for openai');
+    // Nothing was chosen: the slot that could have served is not marked as if it had been.
+    expect(told.written.stdout).not.toMatch(/▸|chose /);
+    expect(told.written.stdout).toMatch(/7 +global_default +could /);
   });
 
   it('says in one line what the server refuses, and that nobody answers', async () => {
@@ -102,7 +105,7 @@ describe('metis routing check', () => {
     expect([code, text.split('\n')[0]]).toEqual([0, expect.stringMatching(/^warning {2}default: openai:gpt-5 /)]);
     expect(await check('default: 5\nrule: []')).toEqual([
       1,
-      'error    workspace: unknown key(s) [rule]\nerror    default: must be a model id or alias as a string\n',
+      'error    unknown key(s) [rule]\nerror    default: must be a model id or alias as a string\n',
     ]);
     expect(JSON.parse((await check('tiers: {}', true))[1])).toMatchObject({ valid: false, warnings: [] });
   });
@@ -114,7 +117,7 @@ describe('metis routing check', () => {
     const args = ['routing', 'check', 'a.yaml', '--server', server.base];
     expect(await run(args, { home: folder })).toMatchObject({ code: 0, stdout: 'ok       a.yaml\n' });
     const missing = await run(['routing', 'check', 'b.yaml', '--server', server.base], { home: folder });
-    expect(missing).toMatchObject({ code: 1, stderr: 'metis: b.yaml cannot be read\n' });
+    expect(missing).toMatchObject({ code: 1, stderr: 'metis: b.yaml cannot be read: there is no such file\n' });
     const table = await run(['routing', 'explain', '@opus hi', '--server', server.base], { home: folder });
     expect(table).toMatchObject({ code: 0, stdout: expect.stringContaining('▸ 1  per_message_override') });
   });

@@ -5,8 +5,12 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
+import os from 'node:os';
 import path from 'node:path';
+import type { Command } from 'commander';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { CommandContext } from '../../src/app/context.ts';
+import { createProgram } from '../../src/app/program.ts';
 import { address, getJson, MAIN, ROOT, run, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
@@ -116,7 +120,7 @@ describe.runIf(fs.existsSync('/usr/bin/script'))('on a terminal', () => {
 
   it('plain sentences come alone, and log lines when they are asked for', async () => {
     expect((await seen('')).trim().split(/\r?\n/)).toEqual([
-      expect.stringMatching(/^Metis .* listens on http/),
+      expect.stringMatching(/^Metis .* listens on (http:\S+), data in .*; the dashboard is at \1\/$/),
       expect.stringMatching(/^No provider key is configured/),
     ]);
     expect(await seen('--set log.level=warn')).toMatch(/"level":"warn".*no credentials configured for anthropic/);
@@ -137,7 +141,10 @@ describe('keys', () => {
     expect(stdout).not.toContain('No provider key');
     expect(stdout + stderr).not.toContain(key);
     expect(stderr).not.toContain('no credentials configured for anthropic');
-    expect(stderr).toContain('no credentials configured for openai; set OPENAI_API_KEY');
+    expect(stderr.match(/no credentials configured/g)).toHaveLength(1);
+    expect(stderr).toMatch(
+      /no credentials configured for openai, openrouter; set OPENAI_API_KEY .*; set OPENROUTER_API_KEY/,
+    );
   });
 
   it('are not read from a .env that others can read; the server says how to mend it and starts', async () => {
@@ -156,6 +163,34 @@ describe('keys', () => {
     const turn = await post(`${url}/sessions/${session.body.id}/turns`, { content: 'hi' });
     expect(turn.status).toBe(422);
     expect(JSON.stringify(turn.body)).toContain('not_configured');
+  });
+});
+
+it('an empty HOME is none: the data stay out of the current folder', async () => {
+  const doctor = await run(['doctor', '--port', '0'], { home: home.path, env: { HOME: '' } });
+  expect(doctor.stdout).toContain(`data folder ${path.join(os.userInfo().homedir, '.metis')}`);
+});
+
+describe('help', () => {
+  it.each([
+    [['help', 'routing', 'explain'], /^Usage: metis routing explain /],
+    [['help', 'run'], /^Usage: metis run /],
+    [['-v'], /^\d+\.\d+\.\d+\n$/],
+    [['--version'], /^\d+\.\d+\.\d+\n$/],
+  ])('%j is answered', async (args, pattern) => {
+    expect(await refused(args)).toMatchObject({ code: 0, stdout: expect.stringMatching(pattern), stderr: '' });
+  });
+
+  it('shows an example of every command, on lines of at most 80 columns', () => {
+    const everyCommand = (command: Command): Command[] => [command, ...command.commands.flatMap(everyCommand)];
+    const [program, ...commands] = everyCommand(createProgram({ version: '1' } as CommandContext, () => {}));
+    expect(commands.length).toBeGreaterThan(20);
+    for (const command of [program!, ...commands]) {
+      let text = '';
+      command.configureOutput({ writeOut: (part) => (text += part), getOutHelpWidth: () => 80 }).outputHelp();
+      expect(text).toMatch(command === program ? /\nBegin with:\n {2}\$ / : /\nExamples?:\n {2}\$ /);
+      for (const line of text.split('\n')) expect(line.length, line).toBeLessThanOrEqual(80);
+    }
   });
 });
 
@@ -201,6 +236,21 @@ describe('what keeps it from starting is one clear line each, without a stack tr
     expectRefusal(await refused(['serve', '--config', file]), /server\.yaml: malformed YAML: .*line \d/);
   });
 
+  it('a list that is no JSON, with how one is written', async () => {
+    const token = { METIS_SERVER_AUTH_TOKENS: 't'.repeat(32) };
+    expectRefusal(
+      await refused(['serve', '--port', '0'], token),
+      /environment METIS_SERVER_AUTH_TOKENS: server\.auth_tokens: must be .*; a list is written as JSON, like '\["one"/,
+    );
+  });
+
+  it('a temporary folder of the demo that cannot be written', async () => {
+    expectRefusal(
+      await refused(['demo'], { TMPDIR: '/nope/at/all' }),
+      /^metis: the temporary folder \/nope\/at\/all cannot be written \(ENOENT\); name one in TMPDIR$/m,
+    );
+  });
+
   it('an unknown flag', async () => {
     expectRefusal(await refused(['serve', '--nope']), /unknown option '--nope'/);
   });
@@ -226,7 +276,7 @@ describe('what keeps it from starting is one clear line each, without a stack tr
     fs.writeFileSync(file, 'delegation: { max_dept: 2, max_depth: 9 }\nrecovery: { on_start: mark }\n');
     const result = await refused(['serve', '--config', file], { METIS_NOPE: '1' });
     expectRefusal(result, /METIS_NOPE/, 4);
-    expect(result.stderr).toMatch(/delegation\.max_dept: unknown key/);
+    expect(result.stderr).toMatch(/delegation\.max_dept: unknown key; did you mean "delegation\.max_depth"/);
     fs.writeFileSync(file, 'delegation: { max_depth: 2, delegate_depth: 3 }\n');
     expectRefusal(await refused(['serve', '--config', file]), /delegation\.delegate_depth: must not be above/);
   });
@@ -379,5 +429,21 @@ it('every command explains itself with an example', async () => {
     const result = await refused([...command, '--help']);
     expect(result.code).toBe(0);
     expect(result.stdout).toContain(`$ metis ${command.join(' ')}`);
+  }
+});
+
+const SOMAXCONN = '/proc/sys/net/core/somaxconn';
+const allowed = fs.existsSync(SOMAXCONN) ? Number(fs.readFileSync(SOMAXCONN, 'utf8')) : 0;
+it.runIf(allowed >= 4096)('a crowd that comes at once waits to be taken and is not turned away', async () => {
+  const server = serve();
+  const { hostname, port } = new URL(await address(server));
+  server.child.kill('SIGSTOP');
+  const sockets = Array.from({ length: 2000 }, () => net.connect(Number(port), hostname).on('error', () => {}));
+  try {
+    // Nobody takes them: only the queue of the system does.
+    await Promise.all(sockets.map((socket) => once(socket, 'connect')));
+  } finally {
+    for (const socket of sockets) socket.destroy();
+    server.child.kill('SIGCONT');
   }
 });

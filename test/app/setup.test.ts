@@ -111,8 +111,29 @@ describe('metis doctor', () => {
   });
 });
 
-describe('routing.global_default_model', () => {
-  const set = (model: string) => ['--set', `routing.global_default_model=${model}`];
+describe('webhooks', () => {
+  it('doctor names each receiver without the rest of its address; a key that is not set is an error, to config check too', async () => {
+    const receivers = [
+      { url: 'https://example.org/hooks/s3cret', events: ['turn.failed', 'budget.exceeded'] },
+      { url: 'http://127.0.0.1:9/', events: ['turn.completed'], secret_env: 'HOOK_SECRET' },
+    ];
+    const set = ['--set', `notify=${JSON.stringify(receivers)}`];
+    const { code, stdout } = await doctor({}, ...set);
+    expect(stdout).toMatch(/^ok +webhook to https:\/\/example\.org: turn\.failed, budget\.exceeded; not signed$/m);
+    expect(stdout).toMatch(/^error +webhook to http:\/\/127\.0\.0\.1:9: HOOK_SECRET is not set/m);
+    expect([code, stdout.includes('s3cret')]).toEqual([1, false]);
+    const signed = await doctor({ HOOK_SECRET: 'k' }, ...set);
+    expect(signed.stdout).toMatch(/^ok +webhook to \S+: turn\.completed; signed with HOOK_SECRET$/m);
+    const checked = await run(['config', 'check', ...set], { home: home.path });
+    expect([checked.code, checked.stderr]).toEqual([
+      1,
+      expect.stringMatching(/notify\.1\.secret_env: HOOK_SECRET is not/),
+    ]);
+  });
+});
+
+describe.each(['routing.global_default_model', 'workers.creation.default_model'])('%s', (key) => {
+  const set = (model: string) => ['--set', `${key}=${model}`];
   const commands = [
     ['config', 'check'],
     ['doctor', '--port', '0'],
@@ -122,12 +143,13 @@ describe('routing.global_default_model', () => {
   it.each(commands)('that is no model is refused by %s', async (...command) => {
     const { code, stdout, stderr } = await run([...command, ...set('nonsense')], { home: home.path });
     expect(code).toBe(1);
-    expect(stdout + stderr).toMatch(/routing\.global_default_model: "nonsense" is no model of the registry; .*haiku/);
+    expect(stdout + stderr).toContain(`${key}: "nonsense" is no model of the registry; `);
+    expect(stdout + stderr).toMatch(/; it has .*haiku/);
     expect(fs.existsSync(path.join(data, 'metis.db'))).toBe(false);
   });
 
   it('without a key is a warning', async () => {
-    const warning = /warning:? +routing\.global_default_model: anthropic:\S+ is registered but its adapter has no cred/;
+    const warning = new RegExp(`warning:? +${key}: anthropic:\\S+ is registered but its adapter has no cred`);
     expect((await doctor({}, ...set('haiku'))).stdout).toMatch(warning);
     expect(await run(['config', 'check', ...set('haiku')], { home: home.path })).toMatchObject({
       code: 0,

@@ -17,13 +17,31 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   tool: CORE,
   workspace: CORE,
   bus: CORE,
+  learning: CORE,
   engine: CORE,
   http: ['engine', ...CORE],
   client: ['domain'],
   cli: ['client', 'domain', 'kernel'],
+  mcp: ['client', 'domain', 'kernel'],
+  acp: ['client', 'domain', 'kernel'],
   dashboard: ['client', 'domain', 'kernel'],
-  app: ['http', 'engine', 'store', 'provider', 'tool', 'workspace', 'bus', 'cli', 'client', ...CORE],
+  app: [
+    'http',
+    'engine',
+    'store',
+    'provider',
+    'tool',
+    'workspace',
+    'bus',
+    'learning',
+    'cli',
+    'mcp',
+    'acp',
+    'client',
+    ...CORE,
+  ],
   'main.ts': ['app', 'cli'],
+  'server.ts': ['main.ts'],
 };
 const FORBIDDEN_FOLDERS = ['utils', 'util', 'helpers', 'services', 'common', 'shared', 'misc', 'lib'];
 const MAX_LINES = 300;
@@ -155,3 +173,15 @@ describe('how a file looks', () => {
 function withoutComments(text: string): string {
   return text.replace(/\/\*[\s\S]*?\*\//g, '').replace(/(^|\s)\/\/.*$/gm, '');
 }
+
+it('what only a cluster needs is loaded by import() alone', () => {
+  const wrong = files
+    .filter((file) => !file.path.startsWith('src/store/postgres/'))
+    .flatMap((file) =>
+      valueImports(file.text)
+        .filter((name) => name === 'pg' || name.includes('/postgres/'))
+        .filter((name) => !file.text.includes(`import('${name}')`))
+        .map((name) => `${file.path} imports ${name}`),
+    );
+  expect(wrong).toEqual([]);
+});

@@ -92,9 +92,9 @@ export const fault = new ApiError(404, 'not_found', '', {}).code;
 });
 
 it('the example submits a turn and prints its text and its cost', async () => {
-  const child = spawn(process.execPath, [path.join(ROOT, 'examples/client/watch.mjs'), 'Say hello.'], {
+  const child = spawn(process.execPath, [path.join(ROOT, 'examples/client/watch.mjs'), 'Say hello.', await serve()], {
     cwd: home.path,
-    env: { PATH: process.env.PATH, METIS_SERVER: await serve() },
+    env: { PATH: process.env.PATH },
   });
   let output = '';
   for (const stream of [child.stdout, child.stderr]) {

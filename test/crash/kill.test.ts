@@ -118,6 +118,19 @@ describe(`${KILLS} kills (CRASH_SEED=${SEED})`, () => {
     }
   });
 
+  it('every completed turn is learned once, in the order of the journal', () => {
+    const completed = events("type = 'turn.completed'").map((e) => e.turn_id);
+    const judged = events("type = 'eval.completed'").filter((e) => payload(e).subject_kind === 'turn');
+    expect(judged.map((e) => e.turn_id)).toEqual(completed);
+    expect(run.rows<Json>('SELECT turn_id, score FROM pattern_turns').filter(({ score }) => score === null)).toEqual(
+      [],
+    );
+    const [sums] = run.rows<Json>(
+      'SELECT sum(sample_size) AS turns, sum(success_score_count) AS scores FROM pattern_outcomes',
+    );
+    expect(sums).toEqual({ turns: completed.length, scores: completed.length });
+  });
+
   it('every tool call is answered once', () => {
     const open = run.rows('SELECT id FROM tool_calls WHERE result_message_id IS NULL');
     expect(open).toEqual([]);

@@ -51,6 +51,12 @@ export function random(seed: number): () => number {
 
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
+/** Of its turn: what is learned of a completed one comes behind its end. */
+function isLast({ type, payload }: StoredEvent): boolean {
+  if (type === 'pattern.recorded') return payload.success_score !== null;
+  return TERMINAL.includes(type) && type !== 'turn.completed';
+}
+
 function gate(): { readonly passed: Promise<void>; open(): void } {
   let open = () => {};
   const passed = new Promise<void>((resolve) => {
@@ -105,7 +111,7 @@ export async function killAtRandom(seed: number, kills: number): Promise<Outcome
     const ends = new Set<string>();
     const stop = new AbortController();
     let driven = false;
-    /** The subscriber hears the end of its last turn, which may be a little behind the answer to the request. */
+    /** The subscriber hears all of its last turn, which may be a little behind the answer to the request. */
     const heardAll = () => {
       if (turns.every((turn) => ends.has(turn.id))) stop.abort();
     };
@@ -115,7 +121,7 @@ export async function killAtRandom(seed: number, kills: number): Promise<Outcome
         if (item.type !== 'event' || item.event.transient) continue;
         const event: StoredEvent = item.event;
         seen.push(event.id);
-        if (TERMINAL.includes(event.type) && event.session_id === id) ends.add(event.turn_id!);
+        if (event.session_id === id && isLast(event)) ends.add(event.turn_id!);
         if (driven) heardAll();
       }
     })();

@@ -47,15 +47,16 @@ export const TERMINAL = ['turn.completed', 'turn.failed', 'turn.cancelled'];
 /**
  * Models: `plan` speaks Messages and delegates, `work` speaks Chat Completions and is the fast tier.
  * @param start the number of the server's start, which every one of its requests carries in its path
+ * @param window tokens of every model
  */
-function registry({ anthropicUrl }: FakeProvider, start: number): string {
+function registry({ anthropicUrl }: FakeProvider, start: number, window: number): string {
   const model = (adapter: string, tier: string, pricing: string) =>
     JSON.stringify({
       adapter,
       tier,
       aliases: [adapter],
       pricing_id: pricing,
-      capabilities: { max_context_tokens: 200_000, max_output_tokens: 8192 },
+      capabilities: { max_context_tokens: window, max_output_tokens: 8192 },
     });
   return `adapters:
   plan: { type: anthropic, base_url: "${anthropicUrl}/start-${start}", key_optional: true }
@@ -66,8 +67,14 @@ models:
 `;
 }
 
-/** @param answer what the provider says; it may take its time */
-export async function startWorld(answer: (call: FakeCall) => FakeAnswer | Promise<FakeAnswer>): Promise<World> {
+/**
+ * @param answer what the provider says; it may take its time
+ * @param rest tokens of every model's window; what the server's environment holds beside what every process has
+ */
+export async function startWorld(
+  answer: (call: FakeCall) => FakeAnswer | Promise<FakeAnswer>,
+  { window = 200_000, env = {} }: { readonly window?: number; readonly env?: Readonly<Record<string, string>> } = {},
+): Promise<World> {
   const home = temporaryHome();
   const workspace = path.join(home.path, 'workspace');
   const data = path.join(home.path, 'data');
@@ -83,8 +90,11 @@ export async function startWorld(answer: (call: FakeCall) => FakeAnswer | Promis
 
   const ask: World['ask'] = (method, where, options) => request({ baseUrl: url }, method, where, options);
   const launch: World['launch'] = (...args) => {
-    fs.writeFileSync(path.join(data, 'registry.yaml'), registry(provider, started.length + 1));
-    const server = start(['serve', ...fixed, ...settings.flatMap((s) => ['--set', s]), ...args], { home: home.path });
+    fs.writeFileSync(path.join(data, 'registry.yaml'), registry(provider, started.length + 1, window));
+    const server = start(['serve', ...fixed, ...settings.flatMap((s) => ['--set', s]), ...args], {
+      home: home.path,
+      env,
+    });
     // Nobody may read what a killed process had to say.
     server.finished.catch(() => {});
     started.push(server);

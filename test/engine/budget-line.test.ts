@@ -1,9 +1,12 @@
 // A model sees what is left of its money: behind each delegation, and once when it runs low (20 §5).
 import { describe, expect, it } from 'vitest';
+import { toolText } from '../../src/domain/tool.ts';
 import { fromPusd, toPusd } from '../../src/kernel/money.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
+import { restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { resultsOf, textOf } from '../support/stored.ts';
+import { tool } from '../support/tools.ts';
 
 const usage = { input_tokens: 1000, output_tokens: 100 };
 const turn = { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null };
@@ -84,4 +87,30 @@ it('a warning is said once, by the next tool result', async () => {
   expect(said.filter((text) => text.endsWith(line))).toHaveLength(1);
   expect(said.slice(0, 2).join('\n')).toContain(line);
   expect(said[2]).not.toContain('[budget');
+});
+
+it('a warning that no result had said before the process died is said by the first one after it', async () => {
+  let hang = true;
+  const slow = tool('slow', { execute: async () => (hang ? new Promise<never>(() => {}) : toolText('there')) });
+  const options = {
+    config: { turn, budgets: { warn_ratio: 0.000001 } },
+    tools: [slow],
+    scenario: scenario(
+      planner(
+        { tool_calls: [call('slow', {})], usage },
+        { tool_calls: [call('slow', {})], usage },
+        { text: 'end', usage },
+      ),
+    ),
+  };
+  const first = await startEngine(options);
+  const session = await first.session({ initial_active_model: 'sonnet', max_cost_usd: '2' });
+  const turnId = await first.submit(session, 'go');
+  await first.event('tool.called');
+  hang = false;
+  const second = await restart(first, options);
+  expect((await second.ended(turnId)).status).toBe('completed');
+  const said = (await resultsOf(second, session.id)).map(textOf);
+  expect(said[0]).toMatch(/^there\n\[budget warning: \$\S+ of \$2 left\]$/);
+  expect(said[1]).toBe('there');
 });

@@ -18,7 +18,7 @@ const usage = {
 
 /** The lifetimes that a request's marks ask for on the wire. */
 function marks(request: CanonicalRequest): string[] {
-  const body = createAnthropicEncoder({}, silentLogger)(request);
+  const body = createAnthropicEncoder({}, silentLogger)(request).toString();
   return [...body.matchAll(/"cache_control":\{"type":"ephemeral"(?:,"ttl":"(1h)")?\}/g)].map((m) => m[1] ?? '5m');
 }
 

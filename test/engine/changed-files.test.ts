@@ -4,11 +4,13 @@ import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { WorkerChanges } from '../../src/domain/file-change.ts';
 import { toolText } from '../../src/domain/tool.ts';
+import { answerConfirmation } from '../../src/engine/answer-approval.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { gate, restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { resultsOf, textOf } from '../support/stored.ts';
 import { tool } from '../support/tools.ts';
+import { until } from '../support/until.ts';
 
 const config = {
   tool_confirmation: { per_tool: { delegate: 'auto', write_file: 'auto', edit_file: 'auto', shell: 'auto' } },
@@ -171,6 +173,30 @@ describe('a stale write', () => {
     await next.run(session, 'read');
     await next.run(session, 'write');
     expect(content(next, 'a.txt')).toBe('again');
+  });
+
+  it('is refused before anybody is asked, and so is an input that a person changed to one', async () => {
+    const t = await startEngine({
+      files: { 'a.txt': 'a', 'b.txt': 'b' },
+      scenario: scenario(planner(step(write('a.txt', 'x')), step(write('new.txt', 'x')), { text: 'ok' })),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    const asked = (await t.event('tool.confirmation_requested')).payload;
+    expect(asked.projected_modifications).toEqual(['new.txt']);
+    expect(t.events.find((e) => e.type === 'tool.failed')?.payload).toMatchObject({
+      error_class: 'execution_error',
+      error_message: 'you have not read it: a.txt; read it first',
+    });
+    const id = asked.confirmation_request_id as string;
+    await until(() => t.engine.approvals.get(id as never));
+    const answer = { decision: 'modify', scope: 'once', reason: null } as const;
+    await expect(
+      answerConfirmation(t.engine, id, { ...answer, modified_input: { path: 'b.txt', content: 'x' } }),
+    ).rejects.toMatchObject({ message: 'modified_input: you have not read it: b.txt; read it first' });
+    await answerConfirmation(t.engine, id, { ...answer, modified_input: { path: 'c.txt', content: 'x' } });
+    expect((await t.ended(turnId)).status).toBe('completed');
+    expect(['a.txt', 'b.txt', 'c.txt'].map((file) => content(t, file))).toEqual(['a', 'b', 'x']);
   });
 
   it('is seen between two sessions of one workspace, each by its own reading', async () => {

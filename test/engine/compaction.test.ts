@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { toolUses } from '../../src/domain/message.ts';
 import type { CanonicalRequest } from '../../src/domain/model-request.ts';
+import { cancelTurn } from '../../src/engine/cancel-turn.ts';
 import { patchSession } from '../../src/engine/update-session.ts';
 import { fromPusd, type Pusd, toPusd } from '../../src/kernel/money.ts';
 import { estimateRequest } from '../../src/policy/context/estimate.ts';
@@ -286,6 +287,37 @@ describe('a conversation that elision does not make small enough', () => {
     const turn = await t.run(session, talk(7));
     expect(turn).toMatchObject({ status: 'failed', error_class: 'context_overflow' });
     expect(requests().slice(before).every(isSummaryCall)).toBe(true);
+  });
+
+  it.each([
+    ['nothing', { text: '' }, false],
+    ['more than there was', { text: 'x'.repeat(30_000) }, false],
+    ['a call of a tool', { tool_calls: [{ name: 'fetch', input: { n: 1, bytes: 1 } }] }, false],
+    ['a summary and a call of a tool', { text: 'S', tool_calls: [{ name: 'fetch', input: {} }] }, true],
+  ])('told %s is billed for it once, runs no tool and goes on', async (_, answer, told) => {
+    const { settings } = options('summarize', (request) => (isSummaryCall(request) ? answer : obedient(request)));
+    const t = await startEngine(settings);
+    await talked(t, 6);
+    const paid = t.db.db.prepare("SELECT count(*) AS n FROM llm_calls WHERE purpose = 'compaction'").get();
+    expect(paid).toEqual({ n: 1 });
+    expect(compactions(t)).toHaveLength(told ? 1 : 0);
+    expect(t.events.filter((e) => e.type.startsWith('tool.'))).toEqual([]);
+  });
+
+  it('whose summary is cancelled is cancelled, and the next turn makes it', async () => {
+    let hang = true;
+    const { settings } = options('summarize', (request) =>
+      hang && isSummaryCall(request) ? { hang: true } : obedient(request),
+    );
+    const t = await startEngine(settings);
+    const session = await talked(t, 5);
+    const turnId = await t.submit(session, talk(6));
+    await t.event('llm.call_started', (e) => e.payload.purpose === 'compaction');
+    await cancelTurn(t.engine, session.id, turnId, null);
+    expect(await t.ended(turnId)).toMatchObject({ status: 'cancelled' });
+    hang = false;
+    expect(await t.run(session, 'short')).toMatchObject({ status: 'completed', llm_call_count: 2 });
+    expect(compactions(t)).toHaveLength(1);
   });
 
   it('does without where a limit refuses the summary: no event, no pause, nothing above the limit', async () => {

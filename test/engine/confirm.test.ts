@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { toolText } from '../../src/domain/tool.ts';
 import { answerConfirmation, type ConfirmationAnswer } from '../../src/engine/answer-approval.ts';
 import { cancelTurn } from '../../src/engine/cancel-turn.ts';
+import { silentLogger } from '../../src/ports/log.ts';
 import type { ToolFactory } from '../../src/ports/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
@@ -322,9 +323,18 @@ describe('what is remembered', () => {
     expect(textOf(result!)).toBe('Denied by policy.');
   });
 
-  it('a broken trust file allows nothing and is not written over', async () => {
-    const broken = 'always_allow: [shell, write_file';
+  it.each([
+    ['no YAML', 'always_allow: [shell, write_file', 'YAML'],
+    // What somebody meant to deny must not run because a letter is missing.
+    [
+      'a misspelt key',
+      'always_allow: [write_file]\nalway_deny: [shell]\n',
+      'alway_deny: unknown key; did you mean "always_deny"?',
+    ],
+  ])('a broken trust file (%s) is told, allows nothing and is not written over', async (_, broken, told) => {
+    const warnings: unknown[] = [];
     const t = await startEngine({
+      log: { ...silentLogger, warn: (fields) => void warnings.push(fields.problem) },
       files: { '.metis/trust.yaml': broken },
       scenario: scenario(planner({ tool_calls: [write('a.txt')] }, { text: 'ok' })),
     });
@@ -335,6 +345,7 @@ describe('what is remembered', () => {
     });
     await t.ended(turnId);
     expect(fs.readFileSync(trustFile(t), 'utf8')).toBe(broken);
+    expect(warnings[0]).toContain(told);
   });
 });
 

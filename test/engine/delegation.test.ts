@@ -83,7 +83,16 @@ describe('one delegation', () => {
       status: 'ended',
       disposition: 'completed',
     });
-    const list = { workspace_path: null, status: null, parent_session_id: null, before: null, limit: 10 };
+    const list = {
+      workspace_path: null,
+      status: null,
+      parent_session_id: null,
+      worker_name: null,
+      door: null,
+      calling: [],
+      before: null,
+      limit: 10,
+    };
     const top = await t.engine.store.sessions.list({ ...list, include_workers: false });
     const all = await t.engine.store.sessions.list({ ...list, include_workers: true });
     expect(top.rows.map((s) => s.id)).toEqual([session.id]);

@@ -263,9 +263,9 @@ it('a worker that goes on after a restart has lost what is for planners only by 
 });
 
 describe("a workspace's .mcp.json", () => {
-  const file = (env: Readonly<Record<string, string>> = {}) => {
+  const file = (env: Readonly<Record<string, string>> = {}, name = 'fix') => {
     const { command, args } = fixture();
-    return { '.mcp.json': JSON.stringify({ mcpServers: { fix: { command, args, env } } }) };
+    return { '.mcp.json': JSON.stringify({ mcpServers: { [name]: { command, args, env } } }) };
   };
 
   it('starts nothing unless the configuration says so', async () => {
@@ -274,24 +274,42 @@ describe("a workspace's .mcp.json", () => {
     expect(offered(t, 'planner')?.filter((name) => name.startsWith('mcp__'))).toEqual([]);
   });
 
-  it('adds its servers when it does, and gives them no key of a provider', async () => {
+  it('starts nothing behind a link in its place', async () => {
+    const [text = ''] = Object.values(file());
+    const config = { mcp: { project_files: true } };
+    const t = await startEngine({ scenario: said(), files: { 'servers.json': text }, config });
+    fs.symlinkSync('servers.json', path.join(t.workspace, '.mcp.json'));
+    await t.run(await t.session(), 'go');
+    expect(offered(t, 'planner')?.filter((name) => name.startsWith('mcp__'))).toEqual([]);
+  });
+
+  // `constructor` is a name that every object knows, and no server of the configuration.
+  it.each(['fix', 'constructor'])('adds %s when it does, and gives it no key of a provider', async (name) => {
     const variable = (name: string) => `$\u007b${name}}`;
     const env = {
       A: variable('ANTHROPIC_API_KEY'),
       B: variable('METIS_TOKEN'),
       C: variable('OTHER'),
       D: variable('COPY'),
+      E: variable('HEADER'),
     };
     const t = await startEngine({
-      scenario: said(call('mcp__fix__env', {})),
-      files: file(env),
+      scenario: said(call(`mcp__${name}__env`, {})),
+      files: file(env, name),
       config: { mcp: { project_files: true }, tool_confirmation: auto },
-      env: { PATH: process.env.PATH, ANTHROPIC_API_KEY: 'sk-1', METIS_TOKEN: 'm-1', OTHER: 'yes', COPY: 'sk-1' },
+      env: {
+        PATH: process.env.PATH,
+        ANTHROPIC_API_KEY: 'sk-1',
+        METIS_TOKEN: 'm-1',
+        OTHER: 'yes',
+        COPY: 'sk-1',
+        HEADER: 'Bearer sk-1',
+      },
     });
     const session = await t.session();
     await t.run(session, 'go');
     const [given = ''] = await texts(t, session.id);
-    expect(JSON.parse(given)).toMatchObject({ A: '', B: '', C: 'yes', D: '' });
+    expect(JSON.parse(given)).toMatchObject({ A: '', B: '', C: 'yes', D: '', E: '' });
     expect(given).not.toMatch(/sk-1|m-1/);
   });
 });

@@ -3,9 +3,10 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
-import { restart } from '../support/moments.ts';
+import { restart, writes } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
-import { resultsOf, textOf } from '../support/stored.ts';
+import { resultsOf, storedEvents, textOf } from '../support/stored.ts';
+import { until } from '../support/until.ts';
 
 const auto = { memory_add: 'auto', memory_replace: 'auto', memory_consolidate: 'auto', delegate: 'auto' } as const;
 const config = { tool_confirmation: { per_tool: auto } };
@@ -225,6 +226,30 @@ describe('skills', () => {
     ).toHaveProperty('size', 3);
     expect(loaded.filter((e) => e.session_id !== session.id)).toHaveLength(1);
     expect(JSON.stringify(loaded)).not.toContain('Push.');
+  });
+
+  it('are reported once by a call that is cut before its result is stored and runs again', async () => {
+    const options = {
+      config,
+      files: { '.metis/skills/deploy/SKILL.md': text('deploy', 'Push.') },
+      scenario: scenario(planner({ tool_calls: [load('deploy')] }, { text: 'end' })),
+    };
+    const first = await startEngine(options);
+    const session = await first.session();
+    const { journal } = first.engine;
+    const { commit } = journal;
+    let cut = false;
+    journal.commit = (batch) => {
+      cut ||= writes(batch, 'tool_call.settle');
+      return cut ? new Promise(() => {}) : commit(batch);
+    };
+    const turnId = await first.submit(session, 'go');
+    await until(() => cut);
+    const second = await restart(first, options);
+    expect((await second.ended(turnId)).status).toBe('completed');
+    const events = await storedEvents(second, session.id);
+    expect(events.filter((e) => e.type === 'skill.loaded')).toHaveLength(1);
+    expect((await resultsOf(second, session.id)).map(textOf)).toEqual(['# Skill: deploy (source: workspace)\n\nPush.']);
   });
 
   it('are indexed when a session begins; a call reads the disk as it is, the system text stays', async () => {

@@ -194,6 +194,53 @@ describe('tools that had started', () => {
     const old = await second.engine.store.confirmations.view(asked.payload.confirmation_request_id as string);
     expect(old!.decision).toBe('cancelled');
   });
+
+  it('a tool that was switched off meanwhile is gone from the turn that goes on', async () => {
+    const said = scenario(planner({ tool_calls: [call('write_file', { path: 'x', content: 'y' })] }, { text: 'ok' }));
+    const first = await startEngine({ scenario: said });
+    const session = await first.session();
+    const turnId = await first.submit(session, 'go');
+    await first.event('tool.confirmation_requested');
+
+    const second = await restart(first, { scenario: said, config: { tools: { disabled: ['write_*', 'shell'] } } });
+    expect((await second.ended(turnId)).status).toBe('completed');
+    expect(second.events.find((e) => e.type === 'tool.failed')?.payload).toMatchObject({ error_class: 'not_found' });
+    const names = second.adapter.requests.at(-1)!.tools.map(({ name }) => name);
+    expect(names.filter((name) => name.startsWith('write_') || name === 'shell')).toEqual([]);
+    expect(names).toContain('edit_file');
+  });
+
+  it('a turn that brought the server down too often is given up: every call is answered, and the next turn goes on', async () => {
+    const command = 'echo run >> marks; echo $$ > pid.new; mv pid.new pid; sleep 60';
+    const said = scenario(
+      planner({ tool_calls: [call('shell', { command }), call('write_file', { path: 'x', content: 'y' })] }),
+      [{ match: { turn: 2 }, respond: { text: 'next' } }],
+    );
+    const config = { tool_confirmation: { per_tool: { shell: 'auto' } } } as const;
+    let t = await startEngine({ scenario: said, config });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    const pid = path.join(t.workspace, 'pid');
+    await until(() => fs.existsSync(pid));
+    const asked: string[] = [];
+    for (let life = 1; life <= 4; life++) {
+      const { payload } = await t.event('tool.confirmation_requested');
+      asked.push(payload.confirmation_request_id as string);
+      t = await restart(t, { scenario: said, config });
+    }
+    expect(new Set(asked).size).toBe(4);
+    process.kill(-Number(fs.readFileSync(pid, 'utf8')), 'SIGKILL');
+    expect((await t.engine.store.turns.view(session.id, turnId))!).toMatchObject({
+      status: 'cancelled',
+      cancel_reason: 'shutdown',
+    });
+    for (const id of asked) expect((await t.engine.store.confirmations.view(id))!.decision).toBe('cancelled');
+    expect(fs.readFileSync(path.join(t.workspace, 'marks'), 'utf8')).toBe('run\n');
+    expect(await t.run(session, 'go on')).toMatchObject({ status: 'completed', output: 'next' });
+    const sent = t.adapter.requests.at(-1)!.messages;
+    expect(sent.map((m) => m.role)).toEqual(['user', 'assistant', 'tool', 'tool', 'user']);
+    expect(fs.existsSync(path.join(t.workspace, 'x'))).toBe(false);
+  });
 });
 
 describe('a graceful stop', () => {

@@ -180,8 +180,8 @@ describe('policy files on disk', () => {
         policy_path: path.join(t.workspace, FILE),
         errors: [
           'tiers: must define all three slots',
-          expect.stringMatching(/^workspace\.rules\[0\]\.when\.message_matches: /),
-          'workspace.rules[1].when: unknown predicate key(s) [made_up]',
+          expect.stringMatching(/^rules\[0\]\.when\.message_matches: /),
+          'rules[1].when: unknown predicate key(s) [made_up]',
         ],
         using_last_known_good: true,
       },

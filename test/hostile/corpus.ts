@@ -1,5 +1,7 @@
 // Texts that want to stop a server: a fixed list of what once did, and as many variations of it as asked for.
 
+import { createChance, nest } from './chance.ts';
+
 export const KINDS = ['policy', 'workspace', 'body', 'arguments', 'schema'] as const;
 export interface HostileCase {
   /** How it reaches the server. */
@@ -10,8 +12,6 @@ export interface HostileCase {
 
 const flat = (count: number, line: (i: number) => string, joint = '\n') =>
   Array.from({ length: count }, (_, i) => line(i)).join(joint);
-const nest = (open: string, inner: string, close: string, depth: number) =>
-  open.repeat(depth) + inner + close.repeat(depth);
 const bomb = (levels: number, width: number) =>
   flat(
     levels,
@@ -110,74 +110,11 @@ export function knownCases(): HostileCase[] {
   return KINDS.flatMap((kind) => Object.entries(BY_KIND[kind]).map(([name, text]) => ({ kind, name, text })));
 }
 
-const PIECES = [
-  '- ',
-  '? ',
-  '[',
-  ']',
-  '{',
-  '}',
-  '{"a":',
-  '"',
-  "'",
-  ':',
-  ',',
-  '&a ',
-  '*a',
-  '!!x ',
-  '|\n',
-  '#',
-  '\n',
-  '\t',
-  '---\n',
-  '\\',
-  '\0',
-  '(a+)+',
-  '$ref',
-  'null',
-  '1e9',
-  'é',
-  '\ud800',
-  '%TAG ! x\n',
-  '<<: ',
-];
 const MAX_LENGTH = 300_000;
 
 /** Variations: cut, repeated, joined, wrapped and littered. The same seed gives the same texts. */
 export function variations(seed: number, count: number): HostileCase[] {
-  const random = generator(seed);
-  const below = (n: number) => Math.floor(random() * n);
-  const pick = <T>(items: readonly T[]): T => items[below(items.length)]!;
-  const part = (text: string) => {
-    const start = below(text.length);
-    return text.slice(start, start + 1 + below(pick([10, 1000, 100_000])));
-  };
-
-  function changed(text: string, other: string): string {
-    switch (below(7)) {
-      case 0:
-        return text.slice(0, below(text.length + 1));
-      case 1:
-        return text + part(text).repeat(1 + below(50));
-      case 2:
-        return part(other) + text;
-      case 3:
-        return nest(
-          pick(['[', '{"a":', '- ', '{a: ', '(']),
-          text,
-          pick([']', '}', '', ')']),
-          1 + below(pick([5, 150, 20_000])),
-        );
-      case 4:
-        return pick(PIECES).repeat(1 + below(pick([10, 1000, 50_000]))) + text;
-      case 5: {
-        const at = below(text.length + 1);
-        return text.slice(0, at) + pick(PIECES) + text.slice(at + below(3));
-      }
-      default:
-        return `{"a":${text},"b":${part(other)}}`;
-    }
-  }
+  const { below, pick, changed } = createChance(seed);
 
   return Array.from({ length: count }, (_, i): HostileCase => {
     const kind = pick(KINDS);
@@ -187,15 +124,4 @@ export function variations(seed: number, count: number): HostileCase[] {
     for (let change = 0; change <= below(3); change++) text = changed(text, pick(texts)).slice(0, MAX_LENGTH);
     return { kind, name: `variation ${i} of ${name}`, text };
   });
-}
-
-/** Numbers from 0 to below 1 (mulberry32). */
-function generator(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296;
-  };
 }

@@ -11,8 +11,8 @@ import { call, delegate } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
 
 const MAX_OUTPUT = 100;
-/** By depth of delegation, close below the bound of the shortest request: what is not reserved shows. */
-const MAX_INPUT = [3100, 2150, 2150] as const;
+/** By depth of delegation, close below the bound of the shortest request, or what is not reserved would not show. */
+const MAX_INPUT = [4050, 2430, 2430] as const;
 const MODELS = {
   deep: 'anthropic:claude-opus-4-7',
   balanced: 'anthropic:claude-sonnet-4-6',
@@ -84,7 +84,25 @@ const plan = fc.record({
 });
 
 it('the ledger of a tree, and of every capped delegation in it, stays within its cap', async () => {
+  // Or nothing was put to the test.
+  expect(await capsHold(Number(process.env.BUDGET_RUNS ?? 40), startEngine)).toBeGreaterThan(0);
+}, 120_000);
+
+it('an engine that does not hold what is reserved against a limit is found out', async () => {
+  const careless: typeof startEngine = async (options) => {
+    const t = await startEngine(options);
+    // As if nothing stood between a call and its provider.
+    t.engine.budget.reserved.get = () => toPusd('-1000000');
+    return t;
+  };
+  const outspent = await capsHold(20, careless).catch((error) => String(error.cause));
+  expect(outspent).toMatch(/expected \d+n? to be less than or equal to \d+/);
+}, 120_000);
+
+/** Runs random plans, throws where one outspends a cap, and counts what was refused. */
+async function capsHold(numRuns: number, start: typeof startEngine): Promise<number> {
   let refused = 0;
+  const shortest: number[] = [];
   await fc.assert(
     fc.asyncProperty(plan, async ({ model, turns, percent, on_reached, parallel, cancel, kill, ...rest }) => {
       const prices = priceTable(rest.rates);
@@ -100,7 +118,7 @@ it('the ledger of a tree, and of every capped delegation in it, stays within its
           tools: { max_concurrent_per_session: parallel },
         },
       };
-      const first = await startEngine(options);
+      const first = await start(options);
       const { id } = await first.session({ initial_active_model: MODELS[model], max_cost_usd: cap, on_reached });
       const requests = [...first.adapter.requests];
       let t = first;
@@ -119,7 +137,7 @@ it('the ledger of a tree, and of every capped delegation in it, stays within its
           await atEvent(t, kill, done);
           t.abandon();
           requests.push(...t.adapter.requests);
-          t = await startEngine({ ...options, folder: first.folder });
+          t = await start({ ...options, folder: first.folder });
           await recover(t.engine);
           await resumeAll(t.engine);
         }
@@ -127,18 +145,24 @@ it('the ledger of a tree, and of every capped delegation in it, stays within its
       }
       requests.push(...t.adapter.requests);
       // The cap holds for providers that keep to the bounds of a request; these did.
-      for (const request of requests)
-        expect(boundRequest(request)).toBeGreaterThanOrEqual(MAX_INPUT[depthOf(t, request.caller.session_id)]!);
+      for (const request of requests) {
+        const depth = depthOf(t, request.caller.session_id);
+        shortest[depth] = Math.min(
+          boundRequest(request, { max_context_tokens: Infinity, max_image_tokens: 1 }),
+          shortest[depth] ?? Infinity,
+        );
+        expect(shortest[depth]).toBeGreaterThanOrEqual(MAX_INPUT[depth]!);
+      }
       expect(spent(t, 'root_session_id = ?', id)).toBeLessThanOrEqual(toPusd(cap));
       for (const { worker, own } of cappedDelegations(t)) expect(spent(t, SUBTREE, worker)).toBeLessThanOrEqual(own);
       refused += t.db.db.prepare("SELECT 1 FROM events WHERE type = 'budget.exceeded'").all().length;
       await t.close();
     }),
-    { numRuns: Number(process.env.BUDGET_RUNS ?? 40), interruptAfterTimeLimit: 90_000 },
+    { numRuns, interruptAfterTimeLimit: 90_000, endOnFailure: true },
   );
-  // Or nothing was put to the test.
-  expect(refused).toBeGreaterThan(0);
-}, 120_000);
+  for (const [depth, bound] of shortest.entries()) expect(bound).toBeLessThan(MAX_INPUT[depth]! * 1.05);
+  return refused;
+}
 
 const SUBTREE = `session_id IN (WITH RECURSIVE below (id) AS (
   SELECT ? UNION ALL SELECT s.id FROM sessions s JOIN below b ON s.parent_session_id = b.id) SELECT id FROM below)`;

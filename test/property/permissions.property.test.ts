@@ -92,8 +92,11 @@ function play(tree: readonly Node[]) {
   return scenario(session({ role: 'planner' }, tree));
 }
 
-/** 2 = runs unasked, 1 = a person is asked, 0 = refused: for each probe of the session's first and last round. */
-async function mayOf(t: TestEngine, sessionId: string): Promise<readonly (readonly number[])[]> {
+/**
+ * 2 = runs unasked, 1 = a person is asked, 0 = refused: for each probe of the session's first and last round.
+ * @param untold for a call that failed before it came to that, by the state of its file
+ */
+async function mayOf(t: TestEngine, sessionId: string, untold: number): Promise<readonly (readonly number[])[]> {
   const history = await t.engine.store.messages.history(sessionId as never);
   const rounds = history
     .filter((m) => m.role === 'assistant')
@@ -103,7 +106,9 @@ async function mayOf(t: TestEngine, sessionId: string): Promise<readonly (readon
   const rank = (id: string) => {
     const asked = of(id, 'tool.confirmation_resolved')?.payload as { resolved_by: string; scope: unknown } | undefined;
     if (asked?.resolved_by === 'user') return 1;
-    return of(id, 'tool.called') ? 2 : 0;
+    if (of(id, 'tool.called')) return 2;
+    const failed = of(id, 'tool.failed')?.payload as { error_class: string } | undefined;
+    return failed?.error_class === 'execution_error' ? untold : 0;
   };
   return [rounds[0] ?? [], rounds[2] ?? []].map((calls) => calls.map((block) => rank(block.id)));
 }
@@ -153,8 +158,8 @@ it('is at most what the one who called may, for every worker of a random tree', 
         const child = await t.engine.store.sessions.record(created.session_id as never);
         if (!child?.parent_session_id) continue;
         workers += 1;
-        const [first, last] = await mayOf(t, child.id);
-        const [, above] = await mayOf(t, child.parent_session_id);
+        const [first, last] = await mayOf(t, child.id, 0);
+        const [, above] = await mayOf(t, child.parent_session_id, 2);
         expect(child.workspace_path).toBe(session.workspace_path);
         if (above?.length !== PROBES.length) continue;
         for (const round of [first, last])

@@ -11,9 +11,10 @@ import { createIdGenerator } from '../../src/kernel/ids.ts';
 import { type AdapterConfig, readAdapterConfig } from '../../src/policy/registry/adapter-config.ts';
 import type { ProviderAdapter } from '../../src/ports/provider.ts';
 import { type AdapterSetup, createAdapters } from '../../src/provider/adapters.ts';
+import type { Send } from '../../src/provider/send.ts';
 import { type FakeCall, type FakeProvider, startFakeProvider } from '../support/fake-provider.ts';
 import { message } from '../support/messages.ts';
-import { drain, modelEntry, recordingLog, request, user } from './support.ts';
+import { bodySend, drain, modelEntry, recordingLog, request, user } from './support.ts';
 
 let folder = '';
 beforeEach(() => {
@@ -43,6 +44,7 @@ function setup(adapters: Record<string, object>, keys: Record<string, string> = 
     readScenario: (path) => ({ path: path ?? 'demo.yaml', text: DEMO }),
     record: null,
     replay: null,
+    env: {},
     clock: systemClock,
     random: () => 0.5,
     ids: createIdGenerator(Date.now, Math.random),
@@ -96,9 +98,9 @@ describe('what is configured', () => {
 
   test('an address in the registry beats the one from the environment, which beats the default', async () => {
     const asked: string[] = [];
-    const refuse: typeof fetch = async (input) => {
-      asked.push(String(input));
-      return new Response('{}', { status: 400 });
+    const refuse: Send = async (asking) => {
+      asked.push(asking.url);
+      return bodySend([Buffer.from('{}')], { status: 400 })(asking);
     };
     const credentials = {
       forAdapter: () => ({ key: 'k', base_url: 'http://env.test/' }),
@@ -108,13 +110,13 @@ describe('what is configured', () => {
     const { create } = setup(
       { own: { type: 'anthropic', base_url: 'http://own.test' }, other: { type: 'openai' } },
       {},
-      { credentials, fetch: refuse },
+      { credentials, send: refuse },
     );
     for (const adapter of create().values()) await drain(adapter, request());
     const plain = setup(
       { anthropic: { type: 'anthropic' }, openai: { type: 'openai' }, openrouter: { type: 'openrouter' } },
       { anthropic: 'k', openai: 'k', openrouter: 'k' },
-      { fetch: refuse },
+      { send: refuse },
     );
     for (const adapter of plain.create().values()) await drain(adapter, request());
     expect(asked).toEqual([
@@ -187,7 +189,7 @@ describe('record and replay', () => {
     setup(
       { anthropic: { type: 'anthropic' }, openai: { type: 'openai' } },
       {},
-      { replay: folder, fetch: () => Promise.reject(new Error('the network is closed')), ...over },
+      { replay: folder, send: () => Promise.reject(new Error('the network is closed')), ...over },
     ).create();
   const files = () => readdirSync(folder).sort();
 
@@ -291,7 +293,10 @@ describe('record and replay', () => {
   test('a file that is no recording stops the start, by name', () => {
     writeFileSync(join(folder, 'x.json'), '{"schema_version":2}');
     expect(() => replayed()).toThrow(/x\.json is not a recording/);
-    expect(() => replayed({ replay: join(folder, 'nope') })).toThrow(/cannot be read/);
+    expect(() => replayed({ replay: join(folder, 'nope') })).toThrow(
+      /nope does not exist; record into it first, with providers\.record/,
+    );
+    expect(() => replayed({ replay: join(folder, 'x.json') })).toThrow(/x\.json is no folder/);
   });
 });
 

@@ -6,7 +6,7 @@ import { silentLogger } from '../../src/ports/log.ts';
 import { createAnthropicEncoder } from '../../src/wire/anthropic/encode-request.ts';
 import { createOpenAiEncoder } from '../../src/wire/openai/encode-request.ts';
 import { message, text, toolUse, toolUseId } from '../support/messages.ts';
-import { assistant, bodyFetch, drain, modelEntry, realAdapter, recordingLog, request, user } from './support.ts';
+import { assistant, bodySend, drain, modelEntry, realAdapter, recordingLog, request, user } from './support.ts';
 
 const entry = modelEntry('anthropic:claude');
 const sse = (...events: object[]) =>
@@ -24,7 +24,7 @@ const end = (stop_reason: string | null, usage: object = { output_tokens: 7 }) =
 ];
 const receive = (body: string, log = silentLogger) =>
   drain(
-    realAdapter({ type: 'anthropic', log, maxRetries: 0, fetch: bodyFetch([Buffer.from(body)]) }),
+    realAdapter({ type: 'anthropic', log, maxRetries: 0, send: bodySend([Buffer.from(body)]) }),
     request({ entry }),
   );
 interface WireBlock {
@@ -38,7 +38,7 @@ interface WireBody {
   readonly messages: { readonly role: string; readonly content: WireBlock[] }[];
 }
 const encode = (req: CanonicalRequest, options = {}, log = silentLogger) =>
-  JSON.parse(createAnthropicEncoder(options, log)(req)) as WireBody;
+  JSON.parse(createAnthropicEncoder(options, log)(req).toString()) as WireBody;
 const marks = (body: WireBody) =>
   [...(body.system ?? []), ...(body.tools ?? []), ...body.messages.flatMap((m) => m.content)].filter(
     (b) => b.cache_control,
@@ -247,7 +247,7 @@ describe('thinking', () => {
       ),
     ];
     const other = createOpenAiEncoder('openai', {}, log);
-    const body_ = other(request({ entry: modelEntry('openai:gpt'), messages: history }));
+    const body_ = other(request({ entry: modelEntry('openai:gpt'), messages: history })).toString();
     expect(body_).not.toMatch(/hm|redacted/);
     const dropped = lines.filter((l) => l.message === 'canonical.block_dropped');
     expect(dropped).toHaveLength(2);
@@ -305,11 +305,12 @@ describe('cache breakpoints', () => {
   });
 
   test('a growing history keeps every byte before it, and marks leave no trace', () => {
-    const encoder = createAnthropicEncoder({}, silentLogger);
+    const encode = createAnthropicEncoder({}, silentLogger);
+    const encoder = (req: CanonicalRequest) => encode(req).toString();
     const first = encoder(full(history));
     const more = [...history, assistant(text('four')), user('five')];
     const second = encoder(full(more));
-    expect(second).toBe(createAnthropicEncoder({}, silentLogger)(full(more)));
+    expect(second).toBe(createAnthropicEncoder({}, silentLogger)(full(more)).toString());
     expect(encoder(full(history))).toBe(first);
     const unmarked = first.slice(0, first.lastIndexOf(',"cache_control"'));
     expect(second.startsWith(unmarked)).toBe(true);

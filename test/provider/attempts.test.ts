@@ -2,9 +2,21 @@
 import { getEventListeners } from 'node:events';
 import { afterEach, describe, expect, test } from 'vitest';
 import { displayKey } from '../../src/app/credentials.ts';
-import { Cancelled } from '../../src/kernel/abort.ts';
+import { Cancelled, orAbort } from '../../src/kernel/abort.ts';
+import type { Send } from '../../src/provider/send.ts';
 import { type FakeAnswer, type FakeCall, type FakeProvider, startFakeProvider } from '../support/fake-provider.ts';
-import { drain, fakeClock, modelEntry, type RealOptions, realAdapter, recordingLog, request, user } from './support.ts';
+import {
+  answer,
+  bodySend,
+  drain,
+  fakeClock,
+  modelEntry,
+  type RealOptions,
+  realAdapter,
+  recordingLog,
+  request,
+  user,
+} from './support.ts';
 
 let server: FakeProvider | null = null;
 afterEach(async () => {
@@ -242,22 +254,36 @@ describe('timers', () => {
     await provider.calls[0]!.disconnected;
   });
 
+  test.each(['data: {"choices":[]}\n\n', ': waiting\n\n'])('%j without end is too large an answer', async (piece) => {
+    const pieces = Array.from({ length: 700 }, () => Buffer.from(piece.repeat(1000)));
+    const { error } = await drain(
+      realAdapter({ type: 'openai', send: bodySend(pieces), maxRetries: 0 }),
+      request({ model: 'openai:m' }),
+    );
+    expect(error).toMatchObject({ error_class: 'other', error_detail: 'response_too_large' });
+  });
+
   test('bytes that never become an event do not keep a stream alive, comments do', async () => {
     const clock = fakeClock();
-    let push: (text: string) => void = () => {};
-    const dripping: typeof fetch = async () => {
-      const body = new ReadableStream<Uint8Array>({
-        start(c) {
-          push = (text) => c.enqueue(Buffer.from(text));
-        },
-      });
-      return new Response(body, { headers: { 'content-type': 'text/event-stream' } });
+    const arrived: Buffer[] = [];
+    let wake: () => void = () => {};
+    const push = (text: string) => {
+      arrived.push(Buffer.from(text));
+      wake();
     };
+    const dripping: Send = async ({ signal }) =>
+      answer({ signal }, async () => {
+        if (arrived.length === 0)
+          await new Promise<void>((resolve) => {
+            wake = resolve;
+          });
+        return arrived.shift() ?? null;
+      });
     const running = drain(
       realAdapter({
         type: 'openai',
         clock,
-        fetch: dripping,
+        send: dripping,
         maxRetries: 0,
         limits: { total: 60, connect: 5, idle: 10 },
       }),
@@ -282,11 +308,11 @@ describe('timers', () => {
   test('no head of a response: connect timeout, tried again', async () => {
     const clock = fakeClock();
     let attempts = 0;
-    const silent: typeof fetch = () => {
+    const silent: Send = ({ signal }) => {
       attempts++;
-      return new Promise(() => {});
+      return orAbort(new Promise(() => {}), signal);
     };
-    const running = drain(realAdapter({ type: 'openai', clock, fetch: silent, maxRetries: 1 }), ask);
+    const running = drain(realAdapter({ type: 'openai', clock, send: silent, maxRetries: 1 }), ask);
     await clock.advance(30_000);
     await clock.advance(1000);
     await clock.advance(30_000);
@@ -300,22 +326,17 @@ describe('timers', () => {
 
   test('the total deadline ends a stream that still speaks, and nothing is tried again', async () => {
     const clock = fakeClock();
-    const pings: typeof fetch = async () => {
-      let ping: { cancel(): void } = { cancel: () => {} };
-      const body = new ReadableStream<Uint8Array>({
-        pull: (c) =>
+    const pings: Send = async ({ signal }) =>
+      answer(
+        { signal },
+        () =>
           new Promise((resolve) => {
-            ping = clock.after(5000, () => {
-              c.enqueue(Buffer.from(': ping\n\n'));
-              resolve();
-            });
+            const ping = clock.after(5000, () => resolve(Buffer.from(': ping\n\n')));
+            signal.addEventListener('abort', () => ping.cancel());
           }),
-        cancel: () => ping.cancel(),
-      });
-      return new Response(body, { headers: { 'content-type': 'text/event-stream' } });
-    };
+      );
     const running = drain(
-      realAdapter({ type: 'openai', clock, fetch: pings, limits: { total: 30, connect: 5, idle: 10 } }),
+      realAdapter({ type: 'openai', clock, send: pings, limits: { total: 30, connect: 5, idle: 10 } }),
       ask,
     );
     await clock.advance(30_000);
@@ -325,6 +346,24 @@ describe('timers', () => {
       retry_count: 0,
     });
   });
+});
+
+describe('texts that arrive together', () => {
+  test.each(['anthropic', 'openai'] as const)(
+    'are one delta (%s), and what stands between them is not passed',
+    async (type) => {
+      const said = { text: 'aaaa bbbb cccc', delta: 4, tool_calls: [{ name: 'write', input: { path: 'a' } }] };
+      const provider = await serve(() => ({ ...said, split: (bytes) => [bytes] }));
+      const ask = request({ entry: modelEntry(`${type}:m`) });
+      const { events, complete } = await drain(on(provider, { type, joinsTexts: true }), ask);
+      expect(events.filter((event) => event.type === 'text.delta').map((event) => event.text)).toEqual([
+        'aaaa bbbb cccc',
+      ]);
+      expect(complete!.final_content).toMatchObject([{ type: 'text', text: 'aaaa bbbb cccc' }, { type: 'tool_use' }]);
+      const apart = await drain(on(provider, { type }), ask);
+      expect(apart.events.filter((event) => event.type === 'text.delta')).toHaveLength(4);
+    },
+  );
 });
 
 describe('cancellation', () => {

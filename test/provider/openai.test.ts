@@ -4,7 +4,7 @@ import type { CanonicalRequest } from '../../src/domain/model-request.ts';
 import { silentLogger } from '../../src/ports/log.ts';
 import { createOpenAiEncoder, isStrict, type OpenAiOptions } from '../../src/wire/openai/encode-request.ts';
 import { message, text, toolUse, toolUseId } from '../support/messages.ts';
-import { assistant, bodyFetch, drain, modelEntry, realAdapter, recordingLog, request, user } from './support.ts';
+import { assistant, bodySend, drain, modelEntry, realAdapter, recordingLog, request, user } from './support.ts';
 
 const entry = modelEntry('openai:gpt');
 const sse = (...chunks: (object | string)[]) =>
@@ -17,7 +17,7 @@ const call = (fields: object) => chunk({ tool_calls: [fields] });
 const usage = (value: object) => ({ choices: [], usage: value });
 const receive = (body: string, log = silentLogger) =>
   drain(
-    realAdapter({ type: 'openai', log, maxRetries: 0, fetch: bodyFetch([Buffer.from(body)]) }),
+    realAdapter({ type: 'openai', log, maxRetries: 0, send: bodySend([Buffer.from(body)]) }),
     request({ entry, messages: [user('a question')] }),
   );
 const tools = async (...chunks: (object | string)[]) => {
@@ -217,7 +217,7 @@ describe('usage', () => {
     const adapter = realAdapter({
       type: 'openai',
       log,
-      fetch: bodyFetchMany(sse(chunk({ content: 'twelve chars' }), ...done())),
+      send: bodySend([Buffer.from(sse(chunk({ content: 'twelve chars' }), ...done()))]),
     });
     for (let i = 0; i < 3; i++) {
       const { complete } = await drain(adapter, request({ entry, messages: [user('x'.repeat(41))] }));
@@ -226,14 +226,10 @@ describe('usage', () => {
     expect(lines.filter((l) => l.level === 'warn')).toHaveLength(1);
   });
 });
-const bodyFetchMany =
-  (body: string): typeof fetch =>
-  async (...args) =>
-    bodyFetch([Buffer.from(body)])(...args);
 
 describe('request', () => {
   const encode = (req: CanonicalRequest, options: OpenAiOptions = {}, type: 'openai' | 'openrouter' = 'openai') =>
-    JSON.parse(createOpenAiEncoder(type, options, silentLogger)(req)) as Record<string, unknown> & {
+    JSON.parse(createOpenAiEncoder(type, options, silentLogger)(req).toString()) as Record<string, unknown> & {
       messages: Record<string, unknown>[];
     };
 

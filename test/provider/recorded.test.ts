@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type FakeProvider, type FakeRaw, startFakeProvider } from '../support/fake-provider.ts';
 import { type Reading, readAnthropic, readChat } from './recorded-reading.ts';
-import { bodyFetch, type Drained, drain, modelEntry, realAdapter, request } from './support.ts';
+import { bodySend, type Drained, drain, modelEntry, realAdapter, request } from './support.ts';
 
 /** Kept beside the repository, not in it. */
 const FOLDER = process.env.METIS_RECORDED ?? fileURLToPath(new URL('../../../shared/recorded', import.meta.url));
@@ -137,7 +137,7 @@ describe.skipIf(recorded.length === 0)('recorded answers', () => {
     expect(failing.length).toBeGreaterThan(0);
     for (const r of failing) {
       const { error, events } = await drain(
-        realAdapter({ type: r.type, fetch: bodyFetch([Buffer.from(r.body)]) }),
+        realAdapter({ type: r.type, send: bodySend([Buffer.from(r.body)]) }),
         ask(r),
       );
       expect(events).toEqual([]);
@@ -152,7 +152,7 @@ describe.skipIf(recorded.length === 0)('recorded answers', () => {
       const bytes = Buffer.from(r.body);
       for (let at = 0; at < bytes.length; at += CUT_EVERY) {
         const piece = bytes.subarray(0, at);
-        const result = await drain(realAdapter({ type: r.type, maxRetries: 0, fetch: bodyFetch([piece]) }), ask(r));
+        const result = await drain(realAdapter({ type: r.type, maxRetries: 0, send: bodySend([piece]) }), ask(r));
         expectSame(result, read(r, piece.toString('utf8')));
       }
     },
@@ -187,7 +187,7 @@ describe.skipIf(recorded.length === 0)('recorded answers', () => {
           pieces.push(bytes.subarray(at, at + size));
           at += size;
         }
-        expectSame(await drain(realAdapter({ type: r.type, fetch: bodyFetch(pieces) }), ask(r)), read(r));
+        expectSame(await drain(realAdapter({ type: r.type, send: bodySend(pieces) }), ask(r)), read(r));
       }
     },
   );

@@ -3,6 +3,7 @@ import type { ContentBlock, StoredMessage } from '../../src/domain/message.ts';
 import type { ModelEntry } from '../../src/domain/model.ts';
 import type { CanonicalRequest } from '../../src/domain/model-request.ts';
 import type { MessageComplete, StreamEvent } from '../../src/domain/model-stream.ts';
+import { orAbort } from '../../src/kernel/abort.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { createIdGenerator, type RequestId } from '../../src/kernel/ids.ts';
 import { type Logger, silentLogger } from '../../src/ports/log.ts';
@@ -10,9 +11,11 @@ import { AdapterError, type ProviderAdapter } from '../../src/ports/provider.ts'
 import { anthropicWire } from '../../src/provider/anthropic/adapter.ts';
 import { type BaseOptions, createAdapter } from '../../src/provider/base.ts';
 import { createHttpTransport } from '../../src/provider/http.ts';
+import { createHttpClient } from '../../src/provider/http-client.ts';
 import { openAiWire } from '../../src/provider/openai/adapter.ts';
 import { createScriptedAdapter } from '../../src/provider/scripted/adapter.ts';
 import { parseScenario } from '../../src/provider/scripted/scenario.ts';
+import type { HttpResponse, Send } from '../../src/provider/send.ts';
 import type { AnthropicOptions } from '../../src/wire/anthropic/encode-request.ts';
 import type { OpenAiOptions } from '../../src/wire/openai/encode-request.ts';
 import { message, text, ulidOf } from '../support/messages.ts';
@@ -47,6 +50,7 @@ export function modelEntry(
     capabilities: {
       max_context_tokens: 200_000,
       max_output_tokens: 8192,
+      max_image_tokens: 1500,
       supports_tools: true,
       supports_system_prompt: true,
       supports_images: true,
@@ -301,18 +305,21 @@ export function adapterOf(yaml: string, over: Partial<BaseOptions> = {}) {
 export interface RealOptions extends Partial<BaseOptions> {
   readonly type: 'anthropic' | 'openai' | 'openrouter';
   readonly baseUrl?: string;
-  readonly fetch?: typeof fetch;
+  readonly send?: Send;
   readonly key?: string | null;
   readonly options?: AnthropicOptions & OpenAiOptions & { readonly anthropic_version?: string };
   readonly headers?: Record<string, string>;
 }
 
-/** A real adapter against an address or a `fetch` of the test's. */
+/** One for all adapters, as in a server. */
+const network = createHttpClient({});
+
+/** A real adapter against an address, or against answers of the test's. */
 export function realAdapter(over: RealOptions): ProviderAdapter {
   const {
     type,
     baseUrl = 'http://127.0.0.1:9',
-    fetch: ownFetch = fetch,
+    send = network,
     key = 'k-test',
     options = {},
     headers = {},
@@ -320,26 +327,43 @@ export function realAdapter(over: RealOptions): ProviderAdapter {
   } = over;
   const base = { ...baseOptions(), name: type, ...rest };
   const wire = type === 'anthropic' ? anthropicWire(key, options, base.log) : openAiWire(type, key, options, base.log);
-  return createAdapter(
-    base,
-    createHttpTransport(wire, { baseUrl, extraHeaders: headers, fetch: ownFetch, clock: base.clock }),
-  );
+  return createAdapter(base, createHttpTransport(wire, { baseUrl, extraHeaders: headers, send, clock: base.clock }));
 }
 
-/** A `fetch` that answers every request with these pieces of a body. */
-export function bodyFetch(
+/** Answers every request with these pieces of a body. */
+export function bodySend(
   pieces: readonly Uint8Array[],
-  init: ResponseInit = { headers: { 'content-type': 'text/event-stream' } },
-): typeof fetch {
-  return async () => {
+  { status = 200, headers = { 'content-type': 'text/event-stream' } as Record<string, string> } = {},
+): Send {
+  return async ({ signal }) => {
     let next = 0;
-    const body = new ReadableStream<Uint8Array>({
-      pull(controller) {
-        const piece = pieces[next++];
-        if (piece === undefined) controller.close();
-        else controller.enqueue(piece);
-      },
-    });
-    return new Response(body, init);
+    return answer({ status, headers, signal }, async () => pieces[next++] ?? null);
   };
+}
+
+/** An answer whose pieces come from a function; like the network's, it ends when the signal aborts. */
+export function answer(
+  { status = 200, headers = { 'content-type': 'text/event-stream' }, signal }: AnswerHead,
+  next: () => Promise<Uint8Array | null>,
+): HttpResponse {
+  let ended = false;
+  return {
+    status,
+    header: (name) => headers[name] ?? null,
+    headers: Object.entries(headers),
+    async read() {
+      const piece = await orAbort(next(), signal);
+      ended = piece === null;
+      return piece;
+    },
+    ended: () => ended,
+    cancel() {
+      ended = true;
+    },
+  };
+}
+interface AnswerHead {
+  readonly status?: number;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal: AbortSignal;
 }

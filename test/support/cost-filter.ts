@@ -9,5 +9,7 @@ export const NO_FILTER: CallFilter = {
   workspace_hash: null,
   delegation_tier: null,
   worker_name: null,
+  door: null,
+  caller: null,
   include_workers: null,
 };

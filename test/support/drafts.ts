@@ -40,6 +40,7 @@ export function turnCompleted(turn: TurnRecord, over: Partial<PayloadOf<'turn.co
       total_cost_usd: '0',
       wall_time_seconds: 1.5,
       parent_session_id: null,
+      unread_inputs: 0,
       ...over,
     },
   });

@@ -19,6 +19,8 @@ import type { Engine } from '../../src/engine/state/engine.ts';
 import { submitTurn, type TurnSubmission } from '../../src/engine/submit-turn.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { createIdGenerator } from '../../src/kernel/ids.ts';
+import { createLearning } from '../../src/learning/learning.ts';
+import type { LearningLoop } from '../../src/learning/loop.ts';
 import type { PriceTable } from '../../src/policy/pricing/price-table.ts';
 import { createModelRegistry, parseRegistry } from '../../src/policy/registry/registry.ts';
 import type { PublishedEvent } from '../../src/ports/live-bus.ts';
@@ -36,6 +38,7 @@ import { builtinTools } from '../../src/tool/builtin/builtin.ts';
 import { createToolRegistry } from '../../src/tool/registry.ts';
 import { schemaCompiler } from '../../src/tool/schema.ts';
 import { createToolSet } from '../../src/tool/tool-set.ts';
+import { createWorkerLibrary } from '../../src/workspace/workers/library.ts';
 import { createWorkspaces } from '../../src/workspace/workspaces.ts';
 import { priceTableA } from './prices.ts';
 
@@ -64,6 +67,8 @@ export interface EngineOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** Read each workspace file once: parallel work is then ordered by its scripted delays alone, never by the disk. */
   readonly still?: boolean;
+  /** The engine learns from its turns (12), of a workspace at most so many outcomes. */
+  readonly learning?: { readonly maxOutcomes?: number };
   /** Folder of an earlier engine: the same database and workspace again. */
   readonly folder?: string;
 }
@@ -71,6 +76,8 @@ export interface EngineOptions {
 export interface TestEngine {
   readonly engine: Engine;
   readonly adapter: ScriptedAdapter;
+  /** Null unless it learns. */
+  readonly loop: LearningLoop | null;
   readonly db: SqliteStoreHandle;
   readonly folder: string;
   readonly workspace: string;
@@ -159,9 +166,11 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
   const adapter = script(must(parseScenario(JSON.stringify(options.scenario), 'scenario')));
   const provider = options.provider?.(script) ?? adapter;
   const served = options.served ?? new Set(['scripted']);
+  const library = createWorkerLibrary(log);
   const workspaces = createWorkspaces({
     globalRoutingPath: config.routing.global_path,
     globalSkillsPath: config.skills.global_dir,
+    library,
     log,
   });
   const mcp = startMcp({
@@ -174,18 +183,24 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     clock,
     log,
   });
+  const registry = createModelRegistry(
+    must(parseRegistry(options.registry ?? fs.readFileSync(REGISTRY, 'utf8'), REGISTRY)),
+    served,
+  );
+  const journal = createJournal({ db, ids, clock, bus, log });
+  const store = createStore(db);
+  const around = { store, journal, bus, ids, clock, log, hasModel: (id: string) => registry.get(id) !== null };
+  const learning =
+    options.learning && createLearning({ ...around, ...options.learning, evalDisabled: config.eval.disabled });
   const engine = createEngine({
     config,
     clock,
     ids,
     log,
-    journal: createJournal({ db, ids, clock, bus, log }),
-    store: createStore(db),
+    journal,
+    store,
     bus,
-    registry: createModelRegistry(
-      must(parseRegistry(options.registry ?? fs.readFileSync(REGISTRY, 'utf8'), REGISTRY)),
-      served,
-    ),
+    registry,
     providers: new Map([...served].map((name) => [name, provider])),
     prices: options.prices ?? priceTableA(),
     tools: createToolRegistry(
@@ -197,12 +212,17 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
         { shipped: true },
       ),
       mcp,
+      config.tools.disabled,
     ),
     schemas: schemaCompiler,
+    relays: new Map(),
+    gatewayFolder: path.join(workspace, 'gateway'),
     workspaces: options.still ? await readOnce(workspaces, workspace, config) : workspaces,
-    recommender: null,
+    library,
+    recommender: learning?.recommender ?? null,
     secrets: [],
   });
+  const loop = learning?.start() ?? null;
   let open = true;
   const abandon = () => {
     if (open) db.close();
@@ -212,6 +232,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     if (!open) return;
     mcp?.hurry();
     await drain(engine);
+    await loop?.close();
     abandon();
   };
   onTestFinished(async () => {
@@ -258,6 +279,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
   return {
     engine,
     adapter,
+    loop,
     db,
     folder,
     workspace,

@@ -3,6 +3,8 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
+import { createMetrics } from '../../src/app/telemetry/metrics.ts';
+import { createTraceRelay } from '../../src/app/telemetry/trace-relay.ts';
 import type { Transient } from '../../src/domain/delta.ts';
 import { type Message, plainMetadata } from '../../src/domain/message.ts';
 import type { Session } from '../../src/domain/session.ts';
@@ -10,6 +12,7 @@ import type { HttpApp } from '../../src/http/app.ts';
 import { createHttpServer } from '../../src/http/server.ts';
 import { createPriceVersionReader } from '../../src/store/sqlite/read/price-version-reader.ts';
 import { createAnalytics } from '../../src/store/sqlite/report/analytics.ts';
+import { watchAnswers } from './contract.ts';
 import { type EngineOptions, startEngine, type TestEngine } from './engine.ts';
 
 /** JSON from the wire: a test looks into it freely and asserts what it finds. */
@@ -24,6 +27,8 @@ export interface Answer {
 
 export interface TestServer extends TestEngine {
   readonly app: HttpApp;
+  /** `operationId status` of every answer so far. */
+  readonly answered: ReadonlySet<string>;
   readonly base: string;
   readonly port: number;
   /** From now on every request is refused. */
@@ -56,9 +61,12 @@ export async function startServer(options: Partial<EngineOptions> = {}): Promise
     engine: test.engine,
     analytics: createAnalytics(test.db.reader),
     priceVersions: createPriceVersionReader(test.db.reader),
+    metrics: createMetrics(test.engine.bus).text,
+    traces: createTraceRelay(test.engine.bus),
     version: '0.0.0-test',
     draining: () => draining,
   });
+  const { answered } = watchAnswers(app);
   await app.listen({ host: '127.0.0.1', port: 0 });
   onTestFinished(() => app.close());
   const { port } = app.server.address() as AddressInfo;
@@ -66,6 +74,7 @@ export async function startServer(options: Partial<EngineOptions> = {}): Promise
   return {
     ...test,
     app,
+    answered,
     base,
     port,
     drain: () => {
@@ -80,8 +89,15 @@ async function request(url: string, method: string, body: unknown, headers: Head
   const sent = body === undefined ? {} : { body: JSON.stringify(body) };
   const type: Headers = body === undefined ? {} : { 'content-type': 'application/json' };
   const response = await fetch(url, { method, headers: { ...type, ...headers }, ...sent });
+  return answerOf(response);
+}
+
+/** JSON parsed, an empty body as null, anything else as its text. */
+export async function answerOf(response: Response): Promise<Answer> {
+  const { status, headers } = response;
   const text = await response.text();
-  return { status: response.status, headers: response.headers, body: text === '' ? null : JSON.parse(text) };
+  const isJson = headers.get('content-type')?.startsWith('application/json') === true;
+  return { status, headers, body: text === '' ? null : isJson ? JSON.parse(text) : text };
 }
 
 function testSocket(url: string, headers: Headers = {}): TestSocket {

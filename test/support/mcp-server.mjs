@@ -72,6 +72,18 @@ if (manner === 'good') {
   offer('task', object(), () => text('never'), { execution: { taskSupport: 'required' } });
   tools.set('nameless', { inputSchema: object() });
 }
+if (manner === 'nags') {
+  // Asks without end and reads no answer.
+  offer('nag', object(), () => {
+    process.stdin.pause();
+    const more = () => {
+      let full = false;
+      while (!full) full = !process.stdout.write(`{"jsonrpc":"2.0","id":"n${nextId++}","method":"ping"}\n`);
+      process.stdout.once('drain', more);
+    };
+    more();
+  });
+}
 if (manner === 'many' || manner === 'pages') {
   for (let i = 0; i < 5000; i++) offer(`tool_${i}`, object(), () => text(i));
 }

@@ -10,9 +10,11 @@ import { defaultConfig } from '../../src/domain/config.ts';
 import type { Delta } from '../../src/domain/delta.ts';
 import type { AnyEvent } from '../../src/domain/event.ts';
 import type { Turn } from '../../src/domain/turn.ts';
+import type { Send } from '../../src/provider/send.ts';
+import { contractFault } from './contract.ts';
 import { type ConfigOver, mergeConfig } from './engine.ts';
 import { type FakeProvider, startFakeProvider } from './fake-provider.ts';
-import type { Answer, Parsed } from './http.ts';
+import { type Answer, answerOf, type Parsed } from './http.ts';
 import { priceFileA } from './prices.ts';
 import { strictly } from './wire-rules.ts';
 
@@ -47,7 +49,9 @@ export interface RealOptions {
   readonly config?: ConfigOver;
   /** Adapters that get a key, both unless told. */
   readonly wires?: readonly Wire[];
-  readonly fetch?: typeof fetch;
+  readonly send?: Send;
+  /** Of the server's environment, beside the path. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 export interface RealServer extends RunningServer {
@@ -101,10 +105,10 @@ export async function startReal(options: RealOptions): Promise<RealServer> {
     log: createLogger('trace', () => credentials.secrets, { write: (line) => void log.push(JSON.parse(line)) }),
     packageDir: ROOT,
     version: '0.0.0-test',
-    env: { PATH: process.env.PATH },
+    env: { PATH: process.env.PATH, ...options.env },
     dataDir: folder,
     keysFile: path.join(folder, '.env'),
-    ...(options.fetch ? { fetch: options.fetch } : {}),
+    ...(options.send ? { send: options.send } : {}),
   });
   onTestFinished(() => server.close());
 
@@ -136,8 +140,16 @@ export async function startReal(options: RealOptions): Promise<RealServer> {
       headers: { ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
-    const text = await response.text();
-    return { status: response.status, headers: response.headers, body: text === '' ? null : JSON.parse(text) };
+    const copy = response.clone();
+    const fault = contractFault({
+      method,
+      target,
+      status: response.status,
+      type: response.headers.get('content-type') ?? '',
+      text: await copy.text(),
+    });
+    if (fault !== null) throw new Error(`not as the OpenAPI document says: ${fault}`);
+    return answerOf(response);
   };
   return {
     ...server,

@@ -197,6 +197,12 @@ function userParts(content: unknown): string[] {
   if (!Array.isArray(content) || content.length === 0) return ['empty content'];
   return (content as Json[]).flatMap((part) => {
     if (part.type === 'text') return typeof part.text === 'string' ? [] : ['text part without text'];
+    if (part.type === 'file') {
+      const { filename, file_data } = (part.file ?? {}) as Json;
+      return typeof filename === 'string' && /^data:application\/pdf;base64,[A-Za-z0-9+/]+=*$/.test(String(file_data))
+        ? []
+        : ['bad file part'];
+    }
     const { url } = (part.image_url ?? {}) as Json;
     const [, type, data] = /^data:([^;]+);base64,(.+)$/.exec(String(url)) ?? [];
     return part.type === 'image_url' && isBase64({ type: 'base64', media_type: type, data }) ? [] : ['bad part'];

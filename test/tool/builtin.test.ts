@@ -29,6 +29,8 @@ describe('the built-in tools', () => {
       ['read_file', 'read', true, null],
       ['shell', 'execute', true, null],
       ['skill_load', 'read', false, null],
+      ['worker_call', 'execute', false, 0],
+      ['worker_create', 'write', false, null],
       ['write_file', 'write', true, null],
     ]);
   });
@@ -63,6 +65,7 @@ describe('delegate', () => {
   const input = { tier: 'fast', task: 'count' };
   const spawner: WorkerSpawner = {
     check: async (given) => (given.task === 'bad' ? [{ path: 'task', message: 'is bad' }] : []),
+    shares: async () => [],
     spawn: async (given) => toolText(`done: ${given.task}`),
   };
 

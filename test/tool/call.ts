@@ -12,6 +12,7 @@ import type { WorkerSpawner } from '../../src/ports/spawner.ts';
 import type { FileKnowledge, Tool, ToolContext, ToolFactory } from '../../src/ports/tool.ts';
 import type { Workspaces } from '../../src/ports/workspace.ts';
 import { createWorkspaceFiles } from '../../src/workspace/paths.ts';
+import { createWorkerLibrary } from '../../src/workspace/workers/library.ts';
 import { createWorkspaces } from '../../src/workspace/workspaces.ts';
 
 /** A workspace with these files (`name: text`); a name ending in `/` is a folder. Removed when the test is over. */
@@ -41,7 +42,12 @@ export interface CallOptions {
 /** The folders of a workspace that `workspace` made; `skills` beside it holds the global skills. */
 export function workspacesOf(root: string, log: Logger = silentLogger): Workspaces {
   const beside = (name: string) => path.join(path.dirname(root), name);
-  return createWorkspaces({ globalRoutingPath: beside('routing.yaml'), globalSkillsPath: beside('skills'), log });
+  return createWorkspaces({
+    globalRoutingPath: beside('routing.yaml'),
+    globalSkillsPath: beside('skills'),
+    library: createWorkerLibrary(log),
+    log,
+  });
 }
 
 export function contextOf(root: string, options: CallOptions = {}): ToolContext {
@@ -59,6 +65,7 @@ export function contextOf(root: string, options: CallOptions = {}): ToolContext 
     known: known ?? createFileLedger().of('sess_01' as SessionId),
     signal: signal ?? new AbortController().signal,
     spawner: spawner ?? null,
+    maker: null,
     memory: is_worker ? null : { change: (change) => workspaces.changeMemory(root, change) },
     skills: {
       load: async (name) => there(await workspaces.skill(root, name)),

@@ -100,6 +100,16 @@ describe('read_file', () => {
 });
 
 describe('write_file', () => {
+  it('ends with its time, however large the file is that it would replace', async () => {
+    const root = workspace({ sparse: 'x' });
+    fs.truncateSync(path.join(root, 'sparse'), 2 ** 40);
+    const time = new AbortController();
+    const { output } = call(writeFile, root, { path: 'sparse', content: 'y' }, { signal: time.signal });
+    setImmediate(() => time.abort(new Error('late')));
+    await expect(output).rejects.toThrow('late');
+    expect(fs.statSync(path.join(root, 'sparse')).size).toBe(2 ** 40);
+  });
+
   it('creates, overwrites and counts bytes', async () => {
     const root = workspace({ a: 'old' });
     const output = await call(writeFile, root, { path: './b/c.txt', content: 'é\n' }).output;
@@ -183,6 +193,12 @@ describe('edit_file', () => {
 });
 
 describe('list_files', () => {
+  it('sorts as bytes, whatever characters the names have', async () => {
+    const names = ['a', 'z', 'é', '\u2603', '\uff5e', '\u{1f600}'];
+    const root = workspace(Object.fromEntries(names.map((name) => [name, ''])));
+    expect(await run(listFiles, root, {})).toBe(names.join('\n'));
+  });
+
   it('sorts names by their bytes, folders with a slash', async () => {
     const root = workspace({
       b: '',

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { shell } from '../../src/tool/builtin/shell.ts';
 import { createSandbox } from '../../src/tool/process/sandbox.ts';
@@ -79,6 +79,8 @@ function worksHere(): boolean {
 }
 
 async function world() {
+  // Beside /tmp, which the sandbox shows empty: there nothing would be put to the test.
+  vi.stubEnv('TMPDIR', '/var/tmp');
   const root = workspace({ in: 'inside', '.metis/trust.yaml': 'schema_version: 1\n' });
   const base = path.dirname(root);
   for (const [folder, file] of [
@@ -100,13 +102,20 @@ async function world() {
     reached += 1;
   });
   abstract.listen(`\0metis-test-${port}`);
+  const socket = net.createServer((connection) => {
+    reached += 1;
+    connection.destroy();
+  });
+  socket.listen(path.join(base, 'outside', 'socket'));
   const datagrams = dgram.createSocket('udp4').on('message', () => {
     reached += 1;
   });
   datagrams.bind(port, '127.0.0.1');
   onTestFinished(() => {
+    vi.unstubAllEnvs();
     server.close();
     abstract.close();
+    socket.close();
     datagrams.close();
   });
   const filled = (command: string) =>
@@ -131,7 +140,11 @@ describe('50 hostile commands', () => {
   it.skipIf(!worksHere())('(bubblewrap) change nothing outside the workspace and reach no network', async () => {
     expect(new Set(COMMANDS).size).toBe(50);
     const { root, data, filled, guarded, reached } = await world();
-    const caged = shell({ env, sandbox: createSandbox({ network: false, dataFolder: data, env }), clock: systemClock });
+    const caged = shell({
+      env,
+      sandbox: createSandbox({ network: false, dataFolder: data, projectFiles: false, env }),
+      clock: systemClock,
+    });
     const before = guarded();
     for (const command of COMMANDS) {
       expect(await run(caged, root, { command: filled(command) }), command).toContain('exit_code=');

@@ -54,6 +54,20 @@ describe('a write of memory', () => {
     expect(told).toHaveLength(20);
   });
 
+  it('leaves the file to whoever saved it in the same moment, and says so', async () => {
+    const root = workspace({ '.metis/MEMORY.md': '- a\n' });
+    const folder = path.join(root, '.metis');
+    const answer = failure(call(memoryAdd, root, add('- b')).output);
+    // The new text lies beside the old one before it takes its place.
+    while (fs.readdirSync(folder).length === 1) await new Promise(setImmediate);
+    fs.writeFileSync(path.join(folder, 'MEMORY.md'), '- theirs\n');
+    expect((await answer).message).toBe(
+      'MEMORY.md cannot be used: it was changed by somebody else in this moment; try again',
+    );
+    expect(read(root)).toBe('- theirs\n');
+    expect(fs.readdirSync(folder)).toEqual(['MEMORY.md']);
+  });
+
   it('of the same content changes nothing and is told to nobody', async () => {
     const root = workspace({ '.metis/USER.md': 'likes tea' });
     const { told, emit } = listener();

@@ -137,6 +137,16 @@ describe('protected paths', () => {
     expect(await refused(path, 'write')).toBe(`Path '${path}' is protected`);
   });
 
+  it.each(['.mcp.json', 'dir/../.mcp.json', '.MCP.json', 'servers-link'])(
+    'the file of programs that a server starts may be read, not written: %s',
+    async (path) => {
+      await writeFile(join(root, '.mcp.json'), '{}');
+      await symlink('.mcp.json', join(root, 'servers-link'));
+      expect(await refused(path, 'write')).toBe(`Path '${path}' is protected`);
+      expect((await files.resolve('.mcp.json', 'read')).relative).toBe('.mcp.json');
+    },
+  );
+
   it.each([
     '.metis/trust.yaml',
     '.metis/routing.yaml',

@@ -10,6 +10,7 @@ import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { shell } from '../../src/tool/builtin/shell.ts';
 import { createSandbox } from '../../src/tool/process/sandbox.ts';
 import { shellEnvironment } from '../../src/tool/process/shell-env.ts';
+import { createOutputWindow } from '../../src/tool/text/output-window.ts';
 import { until } from '../support/until.ts';
 import { call, failure, run, textOf, workspace } from './call.ts';
 
@@ -86,6 +87,18 @@ describe('shell', () => {
     const euros = await run(tool, workspace(), { command: 'yes "€€" | head -n 100000' });
     expect(euros).not.toContain('\ufffd');
     expect(Buffer.byteLength(euros)).toBeLessThan(2 * half + 200);
+  });
+
+  it('takes a flood that is no text as fast as one that is, and keeps no more of it', () => {
+    const window = createOutputWindow(131_072);
+    const binary = Buffer.from(Uint8Array.from({ length: 65_536 }, (_, i) => (i * 2_654_435_761) >>> 24));
+    const before = process.cpuUsage();
+    for (let i = 0; i < 400; i += 1) window.push(binary);
+    const text = window.text();
+    // Of the processor; read as text while it comes it took thirty times as much.
+    expect(process.cpuUsage(before).user / 1000).toBeLessThan(60);
+    expect(text).toMatch(/\n\.\.\. \[output truncated: \d+ bytes omitted\]\n/);
+    expect(Buffer.byteLength(text)).toBeLessThan(262_144 + 100);
   });
 
   it('hands on no key of the server, and its own terminal', async () => {
@@ -185,14 +198,14 @@ function bubblewrapWorks(): boolean {
 
 describe('the shell sandbox', () => {
   const caged = (dataFolder: string | null = null, network = false) =>
-    shell({ env, sandbox: createSandbox({ network, dataFolder, env }), clock: systemClock });
+    shell({ env, sandbox: createSandbox({ network, dataFolder, projectFiles: false, env }), clock: systemClock });
 
   it('without bubblewrap answers one error and runs nothing', async () => {
     const root = workspace();
     const nowhere = { PATH: path.join(root, 'nowhere') };
     const lost = shell({
       env,
-      sandbox: createSandbox({ network: false, dataFolder: null, env: nowhere }),
+      sandbox: createSandbox({ network: false, dataFolder: null, projectFiles: false, env: nowhere }),
       clock: systemClock,
     });
     const error = await failure(call(lost, root, { command: 'touch x' }).output);
@@ -222,6 +235,129 @@ describe('the shell sandbox', () => {
     expect(fs.readdirSync(outside)).toEqual(['workspace']);
     expect(fs.existsSync('/usr/x')).toBe(false);
   });
+
+  it.skipIf(!bubblewrapWorks())('(bubblewrap) lets no command name the programs that the server starts', async () => {
+    for (const files of [{}, { '.mcp.json': '{}' }]) {
+      const root = workspace(files);
+      const sandbox = createSandbox({ network: false, dataFolder: null, projectFiles: true, env });
+      const command =
+        'echo evil > .mcp.json; rm -f .mcp.json; mv .mcp.json x; ln -f /etc/passwd .mcp.json; cat .mcp.json';
+      const text = await run(shell({ env, sandbox, clock: systemClock }), root, { command });
+      expect(text).toContain('exit_code=0');
+      expect(JSON.parse(fs.readFileSync(path.join(root, '.mcp.json'), 'utf8'))).toEqual(
+        '.mcp.json' in files ? {} : { mcpServers: {} },
+      );
+    }
+  });
+
+  it.skipIf(!bubblewrapWorks())(
+    '(bubblewrap) lets no command change who the workers of the workspace are',
+    async () => {
+      const files = {
+        'workers/w.yaml': 'locked: true',
+        'prompts/w.md': 'prompt',
+        'schemas/s.json': '{}',
+        '.claude/agents/a.md': 'agent',
+        '.claude/other.txt': 'old',
+        'src/free.txt': 'old',
+      };
+      const root = workspace(files);
+      const attempts = [
+        'for f in workers/w.yaml prompts/w.md schemas/s.json .claude/agents/a.md; do echo evil > $f; rm -f $f; done',
+        'mv workers x; mv .claude y; mv prompts p; rm -rf schemas .claude/agents',
+        'touch workers/w.json prompts/w.jinja2 .claude/agents/b.md',
+        'echo new > .claude/other.txt; echo new > src/free.txt',
+      ];
+      for (const command of attempts) await run(caged(), root, { command });
+      const changed = { '.claude/other.txt': 'new\n', 'src/free.txt': 'new\n' };
+      for (const [name, text] of Object.entries({ ...files, ...changed }))
+        expect(fs.readFileSync(path.join(root, name), 'utf8'), name).toBe(text);
+      expect(fs.readdirSync(root).sort()).toEqual(['.claude', '.metis', 'prompts', 'schemas', 'src', 'workers']);
+      expect(fs.readdirSync(path.join(root, 'workers'))).toEqual(['w.yaml']);
+    },
+  );
+
+  it.skipIf(!bubblewrapWorks())(
+    '(bubblewrap) runs nothing where a link keeps it from protecting the workers',
+    async () => {
+      for (const [link, target] of [
+        ['workers', 'defs'],
+        ['.metis/workers', '../defs'],
+        ['.claude', 'dot'],
+        ['workers/e.yaml', '../defs/e.yaml'],
+        ['.metis/prompts', '../defs'],
+      ] as const) {
+        const root = workspace({ 'defs/e.yaml': 'locked: true', 'dot/agents/a.md': 'agent' });
+        fs.mkdirSync(path.dirname(path.join(root, link)), { recursive: true });
+        fs.symlinkSync(target, path.join(root, link));
+        const outcome = await run(caged(), root, {
+          command: 'echo evil > defs/e.yaml; echo evil > dot/agents/a.md',
+        }).catch(String);
+        expect(outcome, link).toContain(`cannot protect ${link}`);
+        expect(fs.readFileSync(path.join(root, 'defs/e.yaml'), 'utf8')).toBe('locked: true');
+        expect(fs.readFileSync(path.join(root, 'dot/agents/a.md'), 'utf8')).toBe('agent');
+      }
+    },
+  );
+
+  it.skipIf(!bubblewrapWorks())(
+    '(bubblewrap) lets no command be the first to make a worker, its prompt or its schema',
+    async () => {
+      const nothing = workspace({ 'src/free.txt': 'old' });
+      const ownFolder = workspace({ 'workers/pool.ts': 'code', '.claude/settings.json': '{}' });
+      const bare = workspace({ '.metis/workers/w.yaml': 'locked: true\noutput_schema_ref: answer' });
+      const attempts = [
+        'mkdir -p .metis/workers workers .claude/agents; chmod -R u+w .',
+        'for f in .metis/workers/e.yaml workers/e.yaml workers/e.json .claude/agents/e.md; do echo evil > $f; done',
+        'mv workers w; mv .claude c; rm -rf workers .claude; ln -s src workers; mkdir -p workers .claude/agents',
+        'for f in prompts/w.md schemas/answer.json; do mkdir -p $(dirname $f); echo evil > $f; done; echo new > src/free.txt',
+      ];
+      for (const root of [nothing, ownFolder, bare]) {
+        for (const command of attempts) await run(caged(), root, { command });
+        for (const folder of ['.metis/workers', 'workers', '.claude/agents'])
+          expect(
+            (fs.existsSync(path.join(root, folder)) ? fs.readdirSync(path.join(root, folder)) : []).filter((name) =>
+              name.startsWith('e.'),
+            ),
+            folder,
+          ).toEqual([]);
+        expect(fs.lstatSync(path.join(root, 'workers')).isDirectory()).toBe(true);
+      }
+      expect(fs.readdirSync(path.join(bare, 'prompts'))).toEqual([]);
+      expect(fs.readdirSync(path.join(bare, 'schemas'))).toEqual([]);
+      // Without workers they are folders like any other.
+      expect(fs.readFileSync(path.join(nothing, 'prompts/w.md'), 'utf8')).toBe('evil\n');
+      expect(fs.readFileSync(path.join(nothing, 'src/free.txt'), 'utf8')).toBe('new\n');
+    },
+  );
+
+  it.skipIf(!bubblewrapWorks())(
+    '(bubblewrap) runs nothing where a second name of a file would open what it protects',
+    async () => {
+      for (const file of [
+        'workers/w.yaml',
+        '.metis/workers/w.yaml',
+        '.metis/trust.yaml',
+        '.metis/routing.yaml',
+        '.mcp.json',
+        '.metis/schemas/deep/s.json',
+        'prompts/w.md',
+        '.claude/agents/a.md',
+      ]) {
+        const root = workspace({ 'workers/other.yaml': 'locked: true', [file]: 'locked: true' });
+        fs.linkSync(path.join(root, file), path.join(root, 'beside.txt'));
+        const sandbox = createSandbox({ network: false, dataFolder: null, projectFiles: true, env });
+        const outcome = await run(shell({ env, sandbox, clock: systemClock }), root, {
+          command: 'echo evil > beside.txt',
+        }).catch(String);
+        expect(outcome, file).toContain(`cannot protect ${file}: it has a second name`);
+        expect(fs.readFileSync(path.join(root, file), 'utf8')).toBe('locked: true');
+      }
+      const root = workspace({ 'workers/w.yaml': 'locked: true' });
+      await run(caged(), root, { command: 'ln workers/w.yaml twin && echo evil > twin' });
+      expect(fs.readFileSync(path.join(root, 'workers/w.yaml'), 'utf8')).toBe('locked: true');
+    },
+  );
 
   it.skipIf(!bubblewrapWorks())('(bubblewrap) reaches the network only when it is configured', async () => {
     const root = workspace();

@@ -1,23 +1,28 @@
 // trust.yaml on real files (09 §5.1).
+import { writeFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Logger, silentLogger } from '../../src/ports/log.ts';
 import type { Workspaces } from '../../src/ports/workspace.ts';
+import { createWorkerLibrary } from '../../src/workspace/workers/library.ts';
 import { createWorkspaces } from '../../src/workspace/workspaces.ts';
 
 let root: string;
 let workspaces: Workspaces;
 let warnings: string[];
+let fields: unknown[];
 
 beforeEach(async () => {
   root = await realpath(await mkdtemp(join(tmpdir(), 'metis-trust-')));
   warnings = [];
-  const log: Logger = { ...silentLogger, warn: (_fields, message) => warnings.push(message) };
+  fields = [];
+  const log: Logger = { ...silentLogger, warn: (given, message) => fields.push(given) && warnings.push(message) };
   workspaces = createWorkspaces({
     globalRoutingPath: join(root, 'routing.yaml'),
     globalSkillsPath: join(root, 'skills'),
+    library: createWorkerLibrary(log),
     log,
   });
 });
@@ -66,6 +71,18 @@ describe('reading trust.yaml', () => {
     expect(await readFile(file(), 'utf8')).toBe(text);
   });
 
+  it('says which file it is, which entry, and what to write instead', async () => {
+    await given('always_allow: [shell, "*", 3]\n');
+    expect((await workspaces.readTrust(root)).malformed).toBe(true);
+    expect(fields).toEqual([
+      {
+        path: file(),
+        problem:
+          'always_allow.1: must be a tool name, or a prefix followed by a single final "*"; always_allow.2: must be a string',
+      },
+    ]);
+  });
+
   it('a link in its place counts as malformed and is not written through', async () => {
     await mkdir(join(root, '.metis'));
     await writeFile(join(root, 'elsewhere.yaml'), 'always_allow: [shell]\n');
@@ -92,16 +109,40 @@ describe('persisting an answer', () => {
     expect(await readdir(join(root, '.metis'))).toEqual(['trust.yaml']);
   });
 
-  it('moves the name between the lists, sorts both and keeps what it does not know', async () => {
-    await given('# mine\nowner: me\nalways_allow: [write_file, shell, edit_file, shell]\nalways_deny: [grep]\n');
+  it('moves the name between the lists, sorts both and keeps comments', async () => {
+    await given(
+      '# mine\nschema_version: 1\nalways_allow: [write_file, shell, edit_file, shell]\nalways_deny: [grep]\n',
+    );
     expect(await workspaces.persistTrust(root, { list: 'always_deny', tool: 'shell' }, stored)).toBe(true);
     const text = await readFile(file(), 'utf8');
-    expect(text).toContain('# mine\nowner: me\n');
+    expect(text).toContain('# mine\nschema_version: 1\n');
     expect(await workspaces.readTrust(root)).toEqual({
       always_allow: ['edit_file', 'write_file'],
       always_deny: ['grep', 'shell'],
       malformed: false,
     });
+  });
+
+  it('keeps the comments of every entry that stays', async () => {
+    await given(
+      'always_allow:\n  # tests only\n  - write_file # in a branch\n  - shell\nalways_deny:\n  - fetch # offline\n  - grep # slow\n',
+    );
+    expect(await workspaces.persistTrust(root, { list: 'always_allow', tool: 'grep' }, stored)).toBe(true);
+    expect(await readFile(file(), 'utf8')).toBe(
+      'always_allow:\n  # tests only\n  - grep\n  - shell\n  - write_file # in a branch\nalways_deny:\n  - fetch # offline\nschema_version: 1\n',
+    );
+  });
+
+  it('leaves the file to whoever saved it in the same moment', async () => {
+    await given('always_allow: [grep]\n');
+    const theirs = 'always_deny: [shell]\n';
+    const answer = workspaces.persistTrust(root, { list: 'always_allow', tool: 'shell' }, stored);
+    // The new text lies beside the old one before it takes its place.
+    while ((await readdir(join(root, '.metis'))).length === 1) await new Promise(setImmediate);
+    writeFileSync(file(), theirs);
+    expect(await answer).toBe(false);
+    expect(await readFile(file(), 'utf8')).toBe(theirs);
+    expect(await readdir(join(root, '.metis'))).toEqual(['trust.yaml']);
   });
 
   it('loses no entry when many answers arrive at once', async () => {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Logger, silentLogger } from '../../src/ports/log.ts';
 import type { Workspaces } from '../../src/ports/workspace.ts';
+import { createWorkerLibrary } from '../../src/workspace/workers/library.ts';
 import { createWorkspaces } from '../../src/workspace/workspaces.ts';
 
 const PNG = Buffer.concat([Buffer.from('89504e470d0a1a0a', 'hex'), Buffer.alloc(16)]);
@@ -13,16 +14,25 @@ let base: string;
 let root: string;
 let workspaces: Workspaces;
 let warnings: string[];
+let paths: unknown[];
 
 beforeEach(async () => {
   base = await realpath(await mkdtemp(join(tmpdir(), 'metis-ws-')));
   root = join(base, 'w');
   await mkdir(join(root, '.metis'), { recursive: true });
   warnings = [];
-  const log: Logger = { ...silentLogger, warn: (_fields, message) => warnings.push(message) };
+  paths = [];
+  const log: Logger = {
+    ...silentLogger,
+    warn(fields, message) {
+      warnings.push(message);
+      paths.push(fields.path);
+    },
+  };
   workspaces = createWorkspaces({
     globalRoutingPath: join(base, 'routing.yaml'),
     globalSkillsPath: join(base, 'skills'),
+    library: createWorkerLibrary(silentLogger),
     log,
   });
 });
@@ -41,6 +51,38 @@ describe('the directory of a session', () => {
       expect(await workspaces.realDirectory(path)).toBeNull();
     }
   });
+});
+
+it("the server's data folder is out of reach of file tools, in whatever workspace it lies", async () => {
+  const data = join(root, 'data');
+  await mkdir(join(data, 'worktrees', 'w'), { recursive: true });
+  await writeFile(join(data, '.env'), 'KEY=1');
+  await writeFile(join(data, 'worktrees', 'w', 'a'), 'work');
+  await symlink('data/.env', join(root, 'link'));
+  const { files } = createWorkspaces({
+    globalRoutingPath: '',
+    globalSkillsPath: '',
+    library: createWorkerLibrary(silentLogger),
+    dataFolder: data,
+    log: silentLogger,
+  });
+  for (const [workspace, path] of [
+    [root, 'data/.env'],
+    [root, 'data'],
+    [root, 'link'],
+    [root, 'data/new'],
+    [base, 'w/data/.env'],
+    [data, '.env'],
+    [data, '.'],
+  ] as const)
+    for (const use of ['read', 'list', 'write'] as const)
+      await expect(files(workspace).resolve(path, use)).rejects.toThrow(`Path '${path}' is protected`);
+  const listed = await files(root).resolve('.', 'list');
+  const entry = { name: 'data', kind: 'directory' } as const;
+  expect([await files(root).below(listed, entry), files(root).readable('data/.env')]).toEqual([null, false]);
+  // What it made for a worker in there is a workspace like any other.
+  const made = files(join(data, 'worktrees', 'w'));
+  expect(await made.read(await made.resolve('a', 'read'))).toEqual(Buffer.from('work'));
 });
 
 describe('memory text', () => {
@@ -107,11 +149,12 @@ describe('project instructions', () => {
     expect(found?.text).toBe(`x${'é'.repeat(16_383)}\n[truncated: AGENTS.md exceeds 32768 bytes]`);
   });
 
-  it('never come from outside the workspace', async () => {
+  it('never come from outside the workspace, and the log says which file is ignored', async () => {
     await writeFile(join(base, 'secret'), 'secret');
     await symlink(join(base, 'secret'), join(root, 'AGENTS.md'));
     expect(await workspaces.instructions(root, [...names, '../secret'])).toBeNull();
     expect(warnings).toHaveLength(2);
+    expect(paths).toEqual([join(root, 'AGENTS.md'), join(base, 'secret')]);
   });
 });
 

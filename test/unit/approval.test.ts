@@ -11,7 +11,6 @@ import {
   inputSummary,
   projectedModifications,
   type TrustEntries,
-  toolGroup,
   toolMode,
   trustMatches,
 } from '../../src/policy/tools/approval.ts';
@@ -119,32 +118,30 @@ describe('the mode of a tool', () => {
   const shell = { name: 'shell', side_effects: 'execute' } as const;
 
   it('is that of its class unless per_tool names it', () => {
-    expect(toolMode(config, shell, null)).toBe('prompt');
-    expect(toolMode(config, { name: 'read_file', side_effects: 'read' }, null)).toBe('auto');
-    expect(toolMode({ ...config, per_tool: { shell: 'deny' } }, shell, null)).toBe('deny');
-    expect(toolMode(config, { name: 'delegate', side_effects: 'execute' }, null)).toBe('auto');
+    expect(toolMode(config, shell)).toBe('prompt');
+    expect(toolMode(config, { name: 'read_file', side_effects: 'read' })).toBe('auto');
+    expect(toolMode({ ...config, per_tool: { shell: 'deny' } }, shell)).toBe('deny');
+    expect(toolMode(config, { name: 'delegate', side_effects: 'execute' })).toBe('auto');
   });
 
   it('takes the own name before the group, and the group before the class', () => {
-    const write = { name: 'write_file', side_effects: 'write' } as const;
-    const group = toolGroup('write_file');
-    expect(group).toBe('sandbox.write');
-    expect(toolMode({ ...config, per_tool: { 'sandbox.write': 'auto' } }, write, group)).toBe('auto');
-    expect(toolMode({ ...config, per_tool: { 'sandbox.write': 'auto', write_file: 'deny' } }, write, group)).toBe(
-      'deny',
-    );
+    const write = { name: 'write_file', side_effects: 'write', group: 'sandbox.write' } as const;
+    expect(toolMode({ ...config, per_tool: { 'sandbox.write': 'auto' } }, write)).toBe('auto');
+    expect(toolMode({ ...config, per_tool: { 'sandbox.write': 'auto', write_file: 'deny' } }, write)).toBe('deny');
   });
 
   it('is auto for worker calls and attachments that no key covers', () => {
     const call = { name: 'evaluator', side_effects: 'execute' } as const;
-    expect(toolMode(config, call, 'worker.call')).toBe('auto');
-    expect(toolMode(config, call, 'sandbox.read')).toBe('auto');
-    expect(toolMode(config, call, 'worker.create')).toBe('prompt');
-    expect(toolMode({ ...config, per_tool: { 'worker.call': 'prompt' } }, call, 'worker.call')).toBe('prompt');
+    expect(toolMode(config, { ...call, group: 'worker.call' })).toBe('auto');
+    expect(toolMode(config, { ...call, group: 'sandbox.read' })).toBe('auto');
+    expect(toolMode(config, { ...call, group: 'worker.create' })).toBe('prompt');
+    expect(toolMode({ ...config, per_tool: { 'worker.call': 'prompt' } }, { ...call, group: 'worker.call' })).toBe(
+      'prompt',
+    );
   });
 
   it('is not fooled by a tool named like a member of every object', () => {
-    expect(toolMode(config, { name: 'constructor', side_effects: 'network' }, null)).toBe('prompt');
+    expect(toolMode(config, { name: 'constructor', side_effects: 'network' })).toBe('prompt');
   });
 });
 
@@ -170,21 +167,27 @@ describe('what a prompt shows', () => {
     expect(inputSummary({ a: `${'x'.repeat(150)} ${key}` })).not.toContain('sk-a');
   });
 
+  it('shows the paths and addresses that are said yes to, and none of the keys', () => {
+    expect(inputSummary({ path: '/home/ann/.ssh/config', to: 'bob@example.com', key: 'mine' }, ['mine'])).toBe(
+      '{"key":"[REDACTED]","path":"/home/ann/.ssh/config","to":"bob@example.com"}',
+    );
+  });
+
   it('marks a summary as cut when redaction made the rest short', () => {
     expect(inputSummary({ a: `sk-${'a'.repeat(20_000)}` })).toBe('{"a":"[REDACTED]...');
   });
 
   it('lists the paths of write tools and the file of memory tools', () => {
-    const write = { name: 'write_file', side_effects: 'write', path_fields: ['path', 'paths'] } as const;
+    const write = { side_effects: 'write', path_fields: ['path', 'paths'] } as const;
     expect(projectedModifications(write, { path: 'a', paths: ['b', 3], content: '' })).toEqual(['a', 'b']);
     expect(projectedModifications({ ...write, path_fields: ['paths'] }, { paths: ['b', 'c'] })).toEqual(['b', 'c']);
-    expect(projectedModifications({ ...write, name: 'memory_add' }, { file: 'USER.md' })).toEqual(['.metis/USER.md']);
+    expect(projectedModifications({ ...write, memory_field: 'file' }, { file: 'USER.md' })).toEqual(['.metis/USER.md']);
     expect(projectedModifications({ ...write, side_effects: 'read' }, { path: 'a' })).toBeNull();
   });
 
-  it('shows the command of shell, at most 500 characters of it', () => {
-    expect(commandSummary({ name: 'shell' }, { command: 'ls' })).toBe('ls');
-    expect(commandSummary({ name: 'shell' }, { command: 'x'.repeat(600) })).toBe(`${'x'.repeat(497)}...`);
-    expect(commandSummary({ name: 'grep' }, { command: 'ls' })).toBeNull();
+  it('shows the command of a tool that runs one, at most 500 characters of it', () => {
+    expect(commandSummary({ command_field: 'command' }, { command: 'ls' })).toBe('ls');
+    expect(commandSummary({ command_field: 'command' }, { command: 'x'.repeat(600) })).toBe(`${'x'.repeat(497)}...`);
+    expect(commandSummary({}, { command: 'ls' })).toBeNull();
   });
 });

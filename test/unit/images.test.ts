@@ -4,7 +4,7 @@ import { checkImage, decodedBytes, imageType, MAX_IMAGE_BYTES } from '../../src/
 
 const PNG = Buffer.concat([Buffer.from('89504e470d0a1a0a', 'hex'), Buffer.alloc(8)]);
 const JPEG = Buffer.concat([Buffer.from('ffd8ffe0', 'hex'), Buffer.alloc(8)]);
-const GIF = Buffer.from('GIF89a........');
+const GIF = Buffer.from('GIF89a\0\0\0\0....');
 const WEBP = Buffer.from('RIFF\x00\x00\x00\x00WEBPVP8 ');
 
 describe('an image block', () => {
@@ -12,7 +12,7 @@ describe('an image block', () => {
     ['image/png', PNG],
     ['image/jpeg', JPEG],
     ['image/gif', GIF],
-    ['image/gif', Buffer.from('GIF87a........')],
+    ['image/gif', Buffer.from('GIF87a\0\0\0\0....')],
     ['image/webp', WEBP],
   ])('of %s passes under its own name only', (type, bytes) => {
     expect(imageType(bytes)).toBe(type);
@@ -35,6 +35,56 @@ describe('an image block', () => {
     expect(checkImage(sized(MAX_IMAGE_BYTES + 1), 'image/png')).toBe(
       'the image has 5242881 bytes, at most 5242880 are allowed',
     );
+  });
+
+  const pngOf = (width: number, height: number) => {
+    const bytes = Buffer.concat([PNG.subarray(0, 8), Buffer.from('0000000d49484452', 'hex'), Buffer.alloc(9)]);
+    bytes.writeUInt32BE(width, 16);
+    bytes.writeUInt32BE(height, 20);
+    return bytes;
+  };
+  const jpegOf = (width: number, height: number) => {
+    // A segment with a thumbnail of its own size comes first.
+    const before = Buffer.from('ffd8ffe10008ffc000110800', 'hex');
+    const frame = Buffer.from('ffffc2001108000000000300', 'hex');
+    frame.writeUInt16BE(height, 6);
+    frame.writeUInt16BE(width, 8);
+    return Buffer.concat([before, frame]);
+  };
+  const gifOf = (width: number, height: number) => {
+    const bytes = Buffer.from(GIF);
+    bytes.writeUInt16LE(width, 6);
+    bytes.writeUInt16LE(height, 8);
+    return bytes;
+  };
+  const webpOf = (kind: 'VP8 ' | 'VP8L' | 'VP8X', width: number, height: number) => {
+    const bytes = Buffer.concat([WEBP.subarray(0, 12), Buffer.from(kind), Buffer.alloc(16)]);
+    if (kind === 'VP8 ') bytes.writeUInt16LE(width, 26) && bytes.writeUInt16LE(height, 28);
+    if (kind === 'VP8L') bytes.writeUInt32LE(((width - 1) | ((height - 1) << 14)) >>> 0, 21);
+    if (kind === 'VP8X') bytes.writeUIntLE(width - 1, 24, 3) && bytes.writeUIntLE(height - 1, 27, 3);
+    return bytes;
+  };
+
+  it.each([
+    ['image/png', pngOf],
+    ['image/jpeg', jpegOf],
+    ['image/gif', gifOf],
+    ['image/webp', (w: number, h: number) => webpOf('VP8 ', w, h)],
+    ['image/webp', (w: number, h: number) => webpOf('VP8L', w, h)],
+    ['image/webp', (w: number, h: number) => webpOf('VP8X', w, h)],
+  ] as const)('of %s may have 8,000 pixels a side, and is not decoded to count them', (type, made) => {
+    const check = (width: number, height: number) => checkImage(made(width, height).toString('base64'), type);
+    expect(check(8000, 8000)).toBeNull();
+    expect(check(8001, 2)).toBe('the image has 8001 x 2 pixels, at most 8000 a side are allowed');
+    expect(check(2, 9000)).toBe('the image has 2 x 9000 pixels, at most 8000 a side are allowed');
+  });
+
+  it('with a header that is cut or garbled is looked at in bounded time', () => {
+    for (const head of [JPEG.subarray(0, 4), Buffer.from('ffd8ff', 'hex'), Buffer.from('ffd8ffe0ffff', 'hex')])
+      expect(checkImage(head.toString('base64'), 'image/jpeg')).toBeNull();
+    const endless = Buffer.alloc(3_000_000, 0xff);
+    endless[1] = 0xd8;
+    expect(checkImage(endless.toString('base64'), 'image/jpeg')).toBeNull();
   });
 
   it.each([0, 1, 2, 3, 4, 5, 6])('of %i bytes knows its decoded size from its text', (size) => {

@@ -6,9 +6,9 @@ import { SQLiteTable } from 'drizzle-orm/sqlite-core';
 import { expect, it } from 'vitest';
 import { CATALOG } from '../../src/domain/event.ts';
 import { ERRORS } from '../../src/kernel/errors.ts';
-import * as conversation from '../../src/store/sqlite/schema/conversation.ts';
-import * as ledger from '../../src/store/sqlite/schema/ledger.ts';
-import * as memory from '../../src/store/sqlite/schema/memory.ts';
+import * as conversation from '../../src/store/sql/schema/conversation.ts';
+import * as ledger from '../../src/store/sql/schema/ledger.ts';
+import * as memory from '../../src/store/sql/schema/memory.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
 const read = (file: string) => fs.readFileSync(path.join(ROOT, file), 'utf8');
@@ -60,7 +60,7 @@ it('the endpoints of the chapter hold every path of the OpenAPI document', () =>
   const plain = (text: string) => text.replaceAll(/\{[a-z_]+\}/g, '{}');
   const known = new Set(
     spans(between('05-http-api.md', '## 3. Endpoints', '## 4.')).flatMap((span) => {
-      const [, method = 'GET', target] = /^(?:(GET|POST|PATCH|DELETE) )?(\/[^ ?]*)/.exec(plain(span)) ?? [];
+      const [, method = 'GET', target] = /^(?:(GET|POST|PUT|PATCH|DELETE) )?(\/[^ ?]*)/.exec(plain(span)) ?? [];
       return target === undefined ? [] : [`${method} ${target}`];
     }),
   );

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { StoredMessage } from '../../../src/domain/message.ts';
 import type { SessionId } from '../../../src/kernel/ids.ts';
 import type { Write } from '../../../src/ports/journal.ts';
-import { createHistoryCache } from '../../../src/store/sqlite/cache/history-cache.ts';
+import { createHistoryCache } from '../../../src/store/sql/cache/history-cache.ts';
 import { createSessionCache } from '../../../src/store/sqlite/cache/session-cache.ts';
 import { outcome, turnRecord, userMessage } from '../../support/records.ts';
 import { storedSession } from '../suite/nouns.ts';
@@ -67,6 +67,7 @@ test('what is kept of a session is its row, after every change and after one tha
     turn_id: turn.id,
     session_id: id,
     outcome: outcome(world, { ended_at: at() }),
+    unread_inputs: 0,
   };
   const nobody: Write = { kind: 'session.set_model', session_id: 'sess_none' as SessionId, model: null, at: at() };
   await expect(world.journal.commit({ writes: [ended, nobody], emit: [] })).rejects.toThrow('no session');

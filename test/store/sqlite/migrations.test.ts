@@ -1,18 +1,18 @@
 // The migrations and the schema in code say the same (00 §4, 01 §11.3).
 import { execFileSync } from 'node:child_process';
-import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import Database from 'better-sqlite3';
 import { getTableConfig, type SQLiteTable } from 'drizzle-orm/sqlite-core';
 import { expect, test } from 'vitest';
 import type { TurnId } from '../../../src/kernel/ids.ts';
 import { silentLogger } from '../../../src/ports/log.ts';
+import * as conversation from '../../../src/store/sql/schema/conversation.ts';
+import * as ledger from '../../../src/store/sql/schema/ledger.ts';
+import * as memory from '../../../src/store/sql/schema/memory.ts';
+import { REPORTED_TYPES } from '../../../src/store/sql/schema/words.ts';
 import { openDatabase } from '../../../src/store/sqlite/connection/open.ts';
 import { createStore } from '../../../src/store/sqlite/read/store.ts';
-import * as conversation from '../../../src/store/sqlite/schema/conversation.ts';
-import * as ledger from '../../../src/store/sqlite/schema/ledger.ts';
-import * as memory from '../../../src/store/sqlite/schema/memory.ts';
-import { REPORTED_TYPES } from '../../../src/store/sqlite/schema/words.ts';
 import { MIGRATIONS, openWorld, tempFolder } from './world.ts';
 
 const ROOT = resolve(import.meta.dirname, '../../..');
@@ -22,7 +22,7 @@ test('drizzle-kit finds nothing to add to the migrations (else: npx drizzle-kit 
   const copy = join(tempFolder(), 'migrations');
   cpSync(MIGRATIONS, copy, { recursive: true });
   const kit = join(ROOT, 'node_modules/drizzle-kit/bin.cjs');
-  const schema = './src/store/sqlite/schema/*.ts';
+  const schema = './src/store/sql/schema/*.ts';
   const args = [kit, 'generate', '--dialect=sqlite', `--schema=${schema}`, `--out=${relative(ROOT, copy)}`];
   const said = execFileSync(process.execPath, args, { cwd: ROOT, encoding: 'utf8' });
   expect(said).toContain('No schema changes');
@@ -65,7 +65,8 @@ test('a migrated database has the tables, columns, keys and indices of the schem
   }
 });
 
-test('a database of the first schema comes forward with its rows, and is read the same', async () => {
+/** A database as the first of the migrations left it. */
+function firstSchema(): { readonly path: string; readonly migrations: number } {
   const first = join(tempFolder(), 'first');
   cpSync(MIGRATIONS, first, { recursive: true });
   const list = join(first, 'meta/_journal.json');
@@ -73,17 +74,37 @@ test('a database of the first schema comes forward with its rows, and is read th
   writeFileSync(list, JSON.stringify({ ...rest, entries: entries.slice(0, 1) }));
   const path = join(tempFolder(), 'metis.db');
   openDatabase({ path, synchronous: 'NORMAL', migrationsDir: first, log: silentLogger }).close();
+  return { path, migrations: entries.length };
+}
 
+test('a database of the first schema comes forward with its rows, and is read the same', async () => {
+  const { path, migrations } = firstSchema();
   const old = new Database(path);
   old.exec(
     `INSERT INTO events VALUES ('01KR3ZH48KGGGGGGGGGGGGGGGH', 5, 'sess_1', NULL, NULL, 'route.decided', 'system', 'private', '{}')`,
   );
   old.close();
   const world = openWorld(path);
-  expect(await world.rows('PRAGMA user_version')).toEqual([{ user_version: BigInt(entries.length) }]);
+  expect(await world.rows('PRAGMA user_version')).toEqual([{ user_version: BigInt(migrations) }]);
   expect(await world.rows('SELECT id, type FROM events')).toEqual([
     { id: '01KR3ZH48KGGGGGGGGGGGGGGGH', type: 'route.decided' },
   ]);
+});
+
+test('room that migrations free goes back to the disk', async () => {
+  const { path } = firstSchema();
+  const old = new Database(path);
+  old.exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+    INSERT INTO llm_calls SELECT printf('%026d', i), i, 'sess_1', 'sess_1', 'sess_1', NULL, 0, NULL,
+      printf('%064d', 1), 'a:b', 'a', 'A', 'turn', 1, 0, 0, 0, 1, 0, 0, 1, 0, '', '', '', 1, 7 FROM n`);
+  old.close();
+  const size = statSync(path).size;
+  const world = openWorld(path);
+  expect(await world.rows('SELECT count(*) AS calls, sum(cost_pusd) AS pusd FROM llm_calls')).toEqual([
+    { calls: 20_000n, pusd: 140_000n },
+  ]);
+  expect(await world.rows('PRAGMA freelist_count')).toEqual([{ freelist_count: 0n }]);
+  expect(statSync(path).size).toBeLessThan(size);
 });
 
 test('what reports read by type and time has its index, by the very words of their statements', async () => {
@@ -116,6 +137,9 @@ test('what is open is found by its index, however much has ended', async () => {
   });
   const store = createStore({ ...handle, db: watched });
   const turn = 'turn_1' as TurnId;
+  const sessions = { workspace_path: null, include_workers: true, parent_session_id: null, worker_name: null };
+  for (const status of [['running'], ['running', 'interrupted']] as const)
+    await store.sessions.list({ ...sessions, status, door: null, calling: [], before: null, limit: 1 });
   await store.turns.allOpen();
   await store.delegations.allOpen();
   await store.delegations.open(turn);
@@ -125,12 +149,12 @@ test('what is open is found by its index, however much has ended', async () => {
   await store.events.openCalls();
   await store.events.openCalls(turn);
   const steps = asked.flatMap((explain) => explain().map((step) => step.detail));
-  expect(asked).toHaveLength(8);
+  expect(asked).toHaveLength(10);
   // A scan is one of an index that holds nothing else.
   for (const scan of steps.filter((step) => /^SCAN (?!tree|CONSTANT)/.test(step)))
     expect(scan).toMatch(/USING (COVERING )?INDEX (turns|delegations|confirmations)_open/);
   const using = (index: string) => steps.filter((step) => step.includes(index)).length;
   expect([using('turns_open'), using('delegations_open'), using('confirmations_open')], steps.join('\n')).toEqual([
-    2, 2, 3,
+    4, 2, 3,
   ]);
 });

@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+import Database from 'better-sqlite3';
 import { expect, test } from 'vitest';
 import { canonicalJson, sha256Hex } from '../../../src/kernel/canonical-json.ts';
 import type { SessionId } from '../../../src/kernel/ids.ts';
@@ -23,15 +24,30 @@ interface Held {
   readonly open_delegations: readonly string[];
 }
 
-test('there is a database of the first version', () => {
-  expect(versions).toContain('0.1.0');
+test('there is a database of each release', () => {
+  const changes = readFileSync(resolve(FIXTURES, '../../CHANGELOG.md'), 'utf8');
+  const released = [...changes.matchAll(/^## \[(\d+\.\d+\.\d+)\]/gm)].map(([, version]) => version);
+  expect(released[0]).toBe(JSON.parse(readFileSync(resolve(FIXTURES, '../../package.json'), 'utf8')).version);
+  expect(versions.sort()).toEqual(['0.1.0', ...released].sort());
 });
 
 test.each(versions)('%s: messages, costs and open turns are those it was left with', async (version) => {
   const held = JSON.parse(readFileSync(join(FIXTURES, `${version}.json`), 'utf8')) as Held;
   const file = join(tempFolder(), 'metis.db');
   writeFileSync(file, gunzipSync(readFileSync(join(FIXTURES, `${version}.db.gz`))));
+  const before = new Database(file, { readonly: true });
+  const views = { llm_calls: 'llm_calls', rollup_session_hour: 'session_hours' };
+  const money = Object.entries(views).map(([table, view]) => {
+    const columns = before.pragma(`table_info(${table})`) as { readonly name: string }[];
+    const rows = (name: string) => `SELECT ${columns.map((c) => c.name).join(', ')} FROM ${name} ORDER BY 1, 2, 3`;
+    return { view: rows(view), rows: before.prepare(rows(table)).all() };
+  });
+  before.close();
   const { store, handle } = openWorld(file);
+  for (const { view, rows } of money) {
+    expect(rows).not.toEqual([]);
+    expect(handle.reader.prepare(view).all()).toEqual(rows);
+  }
 
   const found: Held['sessions'][number][] = [];
   for (const { id } of held.sessions) {

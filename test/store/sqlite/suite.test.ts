@@ -19,4 +19,4 @@ const suites = [
   rollbackSuite,
   sessionSuite,
 ];
-for (const suite of suites) suite(() => openWorld());
+for (const suite of suites) suite(async () => openWorld());

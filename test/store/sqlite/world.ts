@@ -20,7 +20,7 @@ export const MIGRATIONS = resolve(import.meta.dirname, '../../../migrations');
 export interface SqliteWorld extends World {
   readonly path: string;
   readonly handle: SqliteStoreHandle;
-  reopen(start?: number): SqliteWorld;
+  reopen(start?: number): Promise<SqliteWorld>;
 }
 
 export function tempFolder(): string {
@@ -49,6 +49,7 @@ export function openWorld(path = join(tempFolder(), 'metis.db'), start = NOON): 
       .safeIntegers()
       .all(...values);
   return {
+    several: false,
     path,
     handle,
     journal: createJournal({ db: handle, ids, clock, bus, log }),
@@ -79,8 +80,8 @@ export function openWorld(path = join(tempFolder(), 'metis.db'), start = NOON): 
     },
     differences: async () => verifyRollups(db),
     rebuildRollups: async () => rebuildRollups(db),
-    close: () => handle.close(),
-    reopen(from = time.now) {
+    close: async () => handle.close(),
+    async reopen(from = time.now) {
       handle.close();
       return openWorld(path, from);
     },

@@ -22,7 +22,7 @@ const conflict = (code: string) => expect.objectContaining({ name: 'JournalConfl
 export function conditionSuite(openWorld: OpenStore): void {
   describe('conditions', () => {
     test('two turns submitted at once on one session: one is accepted, one is turn_in_flight', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       const results = await Promise.allSettled([storedTurn(world, session), storedTurn(world, session)]);
       expect(results[0]?.status).toBe('fulfilled');
@@ -33,12 +33,14 @@ export function conditionSuite(openWorld: OpenStore): void {
     });
 
     test('nothing is added to a turn that has ended, but verdicts about it', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       const turn = await storedTurn(world, session);
       const call = await storedToolUse(world, turn);
       await world.journal.commit({
-        writes: [{ kind: 'turn.end', turn_id: turn.id, session_id: session.id, outcome: outcome(world) }],
+        writes: [
+          { kind: 'turn.end', turn_id: turn.id, session_id: session.id, outcome: outcome(world), unread_inputs: 0 },
+        ],
         emit: [turnCompleted(turn)],
       });
       const before = await world.count('events');
@@ -56,7 +58,9 @@ export function conditionSuite(openWorld: OpenStore): void {
         emit: [],
       });
       await closed({
-        writes: [{ kind: 'turn.end', turn_id: turn.id, session_id: session.id, outcome: outcome(world) }],
+        writes: [
+          { kind: 'turn.end', turn_id: turn.id, session_id: session.id, outcome: outcome(world), unread_inputs: 0 },
+        ],
         emit: [],
       });
       await closed({
@@ -92,10 +96,16 @@ export function conditionSuite(openWorld: OpenStore): void {
     });
 
     test('what is known of an open turn ends with the turn: for the batch behind it in the same transaction, not for one rolled back', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       const turn = await storedTurn(world, session);
-      const end: Write = { kind: 'turn.end', turn_id: turn.id, session_id: session.id, outcome: outcome(world) };
+      const end: Write = {
+        kind: 'turn.end',
+        turn_id: turn.id,
+        session_id: session.id,
+        outcome: outcome(world),
+        unread_inputs: 0,
+      };
       const more = () => world.journal.commit({ emit: [callCompleted(world, session, turn)] });
       await more();
       await expect(world.journal.commit({ writes: [end, end], emit: [] })).rejects.toEqual(conflict('turn_closed'));
@@ -126,7 +136,7 @@ export function conditionSuite(openWorld: OpenStore): void {
     });
 
     test('within one batch nothing follows the terminal event of its turn, so a turn ends once', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       const turn = await storedTurn(world, session);
       const refused = world.journal.commit({ emit: [turnCompleted(turn), turnCompleted(turn)] });
@@ -135,7 +145,7 @@ export function conditionSuite(openWorld: OpenStore): void {
     });
 
     test('within one batch nothing follows session.ended of its session, but what is about it', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       const other = await storedSession(world);
       const payload = { disposition: 'completed', turn_count: 0, total_cost_usd: '0', duration_seconds: 0 } as const;
@@ -149,7 +159,7 @@ export function conditionSuite(openWorld: OpenStore): void {
     });
 
     test('a refused routing decision needs no turn row', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       const policies = [
         'per_message_override',
@@ -173,6 +183,7 @@ export function conditionSuite(openWorld: OpenStore): void {
               elapsed_ms: 0.2,
               refused: 'routing_failed',
               fallback_dearer: false,
+              requested_model: null,
               chain: policies.map((policy) => notApplicable(policy)),
             },
           }),
@@ -182,7 +193,7 @@ export function conditionSuite(openWorld: OpenStore): void {
     });
 
     test('the first answer to a prompt stands; a later one is confirmation_resolved', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       const turn = await storedTurn(world, session);
       const row = confirmation(world, turn, session.id, { key_hash: 'k' });
@@ -215,7 +226,7 @@ export function conditionSuite(openWorld: OpenStore): void {
     });
 
     test('an idempotency key is stored with its effect, once, until it has expired', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const row = {
         method: 'POST',
         path: '/sessions',
@@ -247,7 +258,7 @@ export function conditionSuite(openWorld: OpenStore): void {
     });
 
     test('a delegation ends once, and a call gets one worker', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const planner = await storedSession(world);
       const turn = await storedTurn(world, planner);
       const worker = await storedWorker(world, planner, turn);
@@ -285,7 +296,7 @@ export function conditionSuite(openWorld: OpenStore): void {
     });
 
     test('a queued model lands with the end of the turn; the last one queued wins, and clearing is a value too', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world, { active_model: 'openai:old' });
       const turn = await storedTurn(world, session);
       for (const model of ['openai:a', null]) {
@@ -300,7 +311,7 @@ export function conditionSuite(openWorld: OpenStore): void {
         swap_queued: true,
         current_turn_id: turn.id,
       });
-      const reopened = world.reopen();
+      const reopened = await world.reopen();
       await endTurn(reopened, turn);
       expect(await reopened.store.sessions.view(session.id)).toMatchObject({
         active_model: null,
@@ -312,7 +323,7 @@ export function conditionSuite(openWorld: OpenStore): void {
     });
 
     test('only a completed turn counts, and a turn that is interrupted can be resumed', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       const turn = await storedTurn(world, session);
       await world.journal.commit({
@@ -342,7 +353,7 @@ export function conditionSuite(openWorld: OpenStore): void {
     });
 
     test('a price version is stored once; the same version with other prices is refused', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const row = { version: 'A', content_hash: 'h1', source: 'builtin', models_json: '{}' };
       await world.journal.savePriceVersion(row);
       await world.journal.savePriceVersion(row);
@@ -351,7 +362,7 @@ export function conditionSuite(openWorld: OpenStore): void {
     });
 
     test('a user message of another form is refused before anything is written', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       const turn = turnRecord(world, session);
       const audio = { type: 'audio', data: 'x' } as unknown as Parameters<typeof userMessage>[2];

@@ -1,6 +1,7 @@
 // Events in the store: the whole catalog round trip, replay, scope and what later versions may leave behind (02 §1, §5).
 import { describe, expect, test } from 'vitest';
 import { CATALOG, EVENT_TYPES, type EventDraft, type EventType } from '../../../src/domain/event.ts';
+import { SLOTS } from '../../../src/domain/route.ts';
 import { EventValidationError } from '../../../src/ports/journal.ts';
 import type { EventQuery } from '../../../src/ports/store.ts';
 import { systemEvent } from '../../support/drafts.ts';
@@ -24,7 +25,7 @@ function draftOf(type: EventType, session_id: string, payload: unknown): EventDr
 export function eventSuite(openWorld: OpenStore): void {
   describe('events', () => {
     test('a valid payload of every catalog type is stored and read back equal, with the sensitivity of its type', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       for (const type of EVENT_TYPES) {
         const session = await storedSession(world);
         const valid = sampleOf(CATALOG[type].payload);
@@ -36,8 +37,40 @@ export function eventSuite(openWorld: OpenStore): void {
       }
     });
 
+    test('a routing decision is stored without its nulls and read with them, those of older versions too', async () => {
+      const world = await openWorld();
+      const session = await storedSession(world);
+      const chain = SLOTS.map((policy) => ({
+        policy,
+        verdict: policy === 'rule' ? ('chose' as const) : ('not_applicable' as const),
+        candidate_model: policy === 'rule' ? 'a:b' : null,
+        rule_name: policy === 'rule' ? ',"x":null' : null,
+        reason: 'says ,"rule_name":null, and goes on',
+        confidence: null,
+        pattern_alternatives: null,
+        validation_failure: null,
+        tried_rules: null,
+      }));
+      const decided = { chosen_model: 'a:b', winner_index: 2, elapsed_ms: 1, refused: null, fallback_dearer: false };
+      const payload = { ...decided, chain, requested_model: null };
+      const [event] = await world.journal.commit({ emit: [draftOf('route.decided', session.id, payload)] });
+      const [stored] = await world.rows('SELECT payload_json FROM events');
+      expect(String(stored?.payload_json).length).toBeLessThan(JSON.stringify(payload).length / 2 + 100);
+
+      const query = { ...EVERYTHING, session_id: session.id };
+      const read = async () => {
+        const [raw] = await world.store.events.listRaw(query);
+        expect(JSON.parse(raw!.payload_json)).toEqual(payload);
+        expect(raw?.event).toEqual(event);
+        expect((await world.store.events.list(query)).rows).toEqual([event]);
+      };
+      await read();
+      await world.execute(`UPDATE events SET payload_json = '${JSON.stringify(payload)}'`);
+      await read();
+    });
+
     test('a missing field, an unknown key and money as a number are refused for every catalog type, and nothing is stored', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       for (const type of EVENT_TYPES) {
         const valid = sampleOf(CATALOG[type].payload);
@@ -81,9 +114,9 @@ export function eventSuite(openWorld: OpenStore): void {
     ) => events.map((event) => `${event.session_id === world.planner.id ? 'p' : 'w'}:${event.type.split('.')[0]}`);
 
     test('a replay is the live sequence, field by field, and its payload text is the one that was published', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       await family(world);
-      const replayed = await world.reopen().store.events.listRaw(EVERYTHING);
+      const replayed = await (await world.reopen()).store.events.listRaw(EVERYTHING);
       expect(replayed.map((row) => row.event)).toEqual(publishedEvents(world));
       expect(replayed.map((row) => row.payload_json)).toEqual(
         world.published.flatMap((item) => (item.kind === 'event' ? [item.payload_json] : [])),
@@ -91,7 +124,7 @@ export function eventSuite(openWorld: OpenStore): void {
     });
 
     test('a cursor is exclusive and an end is inclusive; after the last id there is nothing', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       await world.journal.commit({ emit: ['a', 'b', 'c', 'd'].map((label) => systemEvent(label)) });
       const ids = publishedEvents(world).map((event) => event.id);
       const list = async (query: Partial<EventQuery>) =>
@@ -99,11 +132,11 @@ export function eventSuite(openWorld: OpenStore): void {
       expect(await list({ after: ids[0] ?? null, until: ids[2] ?? null })).toEqual(ids.slice(1, 3));
       expect(await list({ after: ids[3] ?? null })).toEqual([]);
       expect(await world.store.events.newestId()).toBe(ids[3]);
-      expect(await world.store.events.prunedThrough()).toBeNull();
+      expect(await world.store.events.prunedThrough(world.ids.session())).toBeNull();
     });
 
     test('pages follow one another without gap or repetition', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       await world.journal.commit({ emit: Array.from({ length: 25 }, (_, i) => systemEvent(String(i))) });
       const seen: string[] = [];
       let after: string | null = null;
@@ -123,7 +156,7 @@ export function eventSuite(openWorld: OpenStore): void {
     });
 
     test('the scope of a session: its own events, all of its tree, or chosen types of its workers', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const tree = await family(world);
       const list = async (query: Partial<EventQuery>) =>
         typesOf((await world.store.events.list({ ...EVERYTHING, session_id: tree.planner.id, ...query })).rows, tree);
@@ -150,7 +183,7 @@ export function eventSuite(openWorld: OpenStore): void {
     });
 
     test('an event of a type that this version does not know is listed and replayed as it was written', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       const id = world.ids.event();
       await world.execute(
@@ -167,7 +200,7 @@ export function eventSuite(openWorld: OpenStore): void {
     });
 
     test('open calls are those of open turns whose request has no outcome', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       const turn = await storedTurn(world, session);
       const started = (request_id: string): EventDraft => ({

@@ -17,7 +17,7 @@ async function openTurn(world: World) {
 export function messageSuite(openWorld: OpenStore): void {
   describe('messages', () => {
     test('a complete answer without usage and with an image is refused with both violations, and no row is made', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const { turn } = await openTurn(world);
       const image = {
         type: 'image' as const,
@@ -35,7 +35,7 @@ export function messageSuite(openWorld: OpenStore): void {
     });
 
     test('a message in mid-stream is never stored', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const { turn } = await openTurn(world);
       const message = assistantMessage(world, turn);
       const partial = { ...message, metadata: { ...message.metadata, status: 'partial' as const } };
@@ -43,7 +43,7 @@ export function messageSuite(openWorld: OpenStore): void {
     });
 
     test('a tool message with two blocks, without its call, or for a call of another session is refused, no row', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const { turn } = await openTurn(world);
       const call = await storedToolUse(world, turn);
       const elsewhere = await openTurn(world);
@@ -65,7 +65,7 @@ export function messageSuite(openWorld: OpenStore): void {
     });
 
     test('one call has one result: the second is refused, by the journal and by the unique index', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const { turn } = await openTurn(world);
       const first = await storedToolUse(world, turn);
       const second = await storedToolUse(world, turn);
@@ -75,11 +75,11 @@ export function messageSuite(openWorld: OpenStore): void {
       await expect(again).rejects.toMatchObject({ violations: [expect.stringContaining('already has a result')] });
       await expect(
         world.execute('UPDATE tool_calls SET result_message_id = ? WHERE id = ?', answer.id, second.id),
-      ).rejects.toThrow(/(UNIQUE|duplicate key).*tool_calls.result_message/);
+      ).rejects.toThrow(/(UNIQUE|duplicate key).*tool_calls[._]result/);
     });
 
     test('a tool use id is unique in the whole database', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const { turn } = await openTurn(world);
       const { id } = await storedToolUse(world, turn);
       const elsewhere = await openTurn(world);
@@ -97,7 +97,7 @@ export function messageSuite(openWorld: OpenStore): void {
     });
 
     test('a settled call keeps its result; it settles once', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const { turn } = await openTurn(world);
       const { id } = await storedToolUse(world, turn);
       const result = { type: 'tool_result' as const, tool_use_id: id, content: [], is_error: false };
@@ -114,7 +114,7 @@ export function messageSuite(openWorld: OpenStore): void {
     });
 
     test('provider_raw over 64 KiB is stored as null with one warning; it is in the history of the engine and in no page', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const { session, turn } = await openTurn(world);
       await world.store.messages.history(session.id);
       const small = assistantMessage(world, turn, undefined, {
@@ -131,11 +131,11 @@ export function messageSuite(openWorld: OpenStore): void {
       const expected = [null, small.provider_raw, null];
       const raws = async (w: World) => (await w.store.messages.history(session.id)).map((m) => m.provider_raw);
       expect(await raws(world)).toEqual(expected);
-      expect(await raws(world.reopen())).toEqual(expected);
+      expect(await raws(await world.reopen())).toEqual(expected);
     });
 
     test('no read for people carries provider_raw', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const { session, turn } = await openTurn(world);
       const message = assistantMessage(world, turn, undefined, {
         provider_raw: { adapter: 'anthropic', secret: 'raw' },
@@ -151,7 +151,7 @@ export function messageSuite(openWorld: OpenStore): void {
     });
 
     test('history: what was kept in memory equals what is read afresh, and an array once handed out does not change', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const { session, turn } = await openTurn(world);
       const before = await world.store.messages.history(session.id);
       await insert(
@@ -165,11 +165,11 @@ export function messageSuite(openWorld: OpenStore): void {
       const kept = await world.store.messages.history(session.id);
       expect(before).toHaveLength(1);
       expect(kept).toHaveLength(2);
-      expect(await world.reopen().store.messages.history(session.id)).toEqual(kept);
+      expect(await (await world.reopen()).store.messages.history(session.id)).toEqual(kept);
     });
 
     test('a refused batch leaves no message in the kept history', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const { session, turn } = await openTurn(world);
       await world.store.messages.history(session.id);
       const results = await Promise.allSettled([
@@ -187,7 +187,7 @@ export function messageSuite(openWorld: OpenStore): void {
     });
 
     test('250 messages walked by before, and by after from the first, are each returned once, ascending', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const { session, turn } = await openTurn(world);
       await world.journal.commit({
         writes: Array.from(

@@ -36,7 +36,15 @@ export async function storedTurn(world: World, session: SessionRecord, text = 'h
 
 export async function endTurn(world: World, turn: TurnRecord, over: Partial<TurnOutcome> = {}): Promise<void> {
   await world.journal.commit({
-    writes: [{ kind: 'turn.end', turn_id: turn.id, session_id: turn.session_id, outcome: outcome(world, over) }],
+    writes: [
+      {
+        kind: 'turn.end',
+        turn_id: turn.id,
+        session_id: turn.session_id,
+        outcome: outcome(world, over),
+        unread_inputs: 0,
+      },
+    ],
     emit: [],
   });
 }

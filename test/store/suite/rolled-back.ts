@@ -20,7 +20,7 @@ export function rollbackSuite(openWorld: OpenStore): void {
   describe('rolled back', () => {
     for (const beside of ['alone', 'beside others', 'with its whole transaction'] as const)
       test(`a session whose insertion was rolled back (${beside}) takes no event, and is stamped anew when it comes back`, async () => {
-        const world = openWorld();
+        const world = await openWorld();
         const planner = await storedSession(world);
         const gone = sessionRecord(world, { workspace_hash: 'old' });
         const batches = [
@@ -32,7 +32,10 @@ export function rollbackSuite(openWorld: OpenStore): void {
         ];
         if (beside === 'with its whole transaction') await world.failOn('poison');
         const answers = await Promise.allSettled(batches.map((batch) => world.journal.commit(batch)));
-        expect(answers[batches.length === 1 ? 0 : 1]!.status).toBe('rejected');
+        // By itself its event is one of a session that it does not make.
+        const goesAlone = beside === 'with its whole transaction' && world.several;
+        expect(answers[batches.length === 1 ? 0 : 1]!.status).toBe(goesAlone ? 'fulfilled' : 'rejected');
+        if (goesAlone) return;
         expect(await world.count('sessions')).toBe(1);
 
         const late = world.journal.commit({ emit: [systemEvent('late', { session_id: gone.id })] });
@@ -49,7 +52,7 @@ export function rollbackSuite(openWorld: OpenStore): void {
       });
 
     test('a session whose end was rolled back goes on; one that has ended stays ended', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       const end = {
         kind: 'session.end',
@@ -67,7 +70,7 @@ export function rollbackSuite(openWorld: OpenStore): void {
     });
 
     test('a batch refused for itself keeps its own reason when the transaction fails behind it; the others are told that', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       await world.failOn('poison');
       const batches = [
         { emit: [systemEvent('a')] },
@@ -76,11 +79,11 @@ export function rollbackSuite(openWorld: OpenStore): void {
       ];
       const answers = await Promise.allSettled(batches.map((batch) => world.journal.commit(batch)));
       expect(answers.map((answer) => answer.status === 'rejected' && String(answer.reason.message))).toEqual([
-        'disk full',
+        world.several ? false : 'disk full',
         expect.stringContaining('no session'),
         'disk full',
       ]);
-      expect(await world.count('events')).toBe(0);
+      expect(await world.count('events')).toBe(world.several ? 1 : 0);
     });
   });
 }

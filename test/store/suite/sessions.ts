@@ -1,4 +1,5 @@
 // Sessions, turns and delegations as they are read: every derived field from the rows it stands for (01 §7-§9).
+
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { ConfirmationDetailSchema } from '../../../src/domain/confirmation.ts';
@@ -7,9 +8,10 @@ import { draft } from '../../../src/domain/event.ts';
 import { NO_CHANGES } from '../../../src/domain/file-change.ts';
 import { type SessionRecord, SessionSchema } from '../../../src/domain/session.ts';
 import { TurnSchema } from '../../../src/domain/turn.ts';
+import { WorkerDefinitionSchema } from '../../../src/domain/worker/definition.ts';
 import type { SessionId } from '../../../src/kernel/ids.ts';
 import type { SessionQuery } from '../../../src/ports/store.ts';
-import { callCompleted } from '../../support/drafts.ts';
+import { callCompleted, systemEvent } from '../../support/drafts.ts';
 import {
   assistantMessage,
   confirmation,
@@ -45,14 +47,17 @@ async function end(world: World, session: SessionRecord): Promise<void> {
 export function sessionSuite(openWorld: OpenStore): void {
   describe('sessions', () => {
     test('a record comes back as it was written, every field of it', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = sessionRecord(world, {
         active_model: 'openai:x',
         pending_active_model: { model: null },
         routing_policy_version: 'a'.repeat(64),
         system_prompt: 'stable',
         system_prompt_volatile: 'volatile',
-        worker_definition: { name: 'w', nested: [1] },
+        worker_definition: {
+          definition: WorkerDefinitionSchema.parse({ name: 'w', sandboxes: { in: { name: 'in', path: '.' } } }),
+          output_schema: { type: 'object' },
+        },
         allow_workers: ['a', 'b'],
         max_cost_usd: '0.5',
         on_reached: 'stop',
@@ -72,7 +77,7 @@ export function sessionSuite(openWorld: OpenStore): void {
     });
 
     test('a worker row without its call, with an ended parent, or in another workspace is refused', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const planner = await storedSession(world);
       const ended = await storedSession(world);
       await end(world, ended);
@@ -95,7 +100,7 @@ export function sessionSuite(openWorld: OpenStore): void {
     });
 
     test('a session ends once: a second end is session_ended and there is one session.ended', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       await end(world, session);
       await expect(end(world, session)).rejects.toMatchObject({ code: 'session_ended' });
@@ -108,7 +113,7 @@ export function sessionSuite(openWorld: OpenStore): void {
     });
 
     test('an ended session takes no turn, no settings and no event', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       await end(world, session);
       const { id: session_id } = session;
@@ -131,7 +136,7 @@ export function sessionSuite(openWorld: OpenStore): void {
     });
 
     test('settings of a session that lives are changed', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       world.time.now += 1000;
       await world.journal.commit({
@@ -158,7 +163,7 @@ export function sessionSuite(openWorld: OpenStore): void {
     });
 
     test('the wire objects of a planner with a worker and a worker’s worker are whole and add up', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const planner = await storedSession(world, { max_cost_usd: '1' });
       const turn = await storedTurn(world, planner, '\n  Fix the parser\r\nplease');
       const worker = await storedWorker(world, planner, turn);
@@ -206,6 +211,7 @@ export function sessionSuite(openWorld: OpenStore): void {
         total_input_tokens: 100,
         total_cached_input_tokens: 5,
         total_cost_usd: '0.1',
+        workers_cost_usd: '0.02',
         output: null,
         worker_session_ids: [worker.id],
       });
@@ -223,7 +229,7 @@ export function sessionSuite(openWorld: OpenStore): void {
     });
 
     test('a worker that made one call and timed out reports its real spend', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const planner = await storedSession(world);
       const turn = await storedTurn(world, planner);
       const worker = await storedWorker(world, planner, turn);
@@ -266,7 +272,7 @@ export function sessionSuite(openWorld: OpenStore): void {
     });
 
     test('a turn’s output is its last answer that has text; for a worker with a schema, the object handed back', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const planner = await storedSession(world);
       const turn = await storedTurn(world, planner);
       const text = assistantMessage(world, turn, [
@@ -309,12 +315,16 @@ export function sessionSuite(openWorld: OpenStore): void {
       expect(await output(worker, first.id)).toBeNull();
     });
 
-    test('sessions are listed newest first, by page, status, workspace and parent', async () => {
-      const world = openWorld();
+    test('sessions are listed newest first, by page, status, workspace, parent and named worker', async () => {
+      const world = await openWorld();
       const idle = await storedSession(world);
       const running = await storedSession(world);
       const turn = await storedTurn(world, running);
-      const worker = await storedWorker(world, running, turn);
+      const worker = await storedWorker(world, running, turn, {
+        worker_name: 'judge',
+        worker_digest: 'd',
+        worker_origin: 'project',
+      });
       const interrupted = await storedSession(world, { workspace_path: '/other' });
       const paused = await storedTurn(world, interrupted);
       await world.journal.commit({
@@ -330,6 +340,9 @@ export function sessionSuite(openWorld: OpenStore): void {
         include_workers: false,
         status: null,
         parent_session_id: null,
+        worker_name: null,
+        door: null,
+        calling: [],
         before: null,
         limit: 50,
       };
@@ -339,10 +352,15 @@ export function sessionSuite(openWorld: OpenStore): void {
       expect(await list({ include_workers: true })).toEqual([ended.id, interrupted.id, worker.id, running.id, idle.id]);
       expect(await list({ status: ['idle'] })).toEqual([idle.id]);
       expect(await list({ status: ['running', 'interrupted'] })).toEqual([interrupted.id, running.id]);
+      expect(await list({ status: ['running'], calling: [idle.id] })).toEqual([running.id, idle.id]);
+      expect(await list({ status: ['idle'], calling: [idle.id] })).toEqual([]);
       expect(await list({ status: ['ended'] })).toEqual([ended.id]);
       expect(await list({ status: [] })).toEqual([]);
       expect(await list({ workspace_path: '/other' })).toEqual([interrupted.id]);
       expect(await list({ parent_session_id: running.id })).toEqual([worker.id]);
+      expect(await list({ include_workers: true, worker_name: 'judge' })).toEqual([worker.id]);
+      expect(await list({ include_workers: true, worker_name: 'other' })).toEqual([]);
+      expect(await list({ door: 'gateway' })).toEqual([]);
       const first = await world.store.sessions.list({ ...query, limit: 3 });
       expect(first.next).toBe(running.id);
       expect(await world.store.sessions.list({ ...query, before: first.next, limit: 3 })).toMatchObject({
@@ -351,8 +369,55 @@ export function sessionSuite(openWorld: OpenStore): void {
       });
     });
 
+    test('a client’s own names lead to its sessions: once for each caller, a worker’s once in its tree', async () => {
+      const world = await openWorld();
+      const gateway = { door: 'gateway', client: 'claude-cli', client_ref: 'c1' } as const;
+      const root = await storedSession(world, gateway);
+      const other = await storedSession(world, { ...gateway, caller: 'ci' });
+      const below = (parent: SessionRecord, client_ref: string | null) =>
+        storedSession(world, {
+          ...gateway,
+          caller: parent.caller,
+          is_worker: true,
+          parent_session_id: parent.id,
+          root_session_id: parent.root_session_id,
+          delegation_depth: parent.delegation_depth + 1,
+          client_ref,
+        });
+      const worker = await below(root, 'c1');
+      const { sessions } = world.store;
+      expect((await sessions.ofClient('', 'c1'))?.id).toBe(root.id);
+      expect((await sessions.ofClient('ci', 'c1'))?.id).toBe(other.id);
+      expect((await sessions.workerOfClient(root.id, 'c1'))?.id).toBe(worker.id);
+      expect(await sessions.workerOfClient(other.id, 'c1')).toBeNull();
+      expect(await sessions.ofClient('', 'c2')).toBeNull();
+      await expect(storedSession(world, gateway)).rejects.toMatchObject({ code: 'client_known' });
+      await expect(below(root, 'c1')).rejects.toMatchObject({ code: 'client_known' });
+      await below(other, 'c1');
+      await below(root, null);
+      await below(root, null);
+      expect(await sessions.view(worker.id)).toMatchObject({
+        ...gateway,
+        caller: '',
+        parent_tool_use_id: null,
+        is_worker: true,
+      });
+      const listed = await sessions.list({
+        workspace_path: null,
+        include_workers: false,
+        status: null,
+        parent_session_id: null,
+        worker_name: null,
+        door: 'gateway',
+        calling: [],
+        before: null,
+        limit: 9,
+      });
+      expect(listed.rows.map(({ id }) => id)).toEqual([other.id, root.id]);
+    });
+
     test('turns are listed newest first by page', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       const ids: string[] = [];
       for (let i = 0; i < 5; i++) {
@@ -369,7 +434,7 @@ export function sessionSuite(openWorld: OpenStore): void {
     });
 
     test('open prompts of a planner include its workers’, oldest first, until they are answered', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const planner = await storedSession(world);
       const turn = await storedTurn(world, planner);
       const worker = await storedWorker(world, planner, turn);
@@ -415,7 +480,7 @@ export function sessionSuite(openWorld: OpenStore): void {
     });
 
     test('what is open is found in one tree or in all of them', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const roots: SessionId[] = [];
       for (let tree = 0; tree < 2; tree++) {
         const planner = await storedSession(world);
@@ -436,7 +501,7 @@ export function sessionSuite(openWorld: OpenStore): void {
     });
 
     test('a snapshot is one moment: session, newest 50 messages, prompts, workers and the newest event', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const planner = await storedSession(world);
       const turn = await storedTurn(world, planner);
       const worker = await storedWorker(world, planner, turn);
@@ -463,18 +528,20 @@ export function sessionSuite(openWorld: OpenStore): void {
     });
 
     test('the store says whether it can be written', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       expect(await world.store.writable()).toBe(true);
-      world.close();
+      await world.close();
       expect(await world.store.writable()).toBe(false);
     });
 
     test('after a restart with the clock set back an hour, new ids are above every stored one', async () => {
-      const world = openWorld();
+      const world = await openWorld();
       const session = await storedSession(world);
       const turn = await storedTurn(world, session);
       const { id } = await storedToolUse(world, turn);
-      const back = world.reopen().reopen(NOON - 3_600_000);
+      const back = await (await world.reopen()).reopen(NOON - 3_600_000);
+      // Among several nodes the ids of a tree rise for who holds it.
+      if (back.several) await back.journal.commit({ emit: [systemEvent('held', { session_id: session.id })] });
       const next = back.ids.next();
       for (const stored of [session.id.slice(5), turn.id, id.slice(3)]) expect(next > stored).toBe(true);
       const ids = Array.from({ length: 100_000 }, () => back.ids.next());

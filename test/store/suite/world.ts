@@ -14,6 +14,8 @@ export interface LogLine {
 
 /** One open database. Its SQL is what every store understands, with `?` for values. */
 export interface World {
+  /** Several nodes may write: what is promised of the whole database is then promised of each tree (16 §12). */
+  readonly several: boolean;
   readonly journal: Journal;
   readonly store: Store;
   readonly bus: LiveBus;
@@ -24,7 +26,7 @@ export interface World {
   readonly logged: LogLine[];
   /** Rows of a query, integers as bigint. */
   rows(sql: string, ...values: unknown[]): Promise<Record<string, unknown>[]>;
-  /** Ids of the events in the order in which their rows were written. */
+  /** Ids of the events in the order in which their rows, or their transactions, were written. */
   eventsAsWritten(): Promise<string[]>;
   count(table: string): Promise<number>;
   /** Writes past the journal: what another version, or a feature to come, would have written. */
@@ -36,13 +38,13 @@ export interface World {
   /** What a rollup and the ledger disagree about. */
   differences(): Promise<readonly string[]>;
   rebuildRollups(): Promise<void>;
-  close(): void;
+  close(): Promise<void>;
   /** The same database, opened again; the clock goes on, unless `start` sets it (Unix ms). */
-  reopen(start?: number): World;
+  reopen(start?: number): Promise<World>;
 }
 
 /** Opens an empty database; the test that asked for it closes it. */
-export type OpenStore = () => World;
+export type OpenStore = () => Promise<World>;
 
 export const NOON = Date.parse('2026-05-08T12:00:00.000Z');
 

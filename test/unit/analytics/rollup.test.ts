@@ -12,6 +12,7 @@ import {
   sortTerms,
   splitWindow,
   toSortKey,
+  wholeDays,
 } from '../../../src/policy/analytics/rollup.ts';
 import { NO_FILTER } from '../../support/cost-filter.ts';
 
@@ -19,7 +20,7 @@ const at = (text: string) => Date.parse(text);
 const WIDE = { first: at('2020-01-01T00:00:00Z'), last: at('2030-01-01T00:00:00Z') };
 
 function milliseconds({ source, from, to }: Segment): [number, number] {
-  const unit = { calls: 1, hours: HOUR_MS, days: DAY_MS }[source];
+  const unit = { calls: 1, hours: HOUR_MS, parent_days: DAY_MS, days: DAY_MS }[source];
   return [from * unit, to * unit];
 }
 
@@ -66,14 +67,19 @@ describe('splitWindow', () => {
       fc.property(
         fc.uniqueArray(moment, { minLength: 2, maxLength: 2 }),
         fc.array(moment, { minLength: 1, maxLength: 20 }),
-        fc.constantFrom('hour' as const, 'day' as const),
+        fc.constantFrom('hour' as const, 'parent_day' as const, 'day' as const),
         (bounds, times, grain) => {
           const window = { from: Math.min(...bounds), to: Math.max(...bounds) };
           const recorded = { first: Math.min(...times), last: Math.max(...times) };
           const ranges = splitWindow(window, recorded, grain).map(milliseconds);
+          const { days, rest } = wholeDays(window, recorded);
+          const priced: [number, number][] = rest.map(({ from, to }) => [from, to]);
+          if (days) priced.push([days.from * DAY_MS, days.to * DAY_MS]);
           for (const time of times) {
-            const hits = ranges.filter(([from, to]) => from <= time && time < to).length;
-            expect(hits).toBe(window.from <= time && time < window.to ? 1 : 0);
+            for (const cut of [ranges, priced]) {
+              const hits = cut.filter(([from, to]) => from <= time && time < to).length;
+              expect(hits).toBe(window.from <= time && time < window.to ? 1 : 0);
+            }
           }
         },
       ),
@@ -88,8 +94,11 @@ describe('keyNames and grainOf', () => {
     expect(keyNames([])).toEqual([]);
   });
 
-  it('asks for hours exactly when sessions or hours are told apart', () => {
-    expect(grainOf({ group_by: ['parent_session'], filter: NO_FILTER })).toBe('day');
+  it('asks for hours exactly when sessions or hours are told apart, for trees when trees are', () => {
+    expect(grainOf({ group_by: ['parent_session'], filter: NO_FILTER })).toBe('parent_day');
+    expect(grainOf({ group_by: ['day', 'root_session'], filter: NO_FILTER })).toBe('parent_day');
+    expect(grainOf({ group_by: ['day'], filter: { ...NO_FILTER, parent_session: 'sess_1' } })).toBe('parent_day');
+    expect(grainOf({ group_by: ['workspace', 'worker_name'], filter: NO_FILTER })).toBe('day');
     expect(grainOf({ group_by: ['day', 'model'], filter: { ...NO_FILTER, model: 'a:b' } })).toBe('day');
     expect(grainOf({ group_by: ['day', 'session'], filter: NO_FILTER })).toBe('hour');
     expect(grainOf({ group_by: ['hour'], filter: NO_FILTER })).toBe('hour');

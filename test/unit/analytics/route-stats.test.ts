@@ -11,7 +11,16 @@ function decision(slots: Partial<Record<SlotName, Partial<PolicyEvaluation>>>, r
   const chain = SLOTS.map((policy) => notApplicable(policy, slots[policy]));
   const winner_index = chain.findIndex((entry) => entry.verdict === 'chose');
   const chosen_model = chain[winner_index]?.candidate_model ?? '';
-  return { chosen_model, winner_index, elapsed_ms: 0, refused: null, fallback_dearer: false, chain, ...rest };
+  return {
+    chosen_model,
+    winner_index,
+    elapsed_ms: 0,
+    refused: null,
+    fallback_dearer: false,
+    requested_model: null,
+    chain,
+    ...rest,
+  };
 }
 
 const chose = (candidate_model: string): Partial<PolicyEvaluation> => ({ verdict: 'chose', candidate_model });

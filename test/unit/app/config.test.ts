@@ -114,13 +114,35 @@ describe('problems', () => {
     const file = path.join(root, 'home/.metis/server.yaml');
     const lines = problems({ env: { METIS_NOPE: '1' }, flags: { port: 'x', set: ['nope.key=1', 'bare'] } });
     expect(lines).toHaveLength(7);
-    expect(lines).toContain(`${file}: delegation.max_dept: unknown key`);
+    expect(lines).toContain(`${file}: delegation.max_dept: unknown key; did you mean "delegation.max_depth"?`);
     expect(lines).toContain('environment METIS_NOPE: no configuration key has this name');
     expect(lines.filter((l) => l.startsWith(`${file}: delegation.max_depth: `))).toHaveLength(1);
     expect(lines.filter((l) => l.startsWith(`${file}: recovery.on_start: `))).toHaveLength(1);
     expect(lines.filter((l) => l.startsWith('--port: server.port: '))).toHaveLength(1);
     expect(lines.filter((l) => l.startsWith('--set'))).toHaveLength(2);
     for (const line of lines) expect(line).not.toContain('\n');
+  });
+
+  it('of an unknown key it says what was probably meant: a misspelt name, or one without what stands before it', () => {
+    const told = (text: string) => {
+      personal(text);
+      return problems()[0]!.replace(/^.*server\.yaml: /, '');
+    };
+    expect(told('server: { prt: 1 }\n')).toBe('server.prt: unknown key; did you mean "server.port"?');
+    expect(told('servr: { port: 1 }\n')).toBe('servr: unknown key; did you mean "server"?');
+    expect(told('port: 1\n')).toBe('port: unknown key; did you mean "server.port"?');
+    expect(told('daily_usd: "1"\n')).toBe('daily_usd: unknown key; did you mean "budgets.daily_usd"?');
+    expect(told('server: { colour: 1 }\n')).toBe('server.colour: unknown key');
+    expect(told('notify: [{ url: "http://a.example/", event: [] }]\n')).toContain('notify.0.events: is required');
+    personal('');
+    expect(problems({ flags: { set: ['tols.shell.sandbox=off', 'server.port.x=1'] } })).toEqual([
+      '--set: tols.shell.sandbox: unknown key; did you mean "tools.shell.sandbox"?',
+      '--set: server.port.x: unknown key',
+    ]);
+    expect(problems({ env: { METIS_SERVER_PROT: '1', METIS_X: '1' } })).toEqual([
+      'environment METIS_SERVER_PROT: no configuration key has this name; did you mean "METIS_SERVER_PORT"?',
+      'environment METIS_X: no configuration key has this name',
+    ]);
   });
 
   it('a time of more than a century is refused, since its end could not be written down', () => {
@@ -137,11 +159,47 @@ describe('problems', () => {
     expect(problems({ flags: { set: [perTool] } })).toHaveLength(1);
   });
 
+  it('a weight of cost above 1 is refused by its name', () => {
+    personal('pattern: { cost_weight: 1.5 }\n');
+    expect(problems().filter((line) => line.includes('pattern.cost_weight: '))).toHaveLength(1);
+  });
+
   it('delegate_depth above max_depth is refused where it was set', () => {
     personal('delegation: { max_depth: 2, delegate_depth: 3 }\n');
     expect(problems()).toEqual([
       `${path.join(root, 'home/.metis/server.yaml')}: delegation.delegate_depth: must not be above delegation.max_depth`,
     ]);
+  });
+
+  it('what every created worker would have wrong is refused by its key', () => {
+    personal(
+      [
+        'workers:',
+        '  creation:',
+        '    default_sandboxes: { in: { path: /etc }, out: { path: out, mode: wr } }',
+        '    default_attachment_policy: { max_attachments: -1, max_files: 3 }',
+        '    default_tool_rules: { shell: { approval_required: maybe } }',
+        '    default_tools: [""]',
+      ].join('\n'),
+    );
+    const file = path.join(root, 'home/.metis/server.yaml');
+    expect(problems().sort()).toEqual(
+      [
+        'default_attachment_policy.max_attachments: must be at least 0',
+        'default_attachment_policy.max_files: unknown key',
+        'default_sandboxes.out.mode: must be one of "ro", "rw"',
+        'default_tool_rules.shell.approval_required: must be true or false',
+        'default_tools.0: must not be empty',
+      ].map((line) => `${file}: workers.creation.${line}`),
+    );
+    personal('workers: { creation: { default_sandboxes: { out: { path: ., mode: RW }, in: { path: docs } } } }\n');
+    expect(problems()).toEqual([
+      `${file}: workers.creation.default_sandboxes.out.path: sandbox_overlap: "out" may be written to and holds "in", which may not`,
+    ]);
+    personal(
+      'workers: { creation: { default_sandboxes: { out: { path: out, mode: rw } }, default_tools: [read_*] } }\n',
+    );
+    expect(problems()).toEqual([]);
   });
 
   it('broken YAML is one line with its place', () => {

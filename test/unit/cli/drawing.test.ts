@@ -1,9 +1,24 @@
 // What a person sees of a running session: one line each, never wider than the terminal, no codes unless asked.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { nodeLine, roundedUsd, startLiveTree } from '../../../src/cli/live-tree.ts';
+import { startLiveTree, treeLines } from '../../../src/cli/live-tree.ts';
 import { createSessionTree } from '../../../src/cli/session-tree.ts';
-import { createStyle, grouped } from '../../../src/cli/style.ts';
+import {
+  age,
+  clipped,
+  columnsOf,
+  compact,
+  createStyle,
+  dollars,
+  grouped,
+  jsonLine,
+  padded,
+  pieces,
+  printable,
+  printableText,
+  roundedDollars,
+  wrapped,
+} from '../../../src/cli/style.ts';
 import { tableLines } from '../../../src/cli/table.ts';
 import type { StoredEvent, TransientEvent } from '../../../src/client/events.ts';
 import { toPusd } from '../../../src/kernel/money.ts';
@@ -38,6 +53,16 @@ describe('the session tree', () => {
     expect(tree.nodes[1]).toMatchObject({ input_tokens: 223, output_tokens: 10, cost: toPusd('0.3') });
   });
 
+  it('calls named workers by their names, and is silent on approvals where nobody is asked', () => {
+    const tree = createSessionTree('p', { worker_name: 'lead', approval_mode: 'approve_all' });
+    tree.apply(event('w1', 'session.created', { is_worker: true, parent_session_id: 'p', worker_name: 'judge' }));
+    expect(tree.nodes.map((n) => n.label)).toEqual(['lead', 'judge 1']);
+    const asked = { confirmation_request_id: 'c', tool_name: 'write_file', input_summary: 'x' };
+    expect(tree.apply(event('p', 'tool.confirmation_requested', asked))).toBeNull();
+    const other = createSessionTree('p', { worker_name: null, approval_mode: 'interactive' });
+    expect(other.apply(event('p', 'tool.confirmation_requested', asked))).toBe('asks for approval of write_file: x');
+  });
+
   it('names the tool in use, and several of a kind once', () => {
     const tree = createSessionTree('p');
     const called = (id: string, name: string) =>
@@ -56,21 +81,81 @@ describe('the session tree', () => {
   });
 });
 
-describe('a line of the live tree', () => {
-  it('never exceeds its width and holds no escape code without colour', () => {
+const view = (width: number, height = 24) => ({ width, height, now: 0, spinner: '⠋', style: plain });
+
+describe('the live tree', () => {
+  const text = fc.string({ unit: 'grapheme', maxLength: 60 });
+  it('never exceeds its width or height and holds no control character without colour', () => {
     fc.assert(
       fc.property(
-        fc.integer({ min: 30, max: 200 }),
-        fc.record({ doing: fc.string({ maxLength: 60 }), model: fc.string({ maxLength: 60 }), tokens: fc.nat() }),
-        (width, { doing, model, tokens }) => {
-          const [node] = createSessionTree('p').nodes;
-          Object.assign(node!, { doing, model, input_tokens: tokens, output_tokens: tokens, cost: toPusd('12.345') });
-          const line = nodeLine(node!, { width, spinner: '⠋', style: plain });
-          expect(line.length).toBeLessThanOrEqual(width);
-          expect(line).not.toContain('\x1b');
+        fc.integer({ min: 20, max: 200 }),
+        fc.integer({ min: 3, max: 30 }),
+        fc.array(
+          fc.record({
+            doing: text,
+            model: text,
+            tokens: fc.nat(2_000_000_000),
+            pusd: fc.bigInt({ min: 0n, max: 2_000_000n * 10n ** 12n }),
+            ended: fc.boolean(),
+          }),
+          { minLength: 1, maxLength: 40 },
+        ),
+        (width, height, workers) => {
+          const tree = createSessionTree('p');
+          for (const [i, { doing, model, tokens, pusd, ended }] of workers.entries()) {
+            tree.apply(event(`w${i}`, 'session.created', { is_worker: true, parent_session_id: 'p' }));
+            const node = tree.nodes.find(({ session_id }) => session_id === `w${i}`)!;
+            Object.assign(node, { doing, model, input_tokens: tokens, output_tokens: tokens, cost: pusd });
+            Object.assign(node, { started_at: -tokens, ended_at: ended ? 0 : null });
+          }
+          const lines = treeLines(tree.nodes, view(width, height));
+          expect(lines.length).toBeLessThanOrEqual(Math.max(2, height));
+          for (const line of lines) {
+            expect(columnsOf(line)).toBeLessThanOrEqual(width);
+            expect(line).not.toMatch(/\p{Cc}/u);
+          }
         },
       ),
     );
+  });
+
+  it('shows model, work, tokens, cost and age of each session in columns', () => {
+    const tree = createSessionTree('p');
+    const started = (id: string, second: number) => ({
+      ...event(id, 'turn.started', {}),
+      timestamp: `1969-12-31T23:59:${second}.000Z`,
+    });
+    tree.apply(started('p', 50));
+    tree.apply(event('p', 'route.decided', { chosen_model: 'anthropic:claude-opus-5' }));
+    tree.apply(event('p', 'llm.call_completed', usage(12_340, 700, '1.5')));
+    tree.apply(event('p', 'tool.called', { tool_use_id: 'd', tool_name: 'delegate' }));
+    tree.apply(event('w', 'session.created', { is_worker: true, parent_session_id: 'p' }));
+    tree.apply(started('w', 57));
+    tree.apply(event('w', 'route.decided', { chosen_model: '模型:小' }));
+    tree.apply(event('w', 'tool.use_end', { tool_use_id: 't', final_input: { path: 'src/a.ts' } }));
+    tree.apply(event('w', 'tool.called', { tool_use_id: 't', tool_name: 'edit_file' }));
+    expect(treeLines(tree.nodes, view(79))).toEqual(
+      [
+        '⠋ planner    anthropic:claude-opus-5 delegate           12k↑ 700↓ $1.5000 10s',
+        '⠋   worker 1 模型:小                 edit_file src/a.ts                    3s',
+      ].map((line) =>
+        expect.stringMatching(new RegExp(`^${line.replaceAll(/[$.]/g, '\\$&').replaceAll(/ {2,}/g, ' +')}$`)),
+      ),
+    );
+    const [first, second] = treeLines(tree.nodes, view(79));
+    expect([columnsOf(first!), columnsOf(second!)]).toEqual([79, 79]);
+  });
+
+  it('counts ended workers in one line where the terminal is too low for all', () => {
+    const tree = createSessionTree('p');
+    for (let i = 0; i < 30; i++) {
+      tree.apply(event(`w${i}`, 'session.created', { is_worker: true, parent_session_id: 'p' }));
+      if (i < 25) tree.apply({ ...event(`w${i}`, 'turn.completed', {}), timestamp: '1970-01-01T00:00:00.000Z' });
+    }
+    const lines = treeLines(tree.nodes, view(79, 10));
+    expect(lines).toHaveLength(10);
+    expect(lines.at(-1)).toBe('  and 22 more workers: 22 ended, $0.0000');
+    for (const worker of [26, 27, 28, 29, 30]) expect(lines.join('\n')).toContain(`worker ${worker}`);
   });
 
   it('is repainted in place and ends without a spinner', () => {
@@ -87,10 +172,27 @@ describe('a line of the live tree', () => {
 });
 
 describe('figures', () => {
-  it('are rounded half up to four places in integers', () => {
-    expect(roundedUsd(toPusd('0.00005'))).toBe('0.0001');
-    expect(roundedUsd(toPusd('0.00004999'))).toBe('0.0000');
-    expect(roundedUsd(toPusd('12.3'))).toBe('12.3000');
+  it('are rounded half up in integers: four places, two from $100 on', () => {
+    expect(roundedDollars(toPusd('0.00005'))).toBe('$0.0001');
+    expect(roundedDollars(toPusd('0.00004999'))).toBe('$0.0000');
+    expect(roundedDollars(toPusd('12.3'))).toBe('$12.3000');
+    expect(roundedDollars(toPusd('1234567.005'))).toBe('$1,234,567.01');
+  });
+  it('keep every digit where they are exact', () => {
+    expect(['0', '0.000000000001', '1234567.5'].map(dollars)).toEqual(['$0', '$0.000000000001', '$1,234,567.5']);
+  });
+  it('are short at a glance', () => {
+    expect([0, 999, 1000, 1234, 12_345, 999_999, 1_250_000, 3e9].map(compact)).toEqual([
+      '0',
+      '999',
+      '1k',
+      '1.2k',
+      '12k',
+      '999k',
+      '1.2M',
+      '3G',
+    ]);
+    expect([0, 59_999, 60_000, 7_200_000, 200_000_000].map(age)).toEqual(['0s', '59s', '1m', '2h', '2d']);
   });
   it('are grouped by thousands', () => {
     expect([0, 999, 1000, 1234567].map(grouped)).toEqual(['0', '999', '1,000', '1,234,567']);
@@ -112,5 +214,52 @@ describe('a table', () => {
     const lines = tableLines(columns, [['x'.repeat(100), '$1']], 40);
     for (const line of lines) expect(line.length).toBeLessThanOrEqual(40);
     expect(lines[2]).toMatch(/…\s+\$1$/);
+  });
+  it('leaves columns out by their rank rather than clip a figure, and never what is copied', () => {
+    const many = [
+      { title: 'session', whole: true },
+      { title: 'model', least: 8, drop: 1 },
+      { title: 'calls', align: 'right' as const, drop: 2 },
+      { title: 'cost', align: 'right' as const },
+    ];
+    const row = ['sess_01JZZZZZZZZZZZZZZZZZZZZZZZ', 'm'.repeat(60), '1,234,567', '$1,234,567.123456789012'];
+    expect(tableLines(many, [row], 80)[2]).toBe(`${row[0]}  ${'m'.repeat(10)}…  ${row[2]}  ${row[3]}`);
+    expect(tableLines(many, [row], 70)[2]).toBe(`${row[0]}  ${row[2]}  ${row[3]}`);
+    expect(tableLines(many, [row], 60)[2]).toBe(`${row[0]}  ${row[3]}`);
+  });
+});
+
+describe('text', () => {
+  it('takes the columns a terminal gives it', () => {
+    expect(['abc', '日本', '🙂', '👨‍👩‍👧', 'e\u0301'].map(columnsOf)).toEqual([3, 4, 2, 2, 1]);
+    expect(padded('日本語', 5)).toBe('日本…');
+    expect(padded('日本語', 4)).toBe('日… ');
+    expect(clipped('👨‍👩‍👧👨‍👩‍👧', 3)).toBe('👨‍👩‍👧…');
+    expect(padded('é', 3, 'right')).toBe('  é');
+  });
+  it('is broken between words, and loses nothing', () => {
+    expect(wrapped('one two three', 8)).toEqual(['one two', 'three']);
+    expect(wrapped('a 日本日本 b', 4)).toEqual(['a', '日本', '日本', 'b']);
+    fc.assert(
+      fc.property(fc.string({ unit: 'grapheme' }), fc.integer({ min: 4, max: 20 }), (text, width) => {
+        expect(pieces(text, width).join('')).toBe(text);
+        for (const piece of pieces(text, width)) expect(columnsOf(piece)).toBeLessThanOrEqual(width);
+      }),
+    );
+  });
+  it('moves no cursor and turns no direction', () => {
+    expect(printable('a\x1b[2Jb\r\nc\u202ed\u2028e')).toBe('a [2Jb c d e');
+    expect(printable('a\u200bb\u2060c\ufeffd\u00ade\u{e0041}f')).toBe('a b c d e f');
+    expect(printable('👨‍👩‍👧')).toBe('👨‍👩‍👧');
+    expect(printableText('one\r\n\ttwo\x1b]52;c;eA==\x07\u009b2J\rthree')).toBe('one\n\ttwo ]52;c;eA==  2J three');
+  });
+  it('is the same JSON for whoever parses it, with nothing that a terminal acts on', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), (text) => {
+        const line = jsonLine({ text: `${text}\u009b2J\u202e\u{e0041}\x7f` });
+        expect(line.slice(0, -1)).not.toMatch(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u);
+        expect(JSON.parse(line).text).toBe(`${text}\u009b2J\u202e\u{e0041}\x7f`);
+      }),
+    );
   });
 });

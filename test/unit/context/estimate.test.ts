@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ContentBlock, StoredMessage } from '../../../src/domain/message.ts';
-import { boundRequest, estimateRequest, estimateText } from '../../../src/policy/context/estimate.ts';
+import { boundRequest, estimateRequest, estimateText, type SentParts } from '../../../src/policy/context/estimate.ts';
 import { codePoints } from '../../../src/policy/context/message-size.ts';
 import { message, text, toolResult, toolUse } from '../../support/messages.ts';
 
@@ -81,18 +81,24 @@ describe('estimateRequest', () => {
 });
 
 describe('boundRequest', () => {
+  const MODEL = { max_context_tokens: Infinity, max_image_tokens: 1500 };
+  const bound = (request: SentParts) => boundRequest(request, MODEL);
+
   it('is at least the UTF-8 bytes of all texts over 2.5', () => {
     const words = 'grüße '.repeat(1000);
     const bytes = Buffer.byteLength(words);
-    const bound = boundRequest({ ...EMPTY, system_prompt: words, messages: [message(1, 'user', [text(words)])] });
-    expect(bound).toBeGreaterThanOrEqual(Math.ceil((2 * bytes) / 2.5));
-    expect(bound).toBeLessThan((2 * bytes) / 2.5 + 60);
+    const most = bound({ ...EMPTY, system_prompt: words, messages: [message(1, 'user', [text(words)])] });
+    expect(most).toBeGreaterThanOrEqual(Math.ceil((2 * bytes) / 2.5));
+    expect(most).toBeLessThan((2 * bytes) / 2.5 + 60);
   });
 
-  it('takes 1500 tokens for an image instead of its base64 text', () => {
-    const without = boundRequest({ ...EMPTY, messages: [message(1, 'user', [text('x')])] });
-    const inMessage = boundRequest({ ...EMPTY, messages: [message(2, 'user', [text('x'), image])] });
+  it('takes the tokens its model bills for an image at most instead of its base64 text', () => {
+    const without = bound({ ...EMPTY, messages: [message(1, 'user', [text('x')])] });
+    const inMessage = bound({ ...EMPTY, messages: [message(2, 'user', [text('x'), image])] });
     expect(inMessage).toBe(without + 1500);
+    const seen = { ...EMPTY, messages: [message(2, 'user', [text('x'), image])] };
+    expect(boundRequest(seen, { ...MODEL, max_image_tokens: 4784 })).toBe(without + 4784);
+    expect(boundRequest(seen, { max_image_tokens: 75_000, max_context_tokens: 8192 })).toBe(8192);
     const result: ContentBlock = {
       type: 'tool_result',
       tool_use_id: toolUse(1).id,
@@ -100,13 +106,13 @@ describe('boundRequest', () => {
       is_error: false,
     };
     const plain: ContentBlock = { ...result, content: [] };
-    const inResult = boundRequest({ ...EMPTY, messages: [message(3, 'tool', [result])] });
-    expect(inResult).toBe(boundRequest({ ...EMPTY, messages: [message(4, 'tool', [plain])] }) + 3000);
+    const inResult = bound({ ...EMPTY, messages: [message(3, 'tool', [result])] });
+    expect(inResult).toBe(bound({ ...EMPTY, messages: [message(4, 'tool', [plain])] }) + 3000);
   });
 
   it('counts tool names, descriptions and schemas', () => {
     const tool = { name: 'n'.repeat(50), description: 'd'.repeat(100), input_schema: { type: 'object' } };
-    expect(boundRequest({ ...EMPTY, tools: [tool] })).toBeGreaterThanOrEqual((50 + 100 + 17) / 2.5);
+    expect(bound({ ...EMPTY, tools: [tool] })).toBeGreaterThanOrEqual((50 + 100 + 17) / 2.5);
   });
 });
 

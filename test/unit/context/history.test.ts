@@ -1,8 +1,9 @@
 // The summary of a history is the same however the history came about (10 §1).
 import { expect, test } from 'vitest';
-import type { StoredMessage } from '../../../src/domain/message.ts';
+import { type StoredMessage, textBlock } from '../../../src/domain/message.ts';
 import { extended, summaryOf } from '../../../src/policy/context/history.ts';
-import { message, text } from '../../support/messages.ts';
+import { elidables, recentTurnsStart } from '../../../src/policy/context/window.ts';
+import { message, text, ulidOf } from '../../support/messages.ts';
 
 const picture = { type: 'image', source: { kind: 'base64', data: 'AA==' }, media_type: 'image/png' } as const;
 const ask = message(1, 'user', [text('a'.repeat(40))]);
@@ -10,16 +11,16 @@ const answer = message(2, 'assistant', [text('b'.repeat(60))]);
 const result = message(3, 'tool', [
   { type: 'tool_result', tool_use_id: 'tu_1' as never, content: [picture], is_error: false },
 ]);
-const more = message(4, 'user', [text('c')]);
+const more = { ...message(4, 'user', [text('c')]), turn_id: ulidOf(9) as never };
 
 test('grown in place, extended message by message, or whole at once', () => {
-  const whole = { size: 100 + 16 + 1024 + 1, has_images: true, has_tool_results: true, user_messages: 2 };
+  const whole = { size: 100 + 16 + 1024 + 1, has_images: true, has_tool_results: true, turns: 2 };
   expect(summaryOf([ask, answer, result, more])).toMatchObject(whole);
 
   const grown = [ask];
-  expect(summaryOf(grown)).toMatchObject({ size: 40, has_images: false, has_tool_results: false, user_messages: 1 });
+  expect(summaryOf(grown)).toMatchObject({ size: 40, has_images: false, has_tool_results: false, turns: 1 });
   grown.push(answer, result);
-  expect(summaryOf(grown)).toMatchObject({ has_images: true, has_tool_results: true, user_messages: 1 });
+  expect(summaryOf(grown)).toMatchObject({ has_images: true, has_tool_results: true, turns: 1 });
   grown.push(more);
   expect(summaryOf(grown)).toMatchObject(whole);
 
@@ -38,4 +39,19 @@ test('an extension leaves the summary of what it extends alone', () => {
   summaryOf(history);
   expect(summaryOf(extended(history, result))).toMatchObject({ has_images: true });
   expect(summaryOf(history)).toMatchObject({ size: 40, has_images: false });
+});
+
+test('a message that a running turn reads begins no turn, and the answers before it are still unread', () => {
+  const large = { type: 'tool_result', tool_use_id: 'tu_1' as never, is_error: false } as const;
+  const answered = message(3, 'tool', [{ ...large, content: [textBlock('x'.repeat(10_000))] }]);
+  const said = message(5, 'user', [text('faster')]);
+  const view = [ask, answer, answered, said];
+  expect(summaryOf(view).turns).toBe(1);
+  expect(elidables(view)).toEqual({ old: [], recent: [] });
+  expect(elidables([ask, answer, answered, more]).recent).toMatchObject([{ message_id: answered.id }]);
+
+  const turn = (n: number) => ({ ...message(n, 'user', [text('c')]), turn_id: ulidOf(n) as never });
+  const turns = [turn(10), turn(20), { ...turn(21), turn_id: ulidOf(20) as never }, turn(30), turn(40), turn(50)];
+  expect(recentTurnsStart(turns)).toBe(1);
+  expect(recentTurnsStart(turns.slice(1))).toBe(0);
 });

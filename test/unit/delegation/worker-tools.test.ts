@@ -1,17 +1,18 @@
 // Tool sets of planners and of the workers they delegate to (09 §2, 04 §11).
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { isDisabled, offersDelegate, plannerTools, workerTools } from '../../../src/policy/delegation/worker-tools.ts';
+import { offersDelegate, plannerTools, workerTools } from '../../../src/policy/delegation/worker-tools.ts';
 
 const named = (...names: string[]) => names.map((name) => ({ name }));
 const registered = [
-  ...named('write_file', 'read_file', 'shell', 'skill_load', 'delegate', '_request_context'),
+  ...named('write_file', 'read_file', 'shell', 'skill_load', '_request_context'),
+  { name: 'delegate', spawns: 'delegate' as const },
   { name: 'memory_add', planners_only: true },
 ];
 
 describe('plannerTools', () => {
   it('has every registered tool sorted by name, without `_request_context`', () => {
-    expect(plannerTools({ registered, disabled: [], offerDelegate: true })).toEqual([
+    expect(plannerTools({ registered, offerDelegate: true })).toEqual([
       'delegate',
       'memory_add',
       'read_file',
@@ -19,14 +20,7 @@ describe('plannerTools', () => {
       'skill_load',
       'write_file',
     ]);
-    expect(plannerTools({ registered, disabled: [], offerDelegate: false })).not.toContain('delegate');
-  });
-
-  it('leaves out disabled names and prefixes', () => {
-    const tools = plannerTools({ registered, disabled: ['s*', 'read_file', 'delegate'], offerDelegate: true });
-    expect(tools).toEqual(['memory_add', 'write_file']);
-    expect(isDisabled('shell_x', ['shell'])).toBe(false);
-    expect(isDisabled('anything', ['*'])).toBe(true);
+    expect(plannerTools({ registered, offerDelegate: false })).not.toContain('delegate');
   });
 });
 
@@ -34,14 +28,13 @@ describe('offersDelegate', () => {
   const capable = { can_delegate: true, capabilities: { supports_tools: true } } as Parameters<
     typeof offersDelegate
   >[0]['model'];
-  const turn = { depth: 0, delegateDepth: 1, model: capable, disabled: [], granted: null };
+  const turn = { depth: 0, delegateDepth: 1, model: capable, granted: null };
 
-  it('follows the locked model, the depth, the switch and what a worker was granted', () => {
+  it('follows the locked model, the depth and what a worker was granted', () => {
     expect(offersDelegate(turn)).toBe(true);
     expect(offersDelegate({ ...turn, model: { ...capable, can_delegate: false } })).toBe(false);
     const noTools = { ...capable, capabilities: { ...capable.capabilities, supports_tools: false } };
     expect(offersDelegate({ ...turn, model: noTools })).toBe(false);
-    expect(offersDelegate({ ...turn, disabled: ['delegate'] })).toBe(false);
     expect(offersDelegate({ ...turn, depth: 1 })).toBe(false);
     expect(offersDelegate({ ...turn, depth: 1, delegateDepth: 2, granted: ['delegate'] })).toBe(true);
     expect(offersDelegate({ ...turn, depth: 1, delegateDepth: 2, granted: ['read_file'] })).toBe(false);
@@ -54,7 +47,7 @@ describe('workerTools', () => {
     plannerTools: planner,
     allowed_tools: null as string[] | null,
     mayDelegate: false,
-    registered: [...registered, ...named('worker_call')],
+    registered: [...registered, { name: 'worker_call', spawns: 'worker_call' as const }],
   };
 
   it('inherits the planner’s set less memory, delegation and worker tools, plus `_request_context`', () => {
@@ -96,7 +89,7 @@ describe('workerTools', () => {
         names,
         fc.array(fc.record({ allowed: fc.option(names), mayDelegate: fc.boolean() })),
         (top, levels) => {
-          let parent = plannerTools({ registered: named(...new Set(top)), disabled: [], offerDelegate: true });
+          let parent = plannerTools({ registered: named(...new Set(top)), offerDelegate: true });
           for (const level of levels) {
             const child = workerTools({
               plannerTools: parent,

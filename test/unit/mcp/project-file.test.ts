@@ -1,5 +1,6 @@
 // A workspace's `.mcp.json`: what is taken from it, what is left out, and that each fault is one sentence (09 §11).
 import { expect, it } from 'vitest';
+import { McpServerNameSchema } from '../../../src/domain/mcp.ts';
 import { readProjectServers } from '../../../src/policy/mcp/project-file.ts';
 
 const read = (value: unknown) => {
@@ -13,12 +14,14 @@ it('reads what other programs wrote there', () => {
       mcpServers: {
         'brave-search': { command: 'npx', args: ['-y', 'brave'], env: { KEY: '1' } },
         remote: { type: 'http', url: 'https://example.com/mcp', headers: { Authorization: 'Bearer x' } },
+        bare: { url: 'https://example.com/mcp' },
       },
     }),
   ).toEqual({
     servers: {
       brave_search: { transport: 'stdio', command: 'npx', args: ['-y', 'brave'], env: { KEY: '1' } },
       remote: { transport: 'http', url: 'https://example.com/mcp', headers: { Authorization: 'Bearer x' } },
+      bare: { transport: 'http', url: 'https://example.com/mcp' },
     },
     warnings: [],
   });
@@ -62,4 +65,9 @@ it('a name of the prototype is a name like any other', () => {
   const { servers, warnings } = read('{"mcpServers":{"__proto__":{"command":"x"},"constructor":{"command":"y"}}}');
   expect(servers).toEqual({ constructor: { transport: 'stdio', command: 'y' } });
   expect(warnings).toHaveLength(1);
+});
+
+it('a rule for the tools of one server covers no other: a name does not end with _', () => {
+  expect(Object.keys(read({ mcpServers: { 'git-': { command: 'x' } } }).servers)).toEqual(['git']);
+  expect(McpServerNameSchema.safeParse('git_').success).toBe(false);
 });

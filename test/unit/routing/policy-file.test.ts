@@ -51,24 +51,24 @@ rules:
   });
 
   it.each<[string, string, 'workspace' | 'global', string]>([
-    ['malformed YAML', 'rules: [', 'global', 'global: malformed YAML'],
-    ['a root that is no mapping', '- a', 'workspace', 'workspace: must be a mapping'],
+    ['malformed YAML', 'rules: [', 'global', 'malformed YAML'],
+    ['a root that is no mapping', '- a', 'workspace', 'must be a mapping'],
     ['another schema_version', 'schema_version: 2', 'global', 'schema_version: unsupported version 2'],
     ['a boolean for an integer', 'schema_version: true', 'global', 'schema_version: unsupported version true'],
-    ['lists in lists without end', '- '.repeat(10_000), 'workspace', 'workspace: is nested deeper than 100 levels'],
+    ['lists in lists without end', '- '.repeat(10_000), 'workspace', 'is nested deeper than 100 levels'],
     [
       'regular expressions that take too long together',
       `rules:\n${`  - { use: opus, when: { message_matches: 'a.{300}b' } }\n`.repeat(7)}`,
       'workspace',
-      'workspace.rules[6].when.message_matches: the regular expressions of the file are too large together',
+      'rules[6].when.message_matches: the regular expressions of the file are too large together',
     ],
     [
       'words that take too long together',
       `rules:\n${`  - { use: opus, when: { message_contains_any: [${'x'.repeat(2000)}] } }\n`.repeat(6)}`,
       'workspace',
-      'workspace.rules[5].when.message_contains_any: the words of the file have more than 10000 characters together',
+      'rules[5].when.message_contains_any: the words of the file have more than 10000 characters together',
     ],
-    ['an unknown key', 'rulez: []', 'global', 'global: unknown key(s) [rulez]'],
+    ['an unknown key', 'rulez: []', 'global', 'unknown key(s) [rulez]'],
     ['an unregistered default', 'global_default: gpt-5', 'global', 'global_default: "gpt-5" is neither'],
     ['a default that is no string', 'default: 5', 'workspace', 'default: must be a model id'],
     ['the other file’s default', 'default: opus', 'global', 'default: belongs in the workspace file'],
@@ -81,33 +81,33 @@ rules:
       'tiers: unknown key(s) [huge]',
     ],
     ['an unregistered tier', 'tiers: { fast: x, balanced: gpt, deep: opus }', 'global', 'tiers.fast: "x" is neither'],
-    ['a rule without use', 'rules: [{ when: { has_images: true } }]', 'global', 'global.rules[0].use: is required'],
-    ['a rule without when', 'rules: [{ use: opus }]', 'workspace', 'workspace.rules[0].when: is required'],
+    ['a rule without use', 'rules: [{ when: { has_images: true } }]', 'global', 'rules[0].use: is required'],
+    ['a rule without when', 'rules: [{ use: opus }]', 'workspace', 'rules[0].when: is required'],
     [
       'an unknown rule key',
       'rules: [{ use: opus, when: { has_images: true }, then: 1 }]',
       'global',
-      'global.rules[0]: unknown key(s) [then]',
+      'rules[0]: unknown key(s) [then]',
     ],
     [
       'a rule name given twice',
       'rules: [{ name: a, use: opus, when: { has_images: true } }, { name: a, use: gpt, when: { has_images: true } }]',
       'global',
-      'global.rules[1].name: duplicate name',
+      'rules[1].name: duplicate name',
     ],
     [
       'a generated name given to another',
       'rules: [{ name: rule_1, use: opus, when: { has_images: true } }, { use: gpt, when: { has_images: true } }]',
       'global',
-      'global.rules[1].name: duplicate name',
+      'rules[1].name: duplicate name',
     ],
     [
       'an unknown predicate',
       'rules: [{ use: opus, when: { foo: 1 } }]',
       'global',
-      'global.rules[0].when: unknown predicate key(s) [foo]',
+      'rules[0].when: unknown predicate key(s) [foo]',
     ],
-    ['rules that are no list', 'rules: { a: 1 }', 'global', 'global.rules: must be a list'],
+    ['rules that are no list', 'rules: { a: 1 }', 'global', 'rules: must be a list'],
     ['a pattern number out of range', 'pattern: { cost_weight: 1.5 }', 'global', 'pattern.cost_weight: '],
     ['an unknown pattern key', 'pattern: { weight: 1 }', 'global', 'pattern.weight: unknown key'],
     ['a fractional sample size', 'pattern: { min_sample_size: 1.5 }', 'global', 'pattern.min_sample_size: '],
@@ -124,8 +124,8 @@ rules:
     );
     expect(errors).toEqual([
       'tiers: must define all three slots',
-      expect.stringContaining('workspace.rules[0].when.message_matches: Invalid regular expression'),
-      'workspace.rules[1].when: unknown predicate key(s) [foo]',
+      expect.stringContaining('rules[0].when.message_matches: Invalid regular expression'),
+      'rules[1].when: unknown predicate key(s) [foo]',
     ]);
   });
 });

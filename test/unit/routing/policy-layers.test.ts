@@ -65,7 +65,7 @@ describe('policy files between turns', () => {
         errors: [
           'tiers: must define all three slots',
           expect.stringContaining('message_matches: Invalid regular expression'),
-          'workspace.rules[1].when: unknown predicate key(s) [foo]',
+          'rules[1].when: unknown predicate key(s) [foo]',
         ],
         using_last_known_good: true,
       },

@@ -28,6 +28,7 @@ describe('a registry file', () => {
       capabilities: {
         max_context_tokens: 5000,
         max_output_tokens: 100,
+        max_image_tokens: 16_384,
         supports_tools: false,
         supports_system_prompt: false,
         supports_images: false,

@@ -120,6 +120,7 @@ export function turn(over: Partial<TurnContext> = {}): TurnContext {
     user_message_text: 'hello',
     cost_today_usd: '0',
     now: 0,
+    requested: null,
     recommendation: null,
     recommendation_absent: 'pattern store not configured',
     ...over,

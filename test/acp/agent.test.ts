@@ -1,0 +1,213 @@
+// `metis acp` as an editor runs it, through the official client (19 §4).
+import fs from 'node:fs';
+import path from 'node:path';
+import type { RequestPermissionRequest } from '@agentclientprotocol/sdk';
+import { describe, expect, test } from 'vitest';
+import { acpIn, clientOf, doorHome, serveIn, shown, usage } from '../support/doors.ts';
+import { until } from '../support/until.ts';
+
+const planner = (turn: number, ...responses: object[]) =>
+  responses.map((respond, i) => ({ match: { role: 'planner', turn, call: i + 1 }, respond }));
+const worker = (task: string, ...responses: object[]) =>
+  responses.map((respond, i) => ({ match: { role: 'worker', user_contains: task, call: i + 1 }, respond }));
+const call = (name: string, input: object) => ({ name, input });
+const delegate = (task: string) => call('delegate', { tier: 'fast', task });
+const write = (file: string) => call('write_file', { path: file, content: file });
+
+const JOB = [
+  ...planner(
+    1,
+    { thinking: 'Two jobs.', text: 'I hand it out.', tool_calls: [delegate('job a'), delegate('job b')], usage },
+    { text: 'Both are done.', usage },
+  ),
+  ...worker('job a', { tool_calls: [write('a.txt')], usage }, { text: 'a done', usage }),
+  ...worker('job b', { tool_calls: [call('list_files', { path: '.' })], usage }, { text: 'b done', usage }),
+];
+const allow = (id: string) => (request: RequestPermissionRequest) => {
+  const option = request.options.find(({ optionId }) => optionId === id)!;
+  return { outcome: { outcome: 'selected', optionId: option.optionId } } as const;
+};
+
+describe('an editor', () => {
+  test('delegates, permits, sees workers, plan and cost; loaded again it shows the same', async () => {
+    const home = doorHome(JOB);
+    const asked: RequestPermissionRequest[] = [];
+    const editor = await acpIn(home, {
+      permission: (request) => {
+        asked.push(request);
+        return allow('approve')(request);
+      },
+    });
+    expect(editor.about).toMatchObject({
+      protocolVersion: 1,
+      agentCapabilities: {
+        loadSession: true,
+        promptCapabilities: { image: true, embeddedContext: true },
+        sessionCapabilities: { list: {}, resume: {}, close: {} },
+      },
+      authMethods: [],
+    });
+    const { sessionId, configOptions } = await editor.open();
+    expect(configOptions).toMatchObject([
+      { id: 'model', currentValue: 'auto' },
+      { id: 'budget', currentValue: 'none' },
+    ]);
+    expect(await editor.say(sessionId, 'do both jobs')).toMatchObject({ stopReason: 'end_turn' });
+    expect(asked.map(({ options }) => options.map(({ kind }) => kind))).toEqual([
+      ['allow_once', 'allow_always', 'reject_once'],
+    ]);
+    expect(fs.existsSync(path.join(home.workspace, 'a.txt'))).toBe(true);
+
+    const live = shown(editor.updates);
+    const [first, second] = live.lines.filter((line) => line.startsWith('call '));
+    expect(live.lines).toEqual([
+      'agent_thought_chunk: Two jobs.',
+      'agent_message_chunk: I hand it out.',
+      first,
+      second,
+      ...live.lines.slice(4, 6),
+      'agent_message_chunk: Both are done.',
+    ]);
+    const calls = Object.values(live.calls);
+    expect(calls.map(({ status }) => status)).toEqual(calls.map(() => 'completed'));
+    expect(calls.map(({ title }) => title)).toEqual([
+      'fast worker: job a',
+      'fast worker: job b',
+      expect.stringMatching(/^\[fast \d\] (write_file a\.txt|list_files \.)$/),
+      expect.stringMatching(/^\[fast \d\] (write_file a\.txt|list_files \.)$/),
+    ]);
+    const { _meta, content } = live.calls[first!.slice('call '.length)]!;
+    expect(_meta).toMatchObject({
+      metis: { worker_session_id: expect.stringMatching(/^sess_/), model: 'scripted:fast' },
+    });
+    expect(content).toMatchObject([{ content: { text: expect.stringMatching(/^a done/) } }]);
+    const plans = editor.updates.flatMap(({ update }) => (update.sessionUpdate === 'plan' ? [update.entries] : []));
+    expect(plans[0]!.map(({ content, status }) => [content, status])).toEqual([
+      ['job a', 'pending'],
+      ['job b', 'pending'],
+    ]);
+    expect(plans.at(-1)!.map(({ status }) => status)).toEqual(['completed', 'completed']);
+
+    const metis = await until(() => clientOf(home));
+    const { data } = await metis.getCost({ group_by: 'root_session', from: 'all' });
+    const usages = editor.updates.flatMap(({ update }) => (update.sessionUpdate === 'usage_update' ? [update] : []));
+    expect(usages.at(-1)).toMatchObject({
+      used: 1100,
+      size: 200_000,
+      _meta: { metis: { cost_usd: data[0]!.cost_usd } },
+    });
+
+    const other = await acpIn(home);
+    const { sessions } = await other.agent.request('session/list', { cwd: home.workspace });
+    expect(sessions).toMatchObject([{ sessionId, cwd: home.workspace, title: 'do both jobs' }]);
+    await other.agent.request('session/load', { sessionId, cwd: home.workspace, mcpServers: [] });
+    const again = shown(other.updates);
+    expect(again.lines[0]).toBe('user_message_chunk: do both jobs');
+    expect([...again.lines.slice(1)].sort()).toEqual([...live.lines].sort());
+    const plain = ({ kind: _, ...told }: Record<string, unknown>) => told;
+    for (const [id, told] of Object.entries(again.calls)) expect(plain(told)).toEqual(plain(live.calls[id]!));
+  });
+
+  test('cancels, and the prompt is answered as cancelled', async () => {
+    const home = doorHome([...planner(1, { text: 'thinking about it', hang: true, usage })]);
+    const editor = await acpIn(home);
+    const { sessionId } = await editor.open();
+    const prompt = editor.say(sessionId, 'go');
+    const metis = await until(() => clientOf(home));
+    await until(async () => (await metis.getSession(sessionId)).status === 'running');
+    await editor.agent.notify('session/cancel', { sessionId });
+    expect(await prompt).toMatchObject({ stopReason: 'cancelled' });
+  });
+
+  test('sets model and limit, and is told why a turn stopped', async () => {
+    const home = doorHome([{ match: { role: 'planner' }, times: 'inf', respond: { text: 'long', usage } }]);
+    const editor = await acpIn(home);
+    const { sessionId } = await editor.open();
+    const set = (configId: string, value: string) =>
+      editor.agent.request('session/set_config_option', { sessionId, configId, value });
+    expect((await set('model', 'scripted:deep')).configOptions).toMatchObject([{ currentValue: 'scripted:deep' }, {}]);
+    expect((await set('budget', '5')).configOptions).toMatchObject([{}, { currentValue: '5' }]);
+    const metis = await until(() => clientOf(home));
+    expect(await metis.getSession(sessionId)).toMatchObject({
+      door: 'acp',
+      on_reached: 'stop',
+      active_model: 'scripted:deep',
+      max_cost_usd: '5',
+    });
+    await expect(set('colour', 'red')).rejects.toMatchObject({ code: -32602 });
+    await expect(set('model', 'nope')).rejects.toMatchObject({ code: -32602, data: { code: 'model_not_configured' } });
+  });
+
+  test('sends images, links and embedded texts, and hears what cannot be sent', async () => {
+    const home = doorHome([{ match: { role: 'planner' }, times: 'inf', respond: { text: 'seen', usage } }]);
+    const editor = await acpIn(home);
+    const { sessionId } = await editor.open();
+    await editor.agent.request('session/prompt', {
+      sessionId,
+      prompt: [
+        { type: 'text', text: 'look' },
+        { type: 'resource_link', uri: 'file:///tmp/a%20b.txt', name: 'a' },
+        { type: 'resource', resource: { uri: 'file:///c.txt', text: 'inside' } },
+      ],
+    });
+    const metis = await until(() => clientOf(home));
+    const { messages } = await metis.listMessages(sessionId);
+    expect(messages[0]!.content).toEqual([
+      { type: 'text', text: 'look' },
+      { type: 'text', text: '/tmp/a b.txt' },
+      { type: 'text', text: 'file:///c.txt\ninside' },
+    ]);
+    const audio = { type: 'audio', data: 'AA==', mimeType: 'audio/wav' } as const;
+    await expect(editor.agent.request('session/prompt', { sessionId, prompt: [audio] })).rejects.toMatchObject({
+      code: -32602,
+    });
+    await expect(editor.say('sess_01ARZ3NDEKTSV4RRFFQ69G5FAV', 'x')).rejects.toMatchObject({ code: -32002 });
+    await expect(editor.open('/not/there')).rejects.toMatchObject({ code: -32602, data: { code: 'not_found' } });
+  });
+
+  test('asks for what others answer first, and its question is taken back', async () => {
+    const home = doorHome(planner(1, { tool_calls: [write('x.txt')], usage }, { text: 'end', usage }));
+    let asked = false;
+    const editor = await acpIn(home, {
+      permission: () => {
+        asked = true;
+        return new Promise(() => {});
+      },
+    });
+    const { sessionId } = await editor.open();
+    const prompt = editor.say(sessionId, 'write');
+    await until(() => asked);
+    const metis = await until(() => clientOf(home));
+    const [open] = (await metis.listConfirmations()).confirmations;
+    await metis.answerConfirmation(open!.confirmation_request_id, { decision: 'approve' });
+    expect(await prompt).toMatchObject({ stopReason: 'end_turn' });
+    expect(fs.existsSync(path.join(home.workspace, 'x.txt'))).toBe(true);
+  });
+});
+
+test('a server that is killed and started again in mid-prompt: nothing is told twice, and the prompt is answered', async () => {
+  const home = doorHome(
+    planner(
+      1,
+      { text: 'First.', tool_calls: [call('list_files', { path: '.' })], usage },
+      { text: 'Second.', usage, delay_ms: 3000 },
+    ),
+  );
+  const first = await serveIn(home);
+  const port = new URL(first.url).port;
+  const editor = await acpIn(home, { args: ['--server', first.url] });
+  const { sessionId } = await editor.open();
+  const prompt = editor.say(sessionId, 'go');
+  await until(
+    async () => (await first.client.listEvents(sessionId, { types: ['llm.call_started'] })).events.length === 2,
+  );
+  await first.server.stop('SIGKILL');
+  await serveIn(home, '--port', port);
+  expect(await prompt).toMatchObject({ stopReason: 'end_turn' });
+  const { lines, calls } = shown(editor.updates);
+  expect(lines.filter((line) => !line.startsWith('call '))).toEqual([
+    'agent_message_chunk: First.',
+    'agent_message_chunk: Second.',
+  ]);
+  expect(Object.values(calls)).toMatchObject([{ title: 'list_files .', status: 'completed' }]);
+});

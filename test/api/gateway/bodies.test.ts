@@ -1,0 +1,161 @@
+// Hostile and odd bodies: spliced right or refused, never a request other than the client's (19 §2.2, §2.7).
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { objectMembers } from '../../../src/policy/gateway/members.ts';
+import { requestFacts } from '../../../src/policy/gateway/request-facts.ts';
+import { spliced } from '../../../src/policy/gateway/splice.ts';
+import { CLIENT_BODY } from '../../../src/policy/parsing/limits.ts';
+import { claudeCode, jsonOf, startGateway } from './world.ts';
+
+const OPUS = 'claude-opus-4-7';
+const bytes = (text: string) => Buffer.from(text);
+
+describe('the members of an object', () => {
+  test('are where JSON has them, for any object that JSON can write', () => {
+    const json = fc.json({ maxDepth: 4 });
+    const spaces = fc.stringMatching(/^[ \n\r\t]{0,3}$/);
+    fc.assert(
+      fc.property(fc.dictionary(fc.string(), json, { maxKeys: 6 }), spaces, (object, gap) => {
+        const entries = Object.entries(object);
+        const text = `${gap}{${entries.map(([key, value]) => `${gap}${JSON.stringify(key)}${gap}:${gap}${value}${gap}`).join(',')}}${gap}`;
+        const found = objectMembers(bytes(text), CLIENT_BODY);
+        if (!found.ok) throw new Error(found.error);
+        expect(
+          found.value.map(({ key, from, to }) => [key, JSON.parse(bytes(text).subarray(from, to).toString())]),
+        ).toEqual(entries.map(([key, value]) => [key, JSON.parse(value)]));
+        const splices = found.value.slice(0, 3).map(({ from, to }, i) => ({ from, to, text: `"new ${i}"` }));
+        const after = JSON.parse(Buffer.concat(spliced(bytes(text), splices)).toString());
+        const wanted = Object.fromEntries(
+          entries.map(([key, value], i) => [key, i < 3 ? `new ${i}` : JSON.parse(value)]),
+        );
+        expect(after).toEqual(wanted);
+      }),
+    );
+  });
+
+  test('garbage of any bytes is a fault or a parse, never a throw and never endless', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 300 }), fc.string(), (raw, text) => {
+        for (const one of [Buffer.from(raw), bytes(`{"model":${text}`), bytes(`{${text}}`)])
+          expect(typeof requestFacts('messages', one).ok).toBe('boolean');
+      }),
+    );
+  });
+});
+
+test.each([
+  ['a truncated body', '{"model":"claude-opus-4-7","messages":[{"role":"us'],
+  ['a key that is there twice', '{"model":"claude-haiku-4-5","model":"claude-opus-4-7","max_tokens":5}'],
+  ['a key that is there twice, once in escapes', '{"model":"claude-haiku-4-5","mod\\u0065l":"claude-opus-4-7"}'],
+  ['no object', '["model"]'],
+  ['an empty body', ''],
+  ['a name that is no name', '{"model":{"a":1},"max_tokens":5}'],
+  ['a name with spaces', '{"model":"a b","max_tokens":5}'],
+  ['nesting without end', `{"model":"claude-opus-4-7","x":${'['.repeat(100_000)}`],
+  ['nesting beyond the limit', `{"model":"claude-opus-4-7","x":${'['.repeat(200)}${']'.repeat(200)}}`],
+  ['something behind the object', '{"model":"claude-opus-4-7"} {"model":"x"}'],
+])('%s is refused in the envelope of the wire, and nothing is sent', async (_, body) => {
+  const { post, provider } = await startGateway();
+  const answer = await post('/v1/messages', body, claudeCode('s1'));
+  expect([answer.status, await jsonOf(answer)]).toMatchObject([
+    400,
+    { type: 'error', error: { type: 'invalid_request_error' } },
+  ]);
+  expect(answer.headers.get('x-should-retry')).toBe('false');
+  expect(provider.received).toEqual([]);
+});
+
+test('a model in a string, in another object or behind escapes is not the model; the one that is, is replaced', async () => {
+  const { post, provider } = await startGateway();
+  const bodies = [
+    [
+      '{"messages":[{"role":"user","content":"{\\"model\\":\\"opus\\"}"}],"metadata":{"model":"opus"},"model":"opus","max_tokens":5}',
+      '"model":"opus","max',
+    ],
+    ['{"mod\\u0065l":"op\\u0075s","max_tokens":5,"messages":[]}', ':"op\\u0075s"'],
+    ['{"max_tokens":5,"messages":[],"tools":[{"name":"\\\\\\"model\\\\\\":"}],  "model"  :  "opus"  }', '"opus"  }'],
+  ] as const;
+  for (const [body, place] of bodies) {
+    expect((await post('/v1/messages', body, claudeCode('s1'))).status).toBe(200);
+    const sent = provider.received.at(-1)!.bytes.toString();
+    const name = place.replace('"opus"', `"${OPUS}"`).replace('"op\\u0075s"', `"${OPUS}"`);
+    expect(sent).toBe(body.replace(place, name));
+  }
+});
+
+test('bytes that are no UTF-8 go on as they came', async () => {
+  const { post, provider } = await startGateway();
+  const body = Buffer.concat([
+    bytes(`{"model":"${OPUS}","max_tokens":5,"x":"`),
+    Buffer.from([0xff, 0xfe, 0xc3]),
+    bytes('"}'),
+  ]);
+  expect((await post('/v1/messages', body)).status).toBe(200);
+  expect(provider.received[0]!.bytes.equals(body)).toBe(true);
+});
+
+test('a path written with escapes goes to the same path, and no other', async () => {
+  const { post, provider } = await startGateway();
+  expect((await post('/v1/m%65ssages?beta=true', { model: OPUS, max_tokens: 5 })).status).toBe(200);
+  expect((await post('/v1/messages/count%5Ftokens', { model: OPUS })).status).toBe(200);
+  expect(provider.received.map(({ path }) => path)).toEqual(['/v1/messages?beta=true', '/v1/messages/count_tokens']);
+});
+
+test('33 MiB are too much, 31 MiB pass', async () => {
+  const { post, provider } = await startGateway();
+  const of = (mebibytes: number) => `{"model":"${OPUS}","max_tokens":5,"x":"${'x'.repeat(mebibytes * 1024 * 1024)}"}`;
+  const large = await post('/v1/messages', of(33));
+  expect([large.status, (await jsonOf(large)).error.type]).toEqual([413, 'request_too_large']);
+  expect((await post('/v1/messages', of(31))).status).toBe(200);
+  expect(provider.received).toHaveLength(1);
+});
+
+test('other paths are 404 in the envelope of the wire, and 0 streams switch the gateway off', async () => {
+  const { post, server, provider } = await startGateway();
+  const embeddings = await post('/v1/embeddings', { model: 'x' });
+  expect([embeddings.status, await jsonOf(embeddings)]).toMatchObject([404, { error: { type: 'not_found_error' } }]);
+  expect((await fetch(`${server.url}/v1/models/x`)).status).toBe(404);
+  const off = await startGateway(undefined, { config: { gateway: { max_streams: 0 } } });
+  expect((await off.post('/v1/messages', { model: OPUS })).status).toBe(404);
+  expect(provider.received).toEqual([]);
+});
+
+test('one call more than gateway.max_streams is told to come again', async () => {
+  let go = () => {};
+  const held = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  const { post, server } = await startGateway(() => ({ before: held }), { config: { gateway: { max_streams: 1 } } });
+  const body = { model: OPUS, max_tokens: 5, messages: [] };
+  const first = post('/v1/messages', body);
+  await server.event('llm.call_started');
+  const second = await post('/v1/messages', body);
+  expect([second.status, second.headers.get('retry-after'), (await jsonOf(second)).error.type]).toEqual([
+    429,
+    '5',
+    'rate_limit_error',
+  ]);
+  go();
+  expect((await first).status).toBe(200);
+});
+
+test('both official clients read the models; counting tokens leaves no row', async () => {
+  const { anthropic, openai, server, provider } = await startGateway();
+  const names = async (list: AsyncIterable<{ readonly id: string }>) => {
+    const found: string[] = [];
+    for await (const { id } of list) found.push(id);
+    return found;
+  };
+  const expected = ['claude-opus-4-7', 'claude-haiku-4-5', 'gpt-5', 'gpt-5-mini', 'claude-auto'];
+  expect(await names(await anthropic().models.list())).toEqual(expected);
+  expect(await names(await openai().models.list())).toEqual(expected);
+  const counted = await anthropic().messages.countTokens({
+    model: 'opus',
+    messages: [{ role: 'user', content: 'hi' }],
+  });
+  expect(counted.input_tokens).toBe(7);
+  expect(provider.received[0]!.path).toBe('/v1/messages/count_tokens');
+  expect(provider.received[0]!.body.model).toBe(OPUS);
+  expect(server.events).toEqual([]);
+  expect((await server.client.listSessions({})).sessions).toEqual([]);
+});

@@ -1,0 +1,164 @@
+// A cap that holds over a client's calls: they wait, make do with less, and only then are refused (19 §2.5, §2.6).
+import { createHash } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { toPusd } from '../../../src/kernel/money.ts';
+import { until } from '../../support/until.ts';
+import { claudeCode, type GatewayWorld, jsonOf, startGateway } from './world.ts';
+
+const OPUS = 'claude-opus-4-7';
+const KEY = 'a-token-of-the-gateway-for-ci';
+const hash = (token: string) => createHash('sha256').update(token).digest('hex');
+
+function ask(world: GatewayWorld, headers: Readonly<Record<string, string>>, rest: object = {}): Promise<Response> {
+  const body = { model: OPUS, max_tokens: 6000, messages: [{ role: 'user', content: 'hi' }], ...rest };
+  return world.post('/v1/messages', body, headers);
+}
+
+async function spent(world: GatewayWorld): Promise<bigint> {
+  const { totals } = await world.server.client.getCost({ from: 'all' });
+  return toPusd(totals.cost_usd);
+}
+
+test('eight calls at once whose bounds are far above a limit all succeed, lowered or waiting, and it is never passed', async () => {
+  // Fixture A: an answer of 6000 tokens may cost $0.45, and each costs $0.0095.
+  const world = await startGateway(() => ({ usage: { input: 100, output: 100 } }));
+  const limited = { 'x-metis-budget-usd': '0.5' };
+  const headers = (i: number) => ({ ...claudeCode('s1', i === 0 ? undefined : `a${i}`), ...limited });
+  const answers = await Promise.all(
+    Array.from({ length: 8 }, (_, i) => ask(world, headers(i), { max_tokens: 64_000 })),
+  );
+  expect(answers.map(({ status }) => status)).toEqual(Array(8).fill(200));
+  expect(await spent(world)).toBeLessThanOrEqual(toPusd('0.5'));
+  const bounds = world.provider.received.map(({ body }) => body.max_tokens as number);
+  expect(Math.max(...bounds)).toBeLessThan(64_000);
+  expect(Math.min(...bounds)).toBeGreaterThanOrEqual(4096);
+  const [root] = (await world.server.client.listSessions({ door: 'gateway' })).sessions;
+  expect(root!.budget).toMatchObject({ max_cost_usd: '0.5', reserved_usd: '0' });
+});
+
+test('what is estimated of an answer is never more than its bound allows, so that no cap is passed', async () => {
+  // Ten times what the bound allows, broken off before its counts.
+  const said = { type: 'content_block_delta', delta: { type: 'text_delta', text: 'x'.repeat(160_000) } };
+  const raw = `data: ${JSON.stringify(said)}\n\n`;
+  const world = await startGateway(() => ({ raw }));
+  const answer = await ask(
+    world,
+    { ...claudeCode('s1'), 'x-metis-budget-usd': '0.4' },
+    { max_tokens: 4096, stream: true },
+  );
+  await answer.text();
+  const { payload } = await world.server.event('llm.call_completed');
+  expect(payload).toMatchObject({ output_tokens: 4096, usage_estimated: true });
+  expect(await spent(world)).toBeLessThanOrEqual(toPusd('0.4'));
+});
+
+test('a call that fits only behind another waits for it, in the order in which they came', async () => {
+  const gates: (() => void)[] = [];
+  const world = await startGateway(() => ({ before: new Promise<void>((go) => gates.push(go)) }));
+  const limited = { ...claudeCode('s1'), 'x-metis-budget-usd': '0.5' };
+  const first = ask(world, limited);
+  await world.server.event('llm.call_started');
+  const others = [
+    ask(world, { ...limited, ...claudeCode('s1', 'a') }),
+    ask(world, { ...limited, ...claudeCode('s1', 'b') }),
+  ];
+  await world.server.event('route.decided', (event) => event.session_id !== world.server.events[0]!.session_id);
+  expect(world.provider.received).toHaveLength(1);
+  for (let i = 0; i < 3; i++) {
+    await until(() => gates.length > i);
+    gates[i]!();
+    await world.server.until(() =>
+      world.server.events.filter(({ type }) => type === 'llm.call_completed').length > i ? true : undefined,
+    );
+  }
+  for (const answer of [first, ...others]) expect((await answer).status).toBe(200);
+});
+
+test('a spent limit is said in one sentence after one request: 402, nothing sent; a raised one lets the next call pass', async () => {
+  const world = await startGateway(() => ({ usage: { input: 100, output: 5000 } }));
+  const headers = { ...claudeCode('s1'), 'x-metis-budget-usd': '0.4' };
+  expect((await ask(world, headers, { max_tokens: 5000 })).status).toBe(200);
+  const refused = await ask(world, headers);
+  expect(refused.status).toBe(402);
+  expect(refused.headers.get('x-should-retry')).toBe('false');
+  const { type, error } = await jsonOf(refused);
+  const [root] = (await world.server.client.listSessions({ door: 'gateway' })).sessions;
+  expect([type, error.type]).toEqual(['error', 'billing_error']);
+  expect(error.message).toContain('The Metis session limit of 0.4 USD is reached: 0.3765 USD spent');
+  expect(error.message).toContain(`(session ${root!.id})`);
+  expect(world.provider.received).toHaveLength(1);
+  expect((await world.server.event('budget.exceeded')).payload).toMatchObject({ scope: 'session', limit_usd: '0.4' });
+
+  const gpt = await world.post('/v1/responses', { model: 'gpt-5', input: 'hi' }, headers);
+  expect([gpt.status, (await jsonOf(gpt)).error.code]).toEqual([400, 'budget_exceeded']);
+  const { max_cost_usd } = JSON.parse(/\{"max_cost_usd".*?\}/.exec(error.message)![0]);
+  await world.server.client.updateSession(root!.id, { max_cost_usd });
+  expect((await ask(world, headers)).status).toBe(200);
+});
+
+test('a bound is lowered where it stands, and set where the client gave none; thinking keeps its budget', async () => {
+  const world = await startGateway(() => ({ usage: { input: 1, output: 1 } }));
+  const limited = (session: string) => ({ 'x-metis-session': session, 'x-metis-budget-usd': '0.6' });
+  const body = `{"model":"${OPUS}","messages":[],"max_tokens" : 9000 ,"thinking":{"type":"enabled","budget_tokens":5000}}`;
+  await world.post('/v1/messages', body, limited('a'));
+  const sent = world.provider.received[0]!.bytes.toString();
+  const bound = /"max_tokens" : (\d+),/.exec(sent)?.[1];
+  expect(Number(bound)).toBeGreaterThan(5000);
+  expect(Number(bound)).toBeLessThan(9000);
+  expect(sent).toBe(body.replace('9000 ', String(bound)));
+
+  const chat = '{"model":"gpt-5","messages":[]}';
+  await world.post('/v1/chat/completions', chat, { 'x-metis-session': 'b', 'x-metis-budget-usd': '0.05' });
+  expect(world.provider.received[1]!.bytes.toString()).toMatch(
+    /^\{"max_completion_tokens":4\d{3},"model":"gpt-5","messages":\[\]\}$/,
+  );
+  await world.post('/v1/responses', '{"model":"gpt-5","input":"x"}', {
+    'x-metis-session': 'c',
+    'x-metis-budget-usd': '0.05',
+  });
+  expect(world.provider.received[2]!.body.max_output_tokens).toBeGreaterThanOrEqual(4096);
+  const tight = await world.post('/v1/messages', body, { 'x-metis-session': 'd', 'x-metis-budget-usd': '0.3' });
+  expect(tight.status).toBe(402);
+});
+
+test('what the provider adds by itself is reserved at the window of the model', async () => {
+  const world = await startGateway();
+  const limited = { 'x-metis-session': 'a', 'x-metis-budget-usd': '2' };
+  const tools = [{ type: 'web_search_20260101', name: 'web_search' }];
+  const answer = await ask(world, limited, { max_tokens: 10, tools });
+  expect(answer.status).toBe(402);
+  expect((await ask(world, limited, { max_tokens: 10 })).status).toBe(200);
+});
+
+test("a key's cap of a day stops that key alone, and its calls are summed by its name", async () => {
+  const config = {
+    gateway: {
+      keys: {
+        ci: { token_sha256: hash(KEY), daily_usd: '0.4' },
+        me: { token_sha256: hash('of-mine'), daily_usd: null },
+      },
+    },
+  };
+  const world = await startGateway(() => ({ usage: { input: 100, output: 5000 } }), { config });
+  const ci = (session: string) => ({ ...claudeCode(session), 'x-api-key': KEY });
+  expect((await ask(world, ci('s1'), { max_tokens: 5000 })).status).toBe(200);
+  const stopped = await ask(world, ci('s2'));
+  expect(stopped.status).toBe(402);
+  expect((await jsonOf(stopped)).error.message).toContain("key's daily limit of 0.4 USD");
+  expect((await world.server.event('budget.exceeded')).payload.scope).toBe('key');
+  const mine = { ...claudeCode('s1'), authorization: 'Bearer of-mine' };
+  expect((await ask(world, mine)).status).toBe(200);
+  const { data } = await world.server.client.getCost({ group_by: 'caller', from: 'all' });
+  expect((data as { caller?: string | null; call_count: number }[]).map((row) => [row.caller, row.call_count])).toEqual(
+    [
+      ['ci', 1],
+      ['me', 1],
+    ],
+  );
+  const sessions = (await world.server.client.listSessions({ door: 'gateway' })).sessions;
+  expect(sessions.map((one) => [one.caller, one.client_ref]).sort()).toEqual([
+    ['ci', 's1'],
+    ['ci', 's2'],
+    ['me', 's1'],
+  ]);
+});

@@ -1,0 +1,177 @@
+// Overview, models and settings in a real browser: what each shows is what the interface says (17 §3).
+import fs from 'node:fs';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { exactUsd } from '../../src/dashboard/format/usd.ts';
+import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { until } from '../support/until.ts';
+import { seedLedger, shiftedClock } from './ledger.ts';
+import { browserEndpoint, expectWhole, openTab, type Tab } from './page.ts';
+import { type BrowserServer, startBrowserServer } from './server.ts';
+
+describe.skipIf(browserEndpoint === null)('the dashboard', () => {
+  let server: BrowserServer;
+  const closers: (() => Promise<void>)[] = [];
+  beforeAll(async () => {
+    const clock = shiftedClock();
+    const ask = { none: 'auto', read: 'auto', write: 'prompt', execute: 'prompt', network: 'prompt' } as const;
+    server = await startBrowserServer(
+      {
+        clock,
+        config: { tool_confirmation: { default: ask } },
+        scenario: scenario(
+          planner({ tool_calls: [delegate('write it')] }, { text: 'written' }),
+          worker('write it', { tool_calls: [call('write_file', { path: 'a.txt', content: 'a' })] }, { text: 'ok' }),
+          [{ match: { user_contains: 'debug the parser' }, respond: { text: 'it parses' } }],
+        ),
+      },
+      (close) => closers.push(close),
+    );
+    await seedLedger(server, clock, { trees: 12, days: 12 });
+  });
+  afterAll(() => Promise.all(closers.map((close) => close())));
+
+  const wholeAndAccessible = async ({ page, errors, origins }: Tab) => {
+    await expectWhole(page);
+    expect(errors).toEqual([]);
+    expect([...origins]).toEqual([new URL(server.url).origin]);
+  };
+
+  test('begins with an overview: spent, saved, what runs and waits, the dearest trees; it follows what happens', async () => {
+    const { client, workspace } = server;
+    const tab = await openTab(`${server.url}/#/overview?range=all`);
+    const { page } = tab;
+    const stat = (name: string) => page.locator('.stat').filter({ hasText: name });
+    const shows = async () => {
+      const [cost, sides, savings] = await Promise.all([
+        client.getCost({ from: 'all', group_by: 'none' }),
+        client.getCost({ from: 'all', group_by: 'is_worker' }),
+        client.getSavings({ from: 'all', baseline: 'planner' }),
+      ]);
+      const of = (side: string) => exactUsd(sides.data.find((row) => row.is_worker === side)!.cost_usd);
+      await stat('Spent').getByText(exactUsd(cost.totals.cost_usd), { exact: true }).waitFor();
+      await stat('Planner').getByText(of('planner'), { exact: true }).waitFor();
+      await stat('Workers').getByText(of('worker'), { exact: true }).waitFor();
+      await stat('Saved').getByText(exactUsd(savings.data.savings_usd), { exact: true }).waitFor();
+    };
+    await shows();
+    await page.getByText('Nothing runs at the moment.').waitFor();
+    await page.getByText('No open approvals.').waitFor();
+    const dearest = page.locator('.list-panel').filter({ hasText: 'Dearest trees' }).locator('li');
+    expect(await dearest.count()).toBe(8);
+    const trees = await client.getCost({ from: 'all', group_by: 'parent_session', limit: 1 });
+    await dearest.first().getByTitle(exactUsd(trees.data[0]!.cost_usd)).waitFor();
+
+    const session = await client.createSession({ workspace_path: workspace });
+    await client.submitTurn(session.id, { content: 'Something that asks' });
+    const running = page.locator('.list-panel').filter({ hasText: 'Running' });
+    await running.getByText('waits for an approval').waitFor();
+    await page.locator('.list-panel').filter({ hasText: 'Waits for you' }).getByText('write_file').waitFor();
+    await wholeAndAccessible(tab);
+    const [open] = (await client.listConfirmations()).confirmations;
+    await client.answerConfirmation(open!.confirmation_request_id, { decision: 'approve' });
+    await page.getByText('Nothing runs at the moment.').waitFor();
+    await until(async () => (await client.getSession(session.id)).status === 'idle');
+    await shows();
+  });
+
+  test('asks for the reports of the overview anew only when something has changed', async () => {
+    const { page } = await openTab(`${server.url}/#/overview`);
+    await page.locator('.stat').first().waitFor();
+    const asked: string[] = [];
+    page.on('request', (request) => asked.push(new URL(request.url()).pathname));
+    await until(() => asked.filter((path) => path === '/sessions').length >= 5);
+    expect(asked.filter((path) => path.startsWith('/analytics/'))).toEqual([]);
+  });
+
+  test('shows every model with its tier, price and state, how often it was chosen, and how it did', async () => {
+    const tab = await openTab(`${server.url}/#/models?days=all`);
+    const { page } = tab;
+    const { models } = await server.client.listModels();
+    const rows = page.getByRole('region', { name: 'Models' }).locator('tbody tr');
+    await rows.nth(models.length - 1).waitFor();
+    expect(await rows.count()).toBe(models.length);
+    const { data } = await server.client.getReliability({ from: 'all' });
+    const deep = data.find((row) => row.model === 'scripted:deep')!;
+    const row = rows.filter({ has: page.getByTitle('scripted:deep', { exact: true }) });
+    const rates = models.find(({ id }) => id === 'scripted:deep')!.pricing!;
+    await row.getByText(exactUsd(rates.input_per_mtok), { exact: true }).first().waitFor();
+    await row.getByText('healthy').waitFor();
+    expect(await row.locator('td').nth(8).textContent()).toBe(String(deep.calls));
+    expect(await rows.filter({ hasText: 'no key' }).count()).toBe(models.filter((one) => !one.configured).length);
+    const { data: routing } = await server.client.getRoutingStats({ from: 'all' });
+    const counts = await page.locator('.slots .number').allTextContents();
+    expect(counts).toEqual(routing.wins_by_policy.map((win) => String(win.count)));
+    await wholeAndAccessible(tab);
+  });
+
+  test("shows the shapes of a workspace's tasks with what each model made of them and what a turn cost", async () => {
+    const { client, workspace } = server;
+    const session = await client.createSession({ workspace_path: workspace });
+    await client.submitTurn(session.id, { content: 'debug the parser' });
+    const learned = await until(async () => {
+      const { patterns } = await client.listPatterns({ workspace_path: workspace });
+      return patterns.find(({ intent_tags }) => intent_tags.includes('debug'));
+    });
+    const tab = await openTab(`${server.url}/#/models`);
+    const shapes = tab.page.getByRole('region', { name: 'Task shapes' }).getByRole('row').filter({ hasText: 'debug' });
+    const [outcome] = learned.outcomes;
+    await shapes.getByTitle(outcome!.model, { exact: true }).waitFor();
+    await shapes.getByTitle(exactUsd(outcome!.avg_cost_usd), { exact: true }).waitFor();
+
+    const other = fs.mkdtempSync(`${workspace}-other-`);
+    await client.createSession({ workspace_path: other });
+    await tab.page.reload();
+    const menus = tab.page.getByRole('button', { name: /^Workspace/ });
+    await tab.page.getByText('Nothing was learned in this workspace yet.').waitFor();
+    await tab.page.getByText('Nothing was learned here yet: each finished turn adds to it.').waitFor();
+    expect(await menus.count()).toBe(1);
+    await menus.click();
+    await tab.page.getByRole('menuitemradio', { name: new RegExp(`${path.basename(workspace)} `) }).click();
+    await shapes.getByTitle(outcome!.model, { exact: true }).waitFor();
+    await tab.page.getByText(/ learned, none of them on two models\.| as well/).waitFor();
+    await wholeAndAccessible(tab);
+  });
+
+  test('shows the settings in force: server, routing policy and prices', async () => {
+    const tab = await openTab(`${server.url}/#/settings`);
+    const { page } = tab;
+    const { active_version, table } = await server.client.getPricing();
+    await page.getByText(active_version).first().waitFor();
+    const prices = page.getByRole('region', { name: 'Prices' }).locator('tbody tr');
+    expect(await prices.count()).toBe(Object.keys(table.models).length);
+    const policy = await server.client.getRoutingPolicy();
+    const deep = page.locator('.facts > div').filter({ hasText: 'Tier deep' });
+    expect(await deep.locator('dd').textContent()).toBe(policy.tiers.deep ?? 'none');
+    await page.getByText('0.0.0-test').first().waitFor();
+    await wholeAndAccessible(tab);
+  });
+});
+
+test.skipIf(browserEndpoint === null)(
+  'the models say what a comparison of quality needs, and then which shape a cheaper one does as well for less',
+  async () => {
+    const fallback = { text: 'done', usage: { input_tokens: 10_000 } };
+    const { client, workspace, url } = await startBrowserServer({
+      scenario: { version: 1, strict: false, rules: [], fallback },
+    });
+    const { page, errors } = await openTab(`${url}/#/models`);
+    const panel = page.getByRole('region', { name: 'Quality beside cost' });
+    await page.getByText(/No session was opened yet.* about twenty scored turns on each/).waitFor();
+    const { models } = await client.listModels();
+    for (const tier of ['balanced', 'fast'])
+      for (let n = 0; n < 24; n += 1) {
+        const { id: initial_active_model } = models.find((model) => model.configured && model.tier === tier)!;
+        const { id } = await client.createSession({ workspace_path: workspace, initial_active_model });
+        const turn = client.turn(id, { content: 'fix the bug' });
+        while ((await turn.next()).done !== true);
+      }
+    const learned = async () => (await client.getQuality({ workspace_path: workspace })).data;
+    await until(async () => (await learned()).scored_turns === 48);
+    await page.reload();
+    await panel.getByText(/^debug does as well on fast as on balanced: \$.* a day less\.$/).waitFor();
+    await panel.getByTitle(exactUsd((await learned()).saving_per_day_usd), { exact: true }).waitFor();
+    await expectWhole(page);
+    expect(errors).toEqual([]);
+  },
+);

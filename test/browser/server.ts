@@ -1,0 +1,89 @@
+// A whole server for the browser, built as `metis serve` builds it, with the scripted provider and a folder of its own.
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { onTestFinished } from 'vitest';
+import { createServer, type RunningServer } from '../../src/app/compose.ts';
+import { createCredentials } from '../../src/app/credentials.ts';
+import { createMetisClient, type MetisClient } from '../../src/client/client.ts';
+import { defaultConfig } from '../../src/domain/config.ts';
+import type { Clock } from '../../src/kernel/clock.ts';
+import { silentLogger } from '../../src/ports/log.ts';
+import { type ConfigOver, mergeConfig } from '../support/engine.ts';
+import { ROOT } from '../support/real-server.ts';
+
+export interface BrowserServer extends RunningServer {
+  readonly url: string;
+  readonly client: MetisClient;
+  readonly workspace: string;
+  /** Ends it and starts it anew on the same port and data, with another token where one is given. */
+  restart(token?: string): Promise<BrowserServer>;
+}
+
+export interface BrowserServerOptions {
+  /** What the models say, as an object. */
+  readonly scenario: unknown;
+  readonly config?: ConfigOver;
+  readonly files?: Readonly<Record<string, string>>;
+  readonly token?: string;
+  /** The system's unless told: what was spent on earlier days is recorded with one that goes behind. */
+  readonly clock?: Clock;
+}
+
+/** Closed with the test or the file, whichever starts it; nobody is asked before a tool runs unless `config` says so. */
+export async function startBrowserServer(
+  options: BrowserServerOptions,
+  atEnd: (close: () => Promise<void>) => void = onTestFinished,
+): Promise<BrowserServer> {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-browser-'));
+  const workspace = path.join(folder, 'workspace');
+  fs.mkdirSync(workspace);
+  for (const [name, text] of Object.entries(options.files ?? {})) {
+    fs.mkdirSync(path.dirname(path.join(workspace, name)), { recursive: true });
+    fs.writeFileSync(path.join(workspace, name), text);
+  }
+  const scenario = path.join(folder, 'scenario.json');
+  fs.writeFileSync(scenario, JSON.stringify(options.scenario));
+  let running: RunningServer | null = null;
+  atEnd(async () => {
+    await running?.close();
+    fs.rmSync(folder, { recursive: true, force: true });
+  });
+
+  const start = async (port: number, token = options.token): Promise<BrowserServer> => {
+    const dataDir = path.join(folder, 'data');
+    const config = mergeConfig(defaultConfig(dataDir), {
+      shutdown: { drain_seconds: 0 },
+      tool_confirmation: { default: { none: 'auto', read: 'auto', write: 'auto', execute: 'auto', network: 'auto' } },
+      ...options.config,
+    });
+    config.server.port = port;
+    if (token !== undefined) config.server.auth_tokens = [token];
+    config.registry.path = path.join(ROOT, 'config', 'registry.yaml');
+    const server = await createServer({
+      config,
+      credentials: createCredentials({}),
+      log: silentLogger,
+      packageDir: ROOT,
+      version: '0.0.0-test',
+      env: { PATH: process.env.PATH },
+      dataDir,
+      keysFile: path.join(folder, '.env'),
+      scenario,
+      ...(options.clock === undefined ? {} : { clock: options.clock }),
+    });
+    running = server;
+    const { url } = await server.listen();
+    return {
+      ...server,
+      url,
+      client: createMetisClient({ baseUrl: url, token: token ?? null }),
+      workspace,
+      restart: async (other = token) => {
+        await server.close();
+        return start(Number(new URL(url).port), other);
+      },
+    };
+  };
+  return start(0);
+}

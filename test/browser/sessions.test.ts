@@ -1,0 +1,122 @@
+// The dashboard's shell and its list of sessions, in a real browser against a real server (17 §3).
+import { describe, expect, test } from 'vitest';
+import { sessionRecord } from '../support/records.ts';
+import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { until } from '../support/until.ts';
+import { browserEndpoint, expectAccessible, expectWhole, openTab } from './page.ts';
+import { startBrowserServer } from './server.ts';
+
+const JOB = scenario(
+  planner({ tool_calls: [delegate('look into it')] }, { text: 'done' }),
+  worker('look into it', { tool_calls: [call('list_files', {})] }, { text: 'found nothing' }),
+);
+
+describe.skipIf(browserEndpoint === null)('the page at /', () => {
+  test('comes under a strict policy, is cached by name, and is known again by its tag', async () => {
+    const { url } = await startBrowserServer({ scenario: JOB });
+    const page = await fetch(url);
+    expect(page.headers.get('content-security-policy')).toBe(
+      "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    );
+    expect(page.headers.get('cache-control')).toBe('no-cache');
+    const etag = page.headers.get('etag')!;
+    expect((await fetch(url, { headers: { 'if-none-match': etag } })).status).toBe(304);
+    expect((await fetch(url, { headers: { 'if-none-match': '"another"' } })).status).toBe(200);
+    const names = [...(await page.text()).matchAll(/"(assets\/[^"]+)"/g)].map((m) => m[1]!);
+    expect(names).toHaveLength(3);
+    for (const name of names) {
+      const asset = await fetch(new URL(name, url));
+      expect([asset.status, asset.headers.get('cache-control')]).toEqual([200, 'public, max-age=31536000, immutable']);
+    }
+    expect((await fetch(new URL('/assets/nothing.js', url))).status).toBe(404);
+  });
+
+  test('asks for the token, asks again for a wrong one, and forgets it with the tab', async () => {
+    const token = 'a-token-that-is-long-enough-for-the-server';
+    const { url, client, workspace } = await startBrowserServer({ scenario: JOB, token });
+    await client.createSession({ workspace_path: workspace });
+    const { page, errors, origins } = await openTab(`${url}/#/sessions`);
+    const field = page.getByLabel('Token');
+    await field.fill('not the token');
+    await page.keyboard.press('Enter');
+    await page.getByRole('alert').getByText('does not accept this token').waitFor();
+    await expectAccessible(page);
+    await field.fill(token);
+    await page.keyboard.press('Enter');
+    await page.getByRole('link', { name: 'Untitled session' }).waitFor();
+    expect(await page.evaluate(() => JSON.stringify([localStorage, sessionStorage, document.cookie]))).not.toContain(
+      token,
+    );
+    await page.reload();
+    await field.waitFor();
+    expect(errors).toEqual([]);
+    expect([...origins]).toEqual([new URL(url).origin]);
+  });
+});
+
+describe.skipIf(browserEndpoint === null)('the sessions', () => {
+  test('show state, workers and exact costs, follow what happens, and outlast a restart', async () => {
+    let server = await startBrowserServer({ scenario: JOB });
+    const { url, client, workspace } = server;
+    const { page, errors } = await openTab(`${url}/#/sessions`, { viewport: { width: 1440, height: 820 } });
+    await page.getByRole('heading', { name: 'No sessions yet' }).waitFor();
+    await expectAccessible(page);
+    const session = await client.createSession({ workspace_path: workspace, max_cost_usd: '2' });
+    await client.submitTurn(session.id, { content: '<img src=x onerror=alert(1)> refactor' });
+    const row = page.getByRole('row').filter({ hasText: '<img src=x onerror=alert(1)> refactor' });
+    await row.waitFor();
+    const ended = await until(async () => {
+      const now = await client.getSession(session.id);
+      return now.status === 'idle' && now;
+    });
+    await row.getByText('idle').waitFor();
+    const titles = await row.locator('.number').evaluateAll((cells) => cells.map((cell) => cell.getAttribute('title')));
+    expect(titles).toContain(`$${ended.cost_so_far_usd}`);
+    expect(titles).toContain(`$${ended.workers_cost_usd}`);
+    await expectAccessible(page);
+    await page.getByRole('checkbox', { name: 'Workers' }).check();
+    await page.getByRole('link', { name: 'look into it' }).waitFor();
+
+    await server.close();
+    await page.getByText('Reconnecting…').waitFor();
+    server = await server.restart();
+    await page.getByText('Connected').waitFor();
+    await client.createSession({ workspace_path: workspace });
+    await page.getByRole('link', { name: 'Untitled session' }).waitFor();
+    expect(errors).toEqual([]);
+  });
+
+  test('are scrolled by the thousand, and filtered by text and state', async () => {
+    const { url, engine } = await startBrowserServer({ scenario: JOB });
+    const source = { ids: engine.ids, time: { now: engine.clock.now() } };
+    const many = Array.from({ length: 5000 }, () => sessionRecord(source));
+    await engine.journal.commit({ writes: many.map((session) => ({ kind: 'session.insert', session })), emit: [] });
+    const { page, errors } = await openTab(`${url}/#/sessions`);
+    await page.getByRole('link').nth(20).waitFor();
+    const drawn = () => page.locator('tbody tr').count();
+    expect(await drawn()).toBeLessThan(80);
+    const last = page.locator(`a[href$="${many[0]!.id}"]`);
+    await until(async () => {
+      await page.locator('.long-table').evaluate((box) => box.scrollTo(0, box.scrollHeight));
+      return last.isVisible();
+    });
+    expect(await drawn()).toBeLessThan(80);
+    expect(await page.getByRole('table').getAttribute('aria-rowcount')).toBe('5001');
+    await page.getByRole('searchbox').fill(many[77]!.id);
+    await until(async () => (await drawn()) === 1);
+    await page.getByRole('searchbox').fill('');
+    await page.getByRole('button', { name: /State/ }).press('Enter');
+    await page.keyboard.press('End');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'No session matches' }).waitFor();
+    expect(errors).toEqual([]);
+  });
+
+  test('are whole from 400 to 2560 px, light and dark', async () => {
+    const { url, client, workspace } = await startBrowserServer({ scenario: JOB });
+    await client.createSession({ workspace_path: workspace, max_cost_usd: '1234.5' });
+    const { page } = await openTab(`${url}/#/sessions`);
+    await page.getByRole('link', { name: 'Untitled session' }).waitFor();
+    await expectWhole(page);
+  });
+});

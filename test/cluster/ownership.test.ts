@@ -1,0 +1,133 @@
+// Who owns a tree on several nodes: the lease, the claim, the fence, and answers that were lost (16 §3, §4).
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { TreeLost } from '../../src/domain/batch-fault.ts';
+import type { SessionRecord } from '../../src/domain/session.ts';
+import { type NodeOptions, openSchema, type PostgresWorld } from '../store/postgres/world.ts';
+import { endTurn, storedSession, storedTurn } from '../store/suite/nouns.ts';
+import { NOON } from '../store/suite/world.ts';
+import { systemEvent } from '../support/drafts.ts';
+import { manualClock } from '../support/manual-clock.ts';
+import { ownSchema, postgresService, type Schema } from '../support/services.ts';
+import { until } from '../support/until.ts';
+
+const { url, missing } = await postgresService();
+const LEASE_SECONDS = 1;
+
+async function emptySchema(): Promise<Schema> {
+  const schema = await ownSchema(url!);
+  onTestFinished(() => schema.drop());
+  return schema;
+}
+const node = (schema: Schema, name: string, options: NodeOptions = {}): Promise<PostgresWorld> =>
+  openSchema(schema.url, NOON, { name, leaseSeconds: LEASE_SECONDS, ...options });
+
+const told = (session: SessionRecord, label: string) => ({ emit: [systemEvent(label, { session_id: session.id })] });
+const treeRow = async (world: PostgresWorld, root: string) =>
+  (
+    await world.rows('SELECT owner_node, owner_epoch, seq, last_id, wanted FROM trees WHERE root_session_id = ?', root)
+  )[0];
+
+describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, () => {
+  test('a tree is held by who made it; others learn where, and what they write of it is refused whole', async () => {
+    const schema = await emptySchema();
+    const [a, b] = [await node(schema, 'a'), await node(schema, 'b')];
+    const session = await storedSession(a);
+    expect(await a.trees.hold(session.id)).toMatchObject({ own: true });
+    expect(await b.trees.hold(session.id)).toEqual({ own: false, url: 'http://a', epoch: 1 });
+    await expect(b.journal.commit(told(session, 'stolen'))).rejects.toThrow(TreeLost);
+    expect(await a.count('events')).toBe(0);
+    expect(await b.trees.hold(a.ids.session())).toBeNull();
+    expect(await b.trees.nodes()).toMatchObject([
+      { name: 'a', trees: 1 },
+      { name: 'b', trees: 0 },
+    ]);
+  });
+
+  test('of two nodes that claim a tree at once one gets it, and an idle one goes to who asks', async () => {
+    const schema = await emptySchema();
+    const [a, b] = [await node(schema, 'a'), await node(schema, 'b')];
+    const session = await storedSession(a);
+    await a.trees.releaseAll();
+    expect(await treeRow(a, session.id)).toMatchObject({ owner_node: null, owner_epoch: 1n });
+    const holds = await Promise.all([a.trees.hold(session.id), b.trees.hold(session.id)]);
+    expect(holds.map((hold) => hold?.own).sort()).toEqual([false, true]);
+    expect(await treeRow(a, session.id)).toMatchObject({ owner_epoch: 2n });
+  });
+
+  test('a stopped node loses its trees by the sweep of another, writes nothing of them and comes back under a new id', async () => {
+    const schema = await emptySchema();
+    // Its timers stand still, and by its own clock no time has passed.
+    const stopped = manualClock(NOON);
+    const a = await node(schema, 'a', { clock: stopped });
+    const session = await storedSession(a);
+    const turn = await storedTurn(a, session);
+    const idle = await storedSession(a);
+    const [before] = await a.journal.commit(told(session, 'before'));
+    expect(await treeRow(a, session.id)).toMatchObject({ wanted: 1n });
+    const id = a.trees.node;
+
+    const b = await node(schema, 'b');
+    const taken: unknown[] = [];
+    b.trees.onTaken(async (root, how) => void taken.push([root, how]));
+    await until(() => b.trees.holds(session.id));
+    expect(taken).toEqual([[session.id, { wanted: true, swept: true }]]);
+    expect(await treeRow(b, session.id)).toMatchObject({ owner_node: b.trees.node, owner_epoch: 2n, wanted: 1n });
+    await until(async () => (await treeRow(b, idle.id))?.owner_node === null);
+
+    const events = await a.count('events');
+    await expect(a.journal.commit(told(session, 'late'))).rejects.toThrow(TreeLost);
+    expect(await a.count('events')).toBe(events);
+    const [after] = await b.journal.commit(told(session, 'after'));
+    expect(after!.id > before!.id).toBe(true);
+    await endTurn(b, turn);
+    expect(await treeRow(b, session.id)).toMatchObject({ wanted: 0n });
+
+    const lost: string[] = [];
+    a.trees.onLost((root) => lost.push(root));
+    stopped.advance(LEASE_SECONDS * 1000);
+    await until(() => a.trees.node !== id);
+    expect(lost).toContain(idle.id);
+    expect((await b.trees.nodes()).map((each) => each.id)).not.toContain(id);
+  });
+
+  test('connections are cut again and again under commits: each is written once, in its order', async () => {
+    const schema = await emptySchema();
+    const a = await node(schema, 'a', { leaseSeconds: 60 });
+    const sessions = await Promise.all(Array.from({ length: 4 }, () => storedSession(a)));
+    const killer = await node(await emptySchema(), 'killer', { leaseSeconds: 60 });
+    const COMMITS = 40;
+    const BETWEEN_CUTS = 8;
+    let written = 0;
+    let cuts = 0;
+    async function commitAll(session: SessionRecord): Promise<void> {
+      for (let i = 0; i < COMMITS; i++) {
+        const committed = a.journal.commit(told(session, `${session.id} ${i}`));
+        written += 1;
+        // While it is on its way.
+        if (written % BETWEEN_CUTS === 0) cuts += await cut();
+        await committed;
+      }
+    }
+    async function cut(): Promise<number> {
+      const rows = await killer.rows(
+        'SELECT pg_terminate_backend(pid) AS cut FROM pg_stat_activity WHERE application_name = ?',
+        schema.name,
+      );
+      return rows.length;
+    }
+    await Promise.all(sessions.map(commitAll));
+    expect(cuts).toBeGreaterThan(0);
+    for (const session of sessions) {
+      const { rows } = await eventsOf(a, session);
+      expect(rows).toHaveLength(COMMITS);
+      const row = await treeRow(a, session.id);
+      expect(row?.seq).toBe(BigInt(COMMITS + 1));
+      expect(a.trees.holds(session.id)).toBe(true);
+    }
+  });
+});
+
+async function eventsOf(world: PostgresWorld, session: SessionRecord) {
+  const query = { session_id: session.id, include_workers: false, types: null, after: null, until: null, limit: 1000 };
+  return world.store.events.list(query);
+}

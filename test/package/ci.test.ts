@@ -1,0 +1,136 @@
+// What runs where a change is checked and where a tag is published: `.ci/run` and the workflows that call it.
+import { execFile } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { load } from 'js-yaml';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { ROOT, temporaryHome } from '../app/metis.ts';
+
+let home: ReturnType<typeof temporaryHome>;
+beforeEach(() => {
+  home = temporaryHome();
+});
+afterEach(() => home.remove());
+
+interface Run {
+  readonly code: number;
+  readonly output: string;
+  readonly errors: string;
+  readonly asked: readonly string[];
+}
+
+/** `.ci/run` in a folder of its own, on a machine that has these programs alone; what they were asked is its log. */
+async function run(programs: Record<string, string>): Promise<Run> {
+  const { path: folder } = home;
+  const bin = path.join(folder, 'bin');
+  fs.mkdirSync(path.join(folder, '.ci'));
+  fs.mkdirSync(bin);
+  fs.copyFileSync(path.join(ROOT, '.ci/run'), path.join(folder, '.ci/run'));
+  const given = { npm: PASSING, ...programs };
+  for (const [name, body] of Object.entries(given)) {
+    const script = `#!/bin/bash\necho "${name} $*" >> ${folder}/asked\n${body}\n`;
+    fs.writeFileSync(path.join(bin, name), script, { mode: 0o755 });
+  }
+  const system = { node: process.execPath, env: '/usr/bin/env', bash: '/bin/bash', dirname: '/usr/bin/dirname' };
+  const tools = { ...system, id: '/usr/bin/id', mktemp: '/usr/bin/mktemp', rm: '/bin/rm', timeout: '/usr/bin/timeout' };
+  for (const [name, target] of Object.entries(tools)) fs.symlinkSync(target, path.join(bin, name));
+  const ended = await new Promise<Omit<Run, 'asked'>>((resolve) => {
+    execFile('/bin/bash', [path.join(folder, '.ci/run')], { env: { PATH: bin } }, (error, stdout, stderr) =>
+      resolve({ code: error === null ? 0 : Number(error.code), output: stdout, errors: stderr }),
+    );
+  });
+  return { ...ended, asked: fs.readFileSync(path.join(folder, 'asked'), 'utf8').trim().split('\n') };
+}
+/** An npm whose tests leave a report of two that passed and one that was skipped. */
+const PASSING = `for a in "$@"; do case $a in --outputFile.json=*) echo '${JSON.stringify({
+  numPassedTests: 2,
+  numFailedTests: 0,
+  testResults: [{ assertionResults: [{ status: 'pending', fullName: 'in a browser' }] }],
+})}' > "\${a#*=}";; esac; done`;
+const sudo = '[ "$1" != -n ] || shift; exec "$@"';
+
+describe('.ci/run', () => {
+  it('installs the sandbox and the browser, checks, tests, and ends with the counts', async () => {
+    const done = await run({ dpkg: 'exit 1', 'apt-get': '', sudo });
+    const installed = done.asked.filter((line) => line.startsWith('apt-get') && line.includes('install'));
+    expect(installed.map((line) => line.split(' ').at(-1))).toEqual(['bubblewrap', 'chromium']);
+    expect(done.asked.filter((line) => line.startsWith('npm')).map((line) => line.split(' ').slice(1, 3))).toEqual([
+      ['ci'],
+      ['run', 'check'],
+      ['run', 'test:nodes'],
+      ['run', 'test:package'],
+      ['test', '--'],
+    ]);
+    expect(done.output).toMatch(/skipped: in a browser\n2 passed, 0 failed\n$/);
+    expect(done.code).toBe(0);
+  });
+
+  it('goes on where a package is not to be had, and where there is no apt', async () => {
+    const refused = await run({ dpkg: 'exit 1', 'apt-get': 'exit 100', sudo });
+    expect(refused.errors).toContain('could not install chromium; its tests will be skipped');
+    expect(refused).toMatchObject({ code: 0, output: expect.stringMatching(/2 passed, 0 failed\n$/) });
+    fs.rmSync(home.path, { recursive: true });
+    fs.mkdirSync(home.path);
+    const bare = await run({});
+    expect(bare).toMatchObject({ code: 0, output: expect.stringMatching(/2 passed, 0 failed\n$/) });
+  });
+
+  it.each(['ci', 'check', 'test:nodes', 'test:package', 'test'])('npm %s that fails is a failure', async (step) => {
+    const npm = `case " $* " in *" ${step} "*) exit 3;; esac\n${PASSING}`;
+    const done = await run({ npm, dpkg: 'exit 0' });
+    expect(done.code).toBe(1);
+    expect(done.output).toMatch(/\d passed, 1 failed\n$/);
+  });
+});
+
+interface Workflow {
+  readonly on: Record<string, unknown>;
+  readonly permissions: Record<string, string>;
+  readonly jobs: Record<
+    string,
+    {
+      readonly needs?: string;
+      readonly 'timeout-minutes': number;
+      readonly permissions?: Record<string, string>;
+      readonly steps: readonly { uses?: string; run?: string; with?: Record<string, unknown>; env?: object }[];
+    }
+  >;
+}
+function workflow(name: string): Workflow {
+  return load(fs.readFileSync(path.join(ROOT, '.github/workflows', name), 'utf8')) as Workflow;
+}
+const steps = (one: Workflow) => Object.values(one.jobs).flatMap((job) => job.steps);
+
+describe('the workflows', () => {
+  const developed = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8')).devDependencies.node;
+  const names = fs.readdirSync(path.join(ROOT, '.github/workflows'));
+
+  it.each(names)('%s: read-only at first, a limit on every job, pinned actions, the Node.js of a checkout', (name) => {
+    const one = workflow(name);
+    expect(one.permissions).toEqual({ contents: 'read' });
+    for (const job of Object.values(one.jobs)) expect(job['timeout-minutes']).toBeLessThanOrEqual(30);
+    const used = steps(one).flatMap((step) => (step.uses === undefined ? [] : [step.uses]));
+    expect(used.length).toBeGreaterThan(0);
+    for (const action of used) expect(action).toMatch(/^actions\/[a-z-]+@v\d+$/);
+    const nodes = steps(one).filter((step) => step.uses?.startsWith('actions/setup-node@'));
+    expect(nodes.length).toBe(Object.keys(one.jobs).length);
+    for (const step of nodes) expect(`^${String(step.with?.['node-version'])}.0.0`).toBe(developed);
+  });
+
+  it('check every push and every pull request with .ci/run', () => {
+    const one = workflow('ci.yml');
+    expect(Object.keys(one.on)).toEqual(['push', 'pull_request']);
+    expect(steps(one).map((step) => step.run)).toContain('.ci/run');
+  });
+
+  it('publish a tag of the version of package.json, with provenance, once .ci/run has passed', () => {
+    const one = workflow('release.yml');
+    expect(one.on).toEqual({ push: { tags: ['v*'] } });
+    const { check, publish } = one.jobs;
+    expect(check!.steps.map((step) => step.run)).toContain('.ci/run');
+    expect(publish).toMatchObject({ needs: 'check', permissions: { contents: 'read', 'id-token': 'write' } });
+    const commands = publish!.steps.flatMap((step) => step.run ?? []);
+    expect(commands.at(-1)).toMatch(/\bnpm publish --provenance --access public$/);
+    expect(commands.join('\n')).toContain('"v$(node -p \'require("./package.json").version\')"');
+  });
+});

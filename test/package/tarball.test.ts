@@ -1,0 +1,132 @@
+// The package as npm packs it: what is in it, its two commands, and (`npm run test:package`) its installation.
+import { execFile } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { address, ROOT, type Started, start, temporaryHome } from '../app/metis.ts';
+
+const FULL = process.env.METIS_PACKAGE === 'full';
+const OUT_OF_REACH = /E(?:NOTFOUND|AI_AGAIN|CONNREFUSED|CONNRESET|TIMEDOUT|NOTCACHED)|network/;
+const { bin, exports, version } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as {
+  bin: Record<string, string>;
+  exports: { './client': Record<string, string> };
+  version: string;
+};
+
+interface Packed {
+  readonly filename: string;
+  readonly size: number;
+  readonly files: readonly { readonly path: string; readonly mode: number }[];
+}
+
+const execute = promisify(execFile);
+let home: ReturnType<typeof temporaryHome>;
+let server: Started | null = null;
+beforeEach(() => {
+  home = temporaryHome();
+});
+afterEach(async () => {
+  await server?.stop('SIGKILL');
+  server = null;
+  home.remove();
+});
+
+/** What was built is packed as it is; `npm pack` would build once more. */
+async function pack(...flags: string[]): Promise<Packed> {
+  const { stdout } = await execute('npm', ['pack', '--json', '--ignore-scripts', ...flags], { cwd: ROOT });
+  // npm 12 answers with an object by name, earlier ones with a list.
+  return (Object.values(JSON.parse(stdout)) as Packed[])[0]!;
+}
+
+it('the tarball holds what runs and what is read, no tests, no sources, no leavings of the build', async () => {
+  const packed = await pack('--dry-run');
+  const files = packed.files.map((file) => file.path);
+  const journal = JSON.parse(fs.readFileSync(path.join(ROOT, 'migrations/meta/_journal.json'), 'utf8')) as {
+    entries: { tag: string }[];
+  };
+  expect(files).toEqual(
+    expect.arrayContaining([
+      ...[...Object.values(bin), ...Object.values(exports['./client'])].map((file) => path.posix.normalize(file)),
+      ...['README.md', 'LICENSE', 'NOTICE', 'CHANGELOG.md', 'config/registry.yaml', 'config/prices.json'],
+      ...['openapi/openapi.json', 'docs/operations.md', 'examples/client/watch.mjs', 'migrations/meta/_journal.json'],
+      ...journal.entries.map(({ tag }) => `migrations/${tag}.sql`),
+    ]),
+  );
+  const top = new Set(files.map((file) => file.split('/')[0]));
+  expect([...top].filter((name) => ['src', 'test', 'bench', 'scripts', 'node_modules'].includes(name!))).toEqual([]);
+  expect(files.filter((file) => /\.map$|tsbuildinfo|snapshot\.json$|(?<!\.d)\.tsx?$|\.test\.|^\./.test(file))).toEqual(
+    files.filter((file) => /^examples\/.*\.test\./.test(file)),
+  );
+  for (const command of Object.values(bin)) {
+    expect(packed.files.find((file) => file.path === command)!.mode & 0o111).toBe(0o111);
+  }
+});
+
+describe('metis-server', () => {
+  const main = path.join(ROOT, bin['metis-server']!);
+
+  it('serves when it is given nothing, and when it is given only flags', async () => {
+    server = start([], { home: home.path, main, env: { PORT: '0' } });
+    expect((await fetch(`${await address(server)}/healthz`)).status).toBe(200);
+    await server.stop();
+    server = start(['--port', '0', '--data', path.join(home.path, 'elsewhere')], { home: home.path, main });
+    await address(server);
+    expect(fs.existsSync(path.join(home.path, 'elsewhere/metis.db'))).toBe(true);
+  });
+
+  it('is metis where a command or help is asked for', async () => {
+    const wrong = start(['serv'], { home: home.path, main }).finished;
+    const help = start(['--help'], { home: home.path, main }).finished;
+    const brief = start(['-v'], { home: home.path, main }).finished;
+    const told = start(['--version'], { home: home.path, main }).finished;
+    expect((await told).stdout).toBe(`${version}\n`);
+    expect((await brief).stdout).toBe(`${version}\n`);
+    expect((await help).stdout).toMatch(/^Usage: metis .*\n[\s\S]*doctor/);
+    expect(await wrong).toMatchObject({ code: 2, stdout: '' });
+  });
+});
+
+it.skipIf(!FULL)(
+  'installed from its tarball in an empty folder, the demo runs, the client is imported, and both are as large as the documents say',
+  async ({ skip }) => {
+    const packed = await pack('--pack-destination', home.path);
+    const folder = path.join(home.path, 'empty');
+    fs.mkdirSync(folder);
+    const flags = ['--prefer-offline', '--no-audit', '--no-fund', '--fetch-retries=0', '--prefix', folder];
+    const installed = await execute('npm', ['install', ...flags, path.join(home.path, packed.filename)], {
+      cwd: folder,
+    }).catch((error: { stderr: string }) => error);
+    if ('code' in installed) {
+      skip(OUT_OF_REACH.test(installed.stderr), 'the registry is out of reach');
+      throw installed;
+    }
+    const command = path.join(folder, 'node_modules/.bin/metis');
+    const env = { PATH: `${path.dirname(process.execPath)}:${process.env.PATH}`, HOME: home.path };
+    const demo = await execute(`${command}-server`, ['demo'], { cwd: folder, env });
+    expect(demo.stdout).toMatch(/^total +15 .* \$0\.1093401$/m);
+
+    const asks = "import('metis-server/client').then((m) => console.log(Object.keys(m).join()))";
+    const client = await execute(process.execPath, ['-e', asks], { cwd: folder, env });
+    expect(client.stdout).toContain('createMetisClient');
+
+    server = start(['--port', '0'], { home: home.path, main: path.join(folder, 'node_modules/.bin/metis-server') });
+    expect((await fetch(`${await address(server)}/readyz`)).status).toBe(200);
+
+    const kilobytes = Math.round(packed.size / 1000);
+    const megabytes = Math.round(size(path.join(folder, 'node_modules')) / 1e6);
+    console.log(`tarball ${kilobytes} kB, installed ${megabytes} MB`);
+    const page = fs.readFileSync(path.join(ROOT, 'docs/operations.md'), 'utf8');
+    const [, told, tree] = /tarball of (\d+) kB; installed with everything it needs it takes (\d+) MB/.exec(page)!;
+    expect(Math.abs(Number(told) / kilobytes - 1)).toBeLessThan(0.25);
+    expect(Math.abs(Number(tree) / megabytes - 1)).toBeLessThan(0.25);
+  },
+  300_000,
+);
+
+function size(folder: string): number {
+  return fs
+    .readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .reduce((sum, entry) => sum + fs.statSync(path.join(entry.parentPath, entry.name)).size, 0);
+}

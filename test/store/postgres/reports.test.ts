@@ -1,0 +1,97 @@
+// The same calls give the same reports on both databases (07 §9, 16 §9).
+import { describe, expect, test } from 'vitest';
+import type { SessionRecord } from '../../../src/domain/session.ts';
+import type { Result } from '../../../src/kernel/result.ts';
+import { parseCostQuery, parseSavingsQuery, parseTraceQuery } from '../../../src/policy/analytics/query.ts';
+import type { Analytics } from '../../../src/ports/analytics.ts';
+import { createAnalytics as onPostgres } from '../../../src/store/postgres/report/analytics.ts';
+import { createAnalytics as onSqlite } from '../../../src/store/sqlite/report/analytics.ts';
+import { callCompleted } from '../../support/drafts.ts';
+import { priceTableA, priceTableB } from '../../support/prices.ts';
+import { postgresService } from '../../support/services.ts';
+import { openWorld as openSqlite } from '../sqlite/world.ts';
+import { storedSession, storedTurn, storedWorker } from '../suite/nouns.ts';
+import { NOON, type World } from '../suite/world.ts';
+import { openWorld as openPostgres } from './world.ts';
+
+const { url, missing } = await postgresService();
+const HOUR = 3_600_000;
+const MODELS = ['anthropic:claude-opus-4-7', 'anthropic:claude-haiku-4-5', 'openai:gpt-5', 'ollama:llama-3.3-70b'];
+const COSTS = [
+  'group_by=none',
+  'group_by=model&order=cost',
+  'group_by=session&limit=3',
+  'group_by=session&include_workers=true',
+  'group_by=parent_session&order=tokens',
+  'group_by=day',
+  'group_by=model,day&order=calls',
+  'group_by=delegation_tier',
+  'group_by=worker_name&include_workers=false',
+];
+const NOW = NOON + 100 * HOUR;
+
+function valid<T>(parsed: Result<T, unknown>): T {
+  if (!parsed.ok) throw new Error(JSON.stringify(parsed.error));
+  return parsed.value;
+}
+
+/** Two trees with workers, 48 calls over four days; ids differ between databases and are told by their place. */
+async function filled(world: World): Promise<(text: string) => string> {
+  const sessions: SessionRecord[] = [];
+  for (const name of ['one', 'two']) {
+    const planner = await storedSession(world, { workspace_hash: name.padEnd(64, '0') });
+    const turn = await storedTurn(world, planner);
+    sessions.push(
+      planner,
+      await storedWorker(world, planner, turn),
+      await storedWorker(world, planner, turn, { worker_name: name }),
+    );
+  }
+  for (let i = 0; i < 48; i++) {
+    const session = sessions[i % sessions.length]!;
+    world.time.now = NOON + i * 2 * HOUR;
+    const over = {
+      model: MODELS[i % MODELS.length]!,
+      input_tokens: 100 * i,
+      output_tokens: 7 * i,
+      cached_input_tokens: i % 3 === 0 ? 250_000 : 0,
+      cache_creation_input_tokens: 11,
+      cost_usd: `0.0${10 + i}1`,
+      priced: i % 7 !== 0,
+      latency_ms: 13 * i,
+      stop_reason: i % 5 === 0 ? ('cancelled' as const) : ('end_turn' as const),
+    };
+    await world.journal.commit({ emit: [callCompleted(world, session, null, over)] });
+  }
+  return (text) => sessions.reduce((left, { id }, i) => left.replaceAll(id, `session ${i}`), text);
+}
+
+async function answers(analytics: Analytics, named: (text: string) => string): Promise<unknown> {
+  const found: Record<string, unknown> = {};
+  const pricers = [null, priceTableA(), priceTableB()];
+  for (const query of COSTS) {
+    const raw = { from: 'all', ...Object.fromEntries(new URLSearchParams(query)) };
+    for (const pricer of pricers) {
+      found[`${query} ${pricer?.version}`] = await analytics.cost(valid(parseCostQuery(raw, NOW)).query, pricer);
+    }
+  }
+  const { query: saved } = valid(parseSavingsQuery({ from: 'all' }, NOW));
+  for (const baseline of ['planner', MODELS[0]!]) {
+    found[`savings ${baseline}`] = await analytics.savings({ ...saved, baseline }, priceTableB());
+  }
+  const { query: traced } = valid(parseTraceQuery({ from: 'all' }, NOW));
+  found.reliability = await analytics.reliability(traced);
+  found.routing = await analytics.routing(traced);
+  found.quality = await analytics.quality({ workspace_path: '/', since: 0, tiers: new Map() });
+  return JSON.parse(named(JSON.stringify(found)));
+}
+
+describe.skipIf(url === null)(`reports on PostgreSQL${missing && `, skipped: ${missing}`}`, () => {
+  test('are what they are on the embedded database: cost by every grouping and price, savings, reliability, routing', async () => {
+    const sqlite = openSqlite();
+    const postgres = await openPostgres(url!);
+    const expected = await answers(onSqlite(sqlite.handle.reader), await filled(sqlite));
+    expect(await answers(onPostgres(postgres.pool), await filled(postgres))).toEqual(expected);
+    expect(await postgres.differences()).toEqual([]);
+  });
+});

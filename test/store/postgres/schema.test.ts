@@ -1,0 +1,143 @@
+// Both databases hold the same tables (16 §2, §12): names, columns, what may be NULL, CHECKs and unique indexes.
+import { readdirSync } from 'node:fs';
+import Database from 'better-sqlite3';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { StartupError } from '../../../src/kernel/errors.ts';
+import { migrate } from '../../../src/store/postgres/connection/migrate.ts';
+import { migrate as migrateSqlite } from '../../../src/store/sqlite/connection/migrate.ts';
+import { ownSchema, postgresService } from '../../support/services.ts';
+import { MIGRATIONS as SQLITE_MIGRATIONS } from '../sqlite/world.ts';
+import { NOON } from '../suite/world.ts';
+import { MIGRATIONS, openSchema } from './world.ts';
+
+const { url, missing } = await postgresService();
+/** What only a cluster needs. */
+const OF_CLUSTER = ['nodes', 'trees', 'day_allowances'];
+const TYPES: Readonly<Record<string, string>> = { bigint: 'INTEGER', text: 'TEXT', 'double precision': 'REAL' };
+
+interface Shape {
+  readonly columns: readonly string[];
+  /** By name, each with the words that it allows. */
+  readonly checks: Readonly<Record<string, readonly string[]>>;
+  /** By name, each with its columns and whether it is of some rows only. */
+  readonly unique: Readonly<Record<string, string>>;
+}
+type Shapes = Readonly<Record<string, Shape>>;
+
+const words = (sql: string) => [...sql.matchAll(/'([^']*)'/g)].map(([, word]) => word!).sort();
+
+function sqliteShapes(): Shapes {
+  const db = new Database(':memory:');
+  migrateSqlite(db, ':memory:', SQLITE_MIGRATIONS, () => {});
+  const tables = db
+    .prepare<[], { name: string; sql: string }>("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
+    .all();
+  return Object.fromEntries(
+    tables.map(({ name, sql }) => {
+      const columns = db
+        .prepare<[], { name: string; type: string; notnull: number; pk: number }>(`PRAGMA table_info(${name})`)
+        .all();
+      const indexes = db
+        .prepare<[], { name: string; unique: number; partial: number; origin: string }>(`PRAGMA index_list(${name})`)
+        .all();
+      const unique = indexes
+        .filter((index) => index.unique === 1 && index.origin !== 'pk')
+        .map((index) => {
+          const of = db.prepare<[], { name: string }>(`PRAGMA index_info(${index.name})`).all();
+          return [index.name, `${of.map((column) => column.name).join(',')} ${index.partial}`] as const;
+        });
+      const keys = columns.filter(({ pk }) => pk > 0).sort((a, b) => a.pk - b.pk);
+      return [
+        name,
+        {
+          columns: columns
+            .map((c) => `${c.name} ${c.type} ${c.notnull === 1 || c.pk > 0 ? 'NOT NULL' : 'NULL'}`)
+            .sort(),
+          checks: Object.fromEntries(checksIn(sql)),
+          unique: Object.fromEntries([...unique, ['(key)', keys.map((column) => column.name).join(',')]]),
+        },
+      ];
+    }),
+  );
+}
+
+function checksIn(sql: string): [string, string[]][] {
+  return [...sql.matchAll(/CONSTRAINT "(\w+)" CHECK\(/g)].map((match) => {
+    let depth = 1;
+    let end = match.index + match[0].length;
+    for (; depth > 0; end++) depth += sql[end] === '(' ? 1 : sql[end] === ')' ? -1 : 0;
+    return [match[1]!, words(sql.slice(match.index, end))];
+  });
+}
+
+describe.skipIf(url === null)(`the schema on PostgreSQL${missing && `, skipped: ${missing}`}`, () => {
+  test('has the tables, columns, CHECKs and unique indexes of the embedded database, and three more', async () => {
+    const schema = await ownSchema(url!);
+    onTestFinished(() => schema.drop());
+    const world = await openSchema(schema.url, NOON);
+    const columns = await world.rows(`
+      SELECT CAST(table_name AS text) AS "table", CAST(column_name AS text) AS name, CAST(data_type AS text) AS type,
+        CAST(is_nullable AS text) AS nullable, CAST(collation_name AS text) AS collation
+      FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
+      WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'`);
+    const checks = await world.rows(`
+      SELECT CAST(c.relname AS text) AS "table", CAST(k.conname AS text) AS name, pg_get_constraintdef(k.oid) AS sql
+      FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
+      WHERE k.contype = 'c' AND c.relnamespace = CAST(current_schema() AS regnamespace)`);
+    const unique = await world.rows(`
+      SELECT CAST(c.relname AS text) AS "table", CAST(i.relname AS text) AS name, x.indisprimary AS key, x.indpred IS NOT NULL AS partial,
+        (SELECT string_agg(CAST(a.attname AS text), ',' ORDER BY k.place) FROM unnest(x.indkey) WITH ORDINALITY AS k (number, place)
+          JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number) AS columns
+      FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class c ON c.oid = x.indrelid
+      WHERE x.indisunique AND c.relnamespace = CAST(current_schema() AS regnamespace)`);
+    const names = [...new Set(columns.map((column) => String(column.table)))];
+    expect(names.filter((name) => OF_CLUSTER.includes(name)).sort()).toEqual([...OF_CLUSTER].sort());
+    const shapes = Object.fromEntries(
+      names
+        .filter((name) => !OF_CLUSTER.includes(name))
+        .map((name): [string, Shape] => {
+          const of = <Row extends Record<string, unknown>>(rows: readonly Row[]) =>
+            rows.filter((row) => row.table === name);
+          return [
+            name,
+            {
+              columns: of(columns)
+                .map((c) => `${c.name} ${TYPES[String(c.type)]} ${c.nullable === 'YES' ? 'NULL' : 'NOT NULL'}`)
+                .sort(),
+              checks: Object.fromEntries(of(checks).map((check) => [check.name, words(String(check.sql))])),
+              unique: Object.fromEntries(
+                of(unique).map((index) =>
+                  index.key === 1n ? ['(key)', index.columns] : [index.name, `${index.columns} ${index.partial}`],
+                ),
+              ),
+            } as Shape,
+          ];
+        }),
+    );
+    expect(shapes).toEqual(sqliteShapes());
+    expect([...new Set(columns.filter((c) => c.type === 'text').map((c) => c.collation))]).toEqual(['C']);
+  });
+
+  test('is made once when two nodes start on an empty database', async () => {
+    const schema = await ownSchema(url!);
+    onTestFinished(() => schema.drop());
+    const ran = await Promise.all([migrate(schema.url, MIGRATIONS), migrate(schema.url, MIGRATIONS)]);
+    const files = readdirSync(MIGRATIONS).sort();
+    expect(ran.toSorted((a, b) => a.length - b.length)).toEqual([[], files]);
+  });
+
+  test('of a newer version is served when that version says so, else refused; tables of another program are refused', async () => {
+    const schema = await ownSchema(url!);
+    onTestFinished(() => schema.drop());
+    const world = await openSchema(schema.url, NOON);
+    const known = readdirSync(MIGRATIONS).length;
+    const set = (key: string, value: number) =>
+      world.execute('UPDATE meta SET value = ? WHERE key = ?', String(value), key);
+    await set('schema_version', known + 2);
+    expect(await migrate(schema.url, MIGRATIONS)).toEqual([]);
+    await set('compatible_from', known + 1);
+    await expect(migrate(schema.url, MIGRATIONS)).rejects.toThrow(/^schema_too_new: /);
+    await world.execute("DELETE FROM meta WHERE key = 'schema_version'");
+    await expect(migrate(schema.url, MIGRATIONS)).rejects.toBeInstanceOf(StartupError);
+  });
+});

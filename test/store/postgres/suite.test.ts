@@ -1,0 +1,27 @@
+// PostgreSQL held against what every store must do.
+import { describe } from 'vitest';
+import { postgresService } from '../../support/services.ts';
+import { conditionSuite } from '../suite/conditions.ts';
+import { eventSuite } from '../suite/events.ts';
+import { journalSuite } from '../suite/journal.ts';
+import { ledgerSuite } from '../suite/ledger.ts';
+import { messageSuite } from '../suite/messages.ts';
+import { retentionSuite } from '../suite/retention.ts';
+import { rollbackSuite } from '../suite/rolled-back.ts';
+import { sessionSuite } from '../suite/sessions.ts';
+import { openWorld } from './world.ts';
+
+const { url, missing } = await postgresService();
+const suites = [
+  conditionSuite,
+  eventSuite,
+  journalSuite,
+  ledgerSuite,
+  messageSuite,
+  retentionSuite,
+  rollbackSuite,
+  sessionSuite,
+];
+describe.skipIf(url === null)(`the store on PostgreSQL${missing && `, skipped: ${missing}`}`, () => {
+  for (const suite of suites) suite(() => openWorld(url!));
+});

@@ -1,0 +1,153 @@
+// A real PostgreSQL schema with its journal, store and bus; the clock is set by the test.
+
+import { resolve } from 'node:path';
+import { onTestFinished } from 'vitest';
+import { createBus } from '../../../src/bus/memory/bus.ts';
+import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
+import { createIdGenerator, type SessionId } from '../../../src/kernel/ids.ts';
+import { prepareBatch } from '../../../src/policy/journal/prepare.ts';
+import type { Journal } from '../../../src/ports/journal.ts';
+import type { Published } from '../../../src/ports/live-bus.ts';
+import { createTrees, type NodeTrees } from '../../../src/store/postgres/cluster/trees.ts';
+import { openDatabase } from '../../../src/store/postgres/connection/open.ts';
+import type { Pool } from '../../../src/store/postgres/connection/pool.ts';
+import { createKnown } from '../../../src/store/postgres/read/known.ts';
+import { createStore } from '../../../src/store/postgres/read/store.ts';
+import { verifyRollups } from '../../../src/store/postgres/report/verify.ts';
+import { createJournal } from '../../../src/store/postgres/write/journal.ts';
+import { placeOf, ROOT_OF } from '../../../src/store/postgres/write/place.ts';
+import { rebuildRollups } from '../../../src/store/postgres/write/rebuild.ts';
+import { ownSchema } from '../../support/services.ts';
+import { type LogLine, NOON, recordingLogger, type World } from '../suite/world.ts';
+
+export const MIGRATIONS = resolve(import.meta.dirname, '../../../migrations/postgres');
+
+export interface PostgresWorld extends World {
+  readonly url: string;
+  readonly pool: Pool;
+  readonly trees: NodeTrees;
+  reopen(start?: number): Promise<PostgresWorld>;
+}
+
+export async function openWorld(service: string): Promise<PostgresWorld> {
+  const schema = await ownSchema(service);
+  onTestFinished(() => schema.drop());
+  return openSchema(schema.url, NOON);
+}
+
+export interface NodeOptions {
+  readonly name?: string;
+  readonly leaseSeconds?: number;
+  /** Beside the time of the world, which the test sets. */
+  readonly clock?: Clock;
+  /** Trees are held by whoever commits; else the test holds them. */
+  readonly holds?: boolean;
+}
+
+export async function openSchema(url: string, start: number, options: NodeOptions = {}): Promise<PostgresWorld> {
+  const { name = 'alone', leaseSeconds = 60, holds = false } = options;
+  const logged: LogLine[] = [];
+  const log = recordingLogger(logged);
+  const time = { now: start };
+  const clock: Clock = { ...(options.clock ?? systemClock), now: () => time.now };
+  const pool = await openDatabase({ url, size: 4, synchronousCommit: 'on', log, migrationsDir: MIGRATIONS, clock });
+  const ids = createIdGenerator(clock.now, Math.random);
+  const trees = createTrees({
+    pool,
+    heartbeat: pool.send,
+    self: { name, url: `http://${name}`, version: '0', places: [`node:${name}`, 'shared:/'], configHash: '' },
+    sharedRoots: ['/'],
+    leaseSeconds,
+    ids,
+    clock,
+    log,
+    running: () => 0,
+    inUse: () => true,
+  });
+  await trees.start();
+  let open = true;
+  const close = async () => {
+    if (!open) return;
+    open = false;
+    await trees.close();
+    await pool.close();
+  };
+  onTestFinished(close);
+  const bus = createBus(log);
+  const published: Published[] = [];
+  bus.subscribe('test', (items) => void published.push(...items));
+  const known = createKnown(trees);
+  const journal = createJournal({ pool, trees, ids, clock, bus, log, ...known.following });
+  const rows = async (sql: string, ...values: unknown[]) => {
+    const found = await pool.send<Record<string, unknown>>(sql, values, 'exact');
+    return [...found.rows];
+  };
+  return {
+    several: true,
+    url,
+    pool,
+    trees,
+    journal: holds ? holding(journal, trees, pool) : journal,
+    store: createStore(pool, known),
+    bus,
+    ids,
+    time,
+    published,
+    logged,
+    rows,
+    eventsAsWritten: async () =>
+      (await rows('SELECT id FROM events ORDER BY CAST(CAST(xmin AS text) AS bigint), id')).map(({ id }) => String(id)),
+    count: async (table) => Number((await rows(`SELECT count(*) AS n FROM ${table}`))[0]?.n ?? -1),
+    execute: async (sql, ...values) => void (await pool.send(sql, values)),
+    failOn: async (word) => {
+      await pool.send(
+        `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+          $$ BEGIN IF new.payload_json LIKE '%${word}%' THEN RAISE EXCEPTION 'disk full'; END IF; RETURN new; END $$`,
+        [],
+      );
+      await pool.send('CREATE TRIGGER full_disk BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION fail()', []);
+    },
+    async moneyTypes() {
+      const columns = await rows(`
+        SELECT CAST(table_name AS text) AS tab, CAST(column_name AS text) AS col, CAST(data_type AS text) AS type
+        FROM information_schema.columns WHERE table_schema = current_schema() AND column_name LIKE '%\\_pusd%'`);
+      const types: Record<string, string[]> = {};
+      for (const { tab, col, type } of columns) {
+        const [found] = await rows(`SELECT count(${col}) AS n, count(*) AS all FROM ${tab}`);
+        types[`${tab}.${col}`] = [
+          ...(found?.n === 0n ? [] : [type === 'bigint' ? 'integer' : String(type)]),
+          ...(found?.n === found?.all ? [] : ['null']),
+        ];
+      }
+      return types;
+    },
+    differences: () => verifyRollups(pool),
+    rebuildRollups: () => rebuildRollups(pool),
+    close,
+    async reopen(from = time.now) {
+      await close();
+      return openSchema(url, from, { holds: true });
+    },
+  };
+}
+
+/** The engine holds a tree before it writes; here the journal does. */
+function holding(journal: Journal, trees: NodeTrees, pool: Pool): Journal {
+  const hold = async (by: keyof typeof ROOT_OF, id: string) => {
+    const { rows } = await pool.send<{ root: SessionId }>(ROOT_OF[by], [id]);
+    const root = rows[0]?.root;
+    if (root !== undefined && !trees.holds(root)) await trees.hold(root);
+  };
+  return {
+    ...journal,
+    async commit(batch) {
+      const place = placeOf(prepareBatch(batch));
+      if (place !== null) await hold(place.by === 'root' ? 'session' : place.by, place.id);
+      return journal.commit(batch);
+    },
+    async purge(sessionId) {
+      await hold('session', sessionId);
+      return journal.purge(sessionId);
+    },
+  };
+}

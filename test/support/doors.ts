@@ -1,0 +1,219 @@
+// A home folder whose models answer by rules, and the doors of the built command in it as real processes.
+import { spawn } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { Readable, Writable } from 'node:stream';
+import {
+  client,
+  ndJsonStream,
+  type RequestPermissionRequest,
+  type RequestPermissionResponse,
+  type SessionNotification,
+} from '@agentclientprotocol/sdk';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { onTestFinished } from 'vitest';
+import { createMetisClient, type MetisClient } from '../../src/client/client.ts';
+import { address, MAIN, type Started, start, temporaryHome } from '../app/metis.ts';
+import { until } from './until.ts';
+
+/** The revisions that clients speak: with a connection, and stateless. */
+export const PROTOCOLS = ['2025-11-25', '2026-07-28'] as const;
+export type ProtocolVersion = (typeof PROTOCOLS)[number];
+export const ROADS = ['stdio', 'http'] as const;
+export type Road = (typeof ROADS)[number];
+
+export const usage = { input_tokens: 1000, output_tokens: 100 };
+type Rule = Readonly<Record<string, unknown>>;
+
+export interface Home {
+  readonly path: string;
+  readonly data: string;
+  readonly workspace: string;
+  readonly env: Record<string, string>;
+}
+
+/** Port 1 answers nobody: no server of this machine is met by chance. */
+export function doorHome(rules: readonly Rule[], config: Readonly<Record<string, unknown>> = {}): Home {
+  const home = temporaryHome();
+  onTestFinished(home.remove);
+  const data = path.join(home.path, '.metis');
+  const workspace = path.join(home.path, 'work');
+  fs.mkdirSync(data);
+  fs.mkdirSync(workspace);
+  const capabilities = { max_context_tokens: 200_000, max_output_tokens: 32_000, supports_structured_output: true };
+  const write = (name: string, content: object) => fs.writeFileSync(path.join(data, name), JSON.stringify(content));
+  write('scenario.yaml', { version: 1, strict: false, defaults: { delay_ms: 0, chunk_delay_ms: 0 }, rules });
+  write('registry.yaml', {
+    adapters: { scripted: { type: 'scripted', scenario: 'scenario.yaml' } },
+    models: Object.fromEntries(
+      ['deep', 'balanced', 'fast'].map((tier) => [
+        `scripted:${tier}`,
+        { tier, aliases: [tier], can_delegate: true, capabilities },
+      ]),
+    ),
+  });
+  write('server.yaml', {
+    ...config,
+    server: { port: 1, ...(config.server as object) },
+    routing: { global_default_model: 'scripted:balanced', ...(config.routing as object) },
+  });
+  return { path: home.path, data, workspace, env: { PATH: process.env.PATH ?? '', HOME: home.path } };
+}
+
+/** `metis serve` on the home's data. */
+export async function serveIn(
+  home: Home,
+  ...args: string[]
+): Promise<{ url: string; client: MetisClient; server: Started }> {
+  const server = start(['serve', '--port', '0', ...args], { home: home.path });
+  onTestFinished(async () => void (await server.stop('SIGKILL')));
+  const url = await address(server);
+  return { url, client: createMetisClient({ baseUrl: url }), server };
+}
+
+/** A client for the server that a door's process runs, as `server.json` tells it; null while there is none. */
+export function clientOf(home: Home): MetisClient | null {
+  const file = path.join(home.data, 'server.json');
+  if (!fs.existsSync(file)) return null;
+  const { url } = JSON.parse(fs.readFileSync(file, 'utf8')) as { url: string };
+  return createMetisClient({ baseUrl: url });
+}
+
+export interface McpOptions {
+  readonly protocol?: ProtocolVersion;
+  readonly capabilities?: ConstructorParameters<typeof Client>[1] extends infer O
+    ? O extends { capabilities?: infer C }
+      ? C
+      : never
+    : never;
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  /** Before it connects. */
+  readonly prepare?: (client: Client) => void;
+}
+
+function mcpClient({ protocol = '2025-11-25', capabilities, prepare }: McpOptions): Client {
+  const client = new Client(
+    { name: 'test', version: '1' },
+    {
+      capabilities: capabilities ?? {},
+      versionNegotiation: { mode: protocol === '2026-07-28' ? { pin: protocol } : 'legacy' },
+    },
+  );
+  prepare?.(client);
+  onTestFinished(async () => void (await client.close().catch(() => {})));
+  return client;
+}
+
+/** `metis mcp`, started by the official client. */
+export async function mcpOverStdio(home: Home, options: McpOptions = {}) {
+  const client = mcpClient(options);
+  const transport = new StdioClientTransport({
+    command: process.execPath,
+    args: [MAIN, 'mcp', '--workspace', home.workspace, ...(options.args ?? [])],
+    env: { ...home.env, ...options.env },
+    cwd: home.path,
+    stderr: 'pipe',
+  });
+  let stderr = '';
+  transport.stderr?.on('data', (chunk) => {
+    stderr += chunk;
+  });
+  await client.connect(transport);
+  return { client, transport, stderr: () => stderr };
+}
+
+export async function mcpOverHttp(url: string, home: Home, options: McpOptions & { readonly token?: string } = {}) {
+  const client = mcpClient(options);
+  const target = new URL(`/mcp?workspace=${encodeURIComponent(home.workspace)}&budget_usd=5`, url);
+  const headers = options.token === undefined ? {} : { authorization: `Bearer ${options.token}` };
+  const transport = new StreamableHTTPClientTransport(target, { requestInit: { headers } });
+  await client.connect(transport);
+  return { client, transport };
+}
+
+/** Over either road; the server is the door's own process, or one that serves. */
+export async function mcpOver(road: Road, home: Home, options: McpOptions = {}) {
+  if (road === 'stdio') {
+    const { client } = await mcpOverStdio(home, { ...options, args: ['--budget', '5', ...(options.args ?? [])] });
+    return { client, metis: () => until(() => clientOf(home)) };
+  }
+  const { url, client: metis } = await serveIn(home);
+  const { client } = await mcpOverHttp(url, home, options);
+  return { client, metis: async () => metis };
+}
+
+export interface AcpOptions {
+  readonly args?: readonly string[];
+  readonly permission?: (
+    request: RequestPermissionRequest,
+  ) => RequestPermissionResponse | Promise<RequestPermissionResponse>;
+}
+
+/** `metis acp` behind the official client; what it was told so far, in order. */
+export async function acpIn(home: Home, { args = [], permission }: AcpOptions = {}) {
+  const child = spawn(process.execPath, [MAIN, 'acp', ...args], { cwd: home.path, env: home.env });
+  const updates: SessionNotification[] = [];
+  let stdout = '';
+  let stderr = '';
+  child.stdout.on('data', (chunk) => {
+    stdout += chunk;
+  });
+  child.stderr.on('data', (chunk) => {
+    stderr += chunk;
+  });
+  const gone = new Promise<number | null>((resolve) => child.once('close', resolve));
+  onTestFinished(async () => {
+    child.kill('SIGKILL');
+    await gone;
+  });
+  const app = client({ name: 'test' })
+    .onNotification('session/update', ({ params }) => void updates.push(params))
+    .onRequest('session/request_permission', ({ params }) =>
+      permission ? permission(params) : { outcome: { outcome: 'cancelled' } },
+    );
+  const connection = app.connect(ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout) as never));
+  const { agent } = connection;
+  const about = await agent.request('initialize', { protocolVersion: 1, clientCapabilities: {} });
+  return {
+    agent,
+    about,
+    updates,
+    child,
+    stdout: () => stdout,
+    stderr: () => stderr,
+    gone,
+    /** The end of stdin, as when an editor closes. */
+    end: () => {
+      child.stdin.end();
+      return gone;
+    },
+    open: (cwd = home.workspace) => agent.request('session/new', { cwd, mcpServers: [] }),
+    say: (sessionId: string, text: string) =>
+      agent.request('session/prompt', { sessionId, prompt: [{ type: 'text', text }] }),
+  };
+}
+
+/** What an editor shows in the end: texts by message, and each call as it was told last. */
+export function shown(updates: readonly SessionNotification[]) {
+  const lines: string[] = [];
+  const calls = new Map<string, Record<string, unknown>>();
+  let speaker = '';
+  for (const { update } of updates) {
+    if ('content' in update && update.sessionUpdate.endsWith('_chunk')) {
+      const { content } = update as { content: { type: string; text?: string } };
+      if (speaker !== update.sessionUpdate) lines.push(`${update.sessionUpdate}: `);
+      speaker = update.sessionUpdate;
+      lines[lines.length - 1] += content.text ?? content.type;
+    } else if (update.sessionUpdate === 'tool_call' || update.sessionUpdate === 'tool_call_update') {
+      const { sessionUpdate: _, toolCallId, ...said } = update;
+      if (update.sessionUpdate === 'tool_call') {
+        speaker = '';
+        lines.push(`call ${toolCallId}`);
+      }
+      calls.set(toolCallId, { ...calls.get(toolCallId), ...said });
+    }
+  }
+  return { lines, calls: Object.fromEntries(calls) };
+}

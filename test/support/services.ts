@@ -1,0 +1,55 @@
+// The services that tests of a cluster need: found, named where they are missing, each test file with a schema of its own.
+import { randomBytes } from 'node:crypto';
+import pg from 'pg';
+
+const DATABASE = process.env.METIS_TEST_DATABASE_URL ?? 'postgres://postgres@127.0.0.1:5432/test';
+const PATIENCE_MS = 2000;
+
+/** Null where tests are to be skipped; throws where the services are required. */
+export interface Service {
+  readonly url: string | null;
+  /** For the title of what is skipped. */
+  readonly missing: string;
+}
+
+export async function postgresService(): Promise<Service> {
+  const client = new pg.Client({ connectionString: DATABASE, connectionTimeoutMillis: PATIENCE_MS });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    await client.end();
+    return { url: DATABASE, missing: '' };
+  } catch (cause) {
+    const missing = `no PostgreSQL at ${DATABASE} (METIS_TEST_DATABASE_URL)`;
+    if (process.env.METIS_TEST_SERVICES === 'required') throw new Error(missing, { cause });
+    return { url: null, missing };
+  }
+}
+
+export interface Schema {
+  /** The database's address with the schema as its search path. */
+  readonly url: string;
+  readonly name: string;
+  /** With whatever was made in it. */
+  drop(): Promise<void>;
+}
+
+export async function ownSchema(url: string): Promise<Schema> {
+  const name = `metis_test_${randomBytes(6).toString('hex')}`;
+  await run(url, `CREATE SCHEMA ${name}`);
+  const own = new URL(url);
+  own.searchParams.set('options', `-c search_path=${name}`);
+  // So that a test finds its own connections.
+  own.searchParams.set('application_name', name);
+  return { url: own.href, name, drop: () => run(url, `SET client_min_messages = error; DROP SCHEMA ${name} CASCADE`) };
+}
+
+async function run(url: string, sql: string): Promise<void> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  try {
+    await client.query(sql);
+  } finally {
+    await client.end();
+  }
+}

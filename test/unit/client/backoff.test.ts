@@ -1,0 +1,10 @@
+// How rarely a server is asked that brings nothing.
+import { expect, test } from 'vitest';
+import { createBackoff } from '../../../src/client/backoff.ts';
+
+test('waits double up to five seconds, and begin anew with what was good', () => {
+  const backoff = createBackoff();
+  expect(Array.from({ length: 8 }, () => backoff.lost())).toEqual([100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+  backoff.good();
+  expect([backoff.lost(), backoff.lost()]).toEqual([100, 200]);
+});

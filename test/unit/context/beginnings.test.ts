@@ -1,0 +1,120 @@
+// What is kept of the beginning of a history, and what a request is made of when the history has grown (10 §1, 11.5, 11.6).
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { ContentBlock, StoredMessage } from '../../../src/domain/message.ts';
+import type { CanonicalRequest } from '../../../src/domain/model-request.ts';
+import { requestMessages } from '../../../src/policy/context/assemble.ts';
+import { createBeginnings } from '../../../src/policy/context/beginnings.ts';
+import { silentLogger } from '../../../src/ports/log.ts';
+import { createAnthropicEncoder } from '../../../src/wire/anthropic/encode-request.ts';
+import { createOpenAiEncoder } from '../../../src/wire/openai/encode-request.ts';
+import { modelEntry, request } from '../../provider/support.ts';
+import { message, text, ulidOf } from '../../support/messages.ts';
+
+const said = (n: number) => message(n, n % 2 === 1 ? 'user' : 'assistant', [text(`text ${n}`)]);
+
+describe('a beginning', () => {
+  test('is found in a longer history, and not where one message in the middle is another', () => {
+    const beginnings = createBeginnings<string>();
+    const history = [1, 2, 3, 4].map(said);
+    beginnings.keep(history.slice(0, 3), 'three');
+    expect(beginnings.of(history)).toMatchObject({ count: 3, state: 'three' });
+    expect(beginnings.of(history.slice(0, 2))).toBeNull();
+    expect(beginnings.of([history[0]!, said(2), history[2]!, history[3]!])).toBeNull();
+    expect(beginnings.of([])).toBeNull();
+  });
+
+  test('ends where it did when it was kept, though its array has grown since', () => {
+    const beginnings = createBeginnings<string>();
+    const history = [said(1), said(2)];
+    beginnings.keep(history, 'two');
+    history.push(said(3));
+    expect(beginnings.of(history)).toMatchObject({ count: 2, state: 'two' });
+  });
+});
+
+describe('a growing history', () => {
+  const call = (n: number): ContentBlock => ({
+    type: 'tool_use',
+    id: `tu_${ulidOf(n)}` as never,
+    name: 't',
+    input: { n },
+  });
+  const result = (n: number, of: number): StoredMessage =>
+    message(n, 'tool', [
+      {
+        type: 'tool_result',
+        tool_use_id: `tu_${ulidOf(of)}` as never,
+        content: [{ type: 'text', text: 'r' }],
+        is_error: of % 2 === 0,
+      },
+    ]);
+  /** Any order of what people, models and tools say: well-formed or not. */
+  const histories = fc
+    .array(fc.constantFrom('user', 'answer', 'call', 'calls', 'result', 'stray', 'system', 'half', 'blank'), {
+      maxLength: 24,
+    })
+    .map((kinds) => {
+      const open: number[] = [];
+      return kinds.map((kind, i): StoredMessage => {
+        const n = i + 1;
+        if (kind === 'system') return message(n, 'system', [text(`rule ${n}`)]);
+        if (kind === 'result' && open.length > 0) return result(n, open.shift()!);
+        if (kind === 'result' || kind === 'stray') return result(n, 900 + n);
+        if (kind === 'half') return message(n, 'user', [text(`half \ud83d of ${n}`)]);
+        if (kind === 'blank') return message(n, 'assistant', [text(' ')]);
+        if (kind === 'user' || kind === 'answer')
+          return message(n, kind === 'user' ? 'user' : 'assistant', [text(`${n}`)]);
+        const ids = kind === 'call' ? [n] : [n, n + 100];
+        open.push(...ids);
+        return message(n, 'assistant', [text('let me see'), ...ids.map(call)]);
+      });
+    });
+  const asText = (encode: (ask: CanonicalRequest) => Buffer) => (ask: CanonicalRequest) => encode(ask).toString();
+  const encoders = {
+    anthropic: () => asText(createAnthropicEncoder({}, silentLogger)),
+    openai: () => asText(createOpenAiEncoder('openai', {}, silentLogger)),
+  };
+
+  test.each(['anthropic', 'openai'] as const)(
+    'is said on the %s wire, request by request, as by an encoder that never saw its beginning',
+    (wire) => {
+      const entry = modelEntry(`${wire}:m`);
+      fc.assert(
+        fc.property(histories, fc.infiniteStream(fc.nat({ max: 3 })), (history, steps) => {
+          const growing = encoders[wire]();
+          for (let length = 0; ; length += steps.next().value ?? 1) {
+            const messages = history.slice(0, length);
+            const ask = request({ entry, messages });
+            expect(growing(ask)).toBe(encoders[wire]()(request({ entry, messages })));
+            expect(growing(ask)).not.toMatch(/\\ud8/);
+            if (length >= history.length) return;
+          }
+        }),
+        { numRuns: 60 },
+      );
+    },
+  );
+
+  test('is checked from where it was well-formed, with the same outcome', () => {
+    fc.assert(
+      fc.property(histories, (history) => {
+        const fresh = (messages: readonly StoredMessage[]) => requestMessages(messages.map((m) => ({ ...m })));
+        for (let length = 0; length <= history.length; length += 1) {
+          const messages = history.slice(0, length);
+          expect(requestMessages(messages)).toEqual(fresh(messages));
+        }
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  test('another message in the middle is said, though what stands around it was said before', () => {
+    const entry = modelEntry('anthropic:m');
+    const history = [1, 2, 3, 4, 5].map(said);
+    const encode = encoders.anthropic();
+    encode(request({ entry, messages: history.slice(0, 4) }));
+    const shortened = history.with(2, message(3, 'user', [text('[elided]')]));
+    expect(encode(request({ entry, messages: shortened }))).toContain('[elided]');
+  });
+});

@@ -1,0 +1,200 @@
+// The shape of a turn and how alike two shapes are (12 §12.2).
+import { describe, expect, it } from 'vitest';
+import type { Fingerprint } from '../../../src/domain/learning/pattern.ts';
+import type { StoredMessage } from '../../../src/domain/message.ts';
+import type { ToolDefinition } from '../../../src/domain/tool.ts';
+import { fingerprintOf, signed } from '../../../src/policy/learning/fingerprint.ts';
+import { intentsOf } from '../../../src/policy/learning/intents.ts';
+import { shapeOf, similarity } from '../../../src/policy/learning/similarity.ts';
+import { MAX_NAMES, tracesOf, withPaths } from '../../../src/policy/learning/traces.ts';
+import { editFile } from '../../../src/tool/builtin/edit-file.ts';
+import { readFile } from '../../../src/tool/builtin/read-file.ts';
+import { message, toolUse } from '../../support/messages.ts';
+
+const TOOLS = new Map<string, ToolDefinition>(
+  [readFile, editFile].map((tool) => [tool().definition.name, tool().definition]),
+);
+const definition = (name: string) => TOOLS.get(name) ?? null;
+const ROOT = '/work/project';
+
+const called = (n: number, name: string, path: unknown, status: 'complete' | 'cancelled' = 'complete') =>
+  message(n, 'assistant', [toolUse(n, name, { path })], { status });
+const traces = (...history: StoredMessage[]) => tracesOf(history, ROOT, definition);
+const shape = (words: string, history: readonly StoredMessage[] = [], workspace_hash = 'a') =>
+  fingerprintOf(
+    {
+      text: words,
+      has_images: false,
+      estimated_input_tokens: 500,
+      workspace_hash,
+      traces: tracesOf(history, ROOT, definition),
+    },
+    definition,
+  );
+function alike(a: Fingerprint, b: Fingerprint): number {
+  const names = new Map();
+  return similarity(shapeOf(a, names, true), shapeOf(b, names, true));
+}
+
+describe('intents', () => {
+  it.each([
+    ['Git add it and COMMIT', ['commit']],
+    ['refactoring, then simplify', ['refactor']],
+    ['the interface of this module', ['architecture']],
+    ['architectural', ['architecture']],
+    ['it fails: stacktrace below', ['debug']],
+    ['the failure', []],
+    ['write docs and a unit test', ['doc', 'test']],
+    ['documentation', []],
+    ['inline the helper, fix the bug', ['refactor', 'debug']],
+    ['', []],
+  ])('of %j are %j', (words, tags) => {
+    expect(intentsOf(words)).toEqual(tags);
+  });
+
+  it('stop after the part of a message that is looked at', () => {
+    expect(intentsOf(`${'x '.repeat(10_000)} commit`)).toEqual([]);
+  });
+});
+
+describe('a fingerprint', () => {
+  it('holds tools, effects, extensions and folders of the turns before, sorted and once', () => {
+    const history = [
+      called(1, 'read_file', './src/b.TS'),
+      called(2, 'edit_file', 'src/a.ts'),
+      called(3, 'read_file', 'README.md'),
+    ];
+    expect(shape('rename it', history)).toEqual({
+      file_extensions: ['.md', '.ts'],
+      file_path_buckets: ['.', 'src'],
+      tool_names: ['edit_file', 'read_file'],
+      side_effect_classes: ['read', 'write'],
+      has_images: false,
+      has_tool_calls_in_history: true,
+      estimated_input_tokens_bucket: 0,
+      intent_tags: ['refactor'],
+      workspace_hash: 'a',
+    });
+  });
+
+  it.each([
+    [999, 0],
+    [1_000, 1],
+    [9_999, 1],
+    [10_000, 2],
+    [99_999, 2],
+    [100_000, 3],
+  ])('puts %i tokens into bucket %i', (estimated_input_tokens, bucket) => {
+    const facts = { text: '', has_images: false, estimated_input_tokens, workspace_hash: '', traces: traces() };
+    expect(fingerprintOf(facts, definition).estimated_input_tokens_bucket).toBe(bucket);
+  });
+
+  it('keeps the dot of a hidden folder and passes over paths outside the workspace', () => {
+    const found = traces(
+      called(1, 'read_file', '.github/x.yml'),
+      called(2, 'read_file', '../other/secret.env'),
+      called(3, 'read_file', '/etc/passwd.conf'),
+      called(4, 'read_file', `${ROOT}/lib\\deep/c.go`),
+      called(5, 'read_file', 'a/../../b.py'),
+      called(6, 'read_file', { not: 'a path' }),
+    );
+    expect([...found.buckets]).toEqual(['.github', 'lib']);
+    expect([...found.extensions]).toEqual(['.yml', '.go']);
+  });
+
+  it('counts only complete answers, and no class for a tool that is gone', () => {
+    const history = [called(1, 'removed_tool', 'x.ts'), called(2, 'edit_file', 'a.ts', 'cancelled')];
+    expect(shape('', history)).toMatchObject({
+      tool_names: ['removed_tool'],
+      side_effect_classes: [],
+      file_extensions: [],
+    });
+  });
+
+  it('sums a growing history up once, to what it would be from the start', () => {
+    const history = [called(1, 'read_file', 'a/x.ts')];
+    shape('', history);
+    history.push(called(2, 'edit_file', 'b/y.md'));
+    expect(shape('', history)).toEqual(shape('', [...history]));
+    expect(shape('', history).file_path_buckets).toEqual(['a', 'b']);
+  });
+
+  it('takes the files that a worker is referred to, without touching what its session did', () => {
+    const own = traces(called(1, 'read_file', 'a/x.ts'));
+    expect([...withPaths(own, ['docs/y.md'], ROOT).buckets]).toEqual(['a', 'docs']);
+    expect([...own.buckets]).toEqual(['a']);
+  });
+
+  it('is bounded, whatever a model calls', () => {
+    const many = Array.from({ length: 500 }, (_, n) => called(n + 1, `tool_${n}`, 'x'));
+    const deep = Array.from({ length: 500 }, (_, n) => called(n + 501, 'read_file', `d${n}/x.e${n}`));
+    const long = called(1001, 'read_file', `${'d'.repeat(5000)}/x.${'e'.repeat(5000)}`);
+    const found = shape('', [long, ...many, ...deep]);
+    expect(found.tool_names).toHaveLength(MAX_NAMES);
+    expect(found.file_path_buckets).toHaveLength(MAX_NAMES);
+    expect(signed(found).structural_json.length).toBeLessThan(25_000);
+  });
+
+  it('has one signature for the same message, history and workspace, another for another workspace', () => {
+    const history = [called(1, 'read_file', 'a.ts')];
+    const sig = (workspace: string) => signed(shape('fix the bug', history, workspace)).structural_sig;
+    expect(sig('a')).toBe(sig('a'));
+    expect(sig('a')).not.toBe(sig('b'));
+  });
+});
+
+describe('two shapes', () => {
+  it('of first turns with other intents are 0.70 alike', () => {
+    expect(alike(shape('refactor'), shape('debug'))).toBe(0.7);
+  });
+
+  it('of the same intents with disjoint extensions are 0.80 alike', () => {
+    const [ts, md] = [called(1, 'read_file', 'x.ts'), called(1, 'read_file', 'x.md')];
+    expect(alike(shape('debug', [ts]), shape('debug', [md]))).toBe(0.8);
+  });
+
+  it('at exactly the limit are neighbours: fractions add up without noise', () => {
+    const ts = shape('debug', [called(1, 'read_file', 'x.ts')]);
+    const md = { ...shape('debug', [called(1, 'read_file', 'x.md')]), has_images: true };
+    expect(alike(ts, md)).toBe(0.75);
+  });
+
+  it('are compared by shared names over all names', () => {
+    const base = shape('debug');
+    const [a, b] = [
+      { ...base, tool_names: ['grep', 'read_file', 'shell'] },
+      { ...base, tool_names: ['read_file'] },
+    ];
+    expect(alike(a, b)).toBeCloseTo(0.85 + 0.15 / 3, 9);
+    expect(alike(a, b)).toBe(alike(b, a));
+  });
+
+  it('do not agree on names that nobody had before', () => {
+    const names = new Map();
+    const base = { ...shape('debug'), tool_names: ['old'] };
+    const stored = shapeOf(base, names, true);
+    const asked = shapeOf({ ...base, tool_names: ['new'], file_extensions: ['.zig'] }, names, false);
+    expect(similarity(stored, asked)).toBe(0.65);
+    expect(names.size).toBe(1);
+  });
+
+  it('that reach the limit are never given up early', () => {
+    const names = new Map();
+    const lists = [[], ['a'], ['a', 'b'], ['c']];
+    const tags = [[], ['debug'], ['debug', 'test']] as const;
+    const shapes = lists.flatMap((list) =>
+      tags.flatMap((intent_tags) =>
+        [true, false].map((has_images) =>
+          shapeOf(
+            { ...shape(''), tool_names: list, file_extensions: list, intent_tags: [...intent_tags], has_images },
+            names,
+            true,
+          ),
+        ),
+      ),
+    );
+    const pairs = shapes.flatMap((a) => shapes.map((b) => [similarity(a, b), similarity(a, b, 0.75)] as const));
+    expect(pairs.filter(([full, early]) => early !== full && full >= 0.75)).toEqual([]);
+    expect(pairs.filter(([full, early]) => early === 0 && full > 0).length).toBeGreaterThan(0);
+  });
+});

@@ -17,16 +17,17 @@ export function marker(asked) {
 
 /** A client of one server; every request past the first uses an open connection. */
 export function createClient(origin) {
-  const agent = new http.Agent({ keepAlive: true, maxSockets: 1024, scheduling: 'fifo' });
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 4096, scheduling: 'fifo' });
 
-  /** Resolves with status and text; `onData` sees the pieces as they come. */
-  function request(method, path, body, onData = null) {
+  /** Resolves with status and text; `onData` sees the pieces as they come, `onHead` is called when the head is here. */
+  function request(method, path, body, { onData = null, onHead = null } = {}) {
     return new Promise((resolve, reject) => {
       const text = body === undefined ? null : JSON.stringify(body);
       const headers =
         text === null ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) };
       const sent = http.request(origin + path, { method, headers, agent, timeout: REQUEST_LIMIT_MS }, (response) => {
         const pieces = [];
+        onHead?.();
         response.on('data', (piece) => {
           if (onData) onData(piece);
           else pieces.push(piece);
@@ -54,7 +55,7 @@ export function createClient(origin) {
     get: (path) => expect(200, 'GET', path),
     post: (path, body, status = 200) => expect(status, 'POST', path, body),
     /** Forwarded completion, read to its end. */
-    relay: (content, onData = () => {}) => request('POST', '/relay', { content }, onData),
+    relay: (content, onData = () => {}, onHead = null) => request('POST', '/relay', { content }, { onData, onHead }),
     close: () => agent.destroy(),
   };
 }

@@ -4,14 +4,16 @@
 //   chunks=N    text deltas of the answer (20)
 //   delay=MS    pause before the answer (0)
 //   rate=N      deltas a second; 0 sends the whole answer at once (0)
-//   delegate=N  answers with N calls of `delegate`, each asking for the same chunks and delay (0)
+//   first=MS    pause between the head of the answer and its first delta, with a rate (0: one interval)
+//   delegate=N  answers with N calls of `delegate`, each asking for the same chunks and pace (0)
 // With a rate every delta carries the monotonic time of its sending: `@<nanoseconds>@`.
 // The calls' markers stand behind the one that asked for them, so the next request of the same turn gets plain text.
 import http from 'node:http';
+import { performance } from 'node:perf_hooks';
 
 const MARKER = Buffer.from('[[bench ');
-const DEFAULTS = { chunks: 20, delay: 0, rate: 0, delegate: 0 };
-const LIMITS = { chunks: 10_000, delay: 10_000, rate: 1000, delegate: 32 };
+const DEFAULTS = { chunks: 20, delay: 0, rate: 0, first: 0, delegate: 0 };
+const LIMITS = { chunks: 10_000, delay: 10_000, rate: 1000, first: 10_000, delegate: 32 };
 const HEAD = { 'content-type': 'text/event-stream', 'request-id': 'req_bench' };
 const INPUT_TOKENS = 1200;
 const CUT = '@cut@';
@@ -91,7 +93,8 @@ function answerTo(path, marker) {
 
 function makeAnswer(wire, asked) {
   if (asked.delegate > 0) {
-    const task = `Answer in a few words. [[bench chunks=${asked.chunks} delay=${asked.delay}]]`;
+    const { chunks, delay, rate, first } = asked;
+    const task = `Answer in a few words. [[bench chunks=${chunks} delay=${delay} rate=${rate} first=${first}]]`;
     const calls = Array.from({ length: asked.delegate }, (_, i) => wire.call(i, { tier: 'fast', task }));
     const text = [wire.open(), ...calls, wire.close(true, 40 * asked.delegate)].join('');
     return { ...asked, rate: 0, whole: Buffer.from(text) };
@@ -129,15 +132,22 @@ function reply(response, answer) {
     return;
   }
   response.write(answer.head);
+  const interval = 1000 / answer.rate;
   let sent = 0;
-  const timer = setInterval(() => {
+  // Each delta has its time from the start on: a late one does not put off those behind it.
+  const due = performance.now() + (answer.first || interval);
+  const send = () => {
     response.write(`${answer.before}${process.hrtime.bigint()}${answer.after}`);
     sent += 1;
-    if (sent < answer.chunks) return;
-    clearInterval(timer);
-    response.end(answer.tail);
-  }, 1000 / answer.rate);
-  response.on('close', () => clearInterval(timer));
+    if (sent < answer.chunks) wait();
+    else response.end(answer.tail);
+  };
+  let timer;
+  const wait = () => {
+    timer = setTimeout(send, Math.max(0, due + sent * interval - performance.now()));
+  };
+  wait();
+  response.on('close', () => clearTimeout(timer));
 }
 
 const server = http.createServer((request, response) => {
@@ -155,7 +165,7 @@ const server = http.createServer((request, response) => {
   });
 });
 server.keepAliveTimeout = 60_000;
-server.listen(0, '127.0.0.1', () => {
+server.listen({ host: '127.0.0.1', port: 0, backlog: 4096 }, () => {
   process.stdout.write(`listens on http://127.0.0.1:${server.address().port}\n`);
 });
 // Whoever started this process holds the other end of its input.

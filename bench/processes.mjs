@@ -66,16 +66,26 @@ export function startRelay(folder, provider) {
   });
 }
 
+export function startBareRelay(folder, provider) {
+  return start('the bare relay', [path.join(root, 'bench', 'bare-relay.mjs'), provider.url], {
+    log: path.join(folder, 'bare-relay.log'),
+  });
+}
+
 /**
  * The server as it ships, with the fake provider as its only one.
  * @param data its data folder, made when missing
  * @param profile folder for a CPU profile, null for none
+ * @param streams how many it may have open at once, null for its default
+ * @param learns false: finished turns are neither judged nor recorded
  */
-export function startServer(data, provider, { profile = null } = {}) {
+export function startServer(data, provider, { profile = null, streams = null, learns = true } = {}) {
   fs.mkdirSync(data, { recursive: true });
   fs.writeFileSync(path.join(data, 'registry.yaml'), registry(provider.url));
   const execArgv = profile === null ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`];
-  return start('the server', [path.join(root, 'dist', 'main.js'), 'serve', '--port', '0', '--data', data], {
+  const more = streams === null ? [] : ['--set', `stream.max_connections=${streams}`];
+  if (!learns) more.push('--set', 'pattern.enabled=false', '--set', 'eval.disabled=true');
+  return start('the server', [path.join(root, 'dist', 'main.js'), 'serve', '--port', '0', '--data', data, ...more], {
     log: path.join(data, 'server.log'),
     env: serverEnvironment(),
     execArgv,

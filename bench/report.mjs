@@ -24,7 +24,7 @@ export function summarise(measure, { row, unit, better, metis, relay }) {
     better,
     metis: own,
     relay: bare,
-    ratio: own / bare,
+    ratio: own === bare ? 1 : own / bare,
     runs: { metis, relay },
   };
 }
@@ -35,7 +35,11 @@ export function readBaseline() {
 
 /** Replaces the ratios that were measured and keeps the others. */
 export function saveBaseline(rows) {
-  const ratios = { ...readBaseline(), ...Object.fromEntries(rows.map((r) => [r.key, Number(r.ratio.toPrecision(3))])) };
+  const measured = rows.filter((r) => Number.isFinite(r.ratio));
+  const ratios = {
+    ...readBaseline(),
+    ...Object.fromEntries(measured.map((r) => [r.key, Number(r.ratio.toPrecision(3))])),
+  };
   fs.writeFileSync(baselineFile, `${JSON.stringify(ratios, null, 2)}\n`);
   return baselineFile;
 }

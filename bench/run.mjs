@@ -6,15 +6,24 @@ import { parseArgs } from 'node:util';
 import { createClient, load, marker, openSession } from './client.mjs';
 import * as chunkCost from './measures/chunk-cost.mjs';
 import * as chunkLatency from './measures/chunk-latency.mjs';
+import * as connects from './measures/connects.mjs';
+import * as database from './measures/database.mjs';
+import * as doors from './measures/doors.mjs';
 import * as fanOut from './measures/fan-out.mjs';
+import * as gateway from './measures/gateway.mjs';
 import * as grep from './measures/grep.mjs';
+import * as learning from './measures/learning.mjs';
 import * as longSession from './measures/long-session.mjs';
+import * as pacedSessions from './measures/paced-sessions.mjs';
 import * as pages from './measures/pages.mjs';
+import * as reports from './measures/reports.mjs';
 import * as routing from './measures/routing.mjs';
 import * as storedSessions from './measures/stored-sessions.mjs';
+import * as stuckSubscriber from './measures/stuck-subscriber.mjs';
 import * as subscribers from './measures/subscribers.mjs';
 import * as turns from './measures/turns.mjs';
-import { killAll, startProvider, startRelay, startServer } from './processes.mjs';
+import * as workers from './measures/workers.mjs';
+import { killAll, startBareRelay, startProvider, startRelay, startServer } from './processes.mjs';
 import { readBaseline, saveBaseline, saveResult, summarise, table } from './report.mjs';
 
 const MEASURES = [
@@ -23,15 +32,26 @@ const MEASURES = [
   longSession,
   chunkLatency,
   chunkCost,
+  pacedSessions,
+  connects,
   subscribers,
+  stuckSubscriber,
   routing,
+  learning,
   pages,
   storedSessions,
+  database,
+  reports,
+  gateway,
   grep,
+  workers,
+  doors,
 ];
 const ROUNDS = 5;
 const QUICK_ROUNDS = 1;
-const RUN_LIMIT_MS = 20 * 60_000;
+const RUN_LIMIT_MS = 40 * 60_000;
+/** The default would refuse a part of the crowd that `connects` sends. */
+const STREAMS = 2500;
 /** Until both sides run compiled code: a long-lived server is what is measured. */
 const WARM_UP = { lanes: 16, turns: 4000, turnsPerSession: 10, fanOuts: 40, workers: 8 };
 const USAGE = `Usage: npm run bench -- [options]
@@ -75,12 +95,16 @@ async function run() {
   fs.mkdirSync(workspace);
   const provider = await started(startProvider(folder));
   const relay = await started(startRelay(folder, provider));
-  const server = await started(startServer(path.join(folder, 'data'), provider, { profile: options.profile }));
+  const bare = await started(startBareRelay(folder, provider));
+  const { profile } = options;
+  const server = await started(startServer(path.join(folder, 'data'), provider, { profile, streams: STREAMS }));
   const bench = {
     provider,
     relay,
+    bare,
     server,
     relayClient: createClient(relay.url),
+    bareClient: createClient(bare.url),
     client: createClient(server.url),
     folder,
     workspace,
@@ -88,6 +112,7 @@ async function run() {
     quick: options.quick,
     rounds,
     note,
+    warmServer: (client) => warmServer(bench, client),
   };
   note('warming up');
   await warmUp(bench);
@@ -98,33 +123,45 @@ async function run() {
   }
   bench.client.close();
   bench.relayClient.close();
+  bench.bareClient.close();
   return rows;
 }
 
-/** Both sides in turn, so that a slow moment of the machine meets both: `{relay: [...], metis: [...]}`. */
-async function rounds({ relay, metis }) {
-  const results = { relay: [], metis: [] };
-  for (let i = 0; i < options.rounds; i++) {
-    const order = i % 2 === 0 ? ['relay', 'metis'] : ['metis', 'relay'];
-    for (const side of order) results[side].push(await { relay, metis }[side]());
+/**
+ * All sides in turn, so that a slow moment of the machine meets each: `{relay: [...], metis: [...]}`.
+ * @param most rounds, where one takes long
+ */
+async function rounds(sides, most = options.rounds) {
+  const names = Object.keys(sides);
+  const results = Object.fromEntries(names.map((name) => [name, []]));
+  for (let i = 0; i < Math.min(options.rounds, most); i++) {
+    for (const name of i % 2 === 0 ? names : names.toReversed()) results[name].push(await sides[name]());
   }
   return results;
 }
 
 async function warmUp(bench) {
-  const { lanes, turnsPerSession, workers } = WARM_UP;
-  const part = options.quick ? 0.1 : 1;
-  const turns = WARM_UP.turns * part;
+  const { lanes } = WARM_UP;
+  const turns = WARM_UP.turns * (options.quick ? 0.1 : 1);
   const say = marker({ chunks: 20 });
   await load(lanes, turns, () => bench.relayClient.relay(say));
-  for (let done = 0; done < turns; done += lanes * turnsPerSession) {
+  await load(lanes, turns, () => bench.bareClient.relay(say));
+  await warmServer(bench, bench.client);
+}
+
+/** As many turns and fan-outs as the server of the run has had when the measures begin. */
+async function warmServer(bench, client) {
+  const { lanes, turnsPerSession, workers } = WARM_UP;
+  const part = options.quick ? 0.1 : 1;
+  const say = marker({ chunks: 20 });
+  for (let done = 0; done < WARM_UP.turns * part; done += lanes * turnsPerSession) {
     const sessions = [];
-    for (let i = 0; i < lanes; i++) sessions.push(await openSession(bench.client, bench));
+    for (let i = 0; i < lanes; i++) sessions.push(await openSession(client, bench));
     await load(lanes, lanes * turnsPerSession, (lane) => sessions[lane].turn(say));
     for (const session of sessions) session.close();
   }
   for (let i = 0; i < WARM_UP.fanOuts * part; i++) {
-    const session = await openSession(bench.client, bench);
+    const session = await openSession(client, bench);
     await session.turn(marker({ chunks: 20, delegate: workers }));
     session.close();
   }

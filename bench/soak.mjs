@@ -1,7 +1,8 @@
-// A server at work for minutes: sessions that delegate, end and are replaced. Fails when something grows that should not.
+// A server at work for minutes: sessions whose answers come at a model's pace, of which some delegate, and which end and
+// are replaced. Fails when something grows that should not.
 //
 // SOAK_MINUTES (10)  how long; figures are compared between a fifth of it and its end
-// SOAK_SESSIONS (64) sessions at once, each with a subscriber
+// SOAK_SESSIONS (512) sessions at once, each with a subscriber
 // SOAK_PAUSE_MS (500) between the turns of a session
 import fs from 'node:fs';
 import os from 'node:os';
@@ -11,9 +12,13 @@ import { killAll, residentMib, startProvider, startServer } from './processes.mj
 import { percentile } from './stats.mjs';
 
 const minutes = bounded('SOAK_MINUTES', 10, 60);
-const lanes = bounded('SOAK_SESSIONS', 64, 256);
+const lanes = bounded('SOAK_SESSIONS', 512, 1024);
 const pauseMs = bounded('SOAK_PAUSE_MS', 500, 60_000);
 const TURNS_PER_SESSION = 10;
+/** 200 ms to the first piece of an answer, then one every 50 ms. */
+const PACE = { chunks: 40, rate: 20, first: 200 };
+/** One lane of so many delegates, each second of those to three workers at once. */
+const DELEGATES = 8;
 const MAX_GROWTH = 1.1;
 /** Twice what SQLite may let it grow to before it starts again from the front. */
 const MAX_WAL_MIB = 64;
@@ -39,7 +44,7 @@ process.exitCode = 1;
 try {
   const provider = await startProvider(folder);
   process.env.NODE_OPTIONS = `--expose-gc --import=${path.join(import.meta.dirname, 'soak-probe.mjs')}`;
-  const server = await startServer(data, provider);
+  const server = await startServer(data, provider, { streams: lanes + 500 });
   delete process.env.NODE_OPTIONS;
   const client = createClient(server.url);
 
@@ -82,7 +87,8 @@ try {
         session = await openSession(client, { workspace, model: 'messages:planner' });
         opened += 1;
       }
-      await session.turn(marker({ chunks: 20, delay: 20, delegate: number % 4 === 0 ? 3 : 1 }));
+      const workers = number % DELEGATES > 0 ? 0 : number % (2 * DELEGATES) > 0 ? 1 : 3;
+      await session.turn(marker({ ...PACE, delegate: workers }));
       turns += 1;
       await pause(pauseMs);
     }

@@ -1,4 +1,4 @@
-// Compiles src/ to dist/, with types for the programs that import the client, and makes the command executable. Incremental: a second run takes a fraction of the first.
+// Compiles src/ to dist/ and bundles the dashboard, with types for the programs that import the client, and makes the commands executable. Incremental: a second run takes a fraction of the first.
 // npm runs it at the end of `npm ci` too (`prepare`), so that the command of a checkout is always there.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -11,4 +11,5 @@ for (const project of ['tsconfig.build.json', 'tsconfig.client.json']) {
   const done = spawnSync(process.execPath, [tsc.pathname, '-p', project], { cwd: root, stdio: 'inherit' });
   if (done.status !== 0) process.exit(done.status ?? 1);
 }
-fs.chmodSync(new URL('dist/main.js', root), 0o755);
+await import('./build-dashboard.mjs');
+for (const command of ['main.js', 'server.js']) fs.chmodSync(new URL(`dist/${command}`, root), 0o755);

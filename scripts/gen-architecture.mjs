@@ -5,7 +5,15 @@ import path from 'node:path';
 
 /** Floors from the roof down: title, hue, folders with what they are. A folder that stands nowhere here is an error. */
 const FLOORS = [
-  ['8 composition', 265, { 'main.ts': 'argv', app: 'configuration, wiring, commands that own files' }],
+  [
+    '8 composition',
+    265,
+    {
+      'server.ts': 'the package by its own name',
+      'main.ts': 'argv',
+      app: 'configuration, wiring, commands that own files',
+    },
+  ],
   [
     '7 people',
     300,
@@ -22,7 +30,14 @@ const FLOORS = [
   [
     '4 adapters',
     45,
-    { store: 'SQLite', provider: 'model wires', tool: 'what models call', workspace: 'files', bus: 'live fan-out' },
+    {
+      store: 'SQLite',
+      provider: 'model wires',
+      tool: 'what models call',
+      workspace: 'files',
+      bus: 'live fan-out',
+      learning: 'what did well',
+    },
   ],
   ['3 pure', 95, { wire: 'codecs of provider wires', policy: 'decisions without I/O, clock or waiting' }],
   ['2 interfaces', 160, { ports: 'what the engine asks of adapters' }],

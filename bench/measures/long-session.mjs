@@ -1,5 +1,7 @@
-// Whether a turn gets dearer as its session grows: turn 200 beside turn 10 of the same session.
-import { marker, openSession, timed } from '../client.mjs';
+// Whether a turn gets dearer as its session grows: the time of turn 200 beside turn 10 of the same session, and the
+// processor time of turn 2,000 beside that of a new session's first (the column `relay`).
+import { load, marker, openSession, timed } from '../client.mjs';
+import { cpuMs } from '../processes.mjs';
 import { median } from '../stats.mjs';
 
 export const name = 'long-session';
@@ -8,6 +10,10 @@ const EARLY = 10;
 const LATE = 200;
 /** Turns around each that count for it. */
 const AROUND = 5;
+/** Sessions that are grown side by side, and the turns each has had before it is measured. */
+const GROWN = { sessions: 4, turns: 2000 };
+/** Turns a round of each side: enough for a clock that counts in steps of 10 ms. */
+const COUNTED = 48;
 
 export async function measure(bench) {
   const say = marker({ chunks: 20 });
@@ -30,5 +36,32 @@ export async function measure(bench) {
   return [
     { row: `turn ${EARLY} of a session`, unit: 'ms', better: 'lower', ...of('early') },
     { row: `turn ${LATE} of a session`, unit: 'ms', better: 'lower', ...of('late') },
+    ...(cpuMs(bench.server.pid) === null ? [] : [await growth(bench, say)]),
   ];
+}
+
+/** Both sides are this server: turns of grown sessions, and first turns of new ones. */
+async function growth(bench, say) {
+  const turns = bench.quick ? GROWN.turns / 10 : GROWN.turns;
+  const open = () => openSession(bench.client, { workspace: bench.workspace, model: bench.model });
+  const several = (count) => Promise.all(Array.from({ length: count }, open));
+  bench.note(`growing sessions to ${turns} turns`);
+  const grown = await several(GROWN.sessions);
+  await load(GROWN.sessions, GROWN.sessions * turns, (lane) => grown[lane].turn(say));
+  const counted = async (sessionOf) => {
+    const before = cpuMs(bench.server.pid);
+    await load(GROWN.sessions, COUNTED, (lane, n) => sessionOf(lane, n).turn(say));
+    return (cpuMs(bench.server.pid) - before) / COUNTED;
+  };
+  const rounds = await bench.rounds({
+    async relay() {
+      const fresh = await several(COUNTED);
+      const cost = await counted((_, n) => fresh[n]);
+      for (const session of fresh) session.close();
+      return cost;
+    },
+    metis: () => counted((lane) => grown[lane]),
+  });
+  for (const session of grown) session.close();
+  return { row: `CPU of turn ${turns}, beside a new session's`, unit: 'ms', better: 'lower', ...rounds };
 }

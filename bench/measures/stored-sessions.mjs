@@ -2,13 +2,15 @@
 import path from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { setTimeout } from 'node:timers/promises';
-import { createClient, marker, openSession } from '../client.mjs';
+import { createClient, marker, openSession, timed } from '../client.mjs';
 import { residentMib, startRelay, startServer } from '../processes.mjs';
 import { seed } from '../seed.mjs';
+import { median } from '../stats.mjs';
 
 export const name = 'stored-sessions';
 
 const EVENTS = 10;
+const LISTS = 20;
 /** After so long without a request the garbage of start and turn is collected. */
 const IDLE_MS = 12_000;
 
@@ -33,6 +35,13 @@ export async function measure(bench) {
     });
     const of = (figure) => ({ metis: rounds.metis.map((r) => r[figure]), relay: rounds.relay.map((r) => r[figure]) });
     const stored = `${sessions.toLocaleString('en')} sessions, ${(sessions * EVENTS).toLocaleString('en')} events`;
+    rows.push({
+      row: `newest 50 of ${sessions.toLocaleString('en')} sessions, beside 5 ms`,
+      unit: 'ms',
+      better: 'lower',
+      metis: of('list').metis,
+      relay: [5],
+    });
     rows.push({ row: `start, ${stored}`, unit: 'ms', better: 'lower', ...of('start') });
     rows.push({
       row: `first turn done, ${sessions.toLocaleString('en')} sessions`,
@@ -60,7 +69,10 @@ async function figures(process, idleMs, work) {
     if (typeof more === 'function') await more();
     const memory = residentMib(process.pid);
     await setTimeout(idleMs);
-    return { start: process.startMs, first, memory, idle: residentMib(process.pid) };
+    const idle = residentMib(process.pid);
+    const lists = [];
+    if (typeof more === 'function') for (let i = 0; i < LISTS; i++) lists.push(await timed(more));
+    return { start: process.startMs, first, list: median(lists), memory, idle };
   } finally {
     client.close();
     await process.stop();

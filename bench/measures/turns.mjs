@@ -19,17 +19,31 @@ export async function measure(bench) {
     const count = bench.quick ? Math.ceil(turns / 4) : turns;
     const rounds = await bench.rounds({
       relay: () => figures(bench.relay, lanes, count, () => bench.relayClient.relay(marker({ chunks: 20 }))),
+      bare: () => figures(bench.bare, lanes, count, () => bench.bareClient.relay(marker({ chunks: 20 }))),
       metis: () => serverRound(bench, lanes, count),
     });
-    const of = (figure) => ({ metis: rounds.metis.map((r) => r[figure]), relay: rounds.relay.map((r) => r[figure]) });
+    const beside = (side, figure) => ({
+      metis: rounds.metis.map((r) => r[figure]),
+      relay: rounds[side].map((r) => r[figure]),
+    });
+    const of = (figure) => beside('relay', figure);
     const sessions = lanes === 1 ? '1 session' : `${lanes} sessions`;
     rows.push(
       { row: `turns/s, ${sessions}`, unit: '/s', better: 'higher', ...of('perSecond') },
       { row: `turn p50, ${sessions}`, unit: 'ms', better: 'lower', ...of('p50') },
       { row: `turn p99, ${sessions}`, unit: 'ms', better: 'lower', ...of('p99') },
     );
+    rows.push({
+      row: `turns/s, ${sessions}, beside node:http`,
+      unit: '/s',
+      better: 'higher',
+      ...beside('bare', 'perSecond'),
+    });
     if (cpuMs(bench.server.pid) !== null) {
-      rows.push({ row: `CPU per turn, ${sessions}`, unit: 'ms', better: 'lower', ...of('cpu') });
+      rows.push(
+        { row: `CPU per turn, ${sessions}`, unit: 'ms', better: 'lower', ...of('cpu') },
+        { row: `CPU per turn, ${sessions}, beside node:http`, unit: 'ms', better: 'lower', ...beside('bare', 'cpu') },
+      );
     }
   }
   return rows;

@@ -1,0 +1,147 @@
+// What is stored of a turn: bytes of the database, and what the rollups cost beside the ledger row that they sum up.
+import fs from 'node:fs';
+import path from 'node:path';
+import { openDatabase } from '../../dist/store/sqlite/connection/open.js';
+import { createLedger } from '../../dist/store/sqlite/write/ledger.js';
+import { createClient, load, marker, openSession } from '../client.mjs';
+import { fillLedger } from '../ledger.mjs';
+import { startServer } from '../processes.mjs';
+
+export const name = 'database';
+
+const LANES = 16;
+const TURNS_PER_SESSION = 10;
+const TURNS = 1600;
+const SAY = marker({ chunks: 20 });
+/** What the ledger is filled with before its writes are measured. */
+const STORED = { calls: 1_000_000, trees: 50_000 };
+const WRITES = 10_000;
+const TREES = 16;
+const MIGRATIONS = path.resolve(import.meta.dirname, '../../migrations');
+const SILENT = { info() {}, warn() {}, error() {} };
+
+export async function measure(bench) {
+  const bytes = await bytesOfTurn(bench);
+  const rows = [
+    { row: 'stored of a turn, beside 5 kB', unit: 'kB', better: 'lower', metis: [bytes / 1000], relay: [5] },
+  ];
+  const data = path.join(bench.folder, 'ledger');
+  fs.mkdirSync(data);
+  open(data).close();
+  const { calls, trees } = STORED;
+  bench.note(`storing ${calls} calls of ${trees} trees`);
+  fillLedger(data, bench.quick ? { calls: calls / 10, trees: trees / 10 } : STORED);
+  for (const [together, words] of [
+    [1, 'one a transaction'],
+    [8, 'eight a transaction'],
+  ]) {
+    const write = (rollups) => async () => microsecondsOfCall(data, { together, rollups });
+    const measured = await bench.rounds({ relay: write(false), metis: write(true) });
+    rows.push({
+      row: `a ledger row with its rollups, ${words}, beside without`,
+      unit: 'us',
+      better: 'lower',
+      ...measured,
+    });
+  }
+  return rows;
+}
+
+/** Of a new database, less what it holds before its first turn; with sessions of ten turns. */
+async function bytesOfTurn(bench) {
+  const data = path.join(bench.folder, 'turns');
+  const file = path.join(data, 'metis.db');
+  await (await startServer(data, bench.provider)).stop();
+  const empty = fs.statSync(file).size;
+  const server = await startServer(data, bench.provider);
+  const client = createClient(server.url);
+  const count = bench.quick ? TURNS / 10 : TURNS;
+  try {
+    for (let done = 0; done < count; done += LANES * TURNS_PER_SESSION) {
+      const sessions = [];
+      for (let i = 0; i < LANES; i++) sessions.push(await openSession(client, bench));
+      await load(LANES, LANES * TURNS_PER_SESSION, (lane) => sessions[lane].turn(SAY));
+      for (const session of sessions) session.close();
+    }
+  } finally {
+    client.close();
+    // The write-ahead log is copied and goes.
+    await server.stop();
+  }
+  return (fs.statSync(file).size - empty) / count;
+}
+
+function open(data) {
+  const options = { path: path.join(data, 'metis.db'), synchronous: 'NORMAL', migrationsDir: MIGRATIONS, log: SILENT };
+  return openDatabase(options);
+}
+
+let written = 0;
+
+/** Processor time of a call's rows and its part of the commit; calls of 64 sessions in turn. */
+function microsecondsOfCall(data, { together, rollups }) {
+  const handle = open(data);
+  try {
+    const ledger = createLedger(rollups ? handle.db : withoutRollups(handle.db));
+    const day = Date.now();
+    const sessions = Array.from({ length: TREES * 4 }, (_, i) => sessionOf(`${written}_${i >> 2}`, i % 4));
+    const some = handle.db.transaction((from) => {
+      for (let i = from; i < from + together; i++) {
+        const { id, stamp } = sessions[(i * 7) % sessions.length];
+        written += 1;
+        const event = `bench_${String(written).padStart(20, '0')}`;
+        ledger.project({ id: event, at: day + i, session_id: id, turn_id: `t_${event}`, payload: CALL }, stamp);
+      }
+    });
+    const warm = WRITES / 10;
+    for (let i = 0; i < warm; i += together) some(i);
+    const before = process.cpuUsage();
+    for (let i = warm; i < warm + WRITES; i += together) some(i);
+    const { user, system } = process.cpuUsage(before);
+    return (user + system) / WRITES;
+  } finally {
+    handle.close();
+  }
+}
+
+/** The same connection, on which every statement that writes a rollup does nothing. */
+function withoutRollups(db) {
+  return { prepare: (sql) => (sql.includes('INTO rollup_') ? { run: () => ({ changes: 1 }) } : db.prepare(sql)) };
+}
+
+function sessionOf(tree, worker) {
+  const root = `sess_${tree.padStart(26, '0')}`;
+  const id = worker === 0 ? root : `sess_${`${tree}_${worker}`.padStart(26, '0')}`;
+  return {
+    id,
+    stamp: {
+      parent_session_id: worker === 0 ? null : root,
+      root_session_id: root,
+      is_worker: worker > 0,
+      workspace_hash: 'a'.repeat(64),
+      worker_name: '',
+      delegated_by_model: worker === 0 ? '' : 'messages:planner',
+      delegation_tier: worker === 0 ? '' : 'fast',
+      door: 'api',
+      caller: '',
+    },
+  };
+}
+
+const CALL = {
+  model: 'messages:planner',
+  provider: 'messages',
+  pricing_version: 'bench',
+  purpose: 'turn',
+  input_tokens: 1200,
+  cached_input_tokens: 3000,
+  cache_creation_input_tokens: 200,
+  cache_creation_1h_input_tokens: 0,
+  output_tokens: 400,
+  reasoning_tokens: 0,
+  usage_estimated: false,
+  priced: true,
+  stop_reason: 'end_turn',
+  latency_ms: 900,
+  cost_usd: '0.0028',
+};

@@ -1,0 +1,200 @@
+// Sessions as real models make them: 200 ms to the first piece of an answer, then one every 50 ms, and the next turn at
+// once. How many of them one process carries before its streams lag, beside the bare relay with as many requests.
+import { createHash, randomBytes } from 'node:crypto';
+import net from 'node:net';
+import { performance } from 'node:perf_hooks';
+import { delays, marker } from '../client.mjs';
+import { cpuMs, residentMib } from '../processes.mjs';
+import { percentile } from '../stats.mjs';
+
+export const name = 'paced-sessions';
+
+const CROWDS = [128, 512, 1000];
+const PACE = { chunks: 100, rate: 20, first: 200 };
+const TURN_MS = PACE.first + ((PACE.chunks - 1) * 1000) / PACE.rate;
+/** Until every lane is at work; they start one after the other, so that their pieces do not come all at once. */
+const RAMP_MS = TURN_MS;
+const WINDOW_MS = 2 * TURN_MS;
+const QUICK_WINDOW_MS = TURN_MS / 4;
+const MOST_ROUNDS = 3;
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+export async function measure(bench) {
+  const rows = [];
+  for (const sessions of bench.quick ? CROWDS.slice(0, 1) : CROWDS) {
+    bench.note(`${sessions} paced sessions`);
+    const rounds = await bench.rounds(
+      {
+        relay: () => crowd(bench, bench.bare, sessions, relayLane(bench)),
+        metis: () => crowd(bench, bench.server, sessions, sessionLane(bench)),
+      },
+      MOST_ROUNDS,
+    );
+    const of = (figure) => ({ metis: rounds.metis.map((r) => r[figure]), relay: rounds.relay.map((r) => r[figure]) });
+    const beside = `${sessions} sessions, beside node:http`;
+    rows.push(
+      { row: `share of the ideal, ${beside}`, unit: '%', better: 'higher', ...of('share') },
+      { row: `chunk p50, ${beside}`, unit: 'ms', better: 'lower', ...of('chunkP50') },
+      { row: `chunk p99, ${beside}`, unit: 'ms', better: 'lower', ...of('chunkP99') },
+      { row: `submission p99, ${beside}`, unit: 'ms', better: 'lower', ...of('submissionP99') },
+    );
+    if (cpuMs(bench.server.pid) === null) continue;
+    rows.push(
+      { row: `CPU per chunk, ${beside}`, unit: 'us', better: 'lower', ...of('cpu') },
+      { row: `resident, ${beside}`, unit: 'MiB', better: 'lower', ...of('resident') },
+    );
+  }
+  return rows;
+}
+
+/**
+ * Lanes at work for a while, and the figures of a window in which all of them are.
+ * @param open makes a lane: `{turn, close}`; `turn(seen)` resolves with the milliseconds its submission took
+ */
+async function crowd(bench, process, lanes, open) {
+  const seen = { counting: false, chunks: [], submissions: [] };
+  const all = await Promise.all(Array.from({ length: lanes }, open));
+  let over = false;
+  const working = all.map(async (lane, i) => {
+    await pause((RAMP_MS * i) / lanes);
+    while (!over) {
+      const took = await lane.turn((delay) => {
+        if (seen.counting) seen.chunks.push(delay);
+      });
+      if (seen.counting) seen.submissions.push(took);
+    }
+    lane.close();
+  });
+  // A lane that fails ends the measure at once.
+  const failed = Promise.all(working).then(() => new Promise(() => {}));
+  const window = bench.quick ? QUICK_WINDOW_MS : WINDOW_MS;
+  await Promise.race([failed, pause(RAMP_MS + 1000)]);
+  seen.counting = true;
+  const cpu = cpuMs(process.pid);
+  const began = performance.now();
+  await Promise.race([failed, pause(window)]);
+  seen.counting = false;
+  const ms = performance.now() - began;
+  const used = cpuMs(process.pid) - cpu;
+  const resident = residentMib(process.pid);
+  over = true;
+  await Promise.all(working);
+  const ideal = (lanes * PACE.chunks * ms) / TURN_MS;
+  return {
+    share: (seen.chunks.length / ideal) * 100,
+    chunkP50: percentile(seen.chunks, 50) / 1e6,
+    chunkP99: percentile(seen.chunks, 99) / 1e6,
+    submissionP99: percentile(seen.submissions, 99) ?? 0,
+    cpu: (used * 1000) / seen.chunks.length,
+    resident,
+  };
+}
+
+/** One request a turn; it is taken when the head of its answer is here. */
+function relayLane({ bareClient }) {
+  const say = marker(PACE);
+  return () => ({
+    async turn(onChunk) {
+      const began = performance.now();
+      let head = null;
+      await bareClient.relay(
+        say,
+        (data) => {
+          for (const delay of delays(data)) onChunk(delay);
+        },
+        () => {
+          head = performance.now() - began;
+        },
+      );
+      return head;
+    },
+    close() {},
+  });
+}
+
+function sessionLane({ client, workspace, model }) {
+  const content = marker(PACE);
+  return async () => {
+    const session = await client.post('/sessions', { workspace_path: workspace, initial_active_model: model }, 201);
+    const stream = await lightStream(client.origin, session.id);
+    return {
+      async turn(onChunk) {
+        const ended = stream.turn(onChunk);
+        const began = performance.now();
+        await client.post(`/sessions/${session.id}/turns`, { content }, 202);
+        const took = performance.now() - began;
+        await ended;
+        return took;
+      },
+      close: stream.close,
+    };
+  };
+}
+
+/**
+ * A subscriber that takes as little as possible of the machine it shares with what is measured: it reads the frames'
+ * lengths and looks for a stamp or the turn's end in them.
+ */
+async function lightStream(origin, sessionId) {
+  const { hostname, port, host } = new URL(origin);
+  const key = randomBytes(16).toString('base64');
+  const socket = net.connect(Number(port), hostname);
+  socket.setNoDelay();
+  let waiting = null;
+  let rest = Buffer.alloc(0);
+  const fail = (error) => waiting?.reject(error);
+  socket.on('error', fail);
+  socket.on('close', () => fail(new Error('the stream was closed')));
+  socket.write(
+    `GET /sessions/${sessionId}/stream?preset=chat HTTP/1.1\r\nHost: ${host}\r\nConnection: Upgrade\r\n` +
+      `Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${key}\r\n\r\n`,
+  );
+  const head = (data) => {
+    rest = Buffer.concat([rest, data]);
+    const end = rest.indexOf('\r\n\r\n');
+    if (end < 0) return;
+    const accept = createHash('sha1').update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest('base64');
+    if (!rest.toString('latin1', 0, end).includes(accept)) waiting.reject(new Error(rest.toString('latin1', 0, 500)));
+    const first = rest.subarray(end + 4);
+    rest = Buffer.alloc(0);
+    socket.off('data', head);
+    socket.on('data', frames);
+    frames(first);
+  };
+  function frames(data) {
+    let bytes = rest.length === 0 ? data : Buffer.concat([rest, data]);
+    for (;;) {
+      if (bytes.length < 4) break;
+      const short = bytes[1];
+      const from = short < 126 ? 2 : short === 126 ? 4 : 10;
+      if (bytes.length < from) break;
+      const length = short < 126 ? short : short === 126 ? bytes.readUInt16BE(2) : Number(bytes.readBigUInt64BE(2));
+      if (bytes.length < from + length) break;
+      frame(bytes.latin1Slice(from, from + length));
+      bytes = bytes.subarray(from + length);
+    }
+    rest = bytes;
+  }
+  function frame(text) {
+    const at = text.indexOf('@');
+    if (text.includes('"text.delta"') && at >= 0) {
+      // More than one where deltas come joined: each has its own stamp.
+      for (const delay of delays(text)) waiting?.onChunk?.(delay);
+    } else if (text.includes('"type":"turn.completed"') || text.includes('"type":"subscribe_ack"')) waiting?.resolve();
+    else if (text.includes('"type":"turn.failed"')) fail(new Error(text.slice(0, 500)));
+  }
+  socket.on('data', head);
+  await new Promise((resolve, reject) => {
+    waiting = { resolve, reject };
+  });
+  return {
+    turn: (onChunk) =>
+      new Promise((resolve, reject) => {
+        waiting = { resolve, reject, onChunk };
+      }),
+    close() {
+      waiting = null;
+      socket.destroy();
+    },
+  };
+}

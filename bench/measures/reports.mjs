@@ -1,0 +1,92 @@
+// Reports over a million calls of 50,000 trees: a page of the dearest trees, what the overview of the dashboard asks,
+// and what streams feel of it. The other side asks the ledger itself, without rollups.
+import fs from 'node:fs';
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import { createClient, marker, timed } from '../client.mjs';
+import { fillLedger } from '../ledger.mjs';
+import { startServer } from '../processes.mjs';
+import { median, percentile } from '../stats.mjs';
+import { figures, streamed } from './chunk-latency.mjs';
+
+export const name = 'reports';
+
+const CALLS = 1_000_000;
+const TREES = 50_000;
+const READS = 100;
+const PAGE = '/analytics/cost?group_by=parent_session&from=all&limit=100';
+const OVERVIEW = [
+  '/analytics/cost?group_by=day,is_worker&from=all',
+  '/analytics/cost?group_by=model&from=all',
+  '/analytics/cost?group_by=parent_session&from=all&limit=10',
+  '/analytics/savings?baseline=planner&from=all',
+];
+const SUMS = 'count(*), sum(cost_pusd), sum(input_tokens), sum(cached_input_tokens), sum(output_tokens)';
+const LEDGER_PAGE = `SELECT parent_key, ${SUMS} FROM llm_calls GROUP BY 1 ORDER BY 3 DESC LIMIT 100`;
+const LEDGER_OVERVIEW = [
+  `SELECT ts_ms / 86400000, is_worker, ${SUMS} FROM llm_calls GROUP BY 1, 2`,
+  `SELECT model, ${SUMS} FROM llm_calls GROUP BY 1`,
+  LEDGER_PAGE,
+  `SELECT model, delegated_by_model, ${SUMS} FROM llm_calls WHERE is_worker = 1 GROUP BY 1, 2`,
+];
+const SAY = marker({ chunks: 400, rate: 200 });
+
+export async function measure(bench) {
+  const data = path.join(bench.folder, 'reports');
+  const size = bench.quick ? { calls: CALLS / 10, trees: TREES / 10 } : { calls: CALLS, trees: TREES };
+  await (await startServer(data, bench.provider)).stop();
+  bench.note(`storing ${size.calls} calls of ${size.trees} trees`);
+  fillLedger(data, size);
+  const megabytes = fs.statSync(path.join(data, 'metis.db')).size / 1e6;
+  const server = await startServer(data, bench.provider);
+  const client = createClient(server.url);
+  const db = new Database(path.join(data, 'metis.db'), { readonly: true });
+  const ledger = (statements) => {
+    for (const sql of statements) db.prepare(sql).all();
+  };
+  try {
+    const page = await bench.rounds({
+      relay: () => timed(() => ledger([LEDGER_PAGE])),
+      metis: () => repeated(() => client.get(PAGE)),
+    });
+    const overview = await bench.rounds({
+      relay: () => timed(() => ledger(LEDGER_OVERVIEW)),
+      metis: async () => median(await times(20, () => Promise.all(OVERVIEW.map((query) => client.get(query))))),
+    });
+    const streams = await bench.rounds({
+      relay: async () => figures(await streamed(bench, client, SAY)).p99,
+      metis: () => underReports(client, async () => figures(await streamed(bench, client, SAY)).p99),
+    });
+    const trees = size.trees.toLocaleString('en');
+    return [
+      { row: `p99 of 100 dearest of ${trees} trees, beside the ledger`, unit: 'ms', better: 'lower', ...page },
+      { row: 'overview, four reports at once, beside the ledger', unit: 'ms', better: 'lower', ...overview },
+      { row: 'chunk p99 under reports, beside without', unit: 'ms', better: 'lower', ...streams },
+      { row: 'database, beside 600 MB', unit: 'MB', better: 'lower', metis: [megabytes], relay: [600] },
+    ];
+  } finally {
+    db.close();
+    client.close();
+    await server.stop();
+  }
+}
+
+async function times(count, work) {
+  const all = [];
+  for (let i = 0; i < count; i++) all.push(await timed(work));
+  return all;
+}
+
+async function repeated(read) {
+  return percentile(await times(READS, read), 99);
+}
+
+/** Asks what the overview asks, again and again, as long as `work` takes. */
+async function underReports(client, work) {
+  let working = true;
+  const done = work().finally(() => {
+    working = false;
+  });
+  while (working) await Promise.all(OVERVIEW.map((query) => client.get(query)));
+  return done;
+}

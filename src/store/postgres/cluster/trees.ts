@@ -1,8 +1,8 @@
 // The trees of this node: claimed for requests and in sweeps, held under a lease, released when idle (16 §4).
-import path from 'node:path';
 import type { Clock, Timer } from '../../../kernel/clock.ts';
 import { StartupError } from '../../../kernel/errors.ts';
 import type { IdGenerator, SessionId } from '../../../kernel/ids.ts';
+import { placeOf } from '../../../policy/cluster/place.ts';
 import type { Logger } from '../../../ports/log.ts';
 import type { Hold, Trees } from '../../../ports/trees.ts';
 import type { Send } from '../connection/client.ts';
@@ -214,12 +214,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
       return held;
     },
     lost: drop,
-    placeOf(_root, workspacePath) {
-      const shared = sharedRoots.find(
-        (folder) => workspacePath === folder || workspacePath.startsWith(path.join(folder, path.sep)),
-      );
-      return shared === undefined ? `node:${self.name}` : `shared:${shared}`;
-    },
+    placeOf: (_root, workspacePath) => placeOf(workspacePath, { node_name: self.name, shared_roots: sharedRoots }),
     holds: (root) => valid() && entries.has(root),
     async hold(root) {
       const known = valid() ? entries.get(root) : undefined;

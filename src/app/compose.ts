@@ -1,11 +1,10 @@
 // The composition root: builds every part of a server in the order of its start, and takes it down again (05 §4).
 import path from 'node:path';
-import { createBus } from '../bus/memory/bus.ts';
 import type { Config } from '../domain/config.ts';
 import type { ModelEntry } from '../domain/model.ts';
 import { createEngine, type Engine } from '../engine/create-engine.ts';
 import { drain } from '../engine/drain.ts';
-import { recover, resumeAll } from '../engine/recover.ts';
+import { recover, resumeAll, treeWork } from '../engine/recover.ts';
 import { createHttpServer } from '../http/server.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
 import { StartupError } from '../kernel/errors.ts';
@@ -20,13 +19,6 @@ import type { Providers } from '../ports/provider.ts';
 import { createHttpClient } from '../provider/http-client.ts';
 import { createRelays } from '../provider/relays.ts';
 import type { Send } from '../provider/send.ts';
-import { databaseFault, openDatabase } from '../store/sqlite/connection/open.ts';
-import { newestId } from '../store/sqlite/read/id-seed.ts';
-import { createPriceVersionReader } from '../store/sqlite/read/price-version-reader.ts';
-import { createStore } from '../store/sqlite/read/store.ts';
-import { createAnalytics } from '../store/sqlite/report/analytics.ts';
-import { createThreadedAnalytics, type ThreadedAnalytics } from '../store/sqlite/report/threaded-analytics.ts';
-import { createJournal } from '../store/sqlite/write/journal.ts';
 import { builtinTools } from '../tool/builtin/builtin.ts';
 import { shellEnvironment } from '../tool/process/shell-env.ts';
 import { createToolRegistry } from '../tool/registry.ts';
@@ -43,6 +35,8 @@ import { keyedReceivers, startNotify } from './notify/notify.ts';
 import { loadPrices } from './prices.ts';
 import { startProviders } from './providers.ts';
 import { checkDefaultModels, checkRoutingFile } from './routing-file.ts';
+import { openEmbedded } from './storage/embedded.ts';
+import type { Storage, StorageOptions } from './storage/storage.ts';
 import { createMetrics } from './telemetry/metrics.ts';
 import { startTelemetry } from './telemetry/telemetry.ts';
 import { createTraceRelay } from './telemetry/trace-relay.ts';
@@ -114,20 +108,15 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
   const prices = loadPrices(config.pricing, packageDir);
   for (const warning of warnings(file.models, prices, config, clock.now())) log.warn({}, warning);
 
-  const database = openDatabase({
-    path: config.storage.db_path,
-    synchronous: config.storage.synchronous,
-    migrationsDir: path.join(packageDir, 'migrations'),
-    log,
+  const storage = await openStorage(options, {
+    ids,
+    clock,
+    alike: [[...file.adapters], file.models, prices.contentHash],
   });
   try {
-    const floor = newestId(database.db);
-    if (floor !== null) ids.seed(floor);
-    const bus = createBus(log);
+    const { bus, journal, store, trees } = storage;
     const metrics = createMetrics(bus);
     const relay = createTraceRelay(bus);
-    const journal = createJournal({ db: database, ids, clock, bus, log, trusted: options.trusted ?? false });
-    const store = createStore(database);
     const secrets = [...options.credentials.secrets, ...config.server.auth_tokens];
     const telemetry = await startTelemetry({ ...options, bus, relay, metrics, secrets, clock });
     await keepPrices(journal, prices);
@@ -191,17 +180,19 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       library,
       recommender: learning.recommender,
       secrets,
+      trees,
     });
-    const recovery = await recover(engine);
-    if (recovery.ended + recovery.interrupted > 0) log.info({ ...recovery }, 'turns left open by the last run');
-    const reports = options.reportsOnThread ? threadedReports(options) : null;
+    if (storage.alone) {
+      const recovery = await recover(engine);
+      if (recovery.ended + recovery.interrupted > 0) log.info({ ...recovery }, 'turns left open by the last run');
+    }
     let draining = false;
     const mcpDoor = createMcpDoor(clock, version, config);
     const http = createHttpServer({
       mcp: mcpDoor.fetch,
       engine,
-      analytics: reports ?? createAnalytics(database.reader),
-      priceVersions: createPriceVersionReader(database.reader),
+      analytics: storage.analytics,
+      priceVersions: storage.priceVersions,
       metrics: metrics.text,
       traces: relay,
       version,
@@ -217,6 +208,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     let closing: Promise<void> | null = null;
     const close = async () => {
       draining = true;
+      trees.drain();
       mcp?.hurry();
       await mcpDoor.close();
       await drain(engine);
@@ -225,12 +217,11 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       await http.close();
       await Promise.all([...providers.values()].map((adapter) => adapter.close()));
       await relays.settled();
-      await reports?.close();
       await notify?.close();
       await loop.close();
       await mcpClosed;
       await telemetry?.close();
-      database.close();
+      await storage.close();
     };
     return {
       engine,
@@ -241,7 +232,10 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       listen: async () => {
         const bound = await listen(http, config.server);
         mcpDoor.opens(bound.url);
-        resuming = resumeAll(engine).catch((err: unknown) => log.error({ err }, 'open turns could not be resumed'));
+        await trees.join(bound, treeWork(engine));
+        if (storage.alone) {
+          resuming = resumeAll(engine).catch((err: unknown) => log.error({ err }, 'open turns could not be resumed'));
+        }
         return bound;
       },
       close: () => {
@@ -250,18 +244,22 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       },
     };
   } catch (error) {
-    database.close();
-    throw databaseFault(config.storage.db_path, error);
+    await storage.close();
+    throw storage.fault(error);
   }
 }
 
-function threadedReports({ config, packageDir, log }: ServerOptions): ThreadedAnalytics {
-  // From source like this file, where Node itself runs TypeScript: a test runner may, on a Node that does not.
-  const fromSource = import.meta.filename.endsWith('.ts') && process.features.typescript !== false;
-  const [folder, ending] = fromSource ? ['src', 'ts'] : ['dist', 'js'];
-  const program = path.join(packageDir, folder, 'store', 'sqlite', 'report', `analytics-thread.${ending}`);
-  const { free_providers: freeProviders } = config.pricing;
-  return createThreadedAnalytics(program, { path: config.storage.db_path, freeProviders }, log);
+/** What only a cluster needs is loaded for one. */
+async function openStorage(
+  options: ServerOptions,
+  parts: Pick<StorageOptions, 'ids' | 'clock' | 'alike'>,
+): Promise<Storage> {
+  const { trusted = false, reportsOnThread = false } = options;
+  const storage = { ...options, ...parts, trusted, reportsOnThread };
+  const { url } = options.config.database;
+  if (url === null) return openEmbedded(storage);
+  const { openCluster } = await import('./storage/cluster.ts');
+  return openCluster({ ...storage, url });
 }
 
 function warnings(models: readonly ModelEntry[], prices: PriceTable, config: Config, now: number): string[] {

@@ -72,6 +72,7 @@ const PATH_KEYS = new Set([
   'gateway.record',
   'pricing.tables',
   'server.workspace_roots',
+  'cluster.shared_roots',
 ]);
 const REMOTE_RATE_LIMIT = 600;
 

@@ -1,5 +1,6 @@
 // Every configuration key with its type, range and default (15 §2). A key that is not here does not exist.
 import { z } from 'zod';
+import { ClusterSchema, DatabaseSchema, NatsSchema } from './config/cluster.ts';
 import { GatewaySchema } from './config/gateway.ts';
 import { NotifySchema } from './config/notify.ts';
 import { McpServerNameSchema, McpServerSchema } from './mcp.ts';
@@ -31,6 +32,9 @@ export const ConfigSchema = z.strictObject({
   log: z.strictObject({ level: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace']) }),
   recovery: z.strictObject({ on_start: z.enum(['resume', 'hold', 'cancel']) }),
   storage: z.strictObject({ db_path: z.string().min(1), synchronous: z.enum(['NORMAL', 'FULL']) }),
+  database: DatabaseSchema,
+  nats: NatsSchema,
+  cluster: ClusterSchema,
   trace: z.strictObject({ retention_days: z.int().min(1).max(MAX_DAYS).nullable() }),
   registry: z.strictObject({ path: z.string().min(1) }),
   routing: z.strictObject({ global_path: z.string().min(1), global_default_model: z.string().nullable() }),
@@ -142,6 +146,17 @@ export function defaultConfig(data: string): Config {
     log: { level: 'info' },
     recovery: { on_start: 'resume' },
     storage: { db_path: `${data}/metis.db`, synchronous: 'NORMAL' },
+    database: { url: null, pool_size: 10, synchronous_commit: 'on' },
+    nats: { url: null },
+    cluster: {
+      name: 'metis',
+      node_name: null,
+      advertise_url: null,
+      lease_seconds: 15,
+      max_turns: null,
+      shared_roots: [],
+      local_workspaces: false,
+    },
     trace: { retention_days: 90 },
     registry: { path: `${data}/registry.yaml` },
     routing: { global_path: `${data}/routing.yaml`, global_default_model: null },

@@ -3,6 +3,7 @@
 import type { DelegationRecord } from '../domain/delegate.ts';
 import type { TurnRecord } from '../domain/turn.ts';
 import { Cancelled } from '../kernel/abort.ts';
+import type { TreeWork } from '../ports/trees.ts';
 import { closeOpenApprovals } from './approval/close-approvals.ts';
 import { closeOpenCalls } from './closing/close-model-calls.ts';
 import { endUnfinishedDelegation } from './delegation/close-under.ts';
@@ -135,4 +136,13 @@ async function isOrphan(engine: Engine, { parent_session_id, parent_turn_id }: D
     return (await engine.store.turns.record(parent_session_id, parent_turn_id))?.ended_at != null;
   if (engine.config.recovery.on_start === 'cancel') return true;
   return (await engine.store.sessions.record(parent_session_id))?.ended_at != null;
+}
+
+/** What a node does with the trees that it holds. */
+export function treeWork(engine: Engine): TreeWork {
+  return {
+    running: () => engine.locks.active().length,
+    inUse: (root) => engine.locks.isHeld(root) || engine.outside.sessions().includes(root),
+    takeUp: async () => {},
+  };
 }

@@ -22,13 +22,34 @@ export type Hold =
   /** Another node's, or of a place that this node has not. */
   | { readonly own: false; readonly url: string | null; readonly epoch: number };
 
+/** What is done here with the trees that are held. */
+export interface TreeWork {
+  /** Top-level turns that run here. */
+  running(): number;
+  /** Whether something of the tree is under way here, or watched: it is not given up then. */
+  inUse(root: SessionId): boolean;
+  /**
+   * Called with each tree that is claimed, before anybody uses it: what its last owner left unfinished is taken up (16 §4.3).
+   * @param how.wanted its turn goes on unasked; `swept` = no request asked for it
+   */
+  takeUp(root: SessionId, how: { readonly wanted: boolean; readonly swept: boolean }): Promise<void>;
+}
+
 export interface Trees {
+  /**
+   * From now on trees are claimed, and others may send requests for them.
+   * @param bound where this server listens
+   * Throws `StartupError('node_name_in_use')`.
+   */
+  join(bound: { readonly url: string }, work: TreeWork): Promise<void>;
   /** Claims a tree that nobody holds. Null when there is no such tree. */
   hold(root: SessionId): Promise<Hold | null> | Hold;
   /** Whether this node holds it at this moment. */
   holds(root: string): boolean;
   /** Tells of a tree that was taken away or dropped: nothing of it is to be written or run any more. */
   onLost(tell: (root: SessionId) => void): void;
+  /** No more claims: the server goes down, and each tree is given up as its turns are put down. */
+  drain(): void;
   /** Gives up all that is held; the trees of unfinished turns go on elsewhere. */
   releaseAll(): Promise<void>;
   nodes(): Promise<readonly NodeInfo[]>;

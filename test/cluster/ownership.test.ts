@@ -66,9 +66,8 @@ describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, 
     expect(await treeRow(a, session.id)).toMatchObject({ wanted: 1n });
     const id = a.trees.node;
 
-    const b = await node(schema, 'b');
     const taken: unknown[] = [];
-    b.trees.onTaken(async (root, how) => void taken.push([root, how]));
+    const b = await node(schema, 'b', { takeUp: async (root, how) => void taken.push([root, how]) });
     await until(() => b.trees.holds(session.id));
     expect(taken).toEqual([[session.id, { wanted: true, swept: true }]]);
     expect(await treeRow(b, session.id)).toMatchObject({ owner_node: b.trees.node, owner_epoch: 2n, wanted: 1n });

@@ -5,6 +5,7 @@ import path from 'node:path';
 import { onTestFinished } from 'vitest';
 import { createCredentials } from '../../src/app/credentials.ts';
 import { startMcp } from '../../src/app/mcp.ts';
+import { createOwnTrees } from '../../src/app/storage/embedded.ts';
 import { createBus } from '../../src/bus/memory/bus.ts';
 import { type Config, defaultConfig } from '../../src/domain/config.ts';
 import type { Delta } from '../../src/domain/delta.ts';
@@ -221,6 +222,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     library,
     recommender: learning?.recommender ?? null,
     secrets: [],
+    trees: createOwnTrees(),
   });
   const loop = learning?.start() ?? null;
   let open = true;

@@ -13,6 +13,7 @@ import type { Recommender } from '../../ports/recommender.ts';
 import type { Relays } from '../../ports/relay.ts';
 import type { Store } from '../../ports/store.ts';
 import type { SchemaCompiler, ToolRegistry } from '../../ports/tool.ts';
+import type { Trees } from '../../ports/trees.ts';
 import type { WorkerLibrary } from '../../ports/worker-library.ts';
 import type { Workspaces } from '../../ports/workspace.ts';
 import type { FileLedger } from './file-ledger.ts';
@@ -46,6 +47,7 @@ export interface EngineDeps {
   readonly recommender: Recommender | null;
   /** Values that must never leave in a text. */
   readonly secrets: readonly string[];
+  readonly trees: Trees;
 }
 
 export interface Engine extends EngineDeps {

@@ -31,6 +31,7 @@ export interface SessionLocks {
   /** Starts a turn under the reservation; the lock is free again when `body` has settled. */
   start(sessionId: SessionId, turnId: TurnId, scope: AbortController, body: () => Promise<void>): ActiveTurn;
   turn(turnId: string): ActiveTurn | null;
+  isHeld(sessionId: SessionId): boolean;
   /** Every turn that runs now. */
   active(): readonly ActiveTurn[];
   /** Resolves when no lock is held: nothing runs, and nothing is being admitted, resumed or ended. */
@@ -83,6 +84,7 @@ export function createSessionLocks(log: Logger): SessionLocks {
       return turn;
     },
     turn: (turnId) => byTurn.get(turnId) ?? null,
+    isHeld: (sessionId) => held.has(sessionId),
     active: () => [...byTurn.values()],
     async idle() {
       while (held.size > 0) await Promise.all([...held].map(([id, { turn }]) => turn?.done ?? decided(id)));

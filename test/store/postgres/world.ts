@@ -8,6 +8,7 @@ import { createIdGenerator, type SessionId } from '../../../src/kernel/ids.ts';
 import { prepareBatch } from '../../../src/policy/journal/prepare.ts';
 import type { Journal } from '../../../src/ports/journal.ts';
 import type { Published } from '../../../src/ports/live-bus.ts';
+import type { TreeWork } from '../../../src/ports/trees.ts';
 import { createTrees, type NodeTrees } from '../../../src/store/postgres/cluster/trees.ts';
 import { openDatabase } from '../../../src/store/postgres/connection/open.ts';
 import type { Pool } from '../../../src/store/postgres/connection/pool.ts';
@@ -40,12 +41,13 @@ export interface NodeOptions {
   readonly leaseSeconds?: number;
   /** Beside the time of the world, which the test sets. */
   readonly clock?: Clock;
+  readonly takeUp?: TreeWork['takeUp'];
   /** Trees are held by whoever commits; else the test holds them. */
   readonly holds?: boolean;
 }
 
 export async function openSchema(url: string, start: number, options: NodeOptions = {}): Promise<PostgresWorld> {
-  const { name = 'alone', leaseSeconds = 60, holds = false } = options;
+  const { name = 'alone', leaseSeconds = 60, holds = false, takeUp = async () => {} } = options;
   const logged: LogLine[] = [];
   const log = recordingLogger(logged);
   const time = { now: start };
@@ -55,16 +57,14 @@ export async function openSchema(url: string, start: number, options: NodeOption
   const trees = createTrees({
     pool,
     heartbeat: pool.send,
-    self: { name, url: `http://${name}`, version: '0', places: [`node:${name}`, 'shared:/'], configHash: '' },
+    selfAt: ({ url }) => ({ name, url, version: '0', places: [`node:${name}`, 'shared:/'], configHash: '' }),
     sharedRoots: ['/'],
     leaseSeconds,
     ids,
     clock,
     log,
-    running: () => 0,
-    inUse: () => true,
   });
-  await trees.start();
+  await trees.join({ url: `http://${name}` }, { running: () => 0, inUse: () => true, takeUp });
   let open = true;
   const close = async () => {
     if (!open) return;

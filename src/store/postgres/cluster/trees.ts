@@ -4,7 +4,7 @@ import { StartupError } from '../../../kernel/errors.ts';
 import type { IdGenerator, SessionId } from '../../../kernel/ids.ts';
 import { placeOf } from '../../../policy/cluster/place.ts';
 import type { Logger } from '../../../ports/log.ts';
-import type { Hold, Trees } from '../../../ports/trees.ts';
+import type { Hold, Trees, TreeWork } from '../../../ports/trees.ts';
 import type { Send } from '../connection/client.ts';
 import type { Pool } from '../connection/pool.ts';
 import {
@@ -26,25 +26,16 @@ export interface TreesOptions {
   readonly pool: Pool;
   /** A connection of its own: heartbeats wait behind nothing. */
   readonly heartbeat: Send;
-  readonly self: NodeSelf;
   readonly sharedRoots: readonly string[];
   readonly leaseSeconds: number;
   readonly ids: IdGenerator;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Top-level turns that run here. */
-  readonly running: () => number;
-  /** Whether something of the tree is under way here or watched: it is not released then. */
-  readonly inUse: (root: string) => boolean;
+  /** How this node is known, once it is known where it listens. */
+  readonly selfAt: (bound: { readonly url: string }) => NodeSelf;
 }
 
 export interface NodeTrees extends Trees, HeldTrees {
-  /** Called with each tree claimed, before anybody uses it: what the last owner left unfinished is taken up (16 §4.3). */
-  onTaken(take: (root: SessionId, how: { readonly wanted: boolean; readonly swept: boolean }) => Promise<void>): void;
-  /** Heartbeats and sweeps. Throws `StartupError('node_name_in_use')`. */
-  start(): Promise<void>;
-  /** No more claims; the trees go one by one as their turns are put down. */
-  drain(): void;
   /** Whether this node may serve: its lease is valid by its own clock. */
   ready(): boolean;
   close(): Promise<void>;
@@ -62,12 +53,13 @@ interface Entry {
 }
 
 export function createTrees(options: TreesOptions): NodeTrees {
-  const { pool, heartbeat, self, sharedRoots, clock, ids, log } = options;
+  const { pool, heartbeat, sharedRoots, clock, ids, log } = options;
   const leaseMs = options.leaseSeconds * 1000;
   const entries = new Map<string, Entry>();
   const claims = new Map<string, Promise<Entry | null>>();
   const lostListeners: ((root: SessionId) => void)[] = [];
-  let taken: Parameters<NodeTrees['onTaken']>[0] = async () => {};
+  let self: NodeSelf = options.selfAt({ url: '' });
+  let work: TreeWork = { running: () => 0, inUse: () => false, takeUp: async () => {} };
   let node: string = ids.next();
   /** Start of the last good heartbeat, monotonic. */
   let goodAt = Number.NEGATIVE_INFINITY;
@@ -78,12 +70,12 @@ export function createTrees(options: TreesOptions): NodeTrees {
   const claimant = (): Claimant => ({ node, places: self.places });
   const valid = () => clock.monotonic() - goodAt < SAFE * leaseMs;
 
-  function every(ms: number, work: () => Promise<void>): void {
+  function every(ms: number, upkeep: () => Promise<void>): void {
     const again = () => {
       const timer = clock.after(ms, () => {
         timers.delete(timer);
         if (closed) return;
-        void work()
+        void upkeep()
           .catch((err: unknown) => log.warn({ err }, 'the database did not answer the upkeep of the node'))
           .finally(again);
       });
@@ -103,7 +95,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
 
   async function heartbeatNow(): Promise<void> {
     const from = clock.monotonic();
-    const alive = await beat(heartbeat, node, { leaseMs, turns: options.running(), draining });
+    const alive = await beat(heartbeat, node, { leaseMs, turns: work.running(), draining });
     if (alive) {
       goodAt = from;
       return;
@@ -132,7 +124,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
     const entry: Entry = { held, users: 1, idleSince: clock.monotonic() };
     entries.set(held.root, entry);
     try {
-      await taken(held.root as SessionId, { wanted, swept });
+      await work.takeUp(held.root as SessionId, { wanted, swept });
     } finally {
       leaveEntry(entry);
     }
@@ -180,7 +172,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
   async function releaseIdle(): Promise<void> {
     const now = clock.monotonic();
     for (const [root, entry] of entries) {
-      if (entry.users > 0 || entry.held.turn !== null || options.inUse(root)) entry.idleSince = now;
+      if (entry.users > 0 || entry.held.turn !== null || work.inUse(root as SessionId)) entry.idleSince = now;
       else if (now - entry.idleSince >= IDLE_MS) await letGo(root, entry);
     }
   }
@@ -231,9 +223,6 @@ export function createTrees(options: TreesOptions): NodeTrees {
       return owner && { own: false, url: owner.url, epoch: owner.epoch };
     },
     onLost: (tell) => void lostListeners.push(tell),
-    onTaken(take) {
-      taken = take;
-    },
     async releaseAll() {
       for (const [root, entry] of [...entries]) await letGo(root, entry);
     },
@@ -242,7 +231,9 @@ export function createTrees(options: TreesOptions): NodeTrees {
       draining = true;
     },
     ready: () => !draining && valid(),
-    async start() {
+    async join(bound, treeWork) {
+      self = options.selfAt(bound);
+      work = treeWork;
       const from = clock.monotonic();
       if (!(await register(heartbeat, node, self, leaseMs))) {
         throw new StartupError('node_name_in_use', [

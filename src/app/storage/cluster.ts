@@ -1,0 +1,87 @@
+// A node of a cluster: PostgreSQL holds the truth and says who works on what (16). Loaded only when `database.url` is set.
+import { hostname } from 'node:os';
+import path from 'node:path';
+import { createBus } from '../../bus/memory/bus.ts';
+import type { Config } from '../../domain/config.ts';
+import { canonicalJson, sha256Hex } from '../../kernel/canonical-json.ts';
+import { makeFolder } from '../../kernel/folder.ts';
+import type { NodeSelf } from '../../store/postgres/cluster/nodes.ts';
+import { createTrees } from '../../store/postgres/cluster/trees.ts';
+import { openDatabase } from '../../store/postgres/connection/open.ts';
+import { createSingle } from '../../store/postgres/connection/single.ts';
+import { createKnown } from '../../store/postgres/read/known.ts';
+import { createPriceVersionReader, createStore } from '../../store/postgres/read/store.ts';
+import { createAnalytics } from '../../store/postgres/report/analytics.ts';
+import { createJournal } from '../../store/postgres/write/journal.ts';
+import type { Storage, StorageOptions } from './storage.ts';
+
+/** Of the lease: a heartbeat that was not answered by then is sent again. */
+const HEARTBEAT_PATIENCE = 0.4;
+
+/** Throws `StartupError`. */
+export async function openCluster(options: StorageOptions & { readonly url: string }): Promise<Storage> {
+  const { url, config, packageDir, log, ids, clock, trusted } = options;
+  const { database, cluster } = config;
+  makeFolder(options.dataDir, 0o700);
+  const pool = await openDatabase({
+    url,
+    size: database.pool_size,
+    synchronousCommit: database.synchronous_commit,
+    migrationsDir: path.join(packageDir, 'migrations', 'postgres'),
+    clock,
+    log,
+  });
+  const heartbeat = createSingle(url, cluster.lease_seconds * 1000 * HEARTBEAT_PATIENCE);
+  const trees = createTrees({
+    pool,
+    heartbeat: heartbeat.send,
+    selfAt: (bound) => selfAt(bound, options),
+    sharedRoots: cluster.shared_roots,
+    leaseSeconds: cluster.lease_seconds,
+    ids,
+    clock,
+    log,
+  });
+  const bus = createBus(log);
+  const known = createKnown(trees);
+  trees.onLost(known.dropTree);
+  return {
+    bus,
+    journal: createJournal({ pool, trees, ids, clock, bus, log, trusted, ...known.following }),
+    store: createStore(pool, known),
+    analytics: createAnalytics(pool),
+    priceVersions: createPriceVersionReader(pool),
+    trees,
+    alone: false,
+    fault: (cause) => cause,
+    close: async () => {
+      await trees.close();
+      await heartbeat.close();
+      await pool.close();
+    },
+  };
+}
+
+const ALL_ADDRESSES: readonly string[] = ['0.0.0.0', '[::]'];
+
+function selfAt(bound: { readonly url: string }, { config, version, alike }: StorageOptions): NodeSelf {
+  const { cluster } = config;
+  const at = bound.url === '' ? null : new URL(bound.url);
+  if (at !== null && ALL_ADDRESSES.includes(at.hostname)) at.hostname = hostname();
+  const name = cluster.node_name ?? `${hostname()}:${at?.port ?? config.server.port}`;
+  return {
+    name,
+    url: cluster.advertise_url ?? at?.origin ?? '',
+    version,
+    places: [`node:${name}`, ...cluster.shared_roots.map((root) => `shared:${root}`)],
+    configHash: sha256Hex(canonicalJson([alikeIn(config), ...alike])),
+  };
+}
+
+/** What a node may have of its own is left out (16 §7.5). */
+function alikeIn(config: Config): unknown {
+  const { server, storage: _storage, database: _database, log: _log, providers: _providers, cluster, ...rest } = config;
+  const { host: _host, port: _port, allowed_hosts: _names, ...door } = server;
+  const { node_name: _name, advertise_url: _url, max_turns: _turns, ...shared } = cluster;
+  return { ...rest, server: door, cluster: shared };
+}

@@ -1,0 +1,73 @@
+// A node by itself: started by `metis serve`, it serves what the embedded server serves (16 §11), and only it loads the drivers.
+import fs from 'node:fs';
+import path from 'node:path';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { start, temporaryHome } from '../app/metis.ts';
+import { startNodes } from '../support/nodes.ts';
+import { postgresService } from '../support/services.ts';
+
+const { url, missing } = await postgresService();
+
+/** Processes start slowly on a machine that has much else to do. */
+vi.setConfig({ testTimeout: 120_000 });
+
+describe.skipIf(url === null)(`one node${missing && `, skipped: ${missing}`}`, () => {
+  test('sessions, turns, tools, history and reports over HTTP, and nothing is left held', async () => {
+    const cluster = await startNodes({
+      database: url!,
+      answer: ({ results }) =>
+        results.length === 0
+          ? { tool_calls: [{ name: 'write_file', input: { path: 'a.txt', content: 'written' } }] }
+          : { text: 'done', usage: { input: 10, output: 5 } },
+    });
+    const workspace = cluster.workspace('one');
+    const node = await cluster.start('a');
+    const session = await node.session(workspace);
+    expect(await node.turn(session, 'write')).toMatchObject({ status: 'completed', stop_reason: 'end_turn' });
+    expect(fs.readFileSync(path.join(workspace, 'a.txt'), 'utf8')).toBe('written');
+    const { messages } = await node.client.listMessages(session);
+    expect(messages.map(({ role }) => role)).toEqual(['user', 'assistant', 'tool', 'assistant']);
+    const cost = await node.client.getCost({ group_by: 'parent_session', from: 'all' });
+    expect(cost.data).toMatchObject([{ parent_session_id: session, call_count: 2 }]);
+    expect(await cluster.rows('SELECT name FROM nodes')).toEqual([{ name: 'a' }]);
+    expect(await cluster.rows('SELECT wanted, owner_node IS NULL AS free FROM trees')).toEqual([
+      { wanted: false, free: false },
+    ]);
+
+    expect(await node.stop()).toMatchObject({ code: 0 });
+    expect(await cluster.rows('SELECT 1 FROM nodes')).toEqual([]);
+    expect(await cluster.rows('SELECT wanted, owner_node IS NULL AS free FROM trees')).toEqual([
+      { wanted: false, free: true },
+    ]);
+  });
+
+  test('a second node of the same name is refused while the first lives', async () => {
+    const cluster = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
+    await cluster.start('a');
+    const { code, stderr } = await cluster.refused('a');
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('node_name_in_use') });
+  });
+});
+
+test('without a database address neither driver is loaded, and nothing of the cluster', async () => {
+  const home = temporaryHome();
+  onTestFinished(home.remove);
+  const spy = path.join(home.path, 'spy.cjs');
+  const found = path.join(home.path, 'loaded.txt');
+  fs.writeFileSync(
+    spy,
+    `const fs = require('node:fs');
+     require('node:module').registerHooks({ load(url, context, next) { fs.appendFileSync(${JSON.stringify(found)}, url + '\\n'); return next(url, context); } });`,
+  );
+  const server = start(['serve', '--port', '0'], { home: home.path, env: { NODE_OPTIONS: `--require ${spy}` } });
+  onTestFinished(async () => void (await server.stop('SIGKILL')));
+  await server.line(/listens on/);
+  expect(await server.stop()).toMatchObject({ code: 0 });
+  const loaded = fs.readFileSync(found, 'utf8').split('\n');
+  expect(loaded.filter((file) => file.includes('/store/sqlite/')).length).toBeGreaterThan(10);
+  expect(
+    loaded.filter((file) =>
+      /\/node_modules\/(pg|pg-[a-z-]+|@nats-io)\/|\/store\/postgres\/|\/bus\/nats\/|storage\/cluster/.test(file),
+    ),
+  ).toEqual([]);
+});

@@ -1,0 +1,159 @@
+// Nodes of a cluster as processes of their own, on a schema of PostgreSQL that is theirs, all asking one fake provider.
+import type { ChildProcess } from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import pg from 'pg';
+import { onTestFinished } from 'vitest';
+import { createMetisClient, type MetisClient } from '../../src/client/client.ts';
+import type { Turn } from '../../src/domain/turn.ts';
+import { type Finished, start } from '../app/metis.ts';
+import type { FakeAnswer, FakeCall, FakeProvider } from './fake-provider.ts';
+import { priceFileA } from './prices.ts';
+import { KEYS, registryAt, startStrictFake } from './real-server.ts';
+import { ownSchema, type Schema } from './services.ts';
+import { until } from './until.ts';
+
+/** Short, so that a take-over is soon; what waits for one waits for many times as long. */
+export const LEASE_SECONDS = 3;
+
+const MODEL = 'anthropic:claude-haiku-4-5';
+
+export interface NodesOptions {
+  /** Of the service. */
+  readonly database: string;
+  readonly answer: (call: FakeCall) => FakeAnswer | Promise<FakeAnswer>;
+  /** Keys of the configuration, of every node. */
+  readonly set?: Readonly<Record<string, unknown>>;
+}
+
+export interface NodeSettings {
+  /** Keys of this node alone. */
+  readonly set?: Readonly<Record<string, unknown>>;
+  /** In place of the schema's address: through a proxy. */
+  readonly database?: string;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+export interface TestNode {
+  readonly name: string;
+  readonly url: string;
+  readonly client: MetisClient;
+  readonly child: ChildProcess;
+  /** Opens a session in a workspace of the shared root. */
+  session(workspace: string, rest?: object): Promise<string>;
+  /** Submits a message and waits for the turn's end. */
+  turn(sessionId: string, content: string): Promise<Turn>;
+  /** Lines of its log so far. */
+  readonly log: () => string;
+  signal(signal: NodeJS.Signals): void;
+  /** SIGTERM, and the end of the process. */
+  stop(): Promise<Finished>;
+  /** SIGKILL, and the end of the process. */
+  kill(): Promise<Finished>;
+}
+
+export interface Nodes {
+  readonly schema: Schema;
+  readonly fake: FakeProvider;
+  /** A shared root, where workspaces lie. */
+  readonly root: string;
+  /** Makes a folder below the root. */
+  workspace(name: string): string;
+  start(name: string, settings?: NodeSettings): Promise<TestNode>;
+  /** Starts one that is not to come up; resolves with what it said. */
+  refused(name: string, settings?: NodeSettings): Promise<Finished>;
+  /** Rows as the schema has them, integers as text. */
+  rows<Row = Record<string, string>>(sql: string, ...values: unknown[]): Promise<Row[]>;
+}
+
+/** Everything is closed and removed with the test. */
+export async function startNodes({ database, answer, set = {} }: NodesOptions): Promise<Nodes> {
+  const folder = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), 'metis-nodes-')));
+  const root = path.join(folder, 'workspaces');
+  fs.mkdirSync(root);
+  onTestFinished(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const schema = await ownSchema(database);
+  onTestFinished(() => schema.drop());
+  const fake = await startStrictFake(answer);
+  const files = { registry: path.join(folder, 'registry.yaml'), prices: path.join(folder, 'prices.json') };
+  fs.writeFileSync(files.registry, registryAt(fake));
+  fs.writeFileSync(files.prices, priceFileA());
+  const eyes = new pg.Client({ connectionString: schema.url });
+  await eyes.connect();
+  onTestFinished(() => eyes.end());
+  const alike = {
+    'server.port': 0,
+    'log.level': 'info',
+    'registry.path': files.registry,
+    'pricing.tables': [files.prices],
+    'tool_confirmation.default.write': 'auto',
+    'tool_confirmation.default.execute': 'auto',
+    'shutdown.drain_seconds': 0,
+    'cluster.name': schema.name,
+    'cluster.lease_seconds': LEASE_SECONDS,
+    'cluster.shared_roots': [root],
+    ...set,
+  };
+
+  function spawned(name: string, settings: NodeSettings) {
+    const home = path.join(folder, `home-${name}`);
+    fs.mkdirSync(home, { recursive: true });
+    const keys = {
+      'database.url': settings.database ?? schema.url,
+      'cluster.node_name': name,
+      ...alike,
+      ...settings.set,
+    };
+    const flags = Object.entries(keys).flatMap(([key, value]) => [
+      '--set',
+      `${key}=${typeof value === 'string' ? value : JSON.stringify(value)}`,
+    ]);
+    const env = { ANTHROPIC_API_KEY: KEYS.anthropic, OPENAI_API_KEY: KEYS.openai, ...settings.env };
+    const node = start(['serve', ...flags], { home, env });
+    onTestFinished(async () => {
+      // One that was stopped does not hear anything else.
+      await node.stop('SIGKILL');
+    });
+    return node;
+  }
+
+  return {
+    schema,
+    fake,
+    root,
+    workspace(name) {
+      const workspace = path.join(root, name);
+      fs.mkdirSync(workspace, { recursive: true });
+      return workspace;
+    },
+    async start(name, settings = {}) {
+      const node = spawned(name, settings);
+      const [, url] = await node.line(/listens on (http:\/\/[^,\s]+)/);
+      const client = createMetisClient({ baseUrl: url! });
+      return {
+        name,
+        url: url!,
+        client,
+        async session(workspace, rest = {}) {
+          const model = { initial_active_model: MODEL };
+          return (await client.createSession({ workspace_path: workspace, ...model, ...rest })).id;
+        },
+        async turn(sessionId, content) {
+          const { turn_id } = await client.submitTurn(sessionId, { content });
+          return until(async () => {
+            const turn = await client.getTurn(sessionId, turn_id);
+            return turn.ended_at !== null && turn;
+          }, 60);
+        },
+        child: node.child,
+        log: () => node.output.stderr,
+        signal: (signal) => void node.child.kill(signal),
+        stop: () => node.stop('SIGTERM'),
+        kill: () => node.stop('SIGKILL'),
+      };
+    },
+    refused: (name, settings = {}) => spawned(name, settings).finished,
+    rows: async (sql, ...values) => (await eyes.query(sql, values)).rows,
+  };
+}

@@ -175,11 +175,12 @@ function withoutComments(text: string): string {
 }
 
 it('what only a cluster needs is loaded by import() alone', () => {
+  const OF_A_CLUSTER = /^src\/(store\/postgres\/|bus\/nats\/|app\/storage\/cluster)/;
   const wrong = files
-    .filter((file) => !file.path.startsWith('src/store/postgres/'))
+    .filter((file) => !OF_A_CLUSTER.test(file.path))
     .flatMap((file) =>
       valueImports(file.text)
-        .filter((name) => name === 'pg' || name.includes('/postgres/'))
+        .filter((name) => /^pg$|^@nats-io\/|\/postgres\/|\/nats\/|\/storage\/cluster/.test(name))
         .filter((name) => !file.text.includes(`import('${name}')`))
         .map((name) => `${file.path} imports ${name}`),
     );

@@ -45,87 +45,96 @@ export interface GatewaySink {
 }
 
 /**
+ * Takes the place of one call, before any of its body is read: what waits here holds memory. Returns how to give it
+ * back, once. Throws `rate_limit_exceeded` where `gateway.max_streams` are taken.
+ */
+export function takePlace({ gateway, config }: Engine): () => void {
+  const { max_streams } = config.gateway;
+  if (gateway.arrived >= max_streams)
+    throw new AppError('rate_limit_exceeded', `${max_streams} calls are under way: gateway.max_streams`);
+  gateway.arrived += 1;
+  return () => {
+    gateway.arrived -= 1;
+  };
+}
+
+/**
  * Relays one call. Throws what is wrong with the request or refused before an answer begins; `RelayFault` where the
  * provider gives none; from then on never.
  */
 export async function relayCall(engine: Engine, request: GatewayRequest, sink: GatewaySink): Promise<void> {
-  await admitted(engine, async () => {
-    const bytes = { value: request.takeBody() };
-    const facts = readFacts(request.wire, bytes.value);
-    const scope = createScope();
-    const leave = () => scope.abort(new Cancelled('user_cancel', 'the client closed the connection'));
-    request.signal.addEventListener('abort', leave, { once: true });
-    if (request.signal.aborted) leave();
-    let finish = () => {};
-    const done = new Promise<void>((resolve) => {
-      finish = resolve;
-    });
-    let entered: GatewayCall | null = null;
-    const enter = ({ id, root_session_id }: SessionRecord) => {
-      if (entered !== null) engine.gateway.calls.delete(entered);
-      entered = { session_id: id, root_session_id, scope, done };
-      engine.gateway.calls.add(entered);
-    };
-    try {
-      const call = await openCall(engine, request.client, facts, { signal: scope.signal, enter });
-      try {
-        const adapter = engine.registry.adapters.get(call.model.adapter)!;
-        const sent = sentBody(bytes.value, facts, { model: call.sent, output_tokens: call.output_tokens }, adapter);
-        bytes.value = Buffer.alloc(0);
-        const outgoing = relayRequest(request, sent.pieces, {
-          withhold_usage: sent.withhold_usage,
-          request_id: call.request_id,
-        });
-        await relay(engine, call, { outgoing, sink, signal: scope.signal });
-      } finally {
-        // What was spent and could not be booked stays reserved: a limit must not forget it.
-        if (!lost.has(call)) call.release();
-      }
-    } catch (error) {
-      throw scope.signal.aborted && !(error instanceof AppError) ? cancelledError(scope.signal) : error;
-    } finally {
-      request.signal.removeEventListener('abort', leave);
-      if (entered !== null) engine.gateway.calls.delete(entered);
-      finish();
-    }
+  if (engine.draining.value) throw goingDown();
+  const scope = createScope();
+  const leave = () => scope.abort(new Cancelled('user_cancel', 'the client closed the connection'));
+  request.signal.addEventListener('abort', leave, { once: true });
+  if (request.signal.aborted) leave();
+  let finish = () => {};
+  const done = new Promise<void>((resolve) => {
+    finish = resolve;
   });
+  let entered: GatewayCall | null = null;
+  const enter = ({ id, root_session_id }: SessionRecord) => {
+    if (entered !== null) engine.gateway.calls.delete(entered);
+    entered = { session_id: id, root_session_id, scope, done };
+    engine.gateway.calls.add(entered);
+  };
+  try {
+    const { call, outgoing } = await begin(engine, request, { signal: scope.signal, enter });
+    try {
+      await relay(engine, call, { outgoing, sink, signal: scope.signal });
+    } finally {
+      // What was spent and could not be booked stays reserved: a limit must not forget it.
+      if (!lost.has(call)) call.release();
+    }
+  } catch (error) {
+    throw scope.signal.aborted && !(error instanceof AppError) ? cancelledError(scope.signal) : error;
+  } finally {
+    request.signal.removeEventListener('abort', leave);
+    if (entered !== null) engine.gateway.calls.delete(entered);
+    finish();
+  }
+}
+
+/**
+ * A call that was announced, and what is sent for it. The request and what was read of it end here: while the answer
+ * streams, nothing of it is held.
+ */
+async function begin(engine: Engine, request: GatewayRequest, how: Parameters<typeof openCall>[3]) {
+  const bytes = request.takeBody();
+  const facts = readFacts(request.wire, bytes);
+  const call = await openCall(engine, request.client, facts, how);
+  try {
+    const adapter = engine.registry.adapters.get(call.model.adapter)!;
+    const sent = sentBody(bytes, facts, { model: call.sent, output_tokens: call.output_tokens }, adapter);
+    const { withhold_usage } = sent;
+    return { call, outgoing: relayRequest(request, sent.pieces, { withhold_usage, request_id: call.request_id }) };
+  } catch (error) {
+    call.release();
+    throw error;
+  }
 }
 
 /** Relays a question about a request's size: it costs nothing and leaves no trace. */
 export async function relayCount(engine: Engine, request: GatewayRequest, sink: GatewaySink): Promise<void> {
-  await admitted(engine, async () => {
-    const bytes = request.takeBody();
-    const facts = readFacts(request.wire, bytes);
-    // Nothing that is noticed on the way is taken from those who store it.
-    const apart: Engine = { ...engine, routes: forkMemory(engine.routes) };
-    const asked = askedModel(apart, facts);
-    const { session, new_root, fresh } = await clientSession(apart, request.client, null);
-    const stands = fresh.length > 0 ? null : await standing(apart, session, asked);
-    const decided = stands === null ? await decide(apart, session, { ...asked, new_root }) : null;
-    const model = stands?.model ?? decided!.model;
-    if (model === null) throw decided!.refusal!;
-    const adapter = engine.registry.adapters.get(model.adapter)!;
-    const changes = { model: stands === null ? sentName(asked.named, model) : stands.sent, output_tokens: null };
-    const { pieces } = sentBody(bytes, facts, changes, adapter);
-    const outgoing = relayRequest(request, pieces, { withhold_usage: false, request_id: engine.ids.request() });
-    const answer = await send(engine, model.adapter, outgoing, request.signal);
-    sink.head(answer.status, [...answer.headers, ['x-metis-model', model.id]]);
-    await pump(engine, answer, { sink, signal: request.signal });
-    sink.end();
-  });
-}
-
-async function admitted(engine: Engine, work: () => Promise<void>): Promise<void> {
-  const { gateway, config, draining } = engine;
-  if (draining.value) throw goingDown();
-  if (gateway.arrived >= config.gateway.max_streams)
-    throw new AppError('rate_limit_exceeded', `${config.gateway.max_streams} calls are under way: gateway.max_streams`);
-  gateway.arrived += 1;
-  try {
-    await work();
-  } finally {
-    gateway.arrived -= 1;
-  }
+  if (engine.draining.value) throw goingDown();
+  const bytes = request.takeBody();
+  const facts = readFacts(request.wire, bytes);
+  // Nothing that is noticed on the way is taken from those who store it.
+  const apart: Engine = { ...engine, routes: forkMemory(engine.routes) };
+  const asked = askedModel(apart, facts);
+  const { session, new_root, fresh } = await clientSession(apart, request.client, null);
+  const stands = fresh.length > 0 ? null : await standing(apart, session, asked);
+  const decided = stands === null ? await decide(apart, session, { ...asked, new_root }) : null;
+  const model = stands?.model ?? decided!.model;
+  if (model === null) throw decided!.refusal!;
+  const adapter = engine.registry.adapters.get(model.adapter)!;
+  const changes = { model: stands === null ? sentName(asked.named, model) : stands.sent, output_tokens: null };
+  const { pieces } = sentBody(bytes, facts, changes, adapter);
+  const outgoing = relayRequest(request, pieces, { withhold_usage: false, request_id: engine.ids.request() });
+  const answer = await send(engine, model.adapter, outgoing, request.signal);
+  sink.head(answer.status, [...answer.headers, ['x-metis-model', model.id]]);
+  await pump(engine, answer, { sink, signal: request.signal });
+  sink.end();
 }
 
 function readFacts(wire: ClientWire, bytes: Buffer): RequestFacts {

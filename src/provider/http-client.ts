@@ -158,5 +158,5 @@ function flat(headers: HttpRequest['headers']): Readonly<Record<string, string>>
 
 /** One piece goes out as it is; several are one body with the length that the headers say. */
 function bodyOf(body: HttpRequest['body']): Uint8Array | Readable {
-  return body.length === 1 ? body[0]! : Readable.from(body, { objectMode: false });
+  return Array.isArray(body) && body.length === 1 ? body[0]! : Readable.from(body, { objectMode: false });
 }

@@ -51,6 +51,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
   const record: Send = async (request) => {
     if (request.of === null) return options.send(request);
     const ended = begin(request.of);
+    const body = [...request.body];
     const startedAt = options.clock.monotonic();
     const chunks: { at_ms: number; text: string }[] = [];
     let status: number | null = null;
@@ -61,7 +62,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
         adapter: options.adapter,
         method: 'POST',
         path: new URL(request.url).pathname,
-        body: withoutSecrets(JSON.parse(Buffer.concat(request.body).toString('utf8')), options.secrets),
+        body: withoutSecrets(JSON.parse(Buffer.concat(body).toString('utf8')), options.secrets),
         status,
         headers,
         chunks: clean(chunks, options.secrets),
@@ -71,7 +72,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
 
     let response: HttpResponse;
     try {
-      response = await options.send(request);
+      response = await options.send({ ...request, body });
     } catch (error) {
       finish(stopped());
       throw error;

@@ -56,14 +56,14 @@ export function createRelay(options: RelayOptions): Relay {
     keyed: options.keyed,
     async send(request, withKey, signal) {
       const url = `${base}${endpoint(options.type, request.wire)}${request.tail}`;
-      const pieces = request.takeBody();
+      const pieces = [...request.takeBody()];
       const exchange = options.record?.begin(request.request_id, new URL(url).pathname, pieces) ?? null;
       const watch = createWatch(options.clock, signal);
       try {
         const response = await options.send({
           url,
           headers: [...sentHeaders(options, request, withKey), ['content-length', String(request.body_bytes)]],
-          body: pieces,
+          body: handedOut(pieces),
           signal: watch.signal,
           of: null,
         });
@@ -76,6 +76,18 @@ export function createRelay(options: RelayOptions): Relay {
         throw faultOf(error, watch);
       }
     },
+  };
+}
+
+/** Takes the list apart as it is read: whoever else still holds it holds nothing. */
+function handedOut(pieces: Uint8Array[]): Iterable<Uint8Array> {
+  return {
+    [Symbol.iterator]: () => ({
+      next: () => {
+        const value = pieces.shift();
+        return value === undefined ? { done: true, value } : { done: false, value };
+      },
+    }),
   };
 }
 

@@ -33,7 +33,7 @@ export function loadReplay(dir: string, secrets: readonly string[]): Replay {
       async ({ url, body, signal }) => {
         const path = new URL(url).pathname;
         const recording = waiting
-          .get(keyOf(adapter, path, JSON.parse(Buffer.concat(body).toString('utf8')), secrets))
+          .get(keyOf(adapter, path, JSON.parse(Buffer.concat([...body]).toString('utf8')), secrets))
           ?.shift();
         if (recording === undefined) {
           throw new WireFault(

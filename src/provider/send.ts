@@ -9,8 +9,8 @@ export interface HttpRequest {
   readonly url: string;
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string>> | readonly (readonly [name: string, value: string])[];
-  /** Pieces go out in their order. */
-  readonly body: readonly Uint8Array[];
+  /** Pieces go out in their order; read once, so that what is sent may be let go. */
+  readonly body: Iterable<Uint8Array>;
   /** Ends the request at any time, its body included, and closes its connection. */
   readonly signal: AbortSignal;
   /** Null for what is no attempt of an adapter. */

@@ -29,7 +29,7 @@ export interface MoneyWaiter {
 
 export interface GatewayMemory {
   readonly calls: Set<GatewayCall>;
-  /** Calls from their arrival to their end. */
+  /** Calls from the head of their request until nothing of them is left to read or to send. */
   arrived: number;
   /** By session, then by the name asked for; the session used last at the end. */
   readonly decisions: Map<SessionId, Map<string, StandingDecision>>;

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import type { ClientWire } from '../../domain/api/gateway.ts';
-import { type GatewaySink, gatewayModels, relayCall, relayCount } from '../../engine/gateway-call.ts';
+import { type GatewaySink, gatewayModels, relayCall, relayCount, takePlace } from '../../engine/gateway-call.ts';
 import { Cancelled } from '../../kernel/abort.ts';
 import { AppError } from '../../kernel/errors.ts';
 import { RelayFault } from '../../ports/relay.ts';
@@ -40,11 +40,21 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
       bodyLimit: gatewayBodyLimit,
       schema: { hide: true },
     });
+    const calls = (wire: ClientWire) => ({
+      ...options(wire),
+      // Before the body: it is what a call holds most of.
+      preParsing: async (_request: FastifyRequest, reply: FastifyReply) => {
+        requireOn(engine);
+        const leave = takePlace(engine);
+        if (reply.raw.closed) leave();
+        else reply.raw.once('close', leave);
+      },
+    });
     for (const { path, wire } of CALLS)
-      app.post(path, options(wire), (request, reply) =>
+      app.post(path, calls(wire), (request, reply) =>
         relayed(engine, request, reply, { wire, below: '', run: relayCall }),
       );
-    app.post(`${CALLS[0].path}${COUNT}`, options('messages'), (request, reply) =>
+    app.post(`${CALLS[0].path}${COUNT}`, calls('messages'), (request, reply) =>
       relayed(engine, request, reply, { wire: 'messages', below: COUNT, run: relayCount }),
     );
     app.get('/v1/models', options('messages'), async (_request, reply) => {
@@ -80,7 +90,6 @@ async function relayed(
   reply: FastifyReply,
   { wire, below, run }: Relayed,
 ): Promise<FastifyReply> {
-  requireOn(engine);
   const gone = new AbortController();
   const { raw } = reply;
   raw.once('close', () => {

@@ -3,6 +3,7 @@ import type { ClientWire } from '../../domain/api/gateway.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
 import { CLIENT_BODY } from '../parsing/limits.ts';
 import { isMapping } from '../parsing/yaml.ts';
+import { MATCH_LIMIT } from '../routing/predicates.ts';
 import { type Member, objectMembers } from './members.ts';
 import { readParts } from './request-parts.ts';
 
@@ -34,7 +35,7 @@ export interface RequestFacts {
     readonly cache: 'none' | 'write' | 'write_1h';
   };
   readonly estimated_input_tokens: number;
-  /** Of the last message of the user. */
+  /** Of the last message of the user, as much as rules look at. */
   readonly text: string;
   readonly message_has_images: boolean;
   readonly has_tools: boolean;
@@ -97,13 +98,18 @@ export function requestFacts(wire: ClientWire, bytes: Buffer): Result<RequestFac
       cache: cacheClass(wire, text),
     },
     estimated_input_tokens: Math.max(1, Math.floor(text_bytes / 4)),
-    text: parts.text,
+    text: ownCopy(parts.text, MATCH_LIMIT),
     message_has_images: parts.message_has_images,
     has_tools: Array.isArray(body.tools) && body.tools.length > 0,
     has_system: parts.has_system,
     structured: parts.structured,
     document_media_types: parts.document_media_types,
   });
+}
+
+/** A slice would hold all of the text that it was cut from, for as long as the call waits. */
+function ownCopy(text: string, most: number): string {
+  return text.length <= most ? text : Buffer.from(text.slice(0, most), 'utf16le').toString('utf16le');
 }
 
 /** OpenAI's models write to their caches unasked; who may write for an hour says so. */

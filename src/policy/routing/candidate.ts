@@ -57,6 +57,11 @@ export function withoutCandidate(
   return evaluation(policy, verdict, remark, { reason: remark.reason, validation_failure: null });
 }
 
+/** The entry of every slot behind the winner's. */
+export function notEvaluated(policy: SlotName, winner: SlotName): PolicyEvaluation {
+  return withoutCandidate(policy, 'not_evaluated', { reason: `decided by ${winner}` });
+}
+
 /** An entry that proposes a model: `chose` when it passes every check, else `rejected`. */
 export function propose(
   policy: SlotName,

@@ -11,7 +11,7 @@ import {
 } from '../../domain/route.ts';
 import { AppError } from '../../kernel/errors.ts';
 import { availabilityOf, FAILURES_TO_TRIP } from '../registry/availability.ts';
-import { type RouteEnv, type Slot, withoutCandidate } from './candidate.ts';
+import { notEvaluated, type RouteEnv, type Slot } from './candidate.ts';
 import { delegateRequest } from './slots/delegate-request.ts';
 import { globalDefault } from './slots/global-default.ts';
 import { manualSticky } from './slots/manual-sticky.ts';
@@ -40,9 +40,7 @@ export function decideRoute(ctx: TurnContext, env: RouteEnv): RouteDecision {
   const chain: PolicyEvaluation[] = [];
   let winner: PolicyEvaluation | null = null;
   for (const name of SLOTS) {
-    const entry: PolicyEvaluation = winner
-      ? withoutCandidate(name, 'not_evaluated', { reason: `decided by ${winner.policy}` })
-      : CHAIN[name](ctx, env);
+    const entry: PolicyEvaluation = winner ? notEvaluated(name, winner.policy) : CHAIN[name](ctx, env);
     if (entry.verdict === 'chose') winner = entry;
     chain.push(entry);
   }

@@ -1,5 +1,6 @@
 // Events in the store: the whole catalog round trip, replay, scope and what later versions may leave behind (02 §1, §5).
 import { describe, expect, test } from 'vitest';
+import type { z } from 'zod';
 import { CATALOG, EVENT_TYPES, type EventDraft, type EventType } from '../../../src/domain/event.ts';
 import { SLOTS } from '../../../src/domain/route.ts';
 import { EventValidationError } from '../../../src/ports/journal.ts';
@@ -37,15 +38,44 @@ export function eventSuite(openWorld: OpenStore): void {
       }
     });
 
-    test('a routing decision is stored without its nulls and read with them, those of older versions too', async () => {
+    test('what a missing field stands for is not stored and is read again, in its place, of every catalog type', async () => {
       const world = await openWorld();
       const session = await storedSession(world);
+      for (const type of EVENT_TYPES) {
+        const schema: z.ZodObject = CATALOG[type].payload;
+        const full = sampleOf(schema);
+        const bare = Object.fromEntries(
+          Object.entries(full).map(([field, value]) => {
+            const empty = [null, false, 0, []].find((v) => (schema.shape[field] as z.ZodType).safeParse(v).success);
+            return [field, field === 'root_session_id' ? session.id : empty === undefined ? value : empty];
+          }),
+        );
+        const [event] = await world.journal.commit({ emit: [draftOf(type, session.id, bare)] });
+        const [stored] = await world.rows('SELECT payload_json FROM events WHERE id = ?', event!.id);
+        const left = Object.entries(JSON.parse(String(stored?.payload_json)) as object);
+        const said = left.filter(
+          ([, value]) => [null, false, 0, session.id].includes(value as null) || value?.length === 0,
+        );
+        expect(said, type).toEqual([]);
+        const [raw] = await world.store.events.listRaw({ ...EVERYTHING, session_id: session.id, types: [type] });
+        expect(raw?.payload_json, type).toBe(JSON.stringify(schema.parse(bare)));
+        expect(raw?.event, type).toEqual(event);
+      }
+    });
+
+    test('of a routing decision only the chain up to its winner is stored, and the whole is read, that of older versions too', async () => {
+      const world = await openWorld();
+      const session = await storedSession(world);
+      const verdictOf = (policy: (typeof SLOTS)[number]) => {
+        const behind = SLOTS.indexOf(policy) - SLOTS.indexOf('rule');
+        return behind < 0 ? ('not_applicable' as const) : behind > 0 ? ('not_evaluated' as const) : ('chose' as const);
+      };
       const chain = SLOTS.map((policy) => ({
         policy,
-        verdict: policy === 'rule' ? ('chose' as const) : ('not_applicable' as const),
+        verdict: verdictOf(policy),
         candidate_model: policy === 'rule' ? 'a:b' : null,
         rule_name: policy === 'rule' ? ',"x":null' : null,
-        reason: 'says ,"rule_name":null, and goes on',
+        reason: verdictOf(policy) === 'not_evaluated' ? 'decided by rule' : 'says ,"rule_name":null, and goes on',
         confidence: null,
         pattern_alternatives: null,
         validation_failure: null,
@@ -55,7 +85,11 @@ export function eventSuite(openWorld: OpenStore): void {
       const payload = { ...decided, chain, requested_model: null };
       const [event] = await world.journal.commit({ emit: [draftOf('route.decided', session.id, payload)] });
       const [stored] = await world.rows('SELECT payload_json FROM events');
-      expect(String(stored?.payload_json).length).toBeLessThan(JSON.stringify(payload).length / 2 + 100);
+      expect(JSON.parse(String(stored?.payload_json)).chain).toEqual([
+        { verdict: 'not_applicable', reason: chain[0]?.reason },
+        { verdict: 'not_applicable', reason: chain[1]?.reason },
+        { verdict: 'chose', candidate_model: 'a:b', rule_name: ',"x":null', reason: chain[2]?.reason },
+      ]);
 
       const query = { ...EVERYTHING, session_id: session.id };
       const read = async () => {

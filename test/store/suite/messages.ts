@@ -150,6 +150,42 @@ export function messageSuite(openWorld: OpenStore): void {
       expect(JSON.stringify(reads)).not.toMatch(/provider_raw|"raw"/);
     });
 
+    test('metadata is stored without what a missing field stands for, and read whole; that of older versions too', async () => {
+      const world = await openWorld();
+      const { session, turn } = await openTurn(world);
+      const model = 'a:b';
+      const answer = assistantMessage(world, turn);
+      const usage = { ...answer.metadata.usage!, output_tokens: 0, priced: true };
+      const routing = {
+        mode: 'rule' as const,
+        chosen_model: model,
+        reason: 'because',
+        rule_name: null,
+        confidence: null,
+        alternatives_considered: [],
+      };
+      const message = { ...answer, metadata: { ...answer.metadata, model, usage, routing } };
+      await insert(world, message);
+      const rows = await world.rows('SELECT metadata_json FROM messages ORDER BY id');
+      const [plain, stored] = rows.map((row) => JSON.parse(String(row.metadata_json)));
+      expect(plain).toEqual({});
+      expect(stored.routing).toEqual({ mode: 'rule', reason: 'because' });
+      expect(Object.keys(stored)).not.toContain('status');
+      expect(Object.values(stored.usage).filter((value) => value === 0 || value === false)).toEqual([]);
+
+      const { provider_raw: _, ...wire } = message;
+      const read = async () => {
+        const fresh = await world.reopen();
+        expect((await fresh.store.messages.history(session.id)).at(-1)).toEqual(message);
+        expect(JSON.stringify(await fresh.store.messages.get(message.id))).toBe(JSON.stringify(wire));
+        return fresh;
+      };
+      const fresh = await read();
+      const before = JSON.stringify(message.metadata);
+      await fresh.execute(`UPDATE messages SET metadata_json = '${before}' WHERE role = 'assistant'`);
+      expect((await fresh.store.messages.get(message.id))?.metadata).toEqual(message.metadata);
+    });
+
     test('history: what was kept in memory equals what is read afresh, and an array once handed out does not change', async () => {
       const world = await openWorld();
       const { session, turn } = await openTurn(world);

@@ -60,7 +60,7 @@ export function tell(
     if (stamp === null && draft.session_id !== SYSTEM_SESSION)
       throw new JournalConflict('session_gone', `no session ${draft.session_id}`);
     const event = stampedEvent(draft, { id, at, parent, stamp });
-    told.events.push(eventRow(event, at, payload_json));
+    told.events.push(eventRow(event, at));
     if (draft.type === 'llm.call_completed' && stamp !== null) {
       const payload = draft.payload as PayloadOf<'llm.call_completed'>;
       const fact = costFact({ id, at, session_id: event.session_id, turn_id: event.turn_id, payload }, stamp);

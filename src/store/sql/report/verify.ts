@@ -1,6 +1,7 @@
 // What is compared of rollups, ledger and events, and how a difference reads (07 §9.5).
 import type { LlmCallCompleted } from '../../../domain/event/llm.ts';
 import { toPusd } from '../../../kernel/money.ts';
+import { wholePayload } from '../../../policy/journal/stored-payload.ts';
 import { ROLLUPS, rollupColumns, rollupFromCalls, TOKEN_COUNTS } from '../schema/rollups.ts';
 
 /** Of each kind; who has more needs a rebuild, not a longer list. */
@@ -53,7 +54,8 @@ export function factDifferences(event: CallEvent, fact: Values | undefined): str
 
 /** The columns of a fact that its event determines. */
 function factFrom({ timestamp_ms, session_id, turn_id, payload_json }: CallEvent): Record<string, unknown> {
-  const call = JSON.parse(payload_json) as LlmCallCompleted;
+  const stored = JSON.parse(payload_json) as Partial<LlmCallCompleted>;
+  const call = wholePayload('llm.call_completed', stored, session_id) as unknown as LlmCallCompleted;
   return {
     ts_ms: timestamp_ms,
     session_id,

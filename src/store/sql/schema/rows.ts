@@ -11,7 +11,7 @@ import type { TurnInputRecord, TurnRecord, UserScore } from '../../../domain/tur
 import type { WorkerSnapshot } from '../../../domain/worker/definition.ts';
 import { isoTime } from '../../../kernel/clock.ts';
 import { fromPusd, type Usd } from '../../../kernel/money.ts';
-import { wholeRoute } from '../../../policy/journal/stored-payload.ts';
+import { wholeMetadata, wholePayload } from '../../../policy/journal/stored-payload.ts';
 import type { ConfirmationRow } from '../../../ports/journal.ts';
 import type { ToolCallState } from '../../../ports/store.ts';
 import type * as conversation from './conversation.ts';
@@ -84,7 +84,7 @@ export function wireMessage(row: Omit<MessageRow, 'provider_raw_json'>): Message
     turn_id: row.turn_id,
     role: row.role,
     content: parsed(row.content_json),
-    metadata: parsed(row.metadata_json),
+    metadata: wholeMetadata(parsed(row.metadata_json), row.status),
     created_at: isoTime(row.created_at),
   } as Message;
 }
@@ -189,7 +189,7 @@ export function storedEvent(row: EventRow): AnyEvent {
     parent_event_id: row.parent_event_id,
     type: row.type,
     actor: row.actor,
-    payload: row.type === 'route.decided' ? wholeRoute(parsed(row.payload_json)) : parsed(row.payload_json),
+    payload: wholePayload(row.type, parsed(row.payload_json), row.session_id),
     sensitivity: row.sensitivity,
   } as AnyEvent;
 }
@@ -197,5 +197,5 @@ export function storedEvent(row: EventRow): AnyEvent {
 /** An event and the text of its payload as it was published. */
 export function rawEvent(row: EventRow): { readonly event: AnyEvent; readonly payload_json: string } {
   const event = storedEvent(row);
-  return { event, payload_json: row.type === 'route.decided' ? JSON.stringify(event.payload) : row.payload_json };
+  return { event, payload_json: JSON.stringify(event.payload) };
 }

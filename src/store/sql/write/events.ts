@@ -46,7 +46,7 @@ export const FACT_COLUMNS = [
 export const LEDGER_SESSION_KEY = 'SELECT session_key FROM ledger_sessions WHERE session_id = ?';
 
 /** @param at Unix milliseconds */
-export function eventRow(event: Event, at: number, payload_json: string) {
+export function eventRow(event: Event, at: number) {
   return {
     id: event.id,
     timestamp_ms: at,
@@ -56,7 +56,7 @@ export function eventRow(event: Event, at: number, payload_json: string) {
     type: event.type,
     actor: event.actor,
     sensitivity: event.sensitivity,
-    payload_json: storedPayload(event.type, payload_json),
+    payload_json: storedPayload(event.type, event.payload, event.session_id),
   };
 }
 

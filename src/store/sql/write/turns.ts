@@ -3,6 +3,7 @@ import type { Fingerprint } from '../../../domain/learning/pattern.ts';
 import type { StoredMessage } from '../../../domain/message.ts';
 import type { TurnRecord } from '../../../domain/turn.ts';
 import { canonicalJson } from '../../../kernel/canonical-json.ts';
+import { storedMetadata } from '../../../policy/journal/stored-payload.ts';
 import type { Logger } from '../../../ports/log.ts';
 import { TURN_IS_OPEN } from '../schema/words.ts';
 import { bit, json } from '../values.ts';
@@ -106,7 +107,7 @@ export function messageRow(message: StoredMessage, log: Logger) {
       role: message.role,
       status: message.metadata.status,
       created_at: Date.parse(message.created_at),
-      metadata_json: json(message.metadata),
+      metadata_json: storedMetadata(message.metadata),
       content_json: content,
       provider_raw_json: raw,
     },

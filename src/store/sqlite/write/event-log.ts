@@ -34,11 +34,11 @@ export function createEventLog(db: Database.Database, { ids, clock, sessions }: 
     return stamp;
   }
 
-  function appendOne(draft: EventDraft, payload_json: string, parent: Event['parent_event_id']): Event {
+  function appendOne(draft: EventDraft, parent: Event['parent_event_id']): Event {
     const at = clock.now();
     const stamp = stampOf(draft.session_id);
     const event = stampedEvent(draft, { id: ids.event(), at, parent, stamp });
-    insert(eventRow(event, at, payload_json));
+    insert(eventRow(event, at));
     if (draft.type === 'llm.call_completed' && stamp !== null) {
       const payload = draft.payload as PayloadOf<'llm.call_completed'>;
       ledger.project({ id: event.id, at, session_id: event.session_id, turn_id: event.turn_id, payload }, stamp);
@@ -56,7 +56,7 @@ export function createEventLog(db: Database.Database, { ids, clock, sessions }: 
         }
         const { draft, payload_json } = item;
         const parent = typeof draft.parent === 'number' ? idAt(published, draft.parent) : draft.parent;
-        published.push({ kind: 'event', event: appendOne(draft, payload_json, parent), payload_json });
+        published.push({ kind: 'event', event: appendOne(draft, parent), payload_json });
       }
       return published;
     },

@@ -1,5 +1,7 @@
 // Whom the limit of a day turns away, and for how long: the planner it stopped, until the day is over (14 §3).
 import { expect, it } from 'vitest';
+import { type Pusd, toPusd, type Usd } from '../../src/kernel/money.ts';
+import type { DayLimit } from '../../src/ports/day-limit.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { delegate, planner, scenario, worker } from '../support/scenario.ts';
@@ -42,4 +44,45 @@ it('a turn that the day refused is no reason against the next one under the limi
   await expect(t.submit(small, 'still today')).rejects.toMatchObject({ details: { scope: 'day' } });
   clock.advance(24 * 3600 * 1000);
   expect((await t.run(small, 'tomorrow')).stop_reason).toBe('end_turn');
+});
+
+/** Another node that holds so much of each limit of a day, and what this one holds beside it. */
+function otherNode(usd: string) {
+  const elsewhere = toPusd(usd as Usd);
+  const own = { open: 0n, most: 0n };
+  const dayLimit: DayLimit = {
+    take: async ({ limit }, amount) => {
+      if (own.open + elsewhere + amount > limit) return { ok: false, elsewhere };
+      own.open += amount;
+      own.most = own.open > own.most ? own.open : own.most;
+      return { ok: true, release: () => void (own.open -= amount) };
+    },
+  };
+  return { dayLimit, own, elsewhere };
+}
+
+it('what other nodes hold of the day stops a turn before its call, and is said; the call that fits gives back what it took', async () => {
+  const { dayLimit, own } = otherNode('0.7');
+  const t = await startEngine({
+    config: { turn, budgets: { daily_usd: '1' } },
+    dayLimit,
+    scenario: scenario([
+      { match: {}, times: 'inf', respond: { text: 'ok', usage: { input_tokens: 10, output_tokens: 5 } } },
+    ]),
+  });
+  const session = await t.session({ initial_active_model: 'haiku', max_cost_usd: '5' });
+  expect((await t.run(session, 'go')).stop_reason).toBe('end_turn');
+  expect(own.most).toBeGreaterThan(0n);
+  expect(own.open).toBe(0n);
+
+  Object.assign(t.engine, { dayLimit: otherNode('0.9999').dayLimit });
+  expect((await t.run(session, 'more')).stop_reason).toBe('budget_exceeded');
+  expect(t.events.find((e) => e.type === 'budget.exceeded')?.payload).toMatchObject({
+    scope: 'day',
+    reserved_usd: '0.9999',
+  });
+  expect(t.adapter.requests).toHaveLength(1);
+  // Nothing is held by what was refused.
+  expect(t.engine.budget.reserved.get('day') ?? (0n as Pusd)).toBe(0n);
+  expect(t.engine.budget.reserved.get(`session:${session.id}`) ?? (0n as Pusd)).toBe(0n);
 });

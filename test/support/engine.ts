@@ -24,6 +24,7 @@ import { createLearning } from '../../src/learning/learning.ts';
 import type { LearningLoop } from '../../src/learning/loop.ts';
 import type { PriceTable } from '../../src/policy/pricing/price-table.ts';
 import { createModelRegistry, parseRegistry } from '../../src/policy/registry/registry.ts';
+import type { DayLimit } from '../../src/ports/day-limit.ts';
 import type { PublishedEvent } from '../../src/ports/live-bus.ts';
 import { type Logger, silentLogger } from '../../src/ports/log.ts';
 import type { ProviderAdapter } from '../../src/ports/provider.ts';
@@ -70,6 +71,8 @@ export interface EngineOptions {
   readonly still?: boolean;
   /** The engine learns from its turns (12), of a workspace at most so many outcomes. */
   readonly learning?: { readonly maxOutcomes?: number };
+  /** Other nodes that spend of the limits of a day. */
+  readonly dayLimit?: DayLimit;
   /** Folder of an earlier engine: the same database and workspace again. */
   readonly folder?: string;
 }
@@ -221,6 +224,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     workspaces: options.still ? await readOnce(workspaces, workspace, config) : workspaces,
     library,
     recommender: learning?.recommender ?? null,
+    dayLimit: options.dayLimit ?? null,
     secrets: [],
     trees: createOwnTrees(),
   });

@@ -4,6 +4,7 @@ import type { OnReached } from '../../domain/scalars.ts';
 import type { SessionRecord } from '../../domain/session.ts';
 import type { SessionId, ToolUseId } from '../../kernel/ids.ts';
 import { fromPusd, type Pusd, toPusd, ZERO_PUSD } from '../../kernel/money.ts';
+import type { SharedLimit } from '../../ports/day-limit.ts';
 import type { Engine } from '../state/engine.ts';
 import type { BudgetRefusal, BudgetScope, DelegationCap } from '../state/reservations.ts';
 
@@ -16,8 +17,13 @@ export interface Limit {
   readonly pool: string;
   readonly limit: Pusd;
   readonly on_reached: OnReached;
+  /** Other nodes of a cluster spend of it too; null = this node alone (16 §8). */
+  readonly shared: Pick<SharedLimit, 'since' | 'caller'> | null;
   spent(): Promise<Pusd>;
 }
+
+/** What other nodes hold of a pool, where that is known. */
+export type Elsewhere = ReadonlyMap<string, Pusd>;
 
 /** Whose calls are covered. */
 export type Spender = Pick<SessionRecord, 'root_session_id' | 'caller'> & {
@@ -38,6 +44,7 @@ export async function limitsOf(
     pool: `delegation:${cap.tool_use_id}`,
     limit: cap.limit,
     on_reached: 'stop',
+    shared: null,
     spent: () => spend.ofSubtree(cap.session_id),
   }));
   const root = session.root_session_id;
@@ -49,6 +56,7 @@ export async function limitsOf(
       pool: `session:${root}`,
       limit: toPusd(tree.max_cost_usd),
       on_reached: tree.on_reached,
+      shared: null,
       spent: () => spend.ofTree(root),
     });
   const today = new Date(engine.clock.now()).setUTCHours(0, 0, 0, 0);
@@ -61,6 +69,7 @@ export async function limitsOf(
       pool: `key:${caller}`,
       limit: toPusd(ofKey),
       on_reached: 'stop',
+      shared: { since: today, caller },
       spent: () => spend.ofCaller(caller, today),
     });
   const daily = engine.config.budgets.daily_usd;
@@ -71,6 +80,7 @@ export async function limitsOf(
       pool: 'day',
       limit: toPusd(daily),
       on_reached: 'stop',
+      shared: { since: today, caller: null },
       spent: () => spend.since(today),
     });
   return limits;
@@ -88,8 +98,10 @@ export function reservedOf(engine: Engine, pool: string): Pusd {
 }
 
 /** Why a limit refuses `needed`, with its amounts at this moment. */
-export function refusal(engine: Engine, limit: Limit, spent: Pusd, needed: Pusd): BudgetRefusal {
-  const reserved = reservedOf(engine, limit.pool);
+export function refusal(
+  limit: Limit,
+  { spent, reserved, needed }: { readonly spent: Pusd; readonly reserved: Pusd; readonly needed: Pusd },
+): BudgetRefusal {
   return {
     scope: limit.scope,
     key: limit.key,

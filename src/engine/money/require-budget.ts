@@ -9,7 +9,7 @@ import { fromPusd, toPusd, ZERO_PUSD } from '../../kernel/money.ts';
 import type { Engine } from '../state/engine.ts';
 import type { BudgetRefusal } from '../state/reservations.ts';
 import type { Limit } from './limits.ts';
-import { dayMark, limitsOf, refusal } from './limits.ts';
+import { dayMark, limitsOf, refusal, reservedOf } from './limits.ts';
 
 /** A limit that lets no further turn begin: used up, or it ended or paused a turn and was not raised since (14 §3). */
 async function exhaustedLimit(
@@ -19,7 +19,8 @@ async function exhaustedLimit(
   for (const limit of await limitsOf(engine, session, [])) {
     const spent = await limit.spent();
     const refused = await refusalInForce(engine, session.root_session_id, limit);
-    if (spent >= limit.limit || refused !== null) return refusal(engine, limit, spent, refused?.needed ?? ZERO_PUSD);
+    if (spent < limit.limit && refused === null) continue;
+    return refusal(limit, { spent, reserved: reservedOf(engine, limit.pool), needed: refused?.needed ?? ZERO_PUSD });
   }
   return null;
 }

@@ -5,6 +5,7 @@ import type { IdGenerator, SessionId, TurnId } from '../../kernel/ids.ts';
 import { scrub } from '../../kernel/scrub.ts';
 import type { PriceTable } from '../../policy/pricing/price-table.ts';
 import type { ModelRegistry } from '../../policy/registry/registry.ts';
+import type { DayLimit } from '../../ports/day-limit.ts';
 import type { Journal } from '../../ports/journal.ts';
 import type { LiveBus } from '../../ports/live-bus.ts';
 import type { Logger } from '../../ports/log.ts';
@@ -45,6 +46,8 @@ export interface EngineDeps {
   readonly gatewayFolder: string;
   readonly library: WorkerLibrary;
   readonly recommender: Recommender | null;
+  /** What other nodes spend of the limits of a day is watched there; null = no other spends of them. */
+  readonly dayLimit: DayLimit | null;
   /** Values that must never leave in a text. */
   readonly secrets: readonly string[];
   readonly trees: Trees;

@@ -1,15 +1,12 @@
 // Work that one node of a cluster does at a time (16 §9).
 import { AppError } from '../../../kernel/errors.ts';
-import type { Send } from './client.ts';
 import type { Pool } from './pool.ts';
 
 /** Of this schema: a database may hold several clusters. */
 const KEY = "hashtext(current_schema() || ' ' || ?)";
 
-/** Takes it for the rest of the transaction, waiting for whoever has it. */
-export async function awaitTurn(send: Send, work: string): Promise<void> {
-  await send(`SELECT pg_advisory_xact_lock(${KEY})`, [work]);
-}
+/** With the name of the work: takes it for the rest of the transaction, waiting for whoever has it. */
+export const AWAIT_TURN = `SELECT pg_advisory_xact_lock(${KEY})`;
 
 /** Runs `work` while nobody else does what bears this name. Throws `maintenance_running`. */
 export async function alone<T>(pool: Pool, name: string, work: () => Promise<T>): Promise<T> {

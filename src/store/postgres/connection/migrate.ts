@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import pg from 'pg';
 import { StartupError } from '../../../kernel/errors.ts';
-import { awaitTurn } from './advisory.ts';
+import { AWAIT_TURN } from './advisory.ts';
 import { type Send, sending } from './client.ts';
 import { clientConfig } from './pool.ts';
 
@@ -27,7 +27,7 @@ export async function migrate(url: string, dir: string): Promise<readonly string
   try {
     await client.query('BEGIN');
     const send = sending(client);
-    await awaitTurn(send, 'migrations');
+    await send(AWAIT_TURN, ['migrations']);
     const found = await versionOf(send);
     if (found.version > files.length && found.compatibleFrom > files.length) {
       throw new StartupError('schema_too_new', [

@@ -179,7 +179,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       gatewayFolder: path.join(options.dataDir, 'gateway'),
       library,
       recommender: learning.recommender,
-      dayLimit: null,
+      dayLimit: storage.dayLimit,
       secrets,
       trees,
     });

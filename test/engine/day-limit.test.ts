@@ -55,7 +55,10 @@ function otherNode(usd: string) {
       if (own.open + elsewhere + amount > limit) return { ok: false, elsewhere };
       own.open += amount;
       own.most = own.open > own.most ? own.open : own.most;
-      return { ok: true, release: () => void (own.open -= amount) };
+      const release = () => {
+        own.open -= amount;
+      };
+      return { ok: true, release };
     },
   };
   return { dayLimit, own, elsewhere };

@@ -5,6 +5,8 @@ import { createBus } from '../../bus/memory/bus.ts';
 import type { Config } from '../../domain/config.ts';
 import { canonicalJson, sha256Hex } from '../../kernel/canonical-json.ts';
 import { makeFolder } from '../../kernel/folder.ts';
+import { placesOf } from '../../policy/cluster/place.ts';
+import { createDayLimit } from '../../store/postgres/cluster/day-limit.ts';
 import type { NodeSelf } from '../../store/postgres/cluster/nodes.ts';
 import { createTrees } from '../../store/postgres/cluster/trees.ts';
 import { openDatabase } from '../../store/postgres/connection/open.ts';
@@ -44,6 +46,7 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
   });
   const bus = createBus(log);
   const known = createKnown(trees);
+  const dayLimit = createDayLimit({ pool, trees, leaseSeconds: cluster.lease_seconds, clock, log });
   trees.onLost(known.dropTree);
   return {
     bus,
@@ -52,9 +55,11 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
     analytics: createAnalytics(pool),
     priceVersions: createPriceVersionReader(pool),
     trees,
+    dayLimit,
     alone: false,
     fault: (cause) => cause,
     close: async () => {
+      dayLimit.close();
       await trees.close();
       await heartbeat.close();
       await pool.close();
@@ -73,7 +78,7 @@ function selfAt(bound: { readonly url: string }, { config, version, alike }: Sto
     name,
     url: cluster.advertise_url ?? at?.origin ?? '',
     version,
-    places: [`node:${name}`, ...cluster.shared_roots.map((root) => `shared:${root}`)],
+    places: placesOf({ node_name: name, shared_roots: cluster.shared_roots }),
     configHash: sha256Hex(canonicalJson([alikeIn(config), ...alike])),
   };
 }

@@ -36,6 +36,7 @@ export function openEmbedded(options: StorageOptions): Storage {
       analytics: reports ?? createAnalytics(db.reader),
       priceVersions: createPriceVersionReader(db.reader),
       trees: createOwnTrees(),
+      dayLimit: null,
       alone: true,
       fault: (cause) => databaseFault(db_path, cause),
       close: async () => {

@@ -3,6 +3,7 @@ import type { Config } from '../../domain/config.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { IdGenerator } from '../../kernel/ids.ts';
 import type { Analytics } from '../../ports/analytics.ts';
+import type { DayLimit } from '../../ports/day-limit.ts';
 import type { Journal } from '../../ports/journal.ts';
 import type { LiveBus } from '../../ports/live-bus.ts';
 import type { Logger } from '../../ports/log.ts';
@@ -35,6 +36,8 @@ export interface Storage {
   readonly analytics: Analytics;
   readonly priceVersions: PriceVersions;
   readonly trees: Trees;
+  /** Null = nobody else spends of the limits of a day. */
+  readonly dayLimit: DayLimit | null;
   /** Nobody else writes: what is open at the start was left by this server's last run. */
   readonly alone: boolean;
   /** What to throw for `cause`: a fault of the storage as the one line that says it, anything else as it is. */

@@ -108,7 +108,9 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
   const prices = loadPrices(config.pricing, packageDir);
   for (const warning of warnings(file.models, prices, config, clock.now())) log.warn({}, warning);
 
+  const gatewayFolder = path.join(options.dataDir, 'gateway');
   const storage = await openStorage(options, {
+    gatewayFolder,
     ids,
     clock,
     alike: [[...file.adapters], file.models, prices.contentHash],
@@ -176,7 +178,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       schemas: schemaCompiler,
       workspaces,
       relays: relays.relays,
-      gatewayFolder: path.join(options.dataDir, 'gateway'),
+      gatewayFolder,
       library,
       recommender: learning.recommender,
       dayLimit: storage.dayLimit,
@@ -253,7 +255,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
 /** What only a cluster needs is loaded for one. */
 async function openStorage(
   options: ServerOptions,
-  parts: Pick<StorageOptions, 'ids' | 'clock' | 'alike'>,
+  parts: Pick<StorageOptions, 'ids' | 'clock' | 'alike' | 'gatewayFolder'>,
 ): Promise<Storage> {
   const { trusted = false, reportsOnThread = false } = options;
   const storage = { ...options, ...parts, trusted, reportsOnThread };
@@ -271,6 +273,9 @@ function warnings(models: readonly ModelEntry[], prices: PriceTable, config: Con
     ...(stale === null ? [] : [stale]),
     ...(config.tool_confirmation.mode === 'approve_all'
       ? ['tool_confirmation.mode is approve_all: tools run without asking anybody']
+      : []),
+    ...(config.database.url !== null && config.cluster.shared_roots.length === 0 && !config.cluster.local_workspaces
+      ? ['no workspace can be opened: cluster.shared_roots is empty and cluster.local_workspaces is off']
       : []),
   ];
 }

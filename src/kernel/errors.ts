@@ -13,6 +13,7 @@ export const ERRORS = {
   host_not_allowed: { status: 403, retryable: false },
   origin_not_allowed: { status: 403, retryable: false },
   workspace_not_allowed: { status: 403, retryable: false },
+  workspace_not_shared: { status: 403, retryable: false },
   approval_mode_not_allowed: { status: 403, retryable: false },
   not_found: { status: 404, retryable: false },
   method_not_allowed: { status: 405, retryable: false },

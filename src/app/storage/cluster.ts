@@ -8,6 +8,7 @@ import { makeFolder } from '../../kernel/folder.ts';
 import { placesOf } from '../../policy/cluster/place.ts';
 import { createDayLimit } from '../../store/postgres/cluster/day-limit.ts';
 import type { NodeSelf } from '../../store/postgres/cluster/nodes.ts';
+import { markSharedRoots } from '../../store/postgres/cluster/shared-roots.ts';
 import { createTrees } from '../../store/postgres/cluster/trees.ts';
 import { openDatabase } from '../../store/postgres/connection/open.ts';
 import { createSingle } from '../../store/postgres/connection/single.ts';
@@ -33,12 +34,16 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
     clock,
     log,
   });
+  await markSharedRoots(pool, cluster.shared_roots, ids.next()).catch(async (error: unknown) => {
+    await pool.close();
+    throw error;
+  });
   const heartbeat = createSingle(url, cluster.lease_seconds * 1000 * HEARTBEAT_PATIENCE);
   const trees = createTrees({
     pool,
     heartbeat: heartbeat.send,
     selfAt: (bound) => selfAt(bound, options),
-    sharedRoots: cluster.shared_roots,
+    files: { shared_roots: cluster.shared_roots, no_files: options.gatewayFolder },
     leaseSeconds: cluster.lease_seconds,
     ids,
     clock,
@@ -69,7 +74,7 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
 
 const ALL_ADDRESSES: readonly string[] = ['0.0.0.0', '[::]'];
 
-function selfAt(bound: { readonly url: string }, { config, version, alike }: StorageOptions): NodeSelf {
+function selfAt(bound: { readonly url: string }, { config, version, alike, dataDir }: StorageOptions): NodeSelf {
   const { cluster } = config;
   const at = bound.url === '' ? null : new URL(bound.url);
   if (at !== null && ALL_ADDRESSES.includes(at.hostname)) at.hostname = hostname();
@@ -79,7 +84,8 @@ function selfAt(bound: { readonly url: string }, { config, version, alike }: Sto
     url: cluster.advertise_url ?? at?.origin ?? '',
     version,
     places: placesOf({ node_name: name, shared_roots: cluster.shared_roots }),
-    configHash: sha256Hex(canonicalJson([alikeIn(config), ...alike])),
+    // Each node's data folder may be called otherwise: what lies in it is what must be alike.
+    configHash: sha256Hex(canonicalJson([alikeIn(config), ...alike]).replaceAll(dataDir, '~/.metis')),
   };
 }
 

@@ -16,6 +16,8 @@ export interface StorageOptions {
   readonly packageDir: string;
   /** Absolute; made where it is missing. */
   readonly dataDir: string;
+  /** Workspace of the gateway's sessions, which have no files. */
+  readonly gatewayFolder: string;
   /** Of the package. */
   readonly version: string;
   readonly ids: IdGenerator;

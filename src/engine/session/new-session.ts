@@ -1,5 +1,4 @@
 // A session that has done nothing yet: its record and its event (04 §2, 05 §3.1).
-import path from 'node:path';
 import { draft } from '../../domain/event.ts';
 import type { ApprovalMode, Door, OnReached } from '../../domain/scalars.ts';
 import type { SessionRecord } from '../../domain/session.ts';
@@ -7,6 +6,7 @@ import { ToolError } from '../../domain/tool.ts';
 import type { WorkerDefinition, WorkerSnapshot } from '../../domain/worker/definition.ts';
 import { sha256Hex } from '../../kernel/canonical-json.ts';
 import { AppError, validationError } from '../../kernel/errors.ts';
+import { isBelow } from '../../policy/cluster/place.ts';
 import { cutText, MAX_SHOWN, shownName } from '../../policy/cut.ts';
 import { tierModel } from '../../policy/routing/policy-file.ts';
 import { projectWorker } from '../definitions/find-worker.ts';
@@ -203,16 +203,30 @@ export function knownModel(engine: Engine, input: string): string {
   return id;
 }
 
-/** The real directory of a workspace the server may use. Throws `not_found` or `workspace_not_allowed`. */
+/** The real directory of a workspace the server may use. Throws `not_found`, `workspace_not_allowed` or `workspace_not_shared`. */
 export async function openWorkspace(engine: Engine, given: string): Promise<string> {
   const real = await engine.workspaces.realDirectory(given);
   if (real === null)
     throw new AppError('not_found', `workspace_path is not an existing directory: ${given}`, { resource: 'workspace' });
+  if (!(await isAllowed(engine, real))) {
+    throw new AppError('workspace_not_allowed', 'workspace_path lies outside server.workspace_roots');
+  }
+  const { database, cluster } = engine.config;
+  if (database.url !== null && !cluster.local_workspaces && !isBelow(real, cluster.shared_roots)) {
+    throw new AppError(
+      'workspace_not_shared',
+      'workspace_path lies in none of cluster.shared_roots, so that no other node could go on with it; use a folder below one of them, or set cluster.local_workspaces',
+    );
+  }
+  return real;
+}
+
+async function isAllowed(engine: Engine, real: string): Promise<boolean> {
   const roots = engine.config.server.workspace_roots;
-  if (roots.length === 0) return real;
+  if (roots.length === 0) return true;
   for (const root of roots) {
     const allowed = await engine.workspaces.realDirectory(root);
-    if (allowed !== null && (real === allowed || real.startsWith(allowed + path.sep))) return real;
+    if (allowed !== null && isBelow(real, [allowed])) return true;
   }
-  throw new AppError('workspace_not_allowed', 'workspace_path lies outside server.workspace_roots');
+  return false;
 }

@@ -27,6 +27,7 @@ const KINDS: Partial<Record<ErrorCode, Kind>> = {
   host_not_allowed: { status: 403, messages: 'permission_error', openai: 'invalid_request_error' },
   origin_not_allowed: { status: 403, messages: 'permission_error', openai: 'invalid_request_error' },
   workspace_not_allowed: { status: 400, messages: 'invalid_request_error', openai: 'invalid_request_error' },
+  workspace_not_shared: { status: 400, messages: 'invalid_request_error', openai: 'invalid_request_error' },
   not_found: { status: 404, messages: 'not_found_error', openai: 'invalid_request_error' },
   method_not_allowed: { status: 405, messages: 'invalid_request_error', openai: 'invalid_request_error' },
   payload_too_large: { status: 413, messages: 'request_too_large', openai: 'invalid_request_error' },

@@ -167,7 +167,7 @@ export function analyticsRoutes(app: HttpApp, { engine, analytics, priceVersions
           tag: 'analytics',
           summary: 'Shapes of task that a cheaper model does as well, and what that saves a day.',
           results: { 200: QualityReportSchema },
-          errors: ['validation_error', 'not_found', 'workspace_not_allowed'],
+          errors: ['validation_error', 'not_found', 'workspace_not_allowed', 'workspace_not_shared'],
         }),
       },
     },

@@ -23,7 +23,7 @@ export function patternRoutes(app: HttpApp, { engine }: RouteDeps): void {
           tag: 'models',
           summary: 'Shapes of turns in a workspace, newest first, and how each model did with them.',
           results: { 200: PatternListReply },
-          errors: ['validation_error', 'not_found', 'workspace_not_allowed'],
+          errors: ['validation_error', 'not_found', 'workspace_not_allowed', 'workspace_not_shared'],
         }),
       },
     },

@@ -48,6 +48,7 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
           errors: [
             'not_found',
             'workspace_not_allowed',
+            'workspace_not_shared',
             'model_not_configured',
             'approval_mode_not_allowed',
             'idempotency_in_progress',

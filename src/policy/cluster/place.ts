@@ -5,25 +5,31 @@ export interface Places {
   readonly node_name: string;
   /** Absolute; the same file system on each node that lists them. */
   readonly shared_roots: readonly string[];
+  /** Workspace of sessions that have no files. */
+  readonly no_files: string;
 }
 
+const ANYWHERE = 'anywhere';
+
 /** All that a node can own. */
-export function placesOf({ node_name, shared_roots }: Places): readonly string[] {
-  return [`node:${node_name}`, ...shared_roots.map((root) => `shared:${root}`)];
+export function placesOf({ node_name, shared_roots }: Omit<Places, 'no_files'>): readonly string[] {
+  return [ANYWHERE, `node:${node_name}`, ...shared_roots.map((root) => `shared:${root}`)];
 }
 
 /**
- * `shared:<root>` below a shared root, the longest of those that fit; else `node:<name>`: this node alone has the files.
+ * `shared:<root>` below a shared root, the longest of those that fit; `anywhere` without files; else `node:<name>`: this node
+ * alone has them.
  * @param workspacePath absolute, links resolved
  */
-export function placeOf(workspacePath: string, { node_name, shared_roots }: Places): string {
+export function placeOf(workspacePath: string, { node_name, shared_roots, no_files }: Places): string {
+  if (workspacePath === no_files) return ANYWHERE;
   const root = shared_roots
-    .filter((folder) => workspacePath === folder || workspacePath.startsWith(folder === '/' ? '/' : `${folder}/`))
+    .filter((folder) => isBelow(workspacePath, [folder]))
     .reduce<string | null>((longest, folder) => (folder.length > (longest?.length ?? -1) ? folder : longest), null);
   return root === null ? `node:${node_name}` : `shared:${root}`;
 }
 
-/** Whether other nodes have its files too. */
-export function isShared(place: string): boolean {
-  return place.startsWith('shared:');
+/** Whether a path is one of these folders, or lies below one. All absolute, links resolved. */
+export function isBelow(path: string, folders: readonly string[]): boolean {
+  return folders.some((folder) => path === folder || path.startsWith(folder.endsWith('/') ? folder : `${folder}/`));
 }

@@ -58,7 +58,7 @@ export async function openSchema(url: string, start: number, options: NodeOption
     pool,
     heartbeat: pool.send,
     selfAt: ({ url }) => ({ name, url, version: '0', places: [`node:${name}`, 'shared:/'], configHash: '' }),
-    sharedRoots: ['/'],
+    files: { shared_roots: ['/'], no_files: '' },
     leaseSeconds,
     ids,
     clock,

@@ -18,6 +18,6 @@ export interface HeldTrees {
   adopt(root: string, place: string): Held;
   /** What is held of it turned out to be another's. */
   lost(root: string): void;
-  /** Where a new tree's files lie (16 §7). */
-  placeOf(root: string, workspacePath: string): string;
+  /** Where a tree's files lie (16 §7). */
+  placeOf(workspacePath: string): string;
 }

@@ -2,7 +2,7 @@
 import type { Clock, Timer } from '../../../kernel/clock.ts';
 import { StartupError } from '../../../kernel/errors.ts';
 import type { IdGenerator, SessionId } from '../../../kernel/ids.ts';
-import { placeOf } from '../../../policy/cluster/place.ts';
+import { type Places, placeOf } from '../../../policy/cluster/place.ts';
 import type { Logger } from '../../../ports/log.ts';
 import type { Hold, Trees, TreeWork } from '../../../ports/trees.ts';
 import type { Send } from '../connection/client.ts';
@@ -26,7 +26,8 @@ export interface TreesOptions {
   readonly pool: Pool;
   /** A connection of its own: heartbeats wait behind nothing. */
   readonly heartbeat: Send;
-  readonly sharedRoots: readonly string[];
+  /** Where files of trees may lie. */
+  readonly files: Omit<Places, 'node_name'>;
   readonly leaseSeconds: number;
   readonly ids: IdGenerator;
   readonly clock: Clock;
@@ -46,6 +47,9 @@ const IDLE_MS = 30_000;
 /** Of the lease; after that, what is held is dropped (16 §4.4). */
 const SAFE = 0.8;
 
+const NOT_ALIKE =
+  'configuration, registry or prices of this node differ from those of other nodes; make them alike (config_matches in GET /nodes)';
+
 interface Entry {
   readonly held: Held;
   users: number;
@@ -53,7 +57,7 @@ interface Entry {
 }
 
 export function createTrees(options: TreesOptions): NodeTrees {
-  const { pool, heartbeat, sharedRoots, clock, ids, log } = options;
+  const { pool, heartbeat, clock, ids, log } = options;
   const leaseMs = options.leaseSeconds * 1000;
   const entries = new Map<string, Entry>();
   const claims = new Map<string, Promise<Entry | null>>();
@@ -206,7 +210,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
       return held;
     },
     lost: drop,
-    placeOf: (_root, workspacePath) => placeOf(workspacePath, { node_name: self.name, shared_roots: sharedRoots }),
+    placeOf: (workspacePath) => placeOf(workspacePath, { node_name: self.name, ...options.files }),
     holds: (root) => valid() && entries.has(root),
     async hold(root) {
       const known = valid() ? entries.get(root) : undefined;
@@ -241,6 +245,8 @@ export function createTrees(options: TreesOptions): NodeTrees {
         ]);
       }
       goodAt = from;
+      const others = (await listNodes(pool.send, self.configHash)).filter((each) => !each.config_matches);
+      if (others.length > 0) log.warn({ nodes: others.map(({ name }) => name) }, NOT_ALIKE);
       every(leaseMs / 5, heartbeatNow);
       every(leaseMs / 20, async () => watchLease());
       every(SWEEP_MS, sweep);

@@ -1,22 +1,39 @@
 // Work that one node of a cluster does at a time (16 §9).
 import { AppError } from '../../../kernel/errors.ts';
+import type { Send } from './client.ts';
 import type { Pool } from './pool.ts';
 
 /** Of this schema: a database may hold several clusters. */
 const KEY = "hashtext(current_schema() || ' ' || ?)";
 
+const MAINTENANCE = 'maintenance';
+
 /** With the name of the work: takes it for the rest of the transaction, waiting for whoever has it. */
 export const AWAIT_TURN = `SELECT pg_advisory_xact_lock(${KEY})`;
 
-/** Runs `work` while nobody else does what bears this name. Throws `maintenance_running`. */
-export async function alone<T>(pool: Pool, name: string, work: () => Promise<T>): Promise<T> {
+/** Runs `work` when nobody else does what bears this name, waiting for whoever does. */
+export async function inTurn<T>(pool: Pool, name: string, work: (send: Send) => Promise<T>): Promise<T> {
   return pool.connection(async (send) => {
-    const { rows } = await send<{ got: number }>(`SELECT pg_try_advisory_lock(${KEY}) AS got`, [name]);
-    if (rows[0]?.got !== 1) throw new AppError('maintenance_running', `another node is at ${name}; try again later`);
+    await send(`SELECT pg_advisory_lock(${KEY})`, [name]);
+    try {
+      return await work(send);
+    } finally {
+      await send(`SELECT pg_advisory_unlock(${KEY})`, [name]);
+    }
+  });
+}
+
+/** What reaches over the whole database, pruning and rebuilding, is done one at a time. Throws `maintenance_running`. */
+export async function maintenance<T>(pool: Pool, work: () => Promise<T>): Promise<T> {
+  return pool.connection(async (send) => {
+    const { rows } = await send<{ got: number }>(`SELECT pg_try_advisory_lock(${KEY}) AS got`, [MAINTENANCE]);
+    if (rows[0]?.got !== 1) {
+      throw new AppError('maintenance_running', 'events are being pruned or rollups rebuilt; try again later');
+    }
     try {
       return await work();
     } finally {
-      await send(`SELECT pg_advisory_unlock(${KEY})`, [name]);
+      await send(`SELECT pg_advisory_unlock(${KEY})`, [MAINTENANCE]);
     }
   });
 }

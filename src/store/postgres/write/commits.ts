@@ -173,7 +173,7 @@ export function createCommits({ pool, trees, ids, clock, log }: CommitOptions, l
     for (const { batch } of batches) {
       for (const change of batch.writes) {
         if (change.kind !== 'session.insert' || change.session.id !== root) continue;
-        const place = trees.placeOf(root, change.session.workspace_path);
+        const place = trees.placeOf(change.session.workspace_path);
         return trees.get(root) ?? { root, epoch: 1, place, seq: 0, turn: null };
       }
     }
@@ -203,7 +203,7 @@ export function createCommits({ pool, trees, ids, clock, log }: CommitOptions, l
     async function apply({ batch, drawn }: QueuedBatch, tx: Tx, told: Told): Promise<Written> {
       const effects: Effects = { messages: [], ended: [], sessions: [] };
       findings.guard(batch, tx);
-      for (const change of batch.writes) applyWrite(appliers, change, { tx, effects, clock, log });
+      for (const change of batch.writes) applyWrite(appliers, change, { tx, effects, trees, clock, log });
       const stampOf = await findings.stamps(batch, tx);
       return { published: tell(batch, drawn, stampOf, told), effects };
     }

@@ -1,7 +1,7 @@
 // Deletes old events in slices; messages, cost facts and rollups stay (02 §6, 16 §9).
 import type { PruneReport } from '../../../ports/journal.ts';
 import * as sql from '../../sql/write/prune.ts';
-import { alone } from '../connection/advisory.ts';
+import { maintenance } from '../connection/advisory.ts';
 import type { Pool, Tx } from '../connection/pool.ts';
 
 const REMOVE = 'DELETE FROM events WHERE id IN (SELECT value FROM json_each(?)) RETURNING id, session_id';
@@ -14,7 +14,7 @@ const MARK = `UPDATE trees SET pruned_through_id = greatest(pruned_through_id, g
 
 /** A dry run walks the same rows. Throws `maintenance_running`. */
 export function prune(pool: Pool, cutoff: number, dryRun: boolean): Promise<PruneReport> {
-  return alone(pool, 'pruning', async () => {
+  return maintenance(pool, async () => {
     let last = { timestamp_ms: -1, id: '' };
     let rows_deleted = 0;
     for (;;) {

@@ -9,6 +9,9 @@ import type { Appliers, Step } from './writes.ts';
 
 const insert = insertRow('sessions', sql.COLUMNS);
 
+/** Of top-level sessions alone: they are their trees. */
+const SET_PLACE = 'UPDATE trees SET place = ? WHERE root_session_id = ?';
+
 /** Runs a conditional change; when no row met it, says why. */
 function change(statement: string, session_id: string, values: object, { tx, effects }: Step): void {
   effects.sessions.push({ id: session_id, values: null });
@@ -39,7 +42,10 @@ export const sessionWrites: Appliers<Extract<keyof Appliers, `session.${string}`
     change(sql.SET_LIMIT, write.session_id, { ...write, max_cost_pusd }, step);
   },
   'session.set_on_reached': (write, step) => change(sql.SET_ON_REACHED, write.session_id, write, step),
-  'session.set_workspace': (write, step) => change(sql.SET_WORKSPACE, write.session_id, write, step),
+  'session.set_workspace': (write, step) => {
+    change(sql.SET_WORKSPACE, write.session_id, write, step);
+    step.tx.run(SET_PLACE, [step.trees.placeOf(write.workspace_path), write.session_id]);
+  },
   'session.warned': ({ session_id, limit_usd }, step) =>
     change(sql.SET_WARNED, session_id, { limit_pusd: toPusd(limit_usd) }, step),
   'session.set_policy_version': (write, step) => change(sql.SET_POLICY_VERSION, write.session_id, write, step),

@@ -3,12 +3,14 @@ import type { Clock } from '../../../kernel/clock.ts';
 import type { Write } from '../../../ports/journal.ts';
 import type { Logger } from '../../../ports/log.ts';
 import type { Effects } from '../../sql/write/effects.ts';
+import type { HeldTrees } from '../cluster/held.ts';
 import type { Tx } from '../connection/pool.ts';
 
 /** What an applier has to work with. */
 export interface Step {
   readonly tx: Tx;
   readonly effects: Effects;
+  readonly trees: HeldTrees;
   readonly clock: Clock;
   readonly log: Logger;
 }

@@ -1,0 +1,90 @@
+// Shared roots are the same file system on each node: each bears the cluster's id in a file that all nodes must find (16 §7.1).
+import fs from 'node:fs';
+import path from 'node:path';
+import { StartupError } from '../../../kernel/errors.ts';
+import { inTurn } from '../connection/advisory.ts';
+import type { Send } from '../connection/client.ts';
+import type { Pool } from '../connection/pool.ts';
+
+const MARK_FILE = '.metis-cluster';
+/** An id and its line end; what is longer was not written by a node. */
+const MAX_MARK_BYTES = 64;
+const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = fs.constants;
+
+const KEEP = 'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING';
+const KEPT = 'SELECT value FROM meta WHERE key = ?';
+
+/**
+ * The first node of a cluster marks each of its roots; every later one must find the mark, and the same.
+ * @param id of the cluster, if it has none yet
+ * Throws `StartupError('shared_root_mismatch')`.
+ */
+export async function markSharedRoots(pool: Pool, roots: readonly string[], id: string): Promise<void> {
+  if (roots.length === 0) return;
+  // One node at a time: whoever comes second must see what the first one wrote, or that it cannot see it.
+  await inTurn(pool, 'shared roots', async (send) => {
+    await send(KEEP, ['cluster_id', id]);
+    const cluster = (await kept(send, 'cluster_id'))!;
+    for (const root of roots) {
+      const known = `shared_root ${root}`;
+      requireMark(root, cluster, (await kept(send, known)) === null);
+      await send(KEEP, [known, cluster]);
+    }
+  });
+}
+
+async function kept(send: Send, key: string): Promise<string | null> {
+  return (await send<{ value: string }>(KEPT, [key])).rows[0]?.value ?? null;
+}
+
+function requireMark(root: string, cluster: string, isFirst: boolean): void {
+  let real: string;
+  try {
+    real = fs.realpathSync(root);
+  } catch (cause) {
+    throw mismatch(root, `it cannot be opened (${reasonOf(cause)}); mount it, or correct the path`);
+  }
+  // Paths of workspaces have no links in them.
+  if (real !== root) throw mismatch(root, `it leads to ${real}; name that folder, the same on each node`);
+  const file = path.join(root, MARK_FILE);
+  const found = readMark(root, file);
+  if (found === cluster) return;
+  if (found !== null) {
+    throw mismatch(root, `${file} bears the id of another cluster; give each cluster roots and a database of its own`);
+  }
+  if (!isFirst) {
+    throw mismatch(root, `${file}, which the first node wrote, is not there; mount the same file system on each node`);
+  }
+  try {
+    fs.writeFileSync(file, `${cluster}\n`, { flag: 'wx', mode: 0o644, flush: true });
+  } catch (cause) {
+    throw mismatch(root, `${file} cannot be written (${reasonOf(cause)}); let the server write there`);
+  }
+}
+
+/** Null where there is none. Whoever can write in the root may have put anything there. */
+function readMark(root: string, file: string): string | null {
+  let descriptor: number;
+  try {
+    // Without O_NONBLOCK a FIFO would hang the start.
+    descriptor = fs.openSync(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  } catch (cause) {
+    if (reasonOf(cause) === 'ENOENT') return null;
+    throw mismatch(root, `${file} cannot be read (${reasonOf(cause)})`);
+  }
+  try {
+    if (!fs.fstatSync(descriptor).isFile()) throw mismatch(root, `${file} is no file`);
+    const bytes = Buffer.alloc(MAX_MARK_BYTES);
+    return bytes.toString('utf8', 0, fs.readSync(descriptor, bytes, 0, bytes.length, 0)).trimEnd();
+  } finally {
+    fs.closeSync(descriptor);
+  }
+}
+
+function reasonOf(cause: unknown): string {
+  return String((cause as NodeJS.ErrnoException).code ?? cause);
+}
+
+function mismatch(root: string, reason: string): StartupError {
+  return new StartupError('shared_root_mismatch', [`shared_root_mismatch: cluster.shared_roots: ${root}: ${reason}`]);
+}

@@ -1,0 +1,155 @@
+// Where files lie decides who owns a tree: marks in shared roots, workspaces outside them, nodes that are not alike (16 §7).
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import type { Config } from '../../src/domain/config.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { silentLogger } from '../../src/ports/log.ts';
+import { markSharedRoots } from '../../src/store/postgres/cluster/shared-roots.ts';
+import { openDatabase } from '../../src/store/postgres/connection/open.ts';
+import { MIGRATIONS } from '../store/postgres/world.ts';
+import { tempFolder } from '../support/engine.ts';
+import { registryAt, startReal, startStrictFake } from '../support/real-server.ts';
+import { ownSchema, postgresService, type Schema } from '../support/services.ts';
+
+const { url, missing } = await postgresService();
+
+async function emptySchema(): Promise<Schema> {
+  const schema = await ownSchema(url!);
+  onTestFinished(() => schema.drop());
+  return schema;
+}
+
+/** Starts one cluster after the other on the same roots. */
+async function cluster() {
+  const schema = await emptySchema();
+  const pool = await openDatabase({
+    url: schema.url,
+    size: 4,
+    synchronousCommit: 'on',
+    log: silentLogger,
+    migrationsDir: MIGRATIONS,
+    clock: systemClock,
+  });
+  onTestFinished(() => pool.close());
+  return { mark: (roots: readonly string[], id = 'of-the-node') => markSharedRoots(pool, roots, id) };
+}
+const refused = (reason: string) => expect.objectContaining({ message: expect.stringMatching(reason) });
+
+describe.skipIf(url === null)(`shared roots${missing && `, skipped: ${missing}`}`, () => {
+  test('the first node marks a root, and every later one finds its mark', async () => {
+    const root = tempFolder();
+    const { mark } = await cluster();
+    await Promise.all([mark([root], 'first'), mark([root], 'second')]);
+    const written = fs.readFileSync(path.join(root, '.metis-cluster'), 'utf8');
+    expect(['first\n', 'second\n']).toContain(written);
+    await mark([root], 'third');
+    expect(fs.readFileSync(path.join(root, '.metis-cluster'), 'utf8')).toBe(written);
+  });
+
+  test('another folder at its path, without the mark, is shared_root_mismatch', async () => {
+    const root = path.join(tempFolder(), 'root');
+    fs.mkdirSync(root);
+    const { mark } = await cluster();
+    await mark([root]);
+    fs.renameSync(root, `${root}-away`);
+    fs.mkdirSync(root);
+    await expect(mark([root])).rejects.toEqual(refused('^shared_root_mismatch: .* is not there; mount the same'));
+    expect(fs.readdirSync(root)).toEqual([]);
+  });
+
+  test('a root of another cluster, one that is not there, and one behind a link are refused', async () => {
+    const folder = tempFolder();
+    const root = path.join(folder, 'root');
+    fs.mkdirSync(root);
+    const [one, two] = [await cluster(), await cluster()];
+    await one.mark([root], 'one');
+    await expect(two.mark([root], 'two')).rejects.toEqual(refused('bears the id of another cluster'));
+    await expect(one.mark([path.join(folder, 'gone')])).rejects.toEqual(refused('cannot be opened .ENOENT.'));
+    fs.symlinkSync(root, path.join(folder, 'link'));
+    await expect(one.mark([path.join(folder, 'link')])).rejects.toEqual(
+      refused('it leads to .*/root; name that folder'),
+    );
+  });
+
+  test('what is no mark in its place hangs nothing and is refused', async () => {
+    const { mark } = await cluster();
+    const strange: readonly [(file: string) => void, string][] = [
+      [(file) => void execFileSync('mkfifo', [file]), 'is no file'],
+      [(file) => fs.mkdirSync(file), 'is no file'],
+      [(file) => fs.symlinkSync('/dev/zero', file), 'cannot be read .ELOOP.'],
+      [(file) => fs.writeFileSync(file, Buffer.alloc(1_000_000, 'x')), 'id of another cluster'],
+      [(file) => fs.writeFileSync(file, ''), 'id of another cluster'],
+    ];
+    for (const [put, reason] of strange) {
+      const root = tempFolder();
+      put(path.join(root, '.metis-cluster'));
+      await expect(mark([root])).rejects.toEqual(refused(reason));
+    }
+  });
+});
+
+describe.skipIf(url === null)(`workspaces of a cluster${missing && `, skipped: ${missing}`}`, () => {
+  async function node(schema: Schema, folder: string, over: Partial<Config['cluster']>, more: object = {}) {
+    const fake = await startStrictFake(() => ({ text: 'ok' }));
+    return startReal({
+      folder,
+      registry: registryAt(fake),
+      config: {
+        database: { url: schema.url },
+        cluster: { name: schema.name, node_name: path.basename(folder), lease_seconds: 3, ...over },
+        ...more,
+      },
+    });
+  }
+
+  test('below a shared root they are opened; outside it is 403, and nothing is stored', async () => {
+    const [schema, home, root] = [await emptySchema(), tempFolder(), tempFolder()];
+    const a = await node(schema, path.join(home, 'a'), { shared_roots: [root] });
+    fs.mkdirSync(path.join(root, 'app'));
+    await a.session(path.join(root, 'app'), null);
+    const outside = await a.call('POST', '/sessions', { workspace_path: home });
+    expect([outside.status, outside.body.error.code]).toEqual([403, 'workspace_not_shared']);
+    expect(outside.body.error.message).toContain('cluster.local_workspaces');
+    expect((await a.call('GET', '/sessions')).body.data).toHaveLength(1);
+    expect(a.log.filter((line) => line.msg.includes('no workspace can be opened'))).toEqual([]);
+  });
+
+  test('with local workspaces they belong to the node that opened them; a node without either says so', async () => {
+    const [schema, home] = [await emptySchema(), tempFolder()];
+    const a = await node(schema, path.join(home, 'a'), { local_workspaces: true });
+    const session = await a.session(home, null);
+    expect(await a.engine.store.sessions.record(session as never)).toMatchObject({ workspace_path: home });
+    const b = await node(schema, path.join(home, 'b'), {});
+    expect(b.log.filter((line) => line.msg.includes('no workspace can be opened'))).toHaveLength(1);
+    expect(await b.engine.trees.nodes()).toMatchObject([
+      { name: 'a', places: ['anywhere', 'node:a'] },
+      { name: 'b', places: ['anywhere', 'node:b'] },
+    ]);
+  });
+
+  test('nodes of one configuration are alike, whatever their data folders are called; another one is told so', async () => {
+    const [schema, home, root] = [await emptySchema(), tempFolder(), tempFolder()];
+    const fake = await startStrictFake(() => ({ text: 'ok' }));
+    const start = (name: string, more: object = {}) =>
+      startReal({
+        folder: path.join(home, name),
+        registry: registryAt(fake),
+        config: {
+          database: { url: schema.url },
+          cluster: { name: schema.name, node_name: name, lease_seconds: 3, shared_roots: [root] },
+          ...more,
+        },
+      });
+    const a = await start('a');
+    const b = await start('b');
+    const c = await start('c', { turn: { max_llm_calls: 7 } });
+    const matches = async (from: typeof a) => (await from.engine.trees.nodes()).map((each) => each.config_matches);
+    expect(await matches(a)).toEqual([true, true, false]);
+    expect(await matches(c)).toEqual([false, false, true]);
+    const warned = (from: typeof a) => from.log.filter((line) => line.msg.includes('make them alike'));
+    expect(warned(b)).toEqual([]);
+    expect(warned(c)).toMatchObject([{ nodes: ['a', 'b'] }]);
+  });
+});

@@ -185,7 +185,8 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       secrets,
       trees,
     });
-    if (storage.alone) {
+    // Nobody else writes: what is open was left by this server's last run.
+    if (!trees.several) {
       const recovery = await recover(engine);
       if (recovery.ended + recovery.interrupted > 0) log.info({ ...recovery }, 'turns left open by the last run');
     }
@@ -236,7 +237,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
         const bound = await listen(http, config.server);
         mcpDoor.opens(bound.url);
         await trees.join(bound, treeWork(engine));
-        if (storage.alone) {
+        if (!trees.several) {
           resuming = resumeAll(engine).catch((err: unknown) => log.error({ err }, 'open turns could not be resumed'));
         }
         return bound;

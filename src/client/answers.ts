@@ -20,7 +20,7 @@ import type {
   RoutingPolicyReply,
 } from '../domain/api/models.ts';
 import type { PatternListReply } from '../domain/api/patterns.ts';
-import type { HealthReply, PruneEventsReply, ReadinessReply } from '../domain/api/server.ts';
+import type { HealthReply, NodeListReply, PruneEventsReply, ReadinessReply } from '../domain/api/server.ts';
 import type { EndSessionReply, SessionListReply, UpdateSessionReply } from '../domain/api/sessions.ts';
 import type {
   CancelTurnReply,
@@ -80,5 +80,6 @@ export type QualityReport = z.infer<typeof QualityReportSchema>;
 export type ReliabilityReport = z.infer<typeof ReliabilityReportSchema>;
 
 export type Health = z.infer<typeof HealthReply>;
+export type NodeList = z.infer<typeof NodeListReply>;
 export type Readiness = z.infer<typeof ReadinessReply>;
 export type PrunedEvents = z.infer<typeof PruneEventsReply>;

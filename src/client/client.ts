@@ -37,6 +37,7 @@ export function createMetisClient(server: ServerAddress) {
   const client = {
     getHealth: (options?: Q.CallOptions) => get<A.Health>('/healthz', options),
     getReadiness: (options?: Q.CallOptions) => get<A.Readiness>('/readyz', options),
+    listNodes: (options?: Q.CallOptions) => get<A.NodeList>('/nodes', options),
     /** Text for Prometheus. */
     getMetrics: (options?: Q.CallOptions) => text('/metrics', options),
     /** A page for people, in HTML. */

@@ -8,6 +8,7 @@ import { createOutsideRuns } from './state/outside.ts';
 import { createBudget } from './state/reservations.ts';
 import { createRouteMemory } from './state/route-memory.ts';
 import { createSessionLocks } from './state/session-lock.ts';
+import { createTurnPlaces } from './state/turn-places.ts';
 
 export type { Engine } from './state/engine.ts';
 
@@ -15,6 +16,7 @@ export function createEngine(deps: EngineDeps): Engine {
   const engine: Engine = {
     ...deps,
     locks: createSessionLocks(deps.log),
+    places: createTurnPlaces(deps.config.cluster.max_turns, deps.clock),
     approvals: createOpenApprovals(),
     routes: createRouteMemory(),
     budget: createBudget(),

@@ -2,6 +2,7 @@
 
 import { JournalConflict } from '../domain/batch-fault.ts';
 import type { Session } from '../domain/session.ts';
+import type { SessionId } from '../kernel/ids.ts';
 import { NOTHING_YET, sessionView } from '../policy/session/session-view.ts';
 import type { Write } from '../ports/journal.ts';
 import { takeNotices } from './routing/route-environment.ts';
@@ -29,6 +30,11 @@ export async function createSession(engine: Engine, input: SessionInput, claim?:
     // Somebody else was faster.
     return (await sessionOfClient(engine, ref, input.workspace_path))!;
   }
+}
+
+/** The tree of the session that callers without a key know by this name. */
+export async function clientTree(engine: Engine, ref: string | null | undefined): Promise<SessionId | null> {
+  return ref == null ? null : ((await engine.store.sessions.ofClient('', ref))?.id ?? null);
 }
 
 /** The session that callers without a key know by this name. What the gateway keeps without a workspace gets one. */

@@ -5,11 +5,12 @@ import type { ErrorClass } from '../domain/scalars.ts';
 import type { SessionRecord } from '../domain/session.ts';
 import { Cancelled, cancelledBy, createScope } from '../kernel/abort.ts';
 import { AppError, validationError } from '../kernel/errors.ts';
+import type { SessionId } from '../kernel/ids.ts';
 import { type RequestFacts, requestFacts } from '../policy/gateway/request-facts.ts';
 import { type RelayAnswer, RelayFault, type RelayHeaders, type RelayRequest } from '../ports/relay.ts';
 import { goingDown } from './drain.ts';
 import { sentBody, sentName } from './gateway/body.ts';
-import { clientSession, type GatewayClient } from './gateway/client.ts';
+import { clientSession, type GatewayClient, rootRef } from './gateway/client.ts';
 import { askedModel, decide, standing } from './gateway/decide.ts';
 import { ENDED } from './gateway/end-tree.ts';
 import { openCall } from './gateway/open-call.ts';
@@ -135,6 +136,11 @@ export async function relayCount(engine: Engine, request: GatewayRequest, sink: 
   sink.head(answer.status, [...answer.headers, ['x-metis-model', model.id]]);
   await pump(engine, answer, { sink, signal: request.signal });
   sink.end();
+}
+
+/** The tree that a client's calls belong to; null where its next one opens it. */
+export async function gatewayRoot(engine: Engine, client: GatewayClient): Promise<SessionId | null> {
+  return (await engine.store.sessions.ofClient(client.caller, rootRef(engine, client)))?.id ?? null;
 }
 
 function readFacts(wire: ClientWire, bytes: Buffer): RequestFacts {

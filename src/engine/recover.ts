@@ -141,7 +141,7 @@ async function isOrphan(engine: Engine, { parent_session_id, parent_turn_id }: D
 /** What a node does with the trees that it holds. */
 export function treeWork(engine: Engine): TreeWork {
   return {
-    running: () => engine.locks.active().length,
+    running: () => engine.places.taken(),
     inUse: (root) => engine.locks.isHeld(root) || engine.outside.sessions().includes(root),
     takeUp: async () => {},
   };

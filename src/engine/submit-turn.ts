@@ -44,7 +44,7 @@ type Claim = (status: number, body: unknown) => Write;
 /**
  * Starts a turn, or gives the message to the one that runs, and answers as soon as that is stored. Throws `not_found`, `session_is_worker`, `session_already_ended`,
  * `session_is_gateway`, `turn_in_flight`, `validation_error`, `unknown_alias`, `override_missing_body`, `routing_failed`,
- * `explicit_model_rejected`, `service_shutting_down`. A message that is wrong in itself changes nothing; one that routing refuses has by then
+ * `explicit_model_rejected`, `server_busy`, `service_shutting_down`. A message that is wrong in itself changes nothing; one that routing refuses has by then
  * ended the turn it was to replace.
  */
 export async function submitTurn(
@@ -57,6 +57,21 @@ export async function submitTurn(
   const session = await liveSession(engine, sessionId);
   refuseGateway(session);
   await requireBudget(engine, session);
+  const leave = engine.places.full() ? await room(engine, session.id) : engine.places.enter();
+  try {
+    return await submitWithRoom(engine, session, submission, claim);
+  } finally {
+    // From its start on the turn has its own.
+    leave();
+  }
+}
+
+async function submitWithRoom(
+  engine: Engine,
+  session: SessionRecord,
+  submission: TurnSubmission,
+  claim: Claim | undefined,
+): Promise<TurnReceipt> {
   if (engine.draining.value) throw goingDown();
   const turnId = submission.turn_id ?? engine.ids.turn();
   const lock = engine.locks.reserve(session.id, turnId);
@@ -75,6 +90,11 @@ export async function submitTurn(
     if (owned) engine.locks.release(session.id);
     throw await refusal(engine, session.id, error);
   }
+}
+
+/** Among the turns of this node, which is full. What takes the place of a running turn, or is refused for it, waits for nothing. */
+async function room({ places, locks }: Engine, sessionId: SessionId): Promise<() => void> {
+  return locks.active().some((turn) => turn.session_id === sessionId) ? places.enter() : places.wait();
 }
 
 /** What is said there is said to its client. */
@@ -99,11 +119,15 @@ async function steer(
   const message = { ...checked, turnId: submission.turn_id ?? engine.ids.turn(), claim };
   const receipt = await steerOrReserve(engine, session, message);
   if (receipt !== null) return receipt;
+  let leave = () => {};
   try {
+    leave = engine.places.full() ? await room(engine, session.id) : engine.places.enter();
     return await begin(engine, session, message);
   } catch (error) {
     engine.locks.release(session.id);
     throw await refusal(engine, session.id, error);
+  } finally {
+    leave();
   }
 }
 

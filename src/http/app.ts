@@ -30,6 +30,12 @@ declare module 'fastify' {
     unlimited?: boolean;
     /** Callers come with a key of the gateway, and are answered in their own wire. */
     gateway?: ClientWire;
+    /** A call of a client, for a session that its headers name. */
+    gateway_call?: boolean;
+    /** Starts a turn. */
+    turn?: boolean;
+    /** Done twice it is as done once. PATCH, DELETE and what has an `Idempotency-Key` need not say so. */
+    repeatable?: boolean;
     /** Takes WebSocket upgrades; a token may then come in the first frame. */
     upgrade?: boolean;
   }

@@ -5,6 +5,7 @@ import type { Analytics } from '../ports/analytics.ts';
 import type { PriceVersions } from '../ports/price-versions.ts';
 import type { TokenCheck } from './auth.ts';
 import type { DashboardFile } from './dashboard-file.ts';
+import type { Owners, Patience } from './forward/patience.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { StreamHub } from './stream/hub.ts';
 
@@ -35,12 +36,15 @@ export interface HttpDeps {
   readonly mcp?: ((request: Request, token: string | null, body: unknown) => Promise<Response>) | undefined;
   /** True from the signal to go down on: every request is refused. */
   readonly draining: () => boolean;
+  /** With owners of trees that cannot be reached; as 16 §5.3 says unless told. */
+  readonly patience?: Patience;
 }
 
 export interface RouteDeps extends HttpDeps {
   readonly hub: StreamHub;
   readonly tokens: TokenCheck;
   readonly idempotency: Idempotency;
+  readonly owners: Owners;
   /** The same moment twice: in Unix milliseconds, and on the clock that is never set. */
   readonly started: { readonly at: number; readonly monotonic: number };
   readonly turnBodyLimit: number;

@@ -2,11 +2,16 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { AppError, type ErrorCode, validationError } from '../kernel/errors.ts';
 import { scrub } from '../kernel/scrub.ts';
-import { StorageFault } from '../ports/journal.ts';
+import { StorageFault, TreeLost } from '../ports/journal.ts';
 import type { Logger } from '../ports/log.ts';
+import { markNotTaken } from './forward/headers.ts';
 
-/** Seconds after which a client may try again when the server goes down. */
-const SHUTDOWN_RETRY_SECONDS = 5;
+/** Seconds after which a client may try again. */
+const RETRY_SECONDS: Partial<Record<ErrorCode, number>> = {
+  service_shutting_down: 5,
+  node_unavailable: 1,
+  server_busy: 1,
+};
 
 export interface ErrorEnvelope {
   readonly error: {
@@ -29,6 +34,8 @@ export function knownError(error: FastifyError | Error): AppError | null {
       'storage_unavailable',
       `nothing can be stored: ${error.message}; try again when that is mended`,
     );
+  if (error instanceof TreeLost)
+    return new AppError('node_unavailable', 'another node works on this session now; try again');
   return fromFastify('code' in error ? error.code : undefined);
 }
 
@@ -55,7 +62,9 @@ function fromFastify(code: string | undefined): AppError | null {
 export function createErrorHandler(log: Logger, secrets: readonly string[]) {
   return function handleError(error: FastifyError | Error, request: FastifyRequest, reply: FastifyReply): void {
     const answer = knownError(error) ?? (hasLeft(request) ? left(request) : bug(error, request));
-    if (answer.code === 'service_shutting_down') reply.header('retry-after', SHUTDOWN_RETRY_SECONDS);
+    const retry = RETRY_SECONDS[answer.code];
+    if (retry !== undefined) reply.header('retry-after', retry);
+    if (answer.code === 'service_shutting_down' || error instanceof TreeLost) markNotTaken(request, reply);
     if (answer.code === 'unauthorized') reply.header('www-authenticate', 'Bearer');
     reply.status(answer.status).send(envelopeOf(answer));
   };

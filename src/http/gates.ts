@@ -7,6 +7,7 @@ import { AppError, validationError } from '../kernel/errors.ts';
 import type { HttpApp } from './app.ts';
 import { bearerOf, type TokenCheck } from './auth.ts';
 import { MAX_TARGET_BYTES, notFound, uriTooLong } from './error-handler.ts';
+import { markNotTaken } from './forward/headers.ts';
 import { authorityOf, createHostRule, createOriginRule, isForeignLoad, isLoopback } from './origin.ts';
 import { type RouteTable, trackRoutes } from './route-table.ts';
 
@@ -23,6 +24,8 @@ export interface GateSettings {
   /** Of the gateway: sets the caller. Throws `unauthorized`. */
   readonly admitClient: (request: FastifyRequest) => void;
   readonly draining: () => boolean;
+  /** Where other nodes reach this one; '' = none do. */
+  readonly nodeUrl: () => string;
 }
 
 /** Installs every gate on the root instance. Call it after the WebSocket plugin and before any route. */
@@ -47,8 +50,9 @@ export function installGates(app: HttpApp, settings: GateSettings): void {
 }
 
 /** Gates 1 to 4: they look at the caller, not at what is asked. */
-function callerGates({ server, tokens, admitClient, draining }: GateSettings, table: RouteTable) {
+function callerGates({ server, tokens, admitClient, draining, nodeUrl }: GateSettings, table: RouteTable) {
   const hostIsOurs = createHostRule(server);
+  const isNode = (host: string | undefined) => nodeUrl() !== '' && new URL(nodeUrl()).host === host?.toLowerCase();
   const judgeOrigin = createOriginRule(server.cors_allowed_origins);
   const onLoopback = isLoopback(server.host);
   const needsToken = ({ routeOptions: { config } }: FastifyRequest) =>
@@ -59,8 +63,12 @@ function callerGates({ server, tokens, admitClient, draining }: GateSettings, ta
     const { headers } = request;
     const { origin } = headers;
     const host = authorityOf(request.originalUrl) ?? headers.host;
-    if (draining()) throw goingDown();
-    if (isRepeated(request, 'host') || !hostIsOurs(host, request.socket.localPort ?? server.port)) {
+    if (draining()) {
+      markNotTaken(request, reply);
+      throw goingDown();
+    }
+    const ours = hostIsOurs(host, request.socket.localPort ?? server.port) || isNode(host);
+    if (isRepeated(request, 'host') || !ours) {
       throw new AppError('host_not_allowed', 'this Host is not served here; see server.allowed_hosts');
     }
     const verdict = judgeOrigin(origin, host);

@@ -5,6 +5,7 @@ import websocket from '@fastify/websocket';
 import fastify from 'fastify';
 import { createJsonSchemaTransform, createJsonSchemaTransformObject } from 'fastify-type-provider-zod';
 import { z } from 'zod';
+import { NodeSchema } from '../domain/api/server.ts';
 import { ConfirmationDetailSchema, ConfirmationSchema } from '../domain/confirmation.ts';
 import { DelegationSchema } from '../domain/delegate.ts';
 import { AnyEventSchema, EventSchema } from '../domain/event.ts';
@@ -25,6 +26,7 @@ import { SubscribeQueryFields } from './stream/subscription.ts';
 type Json = Record<string, unknown>;
 
 const SHARED = {
+  Node: NodeSchema,
   Session: SessionSchema,
   Turn: TurnSchema,
   Message: MessageSchema,

@@ -18,6 +18,8 @@ const GATE_ERRORS: readonly ErrorCode[] = [
   'storage_unavailable',
   'internal_error',
 ];
+/** Where the owner of the session's tree answers, which may be another node (16 §5). */
+const OWNER_ERRORS: readonly ErrorCode[] = ['node_unavailable', 'misdirected_request'];
 const TOKEN_ERRORS: readonly ErrorCode[] = ['unauthorized', 'rate_limit_exceeded'];
 
 interface Bodies {
@@ -51,6 +53,8 @@ export interface Operation {
   /** Its own codes, besides those of the gates. */
   readonly errors: readonly ErrorCode[];
   readonly headers?: readonly RequestHeader[];
+  /** The owner of the tree answers it. */
+  readonly owned?: boolean;
   /** Its good answers say where the new resource is. */
   readonly locates?: boolean;
   /** As in the route's config. */
@@ -58,8 +62,9 @@ export interface Operation {
 }
 
 /** The documenting half of a route's schema. Nothing of it runs when a request is served. */
-export function operation({ id, tag, summary, results, errors, open, headers, locates }: Operation) {
-  const codes = new Set([...GATE_ERRORS, ...(open === 'everywhere' ? [] : TOKEN_ERRORS), ...errors]);
+export function operation({ id, tag, summary, results, errors, open, headers, locates, owned }: Operation) {
+  const elsewhere = owned === true ? OWNER_ERRORS : [];
+  const codes = new Set([...GATE_ERRORS, ...(open === 'everywhere' ? [] : TOKEN_ERRORS), ...elsewhere, ...errors]);
   const response: Record<string, unknown> = {};
   for (const status of new Set([...codes].map((code) => ERRORS[code].status))) {
     response[status] = errorsOf([...codes].filter((code) => ERRORS[code].status === status));

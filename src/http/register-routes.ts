@@ -11,6 +11,7 @@ import { maintenanceRoutes } from './routes/maintenance.ts';
 import { mcpRoutes } from './routes/mcp.ts';
 import { metaRoutes } from './routes/meta.ts';
 import { modelRoutes } from './routes/models.ts';
+import { nodeRoutes } from './routes/nodes.ts';
 import { patternRoutes } from './routes/patterns.ts';
 import { pricingRoutes } from './routes/pricing.ts';
 import { routingRoutes } from './routes/routing.ts';
@@ -21,6 +22,7 @@ import { workerRoutes } from './routes/workers.ts';
 
 export function registerRoutes(app: HttpApp, deps: RouteDeps): void {
   metaRoutes(app, deps);
+  nodeRoutes(app, deps);
   sessionRoutes(app, deps);
   turnRoutes(app, deps);
   delegationRoutes(app, deps);

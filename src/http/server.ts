@@ -10,6 +10,8 @@ import type { HttpApp } from './app.ts';
 import { createTokenCheck } from './auth.ts';
 import type { HttpDeps } from './deps.ts';
 import { createErrorHandler } from './error-handler.ts';
+import { installOwners } from './forward/owners.ts';
+import { PATIENCE } from './forward/patience.ts';
 import { installGates } from './gates.ts';
 import { createClientGate } from './gateway/identity.ts';
 import { createIdempotency } from './idempotency.ts';
@@ -44,7 +46,7 @@ const HTTP_OPTIONS = {
  */
 export function createHttpServer(deps: HttpDeps): HttpApp {
   const { engine } = deps;
-  const { config, log, clock, ids, store, bus } = engine;
+  const { config, log, clock, ids, store, bus, trees } = engine;
   const { server } = config;
   const closing = new AbortController();
   const draining = () => deps.draining() || closing.signal.aborted;
@@ -88,14 +90,29 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
       done();
     },
   });
-  app.addHook('onSend', createBodyDiscard(clock));
+  const discard = createBodyDiscard(clock);
+  app.addHook('onSend', async (request, reply) => discard(request, reply));
   // The gates judge it, in their order.
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
-  installGates(app, { server, tokens, admitClient: createClientGate(config, tokens), draining });
+  installGates(app, {
+    server,
+    tokens,
+    admitClient: createClientGate(config, tokens),
+    draining,
+    nodeUrl: () => (trees.several ? trees.url : ''),
+  });
   app.after(() => {
     app.websocketServer.on('wsClientError', answerParserError);
+    const owners = installOwners(app, {
+      ...deps,
+      patience: deps.patience ?? PATIENCE,
+      closing: closing.signal,
+      discard,
+      bodyLimit: server.body_limit_bytes,
+    });
     registerRoutes(app, {
       ...deps,
+      owners,
       hub,
       tokens,
       idempotency: createIdempotency({ store, clock }),

@@ -6,9 +6,11 @@ import type { Clock } from '../kernel/clock.ts';
 export const MOST_UNREAD_BYTES = 64 * 1024 * 1024;
 const LINGER_MS = 20_000;
 
-/** An `onSend` hook for requests that are answered before their body has been read. */
-export function createBodyDiscard(clock: Clock) {
-  return async function discardBody(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+export type BodyDiscard = (request: FastifyRequest, reply: FastifyReply) => void;
+
+/** For requests that are answered before their body has been read: called before the head of the answer is written. */
+export function createBodyDiscard(clock: Clock): BodyDiscard {
+  return function discardBody(request, reply) {
     const { raw } = request;
     if (raw.complete || raw.destroyed || request.ws) return;
     const { raw: response } = reply;

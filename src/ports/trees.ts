@@ -18,9 +18,9 @@ export interface NodeInfo {
 
 export type Hold =
   /** Held here for as long as `release` has not been called. */
-  | { readonly own: true; release(): void }
-  /** Another node's, or of a place that this node has not. */
-  | { readonly own: false; readonly url: string | null; readonly epoch: number };
+  | { readonly own: true; readonly epoch: number; release(): void }
+  /** Another node's, where `url` is told, else nobody's; `place` is where its files lie. */
+  | { readonly own: false; readonly url: string | null; readonly epoch: number; readonly place: string };
 
 /** What is done here with the trees that are held. */
 export interface TreeWork {
@@ -36,14 +36,25 @@ export interface TreeWork {
 }
 
 export interface Trees {
+  /** Whether other nodes may own trees too. */
+  readonly several: boolean;
+  /** Id of this node at this moment. */
+  readonly node: string;
+  /** Where other nodes reach it; '' before it has joined them. */
+  readonly url: string;
+  /** Whether this node may serve: its lease is valid by its own clock. */
+  ready(): boolean;
   /**
    * From now on trees are claimed, and others may send requests for them.
    * @param bound where this server listens
    * Throws `StartupError('node_name_in_use')`.
    */
   join(bound: { readonly url: string }, work: TreeWork): Promise<void>;
-  /** Claims a tree that nobody holds. Null when there is no such tree. */
-  hold(root: SessionId): Promise<Hold | null> | Hold;
+  /**
+   * Claims a tree that nobody holds, unless it is only to be looked at. Null when there is no such tree.
+   * @param how absent = `claim`
+   */
+  hold(root: SessionId, how?: 'claim' | 'look'): Promise<Hold | null> | Hold;
   /** Whether this node holds it at this moment. */
   holds(root: string): boolean;
   /** Tells of a tree that was taken away or dropped: nothing of it is to be written or run any more. */

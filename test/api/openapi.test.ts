@@ -174,6 +174,7 @@ describe('what is sent', () => {
     for (const path of [
       '/healthz',
       '/readyz',
+      '/nodes',
       '/metrics',
       '/docs',
       '/openapi.json',

@@ -33,7 +33,12 @@ describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, 
     const [a, b] = [await node(schema, 'a'), await node(schema, 'b')];
     const session = await storedSession(a);
     expect(await a.trees.hold(session.id)).toMatchObject({ own: true });
-    expect(await b.trees.hold(session.id)).toEqual({ own: false, url: 'http://a', epoch: 1 });
+    expect(await b.trees.hold(session.id)).toEqual({
+      own: false,
+      url: 'http://a',
+      epoch: 1,
+      place: expect.any(String),
+    });
     await expect(b.journal.commit(told(session, 'stolen'))).rejects.toThrow(TreeLost);
     expect(await a.count('events')).toBe(0);
     expect(await b.trees.hold(a.ids.session())).toBeNull();

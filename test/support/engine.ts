@@ -226,7 +226,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     recommender: learning?.recommender ?? null,
     dayLimit: options.dayLimit ?? null,
     secrets: [],
-    trees: createOwnTrees(),
+    trees: createOwnTrees({ version: '0.0.0-test', id: () => 'alone', open: async () => 0 }),
   });
   const loop = learning?.start() ?? null;
   let open = true;

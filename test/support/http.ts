@@ -9,7 +9,9 @@ import type { Transient } from '../../src/domain/delta.ts';
 import { type Message, plainMetadata } from '../../src/domain/message.ts';
 import type { Session } from '../../src/domain/session.ts';
 import type { HttpApp } from '../../src/http/app.ts';
+import type { Patience } from '../../src/http/forward/patience.ts';
 import { createHttpServer } from '../../src/http/server.ts';
+import type { Trees } from '../../src/ports/trees.ts';
 import { createPriceVersionReader } from '../../src/store/sqlite/read/price-version-reader.ts';
 import { createAnalytics } from '../../src/store/sqlite/report/analytics.ts';
 import { watchAnswers } from './contract.ts';
@@ -25,7 +27,7 @@ export interface Answer {
   readonly body: Parsed;
 }
 
-export interface TestServer extends TestEngine {
+export interface TestDoor {
   readonly app: HttpApp;
   /** `operationId status` of every answer so far. */
   readonly answered: ReadonlySet<string>;
@@ -36,6 +38,16 @@ export interface TestServer extends TestEngine {
   /** One request; `body` goes as JSON. */
   call(method: string, path: string, body?: unknown, headers?: Headers): Promise<Answer>;
   connect(path: string, headers?: Headers): TestSocket;
+}
+
+export type TestServer = TestEngine & TestDoor;
+
+export interface DoorOptions {
+  /** Of an engine that is one of several. */
+  readonly trees?: Trees;
+  readonly patience?: Patience;
+  /** Free unless told. */
+  readonly port?: number;
 }
 
 export interface TestSocket {
@@ -56,9 +68,16 @@ export async function startServer(options: Partial<EngineOptions> = {}): Promise
   // A turn that a test leaves hanging is cut at once when the test ends.
   const config = { shutdown: { drain_seconds: 0 }, ...options.config };
   const test = await startEngine({ scenario: { version: 1, rules: [] }, ...options, config });
+  return { ...test, ...(await openDoor(test)) };
+}
+
+/** A server of its own in front of the engine. */
+export async function openDoor(test: TestEngine, options: DoorOptions = {}): Promise<TestDoor> {
+  const { trees = test.engine.trees, patience } = options;
   let draining = false;
   const app = createHttpServer({
-    engine: test.engine,
+    engine: { ...test.engine, trees },
+    ...(patience === undefined ? {} : { patience }),
     analytics: createAnalytics(test.db.reader),
     priceVersions: createPriceVersionReader(test.db.reader),
     metrics: createMetrics(test.engine.bus).text,
@@ -67,12 +86,11 @@ export async function startServer(options: Partial<EngineOptions> = {}): Promise
     draining: () => draining,
   });
   const { answered } = watchAnswers(app);
-  await app.listen({ host: '127.0.0.1', port: 0 });
+  await app.listen({ host: '127.0.0.1', port: options.port ?? 0 });
   onTestFinished(() => app.close());
   const { port } = app.server.address() as AddressInfo;
   const base = `http://127.0.0.1:${port}`;
   return {
-    ...test,
     app,
     answered,
     base,

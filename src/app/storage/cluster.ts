@@ -61,7 +61,6 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
     priceVersions: createPriceVersionReader(pool),
     trees,
     dayLimit,
-    alone: false,
     fault: (cause) => cause,
     close: async () => {
       dayLimit.close();

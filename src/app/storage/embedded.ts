@@ -1,7 +1,7 @@
 // One process on a SQLite file: it owns every tree and waits for nobody.
 import path from 'node:path';
 import { createBus } from '../../bus/memory/bus.ts';
-import type { NodeInfo, Trees } from '../../ports/trees.ts';
+import type { Trees } from '../../ports/trees.ts';
 import { databaseFault, openDatabase, type SqliteStoreHandle } from '../../store/sqlite/connection/open.ts';
 import { newestId } from '../../store/sqlite/read/id-seed.ts';
 import { createPriceVersionReader } from '../../store/sqlite/read/price-version-reader.ts';
@@ -28,16 +28,20 @@ export function openEmbedded(options: StorageOptions): Storage {
     const floor = newestId(db.db);
     if (floor !== null) ids.seed(floor);
     const bus = createBus(log);
+    const store = createStore(db);
     const reports = options.reportsOnThread ? threadedReports(options) : null;
     return {
       bus,
       journal: createJournal({ db, ids, clock, bus, log, trusted }),
-      store: createStore(db),
+      store,
       analytics: reports ?? createAnalytics(db.reader),
       priceVersions: createPriceVersionReader(db.reader),
-      trees: createOwnTrees(),
+      trees: createOwnTrees({
+        version: options.version,
+        id: () => ids.next(),
+        open: async () => (await store.sessions.counts()).active_sessions,
+      }),
       dayLimit: null,
-      alone: true,
       fault: (cause) => databaseFault(db_path, cause),
       close: async () => {
         await reports?.close();
@@ -47,19 +51,48 @@ export function openEmbedded(options: StorageOptions): Storage {
   }
 }
 
-const HELD = { own: true, release: () => {} } as const;
+const HELD = { own: true, epoch: 0, release: () => {} } as const;
+
+/** What an embedded server says of itself. */
+export interface Alone {
+  readonly version: string;
+  readonly id: () => string;
+  /** Of all session trees, how many are open. */
+  readonly open: () => Promise<number>;
+}
 
 /** Every tree is this process's. */
-export function createOwnTrees(): Trees {
-  const nodes: NodeInfo[] = [];
+export function createOwnTrees({ version, id, open }: Alone): Trees {
+  let node = '';
+  let url = '';
+  let running = () => 0;
+  let draining = false;
   return {
-    join: async () => {},
+    several: false,
+    get node() {
+      return node;
+    },
+    get url() {
+      return url;
+    },
+    ready: () => true,
+    join: async (bound, work) => {
+      node = id();
+      url = bound.url;
+      running = () => work.running();
+    },
     hold: () => HELD,
     holds: () => true,
     onLost: () => {},
-    drain: () => {},
+    drain: () => {
+      draining = true;
+    },
     releaseAll: async () => {},
-    nodes: async () => nodes,
+    async nodes() {
+      const name = url === '' ? '' : new URL(url).host;
+      const trees = await open();
+      return [{ id: node, name, version, url, draining, places: [], turns: running(), trees, config_matches: true }];
+    },
   };
 }
 

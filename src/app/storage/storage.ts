@@ -40,8 +40,6 @@ export interface Storage {
   readonly trees: Trees;
   /** Null = nobody else spends of the limits of a day. */
   readonly dayLimit: DayLimit | null;
-  /** Nobody else writes: what is open at the start was left by this server's last run. */
-  readonly alone: boolean;
   /** What to throw for `cause`: a fault of the storage as the one line that says it, anything else as it is. */
   fault(cause: unknown): unknown;
   close(): Promise<void>;

@@ -15,6 +15,19 @@ export const HealthReply = z.object({
 });
 export const ReadinessReply = z.object({ status: z.literal('ready') });
 
+export const NodeSchema = z.object({
+  id: z.string(),
+  name: z.string(),
+  version: z.string(),
+  url: z.string().describe('Where other nodes reach it.'),
+  draining: z.boolean().describe('It goes down, and takes nothing more.'),
+  places: z.array(z.string()).describe('What it can own: `shared:<root>`, `node:<name>`.'),
+  turns: z.int().describe('Top-level turns that run there.'),
+  trees: z.int().describe('Session trees that it holds.'),
+  config_matches: z.boolean().describe('Its configuration is that of the node that answers.'),
+});
+export const NodeListReply = z.array(NodeSchema);
+
 export const PruneEventsBody = z.strictObject({
   days: z.int().min(1).max(MAX_DAYS).optional(),
   dry_run: z.boolean().default(false),

@@ -25,6 +25,7 @@ import type { Budget } from './reservations.ts';
 import type { RouteMemory } from './route-memory.ts';
 import type { SessionLocks } from './session-lock.ts';
 import type { SessionStarts } from './session-starts.ts';
+import type { TurnPlaces } from './turn-places.ts';
 import type { Workers } from './workers.ts';
 
 export interface EngineDeps {
@@ -55,6 +56,7 @@ export interface EngineDeps {
 
 export interface Engine extends EngineDeps {
   readonly locks: SessionLocks;
+  readonly places: TurnPlaces;
   readonly approvals: OpenApprovals;
   readonly routes: RouteMemory;
   readonly budget: Budget;

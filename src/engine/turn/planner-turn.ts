@@ -19,6 +19,7 @@ import { runTurn } from './run.ts';
 export function startTopLevel(engine: Engine, run: TurnRun, known?: ToolResults): void {
   const { scope, session } = run;
   let end: TurnEnd | null = null;
+  const leave = engine.places.enter();
   const turn = engine.locks.start(session.id, run.turn.id, scope, async () => {
     const release = engine.tools.hold(session.workspace_path);
     const seconds = engine.config.turn.timeout_seconds;
@@ -29,6 +30,7 @@ export function startTopLevel(engine: Engine, run: TurnRun, known?: ToolResults)
     } finally {
       timer?.cancel();
       release();
+      leave();
     }
   });
   // The limit may have been raised while the last of the tree was still coming to its stop.

@@ -34,6 +34,8 @@ const KINDS: Partial<Record<ErrorCode, Kind>> = {
   rate_limit_exceeded: { status: 429, messages: 'rate_limit_error', openai: 'rate_limit_error' },
   internal_error: { status: 500, messages: 'api_error', openai: 'server_error' },
   storage_unavailable: { status: 503, messages: 'api_error', openai: 'server_error' },
+  node_unavailable: { status: 503, messages: 'api_error', openai: 'server_error' },
+  misdirected_request: { status: 421, messages: 'api_error', openai: 'server_error' },
   service_shutting_down: { status: 503, messages: 'api_error', openai: 'server_error' },
 };
 const OVERLOADED: Kind = { status: 529, messages: 'overloaded_error', openai: 'server_error' };

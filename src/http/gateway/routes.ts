@@ -40,8 +40,9 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
       bodyLimit: gatewayBodyLimit,
       schema: { hide: true },
     });
-    const calls = (wire: ClientWire) => ({
+    const calls = (wire: ClientWire, repeatable = false) => ({
       ...options(wire),
+      config: { gateway: wire, gateway_call: true, repeatable },
       // Before the body: it is what a call holds most of.
       preParsing: async (_request: FastifyRequest, reply: FastifyReply) => {
         requireOn(engine);
@@ -54,7 +55,7 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
       app.post(path, calls(wire), (request, reply) =>
         relayed(engine, request, reply, { wire, below: '', run: relayCall }),
       );
-    app.post(`${CALLS[0].path}${COUNT}`, calls('messages'), (request, reply) =>
+    app.post(`${CALLS[0].path}${COUNT}`, calls('messages', true), (request, reply) =>
       relayed(engine, request, reply, { wire: 'messages', below: COUNT, run: relayCount }),
     );
     app.get('/v1/models', options('messages'), async (_request, reply) => {

@@ -72,11 +72,13 @@ export function confirmationRoutes(app: HttpApp, { engine }: RouteDeps): void {
   app.post(
     '/confirmations/:confirmation_id',
     {
+      config: { repeatable: true },
       schema: {
         params: ConfirmationParams,
         body: AnswerConfirmationBody,
         ...operation({
           id: 'answerConfirmation',
+          owned: true,
           tag: 'confirmations',
           summary: 'Answer a prompt. The first answer wins.',
           results: {

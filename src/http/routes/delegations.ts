@@ -20,6 +20,7 @@ export function delegationRoutes(app: HttpApp, deps: RouteDeps): void {
         body: SubmitDelegationBody,
         ...operation({
           id: 'submitDelegation',
+          owned: true,
           tag: 'workers',
           summary: 'Delegate to a worker. With Prefer: wait=<seconds> its result is the answer once it has ended.',
           headers: ['Idempotency-Key', 'Prefer'],

@@ -51,10 +51,11 @@ export function metaRoutes(app: HttpApp, { engine, metrics, version, started, do
         summary: 'Whether a write would succeed.',
         open: 'everywhere',
         results: { 200: ReadinessReply },
-        errors: [],
+        errors: ['node_unavailable'],
       }),
     },
     async (_request, reply) => {
+      if (!engine.trees.ready()) throw new AppError('node_unavailable', 'this node has no valid lease');
       if (await engine.store.writable()) return reply.send({ status: 'ready' });
       throw new AppError('storage_unavailable', 'the database cannot be written');
     },

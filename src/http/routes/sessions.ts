@@ -10,7 +10,7 @@ import {
 import { DoorSchema, SessionIdSchema, WorkspacePathSchema } from '../../domain/scalars.ts';
 import { SessionSchema, SessionStatusSchema } from '../../domain/session.ts';
 import { WorkerNameSchema } from '../../domain/worker/definition.ts';
-import { createSession } from '../../engine/create-session.ts';
+import { clientTree, createSession } from '../../engine/create-session.ts';
 import { endSession, purgeSession } from '../../engine/end-session.ts';
 import { callingSessions, withReserved } from '../../engine/show-session.ts';
 import { patchSession } from '../../engine/update-session.ts';
@@ -31,7 +31,7 @@ const ListQuery = z.strictObject({
   ...PageQuery,
 });
 
-export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteDeps): void {
+export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }: RouteDeps): void {
   app.post(
     '/sessions',
     {
@@ -40,6 +40,7 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
         body: CreateSessionBody,
         ...operation({
           id: 'createSession',
+          owned: true,
           tag: 'sessions',
           summary: 'Open a session on a workspace.',
           headers: ['Idempotency-Key'],
@@ -58,6 +59,8 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
       },
     },
     async (request, reply) => {
+      const known = await clientTree(engine, request.body.client_ref);
+      if (known !== null && (await owners.answerElsewhere(request, reply, known))) return reply;
       const session = await idempotency.once(request, reply, (claim) => createSession(engine, request.body, claim));
       return reply.status(201).header('location', `/sessions/${session.id}`).send(session);
     },
@@ -109,6 +112,7 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
         params: SessionParams,
         ...operation({
           id: 'getSession',
+          owned: true,
           tag: 'sessions',
           summary: 'One session, worker or not, ended or not.',
           results: { 200: SessionSchema },
@@ -119,6 +123,9 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
     async (request, reply) => {
       const { session_id } = request.params;
       const session = found(await engine.store.sessions.view(session_id), 'session', session_id);
+      // What its owner keeps in memory: money that is held, calls of clients and from outside.
+      const more = session.budget !== null || session.door !== 'api';
+      if (more && (await owners.answerRead(request, reply, session.root_session_id))) return reply;
       return reply.send(withReserved(engine, session));
     },
   );
@@ -131,6 +138,7 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
         body: UpdateSessionBody,
         ...operation({
           id: 'updateSession',
+          owned: true,
           tag: 'sessions',
           summary: 'Change the sticky model or the money limit.',
           results: { 200: UpdateSessionReply },
@@ -157,6 +165,7 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency }: RouteD
         querystring: z.strictObject({ purge: flag(false, 'Take the ended session and all it stored away.') }),
         ...operation({
           id: 'endSession',
+          owned: true,
           tag: 'sessions',
           summary: 'End a session; with purge=true remove it and its workers, keeping the cost ledger.',
           results: { 200: EndSessionReply },

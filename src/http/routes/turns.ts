@@ -34,12 +34,14 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
   app.post(
     '/sessions/:session_id/estimate',
     {
+      config: { repeatable: true },
       bodyLimit: deps.turnBodyLimit,
       schema: {
         params: SessionParams,
         body: EstimateTurnBody,
         ...operation({
           id: 'estimateTurn',
+          owned: true,
           tag: 'turns',
           summary: 'Route and price a turn without running or storing it.',
           results: { 200: EstimateTurnReply },
@@ -62,6 +64,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
   app.post(
     '/sessions/:session_id/turns',
     {
+      config: { turn: true },
       bodyLimit: deps.turnBodyLimit,
       preValidation: (request) => idempotency.remember(request),
       schema: {
@@ -69,6 +72,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
         body: SubmitTurnBody,
         ...operation({
           id: 'submitTurn',
+          owned: true,
           tag: 'turns',
           summary:
             'Start a turn. With Prefer: wait=<seconds> the turn is the answer once it has ended or is interrupted.',
@@ -87,6 +91,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
             'idempotency_in_progress',
             'idempotency_key_reused',
             'explicit_model_rejected',
+            'server_busy',
             'routing_failed',
           ],
         }),
@@ -163,11 +168,13 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
   app.post(
     '/sessions/:session_id/turns/:turn_id/cancel',
     {
+      config: { repeatable: true },
       schema: {
         params: TurnParams,
         body: CancelTurnBody,
         ...operation({
           id: 'cancelTurn',
+          owned: true,
           tag: 'turns',
           summary: 'Cancel a turn and everything below it.',
           results: { 202: CancelTurnReply },
@@ -189,6 +196,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
         body: z.strictObject({}),
         ...operation({
           id: 'resumeTurn',
+          owned: true,
           tag: 'turns',
           summary: 'Go on with an interrupted turn where it stood.',
           results: { 202: ResumeTurnReply },
@@ -205,11 +213,13 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
   app.put(
     '/sessions/:session_id/turns/:turn_id/score',
     {
+      config: { repeatable: true },
       schema: {
         params: TurnParams,
         body: ScoreTurnBody,
         ...operation({
           id: 'scoreTurn',
+          owned: true,
           tag: 'turns',
           summary: 'Say how good an ended turn was, in place of what was said before; routing learns from it.',
           results: { 200: ScoreTurnReply },

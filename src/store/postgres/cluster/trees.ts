@@ -37,8 +37,6 @@ export interface TreesOptions {
 }
 
 export interface NodeTrees extends Trees, HeldTrees {
-  /** Whether this node may serve: its lease is valid by its own clock. */
-  ready(): boolean;
   close(): Promise<void>;
 }
 
@@ -191,6 +189,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
     let released = false;
     return {
       own: true,
+      epoch: entry.held.epoch,
       release() {
         if (released) return;
         released = true;
@@ -200,8 +199,12 @@ export function createTrees(options: TreesOptions): NodeTrees {
   }
 
   return {
+    several: true,
     get node() {
       return node;
+    },
+    get url() {
+      return self.url;
     },
     get: (root) => (valid() ? (entries.get(root)?.held ?? null) : null),
     adopt(root, place) {
@@ -212,19 +215,19 @@ export function createTrees(options: TreesOptions): NodeTrees {
     lost: drop,
     placeOf: (workspacePath) => placeOf(workspacePath, { node_name: self.name, ...options.files }),
     holds: (root) => valid() && entries.has(root),
-    async hold(root) {
+    async hold(root, how = 'claim') {
       const known = valid() ? entries.get(root) : undefined;
       if (known !== undefined) {
         // Whoever comes while it is being taken up waits for that.
         await claims.get(root);
         if (entries.get(root) === known) return own(known);
       }
-      if (!draining && valid()) {
+      if (how === 'claim' && !draining && valid()) {
         const claimed = await claimOne(root);
         if (claimed !== null && entries.get(root) === claimed) return own(claimed);
       }
       const owner = await ownerOf(pool.send, root);
-      return owner && { own: false, url: owner.url, epoch: owner.epoch };
+      return owner && { own: false, url: owner.url, epoch: owner.epoch, place: owner.place };
     },
     onLost: (tell) => void lostListeners.push(tell),
     async releaseAll() {

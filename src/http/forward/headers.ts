@@ -1,0 +1,64 @@
+// What of a request goes on to another node, and what of its answer comes back (16 §5.2).
+import type { FastifyReply, FastifyRequest } from 'fastify';
+
+/** The epoch at which the receiver owns the tree; 0 = it is to claim it. */
+export const FORWARDED = 'x-metis-forwarded';
+/** On an answer between nodes: nothing of the request was begun, and another may take it. */
+export const NOT_TAKEN = 'x-metis-not-taken';
+
+/** Of one connection, not of what is said over it. */
+const HOP_BY_HOP = [
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+];
+/** Where a request comes from was judged here; there it would be judged against another name. */
+const JUDGED = ['host', 'origin', 'expect', FORWARDED];
+const NOT_SENT = new Set([...HOP_BY_HOP, ...JUDGED]);
+const NOT_RETURNED = new Set([...HOP_BY_HOP, NOT_TAKEN]);
+
+/** Says to the node that sent it here that another may have it. */
+export function markNotTaken({ headers }: FastifyRequest, reply: FastifyReply): void {
+  if (headers[FORWARDED] !== undefined) reply.header(NOT_TAKEN, '1');
+}
+
+/**
+ * Names and values in turn, as undici takes them.
+ * @param bytes of a body that was made anew; null = as the request says
+ */
+export function sentHeaders({ raw }: FastifyRequest, epoch: number, bytes: number | null): string[] {
+  const named = namedIn(raw.headers.connection);
+  const headers = [FORWARDED, String(epoch), ...(bytes === null ? [] : ['content-length', String(bytes)])];
+  for (let i = 0; i + 1 < raw.rawHeaders.length; i += 2) {
+    const name = raw.rawHeaders[i]!.toLowerCase();
+    const replaced = bytes !== null && name === 'content-length';
+    if (!NOT_SENT.has(name) && !named.has(name) && !replaced && !name.startsWith('sec-fetch-'))
+      headers.push(raw.rawHeaders[i]!, raw.rawHeaders[i + 1]!);
+  }
+  return headers;
+}
+
+type Head = Readonly<Record<string, string | string[] | undefined>>;
+
+/** Its own, and what this node said to the caller's page. */
+export function returnedHeaders(reply: FastifyReply, head: Head): Record<string, string | string[]> {
+  const named = namedIn(head.connection);
+  const headers: Record<string, string | string[]> = {};
+  for (const [name, value] of Object.entries(reply.getHeaders()))
+    if (name === 'vary' || name === 'connection' || name.startsWith('access-control-')) headers[name] = String(value);
+  for (const [name, value] of Object.entries(head))
+    if (value !== undefined && !NOT_RETURNED.has(name) && !named.has(name)) headers[name] = value;
+  return headers;
+}
+
+/** Headers that belong to the connection because it says so. */
+function namedIn(connection: string | string[] | undefined): ReadonlySet<string> {
+  const names = [connection ?? ''].flat().join(',').split(',');
+  return new Set(names.map((name) => name.trim().toLowerCase()).filter((name) => name !== ''));
+}

@@ -1,0 +1,216 @@
+// Requests for trees on any node: answered by the node that owns the tree, or that takes it (16 §5).
+import { Readable } from 'node:stream';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { goingDown } from '../../engine/drain.ts';
+import { type Clock, sleep, type Timer } from '../../kernel/clock.ts';
+import { AppError } from '../../kernel/errors.ts';
+import type { SessionId } from '../../kernel/ids.ts';
+import type { Hold } from '../../ports/trees.ts';
+import type { HttpApp } from '../app.ts';
+import type { RouteDeps } from '../deps.ts';
+import type { BodyDiscard } from '../unread-body.ts';
+import { type HeldBody, holdBody, wholeBody } from './body.ts';
+import { createExchange } from './exchange.ts';
+import { FORWARDED, markNotTaken } from './headers.ts';
+import type { Owners, Patience } from './patience.ts';
+import { nodeFor } from './placement.ts';
+import { type Target, targetOf } from './target.ts';
+
+/** Where every tree is this process's. */
+const ALL_HERE: Owners = { answerRead: async () => false, answerElsewhere: async () => false };
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** What was read of the body for another node, where this one answers after all. */
+    heldBody: HeldBody | null;
+  }
+}
+
+type Deps = Pick<RouteDeps, 'engine' | 'closing' | 'draining'> & {
+  readonly patience: Patience;
+  readonly discard: BodyDiscard;
+  readonly bodyLimit: number;
+};
+
+/** Installs the look for the owner behind the gates. Call it after them and before any route. */
+export function installOwners(app: HttpApp, deps: Deps): Owners {
+  const { engine, closing, draining, patience, discard } = deps;
+  const { trees, clock, places } = engine;
+  if (!trees.several) return ALL_HERE;
+  const exchange = createExchange(clock, discard);
+  app.decorateRequest('heldBody', null);
+  app.addHook('onClose', () => exchange.close());
+  app.addHook('onRequest', async (request, reply) => {
+    const target = await targetOf(engine, request);
+    if (target === null) return;
+    const most = request.routeOptions.bodyLimit ?? deps.bodyLimit;
+    // Kept only where it has to go elsewhere.
+    const body = () => {
+      request.heldBody ??= holdBody(request.raw, most);
+      return request.heldBody;
+    };
+    try {
+      return (await reach(request, reply, { ...target, body })) === 'elsewhere' ? reply : undefined;
+    } catch (error) {
+      request.heldBody?.discard();
+      throw error;
+    }
+  });
+  app.addHook('preParsing', async ({ heldBody }, _reply, payload) =>
+    heldBody === null ? payload : Readable.from(heldBody.read(), { objectMode: false }),
+  );
+
+  /** Answers `here` once this node holds the tree, which it does until the answer is over. */
+  async function reach(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { root, turn, repeatable, body }: Target & { readonly body: () => HeldBody },
+  ): Promise<'here' | 'elsewhere'> {
+    if (request.headers[FORWARDED] !== undefined) {
+      await take(request, reply, root);
+      return 'here';
+    }
+    const gone = leaving(reply, closing);
+    const until = clock.monotonic() + patience.total_ms;
+    try {
+      for (;;) {
+        if (draining()) throw goingDown();
+        const at = await look(reply, root, turn);
+        if (at === 'here') return at;
+        if (at !== null) {
+          const how = { ...at, body: body(), silenceMs: patience.silence_ms, signal: gone.signal };
+          const tried = await exchange.send(request, reply, how);
+          if (tried === 'answered') return 'elsewhere';
+          if (tried === 'broken' && !repeatable) throw brokenOff();
+        }
+        if (clock.monotonic() >= until) throw outOfReach();
+        await sleep(clock, patience.between_ms, gone.signal);
+      }
+    } finally {
+      gone.forget();
+    }
+  }
+
+  /** Where the tree is now; null while nobody can take it. */
+  async function look(reply: FastifyReply, root: SessionId, turn: boolean): Promise<Where | 'here' | null> {
+    const hold = await trees.hold(root, turn && places.full() ? 'look' : 'claim');
+    if (hold === null || hold.own) return keep(reply, hold);
+    const { url, epoch, place } = hold;
+    if (url !== null) return { url, epoch };
+    const self = trees.node;
+    const nodes = (await trees.nodes()).map((node) => (node.id === self ? { ...node, turns: places.taken() } : node));
+    const node = nodeFor(place, nodes, self);
+    if (node === null) return null;
+    if (node.id !== self) return { url: node.url, epoch: 0 };
+    const own = await trees.hold(root);
+    return own?.own === false ? null : keep(reply, own);
+  }
+
+  /** Of a request that another node sent here. */
+  async function take(request: FastifyRequest, reply: FastifyReply, root: SessionId): Promise<void> {
+    tellAlive(reply, clock);
+    const epoch = epochOf(request);
+    const hold = await trees.hold(root, epoch === 0 ? 'claim' : 'look');
+    if (hold === null) return;
+    if (hold.own && (epoch === 0 || hold.epoch === epoch)) keep(reply, hold);
+    else {
+      if (hold.own) hold.release();
+      markNotTaken(request, reply);
+      throw misdirected();
+    }
+  }
+
+  return {
+    async answerRead(request, reply, root) {
+      if (trees.holds(root)) return false;
+      if (request.headers[FORWARDED] !== undefined) {
+        markNotTaken(request, reply);
+        throw misdirected();
+      }
+      const hold = await trees.hold(root, 'look');
+      if (hold?.own === true) hold.release();
+      if (hold === null || hold.own || hold.url === null) return false;
+      const gone = leaving(reply, closing);
+      try {
+        const { url, epoch } = hold;
+        const how = { url, epoch, body: NO_BODY, silenceMs: patience.read_ms, signal: gone.signal };
+        return (await exchange.send(request, reply, how)) === 'answered';
+      } finally {
+        gone.forget();
+      }
+    },
+    async answerElsewhere(request, reply, root) {
+      const body = wholeBody(Buffer.from(JSON.stringify(request.body)));
+      const how = { root, turn: false, repeatable: true, body: () => body };
+      return (await reach(request, reply, how)) === 'elsewhere';
+    },
+  };
+}
+
+interface Where {
+  readonly url: string;
+  readonly epoch: number;
+}
+
+const NO_BODY = wholeBody(Buffer.alloc(0));
+
+/** Until the answer is over. What is nobody's is answered here too: it is not found. */
+function keep({ raw }: FastifyReply, hold: Extract<Hold, { own: true }> | null): 'here' {
+  if (hold !== null && raw.closed) hold.release();
+  else if (hold !== null) raw.once('close', () => hold.release());
+  return 'here';
+}
+
+/** The epoch that the other node saw; -1 for what none sends. */
+function epochOf({ headers }: FastifyRequest): number {
+  const text = String(headers[FORWARDED]);
+  return /^\d{1,15}$/.test(text) ? Number(text) : -1;
+}
+
+/** Aborts when the caller leaves or this node goes down. */
+function leaving({ raw }: FastifyReply, closing: AbortSignal) {
+  const gone = new AbortController();
+  const left = () => gone.abort(new AppError('node_unavailable', 'the caller left'));
+  const down = () => gone.abort(goingDown());
+  raw.once('close', left);
+  closing.addEventListener('abort', down, { once: true });
+  if (closing.aborted) down();
+  else if (raw.closed) left();
+  return {
+    signal: gone.signal,
+    forget() {
+      raw.off('close', left);
+      closing.removeEventListener('abort', down);
+    },
+  };
+}
+
+const ALIVE_MS = 1500;
+
+/** Says to the node that waits that this one lives, until the answer begins: it may take minutes. */
+function tellAlive({ raw }: FastifyReply, clock: Clock): void {
+  let timer: Timer | null = null;
+  const tell = () => {
+    if (raw.headersSent || raw.closed) return;
+    raw.writeProcessing();
+    timer = clock.after(ALIVE_MS, tell);
+  };
+  raw.once('close', () => timer?.cancel());
+  tell();
+}
+
+function outOfReach(): AppError {
+  return new AppError('node_unavailable', 'the node that works on this session cannot be reached; try again soon');
+}
+function brokenOff(): AppError {
+  return new AppError(
+    'node_unavailable',
+    'the node that works on this session broke off, and may have done what was asked; look, or send an Idempotency-Key with it',
+  );
+}
+function misdirected(): AppError {
+  return new AppError(
+    'misdirected_request',
+    'this node does not own the session at that epoch; leave X-Metis-Forwarded out',
+  );
+}

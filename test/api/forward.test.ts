@@ -1,0 +1,438 @@
+// Requests for a tree that another server owns: two doors to one engine, each with its own view of who owns what (16 §5).
+import { once } from 'node:events';
+import http from 'node:http';
+import net, { type AddressInfo } from 'node:net';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { type Answer, openDoor, type Parsed, startServer, type TestDoor, type TestServer } from '../support/http.ts';
+import { planner, scenario } from '../support/scenario.ts';
+import { nodeInfo, type ScriptedTrees, scriptedTrees, type Whereabouts } from '../support/trees.ts';
+import { until } from '../support/until.ts';
+
+const ANY_TURN = { version: 1, rules: [{ match: {}, times: 'inf', respond: { text: 'ok' } }] };
+const HANGS = scenario(planner({ hang: true }));
+const PATIENCE = { total_ms: 2000, between_ms: 20, silence_ms: 1500, read_ms: 500 };
+const SHORT = { ...PATIENCE, total_ms: 150 };
+const EPOCH = 7;
+
+interface Pair {
+  readonly server: TestServer;
+  /** Where the tree is owned. */
+  readonly owner: TestDoor & { readonly trees: ScriptedTrees; readonly requests: http.IncomingMessage[] };
+  /** Another node. */
+  readonly other: TestDoor & { readonly trees: ScriptedTrees };
+  readonly session: string;
+}
+
+interface PairOptions {
+  readonly server?: Parameters<typeof startServer>[0];
+  /** What the other node sees; the owner unless told. */
+  readonly seen?: (owner: string, how: 'claim' | 'look') => Whereabouts | null;
+  readonly patience?: typeof PATIENCE;
+  readonly session?: object;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+async function pair(options: PairOptions = {}): Promise<Pair> {
+  const server = await startServer({ scenario: ANY_TURN, ...options.server });
+  const held = scriptedTrees(() => ({ here: true, epoch: EPOCH }));
+  const owner = await openDoor(server, { trees: held });
+  const requests: http.IncomingMessage[] = [];
+  owner.app.server.on('request', (request) => requests.push(request));
+  const seen = options.seen ?? ((url: string) => ({ here: false, url, epoch: EPOCH }));
+  const trees = scriptedTrees(
+    (how) => seen(owner.base, how),
+    () => [nodeInfo({ url: owner.base })],
+  );
+  const other = await openDoor(server, { trees, patience: options.patience ?? PATIENCE });
+  const asked = { workspace_path: server.workspace, ...options.session };
+  const made = await server.call('POST', '/sessions', asked, options.headers);
+  expect(made.status).toBe(201);
+  return { server, owner: { ...owner, trees: held, requests }, other: { ...other, trees }, session: made.body.id };
+}
+
+/** A port where nobody listens. */
+async function deadPort(): Promise<number> {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+/** What listens like a node and does as it is told with each request. */
+async function strangeNode(handle: http.RequestListener) {
+  const requests: http.IncomingMessage[] = [];
+  const server = http.createServer((request, response) => {
+    requests.push(request);
+    handle(request, response);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests };
+}
+
+const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==';
+/** Image blocks that together have about so many bytes. */
+function images(bytes: number) {
+  const each = 2 ** 20;
+  const padded = Buffer.concat([Buffer.from(PIXEL, 'base64'), Buffer.alloc(each)]).toString('base64');
+  const image = { type: 'image', source: { kind: 'base64', data: padded }, media_type: 'image/png' };
+  return Array.from({ length: Math.ceil(bytes / each) }, () => image);
+}
+
+const refusal = ({ status, body, headers }: Answer) => [status, body.error?.code, headers.get('retry-after')];
+
+describe('a request for a tree of another node', () => {
+  test('is answered by the owner, with the status, the headers and the bytes it would have there', async () => {
+    const { server, owner, other, session } = await pair();
+    const key = { 'idempotency-key': 'once' };
+    const submitted = await other.call('POST', `/sessions/${session}/turns`, { content: 'hi' }, key);
+    expect(submitted.status).toBe(202);
+    const { turn_id } = submitted.body;
+    expect(submitted.headers.get('location')).toBe(`/sessions/${session}/turns/${turn_id}`);
+    await server.ended(turn_id);
+    await server.call('PUT', `/sessions/${session}/turns/${turn_id}/score`, { score: 1 });
+    for (const [method, path, body, headers] of [
+      ['POST', `/sessions/${session}/turns`, { content: 'hi' }, { ...key, prefer: 'wait=5' }],
+      ['PATCH', `/sessions/${session}`, { max_cost_usd: '3' }],
+      ['PATCH', `/sessions/${session}`, { max_cost_usd: 3 }],
+      ['POST', `/sessions/${session}/estimate`, { content: 'how much' }],
+      ['POST', `/sessions/${session}/turns/${turn_id}/cancel`],
+      ['POST', `/sessions/${session}/turns/${turn_id}/resume`, {}],
+      ['PUT', `/sessions/${session}/turns/${turn_id}/score`, { score: 1 }],
+      ['POST', `/sessions/${session}/delegations`, { tier: 'none' }],
+    ] as const) {
+      const there = await server.call(method, path, body, headers);
+      const here = await other.call(method, path, body, headers);
+      expect([method, path, here.status, here.body]).toEqual([method, path, there.status, there.body]);
+      const shown = ({ headers: all }: Answer) => [...all].filter(([name]) => !['date', 'keep-alive'].includes(name));
+      expect(shown(here)).toEqual(shown(there));
+    }
+    expect(owner.requests.map(({ headers }) => headers['x-metis-forwarded'])).toEqual(
+      owner.requests.map(() => String(EPOCH)),
+    );
+    const ended = await other.call('DELETE', `/sessions/${session}?purge=true`);
+    expect(ended.body).toMatchObject({ id: session, purged: true });
+    expect(owner.requests).toHaveLength(10);
+    await until(() => owner.trees.users() === 0);
+  });
+
+  test('reads are answered where they arrive, and so is what belongs to no tree', async () => {
+    const { server, owner, other, session } = await pair();
+    for (const path of [`/sessions/${session}`, `/sessions/${session}/messages`, '/sessions', '/nodes', '/healthz'])
+      expect((await other.call('GET', path)).status).toBe(200);
+    expect((await other.call('POST', '/sessions', { workspace_path: server.workspace })).status).toBe(201);
+    expect((await other.call('PATCH', '/sessions/nonsense', { max_cost_usd: '1' })).status).toBe(400);
+    const unknown = 'sess_01ARZ3NDEKTSV4RRFFQ69G5FAV';
+    expect((await other.call('DELETE', `/sessions/${unknown}`)).body.error.code).toBe('not_found');
+    expect(owner.requests).toHaveLength(0);
+    expect(other.trees.asked).toEqual([]);
+  });
+
+  test('a confirmation goes to the owner of its session', async () => {
+    const { server, owner, other, session } = await pair({
+      server: {
+        scenario: scenario(
+          planner({ tool_calls: [{ name: 'write_file', input: { path: 'a', content: 'b' } }] }, { text: 'done' }),
+        ),
+      },
+    });
+    const { turn_id } = (await other.call('POST', `/sessions/${session}/turns`, { content: 'write' })).body;
+    const asked = await server.event('tool.confirmation_requested');
+    const { confirmation_request_id } = asked.payload as Parsed;
+    const answer = await other.call('POST', `/confirmations/${confirmation_request_id}`, { decision: 'approve' });
+    expect(answer.body).toMatchObject({ decision: 'approve', applied: true });
+    expect((await server.ended(turn_id)).status).toBe('completed');
+    expect(owner.requests.at(-1)?.url).toBe(`/confirmations/${confirmation_request_id}`);
+  });
+
+  test('the caller is authenticated at the owner again, and its page was judged where it asked', async () => {
+    const token = 't'.repeat(32);
+    const server = { config: { server: { auth_tokens: [token] } } };
+    const { owner, other, session } = await pair({ server, headers: { authorization: `Bearer ${token}` } });
+    const path = `/sessions/${session}`;
+    const authorization = `Bearer ${token}`;
+    const change = { max_cost_usd: '1' };
+    expect((await other.call('PATCH', path, change)).status).toBe(401);
+    expect(owner.requests).toHaveLength(0);
+    const page = { authorization, origin: other.base, 'sec-fetch-site': 'same-origin', cookie: 'a=b' };
+    expect((await other.call('PATCH', path, change, page)).status).toBe(200);
+    const { headers } = owner.requests[0]!;
+    expect(headers).toMatchObject({ authorization, cookie: 'a=b', host: `127.0.0.1:${owner.port}` });
+    expect(headers).not.toHaveProperty('origin');
+    expect(headers).not.toHaveProperty('sec-fetch-site');
+    const evil = await other.call('PATCH', path, change, { authorization, origin: 'https://evil.example' });
+    expect([evil.status, owner.requests.length]).toEqual([403, 1]);
+    const direct = await owner.call('PATCH', path, change, { 'x-metis-forwarded': String(EPOCH) });
+    expect(direct.status).toBe(401);
+  });
+
+  test('who says itself that a request was forwarded gains nothing', async () => {
+    const { owner, other, session } = await pair();
+    const change = (door: TestDoor, epoch: string) =>
+      door.call('PATCH', `/sessions/${session}`, { max_cost_usd: '1' }, { 'x-metis-forwarded': epoch });
+    expect((await change(owner, String(EPOCH))).status).toBe(200);
+    for (const epoch of [String(EPOCH + 1), '1', 'x', '-1', '1e9'])
+      expect(refusal(await change(owner, epoch))).toEqual([421, 'misdirected_request', null]);
+    expect((await change(owner, '0')).status).toBe(200);
+    // Not passed on, whatever is said.
+    const before = owner.requests.length;
+    for (const epoch of [String(EPOCH), '0']) expect((await change(other, epoch)).status).toBe(421);
+    expect(owner.requests).toHaveLength(before);
+    expect(owner.trees.users()).toBe(0);
+  });
+});
+
+describe('bodies', () => {
+  test('5 MiB of images arrive whole, announced or in chunks', async () => {
+    const { server, other, session } = await pair();
+    const content = images(5 * 2 ** 20);
+    const whole = await other.call('POST', `/sessions/${session}/turns`, { content });
+    expect(whole.status).toBe(202);
+    expect((await server.ended(whole.body.turn_id)).status).toBe('completed');
+    const { body } = await server.call('GET', `/sessions/${session}/messages`);
+    expect(body.messages[0].content).toEqual(content);
+
+    const bytes = Buffer.from(JSON.stringify({ content: 'chunked' }));
+    const chunked = http.request(`${other.base}/sessions/${session}/turns`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'transfer-encoding': 'chunked' },
+    });
+    for (const byte of bytes) chunked.write(Buffer.from([byte]));
+    chunked.end();
+    const [response] = (await once(chunked, 'response')) as [http.IncomingMessage];
+    expect(response.statusCode).toBe(202);
+    response.resume();
+  });
+
+  test('one beyond the limit is refused, announced or not, and the connection goes on', async () => {
+    const { owner, other, session } = await pair();
+    const big = await other.call('PATCH', `/sessions/${session}`, { max_cost_usd: '1'.repeat(2 ** 20) });
+    expect(refusal(big)).toEqual([413, 'payload_too_large', null]);
+    expect(owner.requests).toHaveLength(0);
+    const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+    onTestFinished(() => agent.destroy());
+    const send = (body: Buffer) => {
+      const request = http.request(`${other.base}/sessions/${session}`, {
+        agent,
+        method: 'PATCH',
+        headers: { 'content-type': 'application/json', 'transfer-encoding': 'chunked' },
+      });
+      request.end(body);
+      return once(request, 'response') as Promise<[http.IncomingMessage]>;
+    };
+    const [refused] = await send(Buffer.alloc(3 * 2 ** 20, 0x20));
+    expect(refused.statusCode).toBe(413);
+    refused.resume();
+    await once(refused, 'end');
+    const [next] = await send(Buffer.from('{"max_cost_usd": "2"}'));
+    expect(next.statusCode).toBe(200);
+    next.resume();
+  });
+
+  test('one that was sent to a node which died is handled here when the tree is claimed, whole', async () => {
+    let lost = 0;
+    const dying = await strangeNode((request) => {
+      // In the middle of the body, and at its end.
+      request.on(lost++ === 0 ? 'data' : 'end', () => request.socket.destroy());
+      request.resume();
+    });
+    const { server, owner, other, session } = await pair({
+      seen: () => (lost < 2 ? { here: false, url: dying.url, epoch: 3 } : { here: true, epoch: 4 }),
+    });
+    const content = images(3 * 2 ** 20);
+    const key = { 'idempotency-key': 'again' };
+    const answer = await other.call('POST', `/sessions/${session}/turns`, { content }, key);
+    expect(answer.status).toBe(202);
+    expect(dying.requests).toHaveLength(2);
+    await server.ended(answer.body.turn_id);
+    const { body } = await server.call('GET', `/sessions/${session}/messages`);
+    expect(body.messages[0].content).toEqual(content);
+    expect(owner.requests).toHaveLength(0);
+    await until(() => other.trees.users() === 0);
+  });
+});
+
+describe('an owner out of reach', () => {
+  test('is tried again until it answers', async () => {
+    const port = await deadPort();
+    const { server, other, session } = await pair({
+      seen: () => ({ here: false, url: `http://127.0.0.1:${port}`, epoch: EPOCH }),
+    });
+    const asked = other.call('PATCH', `/sessions/${session}`, { max_cost_usd: '1' });
+    await until(() => other.trees.asked.length > 2);
+    await openDoor(server, { port, trees: scriptedTrees(() => ({ here: true, epoch: EPOCH })) });
+    expect((await asked).status).toBe(200);
+  });
+
+  test('is given up in the end, and so is a tree that no node can take', async () => {
+    const port = await deadPort();
+    for (const url of [`http://127.0.0.1:${port}`, null]) {
+      const { server, session } = await pair();
+      const trees = scriptedTrees(() => ({ here: false, url, epoch: EPOCH }));
+      const door = await openDoor(server, { trees, patience: SHORT });
+      const turn = await door.call('POST', `/sessions/${session}/turns`, { content: 'hi' });
+      expect(refusal(turn)).toEqual([503, 'node_unavailable', '1']);
+      expect(trees.asked.length).toBeGreaterThan(3);
+      // The session's reads stay.
+      expect((await door.call('GET', `/sessions/${session}`)).status).toBe(200);
+    }
+  });
+
+  test('one that owns the tree no longer, or goes down, is asked no more: the tree is looked for again', async () => {
+    for (const change of ['moved', 'draining'] as const) {
+      const { server, owner, session } = await pair();
+      const former = await openDoor(server, {
+        trees: scriptedTrees(() => ({ here: false, url: owner.base, epoch: 9 })),
+      });
+      if (change === 'draining') former.drain();
+      const trees = scriptedTrees(() =>
+        trees.asked.length < 3
+          ? { here: false, url: former.base, epoch: 5 }
+          : { here: false, url: owner.base, epoch: EPOCH },
+      );
+      const door = await openDoor(server, { trees, patience: PATIENCE });
+      const turn = await door.call('POST', `/sessions/${session}/turns`, { content: 'hi' });
+      expect([turn.status, trees.asked.length, owner.requests.length]).toEqual([202, 3, 1]);
+    }
+  });
+
+  test('after a connection that broke, only what may be done twice is sent again', async () => {
+    const breaking = await strangeNode((request) => {
+      request.resume();
+      request.on('end', () => request.socket.destroy());
+    });
+    const seen = () => ({ here: false, url: breaking.url, epoch: 2 }) as const;
+    const { other, session } = await pair({ seen, patience: SHORT });
+    const path = `/sessions/${session}`;
+    const turn = `${path}/turns/turn_01ARZ3NDEKTSV4RRFFQ69G5FAV`;
+    const key = { 'idempotency-key': 'k' };
+    for (const [method, target, body, headers, again] of [
+      ['POST', `${path}/turns`, { content: 'hi' }, {}, false],
+      ['POST', `${path}/delegations`, { tier: 'fast', task: 't' }, {}, false],
+      ['POST', `${turn}/resume`, {}, {}, false],
+      ['POST', `${path}/turns`, { content: 'hi' }, key, true],
+      ['POST', `${turn}/cancel`, {}, {}, true],
+      ['PATCH', path, { max_cost_usd: '1' }, {}, true],
+      ['DELETE', path, undefined, {}, true],
+    ] as const) {
+      breaking.requests.length = 0;
+      const answer = await other.call(method, target, body, headers);
+      expect(refusal(answer)).toEqual([503, 'node_unavailable', '1']);
+      expect([method, target, breaking.requests.length > 1]).toEqual([method, target, again]);
+    }
+  });
+
+  test('one that says nothing counts as gone; one that is slow says that it lives', async () => {
+    const mute = await strangeNode(() => {});
+    const { other, session } = await pair({
+      seen: () => ({ here: false, url: mute.url, epoch: 2 }),
+      patience: { ...SHORT, silence_ms: 50 },
+    });
+    expect(refusal(await other.call('DELETE', `/sessions/${session}`))).toEqual([503, 'node_unavailable', '1']);
+    expect(mute.requests.length).toBeGreaterThan(1);
+
+    const slow = await pair({ server: { scenario: HANGS }, patience: { ...PATIENCE, silence_ms: 1800 } });
+    const path = `/sessions/${slow.session}/turns`;
+    const answer = await slow.other.call('POST', path, { content: 'hi' }, { prefer: 'wait=2' });
+    expect([answer.status, slow.owner.requests.length]).toEqual([202, 1]);
+  });
+
+  test('a caller who leaves ends it: at the owner, and while it is looked for', async () => {
+    const waiting = await strangeNode(() => {});
+    const { server, other, session } = await pair({ seen: () => ({ here: false, url: waiting.url, epoch: 2 }) });
+    const leave = new AbortController();
+    const asked = fetch(`${other.base}/sessions/${session}`, { method: 'DELETE', signal: leave.signal });
+    await until(() => waiting.requests.length > 0);
+    const { socket } = waiting.requests[0]!;
+    const closed = once(socket, 'close');
+    leave.abort();
+    await expect(asked).rejects.toThrow();
+    await closed;
+    expect(waiting.requests).toHaveLength(1);
+
+    const nobody = scriptedTrees(() => ({ here: false, url: null, epoch: 2 }));
+    const door = await openDoor(server, { trees: nobody, patience: { ...PATIENCE, total_ms: 600_000 } });
+    const again = new AbortController();
+    const looking = fetch(`${door.base}/sessions/${session}`, { method: 'DELETE', signal: again.signal });
+    await until(() => nobody.asked.length > 2);
+    again.abort();
+    await expect(looking).rejects.toThrow();
+    let asks = -1;
+    await until(async () => {
+      if (asks === nobody.asked.length) return true;
+      asks = nobody.asked.length;
+      for (let i = 0; i < 20; i++) await door.call('GET', '/healthz');
+      return false;
+    });
+  });
+
+  test('heads of answers are limited, and redirects are not followed', async () => {
+    let redirected = 0;
+    const target = await strangeNode((_, response) => {
+      redirected += 1;
+      response.end();
+    });
+    const strange = await strangeNode((request, response) => {
+      if (request.method === 'DELETE') response.writeHead(200, { 'x-much': 'x'.repeat(20_000) }).end();
+      else response.writeHead(307, { location: target.url }).end();
+    });
+    const { other, session } = await pair({
+      seen: () => ({ here: false, url: strange.url, epoch: 2 }),
+      patience: SHORT,
+    });
+    expect((await other.call('DELETE', `/sessions/${session}`)).status).toBe(503);
+    const answer = await fetch(`${other.base}/sessions/${session}`, {
+      method: 'PATCH',
+      body: '{}',
+      headers: { 'content-type': 'application/json' },
+      redirect: 'manual',
+    });
+    expect([answer.status, redirected]).toEqual([307, 0]);
+  });
+});
+
+describe('money that is held', () => {
+  test('is told by the owner of a session under a limit, and is "0" where that is out of reach', async () => {
+    const { server, owner, other, session } = await pair({
+      server: { scenario: HANGS },
+      session: { max_cost_usd: '5' },
+    });
+    await server.call('POST', `/sessions/${session}/turns`, { content: 'hi' });
+    await server.event('llm.call_started');
+    const path = `/sessions/${session}`;
+    const [there, here] = [await owner.call('GET', path), await other.call('GET', path)];
+    expect(here.body.budget).toEqual(there.body.budget);
+    expect(Number(here.body.budget.reserved_usd)).toBeGreaterThan(0);
+    expect(owner.requests.at(-1)?.headers['x-metis-forwarded']).toBe(String(EPOCH));
+    // Looked at, not claimed.
+    expect(other.trees.asked).toEqual(['look']);
+  });
+});
+
+describe('placement', () => {
+  test('a tree that nobody owns goes to the live node of its place with the fewest turns', async () => {
+    const { server, owner, session } = await pair();
+    const nodes = [
+      nodeInfo({ id: 'self', places: ['node:self'] }),
+      nodeInfo({ id: 'busy', turns: 9 }),
+      nodeInfo({ id: 'going', draining: true }),
+      nodeInfo({ id: 'elsewhere', places: ['node:elsewhere'] }),
+      nodeInfo({ id: 'idle', turns: 3, url: owner.base }),
+    ];
+    const trees = scriptedTrees(
+      () => ({ here: false, url: null, epoch: 3 }),
+      () => nodes,
+    );
+    const door = await openDoor(server, { trees, patience: PATIENCE });
+    const turn = await door.call('POST', `/sessions/${session}/turns`, { content: 'hi' });
+    expect(turn.status).toBe(202);
+    expect(owner.requests.map(({ headers }) => headers['x-metis-forwarded'])).toEqual(['0']);
+    expect(owner.trees.asked).toEqual(['claim']);
+  });
+});

@@ -112,7 +112,7 @@ describe.skipIf(url === null)(`workspaces of a cluster${missing && `, skipped: $
     const outside = await a.call('POST', '/sessions', { workspace_path: home });
     expect([outside.status, outside.body.error.code]).toEqual([403, 'workspace_not_shared']);
     expect(outside.body.error.message).toContain('cluster.local_workspaces');
-    expect((await a.call('GET', '/sessions')).body.data).toHaveLength(1);
+    expect((await a.call('GET', '/sessions')).body.sessions).toHaveLength(1);
     expect(a.log.filter((line) => line.msg.includes('no workspace can be opened'))).toEqual([]);
   });
 

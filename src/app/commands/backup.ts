@@ -10,6 +10,11 @@ import { loadSettings } from '../start.ts';
 export async function backup(context: CommandContext, flags: ConfigFlags, file: string): Promise<number> {
   const settings = loadSettings(context, flags);
   if (!settings.ok) return refuse(context, settings.error);
+  if (settings.value.config.database.url !== null) {
+    return refuse(context, [
+      'the database of a cluster is copied by its own means: pg_dump, or snapshots; pg_restore brings it back',
+    ]);
+  }
   const source = settings.value.config.storage.db_path;
   const target = path.resolve(context.cwd, file);
   if (!fs.existsSync(source)) return refuse(context, [`there is no database at ${source}; see --data`]);

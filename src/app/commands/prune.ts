@@ -4,8 +4,9 @@ import path from 'node:path';
 import { createBus } from '../../bus/memory/bus.ts';
 import { ApiError, createMetisClient } from '../../client/client.ts';
 import { isoTime, systemClock } from '../../kernel/clock.ts';
-import { StartupError } from '../../kernel/errors.ts';
+import { AppError, StartupError } from '../../kernel/errors.ts';
 import { createIdGenerator } from '../../kernel/ids.ts';
+import type { PruneReport } from '../../ports/journal.ts';
 import { databaseFault, openDatabase } from '../../store/sqlite/connection/open.ts';
 import { isOwned } from '../../store/sqlite/connection/owner-lock.ts';
 import { createJournal } from '../../store/sqlite/write/journal.ts';
@@ -41,11 +42,10 @@ export async function prune(context: CommandContext, flags: PruneFlags): Promise
   const { db_path } = config.storage;
   const days = flags.days ?? config.trace.retention_days;
   if (days === null) return refuse(context, ['--days is required: trace.retention_days keeps events for ever']);
-  if (!fs.existsSync(db_path)) return refuse(context, [`there is no database at ${db_path}; see --data`]);
+  if (config.database.url === null && !fs.existsSync(db_path))
+    return refuse(context, [`there is no database at ${db_path}; see --data`]);
   try {
-    const report = isOwned(db_path)
-      ? await throughServer(context, settings.value, { ...flags, days })
-      : await onFile(context, settings.value, { ...flags, days });
+    const report = await placeOf(settings.value)(context, settings.value, { ...flags, days });
     const { rows_deleted, cutoff, sessions_skipped, oldest_kept_timestamp } = report;
     context.stdout.write(
       `${flags.dryRun ? 'would delete' : 'deleted'} ${rows_deleted} events older than ${cutoff}; ` +
@@ -55,9 +55,22 @@ export async function prune(context: CommandContext, flags: PruneFlags): Promise
   } catch (cause) {
     const error = databaseFault(db_path, cause);
     if (error instanceof StartupError) return refuse(context, error.problems);
+    if (error instanceof AppError) return refuse(context, [`${error.code}: ${error.message}`]);
     if (error instanceof ApiError) return refuse(context, [`the server refused: ${error.code}: ${error.message}`]);
     throw error;
   }
+}
+
+/** A server that holds the file does it; in a cluster any program may, one at a time. */
+function placeOf({ config }: Settings): typeof onFile {
+  if (config.database.url !== null) return inCluster;
+  return isOwned(config.storage.db_path) ? throughServer : onFile;
+}
+
+async function inCluster(context: CommandContext, settings: Settings, flags: Deletion): Promise<Report> {
+  const { withCluster } = await import('../storage/cluster-upkeep.ts');
+  const at = { url: settings.config.database.url!, packageDir: context.packageDir, log: startLog(context, settings) };
+  return withCluster(at, async (upkeep) => reported(await upkeep.prune(cutoffOf(flags), flags.dryRun ?? false)));
 }
 
 async function throughServer(context: CommandContext, settings: Settings, flags: Deletion): Promise<Report> {
@@ -75,11 +88,7 @@ async function throughServer(context: CommandContext, settings: Settings, flags:
   }
 }
 
-async function onFile(
-  context: CommandContext,
-  settings: Settings,
-  { days, dryRun = false }: Deletion,
-): Promise<Report> {
+async function onFile(context: CommandContext, settings: Settings, flags: Deletion): Promise<Report> {
   const { db_path, synchronous } = settings.config.storage;
   const log = startLog(context, settings);
   const migrationsDir = path.join(context.packageDir, 'migrations');
@@ -87,13 +96,18 @@ async function onFile(
   try {
     const ids = createIdGenerator(() => systemClock.now(), Math.random);
     const journal = createJournal({ db, ids, clock: systemClock, bus: createBus(log), log });
-    const report = await journal.prune(systemClock.now() - days * DAY_MS, dryRun);
-    return {
-      ...report,
-      cutoff: isoTime(report.cutoff),
-      oldest_kept_timestamp: report.oldest_kept === null ? null : isoTime(report.oldest_kept),
-    };
+    return reported(await journal.prune(cutoffOf(flags), flags.dryRun ?? false));
   } finally {
     db.close();
   }
+}
+
+const cutoffOf = ({ days }: Deletion) => systemClock.now() - days * DAY_MS;
+
+function reported(report: PruneReport): Report {
+  return {
+    ...report,
+    cutoff: isoTime(report.cutoff),
+    oldest_kept_timestamp: report.oldest_kept === null ? null : isoTime(report.oldest_kept),
+  };
 }

@@ -165,6 +165,17 @@ export function retentionSuite(openWorld: OpenStore): void {
       expect(await world.store.events.prunedThrough(greatest[0]?.session_id as SessionId)).toBe(greatest[0]?.id);
     });
 
+    test('an ended worker of a tree with an open turn keeps its events until that turn has ended', async () => {
+      const world = await openWorld();
+      const planner = await storedSession(world);
+      const turn = await storedTurn(world, planner);
+      const worker = await storedWorker(world, planner, turn);
+      await world.journal.commit({ emit: [systemEvent('x', { session_id: worker.id })] });
+      expect(await world.journal.prune(NOON + 1, false)).toMatchObject({ rows_deleted: 0, sessions_skipped: 1 });
+      await endTurn(world, turn);
+      expect(await world.journal.prune(NOON + 1, false)).toMatchObject({ rows_deleted: 1, sessions_skipped: 0 });
+    });
+
     test('pruning an empty database deletes nothing and knows no oldest event', async () => {
       const world = await openWorld();
       expect(await world.journal.prune(NOON, false)).toEqual({

@@ -8,6 +8,8 @@ export interface PoolOptions {
   readonly url: string;
   readonly size: number;
   readonly synchronousCommit: 'on' | 'off';
+  /** How long one statement may take, of reports too; as nodes have it unless told. */
+  readonly statementMs?: number;
   readonly log: Logger;
 }
 
@@ -63,7 +65,7 @@ export function clientConfig(url: string, settings: Readonly<Record<string, stri
   };
 }
 
-export function createPool({ url, size, synchronousCommit, log }: PoolOptions): Pool {
+export function createPool({ url, size, synchronousCommit, statementMs, log }: PoolOptions): Pool {
   const open = (max: number, statement: number, settings: Readonly<Record<string, string>>) => {
     const pool = new pg.Pool({
       ...clientConfig(url, {
@@ -80,8 +82,8 @@ export function createPool({ url, size, synchronousCommit, log }: PoolOptions): 
     pool.on('error', (err) => log.warn({ err }, 'a connection to the database broke'));
     return pool;
   };
-  const main = open(size, STATEMENT_MS, { synchronous_commit: synchronousCommit });
-  const reports = open(REPORTS, REPORT_MS, {});
+  const main = open(size, statementMs ?? STATEMENT_MS, { synchronous_commit: synchronousCommit });
+  const reports = open(REPORTS, statementMs ?? REPORT_MS, {});
   const send = sending(main as unknown as pg.ClientBase);
 
   return {

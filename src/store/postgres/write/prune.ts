@@ -2,6 +2,7 @@
 import type { PruneReport } from '../../../ports/journal.ts';
 import * as sql from '../../sql/write/prune.ts';
 import { maintenance } from '../connection/advisory.ts';
+import { isTransient } from '../connection/faults.ts';
 import type { Pool, Tx } from '../connection/pool.ts';
 
 const REMOVE = 'DELETE FROM events WHERE id IN (SELECT value FROM json_each(?)) RETURNING id, session_id';
@@ -12,13 +13,15 @@ const MARK = `UPDATE trees SET pruned_through_id = greatest(pruned_through_id, g
     GROUP BY s.root_session_id) AS gone
   WHERE trees.root_session_id = gone.root_session_id`;
 
+const MAX_ATTEMPTS = 5;
+
 /** A dry run walks the same rows. Throws `maintenance_running`. */
 export function prune(pool: Pool, cutoff: number, dryRun: boolean): Promise<PruneReport> {
   return maintenance(pool, async () => {
     let last = { timestamp_ms: -1, id: '' };
     let rows_deleted = 0;
     for (;;) {
-      const rows = await pool.transaction((tx) => slice(tx, cutoff, last, dryRun));
+      const rows = await again(() => pool.transaction((tx) => slice(tx, cutoff, last, dryRun)));
       rows_deleted += rows.length;
       last = rows.at(-1) ?? last;
       if (rows.length < sql.SLICE_ROWS) break;
@@ -34,6 +37,17 @@ export function prune(pool: Pool, cutoff: number, dryRun: boolean): Promise<Prun
       oldest_kept: oldest.rows[0]?.t ?? null,
     };
   });
+}
+
+/** It takes rows of many trees, and so may nodes: the database breaks a deadlock by giving one of them up. */
+async function again<T>(work: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isTransient(error) || attempt >= MAX_ATTEMPTS) throw error;
+    }
+  }
 }
 
 async function slice(tx: Tx, cutoff: number, from: sql.OldEvent, dryRun: boolean): Promise<readonly sql.OldEvent[]> {

@@ -1,4 +1,4 @@
-// What pruning looks for: old events, but for those of sessions with an open turn (02 §6).
+// What pruning looks for: old events, but for those of trees with an open turn (02 §6).
 import { TURN_IS_OPEN } from '../schema/words.ts';
 
 export const SLICE_ROWS = 5000;
@@ -8,7 +8,8 @@ export interface OldEvent {
   readonly timestamp_ms: number;
 }
 
-const BUSY = `SELECT session_id FROM turns WHERE ${TURN_IS_OPEN}`;
+const BUSY = `SELECT id AS session_id FROM sessions WHERE root_session_id IN (
+  SELECT s.root_session_id FROM turns t JOIN sessions s ON s.id = t.session_id WHERE t.${TURN_IS_OPEN})`;
 export const OLD = `
   SELECT id, timestamp_ms FROM events
   WHERE timestamp_ms < ? AND (timestamp_ms, id) > (?, ?) AND session_id NOT IN (${BUSY})

@@ -10,7 +10,7 @@ import type {
   SavingsReportSchema,
 } from '../domain/analytics.ts';
 import type { AnswerConfirmationReply, ConfirmationListReply } from '../domain/api/confirmations.ts';
-import type { DelegationReceiptSchema } from '../domain/api/delegations.ts';
+import type { DelegationReceiptSchema, DelegationResultSchema } from '../domain/api/delegations.ts';
 import type { EventListReply, MessageListReply, WorkerListReply } from '../domain/api/history.ts';
 import type {
   CheckRoutingReply,
@@ -57,6 +57,7 @@ export type ScoredTurn = z.infer<typeof ScoreTurnReply>;
 export type TurnResumption = z.infer<typeof ResumeTurnReply>;
 
 export type SubmittedDelegation = z.infer<typeof DelegationReceiptSchema>;
+export type DelegationResult = z.infer<typeof DelegationResultSchema>;
 export type ConfirmationList = z.infer<typeof ConfirmationListReply>;
 export type AnsweredConfirmation = z.infer<typeof AnswerConfirmationReply>;
 

@@ -74,8 +74,9 @@ export function createMetisClient(server: ServerAddress) {
     scoreTurn: (sessionId: string, id: string, body: Q.TurnScore, options?: Q.CallOptions) =>
       send<A.ScoredTurn>('PUT', `${turn(sessionId, id)}/score`, options, body),
 
-    submitDelegation: (sessionId: string, body: Q.NewDelegation, options?: Q.SafeCallOptions) =>
-      send<A.SubmittedDelegation>('POST', `${session(sessionId)}/delegations`, options, body),
+    /** With `waitSeconds` the result is the answer where the worker has ended by then. */
+    submitDelegation: (<T>(sessionId: string, body: Q.NewDelegation, options?: Q.SafeCallOptions) =>
+      send<T>('POST', `${session(sessionId)}/delegations`, options, body)) as SubmitDelegation,
 
     listConfirmations: (query: Q.ConfirmationsQuery = {}, options?: Q.CallOptions) =>
       get<A.ConfirmationList>('/confirmations', options, query),
@@ -148,6 +149,19 @@ export function createMetisClient(server: ServerAddress) {
   return client;
 }
 
-function headersOf(options: Q.SafeCallOptions | undefined): NonNullable<RequestOptions['headers']> {
-  return options?.idempotencyKey === undefined ? {} : { 'idempotency-key': options.idempotencyKey };
+interface SubmitDelegation {
+  (
+    sessionId: string,
+    body: Q.NewDelegation,
+    options: Q.WaitingCallOptions,
+  ): Promise<A.SubmittedDelegation | A.DelegationResult>;
+  (sessionId: string, body: Q.NewDelegation, options?: Q.SafeCallOptions): Promise<A.SubmittedDelegation>;
+}
+
+function headersOf(options: Partial<Q.WaitingCallOptions> = {}): NonNullable<RequestOptions['headers']> {
+  const { idempotencyKey, waitSeconds } = options;
+  return {
+    ...(idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }),
+    ...(waitSeconds === undefined ? {} : { prefer: `wait=${waitSeconds}` }),
+  };
 }

@@ -32,6 +32,11 @@ export interface SafeCallOptions extends CallOptions {
   readonly idempotencyKey?: string | undefined;
 }
 
+export interface WaitingCallOptions extends SafeCallOptions {
+  /** Seconds, 1 to 600, that the answer is held back for the result. */
+  readonly waitSeconds: number;
+}
+
 interface Page {
   /** `next_cursor` of the page before, with the same other parameters. */
   readonly cursor?: string | undefined;

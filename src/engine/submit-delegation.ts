@@ -1,5 +1,10 @@
 // A delegation asked for from outside: checked at once, then a worker as a planner's call would get it (19 §3.1).
-import type { DelegationReceipt, DelegationResult, SubmitDelegationBody } from '../domain/api/delegations.ts';
+import {
+  type DelegationReceipt,
+  type DelegationResult,
+  resultOf,
+  type SubmitDelegationBody,
+} from '../domain/api/delegations.ts';
 import type { DelegationRecord } from '../domain/delegate.ts';
 import { sleep } from '../kernel/clock.ts';
 import type { ToolUseId } from '../kernel/ids.ts';
@@ -69,16 +74,5 @@ export async function waitForDelegation(
 export async function delegationResult(engine: Engine, toolUseId: ToolUseId): Promise<DelegationResult | null> {
   const delegation = await engine.store.delegations.view(toolUseId);
   if (delegation === null || delegation.ended_at === null) return null;
-  const { changed_files, changed_files_truncated, shell_used, overlaps } = delegation;
-  return {
-    success: delegation.status === 'completed',
-    output: delegation.output ?? '',
-    error: delegation.error_message,
-    usage_summary: delegation.usage_summary,
-    worker_session_id: delegation.worker_session_id,
-    changed_files,
-    changed_files_truncated,
-    shell_used,
-    overlaps,
-  };
+  return resultOf(delegation);
 }

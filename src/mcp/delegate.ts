@@ -6,11 +6,12 @@ import {
   type RequestStateCodec,
   type ServerContext,
 } from '@modelcontextprotocol/server';
-import type { NewDelegation } from '../client/client.ts';
-import type { Clock } from '../kernel/clock.ts';
+import type { DelegationResult, NewDelegation } from '../client/client.ts';
+import { resultOf } from '../domain/api/delegations.ts';
+import { type Clock, sleep } from '../kernel/clock.ts';
 import { answerWith, type FormAnswer, formFor, type Question, whatFor } from './approvals.ts';
 import { createProgress } from './progress.ts';
-import { resultOf, running } from './result.ts';
+import { delegated, running } from './result.ts';
 import type { Root } from './root.ts';
 import { cancelWorker, delegationOf, delegationOfWorker, watchWorker } from './watch.ts';
 
@@ -34,6 +35,13 @@ export type Asking =
   /** The call returns, and comes again with the answer. */
   | { readonly how: 'between'; readonly states: RequestStateCodec<Asked> };
 
+/** A worker that is done by then needs neither progress nor a form: it is not followed. */
+const QUICK_MS = 250;
+/** Within it the result of a worker that has ended comes by itself, or never. */
+const LATE_MS = 5000;
+/** As long as a server holds an answer back. */
+const MOST_SECONDS = 600;
+
 interface Followed {
   readonly session: string;
   readonly worker: string;
@@ -50,8 +58,10 @@ export async function delegate(
 ): Promise<Answer> {
   const { client } = root;
   const session = await root.session();
-  const posted = client.submitDelegation(session, body, { idempotencyKey: root.world.uuid() });
+  const idempotencyKey = root.world.uuid();
+  const posted = client.submitDelegation(session, body, { idempotencyKey });
   const enough = deadline(root.world.clock, ctx.mcpReq.signal, how.seconds);
+  const over = new AbortController();
   try {
     const receipt = await Promise.race([posted, enough.passed]);
     if (receipt === null) {
@@ -62,10 +72,17 @@ export async function delegate(
     const { tool_use_id, worker_session_id: worker } = receipt;
     if (worker === null) {
       const refused = await delegationOf(client, session, tool_use_id);
-      return refused === null ? running(null) : resultOf(refused);
+      return refused === null ? running(null) : delegated(resultOf(refused));
     }
-    return await follow(root, ctx, { session, worker, who: how.who, left: [] }, { ...how, enough });
+    // The same request again: nothing is delegated twice, and its answer comes with the end of the worker.
+    const result = client
+      .submitDelegation(session, body, { idempotencyKey, waitSeconds: MOST_SECONDS, signal: over.signal })
+      .then((answer) => ('success' in answer ? answer : null))
+      // Following the worker tells it as well.
+      .catch(() => null);
+    return await follow(root, ctx, { session, worker, who: how.who, left: [] }, { ...how, enough, result });
   } finally {
+    over.abort();
     enough.clear();
   }
 }
@@ -82,7 +99,7 @@ export async function goOn(
   const enough = deadline(root.world.clock, ctx.mcpReq.signal, how.seconds);
   try {
     const { root: session, worker, who } = state;
-    return await follow(root, ctx, { session, worker, who, left }, { ...how, enough });
+    return await follow(root, ctx, { session, worker, who, left }, { ...how, enough, result: null });
   } finally {
     enough.clear();
   }
@@ -92,11 +109,18 @@ async function stop({ client, world }: Root, worker: string | null): Promise<voi
   if (worker !== null) await cancelWorker(client, world.clock, worker);
 }
 
+interface Following {
+  readonly asking: Asking;
+  readonly enough: Deadline;
+  /** Resolves with the result, or with null where it has to be looked up. Null when nobody brings it. */
+  readonly result: Promise<DelegationResult | null> | null;
+}
+
 async function follow(
   root: Root,
   ctx: ServerContext,
   { session, worker, who, left }: Followed,
-  { asking, enough }: { readonly asking: Asking; readonly enough: Deadline },
+  { asking, enough, result }: Following,
 ): Promise<Answer> {
   const progress = createProgress(root.world.clock, ctx, who);
   const { signal } = ctx.mcpReq;
@@ -125,17 +149,46 @@ async function follow(
   if (signal.aborted) onAbort();
   else signal.addEventListener('abort', onAbort, { once: true });
   try {
-    const end = await watchWorker(root.client, worker, { ...progress, asked, answered }, enough.signal);
+    const brought = bring(root.world.clock, result, enough.signal);
+    const quick = await brought.within(QUICK_MS);
+    if (quick !== null) return delegated(quick);
+    const end = await watchWorker(root.client, worker, { ...progress, asked, answered }, brought.signal);
     if (between !== null && asking.how === 'between')
       return await askBetween(ctx, asking.states, between, { root: session, worker, who, left });
+    const late = await brought.within(LATE_MS);
+    if (late !== null) return delegated(late);
     if (end === 'stopped') return running(worker);
     const delegation = await delegationOfWorker(root.client, session, worker);
-    return delegation === null ? running(worker) : resultOf(delegation);
+    return delegation === null ? running(worker) : delegated(resultOf(delegation));
   } finally {
     signal.removeEventListener('abort', onAbort);
     for (const open of questions.values()) open.abort();
     progress.stop();
   }
+}
+
+interface Brought {
+  /** Aborted when the result is there, or with `enough`. */
+  readonly signal: AbortSignal;
+  /** The result if it is there, or comes within this time. */
+  within(ms: number): Promise<DelegationResult | null>;
+}
+
+function bring(clock: Clock, result: Following['result'], enough: AbortSignal): Brought {
+  let known: DelegationResult | null = null;
+  const here = new AbortController();
+  const told = result?.then((value) => {
+    known = value;
+    if (value !== null) here.abort();
+  });
+  const signal = AbortSignal.any([enough, here.signal]);
+  return {
+    signal,
+    async within(ms) {
+      if (told !== undefined) await Promise.race([told, sleep(clock, ms, signal).catch(() => {})]);
+      return known;
+    },
+  };
 }
 
 /** @param open aborted when somebody else has answered, or nobody waits any more */

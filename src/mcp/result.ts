@@ -1,26 +1,14 @@
 // What a call answers: within the sizes that clients take (19 §3.2).
 import type { CallToolResult } from '@modelcontextprotocol/server';
-import type { Delegation } from '../client/client.ts';
+import type { DelegationResult } from '../client/client.ts';
 
 /** About 25,000 tokens, which is what clients pass on to their model. */
 const MAX_CHARS = 80_000;
 
-/** The outcome of a delegation: its structured result, and its output as text. */
-export function resultOf(delegation: Delegation): CallToolResult {
-  const { output, error_message: error, usage_summary, worker_session_id } = delegation;
-  const { changed_files, changed_files_truncated, shell_used, overlaps } = delegation;
-  const success = delegation.status === 'completed';
-  const said = typeof output === 'string' ? output : JSON.stringify(output ?? '');
-  const rest = {
-    error,
-    usage_summary,
-    worker_session_id,
-    changed_files,
-    changed_files_truncated,
-    shell_used,
-    overlaps,
-  };
-  const structured = { success, output: output ?? '', ...rest };
+/** What a delegation came to: its structured result, and its output as text. */
+export function delegated(structured: DelegationResult): CallToolResult {
+  const { success, output, error } = structured;
+  const said = typeof output === 'string' ? output : JSON.stringify(output);
   const size = JSON.stringify(structured).length;
   return {
     content: [{ type: 'text', text: cut(success ? said : [error, said].filter(Boolean).join('\n'), MAX_CHARS) }],

@@ -13,9 +13,10 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { ApiError, type NewDelegation } from '../client/client.ts';
+import { resultOf } from '../domain/api/delegations.ts';
 import { fromPusd, sumPusd, toPusd } from '../kernel/money.ts';
 import { type Answer, type Asked, type Asking, delegate, goOn } from './delegate.ts';
-import { failed, resultOf, running, structuredResult } from './result.ts';
+import { delegated, failed, running, structuredResult } from './result.ts';
 import type { Root, World } from './root.ts';
 import { OWN_NAMES, toolsOf } from './tools.ts';
 import { delegationOfWorker, delegations, watchWorker } from './watch.ts';
@@ -182,7 +183,7 @@ async function workers(root: Root, ctx: ServerContext, input: Input, seconds: nu
     await watchWorker(root.client, worker, { stands() {}, seen() {}, asked: () => false, answered() {} }, enough);
     found = (await find()) ?? found;
   }
-  return found.ended_at === null ? running(worker) : resultOf(found);
+  return found.ended_at === null ? running(worker) : delegated(resultOf(found));
 }
 
 function invalid(message: string): ProtocolError {

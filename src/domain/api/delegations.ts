@@ -1,6 +1,12 @@
 // What is sent to and answered by `POST /sessions/{id}/delegations` (19 §3.1).
 import { z } from 'zod';
-import { ContextModeSchema, DelegateInputSchema, DelegationSchema, UsageSummarySchema } from '../delegate.ts';
+import {
+  ContextModeSchema,
+  DelegateInputSchema,
+  type Delegation,
+  DelegationSchema,
+  UsageSummarySchema,
+} from '../delegate.ts';
 import { WorkerChangesSchema } from '../file-change.ts';
 import { SessionIdSchema, ToolUseIdSchema } from '../scalars.ts';
 import { WorkerNameSchema } from '../worker/definition.ts';
@@ -64,3 +70,19 @@ export const DelegationResultSchema = z.object({
   ...WorkerChangesSchema.shape,
 });
 export type DelegationResult = z.infer<typeof DelegationResultSchema>;
+
+/** Of a delegation that has ended. */
+export function resultOf(delegation: Delegation): DelegationResult {
+  const { changed_files, changed_files_truncated, shell_used, overlaps } = delegation;
+  return {
+    success: delegation.status === 'completed',
+    output: delegation.output ?? '',
+    error: delegation.error_message,
+    usage_summary: delegation.usage_summary,
+    worker_session_id: delegation.worker_session_id,
+    changed_files,
+    changed_files_truncated,
+    shell_used,
+    overlaps,
+  };
+}

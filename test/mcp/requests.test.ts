@@ -1,0 +1,87 @@
+// What a delegation over MCP asks of the server: the worker, and its result held back until it is there (19 §3.2).
+import { once } from 'node:events';
+import http from 'node:http';
+import net, { type AddressInfo } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import { doorHome, mcpOverStdio, serveIn, usage } from '../support/doors.ts';
+
+interface Seen {
+  readonly method: string;
+  readonly path: string;
+  readonly key: string | undefined;
+  readonly waits: boolean;
+}
+
+test('a delegation is asked for once and its result comes by itself, without a look at any list', async () => {
+  const { client, seen, metis } = await watched();
+  const result = await client.callTool({ name: 'delegate', arguments: { tier: 'fast', task: 'slowly' } });
+  expect(result.structuredContent).toMatchObject({ success: true, output: 'done' });
+  const posts = seen.filter(({ path }) => path.endsWith('/delegations'));
+  expect(posts.map(({ method, waits }) => [method, waits])).toEqual([
+    ['POST', false],
+    ['POST', true],
+  ]);
+  expect(posts[0]!.key).toMatch(/./);
+  expect(posts[1]!.key).toBe(posts[0]!.key);
+  expect(seen.filter(({ method, path }) => method === 'GET' && !path.endsWith('/stream'))).toEqual([]);
+  expect(
+    (await metis.listSessions({ include_workers: true })).sessions.filter(({ is_worker }) => is_worker),
+  ).toHaveLength(1);
+});
+
+test('where the result is not brought it is looked up once the worker has ended', async () => {
+  const { client, seen } = await watched(({ waits }) => waits);
+  const result = await client.callTool({ name: 'delegate', arguments: { tier: 'fast', task: 'slowly' } });
+  expect(result.structuredContent).toMatchObject({ success: true, output: 'done' });
+  expect(seen.some(({ waits }) => waits)).toBe(true);
+});
+
+/** A server behind a proxy that keeps what it is asked, and refuses some of it. */
+async function watched(refuses: (seen: Seen) => boolean = () => false) {
+  const home = doorHome([
+    { match: { role: 'worker', user_contains: 'slowly' }, respond: { text: 'done', usage, delay_ms: 600 } },
+  ]);
+  const { url, client: metis } = await serveIn(home);
+  const { host, port } = new URL(url);
+  const seen: Seen[] = [];
+  const note = ({ method = '', url: path = '', headers }: http.IncomingMessage): Seen => {
+    const key = headers['idempotency-key'] as string | undefined;
+    const one = { method, path: path.split('?')[0]!, key, waits: headers.prefer !== undefined };
+    // Whether a server is there at all is asked by whoever looks for one.
+    if (path !== '/healthz' && path !== '/readyz') seen.push(one);
+    return one;
+  };
+  const proxy = http.createServer((request, response) => {
+    if (refuses(note(request))) {
+      response.writeHead(503).end();
+      return;
+    }
+    const { method, url: path } = request;
+    const headers = { ...request.headers, host };
+    const onward = http.request({ host: '127.0.0.1', port, method, path, headers }, (answer) => {
+      response.writeHead(answer.statusCode!, answer.headers);
+      answer.pipe(response);
+    });
+    onward.on('error', () => response.destroy());
+    request.pipe(onward);
+  });
+  proxy.on('upgrade', (request, socket, head) => {
+    note(request);
+    const onward = net.connect(Number(port), '127.0.0.1', () => {
+      const lines = Object.entries({ ...request.headers, host }).map(([name, value]) => `${name}: ${value}\r\n`);
+      onward.write(`${request.method} ${request.url} HTTP/1.1\r\n${lines.join('')}\r\n`);
+      onward.write(head);
+      onward.pipe(socket).pipe(onward);
+    });
+    for (const one of [onward, socket]) one.on('error', () => onward.destroy());
+  });
+  proxy.listen(0, '127.0.0.1');
+  await once(proxy, 'listening');
+  onTestFinished(() => {
+    proxy.closeAllConnections();
+    proxy.close();
+  });
+  const at = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  const { client } = await mcpOverStdio(home, { args: ['--server', at] });
+  return { client, seen, metis };
+}

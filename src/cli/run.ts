@@ -61,11 +61,20 @@ export async function runTask(
     try {
       return await runTurn(terminal, client, session, { task, json: flags.json ?? false });
     } catch (error) {
-      if (!(error instanceof ApiError) || error.code !== 'budget_exceeded') throw error;
+      if (!(error instanceof ApiError)) throw error;
+      // What was refused is told whatever becomes of it.
+      await forgetEmpty(client, session.id).catch(() => {});
+      if (error.code !== 'budget_exceeded') throw error;
       tell(terminal.stderr, error.message);
       return EXIT.budget;
     }
   });
+}
+
+/** A session whose only message was refused is of no use to anybody. */
+async function forgetEmpty(client: MetisClient, id: string): Promise<void> {
+  const { turn_count, status } = await client.getSession(id);
+  if (turn_count === 0 && status === 'idle') await client.endSession(id, { purge: true });
 }
 
 function sessionFor({ stdin, stderr }: RunTerminal, flags: RunFlags): NewSession {

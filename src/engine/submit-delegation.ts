@@ -7,6 +7,7 @@ import {
 } from '../domain/api/delegations.ts';
 import type { DelegationRecord } from '../domain/delegate.ts';
 import { sleep } from '../kernel/clock.ts';
+import { AppError } from '../kernel/errors.ts';
 import type { ToolUseId } from '../kernel/ids.ts';
 import type { Write } from '../ports/journal.ts';
 import { type OutsideInput, outsideCaller, outsideFault, outsideRequest, startOutside } from './delegation/outside.ts';
@@ -17,7 +18,8 @@ import type { Engine } from './state/engine.ts';
 
 /**
  * Answers as soon as the delegation is stored, which is when it has its place among the session's delegations. Throws
- * `validation_error`, `not_found`, `session_already_ended`, `session_is_worker`, `budget_exceeded`, `service_shutting_down`.
+ * `validation_error`, `not_found`, `session_already_ended`, `session_is_worker`,
+ * `session_is_gateway`, `budget_exceeded`, `service_shutting_down`.
  * @param claim makes the row that remembers the answer; it is stored with the delegation
  */
 export async function submitDelegation(
@@ -27,6 +29,11 @@ export async function submitDelegation(
   claim?: (status: number, body: unknown) => Write,
 ): Promise<DelegationReceipt> {
   const session = await liveSession(engine, sessionId);
+  if (session.workspace_path === engine.gatewayFolder)
+    throw new AppError(
+      'session_is_gateway',
+      'this session of the gateway has no workspace for a worker: its client names one with x-metis-workspace on its first call',
+    );
   await requireBudget(engine, session);
   if (engine.draining.value) throw goingDown();
   let stored: (delegation: DelegationRecord) => void = () => {};

@@ -1,4 +1,6 @@
 // A delegation asked for over HTTP, without a planner's turn: what a planner's call would get (19 §3.1).
+import fs from 'node:fs';
+import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { toolText } from '../../src/domain/tool.ts';
 import { cancelTurn } from '../../src/engine/cancel-turn.ts';
@@ -140,6 +142,27 @@ describe('a delegation from outside', () => {
     expect(await ask(poor.id)).toMatchObject({ success: false, error: expect.stringMatching(/^budget_exceeded/) });
     await server.call('DELETE', `/sessions/${id}`);
     expect(await code(id)).toBe('session_already_ended');
+  });
+
+  test.each([
+    ['the configuration', { config: { tool_confirmation: { per_tool: { delegate: 'deny' } } } }, ''],
+    ['the workspace', {}, 'always_deny: [delegate]\n'],
+  ] as const)('what %s denies is not called from outside either', async (_, options, trust) => {
+    const server = await startServer({ scenario: scenario(says('x', 'y')), ...options });
+    const { id, workspace_path } = await server.session();
+    fs.mkdirSync(path.join(workspace_path, '.metis'), { recursive: true });
+    if (trust !== '') fs.writeFileSync(path.join(workspace_path, '.metis/trust.yaml'), trust);
+    const { status, body } = await server.call(
+      'POST',
+      `/sessions/${id}/delegations`,
+      { tier: 'fast', task: 'x' },
+      WAIT,
+    );
+    expect([status, body.error?.details.issues]).toEqual([
+      400,
+      [{ path: '', message: expect.stringMatching(/^delegate is denied by policy: tool_confirmation .*trust.yaml/) }],
+    ]);
+    expect(server.events.filter(({ type }) => type.startsWith('delegate.'))).toEqual([]);
   });
 
   test('a tier that nobody serves is a result, not an error', async () => {

@@ -137,6 +137,19 @@ describe('where no server answers', () => {
   }, 30_000);
 });
 
+it('a message that is refused leaves no session behind', async () => {
+  models({ match: {}, respond: { text: 'Forty-two.', usage } });
+  const file = path.join(data(), 'registry.yaml');
+  const registry = JSON.parse(fs.readFileSync(file, 'utf8'));
+  registry.adapters.anthropic = { type: 'anthropic' };
+  registry.models['anthropic:claude-sonnet-5'] = { ...registry.models['scripted:deep'], aliases: ['sonnet'] };
+  fs.writeFileSync(file, JSON.stringify(registry));
+  const { url } = await serve();
+  const { code, stderr } = await once('How many?', '--model', 'sonnet', '--server', url);
+  expect([code, stderr]).toEqual([1, expect.stringContaining('anthropic:claude-sonnet-5')]);
+  expect((await createMetisClient({ baseUrl: url }).listSessions()).sessions).toEqual([]);
+}, 30_000);
+
 describe('--worker', () => {
   const worker = (name: string, text: string) => {
     fs.mkdirSync(path.join(home.path, 'workers'), { recursive: true });

@@ -36,7 +36,7 @@ test('where the result is not brought it is looked up once the worker has ended'
   expect(seen.some(({ waits }) => waits)).toBe(true);
 });
 
-/** A server behind a proxy that keeps what it is asked, and refuses some of it. */
+/** A server behind another that keeps what it is asked, and refuses some of it. */
 async function watched(refuses: (seen: Seen) => boolean = () => false) {
   const home = doorHome([
     { match: { role: 'worker', user_contains: 'slowly' }, respond: { text: 'done', usage, delay_ms: 600 } },
@@ -51,7 +51,7 @@ async function watched(refuses: (seen: Seen) => boolean = () => false) {
     if (path !== '/healthz' && path !== '/readyz') seen.push(one);
     return one;
   };
-  const proxy = http.createServer((request, response) => {
+  const between = http.createServer((request, response) => {
     if (refuses(note(request))) {
       response.writeHead(503).end();
       return;
@@ -65,7 +65,7 @@ async function watched(refuses: (seen: Seen) => boolean = () => false) {
     onward.on('error', () => response.destroy());
     request.pipe(onward);
   });
-  proxy.on('upgrade', (request, socket, head) => {
+  between.on('upgrade', (request, socket, head) => {
     note(request);
     const onward = net.connect(Number(port), '127.0.0.1', () => {
       const lines = Object.entries({ ...request.headers, host }).map(([name, value]) => `${name}: ${value}\r\n`);
@@ -75,13 +75,13 @@ async function watched(refuses: (seen: Seen) => boolean = () => false) {
     });
     for (const one of [onward, socket]) one.on('error', () => onward.destroy());
   });
-  proxy.listen(0, '127.0.0.1');
-  await once(proxy, 'listening');
+  between.listen(0, '127.0.0.1');
+  await once(between, 'listening');
   onTestFinished(() => {
-    proxy.closeAllConnections();
-    proxy.close();
+    between.closeAllConnections();
+    between.close();
   });
-  const at = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  const at = `http://127.0.0.1:${(between.address() as AddressInfo).port}`;
   const { client } = await mcpOverStdio(home, { args: ['--server', at] });
   return { client, seen, metis };
 }

@@ -9,6 +9,7 @@ import { AppError, type Issue, validationError } from '../../kernel/errors.ts';
 import type { SessionId, ToolUseId } from '../../kernel/ids.ts';
 import { ok } from '../../kernel/result.ts';
 import { shownName } from '../../policy/cut.ts';
+import { decideApproval, ruleFor, toolMode } from '../../policy/tools/approval.ts';
 import { readAgain } from '../definitions/attachments.ts';
 import { toolsetOf } from '../definitions/toolset.ts';
 import { baseTools, workerCallers } from '../prompt/offered-tools.ts';
@@ -58,6 +59,7 @@ export async function outsideRequest(
   caller: Caller,
   { worker, input }: OutsideInput,
 ): Promise<ResolvedRequest> {
+  await requireAllowed(engine, caller, worker);
   if (worker === null) {
     const resolved = await resolveRequest(engine, caller, input);
     if (!resolved.ok) throw validationError(resolved.error.map(pathless));
@@ -76,6 +78,25 @@ export async function outsideRequest(
     const path = input.attachments === undefined ? 'worker' : 'attachments';
     throw validationError([{ path, message: error.message }]);
   }
+}
+
+/** Nobody is asked for the call itself, but what may never be called is not called from outside either. */
+async function requireAllowed(engine: Engine, { session, toolset }: Caller, worker: string | null): Promise<void> {
+  const name = worker ?? 'delegate';
+  const covered = toolset.definition(name);
+  if (covered === null) return;
+  const decision = decideApproval({
+    inEffectiveSet: true,
+    rule: ruleFor(session.worker_definition?.definition.tool_rules ?? {}, covered),
+    mode: toolMode(engine.config.tool_confirmation, covered),
+    trust: await engine.workspaces.readTrust(session.workspace_path),
+    toolName: name,
+    approvalMode: 'interactive',
+    granted: true,
+  });
+  if (decision !== 'deny_policy') return;
+  const where = 'tool_confirmation of the configuration, or .metis/trust.yaml of the workspace';
+  throw validationError([{ path: worker === null ? '' : 'worker', message: `${name} is denied by policy: ${where}` }]);
 }
 
 /** A problem of the whole has no path. */

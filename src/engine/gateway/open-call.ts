@@ -13,6 +13,7 @@ import { awaitMoney, type Granted, tryMoney, type Wanted } from '../money/await-
 import { budgetEvents } from '../money/budget-events.ts';
 import type { Spender } from '../money/limits.ts';
 import { enoughUsd } from '../money/require-budget.ts';
+import { alreadyEnded } from '../session/find-session.ts';
 import { createdEvent } from '../session/new-session.ts';
 import type { Engine } from '../state/engine.ts';
 import { keepCount, keepDecision, type StandingDecision } from '../state/gateway-memory.ts';
@@ -120,6 +121,7 @@ async function open(
   const { session, new_root, fresh } = await clientSession(engine, client, named?.model.id ?? null);
   const asked = { ...wanted, new_root };
   enter(session);
+  await requireLive(engine, session, new_root);
   const request_id = engine.ids.request();
   const stands = fresh.length > 0 ? null : await standing(engine, session, asked);
   if (stands !== null) {
@@ -157,6 +159,13 @@ async function open(
     if (granted.kind === 'granted') granted.release();
     throw error;
   }
+}
+
+/** The root may have been ended while the session was looked for: from here on its end aborts the call. */
+async function requireLive(engine: Engine, { root_session_id }: SessionRecord, new_root: SessionRecord | null) {
+  if (new_root !== null) return;
+  const root = await engine.store.sessions.record(root_session_id);
+  if (root === null || root.ended_at !== null || engine.ending.has(root_session_id)) throw alreadyEnded();
 }
 
 const FIRST_TRY = { mayWait: true, own: null } as const;

@@ -66,8 +66,9 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
       ...options('messages'),
       method: ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'],
       url: '/v1/*',
-      handler: async () => {
-        throw notFound('route');
+      handler: async ({ originalUrl }) => {
+        if (!originalUrl.startsWith('/v1/v1/')) throw notFound('route');
+        throw new AppError('not_found', 'this client adds /v1 to its base URL by itself: set it without /v1');
       },
     });
   });

@@ -30,6 +30,7 @@ export function delegationRoutes(app: HttpApp, deps: RouteDeps): void {
             'not_found',
             'session_already_ended',
             'session_is_worker',
+            'session_is_gateway',
             'idempotency_in_progress',
             'idempotency_key_reused',
           ],

@@ -73,6 +73,9 @@ export function requestFacts(wire: ClientWire, bytes: Buffer): Result<RequestFac
     return err(`model: must be a name of at most ${MAX_NAME} characters without spaces`);
   const given = BOUND_KEYS[wire].filter((key) => body[key] != null);
   if (given.length > 1) return err(`${given.join(' and ')}: give one of them`);
+  const copies = wire === 'chat' && body.n != null ? countOf(body.n) : 1;
+  // Who reads it as a count all the same would give as many answers, and one is reserved for.
+  if (copies === null) return err('n: must be a whole number from 1');
   const options = streamOptions(wire, bytes, members, body);
   if (!options.ok) return options;
 
@@ -87,7 +90,7 @@ export function requestFacts(wire: ClientWire, bytes: Buffer): Result<RequestFac
     output: {
       key,
       tokens: key === null ? null : countOf(body[key]),
-      copies: wire === 'chat' ? (countOf(body.n) ?? 1) : 1,
+      copies,
       least: thinkingBudget(body) + 1,
     },
     stream_options: options.value,

@@ -110,6 +110,23 @@ test('33 MiB are too much, 31 MiB pass', async () => {
   expect(provider.received).toHaveLength(1);
 });
 
+test.each([['"3"'], ['0'], ['1.5'], ['[2]']])('as many answers as %s are no count', async (n) => {
+  const { post, provider } = await startGateway();
+  const answer = await post('/v1/chat/completions', `{"model":"gpt-5","messages":[],"n":${n}}`);
+  expect([answer.status, (await jsonOf(answer)).error.message]).toEqual([400, 'n: must be a whole number from 1']);
+  expect((await post('/v1/chat/completions', '{"model":"gpt-5","messages":[],"n":null}')).status).toBe(200);
+  expect(provider.received).toHaveLength(1);
+});
+
+test('a base URL with /v1 in a client that adds it is told so in its envelope', async () => {
+  const { post } = await startGateway();
+  const answer = await post('/v1/v1/messages', { model: OPUS });
+  expect([answer.status, (await jsonOf(answer)).error]).toEqual([
+    404,
+    { type: 'not_found_error', message: 'this client adds /v1 to its base URL by itself: set it without /v1' },
+  ]);
+});
+
 test('other paths are 404 in the envelope of the wire, and 0 streams switch the gateway off', async () => {
   const { post, server, provider } = await startGateway();
   const embeddings = await post('/v1/embeddings', { model: 'x' });

@@ -193,6 +193,26 @@ describe('a call that is stopped', () => {
     expect(world.provider.received).toHaveLength(2);
   });
 
+  test("by the stop button, a sub-agent's first call that was on its way to the store", async () => {
+    const world = await startGateway();
+    expect((await world.post('/v1/messages', BODY, claudeCode('s1'))).status).toBe(200);
+    const { sessions } = world.server.engine.store;
+    const { id } = (await world.server.client.listSessions({})).sessions[0]!;
+    const read = sessions.workerOfClient;
+    const mutable = sessions as { workerOfClient: typeof read };
+    mutable.workerOfClient = async (...asked) => {
+      const found = await read(...asked);
+      // The root has been looked at; it ends before the call is known to be there.
+      expect((await world.server.call('DELETE', `/sessions/${id}`)).status).toBe(200);
+      return found;
+    };
+    const late = await world.post('/v1/messages', BODY, claudeCode('s1', 'a'));
+    mutable.workerOfClient = read;
+    expect([late.status, (await jsonOf(late)).error.message]).toEqual([400, expect.stringContaining('ended')]);
+    expect((await world.server.client.listSessions({ include_workers: true })).sessions).toHaveLength(1);
+    expect(world.provider.received).toHaveLength(1);
+  });
+
   test('by the stop button, of a client that takes nothing of its answer', async () => {
     let sent = 0;
     const piece = `data: {"type":"content_block_delta","delta":{"text":"${'x'.repeat(64 * 1024)}"}}\n\n`;

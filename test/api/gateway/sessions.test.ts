@@ -117,6 +117,22 @@ test('a session of the gateway takes no turns, and runs while a call of it is op
   expect((await world.server.call('GET', '/healthz')).body).toMatchObject({ active_workers: 0 });
 });
 
+test('a session of the gateway takes delegations where its client named a workspace, and there alone', async () => {
+  const world = await startGateway();
+  expect((await ask(world, claudeCode('s1'))).status).toBe(200);
+  const named = { ...claudeCode('s2'), 'x-metis-workspace': world.folder };
+  expect((await ask(world, named)).status).toBe(200);
+  const [without, within] = await tree(world.server);
+  const delegate = (id: string) =>
+    world.server.call('POST', `/sessions/${id}/delegations`, { tier: 'fast', task: 'x' }, { prefer: 'wait=20' });
+  const refused = await delegate(without!.id);
+  expect([refused.status, refused.body.error]).toEqual([
+    409,
+    { code: 'session_is_gateway', message: expect.stringContaining('x-metis-workspace') },
+  ]);
+  expect(await delegate(within!.id)).toMatchObject({ status: 200, body: { success: true } });
+});
+
 describe('the model', () => {
   const RULE =
     'rules:\n  - name: cheap\n    when: { is_worker: true, requested_model: "claude-opus-*" }\n    use: haiku\n';

@@ -16,6 +16,16 @@ it('its routing rule is valid with the shipped registry', () => {
   expect(parsePolicyFile(rule, 'workspace', registry)).toMatchObject({ ok: true, value: { rules: [{}] } });
 });
 
+it('nothing that it and the guides show works in the example itself', () => {
+  const shown = ['README.md', ...fs.globSync('docs/*.md', { cwd: ROOT })].map((file) => ({
+    file,
+    text: fs.readFileSync(path.join(ROOT, file), 'utf8'),
+  }));
+  // A model edits its workspace, and a clone's example is what the demo and its tests begin with.
+  const wrong = shown.filter(({ text }) => /(?:workspace_path|--workspace)\W[^\n]*examples\//.test(text));
+  expect(wrong.map(({ file }) => file)).toEqual([]);
+});
+
 it('its links lead somewhere', () => {
   const missing = ['README.md', ...fs.globSync('docs/**/*.md', { cwd: ROOT })].flatMap((file) =>
     [...withoutCode(file).matchAll(/\]\((?!https?:)([^)#]+)/g)]

@@ -31,10 +31,17 @@ export class JournalConflict extends Error {
   }
 }
 
-/** The tree of the batch is another node's now; nothing was written, and nothing more of it is to be (16 §4.4). */
+/**
+ * The tree of the batch is another node's now; nothing was written, and nothing more of it is to be (16 §4.4). Signals of
+ * the tree abort with it too.
+ */
 export class TreeLost extends Error {
-  constructor(root: string) {
+  /** After that another node may go on with the tree: whatever still runs of it must be gone. */
+  readonly patience_ms: number;
+
+  constructor(root: string, patienceMs = 0) {
     super(`the tree of ${root} is held by this node no longer`);
+    this.patience_ms = patienceMs;
     this.name = 'TreeLost';
   }
 }

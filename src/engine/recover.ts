@@ -1,15 +1,18 @@
 // What a crash or a shutdown left open: closed or kept for resumption before the server listens (01 §11.5, 04 §13).
 
+import { TreeLost } from '../domain/batch-fault.ts';
 import type { DelegationRecord } from '../domain/delegate.ts';
 import type { TurnRecord } from '../domain/turn.ts';
 import { Cancelled } from '../kernel/abort.ts';
+import type { SessionId } from '../kernel/ids.ts';
 import type { TreeWork } from '../ports/trees.ts';
 import { closeOpenApprovals } from './approval/close-approvals.ts';
-import { closeOpenCalls } from './closing/close-model-calls.ts';
+import { closeCallsOfTree, closeOpenCalls } from './closing/close-model-calls.ts';
 import { endUnfinishedDelegation } from './delegation/close-under.ts';
 import { resumeOutside } from './delegation/outside.ts';
 import { pauseWaitingTrees } from './money/require-budget.ts';
 import type { Engine } from './state/engine.ts';
+import { loseTree } from './tree/lose.ts';
 import { endUnfinishedTurn } from './turn/end-unfinished.ts';
 import { resumeTopLevel } from './turn/planner-turn.ts';
 
@@ -18,19 +21,24 @@ export interface Recovery {
   readonly interrupted: number;
 }
 
-/** Before listening, per `recovery.on_start`. Running it twice changes nothing. */
-export async function recover(engine: Engine): Promise<Recovery> {
+/**
+ * What was left open is made ready to go on, or ended, per `recovery.on_start`. Running it twice changes nothing.
+ * @param root the tree that was just claimed; absent = everything, before the embedded server listens
+ */
+export async function recover(engine: Engine, root?: SessionId): Promise<Recovery> {
+  const { store } = engine;
   // A worker's last sign of life is what it wrote itself, so its time is taken before anything is closed.
-  for (const delegation of await engine.store.delegations.allOpen()) await holdDelegation(engine, delegation);
-  await closeOpenCalls(engine);
-  await closeOpenApprovals(engine);
-  await endOrphans(engine);
-  const open = await engine.store.turns.allOpen();
+  for (const delegation of await store.delegations.allOpen(root)) await holdDelegation(engine, delegation);
+  if (root === undefined) await closeOpenCalls(engine);
+  else await closeCallsOfTree(engine, root);
+  await closeOpenApprovals(engine, root);
+  await endOrphans(engine, root);
+  const open = await store.turns.allOpen(root);
   if (engine.config.recovery.on_start === 'cancel') {
     for (const turn of open) {
-      const session = await engine.store.sessions.record(turn.session_id);
+      const session = await store.sessions.record(turn.session_id);
       // Ending a planner's turn ends its workers' with it.
-      const still = session && (await engine.store.turns.open(session.id));
+      const still = session && (await store.turns.open(session.id));
       if (session && still) await endUnfinishedTurn(engine, session, still, new Cancelled('shutdown'));
     }
     return { ended: open.length, interrupted: 0 };
@@ -38,31 +46,50 @@ export async function recover(engine: Engine): Promise<Recovery> {
   await pauseWaitingTrees(engine, open);
   for (const turn of open) {
     if (turn.status === 'interrupted') continue;
-    engine.crashed.add(turn.id);
-    const session = await engine.store.sessions.record(turn.session_id);
-    const totals = await engine.store.turns.totals(turn.id);
-    const calls = await engine.store.turns.toolCalls(turn.id);
-    await engine.journal.commit({
-      writes: [
-        {
-          kind: 'turn.interrupt',
-          turn_id: turn.id,
-          reason: session && engine.budget.paused.has(session.root_session_id) ? 'budget' : 'restart',
-          llm_call_count: totals.calls,
-          tool_call_count: calls.filter((c) => c.result !== null).length,
-        },
-      ],
-      emit: [],
-    });
+    if (root === undefined || !(await hasMoved(engine, root, turn))) engine.crashed.add(turn.id);
+    await putDown(engine, turn);
   }
   return { ended: 0, interrupted: open.length };
 }
 
+async function putDown(engine: Engine, turn: TurnRecord): Promise<void> {
+  const session = await engine.store.sessions.record(turn.session_id);
+  const totals = await engine.store.turns.totals(turn.id);
+  const calls = await engine.store.turns.toolCalls(turn.id);
+  await engine.journal.commit({
+    writes: [
+      {
+        kind: 'turn.interrupt',
+        turn_id: turn.id,
+        reason: session && engine.budget.paused.has(session.root_session_id) ? 'budget' : 'restart',
+        llm_call_count: totals.calls,
+        tool_call_count: calls.filter((c) => c.result !== null).length,
+      },
+    ],
+    emit: [],
+  });
+}
+
+/** Whether the turn, or a worker under it, came to something since it was last taken up: it is not what kills its nodes (16 §4.3). */
+async function hasMoved({ store }: Engine, root: SessionId, turn: TurnRecord): Promise<boolean> {
+  const begun = await store.events.lastOfTurn(turn.id, ['turn.started', 'turn.resumed']);
+  const { rows } = await store.events.list({
+    session_id: root,
+    include_workers: true,
+    types: ['llm.call_completed', 'tool.completed'],
+    after: begun?.id ?? null,
+    until: null,
+    limit: 1,
+  });
+  return rows.length > 0;
+}
+
 /**
- * Once the server listens: every interrupted top-level turn goes on, none waiting for another whose workspace is slow to
- * bring its tools. One that waits for money waits.
+ * Once the server listens, or a tree was claimed: every interrupted top-level turn goes on, none waiting for another whose
+ * workspace is slow to bring its tools. One that waits for money waits.
+ * @param root of this tree; absent = of all
  */
-export async function resumeAll(engine: Engine): Promise<void> {
+export async function resumeAll(engine: Engine, root?: SessionId): Promise<void> {
   if (engine.config.recovery.on_start !== 'resume') return;
   const resume = async (turn: TurnRecord) => {
     if (turn.status !== 'interrupted') return;
@@ -71,13 +98,14 @@ export async function resumeAll(engine: Engine): Promise<void> {
     if (turn.interrupted_reason === 'budget' && engine.budget.paused.has(session.id)) return;
     await resumeTopLevel(engine, session, turn);
   };
-  const open = await engine.store.turns.allOpen();
-  await resumeOutside(engine);
+  const open = await engine.store.turns.allOpen(root);
+  await resumeOutside(engine, root);
   await Promise.all(
     open.map((turn) =>
-      resume(turn).catch((err: unknown) =>
-        engine.log.error({ err, session_id: turn.session_id, turn_id: turn.id }, 'a turn could not be resumed'),
-      ),
+      resume(turn).catch((err: unknown) => {
+        if (err instanceof TreeLost) return;
+        engine.log.error({ err, session_id: turn.session_id, turn_id: turn.id }, 'a turn could not be resumed');
+      }),
     ),
   );
 }
@@ -124,8 +152,8 @@ async function holdDelegation(engine: Engine, delegation: DelegationRecord): Pro
 }
 
 /** A worker whose planner's turn has ended is not wanted any more (04 §13). */
-async function endOrphans(engine: Engine): Promise<void> {
-  for (const delegation of await engine.store.delegations.allOpen()) {
+async function endOrphans(engine: Engine, root?: SessionId): Promise<void> {
+  for (const delegation of await engine.store.delegations.allOpen(root)) {
     if (await isOrphan(engine, delegation))
       await endUnfinishedDelegation(engine, delegation, new Cancelled('shutdown'));
   }
@@ -143,6 +171,13 @@ export function treeWork(engine: Engine): TreeWork {
   return {
     running: () => engine.places.taken(),
     inUse: (root) => engine.locks.isHeld(root) || engine.outside.sessions().includes(root),
-    takeUp: async () => {},
+    async takeUp(root) {
+      await recover(engine, root);
+      // Not waited for: whoever asks for the tree meanwhile finds its turn being resumed.
+      void resumeAll(engine, root).catch((err: unknown) => {
+        if (!(err instanceof TreeLost)) engine.log.error({ err, session_id: root }, 'a tree could not be resumed');
+      });
+    },
+    lost: (root, patienceMs) => loseTree(engine, root, patienceMs),
   };
 }

@@ -15,6 +15,7 @@ import { goingDown } from './drain.ts';
 import { requireBudget } from './money/require-budget.ts';
 import { liveSession } from './session/find-session.ts';
 import type { Engine } from './state/engine.ts';
+import { throwIfLost } from './state/interrupt.ts';
 
 /**
  * Answers as soon as the delegation is stored, which is when it has its place among the session's delegations. Throws
@@ -62,7 +63,7 @@ function receiptOf({ tool_use_id, parent_session_id, worker_session_id }: Delega
   return { tool_use_id, session_id: parent_session_id, worker_session_id };
 }
 
-/** Resolves when the delegation no longer runs in this process, at the latest after this time. */
+/** Resolves when the delegation no longer runs, at the latest after this time. Throws `TreeLost` where it goes on elsewhere. */
 export async function waitForDelegation(
   engine: Engine,
   toolUseId: string,
@@ -75,6 +76,7 @@ export async function waitForDelegation(
   const either = AbortSignal.any([signal, enough.signal]);
   await Promise.race([run.done, sleep(engine.clock, ms, either).catch(() => {})]);
   enough.abort();
+  throwIfLost(run.scope.signal);
 }
 
 /** What the delegation came to; null while it has not ended (04 §4.2). */

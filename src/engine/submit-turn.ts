@@ -11,6 +11,7 @@ import { goingDown } from './drain.ts';
 import { requireBudget } from './money/require-budget.ts';
 import { alreadyEnded, liveSession, openSession } from './session/find-session.ts';
 import type { Engine } from './state/engine.ts';
+import { throwIfLost } from './state/interrupt.ts';
 import { takeOver } from './state/session-lock.ts';
 import { type IntakeBlock, type TakenMessage, takeMessage } from './turn/accept-message.ts';
 import { admitTurn } from './turn/admit.ts';
@@ -189,7 +190,7 @@ function inFlight(turnId: TurnId | null): AppError {
   );
 }
 
-/** Resolves when the turn has ended, when `ms` are over, or when the signal aborts. */
+/** Resolves when the turn has ended, when `ms` are over, or when the signal aborts. Throws `TreeLost` where it goes on elsewhere. */
 export async function waitForTurn(engine: Engine, turnId: string, ms: number, signal: AbortSignal): Promise<void> {
   const turn = engine.locks.turn(turnId);
   if (!turn) return;
@@ -197,4 +198,5 @@ export async function waitForTurn(engine: Engine, turnId: string, ms: number, si
   const either = AbortSignal.any([signal, enough.signal]);
   await Promise.race([turn.done, sleep(engine.clock, ms, either).catch(() => {})]);
   enough.abort();
+  throwIfLost(turn.scope.signal);
 }

@@ -33,6 +33,11 @@ export interface TreeWork {
    * @param how.wanted its turn goes on unasked; `swept` = no request asked for it
    */
   takeUp(root: SessionId, how: { readonly wanted: boolean; readonly swept: boolean }): Promise<void>;
+  /**
+   * Called with each tree that is held no longer: nothing of it is run or stored any more. Resolves when nothing runs.
+   * @param patienceMs after which whatever still runs is to be killed
+   */
+  lost(root: SessionId, patienceMs: number): Promise<void>;
 }
 
 export interface Trees {

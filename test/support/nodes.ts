@@ -17,7 +17,7 @@ import { until } from './until.ts';
 /** Short, so that a take-over is soon; what waits for one waits for many times as long. */
 export const LEASE_SECONDS = 3;
 
-const MODEL = 'anthropic:claude-haiku-4-5';
+const MODEL = 'anthropic:claude-opus-4-7';
 
 export interface NodesOptions {
   /** Of the service. */

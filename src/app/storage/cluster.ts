@@ -11,6 +11,7 @@ import type { NodeSelf } from '../../store/postgres/cluster/nodes.ts';
 import { markSharedRoots } from '../../store/postgres/cluster/shared-roots.ts';
 import { createTrees } from '../../store/postgres/cluster/trees.ts';
 import { openDatabase } from '../../store/postgres/connection/open.ts';
+import { patientReads } from '../../store/postgres/connection/patient.ts';
 import { createSingle } from '../../store/postgres/connection/single.ts';
 import { createKnown } from '../../store/postgres/read/known.ts';
 import { createPriceVersionReader, createStore } from '../../store/postgres/read/store.ts';
@@ -51,14 +52,15 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
   });
   const bus = createBus(log);
   const known = createKnown(trees);
+  const reads = patientReads(pool, clock, trees.valid);
   const dayLimit = createDayLimit({ pool, trees, leaseSeconds: cluster.lease_seconds, clock, log });
   trees.onLost(known.dropTree);
   return {
     bus,
     journal: createJournal({ pool, trees, ids, clock, bus, log, trusted, ...known.following }),
-    store: createStore(pool, known),
-    analytics: createAnalytics(pool),
-    priceVersions: createPriceVersionReader(pool),
+    store: createStore(reads, known),
+    analytics: createAnalytics(reads),
+    priceVersions: createPriceVersionReader(reads),
     trees,
     dayLimit,
     fault: (cause) => cause,

@@ -1,7 +1,7 @@
 // Model calls that were announced and never settled: each gets its one outcome, whoever ends their turn (00 §3 step 4).
 import type { LlmCallCompleted } from '../../domain/event/llm.ts';
 import { type AnyEvent, draft, type EventDraft } from '../../domain/event.ts';
-import { type TurnId, ulidFloor, ulidTime } from '../../kernel/ids.ts';
+import { type SessionId, type TurnId, ulidFloor, ulidTime } from '../../kernel/ids.ts';
 import { DAY_MS } from '../../policy/analytics/rollup.ts';
 import type { Engine } from '../state/engine.ts';
 
@@ -13,6 +13,16 @@ export async function closeOpenCalls(engine: Engine, turnId?: TurnId): Promise<v
   const open = await engine.store.events.openCalls(turnId);
   const ofClients = turnId === undefined ? await openGatewayCalls(engine) : [];
   for (const call of [...open, ...ofClients]) await engine.journal.commit({ emit: [unknownOutcome(call)] });
+}
+
+/** The same of a tree that was just claimed: the calls of its open turns, and those that its client made. */
+export async function closeCallsOfTree(engine: Engine, root: SessionId): Promise<void> {
+  for (const { id } of await engine.store.turns.allOpen(root)) await closeOpenCalls(engine, id);
+  const session = await engine.store.sessions.record(root);
+  if (session?.door !== 'gateway') return;
+  for (const call of await openGatewayCalls(engine)) {
+    if (call.payload.root_session_id === root) await engine.journal.commit({ emit: [unknownOutcome(call)] });
+  }
 }
 
 /** A call is given up long before: what was begun earlier has its outcome. */

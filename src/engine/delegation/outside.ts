@@ -15,7 +15,7 @@ import { toolsetOf } from '../definitions/toolset.ts';
 import { baseTools, workerCallers } from '../prompt/offered-tools.ts';
 import { alreadyEnded } from '../session/find-session.ts';
 import type { Engine } from '../state/engine.ts';
-import { FAULT, Interrupted } from '../state/interrupt.ts';
+import { FAULT, Interrupted, throwIfLost } from '../state/interrupt.ts';
 import type { Caller, OutsideCall } from '../state/outside.ts';
 import { endUnfinishedDelegation } from './close-under.ts';
 import { type ResolvedRequest, resolveRequest } from './delegate-input.ts';
@@ -122,7 +122,8 @@ function run(engine: Engine, caller: Caller, toolUseId: ToolUseId, work: () => P
   if (engine.ending.has(session.id)) throw alreadyEnded();
   const worked = inPlace(engine, caller, toolUseId, work);
   const done = worked.catch(() => {});
-  engine.outside.add({ session_id: session.id, tool_use_id: toolUseId, scope, done });
+  const { id: session_id, root_session_id } = session;
+  engine.outside.add({ session_id, root_session_id, tool_use_id: toolUseId, scope, done });
   return worked;
 }
 
@@ -132,6 +133,7 @@ async function inPlace(engine: Engine, { session, signal }: Caller, id: ToolUseI
     if (engine.draining.value) throw new Interrupted('restart');
     await work();
   } catch (thrown) {
+    throwIfLost(signal, thrown);
     const delegation = await engine.store.delegations.get(id);
     // Nothing was stored: whoever asked hears why.
     if (delegation === null) throw thrown;

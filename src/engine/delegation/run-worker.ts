@@ -13,7 +13,7 @@ import { namedTools } from '../../policy/workers/worker-tools.ts';
 import { toolsetFor } from '../definitions/toolset.ts';
 import { currentPolicies } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
-import { FAULT, Interrupted } from '../state/interrupt.ts';
+import { FAULT, Interrupted, throwIfLost } from '../state/interrupt.ts';
 import type { Caller } from '../state/outside.ts';
 import { cancelScope, childScope } from '../state/session-lock.ts';
 import { noteStart } from '../state/session-starts.ts';
@@ -140,6 +140,7 @@ export async function runSpawned(
       .then((turn) => workUntilDone(engine, run, work, turn))
       .catch((thrown: unknown): WorkerEnd => {
         if (thrown instanceof Interrupted) throw thrown;
+        throwIfLost(scope.signal, thrown);
         engine.log.error({ err: thrown, session_id: session.id }, 'a worker could not be run');
         return { kind: 'failed', message: 'internal error', text: '' };
       });

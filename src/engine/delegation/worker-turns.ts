@@ -1,5 +1,6 @@
 // A worker's turns: one as a rule, more when its answer has to be repaired (04 §5.2, §12).
 
+import { TreeLost } from '../../domain/batch-fault.ts';
 import type { InsufficientContextRequest } from '../../domain/delegate.ts';
 import { type ContentBlock, textBlock, textOf } from '../../domain/message.ts';
 import type { SessionRecord } from '../../domain/session.ts';
@@ -10,7 +11,7 @@ import { WORKER_FIRST_MESSAGE } from '../../policy/context/worker-brief.ts';
 import type { WorkerEnd } from '../../policy/delegation/outcome.ts';
 import { readStructured, repairMessage } from '../../policy/delegation/schema-repair.ts';
 import { type Engine, safeText } from '../state/engine.ts';
-import { Interrupted, isHandOver } from '../state/interrupt.ts';
+import { Interrupted, isHandOver, throwIfLost } from '../state/interrupt.ts';
 import type { Caller } from '../state/outside.ts';
 import type { BudgetRefusal, DelegationCap } from '../state/reservations.ts';
 import { takeWhenFree } from '../state/session-lock.ts';
@@ -69,6 +70,7 @@ export async function workUntilDone(
       turn = next;
     }
     const { end, text } = turn;
+    if (end.status === 'lost') throw new TreeLost(work.session.root_session_id);
     if (end.status === 'interrupted') throw new Interrupted(end.reason);
     if (end.status === 'cancelled') return stopped(planner, work, text, end.reason === 'timeout');
     if (end.status === 'failed') return { kind: 'failed', message: end.message, text };
@@ -86,6 +88,7 @@ export async function workUntilDone(
 
 /** Stopped while none of its turns ran: it goes on after the next start, as a turn would, or has ended. */
 function haltedBetween(engine: Engine, planner: Caller, work: Work, text: string): WorkerEnd {
+  throwIfLost(work.scope.signal);
   if (isHandOver(engine, work.scope.signal)) throw new Interrupted('restart');
   return stopped(planner, work, text);
 }
@@ -166,7 +169,7 @@ async function oneTurn(
 /** Runs an admitted or rebuilt turn under the session's lock, which the caller has reserved. */
 export async function runWorkerTurn(engine: Engine, run: TurnRun, known?: ToolResults): Promise<WorkedTurn> {
   let end: TurnEnd = { status: 'failed', message: 'internal error' };
-  const turn = engine.locks.start(run.session.id, run.turn.id, run.scope, async () => {
+  const turn = engine.locks.start(run.session, run.turn.id, run.scope, async () => {
     end = await runTurn(engine, run, known);
   });
   await turn.done;

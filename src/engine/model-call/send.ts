@@ -7,6 +7,7 @@ import { AdapterError } from '../../ports/provider.ts';
 import { reserve } from '../money/reserve.ts';
 import type { Engine } from '../state/engine.ts';
 import { withGrace } from '../state/grace.ts';
+import { throwIfLost } from '../state/interrupt.ts';
 import type { ModelRequest } from '../state/model-request.ts';
 import { named, type TurnRun } from '../state/turn-run.ts';
 import { believedUsage } from './believed-usage.ts';
@@ -92,6 +93,7 @@ async function send(engine: Engine, call: Call, request: CanonicalRequest, keep:
     });
   } catch (thrown) {
     call.heard.left_behind = true;
+    throwIfLost(call.run.signal, thrown);
     call.heard.complete ??= partialAnswer(engine, call, request);
     const error = asAdapterError(engine, call, request, thrown);
     const failure = { error, outages: observe(engine, call.run, error.error_class) };
@@ -105,6 +107,7 @@ async function settle(engine: Engine, call: Call, failure: Failure | null, keep:
   try {
     return failure === null ? await keep(engine, call) : await settleFailure(engine, call, failure);
   } catch (thrown) {
+    throwIfLost(call.run.signal, thrown);
     await settleLost(engine, call, failure);
     throw thrown;
   }

@@ -1,8 +1,11 @@
 // The end of patience: what has not unwound 30 s after an abort is left behind (04 §9).
+import { TreeLost } from '../../domain/batch-fault.ts';
 import { cancelledBy } from '../../kernel/abort.ts';
 import type { Engine } from './engine.ts';
 
 const GRACE_MS = 30_000;
+/** Beyond the lease of a lost tree: its tools are killed by then. */
+const LOST_MS = 2000;
 
 /**
  * Settles like `work`; once the signal has aborted, waits for it 30 s more and then rejects with the abort's reason.
@@ -17,8 +20,10 @@ export function withGrace<T>(
   return new Promise((resolve, reject) => {
     let stop = () => {};
     const onAbort = () => {
-      const timer = engine.clock.after(GRACE_MS, () => {
-        engine.log.warn(about, 'did not stop within 30 s of its cancellation; left behind');
+      const { reason } = signal;
+      const patience = reason instanceof TreeLost ? Math.min(GRACE_MS, reason.patience_ms + LOST_MS) : GRACE_MS;
+      const timer = engine.clock.after(patience, () => {
+        engine.log.warn(about, `did not stop within ${patience / 1000} s of its cancellation; left behind`);
         reject(cancelledBy(signal));
       });
       stop = () => timer.cancel();

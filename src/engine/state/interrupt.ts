@@ -1,4 +1,5 @@
 // Interrupting a turn so that it can be taken up again: who says so, and when (04 §13).
+import { TreeLost } from '../../domain/batch-fault.ts';
 import { Cancelled } from '../../kernel/abort.ts';
 import type { Engine } from './engine.ts';
 
@@ -15,6 +16,12 @@ export class Interrupted extends Error {
     this.name = 'Interrupted';
     this.reason = reason;
   }
+}
+
+/** Throws where the tree is another node's now: nothing of it is run or stored here any more (16 §4.4). */
+export function throwIfLost(signal: AbortSignal, thrown?: unknown): void {
+  if (thrown instanceof TreeLost) throw thrown;
+  if (signal.reason instanceof TreeLost) throw signal.reason;
 }
 
 /** Whether the process stops in a way that lets its turns go on after the next start. */

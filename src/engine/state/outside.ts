@@ -35,6 +35,7 @@ export interface OutsideCall {
 /** A delegation without a turn that waits for its slot or runs in this process. */
 export interface OutsideRun {
   readonly session_id: SessionId;
+  readonly root_session_id: SessionId;
   readonly tool_use_id: ToolUseId;
   /** Aborted with a `Cancelled`. */
   readonly scope: AbortController;
@@ -47,6 +48,8 @@ export interface OutsideRuns {
   slots(session: SessionId): Slots;
   add(run: OutsideRun): void;
   get(toolUseId: string): OutsideRun | null;
+  /** Those of a tree. */
+  ofTree(root: SessionId): readonly OutsideRun[];
   /** Those with a delegation that waits or runs. */
   sessions(): readonly SessionId[];
   /** Aborts those of one session and resolves when nothing of them runs any more. */
@@ -73,6 +76,7 @@ export function createOutsideRuns(places: number): OutsideRuns {
       });
     },
     get: (toolUseId) => runs.get(toolUseId) ?? null,
+    ofTree: (root) => [...runs.values()].filter((run) => run.root_session_id === root),
     sessions: () => [...new Set([...runs.values()].map(({ session_id }) => session_id))],
     async stop(session, reason) {
       const open = of(session);

@@ -1,4 +1,5 @@
 // Who runs a turn in which session: one at a time, reserved without an await between test and set (05 §3.2 step 2).
+import type { SessionRecord } from '../../domain/session.ts';
 import { type Cancelled, createScope } from '../../kernel/abort.ts';
 import type { SessionId, TurnId } from '../../kernel/ids.ts';
 import type { Logger } from '../../ports/log.ts';
@@ -6,12 +7,15 @@ import type { Logger } from '../../ports/log.ts';
 /** A turn that runs in this process. */
 export interface ActiveTurn {
   readonly session_id: SessionId;
+  readonly root_session_id: SessionId;
   readonly turn_id: TurnId;
   /** Aborted with a `Cancelled`. */
   readonly scope: AbortController;
-  /** Resolves when the terminal event is stored, or when the turn was interrupted by a drain. Never rejects. */
+  /** Resolves when the terminal event is stored, or when the turn was put down, or its tree lost. Never rejects. */
   readonly done: Promise<void>;
 }
+
+type LockedSession = Pick<SessionRecord, 'id' | 'root_session_id'>;
 
 export interface SessionLocks {
   /**
@@ -29,7 +33,7 @@ export interface SessionLocks {
   /** Resolves when a reservation of the session has become a turn or was given back. */
   decided(sessionId: SessionId): Promise<void>;
   /** Starts a turn under the reservation; the lock is free again when `body` has settled. */
-  start(sessionId: SessionId, turnId: TurnId, scope: AbortController, body: () => Promise<void>): ActiveTurn;
+  start(session: LockedSession, turnId: TurnId, scope: AbortController, body: () => Promise<void>): ActiveTurn;
   turn(turnId: string): ActiveTurn | null;
   isHeld(sessionId: SessionId): boolean;
   /** Every turn that runs now. */
@@ -68,7 +72,7 @@ export function createSessionLocks(log: Logger): SessionLocks {
       decide(sessionId);
     },
     decided,
-    start(sessionId, turnId, scope, body) {
+    start({ id: sessionId, root_session_id }, turnId, scope, body) {
       const done = body()
         .catch((error: unknown) => {
           log.error({ session_id: sessionId, turn_id: turnId, err: error }, 'a turn ended without its terminal event');
@@ -77,7 +81,7 @@ export function createSessionLocks(log: Logger): SessionLocks {
           held.delete(sessionId);
           byTurn.delete(turnId);
         });
-      const turn: ActiveTurn = { session_id: sessionId, turn_id: turnId, scope, done };
+      const turn: ActiveTurn = { session_id: sessionId, root_session_id, turn_id: turnId, scope, done };
       held.set(sessionId, { turn_id: turnId, turn });
       byTurn.set(turnId, turn);
       decide(sessionId);

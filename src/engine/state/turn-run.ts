@@ -124,4 +124,6 @@ export type TurnEnd =
   | { readonly status: 'cancelled'; readonly reason: NonNullable<TurnRecord['cancel_reason']> }
   | { readonly status: 'failed'; readonly message: string }
   /** Put down without a terminal event. */
-  | { readonly status: 'interrupted'; readonly reason: 'restart' | 'budget' };
+  | { readonly status: 'interrupted'; readonly reason: 'restart' | 'budget' }
+  /** The tree is another node's: it goes on there. */
+  | { readonly status: 'lost' };

@@ -12,7 +12,7 @@ import { type Approval, approveCall, mayShare } from '../approval/approve-call.t
 import { closeOpenApprovals } from '../approval/close-approvals.ts';
 import type { Engine } from '../state/engine.ts';
 import { withGrace } from '../state/grace.ts';
-import { FAULT, Interrupted, isHandOver } from '../state/interrupt.ts';
+import { FAULT, Interrupted, isHandOver, throwIfLost } from '../state/interrupt.ts';
 import { cancelScope, childScope } from '../state/session-lock.ts';
 import type { Slots } from '../state/slots.ts';
 import type { StartedCall } from '../state/tool-results.ts';
@@ -82,6 +82,7 @@ export async function runTool(engine: Engine, run: TurnRun, given: ToolUseBlock,
         payload,
         recheck: (input) => recheck(engine, run, call, { tool, context, input: plain(tool, input) }),
       }).catch(async (err: unknown): Promise<Approval> => {
+        throwIfLost(run.signal, err);
         engine.log.error(
           { err, ...named(run), tool: call.name, tool_use_id: call.id },
           'a confirmation failed; the call is refused',
@@ -120,6 +121,7 @@ function mayRunAgain(definition: ToolDefinition, call: ToolUseBlock, called: Sta
 
 /** A call that must not start any more: left open when the turn goes on after a restart, cancelled otherwise. */
 async function stopped(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise<ToolOutcome> {
+  throwIfLost(run.signal);
   if (isHandOver(engine, run.signal)) throw new Interrupted('restart');
   if (engine.draining.value) cancelScope(run.scope, new Cancelled('shutdown'));
   return refuse(engine, run, call, CANCELLED);
@@ -180,6 +182,7 @@ async function execute(
       : withGrace(engine, stop.signal, work, { ...named(run), what: call.name }));
   } catch (thrown) {
     if (thrown instanceof Interrupted) throw thrown;
+    throwIfLost(run.signal, thrown);
     if (!timedOut && run.signal.aborted && isHandOver(engine, run.signal)) throw new Interrupted('restart');
     // Outside every scope: a call must not settle before its delegation, whose end may have been refused.
     if (definition.spawns)

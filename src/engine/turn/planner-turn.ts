@@ -20,7 +20,7 @@ export function startTopLevel(engine: Engine, run: TurnRun, known?: ToolResults)
   const { scope, session } = run;
   let end: TurnEnd | null = null;
   const leave = engine.places.enter();
-  const turn = engine.locks.start(session.id, run.turn.id, scope, async () => {
+  const turn = engine.locks.start(session, run.turn.id, scope, async () => {
     const release = engine.tools.hold(session.workspace_path);
     const seconds = engine.config.turn.timeout_seconds;
     const timer =

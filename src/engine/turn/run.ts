@@ -1,12 +1,13 @@
 // The turn loop: ask the machine what is next, do it, until a terminal event is stored (00 §3, 04 §3.1).
 
+import { TreeLost } from '../../domain/batch-fault.ts';
 import { Cancelled, cancelledBy } from '../../kernel/abort.ts';
 import { closeOpenParts } from '../closing/open-parts.ts';
 import { callModel } from '../model-call/call-model.ts';
 import { reportExceeded, warnIfNear } from '../money/budget-events.ts';
 import { pauseTree } from '../money/require-budget.ts';
 import type { Engine } from '../state/engine.ts';
-import { FAULT, isHandOver } from '../state/interrupt.ts';
+import { FAULT, isHandOver, throwIfLost } from '../state/interrupt.ts';
 import type { BudgetRefusal } from '../state/reservations.ts';
 import { limitReached, refused } from '../state/run-progress.ts';
 import { cancelScope } from '../state/session-lock.ts';
@@ -28,6 +29,7 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
   let results = known;
   try {
     for (;;) {
+      throwIfLost(run.signal);
       const step = nextStep(engine, run);
       // The calls of a stopped turn are dispatched all the same: each is turned away with its own terminal event.
       // So is a call that is announced: it is made, turned away at once, and so has its outcome.
@@ -65,6 +67,7 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
         continue;
       }
       const done = await dispatchTools(engine, run, step.calls, results);
+      throwIfLost(run.signal);
       results = done.results;
       if (run.signal.aborted) return await stop(engine, run);
       if (done.interrupted) return await interruptTurn(engine, run, done.interrupted.reason);
@@ -72,6 +75,7 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
       results = new Map();
     }
   } catch (thrown) {
+    if (thrown instanceof TreeLost) return { status: 'lost' };
     engine.log.error({ err: thrown, session_id: run.session.id, turn_id: run.turn.id }, 'a turn failed unexpectedly');
     // When one of these is refused too the turn stays open: whoever comes next, or the next start, ends it whole.
     await closeOpenParts(engine, run.session, run.turn.id, FAULT);

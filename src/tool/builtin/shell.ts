@@ -1,4 +1,5 @@
 // shell: a command in the workspace (09 §12, §13).
+import { TreeLost } from '../../domain/batch-fault.ts';
 import { ToolError } from '../../domain/tool.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { alreadyCut } from '../../policy/tools/tool-output.ts';
@@ -50,7 +51,7 @@ export function shell({ env, sandbox, clock }: ShellOptions): ToolFactory {
         context.signal.throwIfAborted();
         const started = start(argv, context.workspace_path);
         running = started;
-        const onAbort = () => void started.stop();
+        const onAbort = () => void started.stop(patienceOf(context.signal));
         context.signal.addEventListener('abort', onAbort, { once: true });
         const end = await started.ended
           .catch(() => {
@@ -74,6 +75,11 @@ export function shell({ env, sandbox, clock }: ShellOptions): ToolFactory {
       );
     }
   }
+}
+
+/** Whoever goes on with a lost tree must not find its command still at work (16 §4.4). */
+function patienceOf({ reason }: AbortSignal): number | undefined {
+  return reason instanceof TreeLost ? reason.patience_ms : undefined;
 }
 
 function report(command: string, { code, signal, output }: CommandEnd): string {

@@ -21,8 +21,11 @@ export interface CommandEnd {
 export interface RunningCommand {
   /** Resolves when nothing of the group is left. Rejects when the command could not be started. */
   readonly ended: Promise<CommandEnd>;
-  /** SIGTERM to the group, SIGKILL after 5 s; resolves when it is gone, false when it was gone before. */
-  stop(): Promise<boolean>;
+  /**
+   * SIGTERM to the group, SIGKILL after 5 s; resolves when it is gone, false when it was gone before.
+   * @param withinMs where it must be gone sooner
+   */
+  stop(withinMs?: number): Promise<boolean>;
 }
 
 /** Starts `argv` with closed input. */
@@ -69,10 +72,10 @@ export function startCommand({
   });
   return {
     ended,
-    async stop() {
+    async stop(withinMs = GRACE_MS) {
       if (over) return false;
       signalGroup(child.pid, 'SIGTERM');
-      const kill = clock.after(GRACE_MS, () => signalGroup(child.pid, 'SIGKILL'));
+      const kill = clock.after(Math.min(GRACE_MS, withinMs), () => signalGroup(child.pid, 'SIGKILL'));
       await ended.catch(() => {});
       kill.cancel();
       return true;

@@ -64,7 +64,7 @@ export async function openSchema(url: string, start: number, options: NodeOption
     clock,
     log,
   });
-  await trees.join({ url: `http://${name}` }, { running: () => 0, inUse: () => true, takeUp });
+  await trees.join({ url: `http://${name}` }, { running: () => 0, inUse: () => true, takeUp, lost: async () => {} });
   let open = true;
   const close = async () => {
     if (!open) return;

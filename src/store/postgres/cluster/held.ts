@@ -1,5 +1,7 @@
 // The trees that this node holds, as far as its writes have come (16 §3).
 
+import type { Trees } from '../../../ports/trees.ts';
+
 export interface Held {
   readonly root: string;
   readonly epoch: number;
@@ -10,8 +12,11 @@ export interface Held {
   turn: string | null;
 }
 
-export interface HeldTrees {
+/** Lost ones are told of when nothing of them runs here any more: what is kept of them goes. */
+export interface HeldTrees extends Pick<Trees, 'onLost'> {
   readonly node: string;
+  /** Whether anything is held: false some time before the lease ends. */
+  valid(): boolean;
   /** Null for a tree that is another's, nobody's or was dropped. */
   get(root: string): Held | null;
   /** Of one that this node has just made. */

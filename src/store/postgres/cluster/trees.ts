@@ -1,12 +1,12 @@
 // The trees of this node: claimed for requests and in sweeps, held under a lease, released when idle (16 §4).
-import type { Clock, Timer } from '../../../kernel/clock.ts';
-import { StartupError } from '../../../kernel/errors.ts';
+import type { Clock } from '../../../kernel/clock.ts';
 import type { IdGenerator, SessionId } from '../../../kernel/ids.ts';
 import { type Places, placeOf } from '../../../policy/cluster/place.ts';
 import type { Logger } from '../../../ports/log.ts';
 import type { Hold, Trees, TreeWork } from '../../../ports/trees.ts';
 import type { Send } from '../connection/client.ts';
 import type { Pool } from '../connection/pool.ts';
+import { journalFault } from '../write/conflict.ts';
 import {
   abandon,
   type Claimant,
@@ -20,7 +20,9 @@ import {
   rootsOf,
 } from './claim.ts';
 import type { Held, HeldTrees } from './held.ts';
-import { beat, dropDead, leave, listNodes, type NodeSelf, register } from './nodes.ts';
+import { createLease } from './lease.ts';
+import { dropDead, listNodes, type NodeSelf } from './nodes.ts';
+import { createUpkeep } from './upkeep.ts';
 
 export interface TreesOptions {
   readonly pool: Pool;
@@ -42,8 +44,10 @@ export interface NodeTrees extends Trees, HeldTrees {
 
 const SWEEP_MS = 1000;
 const IDLE_MS = 30_000;
-/** Of the lease; after that, what is held is dropped (16 §4.4). */
-const SAFE = 0.8;
+/** How soon a node that goes down gives up what is not in use any more. */
+const LEAVING_MS = 100;
+/** A request that does not end when its tree is lost is not waited for any longer. */
+const LONGEST_REQUEST_MS = 10_000;
 
 const NOT_ALIKE =
   'configuration, registry or prices of this node differ from those of other nodes; make them alike (config_matches in GET /nodes)';
@@ -52,89 +56,76 @@ interface Entry {
   readonly held: Held;
   users: number;
   idleSince: number;
+  /** Called when nobody uses it any more. */
+  unused: () => void;
 }
 
 export function createTrees(options: TreesOptions): NodeTrees {
   const { pool, heartbeat, clock, ids, log } = options;
   const leaseMs = options.leaseSeconds * 1000;
+  const lease = createLease({ heartbeat, leaseMs, ids, clock, log });
+  const upkeep = createUpkeep(clock, log);
   const entries = new Map<string, Entry>();
   const claims = new Map<string, Promise<Entry | null>>();
+  /** Trees that were dropped, until nothing of them runs here any more. */
+  const leaving = new Map<string, Promise<void>>();
   const lostListeners: ((root: SessionId) => void)[] = [];
   let self: NodeSelf = options.selfAt({ url: '' });
-  let work: TreeWork = { running: () => 0, inUse: () => false, takeUp: async () => {} };
-  let node: string = ids.next();
-  /** Start of the last good heartbeat, monotonic. */
-  let goodAt = Number.NEGATIVE_INFINITY;
+  let work: TreeWork = { running: () => 0, inUse: () => false, takeUp: async () => {}, lost: async () => {} };
   let draining = false;
-  let closed = false;
-  const timers = new Set<Timer>();
 
-  const claimant = (): Claimant => ({ node, places: self.places });
-  const valid = () => clock.monotonic() - goodAt < SAFE * leaseMs;
-
-  function every(ms: number, upkeep: () => Promise<void>): void {
-    const again = () => {
-      const timer = clock.after(ms, () => {
-        timers.delete(timer);
-        if (closed) return;
-        void upkeep()
-          .catch((err: unknown) => log.warn({ err }, 'the database did not answer the upkeep of the node'))
-          .finally(again);
-      });
-      timers.add(timer);
-    };
-    again();
-  }
+  const claimant = (): Claimant => ({ node: lease.node, places: self.places });
 
   function drop(root: string): void {
-    if (!entries.delete(root)) return;
-    for (const tell of lostListeners) tell(root as SessionId);
+    const entry = entries.get(root);
+    if (entry === undefined) return;
+    entries.delete(root);
+    const stopped = Promise.all([work.lost(root as SessionId, lease.leftMs()), unused(entry)])
+      .catch((err: unknown) => log.error({ err, session_id: root }, 'a tree that was lost did not stop'))
+      .then(() => {
+        leaving.delete(root);
+        for (const tell of lostListeners) tell(root as SessionId);
+      });
+    leaving.set(root, stopped);
   }
   function dropAll(reason: string): void {
     if (entries.size > 0) log.warn({ trees: entries.size }, `trees dropped: ${reason}`);
     for (const root of [...entries.keys()]) drop(root);
   }
-
-  async function heartbeatNow(): Promise<void> {
-    const from = clock.monotonic();
-    const alive = await beat(heartbeat, node, { leaseMs, turns: work.running(), draining });
-    if (alive) {
-      goodAt = from;
-      return;
-    }
-    // A lapsed lease is never renewed: a new id, and nothing of what the old one held.
-    dropAll('the lease has lapsed');
-    const fresh = ids.next();
-    const at = clock.monotonic();
-    if (!(await register(heartbeat, fresh, self, leaseMs))) {
-      log.warn({ name: self.name }, 'another live node has this name; registered again as soon as it is gone');
-      return;
-    }
-    node = fresh;
-    goodAt = at;
-    log.warn({ node }, 'registered under a new id');
-  }
-  /** By this node's own clock: it may be cut off from the database. */
-  function watchLease(): void {
-    if (!valid()) dropAll('no heartbeat in time');
+  function unused(entry: Entry): Promise<void> {
+    if (entry.users === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      const timer = clock.after(LONGEST_REQUEST_MS, resolve);
+      entry.unused = () => {
+        timer.cancel();
+        resolve();
+      };
+    });
   }
 
   async function enter(claimed: Claimed, swept: boolean): Promise<Entry> {
     const { lastId, wanted, ...held } = claimed;
+    // What still runs of it here runs for the claim before: nothing of that may be stored under this one.
+    await leaving.get(held.root);
     // Ids of the tree go on rising, whatever the clock of its last owner said.
     ids.seed(lastId);
-    const entry: Entry = { held, users: 1, idleSince: clock.monotonic() };
+    const entry: Entry = { held, users: 1, idleSince: clock.monotonic(), unused: () => {} };
     entries.set(held.root, entry);
     try {
       await work.takeUp(held.root as SessionId, { wanted, swept });
+    } catch (error) {
+      // Nobody may go on with a tree that was not taken up: the sweep finds it again.
+      if (entries.get(held.root) === entry) drop(held.root);
+      throw error;
     } finally {
-      leaveEntry(entry);
+      leave(entry);
     }
     return entry;
   }
-  function leaveEntry(entry: Entry): void {
+  function leave(entry: Entry): void {
     entry.users -= 1;
     entry.idleSince = clock.monotonic();
+    if (entry.users === 0) entry.unused();
   }
 
   /** One claim at a time of each tree. */
@@ -142,6 +133,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
     const under = claims.get(root);
     if (under !== undefined) return under;
     const claiming = (async () => {
+      await leaving.get(root);
       const claimed = await claim(pool, claimant(), root);
       return claimed && enter(claimed, false);
     })().finally(() => claims.delete(root));
@@ -150,26 +142,29 @@ export function createTrees(options: TreesOptions): NodeTrees {
   }
 
   async function sweep(): Promise<void> {
-    if (draining || !valid()) return;
+    if (draining || !lease.valid()) return;
     await takeAll(() => claimOrphans(pool, claimant()));
     for (const lapsed of await lapsedOwners(pool.send)) {
       await abandon(pool.send, lapsed);
       await takeAll(() => claimOf(pool, claimant(), lapsed));
     }
     // A claim whose answer was lost left a row behind.
-    for (const root of await rootsOf(pool.send, node)) {
-      if (!entries.has(root) && !claims.has(root)) await claimOne(root);
+    for (const root of await rootsOf(pool.send, lease.node)) {
+      if (!entries.has(root) && !claims.has(root) && !leaving.has(root)) claimOne(root).catch(notTakenUp(root));
     }
     await dropDead(pool.send);
   }
   async function takeAll(find: () => Promise<Claimed[]>): Promise<void> {
     for (const claimed of await find()) {
-      if (entries.has(claimed.root) || claims.has(claimed.root)) continue;
-      const entering = enter(claimed, true).finally(() => claims.delete(claimed.root));
-      claims.set(claimed.root, entering);
-      entering.catch((err: unknown) => log.error({ err, session_id: claimed.root }, 'a tree could not be taken up'));
+      const { root } = claimed;
+      if (entries.has(root) || claims.has(root)) continue;
+      const entering = enter(claimed, true).finally(() => claims.delete(root));
+      claims.set(root, entering);
+      entering.catch(notTakenUp(root));
     }
   }
+  const notTakenUp = (root: string) => (err: unknown) =>
+    log.warn({ err, session_id: root }, 'a tree could not be taken up; tried again');
 
   async function releaseIdle(): Promise<void> {
     const now = clock.monotonic();
@@ -178,10 +173,15 @@ export function createTrees(options: TreesOptions): NodeTrees {
       else if (now - entry.idleSince >= IDLE_MS) await letGo(root, entry);
     }
   }
+  /** Its turns are put down, and nobody asks for it. */
+  async function releaseUnused(): Promise<void> {
+    for (const [root, entry] of entries) {
+      if (entry.users === 0 && !work.inUse(root as SessionId)) await letGo(root, entry);
+    }
+  }
   async function letGo(root: string, { held }: Entry): Promise<void> {
-    entries.delete(root);
-    await release(pool.send, node, held);
-    for (const tell of lostListeners) tell(root as SessionId);
+    drop(root);
+    await release(pool.send, lease.node, held);
   }
 
   function own(entry: Entry): Hold {
@@ -193,7 +193,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
       release() {
         if (released) return;
         released = true;
-        leaveEntry(entry);
+        leave(entry);
       },
     };
   }
@@ -201,33 +201,38 @@ export function createTrees(options: TreesOptions): NodeTrees {
   return {
     several: true,
     get node() {
-      return node;
+      return lease.node;
     },
     get url() {
       return self.url;
     },
-    get: (root) => (valid() ? (entries.get(root)?.held ?? null) : null),
+    valid: lease.valid,
+    get: (root) => (lease.valid() ? (entries.get(root)?.held ?? null) : null),
     adopt(root, place) {
       const held: Held = { root, epoch: 1, place, seq: 0, turn: null };
-      entries.set(root, { held, users: 0, idleSince: clock.monotonic() });
+      entries.set(root, { held, users: 0, idleSince: clock.monotonic(), unused: () => {} });
       return held;
     },
     lost: drop,
     placeOf: (workspacePath) => placeOf(workspacePath, { node_name: self.name, ...options.files }),
-    holds: (root) => valid() && entries.has(root),
+    holds: (root) => lease.valid() && entries.has(root),
     async hold(root, how = 'claim') {
-      const known = valid() ? entries.get(root) : undefined;
+      const known = lease.valid() ? entries.get(root) : undefined;
       if (known !== undefined) {
         // Whoever comes while it is being taken up waits for that.
         await claims.get(root);
         if (entries.get(root) === known) return own(known);
       }
-      if (how === 'claim' && !draining && valid()) {
-        const claimed = await claimOne(root);
-        if (claimed !== null && entries.get(root) === claimed) return own(claimed);
+      try {
+        if (how === 'claim' && !draining && lease.valid()) {
+          const claimed = await claimOne(root);
+          if (claimed !== null && entries.get(root) === claimed) return own(claimed);
+        }
+        const owner = await ownerOf(pool.send, root);
+        return owner && { own: false, url: owner.url, epoch: owner.epoch, place: owner.place };
+      } catch (error) {
+        throw journalFault(error);
       }
-      const owner = await ownerOf(pool.send, root);
-      return owner && { own: false, url: owner.url, epoch: owner.epoch, place: owner.place };
     },
     onLost: (tell) => void lostListeners.push(tell),
     async releaseAll() {
@@ -236,34 +241,30 @@ export function createTrees(options: TreesOptions): NodeTrees {
     nodes: () => listNodes(pool.send, self.configHash),
     drain() {
       draining = true;
+      upkeep.every(LEAVING_MS, releaseUnused);
     },
-    ready: () => !draining && valid(),
+    ready: () => !draining && lease.valid(),
     async join(bound, treeWork) {
       self = options.selfAt(bound);
       work = treeWork;
-      const from = clock.monotonic();
-      if (!(await register(heartbeat, node, self, leaseMs))) {
-        throw new StartupError('node_name_in_use', [
-          `node_name_in_use: a live node is called ${self.name}; give this one another cluster.node_name, or wait ${options.leaseSeconds} s after a crash`,
-        ]);
-      }
-      goodAt = from;
+      await lease.join(self);
       const others = (await listNodes(pool.send, self.configHash)).filter((each) => !each.config_matches);
       if (others.length > 0) log.warn({ nodes: others.map(({ name }) => name) }, NOT_ALIKE);
-      every(leaseMs / 5, heartbeatNow);
-      every(leaseMs / 20, async () => watchLease());
-      every(SWEEP_MS, sweep);
-      every(SWEEP_MS, releaseIdle);
+      upkeep.every(leaseMs / 5, () =>
+        lease.beat({ turns: work.running(), draining }, () => dropAll('the lease has lapsed')),
+      );
+      upkeep.every(leaseMs / 20, () => {
+        if (!lease.valid()) dropAll('no heartbeat in time');
+      });
+      upkeep.every(SWEEP_MS, sweep);
+      upkeep.every(SWEEP_MS, releaseIdle);
     },
     async close() {
-      closed = true;
-      for (const timer of timers) timer.cancel();
+      upkeep.stop();
       await Promise.allSettled(claims.values());
-      for (const [root, { held }] of [...entries]) {
-        entries.delete(root);
-        await release(pool.send, node, held).catch(() => {});
-      }
-      await leave(heartbeat, node).catch(() => {});
+      for (const [root, entry] of [...entries]) await letGo(root, entry).catch(() => {});
+      await Promise.all(leaving.values());
+      await lease.leave().catch(() => {});
     },
   };
 }

@@ -78,7 +78,7 @@ export function createCommits({ pool, trees, ids, clock, log }: CommitOptions, l
       return written;
     } catch (error) {
       if (count === 1) {
-        fail(parts[0]!.batches[0]!, error);
+        fail(parts[0]!.batches[0]!, parts[0]!.root, error);
         return written;
       }
     }
@@ -89,7 +89,7 @@ export function createCommits({ pool, trees, ids, clock, log }: CommitOptions, l
           await write([alone]);
           take(alone);
         } catch (error) {
-          fail(item, error);
+          fail(item, root, error);
         }
       }
     }
@@ -209,9 +209,10 @@ export function createCommits({ pool, trees, ids, clock, log }: CommitOptions, l
     }
   }
 
-  function fail({ batch, reject }: QueuedBatch, cause: unknown): void {
+  function fail({ batch, reject }: QueuedBatch, root: string, cause: unknown): void {
     const error = journalFault(cause);
-    if (error instanceof TreeLost) log.warn({}, error.message);
+    // Before anybody hears of it, so that all that runs of the tree has been told to stop.
+    if (error instanceof TreeLost) trees.lost(root);
     else if (!(error instanceof JournalConflict || error instanceof InvalidMessageError || error instanceof AppError)) {
       const types = batch.emit.map((e) => (e.kind === 'event' ? e.draft.type : e.transient.delta.type));
       log.error({ err: error, writes: batch.writes.map((change) => change.kind), types }, 'commit failed');

@@ -59,6 +59,7 @@ interface Lane {
 export function createJournal(options: JournalOptions): Journal {
   const { pool, trees, ids, clock, bus, keepCurrent } = options;
   const live = createLiveSessions();
+  trees.onLost(live.forgetTree);
   const commits = createCommits(options, live);
   const lanes = new Map<string, Lane>();
   /** Not yet in a lane, in the order they came. */

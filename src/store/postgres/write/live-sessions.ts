@@ -16,6 +16,8 @@ export interface LiveSessions {
   /** Of a session whose stamp is known. */
   rootOf(session: string): string | null;
   forget(session: string): void;
+  /** Others may change it from now on. */
+  forgetTree(root: string): void;
   /** What one transaction finds; kept when it has committed. */
   begin(): Findings;
 }
@@ -103,6 +105,11 @@ export function createLiveSessions(): LiveSessions {
   return {
     rootOf: (session) => live.get(session)?.root_session_id ?? null,
     forget: (session) => void live.delete(session),
+    forgetTree(root) {
+      for (const [id, stamp] of live) if (stamp.root_session_id === root) live.delete(id);
+      // They do not say of which tree they are; those of other trees are looked up again.
+      openTurns.clear();
+    },
     begin,
   };
 }

@@ -1,0 +1,32 @@
+// Reads that outlive a restart of the database: asked again while that is of use (16 §3.4).
+import type { Clock } from '../../../kernel/clock.ts';
+import { StorageFault } from '../../../ports/journal.ts';
+import { isTransient } from './faults.ts';
+import { pause } from './pause.ts';
+import type { Pool } from './pool.ts';
+
+const AGAIN_MS = 100;
+
+/**
+ * The pool for whoever only reads.
+ * @param ofUse asked before each attempt but the first; then what is still not answered throws `StorageFault`
+ */
+export function patientReads(pool: Pool, clock: Clock, ofUse: () => boolean): Pool {
+  async function patiently<T>(ask: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await ask();
+      } catch (error) {
+        if (!isTransient(error)) throw error;
+        if (!ofUse()) throw new StorageFault('the database cannot be reached', error);
+      }
+      await pause(clock, AGAIN_MS);
+    }
+  }
+  return {
+    ...pool,
+    send: (sql, values, integers) => patiently(() => pool.send(sql, values, integers)),
+    atOneMoment: (work) => patiently(() => pool.atOneMoment(work)),
+    report: (work) => patiently(() => pool.report(work)),
+  };
+}

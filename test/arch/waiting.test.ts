@@ -2,8 +2,8 @@
 import { expect, it } from 'vitest';
 import { type SourceFile, typescriptFiles } from './source.ts';
 
-/** The only places with a pause: one looks again for what announces itself by no event, one kills at random moments. */
-const PAUSING = ['test/support/until.ts', 'test/crash/schedule.ts'];
+/** The only places with a pause: one looks again for what announces itself by no event, one kills at random moments, one is a model that takes its time. */
+const PAUSING = ['test/support/until.ts', 'test/crash/schedule.ts', 'test/support/planned-work.ts'];
 const SLEEP = new RegExp(`\\bset${'Timeout'}\\b|\\bAtomics\\.${'wait'}\\b|[^.\\w]sleep\\((?:systemClock|\\d)`);
 
 const sleeping = (files: readonly SourceFile[]) =>

@@ -24,6 +24,8 @@ export interface PlannedWork {
   answer(call: FakeCall): Promise<FakeMessage>;
 }
 
+export const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
 /** The message that has turn `name` done: a word without spaces. */
 export const message = (name: string): string => `turn ${name}`;
 
@@ -42,7 +44,7 @@ export function plannedWork(
       const ask = { key: keyOf(call), number: call.number };
       asks.push(ask);
       await meanwhile(ask);
-      await new Promise((resolve) => setTimeout(resolve, latency()));
+      await pause(latency());
       return { ...answerTo(ask.key), usage: { input: INPUT_TOKENS + ask.number, output: 7 } };
     },
   };

@@ -170,7 +170,7 @@ async function isOrphan(engine: Engine, { parent_session_id, parent_turn_id }: D
 export function treeWork(engine: Engine): TreeWork {
   return {
     running: () => engine.places.taken(),
-    inUse: (root) => engine.locks.isHeld(root) || engine.outside.sessions().includes(root),
+    inUse: (root) => engine.locks.isHeld(root) || engine.outside.sessions().includes(root) || engine.bus.watched(root),
     async takeUp(root) {
       await recover(engine, root);
       // Not waited for: whoever asks for the tree meanwhile finds its turn being resumed.

@@ -16,6 +16,13 @@ export interface NodeInfo {
   readonly config_matches: boolean;
 }
 
+/** How far a tree's commits have come, as the database has it. */
+export interface Standing {
+  readonly root: string;
+  readonly epoch: number;
+  readonly seq: number;
+}
+
 export type Hold =
   /** Held here for as long as `release` has not been called. */
   | { readonly own: true; readonly epoch: number; release(): void }

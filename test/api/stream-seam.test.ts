@@ -218,11 +218,16 @@ describe('a stream that fails', () => {
     const hub = createStreamHub({ store, bus, clock, log, maxConnections: 3 });
     const seen: string[][] = [[], []];
     const ends: string[] = [];
-    const sound = (n: number): Member => ({ offer: (item) => seen[n]!.push(item.kind), close: () => {} });
+    const sound = (n: number): Member => ({
+      offer: (item) => seen[n]!.push(item.kind),
+      gap: () => {},
+      close: () => {},
+    });
     const broken: Member = {
       offer() {
         throw new Error('boom');
       },
+      gap: () => {},
       close(reason) {
         ends.push(reason);
         hub.leave(session.id, this);

@@ -1,8 +1,11 @@
 // The services that tests of a cluster need: found, named where they are missing, each test file with a schema of its own.
 import { randomBytes } from 'node:crypto';
+import net from 'node:net';
 import pg from 'pg';
 
 const DATABASE = process.env.METIS_TEST_DATABASE_URL ?? 'postgres://postgres@127.0.0.1:5432/test';
+const NATS = process.env.METIS_TEST_NATS_URL ?? 'nats://127.0.0.1:4222';
+const NATS_PORT = 4222;
 const PATIENCE_MS = 2000;
 
 /** Null where tests are to be skipped; throws where the services are required. */
@@ -24,6 +27,22 @@ export async function postgresService(): Promise<Service> {
     if (process.env.METIS_TEST_SERVICES === 'required') throw new Error(missing, { cause });
     return { url: null, missing };
   }
+}
+
+/** As above, for NATS. */
+export async function natsService(): Promise<Service> {
+  const { hostname, port } = new URL(NATS);
+  const socket = net.connect({ host: hostname, port: Number(port || NATS_PORT), timeout: PATIENCE_MS });
+  const answered = new Promise((resolve) => {
+    socket.once('data', () => resolve(true));
+    for (const end of ['error', 'timeout', 'close']) socket.once(end, () => resolve(false));
+  });
+  const found = await answered;
+  socket.destroy();
+  if (found) return { url: NATS, missing: '' };
+  const missing = `no NATS at ${NATS} (METIS_TEST_NATS_URL)`;
+  if (process.env.METIS_TEST_SERVICES === 'required') throw new Error(missing);
+  return { url: null, missing };
 }
 
 export interface Schema {

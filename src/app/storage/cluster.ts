@@ -1,7 +1,8 @@
 // A node of a cluster: PostgreSQL holds the truth and says who works on what (16). Loaded only when `database.url` is set.
 import { hostname } from 'node:os';
 import path from 'node:path';
-import { createBus } from '../../bus/memory/bus.ts';
+import { createClusterBus } from '../../bus/nats/bus.ts';
+import { openLink } from '../../bus/nats/link.ts';
 import type { Config } from '../../domain/config.ts';
 import { canonicalJson, sha256Hex } from '../../kernel/canonical-json.ts';
 import { makeFolder } from '../../kernel/folder.ts';
@@ -9,6 +10,7 @@ import { placesOf } from '../../policy/cluster/place.ts';
 import { createDayLimit } from '../../store/postgres/cluster/day-limit.ts';
 import type { NodeSelf } from '../../store/postgres/cluster/nodes.ts';
 import { markSharedRoots } from '../../store/postgres/cluster/shared-roots.ts';
+import { frameKey, standings } from '../../store/postgres/cluster/standing.ts';
 import { createTrees } from '../../store/postgres/cluster/trees.ts';
 import { openDatabase } from '../../store/postgres/connection/open.ts';
 import { patientReads } from '../../store/postgres/connection/patient.ts';
@@ -50,15 +52,28 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
     clock,
     log,
   });
-  const bus = createBus(log);
   const known = createKnown(trees);
   const reads = patientReads(pool, clock, trees.valid);
+  const store = createStore(reads, known);
+  const bus = createClusterBus({
+    cluster: cluster.name,
+    link: config.nats.url === null ? null : openLink({ url: config.nats.url, name: cluster.name, clock, log }),
+    key: await frameKey(pool.send),
+    owns: trees.holds,
+    standings: (roots) => standings(pool.send, roots),
+    store,
+    clock,
+    log,
+  });
   const dayLimit = createDayLimit({ pool, trees, leaseSeconds: cluster.lease_seconds, clock, log });
-  trees.onLost(known.dropTree);
+  trees.onLost((root) => {
+    known.dropTree(root);
+    bus.forget(root);
+  });
   return {
     bus,
     journal: createJournal({ pool, trees, ids, clock, bus, log, trusted, ...known.following }),
-    store: createStore(reads, known),
+    store,
     analytics: createAnalytics(reads),
     priceVersions: createPriceVersionReader(reads),
     trees,
@@ -67,6 +82,7 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
     close: async () => {
       dayLimit.close();
       await trees.close();
+      await bus.close();
       await heartbeat.close();
       await pool.close();
     },

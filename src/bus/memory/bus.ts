@@ -1,33 +1,25 @@
 // Live fan-out inside the process: every subscriber sees every batch, in one order (02 §4).
-import type { LiveBus, Published, Subscriber } from '../../ports/live-bus.ts';
+import type { LiveBus } from '../../ports/live-bus.ts';
 import type { Logger } from '../../ports/log.ts';
 import { createOpenMessages } from './open-messages.ts';
+import { createSubscribers } from './subscribers.ts';
+
+/** Nobody else publishes anything. */
+const WATCH = { ready: Promise.resolve(), stop: () => {} };
 
 export function createBus(log: Logger): LiveBus {
-  const subscribers = new Map<symbol, { readonly name: string; readonly deliver: Subscriber }>();
+  const subscribers = createSubscribers(log);
   const open = createOpenMessages();
 
   return {
     publish(items) {
       // Folded first, so that whoever asks for the open messages after this call misses nothing of the batch.
       for (const item of items) open.fold(item);
-      for (const { name, deliver } of [...subscribers.values()]) {
-        try {
-          deliver(items);
-        } catch (error) {
-          log.warn({ subscriber: name, event_ids: eventIds(items), error: String(error) }, 'subscriber failed');
-        }
-      }
+      subscribers.call(items);
     },
-    subscribe(name, deliver) {
-      const key = Symbol(name);
-      subscribers.set(key, { name, deliver });
-      return () => void subscribers.delete(key);
-    },
+    subscribe: subscribers.add,
     openMessages: open.list,
+    watch: () => WATCH,
+    watched: () => false,
   };
-}
-
-function eventIds(items: readonly Published[]): string[] {
-  return items.flatMap((item) => (item.kind === 'event' ? [item.event.id] : []));
 }

@@ -17,6 +17,8 @@ export interface OpenMessages {
   fold(item: Published): void;
   /** One `message.start` per open message, with its content so far. */
   list(inScope: (sessionId: string) => boolean): readonly Transient[];
+  /** The message in mid-stream of this session; null when it says nothing. */
+  idOf(sessionId: string): string | null;
 }
 
 /** One message at most is open per session, because one turn at most runs in it. */
@@ -47,6 +49,7 @@ export function createOpenMessages(): OpenMessages {
       for (const [sessionId, message] of open) if (inScope(sessionId)) found.push(asStart(message));
       return found;
     },
+    idOf: (sessionId) => open.get(sessionId)?.payload.message_id ?? null,
   };
 }
 

@@ -21,6 +21,11 @@ export interface HubPorts {
 export interface Member {
   /** One published item of the member's tree. Synchronous and quick. */
   offer(item: Published): void;
+  /**
+   * Items of the tree were missed: what was committed is read again, from the last event that was sent.
+   * @param known resolves when the hub knows the sessions of the tree again
+   */
+  gap(known: Promise<void>): void;
   close(reason: CloseReason): void;
 }
 
@@ -53,6 +58,8 @@ interface Tree {
   /** Sessions of the tree known so far. */
   readonly sessions: Set<string>;
   ready: Promise<void>;
+  /** Ends what is heard from other nodes. */
+  stop: () => void;
 }
 
 /** One subscriber of the bus for all clients. An event costs one look-up, and touches only the members of its tree. */
@@ -90,11 +97,27 @@ export function createStreamHub(ports: HubPorts): StreamHub {
   }
 
   function watch(root: SessionId): Tree {
-    const tree: Tree = { root, members: new Set(), sessions: new Set(), ready: Promise.resolve() };
+    const tree: Tree = { root, members: new Set(), sessions: new Set(), ready: Promise.resolve(), stop: () => {} };
     trees.set(root, tree);
     adopt(tree, root);
-    tree.ready = load(tree);
+    const { ready, stop } = bus.watch(root, {
+      deliver: (items) => each(items, deliver),
+      gap: () => missed(tree),
+      gone: () => purged(root),
+    });
+    tree.stop = stop;
+    tree.ready = ready.then(() => load(tree));
     return tree;
+  }
+
+  function missed(tree: Tree): void {
+    tree.ready = load(tree);
+    // Told to each member, by its own wait; without one there is nobody to tell.
+    tree.ready.catch(() => {});
+    each(tree.members, (member) => member.gap(tree.ready));
+  }
+  function purged(root: string): void {
+    each([...(trees.get(root)?.members ?? [])], (member) => member.close('session_purged'));
   }
 
   /** What goes wrong with one must not keep the rest from theirs. Returns those that failed. */
@@ -136,11 +159,10 @@ export function createStreamHub(ports: HubPorts): StreamHub {
       const tree = trees.get(root);
       if (tree === undefined || !tree.members.delete(member) || tree.members.size > 0) return;
       trees.delete(root);
+      tree.stop();
       for (const id of tree.sessions) treeOf.delete(id);
     },
-    purged(root) {
-      each([...(trees.get(root)?.members ?? [])], (member) => member.close('session_purged'));
-    },
+    purged,
     close() {
       unsubscribe();
       heartbeat?.cancel();

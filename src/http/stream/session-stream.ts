@@ -58,6 +58,10 @@ class Stream implements SessionStream, Member {
   private ended = false;
   /** Something to send was committed while a page was being read: the page may not hold it. */
   private dirty = false;
+  /** Commits were missed; it resolves when the hub knows the sessions that they may have made. */
+  private known: Promise<void> | null = null;
+  /** Messages in mid-stream that the client was told the beginning of, whatever types it asked for. */
+  private readonly begun = new Set<string>();
   /** Characters of the largest frame so far. */
   private largest = 0;
   /** Monotonic time since which more than `MAX_BACKLOG_BYTES` wait; null when they do not. */
@@ -102,8 +106,14 @@ class Stream implements SessionStream, Member {
       this.snapshot = null;
       await sink.flushed();
     }
+    await this.catchUp(sink);
+  }
+
+  private async catchUp(sink: Sink): Promise<void> {
     while (!this.gone) {
       this.dirty = false;
+      if (this.known !== null) await this.findAgain(this.known);
+      if (this.gone) return;
       const rows = await this.missed(PAGE_ROWS);
       if (this.gone) return;
       for (const { event, payload_json } of rows) {
@@ -124,11 +134,24 @@ class Stream implements SessionStream, Member {
     const link = linkOf(item);
     if (link !== null) this.scope.join(link.session, link.parent);
     if (type === 'session.ended' && session === this.session.id) this.ended = true;
-    if (this.shows(session, type)) {
-      if (this.live) this.push(item);
+    if (this.scope.shows(session, type) && this.follows(item) && this.asked(type)) {
+      // The end of a message that the client knows is told at once, also while it catches up: no page holds it.
+      if (this.live || type === 'message.complete') this.push(item);
       else if (item.kind === 'event') this.dirty = true;
     }
     if (this.ended && this.live) this.close('session_ended');
+  }
+
+  gap(known: Promise<void>): void {
+    this.known = known;
+    this.dirty = true;
+    const { sink } = this;
+    if (!this.live || sink === null || this.gone) return;
+    this.live = false;
+    this.catchUp(sink).catch((err: unknown) => {
+      this.hub.log.error({ err, session_id: this.session.id }, 'a stream could not catch up');
+      this.close('internal_error');
+    });
   }
 
   close(reason: CloseReason): void {
@@ -142,9 +165,28 @@ class Stream implements SessionStream, Member {
     this.hub.leave(this.session.root_session_id, this);
   }
 
-  private shows(sessionId: string, type: string): boolean {
+  private asked(type: string): boolean {
     const { types } = this.wanted;
-    return (types === null || types.has(type)) && this.scope.shows(sessionId, type);
+    return types === null || types.has(type);
+  }
+
+  /** Whether the client can make something of it: the end of a message needs its beginning. */
+  private follows(item: Published): boolean {
+    if (item.kind === 'event') return true;
+    const { type, payload } = item.transient.delta;
+    if (type === 'message.start' && this.live) this.begun.add(payload.message_id);
+    return type !== 'message.complete' || this.begun.delete(payload.message_id);
+  }
+
+  /** What the missed commits may have changed beside their events. */
+  private async findAgain(known: Promise<void>): Promise<void> {
+    const { hub, session } = this;
+    await known;
+    await this.scope.load(hub.store.sessions);
+    const now = await hub.store.sessions.record(session.id);
+    if (this.known === known) this.known = null;
+    if (now === null) this.close('session_purged');
+    else this.ended ||= now.ended_at !== null;
   }
 
   private async missed(limit: number) {
@@ -164,9 +206,10 @@ class Stream implements SessionStream, Member {
   /** From here on events are sent as they come; what is being said right now is told first. */
   private goLive(sink: Sink): void {
     this.live = true;
-    const inScope = (id: string) => this.inTree(id) && this.shows(id, 'message.start');
-    for (const open of this.hub.bus.openMessages(inScope)) {
-      sink.send(transientFrame(open, this.session.root_session_id));
+    const inScope = (id: string) => this.inTree(id) && this.scope.shows(id, 'message.start');
+    for (const transient of this.hub.bus.openMessages(inScope)) {
+      if (!this.follows({ kind: 'transient', transient }) || !this.asked('message.start')) continue;
+      sink.send(transientFrame(transient, this.session.root_session_id));
     }
     if (this.ended) this.close('session_ended');
   }
@@ -177,6 +220,7 @@ class Stream implements SessionStream, Member {
     if (item.kind === 'event' && item.event.id <= this.cursor) return;
     this.judge();
     if (this.gone) return;
+    if (item.kind === 'event') this.cursor = item.event.id;
     const frame = frameOf(item, this.session.root_session_id);
     this.largest = Math.max(this.largest, frame.text.length);
     sink.send(frame);

@@ -7,7 +7,8 @@ import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { createIdGenerator, type SessionId } from '../../../src/kernel/ids.ts';
 import { prepareBatch } from '../../../src/policy/journal/prepare.ts';
 import type { Journal } from '../../../src/ports/journal.ts';
-import type { Published } from '../../../src/ports/live-bus.ts';
+import type { LiveBus, Published } from '../../../src/ports/live-bus.ts';
+import type { Logger } from '../../../src/ports/log.ts';
 import type { TreeWork } from '../../../src/ports/trees.ts';
 import { createTrees, type NodeTrees } from '../../../src/store/postgres/cluster/trees.ts';
 import { openDatabase } from '../../../src/store/postgres/connection/open.ts';
@@ -36,7 +37,12 @@ export async function openWorld(service: string): Promise<PostgresWorld> {
   return openSchema(schema.url, NOON);
 }
 
+/** What a bus over several nodes needs of its node. */
+export type Around = Pick<PostgresWorld, 'pool' | 'store' | 'trees'> & { readonly clock: Clock; readonly log: Logger };
+
 export interface NodeOptions {
+  /** In place of one that tells this process alone. */
+  readonly bus?: (around: Around) => Promise<LiveBus>;
   readonly name?: string;
   readonly leaseSeconds?: number;
   /** Beside the time of the world, which the test sets. */
@@ -73,10 +79,11 @@ export async function openSchema(url: string, start: number, options: NodeOption
     await pool.close();
   };
   onTestFinished(close);
-  const bus = createBus(log);
+  const known = createKnown(trees);
+  const store = createStore(pool, known);
+  const bus = (await options.bus?.({ pool, store, trees, clock, log })) ?? createBus(log);
   const published: Published[] = [];
   bus.subscribe('test', (items) => void published.push(...items));
-  const known = createKnown(trees);
   const journal = createJournal({ pool, trees, ids, clock, bus, log, ...known.following });
   const rows = async (sql: string, ...values: unknown[]) => {
     const found = await pool.send<Record<string, unknown>>(sql, values, 'exact');
@@ -88,7 +95,7 @@ export async function openSchema(url: string, start: number, options: NodeOption
     pool,
     trees,
     journal: holds ? holding(journal, trees, pool) : journal,
-    store: createStore(pool, known),
+    store,
     bus,
     ids,
     time,

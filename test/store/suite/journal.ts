@@ -104,17 +104,18 @@ export function journalSuite(openWorld: OpenStore): void {
     test('a delta emitted after a commit was queued leaves after that commit, one emitted in between stays in between', async () => {
       const world = await openWorld();
       const session = await storedSession(world);
+      const event = (label: string) => systemEvent(label, { session_id: session.id });
+      await world.journal.commit({ emit: [event('known')] });
       world.journal.transient(textDelta(session, 'at once'));
-      expect(labels(world)).toEqual(['at once']);
-      const first = world.journal.commit({
-        emit: [systemEvent('one'), textDelta(session, 'inside'), systemEvent('two')],
-      });
+      expect(labels(world)).toEqual(['known', 'at once']);
+      const first = world.journal.commit({ emit: [event('one'), textDelta(session, 'inside'), event('two')] });
       world.journal.transient(textDelta(session, 'between'));
-      const second = world.journal.commit({ emit: [systemEvent('three')] });
+      const second = world.journal.commit({ emit: [event('three')] });
       world.journal.transient(textDelta(session, 'after'));
-      expect(labels(world)).toEqual(['at once']);
+      expect(labels(world)).toEqual(['known', 'at once']);
       await Promise.all([first, second]);
-      expect(labels(world)).toEqual(['at once', 'one', 'inside', 'two', 'between', 'three', 'after']);
+      const order = ['known', 'at once', 'one', 'inside', 'two', 'between', 'three', 'after'];
+      expect(labels(world)).toEqual(order);
     });
 
     test('what a subscriber emits is delivered after what it was called with', async () => {

@@ -40,12 +40,15 @@ export interface QueuedBatch {
 export interface Part {
   readonly root: string;
   readonly batches: readonly QueuedBatch[];
-  outcomes: readonly Written[];
+  outcomes: readonly Outcome[];
+  /** Null before it is written, and for what is of no tree. */
+  commit: { readonly epoch: number; readonly seq: number } | null;
 }
-export interface Written {
+interface Outcome {
   readonly published: readonly Published[];
   readonly effects: Effects;
 }
+export type Written = Outcome & Pick<Part, 'commit'>;
 
 /** A numbered commit, and the root's turn that is open after it. */
 type Commit = Numbered & { readonly turn: string | null };
@@ -70,7 +73,8 @@ export function createCommits({ pool, trees, ids, clock, log }: CommitOptions, l
     const count = parts.reduce((sum, part) => sum + part.batches.length, 0);
     if (count === 0) return written;
     const take = (part: Part) => {
-      for (const [i, item] of part.batches.entries()) written.set(item, part.outcomes[i]!);
+      const { batches, outcomes, commit } = part;
+      for (const [i, item] of batches.entries()) written.set(item, { ...outcomes[i]!, commit });
     };
     try {
       await write(parts);
@@ -84,7 +88,7 @@ export function createCommits({ pool, trees, ids, clock, log }: CommitOptions, l
     }
     for (const { root, batches } of parts) {
       for (const item of batches) {
-        const alone: Part = { root, batches: [item], outcomes: [] };
+        const alone: Part = { root, batches: [item], outcomes: [], commit: null };
         try {
           await write([alone]);
           take(alone);
@@ -107,7 +111,7 @@ export function createCommits({ pool, trees, ids, clock, log }: CommitOptions, l
       }
       try {
         await attemptAt(open, numbered);
-        for (const part of open) moved(numbered.get(part));
+        for (const part of open) moved(part, numbered.get(part));
         return;
       } catch (error) {
         if (!isTransient(error)) throw error;
@@ -130,7 +134,7 @@ export function createCommits({ pool, trees, ids, clock, log }: CommitOptions, l
           const outcome =
             number === undefined ? await unnumberedOutcome(part) : await outcomeOf(trees, number, pool.send);
           if (outcome === 'open') left.push(part);
-          else if (outcome === 'committed') moved(number);
+          else if (outcome === 'committed') moved(part, number);
           else {
             trees.lost(part.root);
             throw new TreeLost(part.root);
@@ -179,11 +183,12 @@ export function createCommits({ pool, trees, ids, clock, log }: CommitOptions, l
     }
     return heldOf(root);
   }
-  function moved(number: Commit | undefined): void {
+  function moved(part: Part, number: Commit | undefined): void {
     if (number === undefined) return;
     const held = number.seq === 1 ? trees.adopt(number.held.root, number.held.place) : number.held;
     held.seq = number.seq;
     held.turn = number.turn;
+    part.commit = { epoch: held.epoch, seq: held.seq };
   }
 
   async function attemptAt(parts: readonly Part[], numbered: ReadonlyMap<Part, Numbered>): Promise<void> {
@@ -192,7 +197,7 @@ export function createCommits({ pool, trees, ids, clock, log }: CommitOptions, l
       for (const number of numbered.values()) fence(trees, number, tx);
       const told: Told = { events: [], facts: [] };
       for (const part of parts) {
-        const outcomes: Written[] = [];
+        const outcomes: Outcome[] = [];
         for (const item of part.batches) outcomes.push(await apply(item, tx, told));
         part.outcomes = outcomes;
       }
@@ -200,7 +205,7 @@ export function createCommits({ pool, trees, ids, clock, log }: CommitOptions, l
     });
     findings.keep();
 
-    async function apply({ batch, drawn }: QueuedBatch, tx: Tx, told: Told): Promise<Written> {
+    async function apply({ batch, drawn }: QueuedBatch, tx: Tx, told: Told): Promise<Outcome> {
       const effects: Effects = { messages: [], ended: [], sessions: [] };
       findings.guard(batch, tx);
       for (const change of batch.writes) applyWrite(appliers, change, { tx, effects, trees, clock, log });

@@ -43,17 +43,16 @@ interface QueuedTask {
 }
 type Queued = QueuedBatch | QueuedTask | Extract<Published, { readonly kind: 'transient' }>;
 
-/** With its place in the order of all that came. */
-interface Arrived {
-  readonly number: number;
-  readonly item: Queued;
-}
-
-/** What waits of one tree, or of none ('' as its root). */
+/** What waits of one tree, or of none ('' as its root), in the order it came. */
 interface Lane {
   readonly root: string;
-  readonly waiting: Arrived[];
+  readonly waiting: Queued[];
   busy: boolean;
+}
+/** What one flush takes of a lane. */
+interface Run {
+  readonly root: string;
+  readonly items: readonly Queued[];
 }
 
 export function createJournal(options: JournalOptions): Journal {
@@ -63,16 +62,14 @@ export function createJournal(options: JournalOptions): Journal {
   const commits = createCommits(options, live);
   const lanes = new Map<string, Lane>();
   /** Not yet in a lane, in the order they came. */
-  const incoming: (Arrived & { readonly place: Place })[] = [];
-  let arrived = 0;
+  const incoming: { readonly place: Place; readonly item: Queued }[] = [];
   let flushes = 0;
   let scheduled = false;
   let placing = false;
   let delivering = false;
 
   function enqueue(place: Place, item: Queued): void {
-    arrived += 1;
-    incoming.push({ place, number: arrived, item });
+    incoming.push({ place, item });
     schedule();
   }
   function schedule(): void {
@@ -107,13 +104,13 @@ export function createJournal(options: JournalOptions): Journal {
     placing = true;
     try {
       for (let next = incoming[0]; next !== undefined; next = incoming[0]) {
-        const { place, number, item } = next;
+        const { place, item } = next;
         const root = rootIn(place) ?? (await rootFound(place, item));
         incoming.shift();
         if (root === null) continue;
         const lane = lanes.get(root) ?? { root, waiting: [], busy: false };
         lanes.set(root, lane);
-        lane.waiting.push({ number, item });
+        lane.waiting.push(item);
       }
     } finally {
       placing = false;
@@ -146,22 +143,21 @@ export function createJournal(options: JournalOptions): Journal {
   /** All that waits of these lanes, up to the first task of each. */
   async function flush(ready: readonly Lane[]): Promise<void> {
     const parts: Part[] = [];
-    const run: Arrived[] = [];
+    const runs: Run[] = [];
     const tasks: QueuedTask[] = [];
     let room = MAX_BATCHES;
     for (const lane of ready) {
-      const taken = lane.waiting.splice(0, lengthOfNextRun(lane.waiting, room));
-      const items = taken.map(({ item }) => item);
+      const items = lane.waiting.splice(0, lengthOfNextRun(lane.waiting, room));
       const batches = items.filter((item) => item.kind === 'batch');
       room -= batches.length;
       tasks.push(...items.filter((item) => item.kind === 'task'));
-      run.push(...taken);
-      if (batches.length > 0) parts.push({ root: lane.root, batches, outcomes: [] });
+      runs.push({ root: lane.root, items });
+      if (batches.length > 0) parts.push({ root: lane.root, batches, outcomes: [], commit: null });
     }
     for (const part of parts) for (const { batch, drawn } of part.batches) draw(batch, drawn);
     const written = await commits.write(parts);
-    run.sort((a, b) => a.number - b.number);
-    deliver(() => publish(run, written));
+    for (const { effects } of written.values()) keepCurrent(effects);
+    for (const run of runs) deliver(() => publish(run, written));
     for (const task of tasks) await task.run();
   }
 
@@ -178,16 +174,38 @@ export function createJournal(options: JournalOptions): Journal {
       delivering = false;
     }
   }
-  function publish(run: readonly Arrived[], written: ReadonlyMap<QueuedBatch, Written>): void {
-    for (const { effects } of written.values()) keepCurrent(effects);
-    for (const { item } of run) {
-      if (item.kind === 'transient') bus.publish([item]);
+  /** All of a commit at once, with what is said between its events. */
+  function publish({ root, items }: Run, written: ReadonlyMap<QueuedBatch, Written>): void {
+    let group: Published[] = [];
+    let commit: Written['commit'] = null;
+    let committed: (() => void)[] = [];
+    const send = () => {
+      if (group.length > 0 || commit !== null) tell(root, group, commit);
+      for (const resolve of committed) resolve();
+      group = [];
+      committed = [];
+    };
+    for (const item of items) {
+      if (item.kind === 'transient') group.push(item);
       else if (item.kind === 'batch') {
-        const published = written.get(item)?.published;
-        if (published === undefined) continue;
-        if (published.length > 0) bus.publish(published);
-        item.resolve(published.flatMap((each) => (each.kind === 'event' ? [each.event] : [])));
+        const done = written.get(item);
+        if (done === undefined) continue;
+        if (commit !== null && commit.seq !== done.commit?.seq) send();
+        commit = done.commit;
+        group.push(...done.published);
+        const events = done.published.flatMap((each) => (each.kind === 'event' ? [each.event] : []));
+        committed.push(() => item.resolve(events));
       }
+    }
+    send();
+  }
+  function tell(root: string, items: readonly Published[], commit: Written['commit']): void {
+    if (root === '') bus.publish(items);
+    else if (commit !== null) bus.publish(items, { root, ...commit, commit: true });
+    else {
+      const held = trees.get(root);
+      // Of a tree that was taken away nothing more is said here: its new owner speaks of it.
+      if (held !== null) bus.publish(items, { root, epoch: held.epoch, seq: held.seq, commit: false });
     }
   }
 
@@ -208,9 +226,9 @@ export function createJournal(options: JournalOptions): Journal {
     transient(transient) {
       const item = { kind: 'transient', transient } as const;
       const root = live.rootOf(transient.session_id);
-      const waits = root === null ? lanes.size > 0 : lanes.has(root) || lanes.has('');
+      const waits = root === null || lanes.has(root) || lanes.has('');
       if (delivering || incoming.length > 0 || waits) enqueue({ by: 'session', id: transient.session_id }, item);
-      else deliver(() => bus.publish([item]));
+      else deliver(() => tell(root, [item], null));
     },
     async purge(sessionId) {
       const gone = await inOrder({ by: 'session', id: sessionId }, () => purge(pool, trees, sessionId));
@@ -224,10 +242,10 @@ export function createJournal(options: JournalOptions): Journal {
 }
 
 /** Up to the first task inclusive, and never more batches than one transaction takes. */
-function lengthOfNextRun(queue: readonly Arrived[], room: number): number {
+function lengthOfNextRun(queue: readonly Queued[], room: number): number {
   let batches = 0;
   for (let i = 0; i < queue.length; i++) {
-    const kind = queue[i]?.item.kind;
+    const kind = queue[i]?.kind;
     if (kind === 'task') return i + 1;
     if (kind === 'batch' && ++batches >= Math.max(1, room)) return i + 1;
   }

@@ -1,4 +1,4 @@
-// What one event teaches: rows and events, to be written together (12 §12.3, §12.5).
+// What events teach: rows and events, of each to be written together (12 §12.3, §12.5).
 import { type AnyEvent, draft, type EventDraft, type PayloadOf } from '../domain/event.ts';
 import { type PatternRecord, USER_RUBRIC, type Verdict } from '../domain/learning/pattern.ts';
 import { textOf } from '../domain/message.ts';
@@ -26,46 +26,68 @@ export interface LearnDeps {
 export interface Lesson {
   readonly writes: readonly Write[];
   readonly emit: readonly EventDraft[];
-  /** Whose patterns in memory have changed with it: they are read again when it cannot be written. */
-  readonly workspace_path: string | null;
+}
+
+/** What was seen of a turn while it ran. */
+export interface SeenTurn {
+  /** Of `JUDGED_TYPES`. */
+  readonly events: readonly AnyEvent[];
+  /** The last answer of a model. */
+  readonly answer: { readonly message_id: string; readonly text: string } | null;
+}
+
+/** An event that teaches. */
+export interface Occasion {
+  readonly event: AnyEvent;
+  /** Of a turn that ended, where all of it was seen; null = it is read back from the store. */
+  readonly seen: SeenTurn | null;
 }
 
 export const LEARNED_TYPES = ['turn.completed', 'session.ended', 'eval.completed'] as const;
 /** Verdicts below it do not enter means. */
 const MIN_EVAL_CONFIDENCE = 0.5;
 const PAGE = 500;
-const NOTHING: Lesson = { writes: [], emit: [], workspace_path: null };
 
 type PatternsOf = (workspacePath: string) => Promise<WorkspacePatterns>;
 
-/** What the event teaches; nothing when it was learned before, or is about what was purged. */
-export async function lessonOf(deps: LearnDeps, event: AnyEvent, patternsOf: PatternsOf): Promise<Lesson> {
-  const { turn_id } = event;
-  if (event.type === 'session.ended') return deps.evalDisabled ? NOTHING : ofSession(deps, event);
-  const turn = turn_id === null ? null : await deps.store.patterns.turn(turn_id);
-  if (turn === null || turn_id === null) return NOTHING;
-  return event.type === 'turn.completed'
-    ? ofTurn(deps, { event, turn, turn_id }, patternsOf)
-    : ofVerdict(deps, { event, turn, turn_id }, patternsOf);
+/** Of several events, which must not build on each other; nothing of one that was learned before, or is about what was purged. */
+export async function lessonsOf(
+  deps: LearnDeps,
+  occasions: readonly Occasion[],
+  patternsOf: PatternsOf,
+): Promise<readonly Lesson[]> {
+  const ids = occasions.flatMap(({ event: { turn_id } }) => turn_id ?? []);
+  const turns = ids.length === 0 ? null : await deps.store.patterns.turns(ids);
+  const lessons: (Lesson | null)[] = [];
+  for (const { event, seen } of occasions) {
+    const { turn_id } = event;
+    const turn = turn_id === null ? undefined : turns?.get(turn_id);
+    if (event.type === 'session.ended') lessons.push(await ofSession(deps, event));
+    else if (turn !== undefined && turn_id !== null) {
+      const learned = { event, seen, turn, turn_id };
+      lessons.push(await (event.type === 'turn.completed' ? ofTurn : ofVerdict)(deps, learned, patternsOf));
+    }
+  }
+  return lessons.filter((lesson) => lesson !== null);
 }
 
-interface Learned {
-  readonly event: AnyEvent;
+interface Learned extends Occasion {
   readonly turn: LearnedTurn;
   readonly turn_id: TurnId;
 }
 
 /** Recorded, judged and scored in one. */
-async function ofTurn(deps: LearnDeps, learned: Learned, patternsOf: PatternsOf): Promise<Lesson> {
-  const { event, turn, turn_id } = learned;
-  const events = await deps.store.events.ofTurn(turn_id, [...JUDGED_TYPES, 'eval.completed']);
+async function ofTurn(deps: LearnDeps, learned: Learned, patternsOf: PatternsOf): Promise<Lesson | null> {
+  const { event, seen, turn, turn_id } = learned;
+  const events = seen?.events ?? (await deps.store.events.ofTurn(turn_id, [...JUDGED_TYPES, 'eval.completed']));
   const judged = deps.evalDisabled || events.some((one) => one.type === 'eval.completed' && !isPersons(one));
   const completed = event.payload as PayloadOf<'turn.completed'>;
-  const verdict = judged ? null : judgeTurn(completed, events, await lastText(deps, events));
-  const evaluation = verdict && evaluated(deps, event, { subject_kind: 'turn', subject_id: turn_id, verdict });
+  const verdict = judged ? null : judgeTurn(completed, events, await lastText(deps, events, seen));
+  const emit: EventDraft[] = [];
+  if (verdict !== null) emit.push(evaluated(deps, event, { subject_kind: 'turn', subject_id: turn_id, verdict }));
   const { fingerprint, chosen_model } = turn;
   if (fingerprint === null || chosen_model === null || turn.recorded !== null)
-    return { ...NOTHING, emit: evaluation === null ? [] : [evaluation] };
+    return emit.length === 0 ? null : { writes: [], emit };
 
   const patterns = await patternsOf(turn.workspace_path);
   const shape = signed(fingerprint);
@@ -83,20 +105,18 @@ async function ofTurn(deps: LearnDeps, learned: Learned, patternsOf: PatternsOf)
     score: verdict !== null && verdict.confidence >= MIN_EVAL_CONFIDENCE ? verdict.score : null,
     at: deps.clock.now(),
   };
-  const place = { sig: shape.structural_sig, model: chosen_model };
-  const before = patterns.outcome(place)?.sample_size ?? 0;
+  const before = patterns.outcome({ sig: shape.structural_sig, model: chosen_model })?.sample_size ?? 0;
   patterns.record(record, fingerprint);
-  const about = { ...place, fingerprint_id: record.fingerprint_id, pricing_version: record.pricing_version };
-  const counted = { before, after: before + 1, was_new: known === null, score: null, cost_usd: record.cost_usd };
-  const emit = [recorded(event, about, { ...counted, parent: event.id })];
+  emit.push(
+    recorded(
+      event,
+      { ...record, model: chosen_model },
+      { before, after: before + 1, was_new: known === null, ...record },
+    ),
+  );
   const writes: Write[] = [{ kind: 'pattern.record', record }];
-  if (evaluation !== null) emit.push(evaluation);
-  if (record.score !== null) {
-    const same = { ...counted, before: before + 1, was_new: false, score: record.score };
-    emit.push(recorded(event, about, { ...same, parent: 1 }));
-  }
   for (const gone of patterns.dropBeyond(deps.maxOutcomes)) writes.push({ kind: 'pattern.forget', ...gone });
-  return { writes, emit, workspace_path: turn.workspace_path };
+  return { writes, emit };
 }
 
 /** A verdict that came by itself, perhaps long after the turn; a person's takes the place of what counted before. */
@@ -104,29 +124,29 @@ async function ofVerdict(
   { store, clock }: LearnDeps,
   { event, turn, turn_id }: Learned,
   patternsOf: PatternsOf,
-): Promise<Lesson> {
+): Promise<Lesson | null> {
   const { subject_kind, score, confidence } = event.payload as PayloadOf<'eval.completed'>;
   const { recorded: place, workspace_path } = turn;
-  if (subject_kind !== 'turn' || confidence < MIN_EVAL_CONFIDENCE) return NOTHING;
-  if (place === null) return NOTHING;
+  if (subject_kind !== 'turn' || confidence < MIN_EVAL_CONFIDENCE) return null;
+  if (place === null) return null;
   const replaces = isPersons(event);
-  if (place.score !== null && (!replaces || place.score === score)) return NOTHING;
+  if (place.score !== null && (!replaces || place.score === score)) return null;
   const patterns = await patternsOf(workspace_path);
   const at = clock.now();
   const { structural_sig: sig, primary_model: model, fingerprint_id, pricing_version } = place;
   patterns.score({ sig, model }, score, place.score, at);
   const n = patterns.outcome({ sig, model })?.sample_size ?? 0;
   const cost_usd = fromPusd((await store.turns.totals(turn_id)).cost_pusd);
-  const counted = { before: n, after: n, was_new: false, score, cost_usd, parent: event.id };
+  const counted = { before: n, after: n, was_new: false, score, cost_usd };
   return {
     writes: [{ kind: 'pattern.score', turn_id, score, replaces, at }],
     emit: [recorded(event, { model, fingerprint_id, pricing_version }, counted)],
-    workspace_path,
   };
 }
 
-async function ofSession(deps: LearnDeps, event: AnyEvent): Promise<Lesson> {
+async function ofSession(deps: LearnDeps, event: AnyEvent): Promise<Lesson | null> {
   const { store } = deps;
+  if (deps.evalDisabled) return null;
   // One verdict a turn: a person's newest, where there is one.
   const turns = new Map<string, TurnVerdict & { readonly persons: boolean }>();
   const delegations = { total: 0, failed: 0 };
@@ -138,7 +158,7 @@ async function ofSession(deps: LearnDeps, event: AnyEvent): Promise<Lesson> {
       const { type, payload } = one;
       if (type === 'eval.completed') {
         const { subject_kind, subject_id, eval_id, score } = payload as PayloadOf<'eval.completed'>;
-        if (subject_kind === 'session') return NOTHING;
+        if (subject_kind === 'session') return null;
         const persons = isPersons(one);
         if (persons || !turns.get(subject_id)?.persons) turns.set(subject_id, { eval_id, score, persons });
         continue;
@@ -152,7 +172,7 @@ async function ofSession(deps: LearnDeps, event: AnyEvent): Promise<Lesson> {
     more = after !== null;
   }
   // Purged meanwhile.
-  if ((await store.sessions.record(event.session_id)) === null) return NOTHING;
+  if ((await store.sessions.record(event.session_id)) === null) return null;
   const verdict = judgeSession({
     disposition: (event.payload as PayloadOf<'session.ended'>).disposition,
     turns: [...turns.values()],
@@ -160,7 +180,7 @@ async function ofSession(deps: LearnDeps, event: AnyEvent): Promise<Lesson> {
     delegations_failed: delegations.failed,
   });
   const evaluation = evaluated(deps, event, { subject_kind: 'session', subject_id: event.session_id, verdict });
-  return { ...NOTHING, emit: [evaluation] };
+  return { writes: [], emit: [evaluation] };
 }
 
 function isPersons({ payload }: AnyEvent): boolean {
@@ -168,7 +188,7 @@ function isPersons({ payload }: AnyEvent): boolean {
 }
 
 function recorded(
-  { session_id, turn_id }: AnyEvent,
+  { id, session_id, turn_id }: AnyEvent,
   about: { readonly fingerprint_id: string; readonly model: string; readonly pricing_version: string },
   counted: {
     readonly before: number;
@@ -176,14 +196,13 @@ function recorded(
     readonly was_new: boolean;
     readonly score: number | null;
     readonly cost_usd: Usd;
-    readonly parent: EventDraft['parent'];
   },
 ): EventDraft {
   return draft({
     type: 'pattern.recorded',
     session_id,
     turn_id,
-    parent: counted.parent,
+    parent: id,
     payload: {
       fingerprint_id: about.fingerprint_id,
       primary_model: about.model,
@@ -210,9 +229,10 @@ function evaluated(
 }
 
 /** Of the answer of the turn's last model call. */
-async function lastText({ store }: LearnDeps, events: readonly AnyEvent[]): Promise<string> {
+async function lastText({ store }: LearnDeps, events: readonly AnyEvent[], seen: SeenTurn | null): Promise<string> {
   const answers = callsOf(events).filter((call) => call.purpose === 'turn' && call.message_id !== null);
   const id = answers.at(-1)?.message_id ?? null;
+  if (seen?.answer?.message_id === id) return seen?.answer?.text ?? '';
   const message = id === null ? null : await store.messages.get(id);
   return message === null ? '' : textOf(message.content);
 }

@@ -1,17 +1,17 @@
 // Follows the journal and learns from it, behind the turns that run: its place is stored with what it learned (12 §12.3).
 import type { AnyEvent } from '../domain/event.ts';
-import { SESSION_RUBRIC } from '../policy/learning/session-rubric.ts';
-import { TURN_RUBRIC } from '../policy/learning/turn-heuristic.ts';
+import { sleep } from '../kernel/clock.ts';
 import type { Journal } from '../ports/journal.ts';
 import type { LiveBus } from '../ports/live-bus.ts';
 import type { Logger } from '../ports/log.ts';
-import { LEARNED_TYPES, type LearnDeps, lessonOf } from './learn.ts';
+import { createBacklog } from './backlog.ts';
+import { LEARNED_TYPES, type LearnDeps, lessonsOf, type Occasion } from './learn.ts';
 import type { PatternMemory } from './memory.ts';
 
 export const CURSOR = 'learning_cursor';
-const PAGE_ROWS = 50;
-const OWN_RUBRICS: ReadonlySet<string> = new Set([TURN_RUBRIC, SESSION_RUBRIC]);
-const TYPES: ReadonlySet<string> = new Set(LEARNED_TYPES);
+/** Learned in one go, in about 2 ms; and how long the first of them waits for others. */
+const MOST = 32;
+export const GATHER_MS = 50;
 
 export interface LoopDeps extends LearnDeps {
   readonly journal: Journal;
@@ -20,88 +20,110 @@ export interface LoopDeps extends LearnDeps {
 }
 
 export interface LearningLoop {
-  /** After the event in hand; what is left is learned after the next start. Never rejects. */
+  /** After what is in hand; what is left is learned after the next start. Never rejects. */
   close(): Promise<void>;
 }
 
 /** Begins behind the newest event when there was no loop before. */
 export function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
-  const { store, journal, bus, log } = deps;
-  /** Verdicts that were scored with their turn, and whose events are still to come: nothing more is in them. */
-  const settled = new Set<string>();
+  const { store, journal, bus, clock, log } = deps;
   const closing = new AbortController();
-  let woken = false;
   let wake = () => {};
+  const backlog = createBacklog(() => wake());
 
-  async function nextWake(): Promise<void> {
-    if (!woken && !closing.signal.aborted)
-      await new Promise<void>((resolve) => {
-        wake = resolve;
-      });
-    woken = false;
+  function nextWake(): Promise<void> {
+    if (backlog.size() > 0 || closing.signal.aborted) return Promise.resolve();
+    return new Promise((resolve) => {
+      wake = resolve;
+    });
   }
 
-  /** Nothing of it reaches a turn: what cannot be learned is logged and passed over. */
-  async function learn(event: AnyEvent): Promise<void> {
-    let touched: string | null = null;
+  /**
+   * Nothing of it reaches a turn: what cannot be learned is logged and passed over.
+   * @param place everything up to it has been learned
+   */
+  async function learn(occasions: readonly Occasion[], place: string): Promise<void> {
+    const touched = new Set<string>();
     try {
       await memory.exclusively(async (patternsOf) => {
-        const { workspace_path, writes, emit } = await lessonOf(deps, event, async (path) => {
-          touched = path;
+        const lessons = await lessonsOf(deps, occasions, (path) => {
+          touched.add(path);
           return patternsOf(path);
         });
-        touched = workspace_path;
-        if (writes.length + emit.length === 0) return;
-        const place = { kind: 'meta.set', key: CURSOR, value: event.id } as const;
-        const stored = await journal.commit({ writes: [...writes, place], emit });
-        if (!writes.some((write) => write.kind === 'pattern.record' && write.record.score !== null)) return;
-        for (const { id, type } of stored) if (type === 'eval.completed') settled.add(id);
+        if (lessons.length === 0) return;
+        // Handed over in one tick they share a transaction; each stands or falls by itself.
+        const commits = [...lessons, placed(place)].map((batch) => journal.commit(batch));
+        for (const commit of await Promise.allSettled(commits)) if (commit.status === 'rejected') throw commit.reason;
       });
     } catch (err) {
-      if (touched !== null) memory.forget(touched);
-      const { id, type, session_id, turn_id } = event;
+      for (const path of touched) memory.forget(path);
+      if (occasions.length > 1) {
+        // One of them did it. What was learned of the others is found in the store, and learned no second time.
+        for (const { event } of occasions) await learn([{ event, seen: null }], place);
+        return;
+      }
+      const { id, type, session_id, turn_id } = occasions[0]!.event;
       log.warn({ err, event_id: id, type, session_id, turn_id }, 'nothing was learned of an event');
     }
   }
 
-  async function keep(id: string): Promise<void> {
-    await journal.commit({ writes: [{ kind: 'meta.set', key: CURSOR, value: id }], emit: [] });
+  /** Verdicts on sessions and those of people build on what is stored of turns. */
+  async function learnInOrder(occasions: readonly Occasion[], place: string): Promise<void> {
+    const of = (wanted: (typeof LEARNED_TYPES)[number]) => occasions.filter(({ event }) => event.type === wanted);
+    for (const together of [of('turn.completed'), of('session.ended'), ...of('eval.completed').map((one) => [one])])
+      if (together.length > 0) await learn(together, place);
+  }
+
+  /** Up to what is newest now. Returns the place behind it. */
+  async function readJournal(after: string): Promise<string> {
+    const until = (await store.events.newestId()) ?? '';
+    const query = { session_id: null, include_workers: true, types: [...LEARNED_TYPES], until, limit: MOST };
+    let place = after;
+    while (!closing.signal.aborted) {
+      const page = await store.events.list({ ...query, after: place });
+      await learnInOrder(
+        page.rows.map((event: AnyEvent) => ({ event, seen: null })),
+        place,
+      );
+      if (page.next === null) return until > place ? until : place;
+      place = page.next;
+    }
+    return place;
+  }
+
+  async function keep(place: string): Promise<void> {
+    await journal.commit(placed(place));
   }
 
   async function work(): Promise<void> {
     try {
-      let after = await store.meta(CURSOR);
-      if (after === null) {
-        after = (await store.events.newestId()) ?? '';
-        await keep(after);
+      let place = await store.meta(CURSOR);
+      if (place === null) {
+        place = (await store.events.newestId()) ?? '';
+        await keep(place);
       }
-      while (!closing.signal.aborted) {
-        const until = await store.events.newestId();
-        const query = { session_id: null, include_workers: true, types: [...TYPES], until, limit: PAGE_ROWS };
-        const page = await store.events.list({ ...query, after });
-        for (const event of page.rows) {
-          if (closing.signal.aborted) return;
-          if (!settled.delete(event.id)) await learn(event);
-          after = event.id;
+      for (;;) {
+        if (backlog.lost()) {
+          place = await readJournal(place);
+          if (closing.signal.aborted) break;
         }
-        if (page.next !== null) continue;
-        if (until !== null && until > after) after = until;
-        await nextWake();
+        if (backlog.size() === 0) {
+          if (closing.signal.aborted) break;
+          await nextWake();
+        }
+        if (backlog.size() < MOST) await sleep(clock, GATHER_MS, closing.signal).catch(() => {});
+        const occasions = backlog.take(MOST);
+        const unread = occasions.filter(({ event }) => event.id > place!);
+        await learnInOrder(unread, place);
+        place = unread.at(-1)?.event.id ?? place;
       }
-      await keep(after);
+      await keep(place);
     } catch (err) {
       log.error({ err }, 'nothing more is learned until the next start');
     }
   }
 
-  // Its own verdicts were learned as they were made: they are passed over with the next event.
-  const teaches = ({ type, payload }: AnyEvent): boolean =>
-    TYPES.has(type) && !(type === 'eval.completed' && OWN_RUBRICS.has(String(payload.rubric_id)));
-  const unsubscribe = bus.subscribe('learning', (items) => {
-    if (!items.some((item) => item.kind === 'event' && teaches(item.event as AnyEvent))) return;
-    woken = true;
-    wake();
-  });
+  const unsubscribe = bus.subscribe('learning', backlog.see);
   const done = work();
   return {
     async close() {
@@ -111,4 +133,8 @@ export function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
       await done;
     },
   };
+}
+
+function placed(place: string) {
+  return { writes: [{ kind: 'meta.set', key: CURSOR, value: place } as const], emit: [] };
 }

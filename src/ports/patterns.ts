@@ -21,8 +21,8 @@ export interface LearnedTurn {
 }
 
 export interface PatternReader {
-  /** Null when there is no such turn: purged with its session, or never. */
-  turn(turnId: string): Promise<LearnedTurn | null>;
+  /** By id; one that is missing was purged with its session, or never was. */
+  turns(turnIds: readonly string[]): Promise<ReadonlyMap<string, LearnedTurn>>;
   /** By signature, ascending. @param after a signature, '' = from the beginning */
   bySignature(workspacePath: string, after: string, limit: number): Promise<readonly StoredPattern[]>;
   /** Newest first, outcomes by model. @param before a fingerprint's id */

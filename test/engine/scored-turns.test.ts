@@ -70,7 +70,7 @@ describe('a person’s score', () => {
       user_score: { score: 0, comment: null },
     });
     expect(JSON.stringify(t.events)).not.toContain('secretly');
-    await learnedTurn(t, 'write docs');
+    await t.event('pattern.recorded', (e) => e.turn_id === made.id && e.payload.success_score === 0);
     expect(outcomes(t)[0]).toEqual({ n: 1, mean: 0, scored: 1 });
   });
 

@@ -14,20 +14,20 @@ export type OutcomeRow = Omit<PatternOutcome, 'sum_cost_pusd'> & {
   readonly sum_cost_text: string;
 };
 type Recorded = NonNullable<LearnedTurn['recorded']>;
-export type TurnRow = Omit<LearnedTurn, 'fingerprint' | 'recorded'> & { readonly fingerprint_json: string | null } & (
-    | Recorded
-    | { readonly [K in keyof Recorded]: null }
-  );
+export type TurnRow = Omit<LearnedTurn, 'fingerprint' | 'recorded'> & {
+  readonly id: string;
+  readonly fingerprint_json: string | null;
+} & (Recorded | { readonly [K in keyof Recorded]: null });
 
 const FINGERPRINTS = 'SELECT id, structural_sig, structural_json FROM pattern_fingerprints WHERE workspace_path = ?';
 
-export const TURN = `
-  SELECT t.session_id, s.workspace_path, t.chosen_model, t.fingerprint_json, p.fingerprint_id, p.primary_model,
+export const TURNS = `
+  SELECT t.id, t.session_id, s.workspace_path, t.chosen_model, t.fingerprint_json, p.fingerprint_id, p.primary_model,
     p.score, f.structural_sig, o.pricing_version_last AS pricing_version
   FROM turns t JOIN sessions s ON s.id = t.session_id
     LEFT JOIN pattern_turns p ON p.turn_id = t.id LEFT JOIN pattern_fingerprints f ON f.id = p.fingerprint_id
     LEFT JOIN pattern_outcomes o ON o.fingerprint_id = p.fingerprint_id AND o.primary_model = p.primary_model
-  WHERE t.id = ?`;
+  WHERE t.id IN (SELECT value FROM json_each(?))`;
 export const BY_SIGNATURE = `${FINGERPRINTS} AND structural_sig > ? ORDER BY structural_sig LIMIT ?`;
 export const NEWEST = `${FINGERPRINTS} AND id < ? ORDER BY id DESC LIMIT ?`;
 export const OUTCOMES = `
@@ -35,11 +35,14 @@ export const OUTCOMES = `
     CAST(sum_cost_pusd AS TEXT) AS sum_cost_text, sum_latency_ms, last_updated_at
   FROM pattern_outcomes WHERE fingerprint_id IN (SELECT value FROM json_each(?)) ORDER BY primary_model`;
 
-export function learnedTurn(row: TurnRow): LearnedTurn {
-  const { session_id, workspace_path, chosen_model, fingerprint_json, ...recorded } = row;
-  const fingerprint = fingerprint_json === null ? null : JSON.parse(fingerprint_json);
-  const known = recorded.fingerprint_id === null ? null : recorded;
-  return { session_id, workspace_path, chosen_model, fingerprint, recorded: known };
+export function learnedTurns(rows: readonly TurnRow[]): ReadonlyMap<string, LearnedTurn> {
+  const turns = new Map<string, LearnedTurn>();
+  for (const { id, session_id, workspace_path, chosen_model, fingerprint_json, ...recorded } of rows) {
+    const fingerprint = fingerprint_json === null ? null : JSON.parse(fingerprint_json);
+    const known = recorded.fingerprint_id === null ? null : recorded;
+    turns.set(id, { session_id, workspace_path, chosen_model, fingerprint, recorded: known });
+  }
+  return turns;
 }
 
 export function storedPatterns(rows: readonly FingerprintRow[], outcomes: readonly OutcomeRow[]): StoredPattern[] {

@@ -5,14 +5,11 @@ import * as sql from '../../sql/patterns.ts';
 import { BEHIND_ALL } from '../../sql/schema/words.ts';
 import type { Reads } from '../connection/reads.ts';
 
-export function createPatternReader({ all, get }: Reads): PatternReader {
+export function createPatternReader({ all }: Reads): PatternReader {
   const withOutcomes = async (rows: readonly sql.FingerprintRow[]) =>
     sql.storedPatterns(rows, await all<sql.OutcomeRow>(sql.OUTCOMES, JSON.stringify(rows.map(({ id }) => id))));
   return {
-    turn: async (turnId) => {
-      const row = await get<sql.TurnRow>(sql.TURN, turnId);
-      return row === undefined ? null : sql.learnedTurn(row);
-    },
+    turns: async (turnIds) => sql.learnedTurns(await all<sql.TurnRow>(sql.TURNS, JSON.stringify(turnIds))),
     bySignature: async (workspacePath, after, limit) =>
       withOutcomes(await all<sql.FingerprintRow>(sql.BY_SIGNATURE, workspacePath, after, limit)),
     newest: async (workspacePath, before, limit) => {

@@ -65,7 +65,7 @@ export const patternWrites: Appliers<Extract<keyof Appliers, `pattern.${string}`
     const scored = record.score === null ? 0 : 1;
     tx.run(patterns.OUTCOME, { ...record, cost_pusd: toPusd(record.cost_usd), mean: record.score ?? 0, scored });
     tx.run(patterns.TURN, record, ({ changes }) => {
-      if (changes === 0) throw new Error(`no turn ${record.turn_id}`);
+      if (changes === 0) throw new JournalConflict('turn_gone', `no turn ${record.turn_id}`);
     });
   },
   'pattern.score': (write, { tx }) => {

@@ -6,7 +6,7 @@ import * as sql from '../../sql/patterns.ts';
 import { BEHIND_ALL } from '../../sql/schema/words.ts';
 
 export function createPatternReader(db: Database.Database): PatternReader {
-  const turn = db.prepare<[string], sql.TurnRow>(sql.TURN);
+  const turns = db.prepare<[string], sql.TurnRow>(sql.TURNS);
   const bySignature = db.prepare<[string, string, number], sql.FingerprintRow>(sql.BY_SIGNATURE);
   const newest = db.prepare<[string, string, number], sql.FingerprintRow>(sql.NEWEST);
   const outcomes = db.prepare<[string], sql.OutcomeRow>(sql.OUTCOMES);
@@ -15,10 +15,7 @@ export function createPatternReader(db: Database.Database): PatternReader {
     sql.storedPatterns(rows, outcomes.all(JSON.stringify(rows.map(({ id }) => id))));
 
   return {
-    turn: async (turnId) => {
-      const row = turn.get(turnId);
-      return row === undefined ? null : sql.learnedTurn(row);
-    },
+    turns: async (turnIds) => sql.learnedTurns(turns.all(JSON.stringify(turnIds))),
     bySignature: async (workspacePath, after, limit) => withOutcomes(bySignature.all(workspacePath, after, limit)),
     newest: async (workspacePath, before, limit) => {
       const found = newest.all(workspacePath, before ?? BEHIND_ALL, limit + 1);

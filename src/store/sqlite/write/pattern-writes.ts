@@ -1,6 +1,7 @@
 // Changes of learned patterns; sums are kept by the database, so that a purge in between is not undone (12 §12.3).
 import type Database from 'better-sqlite3';
 import { toPusd } from '../../../kernel/money.ts';
+import { JournalConflict } from '../../../ports/journal.ts';
 import * as sql from '../../sql/write/patterns.ts';
 import { named } from '../connection/named.ts';
 import type { Appliers } from './writes.ts';
@@ -20,7 +21,7 @@ export function patternWrites(db: Database.Database): Appliers<'pattern.record' 
       fingerprint.run(record);
       const scored = record.score === null ? 0 : 1;
       outcome.run({ ...record, cost_pusd: toPusd(record.cost_usd), mean: record.score ?? 0, scored });
-      if (turn.run(record).changes === 0) throw new Error(`no turn ${record.turn_id}`);
+      if (turn.run(record).changes === 0) throw new JournalConflict('turn_gone', `no turn ${record.turn_id}`);
     },
     'pattern.score': (write) => {
       const place = scored.get(write);

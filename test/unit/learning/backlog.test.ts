@@ -1,0 +1,73 @@
+// What waits to be learned: bounded, and what it drops is said (12 §12.3).
+import { describe, expect, it } from 'vitest';
+import { createBacklog } from '../../../src/learning/backlog.ts';
+import type { Published } from '../../../src/ports/live-bus.ts';
+
+let ids = 0;
+function event(type: string, turn_id: string | null, payload: object = {}): Published {
+  ids += 1;
+  return {
+    kind: 'event',
+    event: { id: String(ids), type, turn_id, session_id: 's', payload },
+    payload_json: '',
+  } as never;
+}
+const answer = (turn_id: string, text: string): Published =>
+  ({
+    kind: 'transient',
+    transient: {
+      turn_id,
+      session_id: 's',
+      delta: { type: 'message.complete', payload: { message_id: text, final_content: [{ type: 'text', text }] } },
+    },
+  }) as never;
+function started() {
+  const backlog = createBacklog(() => {});
+  expect(backlog.lost()).toBe(true);
+  return backlog;
+}
+
+describe('the backlog', () => {
+  it('hands out what teaches with what was seen of the turn, and leaves out the loop’s own verdicts', () => {
+    const backlog = started();
+    backlog.see([event('turn.started', 'a'), event('llm.call_started', 'a'), answer('a', 'first')]);
+    backlog.see([event('tool.called', 'a'), answer('a', 'last'), event('llm.call_completed', 'a')]);
+    backlog.see([event('turn.completed', 'a'), event('turn.completed', 'from before')]);
+    backlog.see([event('eval.completed', 'a', { rubric_id: 'turn-heuristic-v1' })]);
+    backlog.see([event('eval.completed', 'a', { rubric_id: 'user-score-v1' }), event('session.ended', null)]);
+    const taken = backlog.take(10);
+    expect(taken.map((one) => [one.event.type, one.seen?.events.map(({ type }) => type) ?? null])).toEqual([
+      ['turn.completed', ['llm.call_started', 'llm.call_completed']],
+      ['turn.completed', null],
+      ['eval.completed', null],
+      ['session.ended', null],
+    ]);
+    expect(taken[0]!.seen!.answer).toEqual({ message_id: 'last', text: 'last' });
+    expect(backlog.size()).toBe(0);
+  });
+
+  it('that is full drops what waits and says so, once', () => {
+    const backlog = started();
+    for (let n = 0; n < 1000; n += 1) backlog.see([event('turn.completed', `t${n}`)]);
+    expect([backlog.size(), backlog.lost()]).toEqual([1000, false]);
+    for (let n = 0; n < 50; n += 1) backlog.see([event('turn.completed', `u${n}`)]);
+    expect([backlog.size(), backlog.lost(), backlog.lost()]).toEqual([0, true, false]);
+    backlog.see([event('turn.completed', 'v')]);
+    expect(backlog.take(10).map((one) => one.event.turn_id)).toEqual(['v']);
+  });
+
+  it('keeps nothing of turns that are too many, too long or over', () => {
+    const backlog = started();
+    const seen = (turn: string) => {
+      backlog.see([event('turn.completed', turn)]);
+      return backlog.take(1)[0]!.seen;
+    };
+    for (let n = 0; n < 1001; n += 1) backlog.see([event('turn.started', `t${n}`)]);
+    expect([seen('t0'), seen('t1')]).toEqual([null, { events: [], answer: null }]);
+    for (let n = 0; n < 201; n += 1) backlog.see([event('tool.completed', 't2')]);
+    expect(seen('t2')).toBeNull();
+    backlog.see([event('turn.failed', 't3')]);
+    expect(seen('t3')).toBeNull();
+    expect(seen('t1')).toBeNull();
+  });
+});

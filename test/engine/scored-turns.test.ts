@@ -131,7 +131,9 @@ describe('a person’s score', () => {
     await scoreTurn(t.engine, worked.session_id, worked.turn_id!, { score: 0, comment: null });
     await t.event('pattern.recorded', (e) => e.payload.success_score === 0);
     expect(outcomes(t).map(({ mean }) => mean)).toEqual([0, 1]);
-    expect(verdicts(t).at(-1)).toMatchObject({ actor: 'worker', signals: { source: 'user' } });
+    expect(verdicts(t).filter((v) => v.rubric_id === 'user-score-v1')).toMatchObject([
+      { actor: 'worker', signals: { source: 'user' } },
+    ]);
 
     const broken = await start({
       scenario: { ...answers, fallback: { error: { error_class: 'invalid_request' } } },

@@ -72,6 +72,8 @@ describe('a finished turn', () => {
     const t = await start();
     const { id, session } = await learnedTurn(t, 'fix the bug');
     await learnedTurn(t, 'the bug again');
+    const stored = t.db.db.prepare('SELECT fingerprint_json FROM turns').pluck().all();
+    expect(stored).toEqual(Array(2).fill('{"estimated_input_tokens_bucket":1,"intent_tags":["debug"]}'));
     const cost = 2 * (1000 * 1_000_000 + 5_000_000);
     expect(rows(t)).toEqual([
       { intents: '["debug"]', model: 'anthropic:claude-haiku-4-5', n: 2, mean: 1, scored: 2, cost },

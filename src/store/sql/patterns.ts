@@ -1,6 +1,7 @@
 // Learned patterns: what every database is asked for, each with its outcomes (12 §12.3).
 import type { PatternOutcome, StoredPattern } from '../../domain/learning/pattern.ts';
 import type { Pusd } from '../../kernel/money.ts';
+import { wholeFingerprint } from '../../policy/learning/stored-fingerprint.ts';
 import type { LearnedTurn } from '../../ports/patterns.ts';
 
 export interface FingerprintRow {
@@ -16,13 +17,14 @@ export type OutcomeRow = Omit<PatternOutcome, 'sum_cost_pusd'> & {
 type Recorded = NonNullable<LearnedTurn['recorded']>;
 export type TurnRow = Omit<LearnedTurn, 'fingerprint' | 'recorded'> & {
   readonly id: string;
+  readonly workspace_hash: string;
   readonly fingerprint_json: string | null;
 } & (Recorded | { readonly [K in keyof Recorded]: null });
 
 const FINGERPRINTS = 'SELECT id, structural_sig, structural_json FROM pattern_fingerprints WHERE workspace_path = ?';
 
 export const TURNS = `
-  SELECT t.id, t.session_id, s.workspace_path, t.chosen_model, t.fingerprint_json, p.fingerprint_id, p.primary_model,
+  SELECT t.id, t.session_id, s.workspace_path, s.workspace_hash, t.chosen_model, t.fingerprint_json, p.fingerprint_id, p.primary_model,
     p.score, f.structural_sig, o.pricing_version_last AS pricing_version
   FROM turns t JOIN sessions s ON s.id = t.session_id
     LEFT JOIN pattern_turns p ON p.turn_id = t.id LEFT JOIN pattern_fingerprints f ON f.id = p.fingerprint_id
@@ -37,8 +39,9 @@ export const OUTCOMES = `
 
 export function learnedTurns(rows: readonly TurnRow[]): ReadonlyMap<string, LearnedTurn> {
   const turns = new Map<string, LearnedTurn>();
-  for (const { id, session_id, workspace_path, chosen_model, fingerprint_json, ...recorded } of rows) {
-    const fingerprint = fingerprint_json === null ? null : JSON.parse(fingerprint_json);
+  for (const { id, session_id, workspace_path, workspace_hash, chosen_model, fingerprint_json, ...recorded } of rows) {
+    const fingerprint =
+      fingerprint_json === null ? null : wholeFingerprint(JSON.parse(fingerprint_json), workspace_hash);
     const known = recorded.fingerprint_id === null ? null : recorded;
     turns.set(id, { session_id, workspace_path, chosen_model, fingerprint, recorded: known });
   }

@@ -6,6 +6,7 @@ import type { ToolDefinition } from '../../../src/domain/tool.ts';
 import { fingerprintOf, signed } from '../../../src/policy/learning/fingerprint.ts';
 import { intentsOf } from '../../../src/policy/learning/intents.ts';
 import { shapeOf, similarity } from '../../../src/policy/learning/similarity.ts';
+import { storedFingerprint, wholeFingerprint } from '../../../src/policy/learning/stored-fingerprint.ts';
 import { MAX_NAMES, tracesOf, withPaths } from '../../../src/policy/learning/traces.ts';
 import { editFile } from '../../../src/tool/builtin/edit-file.ts';
 import { readFile } from '../../../src/tool/builtin/read-file.ts';
@@ -35,6 +36,20 @@ function alike(a: Fingerprint, b: Fingerprint): number {
   const names = new Map();
   return similarity(shapeOf(a, names, true), shapeOf(b, names, true));
 }
+
+describe('a stored shape', () => {
+  it('is without what says nothing, and comes back whole with the hash of its session', () => {
+    const plain = shape('fix the bug');
+    expect(storedFingerprint(plain)).toEqual({ intent_tags: ['debug'] });
+    const full = shape('fix the bug', [called(1, 'edit_file', 'src/a.ts')]);
+    for (const one of [plain, { ...full, has_images: true, estimated_input_tokens_bucket: 3 }]) {
+      expect(wholeFingerprint(storedFingerprint(one), 'a')).toEqual(one);
+      expect(signed(wholeFingerprint(storedFingerprint(one), 'a'))).toEqual(signed(one));
+      // As earlier versions stored it.
+      expect(wholeFingerprint(one, 'b')).toEqual(one);
+    }
+  });
+});
 
 describe('intents', () => {
   it.each([

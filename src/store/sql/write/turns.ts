@@ -4,6 +4,7 @@ import type { StoredMessage } from '../../../domain/message.ts';
 import type { TurnRecord } from '../../../domain/turn.ts';
 import { canonicalJson } from '../../../kernel/canonical-json.ts';
 import { storedMetadata } from '../../../policy/journal/stored-payload.ts';
+import { storedFingerprint } from '../../../policy/learning/stored-fingerprint.ts';
 import type { Logger } from '../../../ports/log.ts';
 import { TURN_IS_OPEN } from '../schema/words.ts';
 import { bit, json } from '../values.ts';
@@ -92,7 +93,8 @@ export const ANSWER_CALL = 'UPDATE tool_calls SET result_message_id = @result_me
 export const CALL_ANSWERED = 'SELECT session_id, message_id, result_message_id FROM tool_calls WHERE id = ?';
 
 export function turnRow({ retryable, ...turn }: TurnRecord, fingerprint: Fingerprint | null) {
-  return { ...turn, retryable: bit(retryable), tools_json: json(turn.tools), fingerprint_json: json(fingerprint) };
+  const shape = fingerprint === null ? null : storedFingerprint(fingerprint);
+  return { ...turn, retryable: bit(retryable), tools_json: json(turn.tools), fingerprint_json: json(shape) };
 }
 
 /** The row of a message, the message as a reader will find it, and the length of its texts. */

@@ -1,4 +1,5 @@
 // What a session stream writes to, be it a socket or an SSE response, and how it ends (06 §9, §11).
+import type { Writable } from 'node:stream';
 import type { Frame } from './frames.ts';
 
 /** Bytes a client may leave unread for long, and for how long it may leave more. */
@@ -38,23 +39,11 @@ export interface Sink {
   terminate(): void;
 }
 
-/** Counts writes on their way, for `flushed`. Call `written` once for each `queued`. */
-export function createWriteCount() {
-  let unwritten = 0;
-  let waiting: (() => void)[] = [];
-  return {
-    queued(): void {
-      unwritten += 1;
-    },
-    written(): void {
-      unwritten -= 1;
-      if (unwritten > 0) return;
-      const ready = waiting;
-      waiting = [];
-      for (const resolve of ready) resolve();
-    },
-    flushed(): Promise<void> {
-      return unwritten === 0 ? Promise.resolve() : new Promise((resolve) => waiting.push(resolve));
-    },
-  };
+/**
+ * Resolves when all that was written has left, or when the client is gone. Only pages ask for it: a callback for each
+ * write would take a tick of its own for each piece of an answer.
+ */
+export function drained(stream: Writable): Promise<void> {
+  if (stream.writableLength === 0 || !stream.writable) return Promise.resolve();
+  return new Promise((resolve) => stream.write('', () => resolve()));
 }

@@ -9,7 +9,7 @@ import { createBatchEncoder } from './batch.ts';
 import { errorFrame, type Frame } from './frames.ts';
 import type { StreamHub } from './hub.ts';
 import { openSessionStream, type SessionStream } from './session-stream.ts';
-import { CLOSE_CODES, CLOSE_WITHIN_MS, type CloseReason, createWriteCount, type Sink } from './sink.ts';
+import { CLOSE_CODES, CLOSE_WITHIN_MS, type CloseReason, drained, type Sink } from './sink.ts';
 import { type Subscription, subscriptionOfFrame, subscriptionOfQuery } from './subscription.ts';
 
 const SUBSCRIBE_WITHIN_MS = 10_000;
@@ -103,13 +103,23 @@ function parsed(text: string): { readonly type: string } | null {
 
 const encode = createBatchEncoder();
 
+/** Writes of sockets that were sent something in this tick. One tick serves them all: 6 % of a piece that 200 read. */
+const due: (() => void)[] = [];
+
+function writeSoon(write: () => void): void {
+  if (due.push(write) === 1) process.nextTick(writeDue);
+}
+
+function writeDue(): void {
+  for (const write of due.splice(0)) write();
+}
+
 /**
  * Frames of one tick leave in one write, whose bytes all sockets with the same frames share. They go past the
  * library's own sender, which would encode and write each of them for each client; nothing is compressed or masked
  * on this side, so that both may write to the same connection.
  */
 function socketSink(socket: WebSocket, connection: Duplex, { clock }: StreamHub): Sink {
-  const writes = createWriteCount();
   let waiting: Frame[] = [];
   let waitingLength = 0;
 
@@ -118,20 +128,19 @@ function socketSink(socket: WebSocket, connection: Duplex, { clock }: StreamHub)
     const frames = waiting;
     waiting = [];
     waitingLength = 0;
-    if (socket.readyState === socket.OPEN && connection.writable) connection.write(encode(frames), writes.written);
-    else writes.written();
+    if (socket.readyState === socket.OPEN && connection.writable) connection.write(encode(frames));
   }
   return {
     send(frame) {
-      if (waiting.length === 0) {
-        writes.queued();
-        process.nextTick(write);
-      }
+      if (waiting.length === 0) writeSoon(write);
       waiting.push(frame);
       waitingLength += frame.text.length;
     },
     backlog: () => socket.bufferedAmount + waitingLength,
-    flushed: writes.flushed,
+    flushed() {
+      write();
+      return drained(connection);
+    },
     close(reason) {
       write();
       socket.close(CLOSE_CODES[reason], reasonText(reason));

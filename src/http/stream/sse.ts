@@ -5,7 +5,7 @@ import { AppError } from '../../kernel/errors.ts';
 import type { Frame } from './frames.ts';
 import type { StreamHub } from './hub.ts';
 import { openSessionStream, type SessionStream } from './session-stream.ts';
-import { CLOSE_WITHIN_MS, createWriteCount, type Sink } from './sink.ts';
+import { CLOSE_WITHIN_MS, drained, type Sink } from './sink.ts';
 import type { Subscription } from './subscription.ts';
 
 const RETRY_MS = 2000;
@@ -73,19 +73,16 @@ interface ResponseSink extends Sink {
 }
 
 function responseSink(response: ServerResponse, { clock }: StreamHub): ResponseSink {
-  const writes = createWriteCount();
   const open = () => response.headersSent && !response.writableEnded;
   return {
     send(frame) {
-      writes.queued();
-      if (open()) response.write(messageOf(frame), writes.written);
-      else writes.written();
+      if (open()) response.write(messageOf(frame));
     },
     beat() {
       if (open()) response.write(': ping\n\n');
     },
     backlog: () => response.writableLength,
-    flushed: writes.flushed,
+    flushed: () => drained(response),
     close(reason) {
       if (!open()) return;
       // Any other end is one after which the client's automatic reconnect is right.

@@ -8,6 +8,9 @@ const START_LIMIT_MS = 120_000;
 const STOP_LIMIT_MS = 15_000;
 const ADDRESS = /listens on (http:\/\/[\d.]+:\d+)/;
 const root = path.resolve(import.meta.dirname, '..');
+/** What `npm start` gives Node.js. */
+const { scripts } = JSON.parse(fs.readFileSync(path.join(root, 'package.json'), 'utf8'));
+const NODE_FLAGS = scripts.start.match(/--\S+/g);
 const running = new Set();
 
 /**
@@ -82,7 +85,7 @@ export function startBareRelay(folder, provider) {
 export function startServer(data, provider, { profile = null, streams = null, learns = true } = {}) {
   fs.mkdirSync(data, { recursive: true });
   fs.writeFileSync(path.join(data, 'registry.yaml'), registry(provider.url));
-  const execArgv = profile === null ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`];
+  const execArgv = [...NODE_FLAGS, ...(profile === null ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`])];
   const more = streams === null ? [] : ['--set', `stream.max_connections=${streams}`];
   if (!learns) more.push('--set', 'pattern.enabled=false', '--set', 'eval.disabled=true');
   return start('the server', [path.join(root, 'dist', 'main.js'), 'serve', '--port', '0', '--data', data, ...more], {

@@ -92,7 +92,12 @@ describe('the Dockerfile', () => {
 
   it('ends as somebody who is not root, and starts a file of the image', () => {
     expect(last('USER')).toMatch(/^[1-9]\d*:[1-9]\d*$/);
-    const [, main] = JSON.parse(last('ENTRYPOINT')) as string[];
+    const [node, ...rest] = JSON.parse(last('ENTRYPOINT')) as string[];
+    const main = rest.at(-1);
+    // What Node.js is told is what `npm start` tells it.
+    expect([node, ...rest.slice(0, -1), 'dist/main.js serve'].join(' ')).toBe(
+      JSON.parse(text('package.json')).scripts.start.split('exec ')[1],
+    );
     expect(copied.some(([source, target]) => source === 'dist' && main!.startsWith(`${target}/`))).toBe(true);
     expect(JSON.parse(text('package.json')).bin['metis-server']).toBe(path.posix.relative('/app', main!));
   });

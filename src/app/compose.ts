@@ -191,7 +191,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       if (recovery.ended + recovery.interrupted > 0) log.info({ ...recovery }, 'turns left open by the last run');
     }
     let draining = false;
-    const mcpDoor = createMcpDoor(clock, version, config);
+    const mcpDoor = createMcpDoor(clock, version, config, trees);
     const http = createHttpServer({
       mcp: mcpDoor.fetch,
       engine,

@@ -64,7 +64,9 @@ export function createErrorHandler(log: Logger, secrets: readonly string[]) {
     const answer = knownError(error) ?? (hasLeft(request) ? left(request) : bug(error, request));
     const retry = RETRY_SECONDS[answer.code];
     if (retry !== undefined) reply.header('retry-after', retry);
-    if (answer.code === 'service_shutting_down' || error instanceof TreeLost) markNotTaken(request, reply);
+    if (answer.code === 'service_shutting_down') markNotTaken(request, reply);
+    // What was asked may have begun before the tree went.
+    if (error instanceof TreeLost) markNotTaken(request, reply, 'perhaps');
     if (answer.code === 'unauthorized') reply.header('www-authenticate', 'Bearer');
     reply.status(answer.status).send(envelopeOf(answer));
   };

@@ -33,9 +33,18 @@ interface Connection {
   usedAt: number;
 }
 
-/** @param address where the server of this door answers */
-export function createHttpDoor(world: World, version: string, address: () => string): HttpDoor {
-  const states = createStates(world);
+/** The server of the door. */
+export interface DoorServer {
+  /** Where it answers. */
+  address(): string;
+  /** Its id among several; '' = it is alone. */
+  node(): string;
+  /** What signs what clients carry between two calls; null = a key of this process. */
+  readonly key: string | null;
+}
+
+export function createHttpDoor(world: World, version: string, { address, node, key }: DoorServer): HttpDoor {
+  const states = createStates(world, key);
   const connections = new Map<string, Connection>();
   /** Of the stateless protocol: by caller, workspace and day, newest last. */
   const roots = new Map<string, Root>();
@@ -85,7 +94,7 @@ export function createHttpDoor(world: World, version: string, address: () => str
     if (connections.size >= MAX_SESSIONS) return refused(503, -32000, 'too many sessions; close one');
     const root = rootOf(token, place);
     const transport = new WebStandardStreamableHTTPServerTransport({
-      sessionIdGenerator: world.uuid,
+      sessionIdGenerator: () => (node() === '' ? world.uuid() : `${world.uuid()}.${node()}`),
       onsessioninitialized: (id) => {
         connections.set(id, { transport, caller: hash(token ?? ''), root, open: 0, usedAt: world.clock.monotonic() });
       },

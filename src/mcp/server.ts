@@ -29,9 +29,12 @@ const MAX_WAIT_SECONDS = 3600;
 
 type Input = Readonly<Record<string, unknown>>;
 
-/** Signs what clients of the stateless protocol carry for us; of one process. */
-export function createStates({ uuid }: World): RequestStateCodec<Asked> {
-  return createRequestStateCodec<Asked>({ key: `${uuid()}${uuid()}`, ttlSeconds: STATE_SECONDS });
+/**
+ * Signs what clients of the stateless protocol carry for us.
+ * @param key null = one of this process
+ */
+export function createStates({ uuid }: World, key: string | null = null): RequestStateCodec<Asked> {
+  return createRequestStateCodec<Asked>({ key: key ?? `${uuid()}${uuid()}`, ttlSeconds: STATE_SECONDS });
 }
 
 /** @param rootFor the session of the connection, or of the request */

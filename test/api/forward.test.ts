@@ -10,7 +10,7 @@ import { until } from '../support/until.ts';
 
 const ANY_TURN = { version: 1, rules: [{ match: {}, times: 'inf', respond: { text: 'ok' } }] };
 const HANGS = scenario(planner({ hang: true }));
-const PATIENCE = { total_ms: 2000, between_ms: 20, silence_ms: 1500, read_ms: 500 };
+const PATIENCE = { total_ms: 2000, between_ms: 20, silence_ms: 1500, alive_ms: 50, read_ms: 500 };
 const SHORT = { ...PATIENCE, total_ms: 150 };
 const EPOCH = 7;
 
@@ -35,7 +35,7 @@ interface PairOptions {
 async function pair(options: PairOptions = {}): Promise<Pair> {
   const server = await startServer({ scenario: ANY_TURN, ...options.server });
   const held = scriptedTrees(() => ({ here: true, epoch: EPOCH }));
-  const owner = await openDoor(server, { trees: held });
+  const owner = await openDoor(server, { trees: held, patience: PATIENCE });
   const requests: http.IncomingMessage[] = [];
   owner.app.server.on('request', (request) => requests.push(request));
   const seen = options.seen ?? ((url: string) => ({ here: false, url, epoch: EPOCH }));
@@ -328,6 +328,27 @@ describe('an owner out of reach', () => {
     }
   });
 
+  test('one that lost the tree over the request is asked no more: what may be done twice goes on elsewhere', async () => {
+    const losing = await strangeNode((request, response) => {
+      request.resume();
+      response.writeHead(503, {
+        'content-type': 'application/json',
+        'x-metis-not-taken': 'perhaps',
+        'retry-after': '1',
+      });
+      response.end('{"error":{"code":"node_unavailable","message":"lost"}}');
+    });
+    const { owner, other, session } = await pair({
+      seen: (base) => ({ here: false, url: losing.requests.length === 1 ? base : losing.url, epoch: EPOCH }),
+    });
+    const moved = await other.call('PATCH', `/sessions/${session}`, { max_cost_usd: '1' });
+    expect([moved.status, losing.requests.length, owner.requests.length]).toEqual([200, 1, 1]);
+    losing.requests.length = 0;
+    const turn = await other.call('POST', `/sessions/${session}/turns`, { content: 'hi' });
+    expect(refusal(turn)).toEqual([503, 'node_unavailable', '1']);
+    expect([turn.body.error.message, owner.requests.length]).toEqual(['lost', 1]);
+  });
+
   test('one that says nothing counts as gone; one that is slow says that it lives', async () => {
     const mute = await strangeNode(() => {});
     const { other, session } = await pair({
@@ -337,7 +358,7 @@ describe('an owner out of reach', () => {
     expect(refusal(await other.call('DELETE', `/sessions/${session}`))).toEqual([503, 'node_unavailable', '1']);
     expect(mute.requests.length).toBeGreaterThan(1);
 
-    const slow = await pair({ server: { scenario: HANGS }, patience: { ...PATIENCE, silence_ms: 1800 } });
+    const slow = await pair({ server: { scenario: HANGS }, patience: { ...PATIENCE, silence_ms: 1000 } });
     const path = `/sessions/${slow.session}/turns`;
     const answer = await slow.other.call('POST', path, { content: 'hi' }, { prefer: 'wait=2' });
     expect([answer.status, slow.owner.requests.length]).toEqual([202, 1]);

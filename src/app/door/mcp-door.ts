@@ -1,9 +1,11 @@
 // What answers at `/mcp`, loaded by the first who asks (19 §3).
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import type { Config } from '../../domain/config.ts';
 import type { HttpDeps } from '../../http/deps.ts';
+import { canonicalJson } from '../../kernel/canonical-json.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { HttpDoor } from '../../mcp/http.ts';
+import type { Trees } from '../../ports/trees.ts';
 import { askedAt } from '../start.ts';
 
 export interface McpDoor {
@@ -15,12 +17,18 @@ export interface McpDoor {
   close(): Promise<void>;
 }
 
-export function createMcpDoor(clock: Clock, version: string, { mcp, server }: Config): McpDoor {
+export function createMcpDoor(clock: Clock, version: string, config: Config, trees: Trees): McpDoor {
+  const { mcp, server } = config;
   let address = '';
   let door: Promise<HttpDoor> | null = null;
   const open = async () => {
     const { createHttpDoor } = await import('../../mcp/http.ts');
-    return createHttpDoor({ clock, uuid: randomUUID }, version, () => address);
+    const of = {
+      address: () => address,
+      node: () => (trees.several ? trees.node : ''),
+      key: sharedKey(config),
+    };
+    return createHttpDoor({ clock, uuid: randomUUID }, version, of);
   };
   const fetch: HttpDeps['mcp'] = async (request, token, body) => {
     door ??= open();
@@ -33,4 +41,14 @@ export function createMcpDoor(clock: Clock, version: string, { mcp, server }: Co
     },
     close: async () => (await door)?.close(),
   };
+}
+
+/** Of all nodes of a cluster, from what they alone know and share: a client's next call may come to another. */
+function sharedKey({ database, cluster, server }: Config): string | null {
+  if (database.url === null) return null;
+  const { username, password, pathname } = new URL(database.url);
+  const known = [cluster.name, username, password, pathname, [...server.auth_tokens].sort()];
+  return createHash('sha256')
+    .update(`mcp ${canonicalJson(known)}`)
+    .digest('hex');
 }

@@ -14,6 +14,8 @@ export interface Try {
   readonly url: string;
   readonly epoch: number;
   readonly body: HeldBody;
+  /** May be done twice. */
+  readonly repeatable: boolean;
   /** Without a word from there for so long the other side counts as gone. */
   readonly silenceMs: number;
   /** The caller has left, or this node goes down. */
@@ -111,7 +113,7 @@ function exchanged(dispatcher: Dispatcher, request: FastifyRequest, reply: Fasti
           if (over) return;
           lifeSign();
           if (status < 200) return;
-          refused = head[NOT_TAKEN] !== undefined;
+          refused = head[NOT_TAKEN] !== undefined && (work.repeatable || head[NOT_TAKEN] === '1');
           if (refused) return;
           watch?.cancel();
           begun = true;

@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 
 /** The epoch at which the receiver owns the tree; 0 = it is to claim it. */
 export const FORWARDED = 'x-metis-forwarded';
-/** On an answer between nodes: nothing of the request was begun, and another may take it. */
+/** On an answer between nodes: nothing of the request was begun, and another may take it; `perhaps` = or it was cut off. */
 export const NOT_TAKEN = 'x-metis-not-taken';
 
 /** Of one connection, not of what is said over it. */
@@ -24,8 +24,8 @@ const NOT_SENT = new Set([...HOP_BY_HOP, ...JUDGED]);
 const NOT_RETURNED = new Set([...HOP_BY_HOP, NOT_TAKEN]);
 
 /** Says to the node that sent it here that another may have it. */
-export function markNotTaken({ headers }: FastifyRequest, reply: FastifyReply): void {
-  if (headers[FORWARDED] !== undefined) reply.header(NOT_TAKEN, '1');
+export function markNotTaken({ headers }: FastifyRequest, reply: FastifyReply, mark: '1' | 'perhaps' = '1'): void {
+  if (headers[FORWARDED] !== undefined) reply.header(NOT_TAKEN, mark);
 }
 
 /**

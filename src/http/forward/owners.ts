@@ -17,7 +17,11 @@ import { nodeFor } from './placement.ts';
 import { type Target, targetOf } from './target.ts';
 
 /** Where every tree is this process's. */
-const ALL_HERE: Owners = { answerRead: async () => false, answerElsewhere: async () => false };
+const ALL_HERE: Owners = {
+  answerRead: async () => false,
+  answerElsewhere: async () => false,
+  answerAt: async () => false,
+};
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -78,7 +82,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
         const at = await look(reply, root, turn);
         if (at === 'here') return at;
         if (at !== null) {
-          const how = { ...at, body: body(), silenceMs: patience.silence_ms, signal: gone.signal };
+          const how = { ...at, repeatable, body: body(), silenceMs: patience.silence_ms, signal: gone.signal };
           const tried = await exchange.send(request, reply, how);
           if (tried === 'answered') return 'elsewhere';
           if (tried === 'broken' && !repeatable) throw brokenOff();
@@ -108,7 +112,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
 
   /** Of a request that another node sent here. */
   async function take(request: FastifyRequest, reply: FastifyReply, root: SessionId): Promise<void> {
-    tellAlive(reply, clock);
+    tellAlive(reply, clock, patience.alive_ms);
     const epoch = epochOf(request);
     const hold = await trees.hold(root, epoch === 0 ? 'claim' : 'look');
     if (hold === null) return;
@@ -133,7 +137,8 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
       const gone = leaving(reply, closing);
       try {
         const { url, epoch } = hold;
-        const how = { url, epoch, body: NO_BODY, silenceMs: patience.read_ms, signal: gone.signal };
+        const { signal } = gone;
+        const how = { url, epoch, repeatable: true, body: NO_BODY, silenceMs: patience.read_ms, signal };
         return (await exchange.send(request, reply, how)) === 'answered';
       } finally {
         gone.forget();
@@ -143,6 +148,23 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
       const body = wholeBody(Buffer.from(JSON.stringify(request.body)));
       const how = { root, turn: false, repeatable: true, body: () => body };
       return (await reach(request, reply, how)) === 'elsewhere';
+    },
+    async answerAt(request, reply, node) {
+      if (request.headers[FORWARDED] !== undefined) tellAlive(reply, clock, patience.alive_ms);
+      if (request.headers[FORWARDED] !== undefined || node === trees.node) return false;
+      const there = (await trees.nodes()).find(({ id }) => id === node);
+      // Gone, and what it kept with it: a client begins anew.
+      if (there === undefined) return false;
+      const gone = leaving(reply, closing);
+      try {
+        const body = request.method === 'POST' ? wholeBody(Buffer.from(JSON.stringify(request.body))) : NO_BODY;
+        const { signal } = gone;
+        const how = { url: there.url, epoch: 0, repeatable: false, body, silenceMs: patience.silence_ms, signal };
+        if ((await exchange.send(request, reply, how)) === 'answered') return true;
+        throw outOfReach();
+      } finally {
+        gone.forget();
+      }
     },
   };
 }
@@ -185,15 +207,13 @@ function leaving({ raw }: FastifyReply, closing: AbortSignal) {
   };
 }
 
-const ALIVE_MS = 1500;
-
 /** Says to the node that waits that this one lives, until the answer begins: it may take minutes. */
-function tellAlive({ raw }: FastifyReply, clock: Clock): void {
+function tellAlive({ raw }: FastifyReply, clock: Clock, everyMs: number): void {
   let timer: Timer | null = null;
   const tell = () => {
     if (raw.headersSent || raw.closed) return;
     raw.writeProcessing();
-    timer = clock.after(ALIVE_MS, tell);
+    timer = clock.after(everyMs, tell);
   };
   raw.once('close', () => timer?.cancel());
   tell();

@@ -9,11 +9,19 @@ export interface Patience {
   readonly between_ms: number;
   /** One that took a request and says nothing counts as gone. */
   readonly silence_ms: number;
+  /** So often a node that took one says that it lives. */
+  readonly alive_ms: number;
   /** The same for a read, which this node can answer as well. */
   readonly read_ms: number;
 }
 
-export const PATIENCE: Patience = { total_ms: 20_000, between_ms: 250, silence_ms: 5000, read_ms: 2000 };
+export const PATIENCE: Patience = {
+  total_ms: 20_000,
+  between_ms: 250,
+  silence_ms: 5000,
+  alive_ms: 1500,
+  read_ms: 2000,
+};
 
 export interface Owners {
   /**
@@ -26,4 +34,9 @@ export interface Owners {
    * Throws `node_unavailable`, `misdirected_request`.
    */
   answerElsewhere(request: FastifyRequest, reply: FastifyReply, root: SessionId): Promise<boolean>;
+  /**
+   * Of a connection that lives in the memory of this node: true when it is another one, and that answered.
+   * Throws `node_unavailable`.
+   */
+  answerAt(request: FastifyRequest, reply: FastifyReply, node: string): Promise<boolean>;
 }

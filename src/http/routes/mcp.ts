@@ -6,7 +6,7 @@ import type { HttpApp } from '../app.ts';
 import { bearerOf } from '../auth.ts';
 import type { RouteDeps } from '../deps.ts';
 
-export function mcpRoutes(app: HttpApp, { mcp, turnBodyLimit }: RouteDeps): void {
+export function mcpRoutes(app: HttpApp, { mcp, turnBodyLimit, owners }: RouteDeps): void {
   if (mcp === undefined) return;
   app.route({
     method: ['GET', 'POST', 'DELETE'],
@@ -14,6 +14,8 @@ export function mcpRoutes(app: HttpApp, { mcp, turnBodyLimit }: RouteDeps): void
     bodyLimit: turnBodyLimit,
     schema: { hide: true },
     handler: async (request, reply) => {
+      const node = nodeOf(request.headers['mcp-session-id']);
+      if (node !== null && (await owners.answerAt(request, reply, node))) return reply;
       const gone = new AbortController();
       reply.raw.once('close', () => gone.abort());
       const answer = await mcp(
@@ -25,6 +27,11 @@ export function mcpRoutes(app: HttpApp, { mcp, turnBodyLimit }: RouteDeps): void
       return reply;
     },
   });
+}
+
+/** Where a connection of the older protocols lives: its name says it (19 §3.2). */
+function nodeOf(session: string | string[] | undefined): string | null {
+  return /\.([0-9A-Z]{26})$/.exec(String(session ?? ''))?.[1] ?? null;
 }
 
 /** Its body has been read: it goes beside it. */

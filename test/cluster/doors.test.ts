@@ -1,0 +1,93 @@
+// Other programs' doors on several nodes: the gateway's calls and the connections of MCP clients find their node (16 §5.5).
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import type { FakeCall } from '../support/fake-provider.ts';
+import { startNodes, type TestNode } from '../support/nodes.ts';
+import { KEYS } from '../support/real-server.ts';
+import { postgresService } from '../support/services.ts';
+
+const { url, missing } = await postgresService();
+vi.setConfig({ testTimeout: 120_000 });
+
+const MODEL = 'claude-haiku-4-5';
+
+/** A call of a client that names its session; the answer's bytes. */
+async function message(node: TestNode, session: string, text: string) {
+  const response = await fetch(`${node.url}/v1/messages`, {
+    method: 'POST',
+    headers: {
+      'content-type': 'application/json',
+      'x-api-key': 'of-the-client',
+      'x-claude-code-session-id': session,
+      'user-agent': 'claude-cli/2.1.0 (external, cli)',
+    },
+    body: JSON.stringify({
+      model: MODEL,
+      max_tokens: 100,
+      stream: true,
+      messages: [{ role: 'user', content: [{ type: 'text', text }] }],
+    }),
+  });
+  return { status: response.status, headers: response.headers, text: await response.text() };
+}
+
+describe.skipIf(url === null)(`doors${missing && `, skipped: ${missing}`}`, () => {
+  test("a client's calls are relayed by the owner of its tree, an MCP client's go where its connection is", async () => {
+    const calls: FakeCall[] = [];
+    const nodes = await startNodes({
+      database: url!,
+      answer: (call) => {
+        calls.push(call);
+        return { text: `heard ${call.user}`, usage: { input: 10, output: 5 } };
+      },
+    });
+    const [a, b] = await Promise.all([nodes.start('a'), nodes.start('b')]);
+
+    const first = await message(a, 'mine', 'one');
+    expect([first.status, first.text]).toEqual([200, expect.stringContaining('heard one')]);
+    const second = await message(b, 'mine', 'two');
+    expect([second.status, second.headers.get('content-type')]).toEqual([200, expect.stringContaining('event-stream')]);
+    expect(second.text).toContain('heard two');
+    expect(second.text.trimEnd().endsWith('"type":"message_stop"}')).toBe(true);
+    expect(second.headers.get('x-metis-session')).toBe(first.headers.get('x-metis-session'));
+    const owned = 'SELECT n.name FROM trees t JOIN nodes n ON n.id = t.owner_node WHERE t.root_session_id = $1';
+    expect(await nodes.rows(owned, first.headers.get('x-metis-session'))).toEqual([{ name: 'a' }]);
+    // Relayed with the key of the adapter; neither the client's nor a header of ours went on.
+    for (const { headers } of calls) {
+      expect(headers['x-api-key']).toBe(KEYS.anthropic);
+      expect(Object.keys(headers).filter((name) => name.startsWith('x-metis-'))).toEqual([]);
+    }
+    expect(await nodes.rows('SELECT count(*) AS n FROM llm_calls')).toEqual([{ n: '2' }]);
+
+    // Two first calls of a client: one tree, whoever is later comes again.
+    const together = await Promise.all([message(a, 'both', 'x'), message(b, 'both', 'y')]);
+    for (const { status, headers } of together.filter((answer) => answer.status !== 200))
+      expect([status, headers.get('retry-after')]).toEqual([503, expect.any(String)]);
+    expect(together.map(({ status }) => status)).toContain(200);
+    expect((await message(b, 'both', 'z')).status).toBe(200);
+    expect((await message(a, 'both', 'z')).status).toBe(200);
+    expect(await nodes.rows("SELECT count(*) AS n FROM sessions WHERE client_ref = 'both'")).toEqual([{ n: '1' }]);
+
+    // Each request to the other node than the one before.
+    let turn = 0;
+    const asked: string[] = [];
+    const alternate: typeof fetch = (target, init) => {
+      const { pathname, search } = new URL(String(target));
+      const { url: at, name } = [a, b][turn++ % 2]!;
+      asked.push(name);
+      return fetch(new URL(pathname + search, at), init);
+    };
+    const client = new Client({ name: 'test', version: '1' }, { versionNegotiation: { mode: 'legacy' } });
+    onTestFinished(async () => void (await client.close().catch(() => {})));
+    const target = new URL(`/mcp?workspace=${encodeURIComponent(nodes.workspace('w'))}`, a.url);
+    await client.connect(new StreamableHTTPClientTransport(target, { fetch: alternate }));
+    for (const task of ['first', 'second', 'third']) {
+      const result = await client.callTool({ name: 'delegate', arguments: { tier: 'fast', task } });
+      expect(result.structuredContent).toMatchObject({ success: true, output: expect.stringContaining('heard') });
+    }
+    expect(new Set(asked)).toEqual(new Set(['a', 'b']));
+    expect(await nodes.rows("SELECT count(*) AS n FROM sessions WHERE door = 'mcp' AND is_worker = 0")).toEqual([
+      { n: '1' },
+    ]);
+  });
+});

@@ -28,9 +28,12 @@ export interface Agent {
 
 const NOT_DONE = ['modes', "the editor's files", 'terminals', 'mcpServers', 'edited arguments', 'protocol 2'];
 const RESOURCE_NOT_FOUND = -32002;
+/** What an editor calls itself, as far as it can be kept. */
+const PRODUCT = /^[\x20-\x7e]{1,200}$/;
 
 export function createAgent({ client, version, uuid, failed }: AgentParts): Agent {
   const open = new Map<string, OpenSession>();
+  let product: string | null = null;
   let models: Promise<readonly Model[]> | null = null;
   const known = () => {
     models ??= client.listModels().then(
@@ -72,20 +75,29 @@ export function createAgent({ client, version, uuid, failed }: AgentParts): Agen
   }
 
   const app = agent({ name: 'metis' })
-    .onRequest(methods.agent.initialize, () => ({
-      protocolVersion: PROTOCOL_VERSION,
-      agentInfo: { name: 'metis', title: 'Metis', version },
-      agentCapabilities: {
-        loadSession: true,
-        promptCapabilities: { image: true, embeddedContext: true, audio: false },
-        sessionCapabilities: { list: {}, resume: {}, close: {} },
-      },
-      authMethods: [],
-      _meta: { metis: { not_done: NOT_DONE } },
-    }))
+    .onRequest(methods.agent.initialize, ({ params }) => {
+      const { name } = params.clientInfo ?? {};
+      product = name !== undefined && PRODUCT.test(name) ? name : null;
+      return {
+        protocolVersion: PROTOCOL_VERSION,
+        agentInfo: { name: 'metis', title: 'Metis', version },
+        agentCapabilities: {
+          loadSession: true,
+          promptCapabilities: { image: true, embeddedContext: true, audio: false },
+          sessionCapabilities: { list: {}, resume: {}, close: {} },
+        },
+        authMethods: [],
+        _meta: { metis: { not_done: NOT_DONE } },
+      };
+    })
     .onRequest(methods.agent.session.new, ({ params, client: editor }) =>
       told(async () => {
-        const session = await client.createSession({ workspace_path: params.cwd, door: 'acp', on_reached: 'stop' });
+        const session = await client.createSession({
+          workspace_path: params.cwd,
+          door: 'acp',
+          client: product,
+          on_reached: 'stop',
+        });
         const options = await watch(editor, session, { replayed: false, servers: params.mcpServers });
         return { sessionId: session.id, configOptions: options };
       }),

@@ -40,6 +40,7 @@ export function withServerFlags(command: Command): Command {
   return command
     .addOption(new Option('--server <url>', 'address of the server, if not the configured one').argParser(serverUrl))
     .addOption(new Option('--token <token>', 'its access token; METIS_TOKEN when left out'))
+    .addOption(new Option('--data <dir>', 'the data folder whose server is asked; ~/.metis when left out'))
     .addOption(new Option('--json', 'the answer as JSON'));
 }
 

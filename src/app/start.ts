@@ -5,6 +5,7 @@ import type { Logger } from '../ports/log.ts';
 import { type ConfigFlags, dataDirectory, type LoadedConfig, loadConfig } from './config.ts';
 import { type CommandContext, refuse } from './context.ts';
 import { type Credentials, createCredentials, type EnvFile, readEnvFile } from './credentials.ts';
+import { findServer } from './door/find-server.ts';
 import { createLogger } from './log.ts';
 
 export interface Settings extends LoadedConfig {
@@ -30,17 +31,26 @@ export function startLog({ stderr }: CommandContext, { config, credentials, give
   return createLogger(level, () => [...credentials.secrets, ...config.server.auth_tokens]);
 }
 
-/** Runs `body` with the server that the flags name, else with the configured one; its exit code. */
+/** Runs `body` with the server that the flags name, else that of the data folder, else the configured one; its exit code. */
 export async function askWith(
   context: CommandContext,
-  flags: { readonly server?: string; readonly token?: string },
+  flags: { readonly server?: string; readonly token?: string; readonly data?: string },
   body: (server: ServerAddress) => Promise<number>,
 ): Promise<number> {
   const { server, token } = flags;
   // Another machine's server has nothing to do with the configuration of this one.
   if (server !== undefined) return body({ baseUrl: server, token: token ?? context.env.METIS_TOKEN ?? null });
-  const settings = loadSettings(context, {});
-  return settings.ok ? body(configuredServer(context, settings.value, flags)) : refuse(context, settings.error);
+  const { data } = flags;
+  const settings = loadSettings(context, data === undefined ? {} : { data });
+  if (!settings.ok) return refuse(context, settings.error);
+  const configured = configuredServer(context, settings.value, flags);
+  const found = await findServer(settings.value, configured, data !== undefined);
+  if (found === null && data !== undefined) {
+    const { dataDir } = settings.value;
+    return refuse(context, [`no server answers for ${dataDir}; metis serve --data ${dataDir} starts one`]);
+  }
+  // Where nobody answers the address says so.
+  return body({ ...configured, baseUrl: found?.baseUrl ?? configured.baseUrl });
 }
 
 /** Every address of the machine is bound, and one of them is asked. */

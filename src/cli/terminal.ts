@@ -21,6 +21,8 @@ export interface ServerFlags {
   /** The configured address when left out. */
   readonly server?: string;
   readonly token?: string;
+  /** Folder whose server is asked where none is named. */
+  readonly data?: string;
   readonly json?: boolean;
 }
 

@@ -13,13 +13,18 @@ import { createRoot, type Root, type World } from './root.ts';
 import { createStates, mcpServer } from './server.ts';
 
 export interface HttpDoor {
-  /** @param token of its caller, which its requests to the server are made with */
+  /**
+   * @param request its signal aborts when its answer is whole, or nobody reads it any more
+   * @param token of its caller, which its requests to the server are made with
+   */
   fetch(request: Request, token: string | null, body: unknown): Promise<Response>;
   close(): Promise<void>;
 }
 
 const SESSION_HEADER = 'mcp-session-id';
-const MAX_SESSIONS = 1000;
+const MAX_CONNECTIONS = 1000;
+/** Of one caller; without tokens all are one. */
+const MAX_OF_CALLER = 100;
 const IDLE_MS = 60 * 60 * 1000;
 const MAX_PATH = 4096;
 const MAX_ROOTS = 1000;
@@ -29,7 +34,8 @@ interface Connection {
   readonly transport: WebStandardStreamableHTTPServerTransport;
   readonly caller: string;
   readonly root: Root;
-  open: number;
+  /** Requests whose answers are not whole yet; held here, their signals go on telling of their end. */
+  readonly open: Set<Request>;
   usedAt: number;
 }
 
@@ -81,22 +87,38 @@ export function createHttpDoor(world: World, version: string, { address, node, k
   function forgetIdle(): void {
     const before = world.clock.monotonic() - IDLE_MS;
     for (const [id, connection] of connections) {
-      if (connection.open > 0 || connection.usedAt > before) continue;
-      connections.delete(id);
-      void connection.transport.close();
+      if (connection.open.size > 0 || connection.usedAt > before) continue;
+      drop(id, connection);
     }
+  }
+
+  function drop(id: string, { transport }: Connection): void {
+    connections.delete(id);
+    void transport.close();
+  }
+
+  /** False where each is in use. Whoever comes back to one that was dropped is told to initialize anew. */
+  function makeRoom(caller: string): boolean {
+    const own = [...connections].filter(([, one]) => one.caller === caller);
+    const among = own.length >= MAX_OF_CALLER ? own : connections.size >= MAX_CONNECTIONS ? [...connections] : null;
+    if (among === null) return true;
+    const idle = among.filter(([, { open }]) => open.size === 0).toSorted(([, a], [, b]) => a.usedAt - b.usedAt);
+    if (idle[0] === undefined) return false;
+    drop(...idle[0]);
+    return true;
   }
 
   async function opened(request: Request, token: string | null, body: unknown): Promise<Response> {
     const place = placeOf(request.url);
     if ('fault' in place) return refused(400, -32602, place.fault);
     forgetIdle();
-    if (connections.size >= MAX_SESSIONS) return refused(503, -32000, 'too many sessions; close one');
+    const caller = hash(token ?? '');
+    if (!makeRoom(caller)) return refused(503, -32000, 'too many sessions are in use; end one');
     const root = rootOf(token, place);
     const transport = new WebStandardStreamableHTTPServerTransport({
       sessionIdGenerator: () => (node() === '' ? world.uuid() : `${world.uuid()}.${node()}`),
       onsessioninitialized: (id) => {
-        connections.set(id, { transport, caller: hash(token ?? ''), root, open: 0, usedAt: world.clock.monotonic() });
+        connections.set(id, { transport, caller, root, open: new Set(), usedAt: world.clock.monotonic() });
       },
       onsessionclosed: (id) => {
         connections.delete(id);
@@ -115,13 +137,14 @@ export function createHttpDoor(world: World, version: string, { address, node, k
     // Somebody else's is as good as none.
     if (connection === undefined || connection.caller !== hash(token ?? ''))
       return refused(404, -32001, 'no session with this id; initialize anew');
-    connection.open += 1;
-    connection.usedAt = world.clock.monotonic();
-    try {
-      return await connection.transport.handleRequest(request, { parsedBody: body });
-    } finally {
-      connection.open -= 1;
-    }
+    connection.open.add(request);
+    const over = () => {
+      connection.open.delete(request);
+      connection.usedAt = world.clock.monotonic();
+    };
+    if (request.signal.aborted) over();
+    else request.signal.addEventListener('abort', over, { once: true });
+    return connection.transport.handleRequest(request, { parsedBody: body });
   }
 
   return {

@@ -17,6 +17,8 @@ export interface Root {
   /** Where a person answers what waits. */
   readonly dashboard: () => string;
   session(): Promise<string>;
+  /** What the program calls itself that the session is opened for. */
+  named(client: string | null): void;
   /** The session as far as it is open. */
   readonly opened: () => string | null;
   /** Does work that outlives its request, and is waited for when the door closes. Its failure is nobody's any more. */
@@ -28,6 +30,7 @@ export function createRoot(world: World, server: ServerAddress, body: NewSession
   const client = createMetisClient(server);
   let opening: Promise<string> | null = null;
   let id: string | null = null;
+  let product: string | null = null;
   const running = new Set<Promise<unknown>>();
   return {
     world,
@@ -35,7 +38,7 @@ export function createRoot(world: World, server: ServerAddress, body: NewSession
     workspace: body.workspace_path,
     dashboard: () => server.baseUrl,
     session() {
-      opening ??= client.createSession(body).then(
+      opening ??= client.createSession({ ...body, client: product }).then(
         (session) => {
           id = session.id;
           return session.id;
@@ -46,6 +49,9 @@ export function createRoot(world: World, server: ServerAddress, body: NewSession
         },
       );
       return opening;
+    },
+    named: (name) => {
+      product = name;
     },
     opened: () => id,
     behind(work) {

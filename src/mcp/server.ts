@@ -2,6 +2,7 @@
 import {
   type CallToolRequest,
   CLIENT_CAPABILITIES_META_KEY,
+  CLIENT_INFO_META_KEY,
   type ClientCapabilities,
   createRequestStateCodec,
   inputResponse,
@@ -26,6 +27,7 @@ const INSTRUCTIONS =
 /** An answer may come as late as the question stays open. */
 const STATE_SECONDS = 3600;
 const MAX_WAIT_SECONDS = 3600;
+const PRODUCT = /^[\x20-\x7e]{1,200}$/;
 
 type Input = Readonly<Record<string, unknown>>;
 
@@ -55,11 +57,20 @@ export function mcpServer(
     );
     server.setRequestHandler('tools/list', async () => ({ tools: toolsOf(await callable(root)) }));
     server.setRequestHandler('tools/call', async (request, ctx) => {
-      const asking = askingOf(context.era === 'modern', server, ctx, states);
+      const modern = context.era === 'modern';
+      root.named(productOf(modern, server, ctx));
+      const asking = askingOf(modern, server, ctx, states);
       return call(root, ctx, request.params, asking).catch((error: unknown) => refusal(root, error));
     });
     return server;
   };
+}
+
+/** Printable and of a decent length, else it counts as not said. */
+function productOf(modern: boolean, server: Server, { mcpReq }: ServerContext): string | null {
+  const envelope = mcpReq.envelope as { readonly [CLIENT_INFO_META_KEY]?: { readonly name?: unknown } } | undefined;
+  const name = (modern ? envelope?.[CLIENT_INFO_META_KEY] : server.getClientVersion())?.name;
+  return typeof name === 'string' && PRODUCT.test(name) ? name : null;
 }
 
 async function callable({ client, workspace, opened }: Root) {

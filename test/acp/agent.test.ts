@@ -89,6 +89,7 @@ describe('an editor', () => {
     expect(plans.at(-1)!.map(({ status }) => status)).toEqual(['completed', 'completed']);
 
     const metis = await until(() => clientOf(home));
+    expect((await metis.listSessions({ door: 'acp' })).sessions).toMatchObject([{ client: 'an-editor' }]);
     const { data } = await metis.getCost({ group_by: 'root_session', from: 'all' });
     const usages = editor.updates.flatMap(({ update }) => (update.sessionUpdate === 'usage_update' ? [update] : []));
     expect(usages.at(-1)).toMatchObject({

@@ -1,5 +1,6 @@
 // `metis sessions`, `metis cost`, `metis events`: tables for people, JSON for programs, against real servers.
 import { spawn } from 'node:child_process';
+import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createMetisClient } from '../../src/client/client.ts';
 import { address, MAIN, run, type Started, start, temporaryHome } from './metis.ts';
@@ -45,6 +46,28 @@ function onTerminal(columns: number, command: string, env: Record<string, string
   return new Promise((resolve) => child.once('close', () => resolve(text)));
 }
 const ESCAPES = new RegExp(`${String.fromCharCode(27)}\\[[0-9;?]*[a-zA-Z]`, 'g');
+
+describe('without an address', () => {
+  const sessions = (...args: string[]) => run(['sessions', '--json', ...args], { home: home.path });
+
+  it('the server of the data folder is asked, wherever it listens', async () => {
+    const { session } = await worked();
+    const own = await sessions();
+    expect([own.code, JSON.parse(own.stdout).id]).toEqual([0, session.id]);
+    const data = path.join(home.path, 'other');
+    const other = createMetisClient({ baseUrl: await address(keep(['serve', '--port', '0', '--data', data])) });
+    const { id } = await other.createSession({ workspace_path: home.path });
+    const named = await sessions('--data', data);
+    expect([named.code, JSON.parse(named.stdout).id]).toEqual([0, id]);
+  });
+
+  it('a data folder without a server is not mistaken for that of another', async () => {
+    await worked();
+    const data = path.join(home.path, 'empty');
+    const { code, stdout, stderr } = await sessions('--data', data);
+    expect([code, stdout, stderr]).toEqual([1, '', expect.stringContaining(`no server answers for ${data}`)]);
+  });
+});
 
 describe('sessions and cost', () => {
   it('are tables in a file and on terminals of 80 and 140 columns, and JSON with --json', async () => {

@@ -1,11 +1,13 @@
 // Claude Code and Codex as they are installed, without network or key, before a fake provider (19 §7): npm run test:clients.
 import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { Received, Said } from '../api/gateway/provider.ts';
 import { type GatewayWorld, startGateway } from '../api/gateway/world.ts';
+import { ROOT } from '../support/real-server.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
 /** Folder into which the script installed them; without it each is skipped. */
@@ -89,19 +91,16 @@ describe.skipIf(!has('claude'))('Claude Code', () => {
 });
 
 describe.skipIf(!has('codex'))('Codex', () => {
-  function codex({ server }: GatewayWorld, prompt: string): Promise<Run> {
+  /** As the page shows it, at this server. */
+  const shownIn = (page: string, { server }: GatewayWorld) =>
+    /```toml\n([\s\S]*?)```/
+      .exec(fs.readFileSync(path.join(ROOT, page), 'utf8'))![1]!
+      .replace('http://127.0.0.1:8420', server.url);
+
+  function codex(world: GatewayWorld, prompt: string, page = 'docs/doors.md'): Promise<Run> {
     const home = newHome();
     fs.mkdirSync(path.join(home, '.codex'));
-    const config = [
-      'model = "gpt-5"',
-      'model_provider = "metis"',
-      '[model_providers.metis]',
-      'name = "Metis"',
-      `base_url = "${server.url}/v1"`,
-      'wire_api = "responses"',
-      'env_key = "METIS_KEY"',
-    ];
-    fs.writeFileSync(path.join(home, '.codex/config.toml'), `${config.join('\n')}\n`);
+    fs.writeFileSync(path.join(home, '.codex/config.toml'), `model = "gpt-5"\n${shownIn(page, world)}`);
     const args = ['exec', '--skip-git-repo-check', '--enable', 'multi_agent', '--sandbox', 'read-only', prompt];
     return run(home, 'codex', args, { METIS_KEY: 'metis' });
   }
@@ -129,6 +128,18 @@ describe.skipIf(!has('codex'))('Codex', () => {
     expect(workers.map((one) => one.parent_session_id)).toEqual([root[0]!.id]);
     const cost = await world.server.client.getCost({ group_by: 'root_session', from: 'all' });
     expect(cost.data).toEqual([expect.objectContaining({ root_session_id: root[0]!.id, cost_usd: totals.cost_usd })]);
+  });
+
+  it('sends the key that env_key names, and none where the configuration of the README names none', async () => {
+    const token_sha256 = createHash('sha256').update('metis').digest('hex');
+    const keyed = await startGateway(() => ({ text: 'All is done.' }), {
+      config: { gateway: { keys: { ci: { token_sha256, daily_usd: null } } } },
+    });
+    expect(await codex(keyed, 'hi')).toMatchObject({ code: 0, output: expect.stringContaining('All is done.') });
+    expect((await treeOf(keyed)).root).toMatchObject([{ caller: 'ci' }]);
+    const open = await startGateway(() => ({ text: 'All is done.' }));
+    expect(await codex(open, 'hi', 'README.md')).toMatchObject({ code: 0 });
+    expect((await treeOf(open)).root).toMatchObject([{ caller: '' }]);
   });
 
   it('shows the sentence of a spent limit after one request', async () => {

@@ -54,7 +54,7 @@ describe.each(WAYS)('over $road with $protocol', ({ road, protocol }) => {
     expect(listed.structuredContent).toMatchObject({ workers: [{ tier: 'fast' }, { tier: 'balanced' }] });
     const cost = (await client.callTool({ name: 'cost', arguments: {} })).structuredContent as Record<string, string>;
     const root = (await (await metis()).listSessions()).sessions.find(({ door }) => door === 'mcp')!;
-    expect(root).toMatchObject({ worker_count: 2, on_reached: 'stop', max_cost_usd: '5' });
+    expect(root).toMatchObject({ worker_count: 2, on_reached: 'stop', max_cost_usd: '5', client: 'test' });
     expect(cost).toEqual({
       own_usd: '0',
       workers_usd: root.workers_cost_usd,

@@ -175,7 +175,11 @@ export async function acpIn(home: Home, { args = [], permission }: AcpOptions = 
     );
   const connection = app.connect(ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout) as never));
   const { agent } = connection;
-  const about = await agent.request('initialize', { protocolVersion: 1, clientCapabilities: {} });
+  const about = await agent.request('initialize', {
+    protocolVersion: 1,
+    clientCapabilities: {},
+    clientInfo: { name: 'an-editor', version: '1' },
+  });
   return {
     agent,
     about,

@@ -1,16 +1,14 @@
 // Finding the server of a door's process, or starting one inside it (19 §5).
 
-import fs from 'node:fs';
-import { createMetisClient } from '../../client/client.ts';
 import type { ServerAddress } from '../../client/request.ts';
 import { sleep, systemClock, type Timer } from '../../kernel/clock.ts';
 import { StartupError } from '../../kernel/errors.ts';
-import { isOwned } from '../../store/sqlite/connection/owner-lock.ts';
 import { createServer, type RunningServer } from '../compose.ts';
 import type { ConfigFlags } from '../config.ts';
 import type { CommandContext } from '../context.ts';
 import { configuredServer, loadSettings, type Settings, startLog } from '../start.ts';
-import { readServerFile, writeServerFile } from './server-file.ts';
+import { type Found, findServer } from './find-server.ts';
+import { writeServerFile } from './server-file.ts';
 
 export interface AttachFlags extends ConfigFlags {
   /** The one to ask, wherever it is. */
@@ -31,13 +29,6 @@ const SEARCH_MS = 10_000;
 /** For a server of its own, which somebody starts again. */
 const RETURN_MS = 600_000;
 const PAUSE_MS = 100;
-const ANSWER_MS = 5000;
-
-interface Found {
-  readonly baseUrl: string;
-  /** It goes with a process that serves another client. */
-  readonly embedded: boolean;
-}
 
 /** Throws `StartupError` where no server answers and none can be started. */
 export async function attach(context: CommandContext, flags: AttachFlags): Promise<Attachment> {
@@ -77,7 +68,7 @@ async function attached(context: CommandContext, flags: AttachFlags, alive: Time
   async function find(mayStart: boolean): Promise<Found> {
     const deadline = systemClock.monotonic() + (mayStart ? SEARCH_MS : RETURN_MS);
     for (;;) {
-      const known = await standing(settings, configured, flags.data !== undefined);
+      const known = await findServer(settings, configured, flags.data !== undefined);
       if (known !== null) return known;
       if (mayStart && !closed) {
         try {
@@ -126,30 +117,6 @@ async function attached(context: CommandContext, flags: AttachFlags, alive: Time
       alive.cancel();
     },
   };
-}
-
-/** A server of this data folder that answers; null where there is none. */
-async function standing(settings: Settings, configured: ServerAddress, named: boolean): Promise<Found | null> {
-  const said = readServerFile(settings.dataDir);
-  if (said !== null && (await answers({ ...configured, baseUrl: said.url })))
-    return { baseUrl: said.url, embedded: said.embedded };
-  const { db_path } = settings.config.storage;
-  const held = fs.existsSync(db_path) && isOwned(db_path);
-  // A data folder that was named and that no server holds is not the one of a server that answers.
-  if ((named && !held) || !(await answers(configured))) return null;
-  return { baseUrl: configured.baseUrl, embedded: false };
-}
-
-/** A server that is up, or on its way: one that goes down is not found. */
-async function answers(server: ServerAddress): Promise<boolean> {
-  try {
-    const health = await createMetisClient({ baseUrl: server.baseUrl }).getHealth({
-      signal: AbortSignal.timeout(ANSWER_MS),
-    });
-    return health.status === 'ok';
-  } catch {
-    return false;
-  }
 }
 
 async function startOwn(context: CommandContext, settings: Settings) {

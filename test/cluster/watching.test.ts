@@ -1,6 +1,7 @@
 // Watching a tree from a node that does not own it: what is committed once each and in order, what is said as it is said (16 §6).
+import { createHmac } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { sealed } from '../../src/bus/nats/frame.ts';
+import { createSeals, hmacOf } from '../../src/bus/nats/frame.ts';
 import type { Delta } from '../../src/domain/delta.ts';
 import { withoutRaw } from '../../src/domain/message.ts';
 import { NO_TOKENS, type Usage } from '../../src/domain/usage.ts';
@@ -287,6 +288,14 @@ describe.skipIf(missing !== '')(`watching from another node${missing && `, skipp
   });
 });
 
+test('a seal is an HMAC-SHA-256, whatever the length of its key', () => {
+  for (const length of [0, 1, 63, 64, 65, 200]) {
+    const key = Buffer.alloc(length, 'k');
+    const expected = createHmac('sha256', key).update('head').update('body').digest('hex');
+    expect(hmacOf(key)('head', Buffer.from('body')).toString('hex')).toBe(expected);
+  }
+});
+
 describe.skipIf(missing !== '')(`frames of a stranger${missing && `, skipped: ${missing}`}`, () => {
   test('garbage, forgeries, frames of another epoch or tree and repeated ones change nothing that anybody sees', async () => {
     const { schema, a, b } = await twoNodes();
@@ -307,23 +316,22 @@ describe.skipIf(missing !== '')(`frames of a stranger${missing && `, skipped: ${
 
     const subject = `${schema.name}.tree.${session.id}`;
     const forged = `{"v":1,"epoch":1,"seq":4,"n":9,"kind":"commit","whole":true,"items":[]}`;
-    const key = await frameKey(a.pool.send);
+    const seals = createSeals(await frameKey(a.pool.send));
     const sent: (string | Uint8Array)[] = [
       '',
       'x',
       new Uint8Array(1024 * 1024 - 100),
       '['.repeat(300_000),
       forged,
-      sealed(Buffer.alloc(32), subject, forged),
+      createSeals(Buffer.alloc(32)).seal(subject, forged),
       // What only a node can make: too deep, of the wrong form, of an owner that is gone.
-      sealed(key, subject, `{"v":1,"items":${'['.repeat(100_000)}`),
-      sealed(
-        key,
+      seals.seal(subject, `{"v":1,"items":${'['.repeat(100_000)}`),
+      seals.seal(
         subject,
         '{"v":1,"epoch":1,"seq":1e999,"n":{},"kind":"commit","whole":true,"items":[{"event":{"id":"\\""}}]}',
       ),
-      sealed(key, subject, forged.replace('"epoch":1', '"epoch":0')),
-      sealed(key, `${schema.name}.tree.${other.id}`, forged),
+      seals.seal(subject, forged.replace('"epoch":1', '"epoch":0')),
+      seals.seal(`${schema.name}.tree.${other.id}`, forged),
       ...heard.map(({ data }) => data),
     ];
     for (const data of sent) for (const to of [subject, `${schema.name}.tree.${other.id}`]) evil.publish(to, data);

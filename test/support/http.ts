@@ -118,7 +118,7 @@ export async function answerOf(response: Response): Promise<Answer> {
   return { status, headers, body: text === '' ? null : isJson ? JSON.parse(text) : text };
 }
 
-function testSocket(url: string, headers: Headers = {}): TestSocket {
+export function testSocket(url: string, headers: Headers = {}): TestSocket {
   const ws = new WebSocket(url, { headers });
   const frames: Parsed[] = [];
   const waiting = new Set<() => void>();

@@ -1,7 +1,7 @@
 // What this node says to the others: its publications, and messages in mid-stream to who asks for them (16 §6.2, §6.5).
 import type { Clock } from '../../kernel/clock.ts';
 import type { Position, Published } from '../../ports/live-bus.ts';
-import { MAX_FRAME_BYTES, opened, sealed } from './frame.ts';
+import { createSeals, MAX_FRAME_BYTES } from './frame.ts';
 import type { FrameBody } from './frame-schema.ts';
 import type { Link } from './link.ts';
 import { type Head, packed } from './pack.ts';
@@ -29,7 +29,8 @@ const NOTHING = new Uint8Array();
 
 /** @param known the tree, where this node has spoken of it */
 export function createOutbox(parts: OutboxParts, known: (root: string) => Tree | null): Outbox {
-  const { cluster, link, key, owns, clock } = parts;
+  const { cluster, link, owns, clock } = parts;
+  const seals = createSeals(parts.key);
   const saying = new Set<string>();
   const treeSubject = (root: string) => `${cluster}.tree.${root}`;
   const askSubject = (root: string) => `${cluster}.say.${root}`;
@@ -37,7 +38,7 @@ export function createOutbox(parts: OutboxParts, known: (root: string) => Tree |
   function transmit({ root }: Tree, items: readonly Published[], head: Head): void {
     const subject = treeSubject(root);
     for (const text of packed(items, head)) {
-      const bytes = sealed(key, subject, text);
+      const bytes = seals.seal(subject, text);
       // Its number is used up, so that the others notice.
       if (bytes.length <= MAX_FRAME_BYTES) link.publish(subject, bytes);
     }
@@ -72,7 +73,7 @@ export function createOutbox(parts: OutboxParts, known: (root: string) => Tree |
     listen(root, hear) {
       const subject = treeSubject(root);
       return link.listen(subject, (data) => {
-        const frame = opened(key, subject, data);
+        const frame = seals.open(subject, data);
         if (frame !== null) hear(frame, data.length);
       });
     },

@@ -36,6 +36,26 @@ test('eight calls at once whose bounds are far above a limit all succeed, lowere
   expect(root!.budget).toMatchObject({ max_cost_usd: '0.5', reserved_usd: '0' });
 });
 
+test('eight calls at once that cost all they may: one is let through, and the limit is not passed', async () => {
+  let go = () => {};
+  const held = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  const world = await startGateway(({ body }) => ({
+    before: held,
+    usage: { input: 10, output: body.max_tokens as number },
+  }));
+  const headers = (i: number) => ({ ...claudeCode('s1', i === 0 ? undefined : `a${i}`), 'x-metis-budget-usd': '0.5' });
+  const answers = Array.from({ length: 8 }, (_, i) => ask(world, headers(i), { max_tokens: 64_000 }));
+  // Each has looked at what is left before the first costs anything.
+  await until(() => world.server.events.filter(({ type }) => type === 'route.decided').length === 8);
+  go();
+  const statuses = (await Promise.all(answers)).map(({ status }) => status);
+  expect(statuses.toSorted()).toEqual([200, ...Array(7).fill(402)]);
+  expect(world.provider.received).toHaveLength(1);
+  expect(await spent(world)).toBeLessThanOrEqual(toPusd('0.5'));
+});
+
 test('what is estimated of an answer is never more than its bound allows, so that no cap is passed', async () => {
   // Ten times what the bound allows, broken off before its counts.
   const said = { type: 'content_block_delta', delta: { type: 'text_delta', text: 'x'.repeat(160_000) } };

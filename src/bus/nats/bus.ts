@@ -190,6 +190,8 @@ export function createClusterBus(options: ClusterBusOptions): ClusterBus {
     async close() {
       timer?.cancel();
       for (const one of [...followed.values()]) unfollow(one);
+      // What was published last is still on its way.
+      await link?.flush();
       await link?.close();
     },
   };

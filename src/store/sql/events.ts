@@ -1,24 +1,24 @@
 // Events: what every database is asked for; always by id (02 §5).
 import type { EventQuery } from '../../ports/store.ts';
-import { BEHIND_ALL, TURN_IS_OPEN, WITH_TREE } from './schema/words.ts';
+import { BEHIND_ALL, EVENTS_OF_TURN, TURN_IS_OPEN, WITH_TREE } from './schema/words.ts';
 
 const TYPE_IN = 'type IN (SELECT value FROM json_each(?))';
-const OF_TURN = `SELECT * FROM events WHERE turn_id = ? AND ${TYPE_IN} ORDER BY id`;
+const OF_TURN = `SELECT e.* FROM ${EVENTS_OF_TURN} WHERE t.id = ? AND ${TYPE_IN} ORDER BY e.id`;
 
 export const LAST_OF_TURN = `${OF_TURN} DESC LIMIT 1`;
 export const ALL_OF_TURN = `${OF_TURN} ASC`;
-/** An ended turn has no open call: CROSS JOIN and the plus make SQLite search open turns instead of all calls ever. */
+/** An ended turn has no open call: the plus makes SQLite search open turns instead of all calls ever. */
 const openCalls = (turns: string) => `
-  SELECT e.* FROM turns t CROSS JOIN events e ON e.turn_id = t.id AND +e.type = 'llm.call_started'
+  SELECT e.* FROM ${EVENTS_OF_TURN} AND +e.type = 'llm.call_started'
   WHERE ${turns} AND NOT EXISTS (
     SELECT 1 FROM events o
-    WHERE o.turn_id = e.turn_id AND +o.type IN ('llm.call_completed', 'llm.call_failed')
+    WHERE o.session_id = e.session_id AND o.id > e.id AND +o.type IN ('llm.call_completed', 'llm.call_failed')
       AND o.payload_json ->> '$.request_id' = e.payload_json ->> '$.request_id')
   ORDER BY e.id`;
 export const OPEN_CALLS_OF_TURN = openCalls('t.id = ?');
 export const ALL_OPEN_CALLS = openCalls(`t.${TURN_IS_OPEN}`);
 
-/** Calls of the gateway belong to no turn; the plus keeps the search inside their session's later events. */
+/** Calls of the gateway belong to no turn; the pluses keep the search inside the latest events, and their session's later ones. */
 export const OPEN_GATEWAY_CALLS = `
   SELECT e.* FROM events e
   WHERE e.turn_id IS NULL AND e.id >= ? AND +e.type = 'llm.call_started' AND NOT EXISTS (

@@ -2,7 +2,7 @@
 import type { Waiting } from '../../domain/session.ts';
 import type { TurnStatus } from '../../domain/turn.ts';
 import { isoTime } from '../../kernel/clock.ts';
-import { TURN_IS_OPEN, WITH_TREE } from './schema/words.ts';
+import { EVENTS_OF_TURN, TURN_IS_OPEN, WITH_TREE } from './schema/words.ts';
 
 const MAX_LISTED = 50;
 
@@ -35,15 +35,15 @@ const OPEN = 'SELECT t.id, t.session_id, t.status, t.interrupted_reason FROM';
 export const OF_ROOT = `${OPEN} sessions s JOIN turns t ON t.session_id = s.id AND t.${TURN_IS_OPEN} WHERE s.root_session_id = ?`;
 export const BELOW = `${WITH_TREE} ${OPEN} tree CROSS JOIN turns t ON t.session_id = tree.id AND t.${TURN_IS_OPEN}`;
 export const ASKED = 'SELECT id, requested_at AS since FROM confirmations WHERE decision IS NULL AND +turn_id = ?';
-export const NEWEST_EVENT = 'SELECT timestamp_ms AS since FROM events WHERE turn_id = ? ORDER BY id DESC LIMIT 1';
+export const NEWEST_EVENT = `SELECT e.timestamp_ms AS since FROM ${EVENTS_OF_TURN} WHERE t.id = ? ORDER BY e.id DESC LIMIT 1`;
 export const NEWEST_CALL = `
-  SELECT payload_json ->> '$.request_id' AS id, timestamp_ms AS since, type FROM events
-  WHERE turn_id = ? AND +type IN ('llm.call_started', 'llm.call_completed', 'llm.call_failed')
-  ORDER BY events.id DESC LIMIT 1`;
+  SELECT e.payload_json ->> '$.request_id' AS id, e.timestamp_ms AS since, e.type FROM ${EVENTS_OF_TURN}
+  WHERE t.id = ? AND +e.type IN ('llm.call_started', 'llm.call_completed', 'llm.call_failed')
+  ORDER BY e.id DESC LIMIT 1`;
 /** A tool call is let through behind its message, whose id is smaller than those of all events that follow. */
 export const PENDING = `
   SELECT c.id, c.created_at AS since, d.worker_session_id AS worker, d.created_at AS opened,
-    (SELECT min(e.timestamp_ms) FROM events e WHERE e.turn_id = c.turn_id AND e.id > c.message_id
+    (SELECT min(e.timestamp_ms) FROM events e WHERE e.session_id = c.session_id AND e.id > c.message_id AND e.turn_id = c.turn_id
       AND +e.type = 'tool.called' AND e.payload_json ->> '$.tool_use_id' = c.id) AS called
   FROM tool_calls c LEFT JOIN delegations d ON d.tool_use_id = c.id
   WHERE c.session_id = ? AND c.status = 'pending' AND c.turn_id = ?

@@ -6,7 +6,7 @@ import { SLOTS } from '../../../src/domain/route.ts';
 import { EventValidationError } from '../../../src/ports/journal.ts';
 import type { EventQuery } from '../../../src/ports/store.ts';
 import { systemEvent } from '../../support/drafts.ts';
-import { storedSession, storedTurn, storedWorker } from './nouns.ts';
+import { endTurn, storedSession, storedTurn, storedWorker } from './nouns.ts';
 import { sampleOf } from './sample.ts';
 import { type OpenStore, publishedEvents, type World } from './world.ts';
 
@@ -231,6 +231,29 @@ export function eventSuite(openWorld: OpenStore): void {
       const expected = { id, type: 'future.thing', payload: { new: [1] }, timestamp: '2026-05-08T12:00:00.000Z' };
       expect((await world.store.events.list(query)).rows).toMatchObject([expected]);
       expect(await world.store.events.listRaw(query)).toMatchObject([{ event: expected, payload_json: '{"new":[1]}' }]);
+    });
+
+    test('events of a turn are found in its session, those behind a later turn and no others', async () => {
+      const world = await openWorld();
+      const session = await storedSession(world);
+      const first = await storedTurn(world, session);
+      const about = (turn_id: typeof first.id | null, over: Partial<EventDraft> = {}): EventDraft => ({
+        ...draftOf('eval.completed', session.id, sampleOf(CATALOG['eval.completed'].payload)),
+        turn_id,
+        ...over,
+      });
+      const other = await storedSession(world);
+      const [before] = await world.journal.commit({ emit: [about(first.id), about(null)] });
+      await endTurn(world, first);
+      const second = await storedTurn(world, session);
+      const [, late] = await world.journal.commit({
+        emit: [about(second.id), about(first.id), about(first.id, { session_id: other.id })],
+      });
+      const types = ['eval.completed', 'pattern.recorded'] as const;
+      expect(await world.store.events.ofTurn(first.id, types)).toEqual([before, late]);
+      expect(await world.store.events.lastOfTurn(first.id, types)).toEqual(late);
+      expect(await world.store.events.ofTurn(first.id, ['pattern.recorded'])).toEqual([]);
+      expect(await world.store.events.ofTurn(world.ids.turn(), types)).toEqual([]);
     });
 
     test('open calls are those of open turns whose request has no outcome', async () => {

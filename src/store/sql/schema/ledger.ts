@@ -29,7 +29,6 @@ export const events = sqliteTable(
     index('events_reported')
       .on(t.type, t.timestamp_ms)
       .where(sql.raw(REPORTED_TYPES.map((type) => `type = '${type}'`).join(' OR '))),
-    index('events_turn').on(t.turn_id, t.id),
     index('events_time').on(t.timestamp_ms),
     check('events_actor', sql`actor IN (${list(ActorSchema.options)})`),
     check('events_sensitivity', sql`sensitivity IN (${list(SensitivitySchema.options)})`),

@@ -7,6 +7,13 @@ export const REPORTED_TYPES = ['route.decided', 'llm.call_completed', 'llm.call_
 /** Spelled as in the unique index of open turns, so that SQLite may use it. */
 export const TURN_IS_OPEN = `status IN (${OPEN_TURN_STATUSES.map((s) => `'${s}'`).join(',')})`;
 
+/**
+ * Turns `t` and their events `e`, which have greater ids than the turn. There is no index of events by turn: it was a
+ * fifteenth of a database, and turns that are asked about are the last of their sessions.
+ */
+export const EVENTS_OF_TURN =
+  'turns t CROSS JOIN events e ON e.session_id = t.session_id AND e.id > t.id AND e.turn_id = t.id';
+
 /** A recursive table `tree(id, depth)`: the session bound to the first parameter and its descendants. */
 export const WITH_TREE = `WITH RECURSIVE tree(id, depth) AS (
   SELECT ?, 0 UNION ALL

@@ -1,0 +1,2 @@
+DROP INDEX `events_turn`;--> statement-breakpoint
+PRAGMA user_version = 14;

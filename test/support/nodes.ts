@@ -8,11 +8,12 @@ import { onTestFinished } from 'vitest';
 import { createMetisClient, type MetisClient } from '../../src/client/client.ts';
 import type { Turn } from '../../src/domain/turn.ts';
 import { type Finished, start } from '../app/metis.ts';
-import type { FakeAnswer, FakeCall, FakeProvider } from './fake-provider.ts';
+import { type FakeAnswer, type FakeCall, type FakeProvider, startFakeProvider } from './fake-provider.ts';
 import { priceFileA } from './prices.ts';
-import { KEYS, registryAt, startStrictFake } from './real-server.ts';
+import { KEYS, registryAt } from './real-server.ts';
 import { ownSchema, type Schema } from './services.ts';
 import { until } from './until.ts';
+import { strictly } from './wire-rules.ts';
 
 /** Short, so that a take-over is soon; what waits for one waits for many times as long. */
 export const LEASE_SECONDS = 3;
@@ -25,6 +26,8 @@ export interface NodesOptions {
   readonly answer: (call: FakeCall) => FakeAnswer | Promise<FakeAnswer>;
   /** Keys of the configuration, of every node. */
   readonly set?: Readonly<Record<string, unknown>>;
+  /** Takes what closes and removes it all, the last first; the test's end unless told. */
+  readonly atEnd?: (close: () => void | Promise<void>) => void;
 }
 
 export interface NodeSettings {
@@ -68,20 +71,21 @@ export interface Nodes {
 }
 
 /** Everything is closed and removed with the test. */
-export async function startNodes({ database, answer, set = {} }: NodesOptions): Promise<Nodes> {
+export async function startNodes({ database, answer, set = {}, atEnd = onTestFinished }: NodesOptions): Promise<Nodes> {
   const folder = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), 'metis-nodes-')));
   const root = path.join(folder, 'workspaces');
   fs.mkdirSync(root);
-  onTestFinished(() => fs.rmSync(folder, { recursive: true, force: true }));
+  atEnd(() => fs.rmSync(folder, { recursive: true, force: true }));
   const schema = await ownSchema(database);
-  onTestFinished(() => schema.drop());
-  const fake = await startStrictFake(answer);
+  atEnd(() => schema.drop());
+  const fake = await startFakeProvider(strictly(answer));
+  atEnd(() => fake.close());
   const files = { registry: path.join(folder, 'registry.yaml'), prices: path.join(folder, 'prices.json') };
   fs.writeFileSync(files.registry, registryAt(fake));
   fs.writeFileSync(files.prices, priceFileA());
   const eyes = new pg.Client({ connectionString: schema.url });
   await eyes.connect();
-  onTestFinished(() => eyes.end());
+  atEnd(() => eyes.end());
   const alike = {
     'server.port': 0,
     'log.level': 'info',
@@ -111,7 +115,7 @@ export async function startNodes({ database, answer, set = {} }: NodesOptions): 
     ]);
     const env = { ANTHROPIC_API_KEY: KEYS.anthropic, OPENAI_API_KEY: KEYS.openai, ...settings.env };
     const node = start(['serve', ...flags], { home, env });
-    onTestFinished(async () => {
+    atEnd(async () => {
       // One that was stopped does not hear anything else.
       await node.stop('SIGKILL');
     });

@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import net from 'node:net';
 import { onTestFinished } from 'vitest';
+import { systemClock } from '../../src/kernel/clock.ts';
 
 export interface Proxy {
   readonly port: number;
@@ -9,6 +10,8 @@ export interface Proxy {
   cut(): void;
   /** Takes connections and bytes, and passes nothing on in either direction. */
   hole(): void;
+  /** Bytes of the service take so long, ms. */
+  delay(ms: number): void;
   /** As at the beginning. */
   mend(): void;
 }
@@ -16,6 +19,7 @@ export interface Proxy {
 /** Closed with the test. */
 export async function startProxy(target: { readonly host: string; readonly port: number }): Promise<Proxy> {
   let state: 'open' | 'cut' | 'hole' = 'open';
+  let late = 0;
   const pairs = new Set<readonly [net.Socket, net.Socket]>();
   const server = net.createServer((near) => {
     if (state === 'cut') return near.destroy();
@@ -30,7 +34,9 @@ export async function startProxy(target: { readonly host: string; readonly port:
     for (const [from, to] of [pair, [far, near]] as const) {
       from.setNoDelay(true);
       from.on('data', (bytes) => {
-        if (state === 'open') to.write(bytes);
+        if (state !== 'open') return;
+        if (late === 0 || from === near) to.write(bytes);
+        else systemClock.after(late, () => void (to.destroyed || to.write(bytes)));
       });
       from.on('error', end);
       from.on('close', end);
@@ -57,10 +63,28 @@ export async function startProxy(target: { readonly host: string; readonly port:
     hole() {
       state = 'hole';
     },
+    delay(ms) {
+      late = ms;
+    },
     mend() {
+      late = 0;
       // What was swallowed cannot be given back.
       if (state === 'hole') endAll();
       state = 'open';
     },
   };
+}
+
+/** An address with the proxy in place of its host and port. */
+export function through(address: string, { port }: Proxy): string {
+  const url = new URL(address);
+  url.hostname = '127.0.0.1';
+  url.port = String(port);
+  return url.href;
+}
+
+/** Where an address leads. */
+export function targetOf(address: string): { readonly host: string; readonly port: number } {
+  const { hostname, port } = new URL(address);
+  return { host: hostname, port: Number(port) };
 }

@@ -1,0 +1,139 @@
+// A database that goes away, answers slowly, or is cut off from one node (16 §3.4, §4.4, §10).
+import fs from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test, vi } from 'vitest';
+import { startNodes } from '../support/nodes.ts';
+import { accountOf, message, pause, plannedWork } from '../support/planned-work.ts';
+import { startProxy, targetOf, through } from '../support/proxy.ts';
+import { postgresService } from '../support/services.ts';
+import { until } from '../support/until.ts';
+
+const { url, missing } = await postgresService();
+
+const PATIENCE_SECONDS = 60;
+vi.setConfig({ testTimeout: 180_000 });
+
+const nameList = (count: number) => Array.from({ length: count }, (_, i) => `s${i}`);
+
+describe.skipIf(url === null)(`the database${missing && `, skipped: ${missing}`}`, () => {
+  test('away again and again for less than the lease: no turn fails, no tree changes hands, every commit once', async () => {
+    const names = nameList(6);
+    const work = plannedWork(() => 200);
+    const nodes = await startNodes({ database: url!, answer: work.answer, set: { 'cluster.lease_seconds': 15 } });
+    const proxy = await startProxy(targetOf(nodes.schema.url));
+    const a = await nodes.start('a', { database: through(nodes.schema.url, proxy) });
+    await nodes.start('b');
+    const turns = names.map(async (name) => {
+      const session = await a.session(nodes.workspace(name));
+      return a.turn(session, message(name));
+    });
+    for (const so of [1, 2, 3]) {
+      await until(() => work.asks.length >= so * 8, PATIENCE_SECONDS);
+      proxy.cut();
+      await pause(1500);
+      proxy.mend();
+    }
+    for (const turn of await Promise.all(turns)) expect(turn).toMatchObject({ status: 'completed' });
+    expect(await accountOf(nodes, work)).toMatchObject({ paidTwice: [], unpaid: 0, unended: [], strayWorkers: [] });
+    expect(await nodes.rows('SELECT DISTINCT owner_epoch FROM trees')).toEqual([{ owner_epoch: '1' }]);
+    expect(await nodes.rows("SELECT 1 FROM events WHERE type = 'turn.resumed'")).toEqual([]);
+  });
+
+  test('away for longer than the lease: trees are dropped, and every turn goes on after its return', async () => {
+    const names = nameList(4);
+    const work = plannedWork(() => 200);
+    const nodes = await startNodes({ database: url!, answer: work.answer });
+    const proxy = await startProxy(targetOf(nodes.schema.url));
+    const a = await nodes.start('a', { database: through(nodes.schema.url, proxy) });
+    for (const name of names) {
+      const session = await a.session(nodes.workspace(name));
+      await a.client.submitTurn(session, { content: message(name) });
+    }
+    await until(() => work.asks.length >= names.length * 2, PATIENCE_SECONDS);
+    proxy.cut();
+    await until(() => /trees dropped/.test(a.log()), PATIENCE_SECONDS);
+    expect((await fetch(`${a.url}/readyz`)).status).toBe(503);
+    await pause(2000);
+    proxy.mend();
+    await until(async () => {
+      const open = await nodes.rows(
+        'SELECT 1 FROM turns WHERE ended_at IS NULL UNION ALL SELECT 1 FROM trees WHERE wanted',
+      );
+      return open.length === 0;
+    }, PATIENCE_SECONDS);
+    expect(await accountOf(nodes, work)).toMatchObject({
+      paidTwice: [],
+      turns: { 'completed end_turn': names.length },
+      unended: [],
+    });
+    expect((await fetch(`${a.url}/readyz`)).status).toBe(200);
+  });
+
+  test('cut off from one node: its command is ended before its lease, which another node waits for', async () => {
+    const nodes = await startNodes({
+      database: url!,
+      // Deaf to SIGTERM.
+      answer: ({ results }) =>
+        results.length > 0
+          ? { text: 'done' }
+          : {
+              tool_calls: [
+                { name: 'shell', input: { command: "trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done" } },
+              ],
+            },
+    });
+    const proxy = await startProxy(targetOf(nodes.schema.url));
+    const a = await nodes.start('a', { database: through(nodes.schema.url, proxy) });
+    const workspace = nodes.workspace('one');
+    const session = await a.session(workspace);
+    const { turn_id } = await a.client.submitTurn(session, { content: 'go' });
+    const pid = await until(
+      () => fs.existsSync(path.join(workspace, 'pid')) && Number(fs.readFileSync(path.join(workspace, 'pid'), 'utf8')),
+      PATIENCE_SECONDS,
+    );
+    const b = await nodes.start('b');
+    expect(isAlive(pid)).toBe(true);
+    proxy.hole();
+    await until(async () => {
+      const [tree] = await nodes.rows(
+        "SELECT n.name FROM trees t JOIN nodes n ON n.id = t.owner_node WHERE t.owner_epoch > 1 AND n.name = 'b'",
+      );
+      return tree !== undefined;
+    }, PATIENCE_SECONDS);
+    expect(isAlive(pid)).toBe(false);
+    const turn = await until(async () => {
+      const found = await b.client.getTurn(session, turn_id);
+      return found.ended_at !== null && found;
+    }, PATIENCE_SECONDS);
+    expect(turn).toMatchObject({ status: 'completed' });
+    const [call] = await nodes.rows('SELECT result_json FROM tool_calls');
+    expect(call!.result_json).toContain('it may or may not have taken effect');
+  });
+
+  test('200 ms an answer: turns are slower, and no tree changes hands', async () => {
+    const names = nameList(3);
+    const work = plannedWork(() => 50);
+    const nodes = await startNodes({ database: url!, answer: work.answer });
+    const proxy = await startProxy(targetOf(nodes.schema.url));
+    const a = await nodes.start('a', { database: through(nodes.schema.url, proxy) });
+    await nodes.start('b');
+    proxy.delay(200);
+    await Promise.all(
+      names.map(async (name) => {
+        const session = await a.session(nodes.workspace(name));
+        expect(await a.turn(session, message(name))).toMatchObject({ status: 'completed' });
+      }),
+    );
+    expect(await nodes.rows('SELECT DISTINCT owner_epoch FROM trees')).toEqual([{ owner_epoch: '1' }]);
+    expect(await accountOf(nodes, work)).toMatchObject({ paidTwice: [], unpaid: 0, unended: [] });
+  });
+});
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}

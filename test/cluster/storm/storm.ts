@@ -1,0 +1,179 @@
+// Three nodes of which one after the other is killed, with sessions at work on all of them: what was done and seen (16 §13).
+import path from 'node:path';
+import { type Nodes, startNodes, type TestNode } from '../../support/nodes.ts';
+import { message, type PlannedWork, pause, plannedWork } from '../../support/planned-work.ts';
+import { until } from '../../support/until.ts';
+import { type Subscriber, subscribe } from './subscriber.ts';
+
+export interface StormOptions {
+  readonly database: string;
+  readonly nats: string | null;
+  readonly seconds: number;
+  readonly sessions: number;
+}
+
+export interface Storm {
+  readonly nodes: Nodes;
+  readonly work: PlannedWork;
+  readonly subscribers: readonly Subscriber[];
+  /** Ids of the turns whose receipt came. */
+  readonly turns: readonly string[];
+  readonly kills: number;
+  /** Model calls that were open at the nodes that were killed, summed over the kills. */
+  readonly openAtKills: number;
+  /** After the last new turn, until all was quiet, ms. */
+  readonly quietAfter: number;
+  close(): Promise<void>;
+}
+
+const BETWEEN_KILLS_MS = 2000;
+const DOWN_MS = 1000;
+const QUIET_SECONDS = 60;
+const HOUR_MS = 3_600_000;
+/** One is right, one an hour ahead, one an hour behind. */
+const SKEWS = [0, HOUR_MS, -HOUR_MS];
+const SKEWED_CLOCK = path.resolve(import.meta.dirname, '../../support/skewed-clock.cjs');
+
+const any = <T>(list: readonly T[]): T => list[Math.floor(Math.random() * list.length)]!;
+
+/** Each commit's number beside each of its events. */
+const SEQ_OF_EVENTS = `
+  CREATE TABLE storm_seq (event_id text PRIMARY KEY, root text, seq bigint, parent text);
+  CREATE FUNCTION storm_note() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO storm_seq SELECT new.id, t.root_session_id, t.seq, new.parent_event_id
+      FROM sessions s JOIN trees t ON t.root_session_id = s.root_session_id WHERE s.id = new.session_id;
+    RETURN new;
+  END $$;
+  CREATE CONSTRAINT TRIGGER storm_note AFTER INSERT ON events DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION storm_note();`;
+
+export async function storm({ database, nats, seconds, sessions }: StormOptions): Promise<Storm> {
+  const work = plannedWork(() => 50 + Math.random() * 200);
+  const set = nats === null ? {} : { 'nats.url': nats };
+  const closing: (() => void | Promise<void>)[] = [];
+  const close = async () => {
+    for (const part of closing.splice(0).reverse()) await part();
+  };
+  const nodes = await startNodes({
+    database,
+    answer: work.answer,
+    set: { ...set, 'log.level': 'warn' },
+    atEnd: (part) => void closing.push(part),
+  });
+  /** By place, null while it is down. */
+  const up: (TestNode | null)[] = SKEWS.map(() => null);
+  const started = SKEWS.map(() => 0);
+  let last = '';
+
+  async function raise(at: number): Promise<void> {
+    started[at]! += 1;
+    const skew = SKEWS[at]!;
+    const env = skew === 0 ? {} : { CLOCK_SKEW_MS: String(skew), NODE_OPTIONS: `--require ${SKEWED_CLOCK}` };
+    // A name is free only when the lease of the one who died is over.
+    up[at] = await nodes.start(`node-${at}-${started[at]}`, { env });
+  }
+  const alive = () => up.filter((node) => node !== null);
+  const nodeUrl = () => {
+    const [some] = alive();
+    last = some === undefined ? last : any(alive()).url;
+    return last;
+  };
+
+  await Promise.all(SKEWS.map((_, at) => raise(at)));
+  await nodes.rows(SEQ_OF_EVENTS);
+
+  let working = true;
+  let ending = false;
+  const turns: string[] = [];
+  const subscribers: Subscriber[] = [];
+
+  /** Again by another node, until there is an answer that is one. */
+  async function insist(method: string, target: string, key: string | null, body?: object): Promise<Json> {
+    for (;;) {
+      try {
+        const answer = await fetch(`${nodeUrl()}${target}`, {
+          method,
+          signal: AbortSignal.timeout(30_000),
+          headers: {
+            ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+            ...(key === null ? {} : { 'idempotency-key': key }),
+          },
+          ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        });
+        const parsed = (await answer.json()) as Json;
+        if (answer.ok) return parsed;
+        if (!RETRIED.includes(parsed.error?.code)) throw new Refused(`${method} ${target}: ${JSON.stringify(parsed)}`);
+      } catch (error) {
+        if (error instanceof Refused || ending) throw error;
+      }
+      await pause(200);
+    }
+  }
+
+  async function oneSession(name: string): Promise<void> {
+    const { id } = await insist('POST', '/sessions', `session ${name}`, {
+      workspace_path: nodes.workspace(name),
+      initial_active_model: 'anthropic:claude-opus-4-7',
+    });
+    const subscriber = subscribe(id, nodeUrl);
+    subscribers.push(subscriber);
+    await until(() => subscriber.since !== null, QUIET_SECONDS);
+    for (let n = 1; working; n++) {
+      const turn = `${name}.${n}`;
+      const { turn_id } = await insist('POST', `/sessions/${id}/turns`, `turn ${turn}`, { content: message(turn) });
+      turns.push(turn_id);
+      await until(() => subscriber.heard(turn_id), seconds + 2 * QUIET_SECONDS);
+    }
+  }
+
+  const driven = Promise.all(Array.from({ length: sessions }, (_, i) => oneSession(`s${i}`)));
+  driven.catch(() => {});
+  let kills = 0;
+  let openAtKills = 0;
+  const raised: Promise<void>[] = [];
+  const over = performance.now() + seconds * 1000;
+  while (performance.now() < over) {
+    await pause(BETWEEN_KILLS_MS);
+    const at = Math.floor(Math.random() * SKEWS.length);
+    const node = up[at];
+    if (node == null) continue;
+    up[at] = null;
+    const [owner] = await nodes.rows('SELECT id FROM nodes WHERE name = $1', node.name);
+    await node.kill();
+    kills += 1;
+    const [open] = await nodes.rows(OPEN_CALLS, owner!.id);
+    openAtKills += Number(open!.n);
+    raised.push(pause(DOWN_MS).then(() => raise(at)));
+  }
+  working = false;
+  await Promise.all(raised);
+  const from = performance.now();
+  await driven;
+  await until(async () => {
+    const open = await nodes.rows(
+      'SELECT 1 FROM turns WHERE ended_at IS NULL UNION ALL SELECT 1 FROM trees WHERE wanted',
+    );
+    return open.length === 0;
+  }, QUIET_SECONDS);
+  const quietAfter = performance.now() - from;
+  ending = true;
+  for (const subscriber of subscribers) await subscriber.stop();
+  await Promise.all(alive().map((node) => node.stop()));
+  return { nodes, work, subscribers, turns, kills, openAtKills, quietAfter, close };
+}
+
+type Json = ReturnType<typeof JSON.parse>;
+class Refused extends Error {}
+const RETRIED = [
+  'node_unavailable',
+  'service_shutting_down',
+  'storage_unavailable',
+  'idempotency_in_progress',
+  'server_busy',
+];
+
+const OPEN_CALLS = `SELECT count(*) AS n FROM trees t JOIN sessions s ON s.root_session_id = t.root_session_id
+  JOIN events c ON c.session_id = s.id AND c.type = 'llm.call_started'
+  WHERE t.owner_node = $1 AND NOT EXISTS (
+    SELECT 1 FROM events e WHERE e.parent_event_id = c.id AND e.type IN ('llm.call_completed', 'llm.call_failed'))`;

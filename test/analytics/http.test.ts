@@ -9,7 +9,7 @@ import {
 import { startServer } from '../support/http.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { priceTableA, priceTableB } from '../support/prices.ts';
-import { completed, HAIKU, NOW, OPUS, openWorld, type World } from './world.ts';
+import { completed, HAIKU, NOW, OPUS, openWorld, type SqliteWorld } from './world.ts';
 
 const A = priceTableA();
 const REPORTS = {
@@ -19,12 +19,12 @@ const REPORTS = {
   reliability: ReliabilityReportSchema,
 };
 
-async function serve(world: World, prices = A) {
+async function serve(world: SqliteWorld, prices = A) {
   world.close();
   return startServer({ folder: world.folder, clock: manualClock(NOW), prices });
 }
 
-async function planners(count: number): Promise<World> {
+async function planners(count: number): Promise<SqliteWorld> {
   const world = openWorld();
   for (let i = 0; i < count; i++) {
     const session = await world.planner();

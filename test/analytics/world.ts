@@ -10,16 +10,21 @@ import type { Event, EventDraft } from '../../src/domain/event.ts';
 import type { Tier } from '../../src/domain/scalars.ts';
 import type { SessionRecord } from '../../src/domain/session.ts';
 import { NO_TOKENS, type TokenUsage } from '../../src/domain/usage.ts';
-import { createIdGenerator } from '../../src/kernel/ids.ts';
+import { createIdGenerator, type IdGenerator } from '../../src/kernel/ids.ts';
 import { fromPusd } from '../../src/kernel/money.ts';
 import { encodeCursor, parseCostQuery } from '../../src/policy/analytics/query.ts';
+import type { CallRecorded } from '../../src/policy/journal/cost-fact.ts';
+import type { SessionStamp } from '../../src/policy/journal/envelope.ts';
 import type { PriceTable } from '../../src/policy/pricing/price-table.ts';
 import type { Analytics, CallPricer, CostAnswer } from '../../src/ports/analytics.ts';
 import type { Journal, Write } from '../../src/ports/journal.ts';
 import { silentLogger } from '../../src/ports/log.ts';
 import { openDatabase, type SqliteStoreHandle } from '../../src/store/sqlite/connection/open.ts';
 import { createAnalytics } from '../../src/store/sqlite/report/analytics.ts';
+import { verifyRollups } from '../../src/store/sqlite/report/verify.ts';
 import { createJournal } from '../../src/store/sqlite/write/journal.ts';
+import { createLedger } from '../../src/store/sqlite/write/ledger.ts';
+import { rebuildRollups } from '../../src/store/sqlite/write/rebuild.ts';
 import { callCompleted } from '../support/drafts.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { delegationRecord, type Source, sessionRecord, workerRecord } from '../support/records.ts';
@@ -46,13 +51,27 @@ export interface Call {
   readonly over?: Partial<LlmCallCompleted>;
 }
 
-export interface World {
-  readonly folder: string;
-  /** Lets go of the database, for a server to open. */
-  close(): void;
-  readonly db: SqliteStoreHandle;
+/** What a database is filled and asked through. Its SQL is what every database understands, with `?` for values. */
+export interface Database {
   readonly journal: Journal;
   readonly analytics: Analytics;
+  /** Rows, integers as bigint. */
+  stored(sql: string, ...values: unknown[]): Promise<readonly Record<string, unknown>[]>;
+  execute(sql: string, ...values: unknown[]): Promise<void>;
+  count(table: string): Promise<number>;
+  /** Types of the values in a column. */
+  typesOf(table: string, column: string): Promise<readonly string[]>;
+  /** Adds a call to the ledger and its rollups past the journal. */
+  project(call: CallRecorded, stamp: SessionStamp): Promise<void>;
+  /** Between rollups, ledger and events. */
+  differences(): Promise<readonly string[]>;
+  rebuildRollups(): Promise<void>;
+}
+
+/** Opens an empty database; it goes with the test. */
+export type OpenWorld = () => Promise<World>;
+
+export interface World extends Database {
   planner(workspace?: string, over?: Partial<SessionRecord>): Promise<SessionRecord>;
   worker(parent: SessionRecord, options?: WorkerOptions): Promise<SessionRecord>;
   /** All in one commit, in this order, each with its own time. */
@@ -67,7 +86,21 @@ export interface World {
   none(query?: string, pricer?: CallPricer | null): Promise<CostTotals>;
 }
 
-export function openWorld(): World {
+/** With the database as SQLite has it. */
+export interface SqliteWorld extends World {
+  readonly folder: string;
+  /** Lets go of the database, for a server to open. */
+  close(): void;
+  readonly db: SqliteStoreHandle;
+}
+
+/** Moments for the events to come, each taken once; then `NOW`. */
+export function momentsThenNow(): { readonly times: number[]; readonly now: () => number } {
+  const times: number[] = [];
+  return { times, now: () => times.shift() ?? NOW };
+}
+
+export function openWorld(): SqliteWorld {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-analytics-'));
   const db = openDatabase({
     path: path.join(folder, 'metis.db'),
@@ -79,13 +112,33 @@ export function openWorld(): World {
     db.close();
     fs.rmSync(folder, { recursive: true, force: true });
   });
-  const times: number[] = [];
-  const steady = manualClock(NOW);
-  const clock = { ...steady, now: () => times.shift() ?? NOW };
+  const { times, now } = momentsThenNow();
+  const clock = { ...manualClock(NOW), now };
   const ids = createIdGenerator(() => NOW, Math.random);
+  const asked = (sql: string, ...values: unknown[]) =>
+    db.db
+      .prepare(sql)
+      .safeIntegers()
+      .all(...values) as Record<string, unknown>[];
+  const database: Database = {
+    journal: createJournal({ db, ids, clock, bus: createBus(silentLogger), log: silentLogger }),
+    analytics: createAnalytics(db.reader),
+    stored: async (sql, ...values) => asked(sql, ...values),
+    execute: async (sql, ...values) => void db.db.prepare(sql).run(...values),
+    count: async (table) => Number(asked(`SELECT count(*) AS n FROM ${table}`)[0]?.n),
+    typesOf: async (table, column) =>
+      asked(`SELECT DISTINCT typeof(${column}) AS type FROM ${table}`).map(({ type }) => String(type)),
+    project: async (call, stamp) => createLedger(db.db).project(call, stamp),
+    differences: async () => verifyRollups(db.reader),
+    rebuildRollups: async () => rebuildRollups(db.db),
+  };
+  return { ...worldOver(database, ids, times), folder, close: () => db.close(), db };
+}
+
+/** @param times moments of the events to come, of the journal's clock */
+export function worldOver(database: Database, ids: IdGenerator, times: number[]): World {
+  const { journal, analytics } = database;
   const source = { ids, time: { now: NOW } };
-  const journal = createJournal({ db, ids, clock, bus: createBus(silentLogger), log: silentLogger });
-  const analytics = createAnalytics(db.reader);
 
   async function emit(moments: readonly number[], writes: readonly Write[], events: readonly EventDraft[]) {
     times.push(...moments);
@@ -103,11 +156,7 @@ export function openWorld(): World {
   const cost: World['cost'] = async (query, pricer = null) => analytics.cost(parse(query).query, pricer);
 
   return {
-    folder,
-    close: () => db.close(),
-    db,
-    journal,
-    analytics,
+    ...database,
     planner: (workspace_hash = 'a'.repeat(64), over = {}) =>
       session(sessionRecord(source, { workspace_hash, ...over }), []),
     worker(parent, { tier = 'fast', by = OPUS, name = null } = {}) {

@@ -1,17 +1,17 @@
 // Every grouping of any set of calls equals the plain sum over the ledger.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { type CostRow, type CostTotals, DIMENSIONS, type Dimension } from '../../src/domain/analytics.ts';
-import type { Tier } from '../../src/domain/scalars.ts';
-import type { SessionRecord } from '../../src/domain/session.ts';
-import { NO_TOKENS } from '../../src/domain/usage.ts';
-import { fromPusd, sumPusd } from '../../src/kernel/money.ts';
-import { averageLatency, ratio } from '../../src/policy/analytics/cost-row.ts';
-import type { PriceTable } from '../../src/policy/pricing/price-table.ts';
-import type { CallPricer } from '../../src/ports/analytics.ts';
-import { NO_FILTER } from '../support/cost-filter.ts';
-import { priceTableA, priceTableB } from '../support/prices.ts';
-import { HAIKU, NOW, OPUS, openWorld, SONNET, type World } from './world.ts';
+import { type CostRow, type CostTotals, DIMENSIONS, type Dimension } from '../../../src/domain/analytics.ts';
+import type { Tier } from '../../../src/domain/scalars.ts';
+import type { SessionRecord } from '../../../src/domain/session.ts';
+import { NO_TOKENS } from '../../../src/domain/usage.ts';
+import { fromPusd, sumPusd } from '../../../src/kernel/money.ts';
+import { averageLatency, ratio } from '../../../src/policy/analytics/cost-row.ts';
+import type { PriceTable } from '../../../src/policy/pricing/price-table.ts';
+import type { CallPricer } from '../../../src/ports/analytics.ts';
+import { NO_FILTER } from '../../support/cost-filter.ts';
+import { priceTableA, priceTableB } from '../../support/prices.ts';
+import { HAIKU, NOW, OPUS, type OpenWorld, SONNET, type World } from '../world.ts';
 
 const DAY = 86_400_000;
 const START = Date.parse('2026-05-20T00:00:00Z');
@@ -135,11 +135,13 @@ async function fill(world: World, { workers, calls }: Example) {
   );
 }
 
-function factsIn(world: World, from: number, to: number): Fact[] {
-  return world.db.reader
-    .prepare('SELECT * FROM llm_calls WHERE ts_ms >= ? AND ts_ms < ? ORDER BY event_id')
-    .safeIntegers()
-    .all(from, to) as Fact[];
+async function factsIn(world: World, from: number, to: number): Promise<Fact[]> {
+  const facts = await world.stored(
+    'SELECT * FROM llm_calls WHERE ts_ms >= ? AND ts_ms < ? ORDER BY event_id',
+    from,
+    to,
+  );
+  return [...facts] as Fact[];
 }
 
 const unordered = (rows: readonly object[]) => rows.map((row) => JSON.stringify(row)).sort();
@@ -152,66 +154,71 @@ function columnsOf(rows: readonly CostRow[]): object[] {
   });
 }
 
-it('equals a naive sum over the ledger for random trees, models, versions and windows, with the same totals', async () => {
-  await fc.assert(
-    fc.asyncProperty(worldArbitrary, async (example) => {
-      const world = openWorld();
-      await fill(world, example);
-      const groupings: (readonly Dimension[])[] = DIMENSIONS.map((dimension) => [dimension]);
-      if (!example.pair.every((d) => d === 'day' || d === 'hour')) groupings.push(example.pair);
-      for (const bounds of [...example.windows, [0, NOW]]) {
-        const window = { from: Math.min(...bounds), to: Math.max(...bounds) };
-        const range = `from=${new Date(window.from).toISOString()}&to=${new Date(window.to).toISOString()}`;
-        for (const workers of ['', '&include_workers=true', '&include_workers=false']) {
-          const facts = factsIn(world, window.from, window.to).filter(
-            (fact) => !workers.endsWith('false') || fact.is_worker === 0n,
-          );
-          const totals = naive(facts);
-          expect((await world.cost(`group_by=none&${range}${workers}`)).data).toEqual(totals);
-          for (const table of [LONG, AT_CLASSES]) {
-            const repriced = facts.map((fact) => repricedCost(fact, table));
-            expect(await world.none(`${range}${workers}`, table)).toMatchObject({
-              cost_usd: fromPusd(sumPusd(repriced.map(({ cost }) => cost))),
-              stamped_cost_usd: totals.cost_usd,
-              missing_call_count: repriced.filter(({ priced }) => !priced).length,
-            });
-            const filter = { ...NO_FILTER, include_workers: workers.endsWith('false') ? false : null };
-            for (const baseline of ['planner', OPUS]) {
-              expect(await world.analytics.savings({ window, filter, baseline }, table)).toMatchObject(
-                naiveSavings(facts, baseline, table),
+/** @param numRuns random worlds */
+export function groupingsSuite(openWorld: OpenWorld, numRuns: number): void {
+  it('equals a naive sum over the ledger for random trees, models, versions and windows, with the same totals', async () => {
+    await fc.assert(
+      fc.asyncProperty(worldArbitrary, async (example) => {
+        const world = await openWorld();
+        await fill(world, example);
+        const groupings: (readonly Dimension[])[] = DIMENSIONS.map((dimension) => [dimension]);
+        if (!example.pair.every((d) => d === 'day' || d === 'hour')) groupings.push(example.pair);
+        for (const bounds of [...example.windows, [0, NOW]]) {
+          const window = { from: Math.min(...bounds), to: Math.max(...bounds) };
+          const range = `from=${new Date(window.from).toISOString()}&to=${new Date(window.to).toISOString()}`;
+          for (const workers of ['', '&include_workers=true', '&include_workers=false']) {
+            const facts = (await factsIn(world, window.from, window.to)).filter(
+              (fact) => !workers.endsWith('false') || fact.is_worker === 0n,
+            );
+            const totals = naive(facts);
+            expect((await world.cost(`group_by=none&${range}${workers}`)).data).toEqual(totals);
+            for (const table of [LONG, AT_CLASSES]) {
+              const repriced = facts.map((fact) => repricedCost(fact, table));
+              expect(await world.none(`${range}${workers}`, table)).toMatchObject({
+                cost_usd: fromPusd(sumPusd(repriced.map(({ cost }) => cost))),
+                stamped_cost_usd: totals.cost_usd,
+                missing_call_count: repriced.filter(({ priced }) => !priced).length,
+              });
+              const filter = { ...NO_FILTER, include_workers: workers.endsWith('false') ? false : null };
+              for (const baseline of ['planner', OPUS]) {
+                expect(await world.analytics.savings({ window, filter, baseline }, table)).toMatchObject(
+                  naiveSavings(facts, baseline, table),
+                );
+              }
+            }
+            for (const groupBy of groupings) {
+              const answer = await world.cost(`group_by=${groupBy.join(',')}&${range}${workers}`);
+              expect(answer.totals).toEqual<CostTotals>(totals);
+              const rows = answer.data as readonly CostRow[];
+              expect(unordered(columnsOf(rows))).toEqual(
+                unordered(naiveRows(facts, groupBy, workers.endsWith('true'))),
               );
+              for (const row of rows) checkSplit(row);
+              const query = `group_by=${groupBy.join(',')}&${range}${workers}`;
+              expect(stampedColumns(await world.rows(query, KNOWS_NOTHING))).toEqual(rows);
+              expect(await world.walk(query, 3)).toEqual(rows);
+              expect(stampedColumns(await world.walk(query, 4, KNOWS_NOTHING))).toEqual(rows);
             }
           }
-          for (const groupBy of groupings) {
-            const answer = await world.cost(`group_by=${groupBy.join(',')}&${range}${workers}`);
-            expect(answer.totals).toEqual<CostTotals>(totals);
-            const rows = answer.data as readonly CostRow[];
-            expect(unordered(columnsOf(rows))).toEqual(unordered(naiveRows(facts, groupBy, workers.endsWith('true'))));
-            for (const row of rows) checkSplit(row);
-            const query = `group_by=${groupBy.join(',')}&${range}${workers}`;
-            expect(stampedColumns(await world.rows(query, KNOWS_NOTHING))).toEqual(rows);
-            expect(await world.walk(query, 3)).toEqual(rows);
-            expect(stampedColumns(await world.walk(query, 4, KNOWS_NOTHING))).toEqual(rows);
-          }
         }
-      }
-    }),
-    { numRuns: 15 },
-  );
-}, 120_000);
+      }),
+      { numRuns },
+    );
+  }, 120_000);
 
-/** B with dearer long prompts, at a threshold of its own for two models. */
-const LONG = B.withOverlay('long', {
-  [SONNET]: { ...rate('3', '15'), long_context: [{ above_prompt_tokens: 40_000, ...rate('6', '22.5') }] },
-  [HAIKU]: {
-    ...rate('0.8', '4'),
-    cache_write_1h_per_mtok_usd: '1.6',
-    long_context: [
-      { above_prompt_tokens: 20_000, ...rate('1', '5') },
-      { above_prompt_tokens: 90_000, ...rate('2', '9') },
-    ],
-  },
-});
+  /** B with dearer long prompts, at a threshold of its own for two models. */
+  const LONG = B.withOverlay('long', {
+    [SONNET]: { ...rate('3', '15'), long_context: [{ above_prompt_tokens: 40_000, ...rate('6', '22.5') }] },
+    [HAIKU]: {
+      ...rate('0.8', '4'),
+      cache_write_1h_per_mtok_usd: '1.6',
+      long_context: [
+        { above_prompt_tokens: 20_000, ...rate('1', '5') },
+        { above_prompt_tokens: 90_000, ...rate('2', '9') },
+      ],
+    },
+  });
+}
 
 /** B with dearer long prompts at sizes that days keep apart: their sums can be priced. */
 const AT_CLASSES = B.withOverlay('at-classes', {

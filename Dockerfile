@@ -1,4 +1,4 @@
-# The server in a container, for docker-compose.yml or by itself: docs/operations.md says how. Node.js as it is developed on.
+# The server in a container, for docker-compose.yml, docker-compose.single.yml or by itself: docs/operations.md says how. Node.js as it is developed on.
 FROM node:24-slim AS build
 WORKDIR /app
 COPY . .

@@ -23,10 +23,12 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   'npm run test:package': 'installs from the registry',
   'npx metis-server demo': 'the demo of `npm run demo`; test/package starts it so',
   'export METIS_TOKEN=$(openssl rand -hex 32)': 'for the container of the next line',
-  'METIS_WORKSPACES=~/projects docker compose up --build --detach --wait': 'needs a Docker engine',
-  'METIS_REGISTRY_PATH=/app/examples/ollama/registry.yaml docker compose --profile ollama up --build --detach':
+  'METIS_WORKSPACES=~/projects docker compose --file docker-compose.single.yml up --build --detach --wait':
     'needs a Docker engine',
-  "docker compose exec ollama sh -c 'ollama pull qwen3:14b && ollama pull qwen3:4b'": 'needs a Docker engine',
+  'METIS_REGISTRY_PATH=/app/examples/ollama/registry.yaml docker compose --file docker-compose.single.yml --profile ollama up --build --detach':
+    'needs a Docker engine',
+  "docker compose --file docker-compose.single.yml exec ollama sh -c 'ollama pull qwen3:14b && ollama pull qwen3:4b'":
+    'needs a Docker engine',
   'npm run gen:prices': 'depends on a development dependency newer than the prices',
   'metis run "TASK" --worker NAME': 'asks a model; test/app/run holds it',
   'ANTHROPIC_BASE_URL=http://127.0.0.1:8420 ANTHROPIC_AUTH_TOKEN=metis claude':

@@ -12,6 +12,8 @@ import { ROOT, temporaryHome } from '../app/metis.ts';
 
 const NOBODY = 65534;
 const TOKEN = '0123456789abcdef0123456789abcdef';
+/** What both compose files ask for. */
+const GIVEN = { METIS_TOKEN: TOKEN, METIS_DATABASE_PASSWORD: 'letters' };
 const SYSTEM = ['/usr', '/bin', '/lib', '/lib64', '/etc'];
 const text = (name: string) => fs.readFileSync(path.join(ROOT, name), 'utf8');
 
@@ -43,6 +45,24 @@ const copied = final
 const Service = z.strictObject({
   image: z.string(),
   build: z.string().optional(),
+  pull_policy: z.literal('never').optional(),
+  user: z
+    .string()
+    .regex(/^\d+:\d+$/)
+    .optional(),
+  entrypoint: z.array(z.string()).optional(),
+  command: z.array(z.string()).optional(),
+  depends_on: z
+    .record(z.string(), z.strictObject({ condition: z.enum(['service_healthy', 'service_completed_successfully']) }))
+    .optional(),
+  healthcheck: z
+    .strictObject({
+      test: z.tuple([z.literal('CMD')], z.string()),
+      interval: z.string(),
+      timeout: z.string(),
+      retries: z.int(),
+    })
+    .optional(),
   init: z.boolean().optional(),
   stop_grace_period: z
     .string()
@@ -62,8 +82,9 @@ const Compose = z.strictObject({
   services: z.record(z.string(), Service),
   volumes: z.record(z.string(), z.null()).optional(),
 });
-const compose = Compose.parse(load(text('docker-compose.yml')));
+const compose = Compose.parse(load(text('docker-compose.single.yml')));
 const metis = compose.services.metis!;
+const cluster = Compose.parse(load(text('docker-compose.yml')));
 
 /** As Compose fills in a value: `${NAME:-default}`, `${NAME:?why}`. */
 function filled(value: string, given: Record<string, string>): string {
@@ -132,16 +153,15 @@ it('what the build needs goes to the engine; keys, data, git and what was built 
     expect([name, sent(name)]).toEqual([name, false]);
 });
 
-describe('docker-compose.yml', () => {
+describe('docker-compose.single.yml', () => {
   it('sets keys of the configuration to values that they take, and known names besides', () => {
     const names = new Map([...CONFIG_KEYS].map(([key, schema]) => [environmentName(key), schema]));
-    for (const [name, value] of Object.entries(metis.environment!)) {
+    const set = [metis, cluster.services.metis!].flatMap(({ environment }) => Object.entries(environment!));
+    for (const [name, value] of set) {
       const schema = names.get(name);
       if (schema === undefined) expect(name).toMatch(/^(?:ANTHROPIC|OPENAI|OPENROUTER)_(?:API_KEY|BASE_URL)$/);
       else if (value !== null)
-        expect(schema.safeParse(valueFromText(schema, filled(String(value), { METIS_TOKEN: TOKEN }))).error).toBe(
-          undefined,
-        );
+        expect(schema.safeParse(valueFromText(schema, filled(String(value), GIVEN))).error).toBe(undefined);
     }
   });
 
@@ -164,6 +184,68 @@ describe('docker-compose.yml', () => {
     expect(compose.services.ollama!.profiles).toEqual(['ollama']);
     const { adapters } = load(text('examples/ollama/registry.yaml')) as { adapters: { ollama: { base_url: string } } };
     expect(Object.keys(compose.services)).toContain(new URL(adapters.ollama.base_url).hostname);
+  });
+});
+
+describe('docker-compose.yml', () => {
+  const { postgres, nats, build, metis: node } = cluster.services;
+
+  it('starts nodes when the services are healthy and the image is built, once for all of them', () => {
+    expect(node!.depends_on).toEqual({
+      build: { condition: 'service_completed_successfully' },
+      postgres: { condition: 'service_healthy' },
+      nats: { condition: 'service_healthy' },
+    });
+    expect([postgres!.image, nats!.image]).toEqual(['postgres:15', expect.stringMatching(/^nats:2/)]);
+    for (const service of [postgres!, nats!]) expect(service.healthcheck).toBeDefined();
+    // Whoever builds is not scaled, and whoever is scaled does not build.
+    expect([build!.build, build!.image, build!.restart]).toEqual(['.', node!.image, 'no']);
+    expect([node!.build, node!.pull_policy]).toEqual([undefined, 'never']);
+  });
+
+  it('has ports for ten nodes on this machine alone, and nothing else that can be reached', () => {
+    expect(node!.ports).toEqual([`127.0.0.1:8420-8429:${last('EXPOSE')}`]);
+    for (const service of [postgres!, nats!, build!]) expect(service.ports).toBeUndefined();
+    expect(JSON.parse(String(node!.environment!.METIS_SERVER_ALLOWED_HOSTS))).toEqual(['127.0.0.1', 'localhost']);
+  });
+
+  it('shares the workspaces among nodes, under a root that all of them list', () => {
+    const [volume] = node!.volumes!;
+    expect(build!.volumes).toEqual([volume]);
+    expect(filled(volume!, {})).toBe('workspaces:/workspaces');
+    expect(Object.keys(cluster.volumes!)).toEqual(['database', 'workspaces']);
+    const roots = ['METIS_CLUSTER_SHARED_ROOTS', 'METIS_SERVER_WORKSPACE_ROOTS'];
+    expect(roots.map((name) => JSON.parse(String(node!.environment![name])))).toEqual([
+      ['/workspaces'],
+      ['/workspaces'],
+    ]);
+  });
+
+  it('does not start without a token and a password, and nodes are as closed as a single server', () => {
+    expect(() => filled(String(node!.environment!.METIS_SERVER_AUTH_TOKENS), {})).toThrow('METIS_TOKEN');
+    expect(() => filled(String(node!.environment!.METIS_DATABASE_URL), {})).toThrow('METIS_DATABASE_PASSWORD');
+    const closed = ({ init, stop_grace_period, restart, read_only, tmpfs, cap_drop, security_opt }: typeof metis) => ({
+      init,
+      stop_grace_period,
+      restart,
+      read_only,
+      tmpfs,
+      cap_drop,
+      security_opt,
+    });
+    expect(closed(node!)).toEqual(closed(metis));
+  });
+
+  it('gives a new volume of workspaces to the user of the nodes, and leaves a folder of a person alone', () => {
+    const [shell, flag, script] = build!.entrypoint!;
+    const [user] = last('USER').split(':');
+    expect(script).toContain(`chown ${user}:`);
+    const asked = (owner: string) => {
+      const said = script!.replaceAll('$$', '$').replace('stat -c %u /workspaces', `echo ${owner}`);
+      return spawnSync(shell!, [flag!, said.replace('chown', 'echo')], { encoding: 'utf8' });
+    };
+    expect(asked('0')).toMatchObject({ status: 0, stdout: `${user}:${user} /workspaces\n` });
+    expect(asked('501')).toMatchObject({ status: 0, stdout: '' });
   });
 });
 

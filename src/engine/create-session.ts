@@ -33,8 +33,8 @@ export async function createSession(engine: Engine, input: SessionInput, claim?:
 }
 
 /** The tree of the session that callers without a key know by this name. */
-export async function clientTree(engine: Engine, ref: string | null | undefined): Promise<SessionId | null> {
-  return ref == null ? null : ((await engine.store.sessions.ofClient('', ref))?.id ?? null);
+export async function clientTree(engine: Engine, ref: string): Promise<SessionId | null> {
+  return (await engine.store.sessions.ofClient('', ref))?.id ?? null;
 }
 
 /** The session that callers without a key know by this name. What the gateway keeps without a workspace gets one. */

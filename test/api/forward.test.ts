@@ -134,6 +134,20 @@ describe('a request for a tree of another node', () => {
     expect(other.trees.asked).toEqual([]);
   });
 
+  test("a client's own name for a session leads to the owner of its tree, with or without a key", async () => {
+    const { server, owner, other } = await pair();
+    const body = { workspace_path: server.workspace, client_ref: 'mine', door: 'mcp' };
+    const first = await server.call('POST', '/sessions', body);
+    for (const headers of [{}, { 'idempotency-key': 'k' }]) {
+      const again = await other.call('POST', '/sessions', body, headers);
+      expect([again.status, again.body.id]).toEqual([201, first.body.id]);
+    }
+    expect(owner.requests.map(({ method, url }) => [method, url])).toEqual([
+      ['POST', '/sessions'],
+      ['POST', '/sessions'],
+    ]);
+  });
+
   test('a confirmation goes to the owner of its session', async () => {
     const { server, owner, other, session } = await pair({
       server: {
@@ -190,7 +204,7 @@ describe('a request for a tree of another node', () => {
 
 describe('bodies', () => {
   test('5 MiB of images arrive whole, announced or in chunks', async () => {
-    const { server, other, session } = await pair();
+    const { server, owner, other, session } = await pair();
     const content = images(5 * 2 ** 20);
     const whole = await other.call('POST', `/sessions/${session}/turns`, { content });
     expect(whole.status).toBe(202);
@@ -206,7 +220,7 @@ describe('bodies', () => {
     for (const byte of bytes) chunked.write(Buffer.from([byte]));
     chunked.end();
     const [response] = (await once(chunked, 'response')) as [http.IncomingMessage];
-    expect(response.statusCode).toBe(202);
+    expect([response.statusCode, owner.requests.length]).toEqual([202, 2]);
     response.resume();
   });
 
@@ -419,7 +433,7 @@ describe('an owner out of reach', () => {
 });
 
 describe('money that is held', () => {
-  test('is told by the owner of a session under a limit, and is "0" where that is out of reach', async () => {
+  test('is told by the owner of a session under a limit; one that is out of reach is not waited for', async () => {
     const { server, owner, other, session } = await pair({
       server: { scenario: HANGS },
       session: { max_cost_usd: '5' },
@@ -433,6 +447,35 @@ describe('money that is held', () => {
     expect(owner.requests.at(-1)?.headers['x-metis-forwarded']).toBe(String(EPOCH));
     // Looked at, not claimed.
     expect(other.trees.asked).toEqual(['look']);
+    const mute = await strangeNode(() => {});
+    for (const url of [mute.url, `http://127.0.0.1:${await deadPort()}`]) {
+      const trees = scriptedTrees(() => ({ here: false, url, epoch: EPOCH }));
+      const door = await openDoor(server, { trees, patience: { ...PATIENCE, read_ms: 50 } });
+      expect((await door.call('GET', path)).body.id).toBe(session);
+    }
+    expect(mute.requests).toHaveLength(1);
+  });
+});
+
+describe('a node', () => {
+  test('is not ready without a valid lease, and is served by the name that others reach it by', async () => {
+    const server = await startServer();
+    const trees = scriptedTrees(() => ({ here: true, epoch: 1 }));
+    let ready = false;
+    const door = await openDoor(server, { trees: { ...trees, ready: () => ready, url: 'http://node-7.internal:9' } });
+    expect(refusal(await door.call('GET', '/readyz'))).toEqual([503, 'node_unavailable', '1']);
+    ready = true;
+    expect((await door.call('GET', '/readyz')).status).toBe(200);
+    const asked = async ({ port }: TestDoor, host: string) => {
+      const request = http.get({ host: '127.0.0.1', port, path: '/sessions', headers: { host } });
+      const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+      response.resume();
+      return response.statusCode;
+    };
+    expect(await asked(door, 'node-7.internal:9')).toBe(200);
+    for (const host of ['node-7.internal', 'node-7.internal:8', 'evil.example:9'])
+      expect(await asked(door, host)).toBe(403);
+    expect(await asked(server, 'node-7.internal:9')).toBe(403);
   });
 });
 

@@ -173,7 +173,14 @@ describe.skipIf(url === null)(`any node${missing && `, skipped: ${missing}`}`, (
     for (let round = 0; round < 5; round++) await oneEffect(nodes, [a, b, c]);
     const [far, near, own] = [await b.session(workspace), await c.session(workspace), await a.session(workspace)];
     expect(await a.turn(far, 'hello')).toMatchObject({ status: 'completed' });
+    const limited = await b.session(workspace, { max_cost_usd: '9' });
+    await a.client.submitTurn(limited, { content: 'hang' });
+    await running(b, limited);
+    const reserved = async ({ client }: TestNode) => (await client.getSession(limited)).budget?.reserved_usd;
+    expect(await reserved(a)).toBe(await reserved(b));
+    expect(await reserved(a)).not.toBe('0');
     between.cut();
+    expect(await reserved(a)).toBe('0');
     const cut = a.client.updateSession(far, { max_cost_usd: '3' });
     cut.catch(() => {});
     for (const session of [near, own]) expect(await a.turn(session, 'hello')).toMatchObject({ status: 'completed' });

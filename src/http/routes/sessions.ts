@@ -59,7 +59,8 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
       },
     },
     async (request, reply) => {
-      const known = await clientTree(engine, request.body.client_ref);
+      const { client_ref: ref = null } = request.body;
+      const known = ref !== null && engine.trees.several ? await clientTree(engine, ref) : null;
       if (known !== null && (await owners.answerElsewhere(request, reply, known))) return reply;
       const session = await idempotency.once(request, reply, (claim) => createSession(engine, request.body, claim));
       return reply.status(201).header('location', `/sessions/${session.id}`).send(session);

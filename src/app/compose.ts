@@ -153,6 +153,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       clock,
       log,
       evalDisabled: config.eval.disabled,
+      alone: config.database.url === null,
       hasModel: (id) => registry.get(id) !== null,
     });
     const relays = createRelays({

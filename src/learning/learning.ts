@@ -6,6 +6,8 @@ import { createPatternMemory } from './memory.ts';
 
 /** Outcomes that are kept of one workspace. */
 const MAX_OUTCOMES = 10_000;
+/** What other nodes learned of a workspace is known here after so long. */
+const READ_AGAIN_MS = 30_000;
 
 export interface LearningDeps extends Omit<LoopDeps, 'maxOutcomes'> {
   readonly maxOutcomes?: number;
@@ -20,7 +22,8 @@ export interface Learning {
 }
 
 export function createLearning(deps: LearningDeps): Learning {
-  const memory = createPatternMemory(deps.store);
+  const { store, clock, alone } = deps;
+  const memory = createPatternMemory(store, alone ? null : { clock, ms: READ_AGAIN_MS });
   return {
     recommender: {
       recommend: async ({ workspace_path, fingerprint, config }) => {

@@ -17,6 +17,8 @@ export interface LoopDeps extends LearnDeps {
   readonly journal: Journal;
   readonly bus: LiveBus;
   readonly log: Logger;
+  /** Nobody else learns from this database. Else each node learns from the trees that it holds, and keeps no place (16 §9). */
+  readonly alone: boolean;
 }
 
 export interface LearningLoop {
@@ -26,7 +28,7 @@ export interface LearningLoop {
 
 /** Begins behind the newest event when there was no loop before. */
 export function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
-  const { store, journal, bus, clock, log } = deps;
+  const { store, journal, bus, clock, log, alone } = deps;
   const closing = new AbortController();
   let wake = () => {};
   const backlog = createBacklog(() => wake());
@@ -40,9 +42,9 @@ export function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
 
   /**
    * Nothing of it reaches a turn: what cannot be learned is logged and passed over.
-   * @param place everything up to it has been learned
+   * @param place everything up to it has been learned; null = none is kept
    */
-  async function learn(occasions: readonly Occasion[], place: string): Promise<void> {
+  async function learn(occasions: readonly Occasion[], place: string | null, again = !alone): Promise<void> {
     const touched = new Set<string>();
     try {
       await memory.exclusively(async (patternsOf) => {
@@ -52,7 +54,8 @@ export function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
         });
         if (lessons.length === 0) return;
         // Handed over in one tick they share a transaction; each stands or falls by itself.
-        const commits = [...lessons, placed(place)].map((batch) => journal.commit(batch));
+        const batches = place === null ? lessons : [...lessons, placed(place)];
+        const commits = batches.map((batch) => journal.commit(batch));
         for (const commit of await Promise.allSettled(commits)) if (commit.status === 'rejected') throw commit.reason;
       });
     } catch (err) {
@@ -62,13 +65,15 @@ export function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
         for (const { event } of occasions) await learn([{ event, seen: null }], place);
         return;
       }
+      // Another node may have learned something of the workspace since its patterns were read.
+      if (again) return learn(occasions, place, false);
       const { id, type, session_id, turn_id } = occasions[0]!.event;
       log.warn({ err, event_id: id, type, session_id, turn_id }, 'nothing was learned of an event');
     }
   }
 
   /** Verdicts on sessions and those of people build on what is stored of turns. */
-  async function learnInOrder(occasions: readonly Occasion[], place: string): Promise<void> {
+  async function learnInOrder(occasions: readonly Occasion[], place: string | null): Promise<void> {
     const of = (wanted: (typeof LEARNED_TYPES)[number]) => occasions.filter(({ event }) => event.type === wanted);
     for (const together of [of('turn.completed'), of('session.ended'), ...of('eval.completed').map((one) => [one])])
       if (together.length > 0) await learn(together, place);
@@ -95,7 +100,19 @@ export function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
     await journal.commit(placed(place));
   }
 
-  async function work(): Promise<void> {
+  /** What waits, as soon as something does; empty when the loop is to end. */
+  async function gathered(): Promise<readonly Occasion[]> {
+    if (backlog.size() === 0) await nextWake();
+    if (backlog.size() < MOST) await sleep(clock, GATHER_MS, closing.signal).catch(() => {});
+    return backlog.take(MOST);
+  }
+
+  async function workBesideOthers(): Promise<void> {
+    backlog.lost();
+    while (!closing.signal.aborted || backlog.size() > 0) await learnInOrder(await gathered(), null);
+  }
+
+  async function workAlone(): Promise<void> {
     try {
       let place = await store.meta(CURSOR);
       if (place === null) {
@@ -107,13 +124,8 @@ export function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
           place = await readJournal(place);
           if (closing.signal.aborted) break;
         }
-        if (backlog.size() === 0) {
-          if (closing.signal.aborted) break;
-          await nextWake();
-        }
-        if (backlog.size() < MOST) await sleep(clock, GATHER_MS, closing.signal).catch(() => {});
-        const occasions = backlog.take(MOST);
-        const unread = occasions.filter(({ event }) => event.id > place!);
+        if (backlog.size() === 0 && closing.signal.aborted) break;
+        const unread = (await gathered()).filter(({ event }) => event.id > place!);
         await learnInOrder(unread, place);
         place = unread.at(-1)?.event.id ?? place;
       }
@@ -124,7 +136,7 @@ export function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
   }
 
   const unsubscribe = bus.subscribe('learning', backlog.see);
-  const done = work();
+  const done = alone ? workAlone() : workBesideOthers();
   return {
     async close() {
       unsubscribe();

@@ -1,5 +1,6 @@
 // The patterns of the workspaces used last. Reading them and changing them take turns, so that neither misses the other.
 import type { StoredPattern } from '../domain/learning/pattern.ts';
+import type { Clock } from '../kernel/clock.ts';
 import type { PatternReader } from '../ports/patterns.ts';
 import { WorkspacePatterns } from './workspace-patterns.ts';
 
@@ -18,21 +19,31 @@ export interface PatternMemory {
   forget(workspacePath: string): void;
 }
 
-export function createPatternMemory(store: { readonly patterns: PatternReader }): PatternMemory {
+/** @param age after which patterns are read again; null = nobody else changes them */
+export function createPatternMemory(
+  store: { readonly patterns: PatternReader },
+  age: { readonly clock: Clock; readonly ms: number } | null = null,
+): PatternMemory {
   const kept = new Map<string, WorkspacePatterns>();
+  const readAt = new Map<string, number>();
   let last: Promise<unknown> = Promise.resolve();
 
   function held(workspacePath: string): WorkspacePatterns | null {
     const patterns = kept.get(workspacePath);
-    if (patterns === undefined) return null;
     kept.delete(workspacePath);
+    if (patterns === undefined || isOld(workspacePath)) return null;
     kept.set(workspacePath, patterns);
     return patterns;
+  }
+
+  function isOld(workspacePath: string): boolean {
+    return age !== null && age.clock.monotonic() - (readAt.get(workspacePath) ?? 0) > age.ms;
   }
 
   async function read(workspacePath: string): Promise<WorkspacePatterns> {
     const known = held(workspacePath);
     if (known !== null) return known;
+    if (age !== null) readAt.set(workspacePath, age.clock.monotonic());
     const rows: StoredPattern[] = [];
     for (let after = ''; ; ) {
       const slice = await store.patterns.bySignature(workspacePath, after, SLICE);
@@ -43,7 +54,11 @@ export function createPatternMemory(store: { readonly patterns: PatternReader })
     }
     const patterns = new WorkspacePatterns(rows);
     kept.set(workspacePath, patterns);
-    for (const [path] of kept) if (kept.size > MAX_WORKSPACES) kept.delete(path);
+    for (const [path] of kept) {
+      if (kept.size <= MAX_WORKSPACES) break;
+      kept.delete(path);
+      readAt.delete(path);
+    }
     return patterns;
   }
 

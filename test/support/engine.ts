@@ -193,7 +193,16 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
   );
   const journal = createJournal({ db, ids, clock, bus, log });
   const store = createStore(db);
-  const around = { store, journal, bus, ids, clock, log, hasModel: (id: string) => registry.get(id) !== null };
+  const around = {
+    store,
+    journal,
+    bus,
+    ids,
+    clock,
+    log,
+    alone: true,
+    hasModel: (id: string) => registry.get(id) !== null,
+  };
   const learning =
     options.learning && createLearning({ ...around, ...options.learning, evalDisabled: config.eval.disabled });
   const engine = createEngine({

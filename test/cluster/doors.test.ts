@@ -1,6 +1,10 @@
 // Other programs' doors on several nodes: the gateway's calls and the connections of MCP clients find their node (16 §5.5).
+import { once } from 'node:events';
+import http from 'node:http';
+import net, { type AddressInfo } from 'node:net';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { start, temporaryHome } from '../app/metis.ts';
 import type { FakeCall } from '../support/fake-provider.ts';
 import { startNodes, type TestNode } from '../support/nodes.ts';
 import { KEYS } from '../support/real-server.ts';
@@ -29,6 +33,52 @@ async function message(node: TestNode, session: string, text: string) {
     }),
   });
   return { status: response.status, headers: response.headers, text: await response.text() };
+}
+
+/** Takes each request to the other node than the one before. */
+async function balancer(nodes: readonly TestNode[]) {
+  const asked: string[] = [];
+  const next = ({ method, url: target }: http.IncomingMessage): TestNode => {
+    const node = nodes[asked.length % nodes.length]!;
+    asked.push(`${node.name} ${method} ${target?.split('?')[0]}`);
+    return node;
+  };
+  const server = http.createServer((request, response) => {
+    const node = next(request);
+    const { host } = new URL(node.url);
+    const onward = http.request(node.url + request.url, {
+      method: request.method!,
+      headers: { ...request.headers, host },
+    });
+    onward.on('error', () => response.destroy());
+    onward.on('response', (answer) => {
+      response.writeHead(answer.statusCode!, answer.headers);
+      response.flushHeaders();
+      answer.pipe(response);
+    });
+    request.pipe(onward);
+    response.on('close', () => onward.destroy());
+  });
+  server.on('upgrade', (request, near) => {
+    const { hostname, port, host } = new URL(next(request).url);
+    const far = net.connect({ host: hostname, port: Number(port) });
+    const headers = Object.entries({ ...request.headers, host }).map(([name, value]) => `${name}: ${value}\r\n`);
+    far.write(`GET ${request.url} HTTP/1.1\r\n${headers.join('')}\r\n`);
+    for (const socket of [near, far]) socket.on('error', () => {});
+    near.pipe(far).pipe(near);
+    near.on('close', () => far.destroy());
+    far.on('close', () => near.destroy());
+    sockets.add(far);
+  });
+  const sockets = new Set<net.Socket>();
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
 }
 
 describe.skipIf(url === null)(`doors${missing && `, skipped: ${missing}`}`, () => {
@@ -89,5 +139,24 @@ describe.skipIf(url === null)(`doors${missing && `, skipped: ${missing}`}`, () =
     expect(await nodes.rows("SELECT count(*) AS n FROM sessions WHERE door = 'mcp' AND is_worker = 0")).toEqual([
       { n: '1' },
     ]);
+  });
+
+  test('metis run works through a balancer that takes each request to another node', async () => {
+    const nodes = await startNodes({
+      database: url!,
+      answer: ({ user }) => ({ text: `heard ${user}`, usage: { input: 10, output: 5 } }),
+    });
+    const { url: address, asked } = await balancer(await Promise.all([nodes.start('a'), nodes.start('b')]));
+    const home = temporaryHome();
+    onTestFinished(home.remove);
+    for (const word of ['one', 'two']) {
+      const run = start(['run', word, '--server', address, '--workspace', nodes.workspace('w')], { home: home.path });
+      onTestFinished(async () => void (await run.stop('SIGKILL')));
+      expect(await run.finished).toMatchObject({ code: 0, stdout: `heard ${word}\n` });
+    }
+    const submitted = asked.filter((line) => line.endsWith('/turns'));
+    const opened = asked.filter((line) => line.endsWith('POST /sessions'));
+    expect([opened.length, submitted.length]).toEqual([2, 2]);
+    expect(new Set(asked.map((line) => line[0]))).toEqual(new Set(['a', 'b']));
   });
 });

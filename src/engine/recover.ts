@@ -13,6 +13,7 @@ import { resumeOutside } from './delegation/outside.ts';
 import { pauseWaitingTrees } from './money/require-budget.ts';
 import type { Engine } from './state/engine.ts';
 import { loseTree } from './tree/lose.ts';
+import { createSuspects } from './tree/suspects.ts';
 import { endUnfinishedTurn } from './turn/end-unfinished.ts';
 import { resumeTopLevel } from './turn/planner-turn.ts';
 
@@ -168,13 +169,16 @@ async function isOrphan(engine: Engine, { parent_session_id, parent_turn_id }: D
 
 /** What a node does with the trees that it holds. */
 export function treeWork(engine: Engine): TreeWork {
+  const suspects = createSuspects(engine);
   return {
     running: () => engine.places.taken(),
     inUse: (root) => engine.locks.isHeld(root) || engine.outside.sessions().includes(root) || engine.bus.watched(root),
     async takeUp(root) {
       await recover(engine, root);
+      const resume = () => resumeAll(engine, root);
       // Not waited for: whoever asks for the tree meanwhile finds its turn being resumed.
-      void resumeAll(engine, root).catch((err: unknown) => {
+      const resumed = (await suspects.includes(root)) ? suspects.inTurn(root, resume) : resume();
+      void resumed.catch((err: unknown) => {
         if (!(err instanceof TreeLost)) engine.log.error({ err, session_id: root }, 'a tree could not be resumed');
       });
     },

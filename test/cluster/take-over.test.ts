@@ -2,10 +2,11 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
-import { type Nodes, startNodes, type TestNode } from '../support/nodes.ts';
-import { accountOf, CALLS_A_TURN, LOG, message, plannedWork } from '../support/planned-work.ts';
+import { type Nodes, PLANNER, startNodes, type TestNode } from '../support/nodes.ts';
+import { accountOf, CALLS_A_TURN, LOG, message, pause, plannedWork } from '../support/planned-work.ts';
 import { postgresService } from '../support/services.ts';
 import { until } from '../support/until.ts';
+import { insisting } from './insist.ts';
 
 const { url, missing } = await postgresService();
 
@@ -141,12 +142,58 @@ describe.skipIf(url === null)(`take-over${missing && `, skipped: ${missing}`}`, 
     for (const name of names) expect(linesOf(nodes, name)).toEqual([name]);
   });
 
-  test('a turn that kills its node at each resumption is ended after three; one that makes progress is not', async () => {
+  test('three nodes are replaced one after the other under load: no turn fails, and no call is repeated', async () => {
+    const work = plannedWork(() => 100);
+    const nodes = await startNodes({
+      database: url!,
+      answer: work.answer,
+      set: { 'shutdown.drain_seconds': 10, 'cluster.lease_seconds': 60 },
+    });
+    const up = await Promise.all(nameList(3).map((name) => nodes.start(`old-${name}`)));
+    const post = insisting(() => up[Math.floor(Math.random() * up.length)]!.url);
+    let working = true;
+    let turns = 0;
+    const driven = Promise.all(
+      nameList(6).map(async (name) => {
+        const session = await post('/sessions', `session ${name}`, {
+          workspace_path: nodes.workspace(name),
+          initial_active_model: PLANNER,
+        });
+        for (let n = 1; working; n++) {
+          const turn = `${name}.${n}`;
+          const { turn_id } = await post(`/sessions/${session.id}/turns`, `turn ${turn}`, { content: message(turn) });
+          turns += 1;
+          await until(
+            async () =>
+              (await nodes.rows('SELECT 1 FROM turns WHERE id = $1 AND ended_at IS NOT NULL', turn_id)).length > 0,
+            PATIENCE_SECONDS,
+          );
+        }
+      }),
+    );
+    for (const [i, old] of [...up].entries()) {
+      const begun = turns;
+      await until(() => turns > begun, PATIENCE_SECONDS);
+      up[i] = await nodes.start(`new-${i}`);
+      expect(await old.stop()).toMatchObject({ code: 0 });
+    }
+    working = false;
+    await driven;
+    expect(await accountOf(nodes, work)).toMatchObject({
+      paidTwice: [],
+      unpaid: 0,
+      turns: { 'completed end_turn': turns },
+      unended: [],
+      strayWorkers: [],
+    });
+  });
+
+  test('a turn that kills its node at each resumption is ended after three; one that makes progress is not, nor those beside it', async () => {
     let node: TestNode | null = null;
     const nodes = await startNodes({
       database: url!,
       answer: async ({ user, number }) => {
-        const [kind] = /deadly|lively/.exec(user)!;
+        const [kind] = /deadly|lively|bystander/.exec(user)!;
         deaths.set(kind!, (deaths.get(kind!) ?? 0) + 1);
         const asked = deaths.get(kind!)!;
         // Each second call of the lively one is answered before its node dies.
@@ -154,13 +201,24 @@ describe.skipIf(url === null)(`take-over${missing && `, skipped: ${missing}`}`, 
           if (asked > 9) return { text: 'done' };
           if (asked % 2 === 1) return { tool_calls: [{ name: 'list_files', input: { path: '.' } }] };
         }
+        if (kind === 'bystander') {
+          await pause(1500);
+          return { text: 'done' };
+        }
+        // By then those beside it are at work, and none of them has come to anything.
+        if (bystanders > 0) await pause(700);
         await node!.kill();
         return { text: `nobody hears ${number}` };
       },
     });
     const deaths = new Map<string, number>();
+    let bystanders = 3;
     for (const kind of ['deadly', 'lively']) {
       node = await nodes.start('n0');
+      for (let i = 0; i < bystanders; i++) {
+        const other = await node.session(nodes.workspace(`bystander ${i}`));
+        await node.client.submitTurn(other, { content: 'bystander' });
+      }
       const session = await node.session(nodes.workspace(kind));
       const { turn_id } = await node.client.submitTurn(session, { content: kind });
       for (let n = 1; ; n++) {
@@ -171,16 +229,21 @@ describe.skipIf(url === null)(`take-over${missing && `, skipped: ${missing}`}`, 
         if (await ended(turn_id)) break;
         node = await nodes.start(`n${n}`);
       }
+      await allEnded(nodes, 1 + 3 + (kind === 'lively' ? 1 : 0));
+      bystanders = 0;
       await node.kill();
     }
     async function ended(turn: string): Promise<boolean> {
       return (await nodes.rows('SELECT 1 FROM turns WHERE id = $1 AND ended_at IS NOT NULL', turn)).length > 0;
     }
-    const turns = await nodes.rows('SELECT status, cancel_reason FROM turns ORDER BY id');
+    const turns = await nodes.rows(
+      "SELECT status, cancel_reason FROM turns t JOIN sessions s ON s.id = t.session_id WHERE workspace_path NOT LIKE '%bystander%' ORDER BY t.id",
+    );
     expect(turns).toEqual([
       { status: 'cancelled', cancel_reason: 'shutdown' },
       { status: 'completed', cancel_reason: null },
     ]);
     expect(deaths.get('deadly')).toBe(4);
+    expect(await nodes.rows("SELECT 1 FROM turns WHERE status = 'completed'")).toHaveLength(4);
   });
 });

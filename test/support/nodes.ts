@@ -18,7 +18,8 @@ import { strictly } from './wire-rules.ts';
 /** Short, so that a take-over is soon; what waits for one waits for many times as long. */
 export const LEASE_SECONDS = 3;
 
-const MODEL = 'anthropic:claude-opus-4-7';
+/** A model that may delegate. */
+export const PLANNER = 'anthropic:claude-opus-4-7';
 
 export interface NodesOptions {
   /** Of the service. */
@@ -140,7 +141,7 @@ export async function startNodes({ database, answer, set = {}, atEnd = onTestFin
         url: url!,
         client,
         async session(workspace, rest = {}) {
-          const model = { initial_active_model: MODEL };
+          const model = { initial_active_model: PLANNER };
           return (await client.createSession({ workspace_path: workspace, ...model, ...rest })).id;
         },
         async turn(sessionId, content) {

@@ -1,8 +1,9 @@
 // Three nodes of which one after the other is killed, with sessions at work on all of them: what was done and seen (16 §13).
 import path from 'node:path';
-import { type Nodes, startNodes, type TestNode } from '../../support/nodes.ts';
+import { type Nodes, PLANNER, startNodes, type TestNode } from '../../support/nodes.ts';
 import { message, type PlannedWork, pause, plannedWork } from '../../support/planned-work.ts';
 import { until } from '../../support/until.ts';
+import { insisting } from '../insist.ts';
 import { type Subscriber, subscribe } from './subscriber.ts';
 
 export interface StormOptions {
@@ -84,44 +85,21 @@ export async function storm({ database, nats, seconds, sessions }: StormOptions)
   await nodes.rows(SEQ_OF_EVENTS);
 
   let working = true;
-  let ending = false;
   const turns: string[] = [];
   const subscribers: Subscriber[] = [];
-
-  /** Again by another node, until there is an answer that is one. */
-  async function insist(method: string, target: string, key: string | null, body?: object): Promise<Json> {
-    for (;;) {
-      try {
-        const answer = await fetch(`${nodeUrl()}${target}`, {
-          method,
-          signal: AbortSignal.timeout(30_000),
-          headers: {
-            ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-            ...(key === null ? {} : { 'idempotency-key': key }),
-          },
-          ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-        });
-        const parsed = (await answer.json()) as Json;
-        if (answer.ok) return parsed;
-        if (!RETRIED.includes(parsed.error?.code)) throw new Refused(`${method} ${target}: ${JSON.stringify(parsed)}`);
-      } catch (error) {
-        if (error instanceof Refused || ending) throw error;
-      }
-      await pause(200);
-    }
-  }
+  const post = insisting(nodeUrl);
 
   async function oneSession(name: string): Promise<void> {
-    const { id } = await insist('POST', '/sessions', `session ${name}`, {
+    const { id } = await post('/sessions', `session ${name}`, {
       workspace_path: nodes.workspace(name),
-      initial_active_model: 'anthropic:claude-opus-4-7',
+      initial_active_model: PLANNER,
     });
     const subscriber = subscribe(id, nodeUrl);
     subscribers.push(subscriber);
     await until(() => subscriber.since !== null, QUIET_SECONDS);
     for (let n = 1; working; n++) {
       const turn = `${name}.${n}`;
-      const { turn_id } = await insist('POST', `/sessions/${id}/turns`, `turn ${turn}`, { content: message(turn) });
+      const { turn_id } = await post(`/sessions/${id}/turns`, `turn ${turn}`, { content: message(turn) });
       turns.push(turn_id);
       await until(() => subscriber.heard(turn_id), seconds + 2 * QUIET_SECONDS);
     }
@@ -157,21 +135,10 @@ export async function storm({ database, nats, seconds, sessions }: StormOptions)
     return open.length === 0;
   }, QUIET_SECONDS);
   const quietAfter = performance.now() - from;
-  ending = true;
   for (const subscriber of subscribers) await subscriber.stop();
   await Promise.all(alive().map((node) => node.stop()));
   return { nodes, work, subscribers, turns, kills, openAtKills, quietAfter, close };
 }
-
-type Json = ReturnType<typeof JSON.parse>;
-class Refused extends Error {}
-const RETRIED = [
-  'node_unavailable',
-  'service_shutting_down',
-  'storage_unavailable',
-  'idempotency_in_progress',
-  'server_busy',
-];
 
 const OPEN_CALLS = `SELECT count(*) AS n FROM trees t JOIN sessions s ON s.root_session_id = t.root_session_id
   JOIN events c ON c.session_id = s.id AND c.type = 'llm.call_started'

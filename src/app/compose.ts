@@ -13,7 +13,6 @@ import { createLearning } from '../learning/learning.ts';
 import type { PriceTable } from '../policy/pricing/price-table.ts';
 import { staleRates } from '../policy/pricing/versions.ts';
 import { createModelRegistry, type ModelRegistry } from '../policy/registry/registry.ts';
-import type { Journal } from '../ports/journal.ts';
 import type { Logger } from '../ports/log.ts';
 import type { Providers } from '../ports/provider.ts';
 import { createHttpClient } from '../provider/http-client.ts';
@@ -31,8 +30,8 @@ import { readDashboard } from './dashboard-files.ts';
 import { createMcpDoor } from './door/mcp-door.ts';
 import { listen } from './listen.ts';
 import { startMcp } from './mcp.ts';
-import { keyedReceivers, startNotify } from './notify/notify.ts';
-import { loadPrices } from './prices.ts';
+import { keyedReceivers, noticedBy, startNotify } from './notify/notify.ts';
+import { keepPrices, loadPrices } from './prices.ts';
 import { startProviders } from './providers.ts';
 import { checkDefaultModels, checkRoutingFile } from './routing-file.ts';
 import { openEmbedded } from './storage/embedded.ts';
@@ -111,6 +110,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
   const gatewayFolder = path.join(options.dataDir, 'gateway');
   const storage = await openStorage(options, {
     gatewayFolder,
+    noticed: noticedBy(receivers),
     ids,
     clock,
     alike: [[...file.adapters], file.models, prices.contentHash],
@@ -207,7 +207,15 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     await http.ready();
     telemetry?.sendMetrics(() => http.gauges());
     const loop = learning.start();
-    const notify = startNotify(receivers, { ...options, store, journal, bus, clock, secrets });
+    const notify = startNotify(receivers, {
+      ...options,
+      store,
+      journal,
+      bus,
+      notices: storage.notices,
+      clock,
+      secrets,
+    });
 
     let resuming = Promise.resolve();
     let closing: Promise<void> | null = null;
@@ -257,7 +265,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
 /** What only a cluster needs is loaded for one. */
 async function openStorage(
   options: ServerOptions,
-  parts: Pick<StorageOptions, 'ids' | 'clock' | 'alike' | 'gatewayFolder'>,
+  parts: Pick<StorageOptions, 'ids' | 'clock' | 'alike' | 'gatewayFolder' | 'noticed'>,
 ): Promise<Storage> {
   const { trusted = false, reportsOnThread = false } = options;
   const storage = { ...options, ...parts, trusted, reportsOnThread };
@@ -280,19 +288,4 @@ function warnings(models: readonly ModelEntry[], prices: PriceTable, config: Con
       ? ['no workspace can be opened: cluster.shared_roots is empty and cluster.local_workspaces is off']
       : []),
   ];
-}
-
-/** Stores the active table's rates, so that its calls can be explained for ever. */
-async function keepPrices(journal: Journal, prices: PriceTable): Promise<void> {
-  try {
-    await journal.savePriceVersion({
-      version: prices.version,
-      content_hash: prices.contentHash,
-      source: prices.source,
-      models_json: JSON.stringify(prices.models),
-    });
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new StartupError('pricing_version_conflict', [`pricing_version_conflict: ${reason}`]);
-  }
 }

@@ -6,6 +6,7 @@ import { StartupError } from '../kernel/errors.ts';
 import type { RawTable } from '../policy/pricing/price-entry.ts';
 import { parsePriceTable } from '../policy/pricing/price-file.ts';
 import { buildPriceTable, type PriceTable } from '../policy/pricing/price-table.ts';
+import type { Journal } from '../ports/journal.ts';
 
 /** Throws `StartupError('pricing_invalid')` with one line per fault of every file. */
 export function loadPrices(config: Config['pricing'], packageDir: string): PriceTable {
@@ -32,5 +33,20 @@ function readTable(file: string): ReturnType<typeof parsePriceTable> {
     return parsePriceTable(fs.readFileSync(file, 'utf8'), file);
   } catch (cause) {
     return { ok: false, error: [`${file}: cannot be read: ${(cause as NodeJS.ErrnoException).code}`] };
+  }
+}
+
+/** Stores the active table's rates, so that its calls can be explained for ever. Throws `StartupError('pricing_version_conflict')`. */
+export async function keepPrices(journal: Journal, prices: PriceTable): Promise<void> {
+  try {
+    await journal.savePriceVersion({
+      version: prices.version,
+      content_hash: prices.contentHash,
+      source: prices.source,
+      models_json: JSON.stringify(prices.models),
+    });
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new StartupError('pricing_version_conflict', [`pricing_version_conflict: ${reason}`]);
   }
 }

@@ -50,7 +50,7 @@ function tell(t: TestEngine, url: string, over: Partial<Receiver> & { clock?: Cl
   const [one] = NotifySchema.parse([{ url, events: ['turn.completed', 'session.ended'], ...rest }]);
   const keyed = keyedReceivers([one!], createCredentials({ HOOK: SECRET }));
   const { store, journal, bus } = t.engine;
-  const parts = { store, journal, bus, clock, log: silentLogger, secrets: [SECRET, 'hush-hush'] };
+  const parts = { store, journal, bus, notices: null, clock, log: silentLogger, secrets: [SECRET, 'hush-hush'] };
   const notify = startNotify(keyed, parts)!;
   onTestFinished(() => notify.close());
   return notify;

@@ -3,7 +3,7 @@ import type { Receiver } from '../../domain/config/notify.ts';
 import { StartupError } from '../../kernel/errors.ts';
 import type { LiveBus } from '../../ports/live-bus.ts';
 import type { Credentials } from '../credentials.ts';
-import { type ReceiverParts, type RunningReceiver, runReceiver } from './receiver.ts';
+import { placeOf, type ReceiverParts, type RunningReceiver, runReceiver, typesOf } from './receiver.ts';
 
 export interface NotifyParts extends Omit<ReceiverParts, 'closing' | 'fetch'> {
   readonly bus: LiveBus;
@@ -33,12 +33,20 @@ export function keyedReceivers(receivers: readonly Receiver[], credentials: Cred
   });
 }
 
+/** Types of events by the place of the receiver that is told of them. */
+export function noticedBy(receivers: readonly KeyedReceiver[]): ReadonlyMap<string, ReadonlySet<string>> {
+  return new Map(receivers.map(({ receiver }) => [placeOf(receiver), typesOf(receiver)]));
+}
+
 /** Null when nobody is to be told. */
 export function startNotify(receivers: readonly KeyedReceiver[], { bus, ...parts }: NotifyParts): Notify | null {
   if (receivers.length === 0) return null;
   const closing = new AbortController();
   const around = { fetch: globalThis.fetch, ...parts, closing: closing.signal };
   const running: RunningReceiver[] = receivers.map(({ receiver, key }) => runReceiver(receiver, key, around));
+  const work = async (ending: AbortSignal) => void (await Promise.all(running.map((one) => one.work(ending))));
+  const { notices } = parts;
+  const done = notices === null ? work(closing.signal) : notices.alone(closing.signal, work);
   const unsubscribe = bus.subscribe('notify', (items) => {
     for (const item of items) if (item.kind === 'event') for (const one of running) one.stored(item.event);
   });
@@ -46,7 +54,7 @@ export function startNotify(receivers: readonly KeyedReceiver[], { bus, ...parts
     async close() {
       unsubscribe();
       closing.abort();
-      await Promise.all(running.map(({ done }) => done));
+      await done;
     },
   };
 }

@@ -7,10 +7,13 @@ import { type Clock, sleep } from '../../kernel/clock.ts';
 import { noticeBody, signature } from '../../policy/notify/notice.ts';
 import type { Journal } from '../../ports/journal.ts';
 import type { Logger } from '../../ports/log.ts';
+import type { Notices } from '../../ports/notices.ts';
 import type { Store } from '../../ports/store.ts';
 import { post } from './post.ts';
 
 const PAGE_ROWS = 50;
+/** How soon a receiver is told of what another node stored. */
+const LOOK_MS = 500;
 const LONGEST_WAIT_SECONDS = 300;
 const GIVE_UP_MS = 24 * 3600_000;
 /** Events that a receiver need not look at again after a kill: its place is stored that often while it has nothing to do. */
@@ -26,21 +29,33 @@ export interface ReceiverParts {
   readonly fetch: typeof fetch;
   readonly secrets: readonly string[];
   readonly closing: AbortSignal;
+  /** Where several nodes could tell; null = this process alone does, and keeps its place in the journal. */
+  readonly notices: Notices | null;
 }
 
 export interface RunningReceiver {
   readonly types: ReadonlySet<string>;
   /** An event was stored. Synchronous and quick. */
   stored(event: { readonly type: string }): void;
-  /** Settles when it was closed and its place is stored. Never rejects. */
-  readonly done: Promise<void>;
+  /** Tells until `ending`, or until it is closed and its place is stored. Never rejects. */
+  work(ending: AbortSignal): Promise<void>;
+}
+
+/** Under which name it is remembered where it stands. */
+export function placeOf({ url }: Receiver): string {
+  return `notify:${sha256Hex(url)}`;
+}
+
+/** What it is told of. */
+export function typesOf({ events }: Receiver): ReadonlySet<string> {
+  return new Set<string>(NOTIFIED_EVENTS.filter((type) => events.includes(type)));
 }
 
 /** @param key what signs its notices; null = nothing does */
 export function runReceiver(receiver: Receiver, key: string | null, parts: ReceiverParts): RunningReceiver {
   const { store, journal, clock, log, closing } = parts;
-  const types = new Set<string>(NOTIFIED_EVENTS.filter((type) => receiver.events.includes(type)));
-  const place = `notify:${sha256Hex(receiver.url)}`;
+  const types = typesOf(receiver);
+  const place = placeOf(receiver);
   // A path may be a secret.
   const about = { receiver: new URL(receiver.url).host };
   let wake = () => {};
@@ -76,6 +91,28 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
     }
   }
 
+  function isWanted({ actor, type }: AnyEvent): boolean {
+    return receiver.include_workers || actor !== 'worker' || ALWAYS.includes(type);
+  }
+
+  /** What other nodes store wakes nobody here. */
+  async function workInTurn(notices: Notices, ending: AbortSignal): Promise<void> {
+    while (!ending.aborted) {
+      try {
+        const events = await notices.next(place, PAGE_ROWS);
+        for (const event of events) {
+          if (ending.aborted) return;
+          if (isWanted(event)) await tell(event);
+          await notices.told(place, event.id);
+        }
+        if (events.length > 0) continue;
+      } catch (err) {
+        if (!closing.aborted) log.warn({ ...about, err }, 'a receiver could not be told; tried again');
+      }
+      await Promise.race([nextWake(), sleep(clock, LOOK_MS, ending).catch(() => {})]);
+    }
+  }
+
   async function nextWake(): Promise<void> {
     if (!woken && !closing.aborted)
       await new Promise<void>((resolve) => {
@@ -96,7 +133,7 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
         const query = { session_id: null, include_workers: true, types: [...types], until, limit: PAGE_ROWS };
         const page = await store.events.list({ ...query, after });
         for (const event of page.rows) {
-          const wanted = receiver.include_workers || event.actor !== 'worker' || ALWAYS.includes(event.type);
+          const wanted = isWanted(event);
           if (wanted) await tell(event);
           after = event.id;
           if (wanted) await keep(after);
@@ -120,6 +157,6 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
       woken = true;
       wake();
     },
-    done: work(),
+    work: (ending) => (parts.notices === null ? work() : workInTurn(parts.notices, ending)),
   };
 }

@@ -9,6 +9,7 @@ import { makeFolder } from '../../kernel/folder.ts';
 import { placesOf } from '../../policy/cluster/place.ts';
 import { createDayLimit } from '../../store/postgres/cluster/day-limit.ts';
 import type { NodeSelf } from '../../store/postgres/cluster/nodes.ts';
+import { createNotices } from '../../store/postgres/cluster/notices.ts';
 import { markSharedRoots } from '../../store/postgres/cluster/shared-roots.ts';
 import { frameKey, standings } from '../../store/postgres/cluster/standing.ts';
 import { createTrees } from '../../store/postgres/cluster/trees.ts';
@@ -72,12 +73,23 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
   });
   return {
     bus,
-    journal: createJournal({ pool, trees, ids, clock, bus, log, trusted, ...known.following }),
+    journal: createJournal({
+      pool,
+      trees,
+      ids,
+      clock,
+      bus,
+      log,
+      trusted,
+      noticed: options.noticed,
+      ...known.following,
+    }),
     store,
     analytics: createAnalytics(reads),
     priceVersions: createPriceVersionReader(reads),
     trees,
     dayLimit,
+    notices: createNotices(pool, clock, log),
     fault: (cause) => cause,
     close: async () => {
       dayLimit.close();

@@ -42,6 +42,7 @@ export function openEmbedded(options: StorageOptions): Storage {
         open: async () => (await store.sessions.counts()).active_sessions,
       }),
       dayLimit: null,
+      notices: null,
       fault: (cause) => databaseFault(db_path, cause),
       close: async () => {
         await reports?.close();

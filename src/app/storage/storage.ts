@@ -7,6 +7,7 @@ import type { DayLimit } from '../../ports/day-limit.ts';
 import type { Journal } from '../../ports/journal.ts';
 import type { LiveBus } from '../../ports/live-bus.ts';
 import type { Logger } from '../../ports/log.ts';
+import type { Notices } from '../../ports/notices.ts';
 import type { PriceVersions } from '../../ports/price-versions.ts';
 import type { Store } from '../../ports/store.ts';
 import type { Trees } from '../../ports/trees.ts';
@@ -27,6 +28,8 @@ export interface StorageOptions {
   readonly trusted: boolean;
   /** Reports run on a thread of their own, for which the package must be built; else on this one, in slices. */
   readonly reportsOnThread: boolean;
+  /** Who outside is told of what. */
+  readonly noticed: ReadonlyMap<string, ReadonlySet<string>>;
   /** Of what must be alike on all nodes and is no key of the configuration: registry, prices. */
   readonly alike: readonly unknown[];
 }
@@ -40,6 +43,8 @@ export interface Storage {
   readonly trees: Trees;
   /** Null = nobody else spends of the limits of a day. */
   readonly dayLimit: DayLimit | null;
+  /** Null = nobody else tells receivers what happens. */
+  readonly notices: Notices | null;
   /** What to throw for `cause`: a fault of the storage as the one line that says it, anything else as it is. */
   fault(cause: unknown): unknown;
   close(): Promise<void>;

@@ -12,7 +12,7 @@ import { MIGRATIONS, openSchema } from './world.ts';
 
 const { url, missing } = await postgresService();
 /** What only a cluster needs. */
-const OF_CLUSTER = ['nodes', 'trees', 'day_allowances'];
+const OF_CLUSTER = ['nodes', 'trees', 'day_allowances', 'notices'];
 const TYPES: Readonly<Record<string, string>> = { bigint: 'INTEGER', text: 'TEXT', 'double precision': 'REAL' };
 
 interface Shape {
@@ -71,7 +71,7 @@ function checksIn(sql: string): [string, string[]][] {
 }
 
 describe.skipIf(url === null)(`the schema on PostgreSQL${missing && `, skipped: ${missing}`}`, () => {
-  test('has the tables, columns, CHECKs and unique indexes of the embedded database, and three more', async () => {
+  test('has the tables, columns, CHECKs and unique indexes of the embedded database, and those of the cluster', async () => {
     const schema = await ownSchema(url!);
     onTestFinished(() => schema.drop());
     const world = await openSchema(schema.url, NOON);

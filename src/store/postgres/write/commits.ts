@@ -14,7 +14,7 @@ import { isTransient } from '../connection/faults.ts';
 import { pause } from '../connection/pause.ts';
 import type { Pool, Tx } from '../connection/pool.ts';
 import { journalFault } from './conflict.ts';
-import { type Drawn, store, type Told, tell } from './event-log.ts';
+import { type Drawn, type Noticed, store, type Told, tell } from './event-log.ts';
 import { afterwards, fence, type Numbered, outcomeOf } from './fence.ts';
 import type { LiveSessions } from './live-sessions.ts';
 import { otherWrites, patternWrites } from './other-writes.ts';
@@ -59,6 +59,8 @@ export interface CommitOptions {
   readonly ids: IdGenerator;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Who outside is told of what. */
+  readonly noticed?: Noticed;
 }
 
 export interface Commits {
@@ -66,7 +68,7 @@ export interface Commits {
   write(parts: readonly Part[]): Promise<ReadonlyMap<QueuedBatch, Written>>;
 }
 
-export function createCommits({ pool, trees, ids, clock, log }: CommitOptions, live: LiveSessions): Commits {
+export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitOptions, live: LiveSessions): Commits {
   /** Together; if that fails each batch by itself, so that it rejects only its own. */
   async function writeAll(parts: readonly Part[]): Promise<ReadonlyMap<QueuedBatch, Written>> {
     const written = new Map<QueuedBatch, Written>();
@@ -201,7 +203,7 @@ export function createCommits({ pool, trees, ids, clock, log }: CommitOptions, l
         for (const item of part.batches) outcomes.push(await apply(item, tx, told));
         part.outcomes = outcomes;
       }
-      store(told, tx);
+      store(told, tx, noticed);
     });
     findings.keep();
 

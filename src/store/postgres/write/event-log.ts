@@ -18,6 +18,10 @@ import { insertRows } from './insert.ts';
 const insertEvents = insertRows('events', EVENT_COLUMNS);
 const insertSessions = insertRows('ledger_sessions', LEDGER_SESSION_COLUMNS, 'ON CONFLICT (session_id) DO NOTHING');
 const insertFacts = insertRows('ledger_calls', FACT_COLUMNS);
+const NOTICE = `INSERT INTO notices (receiver, event_id) SELECT CAST(@receiver AS text), unnest(CAST(@ids AS text[]))`;
+
+/** Types of events by the receiver outside that is to be told of them. */
+export type Noticed = ReadonlyMap<string, ReadonlySet<string>>;
 const rollups = ROLLUP_UPSERTS.map(({ table, key, measures, columns, conflict }) => ({
   key,
   measures: measures as readonly string[],
@@ -71,9 +75,15 @@ export function tell(
   return published;
 }
 
+const NOBODY: Noticed = new Map();
+
 /** Throws when a money sum would leave 64 bits: the transaction fails as a whole. */
-export function store({ events, facts }: Told, tx: Tx): void {
+export function store({ events, facts }: Told, tx: Tx, noticed: Noticed = NOBODY): void {
   insertEvents(tx, events);
+  for (const [receiver, types] of noticed) {
+    const ids = events.filter(({ type }) => types.has(type)).map(({ id }) => id);
+    if (ids.length > 0) tx.run(NOTICE, { receiver, ids });
+  }
   insertSessions(tx, [...new Map(facts.map((fact) => [fact.session_id, fact])).values()]);
   insertFacts(tx, facts);
   for (const { key, measures, insert } of rollups) insert(tx, summed(facts, key, measures));

@@ -148,6 +148,35 @@ describe('a request for a tree of another node', () => {
     ]);
   });
 
+  test('a session that a client has already goes to its owner with the body that was sent: a key is repeated at any node', async () => {
+    const { server, owner, other } = await pair();
+    const body = { workspace_path: server.workspace, client_ref: 'mine' };
+    const key = { 'idempotency-key': 'open' };
+    const first = await server.call('POST', '/sessions', body, key);
+    expect(first.status).toBe(201);
+    const again = await other.call('POST', '/sessions', body, key);
+    expect([again.status, again.body.id, again.headers.get('idempotency-replayed')]).toEqual([
+      201,
+      first.body.id,
+      'true',
+    ]);
+    expect(owner.requests).toHaveLength(1);
+    const reused = await other.call('POST', '/sessions', { ...body, max_cost_usd: '1' }, key);
+    expect(refusal(reused)).toEqual([422, 'idempotency_key_reused', null]);
+  });
+
+  test('a target in absolute form goes on as its path', async () => {
+    const { other, session } = await pair();
+    const { hostname, port } = new URL(other.base);
+    const target = `${other.base}/sessions/${session}`;
+    const headers = { 'content-type': 'application/json' };
+    const asked = http.request({ hostname, port, path: target, method: 'PATCH', headers });
+    asked.end('{"max_cost_usd": "2"}');
+    const [response] = (await once(asked, 'response')) as [http.IncomingMessage];
+    response.resume();
+    expect(response.statusCode).toBe(200);
+  });
+
   test('a confirmation goes to the owner of its session', async () => {
     const { server, owner, other, session } = await pair({
       server: {

@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Dispatcher } from 'undici';
 import type { Clock, Timer } from '../../kernel/clock.ts';
+import { pathOf } from '../origin.ts';
 import type { BodyDiscard } from '../unread-body.ts';
 import type { HeldBody } from './body.ts';
 import { NOT_TAKEN, returnedHeaders, sentHeaders } from './headers.ts';
@@ -98,7 +99,8 @@ function exchanged(dispatcher: Dispatcher, request: FastifyRequest, reply: Fasti
     dispatcher.dispatch(
       {
         origin: work.url,
-        path: request.originalUrl,
+        // Of a target in absolute form the path alone: its authority is this node's.
+        path: pathOf(request.originalUrl),
         method: request.method as Dispatcher.HttpMethod,
         headers: sentHeaders(request, work.epoch, body.bytes),
         body: sent,

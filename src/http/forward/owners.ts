@@ -27,6 +27,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** What was read of the body for another node, where this one answers after all. */
     heldBody: HeldBody | null;
+    /** The body as its caller sent it, before defaults are filled in. */
+    givenBody: unknown;
   }
 }
 
@@ -43,6 +45,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
   if (!trees.several) return ALL_HERE;
   const exchange = createExchange(clock, discard);
   app.decorateRequest('heldBody', null);
+  app.decorateRequest('givenBody', null);
   app.addHook('onClose', () => exchange.close());
   app.addHook('onRequest', async (request, reply) => {
     const target = await targetOf(engine, request);
@@ -63,6 +66,9 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
   app.addHook('preParsing', async ({ heldBody }, _reply, payload) =>
     heldBody === null ? payload : Readable.from(heldBody.read(), { objectMode: false }),
   );
+  app.addHook('preValidation', async (request) => {
+    request.givenBody = request.body;
+  });
 
   /** Answers `here` once this node holds the tree, which it does until the answer is over. */
   async function reach(
@@ -145,7 +151,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
       }
     },
     async answerElsewhere(request, reply, root) {
-      const body = wholeBody(Buffer.from(JSON.stringify(request.body)));
+      const body = givenBody(request);
       const how = { root, turn: false, repeatable: true, body: () => body };
       return (await reach(request, reply, how)) === 'elsewhere';
     },
@@ -157,7 +163,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
       if (there === undefined) return false;
       const gone = leaving(reply, closing);
       try {
-        const body = request.method === 'POST' ? wholeBody(Buffer.from(JSON.stringify(request.body))) : NO_BODY;
+        const body = request.method === 'POST' ? givenBody(request) : NO_BODY;
         const { signal } = gone;
         const how = { url: there.url, epoch: 0, repeatable: false, body, silenceMs: patience.silence_ms, signal };
         if ((await exchange.send(request, reply, how)) === 'answered') return true;
@@ -175,6 +181,11 @@ interface Where {
 }
 
 const NO_BODY = wholeBody(Buffer.alloc(0));
+
+/** Of a request whose body has been read: an `Idempotency-Key` belongs to the body that was sent. */
+function givenBody(request: FastifyRequest): HeldBody {
+  return wholeBody(Buffer.from(JSON.stringify(request.givenBody)));
+}
 
 /** Until the answer is over. What is nobody's is answered here too: it is not found. */
 function keep({ raw }: FastifyReply, hold: Extract<Hold, { own: true }> | null): 'here' {

@@ -14,6 +14,8 @@ export type ConflictCode =
   /** No further input may wait for the turn. */
   | 'inputs_full'
   | 'confirmation_resolved'
+  /** A fingerprint that the workspace has under another id. */
+  | 'shape_known'
   /** A second worker for one delegation call. */
   | 'worker_exists'
   /** A client's name for a session that has one already. */

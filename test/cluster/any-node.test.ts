@@ -191,6 +191,26 @@ describe.skipIf(url === null)(`any node${missing && `, skipped: ${missing}`}`, (
     between.mend();
     expect(await a.client.updateSession(far, { max_cost_usd: '3' })).toMatchObject({ max_cost_usd: '3' });
   });
+
+  test('a shape of task that another node knew first is learned all the same', async () => {
+    const nodes = await startNodes({ database: url!, answer });
+    const [a, b] = await Promise.all([nodes.start('a'), nodes.start('b')]);
+    const workspace = nodes.workspace('w');
+    let learned = 0;
+    const learns = async (node: TestNode, content: string) => {
+      await node.turn(await node.session(workspace), content);
+      learned += 1;
+      await until(async () => (await nodes.rows('SELECT turn_id FROM pattern_turns')).length === learned, 20);
+    };
+    // From now on b has the shapes of the workspace in memory.
+    await learns(b, 'hello');
+    const task = 'Please fix the failing test in src/a.ts and refactor the parser:\n```ts\nconst a = 1;\n```';
+    await learns(a, task);
+    await learns(b, task);
+    const shapes = await nodes.rows('SELECT sum(sample_size) AS n FROM pattern_outcomes GROUP BY fingerprint_id');
+    expect(shapes.map(({ n }) => Number(n)).sort()).toEqual([1, 2]);
+    expect(b.log()).not.toMatch(/commit failed|nothing was learned/);
+  });
 });
 
 /** One key to all of them at once, for a session and for a turn of it. */

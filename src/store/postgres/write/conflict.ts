@@ -10,8 +10,13 @@ const CONFLICTS: Readonly<Record<string, () => Error>> = {
   sessions_client: clientKnown,
   sessions_client_worker: clientKnown,
   idempotency_keys_pkey: () => new JournalConflict('idempotency_exists', 'the idempotency key is stored already'),
+  pattern_outcomes_fingerprint_id_fkey: () =>
+    new JournalConflict('shape_known', 'another node made the fingerprint under an id of its own'),
   tool_calls_pkey: () => new InvalidMessageError(['tool_use.id: is taken by another call']),
 };
+
+const UNIQUE = '23505';
+const FOREIGN_KEY = '23503';
 
 function workerExists(): Error {
   return new JournalConflict('worker_exists', 'the call has a worker already');
@@ -24,7 +29,7 @@ function clientKnown(): Error {
 export function journalFault(cause: unknown): unknown {
   if (!(cause instanceof Error)) return cause;
   const { code, constraint } = cause as Error & { readonly code?: string; readonly constraint?: string };
-  if (code === '23505' && constraint !== undefined) return CONFLICTS[constraint]?.() ?? cause;
+  if ((code === UNIQUE || code === FOREIGN_KEY) && constraint !== undefined) return CONFLICTS[constraint]?.() ?? cause;
   if (code === '25006') return new StorageFault('the database cannot be written', cause);
   return isTransient(cause) ? new StorageFault('the database cannot be reached', cause) : cause;
 }

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { Config } from '../../src/domain/config.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/ports/log.ts';
@@ -14,6 +14,9 @@ import { registryAt, startReal, startStrictFake } from '../support/real-server.t
 import { ownSchema, postgresService, type Schema } from '../support/services.ts';
 
 const { url, missing } = await postgresService();
+
+/** A request for a node that is gone is held for 20 s. */
+vi.setConfig({ testTimeout: 60_000 });
 
 async function emptySchema(): Promise<Schema> {
   const schema = await ownSchema(url!);
@@ -127,6 +130,25 @@ describe.skipIf(url === null)(`workspaces of a cluster${missing && `, skipped: $
       { name: 'a', places: ['anywhere', 'node:a'] },
       { name: 'b', places: ['anywhere', 'node:b'] },
     ]);
+  });
+
+  test('a turn sent elsewhere runs on the node that has the files, held by it or not; while that node is gone it is 503', async () => {
+    const [schema, home] = [await emptySchema(), tempFolder()];
+    const a = await node(schema, path.join(home, 'a'), { local_workspaces: true });
+    const b = await node(schema, path.join(home, 'b'), { local_workspaces: true });
+    const session = await a.session(home, 'anthropic:claude-haiku-4-5');
+    const ran = async () => (await b.turn(session, 'go')).status;
+    expect(await ran()).toBe('completed');
+    await a.engine.trees.releaseAll();
+    expect(await ran()).toBe('completed');
+    expect([a.events, b.events].map((events) => events.filter((e) => e.type === 'turn.completed').length)).toEqual([
+      2, 0,
+    ]);
+
+    await a.close();
+    const refused = await b.call('POST', `/sessions/${session}/turns`, { content: 'go' });
+    expect([refused.status, refused.body.error.code]).toEqual([503, 'node_unavailable']);
+    expect((await b.call('GET', `/sessions/${session}/messages`)).body.messages).toHaveLength(4);
   });
 
   test('nodes of one configuration are alike, whatever their data folders are called; another one is told so', async () => {

@@ -258,7 +258,7 @@ none gives the total alone.`,
       )
       .addCommand(
         withConfigFlags(
-          command('rebuild', 'Make the sums again from the ledger; no server may run.', 'metis rollups rebuild'),
+          command('rebuild', 'Make the sums again; no server may have the file.', 'metis rollups rebuild'),
         ).action((flags: ConfigFlags) =>
           finish(import('./commands/rollups.ts').then(({ rebuild }) => rebuild(context, flags))),
         ),

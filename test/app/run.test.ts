@@ -89,6 +89,16 @@ describe('where no server answers', () => {
     expect((await stored()).map(({ type }) => type)).toContain('turn.completed');
   }, 30_000);
 
+  it('with a data folder that was named, it is that folder which no server answers for', async () => {
+    models({ match: {}, respond: { text: 'Forty-two.', usage } });
+    const { url } = await serve();
+    const other = path.join(home.path, 'other');
+    const settings = ['--config', path.join(data(), 'server.yaml'), '--set', `server.port=${new URL(url).port}`];
+    expect((await once('How many?', '--data', other, ...settings)).stderr).toContain(
+      `metis: no server answers for ${other}, so one runs for this task alone`,
+    );
+  }, 30_000);
+
   it('an answer reaches a pipe to the byte, and a terminal without what it would act on', async () => {
     const hostile = 'one\n\ttwo\u001b]52;c;cm0=\u0007 \u009b2J\u202ethree';
     models({ match: {}, respond: { text: hostile, usage } });

@@ -67,6 +67,8 @@ export interface Nodes {
   start(name: string, settings?: NodeSettings): Promise<TestNode>;
   /** Starts one that is not to come up; resolves with what it said. */
   refused(name: string, settings?: NodeSettings): Promise<Finished>;
+  /** Another command of `metis` with the configuration of the nodes. */
+  command(...words: readonly string[]): Promise<Finished>;
   /** Rows as the schema has them, integers as text. */
   rows<Row = Record<string, string>>(sql: string, ...values: unknown[]): Promise<Row[]>;
 }
@@ -101,7 +103,7 @@ export async function startNodes({ database, answer, set = {}, atEnd = onTestFin
     ...set,
   };
 
-  function spawned(name: string, settings: NodeSettings) {
+  function spawned(name: string, settings: NodeSettings, words: readonly string[] = ['serve']) {
     const home = path.join(folder, `home-${name}`);
     fs.mkdirSync(home, { recursive: true });
     const keys = {
@@ -115,7 +117,7 @@ export async function startNodes({ database, answer, set = {}, atEnd = onTestFin
       `${key}=${typeof value === 'string' ? value : JSON.stringify(value)}`,
     ]);
     const env = { ANTHROPIC_API_KEY: KEYS.anthropic, OPENAI_API_KEY: KEYS.openai, ...settings.env };
-    const node = start(['serve', ...flags], { home, env });
+    const node = start([...words, ...flags], { home, env });
     atEnd(async () => {
       // One that was stopped does not hear anything else.
       await node.stop('SIGKILL');
@@ -159,6 +161,7 @@ export async function startNodes({ database, answer, set = {}, atEnd = onTestFin
       };
     },
     refused: (name, settings = {}) => spawned(name, settings).finished,
+    command: (...words) => spawned('command', {}, words).finished,
     rows: async (sql, ...values) => (await eyes.query(sql, values)).rows,
   };
 }

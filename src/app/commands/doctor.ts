@@ -35,7 +35,7 @@ export async function doctor(context: CommandContext, flags: ConfigFlags): Promi
   if (!settings.ok) return refuse(context, settings.error);
   const findings = [
     ...dataFolder(settings.value),
-    ...database(context, settings.value),
+    ...(await database(context, settings.value)),
     ...models(context, settings.value),
     ripgrep(),
     ...sandbox(context, settings.value),
@@ -59,18 +59,23 @@ function dataFolder({ dataDir, config, envFile }: Settings): Finding[] {
   if (envFile.problem !== null) return [problem(envFile.problem)];
   if (fs.statSync(dataDir, { throwIfNoEntry: false })?.isDirectory() === false)
     return [problem(`the data folder ${dataDir} is a file; name a folder with --data`)];
-  const folder = path.dirname(config.storage.db_path);
+  const cluster = config.database.url !== null;
+  const folder = cluster ? dataDir : path.dirname(config.storage.db_path);
   // The folder is made at the first start: then its nearest ancestor decides.
   let existing = folder;
   while (!fs.existsSync(existing)) existing = path.dirname(existing);
   try {
     fs.accessSync(existing, fs.constants.W_OK);
   } catch {
-    return [problem(`${existing} cannot be written; change its rights or set storage.db_path`)];
+    return [
+      problem(
+        `${existing} cannot be written; change its rights or ${cluster ? 'name another with --data' : 'set storage.db_path'}`,
+      ),
+    ];
   }
   return [
-    ok(`data folder ${dataDir}, database ${config.storage.db_path}`),
-    ...rights(folder, config.storage.db_path),
+    ok(cluster ? `data folder ${dataDir}` : `data folder ${dataDir}, database ${config.storage.db_path}`),
+    ...(cluster ? [] : rights(folder, config.storage.db_path)),
     ...envFile.remarks.map(warning),
   ];
 }
@@ -91,7 +96,9 @@ function rights(folder: string, database: string): Finding[] {
   ];
 }
 
-function database({ packageDir }: CommandContext, { config }: Settings): Finding[] {
+async function database({ packageDir }: CommandContext, { config }: Settings): Promise<readonly Finding[]> {
+  const { url } = config.database;
+  if (url !== null) return (await import('../storage/cluster-doctor.ts')).clusterLines(url, config, packageDir);
   try {
     inspectDatabase(config.storage.db_path, path.join(packageDir, 'migrations'));
     return [];

@@ -56,7 +56,8 @@ export async function run(context: CommandContext, flags: RunCommandFlags, task:
       const found = `a server holds ${db_path}, but nothing answers at ${server.baseUrl}`;
       return refuse(context, [`${found}; name its address with --server`]);
     }
-    return await onOwnServer(context, settings.value, { approve: flags.approve ?? false, away: server.baseUrl }, at);
+    const away = flags.data === undefined ? `at ${server.baseUrl}` : `for ${settings.value.dataDir}`;
+    return await onOwnServer(context, settings.value, { approve: flags.approve ?? false, away }, at);
   } catch (error) {
     if (error instanceof StartupError) return refuse(context, error.problems);
     throw error;
@@ -85,8 +86,8 @@ async function onOwnServer(
   config.server.host = '127.0.0.1';
   config.server.port = 0;
   config.server.rate_limit_rpm = null;
-  // Turns that another server left open are not what this one was started for.
-  config.recovery.on_start = 'hold';
+  // Turns that another server left open are not what this one was started for; in a cluster it may be the one node that lives.
+  if (config.database.url === null) config.recovery.on_start = 'hold';
   // Whoever starts a server says what may be asked of it.
   if (approve && !given.has('workers.allow_approve_all')) config.workers.allow_approve_all = true;
   const log = createLogger(given.has('log.level') ? config.log.level : 'error', () => [
@@ -106,7 +107,7 @@ async function onOwnServer(
   });
   try {
     const { url } = await server.listen();
-    tell(stderr, `no server answers at ${away}, so one runs for this task alone, data in ${dataDir}`);
+    tell(stderr, `no server answers ${away}, so one runs for this task alone, data in ${dataDir}`);
     if (server.notice !== null) tell(stderr, server.notice);
     return await body({ baseUrl: url, token: config.server.auth_tokens[0] ?? null });
   } finally {

@@ -1,5 +1,5 @@
 // The connection to NATS: made in the background, made again for ever; what is said while it is down is not kept (16 §10).
-import type { Msg, NatsConnection, Subscription } from '@nats-io/transport-node';
+import type { Msg, NatsConnection, NodeConnectionOptions, Subscription } from '@nats-io/transport-node';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../ports/log.ts';
 
@@ -37,6 +37,27 @@ interface Listener {
   subscription: Subscription | null;
 }
 
+async function connectTo(url: string, more: NodeConnectionOptions): Promise<NatsConnection> {
+  const { connect } = await import('@nats-io/transport-node');
+  const { protocol, host, username, password } = new URL(url);
+  return connect({
+    servers: host,
+    ...(username === '' ? {} : { user: decodeURIComponent(username), pass: decodeURIComponent(password) }),
+    ...(protocol === 'tls:' ? { tls: {} } : {}),
+    ...more,
+  });
+}
+
+/** Null where NATS takes this server, else why not. */
+export async function natsFault(url: string): Promise<string | null> {
+  try {
+    await (await connectTo(url, { reconnect: false, timeout: PING_MS })).close();
+    return null;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
 export function openLink({ url, name, clock, log }: LinkOptions): Link {
   const listeners = new Set<Listener>();
   const changes: ((up: boolean) => void)[] = [];
@@ -69,13 +90,8 @@ export function openLink({ url, name, clock, log }: LinkOptions): Link {
 
   /** From one connection to its end, which only a refusal or `close` brings. */
   async function connectOnce(): Promise<void> {
-    const { connect } = await import('@nats-io/transport-node');
-    const { protocol, host, username, password } = new URL(url);
-    const nats = await connect({
-      servers: host,
+    const nats = await connectTo(url, {
       name,
-      ...(username === '' ? {} : { user: decodeURIComponent(username), pass: decodeURIComponent(password) }),
-      ...(protocol === 'tls:' ? { tls: {} } : {}),
       noEcho: true,
       maxReconnectAttempts: -1,
       reconnectTimeWait: AGAIN_MS,

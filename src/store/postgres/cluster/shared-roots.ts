@@ -33,11 +33,44 @@ export async function markSharedRoots(pool: Pool, roots: readonly string[], id: 
   });
 }
 
+/** Changes nothing; what a start would refuse. @param send null = the database has no tables yet */
+export async function faultsOfRoots(send: Send | null, roots: readonly string[]): Promise<readonly string[]> {
+  const read = async (key: string) => (send === null ? null : kept(send, key));
+  const cluster = await read('cluster_id');
+  const faults: string[] = [];
+  for (const root of roots) {
+    const isFirst = (await read(`shared_root ${root}`)) === null;
+    try {
+      isMarked(root, cluster, isFirst);
+    } catch (error) {
+      if (!(error instanceof StartupError)) throw error;
+      faults.push(...error.problems);
+    }
+  }
+  return faults;
+}
+
 async function kept(send: Send, key: string): Promise<string | null> {
   return (await send<{ value: string }>(KEPT, [key])).rows[0]?.value ?? null;
 }
 
 function requireMark(root: string, cluster: string, isFirst: boolean): void {
+  if (isMarked(root, cluster, isFirst)) return;
+  const file = path.join(root, MARK_FILE);
+  try {
+    fs.writeFileSync(file, `${cluster}\n`, { flag: 'wx', mode: 0o644, flush: true });
+  } catch (cause) {
+    throw mismatch(root, `${file} cannot be written (${reasonOf(cause)}); let the server write there`);
+  }
+}
+
+/**
+ * Changes nothing; false where the root has still to be marked.
+ * @param cluster null = it has no id yet
+ * @param isFirst no node has marked this root yet
+ * Throws `StartupError('shared_root_mismatch')`.
+ */
+function isMarked(root: string, cluster: string | null, isFirst: boolean): boolean {
   let real: string;
   try {
     real = fs.realpathSync(root);
@@ -48,18 +81,14 @@ function requireMark(root: string, cluster: string, isFirst: boolean): void {
   if (real !== root) throw mismatch(root, `it leads to ${real}; name that folder, the same on each node`);
   const file = path.join(root, MARK_FILE);
   const found = readMark(root, file);
-  if (found === cluster) return;
   if (found !== null) {
+    if (found === cluster) return true;
     throw mismatch(root, `${file} bears the id of another cluster; give each cluster roots and a database of its own`);
   }
   if (!isFirst) {
     throw mismatch(root, `${file}, which the first node wrote, is not there; mount the same file system on each node`);
   }
-  try {
-    fs.writeFileSync(file, `${cluster}\n`, { flag: 'wx', mode: 0o644, flush: true });
-  } catch (cause) {
-    throw mismatch(root, `${file} cannot be written (${reasonOf(cause)}); let the server write there`);
-  }
+  return false;
 }
 
 /** Null where there is none. Whoever can write in the root may have put anything there. */

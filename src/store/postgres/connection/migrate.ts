@@ -18,9 +18,7 @@ const SET =
  * Throws `StartupError('schema_too_new' | 'database_foreign')`.
  */
 export async function migrate(url: string, dir: string): Promise<readonly string[]> {
-  const files = readdirSync(dir)
-    .filter((name) => name.endsWith('.sql'))
-    .sort();
+  const files = filesIn(dir);
   const client = new pg.Client(clientConfig(url, { statement_timeout: 0 }));
   client.on('error', () => {});
   await client.connect();
@@ -28,13 +26,7 @@ export async function migrate(url: string, dir: string): Promise<readonly string
     await client.query('BEGIN');
     const send = sending(client);
     await send(AWAIT_TURN, ['migrations']);
-    const found = await versionOf(send);
-    if (found.version > files.length && found.compatibleFrom > files.length) {
-      throw new StartupError('schema_too_new', [
-        `schema_too_new: the database has schema ${found.version} and needs a version that knows ${found.compatibleFrom}, this one knows ${files.length}; start the newer version`,
-      ]);
-    }
-    const missing = files.slice(found.version);
+    const missing = files.slice(await knownVersion(send, files.length));
     for (const name of missing) await client.query(readFileSync(join(dir, name), 'utf8'));
     if (missing.length > 0) {
       await send(SET, { key: 'schema_version', value: String(files.length) });
@@ -45,6 +37,23 @@ export async function migrate(url: string, dir: string): Promise<readonly string
   } finally {
     await client.end();
   }
+}
+
+export function filesIn(dir: string): readonly string[] {
+  return readdirSync(dir)
+    .filter((name) => name.endsWith('.sql'))
+    .sort();
+}
+
+/** 0 = no tables yet. Throws `StartupError('schema_too_new' | 'database_foreign')`. @param own of this program */
+export async function knownVersion(send: Send, own: number): Promise<number> {
+  const { version, compatibleFrom } = await versionOf(send);
+  if (version > own && compatibleFrom > own) {
+    throw new StartupError('schema_too_new', [
+      `schema_too_new: the database has schema ${version} and needs a version that knows ${compatibleFrom}, this one knows ${own}; start the newer version`,
+    ]);
+  }
+  return version;
 }
 
 async function versionOf(send: Send): Promise<{ readonly version: number; readonly compatibleFrom: number }> {

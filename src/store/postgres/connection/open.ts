@@ -20,18 +20,38 @@ const AGAIN_MS = 500;
 export async function openDatabase(options: OpenOptions): Promise<Pool> {
   const { url, migrationsDir, clock, log, patienceMs = PATIENCE_MS } = options;
   const from = clock.monotonic();
-  for (;;) {
-    try {
-      const applied = await migrate(url, migrationsDir);
-      if (applied.length > 0) log.info({ migrations: applied }, 'database migrated');
-      return createPool(options);
-    } catch (error) {
-      if (error instanceof StartupError) throw error;
-      if (!isTransient(error)) throw refused(url, error);
-      if (clock.monotonic() - from >= patienceMs) throw unreachable(url, error, patienceMs);
+  // Nothing else is open yet, and a pause keeps no process alive: without this it would end in the first one.
+  const alive = setInterval(() => {}, patienceMs + AGAIN_MS);
+  let told = false;
+  try {
+    for (;;) {
+      try {
+        const applied = await migrate(url, migrationsDir);
+        if (applied.length > 0) log.info({ migrations: applied }, 'database migrated');
+        return createPool(options);
+      } catch (error) {
+        if (!isTransient(error)) throw startupFault(url, error);
+        if (clock.monotonic() - from >= patienceMs) throw unreachable(url, error, patienceMs);
+        // An error, so that who started it at a terminal knows what it waits for.
+        if (!told) {
+          log.error(
+            { reason: reasonOf(error) },
+            `PostgreSQL does not answer at ${shown(url)}; tried for ${patienceMs / 1000} s`,
+          );
+        }
+        told = true;
+      }
+      await pause(clock, AGAIN_MS);
     }
-    await pause(clock, AGAIN_MS);
+  } finally {
+    clearInterval(alive);
   }
+}
+
+/** A fault that waiting does not mend, as one line. */
+export function startupFault(url: string, error: unknown): StartupError {
+  if (error instanceof StartupError) return error;
+  return isTransient(error) ? unreachable(url, error, 0) : refused(url, error);
 }
 
 /** Never with its password. */
@@ -46,7 +66,7 @@ function reasonOf(error: unknown): string {
 
 function unreachable(url: string, error: unknown, patienceMs: number): StartupError {
   return new StartupError('database_unreachable', [
-    `database_unreachable: no answer from ${shown(url)} for ${patienceMs / 1000} s (${reasonOf(error)}); start PostgreSQL or check database.url`,
+    `database_unreachable: no answer from ${shown(url)}${patienceMs === 0 ? '' : ` for ${patienceMs / 1000} s`} (${reasonOf(error)}); start PostgreSQL or check database.url`,
   ]);
 }
 

@@ -1,0 +1,100 @@
+// A node that starts before its database, and the commands that are no node's: `metis doctor`, `metis run` (16 §11, 17 §2).
+import fs from 'node:fs';
+import path from 'node:path';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { run, start, temporaryHome } from '../app/metis.ts';
+import { startNodes } from '../support/nodes.ts';
+import { startProxy, targetOf, through } from '../support/proxy.ts';
+import { ownSchema, postgresService } from '../support/services.ts';
+import { until } from '../support/until.ts';
+
+const { url, missing } = await postgresService();
+vi.setConfig({ testTimeout: 120_000 });
+
+const NOBODY = 'postgres://metis:secret@127.0.0.1:1/metis';
+
+async function emptySchema(): Promise<string> {
+  const schema = await ownSchema(url!);
+  onTestFinished(() => schema.drop());
+  return schema.url;
+}
+function aHome(): string {
+  const home = temporaryHome();
+  onTestFinished(home.remove);
+  return home.path;
+}
+const linesOf = (text: string) => text.trimEnd().split('\n');
+
+describe.skipIf(url === null)(`commands beside a cluster${missing && `, skipped: ${missing}`}`, () => {
+  test('a node that starts before its database says so, waits for it, and serves', async () => {
+    const address = await emptySchema();
+    const proxy = await startProxy(targetOf(address));
+    proxy.cut();
+    const node = start(['serve', '--port', '0'], {
+      home: aHome(),
+      env: { METIS_DATABASE_URL: through(address, proxy) },
+    });
+    onTestFinished(() => void node.stop('SIGKILL'));
+    await until(() => /PostgreSQL does not answer at postgres:/.test(node.output.stderr), 30);
+    proxy.mend();
+    await node.line(/listens on/);
+  });
+
+  test('doctor looks at database, shared roots and NATS, changes nothing, and says what a start would refuse', async () => {
+    const address = await emptySchema();
+    const home = aHome();
+    const root = fs.realpathSync(home);
+    const doctor = async (env: Record<string, string>) =>
+      run(['doctor', '--port', '0'], { home, env: { METIS_CLUSTER_SHARED_ROOTS: JSON.stringify([root]), ...env } });
+    const sound = await doctor({ METIS_DATABASE_URL: address });
+    expect(linesOf(sound.stdout)).toEqual(
+      expect.arrayContaining([
+        `ok       data folder ${path.join(home, '.metis')}`,
+        expect.stringMatching(/^ok +PostgreSQL [\d.]+, database \S+; the next start brings it forward$/),
+        `ok       shared roots ${root}`,
+        expect.stringMatching(/^warning +nats\.url is not set/),
+      ]),
+    );
+    expect(sound).toMatchObject({ code: 0, stderr: '' });
+    expect(fs.existsSync(path.join(root, '.metis-cluster'))).toBe(false);
+
+    const astray = await doctor({
+      METIS_DATABASE_URL: address,
+      METIS_NATS_URL: 'nats://127.0.0.1:1',
+      METIS_CLUSTER_SHARED_ROOTS: JSON.stringify([path.join(root, 'not-there')]),
+    });
+    expect(astray.code).toBe(1);
+    expect(astray.stdout).toMatch(/^error +shared_root_mismatch: .*not-there: it cannot be opened/m);
+    expect(astray.stdout).toMatch(/^warning +NATS at 127\.0\.0\.1:1 does not take this server \(connection refused\)/m);
+
+    const away = await doctor({ METIS_DATABASE_URL: NOBODY });
+    expect(away.code).toBe(1);
+    expect(away.stdout).toMatch(
+      /^error +database_unreachable: no answer from postgres:\/\/metis@127\.0\.0\.1:1\/metis \(/m,
+    );
+    expect(away.stdout).not.toContain('secret');
+  });
+
+  test('`metis run` beside no other node goes on with the turns of nodes that died', async () => {
+    let finished = async () => false;
+    const nodes = await startNodes({
+      database: url!,
+      answer: async (call) => {
+        if (call.number === 1) await call.disconnected;
+        else if (call.user.includes('mine')) await until(finished, 30);
+        return { text: 'done' };
+      },
+    });
+    const a = await nodes.start('a');
+    const session = await a.session(nodes.workspace('theirs'));
+    await a.client.submitTurn(session, { content: 'theirs' });
+    await until(() => nodes.fake.calls.length === 1, 60);
+    finished = async () => {
+      const ended = "SELECT 1 FROM turns WHERE session_id = $1 AND status = 'completed'";
+      return (await nodes.rows(ended, session)).length === 1;
+    };
+    await a.kill();
+    expect(await nodes.command('run', 'mine', '--workspace', nodes.workspace('mine'))).toMatchObject({ code: 0 });
+    expect(await finished()).toBe(true);
+  });
+});

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createMetisClient } from '../../src/client/client.ts';
+import { until } from '../support/until.ts';
 import { address, MAIN, run, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
@@ -161,8 +162,14 @@ describe('sessions and cost', () => {
 describe('events', () => {
   it('prints all that is stored, one a line', async () => {
     const { url, client, session } = await worked();
-    const { events } = await client.listEvents(session.id, { include_worker_sessions: true, limit: 1000 });
-    const json = await ask(url, 'events', session.id, '--workers', '--json');
+    const stored = async () =>
+      (await client.listEvents(session.id, { include_worker_sessions: true, limit: 1000 })).events;
+    // The turn has ended, but its judgement is stored in its own time.
+    const { events, json } = await until(async () => {
+      const before = await stored();
+      const json = await ask(url, 'events', session.id, '--workers', '--json');
+      return (await stored()).length === before.length && { events: before, json };
+    });
     expect(
       json.stdout
         .trim()

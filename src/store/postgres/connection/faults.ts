@@ -14,6 +14,11 @@ export function isTransient(error: unknown): boolean {
   return isConnectionFault(error) || /^(08|57|40|53)/.test(codeOf(error));
 }
 
+/** It took longer than a statement may. */
+export function isTooSlow(error: unknown): boolean {
+  return codeOf(error) === '57014' || (error instanceof Error && error.message.includes('Query read timeout'));
+}
+
 const SOCKET_FAULTS = ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EHOSTUNREACH', 'EAI_AGAIN'];
 
 /** Nobody can say what became of the last statement. */

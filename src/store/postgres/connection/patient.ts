@@ -1,7 +1,8 @@
 // Reads that outlive a restart of the database: asked again while that is of use (16 §3.4).
 import type { Clock } from '../../../kernel/clock.ts';
+import { AppError } from '../../../kernel/errors.ts';
 import { StorageFault } from '../../../ports/journal.ts';
-import { isTransient } from './faults.ts';
+import { isTooSlow, isTransient } from './faults.ts';
 import { pause } from './pause.ts';
 import type { Pool } from './pool.ts';
 
@@ -9,7 +10,8 @@ const AGAIN_MS = 100;
 
 /**
  * The pool for whoever only reads.
- * @param ofUse asked before each attempt but the first; then what is still not answered throws `StorageFault`
+ * @param ofUse asked before each attempt but the first; then what is still not answered throws `StorageFault`. A report
+ * that took too long is not asked again: it throws `storage_unavailable`
  */
 export function patientReads(pool: Pool, clock: Clock, ofUse: () => boolean): Pool {
   async function patiently<T>(ask: () => Promise<T>): Promise<T> {
@@ -27,6 +29,21 @@ export function patientReads(pool: Pool, clock: Clock, ofUse: () => boolean): Po
     ...pool,
     send: (sql, values, integers) => patiently(() => pool.send(sql, values, integers)),
     atOneMoment: (work) => patiently(() => pool.atOneMoment(work)),
-    report: (work) => patiently(() => pool.report(work)),
+    report: (work) =>
+      patiently(async () => {
+        try {
+          return await pool.report(work);
+        } catch (error) {
+          // Asked again it would take as long, and keep others from theirs.
+          throw isTooSlow(error) ? tooSlow() : error;
+        }
+      }),
   };
+}
+
+function tooSlow(): AppError {
+  return new AppError(
+    'storage_unavailable',
+    'the database took longer for this report than one may take; ask for a shorter window',
+  );
 }

@@ -1,0 +1,34 @@
+// Reads that are asked again while that is of use (16 §3).
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { silentLogger } from '../../../src/ports/log.ts';
+import { patientReads } from '../../../src/store/postgres/connection/patient.ts';
+import { createPool } from '../../../src/store/postgres/connection/pool.ts';
+import { postgresService } from '../../support/services.ts';
+
+const { url, missing } = await postgresService();
+
+describe.skipIf(url === null)(`patient reads${missing && `, skipped: ${missing}`}`, () => {
+  test('a report that takes too long is told so once; one that a fault cut off is asked again', async () => {
+    const pool = createPool({ url: url!, size: 1, synchronousCommit: 'on', statementMs: 200, log: silentLogger });
+    onTestFinished(() => pool.close());
+    const reads = patientReads(pool, systemClock, () => true);
+    let asked = 0;
+    const slow = reads.report((send) => {
+      asked += 1;
+      return send('SELECT pg_sleep(60)', []);
+    });
+    await expect(slow).rejects.toMatchObject({
+      code: 'storage_unavailable',
+      message: expect.stringContaining('longer'),
+    });
+    expect(asked).toBe(1);
+    const cut = reads.report(async (send) => {
+      asked += 1;
+      if (asked === 2) await send('SELECT pg_terminate_backend(pg_backend_pid())', []);
+      return (await send<{ n: number }>('SELECT 1 AS n', [])).rows[0]?.n;
+    });
+    expect(await cut).toBe(1);
+    expect(asked).toBe(3);
+  });
+});

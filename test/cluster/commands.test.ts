@@ -40,6 +40,15 @@ describe.skipIf(url === null)(`commands beside a cluster${missing && `, skipped:
     await node.line(/listens on/);
   });
 
+  test('a node that gives out the address of another one is warned that they do not reach each other', async () => {
+    const nodes = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
+    const set = { 'cluster.advertise_url': 'http://127.0.0.1:1' };
+    const a = await nodes.start('a', { set });
+    const b = await nodes.start('b', { set });
+    await until(() => /"nodes":\["a"\],"msg":"other nodes give out the address of this one/.test(b.log()), 30);
+    expect(a.log()).not.toContain('give out the address');
+  });
+
   test('doctor looks at database, shared roots and NATS, changes nothing, and says what a start would refuse', async () => {
     const address = await emptySchema();
     const home = aHome();

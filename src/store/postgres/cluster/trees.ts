@@ -3,7 +3,7 @@ import type { Clock } from '../../../kernel/clock.ts';
 import type { IdGenerator, SessionId } from '../../../kernel/ids.ts';
 import { type Places, placeOf } from '../../../policy/cluster/place.ts';
 import type { Logger } from '../../../ports/log.ts';
-import type { Hold, Trees, TreeWork } from '../../../ports/trees.ts';
+import type { Hold, NodeInfo, Trees, TreeWork } from '../../../ports/trees.ts';
 import type { Send } from '../connection/client.ts';
 import type { Pool } from '../connection/pool.ts';
 import { journalFault } from '../write/conflict.ts';
@@ -51,6 +51,8 @@ const LONGEST_REQUEST_MS = 10_000;
 
 const NOT_ALIKE =
   'configuration, registry or prices of this node differ from those of other nodes; make them alike (config_matches in GET /nodes)';
+const NOT_REACHED =
+  'other nodes give out the address of this one, so that neither is reached by the other; give each a cluster.advertise_url, or bind it to more than the loopback address';
 
 interface Entry {
   readonly held: Held;
@@ -248,8 +250,18 @@ export function createTrees(options: TreesOptions): NodeTrees {
       self = options.selfAt(bound);
       work = treeWork;
       await lease.join(self);
-      const others = (await listNodes(pool.send, self.configHash)).filter((each) => !each.config_matches);
-      if (others.length > 0) log.warn({ nodes: others.map(({ name }) => name) }, NOT_ALIKE);
+      const others = (await listNodes(pool.send, self.configHash)).filter(({ name }) => name !== self.name);
+      const warnOf = (nodes: readonly NodeInfo[], text: string) => {
+        if (nodes.length > 0) log.warn({ nodes: nodes.map(({ name }) => name) }, text);
+      };
+      warnOf(
+        others.filter((each) => !each.config_matches),
+        NOT_ALIKE,
+      );
+      warnOf(
+        others.filter(({ url }) => url === self.url),
+        NOT_REACHED,
+      );
       upkeep.every(leaseMs / 5, () =>
         lease.beat({ turns: work.running(), draining }, () => dropAll('the lease has lapsed')),
       );

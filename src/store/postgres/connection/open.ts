@@ -36,7 +36,7 @@ export async function openDatabase(options: OpenOptions): Promise<Pool> {
         if (!told) {
           log.error(
             { reason: reasonOf(error) },
-            `PostgreSQL does not answer at ${shown(url)}; tried for ${patienceMs / 1000} s`,
+            `PostgreSQL does not answer at ${shown(url)}; it is tried for ${patienceMs / 1000} s`,
           );
         }
         told = true;

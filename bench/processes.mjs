@@ -81,13 +81,15 @@ export function startBareRelay(folder, provider) {
  * @param profile folder for a CPU profile, null for none
  * @param streams how many it may have open at once, null for its default
  * @param learns false: finished turns are neither judged nor recorded
+ * @param keys more of the configuration
  */
-export function startServer(data, provider, { profile = null, streams = null, learns = true } = {}) {
+export function startServer(data, provider, { profile = null, streams = null, learns = true, keys = {} } = {}) {
   fs.mkdirSync(data, { recursive: true });
   fs.writeFileSync(path.join(data, 'registry.yaml'), registry(provider.url));
   const execArgv = [...NODE_FLAGS, ...(profile === null ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`])];
   const more = streams === null ? [] : ['--set', `stream.max_connections=${streams}`];
   if (!learns) more.push('--set', 'pattern.enabled=false', '--set', 'eval.disabled=true');
+  for (const [key, value] of Object.entries(keys)) more.push('--set', `${key}=${value}`);
   return start('the server', [path.join(root, 'dist', 'main.js'), 'serve', '--port', '0', '--data', data, ...more], {
     log: path.join(data, 'server.log'),
     env: serverEnvironment(),

@@ -6,6 +6,7 @@ import { parseArgs } from 'node:util';
 import { createClient, load, marker, openSession } from './client.mjs';
 import * as chunkCost from './measures/chunk-cost.mjs';
 import * as chunkLatency from './measures/chunk-latency.mjs';
+import * as cluster from './measures/cluster.mjs';
 import * as connects from './measures/connects.mjs';
 import * as database from './measures/database.mjs';
 import * as doors from './measures/doors.mjs';
@@ -46,6 +47,7 @@ const MEASURES = [
   grep,
   workers,
   doors,
+  cluster,
 ];
 const ROUNDS = 5;
 const QUICK_ROUNDS = 1;
@@ -112,7 +114,7 @@ async function run() {
     quick: options.quick,
     rounds,
     note,
-    warmServer: (client) => warmServer(bench, client),
+    warmServer: (client, place = bench) => warmServer(client, place),
   };
   note('warming up');
   await warmUp(bench);
@@ -146,22 +148,22 @@ async function warmUp(bench) {
   const say = marker({ chunks: 20 });
   await load(lanes, turns, () => bench.relayClient.relay(say));
   await load(lanes, turns, () => bench.bareClient.relay(say));
-  await warmServer(bench, bench.client);
+  await warmServer(bench.client, bench);
 }
 
 /** As many turns and fan-outs as the server of the run has had when the measures begin. */
-async function warmServer(bench, client) {
+async function warmServer(client, place) {
   const { lanes, turnsPerSession, workers } = WARM_UP;
   const part = options.quick ? 0.1 : 1;
   const say = marker({ chunks: 20 });
   for (let done = 0; done < WARM_UP.turns * part; done += lanes * turnsPerSession) {
     const sessions = [];
-    for (let i = 0; i < lanes; i++) sessions.push(await openSession(client, bench));
+    for (let i = 0; i < lanes; i++) sessions.push(await openSession(client, place));
     await load(lanes, lanes * turnsPerSession, (lane) => sessions[lane].turn(say));
     for (const session of sessions) session.close();
   }
   for (let i = 0; i < WARM_UP.fanOuts * part; i++) {
-    const session = await openSession(client, bench);
+    const session = await openSession(client, place);
     await session.turn(marker({ chunks: 20, delegate: workers }));
     session.close();
   }

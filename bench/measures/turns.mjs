@@ -49,13 +49,29 @@ export async function measure(bench) {
   return rows;
 }
 
-async function serverRound(bench, lanes, count) {
-  const open = () => openSession(bench.client, { workspace: bench.workspace, model: bench.model });
+function serverRound(bench, lanes, count) {
+  return withSessions([bench.client], bench, { lanes, count }, (job) => figures(bench.server, lanes, count, job));
+}
+
+/** Of servers that share the sessions evenly. */
+export function turnsPerSecond(clients, place, lanes, count) {
+  return withSessions(
+    clients,
+    place,
+    { lanes, count },
+    async (job) => (count / (await load(lanes, count, job)).ms) * 1000,
+  );
+}
+
+/** Hands `work` the job of a lane: a turn of its session, or of a fresh one where that has had its turns. */
+async function withSessions(clients, place, { lanes, count }, work) {
   const sessions = [];
-  for (let i = 0; i < lanes + Math.ceil(count / TURNS_PER_SESSION); i++) sessions.push(await open());
+  for (let i = 0; i < lanes + Math.ceil(count / TURNS_PER_SESSION); i++) {
+    sessions.push(await openSession(clients[i % clients.length], place));
+  }
   const fresh = [...sessions];
   const current = Array.from({ length: lanes }, () => ({ session: fresh.pop(), turns: 0 }));
-  const result = await figures(bench.server, lanes, count, (lane) => {
+  const result = await work((lane) => {
     const mine = current[lane];
     if (mine.turns === TURNS_PER_SESSION) Object.assign(mine, { session: fresh.pop(), turns: 0 });
     mine.turns += 1;

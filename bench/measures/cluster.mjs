@@ -1,0 +1,97 @@
+// Several nodes: turns a second of one node on PostgreSQL beside the server on SQLite, and of three nodes beside one.
+// The database is the one that tests of a cluster use (METIS_TEST_DATABASE_URL); without it the rows are left out, by name.
+import { randomBytes } from 'node:crypto';
+import fs from 'node:fs';
+import path from 'node:path';
+import pg from 'pg';
+import { createClient } from '../client.mjs';
+import { startServer } from '../processes.mjs';
+import { turnsPerSecond } from './turns.mjs';
+
+export const name = 'cluster';
+
+const DATABASE = process.env.METIS_TEST_DATABASE_URL ?? 'postgres://postgres@127.0.0.1:5432/test';
+const PATIENCE_MS = 2000;
+const LANES = [
+  { lanes: 16, turns: 480 },
+  { lanes: 64, turns: 960 },
+];
+const NODES = 3;
+
+export async function measure(bench) {
+  if (!(await answers())) {
+    bench.note(`  left out: no PostgreSQL at ${DATABASE} (METIS_TEST_DATABASE_URL)`);
+    return [];
+  }
+  const schema = `metis_bench_${randomBytes(6).toString('hex')}`;
+  const database = new URL(DATABASE);
+  database.searchParams.set('options', `-c search_path=${schema}`);
+  await query(`CREATE SCHEMA ${schema}`);
+  const root = path.join(bench.folder, 'shared');
+  const place = { workspace: path.join(root, 'workspace'), model: bench.model };
+  fs.mkdirSync(place.workspace, { recursive: true });
+  const nodes = [];
+  try {
+    for (let n = 1; n <= NODES; n += 1) {
+      const keys = {
+        'database.url': database.href,
+        'cluster.name': schema,
+        'cluster.node_name': `bench-${n}`,
+        'cluster.shared_roots': JSON.stringify([root]),
+      };
+      const server = await startServer(path.join(bench.folder, `node-${n}`), bench.provider, { keys });
+      const client = createClient(server.url);
+      nodes.push({ server, client });
+      await bench.warmServer(client, place);
+    }
+    return await figures(
+      bench,
+      place,
+      nodes.map(({ client }) => client),
+    );
+  } finally {
+    for (const { server, client } of nodes) {
+      client.close();
+      await server.stop();
+    }
+    await query(`SET client_min_messages = error; DROP SCHEMA ${schema} CASCADE`);
+  }
+}
+
+async function figures(bench, place, clients) {
+  const [one] = clients;
+  const rows = [];
+  for (const { lanes, turns } of LANES) {
+    const count = bench.quick ? Math.ceil(turns / 4) : turns;
+    const { sqlite, postgres, three } = await bench.rounds({
+      sqlite: () => turnsPerSecond([bench.client], bench, lanes, count),
+      postgres: () => turnsPerSecond([one], place, lanes, count),
+      three: () => turnsPerSecond(clients, place, lanes, count),
+    });
+    const row = { unit: '/s', better: 'higher' };
+    rows.push(
+      { row: `turns/s, ${lanes} sessions, on PostgreSQL beside SQLite`, ...row, metis: postgres, relay: sqlite },
+      { row: `turns/s, ${lanes} sessions, ${NODES} nodes beside one`, ...row, metis: three, relay: postgres },
+    );
+  }
+  return rows;
+}
+
+async function answers() {
+  const client = new pg.Client({ connectionString: DATABASE, connectionTimeoutMillis: PATIENCE_MS });
+  client.on('error', () => {});
+  return client.connect().then(
+    () => client.end().then(() => true),
+    () => false,
+  );
+}
+
+async function query(sql) {
+  const client = new pg.Client({ connectionString: DATABASE });
+  await client.connect();
+  try {
+    await client.query(sql);
+  } finally {
+    await client.end();
+  }
+}

@@ -1,18 +1,21 @@
 // Test projects: `arch` is quick and part of `npm run check`; `together` holds what works within its own process, and
 // shares processes (most of a small file's time is loading the server's code); in `alone` each file has a process; `browser` shares one Chromium.
+import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 
 /** The folders of `together`; test/arch/together.test.ts says what their files may not do. */
 export const TOGETHER = ['analytics', 'api', 'engine', 'golden', 'unit'].map((folder) => `test/${folder}`);
 const inTogether = TOGETHER.map((folder) => `${folder}/**/*.test.ts`);
 
+const WORKERS_PER_CORE = 1.5;
+
 export default defineConfig({
   test: {
     testTimeout: 20_000,
     hookTimeout: 20_000,
     pool: 'forks',
-    // Half of the time is waiting for processes and sockets: no core is left to the runner alone.
-    maxWorkers: '100%',
+    // Half of the time is waiting for processes and sockets: there are more files under way than cores.
+    maxWorkers: Math.ceil(availableParallelism() * WORKERS_PER_CORE),
     projects: [
       { extends: true, test: { name: 'arch', include: ['test/arch/**/*.test.ts'] } },
       { extends: true, test: { name: 'together', include: inTogether, isolate: false } },

@@ -73,10 +73,10 @@ export async function startServer(options: Partial<EngineOptions> = {}): Promise
 
 /** A server of its own in front of the engine. */
 export async function openDoor(test: TestEngine, options: DoorOptions = {}): Promise<TestDoor> {
-  const { trees = test.engine.trees, patience } = options;
+  const { trees, patience } = options;
   let draining = false;
   const app = createHttpServer({
-    engine: { ...test.engine, trees },
+    engine: trees === undefined ? test.engine : { ...test.engine, trees },
     ...(patience === undefined ? {} : { patience }),
     analytics: createAnalytics(test.db.reader),
     priceVersions: createPriceVersionReader(test.db.reader),

@@ -24,8 +24,8 @@ const MAX_GROWTH = 1.1;
 const MEMORY_FROM_MINUTES = 5;
 /** Twice what SQLite may let it grow to before it starts again from the front. */
 const MAX_WAL_MIB = 64;
-/** Sockets and timers come and go with the work: more than this above the first figure is growth. */
-const HANDLE_SLACK = Math.max(4, lanes / 32);
+/** Sockets and timers come and go with the work, and a thread that starts late opens its files: more than this is growth. */
+const HANDLE_SLACK = Math.max(10, lanes / 32);
 const RSS_SAMPLES = 20;
 const SAMPLE_LIMIT_MS = 10_000;
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));

@@ -2,6 +2,8 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { TreeLost } from '../../src/domain/batch-fault.ts';
 import type { SessionRecord } from '../../src/domain/session.ts';
+import { silentLogger } from '../../src/ports/log.ts';
+import { createPool } from '../../src/store/postgres/connection/pool.ts';
 import { type NodeOptions, openSchema, type PostgresWorld } from '../store/postgres/world.ts';
 import { endTurn, storedSession, storedTurn } from '../store/suite/nouns.ts';
 import { NOON } from '../store/suite/world.ts';
@@ -92,6 +94,30 @@ describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, 
     await until(() => a.trees.node !== id);
     expect(lost).toContain(idle.id);
     expect((await b.trees.nodes()).map((each) => each.id)).not.toContain(id);
+  });
+
+  test('a node that stands still between fence and COMMIT keeps its tree from others for 3 s at most, and commits nothing', async () => {
+    const schema = await emptySchema();
+    const a = await node(schema, 'a', { clock: manualClock(NOON) });
+    const session = await storedSession(a);
+    await storedTurn(a, session);
+    const pool = createPool({ url: schema.url, size: 1, synchronousCommit: 'on', log: silentLogger });
+    onTestFinished(() => pool.close());
+    const fenced = Promise.withResolvers<void>();
+    const goOn = Promise.withResolvers<void>();
+    const stopped = pool.transaction(async ({ send }) => {
+      await send('UPDATE trees SET seq = seq + 1 WHERE root_session_id = ?', [session.id]);
+      fenced.resolve();
+      await goOn.promise;
+    });
+    stopped.catch(() => {});
+    await fenced.promise;
+    const b = await node(schema, 'b');
+    await until(() => b.trees.holds(session.id));
+    const row = await treeRow(b, session.id);
+    goOn.resolve();
+    await expect(stopped).rejects.toThrow();
+    expect(await treeRow(b, session.id)).toEqual(row);
   });
 
   test('connections are cut again and again under commits: each is written once, in its order', async () => {

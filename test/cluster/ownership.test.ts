@@ -103,19 +103,22 @@ describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, 
     await storedTurn(a, session);
     const pool = createPool({ url: schema.url, size: 1, synchronousCommit: 'on', log: silentLogger });
     onTestFinished(() => pool.close());
-    const fenced = Promise.withResolvers<void>();
-    const goOn = Promise.withResolvers<void>();
+    let fenced = false;
+    let goOn = () => {};
+    const going = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
     const stopped = pool.transaction(async ({ send }) => {
       await send('UPDATE trees SET seq = seq + 1 WHERE root_session_id = ?', [session.id]);
-      fenced.resolve();
-      await goOn.promise;
+      fenced = true;
+      await going;
     });
     stopped.catch(() => {});
-    await fenced.promise;
+    await until(() => fenced);
     const b = await node(schema, 'b');
     await until(() => b.trees.holds(session.id));
     const row = await treeRow(b, session.id);
-    goOn.resolve();
+    goOn();
     await expect(stopped).rejects.toThrow();
     expect(await treeRow(b, session.id)).toEqual(row);
   });

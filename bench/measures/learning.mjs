@@ -3,6 +3,7 @@
 // of which learns nothing, in turn within one run. All of it is processor time: what else runs on the machine is not in it.
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { systemClock } from '../../dist/kernel/clock.js';
 import { createIdGenerator } from '../../dist/kernel/ids.js';
 import { createLearning } from '../../dist/learning/learning.js';
 import { signed } from '../../dist/policy/learning/fingerprint.js';
@@ -66,7 +67,7 @@ async function recommendation(bench) {
   });
   try {
     fill(db.db);
-    const { recommender } = createLearning({ store: createStore(db), hasModel: () => true });
+    const { recommender } = createLearning({ store: createStore(db), clock: systemClock, alone: true, hasModel: () => true });
     const config = { enabled: true, cost_weight: 0.05, min_confidence: 0.05, min_sample_size: 5 };
     const ask = (n) => recommender.recommend({ workspace_path: '/w/0', fingerprint: shape(n, 0), config });
     await ask(0);

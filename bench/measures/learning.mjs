@@ -67,7 +67,12 @@ async function recommendation(bench) {
   });
   try {
     fill(db.db);
-    const { recommender } = createLearning({ store: createStore(db), clock: systemClock, alone: true, hasModel: () => true });
+    const { recommender } = createLearning({
+      store: createStore(db),
+      clock: systemClock,
+      alone: true,
+      hasModel: () => true,
+    });
     const config = { enabled: true, cost_weight: 0.05, min_confidence: 0.05, min_sample_size: 5 };
     const ask = (n) => recommender.recommend({ workspace_path: '/w/0', fingerprint: shape(n, 0), config });
     await ask(0);

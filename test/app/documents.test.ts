@@ -2,11 +2,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
-import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type FakeAnswer, type FakeCall, startFakeProvider } from '../support/fake-provider.ts';
+import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
 import { ROOT } from './metis.ts';
 
@@ -83,15 +83,6 @@ async function freshCheckout(): Promise<Checkout> {
   fs.writeFileSync(path.join(bin, 'metis'), metis, { mode: 0o755 });
   const PATH = `${bin}:${path.dirname(process.execPath)}:${process.env.PATH}`;
   return { folder, port, env: { PATH, HOME: home, PORT: String(port), NO_COLOR: '1' } };
-}
-
-async function freePort(): Promise<number> {
-  const probe = net.createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as net.AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
 }
 
 /** The commands of a page in the order in which they stand: the lines of its `sh` blocks, and those inside sentences. */

@@ -1,9 +1,8 @@
 // Whatever is asked of a session may be asked of any node: its owner answers, later where that one has died (16 §5).
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
-import net from 'node:net';
 import { describe, expect, test, vi } from 'vitest';
 import { ApiError, type MetisClient } from '../../src/client/client.ts';
+import { freePort } from '../support/free-port.ts';
 import { type Nodes, startNodes, type TestNode } from '../support/nodes.ts';
 import { startProxy } from '../support/proxy.ts';
 import { postgresService } from '../support/services.ts';
@@ -229,15 +228,6 @@ async function oneEffect(nodes: Nodes, all: readonly TestNode[]): Promise<void> 
   expect(await nodes.rows('SELECT count(*) AS n FROM idempotency_keys WHERE key = $1', key.idempotencyKey)).toEqual([
     { n: '2' },
   ]);
-}
-
-async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as net.AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
 
 /** What all who got an answer got; the others were told that it is being made. */

@@ -1,12 +1,12 @@
 // A server as its own process beside a fake provider: killed, stopped and started again on the same files and the same port.
 import fs from 'node:fs';
-import net from 'node:net';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { createMetisClient, type MetisClient } from '../../src/client/client.ts';
 import { ApiError, type RequestOptions, request } from '../../src/client/request.ts';
 import { address, type Finished, run, type Started, start, temporaryHome } from '../app/metis.ts';
 import { type FakeAnswer, type FakeCall, type FakeProvider, startFakeProvider } from '../support/fake-provider.ts';
+import { freePort } from '../support/free-port.ts';
 import { priceFileA } from '../support/prices.ts';
 import { until } from '../support/until.ts';
 
@@ -146,12 +146,4 @@ export async function startWorld(
       home.remove();
     },
   };
-}
-
-async function freePort(): Promise<number> {
-  const probe = net.createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => probe.once('listening', resolve));
-  const { port } = probe.address() as net.AddressInfo;
-  await new Promise((resolve) => probe.close(resolve));
-  return port;
 }

@@ -3,6 +3,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import net from 'node:net';
 import { onTestFinished } from 'vitest';
+import { freePort } from './free-port.ts';
 import { startProxy } from './proxy.ts';
 import { until } from './until.ts';
 
@@ -47,15 +48,6 @@ async function ownServer(): Promise<Nats> {
   await start();
   onTestFinished(() => end());
   return { url: `nats://127.0.0.1:${port}`, stop: () => end(), start };
-}
-
-async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as net.AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
 
 function answers(port: number): Promise<boolean> {

@@ -86,8 +86,9 @@ export async function startNodes({ database, answer, set = {}, atEnd = onTestFin
   const files = { registry: path.join(folder, 'registry.yaml'), prices: path.join(folder, 'prices.json') };
   fs.writeFileSync(files.registry, registryAt(fake));
   fs.writeFileSync(files.prices, priceFileA());
-  const eyes = new pg.Client({ connectionString: schema.url });
-  await eyes.connect();
+  // A pool, since the database may be restarted under it.
+  const eyes = new pg.Pool({ connectionString: schema.url, max: 1 });
+  eyes.on('error', () => {});
   atEnd(() => eyes.end());
   const alike = {
     'server.port': 0,

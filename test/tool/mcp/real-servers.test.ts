@@ -3,10 +3,10 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
-import net from 'node:net';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { type McpServerConfig, McpServerSchema } from '../../../src/domain/mcp.ts';
+import { freePort } from '../../support/free-port.ts';
 import { until } from '../../support/until.ts';
 import { failure, workspace } from '../call.ts';
 import { gone, type McpWorld, mcpWorld } from './world.ts';
@@ -32,15 +32,6 @@ describe('server-filesystem', () => {
     await expect(world.call('mcp__fs__read_text_file', { path: 5 })).rejects.toThrow('path: must be string');
   });
 });
-
-async function freePort(): Promise<number> {
-  const probe = net.createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as net.AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
-}
 
 async function serveHttp(port: number): Promise<ChildProcess> {
   const env = { ...process.env, PORT: String(port) };

@@ -47,10 +47,11 @@ describe.skipIf(browserEndpoint === null)('the approvals', () => {
     const a = cards.filter({ hasText: 'write a' });
     const b = cards.filter({ hasText: 'edit b' });
     const c = cards.filter({ hasText: 'write c' });
-    await c.getByText('"content": "<b>c</b>\\u{200b}"').waitFor();
+    const content = c.getByRole('figure', { name: 'Content of c.txt' });
+    expect(await content.innerText()).toBe('c.txt\n<b>c</b>\\u{200b}');
     await b.locator('.diff-out', { hasText: '- two' }).waitFor();
     await b.locator('.diff-in', { hasText: '+ 2' }).waitFor();
-    await a.getByText('"content": "draft"').waitFor();
+    await a.getByRole('figure', { name: 'Content of a.txt' }).getByText('draft').waitFor();
     await expectWhole(page);
 
     // The first edited, what the server refuses told in place, the arguments kept.
@@ -169,7 +170,7 @@ describe.skipIf(browserEndpoint === null)('the approvals', () => {
     await client.submitTurn(session.id, { content: 'write' });
     const { page, errors } = await openTab(`${url}/#/approvals`);
     const card = page.locator('.approval');
-    await card.getByText('"content": "a"').waitFor();
+    await card.getByRole('figure', { name: 'Content of a.txt' }).waitFor();
     let late = true;
     await page.route(/\/confirmations\?/, (route) => (late ? route.abort() : route.continue()));
     const [open] = (await client.listConfirmations()).confirmations;

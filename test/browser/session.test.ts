@@ -246,7 +246,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     await page.getByLabel('Message').fill('begin');
     await page.keyboard.press('Enter');
     const card = page.getByRole('region', { name: 'Run write_file?' });
-    await card.getByText('"content": "draft"').waitFor();
+    await card.getByRole('figure', { name: 'Content of' }).getByText('draft').waitFor();
     await page.getByText('waits for an approval').waitFor();
     await expectAccessible(page);
     await card.focus();

@@ -117,7 +117,7 @@ export function ApprovalCard(props: {
         <WorkerReview confirmation={confirmation} name={asked.what} yaml={asked.text} />
       ) : (
         <Arguments
-          edit={asked.verb === 'Run' && asked.what === 'edit_file' ? detail?.input : undefined}
+          call={asked.verb === 'Run' && detail !== null ? { tool: asked.what, input: detail.input } : null}
           text={asked.text}
         />
       )}

@@ -1,26 +1,32 @@
-// What a call was given, word for word; of an edit, which lines go and which come.
+// What a call was given, word for word; of an edit, which lines go and which come, and of a file to be written its lines.
 import { visible } from '../format/unseen.ts';
 import { Clipped } from '../parts/clipped.tsx';
 import { Diff } from '../parts/diff.tsx';
 
-/** `edit` is the input of a call of `edit_file`; `text` is what is shown of any other. */
+/** `call` is a call that is about to run, once its input is here; `text` is what is shown of any other. */
 export function Arguments(props: {
-  readonly edit?: Readonly<Record<string, unknown>> | undefined;
+  readonly call: { readonly tool: string; readonly input: Readonly<Record<string, unknown>> } | null;
   readonly text: string;
 }) {
-  const edit = props.edit === undefined ? null : editOf(props.edit);
-  if (edit === null) return <Given text={props.text} />;
-  return <Diff name={`Change of ${edit.path}`} head={edit.path} old={edit.old} fresh={edit.fresh} />;
+  const { call } = props;
+  const edit = call?.tool === 'edit_file' ? editOf(call.input) : null;
+  if (edit !== null) return <Diff name={`Change of ${edit.path}`} head={edit.path} old={edit.old} fresh={edit.fresh} />;
+  const file = call?.tool === 'write_file' ? fileOf(call.input) : null;
+  if (file !== null) return <Given name={`Content of ${file.path}`} head={file.path} text={file.content} />;
+  return <Given name="Arguments" text={props.text} />;
 }
 
 /** A figure and no region: with many cards on a page there would be as many landmarks. */
-function Given({ text }: { readonly text: string }) {
+function Given({ name, head, text }: { readonly name: string; readonly head?: string; readonly text: string }) {
   return (
     <Clipped text={text}>
       {(shown) => (
-        <figure class="code-block" aria-label="Arguments" tabIndex={0}>
+        <figure class="code-block" aria-label={name} tabIndex={0}>
           <pre>
-            <code>{visible(shown)}</code>
+            <code>
+              {head !== undefined && <span class="diff-file">{visible(head)}</span>}
+              {visible(shown)}
+            </code>
           </pre>
         </figure>
       )}
@@ -33,4 +39,11 @@ function editOf(input: Readonly<Record<string, unknown>>): { path: string; old: 
   const { path, old, new: fresh, ...rest } = input;
   if (typeof path !== 'string' || typeof old !== 'string' || typeof fresh !== 'string') return null;
   return Object.keys(rest).length > 0 ? null : { path, old, fresh };
+}
+
+/** Null unless the arguments are those of a whole file and nothing more. */
+function fileOf(input: Readonly<Record<string, unknown>>): { path: string; content: string } | null {
+  const { path, content, ...rest } = input;
+  if (typeof path !== 'string' || typeof content !== 'string') return null;
+  return Object.keys(rest).length > 0 ? null : { path, content };
 }

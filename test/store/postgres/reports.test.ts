@@ -5,6 +5,7 @@ import type { Result } from '../../../src/kernel/result.ts';
 import { parseCostQuery, parseSavingsQuery, parseTraceQuery } from '../../../src/policy/analytics/query.ts';
 import type { Analytics } from '../../../src/ports/analytics.ts';
 import { createAnalytics as onPostgres } from '../../../src/store/postgres/report/analytics.ts';
+import { everywhere, groupsSql, whereIn } from '../../../src/store/sql/report/cost-sql.ts';
 import { createAnalytics as onSqlite } from '../../../src/store/sqlite/report/analytics.ts';
 import { callCompleted } from '../../support/drafts.ts';
 import { priceTableA, priceTableB } from '../../support/prices.ts';
@@ -93,5 +94,28 @@ describe.skipIf(url === null)(`reports on PostgreSQL${missing && `, skipped: ${m
     const expected = await answers(onSqlite(sqlite.handle.reader), await filled(sqlite));
     expect(await answers(onPostgres(postgres.pool), await filled(postgres))).toEqual(expected);
     expect(await postgres.differences()).toEqual([]);
+  });
+
+  test('read the rows of a page alone, by their index, not the sums of every tree', async () => {
+    const { pool } = await openPostgres(url!);
+    const days = `SELECT i % 90 AS day, 'sess_' || CAST(i % 5000 AS text) AS parent FROM generate_series(1, 15000) AS n (i)`;
+    const sums = ['calls', 'unpriced_calls', 'latency_sum', 'latency_n', 'input_tokens', 'cached_input_tokens'];
+    sums.push('cache_creation_input_tokens', 'cache_creation_1h_input_tokens', 'output_tokens', 'reasoning_tokens');
+    const ones = sums.map(() => '1').join(', ');
+    await pool.send(
+      `INSERT INTO rollup_parent_day (day, parent_key, is_worker, delegation_tier, worker_name, model, root_session_id,
+        workspace_hash, provider, ${sums.join(', ')}, cost_pusd)
+      SELECT day, parent, 0, '', '', 'm', parent, 'w', 'p', ${ones}, 1 FROM (${days}) AS d ON CONFLICT DO NOTHING`,
+      [],
+    );
+    await pool.send('ANALYZE rollup_parent_day', []);
+    const columns = [everywhere('parent_key')];
+    const segments = [{ source: 'parent_days', from: 0, to: 90 }] as const;
+    const parents = Array.from({ length: 101 }, (_, i) => `sess_${i}`);
+    const page = groupsSql(segments, columns, whereIn({ sql: '', values: [] }, 'parent_key', parents));
+    const { rows } = await pool.send<{ 'QUERY PLAN': string }>(`EXPLAIN ${page.sql}`, page.values);
+    const plan = rows.map((row) => row['QUERY PLAN']).join('\n');
+    expect(plan).toContain('rollup_parent_day_parent');
+    expect(plan).not.toContain('Seq Scan on rollup_parent_day');
   });
 });

@@ -12,8 +12,8 @@ const RULES: readonly (readonly [RegExp, string])[] = [
   [/ INDEXED BY \w+/g, ''],
   [/CROSS JOIN (\w+(?: \w+)?) ON/g, 'JOIN $1 ON'],
   [/(?<=[\s(,])\+(?=[a-z])/g, ''],
-  // A list of ids comes as one JSON text.
-  [/IN \(SELECT value FROM json_each\(\?\)\)/g, 'IN (SELECT json_array_elements_text(CAST(? AS json)))'],
+  // A list of ids comes as one JSON text. As an array it is looked up in an index; as a sub-select, the table is read.
+  [/IN \(SELECT value FROM json_each\(\?\)\)/g, '= ANY (ARRAY(SELECT json_array_elements_text(CAST(? AS json))))'],
   // Fields of JSON texts.
   [/json_extract\(([\w.]+), '\$\.(\w+)'\)/g, "(CAST($1 AS json) ->> '$2')"],
   [/([\w.]+_json) ->> '\$\.(\w+)'/g, "(CAST($1 AS json) ->> '$2')"],

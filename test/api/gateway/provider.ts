@@ -59,6 +59,7 @@ export async function startByteProvider(
     const pieces: Buffer[] = [];
     for await (const piece of req) pieces.push(piece as Buffer);
     const bytes = Buffer.concat(pieces);
+    const gone = new Promise((resolve) => res.once('close', resolve));
     const cut = new Promise<void>((resolve) => {
       res.once('close', () => {
         if (!res.writableFinished) resolve();
@@ -80,8 +81,9 @@ export async function startByteProvider(
         res.destroy();
         return;
       }
+      if (res.destroyed) return;
       said.sends?.();
-      if (!res.write(part)) await Promise.race([once(res, 'drain'), once(res, 'close')]);
+      if (!res.write(part)) await Promise.race([once(res, 'drain'), gone]);
     }
     res.end();
   }

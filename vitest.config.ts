@@ -1,11 +1,15 @@
 // Test projects: `arch` is quick and part of `npm run check`; `together` holds what works within its own process, and
 // shares processes (most of a small file's time is loading the server's code); in `alone` each file has a process; `browser` shares one Chromium.
 import { availableParallelism } from 'node:os';
+import path from 'node:path';
 import { defineConfig } from 'vitest/config';
 
 /** The folders of `together`; test/arch/together.test.ts says what their files may not do. */
 export const TOGETHER = ['analytics', 'api', 'engine', 'golden', 'unit'].map((folder) => `test/${folder}`);
 const inTogether = TOGETHER.map((folder) => `${folder}/**/*.test.ts`);
+
+// A process reads its modules compiled, as another one left them: the suite starts hundreds. Test files pass it on.
+process.env.NODE_COMPILE_CACHE ??= path.join(import.meta.dirname, 'node_modules/.cache/compiled');
 
 const WORKERS_PER_CORE = 1.5;
 

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createMetisClient } from '../../src/client/client.ts';
 import { until } from '../support/until.ts';
-import { address, MAIN, run, type Started, start, temporaryHome } from './metis.ts';
+import { address, MAIN, PASSED_ON, run, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
 const running: Started[] = [];
@@ -37,7 +37,7 @@ async function worked() {
 function onTerminal(columns: number, command: string, env: Record<string, string> = {}): Promise<string> {
   const child = spawn('script', ['-qec', `stty cols ${columns}; ${process.execPath} ${MAIN} ${command}`, '/dev/null'], {
     cwd: home.path,
-    env: { PATH: process.env.PATH ?? '', HOME: home.path, TERM: 'xterm', ...env },
+    env: { ...PASSED_ON, HOME: home.path, TERM: 'xterm', ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   let text = '';

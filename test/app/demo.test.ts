@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { toPusd } from '../../src/kernel/money.ts';
-import { type Finished, getJson, MAIN, run, start, temporaryHome } from './metis.ts';
+import { type Finished, getJson, MAIN, PASSED_ON, run, start, temporaryHome } from './metis.ts';
 
 const ESCAPE = '\x1b';
 const LIMIT_MS = 30_000;
@@ -36,7 +36,7 @@ function onTerminal(env: Record<string, string>): Promise<Finished> {
   if (!HAS_SCRIPT) return Promise.resolve({ code: null, stdout: '', stderr: '' });
   const command = `stty cols 80 rows 24; exec '${process.execPath}' '${MAIN}' demo`;
   const child: ChildProcess = spawn('script', ['-qec', command, '/dev/null'], {
-    env: { PATH: process.env.PATH ?? '', HOME: home.path, TMPDIR: temporary, TERM: 'xterm-256color', ...env },
+    env: { ...PASSED_ON, HOME: home.path, TMPDIR: temporary, TERM: 'xterm-256color', ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   let stdout = '';

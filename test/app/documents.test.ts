@@ -82,7 +82,11 @@ async function freshCheckout(): Promise<Checkout> {
   const metis = `#!/bin/sh\n${asks}\nexec "${process.execPath}" "${path.join(folder, 'dist/main.js')}" "$@"\n`;
   fs.writeFileSync(path.join(bin, 'metis'), metis, { mode: 0o755 });
   const PATH = `${bin}:${path.dirname(process.execPath)}:${process.env.PATH}`;
-  return { folder, port, env: { PATH, HOME: home, PORT: String(port), NO_COLOR: '1' } };
+  return {
+    folder,
+    port,
+    env: { PATH, HOME: home, PORT: String(port), NO_COLOR: '1', NODE_COMPILE_CACHE: path.join(home, '.compiled') },
+  };
 }
 
 /** The commands of a page in the order in which they stand: the lines of its `sh` blocks, and those inside sentences. */

@@ -1,4 +1,4 @@
-// Runs the built command as a process of its own, with nothing of this process's environment.
+// Runs the built command as a process of its own, with next to nothing of this process's environment.
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -6,6 +6,12 @@ import path from 'node:path';
 
 export const ROOT = path.resolve(import.meta.dirname, '../..');
 export const MAIN = path.join(ROOT, 'dist/main.js');
+
+/** Of this process's environment, what a command that it starts needs. */
+export const PASSED_ON = {
+  PATH: process.env.PATH ?? '',
+  ...(process.env.NODE_COMPILE_CACHE ? { NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE } : {}),
+};
 
 export interface Finished {
   readonly code: number | null;
@@ -36,7 +42,7 @@ export function start(
 ): Started {
   const child = spawn(process.execPath, [options.main ?? MAIN, ...args], {
     cwd: options.home,
-    env: { PATH: process.env.PATH ?? '', HOME: options.home, ...options.env },
+    env: { ...PASSED_ON, HOME: options.home, ...options.env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const output = { stdout: '', stderr: '' };
@@ -106,7 +112,7 @@ export function programOnTerminal(program: readonly string[], options: TerminalO
   const size = `stty cols ${options.columns ?? 80} rows ${options.rows ?? 24}`;
   const child = spawn('script', ['-qefc', `${size}; exec ${words}`, '/dev/null'], {
     cwd: options.home,
-    env: { PATH: process.env.PATH ?? '', HOME: options.home, TERM: 'xterm-256color', ...options.env },
+    env: { ...PASSED_ON, HOME: options.home, TERM: 'xterm-256color', ...options.env },
     stdio: ['pipe', 'pipe', 'inherit'],
   });
   let output = '';

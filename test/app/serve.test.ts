@@ -11,7 +11,7 @@ import type { Command } from 'commander';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { CommandContext } from '../../src/app/context.ts';
 import { createProgram } from '../../src/app/program.ts';
-import { address, getJson, MAIN, ROOT, run, type Started, start, temporaryHome } from './metis.ts';
+import { address, getJson, MAIN, PASSED_ON, ROOT, run, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
 const running: Started[] = [];
@@ -105,7 +105,7 @@ describe.runIf(fs.existsSync('/usr/bin/script'))('on a terminal', () => {
   async function seen(rest: string): Promise<string> {
     const command = `'${process.execPath}' '${MAIN}' serve --port 0 ${rest}`;
     const terminal = spawn('/usr/bin/script', ['-qefc', command, '/dev/null'], {
-      env: { PATH: process.env.PATH ?? '', HOME: home.path },
+      env: { ...PASSED_ON, HOME: home.path },
       stdio: ['ignore', 'pipe', 'ignore'],
     });
     const closed = once(terminal, 'close');

@@ -14,7 +14,7 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { onTestFinished } from 'vitest';
 import { createMetisClient, type MetisClient } from '../../src/client/client.ts';
-import { address, MAIN, type Started, start, temporaryHome } from '../app/metis.ts';
+import { address, MAIN, PASSED_ON, type Started, start, temporaryHome } from '../app/metis.ts';
 import { until } from './until.ts';
 
 /** The revisions that clients speak: with a connection, and stateless. */
@@ -58,7 +58,7 @@ export function doorHome(rules: readonly Rule[], config: Readonly<Record<string,
     server: { port: 1, ...(config.server as object) },
     routing: { global_default_model: 'scripted:balanced', ...(config.routing as object) },
   });
-  return { path: home.path, data, workspace, env: { PATH: process.env.PATH ?? '', HOME: home.path } };
+  return { path: home.path, data, workspace, env: { ...PASSED_ON, HOME: home.path } };
 }
 
 /** `metis serve` on the home's data. */

@@ -85,8 +85,17 @@ const NO_BODY = z.null();
 /** An empty requirement is one of several choices: there, a token may be left out. */
 const SECURITY = { everywhere: [], on_loopback: [{}, { bearerAuth: [] }] };
 
-/** The error envelope with one of these codes. */
-export function errorsOf(codes: readonly ErrorCode[]) {
+const ENVELOPES = new Map<string, ReturnType<typeof envelopeOf>>();
+
+/** The error envelope with one of these codes: most operations share theirs, and making one takes time at each start. */
+export function errorsOf(codes: readonly ErrorCode[]): ReturnType<typeof envelopeOf> {
+  const key = codes.join(' ');
+  const made = ENVELOPES.get(key) ?? envelopeOf(codes);
+  ENVELOPES.set(key, made);
+  return made;
+}
+
+function envelopeOf(codes: readonly ErrorCode[]) {
   return z.object({
     error: z.object({
       code: z.enum(codes),

@@ -1,5 +1,5 @@
 // PostgreSQL held against what every store must do.
-import { describe } from 'vitest';
+import { afterAll, describe } from 'vitest';
 import { postgresService } from '../../support/services.ts';
 import { conditionSuite } from '../suite/conditions.ts';
 import { eventSuite } from '../suite/events.ts';
@@ -9,7 +9,7 @@ import { messageSuite } from '../suite/messages.ts';
 import { retentionSuite } from '../suite/retention.ts';
 import { rollbackSuite } from '../suite/rolled-back.ts';
 import { sessionSuite } from '../suite/sessions.ts';
-import { openWorld } from './world.ts';
+import { dropSchemas, openWorld } from './world.ts';
 
 const { url, missing } = await postgresService();
 const suites = [
@@ -23,5 +23,6 @@ const suites = [
   sessionSuite,
 ];
 describe.skipIf(url === null)(`the store on PostgreSQL${missing && `, skipped: ${missing}`}`, () => {
+  afterAll(dropSchemas);
   for (const suite of suites) suite(() => openWorld(url!));
 });

@@ -27,6 +27,7 @@ import { createLedger } from '../../src/store/sqlite/write/ledger.ts';
 import { rebuildRollups } from '../../src/store/sqlite/write/rebuild.ts';
 import { callCompleted } from '../support/drafts.ts';
 import { manualClock } from '../support/manual-clock.ts';
+import { newDatabase } from '../support/new-database.ts';
 import { delegationRecord, type Source, sessionRecord, workerRecord } from '../support/records.ts';
 
 export const OPUS = 'anthropic:claude-opus-4-7';
@@ -102,8 +103,10 @@ export function momentsThenNow(): { readonly times: number[]; readonly now: () =
 
 export function openWorld(): SqliteWorld {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-analytics-'));
+  const file = path.join(folder, 'metis.db');
+  newDatabase(file);
   const db = openDatabase({
-    path: path.join(folder, 'metis.db'),
+    path: file,
     synchronous: 'NORMAL',
     migrationsDir: path.resolve(import.meta.dirname, '../../migrations'),
     log: silentLogger,

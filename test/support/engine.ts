@@ -42,6 +42,7 @@ import { schemaCompiler } from '../../src/tool/schema.ts';
 import { createToolSet } from '../../src/tool/tool-set.ts';
 import { createWorkerLibrary } from '../../src/workspace/workers/library.ts';
 import { createWorkspaces } from '../../src/workspace/workspaces.ts';
+import { newDatabase } from './new-database.ts';
 import { priceTableA } from './prices.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
@@ -133,6 +134,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
   const log = options.log ?? silentLogger;
   const random = options.random ?? (options.clock ? () => 0.5 : Math.random);
   const ids = createIdGenerator(() => clock.now(), random);
+  newDatabase(config.storage.db_path);
   const db = openDatabase({
     path: config.storage.db_path,
     synchronous: config.storage.synchronous,

@@ -15,6 +15,7 @@ import { contractFault } from './contract.ts';
 import { type ConfigOver, mergeConfig } from './engine.ts';
 import { type FakeProvider, startFakeProvider } from './fake-provider.ts';
 import { type Answer, answerOf, type Parsed } from './http.ts';
+import { newDatabase } from './new-database.ts';
 import { priceFileA } from './prices.ts';
 import { strictly } from './wire-rules.ts';
 
@@ -96,6 +97,7 @@ export async function startReal(options: RealOptions): Promise<RealServer> {
   };
   const config = mergeConfig(mergeConfig(defaultConfig(folder), ours), options.config ?? {});
   config.server.port = 0;
+  newDatabase(config.storage.db_path);
   const keys = Object.fromEntries((options.wires ?? WIRES).map((wire) => [wire, KEYS[wire]]));
   const credentials = createCredentials({}, keys);
   const log: RealServer['log'] = [];

@@ -1,4 +1,6 @@
 // SQLite held against what every store must do.
+import path from 'node:path';
+import { newDatabase } from '../../support/new-database.ts';
 import { conditionSuite } from '../suite/conditions.ts';
 import { eventSuite } from '../suite/events.ts';
 import { journalSuite } from '../suite/journal.ts';
@@ -7,7 +9,7 @@ import { messageSuite } from '../suite/messages.ts';
 import { retentionSuite } from '../suite/retention.ts';
 import { rollbackSuite } from '../suite/rolled-back.ts';
 import { sessionSuite } from '../suite/sessions.ts';
-import { openWorld } from './world.ts';
+import { openWorld, tempFolder } from './world.ts';
 
 const suites = [
   conditionSuite,
@@ -19,4 +21,9 @@ const suites = [
   rollbackSuite,
   sessionSuite,
 ];
-for (const suite of suites) suite(async () => openWorld());
+for (const suite of suites)
+  suite(async () => {
+    const file = path.join(tempFolder(), 'metis.db');
+    newDatabase(file);
+    return openWorld(file);
+  });

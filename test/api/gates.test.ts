@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { silentLogger } from '../../src/ports/log.ts';
 import { startServer, type TestServer } from '../support/http.ts';
 import { manualClock } from '../support/manual-clock.ts';
+import { planner, scenario } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
 
 const TOKEN = 'a-token-of-at-least-thirty-two-characters';
@@ -44,6 +45,26 @@ test('a server that goes down waits for no connection on which nothing was asked
   expect((await server.call('GET', '/healthz')).status).toBe(200);
   await server.app.close();
   await Promise.all(closed);
+});
+
+test('a server that goes down waits for no connection that its client would keep behind an answer', async () => {
+  const server = await startServer({ scenario: scenario(planner({ hang: true })) });
+  const session = await server.session();
+  const client = connect(server.port, '127.0.0.1');
+  const closed = once(client.setEncoding('utf8'), 'close');
+  let heard = '';
+  client.on('data', (text) => {
+    heard += text;
+  });
+  const body = '{"content":"hi"}';
+  client.write(
+    `POST /sessions/${session.id}/turns HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nPrefer: wait=60\r\n` +
+      `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+  );
+  await server.event('llm.call_started');
+  await server.app.close();
+  await closed;
+  expect(heard).toMatch(/^HTTP\/1\.1 202 /);
 });
 
 test('no answer may be kept by a cache or taken for another type, errors and refused bytes included', async () => {

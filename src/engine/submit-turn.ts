@@ -1,8 +1,9 @@
 // A message from outside becomes a turn: checks first, the lock without an await, then admission (05 §3.2).
 
-import { JournalConflict } from '../domain/batch-fault.ts';
+import { JournalConflict, TreeLost } from '../domain/batch-fault.ts';
 import type { SessionRecord } from '../domain/session.ts';
-import { Cancelled, createScope } from '../kernel/abort.ts';
+import type { TurnRecord } from '../domain/turn.ts';
+import { Cancelled, createScope, orAbort } from '../kernel/abort.ts';
 import { isoTime, sleep } from '../kernel/clock.ts';
 import { AppError } from '../kernel/errors.ts';
 import type { MessageId, SessionId, TurnId } from '../kernel/ids.ts';
@@ -190,13 +191,46 @@ function inFlight(turnId: TurnId | null): AppError {
   );
 }
 
-/** Resolves when the turn has ended, when `ms` are over, or when the signal aborts. Throws `TreeLost` where it goes on elsewhere. */
-export async function waitForTurn(engine: Engine, turnId: string, ms: number, signal: AbortSignal): Promise<void> {
-  const turn = engine.locks.turn(turnId);
-  if (!turn) return;
+/** How soon an interrupted turn that goes on by itself is looked for again. */
+const AGAIN_MS = 100;
+
+/**
+ * Resolves when the turn has ended or waits for somebody, when `ms` are over, or when the signal aborts. Throws `TreeLost`
+ * where it goes on elsewhere.
+ */
+export async function waitForTurn(
+  engine: Engine,
+  { session_id, turn_id }: Pick<TurnReceipt, 'session_id' | 'turn_id'>,
+  ms: number,
+  signal: AbortSignal,
+): Promise<void> {
   const enough = new AbortController();
-  const either = AbortSignal.any([signal, enough.signal]);
-  await Promise.race([turn.done, sleep(engine.clock, ms, either).catch(() => {})]);
-  enough.abort();
-  throwIfLost(turn.scope.signal);
+  const over = AbortSignal.any([signal, enough.signal]);
+  const timer = engine.clock.after(ms, () => enough.abort());
+  try {
+    while (!over.aborted) {
+      const turn = engine.locks.turn(turn_id);
+      if (turn !== null) {
+        await orAbort(turn.done, over).catch(() => {});
+        throwIfLost(turn.scope.signal);
+      }
+      const stored = await engine.store.turns.record(session_id, turn_id);
+      if (stored === null || engine.draining.value || !goesOnByItself(engine, stored)) return;
+      const session = await engine.store.sessions.record(session_id);
+      const root = session?.root_session_id ?? session_id;
+      if (!engine.trees.holds(root)) throw new TreeLost(root);
+      await sleep(engine.clock, AGAIN_MS, over).catch(() => {});
+    }
+  } finally {
+    timer.cancel();
+  }
+}
+
+/** Whether an interrupted turn waits for nobody: it is about to be resumed, where the server goes down by another node. */
+export function goesOnByItself(
+  { config, trees, draining }: Engine,
+  turn: Pick<TurnRecord, 'status' | 'interrupted_reason'>,
+): boolean {
+  const resumed = turn.status === 'interrupted' && turn.interrupted_reason === 'restart';
+  return resumed && config.recovery.on_start === 'resume' && (trees.several || !draining.value);
 }

@@ -24,6 +24,16 @@ async function begin(nodes: Nodes, node: TestNode, names: readonly string[]): Pr
     }),
   );
 }
+/** The same in one more, by way of another node, with an answer that is waited for. */
+async function beginWaiting(node: TestNode, session: string, name: string): Promise<unknown[]> {
+  const answer = await fetch(`${node.url}/sessions/${session}/turns`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'idempotency-key': name, prefer: 'wait=120' },
+    body: JSON.stringify({ content: message(name) }),
+  });
+  const { status = null } = (await answer.json()) as { status?: string };
+  return [answer.status, status];
+}
 const allEnded = (nodes: Nodes, count: number) =>
   until(async () => {
     const [row] = await nodes.rows(
@@ -43,8 +53,9 @@ describe.skipIf(url === null)(`take-over${missing && `, skipped: ${missing}`}`, 
     const names = nameList(6);
     const work = plannedWork(() => 150);
     const nodes = await startNodes({ database: url!, answer: work.answer });
-    const [a] = await Promise.all([nodes.start('a'), nodes.start('b')]);
-    await begin(nodes, a, names);
+    const [a, b] = await Promise.all([nodes.start('a'), nodes.start('b')]);
+    const waited = beginWaiting(b, await a.session(nodes.workspace(names[0]!)), names[0]!);
+    await begin(nodes, a, names.slice(1));
     // In the middle: some commands have run, some workers are at work.
     await until(() => work.asks.length >= names.length * 3, PATIENCE_SECONDS);
     await a.kill();
@@ -58,6 +69,7 @@ describe.skipIf(url === null)(`take-over${missing && `, skipped: ${missing}`}`, 
     );
     expect(open).toBeGreaterThan(0);
     await allEnded(nodes, names.length);
+    expect(await waited).toEqual([200, 'completed']);
     const account = await accountOf(nodes, work);
     expect(account).toMatchObject({
       paidTwice: [],
@@ -124,10 +136,13 @@ describe.skipIf(url === null)(`take-over${missing && `, skipped: ${missing}`}`, 
       answer: work.answer,
       set: { 'shutdown.drain_seconds': 10, 'cluster.lease_seconds': 60 },
     });
-    const [a] = await Promise.all([nodes.start('a'), nodes.start('b')]);
-    await begin(nodes, a, names);
+    const [a, b] = await Promise.all([nodes.start('a'), nodes.start('b')]);
+    const waited = beginWaiting(b, await a.session(nodes.workspace(names[0]!)), names[0]!);
+    await begin(nodes, a, names.slice(1));
     await until(() => work.asks.length >= names.length * 2, PATIENCE_SECONDS);
     expect(await a.stop()).toMatchObject({ code: 0 });
+    // It goes on elsewhere: not an answer that says it stands.
+    expect(await waited).toEqual([202, null]);
     // No lease ran out: it was given up.
     await allEnded(nodes, names.length);
     const account = await accountOf(nodes, work);

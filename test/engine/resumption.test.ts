@@ -1,5 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { defaultConfig } from '../../src/domain/config.ts';
+import { recover, resumeAll } from '../../src/engine/recover.ts';
+import { waitForTurn } from '../../src/engine/submit-turn.ts';
+import type { TurnId } from '../../src/kernel/ids.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock, START } from '../support/manual-clock.ts';
 import { restart } from '../support/moments.ts';
@@ -9,6 +12,27 @@ import { storedEvents, turnOf } from '../support/stored.ts';
 const usage = { input_tokens: 1000, output_tokens: 100 };
 
 describe('resumption', () => {
+  it('is waited for by who waits for the turn', async () => {
+    const said = (hang: boolean) => scenario(planner(hang ? { hang: true } : { text: 'all', usage }));
+    const first = await startEngine({ scenario: said(true) });
+    const session = await first.session();
+    const turn_id = await first.submit(session, 'go');
+    await first.event('llm.call_started');
+    first.abandon();
+    const second = await startEngine({ scenario: said(false), folder: first.folder });
+    await recover(second.engine);
+    const turn = { session_id: session.id, turn_id: turn_id as TurnId };
+    let over = false;
+    const waiting = waitForTurn(second.engine, turn, 60_000, new AbortController().signal).then(() => {
+      over = true;
+    });
+    await second.engine.store.turns.record(session.id, turn_id);
+    expect(over).toBe(false);
+    await resumeAll(second.engine);
+    await waiting;
+    expect(await second.engine.store.turns.record(session.id, turn_id)).toMatchObject({ status: 'completed' });
+  });
+
   it('finds a worker of a worker again', async () => {
     const said = (hang: boolean) =>
       scenario(

@@ -19,7 +19,7 @@ import { estimateTurn } from '../../engine/estimate-turn.ts';
 import { resumeTurn } from '../../engine/resume-turn.ts';
 import { scoreTurn } from '../../engine/score-turn.ts';
 import { withCheckedOutput } from '../../engine/show-session.ts';
-import { submitTurn, waitForTurn } from '../../engine/submit-turn.ts';
+import { goesOnByItself, submitTurn, waitForTurn } from '../../engine/submit-turn.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';
@@ -112,7 +112,7 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
         }
       });
       reply.header('location', `/sessions/${session_id}/turns/${receipt.turn_id}`);
-      const turn = await finished(deps, request, receipt.turn_id);
+      const turn = await finished(deps, request, receipt);
       return turn === null ? reply.status(202).send(receipt) : reply.send(turn);
     },
   );
@@ -234,13 +234,16 @@ export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
   );
 }
 
-/** With `Prefer: wait`, the turn once it stands: ended or interrupted; null when nobody asked, or time is up first. */
-async function finished(deps: RouteDeps, request: FastifyRequest, turnId: string): Promise<Turn | null> {
+/** With `Prefer: wait`, the turn once it has ended or waits for somebody; null when nobody asked, time is up first, or it goes on elsewhere. */
+async function finished(
+  deps: RouteDeps,
+  request: FastifyRequest,
+  receipt: z.infer<typeof TurnReceipt>,
+): Promise<Turn | null> {
   const { engine } = deps;
-  const { session_id } = request.params as { session_id: string };
-  const asked = await waitAsPreferred(deps, request, (ms, signal) => waitForTurn(engine, turnId, ms, signal));
+  const asked = await waitAsPreferred(deps, request, (ms, signal) => waitForTurn(engine, receipt, ms, signal));
   if (!asked) return null;
-  const turn = await engine.store.turns.view(session_id, turnId);
+  const turn = await engine.store.turns.view(receipt.session_id, receipt.turn_id);
   if (turn === null || (turn.ended_at === null && turn.status !== 'interrupted')) return null;
-  return withCheckedOutput(engine, turn);
+  return goesOnByItself(engine, turn) ? null : withCheckedOutput(engine, turn);
 }

@@ -146,12 +146,19 @@ function sinkOf(reply: FastifyReply): GatewaySink {
       );
       reply.hijack();
       const all = [...cors.map(([name, value]) => [name, String(value)] as const), ...headers];
+      const { socket } = raw;
+      // What has come of the answer by now goes out with its head.
+      socket?.cork();
       raw.writeHead(status, all.flat() as string[]);
       raw.flushHeaders();
+      process.nextTick(() => socket?.uncork());
     },
     write(piece) {
       if (raw.destroyed) return undefined;
-      return raw.write(piece) ? undefined : drained(raw);
+      const more = raw.write(piece);
+      // Now, not behind what the meter makes of the piece: 0.1 ms until the first byte.
+      raw.socket?.uncork();
+      return more ? undefined : drained(raw);
     },
     end: () => void raw.end(),
     cut: () => void raw.destroy(),

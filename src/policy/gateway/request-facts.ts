@@ -53,7 +53,7 @@ const BOUND_KEYS: Readonly<Record<ClientWire, readonly string[]>> = {
 };
 
 /** An ASCII letter, digit or underscore written as an escape may hide a word that the price depends on. */
-const HIDDEN_WORD = /\\u00[2-7]/i;
+const HIDDEN_WORD = /\\u00[2-7]/;
 
 /** Error: one line that names what is wrong. */
 export function requestFacts(wire: ClientWire, bytes: Buffer): Result<RequestFacts, string> {
@@ -119,7 +119,7 @@ function ownCopy(text: string, most: number): string {
 function cacheClass(wire: ClientWire, text: string): RequestFacts['size']['cache'] {
   const hidden = HIDDEN_WORD.test(text);
   if (wire === 'messages' && (hidden || /"ttl"\s*:\s*"1h"/.test(text))) return 'write_1h';
-  return wire !== 'messages' || text.includes('"cache_control"') ? 'write' : 'none';
+  return wire !== 'messages' || /"cache_control"\s*:/.test(text) ? 'write' : 'none';
 }
 
 function streamOptions(
@@ -131,7 +131,7 @@ function streamOptions(
   if (wire !== 'chat') return ok(null);
   const { stream_options } = body;
   if (!isMapping(stream_options)) return ok({ include_usage: false, isObject: false });
-  const inner = objectMembers(bytes, CLIENT_BODY, members.get('stream_options')!.from);
+  const inner = objectMembers(bytes, CLIENT_BODY, members.get('stream_options'));
   if (!inner.ok) return err(`stream_options ${inner.error}`);
   return ok({ include_usage: stream_options.include_usage === true, isObject: true });
 }

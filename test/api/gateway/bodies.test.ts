@@ -44,6 +44,16 @@ describe('the members of an object', () => {
   });
 });
 
+test('a body of usual length goes out as one piece, and of a long one nothing is copied that stays as it is', () => {
+  const bodyOf = (length: number) => bytes(`{"model":"a","x":"${'y'.repeat(length)}"}`);
+  const changed = { from: 9, to: 12, text: '"bc"' };
+  expect(spliced(bodyOf(100_000), [changed]).map(String)).toEqual([`{"model":"bc","x":"${'y'.repeat(100_000)}"}`]);
+  const long = bodyOf(1_000_000);
+  const pieces = spliced(long, [changed]);
+  expect(Buffer.concat(pieces).toString()).toBe(`{"model":"bc","x":"${'y'.repeat(1_000_000)}"}`);
+  expect(pieces.at(-1)!.buffer).toBe(long.buffer);
+});
+
 test.each([
   ['a truncated body', '{"model":"claude-opus-4-7","messages":[{"role":"us'],
   ['a key that is there twice', '{"model":"claude-haiku-4-5","model":"claude-opus-4-7","max_tokens":5}'],

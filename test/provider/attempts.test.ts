@@ -1,6 +1,6 @@
 // Attempts against a real server: errors, retries, timers, cancellation, and what is on the wire (11.1, 11.3, 11.7, 11.8).
 import { getEventListeners } from 'node:events';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { displayKey } from '../../src/app/credentials.ts';
 import { Cancelled, orAbort } from '../../src/kernel/abort.ts';
 import type { Send } from '../../src/provider/send.ts';
@@ -462,8 +462,8 @@ describe('cancellation', () => {
 describe('on the wire', () => {
   test('exactly the configured address, key and version; extra headers are added', async () => {
     const provider = await serve(() => fine);
-    process.env.ANTHROPIC_CUSTOM_HEADERS = 'x-spy: 1';
-    process.env.OPENAI_ORG_ID = 'org-spy';
+    vi.stubEnv('ANTHROPIC_CUSTOM_HEADERS', 'x-spy: 1');
+    vi.stubEnv('OPENAI_ORG_ID', 'org-spy');
     try {
       await drain(
         on(provider, { key: 'k-1', headers: { 'X-Title': 'metis' }, options: { anthropic_version: '2099-01-01' } }),
@@ -472,8 +472,7 @@ describe('on the wire', () => {
       await drain(on(provider, { type: 'openai', key: 'k-2' }), request({ entry: modelEntry('openai:gpt') }));
       await drain(on(provider, { type: 'openai', key: null }), request({ entry: modelEntry('openai:gpt') }));
     } finally {
-      delete process.env.ANTHROPIC_CUSTOM_HEADERS;
-      delete process.env.OPENAI_ORG_ID;
+      vi.unstubAllEnvs();
     }
     const [anthropic, openai, keyless] = provider.calls;
     expect(anthropic).toMatchObject({

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import http from 'node:http';
 import net, { type AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { systemClock } from '../../src/kernel/clock.ts';
 import { type Answer, openDoor, type Parsed, startServer, type TestDoor, type TestServer } from '../support/http.ts';
 import { planner, scenario } from '../support/scenario.ts';
 import { nodeInfo, type ScriptedTrees, scriptedTrees, type Whereabouts } from '../support/trees.ts';
@@ -10,7 +11,7 @@ import { until } from '../support/until.ts';
 
 const ANY_TURN = { version: 1, rules: [{ match: {}, times: 'inf', respond: { text: 'ok' } }] };
 const HANGS = scenario(planner({ hang: true }));
-const PATIENCE = { total_ms: 2000, between_ms: 20, silence_ms: 1500, alive_ms: 50, read_ms: 500 };
+const PATIENCE = { total_ms: 2000, between_ms: 20, silence_ms: 1500, answer_ms: 60_000, alive_ms: 50, read_ms: 500 };
 const SHORT = { ...PATIENCE, total_ms: 150 };
 const EPOCH = 7;
 
@@ -405,6 +406,20 @@ describe('an owner out of reach', () => {
     const path = `/sessions/${slow.session}/turns`;
     const answer = await slow.other.call('POST', path, { content: 'hi' }, { prefer: 'wait=2' });
     expect([answer.status, slow.owner.requests.length]).toEqual([202, 1]);
+  });
+
+  test('one that only ever says that it lives is not waited for without end', async () => {
+    const lively = await strangeNode((_, response) => {
+      const live = () => {
+        response.writeProcessing();
+        if (!response.closed) systemClock.after(20, live);
+      };
+      live();
+    });
+    const seen = () => ({ here: false, url: lively.url, epoch: 2 }) as const;
+    const { other, session } = await pair({ seen, patience: { ...PATIENCE, answer_ms: 100 } });
+    const turn = await other.call('POST', `/sessions/${session}/turns`, { content: 'hi' });
+    expect([...refusal(turn), lively.requests.length]).toEqual([503, 'node_unavailable', '1', 1]);
   });
 
   test('a caller who leaves ends it: at the owner, and while it is looked for', async () => {

@@ -19,6 +19,8 @@ export interface Try {
   readonly repeatable: boolean;
   /** Without a word from there for so long the other side counts as gone. */
   readonly silenceMs: number;
+  /** So does one that does not answer for so long, whatever it says meanwhile. */
+  readonly answerMs: number;
   /** The caller has left, or this node goes down. */
   readonly signal: AbortSignal;
 }
@@ -68,11 +70,16 @@ function exchanged(dispatcher: Dispatcher, request: FastifyRequest, reply: Fasti
     let begun = false;
     let refused = false;
     let watch: Timer | null = null;
+    let whole: Timer | null = null;
     let over = false;
+    const forget = () => {
+      watch?.cancel();
+      whole?.cancel();
+    };
     const finish = (end: () => void) => {
       if (over) return;
       over = true;
-      watch?.cancel();
+      forget();
       signal.removeEventListener('abort', leave);
       raw.off('drain', goOn);
       end();
@@ -84,12 +91,13 @@ function exchanged(dispatcher: Dispatcher, request: FastifyRequest, reply: Fasti
       cut(new Error('the caller left'));
     };
     const goOn = () => controller?.resume();
+    const gone = () => {
+      finish(() => resolve('broken'));
+      cut(new Error('no answer from the other node'));
+    };
     const lifeSign = () => {
       watch?.cancel();
-      watch = clock.after(work.silenceMs, () => {
-        finish(() => resolve('broken'));
-        cut(new Error('no word from the other node'));
-      });
+      watch = clock.after(work.silenceMs, gone);
     };
     if (signal.aborted) return reject(signal.reason);
     signal.addEventListener('abort', leave, { once: true });
@@ -108,8 +116,9 @@ function exchanged(dispatcher: Dispatcher, request: FastifyRequest, reply: Fasti
       {
         onRequestStart(started) {
           controller = started;
-          if (over) started.abort(new Error('the caller left'));
-          else lifeSign();
+          if (over) return started.abort(new Error('the caller left'));
+          whole = clock.after(work.answerMs, gone);
+          lifeSign();
         },
         onResponseStart(_, status, head) {
           if (over) return;
@@ -117,7 +126,7 @@ function exchanged(dispatcher: Dispatcher, request: FastifyRequest, reply: Fasti
           if (status < 200) return;
           refused = head[NOT_TAKEN] !== undefined && (work.repeatable || head[NOT_TAKEN] === '1');
           if (refused) return;
-          watch?.cancel();
+          forget();
           begun = true;
           begin(request, reply, { status, head }, work);
         },

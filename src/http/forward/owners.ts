@@ -44,6 +44,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
   const { trees, clock, places } = engine;
   if (!trees.several) return ALL_HERE;
   const exchange = createExchange(clock, discard);
+  const waits = { silenceMs: patience.silence_ms, answerMs: patience.answer_ms };
   app.decorateRequest('heldBody', null);
   app.decorateRequest('givenBody', null);
   app.addHook('onClose', () => exchange.close());
@@ -88,7 +89,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
         const at = await look(reply, root, turn);
         if (at === 'here') return at;
         if (at !== null) {
-          const how = { ...at, repeatable, body: body(), silenceMs: patience.silence_ms, signal: gone.signal };
+          const how = { ...at, repeatable, body: body(), ...waits, signal: gone.signal };
           const tried = await exchange.send(request, reply, how);
           if (tried === 'answered') return 'elsewhere';
           if (tried === 'broken' && !repeatable) throw brokenOff();
@@ -144,7 +145,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
       try {
         const { url, epoch } = hold;
         const { signal } = gone;
-        const how = { url, epoch, repeatable: true, body: NO_BODY, silenceMs: patience.read_ms, signal };
+        const how = { url, epoch, repeatable: true, body: NO_BODY, ...waits, silenceMs: patience.read_ms, signal };
         return (await exchange.send(request, reply, how)) === 'answered';
       } finally {
         gone.forget();
@@ -165,7 +166,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
       try {
         const body = request.method === 'POST' ? givenBody(request) : NO_BODY;
         const { signal } = gone;
-        const how = { url: there.url, epoch: 0, repeatable: false, body, silenceMs: patience.silence_ms, signal };
+        const how = { url: there.url, epoch: 0, repeatable: false, body, ...waits, signal };
         if ((await exchange.send(request, reply, how)) === 'answered') return true;
         throw outOfReach();
       } finally {

@@ -9,6 +9,8 @@ export interface Patience {
   readonly between_ms: number;
   /** One that took a request and says nothing counts as gone. */
   readonly silence_ms: number;
+  /** So does one that says for so long that it lives, and does not answer. */
+  readonly answer_ms: number;
   /** So often a node that took one says that it lives. */
   readonly alive_ms: number;
   /** The same for a read, which this node can answer as well. */
@@ -19,6 +21,8 @@ export const PATIENCE: Patience = {
   total_ms: 20_000,
   between_ms: 250,
   silence_ms: 5000,
+  // Above the longest that a request asks to wait, and its wait for room before.
+  answer_ms: 660_000,
   alive_ms: 1500,
   read_ms: 2000,
 };

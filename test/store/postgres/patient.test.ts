@@ -31,4 +31,20 @@ describe.skipIf(url === null)(`patient reads${missing && `, skipped: ${missing}`
     expect(await cut).toBe(1);
     expect(asked).toBe(3);
   });
+
+  test('a read that the database cut off for its length is a fault at once, not asked again', async () => {
+    const pool = createPool({ url: url!, size: 1, synchronousCommit: 'on', statementMs: 200, log: silentLogger });
+    onTestFinished(() => pool.close());
+    let attempts = 0;
+    const counted = {
+      ...pool,
+      send: ((...args: Parameters<typeof pool.send>) => {
+        attempts += 1;
+        return pool.send(...args);
+      }) as typeof pool.send,
+    };
+    const reads = patientReads(counted, systemClock, () => attempts < 3);
+    await expect(reads.send('SELECT pg_sleep(60)', [])).rejects.toThrow('took too long');
+    expect(attempts).toBe(1);
+  });
 });

@@ -14,9 +14,14 @@ export function isTransient(error: unknown): boolean {
   return isConnectionFault(error) || /^(08|57|40|53)/.test(codeOf(error));
 }
 
-/** It took longer than a statement may. */
+/** The database ended it, because it took longer than a statement may. */
+export function isOutOfTime(error: unknown): boolean {
+  return codeOf(error) === '57014';
+}
+
+/** That, or nothing was heard of it for longer still. */
 export function isTooSlow(error: unknown): boolean {
-  return codeOf(error) === '57014' || (error instanceof Error && error.message.includes('Query read timeout'));
+  return isOutOfTime(error) || (error instanceof Error && error.message.includes('Query read timeout'));
 }
 
 const SOCKET_FAULTS = ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EHOSTUNREACH', 'EAI_AGAIN'];

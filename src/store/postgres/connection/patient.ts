@@ -2,7 +2,7 @@
 import type { Clock } from '../../../kernel/clock.ts';
 import { AppError } from '../../../kernel/errors.ts';
 import { StorageFault } from '../../../ports/journal.ts';
-import { isTooSlow, isTransient } from './faults.ts';
+import { isOutOfTime, isTooSlow, isTransient } from './faults.ts';
 import { pause } from './pause.ts';
 import type { Pool } from './pool.ts';
 
@@ -10,8 +10,8 @@ const AGAIN_MS = 100;
 
 /**
  * The pool for whoever only reads.
- * @param ofUse asked before each attempt but the first; then what is still not answered throws `StorageFault`. A report
- * that took too long is not asked again: it throws `storage_unavailable`
+ * @param ofUse asked before each attempt but the first; then what is still not answered throws `StorageFault`, as what
+ * took longer than a statement may does at once. A report that took too long throws `storage_unavailable`
  */
 export function patientReads(pool: Pool, clock: Clock, ofUse: () => boolean): Pool {
   async function patiently<T>(ask: () => Promise<T>): Promise<T> {
@@ -20,6 +20,8 @@ export function patientReads(pool: Pool, clock: Clock, ofUse: () => boolean): Po
         return await ask();
       } catch (error) {
         if (!isTransient(error)) throw error;
+        // Asked again it would take as long.
+        if (isOutOfTime(error)) throw new StorageFault('the database took too long for a read', error);
         if (!ofUse()) throw new StorageFault('the database cannot be reached', error);
       }
       await pause(clock, AGAIN_MS);

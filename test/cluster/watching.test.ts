@@ -1,12 +1,15 @@
 // Watching a tree from a node that does not own it: what is committed once each and in order, what is said as it is said (16 §6).
 import { createHmac } from 'node:crypto';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { createSeals, hmacOf } from '../../src/bus/nats/frame.ts';
+import { openLink } from '../../src/bus/nats/link.ts';
 import type { Delta } from '../../src/domain/delta.ts';
 import { withoutRaw } from '../../src/domain/message.ts';
 import { NO_TOKENS, type Usage } from '../../src/domain/usage.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
 import { frameKey } from '../../src/store/postgres/cluster/standing.ts';
 import { storedSession, storedTurn, storedWorker } from '../store/suite/nouns.ts';
+import { type LogLine, recordingLogger } from '../store/suite/world.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { startProxy } from '../support/proxy.ts';
 import { assistantMessage } from '../support/records.ts';
@@ -286,6 +289,21 @@ describe.skipIf(missing !== '')(`watching from another node${missing && `, skipp
       expect((await node.watch(other, { since: elsewhere!.id })).ids()).toEqual([]);
     }
   });
+});
+
+test('NATS that is not there is one line of the log, with its reason', async () => {
+  const lines: LogLine[] = [];
+  const log = recordingLogger(lines);
+  const link = openLink({ url: 'nats://127.0.0.1:1', name: 'nobody', clock: systemClock, log });
+  onTestFinished(() => link.close());
+  await until(() => lines.length > 0);
+  expect(lines).toEqual([
+    {
+      level: 'warn',
+      fields: { reason: expect.stringMatching(/^\S.*$/) },
+      message: 'NATS does not answer: events of trees on other nodes come from the database',
+    },
+  ]);
 });
 
 test('a seal is an HMAC-SHA-256, whatever the length of its key', () => {

@@ -54,8 +54,12 @@ export async function natsFault(url: string): Promise<string | null> {
     await (await connectTo(url, { reconnect: false, timeout: PING_MS })).close();
     return null;
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return reasonOf(error);
   }
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 export function openLink({ url, name, clock, log }: LinkOptions): Link {
@@ -119,8 +123,12 @@ export function openLink({ url, name, clock, log }: LinkOptions): Link {
     while (!closed) {
       try {
         await connectOnce();
-      } catch (err) {
-        if (!told) log.warn({ err }, 'NATS does not answer: events of trees on other nodes come from the database');
+      } catch (error) {
+        if (!told)
+          log.warn(
+            { reason: reasonOf(error) },
+            'NATS does not answer: events of trees on other nodes come from the database',
+          );
         told = true;
       }
       connection = null;

@@ -64,6 +64,8 @@ export interface ServerOptions {
   readonly trusted?: boolean;
   /** Reports run on a thread of their own, for which the package must be built; else on this one, in slices. */
   readonly reportsOnThread?: boolean;
+  /** Ends a start that waits for its database, with its reason. */
+  readonly leave?: AbortSignal;
 }
 
 export interface RunningServer {

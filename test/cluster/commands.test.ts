@@ -1,5 +1,7 @@
 // A node that starts before its database, and the commands that are no node's: `metis doctor`, `metis run` (16 §11, 17 §2).
+import { once } from 'node:events';
 import fs from 'node:fs';
+import net, { type AddressInfo } from 'node:net';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { run, start, temporaryHome } from '../app/metis.ts';
@@ -38,6 +40,30 @@ describe.skipIf(url === null)(`commands beside a cluster${missing && `, skipped:
     await until(() => /PostgreSQL does not answer at postgres:/.test(node.output.stderr), 30);
     proxy.mend();
     await node.line(/listens on/);
+  });
+
+  test('one that is told to stop while it waits for its database ends at once, as after any stop', async () => {
+    const proxy = await startProxy(targetOf(url!));
+    proxy.cut();
+    const env = { METIS_DATABASE_URL: through(url!, proxy) };
+    const node = start(['serve', '--port', '0'], { home: aHome(), env });
+    onTestFinished(() => void node.stop('SIGKILL'));
+    await until(() => /PostgreSQL does not answer at postgres:/.test(node.output.stderr), 30);
+    // A connection that is being tried does not hold it.
+    proxy.hole();
+    expect(await node.stop('SIGINT')).toMatchObject({ code: 0, stdout: '' });
+  });
+
+  test('a PostgreSQL that is too old is refused with one sentence, by a start and by doctor', async () => {
+    const address = through(await emptySchema(), await olderServer(targetOf(url!)));
+    const env = { METIS_DATABASE_URL: address };
+    const refused = await run(['serve', '--port', '0'], { home: aHome(), env });
+    const sentence = /database_too_old: the server of database\.url is PostgreSQL 13\.\d+; use 14 or newer$/m;
+    expect(refused.code).toBe(1);
+    expect(refused.stderr).toMatch(sentence);
+    const doctor = await run(['doctor', '--port', '0'], { home: aHome(), env });
+    expect(doctor.code).toBe(1);
+    expect(doctor.stdout).toMatch(sentence);
   });
 
   test('a node that gives out the address of another one is warned that they do not reach each other', async () => {
@@ -107,3 +133,29 @@ describe.skipIf(url === null)(`commands beside a cluster${missing && `, skipped:
     expect(await finished()).toBe(true);
   });
 });
+
+/** A proxy before the database that makes its version 13. */
+async function olderServer(target: {
+  readonly host: string;
+  readonly port: number;
+}): Promise<{ readonly port: number }> {
+  const server = net
+    .createServer((near) => {
+      const far = net.connect(target);
+      for (const [from, to] of [
+        [near, far],
+        [far, near],
+      ] as const) {
+        from.on('error', () => to.destroy());
+        from.on('close', () => to.destroy());
+      }
+      near.pipe(far);
+      far.on('data', (bytes) => {
+        near.write(Buffer.from(bytes.toString('latin1').replaceAll(/\b(?:1[4-9]|[2-9]\d)(?=\.\d)/g, '13'), 'latin1'));
+      });
+    })
+    .listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => void server.close());
+  return { port: (server.address() as AddressInfo).port };
+}

@@ -76,7 +76,7 @@ export async function startProxy(target: { readonly host: string; readonly port:
 }
 
 /** An address with the proxy in place of its host and port. */
-export function through(address: string, { port }: Proxy): string {
+export function through(address: string, { port }: Pick<Proxy, 'port'>): string {
   const url = new URL(address);
   url.hostname = '127.0.0.1';
   url.port = String(port);

@@ -57,8 +57,10 @@ export async function run(context: CommandContext, flags: RunCommandFlags, task:
       return refuse(context, [`${found}; name its address with --server`]);
     }
     const away = flags.data === undefined ? `at ${server.baseUrl}` : `for ${settings.value.dataDir}`;
-    return await onOwnServer(context, settings.value, { approve: flags.approve ?? false, away }, at);
+    const own = { approve: flags.approve ?? false, away, leave: leave.signal };
+    return await onOwnServer(context, settings.value, own, at);
   } catch (error) {
+    if (error === leave.signal.reason) context.exit(EXIT.cancelled);
     if (error instanceof StartupError) return refuse(context, error.problems);
     throw error;
   } finally {
@@ -79,7 +81,7 @@ async function answers(server: ServerAddress): Promise<boolean> {
 async function onOwnServer(
   context: CommandContext,
   settings: Settings,
-  { approve, away }: { readonly approve: boolean; readonly away: string },
+  { approve, away, leave }: { readonly approve: boolean; readonly away: string; readonly leave: AbortSignal },
   body: (server: ServerAddress) => Promise<number>,
 ): Promise<number> {
   const { config, credentials, envFile, dataDir, given } = settings;
@@ -104,6 +106,7 @@ async function onOwnServer(
     env,
     dataDir,
     keysFile: envFile.path,
+    leave,
   });
   try {
     const { url } = await server.listen();

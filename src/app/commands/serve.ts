@@ -26,6 +26,8 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
   for (const remark of envFile.remarks) log.warn({ path: envFile.path }, remark);
 
   const signal = context.stopSignal();
+  const leave = new AbortController();
+  void signal.then(() => leave.abort());
   let forget = () => {};
   try {
     const server = await createServer({
@@ -39,6 +41,7 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
       keysFile: envFile.path,
       reportsOnThread: true,
       trusted: !DEBUGGING.includes(config.log.level),
+      leave: leave.signal,
     });
     try {
       const { url } = await server.listen();
@@ -66,6 +69,8 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
     }
     return 0;
   } catch (error) {
+    // It waited for its database, and a connection that is being tried would hold the process for seconds more.
+    if (error === leave.signal.reason) context.exit(0);
     if (error instanceof StartupError) return refuse(context, error.problems);
     throw error;
   }

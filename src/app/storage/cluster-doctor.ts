@@ -20,10 +20,8 @@ async function databaseLines(url: string, { cluster }: Config, packageDir: strin
     const found = await inspectCluster(url, path.join(packageDir, 'migrations', 'postgres'), cluster.shared_roots);
     const { host, pathname } = new URL(url);
     const forward = found.missing === 0 ? '' : '; the next start brings it forward';
-    const database: ClusterLine = found.isOld
-      ? { level: 'error', text: `PostgreSQL ${found.version} at ${host} is too old; use 14 or newer` }
-      : { level: 'ok', text: `PostgreSQL ${found.version}, database ${host}${pathname}${forward}` };
-    return [database, ...rootLines(cluster, found.rootFaults)];
+    const text = `PostgreSQL ${found.version}, database ${host}${pathname}${forward}`;
+    return [{ level: 'ok', text }, ...rootLines(cluster, found.rootFaults)];
   } catch (error) {
     if (error instanceof StartupError) return error.problems.map((text) => ({ level: 'error', text }));
     throw error;

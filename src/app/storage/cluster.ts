@@ -37,6 +37,7 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
     migrationsDir: path.join(packageDir, 'migrations', 'postgres'),
     clock,
     log,
+    ...(options.leave === undefined ? {} : { leave: options.leave }),
   });
   await markSharedRoots(pool, cluster.shared_roots, ids.next()).catch(async (error: unknown) => {
     await pool.close();

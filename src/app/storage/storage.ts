@@ -32,6 +32,8 @@ export interface StorageOptions {
   readonly noticed: ReadonlyMap<string, ReadonlySet<string>>;
   /** Of what must be alike on all nodes and is no key of the configuration: registry, prices. */
   readonly alike: readonly unknown[];
+  /** Ends the wait for a database that is not there, with its reason. */
+  readonly leave?: AbortSignal;
 }
 
 export interface Storage {

@@ -7,10 +7,20 @@ const MAX_LEASE_SECONDS = 120;
 function urlOf(protocols: readonly string[], example: string) {
   return z
     .string()
+    .refine((text) => !isTorn(text), {
+      message: 'must have "/", "#" and "?" of its password written as %2F, %23 and %3F',
+      abort: true,
+    })
     .refine(
       (text) => URL.canParse(text) && protocols.includes(new URL(text).protocol),
       `must be a URL like ${example}`,
     );
+}
+
+/** A password with one of these ends the address before its `@`: part of it would be taken for a host, a port, a path. */
+function isTorn(text: string): boolean {
+  const parts = /^[a-z]+:\/\/([^/?#]*)(.*)$/is.exec(text);
+  return parts !== null && !parts[1]!.includes('@') && /^[^?]*@|\?[^=]*@/.test(parts[2]!);
 }
 
 export const DatabaseSchema = z.strictObject({
@@ -33,6 +43,11 @@ export const ClusterSchema = z.strictObject({
   advertise_url: urlOf(['http:', 'https:'], 'http://host:8420').nullable(),
   lease_seconds: z.int().min(MIN_LEASE_SECONDS).max(MAX_LEASE_SECONDS),
   max_turns: z.int().min(1).nullable(),
-  shared_roots: z.array(z.string().min(1)),
+  /** The same on every node, so that it belongs to no folder of one. */
+  shared_roots: z.array(
+    z
+      .string()
+      .refine((text) => /^(~?[/\\]|~$|[a-z]:[/\\])/i.test(text), 'must be an absolute path, the same on every node'),
+  ),
   local_workspaces: z.boolean(),
 });

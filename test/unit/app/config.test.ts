@@ -109,6 +109,30 @@ describe('paths', () => {
 });
 
 describe('problems', () => {
+  it('a shared root that is relative is refused: it would be another folder on each node', () => {
+    const set = ['cluster.shared_roots=["/srv/a","~/b","work/c","./d",""]'];
+    const fault = (at: number) => `--set: cluster.shared_roots.${at}: must be an absolute path, the same on every node`;
+    expect(problems({ flags: { set } })).toEqual([2, 3, 4].map(fault));
+    expect(load({ flags: { set: ['cluster.shared_roots=["/srv/a","~/b"]'] } }).cluster.shared_roots).toEqual([
+      '/srv/a',
+      path.join(root, 'home/b'),
+    ]);
+  });
+
+  it('a password that ends an address too early is told how to be written, and not shown', () => {
+    for (const password of ['sec/ret', '12/34secret', 'sec#ret', '12#34', 'sec?ret', '12?34', '1/2=3']) {
+      const env = { METIS_DATABASE_URL: `postgres://metis:${password}@db.internal:5432/metis` };
+      expect(problems({ env }), password).toEqual([`environment METIS_DATABASE_URL: ${TORN}`]);
+    }
+    for (const rest of [
+      'metis:p%2Fw@host/db',
+      'host/db?user=me&password=a@b',
+      'me:a@b@host:1/db?options=-csearch_path%3Da',
+    ])
+      expect(load({ env: { METIS_DATABASE_URL: `postgres://${rest}` } }).database.url).toContain(rest);
+  });
+  const TORN = 'database.url: must have "/", "#" and "?" of its password written as %2F, %23 and %3F';
+
   it('every fault is one line that names source, key and reason, all of them at once', () => {
     personal('delegation: { max_dept: 2, max_depth: 9 }\nrecovery: { on_start: mark }\n');
     const file = path.join(root, 'home/.metis/server.yaml');

@@ -15,7 +15,7 @@ const SET =
 /**
  * Runs what is missing in one transaction and returns the names of what ran.
  * @param dir holds `NNNN_noun.sql`; the n-th leads to schema version n
- * Throws `StartupError('schema_too_new' | 'database_foreign')`.
+ * Throws `StartupError('database_too_old' | 'schema_too_new' | 'database_foreign')`.
  */
 export async function migrate(url: string, dir: string): Promise<readonly string[]> {
   const files = filesIn(dir);
@@ -23,8 +23,9 @@ export async function migrate(url: string, dir: string): Promise<readonly string
   client.on('error', () => {});
   await client.connect();
   try {
-    await client.query('BEGIN');
     const send = sending(client);
+    await serverVersion(send);
+    await client.query('BEGIN');
     await send(AWAIT_TURN, ['migrations']);
     const missing = files.slice(await knownVersion(send, files.length));
     for (const name of missing) await client.query(readFileSync(join(dir, name), 'utf8'));
@@ -37,6 +38,18 @@ export async function migrate(url: string, dir: string): Promise<readonly string
   } finally {
     await client.end();
   }
+}
+
+const OLDEST = 14;
+
+/** Of the server, like `15.4`. Throws `StartupError('database_too_old')` (16 §1). */
+export async function serverVersion(send: Send): Promise<string> {
+  const { rows } = await send<{ version: string }>("SELECT current_setting('server_version') AS version", []);
+  const version = rows[0]!.version.split(' ')[0]!;
+  if (Number.parseInt(version, 10) >= OLDEST) return version;
+  throw new StartupError('database_too_old', [
+    `database_too_old: the server of database.url is PostgreSQL ${version}; use ${OLDEST} or newer`,
+  ]);
 }
 
 export function filesIn(dir: string): readonly string[] {

@@ -1,4 +1,5 @@
 // Opens the database of a cluster: waits for the server, migrates; every failure is one clear line (16 §11).
+import { orAbort } from '../../../kernel/abort.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { StartupError } from '../../../kernel/errors.ts';
 import { isTransient } from './faults.ts';
@@ -11,14 +12,19 @@ export interface OpenOptions extends PoolOptions {
   readonly clock: Clock;
   /** How long a server that is not there is waited for. */
   readonly patienceMs?: number;
+  /** Ends the waiting with its reason. */
+  readonly leave?: AbortSignal;
 }
 
 const PATIENCE_MS = 30_000;
 const AGAIN_MS = 500;
 
-/** Throws `StartupError`: `database_unreachable`, `database_refused`, `schema_too_new`, `database_foreign`. */
+/**
+ * Throws `StartupError`: `database_unreachable`, `database_refused`, `database_too_old`, `schema_too_new`,
+ * `database_foreign`.
+ */
 export async function openDatabase(options: OpenOptions): Promise<Pool> {
-  const { url, migrationsDir, clock, log, patienceMs = PATIENCE_MS } = options;
+  const { url, migrationsDir, clock, log, patienceMs = PATIENCE_MS, leave = new AbortController().signal } = options;
   const from = clock.monotonic();
   // Nothing else is open yet, and a pause keeps no process alive: without this it would end in the first one.
   const alive = setInterval(() => {}, patienceMs + AGAIN_MS);
@@ -26,10 +32,11 @@ export async function openDatabase(options: OpenOptions): Promise<Pool> {
   try {
     for (;;) {
       try {
-        const applied = await migrate(url, migrationsDir);
+        const applied = await orAbort(migrate(url, migrationsDir), leave);
         if (applied.length > 0) log.info({ migrations: applied }, 'database migrated');
         return createPool(options);
       } catch (error) {
+        if (leave.aborted) throw leave.reason;
         if (!isTransient(error)) throw startupFault(url, error);
         if (clock.monotonic() - from >= patienceMs) throw unreachable(url, error, patienceMs);
         // An error, so that who started it at a terminal knows what it waits for.
@@ -41,7 +48,7 @@ export async function openDatabase(options: OpenOptions): Promise<Pool> {
         }
         told = true;
       }
-      await pause(clock, AGAIN_MS);
+      await orAbort(pause(clock, AGAIN_MS), leave);
     }
   } finally {
     clearInterval(alive);

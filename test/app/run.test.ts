@@ -137,9 +137,15 @@ describe('where no server answers', () => {
     expect(fs.existsSync(path.join(data(), 'metis.db'))).toBe(false);
   });
 
-  it('a server that holds the data folder elsewhere is not worked around', async () => {
-    models({ match: {}, respond: { text: 'Forty-two.' } });
+  it('a server that holds the data folder elsewhere is found by what the folder says, and not worked around where it says nothing', async () => {
+    const answer = { match: {}, respond: { text: 'Forty-two.' } };
+    models(answer, answer);
     const { url } = await serve();
+    const found = await once('How many?');
+    expect(found).toMatchObject({ code: 0, stdout: 'Forty-two.\n' });
+    expect(found.stderr).not.toContain('runs for this task alone');
+    expect(await run(['prune', '--days', '30'], { home: home.path })).toMatchObject({ code: 0, stderr: '' });
+    fs.rmSync(path.join(data(), 'server.json'));
     const refused = await once('How many?');
     expect([refused.code, refused.stdout]).toEqual([1, '']);
     expect(refused.stderr).toMatch(/a server holds .*metis\.db, but nothing answers at .*:1; name its address/);

@@ -12,12 +12,13 @@ import { isOwned } from '../../store/sqlite/connection/owner-lock.ts';
 import { createJournal } from '../../store/sqlite/write/journal.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
+import { findServer } from '../door/find-server.ts';
 import { configuredServer, loadSettings, type Settings, startLog } from '../start.ts';
 
 export interface PruneFlags extends ConfigFlags {
   readonly days?: number;
   readonly dryRun?: boolean;
-  /** Of the server that holds the file; the configured address when left out. */
+  /** Of the server that holds the file; what the folder says, else the configured address, when left out. */
   readonly server?: string;
   readonly token?: string;
 }
@@ -74,7 +75,9 @@ async function inCluster(context: CommandContext, settings: Settings, flags: Del
 }
 
 async function throughServer(context: CommandContext, settings: Settings, flags: Deletion): Promise<Report> {
-  const server = configuredServer(context, settings, flags);
+  const configured = configuredServer(context, settings, flags);
+  const found = flags.server === undefined ? await findServer(settings, configured, true) : null;
+  const server = { ...configured, baseUrl: found?.baseUrl ?? configured.baseUrl };
   try {
     return await createMetisClient(server).pruneEvents({
       days: flags.days,

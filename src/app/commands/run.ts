@@ -4,24 +4,22 @@ import path from 'node:path';
 import { SHOW_CURSOR } from '../../cli/live-tree.ts';
 import { EXIT, type RunFlags, runTask } from '../../cli/run.ts';
 import { tell } from '../../cli/terminal.ts';
-import { createMetisClient } from '../../client/client.ts';
 import type { ServerAddress } from '../../client/request.ts';
 import { StartupError } from '../../kernel/errors.ts';
 import { isOwned } from '../../store/sqlite/connection/owner-lock.ts';
 import { createServer, type RunningServer } from '../compose.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
+import { findServer } from '../door/find-server.ts';
 import { createLogger } from '../log.ts';
 import { configuredServer, loadSettings, type Settings } from '../start.ts';
 
 export interface RunCommandFlags extends ConfigFlags, Omit<RunFlags, 'workspace'> {
   readonly workspace?: string;
-  /** The configured address when left out. */
+  /** The one that the data folder names, else the configured address, when left out. */
   readonly server?: string;
   readonly token?: string;
 }
-
-const ANSWER_MS = 5000;
 
 /** Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded. */
 export async function run(context: CommandContext, flags: RunCommandFlags, task: string): Promise<number> {
@@ -48,11 +46,10 @@ export async function run(context: CommandContext, flags: RunCommandFlags, task:
     const settings = loadSettings(context, flags);
     if (!settings.ok) return refuse(context, settings.error);
     const server = configuredServer(context, settings.value, flags);
+    const known = await findServer(settings.value, server, flags.data !== undefined);
+    if (known !== null) return await at({ ...server, baseUrl: known.baseUrl });
     const { db_path } = settings.value.config.storage;
-    const held = fs.existsSync(db_path) && isOwned(db_path);
-    // A data folder that was named and that no server holds is not the one of a server that answers.
-    if ((flags.data === undefined || held) && (await answers(server))) return await at(server);
-    if (held) {
+    if (fs.existsSync(db_path) && isOwned(db_path)) {
       const found = `a server holds ${db_path}, but nothing answers at ${server.baseUrl}`;
       return refuse(context, [`${found}; name its address with --server`]);
     }
@@ -65,16 +62,6 @@ export async function run(context: CommandContext, flags: RunCommandFlags, task:
     throw error;
   } finally {
     keep();
-  }
-}
-
-/** Anybody who speaks HTTP; what it is shows when it is asked. */
-async function answers(server: ServerAddress): Promise<boolean> {
-  try {
-    await createMetisClient(server).getHealth({ signal: AbortSignal.timeout(ANSWER_MS) });
-    return true;
-  } catch (error) {
-    return !(error instanceof TypeError) && !(error instanceof DOMException);
   }
 }
 

@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { toPusd } from '../../src/kernel/money.ts';
+import { startGateway } from '../api/gateway/world.ts';
 import { listen, type Span, startCollector } from '../support/collector.ts';
 import { tempFolder } from '../support/engine.ts';
 import { type RealOptions, registryAt, startReal, startStrictFake } from '../support/real-server.ts';
@@ -136,6 +137,48 @@ describe('with a collector', () => {
       const ours = Object.keys(headers).filter((name) => !OF_FETCH.has(name));
       expect(ours.sort()).toEqual(['anthropic-version', 'content-type', 'x-api-key']);
     }
+  });
+
+  test('a call of the gateway is a chat span like one of a turn, and a failed one says how', async () => {
+    const collector = await startCollector();
+    const usage = { input: 100, cached: 40, written: 7, output: 5 };
+    const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url };
+    const { server, post } = await startGateway(
+      ({ body }) => (body.max_tokens === 1 ? { status: 529, raw: '{}' } : { text: SECRET, usage }),
+      { env },
+    );
+    const ask = (max_tokens: number) =>
+      post('/v1/messages', {
+        model: 'claude-opus-4-7',
+        max_tokens,
+        messages: [{ role: 'user', content: SECRET }],
+      });
+    expect((await ask(50)).status).toBe(200);
+    expect((await ask(1)).status).toBe(529);
+    const [session] = (await server.client.listSessions({ door: 'gateway' })).sessions;
+    await server.close();
+
+    const { spans } = collector;
+    expect(spans.map(({ name, parentSpanId }) => [name, parentSpanId ?? ''])).toEqual(
+      Array(2).fill(['chat anthropic:claude-opus-4-7', '']),
+    );
+    const [whole, failed] = spans.toSorted((a, b) => (a.start < b.start ? -1 : 1));
+    expect(whole!.attributes).toMatchObject({
+      'gen_ai.operation.name': 'chat',
+      'gen_ai.provider.name': 'anthropic',
+      'gen_ai.request.model': 'anthropic:claude-opus-4-7',
+      'gen_ai.conversation.id': session!.id,
+      'gen_ai.response.finish_reasons': ['end_turn'],
+      'gen_ai.usage.input_tokens': 147,
+      'gen_ai.usage.cache_read.input_tokens': 40,
+      'gen_ai.usage.output_tokens': 5,
+      'metis.purpose': 'gateway',
+      'metis.cost.usd': session!.cost_so_far_usd,
+    });
+    expect(failed!.attributes['error.type']).toBe('rate_limit');
+    expect(JSON.stringify(spans, (_, value) => (typeof value === 'bigint' ? String(value) : value))).not.toContain(
+      SECRET,
+    );
   });
 
   test('that is not there delays no turn and no stop by more than 2 s', async () => {

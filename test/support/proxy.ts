@@ -16,8 +16,14 @@ export interface Proxy {
   mend(): void;
 }
 
-/** Closed with the test. */
-export async function startProxy(target: { readonly host: string; readonly port: number }): Promise<Proxy> {
+/**
+ * Closed with the test.
+ * @param listener of one connection's bytes on their way to the service
+ */
+export async function startProxy(
+  target: { readonly host: string; readonly port: number },
+  listener: () => (bytes: Buffer) => void = () => () => {},
+): Promise<Proxy> {
   let state: 'open' | 'cut' | 'hole' = 'open';
   let late = 0;
   const pairs = new Set<readonly [net.Socket, net.Socket]>();
@@ -25,6 +31,7 @@ export async function startProxy(target: { readonly host: string; readonly port:
     if (state === 'cut') return near.destroy();
     const far = net.connect(target);
     const pair = [near, far] as const;
+    near.on('data', listener());
     pairs.add(pair);
     const end = () => {
       pairs.delete(pair);

@@ -3,6 +3,7 @@ import { OPEN_TURN_STATUSES } from '../../../domain/turn.ts';
 import type { Send } from '../connection/client.ts';
 import type { Pool } from '../connection/pool.ts';
 import type { Held } from './held.ts';
+import { LONG_DEAD } from './nodes.ts';
 
 export interface Claimed extends Held {
   /** The greatest id that was drawn for it. */
@@ -42,8 +43,13 @@ const CLAIM_OF = found('owner_node = @lapsed');
 const ABANDON = `UPDATE trees t SET owner_node = NULL FROM (
     SELECT root_session_id FROM trees WHERE owner_node = @lapsed AND NOT wanted FOR UPDATE SKIP LOCKED) AS found
   WHERE t.root_session_id = found.root_session_id`;
-const LAPSED = `SELECT DISTINCT t.owner_node AS id FROM trees t WHERE t.owner_node IS NOT NULL
-  AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = t.owner_node AND n.lease_until > now())`;
+/** Each part by an index, and nothing locked. */
+const LOOK = `SELECT
+  EXISTS (SELECT 1 FROM trees WHERE owner_node IS NULL AND wanted AND place = ANY (CAST(@places AS text[]))) AS orphans,
+  (SELECT count(*) FROM trees WHERE owner_node = @node) AS own,
+  ARRAY(SELECT DISTINCT t.owner_node FROM trees t WHERE t.owner_node IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = t.owner_node AND n.lease_until > now())) AS lapsed,
+  EXISTS (SELECT 1 FROM nodes WHERE ${LONG_DEAD}) AS dead`;
 const OWN = 'SELECT root_session_id AS root FROM trees WHERE owner_node = ?';
 const OWNER = `SELECT t.owner_node AS node, n.url, t.owner_epoch AS epoch, t.place
   FROM trees t LEFT JOIN nodes n ON n.id = t.owner_node AND n.lease_until > now() WHERE t.root_session_id = ?`;
@@ -78,8 +84,22 @@ export async function abandon(send: Send, lapsed: string): Promise<void> {
   await send(ABANDON, { lapsed });
 }
 
-export async function lapsedOwners(send: Send): Promise<readonly string[]> {
-  return (await send<{ id: string }>(LAPSED, [])).rows.map(({ id }) => id);
+/** What a sweep finds to do; mostly nothing. */
+export interface Look {
+  /** Trees that must go on and have no owner. */
+  readonly orphans: boolean;
+  /** How many trees the database has for this node's. */
+  readonly own: number;
+  /** Owners without a valid lease. */
+  readonly lapsed: readonly string[];
+  /** Rows of nodes that died long ago. */
+  readonly dead: boolean;
+}
+
+export async function look(send: Send, by: Claimant): Promise<Look> {
+  type Row = Omit<Look, 'orphans' | 'dead'> & { readonly orphans: number; readonly dead: number };
+  const row = (await send<Row>(LOOK, by)).rows[0]!;
+  return { ...row, orphans: row.orphans === 1, dead: row.dead === 1 };
 }
 
 export async function rootsOf(send: Send, node: string): Promise<readonly string[]> {

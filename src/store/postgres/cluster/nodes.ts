@@ -40,13 +40,13 @@ export async function leave(send: Send, id: string): Promise<void> {
   await send('DELETE FROM nodes WHERE id = ?', [id]);
 }
 
+/** Of a row of nodes that is kept for nobody. */
+export const LONG_DEAD = `lease_until < now() - CAST('1 hour' AS interval)
+  AND NOT EXISTS (SELECT 1 FROM trees t WHERE t.owner_node = nodes.id)`;
+
 /** Rows of nodes that died long ago. */
 export async function dropDead(send: Send): Promise<void> {
-  await send(
-    `DELETE FROM nodes n WHERE n.lease_until < now() - CAST('1 hour' AS interval)
-      AND NOT EXISTS (SELECT 1 FROM trees t WHERE t.owner_node = n.id)`,
-    [],
-  );
+  await send(`DELETE FROM nodes WHERE ${LONG_DEAD}`, []);
 }
 
 export async function listNodes(send: Send, configHash: string): Promise<readonly NodeInfo[]> {

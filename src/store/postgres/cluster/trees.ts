@@ -14,7 +14,7 @@ import {
   claim,
   claimOf,
   claimOrphans,
-  lapsedOwners,
+  look,
   ownerOf,
   release,
   rootsOf,
@@ -145,16 +145,20 @@ export function createTrees(options: TreesOptions): NodeTrees {
 
   async function sweep(): Promise<void> {
     if (draining || !lease.valid()) return;
-    await takeAll(() => claimOrphans(pool, claimant()));
-    for (const lapsed of await lapsedOwners(pool.send)) {
+    const here = entries.size;
+    const found = await look(pool.send, claimant());
+    if (found.orphans) await takeAll(() => claimOrphans(pool, claimant()));
+    for (const lapsed of found.lapsed) {
       await abandon(pool.send, lapsed);
       await takeAll(() => claimOf(pool, claimant(), lapsed));
     }
     // A claim whose answer was lost left a row behind.
-    for (const root of await rootsOf(pool.send, lease.node)) {
-      if (!entries.has(root) && !claims.has(root) && !leaving.has(root)) claimOne(root).catch(notTakenUp(root));
+    if (found.own !== here) {
+      for (const root of await rootsOf(pool.send, lease.node)) {
+        if (!entries.has(root) && !claims.has(root) && !leaving.has(root)) claimOne(root).catch(notTakenUp(root));
+      }
     }
-    await dropDead(pool.send);
+    if (found.dead) await dropDead(pool.send);
   }
   async function takeAll(find: () => Promise<Claimed[]>): Promise<void> {
     for (const claimed of await find()) {

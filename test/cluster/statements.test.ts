@@ -1,0 +1,71 @@
+// What a node says to PostgreSQL for a turn and when nothing happens, which its speed stands on (16 §4.2, §14).
+// `METIS_ROOM=full` measures it beside SQLite, with the benchmark.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test, vi } from 'vitest';
+import { ROOT } from '../app/metis.ts';
+import { startNodes } from '../support/nodes.ts';
+import { pause } from '../support/planned-work.ts';
+import { postgresService } from '../support/services.ts';
+import { listenIn } from '../support/spoken.ts';
+
+const { url, missing } = await postgresService();
+
+const MEASURED = process.env.METIS_ROOM === 'full';
+vi.setConfig({ testTimeout: MEASURED ? 1_200_000 : 120_000 });
+
+const TURNS = 10;
+/** Two reads before it, two commits of 8 and 14, six reads for whoever waits for its answer; and what upkeep says meanwhile. */
+const MOST_A_TURN = 34;
+const IDLE_MS = 3000;
+/** One look a sweep, one heartbeat a fifth of the lease; and room for a slow machine's second. */
+const MOST_IDLE = 6;
+const WANTED = 0.4;
+
+describe.skipIf(url === null)(`statements of a node${missing && `, skipped: ${missing}`}`, () => {
+  test('a plain turn is two commits in few statements; an idle node looks once a second, and locks nothing', async () => {
+    const set = { 'cluster.lease_seconds': 15, 'pattern.enabled': false, 'eval.disabled': true };
+    const nodes = await startNodes({ database: url!, answer: () => ({ text: 'done' }), set });
+    const { url: database, statements } = await listenIn(nodes.schema.url);
+    const node = await nodes.start('a', { database });
+    const session = await node.session(nodes.workspace('w'));
+    const turn = async () => {
+      const headers = { 'content-type': 'application/json', prefer: 'wait=60' };
+      const target = `${node.url}/sessions/${session}/turns`;
+      const response = await fetch(target, { method: 'POST', headers, body: '{"content": "hello"}' });
+      expect(await response.json()).toMatchObject({ status: 'completed' });
+    };
+    await turn();
+    const before = statements.length;
+    for (let i = 0; i < TURNS; i++) await turn();
+    const ofTurns = statements.slice(before);
+    expect(ofTurns.filter((text) => text === 'COMMIT')).toHaveLength(2 * TURNS);
+    expect(ofTurns.length).toBeLessThanOrEqual(MOST_A_TURN * TURNS);
+
+    const idle = statements.length;
+    await pause(IDLE_MS);
+    const upkeep = statements.slice(idle);
+    expect(upkeep).not.toContain('BEGIN');
+    expect(upkeep.length).toBeGreaterThan(0);
+    expect(upkeep.length).toBeLessThanOrEqual(MOST_IDLE);
+  });
+
+  test.runIf(MEASURED)(
+    'a node makes at least 40 % of the turns a second of SQLite, with 16 and 64 sessions',
+    async () => {
+      const bench = spawn(process.execPath, ['bench/run.mjs', '--only', 'cluster', '--rounds', '3'], {
+        cwd: ROOT,
+        stdio: 'inherit',
+      });
+      expect(await once(bench, 'exit')).toEqual([0, null]);
+      const { rows } = JSON.parse(fs.readFileSync(path.join(ROOT, 'bench/results/latest.json'), 'utf8')) as {
+        rows: readonly { row: string; ratio: number }[];
+      };
+      const beside = rows.filter(({ row }) => row.includes('on PostgreSQL beside SQLite'));
+      expect(beside).toHaveLength(2);
+      for (const { row, ratio } of beside) expect(ratio, row).toBeGreaterThanOrEqual(WANTED);
+    },
+  );
+});

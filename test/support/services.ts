@@ -20,6 +20,7 @@ export async function postgresService(): Promise<Service> {
   client.on('error', () => {});
   try {
     await client.connect();
+    await dropLeftSchemas(client);
     await client.end();
     return { url: DATABASE, missing: '' };
   } catch (cause) {
@@ -53,8 +54,25 @@ export interface Schema {
   drop(): Promise<void>;
 }
 
-export async function ownSchema(url: string): Promise<Schema> {
-  const name = `metis_test_${randomBytes(6).toString('hex')}`;
+/** Of tests that ended before they could: no test lasts so long. By one test file at a time. */
+const LEFT_MS = 3_600_000;
+
+async function dropLeftSchemas(client: pg.Client): Promise<void> {
+  // Goes with the connection.
+  const { rows: turn } = await client.query("SELECT pg_try_advisory_lock(hashtext('metis test schemas')) AS mine");
+  if (!turn[0].mine) return;
+  const { rows } = await client.query("SELECT nspname AS name FROM pg_namespace WHERE nspname ~ '^metis_test_'");
+  await client.query('SET client_min_messages = error');
+  for (const { name } of rows) {
+    const made = /^metis_test_(\w+)_[0-9a-f]{12}$/.exec(name)?.[1];
+    if (made !== undefined && Number.parseInt(made, 36) < Date.now() - LEFT_MS)
+      await client.query(`DROP SCHEMA IF EXISTS ${name} CASCADE`);
+  }
+}
+
+/** @param now of its making, Unix ms: it stands in the name */
+export async function ownSchema(url: string, now = Date.now()): Promise<Schema> {
+  const name = `metis_test_${now.toString(36)}_${randomBytes(6).toString('hex')}`;
   await run(url, `CREATE SCHEMA ${name}`);
   const own = new URL(url);
   own.searchParams.set('options', `-c search_path=${name}`);

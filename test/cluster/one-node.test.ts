@@ -19,6 +19,8 @@ describe.skipIf(url === null)(`one node${missing && `, skipped: ${missing}`}`, (
         results.length === 0
           ? { tool_calls: [{ name: 'write_file', input: { path: 'a.txt', content: 'written' } }] }
           : { text: 'done', usage: { input: 10, output: 5 } },
+      // A machine that stands still for seconds makes it no other node.
+      set: { 'cluster.lease_seconds': 60 },
     });
     const workspace = cluster.workspace('one');
     const node = await cluster.start('a');

@@ -201,3 +201,37 @@ export interface DelegationRecord
   readonly created_at: number;
   readonly ended_at: number | null;
 }
+
+/** What every door says of `tier` and `task` to the model that fills them in: JSON Schema (04 §4, 19 §3.2). */
+export const DELEGATED = {
+  tier: {
+    type: 'string',
+    enum: ['fast', 'balanced', 'deep'],
+    description:
+      'How capable, and how expensive, the worker is. fast: mechanical work with a clear recipe. balanced: ordinary coding and analysis. deep: hard reasoning.',
+  },
+  task: {
+    type: 'string',
+    minLength: 1,
+    maxLength: 20_000,
+    description: 'The complete instruction: what to do, where, what counts as done, and what the answer must contain.',
+  },
+};
+
+/** The same of `context`; what an item may be differs by door. */
+export function delegatedContext<Items>(include: { readonly description: string; readonly items: Items }) {
+  return {
+    type: 'object',
+    additionalProperties: false,
+    required: ['mode'],
+    description: 'What the worker is given beside the task. Default: nothing.',
+    properties: {
+      mode: {
+        type: 'string',
+        enum: ['minimal', 'explicit'],
+        description: 'minimal: the task only. explicit: the task and the items of `include`.',
+      },
+      include: { type: 'array', maxItems: 50, ...include },
+    },
+  };
+}

@@ -1,6 +1,7 @@
 // The tools that the door offers (19 §3.2). What a call holds is checked by the server that runs it.
 import type { Tool } from '@modelcontextprotocol/server';
 import type { WorkerInfo } from '../client/client.ts';
+import { DELEGATED, delegatedContext } from '../domain/delegate.ts';
 
 const WAIT = {
   type: 'integer',
@@ -40,34 +41,12 @@ Delegate what is mechanical or bulky and easy to state: searching, renaming, sum
     additionalProperties: false,
     required: ['tier', 'task'],
     properties: {
-      tier: {
-        type: 'string',
-        enum: ['fast', 'balanced', 'deep'],
+      ...DELEGATED,
+      context: delegatedContext({
         description:
-          'How capable, and how expensive, the worker is. fast: mechanical work with a clear recipe. balanced: ordinary coding and analysis. deep: hard reasoning.',
-      },
-      task: {
-        type: 'string',
-        minLength: 1,
-        maxLength: 20_000,
-        description: 'The complete instruction: what to do, where, what counts as done, what the answer must contain.',
-      },
-      context: {
-        type: 'object',
-        additionalProperties: false,
-        required: ['mode'],
-        description: 'What the worker is given beside the task. Default: nothing.',
-        properties: {
-          mode: { type: 'string', enum: ['minimal', 'explicit'], description: 'explicit: the items of `include` too.' },
-          include: {
-            type: 'array',
-            maxItems: 50,
-            description:
-              'A plain string is a note. {"type": "file", "path"} and {"type": "file_range", "path", "lines": [from, to]} name files of the workspace, which the worker reads itself; {"type": "inline", "label", "text"} is given as it is.',
-            items: { anyOf: [{ type: 'string' }, { type: 'object' }] },
-          },
-        },
-      },
+          'A plain string is a note. {"type": "file", "path"} and {"type": "file_range", "path", "lines": [from, to]} name files of the workspace, which the worker reads itself; {"type": "inline", "label", "text"} is given as it is.',
+        items: { anyOf: [{ type: 'string' }, { type: 'object' }] },
+      }),
       output_schema: {
         type: 'object',
         description: 'JSON Schema with root type "object": the worker must answer with one object valid against it.',

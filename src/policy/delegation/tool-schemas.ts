@@ -1,4 +1,5 @@
 // What a model reads about `delegate` and `_request_context`: descriptions and JSON Schemas (04 §4, §8).
+import { DELEGATED, delegatedContext } from '../../domain/delegate.ts';
 import type { JsonSchema } from '../../domain/tool.ts';
 
 export const DELEGATE_DESCRIPTION = `Hands one self-contained sub-task to a worker: a separate agent on a model of the tier you choose, in the same workspace, with your tools. The call returns when the worker is done; the result is the worker's final message and nothing else.
@@ -14,67 +15,40 @@ export const DELEGATE_JSON_SCHEMA: JsonSchema = {
   additionalProperties: false,
   required: ['tier', 'task'],
   properties: {
-    tier: {
-      type: 'string',
-      enum: ['fast', 'balanced', 'deep'],
-      description:
-        'How capable, and how expensive, the worker is. fast: mechanical work with a clear recipe. balanced: ordinary coding and analysis. deep: hard reasoning.',
-    },
-    task: {
-      type: 'string',
-      minLength: 1,
-      maxLength: 20_000,
-      description:
-        'The complete instruction: what to do, where, what counts as done, and what the answer must contain.',
-    },
-    context: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['mode'],
-      description: 'What the worker is given beside the task. Default: nothing.',
-      properties: {
-        mode: {
-          type: 'string',
-          enum: ['minimal', 'explicit'],
-          description: 'minimal: the task only. explicit: the task and the items of `include`.',
-        },
-        include: {
-          type: 'array',
-          maxItems: 50,
-          description: 'Items for mode explicit, at most 50. A plain string is a note.',
-          items: {
-            anyOf: [
-              { type: 'string' },
-              {
-                type: 'object',
-                additionalProperties: false,
-                required: ['type'],
-                properties: {
-                  type: {
-                    type: 'string',
-                    enum: ['file', 'file_range', 'tool_result', 'message', 'inline'],
-                    description:
-                      'file needs `path`; file_range needs `path` and `lines`; tool_result needs `tool_use_id`; message needs `message_id`; inline needs `label` and `text`. Files are passed by reference: the worker reads them itself.',
-                  },
-                  path: { type: 'string', minLength: 1, description: 'Path inside the workspace.' },
-                  lines: {
-                    type: 'array',
-                    minItems: 2,
-                    maxItems: 2,
-                    items: { type: 'integer', minimum: 1 },
-                    description: 'First and last line, counted from 1, both included.',
-                  },
-                  tool_use_id: { type: 'string', description: 'Id of one of your own tool calls, tu_...' },
-                  message_id: { type: 'string', description: 'Id of a message of this conversation.' },
-                  label: { type: 'string', description: 'What the text is.' },
-                  text: { type: 'string', description: 'The text itself, cut at 20000 characters.' },
-                },
+    ...DELEGATED,
+    context: delegatedContext({
+      description: 'Items for mode explicit, at most 50. A plain string is a note.',
+      items: {
+        anyOf: [
+          { type: 'string' },
+          {
+            type: 'object',
+            additionalProperties: false,
+            required: ['type'],
+            properties: {
+              type: {
+                type: 'string',
+                enum: ['file', 'file_range', 'tool_result', 'message', 'inline'],
+                description:
+                  'file needs `path`; file_range needs `path` and `lines`; tool_result needs `tool_use_id`; message needs `message_id`; inline needs `label` and `text`. Files are passed by reference: the worker reads them itself.',
               },
-            ],
+              path: { type: 'string', minLength: 1, description: 'Path inside the workspace.' },
+              lines: {
+                type: 'array',
+                minItems: 2,
+                maxItems: 2,
+                items: { type: 'integer', minimum: 1 },
+                description: 'First and last line, counted from 1, both included.',
+              },
+              tool_use_id: { type: 'string', description: 'Id of one of your own tool calls, tu_...' },
+              message_id: { type: 'string', description: 'Id of a message of this conversation.' },
+              label: { type: 'string', description: 'What the text is.' },
+              text: { type: 'string', description: 'The text itself, cut at 20000 characters.' },
+            },
           },
-        },
+        ],
       },
-    },
+    }),
     output_schema: {
       type: ['object', 'null'],
       description:

@@ -215,7 +215,9 @@ export async function waitForTurn(
         throwIfLost(turn.scope.signal);
       }
       const stored = await engine.store.turns.record(session_id, turn_id);
-      if (stored === null || engine.draining.value || !goesOnByItself(engine, stored)) return;
+      if (stored === null || stored.ended_at !== null || engine.draining.value) return;
+      // One that has just been taken up says so in the store before it is seen to run.
+      if (stored.status === 'interrupted' && !goesOnByItself(engine, stored)) return;
       const session = await engine.store.sessions.record(session_id);
       const root = session?.root_session_id ?? session_id;
       if (!engine.trees.holds(root)) throw new TreeLost(root);

@@ -5,9 +5,10 @@ import { waitForTurn } from '../../src/engine/submit-turn.ts';
 import type { TurnId } from '../../src/kernel/ids.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock, START } from '../support/manual-clock.ts';
-import { restart } from '../support/moments.ts';
+import { restart, writes } from '../support/moments.ts';
 import { delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { storedEvents, turnOf } from '../support/stored.ts';
+import { until } from '../support/until.ts';
 
 const usage = { input_tokens: 1000, output_tokens: 100 };
 
@@ -28,6 +29,21 @@ describe('resumption', () => {
     });
     await second.engine.store.turns.record(session.id, turn_id);
     expect(over).toBe(false);
+    // It is looked at again when it is stored as taken up and is not seen to run yet.
+    const { journal, store } = second.engine;
+    const { commit } = journal;
+    const { record } = store.turns;
+    let looks = 0;
+    store.turns.record = async (...which) => {
+      const found = await record(...which);
+      if (found?.status === 'in_flight') looks += 1;
+      return found;
+    };
+    journal.commit = async (batch) => {
+      const events = await commit(batch);
+      if (writes(batch, 'turn.resume')) await until(() => looks > 0);
+      return events;
+    };
     await resumeAll(second.engine);
     await waiting;
     expect(await second.engine.store.turns.record(session.id, turn_id)).toMatchObject({ status: 'completed' });

@@ -109,7 +109,9 @@ describe.skipIf(missing !== '')(`watching from another node${missing && `, skipp
         note(session, 'last'),
       ],
     });
-    await until(() => there.ids().length === 1);
+    // What is committed may be found in the store before its frame is here.
+    const told = (of: string) => there.deltas().some(({ type }) => type === of);
+    await until(() => there.ids().length === 1 && told('message.complete') && told('message.appended'));
     const deltas = there.deltas(message.id);
     expect(textAfter(deltas) === large).toBe(true);
     const ended = deltas.find(({ type }) => type === 'tool.use_end')?.payload as typeof end;

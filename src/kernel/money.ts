@@ -39,3 +39,12 @@ export function sumPusd(amounts: Iterable<bigint>): Pusd {
   for (const amount of amounts) total += amount;
   return total as Pusd;
 }
+
+/** A limit has at most six decimals. */
+const LIMIT_STEP = 1_000_000n;
+
+/** The smallest limit that covers these amounts together (14 §3). */
+export function limitFor(amounts: readonly Usd[]): Usd {
+  const sum = sumPusd(amounts.map(toPusd));
+  return fromPusd(((sum + LIMIT_STEP - 1n) / LIMIT_STEP) * LIMIT_STEP);
+}

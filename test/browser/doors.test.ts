@@ -58,6 +58,23 @@ describe.skipIf(browserEndpoint === null)('sessions of the gateway', () => {
     expect([...errors, ...theirs]).toEqual([]);
   });
 
+  test('say which cap would let a refused call pass, also to who comes later, until the cap is another', async () => {
+    const { server, post } = await startGateway(() => ({ usage: { input: 100, output: 5000 } }));
+    const headers = { ...claudeCode('s1'), 'x-metis-budget-usd': '0.4' };
+    const ask = async (max_tokens: number) =>
+      (await post('/v1/messages', { model: 'claude-opus-4-7', max_tokens, messages: [] }, headers)).status;
+    expect([await ask(5000), await ask(5000)]).toEqual([200, 402]);
+    const [session] = (await server.client.listSessions({ door: 'gateway' })).sessions;
+    const { page, errors } = await openTab(`${server.url}/#/sessions/${session!.id}`);
+    const told = await page.getByText('A call did not fit into the cap of $0.40: $0.3765 spent').textContent();
+    const [, cap] = /A cap of \$([\d.]+) lets it pass/.exec(told!)!;
+    await expectWhole(page, 'the session');
+    await server.client.updateSession(session!.id, { max_cost_usd: cap!.replace(/0+$/, '') });
+    await page.getByText('A call did not fit').waitFor({ state: 'detached' });
+    expect(await ask(4096)).toBe(200);
+    expect(errors).toEqual([]);
+  });
+
   test('have their cost grouped and filtered by door and by caller, to the last digit', async () => {
     const { server } = await startWithDoors();
     const { page, errors } = await openTab(`${server.url}/#/cost`);

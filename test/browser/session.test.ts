@@ -376,6 +376,9 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     await page.keyboard.press('Enter');
     await page.getByLabel('New cap').fill('5');
     await page.getByText('waits for a higher budget').waitFor();
+    const told = await page.getByText('A call did not fit into the cap of $0.0001: $0.00 spent').textContent();
+    const [, costs, cap] = /up to \$([\d.]+)\. A cap of \$([\d.]+) lets it pass/.exec(told!)!;
+    expect(toPusd(cap!) - toPusd(costs!)).toBeLessThan(toPusd('0.000001'));
     await expectAccessible(page);
     await page.keyboard.press('Enter');
     await page.getByRole('region', { name: /^Delegation/ }).waitFor();

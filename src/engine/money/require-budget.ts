@@ -5,7 +5,7 @@ import type { TurnRecord } from '../../domain/turn.ts';
 import { AppError } from '../../kernel/errors.ts';
 import type { SessionId, TurnId } from '../../kernel/ids.ts';
 import type { Pusd, Usd } from '../../kernel/money.ts';
-import { fromPusd, toPusd, ZERO_PUSD } from '../../kernel/money.ts';
+import { limitFor, toPusd, ZERO_PUSD } from '../../kernel/money.ts';
 import type { Engine } from '../state/engine.ts';
 import type { BudgetRefusal } from '../state/reservations.ts';
 import type { Limit } from './limits.ts';
@@ -61,13 +61,9 @@ async function limitMet(engine: Engine, turnId: TurnId): Promise<(Refused & Met)
 /** `meta` key of the day's limit that ended a planner's turn, as `dayMark` writes it. */
 export const DAY_REACHED = 'budget_day_reached';
 
-/** A limit has at most six decimals. */
-const LIMIT_STEP = 1_000_000n;
-
 /** The smallest limit that covers what is spent, held and needed. */
 export function enoughUsd({ spent_usd, reserved_usd, needed_usd }: Amounts): Usd {
-  const sum = toPusd(spent_usd) + toPusd(reserved_usd) + toPusd(needed_usd);
-  return fromPusd((((sum + LIMIT_STEP - 1n) / LIMIT_STEP) * LIMIT_STEP) as Pusd);
+  return limitFor([spent_usd, reserved_usd, needed_usd]);
 }
 
 type Amounts = Pick<BudgetRefusal, 'spent_usd' | 'reserved_usd' | 'needed_usd'>;

@@ -4,8 +4,17 @@ import type { Session } from '../../../client/client.ts';
 import { explain, useApi } from '../../data/api.ts';
 import { exactUsd } from '../../format/usd.ts';
 import { CapField, capOf } from '../../parts/cap-field.tsx';
+import type { Refusal } from './live/live-state.ts';
+import { MetCap } from './met-cap.tsx';
 
-export function Interrupted({ session, onChanged }: { readonly session: Session; readonly onChanged: () => void }) {
+interface Props {
+  readonly session: Session;
+  /** By what its cap refused a call, where that is known. */
+  readonly met: Refusal | null;
+  readonly onChanged: () => void;
+}
+
+export function Interrupted({ session, met, onChanged }: Props) {
   const { client, failed } = useApi();
   const [cap, setCap] = useState('');
   const [error, setError] = useState<string | null>(null);
@@ -32,9 +41,14 @@ export function Interrupted({ session, onChanged }: { readonly session: Session;
     >
       {byBudget && session.max_cost_usd !== null ? (
         <>
-          <span>
-            The next call does not fit into the cap of <strong class="number">{exactUsd(session.max_cost_usd)}</strong>.
-          </span>
+          {met === null ? (
+            <span>
+              The next call does not fit into the cap of{' '}
+              <strong class="number">{exactUsd(session.max_cost_usd)}</strong>.
+            </span>
+          ) : (
+            <MetCap met={met} />
+          )}
           <label for={field}>New cap</label>
           <CapField id={field} value={cap} onValue={setCap} required />
           <button type="submit" class="button">

@@ -19,6 +19,7 @@ import { Conversation } from './conversation.tsx';
 import { Interrupted } from './interrupted.tsx';
 import type { LiveSession } from './live/live-state.ts';
 import { LiveTree, taskOf } from './live-tree.tsx';
+import { MetCap, useMetCap } from './met-cap.tsx';
 import { Timeline } from './timeline.tsx';
 import { useLiveSession } from './use-live-session.ts';
 import { WaitingLine } from './waiting-line.tsx';
@@ -46,6 +47,7 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
     read.reload();
   }, [asked, read.reload]);
   const turns = useTurns(sessionId, live);
+  const met = useMetCap(session, live.refusal);
   const tab = place.query.get('tab') ?? '';
   if (session === null) {
     const reason = read.error ?? error;
@@ -87,7 +89,12 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
         <WaitingLine waiting={session.waiting_on} nodes={live.nodes} />
         {live.confirmations.size > 0 && <Asked live={live} />}
         {session.current_turn_status === 'interrupted' && !session.is_worker && (
-          <Interrupted session={session} onChanged={read.reload} />
+          <Interrupted session={session} met={met} onChanged={read.reload} />
+        )}
+        {met !== null && session.current_turn_status !== 'interrupted' && session.status !== 'ended' && (
+          <div class="interrupted" role="status">
+            <MetCap met={met} />
+          </div>
         )}
         {session.status !== 'ended' && session.door !== 'gateway' && (running || !session.is_worker) && (
           <Composer

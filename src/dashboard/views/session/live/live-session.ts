@@ -110,6 +110,9 @@ function applyStored(live: LiveSession, event: StoredEvent): void {
     case 'route.decided':
       if (event.turn_id !== null) live.routes.set(event.turn_id, event.payload);
       return;
+    case 'budget.exceeded':
+      if (event.session_id === live.id) live.refusal = event.payload;
+      return;
     case 'llm.call_completed': {
       const { message_id } = event.payload;
       if (event.session_id !== live.id || message_id === null) return;

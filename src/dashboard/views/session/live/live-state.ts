@@ -5,6 +5,9 @@ import type { OpenMessage } from './open-message.ts';
 
 export type Route = Extract<StoredEvent, { type: 'route.decided' }>['payload'];
 
+/** A limit that refused a call. */
+export type Refusal = Extract<StoredEvent, { type: 'budget.exceeded' }>['payload'];
+
 export interface ToolState {
   status: 'running' | 'waiting' | 'done' | 'failed';
   detail: string;
@@ -37,6 +40,8 @@ export interface LiveSession {
   readonly edits: Set<string>;
   /** By turn, as far as they were decided while one watched. */
   readonly routes: Map<string, Route>;
+  /** The newest one of the session, as far as one came while one watched. */
+  refusal: Refusal | null;
   /** Bumped with every change of what is stored. */
   version: number;
   /** Grows with each beginning, end and score of a turn of the session itself, and with each snapshot: some may be behind it. */
@@ -65,6 +70,7 @@ export function liveSession(id: string): LiveSession {
     tools: new Map(),
     edits: new Set(),
     routes: new Map(),
+    refusal: null,
     version: 0,
     turnsSeen: 0,
     wantsMessages: false,

@@ -1,10 +1,10 @@
 // A client's own names for its sessions, and the records that stand for them (19 §2.3).
 import type { SessionRecord } from '../../domain/session.ts';
 import { isoTime } from '../../kernel/clock.ts';
+import { AppError } from '../../kernel/errors.ts';
 import type { SessionId } from '../../kernel/ids.ts';
 import { toPusd } from '../../kernel/money.ts';
 import { currentPolicies } from '../routing/route-environment.ts';
-import { alreadyEnded } from '../session/find-session.ts';
 import { blankRoot, openWorkspace } from '../session/new-session.ts';
 import type { Engine } from '../state/engine.ts';
 
@@ -55,17 +55,26 @@ export async function clientSession(
   const root = known ?? (await newRoot(engine, client, ref));
   const new_root = known === null ? root : null;
   const fresh = known === null ? [root] : [];
-  if (root.ended_at !== null || engine.ending.has(root.id)) throw alreadyEnded();
+  if (root.ended_at !== null || engine.ending.has(root.id)) throw refOver(ref);
   if (client.worker === null) return { session: root, new_root, fresh };
   const worker = known === null ? null : await sessions.workerOfClient(root.id, client.worker);
   if (worker !== null) {
-    if (worker.ended_at !== null) throw alreadyEnded();
+    if (worker.ended_at !== null) throw refOver(ref);
     return { session: worker, new_root, fresh };
   }
   const above = known === null || client.parent === null ? null : await sessions.workerOfClient(root.id, client.parent);
   const parent = above === null || above.ended_at !== null || above.delegation_depth >= MAX_DEPTH ? root : above;
   const session = newWorker(engine, parent, client, delegatedBy);
   return { session, new_root, fresh: [...fresh, session] };
+}
+
+/** An ended session is not opened again under its name: the client, which shows the sentence, needs another one. */
+function refOver(ref: string): AppError {
+  return new AppError(
+    'session_already_ended',
+    `the session "${ref}" was ended on this server, which takes no more calls of it; ` +
+      'begin a new session in the client, or send x-metis-session with another name',
+  );
 }
 
 async function newRoot(engine: Engine, client: GatewayClient, ref: string): Promise<SessionRecord> {

@@ -189,7 +189,11 @@ describe('a call that is stopped', () => {
     expect(after.map(({ status }) => status)).toEqual(['ended', 'ended']);
     expect(world.server.events.filter(({ type }) => type === 'llm.call_completed')).toHaveLength(2);
     const next = await world.post('/v1/messages', BODY, claudeCode('s1', 'b'));
-    expect([next.status, (await jsonOf(next)).error.type]).toEqual([400, 'invalid_request_error']);
+    expect([next.status, (await jsonOf(next)).error]).toEqual([
+      400,
+      // What the client shows says how to go on.
+      { type: 'invalid_request_error', message: expect.stringMatching(/"s1" was ended.*x-metis-session/) },
+    ]);
     expect(world.provider.received).toHaveLength(2);
   });
 

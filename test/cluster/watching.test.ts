@@ -110,7 +110,7 @@ describe.skipIf(missing !== '')(`watching from another node${missing && `, skipp
       ],
     });
     // What is committed may be found in the store before its frame is here.
-    const told = (of: string) => there.deltas().some(({ type }) => type === of);
+    const told = (of: string) => [...there.deltas(message.id), ...there.deltas()].some(({ type }) => type === of);
     await until(() => there.ids().length === 1 && told('message.complete') && told('message.appended'));
     const deltas = there.deltas(message.id);
     expect(textAfter(deltas) === large).toBe(true);

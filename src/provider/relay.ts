@@ -1,5 +1,5 @@
 // Sends a client's bytes to a provider and hands the answer's bytes on, reading its counts behind them (19 §2.2).
-import { Readable } from 'node:stream';
+import { type Duplex, Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import type { ClientWire } from '../domain/api/gateway.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -33,7 +33,14 @@ const HOP_BY_HOP = [
   'upgrade',
 ];
 const NOT_SENT = new Set([...HOP_BY_HOP, 'host', 'content-length', 'cookie', 'accept-encoding', 'expect']);
-const NOT_RETURNED = new Set([...HOP_BY_HOP, 'content-length', 'content-encoding', 'set-cookie']);
+const NOT_RETURNED = new Set([...HOP_BY_HOP, 'content-length', 'set-cookie']);
+/** Of an answer's coding. */
+const DECODERS: Readonly<Record<string, () => Duplex>> = {
+  gzip: createGunzip,
+  'x-gzip': createGunzip,
+  br: createBrotliDecompress,
+  deflate: createInflate,
+};
 /** Where clients of these wires keep their keys. */
 const CREDENTIALS = new Set(['authorization', 'x-api-key', 'api-key']);
 
@@ -161,10 +168,11 @@ function answerOf(
   const streams = (response.header('content-type') ?? '').includes('event-stream');
   const meter = createMeter(METERS[wire], status >= 400 ? { status } : streams ? 'stream' : 'json');
   const withheld = withhold_usage && streams && status < 400 ? withoutUsageChunk() : null;
+  const decoder = decoderOf(response);
   const body = async function* (): AsyncGenerator<Uint8Array> {
     let ended = false;
     try {
-      for await (const piece of decoded(response)) {
+      for await (const piece of decoder === null ? pieces(response) : decoded(response, decoder())) {
         watch.beat();
         exchange?.piece(piece);
         const passed = withheld?.pass(piece) ?? piece;
@@ -183,22 +191,18 @@ function answerOf(
       if (!ended) response.cancel();
     }
   };
-  const headers = response.headers.filter(([name]) => !NOT_RETURNED.has(name));
+  const headers = response.headers.filter(
+    ([name]) => !NOT_RETURNED.has(name) && !(decoder !== null && name === 'content-encoding'),
+  );
   return { status, headers, body: body(), reading: () => readingOf(meter) };
 }
 
-/** Asked for without, a server may encode all the same. */
-function decoded(response: HttpResponse): AsyncIterable<Uint8Array> {
-  const encoding = response.header('content-encoding');
-  const decoder =
-    encoding === 'gzip'
-      ? createGunzip()
-      : encoding === 'br'
-        ? createBrotliDecompress()
-        : encoding === 'deflate'
-          ? createInflate()
-          : null;
-  if (decoder === null) return pieces(response);
+/** Asked for without, a server may encode all the same. Null: the bytes are the answer, or the client's to decode. */
+function decoderOf(response: HttpResponse): (() => Duplex) | null {
+  return DECODERS[response.header('content-encoding')?.trim().toLowerCase() ?? ''] ?? null;
+}
+
+function decoded(response: HttpResponse, decoder: Duplex): AsyncIterable<Uint8Array> {
   const source = Readable.from(pieces(response));
   source.once('error', (error) => decoder.destroy(error));
   return source.pipe(decoder);

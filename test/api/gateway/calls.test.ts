@@ -1,5 +1,10 @@
 // A call through the gateway: the same bytes there and back, and one exact row behind them (19 §2.2).
-import { describe, expect, test } from 'vitest';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { deflateRawSync, gzipSync } from 'node:zlib';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { registryAt } from '../../support/real-server.ts';
 import { claudeCode, startGateway } from './world.ts';
 
 /** What clients of each wire send, with what nobody here has heard of. */
@@ -147,4 +152,33 @@ test("a provider's refusal arrives unchanged after one request, and counts for r
     error_message_redacted: 'the provider answered 429 (rate_limit_error)',
     retry_count: 0,
   });
+});
+
+test.each([
+  ['GZIP', gzipSync, null],
+  ['x-gzip', gzipSync, null],
+  // Nobody here decodes it: the client is told what it gets.
+  ['unheard-of', deflateRawSync, 'unheard-of'],
+])('an answer that the provider encodes unasked, as %s, can be read by the client', async (coding, encode, told) => {
+  const whole = '{"type":"message","content":[],"stop_reason":"end_turn","usage":{"input_tokens":7,"output_tokens":3}}';
+  const bytes = encode(whole);
+  const provider = createServer((request, response) => {
+    request.resume();
+    response.writeHead(200, { 'content-type': 'application/json', 'content-encoding': coding });
+    response.end(bytes);
+  });
+  onTestFinished(() => {
+    provider.closeAllConnections();
+    provider.close();
+  });
+  await once(provider.listen(0, '127.0.0.1'), 'listening');
+  const url = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`;
+  const { post, server } = await startGateway(undefined, {
+    registry: registryAt({ anthropicUrl: url, openaiUrl: url }),
+  });
+  const response = await post('/v1/messages', { model: 'claude-opus-4-7', max_tokens: 5, messages: [] });
+  expect(response.headers.get('content-encoding')).toBe(told);
+  expect(Buffer.from(await response.arrayBuffer())).toEqual(told === null ? Buffer.from(whole) : bytes);
+  const { payload } = await server.event('llm.call_completed');
+  expect(payload.usage_estimated).toBe(told !== null);
 });

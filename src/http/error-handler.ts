@@ -61,7 +61,7 @@ function fromFastify(code: string | undefined): AppError | null {
  */
 export function createErrorHandler(log: Logger, secrets: readonly string[]) {
   return function handleError(error: FastifyError | Error, request: FastifyRequest, reply: FastifyReply): void {
-    const answer = knownError(error) ?? (hasLeft(request) ? left(request) : bug(error, request));
+    const answer = knownError(error) ?? leftError(log, request) ?? bug(error, request);
     const retry = RETRY_SECONDS[answer.code];
     if (retry !== undefined) reply.header('retry-after', retry);
     if (answer.code === 'service_shutting_down') markNotTaken(request, reply);
@@ -70,11 +70,6 @@ export function createErrorHandler(log: Logger, secrets: readonly string[]) {
     if (answer.code === 'unauthorized') reply.header('www-authenticate', 'Bearer');
     reply.status(answer.status).send(envelopeOf(answer));
   };
-
-  function left({ id: request_id, method, routeOptions }: FastifyRequest): AppError {
-    log.debug({ request_id, method, path: routeOptions.url ?? null }, 'the client left before its body was whole');
-    return validationError([{ path: '', message: 'the body ended before it was whole' }]);
-  }
 
   function bug(error: Error, request: FastifyRequest): AppError {
     const { method, id: request_id } = request;
@@ -93,9 +88,11 @@ function idsOf({ params }: FastifyRequest): Readonly<Record<string, unknown>> {
   return { ...(session_id === undefined ? {} : { session_id }), ...(turn_id === undefined ? {} : { turn_id }) };
 }
 
-/** Whether the connection went while the body was on its way: nobody waits for an answer. */
-function hasLeft({ raw }: FastifyRequest): boolean {
-  return raw.destroyed && !raw.complete;
+/** Where the connection went while the body was on its way: nobody waits for the answer. Null where it stands. */
+export function leftError(log: Logger, { id: request_id, method, routeOptions, raw }: FastifyRequest): AppError | null {
+  if (!raw.destroyed || raw.complete) return null;
+  log.debug({ request_id, method, path: routeOptions.url ?? null }, 'the client left before its body was whole');
+  return validationError([{ path: '', message: 'the body ended before it was whole' }]);
 }
 
 export const MAX_TARGET_BYTES = 8192;

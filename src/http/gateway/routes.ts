@@ -8,7 +8,7 @@ import { AppError } from '../../kernel/errors.ts';
 import { RelayFault } from '../../ports/relay.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
-import { knownError, notFound } from '../error-handler.ts';
+import { knownError, leftError, notFound } from '../error-handler.ts';
 import { wireError } from './errors.ts';
 import { clientOf } from './identity.ts';
 
@@ -27,7 +27,8 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
     app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
     app.setErrorHandler((error: FastifyError | Error, request, reply) => {
       const wire = request.routeOptions.config.gateway ?? 'messages';
-      const known = error instanceof RelayFault ? error : knownError(error as FastifyError);
+      const known =
+        error instanceof RelayFault ? error : (knownError(error as FastifyError) ?? leftError(engine.log, request));
       if (known === null) engine.log.error({ err: error, request_id: request.id }, 'a call of the gateway failed');
       const bug = new AppError('internal_error', 'an unexpected error; the log of Metis has it under this request id');
       const answer = wireError(wire, known ?? bug, request.id);

@@ -38,6 +38,17 @@ test('one call more than gateway.max_streams is refused by its head; a client th
   expect(provider.received).toHaveLength(1);
 });
 
+test('a client that leaves in its body is no error of the log', async () => {
+  const { server } = await startGateway();
+  const { gateway } = server.engine;
+  const sent = headOf(server.url, 1000);
+  await expect.poll(() => gateway.arrived).toBe(1);
+  sent.destroy();
+  const left = () => server.log.find(({ msg }) => msg === 'the client left before its body was whole');
+  await expect.poll(left).toMatchObject({ level: 'debug', path: '/v1/messages' });
+  expect(server.log.filter(({ level }) => level === 'error')).toEqual([]);
+});
+
 test('while an answer streams, nothing of the request is held', async () => {
   const provider = await startDiscarding();
   const { server } = await startGateway(undefined, {

@@ -495,6 +495,18 @@ describe('what a client may send', () => {
     expect(closeCode(await end((ws) => ws.send('{"type":"subscribe","bogus":1}')))).toEqual([1008, 'validation_error']);
   });
 
+  test('what a client sends behind the end of its stream costs nothing', async () => {
+    const clock = manualClock();
+    const server = await startServer({ clock });
+    const { id } = await server.session();
+    const client = await ready(server, `/sessions/${id}/stream?preset=chat`);
+    const before = clock.pending();
+    for (let i = 0; i < 200; i++) client.ws.send('{"type":"subscribe"}');
+    expect(closeCode(await client.closed)).toEqual([1008, 'validation_error']);
+    expect(client.frames.filter(({ type }) => type === 'subscribe_error')).toHaveLength(1);
+    expect(clock.pending() - before).toBeLessThan(5);
+  });
+
   test('nothing for 10 s is 1008 subscribe_timeout', async () => {
     const clock = manualClock();
     const server = await startServer({ clock });

@@ -54,6 +54,8 @@ export function serveSocket(hub: StreamHub, tokens: TokenCheck, socket: WebSocke
     disconnect();
   });
   socket.on('message', (data, isBinary) => {
+    // What comes behind the end is nobody's, however much it is.
+    if (socket.readyState !== socket.OPEN) return;
     if (isBinary) return sink.close('binary_not_supported');
     const frame = parsed(String(data));
     if (frame === null) return sink.close('invalid_json');
@@ -122,6 +124,7 @@ function writeDue(): void {
 function socketSink(socket: WebSocket, connection: Duplex, { clock }: StreamHub): Sink {
   let waiting: Frame[] = [];
   let waitingLength = 0;
+  let closing = false;
 
   function write(): void {
     if (waiting.length === 0) return;
@@ -142,6 +145,8 @@ function socketSink(socket: WebSocket, connection: Duplex, { clock }: StreamHub)
       return drained(connection);
     },
     close(reason) {
+      if (closing) return;
+      closing = true;
       write();
       socket.close(CLOSE_CODES[reason], reasonText(reason));
       clock.after(CLOSE_WITHIN_MS, () => socket.terminate());

@@ -1,5 +1,5 @@
 // The same calls give the same reports on both databases (07 §9, 16 §9).
-import { describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import type { SessionRecord } from '../../../src/domain/session.ts';
 import type { Result } from '../../../src/kernel/result.ts';
 import { parseCostQuery, parseSavingsQuery, parseTraceQuery } from '../../../src/policy/analytics/query.ts';
@@ -13,7 +13,7 @@ import { postgresService } from '../../support/services.ts';
 import { openWorld as openSqlite } from '../sqlite/world.ts';
 import { storedSession, storedTurn, storedWorker } from '../suite/nouns.ts';
 import { NOON, type World } from '../suite/world.ts';
-import { openWorld as openPostgres } from './world.ts';
+import { dropSchemas, openWorld as openPostgres } from './world.ts';
 
 const { url, missing } = await postgresService();
 const HOUR = 3_600_000;
@@ -88,6 +88,7 @@ async function answers(analytics: Analytics, named: (text: string) => string): P
 }
 
 describe.skipIf(url === null)(`reports on PostgreSQL${missing && `, skipped: ${missing}`}`, () => {
+  afterAll(dropSchemas);
   test('are what they are on the embedded database: cost by every grouping and price, savings, reliability, routing', async () => {
     const sqlite = openSqlite();
     const postgres = await openPostgres(url!);

@@ -34,8 +34,11 @@ interface Connection {
   readonly transport: WebStandardStreamableHTTPServerTransport;
   readonly caller: string;
   readonly root: Root;
-  /** Requests whose answers are not whole yet; held here, their signals go on telling of their end. */
-  readonly open: Set<Request>;
+  /**
+   * Requests whose answers are not whole yet, with the id of a call that came alone; held here, their signals go on
+   * telling of their end.
+   */
+  readonly open: Map<Request, string | number | null>;
   usedAt: number;
 }
 
@@ -118,7 +121,7 @@ export function createHttpDoor(world: World, version: string, { address, node, k
     const transport = new WebStandardStreamableHTTPServerTransport({
       sessionIdGenerator: () => (node() === '' ? world.uuid() : `${world.uuid()}.${node()}`),
       onsessioninitialized: (id) => {
-        connections.set(id, { transport, caller, root, open: new Set(), usedAt: world.clock.monotonic() });
+        connections.set(id, { transport, caller, root, open: new Map(), usedAt: world.clock.monotonic() });
       },
       onsessionclosed: (id) => {
         connections.delete(id);
@@ -137,14 +140,19 @@ export function createHttpDoor(world: World, version: string, { address, node, k
     // Somebody else's is as good as none.
     if (connection === undefined || connection.caller !== hash(token ?? ''))
       return refused(404, -32001, 'no session with this id; initialize anew');
-    connection.open.add(request);
+    connection.open.set(request, idOf(body));
     const over = () => {
       connection.open.delete(request);
       connection.usedAt = world.clock.monotonic();
     };
     if (request.signal.aborted) over();
     else request.signal.addEventListener('abort', over, { once: true });
-    return connection.transport.handleRequest(request, { parsedBody: body });
+    const answer = await connection.transport.handleRequest(request, { parsedBody: body });
+    const cancelled = cancelledBy(body);
+    // Nothing answers it any more, and the library would hold its stream open for as long as its client does.
+    if (cancelled !== null && [...connection.open.values()].includes(cancelled))
+      connection.transport.closeSSEStream(cancelled);
+    return answer;
   }
 
   return {
@@ -174,6 +182,18 @@ function placeOf(url: string): NewSession | { readonly fault: string } {
   if (budget !== null && !/^\d{1,6}(\.\d{1,6})?$/.test(budget))
     return { fault: 'budget_usd: must be an amount in US dollars such as 0.50' };
   return { workspace_path: workspace, door: 'mcp', on_reached: 'stop', max_cost_usd: budget };
+}
+
+/** Null for what is no single call. */
+function idOf(body: unknown): string | number | null {
+  const { id, method } = (body ?? {}) as { readonly id?: unknown; readonly method?: unknown };
+  return method !== undefined && (typeof id === 'string' || typeof id === 'number') ? id : null;
+}
+
+/** The call that a message takes back. */
+function cancelledBy(body: unknown): string | number | null {
+  const { method, params } = (body ?? {}) as { readonly method?: unknown; readonly params?: { requestId?: unknown } };
+  return method === 'notifications/cancelled' ? idOf({ id: params?.requestId, method }) : null;
 }
 
 function refused(status: number, code: number, message: string): Response {

@@ -36,6 +36,31 @@ test('where the result is not brought it is looked up once the worker has ended'
   expect(seen.some(({ waits }) => waits)).toBe(true);
 });
 
+test('the answer of a call that was cancelled over HTTP ends, and holds no connection', async () => {
+  const home = doorHome([{ match: { role: 'worker' }, respond: { text: 'late', usage, delay_ms: 60_000 } }]);
+  const { url, client: metis } = await serveIn(home);
+  const target = new URL(`/mcp?workspace=${encodeURIComponent(home.workspace)}`, url);
+  const headers: Record<string, string> = {
+    'content-type': 'application/json',
+    accept: 'application/json, text/event-stream',
+  };
+  const post = (message: object) =>
+    fetch(target, { method: 'POST', headers, body: JSON.stringify({ jsonrpc: '2.0', ...message }) });
+  const clientInfo = { name: 'test', version: '1' };
+  const hello = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo };
+  const opened = await post({ id: 1, method: 'initialize', params: hello });
+  headers['mcp-session-id'] = opened.headers.get('mcp-session-id')!;
+  await opened.text();
+  const params = { name: 'delegate', arguments: { tier: 'fast', task: 'wait' } };
+  const call = await post({ id: 'one', method: 'tools/call', params });
+  const running = async () => (await metis.listSessions({ include_workers: true, status: ['running'] })).sessions;
+  await expect.poll(running).not.toEqual([]);
+  const back = await post({ method: 'notifications/cancelled', params: { requestId: 'one' } });
+  expect(back.status).toBe(202);
+  expect(await call.text()).not.toContain('"result"');
+  await expect.poll(running).toEqual([]);
+});
+
 /** A server behind another that keeps what it is asked, and refuses some of it. */
 async function watched(refuses: (seen: Seen) => boolean = () => false) {
   const home = doorHome([

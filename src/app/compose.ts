@@ -90,6 +90,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     registryPath: config.registry.path,
     packageDir,
     scenario: options.scenario ?? null,
+    server: config.server,
     credentials: options.credentials,
     envFile: options.keysFile,
     record: config.providers.record,

@@ -97,7 +97,7 @@ export function createCredentials(env: Env, overrides: Readonly<Record<string, s
     keyName,
     forAdapter(id, adapter) {
       const key = overrides[id] ?? given(keyName(id, adapter));
-      const ownUrl = given(`${environmentStem(id)}_BASE_URL`);
+      const ownUrl = given(baseUrlName(id));
       if (key !== null) secrets.add(key);
       // A server at an address of one's own often has no keys at all.
       const optional = adapter.key_optional === true || (adapter.type === 'openai' && ownUrl !== null);
@@ -118,6 +118,11 @@ export function createCredentials(env: Env, overrides: Readonly<Record<string, s
 export function displayKey(key: string): string {
   if (key === '') return '<empty>';
   return key.length >= 24 ? `${key.slice(0, 8)}...${key.slice(-4)}` : '***';
+}
+
+/** The variable that may hold the address of an adapter. */
+export function baseUrlName(id: string): string {
+  return `${environmentStem(id)}_BASE_URL`;
 }
 
 function keyName(id: string, adapter: KeyedAdapter): string {

@@ -1,11 +1,13 @@
 // The registry this server runs with and the adapters it can use of it (11.9, 11.11).
 import fs from 'node:fs';
 import path from 'node:path';
+import { createHostRule, type HostSettings } from '../http/origin.ts';
 import { StartupError } from '../kernel/errors.ts';
-import { keyAdvice } from '../policy/registry/adapter-config.ts';
+import { type AdapterConfig, keyAdvice } from '../policy/registry/adapter-config.ts';
 import type { RegistryFile } from '../policy/registry/registry.ts';
 import type { Providers } from '../ports/provider.ts';
 import { type AdapterSetup, createAdapters } from '../provider/adapters.ts';
+import { baseUrlName, type Credentials } from './credentials.ts';
 import { readRegistry } from './registry-file.ts';
 
 export interface ProviderSettings extends Omit<AdapterSetup, 'adapters' | 'readScenario'> {
@@ -13,7 +15,11 @@ export interface ProviderSettings extends Omit<AdapterSetup, 'adapters' | 'readS
   readonly packageDir: string;
   /** A scenario file: only the scripted provider serves, and it plays this. */
   readonly scenario: string | null;
+  /** Where this server listens. */
+  readonly server: ServerAddress;
 }
+
+type ServerAddress = HostSettings & { readonly port: number };
 
 export interface StartedProviders {
   /** Every model of the registry, usable or not. */
@@ -23,10 +29,12 @@ export interface StartedProviders {
   readonly notice: string | null;
 }
 
-/** Throws `StartupError`: `registry_invalid`, `scenario_invalid`. */
+/** Throws `StartupError`: `registry_invalid`, `scenario_invalid`, `provider_is_server`. */
 export function startProviders(settings: ProviderSettings): StartedProviders {
   const own = readRegistry(settings.registryPath);
   const file = settings.scenario === null ? own : scriptedPart(own, settings.scenario);
+  const circles = circlesOf(file.adapters, settings.credentials, settings.server);
+  if (circles.length > 0) throw new StartupError('provider_is_server', circles);
   const providers = createAdapters({
     ...settings,
     adapters: file.adapters,
@@ -34,6 +42,31 @@ export function startProviders(settings: ProviderSettings): StartedProviders {
   });
   const real = [...providers.keys()].some((id) => file.adapters.get(id)?.type !== 'scripted');
   return { file, providers, notice: real ? null : noticeOf(file, providers, settings) };
+}
+
+/**
+ * One line for each adapter whose address is the server's own: a call would come back as another one, without end. Who
+ * points a client at the gateway by a variable of the shell easily starts the server with it (11 §9, 19 §2.1).
+ */
+export function circlesOf(
+  adapters: ReadonlyMap<string, AdapterConfig>,
+  credentials: Pick<Credentials, 'forAdapter'>,
+  server: ServerAddress,
+): string[] {
+  const isOurs = createHostRule(server);
+  return [...adapters].flatMap(([id, adapter]) => {
+    if (adapter.type === 'scripted') return [];
+    const written = adapter.base_url ?? credentials.forAdapter(id, adapter)?.base_url ?? null;
+    if (written === null || !URL.canParse(written)) return [];
+    const { protocol, host, port } = new URL(written);
+    const at = port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port);
+    if (at !== server.port || !isOurs(host, server.port)) return [];
+    const cure =
+      adapter.base_url === null
+        ? `${baseUrlName(id)} is for the clients of this server; start the server without it`
+        : 'write the address of the provider into the registry';
+    return [`${id}: its address ${written} is this server itself; ${cure}, or choose another --port`];
+  });
 }
 
 function noticeOf({ adapters }: RegistryFile, providers: Providers, settings: ProviderSettings): string {

@@ -36,6 +36,22 @@ async function served(env: Record<string, string> = {}) {
   }
 }
 
+describe('an address of a provider that is the server itself', () => {
+  it.each(['localhost', '127.0.0.1', '[::1]'])('ends the start, and the doctor says so: %s', async (host) => {
+    const env = { ANTHROPIC_BASE_URL: `http://${host}:18420`, ANTHROPIC_API_KEY: 'key' };
+    const said =
+      /anthropic: its address \S+ is this server itself; ANTHROPIC_BASE_URL is for the clients of this server/;
+    const refused = await run(['serve', '--port', '18420'], { home: home.path, env });
+    expect(refused.code).toBe(1);
+    expect(refused.stderr).toMatch(said);
+    expect((await run(['doctor', '--port', '18420'], { home: home.path, env })).stdout).toMatch(
+      new RegExp(`^error +${said.source}`, 'm'),
+    );
+    // Another server on this machine may be a provider, and a gateway of its own.
+    expect((await doctor(env)).stdout).not.toMatch(said);
+  });
+});
+
 describe("a registry of one's own with a server that has no key", () => {
   const MODEL = '{ tier: balanced, capabilities: { max_context_tokens: 8192, max_output_tokens: 1024 } }';
   const write = (adapter: string) =>

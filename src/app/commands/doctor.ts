@@ -13,6 +13,7 @@ import { openToOthers } from '../../store/sqlite/connection/private-file.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { loadPrices } from '../prices.ts';
+import { circlesOf } from '../providers.ts';
 import { readRegistry, registryWith } from '../registry-file.ts';
 import { checkDefaultModels, checkRoutingFile } from '../routing-file.ts';
 import { loadSettings, type Settings } from '../start.ts';
@@ -115,6 +116,7 @@ function models(context: CommandContext, settings: Settings): Finding[] {
     const unpriced = registry.models.filter((model) => !prices.has(model.pricing_id)).map((model) => model.id);
     return [
       ...keys(registry, settings),
+      ...circlesOf(registry.adapters, settings.credentials, config.server).map(problem),
       unpriced.length === 0
         ? ok(`${priced(registry.models.length, config.registry.path)} (${prices.version})`)
         : warning(`no price for ${unpriced.join(', ')}; add a table with them to pricing.tables`),

@@ -14,7 +14,6 @@ export const TOGETHER = [
   'property',
   'provider',
   'store/postgres',
-  'tool/mcp',
   'unit',
 ].map((folder) => `test/${folder}`);
 const inTogether = TOGETHER.map((folder) => `${folder}/**/*.test.ts`);

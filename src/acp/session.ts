@@ -69,8 +69,10 @@ export function openSession(parts: SessionParts): OpenSession {
   async function take(item: StreamItem, first: boolean): Promise<void> {
     if (item.type === 'snapshot') {
       updates.begins(item);
-      if (first && parts.replayed) await replay(client, id, updates, (message) => said(message.content));
-      else if (first) updates.skip(item.messages.at(-1)?.id ?? null);
+      if (first && parts.replayed) {
+        await replay(client, id, updates, (message) => said(message.content));
+        await updates.spent();
+      } else if (first) updates.skip(item.messages.at(-1)?.id ?? null);
       else await catchUp();
       for (const question of item.pending_confirmations) permissions.ask(question);
       for (const turn of prompts.waiting()) {

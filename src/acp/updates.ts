@@ -23,6 +23,8 @@ export interface Updates {
   /** A worker that was opened before the watching began. */
   worker(worker: string, call: string, what: string, model: string | null): Promise<void>;
   workerEnded(call: string): Promise<void>;
+  /** What the tree has cost so far, and how full the planner's window is; nothing where no model was called. */
+  spent(): Promise<void>;
   /** Whether all of this message was told. */
   heard(message: string | null): boolean;
   /** What stands up to this message needs no telling. */
@@ -32,6 +34,8 @@ export interface Updates {
 }
 
 type Input = Readonly<Record<string, unknown>>;
+/** Of one call. */
+type Usage = NonNullable<Message['metadata']['usage']>;
 
 /** What of one message was told, by block. */
 interface Told {
@@ -132,7 +136,26 @@ export function createUpdates({ session, cwd, send, windowOf }: UpdatesOf): Upda
     await send({ sessionUpdate: 'tool_call_update', toolCallId: id, status: success ? 'completed' : 'failed' });
   }
 
+  function filled(model: string, usage: Usage): void {
+    const { input_tokens, cached_input_tokens, cache_creation_input_tokens, output_tokens } = usage;
+    used = input_tokens + cached_input_tokens + cache_creation_input_tokens + output_tokens;
+    size = windowOf(model);
+  }
+
+  function tellSpent(): Promise<void> {
+    const exact = fromPusd(cost);
+    return send({
+      sessionUpdate: 'usage_update',
+      used,
+      size,
+      cost: { amount: Number(exact), currency: 'USD' },
+      _meta: { metis: { cost_usd: exact } },
+    });
+  }
+
   async function tellMessage({ id, session_id, role, content, metadata }: Message): Promise<void> {
+    const { model, usage } = metadata;
+    if (session_id === session && model !== null && usage !== null) filled(model, usage);
     if (role === 'assistant' && metadata.status === 'complete') await complete(session_id, id, content, true);
     if (role === 'tool') await result(content[0], metadata.parent_tool_use_id);
     if (session_id === session) through = id;
@@ -202,22 +225,8 @@ export function createUpdates({ session, cwd, send, windowOf }: UpdatesOf): Upda
         case 'llm.call_completed': {
           const { payload } = event;
           cost = (cost + toPusd(payload.cost_usd)) as Pusd;
-          if (own) {
-            used =
-              payload.input_tokens +
-              payload.cached_input_tokens +
-              payload.cache_creation_input_tokens +
-              payload.output_tokens;
-            size = windowOf(payload.model);
-          }
-          const exact = fromPusd(cost);
-          return send({
-            sessionUpdate: 'usage_update',
-            used,
-            size,
-            cost: { amount: Number(exact), currency: 'USD' },
-            _meta: { metis: { cost_usd: exact } },
-          });
+          if (own) filled(payload.model, payload);
+          return tellSpent();
         }
         default:
       }
@@ -225,6 +234,9 @@ export function createUpdates({ session, cwd, send, windowOf }: UpdatesOf): Upda
     message: tellMessage,
     worker: startedWorker,
     workerEnded: (call) => maybe(plan.moved(call, 'completed')),
+    spent: async () => {
+      if (used > 0 || cost > ZERO_PUSD) await tellSpent();
+    },
     heard: (message) => message === null || whole.has(message),
     skip: (message) => {
       through = message;

@@ -91,7 +91,9 @@ describe('an editor', () => {
     const metis = await until(() => clientOf(home));
     expect((await metis.listSessions({ door: 'acp' })).sessions).toMatchObject([{ client: 'an-editor' }]);
     const { data } = await metis.getCost({ group_by: 'root_session', from: 'all' });
-    const usages = editor.updates.flatMap(({ update }) => (update.sessionUpdate === 'usage_update' ? [update] : []));
+    const usagesOf = ({ updates }: typeof editor) =>
+      updates.flatMap(({ update }) => (update.sessionUpdate === 'usage_update' ? [update] : []));
+    const usages = usagesOf(editor);
     expect(usages.at(-1)).toMatchObject({
       used: 1100,
       size: 200_000,
@@ -102,6 +104,8 @@ describe('an editor', () => {
     const { sessions } = await other.agent.request('session/list', { cwd: home.workspace });
     expect(sessions).toMatchObject([{ sessionId, cwd: home.workspace, title: 'do both jobs' }]);
     await other.agent.request('session/load', { sessionId, cwd: home.workspace, mcpServers: [] });
+    expect(usagesOf(other)).toEqual([usages.at(-1)]);
+    expect(other.updates.at(-1)!.update.sessionUpdate).toBe('usage_update');
     const again = shown(other.updates);
     expect(again.lines[0]).toBe('user_message_chunk: do both jobs');
     expect([...again.lines.slice(1)].sort()).toEqual([...live.lines].sort());

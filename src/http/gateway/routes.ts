@@ -1,7 +1,7 @@
 // The paths that other programs' base URLs lead to: a model call each, relayed as it is (19 §2.1).
 import { once } from 'node:events';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
-import type { ClientWire } from '../../domain/api/gateway.ts';
+import { type ClientWire, ClientWireSchema, WIRE_PATHS } from '../../domain/api/gateway.ts';
 import { type GatewaySink, gatewayModels, relayCall, relayCount, takePlace } from '../../engine/gateway-call.ts';
 import { Cancelled } from '../../kernel/abort.ts';
 import { AppError } from '../../kernel/errors.ts';
@@ -12,11 +12,6 @@ import { knownError, leftError, notFound } from '../error-handler.ts';
 import { wireError } from './errors.ts';
 import { clientOf } from './identity.ts';
 
-const CALLS = [
-  { path: '/v1/messages', wire: 'messages' },
-  { path: '/v1/chat/completions', wire: 'chat' },
-  { path: '/v1/responses', wire: 'responses' },
-] as const;
 const COUNT = '/count_tokens';
 
 export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: RouteDeps): void {
@@ -52,11 +47,11 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
         else reply.raw.once('close', leave);
       },
     });
-    for (const { path, wire } of CALLS)
-      app.post(path, calls(wire), (request, reply) =>
+    for (const wire of ClientWireSchema.options)
+      app.post(WIRE_PATHS[wire], calls(wire), (request, reply) =>
         relayed(engine, request, reply, { wire, below: '', run: relayCall }),
       );
-    app.post(`${CALLS[0].path}${COUNT}`, calls('messages', true), (request, reply) =>
+    app.post(`${WIRE_PATHS.messages}${COUNT}`, calls('messages', true), (request, reply) =>
       relayed(engine, request, reply, { wire: 'messages', below: COUNT, run: relayCount }),
     );
     app.get('/v1/models', options('messages'), async (_request, reply) => {

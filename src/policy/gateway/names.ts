@@ -1,7 +1,8 @@
 // The name that a client asks for, as a model of this server (19 §2.4).
 import type { ClientWire } from '../../domain/api/gateway.ts';
-import { AUTO_NAMES } from '../../domain/api/gateway.ts';
+import { AUTO_NAMES, WIRE_PATHS } from '../../domain/api/gateway.ts';
 import type { ModelEntry } from '../../domain/model.ts';
+import { shownName } from '../cut.ts';
 import { wiresOf } from '../registry/adapter-config.ts';
 import type { ModelRegistry } from '../registry/registry.ts';
 
@@ -51,8 +52,7 @@ export function namedModel(
   const id = registry.resolveAlias(name);
   const known = id === null ? null : registry.get(id);
   if (known !== null) return { model: known, sent: known.wire_name === name ? null : known.wire_name };
-  const undated = name.replace(/\[1m\]$/, '');
-  for (const wireName of new Set([name, undated, undated.replace(/-\d{8}$/, '')])) {
+  for (const wireName of wireNames(name)) {
     const ofWire = registry.models.filter((model) => model.wire_name === wireName && speaks(registry, model, wire));
     const model = ofWire.find(({ adapter }) => usable.has(adapter)) ?? ofWire[0];
     if (model !== undefined) return { model, sent: null };
@@ -60,6 +60,25 @@ export function namedModel(
   for (const [adapter, config] of registry.adapters)
     if (usable.has(adapter) && wiresOf(config).includes(wire)) return { model: unlisted(adapter, name), sent: null };
   return null;
+}
+
+/** The name as it came, then without what clients put at its end. */
+function wireNames(name: string): ReadonlySet<string> {
+  const undated = name.replace(/\[1m\]$/, '');
+  return new Set([name, undated, undated.replace(/-\d{8}$/, '')]);
+}
+
+/** Why a name that the registry does not list for this wire has no price here, and where to ask instead. */
+export function whyUnlisted({ models, adapters }: GatewayRegistry, name: string): string {
+  const names = wireNames(name);
+  const wires = models.flatMap(({ wire_name, adapter }) => {
+    const config = adapters.get(adapter);
+    return config !== undefined && names.has(wire_name) ? wiresOf(config) : [];
+  });
+  const paths = [...new Set(wires)].map((wire) => WIRE_PATHS[wire]);
+  if (paths.length > 0) return `${shownName(name)} is served at ${paths.join(' and ')}`;
+  const unpriced = `the registry does not list ${shownName(name)}, and no limit can hold what has no price`;
+  return `${unpriced}; GET /v1/models shows what there is, a file of pricing.tables may price it`;
 }
 
 function unlisted(adapter: string, name: string): ModelEntry {

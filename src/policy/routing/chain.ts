@@ -10,6 +10,7 @@ import {
   type TurnContext,
 } from '../../domain/route.ts';
 import { AppError } from '../../kernel/errors.ts';
+import { whyUnlisted } from '../gateway/names.ts';
 import { availabilityOf, FAILURES_TO_TRIP } from '../registry/availability.ts';
 import { notEvaluated, type RouteEnv, type Slot } from './candidate.ts';
 import { delegateRequest } from './slots/delegate-request.ts';
@@ -158,6 +159,9 @@ function explained(modelId: string, failure: string, ctx: TurnContext, env: Rout
   if (failure === 'wrong_wire' && ctx.requested !== null) return `${failure}: it does not speak ${ctx.requested.wire}`;
   if (failure === 'not_configured' && env.registry.get(modelId) !== null)
     return `${failure}: the server has no key for ${providerOf(modelId)}`;
+  const { requested } = ctx;
+  if (failure === 'not_priced' && requested?.model === modelId && !env.registry.models.some(({ id }) => id === modelId))
+    return `${failure}: ${whyUnlisted(env.registry, requested.name)}`;
   if (failure === 'not_priced')
     return `${failure}: no limit can hold what has no price; add one to a file of pricing.tables`;
   if (failure !== 'exceeds_context_window') return failure;

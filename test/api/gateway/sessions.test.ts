@@ -220,6 +220,23 @@ describe('the model', () => {
     expect((decided!.payload.chain as { validation_failure: string }[])[0]!.validation_failure).toBe('wrong_wire');
   });
 
+  test('an unlisted name under a limit is told where it is served, or that it is not listed', async () => {
+    const { post } = await startGateway();
+    const limit = { 'x-metis-budget-usd': '1' };
+    const refused = async (path: string, model: string) => {
+      const body = { model, max_tokens: 50, messages: [{ role: 'user', content: 'hi' }] };
+      const answer = await post(path, body, { ...limit, ...claudeCode(model) });
+      expect(answer.status).toBe(400);
+      return (await jsonOf(answer)).error.message;
+    };
+    const elsewhere = '"gpt-5-20260101" is served at /v1/chat/completions and /v1/responses';
+    expect(await refused('/v1/messages', 'gpt-5-20260101')).toContain(`not_priced: ${elsewhere}`);
+    expect(await refused('/v1/chat/completions', OPUS)).toContain(`not_priced: "${OPUS}" is served at /v1/messages`);
+    expect(await refused('/v1/messages', 'claude-opsu')).toContain(
+      'not_priced: the registry does not list "claude-opsu", and no limit can hold what has no price; GET /v1/models shows',
+    );
+  });
+
   test('auto asks for a decision, which falls to the default that speaks the wire', async () => {
     const world = await startGateway();
     policy(world, `rules: []\nglobal_default: haiku\n`);

@@ -5,6 +5,7 @@ import { type ClientWire, ClientWireSchema, WIRE_PATHS } from '../../domain/api/
 import { type GatewaySink, gatewayModels, relayCall, relayCount, takePlace } from '../../engine/gateway-call.ts';
 import { Cancelled } from '../../kernel/abort.ts';
 import { AppError } from '../../kernel/errors.ts';
+import { shownName } from '../../policy/cut.ts';
 import { RelayFault } from '../../ports/relay.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
@@ -57,6 +58,18 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
     app.get('/v1/models', options('messages'), async (_request, reply) => {
       requireOn(engine);
       return reply.send(gatewayModels(engine));
+    });
+    // A name may hold a slash that its client does not escape.
+    app.get<{ Params: { '*': string } }>('/v1/models/*', options('messages'), async (request, reply) => {
+      requireOn(engine);
+      const name = request.params['*'];
+      const listed = gatewayModels(engine).data.find(({ id }) => id === name);
+      if (listed !== undefined) return reply.send(listed);
+      // Both kinds of client ask here; Anthropic's name their version.
+      const wire = request.headers['anthropic-version'] === undefined ? 'chat' : 'messages';
+      const missing = new AppError('not_found', `no model ${shownName(name)}; GET /v1/models shows what there is`);
+      const { status, headers, body } = wireError(wire, missing, request.id);
+      return reply.status(status).headers(headers).send(body);
     });
     app.route({
       ...options('messages'),

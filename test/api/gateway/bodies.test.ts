@@ -138,6 +138,20 @@ test('a base URL with /v1 in a client that adds it is told so in its envelope', 
   ]);
 });
 
+test('both official clients read one model, and a name that is not listed is 404 in their envelope', async () => {
+  const { anthropic, openai, server } = await startGateway();
+  const opus = (await openai().models.list()).data.find(({ id }) => id === OPUS);
+  expect(await openai().models.retrieve(OPUS)).toEqual(opus);
+  expect(await anthropic().models.retrieve(OPUS)).toMatchObject({ id: OPUS, type: 'model' });
+  const message = 'no model "a/b"; GET /v1/models shows what there is';
+  await expect(openai().models.retrieve('a/b')).rejects.toMatchObject({ status: 404, error: { message } });
+  await expect(anthropic().models.retrieve('a/b')).rejects.toMatchObject({
+    status: 404,
+    error: { error: { type: 'not_found_error', message } },
+  });
+  expect((await jsonOf(await fetch(`${server.url}/v1/models/a/b`))).error.message).toBe(message);
+});
+
 test('other paths are 404 in the envelope of the wire, and 0 streams switch the gateway off', async () => {
   const { post, server, provider } = await startGateway();
   const embeddings = await post('/v1/embeddings', { model: 'x' });

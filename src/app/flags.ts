@@ -35,10 +35,16 @@ export function withAddressFlags(command: Command): Command {
   return withConfigFlags(command, { address: true });
 }
 
+/** Of a command that asks a running server, of its data folder unless it is named (19 §5). */
+export function serverOption(): Option {
+  const text = 'address of the server; else the one of the data folder, or the configured one';
+  return new Option('--server <url>', text).argParser(serverUrl);
+}
+
 /** Of every command that asks a running server. */
 export function withServerFlags(command: Command): Command {
   return command
-    .addOption(new Option('--server <url>', 'address of the server, if not the configured one').argParser(serverUrl))
+    .addOption(serverOption())
     .addOption(new Option('--token <token>', 'its access token; METIS_TOKEN when left out'))
     .addOption(new Option('--data <dir>', 'the data folder whose server is asked; ~/.metis when left out'))
     .addOption(new Option('--json', 'the answer as JSON'));

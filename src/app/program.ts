@@ -14,7 +14,7 @@ import type { CommandContext } from './context.ts';
 import type { AttachFlags } from './door/attach.ts';
 import {
   command,
-  serverUrl,
+  serverOption,
   sessionId,
   since,
   usd,
@@ -63,9 +63,7 @@ export function createProgram(context: CommandContext, ended: (code: number) => 
         .addOption(new Option('--budget <usd>', 'the most it may cost with all its workers').argParser(usd))
         .option('--approve', 'let every tool call pass without asking; the server must allow it')
         .option('--json', 'every event of the tree as a line of JSON on stdout instead of the answer')
-        .addOption(
-          new Option('--server <url>', 'address of the server, if not the configured one').argParser(serverUrl),
-        )
+        .addOption(serverOption())
         .option('--token <token>', 'its access token; METIS_TOKEN when left out'),
     )
       .addHelpText(
@@ -240,11 +238,7 @@ none gives the total alone.`,
         ),
       )
       .option('--dry-run', 'count, and change nothing')
-      .addOption(
-        new Option('--server <url>', 'address of the server that holds the file, if not the configured one').argParser(
-          serverUrl,
-        ),
-      )
+      .addOption(serverOption())
       .addOption(new Option('--token <token>', 'its access token; METIS_TOKEN when left out'))
       .action((flags: PruneFlags) => finish(import('./commands/prune.ts').then(({ prune }) => prune(context, flags)))),
   );

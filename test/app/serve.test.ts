@@ -192,6 +192,13 @@ describe('help', () => {
       for (const line of text.split('\n')) expect(line.length, line).toBeLessThanOrEqual(80);
     }
   });
+
+  it('says of every --server which server is asked without it', () => {
+    const { commands } = createProgram({ version: '1' } as CommandContext, () => {});
+    const told = commands.flatMap(({ options }) => options.filter(({ long }) => long === '--server'));
+    expect(told.length).toBeGreaterThan(5);
+    for (const { description } of told) expect(description).toContain('else the one of the data folder');
+  });
 });
 
 describe('what keeps it from starting is one clear line each, without a stack trace', () => {

@@ -29,7 +29,7 @@ describe.skipIf(url === null)(`a storm of ${SECONDS} s${missing && `, skipped: $
         kills: run.kills,
         takeovers: Number(takeovers!.n),
         'calls paid': account.paid,
-        'calls open at kills': run.openAtKills,
+        'calls open at losses': run.openAtLosses,
         'calls paid twice': account.unpaid,
         'completed calls paid again': account.paidTwice.length,
         'events checked': run.subscribers.reduce((sum, { seen }) => sum + seen.length, 0),
@@ -54,9 +54,9 @@ describe.skipIf(url === null)(`a storm of ${SECONDS} s${missing && `, skipped: $
     expect(await run.nodes.rows('SELECT 1 FROM trees WHERE wanted OR owner_node IS NOT NULL')).toEqual([]);
   });
 
-  test('each stored answer is paid once with its cost, and only calls that were open at a kill were asked again', async () => {
+  test('each stored answer is paid once with its cost, and only calls that were open when their node was lost were asked again', async () => {
     expect(account.paidTwice).toEqual([]);
-    expect(account.unpaid).toBeLessThanOrEqual(run.openAtKills);
+    expect(account.unpaid).toBeLessThanOrEqual(run.openAtLosses);
     const [answers] = await run.nodes.rows(
       "SELECT count(*) AS n FROM messages WHERE role = 'assistant' AND status = 'complete'",
     );

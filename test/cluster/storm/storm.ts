@@ -20,8 +20,11 @@ export interface Storm {
   /** Ids of the turns whose receipt came. */
   readonly turns: readonly string[];
   readonly kills: number;
-  /** Model calls that were open at the nodes that were killed, summed over the kills. */
-  readonly openAtKills: number;
+  /**
+   * Model calls that were open when their tree lost its node, summed over the losses: at kills, and where a busy machine
+   * let a node stand still for longer than its lease.
+   */
+  readonly openAtLosses: number;
   /** After the last new turn, until all was quiet, ms. */
   readonly quietAfter: number;
   close(): Promise<void>;
@@ -48,6 +51,21 @@ const SEQ_OF_EVENTS = `
   END $$;
   CREATE CONSTRAINT TRIGGER storm_note AFTER INSERT ON events DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION storm_note();`;
+
+/** The open calls of each tree at the moment that it loses its node. */
+const CALLS_OPEN_AT_LOSSES = `
+  CREATE TABLE storm_losses (open bigint);
+  CREATE FUNCTION storm_loss() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO storm_losses SELECT count(*) FROM sessions s
+      JOIN events c ON c.session_id = s.id AND c.type = 'llm.call_started'
+      WHERE s.root_session_id = old.root_session_id AND NOT EXISTS (
+        SELECT 1 FROM events e WHERE e.parent_event_id = c.id AND e.type IN ('llm.call_completed', 'llm.call_failed'));
+    RETURN new;
+  END $$;
+  CREATE TRIGGER storm_loss AFTER UPDATE ON trees FOR EACH ROW
+    WHEN (old.owner_node IS NOT NULL AND new.owner_node IS DISTINCT FROM old.owner_node)
+    EXECUTE FUNCTION storm_loss();`;
 
 export async function storm({ database, nats, seconds, sessions }: StormOptions): Promise<Storm> {
   const work = plannedWork(() => 50 + Math.random() * 200);
@@ -83,6 +101,7 @@ export async function storm({ database, nats, seconds, sessions }: StormOptions)
 
   await Promise.all(SKEWS.map((_, at) => raise(at)));
   await nodes.rows(SEQ_OF_EVENTS);
+  await nodes.rows(CALLS_OPEN_AT_LOSSES);
 
   let working = true;
   const turns: string[] = [];
@@ -108,7 +127,6 @@ export async function storm({ database, nats, seconds, sessions }: StormOptions)
   const driven = Promise.all(Array.from({ length: sessions }, (_, i) => oneSession(`s${i}`)));
   driven.catch(() => {});
   let kills = 0;
-  let openAtKills = 0;
   const raised: Promise<void>[] = [];
   const over = performance.now() + seconds * 1000;
   while (performance.now() < over) {
@@ -117,11 +135,8 @@ export async function storm({ database, nats, seconds, sessions }: StormOptions)
     const node = up[at];
     if (node == null) continue;
     up[at] = null;
-    const [owner] = await nodes.rows('SELECT id FROM nodes WHERE name = $1', node.name);
     await node.kill();
     kills += 1;
-    const [open] = await nodes.rows(OPEN_CALLS, owner!.id);
-    openAtKills += Number(open!.n);
     raised.push(pause(DOWN_MS).then(() => raise(at)));
   }
   working = false;
@@ -137,10 +152,6 @@ export async function storm({ database, nats, seconds, sessions }: StormOptions)
   const quietAfter = performance.now() - from;
   for (const subscriber of subscribers) await subscriber.stop();
   await Promise.all(alive().map((node) => node.stop()));
-  return { nodes, work, subscribers, turns, kills, openAtKills, quietAfter, close };
+  const [open] = await nodes.rows('SELECT coalesce(sum(open), 0) AS n FROM storm_losses');
+  return { nodes, work, subscribers, turns, kills, openAtLosses: Number(open!.n), quietAfter, close };
 }
-
-const OPEN_CALLS = `SELECT count(*) AS n FROM trees t JOIN sessions s ON s.root_session_id = t.root_session_id
-  JOIN events c ON c.session_id = s.id AND c.type = 'llm.call_started'
-  WHERE t.owner_node = $1 AND NOT EXISTS (
-    SELECT 1 FROM events e WHERE e.parent_event_id = c.id AND e.type IN ('llm.call_completed', 'llm.call_failed'))`;

@@ -121,7 +121,13 @@ async function run() {
   const rows = [];
   for (const { name, measure } of options.measures) {
     note(name);
-    rows.push(...(await measure(bench)).map((row) => summarise(name, row)));
+    try {
+      rows.push(...(await measure(bench)).map((row) => summarise(name, row)));
+    } catch (error) {
+      // What the others measured is reported all the same.
+      note(`${name} failed: ${error.stack}`);
+      process.exitCode = 1;
+    }
   }
   bench.client.close();
   bench.relayClient.close();

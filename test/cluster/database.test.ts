@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
 import { startNodes } from '../support/nodes.ts';
-import { accountOf, message, pause, plannedWork } from '../support/planned-work.ts';
+import { accountOf, allEnded, message, pause, plannedWork } from '../support/planned-work.ts';
 import { startProxy, targetOf, through } from '../support/proxy.ts';
 import { postgresService } from '../support/services.ts';
 import { until } from '../support/until.ts';
@@ -62,12 +62,7 @@ describe.skipIf(url === null)(`the database${missing && `, skipped: ${missing}`}
     await until(async () => (await fetch(`${a.url}/readyz`)).status === 503, PATIENCE_SECONDS);
     await pause(LONG_AWAY_MS);
     proxy.mend();
-    await until(async () => {
-      const open = await nodes.rows(
-        'SELECT 1 FROM turns WHERE ended_at IS NULL UNION ALL SELECT 1 FROM trees WHERE wanted',
-      );
-      return open.length === 0;
-    }, PATIENCE_SECONDS);
+    await allEnded(nodes, PATIENCE_SECONDS);
     expect(await accountOf(nodes, work)).toMatchObject({
       paidTwice: [],
       turns: { 'completed end_turn': names.length },

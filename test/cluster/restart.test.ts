@@ -2,7 +2,7 @@
 // the chapter says with `npm run test:cluster`; where there is no PostgreSQL to start, database.test.ts holds the promise.
 import { describe, expect, test, vi } from 'vitest';
 import { type Nodes, startNodes, type TestNode } from '../support/nodes.ts';
-import { accountOf, message, pause, plannedWork } from '../support/planned-work.ts';
+import { accountOf, allEnded, message, pause, plannedWork } from '../support/planned-work.ts';
 import { noPostgres, startPostgres } from '../support/postgres.ts';
 import { until } from '../support/until.ts';
 
@@ -73,12 +73,7 @@ describe.skipIf(noPostgres !== '')(`PostgreSQL restarted${noPostgres && `, skipp
     await pause(AWAY_MS);
     for (const node of both) expect((await fetch(`${node.url}/readyz`)).status).toBe(503);
     await postgres.start();
-    await until(async () => {
-      const open = await nodes.rows(
-        'SELECT 1 FROM turns WHERE ended_at IS NULL UNION ALL SELECT 1 FROM trees WHERE wanted',
-      );
-      return open.length === 0;
-    }, PATIENCE_SECONDS);
+    await allEnded(nodes, PATIENCE_SECONDS);
     expect(await accountOf(nodes, work)).toMatchObject({
       paidTwice: [],
       turns: { 'completed end_turn': names.length },

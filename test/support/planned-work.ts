@@ -1,6 +1,7 @@
 // A turn's worth of work whose calls can be told apart: a command that leaves a line, two workers of two calls, an answer.
 import type { FakeCall, FakeMessage } from './fake-provider.ts';
 import type { Nodes } from './nodes.ts';
+import { until } from './until.ts';
 
 /** The ledger's row of a call has so many input tokens above this as the number of the ask that it paid for. */
 const INPUT_TOKENS = 1000;
@@ -86,6 +87,16 @@ export interface Account {
   readonly unended: readonly string[];
   /** Tool calls with more than one worker, or workers without an end. */
   readonly strayWorkers: readonly string[];
+}
+
+/** Resolves when no turn is open and no tree is to be taken up; throws after `seconds`. */
+export function allEnded(nodes: Nodes, seconds: number): Promise<unknown> {
+  return until(async () => {
+    const open = await nodes.rows(
+      'SELECT 1 FROM turns WHERE ended_at IS NULL UNION ALL SELECT 1 FROM trees WHERE wanted',
+    );
+    return open.length === 0;
+  }, seconds);
 }
 
 export async function accountOf(nodes: Nodes, { asks }: PlannedWork): Promise<Account> {

@@ -1,7 +1,7 @@
 // Three nodes of which one after the other is killed, with sessions at work on all of them: what was done and seen (16 §13).
 import path from 'node:path';
 import { type Nodes, PLANNER, startNodes, type TestNode } from '../../support/nodes.ts';
-import { message, type PlannedWork, pause, plannedWork } from '../../support/planned-work.ts';
+import { allEnded, message, type PlannedWork, pause, plannedWork } from '../../support/planned-work.ts';
 import { until } from '../../support/until.ts';
 import { insisting } from '../insist.ts';
 import { type Subscriber, subscribe } from './subscriber.ts';
@@ -143,12 +143,7 @@ export async function storm({ database, nats, seconds, sessions }: StormOptions)
   await Promise.all(raised);
   const from = performance.now();
   await driven;
-  await until(async () => {
-    const open = await nodes.rows(
-      'SELECT 1 FROM turns WHERE ended_at IS NULL UNION ALL SELECT 1 FROM trees WHERE wanted',
-    );
-    return open.length === 0;
-  }, QUIET_SECONDS);
+  await allEnded(nodes, QUIET_SECONDS);
   const quietAfter = performance.now() - from;
   for (const subscriber of subscribers) await subscriber.stop();
   await Promise.all(alive().map((node) => node.stop()));

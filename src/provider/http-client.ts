@@ -1,6 +1,8 @@
 // The network behind the seam: kept connections, TLS and the environment's proxies, by undici (11.1).
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import type { Dispatcher } from 'undici';
+import type { Agent, buildConnector, Dispatcher } from 'undici';
 import { StartupError } from '../kernel/errors.ts';
 import type { HttpRequest, HttpResponse, Send } from './send.ts';
 
@@ -17,19 +19,25 @@ const HEADER_BYTES = 16 * 1024;
  * Throws `StartupError` for a proxy that is no address.
  */
 export function createHttpClient(env: Environment): Send {
-  const options = {
-    ...proxiesOf(env),
-    // Attempts have timers of their own (11.8); an address that never answers is given up some time after them.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-    connect: { timeout: CONNECT_MS },
-    maxHeaderSize: HEADER_BYTES,
-  };
+  const proxies = proxiesOf(env);
   let dispatcher: Dispatcher | null = null;
   const started = async (request: HttpRequest) => {
     // Loaded by the first call: a server starts without it.
-    const { Agent, EnvHttpProxyAgent } = await import('undici');
-    dispatcher ??= options.httpProxy || options.httpsProxy ? new EnvHttpProxyAgent(options) : new Agent(options);
+    const { Agent, buildConnector, EnvHttpProxyAgent, Pool } = await import('undici');
+    const pool = (origin: string | URL, { connect, ...rest }: Agent.Options) =>
+      new Pool(origin, { ...rest, connect: abandonable(connect as Connector) });
+    const options = {
+      ...proxies,
+      // Attempts have timers of their own (11.8); these are for what they might leave behind.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      connect: buildConnector({ timeout: CONNECT_MS }),
+      maxHeaderSize: HEADER_BYTES,
+      factory: pool,
+      // For the way to a proxy.
+      clientFactory: pool,
+    };
+    dispatcher ??= proxies.httpProxy || proxies.httpsProxy ? new EnvHttpProxyAgent(options) : new Agent(options);
     return exchange(dispatcher, request);
   };
   return (request) => (dispatcher === null ? started(request) : exchange(dispatcher, request));
@@ -46,14 +54,70 @@ function proxiesOf(env: Environment): Proxies {
   const proxy = (name: string) => {
     const value = named(name).trim();
     if (value === '') return '';
-    const url = value.includes('://') ? value : `http://${value}`;
-    if (!/^https?:\/\//i.test(url) || !URL.canParse(url))
+    const url = proxyUrl(value.includes('://') ? value : `http://${value}`);
+    if (url === null)
       throw new StartupError('proxy_invalid', [
         `${name}: must be the address of an HTTP proxy, such as 127.0.0.1:3128; unset it to connect directly`,
       ]);
     return url;
   };
-  return { httpProxy: proxy('HTTP_PROXY'), httpsProxy: proxy('HTTPS_PROXY'), noProxy: named('NO_PROXY') };
+  return { httpProxy: proxy('HTTP_PROXY'), httpsProxy: proxy('HTTPS_PROXY'), noProxy: named('NO_PROXY').trim() };
+}
+
+/** What undici takes: no path, and a name and a password that can be decoded. */
+function proxyUrl(text: string): string | null {
+  if (!/^https?:\/\//i.test(text) || !URL.canParse(text)) return null;
+  const url = new URL(text);
+  try {
+    decodeURIComponent(`${url.username}${url.password}`);
+  } catch {
+    return null;
+  }
+  url.pathname = '';
+  url.search = '';
+  url.hash = '';
+  return url.href;
+}
+
+type Connector = buildConnector.connector;
+type GiveUp = (error: Error) => void;
+
+/** The connections that are being opened for a request; null once it needs none, which may be long before they close. */
+interface Openings {
+  giveUps: GiveUp[] | null;
+}
+const openings = new AsyncLocalStorage<Openings>();
+
+/**
+ * A connector whose connection is given up with the request that it is for, where undici would go on opening it. And
+ * undici opens another in place of one whose proxy ended it, without end and without a pause: here the request fails.
+ */
+function abandonable(connect: Connector): Connector {
+  return (where, done) => {
+    let over = false;
+    const opening: unknown = connect(where, (error, socket) => {
+      if (over) return void socket?.destroy();
+      over = true;
+      if (error === null) done(null, socket);
+      else done(REOPENED.has(codeOf(error)) ? brokenOff(error) : error, null);
+    });
+    openings.getStore()?.giveUps?.push((error) => {
+      if (opening instanceof Socket) opening.destroy(error);
+      if (over) return;
+      over = true;
+      done(error, null);
+    });
+  };
+}
+
+/** What undici takes for the end of a kept connection. */
+const REOPENED = new Set(['UND_ERR_SOCKET', 'UND_ERR_INFO']);
+
+function codeOf(error: Error): string {
+  return 'code' in error ? String(error.code) : '';
+}
+function brokenOff(cause: Error): Error {
+  return Object.assign(new Error(`the proxy broke off: ${cause.message}`, { cause }), { code: 'ECONNRESET' });
 }
 
 /** Whoever waits for the next piece. */
@@ -71,11 +135,13 @@ function exchange(dispatcher: Dispatcher, { url, headers, body, signal }: HttpRe
     let waiting: Reader | null = null;
     let over = false;
     let failure: unknown = null;
+    const opening: Openings = { giveUps: [] };
 
     /** Nothing comes any more; what came may still be read, unless it broke off. */
     function end(error: unknown): void {
       if (over) return;
       over = true;
+      opening.giveUps = null;
       failure = error;
       signal.removeEventListener('abort', onAbort);
       if (error === null) waiting?.resolve(null);
@@ -85,9 +151,11 @@ function exchange(dispatcher: Dispatcher, { url, headers, body, signal }: HttpRe
     }
     function cut(reason: unknown): void {
       const error = reason instanceof Error ? reason : new Error('cut off');
+      const giveUps = opening.giveUps ?? [];
       end(error);
       unread.length = 0;
       controller?.abort(error);
+      for (const giveUp of giveUps) giveUp(new Error('given up'));
     }
     const onAbort = () => cut(signal.reason);
 
@@ -123,11 +191,18 @@ function exchange(dispatcher: Dispatcher, { url, headers, body, signal }: HttpRe
 
     if (signal.aborted) return reject(signal.reason);
     signal.addEventListener('abort', onAbort);
-    dispatcher.dispatch(
-      { origin, path: pathname + search, method: 'POST', headers: flat(headers), body: bodyOf(body) },
-      {
+    const asked = {
+      origin,
+      path: pathname + search,
+      method: 'POST',
+      headers: byName(headers),
+      body: bodyOf(body),
+    } as const;
+    openings.run(opening, () =>
+      dispatcher.dispatch(asked, {
         onRequestStart(begun) {
           controller = begun;
+          opening.giveUps = null;
           if (over) begun.abort(failure instanceof Error ? failure : new Error('cut off'));
         },
         onResponseStart(_, status, head) {
@@ -146,14 +221,20 @@ function exchange(dispatcher: Dispatcher, { url, headers, body, signal }: HttpRe
         },
         onResponseEnd: () => end(null),
         onResponseError: (_, error) => end(error),
-      },
+      }),
     );
   });
 }
 
-/** As undici takes them; a list may hold a name twice. */
-function flat(headers: HttpRequest['headers']): Readonly<Record<string, string>> | string[] {
-  return Array.isArray(headers) ? headers.flat() : (headers as Readonly<Record<string, string>>);
+/** As undici takes them. Of a list that names one twice it would keep the last alone on the way through a proxy. */
+function byName(headers: HttpRequest['headers']): Record<string, string | string[]> {
+  if (!Array.isArray(headers)) return headers as Record<string, string>;
+  const values = new Map<string, string | string[]>();
+  for (const [name, value] of headers) {
+    const known = values.get(name);
+    values.set(name, known === undefined ? value : [known, value].flat());
+  }
+  return Object.fromEntries(values);
 }
 
 /**

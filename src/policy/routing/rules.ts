@@ -1,6 +1,6 @@
 // Routing rules of one policy file: name, condition, model (03 §6.2, §6.3).
 import { isMapping } from '../parsing/yaml.ts';
-import { compilePredicate, NOTHING_SPENT, type Predicate, type Scope } from './predicates.ts';
+import { compilePredicate, fileScope, type Predicate } from './predicates.ts';
 
 export interface Rule {
   readonly name: string;
@@ -29,7 +29,7 @@ export function compileRules(
     return [];
   }
   const names = new Set<string>();
-  const scope: Scope = { depth: 0, spent: { ...NOTHING_SPENT } };
+  const scope = fileScope();
   return value.flatMap((entry: unknown, i): Rule[] => {
     const path = `${at}[${i}]`;
     if (!isMapping(entry)) {

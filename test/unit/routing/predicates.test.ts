@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { TurnContext } from '../../../src/domain/route.ts';
 import { decideRoute } from '../../../src/policy/routing/chain.ts';
 import { mergePolicies, parsePolicyFile } from '../../../src/policy/routing/policy-file.ts';
-import { compilePredicate, factsOf, MATCH_LIMIT } from '../../../src/policy/routing/predicates.ts';
+import { compilePredicate, factsOf, fileScope, MATCH_LIMIT } from '../../../src/policy/routing/predicates.ts';
 import { envOf, registryOf, turn } from './world.ts';
 
 function holds(when: unknown, over: Partial<TurnContext> = {}): boolean {
@@ -123,6 +123,62 @@ function meaning(condition: unknown, ctx: TurnContext): boolean {
   if (key === 'not') return !meaning(operand, ctx);
   return holds(condition, ctx);
 }
+
+describe('the expressions of a file', () => {
+  const SOURCES = [
+    'a',
+    '^h',
+    'H',
+    '(?i)L+',
+    '[\\s\\S]*',
+    'x{2,}',
+    '(?s)a.b',
+    'a.b',
+    '(?m)^b',
+    '^b',
+    'b|^$',
+    '(?ims)^B.$',
+    '\\Qa',
+  ];
+
+  it('mean together what each means by itself', () => {
+    const text = fc.string({
+      unit: fc.constantFrom('a', 'b', 'h', 'l', 'x', 'L', 'Q', '\n', 'é', '😀'),
+      maxLength: 12,
+    });
+    fc.assert(
+      fc.property(fc.shuffledSubarray(SOURCES, { minLength: 1 }), text, (sources, user_message_text) => {
+        const scope = fileScope();
+        const errors: string[] = [];
+        const all = sources.map((source) => compilePredicate({ message_matches: source }, 'when', errors, scope));
+        const facts = factsOf(turn({ user_message_text }));
+        expect(errors).toEqual([]);
+        expect(all.map((matches) => matches(facts))).toEqual(
+          sources.map((source) => holds({ message_matches: source }, { user_message_text })),
+        );
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('are matched once for all the rules of a decision', () => {
+    const { patterns, ...scope } = fileScope();
+    let matched = 0;
+    const counting = {
+      add: patterns.add,
+      match: (text: string) => {
+        matched += 1;
+        return patterns.match(text);
+      },
+    };
+    const all = ['a', 'b', 'l+'].map((source) =>
+      compilePredicate({ message_matches: source }, 'when', [], { ...scope, patterns: counting }),
+    );
+    const facts = factsOf(turn({ user_message_text: 'hello' }));
+    expect(all.map((matches) => matches(facts))).toEqual([false, false, true]);
+    expect(matched).toBe(1);
+  });
+});
 
 describe('random nestings of predicates', () => {
   const context = fc.record({

@@ -4,7 +4,6 @@ import { draft } from '../domain/event.ts';
 import type { FoundWorker, WorkerDefinition } from '../domain/worker/definition.ts';
 import { AppError, type Issue, validationError } from '../kernel/errors.ts';
 import { checkDefinition, readDefinition } from '../policy/workers/read-definition.ts';
-import { revisedYaml } from '../policy/workers/revise-definition.ts';
 import { workerDetail } from '../policy/workers/worker-info.ts';
 import { definitionYaml } from '../policy/workers/write-definition.ts';
 import { checkWorker, surroundings } from './definitions/check-worker.ts';
@@ -132,6 +131,8 @@ function fromValue(
 }
 
 async function saved(engine: Engine, root: string, definition: WorkerDefinition): Promise<FoundWorker> {
+  // The library that keeps comments has 72 files: loaded when somebody writes a worker.
+  const { revisedYaml } = await import('../policy/workers/revise-definition.ts');
   await engine.library.save(root, definition.name, (before) =>
     before === null ? definitionYaml(definition) : revisedYaml(before, definition),
   );

@@ -1,6 +1,7 @@
 // Graceful shutdown: running calls and tools may finish, nothing new starts, what is left is cancelled (04 §13).
 import { Cancelled } from '../kernel/abort.ts';
 import { AppError } from '../kernel/errors.ts';
+import { keepSettled } from './closing/close-model-calls.ts';
 import type { Engine } from './state/engine.ts';
 import { cancelScope } from './state/session-lock.ts';
 
@@ -19,6 +20,10 @@ export async function drain(engine: Engine): Promise<void> {
   await engine.locks.idle();
   while (engine.gateway.calls.size > 0) await Promise.all([...engine.gateway.calls].map(({ done }) => done));
   timer.cancel();
+  if (engine.trees.several) return;
+  await keepSettled(engine).catch((err: unknown) =>
+    engine.log.warn({ err }, 'the next start looks through more events'),
+  );
 }
 
 export function goingDown(): AppError {

@@ -159,8 +159,11 @@ export interface EventReader {
    * @param turnId absent = of every open turn, as recovery at the start asks; those of a tree are those of its open turns
    */
   openCalls(turnId?: TurnId): Promise<readonly AnyEvent[]>;
-  /** The same of calls that belong to no turn, begun since this event id. */
-  openGatewayCalls(since: string): Promise<readonly AnyEvent[]>;
+  /**
+   * The same of calls that belong to no turn, begun since this event id.
+   * @param root of this tree; absent = of every session that has not ended
+   */
+  openGatewayCalls(since: string, root?: SessionId): Promise<readonly AnyEvent[]>;
   /** How many model calls of the session were begun. */
   callCount(sessionId: SessionId): Promise<number>;
   /** The newest event of a turn of this type, or null. */

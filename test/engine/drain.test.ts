@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { toolText } from '../../src/domain/tool.ts';
 import { answerConfirmation } from '../../src/engine/answer-approval.ts';
 import { drain } from '../../src/engine/drain.ts';
+import { recover } from '../../src/engine/recover.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { gate, restart, turns } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
@@ -46,6 +47,25 @@ describe('a drain', () => {
     const second = await restart(first, options);
     expect(await second.ended(turnId)).toMatchObject({ status: 'completed', output: 'end', tool_call_count: 2 });
     expect([called(second), ran]).toEqual([['queued'], ['slow', 'queued']]);
+  });
+});
+
+describe('a drain that came to its end', () => {
+  it('leaves the place before which the next start looks for no cut-off call of a client', async () => {
+    const options = { scenario: scenario(planner({ text: 'one', usage }, { text: 'two', usage })) };
+    const first = await startEngine(options);
+    await first.run(await first.session(), 'go');
+    await drain(first.engine);
+    const newest = await first.engine.store.events.newestId();
+    const { engine } = await restart(first, options);
+    const since: string[] = [];
+    const openGatewayCalls = async (id: string) => {
+      since.push(id);
+      return [];
+    };
+    const events = { ...engine.store.events, openGatewayCalls };
+    await recover({ ...engine, store: { ...engine.store, events } });
+    expect(since).toEqual([newest]);
   });
 });
 

@@ -20,19 +20,30 @@ export async function closeCallsOfTree(engine: Engine, root: SessionId): Promise
   for (const { id } of await engine.store.turns.allOpen(root)) await closeOpenCalls(engine, id);
   const session = await engine.store.sessions.record(root);
   if (session?.door !== 'gateway') return;
-  for (const call of await openGatewayCalls(engine)) {
-    if (call.payload.root_session_id === root) await engine.journal.commit({ emit: [unknownOutcome(call)] });
-  }
+  for (const call of await openGatewayCalls(engine, root))
+    await engine.journal.commit({ emit: [unknownOutcome(call)] });
+}
+
+/** Key in `meta`: an event id up to which every call has its outcome. */
+const SETTLED_THROUGH = 'calls_settled_through';
+
+/** What a server that goes down in order leaves for its next start: no call runs any more, and none is looked for before here. */
+export async function keepSettled({ store, journal }: Engine): Promise<void> {
+  const value = await store.events.newestId();
+  if (value !== null && value !== (await store.meta(SETTLED_THROUGH)))
+    await journal.commit({ writes: [{ kind: 'meta.set', key: SETTLED_THROUGH, value }], emit: [] });
 }
 
 /** A call is given up long before: what was begun earlier has its outcome. */
 const LONGEST_CALL_MS = 2 * DAY_MS;
 
 /** No turn leads to them, so they are looked for among what happened last. */
-async function openGatewayCalls({ store }: Engine): Promise<readonly AnyEvent[]> {
+async function openGatewayCalls({ store }: Engine, root?: SessionId): Promise<readonly AnyEvent[]> {
   const newest = await store.events.newestId();
   if (newest === null) return [];
-  return store.events.openGatewayCalls(ulidFloor(Math.max(0, ulidTime(newest) - LONGEST_CALL_MS)));
+  const recent = ulidFloor(Math.max(0, ulidTime(newest) - LONGEST_CALL_MS));
+  const settled = (await store.meta(SETTLED_THROUGH)) ?? '';
+  return store.events.openGatewayCalls(settled > recent ? settled : recent, root);
 }
 
 /** The same for the batch that ends the turn, behind which nothing can be stored of it any more. */

@@ -18,14 +18,21 @@ const openCalls = (turns: string) => `
 export const OPEN_CALLS_OF_TURN = openCalls('t.id = ?');
 export const ALL_OPEN_CALLS = openCalls(`t.${TURN_IS_OPEN}`);
 
-/** Calls of the gateway belong to no turn; the pluses keep the search inside the latest events, and their session's later ones. */
-export const OPEN_GATEWAY_CALLS = `
-  SELECT e.* FROM events e
-  WHERE e.turn_id IS NULL AND e.id >= ? AND +e.type = 'llm.call_started' AND NOT EXISTS (
-    SELECT 1 FROM events o
-    WHERE o.session_id = e.session_id AND o.id > e.id AND +o.type IN ('llm.call_completed', 'llm.call_failed')
-      AND o.payload_json ->> '$.request_id' = e.payload_json ->> '$.request_id')
+/**
+ * Calls of the gateway belong to no turn; a session of it ends behind the last of its calls, and so its open ones are
+ * among those of its open sessions.
+ */
+const openGatewayCalls = (sessions: string) => `
+  SELECT e.* FROM sessions s CROSS JOIN events e ON e.session_id = s.id AND e.id >= ?
+  WHERE s.door = 'gateway' AND s.ended_at IS NULL AND ${sessions}
+    AND e.turn_id IS NULL AND +e.type = 'llm.call_started' AND NOT EXISTS (
+      SELECT 1 FROM events o
+      WHERE o.session_id = e.session_id AND o.id > e.id AND +o.type IN ('llm.call_completed', 'llm.call_failed')
+        AND o.payload_json ->> '$.request_id' = e.payload_json ->> '$.request_id')
   ORDER BY e.id`;
+export const OPEN_GATEWAY_CALLS_OF_TREE = openGatewayCalls('s.root_session_id = ?');
+/** Both values are named for the index. */
+export const ALL_OPEN_GATEWAY_CALLS = openGatewayCalls('s.is_worker IN (0, 1)');
 export const CALL_COUNT = "SELECT count(*) AS n FROM events WHERE session_id = ? AND +type = 'llm.call_started'";
 
 /** The whole statement but its limit. Ids are found through an index first, so that a page reads only its own rows. */

@@ -10,7 +10,7 @@ import { prepareBatch } from '../../../src/policy/journal/prepare.ts';
 import type { Journal } from '../../../src/ports/journal.ts';
 import type { LiveBus, Published } from '../../../src/ports/live-bus.ts';
 import type { Logger } from '../../../src/ports/log.ts';
-import type { TreeWork } from '../../../src/ports/trees.ts';
+import type { Hold, TreeWork } from '../../../src/ports/trees.ts';
 import { createTrees, type NodeTrees } from '../../../src/store/postgres/cluster/trees.ts';
 import { openDatabase } from '../../../src/store/postgres/connection/open.ts';
 import type { Pool } from '../../../src/store/postgres/connection/pool.ts';
@@ -183,12 +183,18 @@ export async function openSchema(url: string, start: number, options: NodeOption
   };
 }
 
+/** What is held to the end keeps the node from going down for as long as the longest request. */
+export function released<H extends Hold | null>(hold: H): H {
+  if (hold?.own) hold.release();
+  return hold;
+}
+
 /** The engine holds a tree before it writes; here the journal does. */
 function holding(journal: Journal, trees: NodeTrees, pool: Pool): Journal {
   const hold = async (by: keyof typeof ROOT_OF, id: string) => {
     const { rows } = await pool.send<{ root: SessionId }>(ROOT_OF[by], [id]);
     const root = rows[0]?.root;
-    if (root !== undefined && !trees.holds(root)) await trees.hold(root);
+    if (root !== undefined && !trees.holds(root)) released(await trees.hold(root));
   };
   return {
     ...journal,

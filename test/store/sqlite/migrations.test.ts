@@ -5,7 +5,7 @@ import { join, relative, resolve } from 'node:path';
 import Database from 'better-sqlite3';
 import { getTableConfig, type SQLiteTable } from 'drizzle-orm/sqlite-core';
 import { expect, test } from 'vitest';
-import type { TurnId } from '../../../src/kernel/ids.ts';
+import type { SessionId, TurnId } from '../../../src/kernel/ids.ts';
 import { silentLogger } from '../../../src/ports/log.ts';
 import * as conversation from '../../../src/store/sql/schema/conversation.ts';
 import * as ledger from '../../../src/store/sql/schema/ledger.ts';
@@ -148,13 +148,22 @@ test('what is open is found by its index, however much has ended', async () => {
     await store.confirmations.list({ session_id, status: 'pending', after: null, limit: 1 });
   await store.events.openCalls();
   await store.events.openCalls(turn);
+  await store.events.openGatewayCalls('');
+  await store.events.openGatewayCalls('', 'sess_1' as SessionId);
   const steps = asked.flatMap((explain) => explain().map((step) => step.detail));
-  expect(asked).toHaveLength(10);
+  expect(asked).toHaveLength(12);
   // A scan is one of an index that holds nothing else.
   for (const scan of steps.filter((step) => /^SCAN (?!tree|CONSTANT)/.test(step)))
     expect(scan).toMatch(/USING (COVERING )?INDEX (turns|delegations|confirmations)_open/);
+  expect(steps).toContain('SEARCH s USING INDEX sessions_active (is_worker=? AND door=?)');
   const using = (index: string) => steps.filter((step) => step.includes(index)).length;
   expect([using('turns_open'), using('delegations_open'), using('confirmations_open')], steps.join('\n')).toEqual([
     4, 2, 3,
+  ]);
+  // Of sessions that may have an open call, and of no other's events.
+  const joined = (steps: readonly string[]) => [steps[0], steps[1]].map((step) => step?.replace(/^SEARCH /, ''));
+  expect(asked.slice(-2).map((explain) => joined(explain().map((step) => step.detail)))).toEqual([
+    ['s USING INDEX sessions_active (is_worker=? AND door=?)', 'e USING INDEX events_session (session_id=? AND id>?)'],
+    ['s USING INDEX sessions_root (root_session_id=?)', 'e USING INDEX events_session (session_id=? AND id>?)'],
   ]);
 });

@@ -3,6 +3,8 @@ import { describe, expect, test } from 'vitest';
 import type { z } from 'zod';
 import { CATALOG, EVENT_TYPES, type EventDraft, type EventType } from '../../../src/domain/event.ts';
 import { SLOTS } from '../../../src/domain/route.ts';
+import type { SessionRecord } from '../../../src/domain/session.ts';
+import type { SessionId } from '../../../src/kernel/ids.ts';
 import { EventValidationError } from '../../../src/ports/journal.ts';
 import type { EventQuery } from '../../../src/ports/store.ts';
 import { systemEvent } from '../../support/drafts.ts';
@@ -278,6 +280,38 @@ export function eventSuite(openWorld: OpenStore): void {
       expect(ofTurn.map((event) => event.payload.request_id)).toEqual([one, two]);
       await world.journal.commit({ emit: [failed(two)] });
       expect(await world.store.events.openCalls()).toEqual([]);
+    });
+
+    test("a client's open calls are those of its sessions that go on, whose request has no outcome", async () => {
+      const world = await openWorld();
+      const [one, two, other] = [
+        await storedSession(world, { door: 'gateway' }),
+        await storedSession(world, { door: 'gateway' }),
+        await storedSession(world),
+      ];
+      const event = (type: 'llm.call_started' | 'llm.call_failed', session: SessionRecord, request_id: string) =>
+        draftOf(type, session.id, { ...sampleOf(CATALOG[type].payload), request_id });
+      const asked = Array.from({ length: 4 }, () => world.ids.request());
+      const events = await world.journal.commit({
+        emit: [
+          event('llm.call_started', one, asked[0]!),
+          event('llm.call_started', one, asked[1]!),
+          event('llm.call_started', two, asked[2]!),
+          event('llm.call_started', other, asked[3]!),
+          event('llm.call_failed', one, asked[0]!),
+        ],
+      });
+      const open = async (since = '', root?: SessionId) =>
+        (await world.store.events.openGatewayCalls(since, root)).map(({ payload }) => payload.request_id);
+      expect(await open()).toEqual([asked[1], asked[2]]);
+      expect(await open(events[2]!.id)).toEqual([asked[2]]);
+      expect(await open('', one.id)).toEqual([asked[1]]);
+      expect(await open('', other.id)).toEqual([]);
+      await world.journal.commit({
+        writes: [{ kind: 'session.end', session_id: one.id, disposition: 'completed', at: 2 }],
+        emit: [],
+      });
+      expect(await open()).toEqual([asked[2]]);
     });
   });
 }

@@ -28,7 +28,11 @@ export function createEventReader({ all, get }: Reads): EventReader {
         ? await all<EventRow>(sql.ALL_OPEN_CALLS)
         : await all<EventRow>(sql.OPEN_CALLS_OF_TURN, turnId)
       ).map(storedEvent),
-    openGatewayCalls: async (since) => (await all<EventRow>(sql.OPEN_GATEWAY_CALLS, since)).map(storedEvent),
+    openGatewayCalls: async (since, root) =>
+      (root === undefined
+        ? await all<EventRow>(sql.ALL_OPEN_GATEWAY_CALLS, since)
+        : await all<EventRow>(sql.OPEN_GATEWAY_CALLS_OF_TREE, since, root)
+      ).map(storedEvent),
     callCount: async (sessionId) => (await get<{ n: number }>(sql.CALL_COUNT, sessionId))?.n ?? 0,
     lastOfTurn: async (turnId, types) => {
       const row = await get<EventRow>(sql.LAST_OF_TURN, turnId, JSON.stringify(types));

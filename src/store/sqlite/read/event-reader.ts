@@ -16,7 +16,8 @@ export function createEventReader({ db }: SqliteStoreHandle): EventReader {
   const lastOfTurn = db.prepare<[string, string], EventRow>(sql.LAST_OF_TURN);
   const allOfTurn = db.prepare<[string, string], EventRow>(sql.ALL_OF_TURN);
   const openCallsOfTurn = db.prepare<string[], EventRow>(sql.OPEN_CALLS_OF_TURN);
-  const openGatewayCalls = db.prepare<[string], EventRow>(sql.OPEN_GATEWAY_CALLS);
+  const openGatewayCallsOfTree = db.prepare<string[], EventRow>(sql.OPEN_GATEWAY_CALLS_OF_TREE);
+  const allOpenGatewayCalls = db.prepare<string[], EventRow>(sql.ALL_OPEN_GATEWAY_CALLS);
   const callCount = db.prepare<[string], number>(sql.CALL_COUNT).pluck();
   const allOpenCalls = db.prepare<string[], EventRow>(sql.ALL_OPEN_CALLS);
 
@@ -33,7 +34,8 @@ export function createEventReader({ db }: SqliteStoreHandle): EventReader {
     prunedThrough: async () => pruned.get(PRUNED_THROUGH) ?? null,
     openCalls: async (turnId) =>
       (turnId === undefined ? allOpenCalls.all() : openCallsOfTurn.all(turnId)).map(storedEvent),
-    openGatewayCalls: async (since) => openGatewayCalls.all(since).map(storedEvent),
+    openGatewayCalls: async (since, root) =>
+      (root === undefined ? allOpenGatewayCalls.all(since) : openGatewayCallsOfTree.all(since, root)).map(storedEvent),
     callCount: async (sessionId) => callCount.get(sessionId) ?? 0,
     lastOfTurn: async (turnId, types) => eventOrNull(lastOfTurn.get(turnId, JSON.stringify(types))),
     ofTurn: async (turnId, types) => allOfTurn.all(turnId, JSON.stringify(types)).map(storedEvent),

@@ -1,5 +1,4 @@
 // The gates before a handler, in their order: shutdown, Host, Origin, token, rate, route, body (05 §1.2).
-import rateLimit from '@fastify/rate-limit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Config } from '../domain/config.ts';
 import { goingDown } from '../engine/drain.ts';
@@ -122,7 +121,7 @@ function authenticate(request: FastifyRequest, tokens: TokenCheck): void {
 function installRateLimit(app: HttpApp, server: Config['server']): void {
   const max = server.rate_limit_rpm;
   if (max === null) return;
-  app.register(rateLimit, {
+  app.register(import('@fastify/rate-limit'), {
     global: false,
     max,
     timeWindow: MINUTE_MS,

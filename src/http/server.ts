@@ -41,6 +41,12 @@ const HTTP_OPTIONS = {
 };
 
 /**
+ * Handed over here, those that fastify would bring are not even loaded, two hundred files of them. Its types know only
+ * schemas of ajv. Answers are wire objects already: they are written as they are, without a schema in the way.
+ */
+const COMPILERS = { buildValidator: () => requestValidator as never, buildSerializer: () => () => JSON.stringify };
+
+/**
  * Builds the server; the caller listens and closes. Closing ends every stream with 1001 and every `Prefer: wait`.
  * Requests are refused from the moment on that `draining` says so, or the close begins.
  */
@@ -64,14 +70,12 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
     requestTimeout: REQUEST_LIMIT_MS,
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
     http: HTTP_OPTIONS,
+    schemaController: { compilersFactory: COMPILERS },
     clientErrorHandler: answerParserError,
     rewriteUrl: ({ url = '/' }) => (isDecodable(url) ? pathOf(url) : UNDECODABLE),
   });
   const cutSilent = trackSilentConnections(app.server);
   app.server.maxConnections = config.stream.max_connections + ASKING_CONNECTIONS;
-  app.setValidatorCompiler(requestValidator);
-  // Answers are wire objects already: they are written as they are, without a schema in the way.
-  app.setSerializerCompiler(() => JSON.stringify);
   app.setErrorHandler(createErrorHandler(log, engine.secrets));
   readJson(app);
   app.decorateRequest('bodyHash', '');

@@ -132,6 +132,48 @@ describe('attaching while events are committed', () => {
   });
 });
 
+describe('a message that is stored while a stream catches up', () => {
+  test.each(['before the first page', 'during one'] as const)('is told once and whole: %s', async (when) => {
+    const { engine, ...its } = await startEngine({
+      scenario: { version: 1, rules: [{ match: {}, times: 'inf', respond: { text: 'ok' } }] },
+    });
+    const session = await its.session();
+    let spoken = false;
+    const speak = async () => {
+      if (spoken) return;
+      spoken = true;
+      await its.run(session, 'meanwhile');
+    };
+    const listRaw: Store['events']['listRaw'] = async (query) => {
+      const rows = await engine.store.events.listRaw(query);
+      await speak();
+      return rows;
+    };
+    const store = { ...engine.store, events: { ...engine.store.events, listRaw } };
+    const hub = createStreamHub({ store, bus: engine.bus, clock: systemClock, log: silentLogger, maxConnections: 1 });
+    const frames: Frame[] = [];
+    const sink: Sink = {
+      send: (frame) => frames.push(frame),
+      backlog: () => 0,
+      flushed: async () => {},
+      close: () => {},
+      terminate: () => {},
+    };
+    const wanted = { types: null, include_worker_sessions: false, since: null, snapshot: true };
+    const stream = await openSessionStream(hub, session.id, wanted);
+    if (when === 'before the first page') await speak();
+    await stream.run(sink);
+    await its.run(session, 'later');
+    hub.close();
+    const events = frames.filter(({ type }) => type === 'event').map(({ text }) => JSON.parse(text).event);
+    const told = events.filter(({ type }) => type === 'message.appended').map(({ payload }) => payload.message.content);
+    expect(told).toEqual(['meanwhile', 'later'].map((text) => [{ type: 'text', text }]));
+    expect(events.findIndex(({ type }) => type === 'message.appended')).toBeLessThan(
+      events.findIndex(({ type }) => type === 'message.start'),
+    );
+  });
+});
+
 describe('resuming', () => {
   test('20 000 events after the cursor are all delivered, in order', async () => {
     const server = await startServer();

@@ -5,6 +5,7 @@ import { AppError } from '../../kernel/errors.ts';
 import type { SessionId } from '../../kernel/ids.ts';
 import type { Published } from '../../ports/live-bus.ts';
 import { notFound } from '../error-handler.ts';
+import { createKeptMessages, type KeptMessages } from './appended.ts';
 import { ackFrame, eventFrame, frameOf, type Snapshot, snapshotFrame, transientFrame } from './frames.ts';
 import type { Member, StreamHub } from './hub.ts';
 import { ALWAYS_FROM_WORKERS, createScope, linkOf, type Scope, sessionOf, typeOf } from './scope.ts';
@@ -60,6 +61,7 @@ class Stream implements SessionStream, Member {
   private dirty = false;
   /** Commits were missed; it resolves when the hub knows the sessions that they may have made. */
   private known: Promise<void> | null = null;
+  private readonly appended: KeptMessages;
   /** Messages in mid-stream that the client was told the beginning of, whatever types it asked for. */
   private readonly begun = new Set<string>();
   /** Characters of the largest frame so far. */
@@ -72,6 +74,7 @@ class Stream implements SessionStream, Member {
     this.session = session;
     this.wanted = wanted;
     this.scope = createScope(session.id, session.root_session_id, wanted.include_worker_sessions);
+    this.appended = createKeptMessages(hub.store.messages);
     this.journalled = wanted.types === null ? null : [...wanted.types].filter((type) => type in CATALOG);
   }
 
@@ -120,10 +123,14 @@ class Stream implements SessionStream, Member {
         sink.send(eventFrame(event, payload_json));
         this.cursor = event.id;
       }
-      // No await between the last page and the switch: what is published later finds the stream live.
+      for await (const transient of this.appended.take()) {
+        if (this.gone) return;
+        sink.send(transientFrame(transient, this.session.root_session_id));
+      }
+      // No await between here and the switch: what is published later finds the stream live.
       // And none goes live while it has a large page to read, which would make it look slow.
       const read = rows.length < PAGE_ROWS && sink.backlog() <= MAX_BACKLOG_BYTES;
-      if (read && !this.dirty) return this.goLive(sink);
+      if (read && !this.dirty && this.appended.none()) return this.goLive(sink);
       await sink.flushed();
     }
   }
@@ -138,6 +145,7 @@ class Stream implements SessionStream, Member {
       // The end of a message that the client knows is told at once, also while it catches up: no page holds it.
       if (this.live || type === 'message.complete') this.push(item);
       else if (item.kind === 'event') this.dirty = true;
+      else this.appended.keep(item.transient);
     }
     if (this.ended && this.live) this.close('session_ended');
   }

@@ -12,7 +12,7 @@ import {
   type TurnId,
   ULID_PATTERN,
 } from '../kernel/ids.ts';
-import { fromPusd, SIGNED_USD_PATTERN, toPusd, USD_PATTERN } from '../kernel/money.ts';
+import { fromPusd, SIGNED_USD_PATTERN, toPusd, USD_LIMIT_PATTERN, USD_PATTERN } from '../kernel/money.ts';
 
 const ulid = <T extends string>() =>
   z.string().regex(ULID_PATTERN, 'must be a ULID') as unknown as z.ZodType<T, T> & z.ZodString;
@@ -46,7 +46,7 @@ export const SignedUsdSchema = z.string().regex(SIGNED_USD_PATTERN, 'must be a d
 /** A money limit a caller may set: more than 0, below a million, at most 6 fraction digits (14 §1). */
 export const UsdLimitSchema = z
   .string({ error: 'must be a decimal string such as "0.50"' })
-  .regex(/^(0|[1-9]\d{0,5})(\.\d{1,6})?$/, 'must be a decimal string below 1000000 with at most 6 fraction digits')
+  .regex(USD_LIMIT_PATTERN, 'must be a decimal string below 1000000 with at most 6 fraction digits')
   .refine((v) => /[1-9]/.test(v), 'must be more than 0')
   .overwrite(shortest);
 

@@ -1,6 +1,7 @@
 // One compiler for every JSON Schema the server is given: tools, MCP servers, `output_schema` (01 §5, 09 §3).
-import { Ajv, type ErrorObject, type Options } from 'ajv';
-import { Ajv2020 } from 'ajv/dist/2020.js';
+import { createRequire } from 'node:module';
+import type { Ajv, ErrorObject, Options } from 'ajv';
+import type { Ajv2020 } from 'ajv/dist/2020.js';
 import type { JsonSchema } from '../domain/tool.ts';
 import { type Issue, MAX_PATH } from '../kernel/errors.ts';
 import { shortened } from '../kernel/plain-text.ts';
@@ -25,11 +26,15 @@ const OPTIONS: Options = {
   // A schema is compiled once and used a few times: shorter code is not worth the search for it.
   code: { regExp: linearTime, optimize: false },
 };
-type Dialect = typeof Ajv | typeof Ajv2020;
+const require = createRequire(import.meta.url);
+/** Loads a hundred files with the first value or schema that is checked, of which a start has none. */
+type Dialect = () => typeof Ajv | typeof Ajv2020;
+const DRAFT_2020: Dialect = () => (require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js')).Ajv2020;
+const DRAFT_07: Dialect = () => (require('ajv') as typeof import('ajv')).Ajv;
 /** By what `$schema` says, without its end. */
-const DIALECTS: ReadonlyMap<string, Dialect> = new Map<string, Dialect>([
-  ['json-schema.org/draft/2020-12/schema', Ajv2020],
-  ['json-schema.org/draft-07/schema', Ajv],
+const DIALECTS: ReadonlyMap<string, Dialect> = new Map([
+  ['json-schema.org/draft/2020-12/schema', DRAFT_2020],
+  ['json-schema.org/draft-07/schema', DRAFT_07],
 ]);
 // Compiling a schema of schemas takes longer than all the rest, so it waits for the first schema from outside.
 const metaSchemas = new Map<Dialect, Ajv>();
@@ -64,7 +69,7 @@ export const schemaCompiler: SchemaCompiler = {
 function schemaOfSchemas(dialect: Dialect): Ajv {
   let meta = metaSchemas.get(dialect);
   if (meta === undefined) {
-    meta = new dialect({ ...OPTIONS, code: { optimize: false } });
+    meta = new (dialect())({ ...OPTIONS, code: { optimize: false } });
     // Compiles it; otherwise the first schema from outside would.
     meta.validateSchema({});
     metaSchemas.set(dialect, meta);
@@ -76,7 +81,7 @@ function schemaOfSchemas(dialect: Dialect): Ajv {
 export function validatorOnUse(schema: JsonSchema): (value: unknown) => readonly Issue[] {
   let check: Check | null = null;
   return (value) => {
-    check ??= compiled(schema, Ajv2020);
+    check ??= compiled(schema, DRAFT_2020);
     return validateWith(check, check, value);
   };
 }
@@ -85,14 +90,14 @@ type Check = ((value: unknown) => unknown) & { errors?: ErrorObject[] | null };
 
 /** An instance remembers every `$id` it saw: with one for each schema, none can reach or outlive another. */
 function compiled(schema: JsonSchema, dialect: Dialect): Check {
-  return new dialect({ ...OPTIONS, meta: false, validateSchema: false }).compile(schema);
+  return new (dialect())({ ...OPTIONS, meta: false, validateSchema: false }).compile(schema);
 }
 
 const UNKNOWN_DIALECT = 'must be that of JSON Schema 2020-12 or draft-07';
 
 /** 2020-12 where none is named; null = one that is not taken. */
 function dialectOf($schema: unknown): Dialect | null {
-  if ($schema === undefined) return Ajv2020;
+  if ($schema === undefined) return DRAFT_2020;
   if (typeof $schema !== 'string') return null;
   return DIALECTS.get($schema.replace(/^https?:\/\//, '').replace(/#$/, '')) ?? null;
 }

@@ -1,5 +1,5 @@
 // `.metis/trust.yaml`: which tools run without a question in a workspace, and which never do (09 §5.1).
-import { type Document, isNode, isSeq, parseDocument } from 'yaml';
+import type { Document } from 'yaml';
 import { z } from 'zod';
 import type { Limits } from '../policy/parsing/limits.ts';
 import { plainIssues } from '../policy/parsing/plain-issue.ts';
@@ -55,12 +55,15 @@ export function persistTrust(
       const { text: before, trust } = await load(root);
       if (before.length > MAX_REWRITE_BYTES)
         throw new Error(`has more than ${MAX_REWRITE_BYTES} bytes; edit it by hand`);
-      const document: Document = parseDocument(before);
+      // 72 files, for the moment in which a person trusts a tool for good.
+      const yaml = await import('yaml');
+      const document: Document = yaml.parseDocument(before);
       if (document.errors.length > 0) throw document.errors[0];
       const other = list === 'always_allow' ? 'always_deny' : 'always_allow';
       if (!document.has('schema_version')) document.set('schema_version', 1);
-      setEntries(document, list, [...trust[list], tool]);
+      setEntries(yaml, document, list, [...trust[list], tool]);
       setEntries(
+        yaml,
         document,
         other,
         trust[other].filter((entry) => entry !== tool),
@@ -107,7 +110,12 @@ async function readText(root: string): Promise<string> {
 }
 
 /** Sorted; an entry that stays keeps the comments it has. */
-function setEntries(document: Document, list: TrustChange['list'], names: readonly string[]): void {
+function setEntries(
+  { isNode, isSeq }: Pick<typeof import('yaml'), 'isNode' | 'isSeq'>,
+  document: Document,
+  list: TrustChange['list'],
+  names: readonly string[],
+): void {
   const before = document.get(list);
   const kept = isSeq(before) ? before.items : [];
   const nodeOf = new Map(kept.map((item) => [isNode(item) ? item.toJS(document) : item, item]));

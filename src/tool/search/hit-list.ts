@@ -5,6 +5,8 @@ import { byteOrder } from '../text/byte-order.ts';
 
 const MAX_SNIPPET = 300;
 const MAX_FILE_BYTES = 5 * 1024 * 1024;
+/** Files, each in eight steps of a pool of four threads; what is read beyond the last hit is dropped. */
+const READ_AT_ONCE = 4;
 /** Hits kept before those that cannot be among the first are dropped. */
 const MAX_PENDING = 10_000;
 
@@ -27,12 +29,16 @@ export function createHitList(files: WorkspaceFiles, wanted: number): HitList {
   async function settle(): Promise<readonly string[]> {
     const first: string[] = [];
     const kept = new Map<string, readonly string[]>();
-    for (const path of [...new Set([...checked.keys(), ...pending.keys()])].sort(byteOrder)) {
-      if (first.length >= wanted) break;
-      const found = checked.get(path) ?? (await snippets(files, path, pending.get(path) ?? []));
-      if (found.length > 0) kept.set(path, found);
-      first.push(...found);
-      if (first.length >= wanted) bound = path;
+    const paths = [...new Set([...checked.keys(), ...pending.keys()])].sort(byteOrder);
+    const read = async (path: string) => checked.get(path) ?? (await snippets(files, path, pending.get(path) ?? []));
+    for (let at = 0; at < paths.length && first.length < wanted; at += READ_AT_ONCE) {
+      const next = paths.slice(at, at + READ_AT_ONCE);
+      for (const [i, found] of (await Promise.all(next.map(read))).entries()) {
+        if (first.length >= wanted) break;
+        if (found.length > 0) kept.set(next[i]!, found);
+        first.push(...found);
+        if (first.length >= wanted) bound = next[i]!;
+      }
     }
     checked = kept;
     pending = new Map();

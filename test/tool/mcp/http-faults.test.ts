@@ -32,6 +32,9 @@ const wellBegun =
     response.writeHead(202).end();
   };
 
+/** Of what answers; a busy machine needs its time, so only what never does is given a short one. */
+const STARTUP_SECONDS = 60;
+
 async function serving(answer: Answer): Promise<McpWorld> {
   const server = http.createServer((request, response) => {
     if (request.method !== 'POST') return void response.writeHead(405).end();
@@ -48,7 +51,8 @@ async function serving(answer: Answer): Promise<McpWorld> {
     server.close();
   });
   const { port } = server.address() as net.AddressInfo;
-  const given = { transport: 'http', url: `http://127.0.0.1:${port}/mcp`, startup_timeout_seconds: 0.5 };
+  const startup_timeout_seconds = answer === MUTE ? 0.5 : STARTUP_SECONDS;
+  const given = { transport: 'http', url: `http://127.0.0.1:${port}/mcp`, startup_timeout_seconds };
   return mcpWorld({ web: McpServerSchema.parse(given) });
 }
 
@@ -96,7 +100,7 @@ it.each([
   ['a refusal', REFUSED, /answered with HTTP status 403/],
 ] as const)('in a call: %s', async (_, answer, reason) => {
   const world = await serving(wellBegun(answer));
-  const fault = await failure(world.call('mcp__web__go', {}, { timeout_seconds: 10 }));
+  const fault = await failure(world.call('mcp__web__go', {}, { timeout_seconds: 60 }));
   expect(fault).toMatchObject({ error_class: 'execution_error' });
   expect(fault.message).toMatch(/^MCP server 'web' is unavailable: it /);
   expect(fault.message).toMatch(reason);

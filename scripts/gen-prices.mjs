@@ -1,12 +1,12 @@
 // Writes config/prices.json: rates of the public price collection for every model of config/registry.yaml.
-// Needs a built dist/; opens no network connection. Writes nothing when the rates are unchanged.
+// Opens no network connection. Writes nothing when the rates are unchanged.
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import { calcPrice, findProvider } from '@pydantic/genai-prices';
 import { parse } from 'yaml';
-import { importPrices } from '../dist/policy/pricing/import.js';
-import { formatPriceTable, parsePriceTable } from '../dist/policy/pricing/price-file.js';
-import { buildPriceTable } from '../dist/policy/pricing/price-table.js';
+import { importPrices } from '../src/policy/pricing/import.ts';
+import { formatPriceTable, parsePriceTable } from '../src/policy/pricing/price-file.ts';
+import { buildPriceTable } from '../src/policy/pricing/price-table.ts';
 
 const root = new URL('..', import.meta.url);
 const target = new URL('config/prices.json', root);

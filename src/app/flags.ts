@@ -1,7 +1,8 @@
 // The flags that commands share, and how their values are read.
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { sinceTime } from '../cli/since.ts';
-import { SessionIdSchema, UsdLimitSchema } from '../domain/scalars.ts';
+import { SESSION_ID_PATTERN } from '../kernel/ids.ts';
+import { fromPusd, toPusd, USD_LIMIT_PATTERN, ZERO_PUSD } from '../kernel/money.ts';
 
 /** A command with its example: no `--help` is without one. */
 export function command(name: string, description: string, ...examples: readonly string[]): Command {
@@ -82,7 +83,7 @@ export function wholeNumber(least: number, most: number): (text: string) => numb
 
 /** Reports find nothing under an id that is none, and would say $0. */
 export function sessionId(text: string): string {
-  if (!SessionIdSchema.safeParse(text).success)
+  if (!SESSION_ID_PATTERN.test(text))
     throw new InvalidArgumentError('It must be the id of a session; metis sessions lists them.');
   return text;
 }
@@ -95,9 +96,10 @@ export function words(text: string): string {
 
 /** An amount above 0, also with a dollar sign before it. */
 export function usd(text: string): string {
-  const amount = UsdLimitSchema.safeParse(text.replace(/^\$/, ''));
-  if (!amount.success) throw new InvalidArgumentError('It must be an amount in US dollars above 0, like 0.50.');
-  return amount.data;
+  const given = text.replace(/^\$/, '');
+  const amount = USD_LIMIT_PATTERN.test(given) ? toPusd(given) : ZERO_PUSD;
+  if (amount === ZERO_PUSD) throw new InvalidArgumentError('It must be an amount in US dollars above 0, like 0.50.');
+  return fromPusd(amount);
 }
 
 export function since(text: string): string {

@@ -3,6 +3,9 @@ import { type DestinationStream, pino, stdTimeFunctions } from 'pino';
 import type { Config } from '../domain/config.ts';
 import { REDACTED, scrub } from '../kernel/scrub.ts';
 import type { Logger } from '../ports/log.ts';
+import type { CommandContext } from './context.ts';
+import type { Settings } from './start.ts';
+import { inSource } from './trace.ts';
 
 const REDACTED_PATHS = ['*.apiKey', '*.api_key', 'headers.authorization', 'headers["x-api-key"]'];
 
@@ -36,9 +39,21 @@ export function createLogger(
   );
 }
 
-/** Name, scrubbed text and the frames; what is no error stays as it is. */
+/**
+ * The process log, which hides keys and tokens. A person at a terminal reads sentences: below `error` they see the lines
+ * only when `log.level` asks for them.
+ */
+export function startLog({ stderr }: CommandContext, { config, credentials, given }: Settings): Logger {
+  const level = stderr.isTTY === true && !given.has('log.level') ? 'error' : config.log.level;
+  return createLogger(level, () => [...credentials.secrets, ...config.server.auth_tokens]);
+}
+
+/** Name, scrubbed text and the frames; of what is no error, a stack written as text is told in places of the source. */
 function describeError(value: unknown): unknown {
+  if (typeof value === 'string') return inSource(value);
   if (!(value instanceof Error)) return value;
-  const frames = (value.stack ?? '').split('\n').filter((line) => line.startsWith('    at '));
+  const frames = inSource(value.stack ?? '')
+    .split('\n')
+    .filter((line) => line.startsWith('    at '));
   return { type: value.name, message: scrub(value.message), stack: frames.join('\n') };
 }

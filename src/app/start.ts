@@ -1,12 +1,10 @@
-// The first steps every server command shares: keys file, configuration, credentials, log.
+// The first steps every server command shares: keys file, configuration, credentials.
 import type { ServerAddress } from '../client/request.ts';
 import { err, ok, type Result } from '../kernel/result.ts';
-import type { Logger } from '../ports/log.ts';
 import { type ConfigFlags, dataDirectory, type LoadedConfig, loadConfig } from './config.ts';
 import { type CommandContext, refuse } from './context.ts';
 import { type Credentials, createCredentials, type EnvFile, readEnvFile } from './credentials.ts';
 import { findServer } from './door/find-server.ts';
-import { createLogger } from './log.ts';
 
 export interface Settings extends LoadedConfig {
   readonly credentials: Credentials;
@@ -20,15 +18,6 @@ export function loadSettings(context: CommandContext, flags: ConfigFlags): Resul
   const env = { ...envFile.values, ...context.env };
   const loaded = loadConfig({ env, flags, cwd: context.cwd, home: context.home, packageDir: context.packageDir });
   return loaded.ok ? ok({ ...loaded.value, envFile, credentials: createCredentials(env) }) : err(loaded.error);
-}
-
-/**
- * The process log, which hides keys and tokens. A person at a terminal reads sentences: below `error` they see the lines
- * only when `log.level` asks for them.
- */
-export function startLog({ stderr }: CommandContext, { config, credentials, given }: Settings): Logger {
-  const level = stderr.isTTY === true && !given.has('log.level') ? 'error' : config.log.level;
-  return createLogger(level, () => [...credentials.secrets, ...config.server.auth_tokens]);
 }
 
 /** Runs `body` with the server that the flags name, else that of the data folder, else the configured one; its exit code. */

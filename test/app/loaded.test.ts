@@ -1,40 +1,74 @@
-// What a server loads: the packages of its doors only once somebody comes through them (00 §1, 19 §3).
+// What a server and a command load: packages that few need only once somebody needs them (00 §1, 19 §3).
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { address, start, temporaryHome } from './metis.ts';
 
-/** The packages of protocols whose code a `metis serve` has loaded in its life. */
-async function loadedBy(use: (url: string) => Promise<void>): Promise<readonly string[]> {
+/** The packages whose code a command has loaded in its life. */
+async function loadedBy(
+  args: readonly string[],
+  use: (url: string) => Promise<void> = async () => {},
+): Promise<ReadonlySet<string>> {
   const home = temporaryHome();
   onTestFinished(home.remove);
   const told = path.join(home.path, 'coverage');
-  const server = start(['serve', '--port', '0'], { home: home.path, env: { NODE_V8_COVERAGE: told } });
-  await use(await address(server));
-  expect((await server.stop()).code).toBe(0);
+  const command = start(args, { home: home.path, env: { NODE_V8_COVERAGE: told } });
+  if (args[0] === 'serve') {
+    await use(await address(command));
+    expect((await command.stop()).code).toBe(0);
+  } else await command.finished;
   const scripts = fs.readdirSync(told).flatMap((name) => {
     const { result } = JSON.parse(fs.readFileSync(path.join(told, name), 'utf8')) as { result: { url: string }[] };
     return result.map(({ url }) => url);
   });
-  expect(scripts.some((url) => url.includes('/node_modules/fastify/'))).toBe(true);
-  const found = scripts.flatMap(
-    (url) => /node_modules\/(@(?:modelcontextprotocol|agentclientprotocol)\/\w+)/.exec(url)?.[1] ?? [],
-  );
-  return [...new Set(found)];
+  return new Set(scripts.flatMap((url) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(url)?.[1] ?? []));
 }
 
-it('a server that nobody asks for MCP or ACP loads neither package; the first call of /mcp loads its own', async () => {
-  const session = (url: string) =>
-    fetch(`${url}/sessions`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ workspace_path: import.meta.dirname }),
-    });
-  expect(await loadedBy(async (url) => expect((await session(url)).status).toBe(201))).toEqual([]);
-  const asked = await loadedBy(async (url) => {
-    const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
-    const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping' });
-    await fetch(`${url}/mcp?workspace=/`, { method: 'POST', headers, body });
+const SERVE = ['serve', '--port', '0'];
+const postJson = (url: string, body: object, headers: Record<string, string> = {}) =>
+  fetch(url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(body),
   });
-  expect(asked).toContain('@modelcontextprotocol/server');
+const openSession = (url: string) => postJson(`${url}/sessions`, { workspace_path: import.meta.dirname });
+
+it('a server that nobody asks for MCP or ACP loads neither package; the first call of /mcp loads its own', async () => {
+  const doors = (names: ReadonlySet<string>) =>
+    [...names].filter((name) => /^@(?:modelcontextprotocol|agentclientprotocol)\//.test(name));
+  const names = await loadedBy(SERVE, async (url) => expect((await openSession(url)).status).toBe(201));
+  expect(names).toContain('fastify');
+  expect(doors(names)).toEqual([]);
+  const asked = await loadedBy(SERVE, async (url) => {
+    const accept = 'application/json, text/event-stream';
+    await postJson(`${url}/mcp?workspace=/`, { jsonrpc: '2.0', id: 1, method: 'ping' }, { accept });
+  });
+  expect(doors(asked)).toContain('@modelcontextprotocol/server');
 }, 60_000);
+
+it('a server loads what checks schemas of others, writes YAML and counts requests only where that is asked for', async () => {
+  const rare = ['ajv', 'yaml', '@fastify/rate-limit', 'pg', 'undici'];
+  const names = await loadedBy(SERVE, async (url) => expect((await openSession(url)).status).toBe(201));
+  expect(rare.filter((name) => names.has(name))).toEqual([]);
+  const counting = await loadedBy([...SERVE, '--set', 'server.rate_limit_rpm=2'], async (url) => {
+    const statuses = [await openSession(url), await openSession(url), await openSession(url)].map(
+      ({ status }) => status,
+    );
+    expect(statuses).toEqual([201, 201, 429]);
+  });
+  expect(counting).toContain('@fastify/rate-limit');
+}, 60_000);
+
+it('help and version load nothing of what a command works with', async () => {
+  for (const ask of ['--help', '--version']) {
+    const names = await loadedBy([ask]);
+    expect(names).toContain('commander');
+    expect(['zod', 'js-yaml', 'pino'].filter((name) => names.has(name))).toEqual([]);
+  }
+});
+
+it('a command that asks a server loads neither a server, nor its log, nor its database', async () => {
+  const names = await loadedBy(['sessions', '--server', 'http://127.0.0.1:9']);
+  expect(names).toContain('commander');
+  expect(['fastify', 'pino', 'better-sqlite3', 'ajv'].filter((name) => names.has(name))).toEqual([]);
+});

@@ -38,7 +38,7 @@ it('gen:prices makes the same file twice without a network, and writes nothing w
   fs.mkdirSync(path.join(copy, 'config'), { recursive: true });
   fs.cpSync(path.join(ROOT, 'scripts'), path.join(copy, 'scripts'), { recursive: true });
   fs.cpSync(path.join(ROOT, 'config/registry.yaml'), path.join(copy, 'config/registry.yaml'));
-  for (const name of ['node_modules', 'dist']) fs.symlinkSync(path.join(ROOT, name), path.join(copy, name));
+  for (const name of ['node_modules', 'src']) fs.symlinkSync(path.join(ROOT, name), path.join(copy, name));
   const target = path.join(copy, 'config/prices.json');
   const closed = `import net from 'node:net';
     net.Socket.prototype.connect = () => { throw new Error('a price import opens no connection'); };`;

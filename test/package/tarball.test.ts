@@ -39,7 +39,10 @@ async function pack(...flags: string[]): Promise<Packed> {
   return (Object.values(JSON.parse(stdout)) as Packed[])[0]!;
 }
 
-it('the tarball holds what runs and what is read, no tests, no sources, no leavings of the build', async () => {
+it('the tarball holds what runs and what is read, no tests, no sources, no leavings of the build or of a run', async () => {
+  // Leaves what it compiled in the package.
+  await execute(process.execPath, [path.join(ROOT, bin.metis!), '--version'], { env: { HOME: home.path } });
+  expect(fs.existsSync(path.join(ROOT, 'dist/.cache'))).toBe(true);
   const packed = await pack('--dry-run');
   const files = packed.files.map((file) => file.path);
   const journal = JSON.parse(fs.readFileSync(path.join(ROOT, 'migrations/meta/_journal.json'), 'utf8')) as {
@@ -55,7 +58,7 @@ it('the tarball holds what runs and what is read, no tests, no sources, no leavi
   );
   const top = new Set(files.map((file) => file.split('/')[0]));
   expect([...top].filter((name) => ['src', 'test', 'bench', 'scripts', 'node_modules'].includes(name!))).toEqual([]);
-  expect(files.filter((file) => /\.map$|tsbuildinfo|snapshot\.json$|(?<!\.d)\.tsx?$|\.test\.|^\./.test(file))).toEqual(
+  expect(files.filter((file) => /\.cache|tsbuildinfo|snapshot\.json$|(?<!\.d)\.tsx?$|\.test\.|^\./.test(file))).toEqual(
     files.filter((file) => /^examples\/.*\.test\./.test(file)),
   );
   for (const command of Object.values(bin)) {

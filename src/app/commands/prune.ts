@@ -13,7 +13,8 @@ import { createJournal } from '../../store/sqlite/write/journal.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { findServer } from '../door/find-server.ts';
-import { configuredServer, loadSettings, type Settings, startLog } from '../start.ts';
+import { startLog } from '../log.ts';
+import { configuredServer, loadSettings, type Settings } from '../start.ts';
 
 export interface PruneFlags extends ConfigFlags {
   readonly days?: number;

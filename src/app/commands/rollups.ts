@@ -9,7 +9,8 @@ import { verifyRollups as differencesIn } from '../../store/sqlite/report/verify
 import { rebuildRollups } from '../../store/sqlite/write/rebuild.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
-import { loadSettings, type Settings, startLog } from '../start.ts';
+import { startLog } from '../log.ts';
+import { loadSettings, type Settings } from '../start.ts';
 import type { ClusterUpkeep } from '../storage/cluster-upkeep.ts';
 
 /** Also beside a running server. Exit code: 1 with one line on stdout a difference, 0 without any. */

@@ -1,4 +1,5 @@
 // `metis serve`: the server, until a signal ends it.
+import v8 from 'node:v8';
 import { isLoopback, servedNames } from '../../http/origin.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { StartupError } from '../../kernel/errors.ts';
@@ -6,9 +7,15 @@ import { createServer } from '../compose.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { writeServerFile } from '../door/server-file.ts';
-import { askedAt, loadSettings, startLog } from '../start.ts';
+import { startLog } from '../log.ts';
+import { askedAt, loadSettings } from '../start.ts';
 import { NO_SANDBOX, sandboxWorks } from './shell-sandbox.ts';
 
+/**
+ * By how much the old heap may grow before it is collected. A turn outlives the young heap, and under many of them V8
+ * would let their garbage grow to three times of what lives: 1,000 paced sessions held 529 MiB, and 342 with this.
+ */
+const HEAP_GROWTH = '--heap-growing-percent=50';
 const SHUTDOWN_LIMIT_MS = 30_000;
 /** Levels of the log at which the server's own events are checked as well. */
 const DEBUGGING: readonly string[] = ['debug', 'trace'];
@@ -19,6 +26,7 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
   if (!settings.ok) return refuse(context, settings.error);
   const { config, credentials, envFile, dataDir } = settings.value;
   const log = startLog(context, settings.value);
+  v8.setFlagsFromString(HEAP_GROWTH);
   // A library's warning is a line like any other.
   process.removeAllListeners('warning');
   process.on('warning', (warning) => log.warn({ err: warning }, 'a library warns'));
@@ -67,7 +75,8 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
       forget();
       await server.close();
     }
-    return 0;
+    // What a library leaves running, as the next try for a collector that is away, would hold the process for seconds more.
+    return context.exit(0);
   } catch (error) {
     // It waited for its database, and a connection that is being tried would hold the process for seconds more.
     if (error === leave.signal.reason) context.exit(0);

@@ -6,7 +6,8 @@ import { StartupError } from '../../kernel/errors.ts';
 import { createServer, type RunningServer } from '../compose.ts';
 import type { ConfigFlags } from '../config.ts';
 import type { CommandContext } from '../context.ts';
-import { configuredServer, loadSettings, type Settings, startLog } from '../start.ts';
+import { startLog } from '../log.ts';
+import { configuredServer, loadSettings, type Settings } from '../start.ts';
 import { type Found, findServer } from './find-server.ts';
 import { writeServerFile } from './server-file.ts';
 

@@ -2,7 +2,6 @@
 import fs from 'node:fs';
 import { createMetisClient } from '../../client/client.ts';
 import type { ServerAddress } from '../../client/request.ts';
-import { isOwned } from '../../store/sqlite/connection/owner-lock.ts';
 import type { LoadedConfig } from '../config.ts';
 import { readServerFile } from './server-file.ts';
 
@@ -27,10 +26,16 @@ export async function findServer(
   if (said !== null && (await answers({ ...configured, baseUrl: said.url })))
     return { baseUrl: said.url, embedded: said.embedded };
   const { db_path } = settings.config.storage;
-  const held = fs.existsSync(db_path) && isOwned(db_path);
+  const held = fs.existsSync(db_path) && (await isHeld(db_path));
   // A data folder that was named and that no server holds is not the one of a server that answers.
   if ((named && !held) || !(await answers(configured))) return null;
   return { baseUrl: configured.baseUrl, embedded: false };
+}
+
+/** The driver of the database is loaded where the folder does not say itself which server is up. */
+async function isHeld(file: string): Promise<boolean> {
+  const { isOwned } = await import('../../store/sqlite/connection/owner-lock.ts');
+  return isOwned(file);
 }
 
 /** A server that is up, or on its way: one that goes down is not found. */

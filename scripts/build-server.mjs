@@ -1,0 +1,43 @@
+// Bundles src/ into a few files of dist/: to find and read hundreds of them was a quarter of a start. What is loaded only when
+// it is asked for is a file of its own; libraries stay where they are installed.
+import fs from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+
+const common = {
+  absWorkingDir: root,
+  outbase: 'src',
+  outdir: 'dist',
+  bundle: true,
+  packages: 'external',
+  format: 'esm',
+  target: 'node22.14',
+  // Without the source itself: they tell the log where in it an error comes from.
+  sourcemap: true,
+  sourcesContent: false,
+  metafile: true,
+  logLevel: 'warning',
+};
+
+const server = await build({
+  ...common,
+  // The commands, and what is started by its path: the thread of the reports.
+  entryPoints: ['src/main.ts', 'src/server.ts', 'src/store/sqlite/report/analytics-thread.ts'],
+  platform: 'node',
+  splitting: true,
+  chunkNames: 'chunks/[name]-[hash]',
+});
+// For programs of others, in Node.js and in a browser: it shares nothing with the server.
+const client = await build({ ...common, entryPoints: ['src/client/client.ts'], platform: 'neutral' });
+
+// What an earlier build left behind, and with it what was kept of it compiled.
+const made = new Set([server, client].flatMap(({ metafile }) => Object.keys(metafile.outputs)));
+for (const name of fs.readdirSync(path.join(root, 'dist'), { recursive: true })) {
+  const file = path.posix.join('dist', ...name.split(path.sep));
+  if (made.has(file) || !/^dist\/(?!dashboard\/|\.cache\/).*\.js(?:\.map)?$/.test(file)) continue;
+  fs.rmSync(path.join(root, file));
+  fs.rmSync(path.join(root, 'dist/.cache'), { recursive: true, force: true });
+}

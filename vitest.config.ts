@@ -41,6 +41,9 @@ export default defineConfig({
           name: 'alone',
           include: ['test/**/*.test.ts'],
           exclude: ['test/arch/**', 'test/browser/**', ...inTogether],
+          // They wait for processes, which a busy machine starts slowly; only what hangs lasts so long.
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
         },
       },
       {

@@ -52,7 +52,10 @@ const SEQ_OF_EVENTS = `
   CREATE CONSTRAINT TRIGGER storm_note AFTER INSERT ON events DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION storm_note();`;
 
-/** The open calls of each tree at the moment that it loses its node. */
+/**
+ * The open calls of each tree at the moment that it loses its node, or is claimed anew by the one that has it: that one
+ * dropped it when no heartbeat came through in time, and a late one did.
+ */
 const CALLS_OPEN_AT_LOSSES = `
   CREATE TABLE storm_losses (open bigint);
   CREATE FUNCTION storm_loss() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -64,8 +67,11 @@ const CALLS_OPEN_AT_LOSSES = `
     RETURN new;
   END $$;
   CREATE TRIGGER storm_loss AFTER UPDATE ON trees FOR EACH ROW
-    WHEN (old.owner_node IS NOT NULL AND new.owner_node IS DISTINCT FROM old.owner_node)
+    WHEN (old.owner_node IS NOT NULL
+      AND (new.owner_node, new.owner_epoch) IS DISTINCT FROM (old.owner_node, old.owner_epoch))
     EXECUTE FUNCTION storm_loss();`;
+
+const OWNED_BY_OTHERS = 'SELECT 1 FROM trees WHERE owner_node NOT IN (SELECT id FROM nodes WHERE name = ANY ($1))';
 
 export async function storm({ database, nats, seconds, sessions }: StormOptions): Promise<Storm> {
   const work = plannedWork(() => 50 + Math.random() * 200);
@@ -116,7 +122,8 @@ export async function storm({ database, nats, seconds, sessions }: StormOptions)
     const subscriber = subscribe(id, nodeUrl);
     subscribers.push(subscriber);
     await until(() => subscriber.since !== null, QUIET_SECONDS);
-    for (let n = 1; working; n++) {
+    // One turn in any case, however long a busy machine took to get here.
+    for (let n = 1; n === 1 || working; n++) {
       const turn = `${name}.${n}`;
       const { turn_id } = await post(`/sessions/${id}/turns`, `turn ${turn}`, { content: message(turn) });
       turns.push(turn_id);
@@ -145,6 +152,9 @@ export async function storm({ database, nats, seconds, sessions }: StormOptions)
   await driven;
   await allEnded(nodes, QUIET_SECONDS);
   const quietAfter = performance.now() - from;
+  // One that was killed behind its last turn owns the tree until its lease is over; then a live one lets it go.
+  const living = alive().map(({ name }) => name);
+  await until(async () => (await nodes.rows(OWNED_BY_OTHERS, living)).length === 0, QUIET_SECONDS);
   for (const subscriber of subscribers) await subscriber.stop();
   await Promise.all(alive().map((node) => node.stop()));
   const [open] = await nodes.rows('SELECT coalesce(sum(open), 0) AS n FROM storm_losses');

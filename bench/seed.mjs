@@ -1,7 +1,7 @@
 // Fills a data folder with many sessions: one real turn is run, and its rows are copied under new ids.
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { createIdGenerator } from '../dist/kernel/ids.js';
+import { createIdGenerator } from '../src/kernel/ids.ts';
 import { createClient, marker, openSession } from './client.mjs';
 import { startServer } from './processes.mjs';
 
@@ -26,6 +26,8 @@ export async function seed(bench, data, { sessions, events, longest = 0 }) {
     for (let left = sessions; left > 0; left -= SESSIONS_PER_TRANSACTION)
       some(Math.min(left, SESSIONS_PER_TRANSACTION));
     const long = longest > 0 ? db.transaction(() => copy(ids, { events: longest, messages: longest }))() : null;
+    // What was copied is learned, as it is in a server that was stopped in order.
+    db.prepare("UPDATE meta SET value = (SELECT max(id) FROM events) WHERE key = 'learning_cursor'").run();
     db.pragma('wal_checkpoint(TRUNCATE)');
     return long;
   } finally {

@@ -61,16 +61,18 @@ try {
     }
     const { heapMib, listeners, resources, timers } = JSON.parse(fs.readFileSync(probeFile, 'utf8'));
     const restMib = residentMib(server.pid);
-    const fds = fs.readdirSync(`/proc/${server.pid}/fd`).length;
+    const kept = connectionsTo(provider.url);
+    const fds = fs.readdirSync(`/proc/${server.pid}/fd`).length - kept;
     const walMib = fs.statSync(path.join(data, 'metis.db-wal')).size / 2 ** 20;
     return {
       restMib,
       heapMib,
       fds,
       listeners,
-      timers,
+      timers: timers - kept,
       resources,
       walMib,
+      kept,
     };
   }
 
@@ -170,9 +172,19 @@ try {
   fs.rmSync(folder, { recursive: true, force: true });
 }
 
-function report(when, { rssMib, restMib, heapMib, fds, listeners, timers, resources, walMib }) {
+/** Connections that are kept open for the next call, each with its timer: how many there are follows from the last seconds' load. */
+function connectionsTo(url) {
+  const port = Number(new URL(url).port).toString(16).toUpperCase().padStart(4, '0');
+  const lines = fs.readFileSync('/proc/net/tcp', 'utf8').trim().split('\n').slice(1);
+  return lines.filter((line) => {
+    const [, , remote, state] = line.trim().split(/\s+/);
+    return remote.endsWith(`:${port}`) && state === '01';
+  }).length;
+}
+
+function report(when, { rssMib, restMib, heapMib, fds, listeners, timers, resources, walMib, kept }) {
   process.stdout.write(
-    `${when}: RSS ${rssMib.toFixed(1)} MiB at work, ${restMib.toFixed(1)} at rest, heap ${heapMib.toFixed(1)} MiB, ${fds} descriptors, ${timers} timers, ` +
+    `${when}: RSS ${rssMib.toFixed(1)} MiB at work, ${restMib.toFixed(1)} at rest, heap ${heapMib.toFixed(1)} MiB, ${fds} descriptors, ${timers} timers beside ${kept} kept connections, ` +
       `${listeners} process listeners, WAL ${walMib.toFixed(1)} MiB, ${JSON.stringify(resources)}\n`,
   );
 }

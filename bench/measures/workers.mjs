@@ -4,8 +4,8 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { silentLogger } from '../../dist/ports/log.js';
-import { createWorkerLibrary } from '../../dist/workspace/workers/library.js';
+import { silentLogger } from '../../src/ports/log.ts';
+import { createWorkerLibrary } from '../../src/workspace/workers/library.ts';
 
 export const name = 'workers';
 

@@ -12,6 +12,7 @@ import { ROOT } from './metis.ts';
 
 // The pages build, serve and run the demo.
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 60_000 });
+const COMMAND_LIMIT_MS = 90_000;
 
 /** Commands that are not run, and why. A line of its own in a block, or the words between back-ticks. */
 const LEFT_OUT: Readonly<Record<string, string>> = {
@@ -20,6 +21,8 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   'npx metis': 'another way to write the name, not a command',
   'metis demo --provider anthropic': 'needs a key and costs money',
   'npm run build': 'part of npm start',
+  'npm test': 'the suite does not run itself',
+  'npm run bench': 'takes minutes',
   'npm run test:package': 'installs from the registry',
   'npx metis-server demo': 'the demo of `npm run demo`; test/package starts it so',
   'export METIS_TOKEN=$(openssl rand -hex 32)': 'for the container of the next line',
@@ -120,7 +123,7 @@ interface Shell {
   close(): Promise<void>;
 }
 function openShell({ folder, env }: Checkout): Shell {
-  const child = spawn('bash', ['--noprofile', '--norc'], { cwd: folder, env });
+  const child = spawn('bash', ['--noprofile', '--norc'], { cwd: folder, env, detached: true });
   let output = '';
   let look = () => {};
   let broken = (_: Error) => {};
@@ -135,14 +138,21 @@ function openShell({ folder, env }: Checkout): Shell {
     run: (command) =>
       new Promise((resolve, reject) => {
         output = '';
+        const tooLong = setTimeout(() => {
+          reject(new Error(`does not end: ${command}\n${output}`));
+          process.kill(-child.pid!, 'SIGKILL');
+        }, COMMAND_LIMIT_MS);
         look = () => {
           const end = /\n<<<(\d+)>>>\n/.exec(output);
-          if (end) resolve({ code: Number(end[1]), output: output.slice(0, end.index) });
+          if (!end) return;
+          clearTimeout(tooLong);
+          resolve({ code: Number(end[1]), output: output.slice(0, end.index) });
         };
         broken = reject;
         child.stdin.write(`{\n${command}\n} </dev/null 2>&1\nprintf '\\n<<<%s>>>\\n' $?\n`);
       }),
     async close() {
+      if (child.exitCode !== null || child.signalCode !== null) return;
       const ended = once(child, 'close');
       child.stdin.end();
       await ended;

@@ -138,15 +138,17 @@ function openShell({ folder, env }: Checkout): Shell {
     run: (command) =>
       new Promise((resolve, reject) => {
         output = '';
-        const tooLong = setTimeout(() => {
-          reject(new Error(`does not end: ${command}\n${output}`));
-          process.kill(-child.pid!, 'SIGKILL');
-        }, COMMAND_LIMIT_MS);
+        let over = false;
         look = () => {
           const end = /\n<<<(\d+)>>>\n/.exec(output);
           if (!end) return;
-          clearTimeout(tooLong);
+          over = true;
           resolve({ code: Number(end[1]), output: output.slice(0, end.index) });
+        };
+        AbortSignal.timeout(COMMAND_LIMIT_MS).onabort = () => {
+          if (over) return;
+          reject(new Error(`does not end: ${command}\n${output}`));
+          process.kill(-child.pid!, 'SIGKILL');
         };
         broken = reject;
         child.stdin.write(`{\n${command}\n} </dev/null 2>&1\nprintf '\\n<<<%s>>>\\n' $?\n`);

@@ -105,6 +105,61 @@ export function eventSuite(openWorld: OpenStore): void {
       await read();
     });
 
+    test('what most events of a type say is not stored and is read again, and anything else is stored', async () => {
+      const world = await openWorld();
+      const session = await storedSession(world);
+      const turn = await storedTurn(world, session);
+      const flags =
+        'stop_reason_clean no_llm_failure no_tool_failure no_tool_exit_failure no_max_tokens_hit tool_cycle_count_reasonable';
+      const usual = {
+        'llm.call_started': { model: 'a:b', provider: 'a', call_index: 1, purpose: 'turn' },
+        'llm.call_completed': { model: 'a:b', provider: 'a', stop_reason: 'end_turn', purpose: 'turn' },
+        'turn.completed': { stop_reason: 'end_turn' },
+        'eval.completed': {
+          subject_kind: 'turn',
+          subject_id: turn.id,
+          rubric_id: 'turn-heuristic-v1',
+          rubric_version: '1.2.0',
+          signals: { flags: flags.split(' '), flags_negative: [] },
+        },
+      } as const;
+      const other = {
+        'llm.call_started': { provider: 'c', call_index: 2, purpose: 'compaction' },
+        'llm.call_completed': { provider: 'c', stop_reason: 'cancelled', purpose: 'gateway' },
+        'turn.completed': { stop_reason: 'max_tokens' },
+        'eval.completed': {
+          subject_kind: 'session',
+          subject_id: turn.id,
+          rubric_id: 'x',
+          rubric_version: '1.3.0',
+          signals: { flags: [], flags_negative: [] },
+        },
+      } as const;
+      for (const type of ['llm.call_started', 'llm.call_completed', 'turn.completed', 'eval.completed'] as const) {
+        const fields = Object.keys(usual[type]).filter((field) => field !== 'model');
+        for (const [values, stays] of [
+          [usual[type], []],
+          [{ ...usual[type], ...other[type] }, fields],
+        ] as const) {
+          const payload = { ...sampleOf(CATALOG[type].payload), ...values };
+          const emit = [{ ...draftOf(type, session.id, payload), turn_id: turn.id }];
+          const [event] = await world.journal.commit({ emit });
+          const [stored] = await world.rows('SELECT payload_json FROM events WHERE id = ?', event!.id);
+          const kept = Object.keys(JSON.parse(String(stored?.payload_json)));
+          expect(kept.filter((field) => fields.includes(field)).sort(), type).toEqual([...stays].sort());
+          const [raw] = await world.store.events.listRaw({
+            ...EVERYTHING,
+            session_id: session.id,
+            after: null,
+            types: [type],
+          });
+          const read = await world.store.events.list({ ...EVERYTHING, session_id: session.id, types: [type] });
+          expect(read.rows.at(-1), type).toEqual(event);
+          if (stays.length === 0) expect(raw?.payload_json, type).toBe(JSON.stringify(payload));
+        }
+      }
+    });
+
     test('a missing field, an unknown key and money as a number are refused for every catalog type, and nothing is stored', async () => {
       const world = await openWorld();
       const session = await storedSession(world);

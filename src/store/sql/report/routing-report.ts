@@ -3,19 +3,22 @@ import type { RoutingStats, TraceQuery } from '../../../domain/analytics.ts';
 import type { PayloadOf } from '../../../domain/event.ts';
 import { createRouteCounter } from '../../../policy/analytics/route-stats.ts';
 import { wholePayload } from '../../../policy/journal/stored-payload.ts';
+import type { EventRow } from '../schema/rows.ts';
 import { eventSlices, type Read } from './slices.ts';
 
 /** Each of these is a chain of seven entries to parse, so a slice is short. */
 const SLICE_ROWS = 2000;
 
+type Row = Pick<EventRow, 'session_id' | 'turn_id' | 'payload_json'>;
+
 export async function routing(read: Read, { window, filter }: TraceQuery): Promise<RoutingStats> {
-  const slice = `SELECT session_id, payload_json FROM events WHERE type = 'route.decided' AND timestamp_ms >= ? AND timestamp_ms < ?
+  const slice = `SELECT session_id, turn_id, payload_json FROM events WHERE type = 'route.decided' AND timestamp_ms >= ? AND timestamp_ms < ?
     AND session_id = coalesce(?, session_id)`;
   const counter = createRouteCounter(filter);
   for await (const { from, to } of eventSlices(read, 'route.decided', window, SLICE_ROWS)) {
-    for (const row of await read<{ session_id: string; payload_json: string }>(slice, from, to, filter.session)) {
+    for (const row of await read<Row>(slice, from, to, filter.session)) {
       const stored = JSON.parse(row.payload_json) as Partial<PayloadOf<'route.decided'>>;
-      counter.add(wholePayload('route.decided', stored, row.session_id) as PayloadOf<'route.decided'>);
+      counter.add(wholePayload('route.decided', stored, row) as PayloadOf<'route.decided'>);
     }
   }
   return counter.result();

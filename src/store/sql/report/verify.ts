@@ -55,7 +55,7 @@ export function factDifferences(event: CallEvent, fact: Values | undefined): str
 /** The columns of a fact that its event determines. */
 function factFrom({ timestamp_ms, session_id, turn_id, payload_json }: CallEvent): Record<string, unknown> {
   const stored = JSON.parse(payload_json) as Partial<LlmCallCompleted>;
-  const call = wholePayload('llm.call_completed', stored, session_id) as unknown as LlmCallCompleted;
+  const call = wholePayload('llm.call_completed', stored, { session_id, turn_id }) as unknown as LlmCallCompleted;
   return {
     ts_ms: timestamp_ms,
     session_id,

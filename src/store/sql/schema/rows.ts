@@ -189,7 +189,7 @@ export function storedEvent(row: EventRow): AnyEvent {
     parent_event_id: row.parent_event_id,
     type: row.type,
     actor: row.actor,
-    payload: wholePayload(row.type, parsed(row.payload_json), row.session_id),
+    payload: wholePayload(row.type, parsed(row.payload_json), row),
     sensitivity: row.sensitivity,
   } as AnyEvent;
 }

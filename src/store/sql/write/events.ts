@@ -56,7 +56,7 @@ export function eventRow(event: Event, at: number) {
     type: event.type,
     actor: event.actor,
     sensitivity: event.sensitivity,
-    payload_json: storedPayload(event.type, event.payload, event.session_id),
+    payload_json: storedPayload(event.type, event.payload, event),
   };
 }
 

@@ -1,9 +1,9 @@
-// The only writer: batches of one tick share a transaction, each under its own savepoint; then publication (00 §3, 02 §2).
+// The only writer: batches of one tick share a transaction; then publication (00 §3, 02 §2).
 import type { Event } from '../../../domain/event.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { IdGenerator } from '../../../kernel/ids.ts';
-import { type PreparedBatch, prepareBatch } from '../../../policy/journal/prepare.ts';
-import { InvalidMessageError, type Journal, JournalConflict } from '../../../ports/journal.ts';
+import { prepareBatch } from '../../../policy/journal/prepare.ts';
+import type { Journal } from '../../../ports/journal.ts';
 import type { LiveBus, Published } from '../../../ports/live-bus.ts';
 import type { Logger } from '../../../ports/log.ts';
 import type { Effects } from '../../sql/write/effects.ts';
@@ -21,9 +21,10 @@ import { createPriceVersions } from './price-versions.ts';
 import { createPruner } from './prune.ts';
 import { createPurger } from './purge.ts';
 import { sessionWrites } from './session-writes.ts';
+import { type Attempt, createTransaction, UNTRIED } from './transaction.ts';
 import { turnWrites } from './turn-writes.ts';
 import { workerWrites } from './worker-writes.ts';
-import { type Appliers, applyWrite } from './writes.ts';
+import type { Appliers } from './writes.ts';
 
 export interface JournalOptions {
   readonly db: SqliteStoreHandle;
@@ -41,14 +42,10 @@ export interface JournalOptions {
  */
 const MAX_BATCHES_PER_TRANSACTION = 32;
 
-interface QueuedBatch {
+interface QueuedBatch extends Attempt {
   readonly kind: 'batch';
-  readonly batch: PreparedBatch;
   readonly resolve: (events: readonly Event[]) => void;
   readonly reject: (error: unknown) => void;
-  outcome:
-    | { readonly ok: true; readonly published: readonly Published[]; readonly effects: Effects }
-    | { readonly ok: false; readonly error: unknown };
 }
 /** Something that is written in its own transaction, in its place among the batches. */
 interface QueuedTask {
@@ -59,12 +56,6 @@ type Queued = QueuedBatch | QueuedTask | Extract<Published, { readonly kind: 'tr
 
 export function createJournal({ db: handle, ids, clock, bus, log, trusted = false }: JournalOptions): Journal {
   const { db, history, sessions, checkpoints } = handle;
-  const begin = db.prepare('BEGIN IMMEDIATE');
-  const commitAll = db.prepare('COMMIT');
-  const rollbackAll = db.prepare('ROLLBACK');
-  const savepoint = db.prepare('SAVEPOINT batch');
-  const release = db.prepare('RELEASE batch');
-  const rollbackTo = db.prepare('ROLLBACK TO batch');
   const live = createLiveSessions(db);
   const guard = createGuard(db, live);
   const appliers: Appliers = {
@@ -78,6 +69,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
     ...patternWrites(db),
   };
   const events = createEventLog(db, { ids, clock, sessions: live });
+  const writeTogether = createTransaction(db, { live, guard, appliers, events, log });
   const purgeTree = createPurger(db);
   const pruneSlice = createPruner(db);
   const storePriceVersion = createPriceVersions(db, clock);
@@ -138,56 +130,8 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
       reject(outcome.error);
       return;
     }
-    const { published } = outcome;
-    if (published.length > 0) bus.publish(published);
-    resolve(published.flatMap((item) => (item.kind === 'event' ? [item.event] : [])));
-  }
-
-  function writeTogether(batches: readonly QueuedBatch[]): void {
-    if (batches.length === 0) return;
-    try {
-      begin.run();
-      for (const item of batches) {
-        if (batches.length === 1) write(item);
-        else writeUnderSavepoint(item);
-      }
-      commitAll.run();
-    } catch (error) {
-      if (db.inTransaction) rollbackAll.run();
-      for (const item of batches) fail(item, error);
-    }
-  }
-
-  function write(item: QueuedBatch): void {
-    const effects: Effects = { messages: [], ended: [], sessions: [] };
-    guard(item.batch);
-    for (const change of item.batch.writes) applyWrite(appliers, change, effects);
-    item.outcome = { ok: true, published: events.append(item.batch.emit), effects };
-  }
-
-  function writeUnderSavepoint(item: QueuedBatch): void {
-    savepoint.run();
-    try {
-      write(item);
-    } catch (error) {
-      // A full disk ends the whole transaction by itself; then no batch of it was written.
-      if (!db.inTransaction) throw error;
-      rollbackTo.run();
-      fail(item, error);
-    }
-    release.run();
-  }
-
-  function fail(item: QueuedBatch, cause: unknown): void {
-    // What failed by itself keeps its own reason when the rest of the transaction fails later.
-    if (!item.outcome.ok && item.outcome.error !== null) return;
-    for (const change of item.batch.writes) if (change.kind === 'session.insert') live.forget(change.session.id);
-    const error = journalFault(cause);
-    if (!(error instanceof JournalConflict || error instanceof InvalidMessageError)) {
-      const types = item.batch.emit.map((e) => (e.kind === 'event' ? e.draft.type : e.transient.delta.type));
-      log.error({ err: error, writes: item.batch.writes.map((change) => change.kind), types }, 'commit failed');
-    }
-    item.outcome = { ok: false, error };
+    if (outcome.published.length > 0) bus.publish(outcome.published);
+    resolve(eventsOf(outcome.published));
   }
 
   function inOrder<T>(task: () => T): Promise<T> {
@@ -209,7 +153,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
     async commit(batch) {
       const prepared = prepareBatch(batch, trusted);
       return new Promise((resolve, reject) => {
-        enqueue({ kind: 'batch', batch: prepared, resolve, reject, outcome: { ok: false, error: null } });
+        enqueue({ kind: 'batch', batch: prepared, resolve, reject, outcome: UNTRIED });
       });
     },
     transient(transient) {
@@ -236,6 +180,10 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
     },
     savePriceVersion: (row) => inOrder(() => storePriceVersion(row)),
   };
+}
+
+function eventsOf(published: readonly Published[]): readonly Event[] {
+  return published.flatMap((item) => (item.kind === 'event' ? [item.event] : []));
 }
 
 /** Up to the first task inclusive, and never more batches than one transaction takes. */

@@ -49,7 +49,9 @@ async function oneTurn(bench, data) {
       session: rows('SELECT * FROM sessions WHERE id = ?')[0],
       turn: rows('SELECT * FROM turns WHERE session_id = ?')[0],
       messages: rows('SELECT * FROM messages WHERE session_id = ? ORDER BY id'),
-      events: rows('SELECT * FROM events WHERE session_id = ? ORDER BY id'),
+      events: rows(
+        'SELECT e.* FROM event_rows e JOIN event_sessions s USING (session_key) WHERE s.session_id = ? ORDER BY e.id',
+      ),
     };
     db.close();
     return pattern;
@@ -68,7 +70,8 @@ function copier(db, { session, turn, messages, events }) {
   const sessionInsert = insert('sessions', session);
   const turnInsert = insert('turns', turn);
   const messageInsert = insert('messages', messages[0]);
-  const eventInsert = insert('events', events[0]);
+  const keyInsert = insert('event_sessions', { session_id: '' });
+  const eventInsert = insert('event_rows', events[0]);
   return (ids, wanted) => {
     const session_id = ids.session();
     const turn_id = ids.turn();
@@ -77,8 +80,9 @@ function copier(db, { session, turn, messages, events }) {
     for (let i = 0; i < wanted.messages; i++) {
       messageInsert.run({ ...messages[i % messages.length], id: ids.message(), session_id, turn_id });
     }
+    const session_key = keyInsert.run({ session_id }).lastInsertRowid;
     for (let i = 0; i < wanted.events; i++) {
-      eventInsert.run({ ...events[i % events.length], id: ids.event(), session_id, turn_id });
+      eventInsert.run({ ...events[i % events.length], id: ids.event(), session_key, turn_id });
     }
     return session_id;
   };

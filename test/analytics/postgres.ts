@@ -21,7 +21,7 @@ export interface PostgresDatabase {
   close(): Promise<void>;
 }
 
-const KEPT = ['meta', 'nodes'];
+const KEPT = ['event_types', 'meta', 'nodes'];
 
 /** @param statementMs the longest statement; as nodes have it unless told */
 export async function startDatabase(service: string, statementMs?: number): Promise<PostgresDatabase> {
@@ -68,7 +68,7 @@ export async function startDatabase(service: string, statementMs?: number): Prom
     project: (call, stamp) =>
       pool.transaction(async (tx) => {
         const fact = costFact(call, stamp);
-        store({ events: [], facts: [{ ...fact, session_key: fact.session_id }] }, tx);
+        store({ events: [], facts: [{ ...fact, session_key: fact.session_id }] }, tx, new Set());
       }),
     differences: () => verifyRollups(pool),
     rebuildRollups: () => rebuildRollups(pool),

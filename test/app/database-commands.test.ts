@@ -107,10 +107,10 @@ describe('metis prune', () => {
     await gate.arrived;
     const fresh = await oneTurn();
     await first.stop('SIGKILL');
-    const root = `(SELECT root_session_id FROM sessions s WHERE s.id = session_id)`;
     change(
       path.join(world.data, 'metis.db'),
-      `UPDATE events SET timestamp_ms = timestamp_ms - ${365 * DAY} WHERE ${root} IN ('${old}', '${open}')`,
+      `UPDATE event_rows SET timestamp_ms = timestamp_ms - ${365 * DAY} WHERE id IN (
+        SELECT e.id FROM events e JOIN sessions s ON s.id = e.session_id WHERE s.root_session_id IN ('${old}', '${open}'))`,
     );
     return { old, open, fresh };
   }

@@ -120,7 +120,7 @@ describe(`${KILLS} kills (CRASH_SEED=${SEED})`, () => {
 
   it('every completed turn is learned once, in the order of the journal', () => {
     const completed = events("type = 'turn.completed'").map((e) => e.turn_id);
-    const judged = events("type = 'eval.completed'").filter((e) => payload(e).subject_kind === 'turn');
+    const judged = events("type = 'eval.completed'").filter((e) => (payload(e).subject_kind ?? 'turn') === 'turn');
     expect(judged.map((e) => e.turn_id)).toEqual(completed);
     expect(run.rows<Json>('SELECT turn_id, score FROM pattern_turns').filter(({ score }) => score === null)).toEqual(
       [],

@@ -35,6 +35,10 @@ export const OPEN_GATEWAY_CALLS_OF_TREE = openGatewayCalls('s.root_session_id = 
 export const ALL_OPEN_GATEWAY_CALLS = openGatewayCalls('s.is_worker IN (0, 1)');
 export const CALL_COUNT = "SELECT count(*) AS n FROM events WHERE session_id = ? AND +type = 'llm.call_started'";
 
+const KEYS = 'SELECT session_key FROM event_sessions WHERE session_id';
+const OF_SESSION = `session_key = (${KEYS} = ?)`;
+const NUMBER_IN = `type IN (SELECT number FROM event_types WHERE ${TYPE_IN})`;
+
 /** The whole statement but its limit. Ids are found through an index first, so that a page reads only its own rows. */
 export function compose(query: EventQuery): { readonly sql: string; readonly values: readonly unknown[] } {
   const values: unknown[] = [];
@@ -46,12 +50,12 @@ export function compose(query: EventQuery): { readonly sql: string; readonly val
   const withTree = session_id !== null && (include_workers || worker_types.length > 0);
   const head = withTree ? bind(WITH_TREE, session_id) : '';
   const terms = [bind('id > ? AND id <= ?', query.after ?? '', query.until ?? BEHIND_ALL)];
-  if (withTree) terms.push('session_id IN (SELECT id FROM tree)');
-  else if (session_id !== null) terms.push(bind('session_id = ?', session_id));
-  if (types !== null) terms.push(bind(TYPE_IN, JSON.stringify(types)));
+  if (withTree) terms.push(`session_key IN (${KEYS} IN (SELECT id FROM tree))`);
+  else if (session_id !== null) terms.push(bind(OF_SESSION, session_id));
+  if (types !== null) terms.push(bind(NUMBER_IN, JSON.stringify(types)));
   if (withTree && !include_workers) {
-    terms.push(bind(`(session_id = ? OR ${TYPE_IN})`, session_id, JSON.stringify(worker_types)));
+    terms.push(bind(`(${OF_SESSION} OR ${NUMBER_IN})`, session_id, JSON.stringify(worker_types)));
   }
-  const ids = `SELECT id FROM events WHERE ${terms.join(' AND ')} ORDER BY id LIMIT ?`;
+  const ids = `SELECT id FROM event_rows WHERE ${terms.join(' AND ')} ORDER BY id LIMIT ?`;
   return { sql: `${head} SELECT * FROM events WHERE id IN (${ids}) ORDER BY id`, values };
 }

@@ -160,7 +160,10 @@ export function reportsSuite(openWorld: OpenWorld): void {
       const of = "type = 'delegate.completed'";
       const [told] = await world.stored(`SELECT payload_json FROM events WHERE ${of}`);
       const other = JSON.stringify({ ...JSON.parse(String(told?.payload_json)), worker_total_cost_usd: '99' });
-      await world.execute(`UPDATE events SET payload_json = ? WHERE ${of}`, other);
+      await world.execute(
+        `UPDATE event_rows SET payload_json = ? WHERE id IN (SELECT id FROM events WHERE ${of})`,
+        other,
+      );
       expect(await world.stored(`SELECT payload_json FROM events WHERE ${of}`)).toEqual([{ payload_json: other }]);
       expect(await everything()).toBe(before);
     });

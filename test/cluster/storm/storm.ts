@@ -46,10 +46,11 @@ const SEQ_OF_EVENTS = `
   CREATE FUNCTION storm_note() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
     INSERT INTO storm_seq SELECT new.id, t.root_session_id, t.seq, new.parent_event_id
-      FROM sessions s JOIN trees t ON t.root_session_id = s.root_session_id WHERE s.id = new.session_id;
+      FROM event_sessions k JOIN sessions s ON s.id = k.session_id JOIN trees t ON t.root_session_id = s.root_session_id
+      WHERE k.session_key = new.session_key;
     RETURN new;
   END $$;
-  CREATE CONSTRAINT TRIGGER storm_note AFTER INSERT ON events DEFERRABLE INITIALLY DEFERRED
+  CREATE CONSTRAINT TRIGGER storm_note AFTER INSERT ON event_rows DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION storm_note();`;
 
 /**

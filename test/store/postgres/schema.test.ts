@@ -13,7 +13,12 @@ import { MIGRATIONS, openSchema } from './world.ts';
 const { url, missing } = await postgresService();
 /** What only a cluster needs. */
 const OF_CLUSTER = ['nodes', 'trees', 'day_allowances', 'notices'];
-const TYPES: Readonly<Record<string, string>> = { bigint: 'INTEGER', text: 'TEXT', 'double precision': 'REAL' };
+const TYPES: Readonly<Record<string, string>> = {
+  bigint: 'INTEGER',
+  smallint: 'INTEGER',
+  text: 'TEXT',
+  'double precision': 'REAL',
+};
 
 interface Shape {
   readonly columns: readonly string[];

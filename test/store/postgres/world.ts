@@ -69,10 +69,11 @@ async function emptied({ url }: Schema): Promise<void> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   try {
-    await client.query('DROP TRIGGER IF EXISTS full_disk ON events; DROP FUNCTION IF EXISTS fail()');
+    await client.query('DROP TRIGGER IF EXISTS full_disk ON event_rows; DROP FUNCTION IF EXISTS fail()');
     const { rows } = await client.query<{ name: string }>(
-      "SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema() AND tablename <> 'meta'",
+      "SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema() AND tablename NOT IN ('meta', 'event_types')",
     );
+    await client.query('DELETE FROM event_types WHERE number > 900');
     // Quicker than to truncate; references are looked at when all of it is done.
     const each = rows.map(({ name }, i) => `gone${i} AS (DELETE FROM ${name})`);
     const marks = "DELETE FROM meta WHERE key NOT IN ('schema_version', 'compatible_from')";
@@ -148,7 +149,9 @@ export async function openSchema(url: string, start: number, options: NodeOption
     logged,
     rows,
     eventsAsWritten: async () =>
-      (await rows('SELECT id FROM events ORDER BY CAST(CAST(xmin AS text) AS bigint), id')).map(({ id }) => String(id)),
+      (await rows('SELECT id FROM event_rows ORDER BY CAST(CAST(xmin AS text) AS bigint), id')).map(({ id }) =>
+        String(id),
+      ),
     count: async (table) => Number((await rows(`SELECT count(*) AS n FROM ${table}`))[0]?.n ?? -1),
     execute: async (sql, ...values) => void (await pool.send(sql, values)),
     failOn: async (word) => {
@@ -157,7 +160,7 @@ export async function openSchema(url: string, start: number, options: NodeOption
           $$ BEGIN IF new.payload_json LIKE '%${word}%' THEN RAISE EXCEPTION 'disk full'; END IF; RETURN new; END $$`,
         [],
       );
-      await pool.send('CREATE TRIGGER full_disk BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION fail()', []);
+      await pool.send('CREATE TRIGGER full_disk BEFORE INSERT ON event_rows FOR EACH ROW EXECUTE FUNCTION fail()', []);
     },
     async moneyTypes() {
       const columns = await rows(`

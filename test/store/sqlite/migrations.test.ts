@@ -7,10 +7,11 @@ import { getTableConfig, type SQLiteTable } from 'drizzle-orm/sqlite-core';
 import { expect, test } from 'vitest';
 import type { SessionId, TurnId } from '../../../src/kernel/ids.ts';
 import { silentLogger } from '../../../src/ports/log.ts';
+import { compose } from '../../../src/store/sql/events.ts';
 import * as conversation from '../../../src/store/sql/schema/conversation.ts';
 import * as ledger from '../../../src/store/sql/schema/ledger.ts';
 import * as memory from '../../../src/store/sql/schema/memory.ts';
-import { REPORTED_TYPES } from '../../../src/store/sql/schema/words.ts';
+import { REPORTED_TYPES, TYPE_NUMBERS, typeIs } from '../../../src/store/sql/schema/words.ts';
 import { openDatabase } from '../../../src/store/sqlite/connection/open.ts';
 import { createStore } from '../../../src/store/sqlite/read/store.ts';
 import { MIGRATIONS, openWorld, tempFolder } from './world.ts';
@@ -91,6 +92,52 @@ test('a database of the first schema comes forward with its rows, and is read th
   ]);
 });
 
+test('every type of event has its number in the database', async () => {
+  const world = openWorld();
+  expect(await world.rows('SELECT type, number FROM event_types ORDER BY number')).toEqual(
+    Object.entries(TYPE_NUMBERS).map(([type, number]) => ({ type, number: BigInt(number) })),
+  );
+});
+
+test('events of an older database are read field by field as they were, of unknown types and purged sessions too', async () => {
+  const { path } = firstSchema();
+  const old = new Database(path);
+  const insert = old.prepare('INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)');
+  const actors = ['user', 'agent', 'system', 'tool', 'worker'];
+  for (let i = 0; i < 20; i++) {
+    const id = `01KR3ZH48KGGGGGGGGGGGGGG${String(90 - i)}`;
+    const type = ['route.decided', 'past.thing', 'llm.call_failed', 'future.thing'][i % 4];
+    const words = [type, actors[i % 5], i % 3 === 0 ? 'private' : 'pseudonymous', `{"n":${i}}`];
+    insert.run(
+      id,
+      100 - i,
+      i % 7 === 0 ? 'system' : `sess_${i % 4}`,
+      i % 2 === 0 ? null : `t_${i}`,
+      i === 3 ? id : null,
+      ...words,
+    );
+  }
+  const rows = old.prepare('SELECT * FROM events ORDER BY id').all();
+  old.close();
+  const { handle } = openWorld(path);
+  expect(handle.reader.prepare('SELECT * FROM events ORDER BY id').all()).toEqual(rows);
+});
+
+test('pages of a tree and of a session are found by session, whatever else is stored', async () => {
+  const world = openWorld();
+  for (const include_workers of [true, false]) {
+    const { sql, values } = compose({
+      ...{ session_id: 'sess_1' as SessionId, include_workers, types: null, after: null, until: null, limit: 1 },
+    });
+    const plan = await world.rows(`EXPLAIN QUERY PLAN ${sql}`, ...values, 1);
+    expect(plan.map((step) => step.detail)).toContainEqual(
+      expect.stringMatching(
+        /SEARCH event_rows USING COVERING INDEX event_rows_session \(session_key=\? AND id>\? AND id<\?\)/,
+      ),
+    );
+  }
+});
+
 test('room that migrations free goes back to the disk', async () => {
   const { path } = firstSchema();
   const old = new Database(path);
@@ -111,9 +158,9 @@ test('what reports read by type and time has its index, by the very words of the
   const world = openWorld();
   for (const type of REPORTED_TYPES) {
     const plan = await world.rows(
-      `EXPLAIN QUERY PLAN SELECT payload_json FROM events WHERE type = '${type}' AND timestamp_ms >= 0 AND timestamp_ms < 9`,
+      `EXPLAIN QUERY PLAN SELECT payload_json FROM event_rows WHERE ${typeIs(type)} AND timestamp_ms >= 0 AND timestamp_ms < 9`,
     );
-    expect(plan.map((step) => step.detail)).toEqual([expect.stringContaining('USING INDEX events_reported')]);
+    expect(plan.map((step) => step.detail)).toEqual([expect.stringContaining('USING INDEX event_rows_reported')]);
   }
 });
 
@@ -161,9 +208,14 @@ test('what is open is found by its index, however much has ended', async () => {
     4, 2, 3,
   ]);
   // Of sessions that may have an open call, and of no other's events.
-  const joined = (steps: readonly string[]) => [steps[0], steps[1]].map((step) => step?.replace(/^SEARCH /, ''));
+  const joined = (steps: readonly string[]) =>
+    [steps[0], steps[1], steps[2]].map((step) => step?.replace(/^SEARCH /, ''));
+  const events = [
+    's USING COVERING INDEX event_sessions_id (session_id=?)',
+    'e USING INDEX event_rows_session (session_key=? AND id>?)',
+  ];
   expect(asked.slice(-2).map((explain) => joined(explain().map((step) => step.detail)))).toEqual([
-    ['s USING INDEX sessions_active (is_worker=? AND door=?)', 'e USING INDEX events_session (session_id=? AND id>?)'],
-    ['s USING INDEX sessions_root (root_session_id=?)', 'e USING INDEX events_session (session_id=? AND id>?)'],
+    ['s USING INDEX sessions_active (is_worker=? AND door=?)', ...events],
+    ['s USING INDEX sessions_root (root_session_id=?)', ...events],
   ]);
 });

@@ -36,7 +36,7 @@ test.each(versions)('%s: messages, costs and open turns are those it was left wi
   const file = join(tempFolder(), 'metis.db');
   writeFileSync(file, gunzipSync(readFileSync(join(FIXTURES, `${version}.db.gz`))));
   const before = new Database(file, { readonly: true });
-  const views = { llm_calls: 'llm_calls', rollup_session_hour: 'session_hours' };
+  const views = { llm_calls: 'llm_calls', rollup_session_hour: 'session_hours', events: 'events' };
   const money = Object.entries(views).map(([table, view]) => {
     const columns = before.pragma(`table_info(${table})`) as { readonly name: string }[];
     const rows = (name: string) => `SELECT ${columns.map((c) => c.name).join(', ')} FROM ${name} ORDER BY 1, 2, 3`;

@@ -60,11 +60,11 @@ export function openWorld(path = join(tempFolder(), 'metis.db'), start = NOON): 
     published,
     logged,
     rows,
-    eventsAsWritten: async () => db.prepare<[], string>('SELECT id FROM events ORDER BY rowid').pluck().all(),
+    eventsAsWritten: async () => db.prepare<[], string>('SELECT id FROM event_rows ORDER BY rowid').pluck().all(),
     count: async (table) => db.prepare<[], number>(`SELECT count(*) FROM ${table}`).pluck().get() ?? -1,
     execute: async (sql, ...values) => void db.prepare(sql).run(...values),
     failOn: async (word) => {
-      db.exec(`CREATE TRIGGER full BEFORE INSERT ON events WHEN new.payload_json LIKE '%${word}%'
+      db.exec(`CREATE TRIGGER full BEFORE INSERT ON event_rows WHEN new.payload_json LIKE '%${word}%'
         BEGIN SELECT raise(ROLLBACK, 'disk full'); END`);
     },
     async moneyTypes() {

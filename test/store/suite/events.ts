@@ -101,7 +101,7 @@ export function eventSuite(openWorld: OpenStore): void {
         expect((await world.store.events.list(query)).rows).toEqual([event]);
       };
       await read();
-      await world.execute(`UPDATE events SET payload_json = '${JSON.stringify(payload)}'`);
+      await world.execute(`UPDATE event_rows SET payload_json = '${JSON.stringify(payload)}'`);
       await read();
     });
 
@@ -277,12 +277,15 @@ export function eventSuite(openWorld: OpenStore): void {
       const world = await openWorld();
       const session = await storedSession(world);
       const id = world.ids.event();
+      await world.execute("INSERT INTO event_types (number, type) VALUES (999, 'future.thing')");
+      await world.execute('INSERT INTO event_sessions (session_id) VALUES (?) ON CONFLICT DO NOTHING', session.id);
       await world.execute(
-        "INSERT INTO events VALUES (?, ?, ?, NULL, NULL, 'future.thing', 'system', 'private', ?)",
+        `INSERT INTO event_rows SELECT ?, CAST(? AS bigint), session_key, NULL, NULL, 999, 2, 0, ?
+          FROM event_sessions WHERE session_id = ?`,
         id,
         world.time.now,
-        session.id,
         '{"new":[1]}',
+        session.id,
       );
       const query = { ...EVERYTHING, session_id: session.id };
       const expected = { id, type: 'future.thing', payload: { new: [1] }, timestamp: '2026-05-08T12:00:00.000Z' };

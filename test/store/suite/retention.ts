@@ -67,6 +67,7 @@ const CONTENT = [
   'delegations',
   'confirmations',
   'events',
+  'event_sessions',
   'worker_definitions',
   'compaction_checkpoints',
   'idempotency_keys',

@@ -16,7 +16,7 @@ const NEXT = `SELECT e.* FROM notices n JOIN events e ON e.id = n.event_id
   WHERE n.receiver = @receiver ORDER BY n.event_id LIMIT @most`;
 const TOLD = 'DELETE FROM notices WHERE receiver = @receiver AND event_id = @event';
 /** Their sessions were purged, or pruned of old events. */
-const GONE = `DELETE FROM notices n WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.id = n.event_id)`;
+const GONE = `DELETE FROM notices n WHERE NOT EXISTS (SELECT 1 FROM event_rows e WHERE e.id = n.event_id)`;
 
 export function createNotices(pool: Pool, clock: Clock, log: Logger): Notices {
   /** While the connection stands: the lock goes with it. */

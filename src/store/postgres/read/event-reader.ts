@@ -20,7 +20,7 @@ export function createEventReader({ all, get }: Reads): EventReader {
     listRaw: async (query) => (await read(query, query.limit)).map(rawEvent),
     newestId: async (root) =>
       root === undefined
-        ? ((await get<{ id: EventId | null }>('SELECT max(id) AS id FROM events'))?.id ?? null)
+        ? ((await get<{ id: EventId | null }>('SELECT max(id) AS id FROM event_rows'))?.id ?? null)
         : markOf('last_id', root),
     prunedThrough: (root) => markOf('pruned_through_id', root),
     openCalls: async (turnId) =>

@@ -26,6 +26,7 @@ import { type Appliers, applyWrite } from './writes.ts';
 export const AGAIN_MS = 100;
 /** A batch of no tree has no lease to end its attempts. */
 export const MAX_ATTEMPTS = 300;
+const MAX_KEYED = 4096;
 
 const appliers: Appliers = { ...sessionWrites, ...turnWrites, ...otherWrites, ...patternWrites };
 
@@ -69,6 +70,9 @@ export interface Commits {
 }
 
 export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitOptions, live: LiveSessions): Commits {
+  /** Committed with an event of theirs, so that the next asks for no key: a statement less a commit. */
+  const keyed = new Set<string>();
+
   /** Together; if that fails each batch by itself, so that it rejects only its own. */
   async function writeAll(parts: readonly Part[]): Promise<ReadonlyMap<QueuedBatch, Written>> {
     const written = new Map<QueuedBatch, Written>();
@@ -154,7 +158,7 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
   async function unnumberedOutcome({ batches }: Part): Promise<'committed' | 'open'> {
     const first = batches.flatMap((item) => item.drawn)[0];
     if (first === undefined) return 'open';
-    const { rows } = await pool.send('SELECT 1 AS found FROM events WHERE id = ?', [first.id]);
+    const { rows } = await pool.send('SELECT 1 AS found FROM event_rows WHERE id = ?', [first.id]);
     return rows.length > 0 ? 'committed' : 'open';
   }
 
@@ -195,17 +199,20 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
 
   async function attemptAt(parts: readonly Part[], numbered: ReadonlyMap<Part, Numbered>): Promise<void> {
     const findings = live.begin();
+    let told: Told = { events: [], facts: [] };
     await pool.transaction(async (tx) => {
       for (const number of numbered.values()) fence(trees, number, tx);
-      const told: Told = { events: [], facts: [] };
+      told = { events: [], facts: [] };
       for (const part of parts) {
         const outcomes: Outcome[] = [];
         for (const item of part.batches) outcomes.push(await apply(item, tx, told));
         part.outcomes = outcomes;
       }
-      store(told, tx, noticed);
+      store(told, tx, keyed, noticed);
     });
     findings.keep();
+    if (keyed.size > MAX_KEYED) keyed.clear();
+    for (const { session_id } of told.events) keyed.add(session_id);
 
     async function apply({ batch, drawn }: QueuedBatch, tx: Tx, told: Told): Promise<Outcome> {
       const effects: Effects = { messages: [], ended: [], sessions: [] };

@@ -15,9 +15,10 @@ import {
 import type { Tx } from '../connection/pool.ts';
 import { insertRows } from './insert.ts';
 
-const insertEvents = insertRows('events', EVENT_COLUMNS);
+const insertEvents = insertRows('event_rows', EVENT_COLUMNS, '', 'event_sessions');
+const insertEventSessions = insertRows('event_sessions', ['session_id'], 'ON CONFLICT (session_id) DO NOTHING');
 const insertSessions = insertRows('ledger_sessions', LEDGER_SESSION_COLUMNS, 'ON CONFLICT (session_id) DO NOTHING');
-const insertFacts = insertRows('ledger_calls', FACT_COLUMNS);
+const insertFacts = insertRows('ledger_calls', FACT_COLUMNS, '', 'ledger_sessions');
 const NOTICE = `INSERT INTO notices (receiver, event_id) SELECT CAST(@receiver AS text), unnest(CAST(@ids AS text[]))`;
 
 /** Types of events by the receiver outside that is to be told of them. */
@@ -25,7 +26,7 @@ export type Noticed = ReadonlyMap<string, ReadonlySet<string>>;
 const rollups = ROLLUP_UPSERTS.map(({ table, key, measures, columns, conflict }) => ({
   key,
   measures: measures as readonly string[],
-  insert: insertRows(table, columns, conflict),
+  insert: insertRows(table, columns, conflict, 'ledger_sessions'),
 }));
 
 /** Its session's key is known to the database alone. */
@@ -37,9 +38,12 @@ export interface Drawn {
   readonly at: number;
 }
 
+/** Likewise; the type stays a word for those who are told. */
+type EventFact = ReturnType<typeof eventRow> & { readonly session_key: string; readonly told: string };
+
 /** Collects what the batches of one transaction tell. */
 export interface Told {
-  readonly events: ReturnType<typeof eventRow>[];
+  readonly events: EventFact[];
   readonly facts: Fact[];
 }
 
@@ -64,7 +68,7 @@ export function tell(
     if (stamp === null && draft.session_id !== SYSTEM_SESSION)
       throw new JournalConflict('session_gone', `no session ${draft.session_id}`);
     const event = stampedEvent(draft, { id, at, parent, stamp });
-    told.events.push(eventRow(event, at));
+    told.events.push({ ...eventRow(event, at), session_key: event.session_id, told: event.type });
     if (draft.type === 'llm.call_completed' && stamp !== null) {
       const payload = draft.payload as PayloadOf<'llm.call_completed'>;
       const fact = costFact({ id, at, session_id: event.session_id, turn_id: event.turn_id, payload }, stamp);
@@ -77,11 +81,16 @@ export function tell(
 
 const NOBODY: Noticed = new Map();
 
-/** Throws when a money sum would leave 64 bits: the transaction fails as a whole. */
-export function store({ events, facts }: Told, tx: Tx, noticed: Noticed = NOBODY): void {
+/**
+ * Throws when a money sum would leave 64 bits: the transaction fails as a whole.
+ * @param keyed sessions whose key is stored for certain
+ */
+export function store({ events, facts }: Told, tx: Tx, keyed: ReadonlySet<string>, noticed: Noticed = NOBODY): void {
+  const unkeyed = events.filter(({ session_id }) => !keyed.has(session_id));
+  insertEventSessions(tx, [...new Map(unkeyed.map((event) => [event.session_id, event])).values()]);
   insertEvents(tx, events);
   for (const [receiver, types] of noticed) {
-    const ids = events.filter(({ type }) => types.has(type)).map(({ id }) => id);
+    const ids = events.filter(({ told }) => types.has(told)).map(({ id }) => id);
     if (ids.length > 0) tx.run(NOTICE, { receiver, ids });
   }
   insertSessions(tx, [...new Map(facts.map((fact) => [fact.session_id, fact])).values()]);

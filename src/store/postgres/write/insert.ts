@@ -27,11 +27,15 @@ export function insertRow(table: string, columns: readonly string[], conflict = 
   return (tx, row) => tx.run(sql, row);
 }
 
-/** Takes any number of rows in one statement. A `session_key` is looked up: the rows bring the session's id for it. */
+/**
+ * Takes any number of rows in one statement.
+ * @param keys where a `session_key` is looked up: the rows bring the session's id for it
+ */
 export function insertRows(
   table: string,
   columns: readonly string[],
   conflict = '',
+  keys = '',
 ): (tx: Tx, rows: readonly Row[]) => void {
   const types = columnTypes.get(table)!;
   const keyed = columns.includes('session_key');
@@ -39,7 +43,7 @@ export function insertRows(
   const arrays = columns.map((column) => `CAST(? AS ${typeOf(column)}[])`).join(', ');
   const given = columns.map((column) => (column === 'session_key' ? 's.session_key' : `r.${column}`)).join(', ');
   const from = `unnest(${arrays}) AS r (${columns.join(', ')})`;
-  const rows = keyed ? `${from} JOIN ledger_sessions s ON s.session_id = r.session_key` : from;
+  const rows = keyed ? `${from} JOIN ${keys} s ON s.session_id = r.session_key` : from;
   const sql = `INSERT INTO ${table} (${columns.join(', ')}) SELECT ${given} FROM ${rows} ${conflict}`;
   return (tx, rows) => {
     if (rows.length === 0) return;

@@ -5,7 +5,8 @@ import { maintenance } from '../connection/advisory.ts';
 import { isTransient } from '../connection/faults.ts';
 import type { Pool, Tx } from '../connection/pool.ts';
 
-const REMOVE = 'DELETE FROM events WHERE id IN (SELECT value FROM json_each(?)) RETURNING id, session_id';
+const REMOVE = `DELETE FROM event_rows e USING event_sessions s
+  WHERE s.session_key = e.session_key AND e.id IN (SELECT value FROM json_each(?)) RETURNING e.id, s.session_id`;
 /** Cursors are of a tree: each keeps the greatest id that it lost. */
 const MARK = `UPDATE trees SET pruned_through_id = greatest(pruned_through_id, gone.id)
   FROM (SELECT s.root_session_id, max(g.id) AS id

@@ -1,7 +1,7 @@
 // Deletes a session tree: everything but its cost facts and rollups, and what was learned of it (01 §7.4).
 import { TreeLost } from '../../../domain/batch-fault.ts';
 import * as patterns from '../../sql/write/patterns.ts';
-import { OWNED_BY_SESSION, purgeable, TREE, type TreeRow } from '../../sql/write/purge.ts';
+import { DELETIONS, purgeable, TREE, type TreeRow } from '../../sql/write/purge.ts';
 import type { HeldTrees } from '../cluster/held.ts';
 import type { Pool, Tx } from '../connection/pool.ts';
 
@@ -20,9 +20,7 @@ export async function purge(pool: Pool, trees: HeldTrees, sessionId: string): Pr
     });
     const all = JSON.stringify(gone);
     await unlearn(tx, all);
-    for (const [table, column] of OWNED_BY_SESSION) {
-      tx.run(`DELETE FROM ${table} WHERE ${column} IN (SELECT value FROM json_each(?))`, [all]);
-    }
+    for (const deletion of DELETIONS) tx.run(deletion, [all]);
     return gone;
   });
   if (ids.length > 0) trees.lost(sessionId);

@@ -3,6 +3,7 @@ import type { ModelReliability, TraceQuery } from '../../../domain/analytics.ts'
 import type { ErrorClass } from '../../../domain/scalars.ts';
 import { averageLatency, ratio } from '../../../policy/analytics/cost-row.ts';
 import { percentiles } from '../../../policy/analytics/latency.ts';
+import { typeIs } from '../schema/words.ts';
 import { eventSlices, type Read } from './slices.ts';
 
 /** Every row costs a look-up in the ledger or a parsed payload. */
@@ -12,15 +13,15 @@ const SLICE_ROWS = 5000;
 const FINISHED = `SELECT c.model, c.provider, c.cancelled, CASE WHEN c.cancelled = 1 THEN NULL ELSE c.latency_ms END AS latency_ms,
     CASE WHEN c.cancelled = 1 THEN coalesce(json_extract(e.payload_json, '$.error_class'), 'cancelled') END AS error_class,
     COUNT(*) AS calls
-  FROM events e JOIN llm_calls c ON c.event_id = e.id
-  WHERE e.type = 'llm.call_completed' AND e.timestamp_ms >= ? AND e.timestamp_ms < ?
-    AND e.session_id = coalesce(?, e.session_id)
+  FROM event_rows e JOIN llm_calls c ON c.event_id = e.id
+  WHERE e.${typeIs('llm.call_completed')} AND e.timestamp_ms >= ? AND e.timestamp_ms < ?
+    AND c.session_id = coalesce(?, c.session_id)
     AND c.model = coalesce(?, c.model) AND c.provider = coalesce(?, c.provider)
   GROUP BY 1, 2, 3, 4, 5`;
 const FAILED = `SELECT json_extract(payload_json, '$.model') AS model, json_extract(payload_json, '$.provider') AS provider,
     NULL AS latency_ms, json_extract(payload_json, '$.error_class') AS error_class, COUNT(*) AS calls
-  FROM events
-  WHERE type = 'llm.call_failed' AND timestamp_ms >= ? AND timestamp_ms < ?
+  FROM event_rows e JOIN event_sessions s ON s.session_key = e.session_key
+  WHERE e.${typeIs('llm.call_failed')} AND timestamp_ms >= ? AND timestamp_ms < ?
     AND session_id = coalesce(?, session_id)
     AND json_extract(payload_json, '$.model') = coalesce(?, json_extract(payload_json, '$.model'))
     AND json_extract(payload_json, '$.provider') = coalesce(?, json_extract(payload_json, '$.provider'))

@@ -4,6 +4,7 @@ import type { PayloadOf } from '../../../domain/event.ts';
 import { createRouteCounter } from '../../../policy/analytics/route-stats.ts';
 import { wholePayload } from '../../../policy/journal/stored-payload.ts';
 import type { EventRow } from '../schema/rows.ts';
+import { typeIs } from '../schema/words.ts';
 import { eventSlices, type Read } from './slices.ts';
 
 /** Each of these is a chain of seven entries to parse, so a slice is short. */
@@ -12,8 +13,10 @@ const SLICE_ROWS = 2000;
 type Row = Pick<EventRow, 'session_id' | 'turn_id' | 'payload_json'>;
 
 export async function routing(read: Read, { window, filter }: TraceQuery): Promise<RoutingStats> {
-  const slice = `SELECT session_id, turn_id, payload_json FROM events WHERE type = 'route.decided' AND timestamp_ms >= ? AND timestamp_ms < ?
-    AND session_id = coalesce(?, session_id)`;
+  const slice = `SELECT s.session_id, e.turn_id, e.payload_json FROM event_rows e
+      JOIN event_sessions s ON s.session_key = e.session_key
+    WHERE e.${typeIs('route.decided')} AND e.timestamp_ms >= ? AND e.timestamp_ms < ?
+      AND s.session_id = coalesce(?, s.session_id)`;
   const counter = createRouteCounter(filter);
   for await (const { from, to } of eventSlices(read, 'route.decided', window, SLICE_ROWS)) {
     for (const row of await read<Row>(slice, from, to, filter.session)) {

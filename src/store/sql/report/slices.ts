@@ -2,7 +2,7 @@
 
 import { setImmediate } from 'node:timers/promises';
 import type { TimeWindow } from '../../../domain/analytics.ts';
-import type { REPORTED_TYPES } from '../schema/words.ts';
+import { type REPORTED_TYPES, typeIs } from '../schema/words.ts';
 
 /** How a report reads: `?` for values, integers as bigint. */
 export type Read = <Row>(sql: string, ...values: readonly unknown[]) => Promise<readonly Row[]>;
@@ -68,7 +68,7 @@ export function eventSlices(
   window: TimeWindow,
   rows: number,
 ): AsyncGenerator<TimeWindow> {
-  const next = `SELECT timestamp_ms AS time FROM events WHERE type = '${type}' AND timestamp_ms >= ? AND timestamp_ms < ?
+  const next = `SELECT timestamp_ms AS time FROM event_rows WHERE ${typeIs(type)} AND timestamp_ms >= ? AND timestamp_ms < ?
     ORDER BY timestamp_ms LIMIT 1 OFFSET ?`;
   return timeSlices(window, async ({ from, to }) => timeOf(await read(next, from, to, rows)));
 }

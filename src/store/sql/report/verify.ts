@@ -3,6 +3,7 @@ import type { LlmCallCompleted } from '../../../domain/event/llm.ts';
 import { toPusd } from '../../../kernel/money.ts';
 import { wholePayload } from '../../../policy/journal/stored-payload.ts';
 import { ROLLUPS, rollupColumns, rollupFromCalls, TOKEN_COUNTS } from '../schema/rollups.ts';
+import { typeIs } from '../schema/words.ts';
 
 /** Of each kind; who has more needs a rebuild, not a longer list. */
 export const MAX_DIFFERENCES = 100;
@@ -40,8 +41,8 @@ export interface CallEvent {
   readonly turn_id: string | null;
   readonly payload_json: string;
 }
-export const CALL_EVENTS = `SELECT id, timestamp_ms, session_id, turn_id, payload_json FROM events
-  WHERE type = 'llm.call_completed'`;
+export const CALL_EVENTS = `SELECT e.id, e.timestamp_ms, s.session_id, e.turn_id, e.payload_json
+  FROM event_rows e JOIN event_sessions s ON s.session_key = e.session_key WHERE e.${typeIs('llm.call_completed')}`;
 export const FACT = 'SELECT * FROM llm_calls WHERE event_id = ?';
 
 /** A fact without an event is no difference: its event was pruned or purged. */

@@ -32,7 +32,9 @@ export type ToolCallRowStored = typeof conversation.tool_calls.$inferSelect;
 export type DelegationRow = WithLimit<typeof conversation.delegations.$inferSelect>;
 export type ConfirmationRowStored = typeof conversation.confirmations.$inferSelect;
 export type CheckpointRow = typeof memory.compaction_checkpoints.$inferSelect;
-export type EventRow = typeof ledger.events.$inferSelect;
+/** As the view `events` has it. */
+export type EventRow = Omit<typeof ledger.event_rows.$inferSelect, 'session_key' | 'type' | 'actor' | 'sensitivity'> &
+  Readonly<Record<'session_id' | 'type' | 'actor' | 'sensitivity', string>>;
 
 function parsed<T>(text: string): T {
   return JSON.parse(text) as T;

@@ -2,11 +2,13 @@
 import type { Event } from '../../../domain/event.ts';
 import { storedPayload } from '../../../policy/journal/stored-payload.ts';
 import { ROLLUPS, rollupColumns, rollupKey, TOKEN_COUNTS } from '../schema/rollups.ts';
+import { ACTOR_NUMBERS, SENSITIVITY_NUMBERS, TYPE_NUMBERS } from '../schema/words.ts';
 
+/** Beside what `eventRow` says, `session_key` names the session's row. */
 export const EVENT_COLUMNS = [
   'id',
   'timestamp_ms',
-  'session_id',
+  'session_key',
   'turn_id',
   'parent_event_id',
   'type',
@@ -43,6 +45,7 @@ export const FACT_COLUMNS = [
   'latency_ms',
   'cost_pusd',
 ] as const;
+export const EVENT_SESSION_KEY = 'SELECT session_key FROM event_sessions WHERE session_id = ?';
 export const LEDGER_SESSION_KEY = 'SELECT session_key FROM ledger_sessions WHERE session_id = ?';
 
 /** @param at Unix milliseconds */
@@ -53,9 +56,9 @@ export function eventRow(event: Event, at: number) {
     session_id: event.session_id,
     turn_id: event.turn_id,
     parent_event_id: event.parent_event_id,
-    type: event.type,
-    actor: event.actor,
-    sensitivity: event.sensitivity,
+    type: TYPE_NUMBERS[event.type],
+    actor: ACTOR_NUMBERS[event.actor],
+    sensitivity: SENSITIVITY_NUMBERS[event.sensitivity],
     payload_json: storedPayload(event.type, event.payload, event),
   };
 }

@@ -8,16 +8,16 @@ export interface OldEvent {
   readonly timestamp_ms: number;
 }
 
-const BUSY = `SELECT id AS session_id FROM sessions WHERE root_session_id IN (
-  SELECT s.root_session_id FROM turns t JOIN sessions s ON s.id = t.session_id WHERE t.${TURN_IS_OPEN})`;
+const BUSY_KEYS = `SELECT k.session_key FROM sessions s JOIN event_sessions k ON k.session_id = s.id WHERE s.root_session_id IN (
+  SELECT r.root_session_id FROM turns t JOIN sessions r ON r.id = t.session_id WHERE t.${TURN_IS_OPEN})`;
 export const OLD = `
-  SELECT id, timestamp_ms FROM events
-  WHERE timestamp_ms < ? AND (timestamp_ms, id) > (?, ?) AND session_id NOT IN (${BUSY})
+  SELECT id, timestamp_ms FROM event_rows
+  WHERE timestamp_ms < ? AND (timestamp_ms, id) > (?, ?) AND session_key NOT IN (${BUSY_KEYS})
   ORDER BY timestamp_ms, id LIMIT ${SLICE_ROWS}`;
 export const SKIPPED = `
-  SELECT count(*) AS n FROM (${BUSY}) AS b
-  WHERE EXISTS (SELECT 1 FROM events e WHERE e.session_id = b.session_id AND e.timestamp_ms < ?)`;
+  SELECT count(*) AS n FROM (${BUSY_KEYS}) AS b
+  WHERE EXISTS (SELECT 1 FROM event_rows e WHERE e.session_key = b.session_key AND e.timestamp_ms < ?)`;
 export const OLDEST_KEPT = `
   SELECT min(t) AS t FROM (
-    SELECT min(timestamp_ms) AS t FROM events WHERE timestamp_ms >= ?
-    UNION ALL SELECT min(timestamp_ms) FROM events WHERE session_id IN (${BUSY})) AS kept`;
+    SELECT min(timestamp_ms) AS t FROM event_rows WHERE timestamp_ms >= ?
+    UNION ALL SELECT min(timestamp_ms) FROM event_rows WHERE session_key IN (${BUSY_KEYS})) AS kept`;

@@ -3,20 +3,22 @@ import { AppError } from '../../../kernel/errors.ts';
 import { JournalConflict } from '../../../ports/journal.ts';
 import { TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 
-/** Children before their parents in the order of the foreign keys. */
-export const OWNED_BY_SESSION = [
-  ['tool_calls', 'session_id'],
-  ['delegations', 'parent_session_id'],
-  ['confirmations', 'session_id'],
-  ['worker_definitions', 'root_session_id'],
-  ['compaction_checkpoints', 'session_id'],
-  ['events', 'session_id'],
-  ['idempotency_keys', 'session_id'],
-  ['turn_inputs', 'session_id'],
-  ['messages', 'session_id'],
-  ['turns', 'session_id'],
-  ['sessions', 'id'],
-] as const;
+const IDS = 'IN (SELECT value FROM json_each(?))';
+/** Children before their parents in the order of the foreign keys; each takes the ids of the sessions. */
+export const DELETIONS = [
+  ['tool_calls', `session_id ${IDS}`],
+  ['delegations', `parent_session_id ${IDS}`],
+  ['confirmations', `session_id ${IDS}`],
+  ['worker_definitions', `root_session_id ${IDS}`],
+  ['compaction_checkpoints', `session_id ${IDS}`],
+  ['event_rows', `session_key IN (SELECT session_key FROM event_sessions WHERE session_id ${IDS})`],
+  ['event_sessions', `session_id ${IDS}`],
+  ['idempotency_keys', `session_id ${IDS}`],
+  ['turn_inputs', `session_id ${IDS}`],
+  ['messages', `session_id ${IDS}`],
+  ['turns', `session_id ${IDS}`],
+  ['sessions', `id ${IDS}`],
+].map(([table, where]) => `DELETE FROM ${table} WHERE ${where}`);
 
 export const TREE = `${WITH_TREE}
   SELECT s.id, s.is_worker, tree.depth,

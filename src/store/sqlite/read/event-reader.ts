@@ -11,7 +11,7 @@ import { createStatementCache } from '../connection/statements.ts';
 
 export function createEventReader({ db }: SqliteStoreHandle): EventReader {
   const listed = createStatementCache<EventRow>(db);
-  const newest = db.prepare<[], EventId | null>('SELECT max(id) FROM events').pluck();
+  const newest = db.prepare<[], EventId | null>('SELECT max(id) FROM event_rows').pluck();
   const pruned = db.prepare<[string], EventId>('SELECT value FROM meta WHERE key = ?').pluck();
   const lastOfTurn = db.prepare<[string, string], EventRow>(sql.LAST_OF_TURN);
   const allOfTurn = db.prepare<[string, string], EventRow>(sql.ALL_OF_TURN);

@@ -9,7 +9,7 @@ export function newestId(db: Database.Database): Ulid | null {
     db
       .prepare<[string], Ulid | null>(`
         SELECT max(id) FROM (
-          SELECT max(id) AS id FROM events
+          SELECT max(id) AS id FROM event_rows
           UNION ALL SELECT max(id) FROM messages
           UNION ALL SELECT max(id) FROM turns
           UNION ALL SELECT substr(max(id), 6) FROM sessions

@@ -7,7 +7,7 @@ import type { IdGenerator } from '../../../kernel/ids.ts';
 import { type SessionStamp, stampedEvent } from '../../../policy/journal/envelope.ts';
 import type { PreparedBatch } from '../../../policy/journal/prepare.ts';
 import type { Published } from '../../../ports/live-bus.ts';
-import { EVENT_COLUMNS, eventRow } from '../../sql/write/events.ts';
+import { EVENT_COLUMNS, EVENT_SESSION_KEY, eventRow } from '../../sql/write/events.ts';
 import { insertInto } from '../connection/named.ts';
 import { createLedger } from './ledger.ts';
 import type { LiveSessions } from './live-sessions.ts';
@@ -24,7 +24,9 @@ export interface EventLogOptions {
 }
 
 export function createEventLog(db: Database.Database, { ids, clock, sessions }: EventLogOptions): EventLog {
-  const insert = insertInto(db, 'events', EVENT_COLUMNS);
+  const insert = insertInto(db, 'event_rows', EVENT_COLUMNS);
+  const keyOf = db.prepare<[string], number>(EVENT_SESSION_KEY).pluck();
+  const insertSession = db.prepare<[string]>('INSERT INTO event_sessions (session_id) VALUES (?)');
   const ledger = createLedger(db);
 
   function stampOf(sessionId: string): SessionStamp | null {
@@ -38,7 +40,10 @@ export function createEventLog(db: Database.Database, { ids, clock, sessions }: 
     const at = clock.now();
     const stamp = stampOf(draft.session_id);
     const event = stampedEvent(draft, { id: ids.event(), at, parent, stamp });
-    insert(eventRow(event, at));
+    const row = eventRow(event, at);
+    // Not remembered: a key that is rolled back is given to another session.
+    const session_key = keyOf.get(row.session_id) ?? Number(insertSession.run(row.session_id).lastInsertRowid);
+    insert({ ...row, session_key });
     if (draft.type === 'llm.call_completed' && stamp !== null) {
       const payload = draft.payload as PayloadOf<'llm.call_completed'>;
       ledger.project({ id: event.id, at, session_id: event.session_id, turn_id: event.turn_id, payload }, stamp);

@@ -1,14 +1,12 @@
 // Deletes a session tree: everything but its cost facts and rollups, and what was learned of it (01 §7.4).
 import type Database from 'better-sqlite3';
-import { OWNED_BY_SESSION, purgeable, TREE, type TreeRow } from '../../sql/write/purge.ts';
+import { DELETIONS, purgeable, TREE, type TreeRow } from '../../sql/write/purge.ts';
 import { createUnlearner } from './pattern-writes.ts';
 
 /** Runs inside a transaction; returns the ids that went, none for an unknown session. */
 export function createPurger(db: Database.Database): (sessionId: string) => readonly string[] {
   const tree = db.prepare<[string], TreeRow>(TREE);
-  const deletions = OWNED_BY_SESSION.map(([table, column]) =>
-    db.prepare(`DELETE FROM ${table} WHERE ${column} IN (SELECT value FROM json_each(?))`),
-  );
+  const deletions = DELETIONS.map((sql) => db.prepare(sql));
   const unlearn = createUnlearner(db);
   return (sessionId) => {
     const ids = purgeable(sessionId, tree.all(sessionId));

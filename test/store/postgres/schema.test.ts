@@ -1,9 +1,12 @@
 // Both databases hold the same tables (16 §2, §12): names, columns, what may be NULL, CHECKs and unique indexes.
-import { readdirSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import Database from 'better-sqlite3';
+import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { StartupError } from '../../../src/kernel/errors.ts';
-import { migrate } from '../../../src/store/postgres/connection/migrate.ts';
+import { filesIn, migrate } from '../../../src/store/postgres/connection/migrate.ts';
 import { migrate as migrateSqlite } from '../../../src/store/sqlite/connection/migrate.ts';
 import { ownSchema, postgresService } from '../../support/services.ts';
 import { MIGRATIONS as SQLITE_MIGRATIONS } from '../sqlite/world.ts';
@@ -144,5 +147,31 @@ describe.skipIf(url === null)(`the schema on PostgreSQL${missing && `, skipped: 
     await expect(migrate(schema.url, MIGRATIONS)).rejects.toThrow(/^schema_too_new: /);
     await world.execute("DELETE FROM meta WHERE key = 'schema_version'");
     await expect(migrate(schema.url, MIGRATIONS)).rejects.toBeInstanceOf(StartupError);
+  });
+
+  test('events of an older schema are read field by field as they were', async () => {
+    const schema = await ownSchema(url!);
+    onTestFinished(() => schema.drop());
+    const first = mkdtempSync(join(tmpdir(), 'metis-schema-'));
+    onTestFinished(() => rmSync(first, { recursive: true }));
+    for (const name of filesIn(MIGRATIONS).filter((file) => file < '0006'))
+      cpSync(join(MIGRATIONS, name), join(first, name));
+    await migrate(schema.url, first);
+    const client = new pg.Client({ connectionString: schema.url });
+    await client.connect();
+    onTestFinished(() => client.end());
+    const types = ['route.decided', 'past.thing', 'llm.call_failed', 'future.thing'];
+    const actors = ['user', 'agent', 'system', 'tool', 'worker'];
+    for (let i = 0; i < 20; i++) {
+      const place = [i % 7 === 0 ? 'system' : `sess_${i % 4}`, i % 2 === 0 ? null : `t_${i}`, i === 3 ? 'e_2' : null];
+      const words = [types[i % 4], actors[i % 5], i % 3 === 0 ? 'private' : 'pseudonymous', `{"n":${i}}`];
+      const values = [`e_${90 - i}`, 100 - i, ...place, ...words];
+      await client.query('INSERT INTO events VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)', values);
+    }
+    const read = async () => (await client.query('SELECT * FROM events ORDER BY id')).rows;
+    const rows = await read();
+    await migrate(schema.url, MIGRATIONS);
+    expect(rows).toHaveLength(20);
+    expect(await read()).toEqual(rows);
   });
 });

@@ -2,8 +2,9 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Client, ElicitResult } from '@modelcontextprotocol/client';
-import { describe, expect, test } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import {
+  atSuiteEnd,
   doorHome,
   type Home,
   mcpOver,
@@ -19,85 +20,107 @@ const WAYS = ROADS.flatMap((road) => PROTOCOLS.map((protocol) => ({ road, protoc
 const WRITES = [
   {
     match: { role: 'worker', call: 1 },
+    times: 'inf',
     respond: { tool_calls: [{ name: 'write_file', input: { path: 'note.txt', content: 'hi' } }], usage },
   },
-  { match: { role: 'worker', call: 2 }, respond: { text: 'The tool said: {{last_tool_result}}', usage } },
+  {
+    match: { role: 'worker', call: 2 },
+    times: 'inf',
+    respond: { text: 'The tool said: {{last_tool_result}}', usage },
+  },
 ];
 
-async function asking(
-  { road, protocol }: { road: Road; protocol: ProtocolVersion },
-  answer: (message: string) => ElicitResult | Promise<ElicitResult>,
-) {
-  const home = doorHome(WRITES);
+interface Asking {
+  readonly home: Home;
+  /** What was asked so far. */
+  readonly asked: string[];
+  readonly metis: Awaited<ReturnType<typeof mcpOver>>['metis'];
+  /** Has a worker write the note, and the person answer so. */
+  call(answer: (message: string) => ElicitResult | Promise<ElicitResult>): ReturnType<Client['callTool']>;
+}
+async function asking(home: Home, { road, protocol }: { road: Road; protocol: ProtocolVersion }): Promise<Asking> {
   const asked: string[] = [];
+  let answers: Parameters<Asking['call']>[0];
   const prepare = (client: Client) =>
     client.setRequestHandler('elicitation/create', (request) => {
       asked.push(request.params.message);
-      return answer(request.params.message);
+      return answers(request.params.message);
     });
   const { client, metis } = await mcpOver(road, home, {
     protocol,
     capabilities: { elicitation: { form: {} } },
     prepare,
   });
-  const call = () => client.callTool({ name: 'delegate', arguments: { tier: 'fast', task: 'write the note' } });
-  return { home, asked, client, metis, call };
+  const call: Asking['call'] = (answer) => {
+    answers = answer;
+    return client.callTool({ name: 'delegate', arguments: { tier: 'fast', task: 'write the note' } });
+  };
+  return { home, asked, metis, call };
 }
-const written = (home: Home) => fs.existsSync(path.join(home.workspace, 'note.txt'));
-const oneWorker = async (metis: Awaited<ReturnType<typeof asking>>['metis']) => {
-  const { sessions } = await (await metis()).listSessions({ include_workers: true });
-  expect(sessions.filter(({ is_worker }) => is_worker)).toHaveLength(1);
-};
+const note = (home: Home) => path.join(home.workspace, 'note.txt');
+const written = (home: Home) => fs.existsSync(note(home));
+const workersOf = async (metis: Asking['metis']) =>
+  (await (await metis()).listSessions({ include_workers: true })).sessions.filter(({ is_worker }) => is_worker).length;
 
 describe.each(WAYS)('over $road with $protocol', (way) => {
+  // One door and its server for all four: a process takes longer to start than a call.
+  const atEnd = atSuiteEnd();
+  let shared: Asking;
+  let before: number;
+  beforeAll(async () => {
+    shared = await asking(doorHome(WRITES, {}, atEnd), way);
+  });
+  beforeEach(async () => {
+    shared.asked.length = 0;
+    fs.rmSync(note(shared.home), { force: true });
+    before = await workersOf(shared.metis);
+  });
+  const oneWorker = async () => expect(await workersOf(shared.metis)).toBe(before + 1);
+
   test('accept decides as the form says, for one worker', async () => {
-    const { home, asked, metis, call } = await asking(way, () => ({
-      action: 'accept',
-      content: { decision: 'approve' },
-    }));
-    const result = await call();
+    const { home, asked, call } = shared;
+    const result = await call(() => ({ action: 'accept', content: { decision: 'approve' } }));
     expect(result.structuredContent).toMatchObject({ success: true, changed_files: [{ path: 'note.txt' }] });
     expect(asked).toEqual([expect.stringMatching(/^fast worker wants to use write_file: .*note\.txt/)]);
     expect(written(home)).toBe(true);
-    await oneWorker(metis);
+    await oneWorker();
   });
 
   test('decline rejects', async () => {
-    const { home, metis, call } = await asking(way, () => ({ action: 'decline' }));
-    expect((await call()).structuredContent).toMatchObject({ output: 'The tool said: User denied this operation.' });
-    expect(written(home)).toBe(false);
-    await oneWorker(metis);
+    const result = await shared.call(() => ({ action: 'decline' }));
+    expect(result.structuredContent).toMatchObject({ output: 'The tool said: User denied this operation.' });
+    expect(written(shared.home)).toBe(false);
+    await oneWorker();
   });
 
   test('cancel leaves it to the inbox, where it waits', async () => {
-    const { home, asked, metis, call } = await asking(way, () => ({ action: 'cancel' }));
-    const called = call();
+    const { home, asked, metis, call } = shared;
+    const called = call(() => ({ action: 'cancel' }));
     const open = await until(async () => (await (await metis()).listConfirmations()).confirmations[0]);
     await until(() => asked.length === 1);
     await (await metis()).answerConfirmation(open.confirmation_request_id, { decision: 'approve' });
     expect((await called).structuredContent).toMatchObject({ success: true });
     expect(asked).toHaveLength(1);
     expect(written(home)).toBe(true);
-    await oneWorker(metis);
+    await oneWorker();
   });
 
   test('who answers in the inbox first is right', async () => {
     let late: (answer: ElicitResult) => void = () => {};
-    const { home, asked, metis, call } = await asking(
-      way,
+    const { home, asked, metis, call } = shared;
+    const called = call(
       () =>
         new Promise((resolve) => {
           late = resolve;
         }),
     );
-    const called = call();
     const open = await until(async () => (await (await metis()).listConfirmations()).confirmations[0]);
     await until(() => asked.length === 1);
     await (await metis()).answerConfirmation(open.confirmation_request_id, { decision: 'approve' });
     late({ action: 'accept', content: { decision: 'reject' } });
     expect((await called).structuredContent).toMatchObject({ success: true });
     expect(written(home)).toBe(true);
-    await oneWorker(metis);
+    await oneWorker();
   });
 });
 
@@ -117,11 +140,9 @@ test('a client without forms is told what waits and where', async () => {
 });
 
 test('an answer without a decision approves nothing', async () => {
-  const { home, call } = await asking(
-    { road: 'http', protocol: '2026-07-28' },
-    () => ({ action: 'accept', content: { decision: 'whatever' } }) as ElicitResult,
-  );
-  await call();
+  const home = doorHome(WRITES);
+  const { call } = await asking(home, { road: 'http', protocol: '2026-07-28' });
+  await call(() => ({ action: 'accept', content: { decision: 'whatever' } }) as ElicitResult);
   expect(written(home)).toBe(false);
 });
 

@@ -1,8 +1,8 @@
 // The official MCP client over both roads and both protocols: the same tools, results, progress and cancellation (19 §3.2).
 import fs from 'node:fs';
 import path from 'node:path';
-import { describe, expect, test } from 'vitest';
-import { doorHome, mcpOver, PROTOCOLS, ROADS, usage } from '../support/doors.ts';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { atSuiteEnd, doorHome, mcpOver, PROTOCOLS, ROADS, usage } from '../support/doors.ts';
 import { until } from '../support/until.ts';
 
 const WAYS = ROADS.flatMap((road) => PROTOCOLS.map((protocol) => ({ road, protocol })));
@@ -10,18 +10,29 @@ const says = (task: string, ...responses: object[]) =>
   responses.map((respond, i) => ({ match: { role: 'worker', user_contains: task, call: i + 1 }, respond }));
 
 describe.each(WAYS)('over $road with $protocol', ({ road, protocol }) => {
-  test('tools, a valid structured result, progress in order, cost and the list of workers', async () => {
-    const home = doorHome([
+  // One door and its server for all four: a process takes longer to start than most calls.
+  const atEnd = atSuiteEnd();
+  let shared: Awaited<ReturnType<typeof mcpOver>>;
+  beforeAll(async () => {
+    const rules = [
       ...says(
         'count',
         { tool_calls: [{ name: 'list_files', input: { path: '.' } }], usage },
         { text: 'three files', usage, delay_ms: 1500 },
       ),
       ...says('as json', { text: '{"n": 3}', usage }),
-    ]);
+      ...says('for ever', { hang: true }),
+      ...says('slowly', { text: 'at last', usage, delay_ms: 1500 }),
+      ...says('break', { error: { error_class: 'invalid_request' } }),
+    ];
+    const home = doorHome(rules, {}, atEnd);
     fs.mkdirSync(path.join(home.workspace, '.metis/workers'), { recursive: true });
     fs.writeFileSync(path.join(home.workspace, '.metis/workers/judge.yaml'), 'instructions: You judge.\n');
-    const { client, metis } = await mcpOver(road, home, { protocol });
+    shared = await mcpOver(road, home, { protocol });
+  });
+
+  test('tools, a valid structured result, progress in order, cost and the list of workers', async () => {
+    const { client, metis } = shared;
     const { tools } = await client.listTools();
     expect(tools.map(({ name }) => name)).toEqual(['delegate', 'workers', 'cost']);
 
@@ -64,8 +75,7 @@ describe.each(WAYS)('over $road with $protocol', ({ road, protocol }) => {
   });
 
   test('an aborted call cancels its worker', async () => {
-    const home = doorHome(says('for ever', { hang: true }));
-    const { client, metis } = await mcpOver(road, home, { protocol });
+    const { client, metis } = shared;
     const gone = new AbortController();
     const call = client.callTool(
       { name: 'delegate', arguments: { tier: 'fast', task: 'for ever' } },
@@ -82,8 +92,7 @@ describe.each(WAYS)('over $road with $protocol', ({ road, protocol }) => {
   });
 
   test('wait_seconds answers that it runs, and workers has the result', async () => {
-    const home = doorHome(says('slowly', { text: 'at last', usage, delay_ms: 2500 }));
-    const { client } = await mcpOver(road, home, { protocol });
+    const { client } = shared;
     const early = await client.callTool({
       name: 'delegate',
       arguments: { tier: 'fast', task: 'slowly', wait_seconds: 1 },
@@ -95,8 +104,7 @@ describe.each(WAYS)('over $road with $protocol', ({ road, protocol }) => {
   });
 
   test('a failure is an error that begins with its mode, and a wrong call is no result', async () => {
-    const home = doorHome(says('break', { error: { error_class: 'invalid_request' } }));
-    const { client } = await mcpOver(road, home, { protocol });
+    const { client } = shared;
     const failed = await client.callTool({ name: 'delegate', arguments: { tier: 'fast', task: 'break' } });
     expect(failed.isError).toBe(true);
     expect(failed.content).toMatchObject([{ text: expect.stringMatching(/^worker_error: /) }]);

@@ -12,7 +12,7 @@ import {
 } from '@agentclientprotocol/sdk';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { onTestFinished } from 'vitest';
+import { afterAll, onTestFinished } from 'vitest';
 import { createMetisClient, type MetisClient } from '../../src/client/client.ts';
 import { address, MAIN, PASSED_ON, type Started, start, temporaryHome } from '../app/metis.ts';
 import { until } from './until.ts';
@@ -26,17 +26,35 @@ export type Road = (typeof ROADS)[number];
 export const usage = { input_tokens: 1000, output_tokens: 100 };
 type Rule = Readonly<Record<string, unknown>>;
 
+/** Takes what closes or removes something when it is over. */
+type AtEnd = (close: () => void | Promise<void>) => void;
+
 export interface Home {
   readonly path: string;
   readonly data: string;
   readonly workspace: string;
   readonly env: Record<string, string>;
+  /** For what is started in it. */
+  readonly atEnd: AtEnd;
+}
+
+/** For a home that the tests of one `describe` share: the last that was started is ended first. */
+export function atSuiteEnd(): AtEnd {
+  const closers: (() => void | Promise<void>)[] = [];
+  afterAll(async () => {
+    for (const close of closers.reverse()) await close();
+  });
+  return (close) => void closers.push(close);
 }
 
 /** Port 1 answers nobody: no server of this machine is met by chance. */
-export function doorHome(rules: readonly Rule[], config: Readonly<Record<string, unknown>> = {}): Home {
+export function doorHome(
+  rules: readonly Rule[],
+  config: Readonly<Record<string, unknown>> = {},
+  atEnd: AtEnd = onTestFinished,
+): Home {
   const home = temporaryHome();
-  onTestFinished(home.remove);
+  atEnd(home.remove);
   const data = path.join(home.path, '.metis');
   const workspace = path.join(home.path, 'work');
   fs.mkdirSync(data);
@@ -58,7 +76,7 @@ export function doorHome(rules: readonly Rule[], config: Readonly<Record<string,
     server: { port: 1, ...(config.server as object) },
     routing: { global_default_model: 'scripted:balanced', ...(config.routing as object) },
   });
-  return { path: home.path, data, workspace, env: { ...PASSED_ON, HOME: home.path } };
+  return { path: home.path, data, workspace, env: { ...PASSED_ON, HOME: home.path }, atEnd };
 }
 
 /** `metis serve` on the home's data. */
@@ -67,7 +85,7 @@ export async function serveIn(
   ...args: string[]
 ): Promise<{ url: string; client: MetisClient; server: Started }> {
   const server = start(['serve', '--port', '0', ...args], { home: home.path });
-  onTestFinished(async () => void (await server.stop('SIGKILL')));
+  home.atEnd(async () => void (await server.stop('SIGKILL')));
   const url = await address(server);
   return { url, client: createMetisClient({ baseUrl: url }), server };
 }
@@ -93,7 +111,7 @@ export interface McpOptions {
   readonly prepare?: (client: Client) => void;
 }
 
-function mcpClient({ protocol = '2025-11-25', capabilities, prepare }: McpOptions): Client {
+function mcpClient(home: Home, { protocol = '2025-11-25', capabilities, prepare }: McpOptions): Client {
   const client = new Client(
     { name: 'test', version: '1' },
     {
@@ -102,13 +120,13 @@ function mcpClient({ protocol = '2025-11-25', capabilities, prepare }: McpOption
     },
   );
   prepare?.(client);
-  onTestFinished(async () => void (await client.close().catch(() => {})));
+  home.atEnd(async () => void (await client.close().catch(() => {})));
   return client;
 }
 
 /** `metis mcp`, started by the official client. */
 export async function mcpOverStdio(home: Home, options: McpOptions = {}) {
-  const client = mcpClient(options);
+  const client = mcpClient(home, options);
   const transport = new StdioClientTransport({
     command: process.execPath,
     args: [MAIN, 'mcp', '--workspace', home.workspace, ...(options.args ?? [])],
@@ -125,7 +143,7 @@ export async function mcpOverStdio(home: Home, options: McpOptions = {}) {
 }
 
 export async function mcpOverHttp(url: string, home: Home, options: McpOptions & { readonly token?: string } = {}) {
-  const client = mcpClient(options);
+  const client = mcpClient(home, options);
   const target = new URL(`/mcp?workspace=${encodeURIComponent(home.workspace)}&budget_usd=5`, url);
   const headers = options.token === undefined ? {} : { authorization: `Bearer ${options.token}` };
   const transport = new StreamableHTTPClientTransport(target, { requestInit: { headers } });
@@ -164,7 +182,7 @@ export async function acpIn(home: Home, { args = [], permission }: AcpOptions = 
     stderr += chunk;
   });
   const gone = new Promise<number | null>((resolve) => child.once('close', resolve));
-  onTestFinished(async () => {
+  home.atEnd(async () => {
     child.kill('SIGKILL');
     await gone;
   });

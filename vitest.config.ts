@@ -21,7 +21,7 @@ const inTogether = TOGETHER.map((folder) => `${folder}/**/*.test.ts`);
 // A process reads its modules compiled, as another one left them: the suite starts hundreds. Test files pass it on.
 process.env.NODE_COMPILE_CACHE ??= path.join(import.meta.dirname, 'node_modules/.cache/compiled');
 
-const WORKERS_PER_CORE = 1.5;
+const WORKERS_PER_CORE = 2;
 
 export default defineConfig({
   test: {
@@ -30,7 +30,7 @@ export default defineConfig({
     pool: 'forks',
     // What a test makes lives for a moment: with more room the collector runs less often, a tenth of the time.
     execArgv: ['--max-semi-space-size=64'],
-    // Half of the time is waiting for processes and sockets: there are more files under way than cores.
+    // Half of the time of a file is waiting for processes and sockets: there are more under way than cores.
     maxWorkers: Math.ceil(availableParallelism() * WORKERS_PER_CORE),
     projects: [
       { extends: true, test: { name: 'arch', include: ['test/arch/**/*.test.ts'] } },

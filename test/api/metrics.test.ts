@@ -5,7 +5,8 @@ import { fromPusd, toPusd } from '../../src/kernel/money.ts';
 import { copyExample, playJob } from '../support/demo-job.ts';
 import { tempFolder } from '../support/engine.ts';
 import { type Parsed, startServer } from '../support/http.ts';
-import { registryAt, startReal, startStrictFake } from '../support/real-server.ts';
+import { startReal, startStrictFake } from '../support/real-server.ts';
+import { registryAt } from '../support/registry-at.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 
 const TOKEN = 'a-token-of-at-least-thirty-two-characters';

@@ -8,7 +8,8 @@ import { StartupError } from '../../src/kernel/errors.ts';
 import { tempFolder } from '../support/engine.ts';
 import type { FakeUsage } from '../support/fake-provider.ts';
 import { priceFileA, priceFileB } from '../support/prices.ts';
-import { type RealOptions, type RealServer, registryAt, startReal, startStrictFake } from '../support/real-server.ts';
+import { type RealOptions, type RealServer, startReal, startStrictFake } from '../support/real-server.ts';
+import { registryAt } from '../support/registry-at.ts';
 
 const NOPE = `  openai:nope: { aliases: [nope], capabilities: { max_context_tokens: 200000, max_output_tokens: 8192 } }\n`;
 const OVERLAY = JSON.stringify({

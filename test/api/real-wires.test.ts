@@ -9,7 +9,8 @@ import { copyExample, JOB_PROVIDERS, type JobRole, type JobStep, jobRole, playJo
 import { tempFolder } from '../support/engine.ts';
 import type { FakeCall } from '../support/fake-provider.ts';
 import { priceFileA } from '../support/prices.ts';
-import { registryAt, startReal, startStrictFake, WIRES, type Wire } from '../support/real-server.ts';
+import { startReal, startStrictFake } from '../support/real-server.ts';
+import { registryAt, WIRES, type Wire } from '../support/registry-at.ts';
 import { headBytes, historyBytes, toolBytes } from '../support/request-bytes.ts';
 
 const MODELS = {

@@ -4,7 +4,8 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { tempFolder } from '../support/engine.ts';
 import type { FakeCall } from '../support/fake-provider.ts';
-import { registryAt, startReal, startStrictFake } from '../support/real-server.ts';
+import { startReal, startStrictFake } from '../support/real-server.ts';
+import { registryAt } from '../support/registry-at.ts';
 import { headBytes, historyBytes, toolBytes } from '../support/request-bytes.ts';
 
 interface Part {

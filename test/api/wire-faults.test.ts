@@ -6,15 +6,8 @@ import { describe, expect, test } from 'vitest';
 import { tempFolder } from '../support/engine.ts';
 import type { FakeAnswer, FakeCall } from '../support/fake-provider.ts';
 import type { Parsed } from '../support/http.ts';
-import {
-  KEYS,
-  type RealOptions,
-  type RealServer,
-  registryAt,
-  startReal,
-  startStrictFake,
-  WIRES,
-} from '../support/real-server.ts';
+import { type RealOptions, type RealServer, startReal, startStrictFake } from '../support/real-server.ts';
+import { KEYS, registryAt, WIRES } from '../support/registry-at.ts';
 
 const MODEL = { anthropic: 'opus', openai: 'gpt' } as const;
 const NO_RESULT = 'Tool call was interrupted before it produced a result.';

@@ -4,7 +4,8 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { tempFolder } from '../support/engine.ts';
 import type { FakeMessage } from '../support/fake-provider.ts';
-import { registryAt, startReal, startStrictFake, WIRES, type Wire } from '../support/real-server.ts';
+import { startReal, startStrictFake } from '../support/real-server.ts';
+import { registryAt, WIRES, type Wire } from '../support/registry-at.ts';
 
 const MODEL = { anthropic: 'opus', openai: 'gpt' } as const;
 const read = { name: 'read_file', input: { path: 'a.txt' } };

@@ -5,7 +5,8 @@ import { describe, expect, test } from 'vitest';
 import { tempFolder } from '../support/engine.ts';
 import type { FakeCall, FakeToolCall } from '../support/fake-provider.ts';
 import type { Parsed } from '../support/http.ts';
-import { registryAt, startReal, startStrictFake } from '../support/real-server.ts';
+import { startReal, startStrictFake } from '../support/real-server.ts';
+import { registryAt } from '../support/registry-at.ts';
 
 const PNG = Buffer.from(
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==',

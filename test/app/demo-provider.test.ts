@@ -5,7 +5,8 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { toPusd } from '../../src/kernel/money.ts';
 import { playJob } from '../support/demo-job.ts';
 import type { FakeProvider } from '../support/fake-provider.ts';
-import { KEYS, startStrictFake } from '../support/real-server.ts';
+import { startStrictFake } from '../support/real-server.ts';
+import { KEYS } from '../support/registry-at.ts';
 import { run, temporaryHome } from './metis.ts';
 
 const home = temporaryHome();

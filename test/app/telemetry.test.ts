@@ -4,7 +4,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { startCollector } from '../support/collector.ts';
 import { tempFolder } from '../support/engine.ts';
 import type { Parsed } from '../support/http.ts';
-import { KEYS, registryAt, startReal, startStrictFake } from '../support/real-server.ts';
+import { startReal, startStrictFake } from '../support/real-server.ts';
+import { KEYS, registryAt } from '../support/registry-at.ts';
 import { address, type Started, start, temporaryHome } from './metis.ts';
 
 const SAID = 'the-words-of-the-prompt';

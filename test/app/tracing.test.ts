@@ -8,7 +8,8 @@ import { toPusd } from '../../src/kernel/money.ts';
 import { startGateway } from '../api/gateway/world.ts';
 import { listen, type Span, startCollector } from '../support/collector.ts';
 import { tempFolder } from '../support/engine.ts';
-import { type RealOptions, registryAt, startReal, startStrictFake } from '../support/real-server.ts';
+import { type RealOptions, startReal, startStrictFake } from '../support/real-server.ts';
+import { registryAt } from '../support/registry-at.ts';
 import { until } from '../support/until.ts';
 import { address, start, temporaryHome } from './metis.ts';
 

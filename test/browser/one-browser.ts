@@ -13,6 +13,7 @@ const FLAGS = [
   '--disable-background-networking',
   '--disable-component-update',
   '--disable-sync',
+  ...(process.env.XFLAGS ?? '').split(' ').filter(Boolean),
 ];
 
 declare module 'vitest' {

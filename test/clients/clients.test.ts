@@ -7,7 +7,7 @@ import path from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { Received, Said } from '../api/gateway/provider.ts';
 import { type GatewayWorld, startGateway } from '../api/gateway/world.ts';
-import { ROOT } from '../support/real-server.ts';
+import { ROOT } from '../app/metis.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
 /** Folder into which the script installed them; without it each is skipped. */

@@ -7,7 +7,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { start, temporaryHome } from '../app/metis.ts';
 import type { FakeCall } from '../support/fake-provider.ts';
 import { startNodes, type TestNode } from '../support/nodes.ts';
-import { KEYS } from '../support/real-server.ts';
+import { KEYS } from '../support/registry-at.ts';
 import { postgresService } from '../support/services.ts';
 
 const { url, missing } = await postgresService();

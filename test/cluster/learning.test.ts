@@ -3,7 +3,8 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { tempFolder } from '../support/engine.ts';
-import { registryAt, startReal, startStrictFake } from '../support/real-server.ts';
+import { startReal, startStrictFake } from '../support/real-server.ts';
+import { registryAt } from '../support/registry-at.ts';
 import { ownSchema, postgresService } from '../support/services.ts';
 import { until } from '../support/until.ts';
 

@@ -10,7 +10,8 @@ import { markSharedRoots } from '../../src/store/postgres/cluster/shared-roots.t
 import { openDatabase } from '../../src/store/postgres/connection/open.ts';
 import { MIGRATIONS } from '../store/postgres/world.ts';
 import { tempFolder } from '../support/engine.ts';
-import { registryAt, startReal, startStrictFake } from '../support/real-server.ts';
+import { startReal, startStrictFake } from '../support/real-server.ts';
+import { registryAt } from '../support/registry-at.ts';
 import { ownSchema, postgresService, type Schema } from '../support/services.ts';
 
 const { url, missing } = await postgresService();

@@ -5,7 +5,8 @@ import { cancelTurn } from '../../src/engine/cancel-turn.ts';
 import { startEngine, tempFolder } from '../support/engine.ts';
 import { startServer } from '../support/http.ts';
 import { manualClock } from '../support/manual-clock.ts';
-import { registryAt, startReal, startStrictFake } from '../support/real-server.ts';
+import { startReal, startStrictFake } from '../support/real-server.ts';
+import { registryAt } from '../support/registry-at.ts';
 import { call, planner, scenario } from '../support/scenario.ts';
 import { tool } from '../support/tools.ts';
 

@@ -5,7 +5,8 @@ import { describe, expect, test } from 'vitest';
 import { tempFolder } from '../support/engine.ts';
 import type { FakeAnswer, FakeCall } from '../support/fake-provider.ts';
 import type { Parsed } from '../support/http.ts';
-import { type RealServer, registryAt, startReal, startStrictFake } from '../support/real-server.ts';
+import { type RealServer, startReal, startStrictFake } from '../support/real-server.ts';
+import { registryAt } from '../support/registry-at.ts';
 
 interface Block {
   readonly type: string;

@@ -6,7 +6,8 @@ import type { Delta } from '../../src/domain/delta.ts';
 import { tempFolder } from '../support/engine.ts';
 import type { FakeAnswer, FakeCall } from '../support/fake-provider.ts';
 import type { Parsed } from '../support/http.ts';
-import { KEYS, type RealServer, registryAt, startReal, startStrictFake, WIRES } from '../support/real-server.ts';
+import { type RealServer, startReal, startStrictFake } from '../support/real-server.ts';
+import { KEYS, registryAt, WIRES } from '../support/registry-at.ts';
 
 const HEADER = 'value-of-a-header-of-ours';
 const MODEL = { anthropic: 'opus', openai: 'gpt' } as const;

@@ -10,7 +10,7 @@ import type { Turn } from '../../src/domain/turn.ts';
 import { type Finished, start } from '../app/metis.ts';
 import { type FakeAnswer, type FakeCall, type FakeProvider, startFakeProvider } from './fake-provider.ts';
 import { priceFileA } from './prices.ts';
-import { KEYS, registryAt } from './real-server.ts';
+import { KEYS, registryAt } from './registry-at.ts';
 import { ownSchema, type Schema } from './services.ts';
 import { until } from './until.ts';
 import { strictly } from './wire-rules.ts';

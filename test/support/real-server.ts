@@ -17,29 +17,10 @@ import { type FakeProvider, startFakeProvider } from './fake-provider.ts';
 import { type Answer, answerOf, type Parsed } from './http.ts';
 import { newDatabase } from './new-database.ts';
 import { priceFileA } from './prices.ts';
+import { KEYS, WIRES, type Wire } from './registry-at.ts';
 import { strictly } from './wire-rules.ts';
 
 export const ROOT = path.resolve(import.meta.dirname, '../..');
-export const KEYS = { anthropic: 'left-handed-lemon-squeezer', openai: 'right-handed-apple-peeler' };
-export type Wire = keyof typeof KEYS;
-export const WIRES = ['anthropic', 'openai'] as const satisfies readonly Wire[];
-
-const CAPABILITIES = `{ max_context_tokens: 200000, max_output_tokens: 8192, supports_images: true, supports_structured_output: true, supports_thinking: true, supports_prompt_caching: true, accepted_image_media_types: [image/png, image/jpeg] }`;
-
-/** Both real adapters at the fake's addresses, with the models that the fixture prices know. */
-export function registryAt(fake: Pick<FakeProvider, 'anthropicUrl' | 'openaiUrl'>, rest = ''): string {
-  return `
-adapters:
-  anthropic: { type: anthropic, base_url: ${fake.anthropicUrl} }
-  openai: { type: openai, base_url: ${fake.openaiUrl} }
-models:
-  anthropic:claude-opus-4-7: { tier: deep, aliases: [opus], capabilities: ${CAPABILITIES} }
-  anthropic:claude-haiku-4-5: { tier: fast, aliases: [haiku], capabilities: ${CAPABILITIES} }
-  openai:gpt-5: { tier: deep, aliases: [gpt], capabilities: ${CAPABILITIES} }
-  openai:gpt-5-mini: { tier: fast, aliases: [mini], capabilities: ${CAPABILITIES} }
-${rest}`;
-}
-
 export interface RealOptions {
   /** Data folder: the same again is the same database. */
   readonly folder: string;

@@ -8,7 +8,7 @@ import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { untilTaken } from '../../../src/engine/gateway/patience.ts';
 import { manualClock } from '../../support/manual-clock.ts';
-import { KEYS } from '../../support/real-server.ts';
+import { KEYS } from '../../support/registry-at.ts';
 import { until } from '../../support/until.ts';
 import { claudeCode, type GatewayWorld, jsonOf, startGateway } from './world.ts';
 

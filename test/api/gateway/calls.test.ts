@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { deflateRawSync, gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { registryAt } from '../../support/real-server.ts';
+import { registryAt } from '../../support/registry-at.ts';
 import { claudeCode, startGateway } from './world.ts';
 
 /** What clients of each wire send, with what nobody here has heard of. */

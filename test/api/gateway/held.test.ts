@@ -7,7 +7,7 @@ import { runInNewContext } from 'node:vm';
 import { expect, onTestFinished, test } from 'vitest';
 import { requestFacts } from '../../../src/policy/gateway/request-facts.ts';
 import { MATCH_LIMIT } from '../../../src/policy/routing/predicates.ts';
-import { registryAt } from '../../support/real-server.ts';
+import { registryAt } from '../../support/registry-at.ts';
 import { startGateway } from './world.ts';
 
 const OPUS = 'claude-opus-4-7';

@@ -5,7 +5,8 @@ import path from 'node:path';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { onTestFinished } from 'vitest';
-import { type RealOptions, type RealServer, registryAt, startReal } from '../../support/real-server.ts';
+import { type RealOptions, type RealServer, startReal } from '../../support/real-server.ts';
+import { registryAt } from '../../support/registry-at.ts';
 import { type ByteProvider, type Received, type Said, startByteProvider } from './provider.ts';
 
 export interface GatewayWorld {

@@ -7,7 +7,8 @@ import { run, temporaryHome } from '../../app/metis.ts';
 import { tempFolder } from '../../support/engine.ts';
 import type { FakeCall } from '../../support/fake-provider.ts';
 import type { Parsed } from '../../support/http.ts';
-import { ROOT, registryAt, startReal, startStrictFake, WIRES } from '../../support/real-server.ts';
+import { ROOT, startReal, startStrictFake } from '../../support/real-server.ts';
+import { registryAt, WIRES } from '../../support/registry-at.ts';
 
 const DECKS = ['aurora', 'birchwood', 'corvid'];
 const EXAMPLE = path.join(ROOT, 'examples/pitchdeck-eval');

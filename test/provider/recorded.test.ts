@@ -10,6 +10,7 @@ import { bodySend, type Drained, drain, modelEntry, realAdapter, request } from 
 /** Kept beside the repository, not in it. */
 const FOLDER = process.env.METIS_RECORDED ?? fileURLToPath(new URL('../../../shared/recorded', import.meta.url));
 const CUT_EVERY = 50;
+const NEWLINE = 0x0a;
 /** The longest body is cut nearly nine thousand times, and every cut reads all that came before it. */
 const CUTS_TIMEOUT_MS = 120_000;
 
@@ -150,10 +151,17 @@ describe.skipIf(recorded.length === 0)('recorded answers', () => {
     '%s cut at every 50th byte: never a hang, never a silent success, nothing received is lost',
     async (_, r) => {
       const bytes = Buffer.from(r.body);
+      let reading = read(r, '');
+      let readTo = 0;
       for (let at = 0; at < bytes.length; at += CUT_EVERY) {
         const piece = bytes.subarray(0, at);
         const result = await drain(realAdapter({ type: r.type, maxRetries: 0, send: bodySend([piece]) }), ask(r));
-        expectSame(result, read(r, piece.toString('utf8')));
+        // What follows the last line that says anything is a part of one, which changes no reading: most cuts.
+        if (saysMore(bytes.subarray(readTo, at))) {
+          reading = read(r, piece.toString('utf8'));
+          readTo = piece.lastIndexOf(NEWLINE) + 1;
+        }
+        expectSame(result, reading);
       }
     },
     CUTS_TIMEOUT_MS,
@@ -192,6 +200,11 @@ describe.skipIf(recorded.length === 0)('recorded answers', () => {
     },
   );
 });
+
+/** Whether bytes from the beginning of a line on hold a whole line, or a last one that could be read. */
+function saysMore(bytes: Buffer): boolean {
+  return bytes.includes(NEWLINE) || /[}\]]\s*$/.test(bytes.toString('latin1'));
+}
 
 function seeded(seed: number): () => number {
   let state = seed;

@@ -94,7 +94,6 @@ async function ofTurn(deps: LearnDeps, learned: Learned, patternsOf: PatternsOf)
   const known = patterns.idOf(shape.structural_sig);
   const record: PatternRecord = {
     turn_id,
-    session_id: turn.session_id,
     workspace_path: turn.workspace_path,
     fingerprint_id: known ?? deps.ids.next(),
     ...shape,

@@ -115,7 +115,7 @@ function fill(
   const ids = createIdGenerator(() => Date.now(), Math.random);
   const fingerprint = db.prepare('INSERT INTO pattern_fingerprints VALUES (?, ?, ?, ?, ?)');
   const outcome = db.prepare('INSERT INTO pattern_outcomes VALUES (?, ?, ?, 1, 30, ?, 9e3, ?, ?)');
-  const turn = db.prepare('INSERT INTO pattern_turns VALUES (?, ?, ?, ?, ?, 1, ?)');
+  const turn = db.prepare('INSERT INTO pattern_turns VALUES (?, ?, ?, 1, ?)');
   db.pragma('foreign_keys = OFF');
   db.transaction(() => {
     for (let n = 0; n < shapes; n += 1) {
@@ -134,7 +134,7 @@ function fill(
       fingerprint.run(id, workspace, structural_json, structural_sig, n);
       for (const model of [cheap, dear]) {
         outcome.run(id, model, 30, (model === cheap ? 1 : 2 + n) * 30_000_000, 'A', n);
-        turn.run(ids.turn(), ids.session(), workspace, id, model, Date.now());
+        turn.run(ids.turn(), id, model, Date.now());
       }
     }
   })();

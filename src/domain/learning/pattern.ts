@@ -58,7 +58,6 @@ export interface StoredPattern {
 /** One finished turn as it is added to the outcomes. */
 export interface PatternRecord {
   readonly turn_id: string;
-  readonly session_id: string;
   readonly workspace_path: string;
   readonly fingerprint_id: string;
   readonly structural_json: string;

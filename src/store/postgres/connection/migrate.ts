@@ -8,7 +8,7 @@ import { type Send, sending } from './client.ts';
 import { clientConfig } from './pool.ts';
 
 /** The lowest schema that this version wrote for whom a later one is still good enough. */
-const COMPATIBLE_FROM = 6;
+const COMPATIBLE_FROM = 7;
 const SET =
   'INSERT INTO meta (key, value) VALUES (@key, @value) ON CONFLICT (key) DO UPDATE SET value = excluded.value';
 

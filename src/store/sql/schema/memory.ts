@@ -93,8 +93,6 @@ export const pattern_turns = sqliteTable(
   'pattern_turns',
   {
     turn_id: text().primaryKey().notNull(),
-    session_id: text().notNull(),
-    workspace_path: text().notNull(),
     fingerprint_id: text().notNull(),
     primary_model: text().notNull(),
     score: real(),

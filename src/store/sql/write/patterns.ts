@@ -20,8 +20,8 @@ export const OUTCOME = `
       sum_latency_ms = pattern_outcomes.sum_latency_ms + excluded.sum_latency_ms,
       pricing_version_last = excluded.pricing_version_last, last_updated_at = excluded.last_updated_at`;
 export const TURN = `
-    INSERT INTO pattern_turns (turn_id, session_id, workspace_path, fingerprint_id, primary_model, score, recorded_at)
-    SELECT @turn_id, @session_id, @workspace_path, @fingerprint_id, @primary_model, @score, @at
+    INSERT INTO pattern_turns (turn_id, fingerprint_id, primary_model, score, recorded_at)
+    SELECT @turn_id, @fingerprint_id, @primary_model, @score, @at
     WHERE EXISTS (SELECT 1 FROM turns WHERE id = @turn_id)`;
 /** Where a turn counts, and with what; null = it has no score yet. */
 export interface Scored {

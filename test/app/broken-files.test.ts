@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { newDatabase } from '../support/new-database.ts';
 import { address, run, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;
@@ -68,16 +69,16 @@ describe('a database', () => {
     [
       'a database cut short',
       /database_corrupt/,
-      async () => {
-        await served();
+      () => {
+        newDatabase(file());
         fs.truncateSync(file(), Math.floor(fs.statSync(file()).size / 2 / page) * page);
       },
     ],
     [
       'a database with a damaged page',
       /database_corrupt/,
-      async () => {
-        await served();
+      () => {
+        newDatabase(file());
         const db = new Database(file());
         const root = db
           .prepare("SELECT rootpage FROM sqlite_master WHERE name = 'ledger_calls'")
@@ -98,8 +99,8 @@ describe('a database', () => {
     [
       'a database of a newer version',
       /schema_too_new/,
-      async () => {
-        await served();
+      () => {
+        newDatabase(file());
         sql('PRAGMA user_version = 9999');
       },
     ],
@@ -131,7 +132,7 @@ describe('a database', () => {
   it('that is sound, or not there yet, is no error, and doctor changes nothing', async () => {
     expect((await metis('doctor', ...port)).code).toBe(0);
     expect(fs.existsSync(file())).toBe(false);
-    await served();
+    newDatabase(file());
     const before = fs.readFileSync(file());
     expect((await metis('doctor', ...port)).code).toBe(0);
     expect(fs.readFileSync(file()).equals(before)).toBe(true);

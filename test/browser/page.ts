@@ -36,7 +36,7 @@ export async function openTab(url: string, options: BrowserContextOptions = {}):
   const context = await browser.newContext({ locale: 'en-GB', viewport: { width: 1280, height: 820 }, ...options });
   onTestFinished(() => context.close());
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(45_000);
   const errors: string[] = [];
   const origins = new Set<string>();
   page.on('pageerror', (error) => errors.push(String(error)));

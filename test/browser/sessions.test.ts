@@ -99,7 +99,7 @@ describe.skipIf(browserEndpoint === null)('the sessions', () => {
     await until(async () => {
       await page.locator('.long-table').evaluate((box) => box.scrollTo(0, box.scrollHeight));
       return last.isVisible();
-    });
+    }, 45);
     expect(await drawn()).toBeLessThan(80);
     expect(await page.getByRole('table').getAttribute('aria-rowcount')).toBe('5001');
     await page.getByRole('searchbox').fill(many[77]!.id);

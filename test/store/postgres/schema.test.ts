@@ -8,7 +8,8 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { StartupError } from '../../../src/kernel/errors.ts';
 import { filesIn, migrate } from '../../../src/store/postgres/connection/migrate.ts';
 import { migrate as migrateSqlite } from '../../../src/store/sqlite/connection/migrate.ts';
-import { ownSchema, postgresService } from '../../support/services.ts';
+import { ownSchema, postgresService, type Schema } from '../../support/services.ts';
+import { until } from '../../support/until.ts';
 import { MIGRATIONS as SQLITE_MIGRATIONS } from '../sqlite/world.ts';
 import { NOON } from '../suite/world.ts';
 import { MIGRATIONS, openSchema } from './world.ts';
@@ -150,16 +151,7 @@ describe.skipIf(url === null)(`the schema on PostgreSQL${missing && `, skipped: 
   });
 
   test('events of an older schema are read field by field as they were', async () => {
-    const schema = await ownSchema(url!);
-    onTestFinished(() => schema.drop());
-    const first = mkdtempSync(join(tmpdir(), 'metis-schema-'));
-    onTestFinished(() => rmSync(first, { recursive: true }));
-    for (const name of filesIn(MIGRATIONS).filter((file) => file < '0006'))
-      cpSync(join(MIGRATIONS, name), join(first, name));
-    await migrate(schema.url, first);
-    const client = new pg.Client({ connectionString: schema.url });
-    await client.connect();
-    onTestFinished(() => client.end());
+    const { schema, client } = await schemaBeforeCompactEvents();
     const types = ['route.decided', 'past.thing', 'llm.call_failed', 'future.thing'];
     const actors = ['user', 'agent', 'system', 'tool', 'worker'];
     for (let i = 0; i < 20; i++) {
@@ -174,4 +166,44 @@ describe.skipIf(url === null)(`the schema on PostgreSQL${missing && `, skipped: 
     expect(rows).toHaveLength(20);
     expect(await read()).toEqual(rows);
   });
+
+  test('events that a node of the version before has not committed yet are waited for', async () => {
+    const { schema, client } = await schemaBeforeCompactEvents();
+    const write = (id: string) =>
+      client.query("INSERT INTO events VALUES ($1, 1, 'sess_a', NULL, NULL, 'turn.started', 'user', 'private', '{}')", [
+        id,
+      ]);
+    await write('e_1');
+    await client.query('BEGIN');
+    await write('e_2');
+    const eyes = await connected(schema.url);
+    const migrated = migrate(schema.url, MIGRATIONS);
+    await until(async () => {
+      const waiting =
+        'SELECT 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT granted AND application_name = $1';
+      return (await eyes.query(waiting, [schema.name])).rows.length > 0;
+    });
+    await client.query('COMMIT');
+    await migrated;
+    expect((await client.query('SELECT id FROM events ORDER BY id')).rows).toEqual([{ id: 'e_1' }, { id: 'e_2' }]);
+  });
 });
+
+/** With a connection to it. */
+async function schemaBeforeCompactEvents(): Promise<{ readonly schema: Schema; readonly client: pg.Client }> {
+  const schema = await ownSchema(url!);
+  onTestFinished(() => schema.drop());
+  const first = mkdtempSync(join(tmpdir(), 'metis-schema-'));
+  onTestFinished(() => rmSync(first, { recursive: true }));
+  for (const name of filesIn(MIGRATIONS).filter((file) => file < '0006'))
+    cpSync(join(MIGRATIONS, name), join(first, name));
+  await migrate(schema.url, first);
+  return { schema, client: await connected(schema.url) };
+}
+
+async function connected(connectionString: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString });
+  await client.connect();
+  onTestFinished(() => client.end());
+  return client;
+}

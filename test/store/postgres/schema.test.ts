@@ -8,6 +8,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { StartupError } from '../../../src/kernel/errors.ts';
 import { filesIn, migrate } from '../../../src/store/postgres/connection/migrate.ts';
 import { migrate as migrateSqlite } from '../../../src/store/sqlite/connection/migrate.ts';
+import { systemEvent } from '../../support/drafts.ts';
 import { ownSchema, postgresService, type Schema } from '../../support/services.ts';
 import { until } from '../../support/until.ts';
 import { MIGRATIONS as SQLITE_MIGRATIONS } from '../sqlite/world.ts';
@@ -186,6 +187,19 @@ describe.skipIf(url === null)(`the schema on PostgreSQL${missing && `, skipped: 
     await client.query('COMMIT');
     await migrated;
     expect((await client.query('SELECT id FROM events ORDER BY id')).rows).toEqual([{ id: 'e_1' }, { id: 'e_2' }]);
+  });
+
+  test('an event whose session lost its key, as in a database that was put back, is refused aloud; the next brings the key', async () => {
+    const schema = await ownSchema(url!);
+    onTestFinished(() => schema.drop());
+    const world = await openSchema(schema.url, NOON);
+    const commit = (label: string) => world.journal.commit({ emit: [systemEvent(label)] });
+    await commit('first');
+    await world.execute('DELETE FROM event_rows');
+    await world.execute('DELETE FROM event_sessions');
+    await expect(commit('second')).rejects.toThrow(/session_key/);
+    await commit('third');
+    expect(await world.rows('SELECT session_id FROM events')).toEqual([{ session_id: 'system' }]);
   });
 });
 

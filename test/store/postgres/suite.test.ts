@@ -9,6 +9,7 @@ import { messageSuite } from '../suite/messages.ts';
 import { retentionSuite } from '../suite/retention.ts';
 import { rollbackSuite } from '../suite/rolled-back.ts';
 import { sessionSuite } from '../suite/sessions.ts';
+import { sharedSuite } from '../suite/shared.ts';
 import { dropSchemas, openWorld } from './world.ts';
 
 const { url, missing } = await postgresService();
@@ -21,6 +22,7 @@ const suites = [
   retentionSuite,
   rollbackSuite,
   sessionSuite,
+  sharedSuite,
 ];
 describe.skipIf(url === null)(`the store on PostgreSQL${missing && `, skipped: ${missing}`}`, () => {
   afterAll(dropSchemas);

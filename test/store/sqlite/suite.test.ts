@@ -9,6 +9,7 @@ import { messageSuite } from '../suite/messages.ts';
 import { retentionSuite } from '../suite/retention.ts';
 import { rollbackSuite } from '../suite/rolled-back.ts';
 import { sessionSuite } from '../suite/sessions.ts';
+import { sharedSuite } from '../suite/shared.ts';
 import { openWorld, tempFolder } from './world.ts';
 
 const suites = [
@@ -20,6 +21,7 @@ const suites = [
   retentionSuite,
   rollbackSuite,
   sessionSuite,
+  sharedSuite,
 ];
 for (const suite of suites)
   suite(async () => {

@@ -120,6 +120,8 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
         for (const part of open) moved(part, numbered.get(part));
         return;
       } catch (error) {
+        // Perhaps for want of one of them.
+        keyed.clear();
         if (!isTransient(error)) throw error;
         log.warn({ err: error, attempt }, 'the database did not answer a commit; asked again');
         if (attempt >= MAX_ATTEMPTS && numbered.size === 0) throw error;

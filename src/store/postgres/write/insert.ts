@@ -29,7 +29,8 @@ export function insertRow(table: string, columns: readonly string[], conflict = 
 
 /**
  * Takes any number of rows in one statement.
- * @param keys where a `session_key` is looked up: the rows bring the session's id for it
+ * @param keys where a `session_key` is looked up: the rows bring the session's id for it; without a key there the statement
+ * fails, so that no row is left out
  */
 export function insertRows(
   table: string,
@@ -43,7 +44,7 @@ export function insertRows(
   const arrays = columns.map((column) => `CAST(? AS ${typeOf(column)}[])`).join(', ');
   const given = columns.map((column) => (column === 'session_key' ? 's.session_key' : `r.${column}`)).join(', ');
   const from = `unnest(${arrays}) AS r (${columns.join(', ')})`;
-  const rows = keyed ? `${from} JOIN ${keys} s ON s.session_id = r.session_key` : from;
+  const rows = keyed ? `${from} LEFT JOIN ${keys} s ON s.session_id = r.session_key` : from;
   const sql = `INSERT INTO ${table} (${columns.join(', ')}) SELECT ${given} FROM ${rows} ${conflict}`;
   return (tx, rows) => {
     if (rows.length === 0) return;

@@ -23,5 +23,5 @@ VOLUME /data
 EXPOSE 8420
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.METIS_SERVER_PORT || process.env.PORT || 8420}/healthz`).then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
 # The young heap as in `npm start`.
-ENTRYPOINT ["node", "--max-semi-space-size=16", "/app/dist/server.js"]
+ENTRYPOINT ["node", "--max-semi-space-size=16", "--v8-pool-size=1", "/app/dist/server.js"]
 CMD ["--data", "/data"]

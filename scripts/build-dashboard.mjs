@@ -9,7 +9,12 @@ const source = path.join(root, 'src/dashboard');
 const target = path.join(root, 'dist/dashboard');
 
 const { metafile } = await build({
-  entryPoints: { main: `${source}/main.tsx`, style: `${source}/style/all.css`, icon: `${source}/icon.svg` },
+  entryPoints: {
+    main: `${source}/main.tsx`,
+    'markdown-worker': `${source}/markdown-worker.ts`,
+    style: `${source}/style/all.css`,
+    icon: `${source}/icon.svg`,
+  },
   outdir: `${target}/assets`,
   entryNames: '[name]-[hash]',
   chunkNames: '[name]-[hash]',
@@ -42,6 +47,7 @@ const assetOf = (entry) => {
 const page = fs
   .readFileSync(`${source}/page.html`, 'utf8')
   .replace('%SCRIPT%', assetOf('main.tsx'))
+  .replace('%MARKDOWN_WORKER%', assetOf('markdown-worker.ts'))
   .replace('%STYLE%', assetOf('style/all.css'))
   .replace('%ICON%', assetOf('icon.svg'));
 fs.writeFileSync(`${target}/index.html`, page);

@@ -24,8 +24,14 @@ const common = {
 
 const server = await build({
   ...common,
-  // The commands, and what is started by its path: the thread of the reports.
-  entryPoints: ['src/main.ts', 'src/server.ts', 'src/store/sqlite/report/analytics-thread.ts'],
+  // The commands, and what is started by its path: the threads of the reports, of the tokenizer and of large bodies.
+  entryPoints: [
+    'src/main.ts',
+    'src/server.ts',
+    'src/store/sqlite/report/analytics-thread.ts',
+    'src/provider/tokenizer/tokenizer-thread.ts',
+    'src/provider/parsing/parser-thread.ts',
+  ],
   platform: 'node',
   splitting: true,
   chunkNames: 'chunks/[name]-[hash]',

@@ -11,13 +11,16 @@ fs.mkdirSync(folder, { recursive: true });
 for (const name of PROGRAMS) {
   if (fs.existsSync(path.join(folder, 'node_modules', name))) continue;
   // Saved in the folder's own package.json, or the install of the next one would remove this one again.
-  spawnSync('npm', ['install', '--no-audit', '--no-fund', '--prefix', folder, name], {
+  // The tag itself: without it npm may choose an older release that names this Node.
+  spawnSync('npm', ['install', '--no-audit', '--no-fund', '--prefix', folder, `${name}@latest`], {
     stdio: ['ignore', 'ignore', 'inherit'],
   });
 }
 for (const name of PROGRAMS) {
-  if (!fs.existsSync(path.join(folder, 'node_modules', name)))
-    process.stderr.write(`${name} could not be installed: its tests are skipped\n`);
+  const manifest = path.join(folder, 'node_modules', name, 'package.json');
+  if (fs.existsSync(manifest))
+    process.stdout.write(`${name} ${JSON.parse(fs.readFileSync(manifest, 'utf8')).version}\n`);
+  else process.stderr.write(`${name} could not be installed: its tests are skipped\n`);
 }
 const { status } = spawnSync('npx', ['vitest', 'run', 'test/clients', '--reporter=verbose'], {
   stdio: 'inherit',

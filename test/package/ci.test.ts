@@ -25,8 +25,8 @@ async function run(programs: Record<string, string>): Promise<Run> {
   const bin = path.join(folder, 'bin');
   fs.mkdirSync(path.join(folder, '.ci'));
   fs.mkdirSync(bin);
-  fs.copyFileSync(path.join(ROOT, '.ci/run'), path.join(folder, '.ci/run'));
-  const given = { npm: PASSING, ...programs };
+  for (const file of ['.ci/run', '.ci/report.mjs']) fs.copyFileSync(path.join(ROOT, file), path.join(folder, file));
+  const given = { ...programs, npm: programs.npm ?? npmThatReports(PASSING) };
   for (const [name, body] of Object.entries(given)) {
     const script = `#!/bin/bash\necho "${name} $*" >> ${folder}/asked\n${body}\n`;
     fs.writeFileSync(path.join(bin, name), script, { mode: 0o755 });
@@ -41,27 +41,34 @@ async function run(programs: Record<string, string>): Promise<Run> {
   });
   return { ...ended, asked: fs.readFileSync(path.join(folder, 'asked'), 'utf8').trim().split('\n') };
 }
-/** An npm whose tests leave a report of two that passed, one at its second try, and one that was skipped. */
-const PASSING = `for a in "$@"; do case $a in --outputFile.json=*) echo '${JSON.stringify({
-  numPassedTests: 2,
-  numFailedTests: 0,
-  testResults: [
-    {
-      assertionResults: [
-        { status: 'pending', fullName: 'in a browser', failureMessages: [] },
-        { status: 'passed', fullName: 'is quick', failureMessages: [] },
-        { status: 'passed', fullName: 'waits', failureMessages: ['Error: too late  at line 3'] },
-      ],
-    },
-  ],
-})}' > "\${a#*=}";; esac; done`;
+type Test = readonly [file: string, fullName: string, status: string, failureMessages?: readonly string[]];
+/** An npm whose tests write a report with these tests. */
+function npmThatReports(tests: readonly Test[]): string {
+  const report = {
+    numPassedTests: tests.filter(([, , status]) => status === 'passed').length,
+    numFailedTests: tests.filter(([, , status]) => status === 'failed').length,
+    testResults: tests.map(([file, fullName, status, failureMessages = []]) => ({
+      name: path.join(home.path, file),
+      assertionResults: [{ fullName, status, failureMessages }],
+    })),
+  };
+  fs.writeFileSync(path.join(home.path, 'canned.json'), JSON.stringify(report));
+  return `for a in "$@"; do case $a in --outputFile.json=*) /bin/cp ${home.path}/canned.json "\${a#*=}";; esac; done`;
+}
+const TOO_LATE = ['Error: too late\n  at line 3'];
+/** Two that passed, one at its second try, and one that was skipped. */
+const PASSING: readonly Test[] = [
+  ['test/browser/page.test.ts', 'in a browser', 'pending'],
+  ['test/app/run.test.ts', 'is quick', 'passed'],
+  ['test/app/run.test.ts', 'waits', 'passed', TOO_LATE],
+];
 const sudo = '[ "$1" != -n ] || shift; exec "$@"';
 
 describe('.ci/run', () => {
-  it('installs the sandbox and the browser, checks, tests, and ends with the counts', async () => {
+  it('installs the sandbox, the browser and the pooler, checks, tests, and ends with the counts', async () => {
     const done = await run({ dpkg: 'exit 1', 'apt-get': '', sudo });
     const installed = done.asked.filter((line) => line.startsWith('apt-get') && line.includes('install'));
-    expect(installed.map((line) => line.split(' ').at(-1))).toEqual(['bubblewrap', 'chromium']);
+    expect(installed.map((line) => line.split(' ').at(-1))).toEqual(['bubblewrap', 'chromium', 'pgbouncer']);
     expect(done.asked.filter((line) => line.startsWith('npm')).map((line) => line.split(' ').slice(1, 3))).toEqual([
       ['ci'],
       ['run', 'check'],
@@ -69,7 +76,7 @@ describe('.ci/run', () => {
       ['run', 'test:package'],
       ['test', '--'],
     ]);
-    const named = 'skipped: in a browser\npassed at the second try: waits: Error: too late  at line 3\n';
+    const named = 'skipped: in a browser\npassed at the second try: test/app/run.test.ts: waits: Error: too late\n';
     expect(done.output.endsWith(`${named}2 passed, 0 failed\n`)).toBe(true);
     expect(done.code).toBe(0);
   });
@@ -85,10 +92,45 @@ describe('.ci/run', () => {
   });
 
   it.each(['ci', 'check', 'test:nodes', 'test:package', 'test'])('npm %s that fails is a failure', async (step) => {
-    const npm = `case " $* " in *" ${step} "*) exit 3;; esac\n${PASSING}`;
+    const npm = `case " $* " in *" ${step} "*) exit 3;; esac\n${npmThatReports(PASSING)}`;
     const done = await run({ npm, dpkg: 'exit 0' });
     expect(done.code).toBe(1);
     expect(done.output).toMatch(/\d passed, 1 failed\n$/);
+  });
+
+  it('fails where three tests needed their second try, and names each', async () => {
+    const names = ['one', 'two', 'three'];
+    const retried = names.map((name): Test => ['test/app/run.test.ts', name, 'passed', TOO_LATE]);
+    const done = await run({ npm: npmThatReports([...retried, ...PASSING.slice(0, 2)]), dpkg: 'exit 0' });
+    for (const name of names)
+      expect(done.output).toContain(`passed at the second try: test/app/run.test.ts: ${name}: `);
+    expect(done.output).toMatch(/\n1 passed, 3 failed\n$/);
+    expect(done.code).toBe(1);
+  });
+
+  it.each(['test/property/budget.property.test.ts', 'test/store/sqlite/open.test.ts'])(
+    'fails where a test of %s needed its second try',
+    async (file) => {
+      const npm = npmThatReports([[file, 'holds', 'passed', TOO_LATE], ...PASSING.slice(0, 2)]);
+      const done = await run({ npm, dpkg: 'exit 0' });
+      expect(done.output).toMatch(/\n1 passed, 1 failed\n$/);
+      expect(done.code).toBe(1);
+    },
+  );
+
+  it('counts promises apart that this run did not check', async () => {
+    const rows = [
+      '| 01.1 | is quick | `test/app/run.test.ts` | is quick |',
+      '| 01.2 | renders | test/browser/page.test.ts | in a browser |',
+      '| 01.3 | is large | test/app/large.test.ts | is large | `npm run test:large` |',
+    ];
+    fs.mkdirSync(path.join(home.path, 'test'));
+    fs.writeFileSync(path.join(home.path, 'test/CONTRACT.md'), rows.join('\n'));
+    const done = await run({ dpkg: 'exit 0' });
+    expect(done.output).toContain('promise not checked by this run: 01.2: in a browser\n');
+    expect(done.output).toContain('promise checked by a command of its own: 01.3: npm run test:large\n');
+    expect(done.output).toContain('promises: 1 checked, 1 by commands of their own, 1 not checked\n');
+    expect(done.code).toBe(0);
   });
 });
 

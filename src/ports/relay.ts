@@ -8,6 +8,8 @@ export type RelayHeaders = readonly (readonly [name: string, value: string])[];
 
 export interface RelayRequest {
   readonly wire: ClientWire;
+  /** Absent = POST. A request without a body is not recorded. */
+  readonly method?: 'GET' | 'DELETE';
   /** Behind the wire's endpoint: `/count_tokens` and the like, with its query; '' for the endpoint itself. */
   readonly tail: string;
   readonly headers: RelayHeaders;
@@ -32,20 +34,42 @@ export interface ReportedUsage {
   readonly early: boolean;
 }
 
+/** An error that a provider reported, as it is stored: by its class and its name. */
+export interface ReportedFault {
+  readonly error_class: ErrorClass;
+  /** 11.7. */
+  readonly error_detail: string | null;
+  readonly name: string | null;
+}
+
+/** One of several samplings inside a call. */
+export interface ReportedRound {
+  /** Null = the model of the call. */
+  readonly model: string | null;
+  readonly usage: Omit<ReportedUsage, 'early'>;
+}
+
 /** What was read of an answer so far. Nothing of what it says is kept. */
 export interface MeterReading {
+  /** The sums of the rounds, where there are any. */
   readonly usage: ReportedUsage;
+  /** Samplings that the provider reports one by one; those that it does not bill are left out. */
+  readonly rounds: readonly ReportedRound[];
   /** Null until the provider says why it stopped. */
   readonly stop_reason: StopReason | null;
   readonly served_model: string | null;
+  /** The provider's own id of its answer. */
+  readonly response_id: string | null;
   /** Characters of the answer, for an estimate. */
   readonly characters: number;
   readonly tool_calls: number;
   readonly thinking_blocks: number;
+  /** An answer that the provider makes in the background, of which the client fetches the end by its id. */
+  readonly background: { readonly id: string; readonly done: boolean } | null;
   /** The answer came to its own end. */
   readonly whole: boolean;
   /** The provider reported an error, by its status or inside the answer. */
-  readonly fault: { readonly error_class: ErrorClass; readonly name: string | null } | null;
+  readonly fault: ReportedFault | null;
 }
 
 export interface RelayAnswer {
@@ -71,6 +95,8 @@ export class RelayFault extends Error {
 export interface Relay {
   /** The server has a key for it, or it needs none. */
   readonly keyed: boolean;
+  /** Scheme, host and port of its address. */
+  readonly origin: string;
   /**
    * @param withKey false = what the client sent is its credential
    * Throws `RelayFault`.

@@ -9,6 +9,7 @@ import type { Message, StoredMessage, ToolResultBlock } from '../domain/message.
 import type { Door, OnReached } from '../domain/scalars.ts';
 import type { Session, SessionRecord, SessionStatus } from '../domain/session.ts';
 import type { ToolCallStatus } from '../domain/tool.ts';
+import type { TrustedFile } from '../domain/trusted-file.ts';
 import type { Turn, TurnInputRecord, TurnRecord } from '../domain/turn.ts';
 import type { SessionWorker } from '../domain/worker/session-worker.ts';
 import type { ConfirmationId, EventId, MessageId, SessionId, ToolUseId, TurnId } from '../kernel/ids.ts';
@@ -44,6 +45,8 @@ export interface SessionReader {
   ofClient(caller: string, clientRef: string): Promise<SessionRecord | null>;
   /** The worker of a tree that its client knows by this name. */
   workerOfClient(rootSessionId: SessionId, clientRef: string): Promise<SessionRecord | null>;
+  /** The newest worker that a caller's client knows by this name, in any of the caller's trees. */
+  workerOfCaller(caller: string, clientRef: string): Promise<SessionRecord | null>;
   /** What a root session may spend, and the limit it was last warned about (decimal US dollars); null when there is no such session. */
   limit(rootSessionId: SessionId): Promise<{
     readonly max_cost_usd: string | null;
@@ -200,7 +203,9 @@ export interface WorkerUsage {
   readonly model: string;
   /** Price version stamped on its last call, '' when it made none. */
   readonly pricing_version: string;
+  /** However they ended. */
   readonly turn_count: number;
+  readonly completed_turn_count: number;
   readonly llm_call_count: number;
   readonly tool_call_count: number;
   readonly input_tokens: number;
@@ -248,8 +253,17 @@ export interface SessionWorkerReader {
   list(root: SessionId): Promise<readonly SessionWorker[]>;
 }
 
+/** Files of workspaces whose bytes a person has trusted (20 §11). */
+export interface TrustedFileReader {
+  /** SHA-256 of the bytes that are trusted; null where the file is not trusted. `path` is relative to the workspace. */
+  digest(workspace: string, path: string): Promise<string | null>;
+  /** By path. */
+  list(workspace: string): Promise<readonly TrustedFile[]>;
+}
+
 export interface Store {
   readonly workers: SessionWorkerReader;
+  readonly trustedFiles: TrustedFileReader;
   readonly sessions: SessionReader;
   readonly turns: TurnReader;
   readonly messages: MessageReader;
@@ -272,6 +286,6 @@ export interface Store {
   } | null>;
   /** A value of the `meta` table. */
   meta(key: string): Promise<string | null>;
-  /** True when a write would succeed (readiness). */
-  writable(): Promise<boolean>;
+  /** Why a write would not succeed; null when it would (readiness). */
+  writeFault(): Promise<string | null>;
 }

@@ -1,5 +1,6 @@
 // The contract between the dispatcher and a tool (09 §1).
 
+import type { ToolProblem } from '../domain/api/tools.ts';
 import type { Skill } from '../domain/context/skill.ts';
 import type { MemoryWrite } from '../domain/event/context.ts';
 import type { EventDraft } from '../domain/event.ts';
@@ -92,6 +93,8 @@ export interface ToolRegistry {
   toolsOf(workspace: string): ToolSet | Promise<ToolSet>;
   /** The same as far as it is known: for what only asks, and must neither start anything nor wait. */
   knownTools(workspace: string): ToolSet;
+  /** What is known to be wrong with the workspace's MCP servers and their tools. */
+  problems(workspace: string): readonly ToolProblem[];
   /** Starts what the tools of the workspace need, without waiting, and keeps it until the returned function is called. */
   hold(workspace: string): () => void;
   /** A set with these workers as tools beside its own. */

@@ -54,8 +54,8 @@ export interface Trees {
   readonly node: string;
   /** Where other nodes reach it; '' before it has joined them. */
   readonly url: string;
-  /** Whether this node may serve: its lease is valid by its own clock. */
-  ready(): boolean;
+  /** Why this node may not serve; null while its lease is valid by its own clock. */
+  unready(): string | null;
   /**
    * From now on trees are claimed, and others may send requests for them.
    * @param bound where this server listens
@@ -69,6 +69,8 @@ export interface Trees {
   hold(root: SessionId, how?: 'claim' | 'look'): Promise<Hold | null> | Hold;
   /** Whether this node holds it at this moment. */
   holds(root: string): boolean;
+  /** Drops a tree whose work could not be stored: the next sweep takes it up, here or elsewhere. Embedded: does nothing. */
+  giveUp(root: SessionId): void;
   /** Tells of a tree that was taken away or dropped: nothing of it is to be written or run any more. */
   onLost(tell: (root: SessionId) => void): void;
   /** No more claims: the server goes down, and each tree is given up as its turns are put down. */

@@ -1,9 +1,12 @@
 // The definitions of named workers in a workspace (13 §3).
 import type { FoundWorker, WorkerDefinition } from '../domain/worker/definition.ts';
+import type { Result } from '../kernel/result.ts';
 
 export interface WorkerLibrary {
   /** As it is on the disk now, valid or not; null when no file of the workspace has the name. */
   find(root: string, name: string): Promise<FoundWorker | null>;
+  /** A text file of the workspace, up to the size of a definition, with its digest; else why there is none to be read. */
+  read(root: string, path: string): Promise<Result<{ readonly text: string; readonly sha256: string }, string>>;
   /** Every one by name, invalid ones included. Only files that changed since the last time are read. */
   list(root: string): Promise<readonly FoundWorker[]>;
   /** A definition that is in no file of the workspace, with its prompt and schema from there. */

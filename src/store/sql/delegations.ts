@@ -24,7 +24,8 @@ export const CHANGED = `${WITH_TREE}
   SELECT changed_json FROM tool_calls WHERE session_id IN (SELECT id FROM tree) AND changed_json IS NOT NULL
   ORDER BY completed_at, id`;
 export const WORKER = `
-  SELECT s.turn_count, s.created_at,
+  SELECT s.turn_count AS completed_turn_count, s.created_at,
+    (SELECT count(*) FROM turns t WHERE t.session_id = s.id) AS turn_count,
     (SELECT count(*) FROM tool_calls c WHERE c.session_id = s.id AND c.result_json IS NOT NULL) AS tool_call_count
   FROM sessions s WHERE s.id = ?`;
 
@@ -33,7 +34,12 @@ export interface WorkerFacts {
   readonly calls: Omit<TurnTotals, 'cached_input_tokens' | 'cache_creation_input_tokens'>;
   readonly last: LastCall | null;
   readonly session:
-    | { readonly turn_count: number; readonly created_at: number; readonly tool_call_count: number }
+    | {
+        readonly turn_count: number;
+        readonly completed_turn_count: number;
+        readonly created_at: number;
+        readonly tool_call_count: number;
+      }
     | undefined;
 }
 
@@ -42,6 +48,7 @@ export function workerUsage({ calls, last, session }: WorkerFacts): WorkerUsage 
     model: last?.model ?? '',
     pricing_version: last?.pricing_version ?? '',
     turn_count: session?.turn_count ?? 0,
+    completed_turn_count: session?.completed_turn_count ?? 0,
     llm_call_count: calls.calls,
     tool_call_count: session?.tool_call_count ?? 0,
     input_tokens: calls.input_tokens,

@@ -64,6 +64,12 @@ export const OF_CLIENT =
   'SELECT id FROM sessions WHERE caller = ? AND client_ref = ? AND is_worker = 0 AND client_ref IS NOT NULL';
 export const WORKER_OF_CLIENT =
   'SELECT id FROM sessions WHERE root_session_id = ? AND client_ref = ? AND is_worker = 1 AND client_ref IS NOT NULL';
+/** CROSS JOIN keeps the order: the caller's roots, then a lookup in each of their trees. */
+export const WORKER_OF_CALLER = `
+  SELECT s.id FROM sessions r CROSS JOIN sessions s
+  WHERE r.caller = ? AND r.is_worker = 0 AND r.client_ref IS NOT NULL
+    AND s.root_session_id = r.id AND s.client_ref = ? AND s.is_worker = 1 AND s.client_ref IS NOT NULL
+  ORDER BY s.id DESC LIMIT 1`;
 export const FIRST_MESSAGE =
   "SELECT content_json FROM messages WHERE session_id = ? AND role = 'user' ORDER BY id LIMIT 1";
 /** What goes from a session onto its events and cost facts, and whether it has ended. */

@@ -1,18 +1,20 @@
 // Both databases hold the same tables (16 §2, §12): names, columns, what may be NULL, CHECKs and unique indexes.
-import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { systemClock } from '../../../src/kernel/clock.ts';
 import { StartupError } from '../../../src/kernel/errors.ts';
 import { filesIn, migrate } from '../../../src/store/postgres/connection/migrate.ts';
+import { openDatabase } from '../../../src/store/postgres/connection/open.ts';
 import { migrate as migrateSqlite } from '../../../src/store/sqlite/connection/migrate.ts';
 import { systemEvent } from '../../support/drafts.ts';
 import { ownSchema, postgresService, type Schema } from '../../support/services.ts';
 import { until } from '../../support/until.ts';
 import { MIGRATIONS as SQLITE_MIGRATIONS } from '../sqlite/world.ts';
-import { NOON } from '../suite/world.ts';
+import { type LogLine, NOON, recordingLogger } from '../suite/world.ts';
 import { MIGRATIONS, openSchema } from './world.ts';
 
 const { url, missing } = await postgresService();
@@ -187,6 +189,45 @@ describe.skipIf(url === null)(`the schema on PostgreSQL${missing && `, skipped: 
     await client.query('COMMIT');
     await migrated;
     expect((await client.query('SELECT id FROM events ORDER BY id')).rows).toEqual([{ id: 'e_1' }, { id: 'e_2' }]);
+  });
+
+  test('a migration that older nodes could not outlive is refused with their names and changes nothing', async () => {
+    const schema = await ownSchema(url!);
+    onTestFinished(() => schema.drop());
+    const world = await openSchema(schema.url, NOON, { name: 'older' });
+    const next = mkdtempSync(join(tmpdir(), 'metis-schema-'));
+    onTestFinished(() => rmSync(next, { recursive: true }));
+    cpSync(MIGRATIONS, next, { recursive: true });
+    writeFileSync(join(next, '9999_more.sql'), 'CREATE TABLE more (id text)');
+    const own = filesIn(MIGRATIONS).length;
+    await expect(migrate(schema.url, next, own + 1)).rejects.toThrow('nodes of an older version are running: older');
+    const version = "SELECT value FROM meta WHERE key = 'schema_version'";
+    expect(await world.rows(version)).toEqual([{ value: String(own) }]);
+    // One that they outlive runs beside them.
+    expect(await migrate(schema.url, next, own)).toEqual(['9999_more.sql']);
+  });
+
+  test('a start waits for nodes of a version before their schema was stored, or ends as older_nodes_running', async () => {
+    const { schema, client } = await schemaBeforeCompactEvents();
+    await client.query(`INSERT INTO nodes (id, name, url, version, places, config_hash, lease_until)
+      VALUES ('n', 'ancient', '', '0', '{}', '', now() + interval '1 hour')`);
+    const logged: LogLine[] = [];
+    const options = {
+      url: schema.url,
+      size: 2,
+      synchronousCommit: 'on',
+      log: recordingLogger(logged),
+      migrationsDir: MIGRATIONS,
+      clock: systemClock,
+    } as const;
+    const refused = openDatabase({ ...options, patienceMs: 0 });
+    await expect(refused).rejects.toMatchObject({ code: 'older_nodes_running' });
+    await expect(refused).rejects.toThrow(/ancient/);
+    const opened = openDatabase(options);
+    await until(() => logged.length > 0);
+    expect(logged).toMatchObject([{ level: 'error', message: expect.stringContaining('older nodes') }]);
+    await client.query('UPDATE nodes SET lease_until = now()');
+    await (await opened).close();
   });
 
   test('an event whose session lost its key, as in a database that was put back, is refused aloud; the next brings the key', async () => {

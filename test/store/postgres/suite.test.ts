@@ -2,6 +2,7 @@
 import { afterAll, describe } from 'vitest';
 import { postgresService } from '../../support/services.ts';
 import { conditionSuite } from '../suite/conditions.ts';
+import { delegationSuite } from '../suite/delegations.ts';
 import { eventSuite } from '../suite/events.ts';
 import { journalSuite } from '../suite/journal.ts';
 import { ledgerSuite } from '../suite/ledger.ts';
@@ -10,11 +11,13 @@ import { retentionSuite } from '../suite/retention.ts';
 import { rollbackSuite } from '../suite/rolled-back.ts';
 import { sessionSuite } from '../suite/sessions.ts';
 import { sharedSuite } from '../suite/shared.ts';
+import { trustedFileSuite } from '../suite/trusted-files.ts';
 import { dropSchemas, openWorld } from './world.ts';
 
 const { url, missing } = await postgresService();
 const suites = [
   conditionSuite,
+  delegationSuite,
   eventSuite,
   journalSuite,
   ledgerSuite,
@@ -23,6 +26,7 @@ const suites = [
   rollbackSuite,
   sessionSuite,
   sharedSuite,
+  trustedFileSuite,
 ];
 describe.skipIf(url === null)(`the store on PostgreSQL${missing && `, skipped: ${missing}`}`, () => {
   afterAll(dropSchemas);

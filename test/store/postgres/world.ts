@@ -11,7 +11,9 @@ import type { Journal } from '../../../src/ports/journal.ts';
 import type { LiveBus, Published } from '../../../src/ports/live-bus.ts';
 import type { Logger } from '../../../src/ports/log.ts';
 import type { Hold, TreeWork } from '../../../src/ports/trees.ts';
+import { createRootWatch } from '../../../src/store/postgres/cluster/root-watch.ts';
 import { createTrees, type NodeTrees } from '../../../src/store/postgres/cluster/trees.ts';
+import { filesIn } from '../../../src/store/postgres/connection/migrate.ts';
 import { openDatabase } from '../../../src/store/postgres/connection/open.ts';
 import type { Pool } from '../../../src/store/postgres/connection/pool.ts';
 import { createKnown } from '../../../src/store/postgres/read/known.ts';
@@ -104,12 +106,21 @@ export async function openSchema(url: string, start: number, options: NodeOption
   const log = recordingLogger(logged);
   const time = { now: start };
   const clock: Clock = { ...(options.clock ?? systemClock), now: () => time.now };
-  const pool = await openDatabase({ url, size: 4, synchronousCommit: 'on', log, migrationsDir: MIGRATIONS, clock });
+  const pool = await openDatabase({
+    url,
+    size: 4,
+    synchronousCommit: 'on',
+    log,
+    migrationsDir: MIGRATIONS,
+    clock,
+  });
   const ids = createIdGenerator(clock.now, Math.random);
+  const schema = filesIn(MIGRATIONS).length;
   const trees = createTrees({
     pool,
     heartbeat: pool.send,
-    selfAt: ({ url }) => ({ name, url, version: '0', places: [`node:${name}`, 'shared:/'], configHash: '' }),
+    selfAt: ({ url }) => ({ name, url, version: '0', places: [`node:${name}`, 'shared:/'], configHash: '', schema }),
+    roots: createRootWatch([], async () => null, log),
     files: { shared_roots: ['/'], no_files: '' },
     leaseSeconds,
     ids,

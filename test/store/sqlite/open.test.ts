@@ -5,10 +5,13 @@ import {
   chmodSync,
   copyFileSync,
   existsSync,
+  linkSync,
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -42,7 +45,7 @@ test('a missing folder is created, and the file has every table of the model, al
   const tables = await world.rows(
     "SELECT name, strict, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'",
   );
-  expect(tables).toHaveLength(24);
+  expect(tables).toHaveLength(25);
   expect(tables.filter((table) => table.strict !== 1n)).toEqual([]);
   expect(
     tables
@@ -75,6 +78,38 @@ test.skipIf(process.platform === 'win32')(
     }
   },
 );
+
+test('an empty or missing file beside a log with content is refused, and the log stays', async () => {
+  const path = join(tempFolder(), 'metis.db');
+  for (const state of ['is empty', 'is missing']) {
+    writeFileSync(`${path}-wal`, 'pages');
+    if (state === 'is empty') writeFileSync(path, '');
+    else rmSync(path, { force: true });
+    expect(failure(path).problems).toEqual([
+      expect.stringMatching(new RegExp(`^database_corrupt: .*metis\\.db ${state}, but .*-wal holds 5 bytes`)),
+    ]);
+    expect(readFileSync(`${path}-wal`, 'utf8')).toBe('pages');
+  }
+  rmSync(`${path}-wal`);
+  await storedSession(openWorld(path));
+});
+
+test('a second name of the file is refused, and a link leads to the one lock', async () => {
+  const folder = tempFolder();
+  const path = join(folder, 'metis.db');
+  const world = openWorld(path);
+  await storedSession(world);
+  symlinkSync(path, join(folder, 'link.db'));
+  expect(failure(join(folder, 'link.db')).code).toBe('database_in_use');
+  expect(isOwned(join(folder, 'link.db'))).toBe(true);
+  world.handle.close();
+  mkdirSync(join(folder, 'other'));
+  linkSync(path, join(folder, 'other', 'metis.db'));
+  expect(failure(join(folder, 'other', 'metis.db')).problems).toEqual([
+    expect.stringMatching(/^database_in_use: .*other.metis\.db has 2 names \(hard links\)/),
+  ]);
+  expect(readdirSync(join(folder, 'other'))).toEqual(['metis.db']);
+});
 
 test('the writer has the pragmas of the layout', () => {
   const { db } = openWorld().handle;

@@ -2,6 +2,7 @@
 import path from 'node:path';
 import { newDatabase } from '../../support/new-database.ts';
 import { conditionSuite } from '../suite/conditions.ts';
+import { delegationSuite } from '../suite/delegations.ts';
 import { eventSuite } from '../suite/events.ts';
 import { journalSuite } from '../suite/journal.ts';
 import { ledgerSuite } from '../suite/ledger.ts';
@@ -10,10 +11,12 @@ import { retentionSuite } from '../suite/retention.ts';
 import { rollbackSuite } from '../suite/rolled-back.ts';
 import { sessionSuite } from '../suite/sessions.ts';
 import { sharedSuite } from '../suite/shared.ts';
+import { trustedFileSuite } from '../suite/trusted-files.ts';
 import { openWorld, tempFolder } from './world.ts';
 
 const suites = [
   conditionSuite,
+  delegationSuite,
   eventSuite,
   journalSuite,
   ledgerSuite,
@@ -22,6 +25,7 @@ const suites = [
   rollbackSuite,
   sessionSuite,
   sharedSuite,
+  trustedFileSuite,
 ];
 for (const suite of suites)
   suite(async () => {

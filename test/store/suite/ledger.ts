@@ -51,13 +51,14 @@ export function ledgerSuite(openWorld: OpenStore): void {
       ]);
     });
 
-    test('a fact says by which door and for whom the call was made, its hour too', async () => {
+    test('a fact says by which door and for whom the call was made, its hour too; the session its last model', async () => {
       const world = await openWorld();
       const session = await storedSession(world, { door: 'gateway', caller: 'ci' });
       await world.journal.commit({ emit: [callCompleted(world, session, null, { purpose: 'gateway' })] });
       const stamped = { door: 'gateway', caller: 'ci' };
       expect(await world.rows('SELECT door, caller FROM llm_calls')).toEqual([stamped]);
       expect(await world.rows('SELECT door, caller FROM session_hours')).toEqual([stamped]);
+      expect(await world.store.sessions.view(session.id)).toMatchObject({ door: 'gateway', last_model: MODEL });
     });
 
     test('a call that was cut with known usage costs; one that failed does not', async () => {
@@ -173,6 +174,25 @@ export function ledgerSuite(openWorld: OpenStore): void {
       expect(await since(NOON + 1)).toBe('14');
       expect(await since(midnight)).toBe('12');
       expect(await since(midnight + 1)).toBe('8');
+    });
+
+    test("a key's spend of a day begins with its first hour, and is of that key alone", async () => {
+      const world = await openWorld();
+      const ci = await storedSession(world, { door: 'gateway', caller: 'ci' });
+      const other = await storedSession(world, { door: 'gateway', caller: 'cj' });
+      const midnight = Date.parse('2026-05-09T00:00:00.000Z');
+      for (const [at, session, cost_usd] of [
+        [midnight - 1, ci, '1'],
+        [midnight, ci, '2'],
+        [midnight + HOUR - 1, ci, '4'],
+        [midnight, other, '8'],
+        [midnight + 5 * HOUR, ci, '16'],
+      ] as const) {
+        world.time.now = at;
+        await world.journal.commit({ emit: [callCompleted(world, session, null, { cost_usd })] });
+      }
+      expect(fromPusd(await world.store.spend.ofCaller('ci', midnight))).toBe('22');
+      expect(fromPusd(await world.store.spend.ofCaller('cj', midnight))).toBe('8');
     });
 
     test('emptied rollups are rebuilt to identical rows, and pruning changes no cost', async () => {

@@ -1,9 +1,11 @@
 // What a start would find in the database of a cluster and in its shared roots; changes nothing (17 §2).
-import pg from 'pg';
+import type { NodeInfo } from '../../../ports/trees.ts';
 import { sending } from '../connection/client.ts';
+import { connectClient } from '../connection/connect.ts';
 import { filesIn, knownVersion, serverVersion } from '../connection/migrate.ts';
 import { startupFault } from '../connection/open.ts';
-import { clientConfig } from '../connection/pool.ts';
+import { requireSessionMode } from '../connection/pooler.ts';
+import { listNodes } from './nodes.ts';
 import { faultsOfRoots } from './shared-roots.ts';
 
 export interface Inspection {
@@ -11,6 +13,8 @@ export interface Inspection {
   readonly version: string;
   /** Migrations that the next start runs. */
   readonly missing: number;
+  /** Active ones, draining ones aside. */
+  readonly nodes: readonly NodeInfo[];
   /** One line each. */
   readonly rootFaults: readonly string[];
 }
@@ -21,22 +25,24 @@ export async function inspectCluster(
   migrationsDir: string,
   roots: readonly string[],
 ): Promise<Inspection> {
-  const client = new pg.Client(clientConfig(url, {}));
-  client.on('error', () => {});
   try {
-    await client.connect();
-    const send = sending(client);
-    const version = await serverVersion(send);
-    const files = filesIn(migrationsDir);
-    const known = await knownVersion(send, files.length);
-    return {
-      version,
-      missing: Math.max(0, files.length - known),
-      rootFaults: await faultsOfRoots(known === 0 ? null : send, roots),
-    };
+    await requireSessionMode(url);
+    const client = await connectClient(url, {});
+    try {
+      const send = sending(client);
+      const version = await serverVersion(send);
+      const files = filesIn(migrationsDir);
+      const known = await knownVersion(send, files.length);
+      return {
+        version,
+        nodes: known < files.length ? [] : (await listNodes(send, '')).filter(({ draining }) => !draining),
+        missing: Math.max(0, files.length - known),
+        rootFaults: await faultsOfRoots(known === 0 ? null : send, roots),
+      };
+    } finally {
+      await client.end().catch(() => {});
+    }
   } catch (error) {
     throw startupFault(url, error);
-  } finally {
-    await client.end().catch(() => {});
   }
 }

@@ -1,5 +1,6 @@
 // Shared roots are the same file system on each node: each bears the cluster's id in a file that all nodes must find (16 §7.1).
-import fs from 'node:fs';
+import { constants } from 'node:fs';
+import fs from 'node:fs/promises';
 import path from 'node:path';
 import { StartupError } from '../../../kernel/errors.ts';
 import { inTurn } from '../connection/advisory.ts';
@@ -9,27 +10,32 @@ import type { Pool } from '../connection/pool.ts';
 const MARK_FILE = '.metis-cluster';
 /** An id and its line end; what is longer was not written by a node. */
 const MAX_MARK_BYTES = 64;
-const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = fs.constants;
+const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;
 
 const KEEP = 'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING';
 const KEPT = 'SELECT value FROM meta WHERE key = ?';
 
+/** What is wrong with a root that a node has marked, as one line; null = nothing. Asks no database. */
+export type CheckRoot = (root: string) => Promise<string | null>;
+
 /**
  * The first node of a cluster marks each of its roots; every later one must find the mark, and the same.
+ * Returns what finds out later whether each root still bears the mark.
  * @param id of the cluster, if it has none yet
  * Throws `StartupError('shared_root_mismatch')`.
  */
-export async function markSharedRoots(pool: Pool, roots: readonly string[], id: string): Promise<void> {
-  if (roots.length === 0) return;
+export async function markSharedRoots(pool: Pool, roots: readonly string[], id: string): Promise<CheckRoot> {
+  if (roots.length === 0) return async () => null;
   // One node at a time: whoever comes second must see what the first one wrote, or that it cannot see it.
-  await inTurn(pool, 'shared roots', async (send) => {
+  return inTurn(pool, 'shared roots', async (send) => {
     await send(KEEP, ['cluster_id', id]);
     const cluster = (await kept(send, 'cluster_id'))!;
     for (const root of roots) {
       const known = `shared_root ${root}`;
-      requireMark(root, cluster, (await kept(send, known)) === null);
+      await requireMark(root, cluster, (await kept(send, known)) === null);
       await send(KEEP, [known, cluster]);
     }
+    return (root) => findFault(root, cluster, false);
   });
 }
 
@@ -39,26 +45,31 @@ export async function faultsOfRoots(send: Send | null, roots: readonly string[])
   const cluster = await read('cluster_id');
   const faults: string[] = [];
   for (const root of roots) {
-    const isFirst = (await read(`shared_root ${root}`)) === null;
-    try {
-      isMarked(root, cluster, isFirst);
-    } catch (error) {
-      if (!(error instanceof StartupError)) throw error;
-      faults.push(...error.problems);
-    }
+    const fault = await findFault(root, cluster, (await read(`shared_root ${root}`)) === null);
+    if (fault !== null) faults.push(fault);
   }
   return faults;
+}
+
+async function findFault(root: string, cluster: string | null, isFirst: boolean): Promise<string | null> {
+  try {
+    await isMarked(root, cluster, isFirst);
+    return null;
+  } catch (error) {
+    if (error instanceof StartupError) return error.message;
+    throw error;
+  }
 }
 
 async function kept(send: Send, key: string): Promise<string | null> {
   return (await send<{ value: string }>(KEPT, [key])).rows[0]?.value ?? null;
 }
 
-function requireMark(root: string, cluster: string, isFirst: boolean): void {
-  if (isMarked(root, cluster, isFirst)) return;
+async function requireMark(root: string, cluster: string, isFirst: boolean): Promise<void> {
+  if (await isMarked(root, cluster, isFirst)) return;
   const file = path.join(root, MARK_FILE);
   try {
-    fs.writeFileSync(file, `${cluster}\n`, { flag: 'wx', mode: 0o644, flush: true });
+    await fs.writeFile(file, `${cluster}\n`, { flag: 'wx', mode: 0o644, flush: true });
   } catch (cause) {
     throw mismatch(root, `${file} cannot be written (${reasonOf(cause)}); let the server write there`);
   }
@@ -70,17 +81,17 @@ function requireMark(root: string, cluster: string, isFirst: boolean): void {
  * @param isFirst no node has marked this root yet
  * Throws `StartupError('shared_root_mismatch')`.
  */
-function isMarked(root: string, cluster: string | null, isFirst: boolean): boolean {
+async function isMarked(root: string, cluster: string | null, isFirst: boolean): Promise<boolean> {
   let real: string;
   try {
-    real = fs.realpathSync(root);
+    real = await fs.realpath(root);
   } catch (cause) {
     throw mismatch(root, `it cannot be opened (${reasonOf(cause)}); mount it, or correct the path`);
   }
   // Paths of workspaces have no links in them.
   if (real !== root) throw mismatch(root, `it leads to ${real}; name that folder, the same on each node`);
   const file = path.join(root, MARK_FILE);
-  const found = readMark(root, file);
+  const found = await readMark(root, file);
   if (found !== null) {
     if (found === cluster) return true;
     throw mismatch(root, `${file} bears the id of another cluster; give each cluster roots and a database of its own`);
@@ -92,21 +103,22 @@ function isMarked(root: string, cluster: string | null, isFirst: boolean): boole
 }
 
 /** Null where there is none. Whoever can write in the root may have put anything there. */
-function readMark(root: string, file: string): string | null {
-  let descriptor: number;
+async function readMark(root: string, file: string): Promise<string | null> {
+  let handle: fs.FileHandle;
   try {
     // Without O_NONBLOCK a FIFO would hang the start.
-    descriptor = fs.openSync(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    handle = await fs.open(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   } catch (cause) {
     if (reasonOf(cause) === 'ENOENT') return null;
     throw mismatch(root, `${file} cannot be read (${reasonOf(cause)})`);
   }
   try {
-    if (!fs.fstatSync(descriptor).isFile()) throw mismatch(root, `${file} is no file`);
+    if (!(await handle.stat()).isFile()) throw mismatch(root, `${file} is no file`);
     const bytes = Buffer.alloc(MAX_MARK_BYTES);
-    return bytes.toString('utf8', 0, fs.readSync(descriptor, bytes, 0, bytes.length, 0)).trimEnd();
+    const { bytesRead } = await handle.read(bytes, 0, bytes.length, 0);
+    return bytes.toString('utf8', 0, bytesRead).trimEnd();
   } finally {
-    fs.closeSync(descriptor);
+    await handle.close();
   }
 }
 

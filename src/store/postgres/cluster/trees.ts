@@ -21,7 +21,8 @@ import {
 } from './claim.ts';
 import type { Held, HeldTrees } from './held.ts';
 import { createLease } from './lease.ts';
-import { dropDead, listNodes, type NodeSelf } from './nodes.ts';
+import { dropDead, type NodeSelf, readNodes } from './nodes.ts';
+import type { RootWatch } from './root-watch.ts';
 import { createUpkeep } from './upkeep.ts';
 
 export interface TreesOptions {
@@ -30,10 +31,13 @@ export interface TreesOptions {
   readonly heartbeat: Send;
   /** Where files of trees may lie. */
   readonly files: Omit<Places, 'node_name'>;
+  readonly roots: RootWatch;
   readonly leaseSeconds: number;
   readonly ids: IdGenerator;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Ends a start that waits for its name, with its reason. */
+  readonly leave?: AbortSignal;
   /** How this node is known, once it is known where it listens. */
   readonly selfAt: (bound: { readonly url: string }) => NodeSelf;
 }
@@ -43,6 +47,7 @@ export interface NodeTrees extends Trees, HeldTrees {
 }
 
 const SWEEP_MS = 1000;
+const ROOTS_MS = 5000;
 const IDLE_MS = 30_000;
 /** How soon a node that goes down gives up what is not in use any more. */
 const LEAVING_MS = 100;
@@ -63,25 +68,29 @@ interface Entry {
 }
 
 export function createTrees(options: TreesOptions): NodeTrees {
-  const { pool, heartbeat, clock, ids, log } = options;
+  const { pool, clock, ids, log } = options;
   const leaseMs = options.leaseSeconds * 1000;
-  const lease = createLease({ heartbeat, leaseMs, ids, clock, log });
+  const lease = createLease({ ...options, leaseMs });
   const upkeep = createUpkeep(clock, log);
   const entries = new Map<string, Entry>();
   const claims = new Map<string, Promise<Entry | null>>();
   /** Trees that were dropped, until nothing of them runs here any more. */
   const leaving = new Map<string, Promise<void>>();
+  /** Rows may name this node for trees that it dropped: the next sweep looks for them. */
+  let dropped = false;
   const lostListeners: ((root: SessionId) => void)[] = [];
   let self: NodeSelf = options.selfAt({ url: '' });
   let work: TreeWork = { running: () => 0, inUse: () => false, takeUp: async () => {}, lost: async () => {} };
   let draining = false;
 
-  const claimant = (): Claimant => ({ node: lease.node, places: self.places });
+  const places = () => options.roots.filterPlaces(self.places);
+  const claimant = (): Claimant => ({ node: lease.node, places: places() });
 
   function drop(root: string): void {
     const entry = entries.get(root);
     if (entry === undefined) return;
     entries.delete(root);
+    dropped = true;
     const stopped = Promise.all([work.lost(root as SessionId, lease.leftMs()), unused(entry)])
       .catch((err: unknown) => log.error({ err, session_id: root }, 'a tree that was lost did not stop'))
       .then(() => {
@@ -152,8 +161,9 @@ export function createTrees(options: TreesOptions): NodeTrees {
       await abandon(pool.send, lapsed);
       await takeAll(() => claimOf(pool, claimant(), lapsed));
     }
-    // A claim whose answer was lost left a row behind.
-    if (found.own !== here) {
+    // A claim whose answer was lost left a row behind, and so did a tree that was dropped.
+    if (dropped || found.own !== here) {
+      dropped = leaving.size > 0;
       for (const root of await rootsOf(pool.send, lease.node)) {
         if (!entries.has(root) && !claims.has(root) && !leaving.has(root)) claimOne(root).catch(notTakenUp(root));
       }
@@ -169,8 +179,10 @@ export function createTrees(options: TreesOptions): NodeTrees {
       entering.catch(notTakenUp(root));
     }
   }
-  const notTakenUp = (root: string) => (err: unknown) =>
+  const notTakenUp = (root: string) => (err: unknown) => {
+    dropped = true;
     log.warn({ err, session_id: root }, 'a tree could not be taken up; tried again');
+  };
 
   async function releaseIdle(): Promise<void> {
     const now = clock.monotonic();
@@ -220,6 +232,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
       return held;
     },
     lost: drop,
+    giveUp: drop,
     placeOf: (workspacePath) => placeOf(workspacePath, { node_name: self.name, ...options.files }),
     holds: (root) => lease.valid() && entries.has(root),
     async hold(root, how = 'claim') {
@@ -244,17 +257,17 @@ export function createTrees(options: TreesOptions): NodeTrees {
     async releaseAll() {
       for (const [root, entry] of [...entries]) await letGo(root, entry);
     },
-    nodes: () => listNodes(pool.send, self.configHash),
+    nodes: () => readNodes(pool.send, self.configHash),
     drain() {
       draining = true;
       upkeep.every(LEAVING_MS, releaseUnused);
     },
-    ready: () => !draining && lease.valid(),
+    unready: () => (draining ? 'this node goes down' : (lease.fault() ?? options.roots.fault())),
     async join(bound, treeWork) {
       self = options.selfAt(bound);
       work = treeWork;
       await lease.join(self);
-      const others = (await listNodes(pool.send, self.configHash)).filter(({ name }) => name !== self.name);
+      const others = (await readNodes(pool.send, self.configHash)).filter(({ name }) => name !== self.name);
       const warnOf = (nodes: readonly NodeInfo[], text: string) => {
         if (nodes.length > 0) log.warn({ nodes: nodes.map(({ name }) => name) }, text);
       };
@@ -266,12 +279,11 @@ export function createTrees(options: TreesOptions): NodeTrees {
         others.filter(({ url }) => url === self.url),
         NOT_REACHED,
       );
-      upkeep.every(leaseMs / 5, () =>
-        lease.beat({ turns: work.running(), draining }, () => dropAll('the lease has lapsed')),
-      );
+      upkeep.every(leaseMs / 5, () => lease.beat({ turns: work.running(), draining, places: places() }, dropAll));
       upkeep.every(leaseMs / 20, () => {
         if (!lease.valid()) dropAll('no heartbeat in time');
       });
+      upkeep.every(ROOTS_MS, options.roots.check);
       upkeep.every(SWEEP_MS, sweep);
       upkeep.every(SWEEP_MS, releaseIdle);
     },

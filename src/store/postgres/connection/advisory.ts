@@ -7,6 +7,8 @@ import type { Pool } from './pool.ts';
 const KEY = "hashtext(current_schema() || ' ' || ?)";
 
 const MAINTENANCE = 'maintenance';
+/** Held while a node registers, and by a migration that older nodes would not outlive. */
+export const REGISTRATION = 'node names';
 
 /** With the name of the work: takes it for the rest of the transaction, waiting for whoever has it. */
 export const AWAIT_TURN = `SELECT pg_advisory_xact_lock(${KEY})`;

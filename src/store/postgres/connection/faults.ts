@@ -9,9 +9,33 @@ export function isAborted(error: unknown): boolean {
   return codeOf(error) === '25P02';
 }
 
-/** The connection or the server is gone, or short of something: the same may succeed a moment later (16 §3.4). */
+/** The server takes no writes: a standby before its promotion, or a server that its operator made read-only. */
+export function isReadOnly(error: unknown): boolean {
+  return codeOf(error) === '25006';
+}
+
+/** A pooler names the class of connection faults (08P01) also where its configuration or the address must change first. */
+function isPoolerRefusal(error: unknown): boolean {
+  return (
+    codeOf(error) === '08P01' &&
+    /^(unsupported startup parameter|no such (database|user)|bouncer config error|not allowed)|authentication failed$/.test(
+      (error as Error).message,
+    )
+  );
+}
+
+/**
+ * The connection or the server is gone, read-only, or short of something: the same statement may succeed a moment later
+ * (16 §3.4).
+ */
 export function isTransient(error: unknown): boolean {
-  return isConnectionFault(error) || /^(08|57|40|53)/.test(codeOf(error));
+  if (isPoolerRefusal(error)) return false;
+  return isConnectionFault(error) || isReadOnly(error) || /^(08|57|40|53)/.test(codeOf(error));
+}
+
+/** The database refuses the statement for a reason outside of it: a permission, a missing table, a worn disk. */
+export function isRefusal(error: unknown): boolean {
+  return /^(?!21|22|23|54|P0)[0-9A-Z]{5}$/.test(codeOf(error));
 }
 
 /** The database ended it, because it took longer than a statement may. */
@@ -24,12 +48,13 @@ export function isTooSlow(error: unknown): boolean {
   return isOutOfTime(error) || (error instanceof Error && error.message.includes('Query read timeout'));
 }
 
-const SOCKET_FAULTS = ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EHOSTUNREACH', 'EAI_AGAIN'];
+/** As the operating system names them: `ECONNRESET`, `ENETUNREACH`, `EAI_AGAIN`. Node's own begin with `ERR_`. */
+const SOCKET_FAULT = /^E(?!RR_)[A-Z0-9_]+$|^ERR_(SOCKET|STREAM|SSL|TLS)_/;
 
 /** Nobody can say what became of the last statement. */
 export function isConnectionFault(error: unknown): boolean {
   const code = codeOf(error);
-  if (SOCKET_FAULTS.includes(code) || /^(08|57P0|25P03)/.test(code)) return true;
+  if (SOCKET_FAULT.test(code) || /^(08|57P0|25P03)/.test(code)) return true;
   return (
     error instanceof Error &&
     /Connection terminated|timeout exceeded when trying to connect|Query read timeout|Client has encountered/.test(

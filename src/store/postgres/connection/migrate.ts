@@ -1,11 +1,10 @@
 // Brings the database of a cluster forward: numbered SQL files, by one node at a time (16 §9).
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import pg from 'pg';
 import { StartupError } from '../../../kernel/errors.ts';
-import { AWAIT_TURN } from './advisory.ts';
+import { AWAIT_TURN, REGISTRATION } from './advisory.ts';
 import { type Send, sending } from './client.ts';
-import { clientConfig } from './pool.ts';
+import { connectClient } from './connect.ts';
 
 /** The lowest schema that this version wrote for whom a later one is still good enough. */
 const COMPATIBLE_FROM = 7;
@@ -15,29 +14,49 @@ const SET =
 /**
  * Runs what is missing in one transaction and returns the names of what ran.
  * @param dir holds `NNNN_noun.sql`; the n-th leads to schema version n
- * Throws `StartupError('database_too_old' | 'schema_too_new' | 'database_foreign')`.
+ * @param compatibleFrom the oldest schema that a node must know after it
+ * Throws `StartupError('database_too_old' | 'schema_too_new' | 'database_foreign')`, `OlderNodesRunning`.
  */
-export async function migrate(url: string, dir: string): Promise<readonly string[]> {
+export async function migrate(url: string, dir: string, compatibleFrom = COMPATIBLE_FROM): Promise<readonly string[]> {
   const files = filesIn(dir);
-  const client = new pg.Client(clientConfig(url, { statement_timeout: 0 }));
-  client.on('error', () => {});
-  await client.connect();
+  const client = await connectClient(url, { statement_timeout: 0 });
   try {
     const send = sending(client);
     await serverVersion(send);
     await client.query('BEGIN');
     await send(AWAIT_TURN, ['migrations']);
-    const missing = files.slice(await knownVersion(send, files.length));
+    const known = await knownVersion(send, files.length);
+    const missing = files.slice(known);
+    if (known > 0 && missing.length > 0) await requireNoOlderNodes(send, known, compatibleFrom);
     for (const name of missing) await client.query(readFileSync(join(dir, name), 'utf8'));
     if (missing.length > 0) {
       await send(SET, { key: 'schema_version', value: String(files.length) });
-      await send(SET, { key: 'compatible_from', value: String(COMPATIBLE_FROM) });
+      await send(SET, { key: 'compatible_from', value: String(compatibleFrom) });
     }
     await client.query('COMMIT');
     return missing;
   } finally {
     await client.end();
   }
+}
+
+/** Nodes run that could not write the database after the migration. Nothing was changed. */
+export class OlderNodesRunning extends Error {
+  constructor(names: readonly string[]) {
+    super(`nodes of an older version are running: ${names.join(', ')}`);
+    this.name = 'OlderNodesRunning';
+  }
+}
+
+/** A node of a version before the column knows the schema that the database has, or an older one. */
+const OLDER_NODES = `SELECT n.name FROM nodes n WHERE n.lease_until > clock_timestamp()
+  AND coalesce(CAST(to_jsonb(n) ->> 'schema_version' AS bigint), @known) < @compatibleFrom ORDER BY n.name`;
+
+/** Until the end of the transaction no node registers. */
+async function requireNoOlderNodes(send: Send, known: number, compatibleFrom: number): Promise<void> {
+  await send(AWAIT_TURN, [REGISTRATION]);
+  const { rows } = await send<{ name: string }>(OLDER_NODES, { known, compatibleFrom });
+  if (rows.length > 0) throw new OlderNodesRunning(rows.map(({ name }) => name));
 }
 
 const OLDEST = 14;

@@ -3,50 +3,47 @@ import { orAbort } from '../../../kernel/abort.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { StartupError } from '../../../kernel/errors.ts';
 import { isTransient } from './faults.ts';
-import { migrate } from './migrate.ts';
+import { migrate, OlderNodesRunning } from './migrate.ts';
 import { pause } from './pause.ts';
 import { createPool, type Pool, type PoolOptions } from './pool.ts';
+import { requireSessionMode } from './pooler.ts';
 
 export interface OpenOptions extends PoolOptions {
   readonly migrationsDir: string;
   readonly clock: Clock;
-  /** How long a server that is not there is waited for. */
-  readonly patienceMs?: number;
+  /** How long a server that is not there, and the end of older nodes, are waited for; null, or absent = as long as it takes. */
+  readonly patienceMs?: number | null;
   /** Ends the waiting with its reason. */
   readonly leave?: AbortSignal;
 }
 
-const PATIENCE_MS = 30_000;
 const AGAIN_MS = 500;
+const ALIVE_MS = 60_000;
 
 /**
- * Throws `StartupError`: `database_unreachable`, `database_refused`, `database_too_old`, `schema_too_new`,
- * `database_foreign`.
+ * Throws `StartupError`: `database_unreachable`, `database_refused`, `database_pooler_mode`, `database_too_old`,
+ * `schema_too_new`, `database_foreign`, `older_nodes_running`.
  */
 export async function openDatabase(options: OpenOptions): Promise<Pool> {
-  const { url, migrationsDir, clock, log, patienceMs = PATIENCE_MS, leave = new AbortController().signal } = options;
+  const { url, migrationsDir, clock, log, patienceMs = null, leave = new AbortController().signal } = options;
   const from = clock.monotonic();
   // Nothing else is open yet, and a pause keeps no process alive: without this it would end in the first one.
-  const alive = setInterval(() => {}, patienceMs + AGAIN_MS);
-  let told = false;
+  const alive = setInterval(() => {}, ALIVE_MS);
+  let reported: boolean | null = null;
   try {
     for (;;) {
       try {
+        await orAbort(requireSessionMode(url), leave);
         const applied = await orAbort(migrate(url, migrationsDir), leave);
         if (applied.length > 0) log.info({ migrations: applied }, 'database migrated');
         return createPool(options);
       } catch (error) {
         if (leave.aborted) throw leave.reason;
-        if (!isTransient(error)) throw startupFault(url, error);
-        if (clock.monotonic() - from >= patienceMs) throw unreachable(url, error, patienceMs);
-        // An error, so that who started it at a terminal knows what it waits for.
-        if (!told) {
-          log.error(
-            { reason: reasonOf(error) },
-            `PostgreSQL does not answer at ${shown(url)}; it is tried for ${patienceMs / 1000} s`,
-          );
-        }
-        told = true;
+        if (!(isTransient(error) || error instanceof OlderNodesRunning)) throw startupFault(url, error);
+        if (patienceMs !== null && clock.monotonic() - from >= patienceMs) throw startupFault(url, error, patienceMs);
+        // An error, so that the terminal shows what the start waits for.
+        if (reported !== isTransient(error)) log.error({ reason: reasonOf(error) }, waitingFor(url, error, patienceMs));
+        reported = isTransient(error);
       }
       await orAbort(pause(clock, AGAIN_MS), leave);
     }
@@ -55,10 +52,24 @@ export async function openDatabase(options: OpenOptions): Promise<Pool> {
   }
 }
 
-/** A fault that waiting does not mend, as one line. */
-export function startupFault(url: string, error: unknown): StartupError {
+function waitingFor(url: string, error: unknown, patienceMs: number | null): string {
+  const time = patienceMs === null ? 'until it does' : `for ${patienceMs / 1000} s`;
+  return isTransient(error)
+    ? `PostgreSQL does not answer at ${shown(url)}; trying ${time}`
+    : 'the migration waits for older nodes, which could not write the database after it: stop them';
+}
+
+/** A fault that waiting does not repair, as one line. @param waitedMs how long it was waited for */
+export function startupFault(url: string, error: unknown, waitedMs = 0): StartupError {
   if (error instanceof StartupError) return error;
-  return isTransient(error) ? unreachable(url, error, 0) : refused(url, error);
+  if (error instanceof OlderNodesRunning) return olderNodes(error);
+  return isTransient(error) ? unreachable(url, error, waitedMs) : refused(url, error);
+}
+
+function olderNodes({ message }: OlderNodesRunning): StartupError {
+  return new StartupError('older_nodes_running', [
+    `older_nodes_running: ${message}; they could not write the database after its migration: stop them, then start this node again`,
+  ]);
 }
 
 /** Never with its password. */
@@ -79,6 +90,6 @@ function unreachable(url: string, error: unknown, patienceMs: number): StartupEr
 
 function refused(url: string, error: unknown): StartupError {
   return new StartupError('database_refused', [
-    `database_refused: ${shown(url)} does not take this server (${reasonOf(error)}); check user, password and database in database.url`,
+    `database_refused: ${shown(url)} does not take this server (${reasonOf(error)}); check user, password, database and parameters in database.url`,
   ]);
 }

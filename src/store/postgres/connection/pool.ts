@@ -2,7 +2,8 @@
 import pg from 'pg';
 import type { Logger } from '../../../ports/log.ts';
 import { type Answer, type Send, sending } from './client.ts';
-import { isAborted, isConnectionFault } from './faults.ts';
+import { connectionConfig } from './connect.ts';
+import { isAborted, isConnectionFault, isReadOnly } from './faults.ts';
 
 export interface PoolOptions {
   readonly url: string;
@@ -42,7 +43,6 @@ const STATEMENT_MS = 10_000;
 const REPORT_MS = 60_000;
 /** The server gives up first; this is for one that no longer answers. */
 const SILENCE_MS = 5000;
-const CONNECT_MS = 5000;
 const REPORTS = 2;
 
 /** A connection that breaks tells so more than once, and also when nobody listens: its statements fail, which is enough. */
@@ -50,25 +50,10 @@ export function outlivesFaults(pool: pg.Pool): void {
   pool.on('connect', (client) => void client.on('error', () => {}));
 }
 
-/** Settings of a session, besides those that the address itself brings. */
-export function clientConfig(url: string, settings: Readonly<Record<string, string | number>>): pg.ClientConfig {
-  const own = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
-  const address = new URL(url);
-  const theirs = address.searchParams.get('options');
-  address.searchParams.delete('options');
-  return {
-    connectionString: address.href,
-    options: [...(theirs === null ? [] : [theirs]), ...own].join(' '),
-    keepAlive: true,
-    connectionTimeoutMillis: CONNECT_MS,
-    application_name: 'metis',
-  };
-}
-
 export function createPool({ url, size, synchronousCommit, statementMs, log }: PoolOptions): Pool {
   const open = (max: number, statement: number, settings: Readonly<Record<string, string>>) => {
     const pool = new pg.Pool({
-      ...clientConfig(url, {
+      ...connectionConfig(url, {
         idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
         statement_timeout: statement,
         ...settings,
@@ -91,10 +76,15 @@ export function createPool({ url, size, synchronousCommit, statementMs, log }: P
     transaction: (work) => within(main, 'BEGIN', (client) => checked(client, work)),
     connection: async (work) => {
       const client = await main.connect();
+      let fault: unknown = null;
       try {
         return await work(sending(client));
+      } catch (error) {
+        fault = error;
+        throw error;
       } finally {
-        client.release();
+        // What it holds for its session, as a lock, goes with it.
+        client.release(isConnectionFault(fault));
       }
     },
     atOneMoment: (work) => within(main, AT_ONE_MOMENT, (client) => work(sending(client))),
@@ -125,8 +115,8 @@ async function within<T>(pool: pg.Pool, begin: string, work: (client: pg.PoolCli
     });
     throw error;
   } finally {
-    // A connection that could not even be rolled back is thrown away.
-    client.release(fault !== null && isConnectionFault(fault));
+    // A connection that could not even be rolled back is thrown away. So is one to a read-only server: the next one may lead to the server that was promoted.
+    client.release(fault !== null && (isConnectionFault(fault) || isReadOnly(fault)));
   }
 }
 

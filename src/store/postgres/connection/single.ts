@@ -1,7 +1,8 @@
 // One connection of its own that comes back by itself: for heartbeats (16 §3.5).
 import pg from 'pg';
 import { type Send, sending } from './client.ts';
-import { clientConfig, outlivesFaults } from './pool.ts';
+import { connectionConfig } from './connect.ts';
+import { outlivesFaults } from './pool.ts';
 
 export interface Single {
   readonly send: Send;
@@ -11,8 +12,7 @@ export interface Single {
 /** @param patienceMs after which a statement counts as not answered */
 export function createSingle(url: string, patienceMs: number): Single {
   const pool = new pg.Pool({
-    ...clientConfig(url, { statement_timeout: patienceMs }),
-    connectionTimeoutMillis: patienceMs,
+    ...connectionConfig(url, { statement_timeout: patienceMs }, patienceMs),
     query_timeout: patienceMs,
     max: 1,
   });

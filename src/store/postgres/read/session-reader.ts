@@ -1,5 +1,5 @@
 // Sessions: records for the engine, wire objects with their derived fields for people (01 §7.1).
-import type { Session } from '../../../domain/session.ts';
+import type { Session, SessionRecord } from '../../../domain/session.ts';
 import type { SessionId } from '../../../kernel/ids.ts';
 import { type SessionFacts, sessionView } from '../../../policy/session/session-view.ts';
 import type { SessionReader } from '../../../ports/store.ts';
@@ -40,15 +40,20 @@ export function createSessionReader(reads: Reads, spend: Spend, kept: KnownSessi
     return first === undefined ? null : sql.titleOf(first.content_json);
   }
 
+  async function lastModel({ id, door }: SessionRecord): Promise<string | null> {
+    if (door === 'gateway') return (await spend.lastCall(id))?.model ?? null;
+    return (await get<{ chosen_model: string | null }>(sql.LAST_MODEL, id))?.chosen_model ?? null;
+  }
+
   async function view(row: SessionRow): Promise<Session> {
     const record = sessionRecord(row);
     const { is_worker: isWorker } = record;
     const delegation = isWorker ? await get<sql.DelegationRow>(sql.DELEGATION, row.id) : undefined;
-    const [own, open, others, last, descendants, title] = await Promise.all([
+    const [own, open, others, model, descendants, title] = await Promise.all([
       spend.ofSession(row.id),
       get<NonNullable<SessionFacts['open_turn']>>(sql.OPEN_TURN, row.id),
       isWorker ? spend.ofDescendants(row.id) : spend.ofTree(row.id),
-      get<{ chosen_model: string | null }>(sql.LAST_MODEL, row.id),
+      lastModel(record),
       get<SessionFacts['descendants']>(isWorker ? sql.WORKERS_BELOW : sql.WORKERS_OF_TREE, row.id),
       delegation === undefined ? titleOf(row.id) : null,
     ]);
@@ -56,7 +61,7 @@ export function createSessionReader(reads: Reads, spend: Spend, kept: KnownSessi
       open_turn: open ?? null,
       own,
       workers: isWorker ? others : sql.lessOwn(others, own),
-      last_model: last?.chosen_model ?? null,
+      last_model: model,
       descendants: descendants!,
       delegation: delegation === undefined ? null : sql.delegationFacts(delegation),
       title,
@@ -77,6 +82,7 @@ export function createSessionReader(reads: Reads, spend: Spend, kept: KnownSessi
     record: async (id) => (await known(id))?.record ?? null,
     ofClient: (caller, ref) => knownById(sql.OF_CLIENT, caller, ref),
     workerOfClient: (root, ref) => knownById(sql.WORKER_OF_CLIENT, root, ref),
+    workerOfCaller: (caller, ref) => knownById(sql.WORKER_OF_CALLER, caller, ref),
     view: async (id) => {
       const row = await get<SessionRow>(sql.BY_ID, id);
       return row === undefined ? null : view(row);

@@ -1,11 +1,15 @@
 // All reads over one database of a cluster (ports/store).
+import { StorageFault } from '../../../domain/batch-fault.ts';
+import type { TrustedFile } from '../../../domain/trusted-file.ts';
 import type { IdempotencyRow } from '../../../ports/journal.ts';
 import type { PriceVersionRecord, PriceVersions } from '../../../ports/price-versions.ts';
 import type { Store } from '../../../ports/store.ts';
 import { KEYED, META, PRICE_VERSION, PRICE_VERSIONS, PROBE } from '../../sql/meta.ts';
 import * as workers from '../../sql/session-workers.ts';
+import * as trusted from '../../sql/trusted-files.ts';
 import type { Pool } from '../connection/pool.ts';
 import { type Reads, readsOver } from '../connection/reads.ts';
+import { journalFault } from '../write/conflict.ts';
 import { createConfirmationReader } from './confirmation-reader.ts';
 import { createDelegationReader } from './delegation-reader.ts';
 import { createEventReader } from './event-reader.ts';
@@ -39,18 +43,19 @@ export function createStore(pool: Pool, known: Known): Store {
     snapshot: (sessionId, includeWorkers) =>
       pool.atOneMoment((send) => snapshotOf(readersOver(readsOver(send), NOTHING), sessionId, includeWorkers)),
     meta: async (key) => (await reads.get<{ value: string }>(META, key))?.value ?? null,
-    writable: async () => {
+    writeFault: async () => {
       try {
         await pool.send(PROBE, []);
-        return true;
-      } catch {
-        return false;
+        return null;
+      } catch (error) {
+        const fault = journalFault(error);
+        return fault instanceof StorageFault ? fault.message : 'the database cannot be written';
       }
     },
   };
 }
 
-type Readers = Omit<Store, 'idempotency' | 'snapshot' | 'meta' | 'writable'>;
+type Readers = Omit<Store, 'idempotency' | 'snapshot' | 'meta' | 'writeFault'>;
 
 function readersOver(reads: Reads, { histories, sessions }: Known): Readers {
   const spend = createSpend(reads);
@@ -69,6 +74,11 @@ function readersOver(reads: Reads, { histories, sessions }: Known): Readers {
         return row === undefined ? null : workers.sessionWorker(row);
       },
       list: async (root) => (await reads.all<workers.WorkerRow>(workers.OF_TREE, root)).map(workers.sessionWorker),
+    },
+    trustedFiles: {
+      digest: async (workspace, path) =>
+        (await reads.get<{ readonly sha256: string }>(trusted.DIGEST, workspace, path))?.sha256 ?? null,
+      list: (workspace) => reads.all<TrustedFile>(trusted.LIST, workspace),
     },
   };
 }

@@ -5,7 +5,7 @@ import type { Clock } from '../../../kernel/clock.ts';
 import { AppError } from '../../../kernel/errors.ts';
 import type { IdGenerator } from '../../../kernel/ids.ts';
 import type { PreparedBatch } from '../../../policy/journal/prepare.ts';
-import { InvalidMessageError, JournalConflict } from '../../../ports/journal.ts';
+import { InvalidMessageError, JournalConflict, StorageFault } from '../../../ports/journal.ts';
 import type { Published } from '../../../ports/live-bus.ts';
 import type { Logger } from '../../../ports/log.ts';
 import type { Effects } from '../../sql/write/effects.ts';
@@ -182,6 +182,8 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
     return { held, seq: held.seq + 1, lastId: ids.next(), wanted, turn };
   }
   function newTree(root: string, batches: readonly QueuedBatch[]): Held {
+    // A tree without a lease would be lost at once.
+    if (!trees.valid()) throw new TreeLost(root);
     for (const { batch } of batches) {
       for (const change of batch.writes) {
         if (change.kind !== 'session.insert' || change.session.id !== root) continue;
@@ -227,13 +229,22 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
 
   function fail({ batch, reject }: QueuedBatch, root: string, cause: unknown): void {
     const error = journalFault(cause);
-    // Before anybody hears of it, so that all that runs of the tree has been told to stop.
-    if (error instanceof TreeLost) trees.lost(root);
-    else if (!(error instanceof JournalConflict || error instanceof InvalidMessageError || error instanceof AppError)) {
+    if (
+      !(
+        error instanceof TreeLost ||
+        error instanceof JournalConflict ||
+        error instanceof InvalidMessageError ||
+        error instanceof AppError
+      )
+    ) {
       const types = batch.emit.map((e) => (e.kind === 'event' ? e.draft.type : e.transient.delta.type));
       log.error({ err: error, writes: batch.writes.map((change) => change.kind), types }, 'commit failed');
     }
-    reject(error);
+    // What cannot be stored now is taken up by the next sweep, wherever the database takes it (16 §4.4).
+    const gaveUp = error instanceof StorageFault && trees.get(root) !== null;
+    // Before the batch is rejected, so that the scopes of the tree are aborted by then.
+    if (gaveUp || error instanceof TreeLost) trees.lost(root);
+    reject(gaveUp ? new TreeLost(root) : error);
   }
 
   return { write: writeAll };

@@ -1,6 +1,6 @@
 // What PostgreSQL raises, as the port names it (16 §3.4).
 import { InvalidMessageError, JournalConflict, StorageFault } from '../../../ports/journal.ts';
-import { isTransient } from '../connection/faults.ts';
+import { isReadOnly, isRefusal, isTransient } from '../connection/faults.ts';
 
 const CONFLICTS: Readonly<Record<string, () => Error>> = {
   turns_open: () => new JournalConflict('turn_in_flight', 'the session has a turn that has not ended'),
@@ -30,6 +30,7 @@ export function journalFault(cause: unknown): unknown {
   if (!(cause instanceof Error)) return cause;
   const { code, constraint } = cause as Error & { readonly code?: string; readonly constraint?: string };
   if ((code === UNIQUE || code === FOREIGN_KEY) && constraint !== undefined) return CONFLICTS[constraint]?.() ?? cause;
-  if (code === '25006') return new StorageFault('the database cannot be written', cause);
-  return isTransient(cause) ? new StorageFault('the database cannot be reached', cause) : cause;
+  if (isReadOnly(cause)) return new StorageFault('the database is read-only', cause);
+  if (isTransient(cause)) return new StorageFault('the database cannot be reached', cause);
+  return isRefusal(cause) ? new StorageFault(`the database refuses it with SQLSTATE ${code}`, cause) : cause;
 }

@@ -3,6 +3,7 @@ import { toPusd } from '../../../kernel/money.ts';
 import { JournalConflict } from '../../../ports/journal.ts';
 import { KEY_COLUMNS, SET_META } from '../../sql/meta.ts';
 import * as workers from '../../sql/session-workers.ts';
+import * as trusted from '../../sql/trusted-files.ts';
 import { bit, json } from '../../sql/values.ts';
 import * as checkpoints from '../../sql/write/checkpoints.ts';
 import * as sql from '../../sql/write/delegations.ts';
@@ -30,7 +31,12 @@ function changeDelegation(tx: Tx, statement: string, values: { readonly tool_use
 
 type Kinds = Extract<
   keyof Appliers,
-  `delegation.${string}` | `confirmation.${string}` | 'checkpoint.insert' | 'worker.insert' | 'meta.set'
+  | `delegation.${string}`
+  | `confirmation.${string}`
+  | 'checkpoint.insert'
+  | `worker.${string}`
+  | `trusted_file.${string}`
+  | 'meta.set'
 >;
 
 export const otherWrites: Appliers<Kinds | 'idempotency.insert'> = {
@@ -52,6 +58,10 @@ export const otherWrites: Appliers<Kinds | 'idempotency.insert'> = {
     }),
   'checkpoint.insert': ({ checkpoint }, { tx }) => insertCheckpoint(tx, checkpoints.checkpointRow(checkpoint)),
   'worker.insert': ({ worker }, { tx }) => insertWorker(tx, { ...worker, edited_by_user: bit(worker.edited_by_user) }),
+  'trusted_file.put': ({ file }, { tx }) => tx.run(trusted.PUT, file),
+  'trusted_file.remove': (write, { tx }) => tx.run(trusted.REMOVE, write),
+  'worker.replace': ({ worker }, { tx }) =>
+    tx.run(workers.REPLACE, { ...worker, edited_by_user: bit(worker.edited_by_user) }),
   'meta.set': ({ key, value }, { tx }) => tx.run(SET_META, { key, value }),
   'idempotency.insert': ({ row }, { tx, clock }) => {
     tx.run(DROP_EXPIRED, [clock.now()]);

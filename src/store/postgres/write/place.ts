@@ -40,6 +40,7 @@ function placeOfWrite(write: Write): Place {
     case 'session.insert':
       return { by: 'root', id: write.session.root_session_id };
     case 'worker.insert':
+    case 'worker.replace':
       return { by: 'root', id: write.worker.root_session_id };
     case 'turn.insert':
       return { by: 'session', id: write.turn.session_id };
@@ -71,6 +72,8 @@ function placeOfWrite(write: Write): Place {
     case 'confirmation.resolve':
       return { by: 'confirmation', id: write.id };
     case 'meta.set':
+    case 'trusted_file.put':
+    case 'trusted_file.remove':
     case 'idempotency.insert':
     case 'pattern.record':
     case 'pattern.score':

@@ -56,6 +56,19 @@ export const worker_definitions = sqliteTable(
   ],
 );
 
+/** Files of workspaces whose bytes a person has trusted (20 §11). */
+export const trusted_files = sqliteTable(
+  'trusted_files',
+  {
+    workspace_path: text().notNull(),
+    path: text().notNull(),
+    sha256: text().notNull(),
+    trusted_by: text().notNull(),
+    trusted_at: integer().notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.workspace_path, t.path] })],
+);
+
 export const pattern_fingerprints = sqliteTable(
   'pattern_fingerprints',
   {

@@ -14,6 +14,7 @@ import { fromPusd, type Usd } from '../../../kernel/money.ts';
 import { wholeMetadata, wholePayload } from '../../../policy/journal/stored-payload.ts';
 import type { ConfirmationRow } from '../../../ports/journal.ts';
 import type { ToolCallState } from '../../../ports/store.ts';
+import { NO_TIMEOUT } from '../values.ts';
 import type * as conversation from './conversation.ts';
 import type * as ledger from './ledger.ts';
 import type * as memory from './memory.ts';
@@ -124,16 +125,22 @@ export function delegationRecord(row: DelegationRow): DelegationRecord {
     output_json,
     request_json,
     changes_json,
+    allowed_tool_count,
+    timeout_seconds,
     ...rest
   } = row;
+  const stored = parsed<Partial<DelegationRecord['request']>>(request_json);
   return {
     ...rest,
+    // The column holds 0 where nothing was asked for.
+    allowed_tool_count: (stored.allowed_tools ?? null) === null ? null : allowed_tool_count,
+    timeout_seconds: timeout_seconds === NO_TIMEOUT ? null : timeout_seconds,
     effective_tools: parsed(effective_tools_json),
     dropped_tools: parsed(dropped_tools_json),
     max_cost_usd: usdOrNull(max_cost_text),
     output: parsedOrNull(output_json),
     // Older rows know no named workers.
-    request: { worker: null, attachments: [], ...parsed<Partial<DelegationRecord['request']>>(request_json) },
+    request: { worker: null, attachments: [], ...stored },
     ...(parsedOrNull<WorkerChanges>(changes_json) ?? NO_CHANGES),
   } as DelegationRecord;
 }

@@ -2,7 +2,7 @@
 import type { ConfirmationRow } from '../../../domain/batch.ts';
 import type { DelegationRecord } from '../../../domain/delegate.ts';
 import { toPusd } from '../../../kernel/money.ts';
-import { json } from '../values.ts';
+import { json, NO_TIMEOUT } from '../values.ts';
 
 export const DELEGATION_COLUMNS = [
   'tool_use_id',
@@ -63,6 +63,8 @@ export function delegationRow(delegation: DelegationRecord) {
   return {
     ...delegation,
     effective_tools_json: json(delegation.effective_tools),
+    allowed_tool_count: delegation.allowed_tool_count ?? 0,
+    timeout_seconds: delegation.timeout_seconds ?? NO_TIMEOUT,
     dropped_tools_json: json(delegation.dropped_tools),
     max_cost_pusd: delegation.max_cost_usd === null ? null : toPusd(delegation.max_cost_usd),
     output_json: json(delegation.output),

@@ -6,6 +6,7 @@ import { makeFolder } from '../../../kernel/folder.ts';
 import type { Logger } from '../../../ports/log.ts';
 import { createHistoryCache, type HistoryCache } from '../../sql/cache/history-cache.ts';
 import { createSessionCache, type SessionCache } from '../cache/session-cache.ts';
+import { resolveDatabasePath } from './check-place.ts';
 import { type Checkpointer, createCheckpointer } from './checkpointer.ts';
 import { keepPlans } from './kept-plans.ts';
 import { giveBackRoom, migrate } from './migrate.ts';
@@ -40,16 +41,18 @@ const HISTORY_CACHE_BYTES = 64 * 1024 * 1024;
 
 /**
  * Creates the folder when it is missing, takes the owner lock and migrates forward. Folder and files are their owner's
- * alone; a folder that was there keeps its rights.
+ * alone; a folder that was there keeps its rights. A link is followed first, so that one file has one lock.
  * Throws `StartupError`: `database_in_use`, `schema_too_new`, `database_corrupt`, `database_unwritable`.
  */
-export function openDatabase({ path, synchronous, migrationsDir, log }: OpenOptions): SqliteStoreHandle {
+export function openDatabase({ path: given, synchronous, migrationsDir, log }: OpenOptions): SqliteStoreHandle {
+  let path = given;
   const opened: { close(): void }[] = [];
   const close = () => {
     for (const part of opened.splice(0).reverse()) part.close();
   };
   try {
-    makeFolder(dirname(path), 0o700);
+    makeFolder(dirname(given), 0o700);
+    path = resolveDatabasePath(given);
     const lock = acquireOwnerLock(path);
     opened.push({ close: lock.release });
     makePrivateFile(path);

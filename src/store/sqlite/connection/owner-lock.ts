@@ -1,4 +1,5 @@
 // One server process owns a database file: an exclusive lock on an empty SQLite file beside it (01 §2).
+import { existsSync, realpathSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { StartupError } from '../../../kernel/errors.ts';
 import { makePrivateFile } from './private-file.ts';
@@ -27,10 +28,10 @@ export function acquireOwnerLock(path: string): OwnerLock {
   return { release: () => file.close() };
 }
 
-/** Whether a server owns the database now. Changes nothing. */
+/** Whether a server owns the database now, by whatever link it is named. Changes nothing. */
 export function isOwned(path: string): boolean {
   try {
-    acquireOwnerLock(path).release();
+    acquireOwnerLock(existsSync(path) ? realpathSync(path) : path).release();
     return false;
   } catch (cause) {
     if (cause instanceof StartupError) return true;

@@ -26,6 +26,7 @@ export function createSessionReader(handle: SqliteStoreHandle, spend: Spend): Se
   const workersOfTree = db.prepare<[string], SessionFacts['descendants']>(sql.WORKERS_OF_TREE);
   const workersBelow = db.prepare<[string], SessionFacts['descendants']>(sql.WORKERS_BELOW);
   const idOfClient = db.prepare<[string, string], string>(sql.OF_CLIENT).pluck();
+  const idOfCallersWorker = db.prepare<[string, string], string>(sql.WORKER_OF_CALLER).pluck();
   const idOfClientWorker = db.prepare<[string, string], string>(sql.WORKER_OF_CLIENT).pluck();
   const knownOrNull = (id: string | undefined) => (id === undefined ? null : (sessions.get(id)?.record ?? null));
   const titleOf = createTitles(db);
@@ -67,6 +68,7 @@ export function createSessionReader(handle: SqliteStoreHandle, spend: Spend): Se
     record: async (id) => sessions.get(id)?.record ?? null,
     ofClient: async (caller, ref) => knownOrNull(idOfClient.get(caller, ref)),
     workerOfClient: async (root, ref) => knownOrNull(idOfClientWorker.get(root, ref)),
+    workerOfCaller: async (caller, ref) => knownOrNull(idOfCallersWorker.get(caller, ref)),
     view: async (id) => {
       const row = byId.get(id);
       return row === undefined ? null : view(row);

@@ -1,8 +1,10 @@
 // All reads over one open database (ports/store).
+import { StorageFault } from '../../../domain/batch-fault.ts';
 import type { IdempotencyRow } from '../../../ports/journal.ts';
 import type { Store } from '../../../ports/store.ts';
 import { KEYED, META, PROBE } from '../../sql/meta.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
+import { journalFault } from '../write/conflict.ts';
 import { createConfirmationReader } from './confirmation-reader.ts';
 import { createDelegationReader } from './delegation-reader.ts';
 import { createEventReader } from './event-reader.ts';
@@ -12,6 +14,7 @@ import { createSessionReader } from './session-reader.ts';
 import { createSessionWorkerReader } from './session-worker-reader.ts';
 import { createSnapshot } from './snapshot.ts';
 import { createSpend, createSpendReader } from './spend-reader.ts';
+import { createTrustedFileReader } from './trusted-file-reader.ts';
 import { createTurnReader } from './turn-reader.ts';
 
 /** Statements are prepared here, once. Reads go over the writer's connection: its page cache is the warm one. */
@@ -27,6 +30,7 @@ export function createStore(handle: SqliteStoreHandle): Store {
     confirmations: createConfirmationReader(handle),
     spend: createSpendReader(db, spend),
     workers: createSessionWorkerReader(handle),
+    trustedFiles: createTrustedFileReader(handle),
     patterns: createPatternReader(db),
   };
   const keyed = db.prepare<[string, string, string, string], IdempotencyRow>(KEYED);
@@ -38,12 +42,13 @@ export function createStore(handle: SqliteStoreHandle): Store {
     idempotency: async (method, path, tokenHash, key) => keyed.get(method, path, tokenHash, key) ?? null,
     snapshot: createSnapshot(db, readers),
     meta: async (key) => metaValue.get(key) ?? null,
-    writable: async () => {
+    writeFault: async () => {
       try {
         probe.run();
-        return true;
-      } catch {
-        return false;
+        return null;
+      } catch (error) {
+        const fault = journalFault(error);
+        return fault instanceof StorageFault ? fault.message : 'the database cannot be written';
       }
     },
   };

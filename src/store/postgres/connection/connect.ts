@@ -1,0 +1,69 @@
+// How a connection is opened. Its settings are made by a statement, because poolers refuse startup parameters (16 §3.5).
+import pg from 'pg';
+
+export type Settings = Readonly<Record<string, string | number>>;
+type OnConnect = (client: pg.ClientBase) => Promise<void>;
+
+const CONNECT_MS = 5000;
+
+/**
+ * For a client or a pool. `onConnect` makes the settings of the address and then `settings`, on each connection.
+ * @param patienceMs how long a connection and its settings may each take
+ */
+export function connectionConfig(
+  url: string,
+  settings: Settings,
+  patienceMs = CONNECT_MS,
+): pg.ClientConfig & { readonly onConnect: OnConnect } {
+  const address = new URL(url);
+  const options = parseOptions(address.searchParams.get('options') ?? '');
+  address.searchParams.delete('options');
+  const all = [...options.settings, ...Object.entries(settings)];
+  const text = `SELECT ${all.map(([name, value]) => `set_config(${pg.escapeLiteral(name)}, ${pg.escapeLiteral(String(value))}, false)`)}`;
+  return {
+    connectionString: address.href,
+    ...(options.rest === '' ? {} : { options: options.rest }),
+    keepAlive: true,
+    connectionTimeoutMillis: patienceMs,
+    application_name: 'metis',
+    async onConnect(client) {
+      // `query_timeout` bounds this statement alone; the types of the driver know it for connections only.
+      if (all.length > 0) await client.query({ text, query_timeout: patienceMs } as pg.QueryConfig);
+    },
+  };
+}
+
+/** A connection of its own; whoever asks for it ends it. */
+export async function connectClient(url: string, settings: Settings): Promise<pg.Client> {
+  const { onConnect, ...config } = connectionConfig(url, settings);
+  const client = new pg.Client(config);
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    await onConnect(client);
+    return client;
+  } catch (error) {
+    await client.end().catch(() => {});
+    throw error;
+  }
+}
+
+interface Options {
+  readonly settings: readonly (readonly [name: string, value: string])[];
+  /** What is no setting, for the server to judge. */
+  readonly rest: string;
+}
+
+/** Of `options` in an address, as PostgreSQL splits it: `-c name=value`, `-cname=value`, `--name=value`, `\` before a space. */
+function parseOptions(options: string): Options {
+  const words = options.match(/(?:\\.|\S)+/gs) ?? [];
+  const settings: (readonly [string, string])[] = [];
+  const rest: string[] = [];
+  for (let i = 0; i < words.length; i++) {
+    const word = words[i] === '-c' && i + 1 < words.length ? `-c${words[++i]}` : words[i]!;
+    const [, name, value] = /^(?:-c|--)([\w.-]+)=(.*)$/s.exec(word) ?? [];
+    if (name === undefined || value === undefined) rest.push(word);
+    else settings.push([name.replaceAll('-', '_'), value.replaceAll(/\\(.)/gs, '$1')]);
+  }
+  return { settings, rest: rest.join(' ') };
+}

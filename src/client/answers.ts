@@ -20,8 +20,10 @@ import type {
   RoutingPolicyReply,
 } from '../domain/api/models.ts';
 import type { PatternListReply } from '../domain/api/patterns.ts';
-import type { HealthReply, NodeListReply, PruneEventsReply, ReadinessReply } from '../domain/api/server.ts';
+import type { HealthReply, NodeListReply, NodeReply, PruneEventsReply, ReadinessReply } from '../domain/api/server.ts';
 import type { EndSessionReply, SessionListReply, UpdateSessionReply } from '../domain/api/sessions.ts';
+import type { ToolListReply } from '../domain/api/tools.ts';
+import type { TrustReply } from '../domain/api/trust.ts';
 import type {
   CancelTurnReply,
   EstimateTurnReply,
@@ -34,6 +36,7 @@ import type { DefinitionListReply } from '../domain/api/workers.ts';
 import type { LoggedEvent } from './events.ts';
 
 export type { Pattern } from '../domain/api/patterns.ts';
+export type { TrustedFileInfo } from '../domain/api/trust.ts';
 export type { WorkerDetail, WorkerInfo } from '../domain/api/workers.ts';
 export type { Confirmation, ConfirmationDetail } from '../domain/confirmation.ts';
 export type { Delegation } from '../domain/delegate.ts';
@@ -44,6 +47,7 @@ export type { Turn } from '../domain/turn.ts';
 export type { CostRow, CostTotals };
 
 export type PatternList = z.infer<typeof PatternListReply>;
+export type TrustList = z.infer<typeof TrustReply>;
 export type DefinitionList = z.infer<typeof DefinitionListReply>;
 export type SessionList = z.infer<typeof SessionListReply>;
 export type UpdatedSession = z.infer<typeof UpdateSessionReply>;
@@ -63,6 +67,7 @@ export type AnsweredConfirmation = z.infer<typeof AnswerConfirmationReply>;
 
 export type MessageList = z.infer<typeof MessageListReply>;
 export type EventList = Omit<z.infer<typeof EventListReply>, 'events'> & { readonly events: LoggedEvent[] };
+export type ToolList = z.infer<typeof ToolListReply>;
 export type WorkerList = z.infer<typeof WorkerListReply>;
 
 export type ModelList = z.infer<typeof ModelListReply>;
@@ -82,5 +87,6 @@ export type ReliabilityReport = z.infer<typeof ReliabilityReportSchema>;
 
 export type Health = z.infer<typeof HealthReply>;
 export type NodeList = z.infer<typeof NodeListReply>;
+export type Node = z.infer<typeof NodeReply>;
 export type Readiness = z.infer<typeof ReadinessReply>;
 export type PrunedEvents = z.infer<typeof PruneEventsReply>;

@@ -38,6 +38,7 @@ export function createMetisClient(server: ServerAddress) {
     getHealth: (options?: Q.CallOptions) => get<A.Health>('/healthz', options),
     getReadiness: (options?: Q.CallOptions) => get<A.Readiness>('/readyz', options),
     listNodes: (options?: Q.CallOptions) => get<A.NodeList>('/nodes', options),
+    getNode: (options?: Q.CallOptions) => get<A.Node>('/nodes/self', options),
     /** Text for Prometheus. */
     getMetrics: (options?: Q.CallOptions) => text('/metrics', options),
     /** A page for people, in HTML. */
@@ -104,6 +105,9 @@ export function createMetisClient(server: ServerAddress) {
     getPricing: (query: { readonly version?: string } = {}, options?: Q.CallOptions) =>
       get<A.Pricing>('/pricing', options, query),
 
+    /** As the server knows them: no MCP server is started for it. */
+    listTools: (query: { readonly workspace_path: string }, options?: Q.CallOptions) =>
+      get<A.ToolList>('/tools', options, query),
     listWorkerDefinitions: (query: Q.DefinitionsQuery, options?: Q.CallOptions) =>
       get<A.DefinitionList>('/workers', options, query),
     createWorkerDefinition: (body: Q.NewWorker, options?: Q.CallOptions) =>
@@ -117,6 +121,15 @@ export function createMetisClient(server: ServerAddress) {
     ) => request<null>(server, 'DELETE', `/workers/${encodeURIComponent(name)}`, { query, signal: options?.signal }),
     getWorkerDefinition: (name: string, query: Q.DefinitionQuery, options?: Q.CallOptions) =>
       get<A.WorkerDetail>(`/workers/${encodeURIComponent(name)}`, options, query),
+
+    /** Files that are trusted or wait for it; with `path` that file alone, with its content. */
+    listTrustedFiles: (query: Q.TrustQuery, options?: Q.CallOptions) =>
+      get<A.TrustList>('/workspaces/trust', options, query),
+    /** Trusts the bytes that have this SHA-256. */
+    trustFile: (body: Q.TrustFile, options?: Q.CallOptions) =>
+      send<A.TrustedFileInfo>('POST', '/workspaces/trust', options, body),
+    untrustFile: (query: Q.TrustQuery & { readonly path: string }, options?: Q.CallOptions) =>
+      request<null>(server, 'DELETE', '/workspaces/trust', { query, signal: options?.signal }),
 
     getCost: <const G extends string = 'model'>(query: Q.CostQuery<G> = {}, options?: Q.CallOptions) =>
       get<A.CostReport<G>>('/analytics/cost', options, query),

@@ -94,6 +94,13 @@ export interface DefinitionsQuery extends DefinitionQuery, Page {
   readonly callable?: boolean | undefined;
 }
 
+export interface TrustQuery {
+  readonly workspace_path: string;
+  /** Relative to the workspace. */
+  readonly path?: string | undefined;
+}
+export type { TrustFileBody as TrustFile } from '../domain/api/trust.ts';
+
 export interface TraceReportQuery {
   /** RFC 3339 with offset, inclusive, or `all`; 7 days ago unless told. */
   readonly from?: string | undefined;

@@ -13,6 +13,9 @@ export interface ServerAddress {
 
 export type Parameters = object;
 
+/** More than any answer of a Metis server. */
+const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
+
 export interface RequestOptions {
   /** Values are strings, numbers, booleans or lists of strings; null and undefined are left out. */
   readonly query?: Parameters | undefined;
@@ -96,7 +99,7 @@ async function requestOnce<T>(
     redirect: 'manual',
     ...(options.signal ? { signal: options.signal } : {}),
   });
-  const text = await response.text();
+  const text = await readAnswer(response);
   if (!response.ok) throw toApiError(response.status, text);
   if (options.answer === 'text') return text as T;
   try {
@@ -104,6 +107,24 @@ async function requestOnce<T>(
   } catch {
     throw new ApiError(response.status, 'unknown', `${url.origin} does not answer like a Metis server`, {});
   }
+}
+
+/** Throws `ApiError` for an answer that is longer than any of a Metis server: it would fill the memory of the caller. */
+async function readAnswer(response: Response): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = '';
+  let bytes = 0;
+  const reader = response.body?.getReader();
+  for (let part = await reader?.read(); part !== undefined && !part.done; part = await reader?.read()) {
+    bytes += part.value.byteLength;
+    if (bytes > MAX_ANSWER_BYTES) {
+      await reader?.cancel();
+      const limit = `${MAX_ANSWER_BYTES / 1024 / 1024} MiB`;
+      throw new ApiError(response.status, 'unknown', `${new URL(response.url).origin} answered more than ${limit}`, {});
+    }
+    text += decoder.decode(part.value, { stream: true });
+  }
+  return text + decoder.decode();
 }
 
 function toApiError(status: number, text: string): ApiError {

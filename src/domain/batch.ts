@@ -13,6 +13,7 @@ import type { StoredMessage, ToolResultBlock } from './message.ts';
 import type { OnReached } from './scalars.ts';
 import type { Disposition, SessionRecord } from './session.ts';
 import type { ToolCallStatus } from './tool.ts';
+import type { TrustedFile } from './trusted-file.ts';
 import type { TurnInputRecord, TurnRecord, UserScore } from './turn.ts';
 import type { SessionWorker } from './worker/session-worker.ts';
 
@@ -182,6 +183,11 @@ export type Write =
     }
   /** Fails the batch with `worker_exists` when the tree has one of the name. */
   | { readonly kind: 'worker.insert'; readonly worker: SessionWorker }
+  /** In place of what was trusted of this path before. */
+  | { readonly kind: 'trusted_file.put'; readonly file: TrustedFile }
+  | { readonly kind: 'trusted_file.remove'; readonly workspace_path: string; readonly path: string }
+  /** Takes the place of the worker of its tree, name and creating session. */
+  | { readonly kind: 'worker.replace'; readonly worker: SessionWorker }
   | { readonly kind: 'idempotency.insert'; readonly row: IdempotencyRow }
   /** The limit a root session was warned about, decimal US dollars (14 §1). */
   | { readonly kind: 'session.warned'; readonly session_id: SessionId; readonly limit_usd: string }

@@ -48,7 +48,7 @@ export const ConfigSchema = z.strictObject({
       max_depth: z.int().min(1).max(8),
       delegate_depth: z.int().min(1).max(8),
       max_workers_per_turn: z.int().min(1),
-      worker_timeout_seconds: z.int().min(1).max(3600),
+      worker_timeout_seconds: z.int().min(1).max(3600).nullable(),
       schema_repair_attempts: z.int().min(0).max(5),
       allow_dearer_fallback: z.boolean(),
       worker_max_cost_usd: UsdLimitSchema.nullable(),
@@ -146,7 +146,7 @@ export function defaultConfig(data: string): Config {
     log: { level: 'info' },
     recovery: { on_start: 'resume' },
     storage: { db_path: `${data}/metis.db`, synchronous: 'NORMAL' },
-    database: { url: null, pool_size: 10, synchronous_commit: 'on' },
+    database: { url: null, pool_size: 10, synchronous_commit: 'on', start_timeout_seconds: null },
     nats: { url: null },
     cluster: {
       name: 'metis',

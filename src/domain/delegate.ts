@@ -174,11 +174,13 @@ export const DelegationSchema = z.object({
   context_reference_count: CountSchema,
   task_size_tokens: CountSchema,
   effective_tools: z.array(z.string()),
-  allowed_tool_count: CountSchema,
+  /** Null without `allowed_tools`. */
+  allowed_tool_count: CountSchema.nullable(),
   dropped_tools: z.array(z.string()),
   max_tokens: CountSchema.nullable(),
   max_cost_usd: UsdSchema.nullable(),
-  timeout_seconds: z.number(),
+  /** Null = no limit. */
+  timeout_seconds: z.number().nullable(),
   active_seconds: z.number(),
   status: DelegationStatusSchema,
   failure_mode: FailureModeSchema.nullable(),

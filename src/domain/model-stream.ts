@@ -56,5 +56,7 @@ export interface MessageComplete {
   readonly retry_count: number;
   /** The model name that the provider says answered. */
   readonly served_model: string | null;
+  /** The provider's own id of its answer. */
+  readonly response_id: string | null;
   readonly provider_raw: Readonly<Record<string, unknown>> | null;
 }

@@ -23,6 +23,10 @@ export const CapabilitiesSchema = z.strictObject({
 });
 export type Capabilities = z.infer<typeof CapabilitiesSchema>;
 
+/** Tokenizers that are counted with; a model names its own (14 §2). */
+export const TokenizerNameSchema = z.enum(['o200k']);
+export type TokenizerName = z.infer<typeof TokenizerNameSchema>;
+
 /** One entry of the registry, resolved: every default filled in. */
 export interface ModelEntry {
   readonly id: string;
@@ -35,6 +39,8 @@ export interface ModelEntry {
   readonly wire_name: string;
   /** Row of the price table. */
   readonly pricing_id: string;
+  /** Null = not known: each byte of a text counts as a token. */
+  readonly tokenizer: TokenizerName | null;
   readonly capabilities: Capabilities;
   readonly thinking: Readonly<Record<string, unknown>> | null;
   readonly extra_body: Readonly<Record<string, unknown>> | null;

@@ -39,6 +39,7 @@ export const ValidationFailureSchema = z.enum([
   'not_priced',
   'no_document_support',
   'wrong_wire',
+  'wrong_credentials',
 ]);
 export type ValidationFailure = z.infer<typeof ValidationFailureSchema>;
 
@@ -53,6 +54,18 @@ export const TriedRuleSchema = z.strictObject({
   validation_failure: ValidationFailureSchema,
 });
 export type TriedRule = z.infer<typeof TriedRuleSchema>;
+
+export const OutageScopeSchema = z.enum(['model_specific', 'provider_wide']);
+export type OutageScope = z.infer<typeof OutageScopeSchema>;
+/** Why a model or a provider became unavailable (03 §11). */
+export const OutageTriggerSchema = z.enum([
+  '5_consecutive_failures',
+  'auth_error',
+  'quota_exhausted',
+  'model_denied',
+  'model_not_found',
+]);
+export type OutageTrigger = z.infer<typeof OutageTriggerSchema>;
 
 export const PolicyEvaluationSchema = z.strictObject({
   policy: SlotNameSchema,
@@ -96,6 +109,8 @@ export interface RequestedModel {
   readonly name: string;
   /** Canonical id; null where the client leaves the choice to the server. */
   readonly model: string | null;
+  /** Adapters that the client's own key may be sent to; null = the server's keys are used. */
+  readonly own_key_adapters: ReadonlySet<string> | null;
   /** Nothing but the model asked for may serve. */
   readonly binding: boolean;
 }

@@ -99,8 +99,13 @@ export class ToolError extends Error {
 
 /** A plain successful answer. */
 export function toolText(text: string, rest: Partial<Omit<ToolOutput, 'content'>> = {}): ToolOutput {
+  return toolTexts(text === '' ? [] : [text], rest);
+}
+
+/** An answer of several text blocks, none of them empty. */
+export function toolTexts(texts: readonly string[], rest: Partial<Omit<ToolOutput, 'content'>> = {}): ToolOutput {
   return {
-    content: text === '' ? [] : [{ type: 'text', text }],
+    content: texts.map((text) => ({ type: 'text', text })),
     success: true,
     metadata: null,
     files_modified: null,

@@ -50,3 +50,26 @@ export function scrubSecrets(text: string, secrets: readonly string[]): string {
   for (const secret of secrets) if (secret.length > 0) out = out.replaceAll(secret, REDACTED);
   return out;
 }
+
+/** The same, cut to `limit` characters behind the scrubbing, and then ending in `...`: no half of a secret stays. */
+export function scrubExcerpt(text: string, limit: number, secrets: readonly string[]): string {
+  const source = text.slice(0, limit + 2 * CUT_EDGE);
+  const clean = scrubSecrets(source, secrets);
+  if (source.length === text.length && clean.length <= limit) return clean;
+  // A secret that the end of the source halved lies behind the last one that was taken out.
+  const last = clean.lastIndexOf(REDACTED);
+  const known = last < 0 ? 0 : last + REDACTED.length;
+  const end = source.length === text.length ? clean.length : Math.max(clean.length - CUT_EDGE, known);
+  return `${clean.slice(0, Math.min(end, limit - 3)).replace(/[\uD800-\uDBFF]$/, '')}...`;
+}
+
+/** The same value with the credentials taken out of every string, the keys of its objects included. */
+export function scrubValue<T>(value: T, secrets: readonly string[]): T;
+export function scrubValue(value: unknown, secrets: readonly string[]): unknown {
+  if (typeof value === 'string') return scrubSecrets(value, secrets);
+  if (Array.isArray(value)) return value.map((item) => scrubValue(item, secrets));
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [scrubSecrets(key, secrets), scrubValue(item, secrets)]),
+  );
+}

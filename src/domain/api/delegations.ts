@@ -67,19 +67,23 @@ export const DelegationResultSchema = z.object({
   error: z.string().nullable(),
   usage_summary: UsageSummarySchema,
   worker_session_id: SessionIdSchema.nullable(),
+  /** Tools that were asked for, or are the caller's, and that a worker must not have. */
+  dropped_tools: DelegationSchema.shape.dropped_tools,
   ...WorkerChangesSchema.shape,
 });
 export type DelegationResult = z.infer<typeof DelegationResultSchema>;
 
 /** Of a delegation that has ended. */
 export function resultOf(delegation: Delegation): DelegationResult {
-  const { changed_files, changed_files_truncated, shell_used, overlaps } = delegation;
+  const { changed_files, changed_files_truncated, shell_used, overlaps, failure_mode, error_message } = delegation;
+  const startsWithMode = failure_mode === null || error_message?.startsWith(failure_mode);
   return {
     success: delegation.status === 'completed',
     output: delegation.output ?? '',
-    error: delegation.error_message,
+    error: startsWithMode ? error_message : `${failure_mode}: ${error_message}`,
     usage_summary: delegation.usage_summary,
     worker_session_id: delegation.worker_session_id,
+    dropped_tools: delegation.dropped_tools,
     changed_files,
     changed_files_truncated,
     shell_used,

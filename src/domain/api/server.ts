@@ -24,9 +24,11 @@ export const NodeSchema = z.object({
   places: z.array(z.string()).describe('What it can own: `shared:<root>`, `node:<name>`.'),
   turns: z.int().describe('Top-level turns that run there.'),
   trees: z.int().describe('Session trees that it holds.'),
+  reachable: z.boolean().describe('Whether the node that answers reaches it at its url.'),
   config_matches: z.boolean().describe('Its configuration is that of the node that answers.'),
 });
 export const NodeListReply = z.array(NodeSchema);
+export const NodeReply = z.object({ id: z.string().describe('Of this start of the server.') });
 
 export const PruneEventsBody = z.strictObject({
   days: z.int().min(1).max(MAX_DAYS).optional(),

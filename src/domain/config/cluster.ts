@@ -28,6 +28,7 @@ export const DatabaseSchema = z.strictObject({
   url: urlOf(['postgres:', 'postgresql:'], 'postgres://user:password@host:5432/database').nullable(),
   pool_size: z.int().min(2).max(1000),
   synchronous_commit: z.enum(['on', 'off']),
+  start_timeout_seconds: z.number().min(0).max(86_400).nullable(),
 });
 
 export const NatsSchema = z.strictObject({

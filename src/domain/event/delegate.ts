@@ -25,7 +25,7 @@ export const DelegateStartedSchema = z.strictObject({
   context_mode: ContextModeSchema,
   context_reference_count: CountSchema,
   task_size_tokens: CountSchema,
-  allowed_tool_count: CountSchema,
+  allowed_tool_count: CountSchema.nullable(),
   dropped_tools: z.array(z.string()),
   worker_name: z.string().nullable(),
   worker_digest: z.string().nullable(),
@@ -37,6 +37,16 @@ export const DelegateStartedSchema = z.strictObject({
   max_cost_usd: UsdSchema.nullable(),
 });
 
+/** The worker's real numbers, success or not. Events of earlier versions have no token counts; failed ones have none of them. */
+const workerNumbers = {
+  turn_count: CountSchema,
+  llm_call_count: CountSchema,
+  tool_call_count: CountSchema,
+  input_tokens: CountSchema,
+  output_tokens: CountSchema,
+  wall_time_seconds: z.number().min(0),
+};
+
 export const DelegateCompletedSchema = z.strictObject({
   tool_use_id: ToolUseIdSchema,
   worker_session_id: SessionIdSchema,
@@ -44,10 +54,7 @@ export const DelegateCompletedSchema = z.strictObject({
   output_size_bytes: CountSchema,
   worker_total_cost_usd: UsdSchema,
   pricing_version: z.string(),
-  turn_count: CountSchema,
-  llm_call_count: CountSchema,
-  tool_call_count: CountSchema,
-  wall_time_seconds: z.number().min(0),
+  ...workerNumbers,
   model: z.string(),
   ...WorkerChangesSchema.shape,
 });
@@ -59,6 +66,9 @@ export const DelegateFailedSchema = z.strictObject({
   error_message: z.string(),
   worker_total_cost_usd: UsdSchema,
   pricing_version: z.string(),
+  ...workerNumbers,
+  /** Null where no model was found, and in events of earlier versions. */
+  model: z.string().nullable(),
   insufficient_context_request: InsufficientContextRequestSchema.nullable(),
   cancel_scope: CancelScopeSchema.nullable(),
   tier: TierSchema.nullable(),

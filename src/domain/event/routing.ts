@@ -1,6 +1,6 @@
 // Payloads of `route.*` and `routing.*` (02 §9.3).
 import { z } from 'zod';
-import { PolicyEvaluationSchema, RefusalSchema } from '../route.ts';
+import { OutageScopeSchema, OutageTriggerSchema, PolicyEvaluationSchema, RefusalSchema } from '../route.ts';
 
 export const RouteDecidedSchema = z.strictObject({
   chosen_model: z.string(),
@@ -19,13 +19,11 @@ export const RoutingPolicyInvalidSchema = z.strictObject({
   using_last_known_good: z.boolean(),
 });
 
-export const OutageScopeSchema = z.enum(['model_specific', 'provider_wide']);
-
 export const ProviderUnavailableSchema = z.strictObject({
   provider: z.string(),
   scope: OutageScopeSchema,
   models_affected: z.array(z.string()),
-  trigger_reason: z.enum(['5_consecutive_failures', 'auth_error']),
+  trigger_reason: OutageTriggerSchema,
 });
 
 export const ProviderRecoveredSchema = z.strictObject({

@@ -9,4 +9,6 @@ export const WorkerCreatedSchema = z.strictObject({
   path: z.string().nullable(),
   tool_use_id: ToolUseIdSchema.nullable(),
   edited_by_user: z.boolean(),
+  /** Of the definition of the same name and session that this one took the place of. */
+  replaces_digest: Sha256Schema.nullable(),
 });

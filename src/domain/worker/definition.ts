@@ -1,6 +1,7 @@
 // A named worker: the definition that a file holds, and what a model may propose (13 §2).
 import { z } from 'zod';
 import { TierSchema } from '../scalars.ts';
+import type { FileDigest } from '../trusted-file.ts';
 
 export const WORKER_NAME_PATTERN = /^[A-Za-z0-9_-]{1,64}$/;
 const SCHEMA_REF_PATTERN = /^[A-Za-z0-9_][A-Za-z0-9_./-]*$/;
@@ -133,6 +134,8 @@ export interface FoundWorker {
   /** What `output_schema_ref` names, as JSON. */
   readonly output_schema: unknown;
   readonly digest: string | null;
+  /** Files that the definition and its instructions were read from; empty for a session's worker. */
+  readonly sources: readonly FileDigest[];
   readonly errors: readonly WorkerProblem[];
   readonly warnings: readonly WorkerProblem[];
 }

@@ -6,6 +6,7 @@ import {
   type ApprovalDecision,
   type ApprovalQuestion,
   type ApprovalRule,
+  approvalPayload,
   commandSummary,
   decideApproval,
   inputSummary,
@@ -186,8 +187,27 @@ describe('what a prompt shows', () => {
   });
 
   it('shows the command of a tool that runs one, at most 500 characters of it', () => {
-    expect(commandSummary({ command_field: 'command' }, { command: 'ls' })).toBe('ls');
-    expect(commandSummary({ command_field: 'command' }, { command: 'x'.repeat(600) })).toBe(`${'x'.repeat(497)}...`);
-    expect(commandSummary({}, { command: 'ls' })).toBeNull();
+    const summary = (command: string) => commandSummary({ command_field: 'command' }, { command }, ['mine-alone']);
+    expect(summary('ls')).toBe('ls');
+    expect(summary('x'.repeat(600))).toBe(`${'x'.repeat(497)}...`);
+    expect(commandSummary({}, { command: 'ls' }, [])).toBeNull();
+  });
+
+  it('keeps no credential in a command, a payload or JSON with escapes, and no half of one at a cut', () => {
+    const secret = 'mine-alone';
+    const command = (text: string) => commandSummary({ command_field: 'command' }, { command: text }, [secret]);
+    expect(command('curl -H "x-api-key: abc" -u mine-alone https://a.example/b')).toBe(
+      'curl -H "[REDACTED]" -u [REDACTED] https://a.example/b',
+    );
+    for (let before = 485; before < 505; before++)
+      expect(command(`${'x'.repeat(before)}${secret}`)).not.toContain('mi');
+    const write = { name: 'write_file', group: 'sandbox.write', path_fields: ['path'] } as const;
+    for (let before = 4080; before < 4100; before++)
+      expect(
+        approvalPayload(write, { path: 'a', content: `${'x'.repeat(before)}${secret} y` }, [secret]),
+      ).toMatchObject({
+        excerpt: expect.not.stringContaining('mi'),
+      });
+    expect(inputSummary({ a: 'say "it"\n now' }, ['say "it"\n'])).toBe('{"a":"[REDACTED] now"}');
   });
 });

@@ -11,9 +11,14 @@ export interface Places {
 
 const ANYWHERE = 'anywhere';
 
+/** The place of trees whose workspace lies below this shared root. */
+export function sharedPlace(root: string): string {
+  return `shared:${root}`;
+}
+
 /** All that a node can own. */
 export function placesOf({ node_name, shared_roots }: Omit<Places, 'no_files'>): readonly string[] {
-  return [ANYWHERE, `node:${node_name}`, ...shared_roots.map((root) => `shared:${root}`)];
+  return [ANYWHERE, `node:${node_name}`, ...shared_roots.map(sharedPlace)];
 }
 
 /**
@@ -26,7 +31,7 @@ export function placeOf(workspacePath: string, { node_name, shared_roots, no_fil
   const root = shared_roots
     .filter((folder) => isBelow(workspacePath, [folder]))
     .reduce<string | null>((longest, folder) => (folder.length > (longest?.length ?? -1) ? folder : longest), null);
-  return root === null ? `node:${node_name}` : `shared:${root}`;
+  return root === null ? `node:${node_name}` : sharedPlace(root);
 }
 
 /** Whether a path is one of these folders, or lies below one. All absolute, links resolved. */

@@ -11,6 +11,7 @@ import { changesLine } from './changed-files.ts';
 import { problemLines } from './schema-repair.ts';
 
 const MAX_PLANNER_CHARS = 100_000;
+const NO_RETRY = 'do not start the same work again unless the user asks for it';
 
 /** How a worker ended. `text` is its terminal text, or what there is of it; '' when nothing. */
 export type WorkerEnd =
@@ -78,38 +79,42 @@ export function workerOutcome(end: WorkerEnd): DelegateOutcome {
   }
 }
 
-/** The one text block the planner's model reads. Usage, cost and dropped tools are not part of it. */
-export function plannerText(
-  result: Pick<DelegationRecord, 'failure_mode' | 'error_message' | 'output' | 'worker_session_id'> & WorkerChanges,
-): { readonly text: string; readonly is_error: boolean } {
-  const line = changesLine(result);
-  const { text, is_error } = answerText(result);
-  return { text: line === null ? text : text === '' ? line : `${text}\n${line}`, is_error };
-}
+type PlannerResult = Pick<DelegationRecord, 'failure_mode' | 'error_message' | 'output' | 'worker_session_id'>;
 
-function answerText(
-  result: Pick<DelegationRecord, 'failure_mode' | 'error_message' | 'output' | 'worker_session_id'>,
-): {
-  readonly text: string;
+/**
+ * The text blocks that the planner's model reads: the worker's output alone, then the server's notes, each a block of its own.
+ * Usage, cost and dropped tools are not among them.
+ */
+export function plannerTexts(result: PlannerResult & WorkerChanges): {
+  readonly texts: readonly string[];
   readonly is_error: boolean;
 } {
+  const changes = changesLine(result);
+  return {
+    texts: [...outputTexts(result), ...(changes === null ? [] : [changes])],
+    is_error: result.failure_mode !== null,
+  };
+}
+
+function outputTexts(result: PlannerResult): readonly string[] {
   const { failure_mode, output, worker_session_id } = result;
-  const is_error = failure_mode !== null;
-  const whole = is_error
-    ? JSON.stringify({ error: errorText(result), output: output ?? '', worker_session_id })
-    : typeof output === 'string'
-      ? output
-      : JSON.stringify(output ?? '');
-  if (whole.length <= MAX_PLANNER_CHARS) return { text: whole, is_error };
-  const marker = `\n[cut at ${MAX_PLANNER_CHARS} characters; the rest is in worker session ${worker_session_id}]`;
-  return { text: `${cutText(whole, MAX_PLANNER_CHARS)}${marker}`, is_error };
+  const whole =
+    failure_mode !== null
+      ? JSON.stringify({ error: errorText(result), output: output ?? '', worker_session_id })
+      : typeof output === 'string'
+        ? output
+        : JSON.stringify(output ?? '');
+  if (whole.length <= MAX_PLANNER_CHARS) return whole === '' ? [] : [whole];
+  const note = `[cut at ${MAX_PLANNER_CHARS} characters; the rest is in worker session ${worker_session_id}]`;
+  return [cutText(whole, MAX_PLANNER_CHARS), note];
 }
 
 /** `error` of the result: the bare mode, or for the modes that carry a reason their message. Null on success. */
 function errorText(result: Pick<DelegationRecord, 'failure_mode' | 'error_message'>): string | null {
-  const mode = result.failure_mode;
-  const explained = mode === 'worker_error' || mode === 'timeout' || mode === 'budget_exceeded';
-  return explained ? (result.error_message ?? mode) : mode;
+  const { failure_mode: mode, error_message: message } = result;
+  if (mode === 'cancelled_by_user' && message !== null && message !== mode) return `${mode}: ${message}; ${NO_RETRY}`;
+  const isExplained = mode === 'worker_error' || mode === 'timeout' || mode === 'budget_exceeded';
+  return isExplained ? (message ?? mode) : mode;
 }
 
 function completedOutcome(end: Extract<WorkerEnd, { kind: 'completed' }>): DelegateOutcome {

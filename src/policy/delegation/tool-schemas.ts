@@ -2,13 +2,13 @@
 import { DELEGATED, delegatedContext } from '../../domain/delegate.ts';
 import type { JsonSchema } from '../../domain/tool.ts';
 
-export const DELEGATE_DESCRIPTION = `Hands one self-contained sub-task to a worker: a separate agent on a model of the tier you choose, in the same workspace, with your tools. The call returns when the worker is done; the result is the worker's final message and nothing else.
+export const DELEGATE_DESCRIPTION = `Hands one self-contained sub-task to a worker: a separate agent on a model of the tier you choose, in the same workspace, with your tools. The call returns when the worker is done; the result is the worker's final message. Blocks in square brackets behind it are notes of the server.
 
 Delegate work that is mechanical or bulky and easy to state: searching, renaming, reformatting, summarising files, writing tests to a plan. Keep judgement, design and anything that needs this conversation for yourself. Do not delegate what one or two tool calls of your own would do.
 
 A worker sees neither this conversation nor your earlier tool results. Say in \`task\` what to do, where, and what to report; name what else it needs in \`context\`. For independent sub-tasks emit several calls in one message: they run at the same time, so never let two of them change the same file.
 
-A failed call returns JSON with \`error\` and \`output\`. On \`insufficient_context\` call again with the missing items added to \`context.include\`. On any other error retry with a clearer task or another tier, or do the work yourself.`;
+A failed call returns JSON with \`error\` and \`output\`. On \`insufficient_context\` call again with the missing items added to \`context.include\`. On \`cancelled_by_user\` do not start the same work again unless the user asks for it. On any other error retry with a clearer task or another tier, or do the work yourself.`;
 
 export const DELEGATE_JSON_SCHEMA: JsonSchema = {
   type: 'object',

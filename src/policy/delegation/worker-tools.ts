@@ -1,8 +1,12 @@
 // Which tools a planner and a worker of `delegate` are offered (09 §2, 04 §3.2, 04 §11).
 import type { ModelEntry } from '../../domain/model.ts';
 import { REQUEST_CONTEXT, type ToolDefinition } from '../../domain/tool.ts';
+import { toolKey } from '../tools/tool-names.ts';
 
 export const DELEGATE = 'delegate';
+/** A model's names that mean no tool: so many, of so many characters, are kept. */
+const MAX_UNKNOWN = 100;
+const MAX_NAME = 128;
 
 type Named = Pick<ToolDefinition, 'name' | 'planners_only' | 'spawns' | 'creates_workers'>;
 
@@ -40,15 +44,15 @@ export function plannerTools(session: {
 export interface WorkerToolSet {
   /** Sorted by byte order. */
   readonly effective: string[];
-  /** Names asked for that a worker must not have, sorted. */
+  /** Names asked for that a worker must not have or its planner lacks; without `allowed_tools` the planner's that it must not have; sorted. */
   readonly dropped_tools: string[];
-  /** Distinct names asked for; 0 when nothing was asked. */
-  readonly allowed_tool_count: number;
+  /** Distinct names asked for; null without `allowed_tools`. */
+  readonly allowed_tool_count: number | null;
 }
 
 /**
  * What a worker of `delegate` gets: the planner's set of the calling turn, narrowed, less what only planners have.
- * @param allowed_tools null = all; names that the planner lacks are ignored
+ * @param allowed_tools null = all
  * @param mayDelegate whether the worker's depth is below `delegation.delegate_depth`
  * @param registered the tools of the server; those that call or make named workers are not inherited
  */
@@ -58,7 +62,7 @@ export function workerTools(call: {
   readonly mayDelegate: boolean;
   readonly registered: readonly Named[];
 }): WorkerToolSet {
-  const asked = call.allowed_tools === null ? null : new Set(call.allowed_tools);
+  const asked = call.allowed_tools === null ? null : new Map(call.allowed_tools.map((name) => [toolKey(name), name]));
   const registered = new Map(call.registered.map((tool) => [tool.name, tool]));
   const forbidden = (name: string) => {
     const tool = registered.get(name);
@@ -67,12 +71,14 @@ export function workerTools(call: {
   };
 
   const wanted = [...new Set(call.plannerTools)].filter(
-    (name) => name !== REQUEST_CONTEXT && (asked === null || asked.has(name)),
+    (name) => name !== REQUEST_CONTEXT && (asked === null || asked.has(toolKey(name))),
   );
+  const found = new Set([REQUEST_CONTEXT, ...wanted].map(toolKey));
+  const unknown = [...(asked ?? [])].filter(([key]) => !found.has(key)).map(([, name]) => name.slice(0, MAX_NAME));
   return {
     effective: [...wanted.filter((name) => !forbidden(name)), REQUEST_CONTEXT].sort(byteOrder),
-    dropped_tools: asked === null ? [] : wanted.filter(forbidden).sort(byteOrder),
-    allowed_tool_count: asked?.size ?? 0,
+    dropped_tools: [...new Set([...wanted.filter(forbidden), ...unknown.slice(0, MAX_UNKNOWN)])].sort(byteOrder),
+    allowed_tool_count: asked?.size ?? null,
   };
 }
 

@@ -1,6 +1,7 @@
 // Where the members of a JSON object stand in its bytes: what a splice needs, found without making a value of the rest (19 §2.2).
 import { err, ok, type Result } from '../../kernel/result.ts';
-import { type Limits, tooDeep, tooMany } from '../parsing/limits.ts';
+import { type Limits, tooDeep, tooMany, tooManyKeys } from '../parsing/limits.ts';
+import type { Splice } from './splice.ts';
 
 /** One member of an object: its key as JSON means it, escapes resolved, and the bytes of its value. */
 export interface Member {
@@ -12,6 +13,8 @@ export interface Member {
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
+/** Members of one object that are looked at by name; clients send some dozens. */
+const MAX_MEMBERS = 1000;
 const NOT_JSON = 'is not valid JSON';
 
 /**
@@ -30,6 +33,17 @@ export function objectMembers(bytes: Buffer, limits: Limits, place?: Member): Re
   }
 }
 
+/** The bytes of each value in the array at `place`; null where there is no array. The bytes must have passed `objectMembers`. */
+export function arrayElements(
+  bytes: Buffer,
+  limits: Limits,
+  place: Pick<Member, 'from' | 'to'>,
+): readonly Pick<Member, 'from' | 'to'>[] | null {
+  if (bytes[place.from] !== 0x5b) return null;
+  const scan = new Scan(bytes.subarray(place.from, place.to), limits);
+  return scan.elements().map(({ from, to }) => ({ from: place.from + from, to: place.from + to }));
+}
+
 class ScanFault extends Error {}
 
 class Scan {
@@ -39,11 +53,14 @@ class Scan {
   private readonly limits: Limits;
   private at = 0;
   private nodes = 1;
+  private keys = 0;
+  private readonly mostKeys: number;
 
   constructor(bytes: Buffer, limits: Limits) {
     this.bytes = bytes;
     this.text = bytes.toString('latin1');
     this.limits = limits;
+    this.mostKeys = limits.keys ?? Number.POSITIVE_INFINITY;
   }
 
   members(): Member[] {
@@ -57,6 +74,7 @@ class Scan {
       if (code === 0x2c) this.at++;
       if (this.next() !== QUOTE) throw new ScanFault(NOT_JSON);
       const key = this.key();
+      if (keys.size === MAX_MEMBERS) throw new ScanFault(tooManyKeys(MAX_MEMBERS));
       if (keys.has(key)) throw new ScanFault(`has the key ${JSON.stringify(key.slice(0, 100))} twice; send it once`);
       keys.add(key);
       if (this.next() !== 0x3a) throw new ScanFault(NOT_JSON);
@@ -65,6 +83,20 @@ class Scan {
       const from = this.at;
       this.value();
       found.push({ key, from, to: this.at });
+    }
+  }
+
+  elements(): Pick<Member, 'from' | 'to'>[] {
+    const found: Pick<Member, 'from' | 'to'>[] = [];
+    this.at++;
+    for (;;) {
+      const code = this.next();
+      if (code === 0x5d) return found;
+      if (code === 0x2c) this.at++;
+      this.next();
+      const from = this.at;
+      this.value();
+      found.push({ from, to: this.at });
     }
   }
 
@@ -123,7 +155,10 @@ class Scan {
         if (depth === 0) return;
         this.nodes++;
         this.at++;
-      } else this.at++;
+      } else {
+        if (code === 0x3a && ++this.keys > this.mostKeys) throw new ScanFault(tooManyKeys(this.mostKeys));
+        this.at++;
+      }
       if (this.nodes > this.limits.nodes) throw new ScanFault(tooMany(this.limits));
       if (code === QUOTE && depth === 0) return;
     }
@@ -131,13 +166,7 @@ class Scan {
 }
 
 /** Where `include_usage: true` goes into an object of options: over the value that is there, else in front of all others. */
-export function includeUsage(
-  bytes: Buffer,
-  options: Member,
-  limits: Limits,
-): { from: number; to: number; text: string } {
-  const inner = objectMembers(bytes, limits, options);
-  const members = inner.ok ? inner.value : [];
+export function includeUsage(options: Member, members: readonly Member[]): Splice {
   const given = members.find(({ key }) => key === 'include_usage');
   if (given !== undefined) return { from: given.from, to: given.to, text: 'true' };
   const at = options.from + 1;

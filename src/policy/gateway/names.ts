@@ -68,6 +68,17 @@ function wireNames(name: string): ReadonlySet<string> {
   return new Set([name, undated, undated.replace(/-\d{8}$/, '')]);
 }
 
+/** The model that a provider means by a name; `asked` is the model of the call, whose adapter names it. */
+export function entryOfName({ models }: Pick<GatewayRegistry, 'models'>, asked: ModelEntry, name: string): ModelEntry {
+  const { adapter } = asked;
+  if (wireNames(name).has(asked.wire_name)) return asked;
+  for (const wireName of wireNames(name)) {
+    const model = models.find((entry) => entry.adapter === adapter && entry.wire_name === wireName);
+    if (model !== undefined) return model;
+  }
+  return unlisted(adapter, name);
+}
+
 /** Why a name that the registry does not list for this wire has no price here, and where to ask instead. */
 export function whyUnlisted({ models, adapters }: GatewayRegistry, name: string): string {
   const names = wireNames(name);
@@ -78,7 +89,19 @@ export function whyUnlisted({ models, adapters }: GatewayRegistry, name: string)
   const paths = [...new Set(wires)].map((wire) => WIRE_PATHS[wire]);
   if (paths.length > 0) return `${shownName(name)} is served at ${paths.join(' and ')}`;
   const unpriced = `the registry does not list ${shownName(name)}, and no limit can hold what has no price`;
-  return `${unpriced}; GET /v1/models shows what there is, a file of pricing.tables may price it`;
+  return `${unpriced}; a file of pricing.tables may price it`;
+}
+
+/** Most names that an error lists. */
+const MAX_LISTED = 12;
+
+/** The models that a client of the wire may ask for under a limit, for the end of an error. */
+export function listPriced(registry: GatewayRegistry, wire: ClientWire, isPriced: (id: string) => boolean): string {
+  const usable = new Set(registry.models.filter(({ id }) => registry.isConfigured(id)).map(({ adapter }) => adapter));
+  const names = offeredModels(registry, usable, wire).flatMap(({ name, model }) => (isPriced(model.id) ? [name] : []));
+  if (names.length === 0) return `no model of ${wire} has a price here`;
+  const more = names.length > MAX_LISTED ? ' and others (GET /v1/models)' : '';
+  return `models of ${wire} with a price: ${names.slice(0, MAX_LISTED).join(', ')}${more}`;
 }
 
 function unlisted(adapter: string, name: string): ModelEntry {
@@ -91,6 +114,7 @@ function unlisted(adapter: string, name: string): ModelEntry {
     adapter,
     wire_name: name,
     pricing_id: id,
+    tokenizer: null,
     capabilities: { ...UNLISTED, accepted_image_media_types: [], accepted_document_media_types: ['application/pdf'] },
     thinking: null,
     extra_body: null,

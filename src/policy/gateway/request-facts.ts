@@ -4,8 +4,11 @@ import { err, ok, type Result } from '../../kernel/result.ts';
 import { CLIENT_BODY } from '../parsing/limits.ts';
 import { isMapping } from '../parsing/yaml.ts';
 import { MATCH_LIMIT } from '../routing/predicates.ts';
-import { type Member, objectMembers } from './members.ts';
-import { readParts } from './request-parts.ts';
+import { countOf } from './count.ts';
+import { includeUsage, type Member, objectMembers } from './members.ts';
+import type { OtherModel } from './other-models.ts';
+import { type ItemSize, readParts } from './request-parts.ts';
+import type { Splice } from './splice.ts';
 
 export interface RequestFacts {
   readonly wire: ClientWire;
@@ -13,6 +16,8 @@ export interface RequestFacts {
   readonly members: ReadonlyMap<string, Member>;
   readonly model: string;
   readonly stream: boolean;
+  /** The provider answers at once and makes the answer later: only a fetch shows what it cost. */
+  readonly background: boolean;
   readonly output: {
     /** The field that bounds the answer; null = none is given. */
     readonly key: string | null;
@@ -24,16 +29,25 @@ export interface RequestFacts {
     readonly least: number;
   };
   /** Null outside of `chat`. */
-  readonly stream_options: { readonly include_usage: boolean; readonly isObject: boolean } | null;
+  readonly stream_options: {
+    readonly include_usage: boolean;
+    /** What asks for counts in the options that are there; null where they are no object. */
+    readonly asking: Splice | null;
+  } | null;
   readonly size: {
     /** Without the data of images. */
     readonly text_bytes: number;
     readonly images: number;
+    /** Of each message with images or files, by its index. */
+    readonly items: ReadonlyMap<number, ItemSize>;
     /** The provider adds to the prompt what no length of the body bounds. */
     readonly unbounded: boolean;
     /** The dearest class that the prompt can be billed as. */
     readonly cache: 'none' | 'write' | 'write_1h';
   };
+  readonly other_models: readonly OtherModel[];
+  /** Tokens of the prompt from which the provider writes a summary of it first; null = never. */
+  readonly compacted_from: number | null;
   readonly estimated_input_tokens: number;
   /** Of the last message of the user, as much as rules look at. */
   readonly text: string;
@@ -46,6 +60,8 @@ export interface RequestFacts {
 
 /** Models are called by less. */
 const MAX_NAME = 256;
+/** White space, control and format characters, halves of surrogate pairs. */
+const NOT_IN_NAMES = /[\s\p{C}]/u;
 const BOUND_KEYS: Readonly<Record<ClientWire, readonly string[]>> = {
   messages: ['max_tokens'],
   chat: ['max_completion_tokens', 'max_tokens'],
@@ -69,8 +85,8 @@ export function requestFacts(wire: ClientWire, bytes: Buffer): Result<RequestFac
   if (!isMapping(body)) return err('the body must be a JSON object');
   const members = new Map(scanned.value.map((member) => [member.key, member]));
   const { model } = body;
-  if (typeof model !== 'string' || model === '' || model.length > MAX_NAME || /\s/.test(model))
-    return err(`model: must be a name of at most ${MAX_NAME} characters without spaces`);
+  if (typeof model !== 'string' || model === '' || model.length > MAX_NAME || NOT_IN_NAMES.test(model))
+    return err(`model: must be a name of at most ${MAX_NAME} characters without spaces and control characters`);
   const given = BOUND_KEYS[wire].filter((key) => body[key] != null);
   if (given.length > 1) return err(`${given.join(' and ')}: give one of them`);
   const copies = wire === 'chat' && body.n != null ? countOf(body.n) : 1;
@@ -87,6 +103,7 @@ export function requestFacts(wire: ClientWire, bytes: Buffer): Result<RequestFac
     members,
     model,
     stream: body.stream === true,
+    background: wire === 'responses' && body.background != null && body.background !== false,
     output: {
       key,
       tokens: key === null ? null : countOf(body[key]),
@@ -97,9 +114,12 @@ export function requestFacts(wire: ClientWire, bytes: Buffer): Result<RequestFac
     size: {
       text_bytes,
       images: parts.images,
+      items: parts.items,
       unbounded: parts.unbounded,
       cache: cacheClass(wire, text),
     },
+    other_models: parts.other_models,
+    compacted_from: parts.compacted_from,
     estimated_input_tokens: Math.max(1, Math.floor(text_bytes / 4)),
     text: ownCopy(parts.text, MATCH_LIMIT),
     message_has_images: parts.message_has_images,
@@ -130,15 +150,14 @@ function streamOptions(
 ): Result<RequestFacts['stream_options'], string> {
   if (wire !== 'chat') return ok(null);
   const { stream_options } = body;
-  if (!isMapping(stream_options)) return ok({ include_usage: false, isObject: false });
-  const inner = objectMembers(bytes, CLIENT_BODY, members.get('stream_options'));
+  if (!isMapping(stream_options)) return ok({ include_usage: false, asking: null });
+  const place = members.get('stream_options')!;
+  const inner = objectMembers(bytes, CLIENT_BODY, place);
   if (!inner.ok) return err(`stream_options ${inner.error}`);
-  return ok({ include_usage: stream_options.include_usage === true, isObject: true });
-}
-
-/** A whole number from 1, however it is written. */
-function countOf(value: unknown): number | null {
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 1 ? value : null;
+  return ok({
+    include_usage: stream_options.include_usage === true,
+    asking: includeUsage(place, inner.value),
+  });
 }
 
 function thinkingBudget({ thinking }: Readonly<Record<string, unknown>>): number {

@@ -1,13 +1,20 @@
 // What a request is made of, as routing and its price ask: images, documents, tools, the last words of the user (19 §2.2).
 import type { ClientWire } from '../../domain/api/gateway.ts';
 import { isMapping } from '../parsing/yaml.ts';
+import { compactedFrom, type OtherModel, otherModels } from './other-models.ts';
 
 export interface RequestParts {
   readonly images: number;
   /** Bytes of images in the body. */
   readonly data_bytes: number;
-  /** A file, a tool or a conversation of the provider's: no length of the body bounds what it adds to the prompt. */
+  /** A tool or a conversation of the provider's: no length of the body bounds what it adds to the prompt. */
   readonly unbounded: boolean;
+  /** Models that the provider may ask beside the one of the call. */
+  readonly other_models: readonly OtherModel[];
+  /** Tokens of the prompt from which the provider writes a summary of it first; null = never. */
+  readonly compacted_from: number | null;
+  /** Of each message with images or files, by its index. */
+  readonly items: ReadonlyMap<number, ItemSize>;
   readonly document_media_types: readonly string[];
   readonly text: string;
   readonly message_has_images: boolean;
@@ -15,40 +22,98 @@ export interface RequestParts {
   readonly structured: boolean;
 }
 
+/** What a message holds beside its text. */
+export interface ItemSize {
+  readonly images: number;
+  /** Of them those behind an address, which may show another image the next time. */
+  readonly remote_images: number;
+  /** Bytes of images in the body. */
+  readonly data_bytes: number;
+  /** A file, or what the provider keeps: no length of the body bounds it. */
+  readonly unbounded: boolean;
+  /** Names of tools whose definitions the provider writes into the prompt here. */
+  readonly loaded_tools: readonly string[];
+}
+
 interface Found {
   images: number;
+  remote_images: number;
   data_bytes: number;
   unbounded: boolean;
+  /** A file behind an address, which may be another one the next time. */
+  remote_file: boolean;
+  readonly loaded_tools: string[];
   readonly documents: Set<string>;
 }
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** Blocks within blocks: a tool's result holds parts. */
-const MAX_DEPTH = 4;
-const IMAGES: ReadonlySet<string> = new Set(['image', 'image_url', 'input_image']);
-const DOCUMENTS: ReadonlySet<string> = new Set(['document', 'file', 'input_file', 'input_audio', 'container_upload']);
-/** Tools that run where the model does: what they find is billed as prompt. */
-const HOSTED =
-  /^(web_search|web_fetch|code_execution|code_interpreter|file_search|mcp|image_generation|tool_search|search_result)/;
+/** Blocks within blocks: a tool's result holds parts, and the result of a search the documents it found. */
+const MAX_DEPTH = 6;
+/** Members of a block that hold blocks. */
+const INNER = ['content', 'output', 'tool_references', 'tool_changes', 'tool'];
+const IMAGES: ReadonlySet<string> = new Set(['image', 'image_url', 'input_image', 'computer_screenshot']);
+const DOCUMENTS: ReadonlySet<string> = new Set([
+  'document',
+  'file',
+  'input_file',
+  'input_audio',
+  'audio_url',
+  'video_url',
+  'input_video',
+  'image_generation_call',
+  'container_upload',
+  'item_reference',
+]);
+/** Members that hold an address, or an object with one. */
+const ADDRESSED = ['image_url', 'file_url', 'video_url', 'audio_url', 'file'];
+const INLINE = /^(data:|[A-Za-z0-9+/=\s]*$)/i;
+/** Tools that run at the client. A tool of any other type runs at the provider: its results are billed as prompt. */
+const RUN_BY_CLIENT =
+  /^(function|custom|namespace|local_shell|apply_patch|bash_\d+|text_editor_\d+|memory_\d+|browser_toolset_\d+|computer(_\d+|_use_preview|_toolset_\d+)?)$/;
 /** Of the body: what the provider keeps and adds by itself. */
-const KEPT_ELSEWHERE = ['mcp_servers', 'container', 'previous_response_id', 'conversation', 'prompt'];
+const KEPT_ELSEWHERE = [
+  'mcp_servers',
+  'container',
+  'previous_response_id',
+  'conversation',
+  'prompt',
+  'web_search_options',
+  'search_parameters',
+];
+/** Ends the name of a model whose provider searches the web for it. */
+const SEARCHING = /:online$/;
 
 /** Reads a body within the limits of `requestFacts`. Whatever has another shape counts as not there. */
 export function readParts(wire: ClientWire, body: Json): RequestParts {
-  const found: Found = { images: 0, data_bytes: 0, unbounded: false, documents: new Set() };
+  const documents = new Set<string>();
   const items = list(wire === 'responses' ? body.input : body.messages);
-  for (const item of items) look(item, found, 0);
+  const sizes = new Map<number, ItemSize>();
+  const found = nothingFound(documents);
   for (const part of list(body.system)) look(part, found, 0);
-  const hosted = list(body.tools).some((tool) => isMapping(tool) && HOSTED.test(String(tool.type ?? '')));
+  const tools = list(body.tools).filter(isMapping);
+  const hosted = tools.some(isHosted) || list(body.plugins).length > 0 || SEARCHING.test(String(body.model));
+  const systemDocument = found.unbounded;
+  for (const [index, item] of items.entries()) {
+    const own = nothingFound(documents);
+    look(item, own, 0);
+    found.remote_file ||= own.remote_file;
+    if (own.images === 0 && !own.unbounded && own.loaded_tools.length === 0) continue;
+    sizes.set(index, own);
+    found.images += own.images;
+    found.data_bytes += own.data_bytes;
+  }
   const asked = items.findLast((item) => isMapping(item) && item.role === 'user');
-  const shown: Found = { images: 0, data_bytes: 0, unbounded: false, documents: new Set() };
+  const shown = nothingFound(new Set());
   look(asked, shown, 0);
   return {
     images: found.images,
     data_bytes: found.data_bytes,
-    unbounded: found.unbounded || hosted || KEPT_ELSEWHERE.some((key) => body[key] != null),
-    document_media_types: [...found.documents],
+    items: sizes,
+    unbounded: systemDocument || found.remote_file || hosted || KEPT_ELSEWHERE.some((key) => body[key] != null),
+    other_models: otherModels(body, tools),
+    compacted_from: compactedFrom(body),
+    document_media_types: [...documents],
     text: typeof body.input === 'string' ? body.input : textOf(asked),
     message_has_images: shown.images > 0,
     has_system: hasSystem(wire, body, items),
@@ -56,19 +121,55 @@ export function readParts(wire: ClientWire, body: Json): RequestParts {
   };
 }
 
+function isHosted({ type, environment, execution }: Json): boolean {
+  if (type == null || (type === 'tool_search' && execution === 'client')) return false;
+  // A shell runs in a container of the provider unless the request says otherwise.
+  if (type === 'shell') return !isMapping(environment) || environment.type !== 'local';
+  return typeof type !== 'string' || !RUN_BY_CLIENT.test(type);
+}
+
+function nothingFound(documents: Set<string>): Found {
+  const none = { images: 0, remote_images: 0, data_bytes: 0, unbounded: false, remote_file: false };
+  return { ...none, loaded_tools: [], documents };
+}
+
 function look(item: unknown, found: Found, depth: number): void {
   if (!isMapping(item) || depth > MAX_DEPTH) return;
   const type = String(item.type ?? '');
   if (IMAGES.has(type)) {
     found.images++;
+    if (isRemote(item)) found.remote_images++;
     found.data_bytes += dataBytes(item);
-  } else if (DOCUMENTS.has(type)) {
-    const { source } = item;
-    // A text is as long as it is.
-    if (!isMapping(source) || source.type !== 'text') found.unbounded = true;
-    if (isMapping(source) && source.type === 'base64') found.documents.add(String(source.media_type));
-  }
-  for (const inner of [...list(item.content), ...list(item.output)]) look(inner, found, depth + 1);
+  } else if (DOCUMENTS.has(type)) lookAtDocument(item, found);
+  else if (type === 'tool_reference') found.loaded_tools.push(String(item.tool_name ?? item.name));
+  else if (isReference(item, type)) found.unbounded = true;
+  for (const key of INNER) for (const inner of blocks(item[key])) look(inner, found, depth + 1);
+}
+
+function lookAtDocument(item: Json, found: Found): void {
+  const { source } = item;
+  const given = isMapping(source) ? source.type : null;
+  // A text is as long as it is.
+  if (given !== 'text') found.unbounded = true;
+  if (given === 'base64' && isMapping(source)) found.documents.add(String(source.media_type));
+  if (isRemote(item)) found.remote_file = true;
+}
+
+/** What a provider fetches from an address when it reads the request. */
+function isRemote(item: Json): boolean {
+  const { source } = item;
+  if (isMapping(source)) return source.type === 'url';
+  return ADDRESSED.some((key) => {
+    const value = item[key];
+    const url = isMapping(value) ? (value.url ?? value.file_url ?? value.file_data) : value;
+    return typeof url === 'string' && !INLINE.test(url);
+  });
+}
+
+/** The client sends the id alone, and the provider keeps the text. */
+function isReference({ encrypted_content, content, audio }: Json, type: string): boolean {
+  if (type === 'reasoning') return (encrypted_content ?? '') === '' && list(content).length === 0;
+  return isMapping(audio) && typeof audio.id === 'string';
 }
 
 /** Of an image that is in the body itself; JSON writes its base64 as it is. */
@@ -100,6 +201,11 @@ function isStructured(wire: ClientWire, body: Json): boolean {
   const { response_format, text } = body;
   const format = wire === 'chat' ? response_format : isMapping(text) ? text.format : null;
   return isMapping(format) && format.type === 'json_schema';
+}
+
+/** Blocks in an array, or one that stands alone. */
+function blocks(value: unknown): readonly unknown[] {
+  return isMapping(value) ? [value] : list(value);
 }
 
 function list(value: unknown): readonly unknown[] {

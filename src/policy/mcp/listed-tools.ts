@@ -1,15 +1,13 @@
 // The tools that an MCP server lists, as definitions of ours: name, description, class, limit (09 §11).
 import type { McpServerConfig } from '../../domain/mcp.ts';
 import type { JsonSchema, ToolDefinition } from '../../domain/tool.ts';
-import { sha256Hex } from '../../kernel/canonical-json.ts';
 import { isMapping } from '../parsing/yaml.ts';
+import { mcpToolName, toolKey } from '../tools/tool-names.ts';
 
 /** Tools of one server that are offered. Every one of them stands in every request of a session. */
 export const MAX_MCP_TOOLS = 256;
 /** UTF-8 bytes of what one server's tools are told to a model as. */
 const MAX_BYTES = 524_288;
-const MAX_NAME = 64;
-const HEAD = 55;
 const MAX_ORIGINAL_NAME = 256;
 const MAX_DESCRIPTION = 1024;
 
@@ -43,10 +41,10 @@ export function listedTools(server: string, config: McpServerConfig, listed: rea
     const settings = config.tools?.[entry.name];
     if (settings?.enabled === false) continue;
     const name = mcpToolName(server, entry.name);
-    const first = found.get(name);
+    const first = found.get(toolKey(name));
     if (first !== undefined) {
       warnings.push(
-        `names its tools ${quoted(first.original)} and ${quoted(entry.name)} alike here, ${name}; the second is left out`,
+        `has the tools ${quoted(first.original)} and ${quoted(entry.name)}, whose names rules do not tell apart; the second is left out`,
       );
       continue;
     }
@@ -66,15 +64,9 @@ export function listedTools(server: string, config: McpServerConfig, listed: rea
       warnings.push(`describes its tools in more than ${MAX_BYTES} bytes; the first ${found.size} by name are used`);
       break;
     }
-    found.set(name, { original: entry.name, definition });
+    found.set(toolKey(name), { original: entry.name, definition });
   }
   return { tools: [...found.values()], warnings };
-}
-
-/** `mcp__<server>__<tool>`, at most 64 characters. */
-export function mcpToolName(server: string, original: string): string {
-  const name = `mcp__${server}__${original.toLowerCase().replaceAll(/[^a-z0-9_]/g, '_')}`;
-  return name.length <= MAX_NAME ? name : `${name.slice(0, HEAD)}_${sha256Hex(original).slice(0, 8)}`;
 }
 
 interface Entry {

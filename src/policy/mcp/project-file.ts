@@ -4,9 +4,18 @@ import { readJson } from '../parsing/json.ts';
 import { OUTSIDE } from '../parsing/limits.ts';
 import { plainIssues } from '../parsing/plain-issue.ts';
 import { isMapping } from '../parsing/yaml.ts';
+import { plainKey } from '../tools/tool-names.ts';
 
 /** Servers of one project file beyond these are left out. */
 const MAX_SERVERS = 32;
+/** Other programs' words for a transport. */
+const TRANSPORTS: Readonly<Record<string, McpServerConfig['transport']>> = {
+  stdio: 'stdio',
+  http: 'http',
+  'streamable-http': 'http',
+  streamableHttp: 'http',
+  sse: 'sse',
+};
 /** What a workspace may say. How far its tools are trusted is not among it. */
 const KEYS = ['command', 'args', 'env', 'cwd', 'url', 'headers'];
 
@@ -24,26 +33,28 @@ export function readProjectServers(text: string): ProjectServers {
   const given = isMapping(json.value) ? json.value.mcpServers : undefined;
   if (!isMapping(given)) return { servers, warnings: ['mcpServers: must be an object of servers by name'] };
   const warnings: string[] = [];
+  const keys = new Map<string, string>();
   for (const [written, entry] of Object.entries(given)) {
     const where = `mcpServers.${shortened(written)}`;
     const name = serverName(written);
     if (name === null) warnings.push(`${where}: the name cannot be used; begin it with a letter and keep it short`);
-    else if (servers.has(name)) warnings.push(`${where}: another server is called ${name} already`);
+    else if (keys.has(plainKey(name)))
+      warnings.push(`${where}: another server is called ${keys.get(plainKey(name))} already`);
     else if (servers.size === MAX_SERVERS) warnings.push(`${where}: at most ${MAX_SERVERS} servers are used`);
     else {
       const server = readServer(entry, where, warnings);
-      if (server !== null) servers.set(name, server);
+      if (server !== null) {
+        servers.set(name, server);
+        keys.set(plainKey(name), name);
+      }
     }
   }
   return { servers, warnings };
 }
 
-/** Other programs allow more characters: `brave-search` is called `brave_search` here. Null = no name can be made. */
+/** Other programs allow more characters: `Brave Search` is called `Brave_Search` here. Null = no name can be made. */
 function serverName(written: string): string | null {
-  const name = written
-    .toLowerCase()
-    .replaceAll(/[^a-z0-9]+/g, '_')
-    .replace(/_$/, '');
+  const name = written.replaceAll(/[^A-Za-z0-9]{2,}|[^A-Za-z0-9-]/g, '_').replace(/[_-]$/, '');
   return McpServerNameSchema.safeParse(name).success ? name : null;
 }
 
@@ -53,15 +64,26 @@ function readServer(entry: unknown, where: string, warnings: string[]): McpServe
     return null;
   }
   // Other programs take an address alone for a server over HTTP.
-  const { type = 'url' in entry && !('command' in entry) ? 'http' : 'stdio', ...rest } = entry;
-  if (type !== 'stdio' && type !== 'http') {
-    warnings.push(`${where}.type: must be "stdio" or "http"; the server is not used`);
+  const { type = 'url' in entry && !('command' in entry) ? 'http' : 'stdio', ...about } = entry;
+  const { disabled = false, enabled = true, ...rest } = about;
+  // Some programs write `enabled`. What is not plainly switched on starts no program.
+  if (enabled !== true) {
+    if (enabled !== false) warnings.push(`${where}.enabled: must be true or false; the server is not used`);
+    return null;
+  }
+  if (disabled !== false) {
+    if (disabled !== true) warnings.push(`${where}.disabled: must be true or false; the server is not used`);
+    return null;
+  }
+  const transport = typeof type === 'string' && Object.hasOwn(TRANSPORTS, type) ? TRANSPORTS[type] : undefined;
+  if (transport === undefined) {
+    warnings.push(`${where}.type: must be "stdio", "http", "streamable-http" or "sse"; the server is not used`);
     return null;
   }
   const known = Object.fromEntries(Object.entries(rest).filter(([key]) => KEYS.includes(key)));
   const ignored = Object.keys(rest).filter((key) => !KEYS.includes(key));
   if (ignored.length > 0) warnings.push(`${where}: ${shortened(ignored.join(', '))} is not read from a project file`);
-  const parsed = McpServerSchema.safeParse({ transport: type, ...known });
+  const parsed = McpServerSchema.safeParse({ transport, ...known });
   if (parsed.success) return parsed.data;
   const [issue] = plainIssues(parsed.error);
   warnings.push(`${shortened([where, ...(issue?.path ?? [])].join('.'))}: ${issue?.message}; the server is not used`);

@@ -1,29 +1,37 @@
 // `${VAR}` and `${VAR:-default}` in the settings of an MCP server (09 §11, 18 §2).
+import type { McpServerConfig } from '../../domain/mcp.ts';
 
 const VARIABLE = /\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}/g;
 
 export interface Expanded {
-  readonly values: Readonly<Record<string, string>>;
+  readonly server: McpServerConfig;
   /** Variables that yielded nothing, each once. */
   readonly missing: readonly string[];
 }
 
 /**
- * Values with their variables filled in; one that is not there yields nothing.
+ * The settings with the variables of `command`, `args`, `env`, `url` and `headers` filled in; one that is not there yields
+ * nothing.
  * @param lookup the value of a variable; undefined = not there, or not for this reader
  */
-export function expandVariables(
-  values: Readonly<Record<string, string>>,
-  lookup: (name: string) => string | undefined,
-): Expanded {
+export function expandVariables(server: McpServerConfig, lookup: (name: string) => string | undefined): Expanded {
   const missing = new Set<string>();
-  const filled = Object.entries(values).map(([key, text]) => [
-    key,
+  const filled = (text: string) =>
     text.replace(VARIABLE, (_, name: string, fallback: string | undefined) => {
       const value = lookup(name) || fallback;
       if (value === undefined) missing.add(name);
       return value ?? '';
-    }),
-  ]);
-  return { values: Object.fromEntries(filled), missing: [...missing] };
+    });
+  const all = (texts: Readonly<Record<string, string>>) =>
+    Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, filled(text)]));
+  const { command, args, env, url, headers } = server;
+  const expanded: McpServerConfig = {
+    ...server,
+    ...(command === undefined ? {} : { command: filled(command) }),
+    ...(args === undefined ? {} : { args: args.map(filled) }),
+    ...(env === undefined ? {} : { env: all(env) }),
+    ...(url === undefined ? {} : { url: filled(url) }),
+    ...(headers === undefined ? {} : { headers: all(headers) }),
+  };
+  return { server: expanded, missing: [...missing] };
 }

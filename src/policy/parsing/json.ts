@@ -1,6 +1,6 @@
 // JSON from outside: the limits are checked on the text, before a value is made of it.
 import { err, ok, type Result } from '../../kernel/result.ts';
-import { type Limits, lineAt, tooDeep, tooLong, tooMany } from './limits.ts';
+import { type Limits, lineAt, tooDeep, tooLong, tooMany, tooManyKeys } from './limits.ts';
 
 /** Parses within the limits. The error is one line that goes after the name of the text. */
 export function readJson(text: string, limits: Limits): Result<unknown, string> {
@@ -18,6 +18,8 @@ export function faultOfJson(text: string, limits: Limits): string | null {
   if (text.length > limits.bytes || Buffer.byteLength(text) > limits.bytes) return tooLong(limits);
   let depth = 0;
   let nodes = 1;
+  let keys = 0;
+  const { keys: mostKeys = Number.POSITIVE_INFINITY } = limits;
   for (let at = 0; at < text.length; at++) {
     switch (text.charCodeAt(at)) {
       case 0x22: // "
@@ -34,6 +36,9 @@ export function faultOfJson(text: string, limits: Limits): string | null {
         break;
       case 0x2c: // ,
         nodes++;
+        break;
+      case 0x3a: // :
+        if (++keys > mostKeys) return tooManyKeys(mostKeys);
         break;
     }
     if (nodes > limits.nodes) return tooMany(limits, lineAt(text, at));

@@ -8,6 +8,8 @@ export interface Limits {
   readonly depth: number;
   /** Values altogether, each alias counted as what it stands for. */
   readonly nodes: number;
+  /** Keys of objects altogether; absent = no more than the values. Each costs far more than a value of an array. */
+  readonly keys?: number;
 }
 
 /** A file of a workspace, a text of a caller: far above what a person writes, and read within milliseconds. */
@@ -15,9 +17,11 @@ export const OUTSIDE: Limits = { bytes: 262_144, depth: 100, nodes: 20_000 };
 /** A file of the person who runs the server, such as a price table. */
 export const OWN_FILE: Limits = { bytes: 16_777_216, depth: 100, nodes: 1_000_000 };
 /** A request body; its bytes are counted as it comes in. */
-export const BODY: Limits = { bytes: Number.POSITIVE_INFINITY, depth: 100, nodes: 20_000 };
+export const BODY: Limits = { bytes: Number.POSITIVE_INFINITY, depth: 100, nodes: 20_000, keys: 10_000 };
 /** What a client of the gateway sends to a model (19 §2.7); deep enough for arguments that are as deep as they may be. */
-export const CLIENT_BODY: Limits = { bytes: Number.POSITIVE_INFINITY, depth: 128, nodes: 1_000_000 };
+export const CLIENT_BODY: Limits = { bytes: Number.POSITIVE_INFINITY, depth: 128, nodes: 1_000_000, keys: 100_000 };
+/** A provider's answer in one piece. */
+export const WHOLE_ANSWER: Limits = { bytes: 33_554_432, depth: 150, nodes: 1_000_000, keys: 100_000 };
 /** JSON that a model wrote: tool arguments, a structured answer. */
 export const MODEL_JSON: Limits = { bytes: 67_108_864, depth: 100, nodes: 20_000 };
 
@@ -33,6 +37,10 @@ export function tooDeep(limits: Limits, line?: number): string {
 /** @param line where known, counted from 1 */
 export function tooMany(limits: Limits, line?: number): string {
   return `has more than ${limits.nodes} values${line === undefined ? '' : ` at line ${line}`}`;
+}
+
+export function tooManyKeys(most: number): string {
+  return `has more than ${most} keys`;
 }
 
 /** The limit a parsed value breaks, as the end of a sentence; null = none. A cycle is too deep. */

@@ -25,7 +25,8 @@ export function credibleUsage(
   const faults: string[] = [];
   function credible(name: string, count: number): boolean {
     const is = Number.isSafeInteger(count) && count >= 0 && count <= most;
-    if (!is) faults.push(`${name}: ${count} is no number of tokens from 0 to ${most}`);
+    const what = Number.isNaN(count) ? 'the reported value' : count;
+    if (!is) faults.push(`${name}: ${what} is no number of tokens from 0 to ${most}`);
     return is;
   }
 

@@ -37,8 +37,26 @@ const SCRIPTED: Readonly<Record<string, RawEntry>> = {
   'scripted:fast': rates(['1', '5', '0.1', '1.25', '2']),
 };
 
+/** Rates of models that the collection lacks, with the provider's page that lists them. A row of the collection replaces its row here. */
+export const PUBLISHED: Readonly<Record<string, { readonly page: string; readonly entry: RawEntry }>> = {
+  'anthropic:claude-haiku-5-5': {
+    page: 'https://platform.claude.com/docs/en/models/haiku-5-5/overview',
+    entry: {
+      ...rates(['0.1', '0.5', '0.01', '0.125', '0.2']),
+      long_context: [{ above_prompt_tokens: 100_000, ...rates(['0.5', '2.5', '0.05', '0.625', '1']) }],
+    },
+  },
+  'openai:gpt-6.1-sol': {
+    page: 'https://developers.openai.com/api/docs/models/gpt-6.1-sol',
+    entry: {
+      ...rates(['2', '10', '0.1', '2.5']),
+      long_context: [{ above_prompt_tokens: 272_000, ...rates(['4', '15', '0.2', '5']) }],
+    },
+  },
+};
+
 /**
- * A table with a row for every id that the collection knows, and for the scripted models.
+ * A table with a row for every id that the collection knows or a page lists, and for the scripted models.
  * @param from.date `YYYY-MM-DD`: the table's version and the date of its rates
  * @param from.source package name and version
  * @returns the table and one note per thing a person should know
@@ -51,10 +69,19 @@ export function importPrices(from: {
 }): { readonly table: RawTable; readonly notes: readonly string[] } {
   const models: Record<string, RawEntry> = { ...SCRIPTED };
   const notes: string[] = [];
+  const sources = [from.source];
   for (const id of new Set(from.ids)) {
     if (Object.hasOwn(SCRIPTED, id)) continue;
     const provider = providerOf(id);
     const hit = from.lookup(provider, id.slice(provider.length + 1));
+    const published = Object.hasOwn(PUBLISHED, id) ? PUBLISHED[id] : undefined;
+    if (hit === null && published !== undefined) {
+      models[id] = published.entry;
+      sources.push(published.page);
+      notes.push(`${id}: rates of ${published.page}`);
+      continue;
+    }
+    if (published !== undefined) notes.push(`${id}: known to ${from.source}; delete its row in PUBLISHED`);
     if (hit === null) {
       notes.push(`${id}: unknown to ${from.source}`);
       continue;
@@ -63,7 +90,8 @@ export function importPrices(from: {
     notes.push(...remarks.map((remark) => `${id}: ${remark}`));
     if (entry !== null) models[id] = entry;
   }
-  const { date, source } = from;
+  const { date } = from;
+  const source = sources.join(', ');
   return { table: { pricing_version: date, currency: 'USD', source, imported_on: date, models }, notes };
 }
 
@@ -137,14 +165,14 @@ function decimal(rate: number, notes: string[]): string {
   return rounded.toFixed();
 }
 
-type FiveRates = readonly [input: string, output: string, read: string, write: string, write1h: string];
+type Rates = readonly [input: string, output: string, read: string, write: string, write1h?: string];
 
-function rates([input, output, read, write, write1h]: FiveRates): RawEntry {
+function rates([input, output, read, write, write1h]: Rates): RawEntry {
   return {
     input_per_mtok_usd: input,
     output_per_mtok_usd: output,
     cached_read_per_mtok_usd: read,
     cache_write_per_mtok_usd: write,
-    cache_write_1h_per_mtok_usd: write1h,
+    ...(write1h === undefined ? {} : { cache_write_1h_per_mtok_usd: write1h }),
   };
 }

@@ -9,6 +9,16 @@ export function servedModelId(model: Pick<ModelEntry, 'id' | 'wire_name'>, serve
   return served === null || served === model.wire_name ? null : `${providerOf(model.id)}:${served}`;
 }
 
+/** Whether another model than the one asked answered, one that has a price of its own. */
+export function isAnsweredByOther(
+  table: Pick<PriceTable, 'models'>,
+  model: Pick<ModelEntry, 'id' | 'wire_name'>,
+  served: string | null,
+): boolean {
+  const id = servedModelId(model, served);
+  return id !== null && id !== model.id && Object.hasOwn(table.models, id);
+}
+
 /**
  * Prices one call: the answered model where another one than asked for answered and has a row of its own,
  * else the asked model's `pricing_id`. An unknown model costs nothing and is `priced: false`.

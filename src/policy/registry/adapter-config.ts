@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { type ClientWire, ClientWireSchema } from '../../domain/api/gateway.ts';
 import { issueLines } from '../parsing/issue-lines.ts';
 import { isMapping } from '../parsing/yaml.ts';
+import type { PromptClass } from '../pricing/ceiling.ts';
 
 export const ADAPTER_ID_PATTERN = /^[a-z0-9_-]+$/;
 /** Whoever says nothing for so long has been lost. */
@@ -28,6 +29,8 @@ const AdapterConfigSchema = z
     connect_timeout_seconds: z.number().gt(0).max(SILENCE_LIMIT_SECONDS).default(30),
     idle_timeout_seconds: z.number().gt(0).max(SILENCE_LIMIT_SECONDS).default(120),
     max_retries: z.int().min(0).max(10).default(2),
+    /** Input tokens that the provider adds to a request unasked, at most; null = those of its type (14 §2). */
+    overhead_tokens: z.int().min(0).max(1_000_000).nullable().default(null),
     extra_headers: z.record(z.string(), z.string()).default({}),
     options: z
       .strictObject({
@@ -50,6 +53,30 @@ const AdapterConfigSchema = z
   });
 /** Every default filled in. */
 export type AdapterConfig = z.infer<typeof AdapterConfigSchema>;
+
+/** What providers write around a request: instructions for tools and schemas, the date, their own system text. */
+const TYPE_OVERHEAD: Readonly<Record<AdapterConfig['type'], number>> = {
+  anthropic: 1500,
+  openai: 500,
+  openrouter: 1500,
+  scripted: 0,
+};
+
+export function overheadTokens({ type, overhead_tokens }: AdapterConfig): number {
+  return overhead_tokens ?? TYPE_OVERHEAD[type];
+}
+
+/** The most expensive class that the provider can bill a prompt of ours as. OpenAI's caches are written unasked. */
+export function promptClass({ type, options }: AdapterConfig, ttl: '5m' | '1h'): PromptClass {
+  if (type === 'scripted' || (type === 'anthropic' && options.prompt_cache === false)) return 'none';
+  return type === 'anthropic' && (options.cache_ttl ?? ttl) === '1h' ? 'write_1h' : 'write';
+}
+
+/** The adapter of a provider that has a type of its own and needs no declaration; null for any other. */
+export function knownAdapter(provider: string): AdapterConfig | null {
+  const parsed = AdapterConfigSchema.safeParse({ type: provider });
+  return parsed.success ? parsed.data : null;
+}
 
 /** What servers of a type offer (19 §2.1). */
 const TYPE_WIRES: Readonly<Record<AdapterConfig['type'], readonly ClientWire[]>> = {
@@ -86,6 +113,16 @@ export function readAdapterConfig(value: unknown, at: string, folder: string, er
   const { scenario } = parsed.data;
   if (scenario === null || isAbsolute(scenario)) return parsed.data;
   return { ...parsed.data, scenario: join(folder, scenario) };
+}
+
+/** The variable that holds the key of an adapter. @param named the adapter's `api_key_env` */
+export function keyVariable(adapterId: string, named: string | null | undefined): string {
+  return named ?? `${environmentStem(adapterId)}_API_KEY`;
+}
+
+/** How names of environment variables begin that belong to an adapter. */
+export function environmentStem(adapterId: string): string {
+  return adapterId.toUpperCase().replaceAll(/[^A-Z0-9]/g, '_');
 }
 
 /**

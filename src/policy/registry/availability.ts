@@ -2,6 +2,7 @@
 
 import type { z } from 'zod';
 import { type AvailabilitySchema, type ModelEntry, providerOf } from '../../domain/model.ts';
+import type { OutageScope, OutageTrigger } from '../../domain/route.ts';
 import type { ErrorClass } from '../../domain/scalars.ts';
 
 export const FAILURES_TO_TRIP = 5;
@@ -10,10 +11,13 @@ export const OUTAGE_MS = 300_000;
 
 const COUNTED: ReadonlySet<ErrorClass> = new Set(['rate_limit', 'server_error', 'network', 'other']);
 
-export type OutageScope = 'model_specific' | 'provider_wide';
 interface Outage {
   readonly scope: OutageScope;
+  /** Why it began. */
+  readonly trigger: OutageTrigger;
   readonly provider: string;
+  /** Its `providerKey`. */
+  readonly key: string;
   readonly models: readonly string[];
   /** Monotonic milliseconds: a wall clock set back would prolong it. */
   readonly since: number;
@@ -25,7 +29,7 @@ export interface Unavailable {
   readonly provider: string;
   readonly scope: OutageScope;
   readonly models: readonly string[];
-  readonly trigger_reason: '5_consecutive_failures' | 'auth_error';
+  readonly trigger_reason: OutageTrigger;
 }
 /** What `routing.provider_recovered` says. */
 export interface Recovered {
@@ -42,24 +46,45 @@ export interface Availability {
   readonly failures: ReadonlyMap<string, readonly number[]>;
   /** By model id. */
   readonly models: ReadonlyMap<string, Outage>;
-  /** By provider. */
+  /** By `providerKey`. */
   readonly providers: ReadonlyMap<string, Outage>;
   /** Ended by a success and not yet reported by `expire`. */
   readonly recovered: readonly Recovered[];
 }
 
-/** What validation asks: the ids that are out at one moment. */
+/** An outage as validation and error messages need it. */
+export interface OpenOutage {
+  readonly trigger: OutageTrigger;
+  readonly seconds_since: number;
+  /** Seconds until the next call is let through. */
+  readonly seconds_left: number;
+}
+
+/** What validation asks: what is out at one moment. */
 export interface AvailabilitySnapshot {
-  readonly providers: ReadonlySet<string>;
-  readonly models: ReadonlySet<string>;
+  /** By `providerKey`. */
+  readonly providers: ReadonlyMap<string, OpenOutage>;
+  /** By model id. */
+  readonly models: ReadonlyMap<string, OpenOutage>;
+}
+
+type ModelKey = Pick<ModelEntry, 'id' | 'adapter'>;
+
+/** Models of one provider that are called with one key: a refused key closes these and no others. */
+export function providerKey({ id, adapter }: ModelKey): string {
+  return `${adapter}/${providerOf(id)}`;
 }
 
 export interface CallOutcome {
-  /** Canonical id. */
-  readonly model: string;
-  readonly provider: string;
+  readonly model: ModelKey;
   /** Null = the call succeeded. */
-  readonly error_class: ErrorClass | null;
+  readonly failure: CallFailure | null;
+}
+
+export interface CallFailure {
+  readonly error_class: ErrorClass;
+  /** 11.7. */
+  readonly error_detail: string | null;
 }
 
 /** Everything healthy, as after a start. */
@@ -79,51 +104,75 @@ export function recordOutcome(
   now: number,
   registry: { readonly models: readonly ModelEntry[] },
 ): { state: Availability; transitions: readonly Unavailable[] } {
-  const { model, provider, error_class } = outcome;
+  const { id } = outcome.model;
+  const key = providerKey(outcome.model);
+  const { failure } = outcome;
+  const provider = providerOf(id);
   const current = endOutages(
     state,
     (outage) => now >= outage.since + OUTAGE_MS,
     (outage) => outage.since + OUTAGE_MS,
   );
-  if (error_class === null) {
+  if (failure === null) {
     const healed = endOutages(
       current,
-      (outage) => (outage.scope === 'provider_wide' ? outage.provider === provider : outage.models[0] === model),
+      (outage) => (outage.scope === 'provider_wide' ? outage.key === key : outage.models[0] === id),
       () => now,
     );
-    return { state: { ...healed, failures: without(healed.failures, [model]) }, transitions: [] };
+    return { state: { ...healed, failures: without(healed.failures, [id]) }, transitions: [] };
   }
-  if (error_class === 'auth') {
-    if (current.providers.has(provider)) return { state: current, transitions: [] };
-    const models = registry.models.map(({ id }) => id).filter((id) => providerOf(id) === provider);
-    const providers = new Map(current.providers).set(provider, {
+  const isListed = registry.models.some((model) => model.id === id);
+  const effect = effectOf(failure);
+  if (effect === 'credentials') {
+    if (current.providers.has(key)) return { state: current, transitions: [] };
+    const models = registry.models.filter((model) => providerKey(model) === key).map((model) => model.id);
+    const outage = {
       scope: 'provider_wide',
+      trigger: triggerOf(failure),
       provider,
+      key,
       models,
       since: now,
-    });
-    return {
-      state: { ...current, providers },
-      transitions: [{ kind: 'unavailable', provider, scope: 'provider_wide', models, trigger_reason: 'auth_error' }],
-    };
+    } as const;
+    const providers = new Map(current.providers).set(key, outage);
+    return { state: { ...current, providers }, transitions: [unavailable(outage)] };
   }
-  if (!COUNTED.has(error_class) || current.models.has(model)) return { state: current, transitions: [] };
+  // Names that the registry does not list are the client's own: nothing is kept for them.
+  if (effect === 'none' || !isListed || current.models.has(id)) return { state: current, transitions: [] };
 
-  const run = [...(current.failures.get(model) ?? []), now].slice(-FAILURES_TO_TRIP);
-  if (run.length < FAILURES_TO_TRIP || now - run[0]! > FAILURE_WINDOW_MS) {
-    return { state: { ...current, failures: new Map(current.failures).set(model, run) }, transitions: [] };
+  const run = [...(current.failures.get(id) ?? []), now].slice(-FAILURES_TO_TRIP);
+  if (effect === 'counted' && (run.length < FAILURES_TO_TRIP || now - run[0]! > FAILURE_WINDOW_MS)) {
+    return { state: { ...current, failures: new Map(current.failures).set(id, run) }, transitions: [] };
   }
-  const models = [model];
+  const trigger = effect === 'counted' ? '5_consecutive_failures' : triggerOf(failure);
+  const outage = { scope: 'model_specific', trigger, provider, key, models: [id], since: now } as const;
   return {
     state: {
       ...current,
-      failures: without(current.failures, models),
-      models: new Map(current.models).set(model, { scope: 'model_specific', provider, models, since: now }),
+      failures: without(current.failures, [id]),
+      models: new Map(current.models).set(id, outage),
     },
-    transitions: [
-      { kind: 'unavailable', provider, scope: 'model_specific', models, trigger_reason: '5_consecutive_failures' },
-    ],
+    transitions: [unavailable(outage)],
   };
+}
+
+type Effect = 'credentials' | 'model' | 'counted' | 'none';
+
+/** Whom a failure concerns: every model of the key, the model alone, the model after several, or the request alone. */
+function effectOf({ error_class, error_detail }: CallFailure): Effect {
+  if (error_detail === 'model_denied' || error_detail === 'model_not_found') return 'model';
+  if (error_detail === 'credit_too_low') return 'none';
+  if (error_class === 'auth') return error_detail === 'forbidden' ? 'counted' : 'credentials';
+  return COUNTED.has(error_class) ? 'counted' : 'none';
+}
+
+function triggerOf({ error_detail }: CallFailure): OutageTrigger {
+  if (error_detail === 'model_denied' || error_detail === 'model_not_found') return error_detail;
+  return error_detail === 'quota_exhausted' ? 'quota_exhausted' : 'auth_error';
+}
+
+function unavailable({ provider, scope, models, trigger }: Outage): Unavailable {
+  return { kind: 'unavailable', provider, scope, models, trigger_reason: trigger };
 }
 
 /** Ends outages that are old enough. `transitions` holds every recovery not reported before, each once. */
@@ -139,14 +188,30 @@ export function expire(state: Availability, now: number): { state: Availability;
 /** The ids that are out at `now`; what has run its time is not among them, whether `expire` was asked or not. */
 export function snapshot(state: Availability, now: number): AvailabilitySnapshot {
   const open = (outages: ReadonlyMap<string, Outage>) =>
-    new Set([...outages].filter(([, outage]) => now < outage.since + OUTAGE_MS).map(([id]) => id));
+    new Map(
+      [...outages]
+        .filter(([, { since }]) => now < since + OUTAGE_MS)
+        .map(([id, { since, trigger }]): [string, OpenOutage] => [
+          id,
+          {
+            trigger,
+            seconds_since: Math.floor((now - since) / 1000),
+            seconds_left: Math.ceil((since + OUTAGE_MS - now) / 1000),
+          },
+        ]),
+    );
   return { providers: open(state.providers), models: open(state.models) };
 }
 
+/** The outage that a model is in; null when it may be called. */
+export function findOutage(snap: AvailabilitySnapshot, model: ModelKey): OpenOutage | null {
+  return snap.providers.get(providerKey(model)) ?? snap.models.get(model.id) ?? null;
+}
+
 /** A model's state as `GET /models` shows it. */
-export function availabilityOf(snap: AvailabilitySnapshot, modelId: string): z.infer<typeof AvailabilitySchema> {
-  if (snap.providers.has(providerOf(modelId))) return 'provider_unavailable';
-  return snap.models.has(modelId) ? 'model_unavailable' : 'healthy';
+export function availabilityOf(snap: AvailabilitySnapshot, model: ModelKey): z.infer<typeof AvailabilitySchema> {
+  if (snap.providers.has(providerKey(model))) return 'provider_unavailable';
+  return snap.models.has(model.id) ? 'model_unavailable' : 'healthy';
 }
 
 function endOutages(
@@ -168,7 +233,7 @@ function endOutages(
   const keys = (scope: OutageScope) =>
     ended
       .filter((outage) => outage.scope === scope)
-      .map((o) => (scope === 'provider_wide' ? o.provider : o.models[0]!));
+      .map((outage) => (scope === 'provider_wide' ? outage.key : outage.models[0]!));
   return {
     failures: state.failures,
     providers: without(state.providers, keys('provider_wide')),

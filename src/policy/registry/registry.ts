@@ -1,7 +1,13 @@
 // The models this server knows: `registry.yaml` parsed, and the look-ups on it (03 §2).
 import { dirname } from 'node:path';
 import { z } from 'zod';
-import { CapabilitiesSchema, MODEL_ID_PATTERN, type ModelEntry, providerOf } from '../../domain/model.ts';
+import {
+  CapabilitiesSchema,
+  MODEL_ID_PATTERN,
+  type ModelEntry,
+  providerOf,
+  TokenizerNameSchema,
+} from '../../domain/model.ts';
 import { type Tier, TierSchema } from '../../domain/scalars.ts';
 import { AppError } from '../../kernel/errors.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
@@ -9,7 +15,7 @@ import { shownName } from '../cut.ts';
 import { issueLines } from '../parsing/issue-lines.ts';
 import { OWN_FILE } from '../parsing/limits.ts';
 import { isMapping, readYaml } from '../parsing/yaml.ts';
-import { ADAPTER_ID_PATTERN, type AdapterConfig, readAdapterConfig } from './adapter-config.ts';
+import { ADAPTER_ID_PATTERN, type AdapterConfig, knownAdapter, readAdapterConfig } from './adapter-config.ts';
 
 export interface RegistryFile {
   /** In file order. */
@@ -27,6 +33,9 @@ export interface ModelRegistry extends RegistryFile {
   modelForTier(tier: Tier): string | null;
 }
 
+/** Models of the shipped registry by id: what an entry without capabilities takes its own from. */
+export type KnownModels = () => ReadonlyMap<string, ModelEntry>;
+
 const MappingSchema = z.record(z.string(), z.unknown());
 const EntrySchema = z.strictObject({
   tier: TierSchema.nullable().default(null),
@@ -37,7 +46,9 @@ const EntrySchema = z.strictObject({
   adapter: z.string().min(1).optional(),
   wire_name: z.string().min(1).optional(),
   pricing_id: z.string().min(1).optional(),
-  capabilities: CapabilitiesSchema,
+  tokenizer: TokenizerNameSchema.nullable().default(null),
+  /** Absent = those of the known model. */
+  capabilities: CapabilitiesSchema.optional(),
   thinking: MappingSchema.nullable().default(null),
   extra_body: MappingSchema.nullable().default(null),
 });
@@ -45,19 +56,25 @@ const EntrySchema = z.strictObject({
 /**
  * Parses and checks a registry file. Errors: every fault found, each `<file>: <key path>: <problem>`.
  * @param path of the file, for the messages and for paths inside it
+ * @param known is called when the first model without capabilities is read
  */
-export function parseRegistry(text: string, path: string): Result<RegistryFile, string[]> {
+export function parseRegistry(
+  text: string,
+  path: string,
+  known: KnownModels = () => new Map(),
+): Result<RegistryFile, string[]> {
   const located = (errors: readonly string[]) => err(errors.map((line) => `${path}: ${line}`));
   const yaml = readYaml(text, OWN_FILE);
   if (!yaml.ok) return located([yaml.error]);
   const root = yaml.value;
-  if (!isMapping(root)) return located(['must be a mapping with the keys adapters and models']);
+  if (!isMapping(root))
+    return located(['must be a mapping with the key models, and adapters where they are not only known providers']);
 
   const errors = Object.keys(root)
     .filter((key) => key !== 'models' && key !== 'adapters')
     .map((key) => `${key}: unknown key`);
   const adapters = new Map<string, AdapterConfig>();
-  for (const [id, value] of section(root, 'adapters', errors)) {
+  for (const [id, value] of root.adapters == null ? [] : section(root, 'adapters', errors)) {
     if (!ADAPTER_ID_PATTERN.test(id)) errors.push(`adapters.${id}: an adapter id matches ${ADAPTER_ID_PATTERN.source}`);
     const config = readAdapterConfig(value, `adapters.${id}`, dirname(path), errors);
     if (config) adapters.set(id, config);
@@ -65,8 +82,14 @@ export function parseRegistry(text: string, path: string): Result<RegistryFile, 
   const declared = new Set(isMapping(root.adapters) ? Object.keys(root.adapters) : []);
   const models: ModelEntry[] = [];
   for (const [id, value] of section(root, 'models', errors)) {
-    const entry = readModel(id, value, declared, errors);
-    if (entry) models.push(entry);
+    const entry = readModel(id, value ?? {}, known, errors);
+    if (entry === null) continue;
+    models.push(entry);
+    if (declared.has(entry.adapter)) continue;
+    const adapter = knownAdapter(entry.adapter);
+    if (adapter !== null) adapters.set(entry.adapter, adapter);
+    else
+      errors.push(`models.${id}.adapter: unknown adapter ${JSON.stringify(entry.adapter)}; declare it under adapters`);
   }
   errors.push(...aliasClashes(models));
   return errors.length > 0 ? located(errors) : ok({ models, adapters });
@@ -107,7 +130,7 @@ function section(root: Readonly<Record<string, unknown>>, key: string, errors: s
   return [];
 }
 
-function readModel(id: string, value: unknown, adapters: ReadonlySet<string>, errors: string[]): ModelEntry | null {
+function readModel(id: string, value: unknown, known: KnownModels, errors: string[]): ModelEntry | null {
   const at = `models.${id}`;
   if (!MODEL_ID_PATTERN.test(id)) {
     errors.push(`${at}: a model id is <provider>:<name> and matches ${MODEL_ID_PATTERN.source}`);
@@ -118,18 +141,26 @@ function readModel(id: string, value: unknown, adapters: ReadonlySet<string>, er
     errors.push(...issueLines(parsed.error, at));
     return null;
   }
-  const { tier, can_delegate, adapter = providerOf(id), wire_name, pricing_id, ...rest } = parsed.data;
-  if (!adapters.has(adapter)) {
-    errors.push(`${at}.adapter: unknown adapter ${JSON.stringify(adapter)}; declare it under adapters`);
+  const { tier, can_delegate, aliases, adapter = providerOf(id), wire_name, pricing_id } = parsed.data;
+  const like = parsed.data.capabilities === undefined ? (known().get(id) ?? null) : null;
+  const capabilities = parsed.data.capabilities ?? like?.capabilities;
+  if (capabilities === undefined) {
+    errors.push(`${at}.capabilities: is required, as the shipped registry has no model of this id`);
+    return null;
   }
   return {
     id,
     tier,
     can_delegate: can_delegate ?? (tier === 'balanced' || tier === 'deep'),
     adapter,
-    wire_name: wire_name ?? id.slice(id.indexOf(':') + 1),
-    pricing_id: pricing_id ?? id,
-    ...rest,
+    wire_name: wire_name ?? like?.wire_name ?? id.slice(id.indexOf(':') + 1),
+    pricing_id: pricing_id ?? like?.pricing_id ?? id,
+    aliases,
+    tokenizer: parsed.data.tokenizer ?? like?.tokenizer ?? null,
+    capabilities,
+    // Without them its provider may refuse what its capabilities promise.
+    thinking: parsed.data.thinking ?? like?.thinking ?? null,
+    extra_body: parsed.data.extra_body ?? like?.extra_body ?? null,
   };
 }
 

@@ -2,7 +2,7 @@
 import { type ModelEntry, providerOf } from '../../domain/model.ts';
 import type { PolicyEvaluation, SlotName, TurnContext, ValidationFailure } from '../../domain/route.ts';
 import { speaks } from '../gateway/names.ts';
-import type { AvailabilitySnapshot } from '../registry/availability.ts';
+import { type AvailabilitySnapshot, findOutage, providerKey } from '../registry/availability.ts';
 import type { ModelRegistry } from '../registry/registry.ts';
 import type { RoutingPolicies } from './policy-file.ts';
 
@@ -87,37 +87,43 @@ export function validationFailure(modelId: string, ctx: Checked, env: CheckEnv):
 type Checked = Omit<TurnContext, 'recommendation' | 'recommendation_absent'>;
 type Check = readonly [ValidationFailure, (model: ModelEntry, ctx: Checked, env: CheckEnv) => boolean];
 
+/** A client that must have the model it names learns from the provider what that cannot do; the registry may not know. */
+const isBinding = ({ id }: ModelEntry, { requested }: Checked) => requested?.binding === true && requested.model === id;
+
+/** A check of what the model can do. */
+const capability = (name: ValidationFailure, fails: Check[1]): Check => [
+  name,
+  (model, ctx, env) => !isBinding(model, ctx) && fails(model, ctx, env),
+];
+
 const CHECKS: readonly Check[] = [
-  ['provider_unavailable', ({ id }, _, env) => providerOut(id, env) || env.availability.models.has(id)],
-  ['no_vision_support', ({ capabilities }, ctx) => ctx.has_images && !capabilities.supports_images],
+  ['provider_unavailable', (model, _, env) => findOutage(env.availability, model) !== null],
+  capability('no_vision_support', ({ capabilities }, ctx) => ctx.has_images && !capabilities.supports_images),
   [
     'exceeds_context_window',
     // Of the model asked for its provider says so, by its own count and in words that its clients act on.
     ({ id, capabilities }, ctx) =>
       ctx.smallest_input_tokens > capabilities.max_context_tokens && ctx.requested?.model !== id,
   ],
-  ['no_tool_support', ({ capabilities }, ctx) => ctx.has_tool_definitions && !capabilities.supports_tools],
-  [
+  capability('no_tool_support', ({ capabilities }, ctx) => ctx.has_tool_definitions && !capabilities.supports_tools),
+  capability(
     'no_system_prompt_support',
     ({ capabilities }, ctx) => ctx.has_system_prompt && !capabilities.supports_system_prompt,
-  ],
-  [
+  ),
+  capability(
     'no_structured_output_support',
     ({ capabilities }, ctx) => ctx.requires_structured_output && !capabilities.supports_structured_output,
-  ],
+  ),
   ['not_priced', ({ id }, ctx, env) => ctx.budget_limited && !env.isPriced(id)],
-  [
-    'no_document_support',
-    ({ capabilities }, ctx) =>
-      ctx.document_media_types.some((type) => !capabilities.accepted_document_media_types.includes(type)),
-  ],
+  capability('no_document_support', ({ capabilities }, ctx) =>
+    ctx.document_media_types.some((type) => !capabilities.accepted_document_media_types.includes(type)),
+  ),
   ['wrong_wire', (model, ctx, env) => ctx.requested !== null && !speaks(env.registry, model, ctx.requested.wire)],
+  ['wrong_credentials', (model, ctx) => ctx.requested?.own_key_adapters?.has(model.adapter) === false],
 ];
 
-function providerOut(modelId: string, env: CheckEnv): boolean {
-  return env.availability.providers.has(providerOf(modelId));
-}
-
-function outage(modelId: string, env: CheckEnv): string {
-  return providerOut(modelId, env) ? `all ${providerOf(modelId)} models unavailable` : 'model-specific outage';
+function outage(modelId: string, { registry, availability }: CheckEnv): string {
+  const model = registry.get(modelId);
+  const isWide = model !== null && availability.providers.has(providerKey(model));
+  return isWide ? `all ${providerOf(modelId)} models unavailable` : 'model-specific outage';
 }

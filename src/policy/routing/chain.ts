@@ -10,9 +10,10 @@ import {
   type TurnContext,
 } from '../../domain/route.ts';
 import { AppError } from '../../kernel/errors.ts';
-import { whyUnlisted } from '../gateway/names.ts';
-import { availabilityOf, FAILURES_TO_TRIP } from '../registry/availability.ts';
+import { listPriced, whyUnlisted } from '../gateway/names.ts';
+import { findOutage } from '../registry/availability.ts';
 import { notEvaluated, type RouteEnv, type Slot } from './candidate.ts';
+import { describeOutage, type OutageDetail } from './outage-message.ts';
 import { delegateRequest } from './slots/delegate-request.ts';
 import { globalDefault } from './slots/global-default.ts';
 import { manualSticky } from './slots/manual-sticky.ts';
@@ -41,7 +42,8 @@ export function decideRoute(ctx: TurnContext, env: RouteEnv): RouteDecision {
   const chain: PolicyEvaluation[] = [];
   let winner: PolicyEvaluation | null = null;
   for (const name of SLOTS) {
-    const entry: PolicyEvaluation = winner ? notEvaluated(name, winner.policy) : CHAIN[name](ctx, env);
+    const isShown = winner === null || statesDelegation(name, ctx);
+    const entry: PolicyEvaluation = isShown ? CHAIN[name](ctx, env) : notEvaluated(name, winner!.policy);
     if (entry.verdict === 'chose') winner = entry;
     chain.push(entry);
   }
@@ -55,6 +57,12 @@ export function decideRoute(ctx: TurnContext, env: RouteEnv): RouteDecision {
     return { chosen_model: '', winner_index: -1, refused: 'routing_failed', fallback_dearer, chain };
   }
   return { chosen_model, winner_index, refused: null, fallback_dearer, chain };
+}
+
+/** Whether a slot cannot win and states, behind a winner too, what is so for every turn of its session (03 §5, §8). */
+function statesDelegation(name: SlotName, ctx: TurnContext): boolean {
+  if (ctx.requested !== null) return false;
+  return ctx.is_worker ? name === 'pattern' : name === 'delegate_request';
 }
 
 /**
@@ -76,6 +84,7 @@ export function routeError(decision: RouteDecision, ctx: TurnContext, env: Route
       model,
       validation_failure,
       would_fall_back_to: fallback,
+      ...outageDetails([model], env),
     });
   }
   const tried = triedCandidates(chain);
@@ -90,6 +99,10 @@ export function routeError(decision: RouteDecision, ctx: TurnContext, env: Route
   return new AppError('routing_failed', message, {
     tried,
     alternative_providers_configured: alternativeProviders(tried, env),
+    ...outageDetails(
+      tried.map(({ model }) => model),
+      env,
+    ),
   });
 }
 
@@ -149,31 +162,38 @@ function isDearerFallback(chain: readonly PolicyEvaluation[], chosen: string, en
 }
 
 function explained(modelId: string, failure: string, ctx: TurnContext, env: RouteEnv): string {
-  if (failure === 'provider_unavailable') {
-    const provider = providerOf(modelId);
-    // Nothing else takes out all of a provider.
-    if (env.availability.providers.has(provider))
-      return `${failure}: ${provider} rejected the key or account that the server has for it`;
-    return `${failure}: it failed ${FAILURES_TO_TRIP} times in a row`;
-  }
+  if (failure === 'provider_unavailable') return `${failure}: ${describeOutage(modelId, env)?.text ?? 'it is out'}`;
   if (failure === 'wrong_wire' && ctx.requested !== null) return `${failure}: it does not speak ${ctx.requested.wire}`;
+  if (failure === 'wrong_credentials') return `${failure}: the client's own key is for another address`;
   if (failure === 'not_configured' && env.registry.get(modelId) !== null)
     return `${failure}: the server has no key for ${providerOf(modelId)}`;
-  const { requested } = ctx;
-  if (failure === 'not_priced' && requested?.model === modelId && !env.registry.models.some(({ id }) => id === modelId))
-    return `${failure}: ${whyUnlisted(env.registry, requested.name)}`;
-  if (failure === 'not_priced')
-    return `${failure}: no limit can hold what has no price; add one to a file of pricing.tables`;
+  if (failure === 'not_priced') return `${failure}: ${whyUnpriced(modelId, ctx, env)}`;
   if (failure !== 'exceeds_context_window') return failure;
   const limit = env.registry.get(modelId)?.capabilities.max_context_tokens;
   return `${failure}: about ${ctx.smallest_input_tokens} tokens, it takes ${limit}`;
+}
+
+/** Nothing where no model is out. */
+function outageDetails(models: readonly string[], env: RouteEnv): { outages?: readonly OutageDetail[] } {
+  const outages = [...new Set(models)].flatMap((model) => describeOutage(model, env)?.detail ?? []);
+  return outages.length === 0 ? {} : { outages };
+}
+
+function whyUnpriced(modelId: string, { requested }: TurnContext, env: RouteEnv): string {
+  const { registry, isPriced } = env;
+  const isListed = registry.models.some(({ id }) => id === modelId);
+  const why =
+    requested?.model !== modelId || isListed
+      ? 'no limit can hold what has no price; add one to a file of pricing.tables'
+      : whyUnlisted(registry, requested.name);
+  return requested === null ? why : `${why}; ${listPriced(registry, requested.wire, isPriced)}`;
 }
 
 // Providers with a usable adapter and a model that is not out.
 function alternativeProviders(tried: readonly Tried[], env: RouteEnv): string[] {
   const known = new Set(tried.map(({ model }) => providerOf(model)));
   const healthy = env.registry.models.filter(
-    ({ id }) => env.registry.isConfigured(id) && availabilityOf(env.availability, id) === 'healthy',
+    (model) => env.registry.isConfigured(model.id) && findOutage(env.availability, model) === null,
   );
   return [...new Set(healthy.map(({ id }) => providerOf(id)))].filter((provider) => !known.has(provider));
 }

@@ -23,11 +23,12 @@ export function isSkillName(name: string): boolean {
   return NAME.test(name);
 }
 
+const MAX_DESCRIPTION = 1024;
 const atMost = (most: number) => (text: string) => codePoints(text) <= most;
 
 const HeadSchema = z.looseObject({
   name: z.string().regex(NAME, 'must be 1 to 64 of a-z, 0-9 and single -, with a letter or digit at both ends'),
-  description: z.string().trim().min(1, 'must not be blank').refine(atMost(1024), 'must have at most 1024 characters'),
+  description: z.string().trim().min(1, 'must not be blank'),
   license: z.string().optional(),
   compatibility: z.string().refine(atMost(500), 'must have at most 500 characters').optional(),
   metadata: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).optional(),
@@ -35,11 +36,17 @@ const HeadSchema = z.looseObject({
   'allowed-tools': z.string().optional(),
 });
 
+export interface ReadSkill {
+  readonly skill: Omit<Skill, 'source'>;
+  /** Each `key: problem`. */
+  readonly warnings: readonly string[];
+}
+
 /**
  * The skill of a file, or everything that is wrong with it, each `key: problem`.
  * @param folder the name of the file's folder, which the skill must have
  */
-export function readSkill(text: string, folder: string): Result<Omit<Skill, 'source'>, readonly string[]> {
+export function readSkill(text: string, folder: string): Result<ReadSkill, readonly string[]> {
   const plain = text.replaceAll('\r\n', '\n');
   const head = HEAD.exec(plain);
   if (head === null) {
@@ -57,11 +64,18 @@ export function readSkill(text: string, folder: string): Result<Omit<Skill, 'sou
   if (typeof name === 'string' && name !== folder) problems.push('name: must equal the name of its folder');
   if (!parsed.success || problems.length > 0) return err(problems);
   const body = plain.slice(head[0].length).replace(/^\n+/, '');
+  const { description } = parsed.data;
+  const isLong = codePoints(description) > MAX_DESCRIPTION;
   return ok({
-    name: parsed.data.name,
-    description: parsed.data.description,
-    body,
-    version: sha256Hex(body).slice(0, 16),
-    estimated_body_tokens: estimateText(body),
+    skill: {
+      name: parsed.data.name,
+      description: isLong ? [...description].slice(0, MAX_DESCRIPTION).join('').trimEnd() : description,
+      body,
+      version: sha256Hex(body).slice(0, 16),
+      estimated_body_tokens: estimateText(body),
+    },
+    warnings: isLong
+      ? [`description: has more than ${MAX_DESCRIPTION} characters; models are given the first ${MAX_DESCRIPTION}`]
+      : [],
   });
 }

@@ -4,7 +4,8 @@ import type { ApprovalMode } from '../../domain/scalars.ts';
 import type { ToolDefinition } from '../../domain/tool.ts';
 import type { ToolRule } from '../../domain/worker/definition.ts';
 import { canonicalJson } from '../../kernel/canonical-json.ts';
-import { scrubSecrets } from '../../kernel/scrub.ts';
+import { scrubExcerpt } from '../../kernel/scrub.ts';
+import { keyOfTool, namesTool } from './tool-names.ts';
 
 /** The entries of `trust.yaml`; `malformed` means that none could be read. */
 export interface TrustEntries {
@@ -46,8 +47,9 @@ export function ruleFor(
   rules: Readonly<Record<string, ToolRule>>,
   tool: Pick<ToolDefinition, 'name' | 'group'>,
 ): ToolRule | null {
-  const key = [tool.name, tool.group].find((name) => name !== undefined && Object.hasOwn(rules, name));
-  return key === undefined ? null : (rules[key] ?? null);
+  const group = tool.group !== undefined && Object.hasOwn(rules, tool.group) ? tool.group : null;
+  const key = keyOfTool(rules, tool.name) ?? group;
+  return key === null ? null : (rules[key] ?? null);
 }
 
 /** The first line of 09 §5.2 that matches. */
@@ -69,9 +71,7 @@ export function decideApproval(q: ApprovalQuestion): ApprovalDecision {
 
 /** An entry is a tool's name, or a prefix with one final `*`; a bare `*` matches nothing. */
 export function trustMatches(entries: readonly string[], name: string): boolean {
-  return entries.some((entry) =>
-    entry.endsWith('*') ? entry.length > 1 && name.startsWith(entry.slice(0, -1)) : entry === name,
-  );
+  return entries.some((entry) => entry !== '*' && namesTool(entry, name));
 }
 
 /** A tool's own entry beats its group's, which beats the default of its class. */
@@ -80,33 +80,26 @@ export function toolMode(
   tool: Pick<ToolDefinition, 'name' | 'side_effects' | 'group'>,
 ): ToolMode {
   const group = tool.group ?? null;
-  const own = entryOf(config.per_tool, tool.name);
-  if (own !== null) return own;
-  const grouped = group === null ? null : entryOf(config.per_tool, group);
-  if (grouped !== null) return grouped;
+  const key =
+    keyOfTool(config.per_tool, tool.name) ?? (group !== null && Object.hasOwn(config.per_tool, group) ? group : null);
+  const mode = key === null ? undefined : config.per_tool[key];
+  if (mode !== undefined) return mode;
   // What a worker does is confirmed by itself, so calling one is not.
   if (group === 'worker.call' || group === 'sandbox.read') return 'auto';
   return config.default[tool.side_effects];
 }
 
-function entryOf(perTool: Readonly<Record<string, ToolMode>>, key: string): ToolMode | null {
-  return Object.hasOwn(perTool, key) ? (perTool[key] ?? null) : null;
-}
-
 const MAX_SUMMARY = 200;
 const MAX_COMMAND = 500;
-/** More than the summary shows; the rest of a long input need not be searched for secrets. */
-const SUMMARY_SOURCE = 8192;
 
 /**
  * Sorted-key JSON of the input without credentials, at most 200 characters; a cut one ends in `...`. Paths and addresses
  * stay: they are what a person says yes to.
  */
 export function inputSummary(input: Readonly<Record<string, unknown>>, secrets: readonly string[] = []): string {
-  const json = canonicalJson(input);
-  const shown = scrubSecrets(json.slice(0, SUMMARY_SOURCE), secrets);
-  if (shown.length <= MAX_SUMMARY && json.length <= SUMMARY_SOURCE) return shown;
-  return cut(`${shown}...`, MAX_SUMMARY);
+  // A secret stands in JSON as it is, or with its quotes and line ends escaped.
+  const written = secrets.flatMap((secret) => [secret, JSON.stringify(secret).slice(1, -1)]);
+  return scrubExcerpt(canonicalJson(input), MAX_SUMMARY, written);
 }
 
 /** The paths a `write` tool is about to change, as the model gave them; null for other tools. */
@@ -126,20 +119,14 @@ export function givenPaths(fields: readonly string[], input: Readonly<Record<str
     .filter((value): value is string => typeof value === 'string');
 }
 
-/** The command that would run, at most 500 characters; null for a tool that runs none. */
+/** The command that would run without credentials, at most 500 characters; null for a tool that runs none. */
 export function commandSummary(
   tool: Pick<ToolDefinition, 'command_field'>,
   input: Readonly<Record<string, unknown>>,
+  secrets: readonly string[],
 ): string | null {
   const command = tool.command_field === undefined ? null : input[tool.command_field];
-  if (typeof command !== 'string') return null;
-  return command.length <= MAX_COMMAND ? command : cut(`${command}...`, MAX_COMMAND);
-}
-
-/** Shortens a text that ends in `...`, keeping that end and no half character before it. */
-function cut(text: string, limit: number): string {
-  if (text.length <= limit) return text;
-  return `${text.slice(0, limit - 3).replace(/[\uD800-\uDBFF]$/, '')}...`;
+  return typeof command === 'string' ? scrubExcerpt(command, MAX_COMMAND, secrets) : null;
 }
 
 const MAX_PAYLOAD = 65_536;
@@ -152,9 +139,7 @@ export function approvalPayload(
   secrets: readonly string[],
 ): Record<string, unknown> | null {
   const shown = (value: unknown, most: number) =>
-    typeof value === 'string'
-      ? scrubSecrets(cut(`${value.slice(0, most)}${value.length > most ? '...' : ''}`, most), secrets)
-      : null;
+    typeof value === 'string' ? scrubExcerpt(value, most, secrets) : null;
   if (tool.group === 'sandbox.write') {
     const content = input.content ?? input.new;
     const bytes = typeof content === 'string' ? Buffer.byteLength(content) : 0;

@@ -2,8 +2,8 @@
 import { z } from 'zod';
 import type { Config } from '../../domain/config.ts';
 import { WorkerNameSchema } from '../../domain/worker/definition.ts';
+import { namesTool } from '../tools/tool-names.ts';
 import type { Fault } from './fault.ts';
-import { namesTool } from './names.ts';
 import { checkDefinition } from './read-definition.ts';
 
 const text = (most: number) =>

@@ -18,8 +18,3 @@ export function reservedName(name: string, tools: readonly string[]): string | n
   if (RESERVED.has(lower) || lower.startsWith('mcp__') || name.startsWith('_')) return `"${name}" is a reserved name`;
   return tools.some((tool) => tool.toLowerCase() === lower) ? `"${name}" is the name of a tool` : null;
 }
-
-/** Whether an entry of a list of tools, a name or a prefix with one final `*`, means this tool. */
-export function namesTool(entry: string, tool: string): boolean {
-  return entry.endsWith('*') ? tool.startsWith(entry.slice(0, -1)) : tool === entry;
-}

@@ -4,14 +4,17 @@ import type { Fault } from './fault.ts';
 
 /** Tools of the old toolset that are no workers. */
 const DELEGATION_TOOLS: readonly string[] = ['worker_create', 'worker_call'];
+/** The tool that loads skills, as definitions of Claude Code name it. */
+const SKILL_TOOL = 'Skill';
 
 type Mapping = Readonly<Record<string, unknown>>;
 
-/** The mapping with `tool_rules` as a map, `toolsets` spread over two lists, sandboxes in today's words; what is wrong goes into `faults`. */
+/** The mapping with `tool_rules` as a map, `toolsets` spread over two lists, `Skill` as `skill_load`, sandboxes in today's words; what is wrong goes into `faults`. */
 export function normalised(given: Mapping, faults: Fault[]): Mapping {
   const { toolsets, ...rest } = given;
   let value: Record<string, unknown> = { ...rest };
   if (toolsets !== undefined) value = withToolsets(value, toolsets, faults);
+  if (Array.isArray(value.tools)) value.tools = value.tools.map((tool) => (tool === SKILL_TOOL ? 'skill_load' : tool));
   if (Array.isArray(value.tool_rules)) value.tool_rules = rulesByName(value.tool_rules, faults);
   else if (isMapping(value.tool_rules)) value.tool_rules = namedEntries(value.tool_rules, 'tool_rules', faults);
   if (isMapping(value.sandboxes)) {

@@ -2,13 +2,15 @@
 import { type JsonSchema, REQUEST_CONTEXT, type ToolDefinition } from '../../domain/tool.ts';
 import { type FoundWorker, STANDARD_POLICY, type WorkerDefinition } from '../../domain/worker/definition.ts';
 import { ruleFor } from '../tools/approval.ts';
-import { namesTool } from './names.ts';
+import { namesTool } from '../tools/tool-names.ts';
 
 export interface NamedToolSet {
   /** Sorted by byte order. */
   readonly effective: string[];
-  /** Names that its definition asks for and it must not have, sorted. */
+  /** Names that its definition asks for and it must not have, and entries that name no tool, sorted. */
   readonly dropped_tools: string[];
+  /** The entries among them that name no tool. */
+  readonly unknown_tools: string[];
 }
 
 /**
@@ -38,10 +40,16 @@ export function namedTools(session: {
     !(tool.planners_only && session.isWorker) &&
     ruleFor(definition.tool_rules, tool)?.allowed !== false;
   const effective = session.registered.filter((tool) => wanted(tool) && permitted(tool)).map(({ name }) => name);
-  const dropped = session.registered.filter(({ name }) => definition.tools.includes(name) && !effective.includes(name));
+  const dropped = session.registered.filter(
+    ({ name }) => name !== REQUEST_CONTEXT && asked(name) && !effective.includes(name),
+  );
+  const unknown_tools = definition.tools.filter(
+    (entry) => !session.registered.some(({ name }) => namesTool(entry, name)),
+  );
   return {
     effective: [...effective, ...(session.isWorker ? [REQUEST_CONTEXT] : [])].sort(),
-    dropped_tools: dropped.map(({ name }) => name).sort(),
+    dropped_tools: [...new Set([...dropped.map(({ name }) => name), ...unknown_tools])].sort(),
+    unknown_tools: [...new Set(unknown_tools)].sort(),
   };
 }
 

@@ -62,11 +62,21 @@ describe('precedence', () => {
   });
 
   it('lists and maps are replaced whole and written as JSON in the environment', () => {
-    personal('tool_confirmation: { per_tool: { shell: deny } }\n');
-    expect(load().tool_confirmation.per_tool).toEqual({ shell: 'deny' });
+    shipped('tools: { timeouts: { per_tool: { grep: 5 } } }\n');
+    personal('tools: { timeouts: { per_tool: { shell: 9 } } }\n');
+    expect(load().tools.timeouts.per_tool).toEqual({ shell: 9 });
     const env = { METIS_TOOLS_DISABLED: '["shell"]', METIS_TURN_TIMEOUT_SECONDS: 'null' };
     expect(load({ env }).tools.disabled).toEqual(['shell']);
     expect(load({ env }).turn.timeout_seconds).toBeNull();
+  });
+
+  it('modes of single tools are added to the default ones, so that delegate keeps its own until it is named', () => {
+    personal('tool_confirmation: { per_tool: { shell: prompt } }\n');
+    expect(load().tool_confirmation.per_tool).toEqual({ delegate: 'auto', shell: 'prompt' });
+    const env = { METIS_TOOL_CONFIRMATION_PER_TOOL: '{"write_file":"auto"}' };
+    expect(load({ env }).tool_confirmation.per_tool).toEqual({ delegate: 'auto', write_file: 'auto' });
+    const flags = { set: ['tool_confirmation.per_tool={"delegate":"prompt"}'] };
+    expect(load({ env, flags }).tool_confirmation.per_tool).toEqual({ delegate: 'prompt' });
   });
 
   it('--set names any key', () => {

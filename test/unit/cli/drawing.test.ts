@@ -53,6 +53,15 @@ describe('the session tree', () => {
     expect(tree.nodes[1]).toMatchObject({ input_tokens: 223, output_tokens: 10, cost: toPusd('0.3') });
   });
 
+  it('says which of the tools that a planner named its worker does not get', () => {
+    const tree = createSessionTree('p');
+    const started = (allowed_tool_count: number | null, dropped_tools: string[]) =>
+      tree.apply(event('p', 'delegate.started', { allowed_tool_count, dropped_tools, worker_name: null }));
+    expect(started(3, ['delegate', 'memory_add'])).toBe('a worker does not get delegate, memory_add');
+    expect(started(1, [])).toBeNull();
+    expect(started(null, ['delegate'])).toBeNull();
+  });
+
   it('calls named workers by their names, and is silent on approvals where nobody is asked', () => {
     const tree = createSessionTree('p', { worker_name: 'lead', approval_mode: 'approve_all' });
     tree.apply(event('w1', 'session.created', { is_worker: true, parent_session_id: 'p', worker_name: 'judge' }));

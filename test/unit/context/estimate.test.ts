@@ -2,8 +2,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ContentBlock, StoredMessage } from '../../../src/domain/message.ts';
-import { boundRequest, estimateRequest, estimateText, type SentParts } from '../../../src/policy/context/estimate.ts';
+import { estimateRequest, estimateText } from '../../../src/policy/context/estimate.ts';
 import { codePoints } from '../../../src/policy/context/message-size.ts';
+import { requestPrompt, type SentParts } from '../../../src/policy/context/request-prompt.ts';
+import { newText, tokenBound } from '../../../src/policy/pricing/prompt.ts';
 import { message, text, toolResult, toolUse } from '../../support/messages.ts';
 
 const EMPTY = { system_prompt: null, system_prompt_volatile: null, messages: [], tools: [], output_schema: null };
@@ -80,16 +82,20 @@ describe('estimateRequest', () => {
   });
 });
 
-describe('boundRequest', () => {
+function boundRequest(request: SentParts, model: Parameters<typeof tokenBound>[1]): number {
+  return tokenBound(newText(requestPrompt(request), null), model, 0);
+}
+
+describe('the bound of a request of which nothing is known', () => {
   const MODEL = { max_context_tokens: Infinity, max_image_tokens: 1500 };
   const bound = (request: SentParts) => boundRequest(request, MODEL);
 
-  it('is at least the UTF-8 bytes of all texts over 2.5', () => {
+  it('is at least the UTF-8 bytes of all texts', () => {
     const words = 'grüße '.repeat(1000);
     const bytes = Buffer.byteLength(words);
     const most = bound({ ...EMPTY, system_prompt: words, messages: [message(1, 'user', [text(words)])] });
-    expect(most).toBeGreaterThanOrEqual(Math.ceil((2 * bytes) / 2.5));
-    expect(most).toBeLessThan((2 * bytes) / 2.5 + 60);
+    expect(most).toBeGreaterThanOrEqual(2 * bytes);
+    expect(most).toBeLessThan(2 * bytes + 150);
   });
 
   it('takes the tokens its model bills for an image at most instead of its base64 text', () => {
@@ -110,9 +116,17 @@ describe('boundRequest', () => {
     expect(inResult).toBe(bound({ ...EMPTY, messages: [message(4, 'tool', [plain])] }) + 3000);
   });
 
+  it('knows a message that a view shortens for another one, and the same message again', () => {
+    const keyOf = (content: ContentBlock[]) =>
+      requestPrompt({ ...EMPTY, messages: [message(1, 'tool', content)] }).messages[0]!.key;
+    expect(keyOf([toolResult(1, 'r'.repeat(3000))])).toBe(keyOf([toolResult(1, 'r'.repeat(3000))]));
+    expect(keyOf([toolResult(1, '[elided]')])).not.toBe(keyOf([toolResult(1, 'r'.repeat(3000))]));
+    expect(keyOf([text('[image omitted]')])).not.toBe(keyOf([image]));
+  });
+
   it('counts tool names, descriptions and schemas', () => {
     const tool = { name: 'n'.repeat(50), description: 'd'.repeat(100), input_schema: { type: 'object' } };
-    expect(bound({ ...EMPTY, tools: [tool] })).toBeGreaterThanOrEqual((50 + 100 + 17) / 2.5);
+    expect(bound({ ...EMPTY, tools: [tool] })).toBeGreaterThanOrEqual(50 + 100 + 17);
   });
 });
 

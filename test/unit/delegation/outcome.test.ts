@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { NO_CHANGES } from '../../../src/domain/file-change.ts';
 import type { SessionId } from '../../../src/kernel/ids.ts';
 import { err, ok } from '../../../src/kernel/result.ts';
-import { plannerText, type WorkerEnd, workerOutcome } from '../../../src/policy/delegation/outcome.ts';
+import { plannerTexts, type WorkerEnd, workerOutcome } from '../../../src/policy/delegation/outcome.ts';
 import { readStructured, repairMessage } from '../../../src/policy/delegation/schema-repair.ts';
 import { ulidOf } from '../../support/messages.ts';
 
@@ -23,8 +23,8 @@ const request = { summary: 'need a', missing: [{ type: 'file' as const, ref: 'a.
 /** `[failure_mode, error, output, disposition]` as planner and session see them. */
 function seen(end: WorkerEnd) {
   const outcome = workerOutcome(end);
-  const { text } = plannerText({ ...outcome, worker_session_id, ...NO_CHANGES });
-  const { error, output } = JSON.parse(text);
+  const { texts } = plannerTexts({ ...outcome, worker_session_id, ...NO_CHANGES });
+  const { error, output } = JSON.parse(texts[0]!);
   return [outcome.failure_mode, error, output, outcome.disposition];
 }
 
@@ -86,14 +86,14 @@ describe('workerOutcome', () => {
     ]);
   });
 
-  it('tells a cascaded cancel from a direct one in the record, and shows the planner the same error', () => {
+  it('tells a cascaded cancel from a direct one, and tells the planner who cancelled and not to try again', () => {
     const cascaded = workerOutcome({ kind: 'cancelled', scope: 'planner', text: 'half' });
     const direct = workerOutcome({ kind: 'cancelled', scope: 'worker', text: 'half' });
     expect([cascaded.cancel_scope, direct.cancel_scope]).toEqual(['planner', 'worker']);
     expect([cascaded.disposition, direct.disposition]).toEqual(['cancelled', 'cancelled']);
     expect(direct.error_message).toMatch(/^worker cancelled directly/);
     expect(seen({ kind: 'cancelled', scope: 'worker', text: 'half' }).slice(1, 3)).toEqual([
-      'cancelled_by_user',
+      'cancelled_by_user: worker cancelled directly by the user, not by the planner; do not start the same work again unless the user asks for it',
       'half',
     ]);
   });
@@ -113,28 +113,42 @@ describe('workerOutcome', () => {
   });
 });
 
-describe('plannerText', () => {
+describe('plannerTexts', () => {
   it('is the output alone on success, and one compact JSON object on failure', () => {
     const success = workerOutcome(completed);
-    expect(plannerText({ ...success, worker_session_id, ...NO_CHANGES })).toEqual({ text: 'so far', is_error: false });
-    expect(plannerText({ ...success, output: { n: 1 }, worker_session_id, ...NO_CHANGES })).toEqual({
-      text: '{"n":1}',
+    expect(plannerTexts({ ...success, worker_session_id, ...NO_CHANGES })).toEqual({
+      texts: ['so far'],
+      is_error: false,
+    });
+    expect(plannerTexts({ ...success, output: { n: 1 }, worker_session_id, ...NO_CHANGES })).toEqual({
+      texts: ['{"n":1}'],
       is_error: false,
     });
     const failure = workerOutcome({ kind: 'no_model' });
-    expect(plannerText({ ...failure, worker_session_id: null, ...NO_CHANGES })).toEqual({
-      text: '{"error":"no_model_available_for_tier","output":"","worker_session_id":null}',
+    expect(plannerTexts({ ...failure, worker_session_id: null, ...NO_CHANGES })).toEqual({
+      texts: ['{"error":"no_model_available_for_tier","output":"","worker_session_id":null}'],
       is_error: true,
     });
   });
 
   it('cuts more than 100000 characters and names the worker session', () => {
     const exact = workerOutcome({ ...completed, text: 'x'.repeat(100_000) });
-    expect(plannerText({ ...exact, worker_session_id, ...NO_CHANGES }).text).toHaveLength(100_000);
-    const over = plannerText({ ...exact, output: 'x'.repeat(100_001), worker_session_id, ...NO_CHANGES });
-    expect(over.text.startsWith(`${'x'.repeat(100_000)}\n`)).toBe(true);
-    expect(over.text).toContain(worker_session_id);
-    expect(over.text.length).toBeLessThan(100_200);
+    expect(plannerTexts({ ...exact, worker_session_id, ...NO_CHANGES }).texts).toEqual(['x'.repeat(100_000)]);
+    const over = plannerTexts({ ...exact, output: 'x'.repeat(100_001), worker_session_id, ...NO_CHANGES });
+    expect(over.texts).toEqual(['x'.repeat(100_000), expect.stringContaining(worker_session_id)]);
+  });
+
+  it("are the output alone and the server's notes behind it, so that an object stays JSON", () => {
+    const changes = { ...NO_CHANGES, changed_files: [{ path: 'a.ts', change: 'edited' as const }] };
+    const object = workerOutcome({ ...completed, structured: ok({ n: 1 }) });
+    const note = '[changed 1 file: a.ts]';
+    expect(plannerTexts({ ...object, worker_session_id, ...changes }).texts).toEqual(['{"n":1}', note]);
+    const failure = plannerTexts({ ...workerOutcome({ kind: 'no_model' }), worker_session_id, ...changes });
+    expect(JSON.parse(failure.texts[0]!)).toMatchObject({ error: 'no_model_available_for_tier' });
+    expect(failure.texts.slice(1)).toEqual([note]);
+    const silent = workerOutcome({ ...completed, text: '' });
+    expect(plannerTexts({ ...silent, worker_session_id, ...changes }).texts).toEqual([note]);
+    expect(plannerTexts({ ...silent, worker_session_id, ...NO_CHANGES }).texts).toEqual([]);
   });
 });
 

@@ -50,27 +50,44 @@ describe('workerTools', () => {
     registered: [...registered, { name: 'worker_call', spawns: 'worker_call' as const }],
   };
 
-  it('inherits the planner’s set less memory, delegation and worker tools, plus `_request_context`', () => {
+  it('inherits the planner’s set less memory, delegation and worker tools, which it lists, plus `_request_context`', () => {
     expect(workerTools(call)).toEqual({
       effective: ['_request_context', 'read_file', 'shell'],
-      dropped_tools: [],
-      allowed_tool_count: 0,
+      dropped_tools: ['delegate', 'memory_add', 'reviewer', 'worker_call'],
+      allowed_tool_count: null,
     });
-    expect(workerTools({ ...call, mayDelegate: true }).effective).toContain('delegate');
+    const deeper = workerTools({ ...call, mayDelegate: true });
+    expect(deeper.effective).toContain('delegate');
+    expect(deeper.dropped_tools).not.toContain('delegate');
   });
 
-  it('narrows to `allowed_tools`, lists what a worker must not have, and ignores what the planner lacks', () => {
+  it('narrows to `allowed_tools`, tells an empty list from none, lists what a worker must not have and what the planner lacks', () => {
     const allowed_tools = ['read_file', 'delegate', 'memory_add', 'nope', 'read_file'];
     expect(workerTools({ ...call, allowed_tools })).toEqual({
       effective: ['_request_context', 'read_file'],
-      dropped_tools: ['delegate', 'memory_add'],
+      dropped_tools: ['delegate', 'memory_add', 'nope'],
       allowed_tool_count: 4,
     });
+    expect(workerTools({ ...call, allowed_tools: ['_request_context'] }).dropped_tools).toEqual([]);
     expect(workerTools({ ...call, allowed_tools: [] })).toEqual({
       effective: ['_request_context'],
       dropped_tools: [],
       allowed_tool_count: 0,
     });
+  });
+
+  it('finds an MCP tool by its own name, whatever the spelling, and keeps a hundred names that mean no tool', () => {
+    const name = 'mcp__context7__resolve-library-id';
+    const known = { ...call, plannerTools: [name], registered: named(name) };
+    for (const asked of [name, 'mcp__context7__resolve_library_id', 'mcp__Context7__resolve-library-id'])
+      expect(workerTools({ ...known, allowed_tools: [asked] })).toMatchObject({
+        effective: ['_request_context', name],
+        dropped_tools: [],
+      });
+    const made_up = Array.from({ length: 5000 }, (_, i) => `tool-${i}${'x'.repeat(1000)}`);
+    const { dropped_tools } = workerTools({ ...known, allowed_tools: made_up });
+    expect(dropped_tools).toHaveLength(100);
+    expect(dropped_tools.every((one) => one.length === 128)).toBe(true);
   });
 
   it('never gives a worker a tool its planner lacks, down a tree of any shape', () => {

@@ -21,8 +21,8 @@ const answer = (turn_id: string, text: string): Published =>
       delta: { type: 'message.complete', payload: { message_id: text, final_content: [{ type: 'text', text }] } },
     },
   }) as never;
-function started() {
-  const backlog = createBacklog(() => {});
+function started(isReread = true) {
+  const backlog = createBacklog(() => {}, isReread);
   expect(backlog.lost()).toBe(true);
   return backlog;
 }
@@ -54,6 +54,15 @@ describe('the backlog', () => {
     expect([backlog.size(), backlog.lost(), backlog.lost()]).toEqual([0, true, false]);
     backlog.see([event('turn.completed', 'v')]);
     expect(backlog.take(10).map((one) => one.event.turn_id)).toEqual(['v']);
+  });
+
+  it('that is full keeps what waits where the journal is not read again, and takes more once there is room', () => {
+    const backlog = started(false);
+    for (let n = 0; n < 1050; n += 1) backlog.see([event('turn.completed', `t${n}`)]);
+    expect([backlog.size(), backlog.lost(), backlog.lost()]).toEqual([1000, true, false]);
+    expect(backlog.take(2).map((one) => one.event.turn_id)).toEqual(['t0', 't1']);
+    backlog.see([event('turn.completed', 'v')]);
+    expect(backlog.take(1000).at(-1)!.event.turn_id).toBe('v');
   });
 
   it('keeps nothing of turns that are too many, too long or over', () => {

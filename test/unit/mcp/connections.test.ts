@@ -67,3 +67,11 @@ test('so many there may be in all', async () => {
   expect((await opens('one more')).status).toBe(200);
   expect((await ask('caller 0', PING, first.id)).status).toBe(404);
 });
+
+test("another caller's connection is none, and stays its own caller's", async () => {
+  const { ask, opens } = world();
+  const mine = await opens('mine');
+  expect((await ask('other', PING, mine.id)).status).toBe(404);
+  expect((await ask('', PING, mine.id)).status).toBe(404);
+  expect((await ask('mine', PING, mine.id)).status).toBe(200);
+});

@@ -2,8 +2,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { McpServerNameSchema } from '../../../src/domain/mcp.ts';
-import { TOOL_NAME_PATTERN } from '../../../src/domain/tool.ts';
-import { listedTools, mcpToolName } from '../../../src/policy/mcp/listed-tools.ts';
+import { listedTools } from '../../../src/policy/mcp/listed-tools.ts';
+import { isSameTool, mcpToolName, namesTool } from '../../../src/policy/tools/tool-names.ts';
 
 const config = { transport: 'stdio' as const, command: 'x' };
 const entry = (name: string, more = {}) => ({ name, inputSchema: { type: 'object' }, ...more });
@@ -11,7 +11,8 @@ const entry = (name: string, more = {}) => ({ name, inputSchema: { type: 'object
 describe('names', () => {
   it.each([
     ['read_file', 'mcp__fs__read_file'],
-    ['Read-File.v2', 'mcp__fs__read_file_v2'],
+    ['Read-File.v2', 'mcp__fs__Read-File_v2'],
+    ['resolve-library-id', 'mcp__fs__resolve-library-id'],
     ['läsen', 'mcp__fs__l_sen'],
     ['x'.repeat(55), `mcp__fs__${'x'.repeat(55)}`],
     ['x'.repeat(56), `mcp__fs__${'x'.repeat(46)}_04c26261`],
@@ -19,16 +20,37 @@ describe('names', () => {
     expect(mcpToolName('fs', original)).toBe(name);
   });
 
-  it('every name of every server is one of ours', () => {
+  it('every name of every server is one that providers take, and its own name means it', () => {
     fc.assert(
-      fc.property(fc.stringMatching(/^[a-z][a-z0-9_]{0,31}$/), fc.string({ minLength: 1 }), (server, tool) => {
+      fc.property(fc.stringMatching(/^[A-Za-z][A-Za-z0-9_-]{0,31}$/), fc.string({ minLength: 1 }), (server, tool) => {
         fc.pre(McpServerNameSchema.safeParse(server).success);
-        expect(mcpToolName(server, tool)).toMatch(TOOL_NAME_PATTERN);
+        const name = mcpToolName(server, tool);
+        expect(name).toMatch(/^[A-Za-z0-9_-]{1,64}$/);
+        expect(isSameTool(`mcp__${server}__${tool}`, name)).toBe(true);
+        expect(namesTool(`mcp__${server}__*`, name)).toBe(true);
       }),
     );
   });
 
-  it('of two that become one, the first in byte order has it, whatever the order of the list', () => {
+  it.each([
+    ['mcp__context7__resolve-library-id', true],
+    ['mcp__context7__resolve_library_id', true],
+    ['mcp__Context7__Resolve-Library-Id', true],
+    ['mcp__context7__resolve*', true],
+    ['mcp__context7__*', true],
+    ['mcp__context__*', false],
+    ['mcp__context7__resolve-library', false],
+    ['resolve-library-id', false],
+  ])('%s means mcp__context7__resolve-library-id: %s', (entry, yes) => {
+    expect(namesTool(entry, 'mcp__context7__resolve-library-id')).toBe(yes);
+  });
+
+  it('names of other tools are told apart by case and character', () => {
+    expect(isSameTool('Shell', 'shell')).toBe(false);
+    expect(namesTool('read-*', 'read_file')).toBe(false);
+  });
+
+  it('of two that rules do not tell apart, the first in byte order is used, whatever the order of the list', () => {
     for (const names of [
       ['a-b', 'a.b'],
       ['a.b', 'a-b'],
@@ -39,7 +61,9 @@ describe('names', () => {
         names.map((name) => entry(name)),
       );
       expect(tools.map(({ original }) => original)).toEqual(['a-b']);
-      expect(warnings).toEqual(['names its tools "a-b" and "a.b" alike here, mcp__s__a_b; the second is left out']);
+      expect(warnings).toEqual([
+        'has the tools "a-b" and "a.b", whose names rules do not tell apart; the second is left out',
+      ]);
     }
   });
 });

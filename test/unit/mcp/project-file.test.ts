@@ -19,12 +19,33 @@ it('reads what other programs wrote there', () => {
     }),
   ).toEqual({
     servers: {
-      brave_search: { transport: 'stdio', command: 'npx', args: ['-y', 'brave'], env: { KEY: '1' } },
+      'brave-search': { transport: 'stdio', command: 'npx', args: ['-y', 'brave'], env: { KEY: '1' } },
       remote: { transport: 'http', url: 'https://example.com/mcp', headers: { Authorization: 'Bearer x' } },
       bare: { transport: 'http', url: 'https://example.com/mcp' },
     },
     warnings: [],
   });
+});
+
+it('a server that is disabled there is none; the transports bear the names that other programs give them', () => {
+  const url = `$\u007bBASE:-https://x}/mcp`;
+  const { servers, warnings } = read({
+    mcpServers: {
+      off: { command: 'x', disabled: true },
+      alsoOff: { command: 'x', enabled: false },
+      on: { command: 'x', disabled: false },
+      a: { type: 'sse', url },
+      b: { type: 'streamable-http', url },
+      c: { type: 'streamableHttp', url },
+    },
+  });
+  expect(servers).toEqual({
+    on: { transport: 'stdio', command: 'x' },
+    a: { transport: 'sse', url },
+    b: { transport: 'http', url },
+    c: { transport: 'http', url },
+  });
+  expect(warnings).toEqual([]);
 });
 
 it('a workspace does not say how far its tools are trusted', () => {
@@ -40,7 +61,10 @@ it.each([
   ['[]', /^mcpServers: must be an object of servers by name$/],
   [{ mcpServers: [] }, /^mcpServers: must be an object of servers by name$/],
   [{ mcpServers: { a: 5 } }, /^mcpServers\.a: must be an object$/],
-  [{ mcpServers: { a: { type: 'sse', url: 'https://x' } } }, /^mcpServers\.a\.type: must be "stdio" or "http"/],
+  [{ mcpServers: { a: { type: 'ws', url: 'https://x' } } }, /^mcpServers\.a\.type: must be "stdio", "http"/],
+  [{ mcpServers: { a: { type: 'toString', url: 'https://x' } } }, /^mcpServers\.a\.type: must be "stdio", "http"/],
+  [{ mcpServers: { a: { command: 'x', disabled: 'true' } } }, /^mcpServers\.a\.disabled: must be true or false/],
+  [{ mcpServers: { a: { command: 'x', enabled: 'no' } } }, /^mcpServers\.a\.enabled: must be true or false/],
   [{ mcpServers: { a: {} } }, /^mcpServers\.a\.command: is required; the server is not used$/],
   [{ mcpServers: { a: { command: 5 } } }, /^mcpServers\.a\.command: must be a string; the server is not used$/],
   [{ mcpServers: { a: { command: 'x', url: 'https://x' } } }, /^mcpServers\.a\.url: is not for transport "stdio"/],
@@ -57,8 +81,8 @@ it.each([
 
 it('two names that become one: the first has it', () => {
   const { servers, warnings } = read({ mcpServers: { 'a-b': { command: 'x' }, 'a.b': { command: 'y' } } });
-  expect(servers).toEqual({ a_b: { transport: 'stdio', command: 'x' } });
-  expect(warnings).toEqual(['mcpServers.a.b: another server is called a_b already']);
+  expect(servers).toEqual({ 'a-b': { transport: 'stdio', command: 'x' } });
+  expect(warnings).toEqual(['mcpServers.a.b: another server is called a-b already']);
 });
 
 it('a name of the prototype is a name like any other', () => {
@@ -67,7 +91,19 @@ it('a name of the prototype is a name like any other', () => {
   expect(warnings).toHaveLength(1);
 });
 
-it('a rule for the tools of one server covers no other: a name does not end with _', () => {
-  expect(Object.keys(read({ mcpServers: { 'git-': { command: 'x' } } }).servers)).toEqual(['git']);
-  expect(McpServerNameSchema.safeParse('git_').success).toBe(false);
+it.each([
+  ['Brave Search', 'Brave_Search'],
+  ['context7', 'context7'],
+  ['chrome-devtools', 'chrome-devtools'],
+  ['a - b', 'a_b'],
+  ['git-', 'git'],
+])('a server called %s is %s', (written, name) => {
+  expect(Object.keys(read({ mcpServers: { [written]: { command: 'x' } } }).servers)).toEqual([name]);
 });
+
+it.each(['git_', 'git-', 'a__b', 'a--b', 'a-_b', '1a', '', 'x'.repeat(33)])(
+  'a rule for the tools of one server covers no other: %s is no name',
+  (name) => {
+    expect(McpServerNameSchema.safeParse(name).success).toBe(false);
+  },
+);

@@ -5,7 +5,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { parse } from 'yaml';
 import { NO_TOKENS } from '../../../src/domain/usage.ts';
 import { fromPusd } from '../../../src/kernel/money.ts';
-import { importEntry, importPrices, type SourceHit } from '../../../src/policy/pricing/import.ts';
+import { importEntry, importPrices, PUBLISHED, type SourceHit } from '../../../src/policy/pricing/import.ts';
 import { formatPriceTable, parsePriceTable } from '../../../src/policy/pricing/price-file.ts';
 import { tableOf } from '../../support/prices.ts';
 
@@ -82,13 +82,33 @@ describe('importEntry', () => {
   });
 });
 
+describe('importPrices', () => {
+  const [id, { page, entry }] = Object.entries(PUBLISHED)[0]!;
+  const from = { ids: [id, 'openai:nope'], date: '2026-01-01', source: 'the collection' };
+
+  it("takes the rates of a provider's page for a model that the collection lacks, and none for another", () => {
+    const { table, notes } = importPrices({ ...from, lookup: () => null });
+    expect(table.models[id]).toEqual(entry);
+    expect(table.source).toBe(`the collection, ${page}`);
+    expect(table.models['openai:nope']).toBeUndefined();
+    expect(notes).toEqual([`${id}: rates of ${page}`, 'openai:nope: unknown to the collection']);
+  });
+
+  it('takes the rates of the collection as soon as it has them, with a note', () => {
+    const { table, notes } = importPrices({ ...from, lookup: () => hit({ input_mtok: 7, output_mtok: 9 }) });
+    expect(table.models[id]).toEqual({ input_per_mtok_usd: '7', output_per_mtok_usd: '9' });
+    expect(notes).toEqual([`${id}: known to the collection; delete its row in PUBLISHED`]);
+  });
+});
+
 describe('the shipped table', () => {
   const registry = parse(fs.readFileSync(new URL('../../../config/registry.yaml', import.meta.url), 'utf8'));
   const ids = Object.entries<{ pricing_id?: string }>(registry.models).map(([id, model]) => model.pricing_id ?? id);
   const parsed = parsePriceTable(shipped, 'config/prices.json');
   if (!parsed.ok) throw new Error(parsed.error.join('\n'));
   const { imported_on, source } = parsed.value;
-  const again = () => importPrices({ ids, lookup, date: imported_on!, source }).table;
+  const [collection = ''] = source.split(', ');
+  const again = () => importPrices({ ids, lookup, date: imported_on!, source: collection }).table;
 
   it('has a row for every registered model; run `npm run gen:prices` if not', () => {
     expect(ids.filter((id) => !tableOf(shipped).has(id))).toEqual([]);
@@ -106,7 +126,7 @@ describe('the shipped table', () => {
 
   it('costs what the collection itself computes, for a small, a cached and a very long call', () => {
     const table = tableOf(shipped);
-    const imported = Object.keys(table.models).filter((id) => !id.startsWith('scripted:'));
+    const imported = Object.keys(table.models).filter((id) => !id.startsWith('scripted:') && !(id in PUBLISHED));
     expect(imported.length).toBeGreaterThan(5);
     for (const id of imported) {
       const [providerId = '', ...name] = id.split(':');
@@ -139,5 +159,24 @@ describe('the shipped table', () => {
         expect(Math.abs(Number(fromPusd(ours.cost_pusd)) / theirs - 1), id).toBeLessThan(1e-9);
       }
     }
+  });
+
+  it('takes no rate of a page that the collection lists', () => {
+    const listed = Object.keys(PUBLISHED).filter((id) => {
+      const [provider = '', ...name] = id.split(':');
+      return lookup(provider, name.join(':')) !== null;
+    });
+    expect(listed).toEqual([]);
+  });
+
+  it.each([
+    ['anthropic:claude-haiku-5-5', 10_000, '0.00179'],
+    ['anthropic:claude-haiku-5-5', 110_000, '0.05895'],
+    ['openai:gpt-6.1-sol', 10_000, '0.0354'],
+    ['openai:gpt-6.1-sol', 282_000, '1.1538'],
+  ])('%s costs the rates of its page, with %i fresh tokens', (id, input_tokens, cost) => {
+    const usage = { cached_input_tokens: 4000, cache_creation_input_tokens: 2000, output_tokens: 1000 };
+    const { cost_pusd } = tableOf(shipped).cost(id, { ...NO_TOKENS, ...usage, input_tokens });
+    expect(fromPusd(cost_pusd)).toBe(cost);
   });
 });

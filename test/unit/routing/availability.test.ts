@@ -6,10 +6,11 @@ import {
   availabilityOf,
   emptyAvailability,
   expire,
+  findOutage,
   recordOutcome,
   snapshot,
 } from '../../../src/policy/registry/availability.ts';
-import { HAIKU, OPUS, registryOf, SONNET } from './world.ts';
+import { GPT, HAIKU, OPUS, REGISTRY_TEXT, registryOf, SONNET } from './world.ts';
 
 const registry = registryOf();
 
@@ -18,7 +19,8 @@ function callsOf(calls: readonly (readonly [number, ErrorClass | null])[], model
   let state: Availability = from;
   const transitions: unknown[] = [];
   for (const [seconds, error_class] of calls) {
-    const next = recordOutcome(state, { model, provider: 'anthropic', error_class }, seconds * 1000, registry);
+    const failure = error_class === null ? null : { error_class, error_detail: null };
+    const next = recordOutcome(state, { model: registry.get(model)!, failure }, seconds * 1000, registry);
     state = next.state;
     transitions.push(...next.transitions);
   }
@@ -27,7 +29,7 @@ function callsOf(calls: readonly (readonly [number, ErrorClass | null])[], model
 const times = (n: number, error: ErrorClass | null, step: number) =>
   Array.from({ length: n }, (_, i) => [i * step, error] as const);
 const stateOf = (state: Availability, model: string, seconds: number) =>
-  availabilityOf(snapshot(state, seconds * 1000), model);
+  availabilityOf(snapshot(state, seconds * 1000), registry.get(model)!);
 
 describe('a model', () => {
   it.each<ErrorClass>(['rate_limit', 'server_error', 'network', 'other'])(
@@ -101,7 +103,7 @@ describe('a provider', () => {
       [2, 'auth'],
     ]);
     for (const model of [OPUS, SONNET, HAIKU]) expect(stateOf(state, model, 2)).toBe('provider_unavailable');
-    expect(stateOf(state, 'openai:gpt-x', 2)).toBe('healthy');
+    expect(stateOf(state, GPT, 2)).toBe('healthy');
     expect(transitions).toEqual([
       {
         kind: 'unavailable',
@@ -129,6 +131,55 @@ describe('a provider', () => {
     expect(expire(state, 400_000).transitions).toHaveLength(2);
     const sibling = callsOf([[6, null]], SONNET, state);
     expect(stateOf(sibling.state, OPUS, 6)).toBe('model_unavailable');
+  });
+});
+
+describe('what a failure concerns', () => {
+  const TEXT = REGISTRY_TEXT.replace('adapters:', 'adapters:\n  other-key: { type: anthropic }').replace(
+    `  ${HAIKU}:`,
+    `  ${HAIKU}:\n    adapter: other-key`,
+  );
+  const two = registryOf(['anthropic', 'other-key'], TEXT);
+  const outcomeOf = (id: string, error_class: ErrorClass, error_detail: string | null) => {
+    const model = two.get(id) ?? { id, adapter: 'anthropic' };
+    const { state, transitions } = recordOutcome(
+      emptyAvailability(),
+      { model, failure: { error_class, error_detail } },
+      0,
+      two,
+    );
+    const out = two.models.filter((one) => availabilityOf(snapshot(state, 0), one) !== 'healthy');
+    return { state, out: out.map((one) => one.id), triggers: transitions.map(({ trigger_reason }) => trigger_reason) };
+  };
+
+  it.each<[ErrorClass, string | null, string[], string[]]>([
+    ['auth', null, [OPUS, SONNET], ['auth_error']],
+    ['auth', 'quota_exhausted', [OPUS, SONNET], ['quota_exhausted']],
+    ['auth', 'model_denied', [OPUS], ['model_denied']],
+    ['invalid_request', 'model_not_found', [OPUS], ['model_not_found']],
+    ['auth', 'forbidden', [], []],
+    ['auth', 'credit_too_low', [], []],
+    ['invalid_request', 'not_found', [], []],
+    ['invalid_request', 'content_refused', [], []],
+  ])('%s %s: the models of that key, the model, or the request alone', (error_class, detail, out, triggers) => {
+    expect(outcomeOf(OPUS, error_class, detail)).toMatchObject({ out, triggers });
+  });
+
+  it('is nothing that is kept, where the registry does not list the name', () => {
+    for (const [error_class, detail] of [
+      ['auth', 'model_denied'],
+      ['server_error', null],
+    ] as const)
+      expect(outcomeOf('anthropic:made-up', error_class, detail).state).toEqual(emptyAvailability());
+  });
+
+  it('says for how long, and why', () => {
+    const { state } = outcomeOf(OPUS, 'auth', 'model_denied');
+    expect(findOutage(snapshot(state, 12_500), two.get(OPUS)!)).toEqual({
+      trigger: 'model_denied',
+      seconds_since: 12,
+      seconds_left: 288,
+    });
   });
 });
 

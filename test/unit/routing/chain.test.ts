@@ -42,7 +42,9 @@ describe('the order of the slots', () => {
       const decision = decide({ ...high.ctx, ...low.ctx }, { ...high.world, ...low.world });
       expect(decision).toMatchObject({ winner_index: low.slot, chosen_model: low.model, refused: null });
       expect(decision.chain.map((entry) => entry.policy)).toEqual(SLOTS);
-      for (const entry of decision.chain.slice(low.slot + 1)) {
+      const isWorker = low.slot === 4 || high.slot === 4;
+      const stated = isWorker ? 'pattern' : 'delegate_request';
+      for (const entry of decision.chain.slice(low.slot + 1).filter(({ policy }) => policy !== stated)) {
         expect(entry).toMatchObject({
           verdict: 'not_evaluated',
           candidate_model: null,
@@ -167,6 +169,26 @@ describe('validation', () => {
     expect(reason('anthropic')).toBe('delegate() tier resolution (all anthropic models unavailable)');
   });
 
+  it('leaves it to the provider what a model can do that a client must have, and to the registry where rules may replace it', () => {
+    const asked = (model: string, binding: boolean) => ({
+      ...{ has_images: true, requires_structured_output: true, document_media_types: ['text/csv'] },
+      requested: {
+        wire: model === LOCAL ? 'chat' : 'messages',
+        name: model,
+        model,
+        own_key_adapters: null,
+        binding,
+      } as const,
+    });
+    for (const model of [HAIKU, LOCAL])
+      expect(decide(asked(model, true), {})).toMatchObject({ chosen_model: model, winner_index: 0, refused: null });
+    const { decision } = refusal(asked(HAIKU, false), {});
+    expect(decision.chain[4]).toMatchObject({ candidate_model: HAIKU, validation_failure: 'no_vision_support' });
+    // The price is no capability.
+    const limited = refusal({ ...asked(LOCAL, true), budget_limited: true }, {});
+    expect(limited.decision.chain[0]).toMatchObject({ candidate_model: LOCAL, validation_failure: 'not_priced' });
+  });
+
   it('sees an image of an earlier message, the predicate does not', () => {
     const world = { workspace: 'default: haiku\nrules: [{ when: { has_images: true }, use: opus }]' };
     const { chain } = decide({ has_images: true, message_has_images: false }, world);
@@ -217,7 +239,15 @@ describe('a routing failure', () => {
         { model: LOCAL, policy: 'global_default', rule_name: null, reason: 'no_tool_support' },
       ],
       alternative_providers_configured: ['openai'],
+      outages: [HAIKU, OPUS, SONNET].map((model) => ({
+        model,
+        trigger_reason: 'auth_error',
+        retry_after_seconds: 280,
+      })),
     });
+    expect(error?.message).toContain(
+      'anthropic rejected the key or account that the server has for it 20 s ago. Metis calls it again in 280 s; check ANTHROPIC_API_KEY',
+    );
   });
 
   it('without any configured model says so', () => {
@@ -277,6 +307,28 @@ describe('the pattern slot', () => {
 
 describe('a worker', () => {
   const worker = { is_worker: true, worker_tier_model: HAIKU };
+
+  it('has slot 4 deferred, with its recommendation, where a rule wins too', () => {
+    const ruled = { global: `rules: [{ when: { message_matches: '.' }, use: opus }]` };
+    const { chain, winner_index } = decide({ ...worker, ...advised }, ruled);
+    expect(winner_index).toBe(2);
+    expect(chain[3]).toMatchObject({
+      verdict: 'deferred',
+      reason: 'delegate_request_in_flight',
+      candidate_model: GPT,
+      confidence: 0.0812,
+    });
+    expect(chain.slice(4).map(({ verdict }) => verdict)).toEqual(Array(3).fill('not_evaluated'));
+  });
+
+  it('is what slot 5 is for: outside of one it is not applicable, whichever slot won before it', () => {
+    for (const ctx of [{ per_message_override: OPUS }, { session_active_model: OPUS }, advised])
+      expect(decide(ctx).chain[4]).toMatchObject({
+        verdict: 'not_applicable',
+        reason: 'not in delegation re-entry',
+        candidate_model: null,
+      });
+  });
 
   it('runs the model of its tier, with the recommendation shown and deferred', () => {
     const { chain, chosen_model, winner_index } = decide({ ...worker, ...advised });

@@ -1,4 +1,5 @@
 // registry.yaml: what it means, what it refuses, and the look-ups on it (03 §2, 11.10).
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { usableAdapters } from '../../../src/policy/registry/adapter-config.ts';
 import { createModelRegistry, modelInput, parseRegistry } from '../../../src/policy/registry/registry.ts';
@@ -24,6 +25,7 @@ describe('a registry file', () => {
       wire_name: 'llama-x',
       pricing_id: LOCAL,
       thinking: null,
+      tokenizer: null,
       extra_body: null,
       capabilities: {
         max_context_tokens: 5000,
@@ -48,6 +50,7 @@ describe('a registry file', () => {
       connect_timeout_seconds: 30,
       idle_timeout_seconds: 120,
       max_retries: 2,
+      overhead_tokens: null,
       extra_headers: {},
       options: {},
       scenario: null,
@@ -126,12 +129,56 @@ extra: 1`);
     ['broken YAML', 'models: [}'],
     ['a model written twice', `adapters: {}\nmodels:\n  a:x: {}\n  a:x: {}`],
     ['no models', 'adapters: {}'],
-    ['no adapters', 'models: {}'],
+    ['adapters that are no mapping', 'adapters: 3\nmodels: {}'],
     ['aliases without end', `a: &a [x,x,x,x,x,x,x,x,x,x]\n${chain('a', 'b')}${chain('b', 'c')}${chain('c', 'models')}`],
   ])('refuses %s in one clear line', (_, text) => {
     const errors = errorsOf(text);
     expect(errors.length).toBeGreaterThan(0);
     for (const line of errors) expect(line).toMatch(/^\/etc\/registry\.yaml: [^\n]+$/);
+  });
+
+  it('may leave out adapters of known providers, and capabilities of models that the shipped registry has', () => {
+    const written = `models:
+  anthropic:claude-opus-4-7:
+    tier: deep
+    can_delegate: true
+  anthropic:claude-sonnet-4-6:
+    tier: balanced
+    can_delegate: true
+  anthropic:claude-haiku-4-5:
+    tier: fast
+    can_delegate: false
+  openai:gpt-6-luna:
+`;
+    const file = new URL('../../../config/registry.yaml', import.meta.url);
+    const shipped = parseRegistry(readFileSync(file, 'utf8'), file.pathname);
+    if (!shipped.ok) throw new Error(shipped.error.join('\n'));
+    const known = new Map(shipped.value.models.map((model) => [model.id, model]));
+    const parsed = parseRegistry(written, '/etc/registry.yaml', () => known);
+    if (!parsed.ok) throw new Error(parsed.error.join('\n'));
+    const { models, adapters } = parsed.value;
+    expect(models.map(({ tier, can_delegate }) => [tier, can_delegate])).toEqual([
+      ['deep', true],
+      ['balanced', true],
+      ['fast', false],
+      [null, false],
+    ]);
+    for (const { id, capabilities, extra_body, wire_name } of models)
+      expect({ capabilities, extra_body, wire_name }).toEqual({
+        capabilities: known.get(id)!.capabilities,
+        extra_body: known.get(id)!.extra_body,
+        wire_name: known.get(id)!.wire_name,
+      });
+    expect([...adapters].map(([id, { type }]) => [id, type])).toEqual([
+      ['anthropic', 'anthropic'],
+      ['openai', 'openai'],
+    ]);
+    expect(errorsOf('models:\n  anthropic:claude-x:\n')).toEqual([
+      '/etc/registry.yaml: models.anthropic:claude-x.capabilities: is required, as the shipped registry has no model of this id',
+    ]);
+    expect(errorsOf(`models: { local:x: { ${CAPS} } }`)).toEqual([
+      '/etc/registry.yaml: models.local:x.adapter: unknown adapter "local"; declare it under adapters',
+    ]);
   });
 
   it('finds a scenario beside the file that names it', () => {

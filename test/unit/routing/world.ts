@@ -1,6 +1,6 @@
 // A small registry and the inputs of a decision, for the routing tests.
 import type { TurnContext } from '../../../src/domain/route.ts';
-import { emptyAvailability, snapshot } from '../../../src/policy/registry/availability.ts';
+import { emptyAvailability, type OpenOutage, snapshot } from '../../../src/policy/registry/availability.ts';
 import { createModelRegistry, type ModelRegistry, parseRegistry } from '../../../src/policy/registry/registry.ts';
 import { decideRoute, type RouteEnv } from '../../../src/policy/routing/chain.ts';
 import {
@@ -89,13 +89,29 @@ export function envOf(world: World = {}): RouteEnv {
       registry,
     ),
     availability: {
-      providers: new Set([...empty.providers, ...out.filter((id) => !id.includes(':'))]),
-      models: new Set([...empty.models, ...out.filter((id) => id.includes(':'))]),
+      providers: new Map([
+        ...empty.providers,
+        ...outages(
+          out.filter((id) => !id.includes(':')).map((id) => `${id}/${id}`),
+          'auth_error',
+        ),
+      ]),
+      models: new Map([
+        ...empty.models,
+        ...outages(
+          out.filter((id) => id.includes(':')),
+          '5_consecutive_failures',
+        ),
+      ]),
     },
     isPriced: (id) => id in RATES,
     rateSum: (id) => RATES[id] ?? null,
     allowDearerFallback: world.allowDearerFallback ?? true,
   };
+}
+
+function outages(ids: readonly string[], trigger: OpenOutage['trigger']): [string, OpenOutage][] {
+  return ids.map((id) => [id, { trigger, seconds_since: 20, seconds_left: 280 }]);
 }
 
 export function turn(over: Partial<TurnContext> = {}): TurnContext {

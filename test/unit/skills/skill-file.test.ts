@@ -15,17 +15,28 @@ describe('a skill', () => {
     const one = readSkill(file(head, '\n\n# Steps\n---\nDo it.\n'), 'deploy');
     const body = '# Steps\n---\nDo it.\n';
     const known = { name: 'deploy', description: 'How to deploy.', body, estimated_body_tokens: 4 };
-    expect(one).toEqual({ ok: true, value: { ...known, version: expect.stringMatching(/^[0-9a-f]{16}$/) } });
+    expect(one).toEqual({
+      ok: true,
+      value: { skill: { ...known, version: expect.stringMatching(/^[0-9a-f]{16}$/) }, warnings: [] },
+    });
     expect(readSkill(file(head, '\n\n# Steps\n---\nDo it.\n').replaceAll('\n', '\r\n'), 'deploy')).toEqual(one);
     const other = readSkill(file(head, 'Do it twice.'), 'deploy');
-    expect(other.ok && one.ok && other.value.version !== one.value.version).toBe(true);
+    expect(other.ok && one.ok && other.value.skill.version !== one.value.skill.version).toBe(true);
   });
 
   it('may have no body and the longest name and description', () => {
     const name = 'a'.repeat(64);
     expect(readSkill(`---\nname: ${name}\ndescription: ${'é'.repeat(1024)}\n---`, name)).toMatchObject({
       ok: true,
-      value: { body: '' },
+      value: { skill: { body: '' }, warnings: [] },
+    });
+  });
+
+  it('has the first 1,024 characters of a longer description, with a warning', () => {
+    const read = readSkill(file(`name: deploy\ndescription: ${'\u{1f600}'.repeat(1025)}`), 'deploy');
+    expect(read).toMatchObject({
+      ok: true,
+      value: { skill: { description: '\u{1f600}'.repeat(1024) }, warnings: [expect.stringMatching(/^description: /)] },
     });
   });
 
@@ -36,7 +47,6 @@ describe('a skill', () => {
     ['a number for a name', 'name: 5\ndescription: d', ['name: must be a string']],
     ['a blank description', 'name: deploy\ndescription: "  "', ['description: must not be blank']],
     ['no description', 'name: deploy', ['description: is required']],
-    ['a long description', `name: deploy\ndescription: ${'d'.repeat(1025)}`, ['description: must have at most 1024']],
     ['a list as metadata', 'name: deploy\ndescription: d\nmetadata: { a: [1] }', ['metadata.a: must be a string']],
     [
       'several faults',

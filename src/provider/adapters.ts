@@ -10,6 +10,7 @@ import { type BaseOptions, createAdapter } from './base.ts';
 import { createHttpTransport } from './http.ts';
 import { createHttpClient } from './http-client.ts';
 import { OPENAI_BASE_URL, OPENROUTER_BASE_URL, openAiWire } from './openai/adapter.ts';
+import type { WriterOptions } from './parsing/recording-writer.ts';
 import { createRecorder, type Recorder } from './recorder.ts';
 import { loadReplay, type Replay } from './replay.ts';
 import { createScriptedAdapter } from './scripted/adapter.ts';
@@ -51,6 +52,7 @@ export interface AdapterSetup {
   readonly random: () => number;
   readonly ids: IdGenerator;
   readonly log: Logger;
+  readonly parser: WriterOptions['parser'];
 }
 
 /**
@@ -98,7 +100,7 @@ export function createAdapters(setup: AdapterSetup): Providers {
     providers.set(
       id,
       isReal(config)
-        ? realAdapter(config, base, { record: setup.record, found: found.get(id) ?? null, direct, replay })
+        ? realAdapter(config, base, { ...setup, found: found.get(id) ?? null, direct, replay })
         : createScriptedAdapter({ ...base, scenario: readScenario(config, setup) }),
     );
   }
@@ -123,9 +125,10 @@ function realAdapter(
     readonly direct: Send;
     readonly record: string | null;
     readonly replay: Replay | null;
+    readonly parser: WriterOptions['parser'];
   },
 ): ProviderAdapter {
-  const { found, direct, record, replay } = by;
+  const { found, direct, record, replay, parser } = by;
   const wire = wireOf(config, found?.key ?? null, base.log);
   const recorder: Recorder | null =
     record === null
@@ -137,6 +140,7 @@ function realAdapter(
           clock: base.clock,
           secrets: base.secrets,
           log: base.log,
+          parser,
         });
   const transport = createHttpTransport(wire, {
     baseUrl: config.base_url ?? found?.base_url ?? DEFAULT_BASE_URLS[config.type],

@@ -250,6 +250,7 @@ function completion(
     usage: settleUsage(assembly.usage, request, assembly.slots),
     ...spent,
     served_model: assembly.servedModel,
+    response_id: assembly.responseId,
     provider_raw: null,
   };
 }
@@ -277,7 +278,7 @@ function adapterError(
   const { error_class, error_detail, provider_status, retry_after_seconds } = failure;
   return new AdapterError(scrub(failure.message, { secrets }), {
     error_class,
-    error_detail,
+    error_detail: error_detail === null ? null : scrub(error_detail, { secrets }),
     provider_status,
     retry_after_seconds,
     ...call,

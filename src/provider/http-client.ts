@@ -126,7 +126,7 @@ interface Reader {
   reject(error: unknown): void;
 }
 
-function exchange(dispatcher: Dispatcher, { url, headers, body, signal }: HttpRequest): Promise<HttpResponse> {
+function exchange(dispatcher: Dispatcher, { method, url, headers, body, signal }: HttpRequest): Promise<HttpResponse> {
   return new Promise((resolve, reject) => {
     const { origin, pathname, search } = new URL(url);
     const unread: Uint8Array[] = [];
@@ -194,9 +194,9 @@ function exchange(dispatcher: Dispatcher, { url, headers, body, signal }: HttpRe
     const asked = {
       origin,
       path: pathname + search,
-      method: 'POST',
+      method: method ?? 'POST',
       headers: byName(headers),
-      body: bodyOf(body),
+      body: method === 'GET' ? null : bodyOf(body),
     } as const;
     openings.run(opening, () =>
       dispatcher.dispatch(asked, {

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { ErrorClassSchema } from '../domain/scalars.ts';
 import { canonicalJson, sha256Hex } from '../kernel/canonical-json.ts';
-import { scrubSecrets } from '../kernel/scrub.ts';
+import { scrubSecrets, scrubValue } from '../kernel/scrub.ts';
 
 export const RecordingSchema = z.strictObject({
   schema_version: z.literal(1),
@@ -21,20 +21,41 @@ export type Recording = z.infer<typeof RecordingSchema>;
 /** The response headers that mean something to an adapter; no other is kept. */
 export const KEPT_HEADERS = ['content-type', 'request-id', 'x-request-id', 'retry-after', 'retry-after-ms'];
 
-/** The same value with credentials taken out of every string. */
-export function withoutSecrets(value: unknown, secrets: readonly string[]): unknown {
-  if (typeof value === 'string') return scrubSecrets(value, secrets);
-  if (Array.isArray(value)) return value.map((v) => withoutSecrets(v, secrets));
-  if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, withoutSecrets(v, secrets)]));
-}
-
 /** Equal for the same request of another run: tool use ids count by their order of appearance only. */
 export function bodyKey(body: unknown, secrets: readonly string[]): string {
   const ordinals = new Map<string, number>();
-  const text = canonicalJson(withoutSecrets(body, secrets)).replace(/tu_[0-7][0-9A-HJKMNP-TV-Z]{25}/g, (id) => {
+  const text = canonicalJson(scrubValue(body, secrets)).replace(/tu_[0-7][0-9A-HJKMNP-TV-Z]{25}/g, (id) => {
     if (!ordinals.has(id)) ordinals.set(id, ordinals.size + 1);
     return `tu_${ordinals.get(id)}`;
   });
   return sha256Hex(text);
+}
+
+/** An attempt that has ended, beside the body that was sent, before its credentials are taken out. */
+export interface Exchange extends Omit<Recording, 'schema_version' | 'method' | 'body'> {
+  readonly secrets: readonly string[];
+}
+
+/** The text of a recording's file, without credentials. */
+export function recordingText(body: Buffer, { secrets, chunks, end, ...exchange }: Exchange): string {
+  const { adapter, path, status, headers } = exchange;
+  const recording: Recording = {
+    schema_version: 1,
+    adapter,
+    method: 'POST',
+    path,
+    body: scrubValue(JSON.parse(body.toString('utf8')), secrets),
+    status,
+    headers: scrubValue(headers, secrets),
+    chunks: cleanChunks(chunks, secrets),
+    end,
+  };
+  return JSON.stringify(recording, null, 1);
+}
+
+/** Pieces as they came, or, when a credential is in them, all in one with it taken out: it may lie across two pieces. */
+function cleanChunks(chunks: Recording['chunks'], secrets: readonly string[]): Recording['chunks'] {
+  const whole = chunks.map((chunk) => chunk.text).join('');
+  const scrubbed = scrubSecrets(whole, secrets);
+  return scrubbed === whole ? chunks : [{ at_ms: chunks[0]?.at_ms ?? 0, text: scrubbed }];
 }

@@ -3,37 +3,21 @@ import { type Duplex, Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import type { ClientWire } from '../domain/api/gateway.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { scrub } from '../kernel/scrub.ts';
 import { type Relay, type RelayAnswer, RelayFault, type RelayHeaders, type RelayRequest } from '../ports/relay.ts';
-import { chatMeter } from '../wire/meter/chat.ts';
-import { messagesMeter } from '../wire/meter/messages.ts';
-import { createMeter, type Meter, type WireMeter } from '../wire/meter/meter.ts';
-import { responsesMeter } from '../wire/meter/responses.ts';
+import { createMeter, type Meter } from '../wire/meter/meter.ts';
+import { METERS } from '../wire/meter/meters.ts';
 import { withoutUsageChunk } from '../wire/meter/withheld-usage.ts';
 import type { ExchangeLog, LoggedExchange } from './exchange-log.ts';
 import { networkFault } from './network-fault.ts';
+import type { ThreadedParser } from './parsing/threaded-parser.ts';
+import { HOP_BY_HOP, namedByConnection, returnedHeaders } from './returned-headers.ts';
 import type { HttpResponse, Send } from './send.ts';
+import { readSentCredentials, type SentCredentials } from './sent-credentials.ts';
 
-const METERS: Readonly<Record<ClientWire, WireMeter>> = {
-  messages: messagesMeter,
-  chat: chatMeter,
-  responses: responsesMeter,
-};
 /** Silence after which an answer is given up, whether it streams or thinks; none has a total (19 §2.7). */
 const IDLE_SECONDS = 300;
-/** Of one connection, not of what is said over it. */
-const HOP_BY_HOP = [
-  'connection',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-];
 const NOT_SENT = new Set([...HOP_BY_HOP, 'host', 'content-length', 'cookie', 'accept-encoding', 'expect']);
-const NOT_RETURNED = new Set([...HOP_BY_HOP, 'content-length', 'set-cookie']);
 /** Of an answer's coding. */
 const DECODERS: Readonly<Record<string, () => Duplex>> = {
   gzip: createGunzip,
@@ -41,8 +25,8 @@ const DECODERS: Readonly<Record<string, () => Duplex>> = {
   br: createBrotliDecompress,
   deflate: createInflate,
 };
-/** Where clients of these wires keep their keys. */
-const CREDENTIALS = new Set(['authorization', 'x-api-key', 'api-key']);
+/** Where clients of these wires keep their keys, and the account that a key acts for. */
+const CREDENTIALS = new Set(['authorization', 'x-api-key', 'api-key', 'openai-organization', 'openai-project']);
 
 export interface RelayOptions {
   readonly type: 'anthropic' | 'openai' | 'openrouter';
@@ -55,32 +39,39 @@ export interface RelayOptions {
   readonly clock: Clock;
   /** Null keeps nothing of an exchange. */
   readonly record: ExchangeLog | null;
+  readonly parser: Pick<ThreadedParser, 'above' | 'readAnswer'>;
 }
 
 export function createRelay(options: RelayOptions): Relay {
   const base = options.baseUrl.replace(/\/+$/, '');
   return {
     keyed: options.keyed,
+    origin: new URL(base).origin,
     async send(request, withKey, signal) {
       const url = `${base}${endpoint(options.type, request.wire)}${request.tail}`;
       const pieces = [...request.takeBody()];
-      const exchange = options.record?.begin(request.request_id, new URL(url).pathname, pieces) ?? null;
+      const headers = sentHeaders(options, request, withKey);
+      const credentials = readSentCredentials(headers);
+      const path = new URL(url).pathname;
+      const record = request.body_bytes === 0 ? null : options.record;
+      const exchange = record?.begin(request.request_id, path, pieces, credentials.values) ?? null;
       const watch = createWatch(options.clock, signal);
       try {
         const response = await options.send({
           url,
-          headers: [...sentHeaders(options, request, withKey), ['content-length', String(request.body_bytes)]],
+          ...(request.method === undefined ? {} : { method: request.method }),
+          headers: [...headers, ...lengthOf(request)],
           body: handedOut(pieces),
           signal: watch.signal,
           of: null,
         });
         watch.beat();
         exchange?.head(response.status, (name) => response.header(name));
-        return answerOf(request, response, { watch, exchange });
+        return answerOf(request, response, { watch, exchange, credentials, ownKey: withKey, parser: options.parser });
       } catch (error) {
         watch.end();
         exchange?.end(signal.aborted ? 'aborted' : 'network');
-        throw faultOf(error, watch);
+        throw faultOf(error, watch, credentials);
       }
     },
   };
@@ -104,10 +95,16 @@ function endpoint(type: RelayOptions['type'], wire: ClientWire): string {
   return type === 'anthropic' ? `/v1${path}` : path;
 }
 
+/** A GET has no body. */
+function lengthOf({ method, body_bytes }: RelayRequest): RelayHeaders {
+  return method === 'GET' ? [] : [['content-length', String(body_bytes)]];
+}
+
 function sentHeaders(options: RelayOptions, { headers, wire }: RelayRequest, withKey: boolean): RelayHeaders {
   const extra = Object.entries(options.extraHeaders).map(([name, value]) => [name.toLowerCase(), value] as const);
+  const ofConnection = namedByConnection(headers);
   const given = headers.filter(([name]) => {
-    if (NOT_SENT.has(name) || name.startsWith('x-metis-')) return false;
+    if (NOT_SENT.has(name) || ofConnection.has(name) || name.startsWith('x-metis-')) return false;
     return !(withKey && CREDENTIALS.has(name)) && !extra.some(([own]) => own === name);
   });
   const own: [string, string][] = [['accept-encoding', 'identity']];
@@ -157,44 +154,54 @@ function createWatch(clock: Clock, client: AbortSignal): Watch {
 interface Call {
   readonly watch: Watch;
   readonly exchange: LoggedExchange | null;
+  readonly credentials: SentCredentials;
+  /** They are the server's: its clients must not learn them from an error that quotes them. */
+  readonly ownKey: boolean;
+  readonly parser: RelayOptions['parser'];
 }
 
 function answerOf(
   { wire, withhold_usage }: Pick<RelayRequest, 'wire' | 'withhold_usage'>,
   response: HttpResponse,
-  { watch, exchange }: Call,
+  { watch, exchange, credentials, ownKey, parser }: Call,
 ): RelayAnswer {
   const { status } = response;
   const streams = (response.header('content-type') ?? '').includes('event-stream');
-  const meter = createMeter(METERS[wire], status >= 400 ? { status } : streams ? 'stream' : 'json');
-  const withheld = withhold_usage && streams && status < 400 ? withoutUsageChunk() : null;
+  // A redirect is passed on, and is no answer.
+  const answered = status >= 200 && status < 300;
+  const meter = createMeter(METERS[wire], !answered ? { status } : streams ? 'stream' : 'json', {
+    above: parser.above,
+    read: (bytes) => parser.readAnswer(wire, bytes),
+  });
+  const withheld = withhold_usage && streams && answered ? withoutUsageChunk() : null;
   const decoder = decoderOf(response);
+  const filter = ownKey && status >= 400 ? credentials.createFilter() : null;
   const body = async function* (): AsyncGenerator<Uint8Array> {
     let ended = false;
     try {
       for await (const piece of decoder === null ? pieces(response) : decoded(response, decoder())) {
         watch.beat();
         exchange?.piece(piece);
-        const passed = withheld?.pass(piece) ?? piece;
+        const passed = withheld?.pass(piece) ?? filter?.pass(piece) ?? piece;
         if (passed.byteLength > 0) yield passed;
         meter.feed(piece);
       }
       ended = true;
-      const rest = withheld?.rest();
+      const rest = withheld?.rest() ?? filter?.rest();
       if (rest !== undefined && rest.byteLength > 0) yield rest;
-      meter.end();
+      await meter.end();
     } catch (error) {
-      throw faultOf(error, watch);
+      throw faultOf(error, watch, credentials);
     } finally {
       watch.end();
       exchange?.end(ended ? 'complete' : watch.aborted() ? 'aborted' : 'network');
       if (!ended) response.cancel();
     }
   };
-  const headers = response.headers.filter(
-    ([name]) => !NOT_RETURNED.has(name) && !(decoder !== null && name === 'content-encoding'),
+  const headers = returnedHeaders(response.headers, decoder !== null).filter(
+    ([, value]) => !(ownKey && credentials.isIn(value)),
   );
-  return { status, headers, body: body(), reading: () => readingOf(meter) };
+  return { status, headers, body: body(), reading: () => readingOf(meter, credentials) };
 }
 
 /** Asked for without, a server may encode all the same. Null: the bytes are the answer, or the client's to decode. */
@@ -212,13 +219,15 @@ async function* pieces(response: HttpResponse): AsyncGenerator<Uint8Array> {
   for (let piece = await response.read(); piece !== null; piece = await response.read()) yield piece;
 }
 
-function readingOf({ reading }: Meter) {
-  return { ...reading, usage: { ...reading.usage } };
+function readingOf({ reading }: Meter, credentials: SentCredentials) {
+  const { fault } = reading;
+  const name = fault === null || fault.name === null || credentials.isIn(fault.name) ? null : fault.name;
+  return { ...reading, usage: { ...reading.usage }, fault: fault === null ? null : { ...fault, name } };
 }
 
-function faultOf(error: unknown, watch: Watch): RelayFault {
+function faultOf(error: unknown, watch: Watch, { values }: SentCredentials): RelayFault {
   if (watch.aborted()) return new RelayFault('cancelled', 'the call was cancelled');
   if (error instanceof RelayFault) return error;
   const { error_detail, message } = networkFault(error);
-  return new RelayFault('network', error_detail ?? message);
+  return new RelayFault('network', error_detail ?? scrub(message, { secrets: values }));
 }

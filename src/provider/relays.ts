@@ -6,6 +6,7 @@ import type { Relay } from '../ports/relay.ts';
 import { type CredentialSource, DEFAULT_BASE_URLS } from './adapters.ts';
 import { ANTHROPIC_VERSION } from './anthropic/adapter.ts';
 import { createExchangeLog, type ExchangeLog } from './exchange-log.ts';
+import type { ThreadedParser } from './parsing/threaded-parser.ts';
 import { createRelay } from './relay.ts';
 import type { Send } from './send.ts';
 
@@ -17,6 +18,7 @@ export interface RelaySetup {
   readonly send: Send;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly parser: ThreadedParser;
 }
 
 export interface OpenRelays {
@@ -25,14 +27,15 @@ export interface OpenRelays {
   settled(): Promise<void>;
 }
 
-export function createRelays({ adapters, credentials, record, send, clock, log }: RelaySetup): OpenRelays {
+export function createRelays({ adapters, credentials, record, send, clock, log, parser }: RelaySetup): OpenRelays {
   const relays = new Map<string, Relay>();
   const logs: ExchangeLog[] = [];
   for (const [id, config] of adapters) {
     if (config.type === 'scripted') continue;
     const found = credentials.forAdapter(id, config);
     const { secrets } = credentials;
-    const exchanges = record === null ? null : createExchangeLog({ dir: record, adapter: id, clock, secrets, log });
+    const exchanges =
+      record === null ? null : createExchangeLog({ dir: record, adapter: id, clock, secrets, log, parser });
     if (exchanges !== null) logs.push(exchanges);
     relays.set(
       id,
@@ -46,6 +49,7 @@ export function createRelays({ adapters, credentials, record, send, clock, log }
         send,
         clock,
         record: exchanges,
+        parser,
       }),
     );
   }

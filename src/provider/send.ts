@@ -4,8 +4,9 @@ import type { Attempt } from './base.ts';
 /** Which attempt a request belongs to: for a recorder, none of it reaches the wire. */
 export type AttemptInfo = Pick<Attempt, 'request' | 'attempt'>;
 
-/** A POST. */
 export interface HttpRequest {
+  /** Absent = POST. */
+  readonly method?: 'GET' | 'DELETE';
   readonly url: string;
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string>> | readonly (readonly [name: string, value: string])[];

@@ -49,6 +49,7 @@ export interface Assembly {
   readonly usage: UsageReport;
   readonly slots: readonly Slot[];
   servedModel: string | null;
+  responseId: string | null;
   /** Set when the provider said that the message is whole. */
   stop: { readonly reason: StopReason; readonly raw: string | null } | null;
   open(kind: Slot['kind']): Slot;
@@ -182,6 +183,7 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
     usage: noUsage(),
     slots,
     servedModel: null,
+    responseId: null,
     stop: null,
     weigh,
     open(kind) {

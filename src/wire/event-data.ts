@@ -18,6 +18,15 @@ export function readEventData(data: string): unknown {
   return JSON.parse(data);
 }
 
+/** The value, or undefined for what is not JSON or too large to be part of an answer. Never throws. */
+export function tryEventData(data: string): unknown {
+  try {
+    return readEventData(data);
+  } catch {
+    return undefined;
+  }
+}
+
 function tooLarge(problem: string): WireFault {
   return new WireFault(fault('other', 'response_too_large', `an event of the stream ${problem}`));
 }

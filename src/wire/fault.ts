@@ -56,7 +56,6 @@ const BY_NAME: ReadonlyMap<string, Verdict> = new Map<string, Verdict>([
   ['insufficient_quota', ['auth', 'quota_exhausted']],
   ['billing_error', ['auth', 'quota_exhausted']],
   ['authentication_error', ['auth', null]],
-  ['permission_error', ['auth', null]],
   ['invalid_api_key', ['auth', null]],
   ['context_length_exceeded', ['context_overflow', null]],
   ['request_too_large', ['context_overflow', null]],
@@ -64,11 +63,22 @@ const BY_NAME: ReadonlyMap<string, Verdict> = new Map<string, Verdict>([
   ['server_error', ['server_error', null]],
   ['timeout_error', ['network', 'timeout_error']],
   ['model_not_found', ['invalid_request', 'model_not_found']],
-  ['not_found_error', ['invalid_request', 'model_not_found']],
 ]);
 
 const TOO_LONG =
   /context[\s\S]*(length|window)|(length|window)[\s\S]*context|tokens exceed|prompt is too long|too large|maximum context/i;
+
+/** A 403 because of what the request says: no other request is concerned. */
+const FLAGGED = /\b(moderat|flagged|content (policy|filter)|usage policy)/i;
+/** A 403 about what was requested, and not about the key. */
+const DENIES_MODEL = /\bmodels?\b|\bthe specified resource\b|\b(access|permission) (to|for)\b/i;
+/** A 404 that begins so is about the model; words further on may be the client's own. */
+const MISSES_MODEL = /^(the )?(requested )?model\b|^no endpoints found for\b/i;
+/** A 403 about the key or the account behind it. */
+const ABOUT_ACCOUNT =
+  /api[ _-]?key|\bkey\b|credential|token|\baccount|organi[sz]ation|project|workspace|billing|\bcredits?\b|country|region|territor|oauth/i;
+/** A 402 that a smaller request passes. */
+const ASKS_TOO_MUCH = /fewer max_tokens|can only afford/i;
 
 /**
  * Class and detail of a failure that the provider reported.
@@ -76,6 +86,8 @@ const TOO_LONG =
  */
 export function classify(error: WireError | null, status: number | null): Verdict {
   const code = typeof error?.code === 'string' ? error.code : null;
+  const scoped = byWords(error, status);
+  if (scoped !== null) return scoped;
   // A quota error comes as type `insufficient_quota` or as its code, beside a generic other name: the code is narrower.
   const named = (code !== null && BY_NAME.get(code)) || (error?.type != null && BY_NAME.get(error.type)) || null;
   if (named) return named;
@@ -91,14 +103,30 @@ export function classify(error: WireError | null, status: number | null): Verdic
   return invalid ? ['invalid_request', code] : ['other', code];
 }
 
+/** What a 402, 403 or 404 is about: the provider's words say it, the status alone does not. */
+function byWords(error: WireError | null, status: number | null): Verdict | null {
+  const { type = null, code = null, message = '' } = error ?? {};
+  if (status === 402 && ASKS_TOO_MUCH.test(message)) return ['auth', 'credit_too_low'];
+  if (status === 404 || type === 'not_found_error') {
+    const isModel = typeof code === 'string' ? code === 'model_not_found' : MISSES_MODEL.test(message);
+    return ['invalid_request', isModel ? 'model_not_found' : 'not_found'];
+  }
+  if (status !== 403 && !(status === null && type === 'permission_error')) return null;
+  if (code === 'model_not_found') return ['auth', 'model_denied'];
+  if (BY_NAME.has(String(code)) || BY_NAME.has(String(type))) return null;
+  if (FLAGGED.test(message)) return ['invalid_request', 'content_refused'];
+  if (DENIES_MODEL.test(message)) return ['auth', 'model_denied'];
+  if (ABOUT_ACCOUNT.test(message)) return ['auth', null];
+  return ['auth', type === 'permission_error' ? 'model_denied' : 'forbidden'];
+}
+
 function byStatus(status: number): Verdict {
   if (status === 429) return ['rate_limit', null];
   if (status === 529) return ['rate_limit', 'overloaded'];
-  if (status === 401 || status === 403) return ['auth', null];
+  if (status === 401) return ['auth', null];
   if (status === 402) return ['auth', 'quota_exhausted'];
   if (status === 413) return ['context_overflow', null];
   if (status === 408) return ['network', null];
-  if (status === 404) return ['invalid_request', 'model_not_found'];
   if (status >= 500 && status <= 599) return ['server_error', null];
   if (status >= 400 && status <= 499) return ['invalid_request', null];
   return ['other', null];

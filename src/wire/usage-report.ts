@@ -12,11 +12,19 @@ export interface UsageReport {
   early: boolean;
 }
 
+/** One of several samplings inside a call. */
+export interface UsageRound {
+  /** Null = the model of the call. */
+  readonly model: string | null;
+  readonly usage: Readonly<Omit<UsageReport, 'early'>>;
+}
+
 export function noUsage(): UsageReport {
   return { input: null, cached: null, creation: null, creation1h: null, output: null, reasoning: null, early: false };
 }
 
-/** A count that can be trusted: a whole number from 0. Anything else counts as not reported. */
+/** A reported count: null = not reported, `NaN` = reported, and no whole number from 0. */
 export function count(value: unknown): number | null {
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null;
+  if (value == null) return null;
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : Number.NaN;
 }

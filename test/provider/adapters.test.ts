@@ -11,6 +11,7 @@ import { createIdGenerator } from '../../src/kernel/ids.ts';
 import { type AdapterConfig, readAdapterConfig } from '../../src/policy/registry/adapter-config.ts';
 import type { ProviderAdapter } from '../../src/ports/provider.ts';
 import { type AdapterSetup, createAdapters } from '../../src/provider/adapters.ts';
+import { createThreadedParser } from '../../src/provider/parsing/threaded-parser.ts';
 import type { Send } from '../../src/provider/send.ts';
 import { type FakeCall, type FakeProvider, startFakeProvider } from '../support/fake-provider.ts';
 import { message } from '../support/messages.ts';
@@ -49,6 +50,7 @@ function setup(adapters: Record<string, object>, keys: Record<string, string> = 
     random: () => 0.5,
     ids: createIdGenerator(Date.now, Math.random),
     log,
+    parser: createThreadedParser(join(import.meta.dirname, '../../src/provider/parsing/parser-thread.ts'), log),
     ...over,
   };
   return { all, lines, create: () => createAdapters(all) };

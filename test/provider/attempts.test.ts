@@ -107,7 +107,50 @@ describe('retries', () => {
 describe('classes', () => {
   test.each([
     [401, { type: 'authentication_error', message: 'no' }, 'auth', null],
-    [403, { message: 'no' }, 'auth', null],
+    [403, { message: 'no' }, 'auth', 'forbidden'],
+    [
+      403,
+      { type: 'permission_error', message: 'Your account has no access to claude-opus-4-7' },
+      'auth',
+      'model_denied',
+    ],
+    [
+      403,
+      { type: 'permission_error', message: 'Your API key does not have permission to use the specified resource.' },
+      'auth',
+      'model_denied',
+    ],
+    [
+      403,
+      { message: 'Project `p` does not have access to model `gpt-5`', code: 'model_not_found' },
+      'auth',
+      'model_denied',
+    ],
+    [403, { type: 'permission_error', message: 'OAuth is not allowed for this organization.' }, 'auth', null],
+    [403, { code: 'invalid_api_key', message: 'This key cannot use the model.' }, 'auth', null],
+    [403, { message: 'Country, region, or territory not supported' }, 'auth', null],
+    [
+      403,
+      { code: 403, message: 'x/y requires moderation. Your input was flagged.' },
+      'invalid_request',
+      'content_refused',
+    ],
+    [402, { code: 402, message: 'You can only afford 12 tokens; use fewer max_tokens.' }, 'auth', 'credit_too_low'],
+    [
+      404,
+      { type: 'api_error', message: 'model "x" not found, try pulling it first' },
+      'invalid_request',
+      'model_not_found',
+    ],
+    [404, { type: 'not_found_error', message: 'File not found: model.pdf' }, 'invalid_request', 'not_found'],
+    [
+      404,
+      { type: 'invalid_request_error', code: 'previous_response_not_found', message: 'model x not found' },
+      'invalid_request',
+      'not_found',
+    ],
+    [404, { code: 404, message: 'No endpoints found that support image input' }, 'invalid_request', 'not_found'],
+    [404, { code: 404, message: 'No endpoints found for x/y.' }, 'invalid_request', 'model_not_found'],
     [402, { message: 'pay' }, 'auth', 'quota_exhausted'],
     [429, { type: 'insufficient_quota', code: 'insufficient_quota', message: 'pay' }, 'auth', 'quota_exhausted'],
     [
@@ -518,6 +561,14 @@ describe('on the wire', () => {
     for (const text of [error!.message, JSON.stringify(error), JSON.stringify(lines)]) expect(text).not.toContain(key);
     expect(error!.message).toContain('[REDACTED]');
     expect(displayKey('twelve-chars')).toBe('***');
+  });
+
+  test('a key that the provider sends as the code of an error is nowhere in the error', async () => {
+    const key = 'plain-secret-no-known-shape';
+    const event = `data: ${JSON.stringify({ type: 'error', error: { message: 'no', code: key } })}\n\n`;
+    const provider = await serve(() => ({ raw: [event] }));
+    const { error } = await drain(on(provider, { key, secrets: [key] }), ask);
+    expect(error).toMatchObject({ error_class: 'other', error_detail: '[REDACTED]', message: 'no' });
   });
 
   test('a huge error body is not read to its end', async () => {

@@ -247,9 +247,9 @@ function cut(bytes: Buffer, at: readonly number[]): Uint8Array[] {
   return places.slice(1).map((end, i) => new Uint8Array(bytes.subarray(places[i]!, end)));
 }
 
-/** What an adapter makes itself: our ids, the time, and the name it heard. */
+/** What an adapter makes itself: our ids, the time, and the name and id that it read. */
 function withoutIds(event: object): unknown {
-  const own = ['message_id', 'tool_use_id', 'latency_ms', 'served_model'];
+  const own = ['message_id', 'tool_use_id', 'latency_ms', 'served_model', 'response_id'];
   return JSON.parse(JSON.stringify(event), (key, value) =>
     own.includes(key) || (key === 'id' && String(value).startsWith('tu_')) ? undefined : value,
   );

@@ -3,12 +3,17 @@ import { deflateSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { CanonicalRequest } from '../../src/domain/model-request.ts';
-import { boundRequest } from '../../src/policy/context/estimate.ts';
+import { requestPrompt } from '../../src/policy/context/request-prompt.ts';
+import { newText, tokenBound } from '../../src/policy/pricing/prompt.ts';
 import { silentLogger } from '../../src/ports/log.ts';
 import { createAnthropicEncoder } from '../../src/wire/anthropic/encode-request.ts';
 import { createOpenAiEncoder } from '../../src/wire/openai/encode-request.ts';
 import { message, text, toolResult, toolUse } from '../support/messages.ts';
 import { modelEntry, request } from './support.ts';
+
+function boundRequest(req: CanonicalRequest, model: Parameters<typeof tokenBound>[1]): number {
+  return tokenBound(newText(requestPrompt(req), null), model, 0);
+}
 
 /** Fields that a model reads; the others steer the server. */
 const READ = ['system', 'messages', 'tools', 'output_config', 'response_format'];
@@ -20,7 +25,7 @@ const wires = {
 function tokensOnWire(wire: keyof typeof wires, req: CanonicalRequest): number {
   const body = JSON.parse(wires[wire](req).toString()) as Record<string, unknown>;
   const read = READ.filter((key) => key in body).map((key) => Buffer.byteLength(JSON.stringify(body[key])));
-  return Math.ceil(read.reduce((sum, bytes) => sum + bytes, 0) / 2.5);
+  return read.reduce((sum, bytes) => sum + bytes, 0);
 }
 
 /** How the pages of a file lie in it: each an object, one object that stands in the tree many times, or out of sight. */

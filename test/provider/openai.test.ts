@@ -212,6 +212,17 @@ describe('usage', () => {
     expect(lines.filter((l) => l.level === 'warn')).toHaveLength(1);
   });
 
+  test('cached tokens without details, as DeepSeek gives them, are taken out of the prompt count', async () => {
+    const deepseek = {
+      prompt_tokens: 100,
+      completion_tokens: 1,
+      prompt_cache_hit_tokens: 80,
+      prompt_cache_miss_tokens: 20,
+    };
+    const { complete } = await receive(sse(...done().slice(0, 1), usage(deepseek)));
+    expect(complete!.usage).toMatchObject({ input_tokens: 20, cached_input_tokens: 80, usage_estimated: false });
+  });
+
   test('no usage is estimated, never zero, with one warning for each model', async () => {
     const { log, lines } = recordingLog();
     const adapter = realAdapter({

@@ -45,6 +45,7 @@ export function modelEntry(
     wire_name: id.slice(id.indexOf(':') + 1),
     pricing_id: id,
     thinking: null,
+    tokenizer: null,
     extra_body: null,
     ...over,
     capabilities: {

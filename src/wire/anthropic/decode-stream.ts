@@ -12,7 +12,7 @@ import { count } from '../usage-report.ts';
 interface WireEvent {
   readonly type?: string;
   readonly index?: unknown;
-  readonly message?: { readonly model?: unknown; readonly usage?: WireUsage | null } | null;
+  readonly message?: { readonly id?: unknown; readonly model?: unknown; readonly usage?: WireUsage | null } | null;
   readonly content_block?: WireBlock | null;
   readonly delta?: {
     readonly type?: string;
@@ -151,6 +151,7 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): De
         }
         case 'message_start':
           assembly.servedModel = nameOf(event.message?.model) ?? assembly.servedModel;
+          assembly.responseId = nameOf(event.message?.id) ?? assembly.responseId;
           if (event.message?.usage) {
             readUsage(assembly, event.message.usage);
             assembly.usage.early = true;

@@ -1,7 +1,7 @@
 // What Chat Completions says of an answer's tokens, and the chunk of counts that a client did not ask for (11.6, 19 §2.2).
 import { isMapping } from '../../policy/parsing/yaml.ts';
 import { nameOf } from '../event-data.ts';
-import { STOP_REASONS } from '../openai/decode-stream.ts';
+import { cachedTokens, STOP_REASONS } from '../openai/decode-stream.ts';
 import { count } from '../usage-report.ts';
 import { faultOf, type Reading, type WireMeter } from './meter.ts';
 
@@ -24,13 +24,15 @@ export const chatMeter: WireMeter = {
 
 function readAnswer(value: Readonly<Record<string, unknown>>, part: 'delta' | 'message', reading: Reading): void {
   reading.served_model = nameOf(value.model) ?? reading.served_model;
+  reading.response_id = nameOf(value.id) ?? reading.response_id;
   readUsage(value.usage ?? (isMapping(value.x_groq) ? value.x_groq.usage : null), reading);
   if (value.error != null) reading.fault = faultOf(value, null);
   for (const choice of Array.isArray(value.choices) ? value.choices : []) {
     if (!isMapping(choice)) continue;
     const { finish_reason } = choice;
     if (finish_reason === 'error' || choice.error != null)
-      reading.fault = choice.error == null ? { error_class: 'server_error', name: null } : faultOf(choice, null);
+      reading.fault =
+        choice.error == null ? { error_class: 'server_error', error_detail: null, name: null } : faultOf(choice, null);
     else if (typeof finish_reason === 'string' && finish_reason !== '')
       reading.stop_reason = STOP_REASONS.get(finish_reason) ?? 'end_turn';
     const said = choice[part];
@@ -58,7 +60,7 @@ function readUsage(wire: unknown, { usage }: Reading): void {
   const prompt = count(wire.prompt_tokens);
   if (prompt !== null) {
     const details = isMapping(wire.prompt_tokens_details) ? wire.prompt_tokens_details : {};
-    usage.cached = count(details.cached_tokens) ?? 0;
+    usage.cached = cachedTokens(wire) ?? 0;
     usage.creation = count(details.cache_write_tokens) ?? 0;
     usage.input = Math.max(0, prompt - usage.cached - usage.creation);
   }

@@ -2,7 +2,7 @@
 import { isMapping } from '../../policy/parsing/yaml.ts';
 import { STOP_REASONS } from '../anthropic/decode-stream.ts';
 import { nameOf } from '../event-data.ts';
-import { count, type UsageReport } from '../usage-report.ts';
+import { count, type UsageRound } from '../usage-report.ts';
 import { faultOf, type Reading, type WireMeter } from './meter.ts';
 
 type Json = Readonly<Record<string, unknown>>;
@@ -14,7 +14,8 @@ export const messagesMeter: WireMeter = {
       case 'message_start':
         if (!isMapping(value.message)) return;
         reading.served_model = nameOf(value.message.model);
-        readUsage(value.message.usage, reading.usage);
+        reading.response_id = nameOf(value.message.id);
+        readUsage(value.message.usage, reading);
         reading.usage.early = true;
         return;
       case 'content_block_start':
@@ -28,7 +29,7 @@ export const messagesMeter: WireMeter = {
       case 'message_delta': {
         if (isMapping(value.delta)) readStop(value.delta.stop_reason, reading);
         if (!isMapping(value.usage)) return;
-        readUsage(value.usage, reading.usage);
+        readUsage(value.usage, reading);
         if (count(value.usage.output_tokens) !== null) reading.usage.early = false;
         return;
       }
@@ -44,9 +45,11 @@ export const messagesMeter: WireMeter = {
   },
   body(value, reading) {
     if (!isMapping(value)) return;
+    if (value.error != null) reading.fault = faultOf(value, null);
     reading.served_model = nameOf(value.model);
+    reading.response_id = nameOf(value.id);
     readStop(value.stop_reason, reading);
-    readUsage(value.usage, reading.usage);
+    readUsage(value.usage, reading);
     for (const block of Array.isArray(value.content) ? value.content : []) {
       readBlock(block, reading);
       if (isMapping(block) && isMapping(block.input)) reading.characters += JSON.stringify(block.input).length;
@@ -66,20 +69,34 @@ function readBlock(block: unknown, reading: Reading): void {
 }
 
 /** Counts are cumulative: what is given replaces what was known. Several rounds of one call are added up. */
-function readUsage(wire: unknown, usage: UsageReport): void {
+function readUsage(wire: unknown, reading: Reading): void {
   if (!isMapping(wire)) return;
-  const rounds = Array.isArray(wire.iterations) ? wire.iterations.filter(isMapping) : [];
-  const given = rounds.length === 0 ? [wire] : rounds;
-  const sum = (read: (one: Json) => unknown): number | null => {
-    const counts = given.map((one) => count(read(one))).filter((n) => n !== null);
-    return counts.length === 0 ? null : counts.reduce((a, b) => a + b, 0);
+  const rounds = Array.isArray(wire.iterations) ? wire.iterations.filter(isMapping).filter(isBilled) : [];
+  if (rounds.length > 0) reading.rounds = rounds.map((one) => ({ model: nameOf(one.model), usage: countsOf(one) }));
+  const given = rounds.length > 0 ? reading.rounds.map(({ usage }) => usage) : [countsOf(wire)];
+  for (const key of CLASSES) {
+    const counts = given.map((usage) => usage[key]).filter((n) => n !== null);
+    if (counts.length > 0) reading.usage[key] = counts.reduce((a, b) => a + b, 0);
+  }
+}
+
+/** A model that declined and wrote nothing is not billed: another one answered behind it. */
+function isBilled({ type, output_tokens }: Json, at: number, all: readonly Json[]): boolean {
+  const declined = type === 'message' && output_tokens === 0;
+  return !declined || !all.slice(at + 1).some((later) => later.type === 'fallback_message');
+}
+
+const CLASSES = ['input', 'output', 'cached', 'creation', 'creation1h', 'reasoning'] as const;
+
+function countsOf(one: Json): UsageRound['usage'] {
+  return {
+    input: count(one.input_tokens),
+    output: count(one.output_tokens),
+    cached: count(one.cache_read_input_tokens),
+    creation: count(one.cache_creation_input_tokens),
+    creation1h: count(inner(one.cache_creation, 'ephemeral_1h_input_tokens')),
+    reasoning: count(inner(one.output_tokens_details, 'thinking_tokens')),
   };
-  usage.input = sum((one) => one.input_tokens) ?? usage.input;
-  usage.output = sum((one) => one.output_tokens) ?? usage.output;
-  usage.cached = sum((one) => one.cache_read_input_tokens) ?? usage.cached;
-  usage.creation = sum((one) => one.cache_creation_input_tokens) ?? usage.creation;
-  usage.creation1h = sum((one) => inner(one.cache_creation, 'ephemeral_1h_input_tokens')) ?? usage.creation1h;
-  usage.reasoning = sum((one) => inner(one.output_tokens_details, 'thinking_tokens')) ?? usage.reasoning;
 }
 
 function inner(value: unknown, key: string): unknown {

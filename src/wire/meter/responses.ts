@@ -7,6 +7,10 @@ import { faultOf, type Reading, type WireMeter } from './meter.ts';
 type Json = Readonly<Record<string, unknown>>;
 
 const ENDS: ReadonlySet<unknown> = new Set(['response.completed', 'response.incomplete', 'response.failed']);
+/** States of an answer that is still to be made, and of one that is over. */
+const UNDER_WAY: ReadonlySet<unknown> = new Set(['queued', 'in_progress']);
+const OVER: ReadonlySet<unknown> = new Set(['completed', 'incomplete', 'failed', 'cancelled']);
+const BEGINNINGS: ReadonlySet<unknown> = new Set(['response.created', 'response.queued', 'response.in_progress']);
 /** Events whose `delta` is a piece of the answer. */
 const PIECE = /^response\.(output_text|refusal|function_call_arguments|custom_tool_call_input|reasoning_\w+)\.delta$/;
 const CALLS: ReadonlySet<unknown> = new Set(['function_call', 'custom_tool_call', 'local_shell_call', 'shell_call']);
@@ -17,14 +21,25 @@ export const responsesMeter: WireMeter = {
     const { type, response } = value;
     if (ENDS.has(type) && isMapping(response)) {
       readResponse(response, reading);
+      reading.background = backgroundOf(response, true);
       reading.whole = true;
-    } else if (type === 'response.created' && isMapping(response)) reading.served_model = nameOf(response.model);
-    else if (type === 'response.output_item.added') readItem(value.item, reading);
+    } else if (BEGINNINGS.has(type) && isMapping(response)) {
+      reading.served_model = nameOf(response.model);
+      reading.response_id = nameOf(response.id);
+      if (response.background === true) reading.background = backgroundOf(response, false);
+    } else if (type === 'response.output_item.added') readItem(value.item, reading);
     else if (type === 'error') reading.fault = faultOf(isMapping(value.error) ? value : { error: value }, null);
     else if (typeof type === 'string' && PIECE.test(type)) reading.characters += length(value.delta);
   },
   body(value, reading) {
     if (!isMapping(value)) return;
+    if (UNDER_WAY.has(value.status)) {
+      reading.whole = false;
+      reading.background = backgroundOf(value, false);
+      return;
+    }
+    if (value.error != null) reading.fault = faultOf(value, null);
+    if (OVER.has(value.status)) reading.background = backgroundOf(value, true);
     for (const item of Array.isArray(value.output) ? value.output : []) {
       readItem(item, reading);
       reading.characters += JSON.stringify(item).length;
@@ -33,10 +48,18 @@ export const responsesMeter: WireMeter = {
   },
 };
 
+function backgroundOf({ id }: Json, done: boolean): Reading['background'] {
+  const name = nameOf(id);
+  return name === null ? null : { id: name, done };
+}
+
 function readResponse(response: Json, reading: Reading): void {
   reading.served_model = nameOf(response.model) ?? reading.served_model;
+  reading.response_id = nameOf(response.id) ?? reading.response_id;
   readUsage(response.usage, reading);
   if (response.status === 'failed') reading.fault = faultOf(response, null);
+  else if (response.status === 'cancelled')
+    reading.fault = { error_class: 'cancelled', error_detail: null, name: 'cancelled' };
   else if (response.status === 'incomplete') {
     const details = isMapping(response.incomplete_details) ? response.incomplete_details : {};
     reading.stop_reason = details.reason === 'max_output_tokens' ? 'max_tokens' : 'end_turn';

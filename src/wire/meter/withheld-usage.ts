@@ -1,6 +1,6 @@
 // Leaves one event of a chat stream out, the chunk of counts that the client did not ask for, and nothing else (19 §2.2).
 import { isMapping } from '../../policy/parsing/yaml.ts';
-import { EVENT_CHARACTERS } from '../event-data.ts';
+import { EVENT_CHARACTERS, tryEventData } from '../event-data.ts';
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -53,10 +53,6 @@ function isUsageChunk(event: Buffer): boolean {
     .filter((line) => line.startsWith('data:'))
     .map((line) => line.slice(5))
     .join('\n');
-  try {
-    const chunk: unknown = JSON.parse(data);
-    return isMapping(chunk) && isMapping(chunk.usage) && Array.isArray(chunk.choices) && chunk.choices.length === 0;
-  } catch {
-    return false;
-  }
+  const chunk = tryEventData(data);
+  return isMapping(chunk) && isMapping(chunk.usage) && Array.isArray(chunk.choices) && chunk.choices.length === 0;
 }

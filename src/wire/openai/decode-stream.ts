@@ -11,6 +11,7 @@ import { count } from '../usage-report.ts';
 
 /** What is read of a chunk; everything from outside may be missing. */
 interface Chunk {
+  readonly id?: unknown;
   readonly model?: unknown;
   readonly choices?: readonly (Choice | null)[] | null;
   readonly usage?: WireUsage | null;
@@ -36,6 +37,7 @@ interface Fragment {
 interface WireUsage {
   readonly prompt_tokens?: unknown;
   readonly completion_tokens?: unknown;
+  readonly prompt_cache_hit_tokens?: unknown;
   readonly prompt_tokens_details?: { readonly cached_tokens?: unknown; readonly cache_write_tokens?: unknown } | null;
   readonly completion_tokens_details?: { readonly reasoning_tokens?: unknown } | null;
 }
@@ -158,6 +160,7 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: Remarks): Decod
           : null;
       if (error !== null) throw streamFault(error);
       assembly.servedModel = nameOf(chunk.model) ?? assembly.servedModel;
+      assembly.responseId = nameOf(chunk.id) ?? assembly.responseId;
       if (!choice || (choice.index ?? 0) !== 0) return;
       const delta = choice.delta;
       if (delta) {
@@ -199,12 +202,17 @@ function contentText(content: unknown): string {
     .join('');
 }
 
+/** DeepSeek gives the count beside the prompt's, perhaps without details. */
+export function cachedTokens(wire: WireUsage): number | null {
+  return count(wire.prompt_tokens_details?.cached_tokens) ?? count(wire.prompt_cache_hit_tokens);
+}
+
 /** The prompt count contains what was read from and written to a cache; the classes we keep are disjoint. */
 function readUsage(assembly: Assembly, wire: WireUsage, remarks: Remarks): void {
   const { usage } = assembly;
   const prompt = count(wire.prompt_tokens);
   if (prompt !== null) {
-    const read = count(wire.prompt_tokens_details?.cached_tokens) ?? 0;
+    const read = cachedTokens(wire) ?? 0;
     const written = count(wire.prompt_tokens_details?.cache_write_tokens) ?? 0;
     if (read + written > prompt)
       remarks.warn(

@@ -1,6 +1,7 @@
 // The tools of a workspace: the built-in ones, and those of its MCP servers (09 §1, §2).
 import { REQUEST_CONTEXT, type ToolDefinition } from '../domain/tool.ts';
 import type { Issue } from '../kernel/errors.ts';
+import { namesTool } from '../policy/tools/tool-names.ts';
 import type { ToolFactory, ToolRegistry, ToolSet } from '../ports/tool.ts';
 import type { Mcp } from './mcp/servers.ts';
 import { workerTool } from './worker-tool.ts';
@@ -20,7 +21,8 @@ export function createToolRegistry(builtin: ToolSet, mcp: Mcp | null, disabled: 
   const own = disabled.length === 0 ? builtin : without(builtin, disabled);
   const withWorkers = (toolset: ToolSet, workers: readonly ToolDefinition[]) =>
     joined(toolset, workers.filter(({ name }) => !isDisabled(name, disabled)).map(workerTool));
-  if (mcp === null) return { toolsOf: () => own, knownTools: () => own, hold: () => () => {}, withWorkers };
+  if (mcp === null)
+    return { toolsOf: () => own, knownTools: () => own, problems: () => [], hold: () => () => {}, withWorkers };
   const withMcp = (tools: readonly AddedTool[]) =>
     joined(
       own,
@@ -29,6 +31,7 @@ export function createToolRegistry(builtin: ToolSet, mcp: Mcp | null, disabled: 
   return {
     toolsOf: async (workspace) => withMcp(await mcp.tools(workspace)),
     knownTools: (workspace) => withMcp(mcp.known(workspace)),
+    problems: mcp.problems,
     hold: mcp.hold,
     withWorkers,
   };
@@ -37,7 +40,7 @@ export function createToolRegistry(builtin: ToolSet, mcp: Mcp | null, disabled: 
 function isDisabled(name: string, disabled: readonly string[]): boolean {
   // A worker that cannot ask would have to guess.
   if (name === REQUEST_CONTEXT) return false;
-  return disabled.some((entry) => (entry.endsWith('*') ? name.startsWith(entry.slice(0, -1)) : name === entry));
+  return disabled.some((entry) => namesTool(entry, name));
 }
 
 function without(tools: ToolSet, disabled: readonly string[]): ToolSet {

@@ -5,7 +5,13 @@ import type { Skill, SkillEntry } from '../domain/context/skill.ts';
 import { ToolError } from '../domain/tool.ts';
 import { sha256Hex } from '../kernel/canonical-json.ts';
 import { err, ok, type Result } from '../kernel/result.ts';
-import { isSkillName, LARGE_BODY_TOKENS, MAX_SKILL_BYTES, readSkill } from '../policy/skills/skill-file.ts';
+import {
+  isSkillName,
+  LARGE_BODY_TOKENS,
+  MAX_SKILL_BYTES,
+  type ReadSkill,
+  readSkill,
+} from '../policy/skills/skill-file.ts';
 import type { DirectoryEntry, Workspaces } from '../ports/workspace.ts';
 import { errnoOf, isMissing, listDirectory, problemOf, readStart } from './descriptors.ts';
 import { createWorkspaceFiles } from './paths.ts';
@@ -182,7 +188,17 @@ async function readFrom(file: string, name: string, log: SaidOnce): Promise<Resu
     const data = await readStart(file, MAX_SKILL_BYTES + 1);
     if (data === null) return err('is missing');
     const read = data.length > MAX_SKILL_BYTES ? tooLarge() : parse(data, name);
-    if (read.ok) return read;
+    if (read.ok) {
+      const { skill, warnings } = read.value;
+      for (const problem of warnings)
+        log.say(
+          'warn',
+          `${file} ${sha256Hex(data)} ${problem}`,
+          { path: file, problem },
+          'a skill is read with a warning',
+        );
+      return ok(skill);
+    }
     about = sha256Hex(data);
     fault = read.error.join('; ').slice(0, MAX_PROBLEM);
   } catch (error) {
@@ -193,15 +209,14 @@ async function readFrom(file: string, name: string, log: SaidOnce): Promise<Resu
   return err(fault);
 }
 
-function parse(data: Buffer, name: string): Result<Omit<Skill, 'source'>, readonly string[]> {
+function parse(data: Buffer, name: string): Result<ReadSkill, readonly string[]> {
   let text: string;
   try {
     text = new TextDecoder('utf-8', { fatal: true }).decode(data);
   } catch {
     return err(['is not valid UTF-8 text']);
   }
-  const skill = readSkill(text, name);
-  return skill.ok ? ok(skill.value) : skill;
+  return readSkill(text, name);
 }
 
 function tooLarge(): Result<never, readonly string[]> {

@@ -1,9 +1,11 @@
 // `.metis/trust.yaml`: which tools run without a question in a workspace, and which never do (09 §5.1).
+
 import type { Document } from 'yaml';
 import { z } from 'zod';
 import type { Limits } from '../policy/parsing/limits.ts';
 import { plainIssues } from '../policy/parsing/plain-issue.ts';
 import { isMapping, readYaml } from '../policy/parsing/yaml.ts';
+import { isSameTool } from '../policy/tools/tool-names.ts';
 import type { Logger } from '../ports/log.ts';
 import type { Trust, TrustChange } from '../ports/workspace.ts';
 import { problemOf, readStart, replaceFile } from './descriptors.ts';
@@ -66,7 +68,7 @@ export function persistTrust(
         yaml,
         document,
         other,
-        trust[other].filter((entry) => entry !== tool),
+        trust[other].filter((entry) => !isSameTool(entry, tool)),
       );
       const text = document.toString();
       const ready = async () => {

@@ -236,6 +236,14 @@ describe('the shell sandbox', () => {
     expect(fs.existsSync('/usr/x')).toBe(false);
   });
 
+  it.skipIf(!bubblewrapWorks())('(bubblewrap) lets no command write a setting of the kernel', async () => {
+    const root = workspace();
+    const ofProcesses = "-path '/proc/[0-9]*' -o -path /proc/self -o -path /proc/thread-self";
+    const list = `find /proc /sys '(' ${ofProcesses} ')' -prune -o -type f -writable -print 2>/dev/null | head -5`;
+    const write = 'v=$(cat /proc/sys/vm/swappiness); (echo $v > /proc/sys/vm/swappiness) 2>/dev/null || echo refused';
+    expect(await run(caged(), root, { command: `${list}; ${write}` })).toMatch(/exit_code=0\n\nrefused\n$/);
+  });
+
   it.skipIf(!bubblewrapWorks())('(bubblewrap) lets no command name the programs that the server starts', async () => {
     for (const files of [{}, { '.mcp.json': '{}' }]) {
       const root = workspace(files);

@@ -7,7 +7,7 @@ import { define, inputSchema, nothingToCancel } from './definition.ts';
 const creating = define({
   name: 'worker_create',
   description:
-    'Creates a worker for this session: a specialist with instructions of its own, called with worker_call. A person sees the whole definition first and may change it; the answer says what was made. Its folders, rules and limits come from the server.',
+    'Creates a worker for this session: a specialist with instructions of its own, called with worker_call. A person sees the whole definition first and may change it; the answer says what was made. The name of a worker that you created replaces it, so that you can refine it. Its folders, rules and limits come from the server.',
   side_effects: 'write',
   requires_workspace: false,
   path_fields: [],
@@ -19,7 +19,7 @@ const creating = define({
       name: {
         type: 'string',
         pattern: '^[A-Za-z0-9_-]{1,64}$',
-        description: 'Its name; no worker or tool may have it.',
+        description: 'Its name: new, or that of a worker which you created and want to replace.',
       },
       instructions: { type: 'string', minLength: 1, description: 'Its system prompt.' },
       description: { type: 'string', minLength: 1, maxLength: 1024, description: 'What it is for.' },

@@ -29,7 +29,7 @@ export type McpCallResult = z.infer<typeof CallResultSchema>;
 export type Endpoint =
   | ({ readonly transport: 'stdio' } & Omit<StdioOptions, 'onFault' | 'onGarbage'>)
   | {
-      readonly transport: 'http';
+      readonly transport: 'http' | 'sse';
       readonly url: string;
       readonly headers: Readonly<Record<string, string>>;
       readonly fetch: typeof fetch;
@@ -173,8 +173,10 @@ function transportOf(
   onFault: OnFault,
 ): Transport {
   if (endpoint.transport === 'stdio') return stdioTransport({ ...endpoint, onGarbage, onFault });
-  return new library.StreamableHTTPClientTransport(new URL(endpoint.url), {
-    fetch: guardedFetch(endpoint.fetch, clock, onFault),
+  const { transport, url } = endpoint;
+  const Http = transport === 'sse' ? library.SSEClientTransport : library.StreamableHTTPClientTransport;
+  return new Http(new URL(url), {
+    fetch: guardedFetch(endpoint.fetch, { clock, onFault, transport }),
     requestInit: { headers: { ...endpoint.headers } },
   });
 }

@@ -8,10 +8,19 @@ import { beginSlice } from './pace.ts';
 /**
  * A `fetch` that refuses what is too large, and says when the connection is lost: a request that was under way when its
  * answer broke off is never answered, and the library would wait for it.
+ * @param options.transport `sse` is the older transport: one stream has every answer, and requests are accepted with a word
  */
-export function guardedFetch(plain: typeof fetch, clock: Clock, onFault: OnFault): typeof fetch {
+export function guardedFetch(
+  plain: typeof fetch,
+  {
+    clock,
+    onFault,
+    transport,
+  }: { readonly clock: Clock; readonly onFault: OnFault; readonly transport: 'http' | 'sse' },
+): typeof fetch {
+  const sse = transport === 'sse';
   return async (input, init) => {
-    const listening = init?.method === 'GET';
+    const listening = !sse && init?.method === 'GET';
     const lost = (error: unknown, reason: string) => {
       // The library itself opens the stream of notices again.
       if (init?.signal?.aborted !== true && !listening) onFault(reason);
@@ -31,14 +40,17 @@ export function guardedFetch(plain: typeof fetch, clock: Clock, onFault: OnFault
       const events = guardedEvents(body, clock, {
         onTooLarge: onFault,
         onLost: (error) => void lost(error, `closed the connection during a call (${causeOf(error)})`),
-        onUnanswered: () => void lost(null, 'closed the connection without an answer'),
+        onEnd(answered) {
+          if (sse) lost(null, 'closed the connection');
+          else if (!answered) lost(null, 'closed the connection without an answer');
+        },
       });
       return new Response(events, { status, statusText, headers });
     }
     const text = await limitedText(body).catch((error: unknown) => {
       throw lost(error, `closed the connection during an answer (${causeOf(error)})`);
     });
-    const fault = text === null ? `has more than ${MESSAGE.bytes} bytes` : faultOfJson(text, MESSAGE);
+    const fault = text === null ? `has more than ${MESSAGE.bytes} bytes` : sse ? null : faultOfJson(text, MESSAGE);
     if (fault !== null) {
       onFault(`sent a message that ${fault}`);
       throw new Error(fault);
@@ -50,7 +62,8 @@ export function guardedFetch(plain: typeof fetch, clock: Clock, onFault: OnFault
 interface EventEnds {
   readonly onTooLarge: OnFault;
   readonly onLost: (error: unknown) => void;
-  readonly onUnanswered: () => void;
+  /** @param answered whether an answer came, or may come over a later stream */
+  readonly onEnd: (answered: boolean) => void;
 }
 
 /** The same events, each within the limits. */
@@ -63,7 +76,8 @@ function guardedEvents(body: ReadableStream<Uint8Array>, clock: Clock, ends: Eve
   let answered = false;
   const parser = createParser({
     onEvent({ id, event, data }) {
-      const fault = faultOfJson(data, MESSAGE);
+      // The address that the older transport begins with is no message.
+      const fault = event === 'endpoint' ? null : faultOfJson(data, MESSAGE);
       if (fault !== null) throw new TooLarge(fault);
       resumable ||= id !== undefined;
       answered ||= data !== '';
@@ -82,7 +96,7 @@ function guardedEvents(body: ReadableStream<Uint8Array>, clock: Clock, ends: Eve
         while (written.length === 0) {
           const { done, value } = await reader.read();
           if (done) {
-            if (!answered && !resumable) ends.onUnanswered();
+            ends.onEnd(answered || resumable);
             return controller.close();
           }
           const pauseNow = beginSlice(clock);

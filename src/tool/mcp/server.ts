@@ -7,6 +7,9 @@ import { sha256Hex } from '../../kernel/canonical-json.ts';
 import { type Clock, sleep } from '../../kernel/clock.ts';
 import type { Issue } from '../../kernel/errors.ts';
 import { type ListedTool, listedTools, quoted } from '../../policy/mcp/listed-tools.ts';
+import { isMapping } from '../../policy/parsing/yaml.ts';
+import { currentSchema } from '../../policy/tools/current-schema.ts';
+import { ownInput, providerSchema, shownIssues } from '../../policy/tools/provider-schema.ts';
 import type { Logger } from '../../ports/log.ts';
 import type { SchemaCompiler, ToolFactory, ToolInput } from '../../ports/tool.ts';
 import { type CallOptions, type Connection, connect, type Endpoint, McpFault } from './connection.ts';
@@ -47,6 +50,8 @@ export interface McpServer {
   ready(): Promise<void>;
   /** What it listed last, even while it is down: a prompt must not change because a process died. */
   tools(): readonly McpTool[];
+  /** What was wrong with its last list, and why it is down; each goes after its name. */
+  problems(): readonly string[];
   close(): Promise<void>;
 }
 
@@ -64,6 +69,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
   let known: ReadonlyMap<string, McpTool> = new Map();
   let fault = 'has not been started';
   let told = '';
+  let faults: readonly string[] = [];
 
   return {
     config,
@@ -75,6 +81,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
       await within(left, work);
     },
     tools: () => [...known.values()],
+    problems: () => (connection === null && startedOnce ? [fault, ...faults] : faults),
     async close() {
       fault = 'was closed';
       closing.abort(new McpFault('unavailable', fault));
@@ -171,19 +178,33 @@ export function createMcpServer(options: McpServerOptions): McpServer {
     }
     signal.throwIfAborted();
     known = next;
+    faults = problems.slice(0, MAX_PROBLEMS);
     tell(problems);
   }
 
   async function compiled(listed: ListedTool, problems: string[]): Promise<McpTool | null> {
     // Each may take its time limit: others get their turn in between.
     await setImmediate();
-    const schema = options.schemas.compile(listed.definition.input_schema);
-    if (schema.ok) return { definition: listed.definition, factory: mcpTool(listed, call), validate: schema.validate };
-    const [issue] = schema.problems;
-    problems.push(
-      `has a tool ${quoted(listed.original)} that is left out: input_schema.${issue?.path}: ${issue?.message}`,
-    );
-    return null;
+    const leaveOut = (reason: string) => {
+      problems.push(`has a tool ${quoted(listed.original)} that is left out: ${reason}`);
+      return null;
+    };
+    // Arguments are always an object, whether the schema says so or not.
+    const { type = 'object', ...rest } = listed.definition.input_schema;
+    const schema = currentSchema({ type: [type].flat().includes('object') ? 'object' : type, ...rest });
+    const compiled = options.schemas.compile(schema);
+    const [issue] = compiled.ok ? [] : compiled.problems;
+    if (!compiled.ok) return leaveOut(`input_schema.${issue?.path}: ${issue?.message}`);
+    const form = providerSchema(schema);
+    if (!form.ok) return leaveOut(`no model can be offered its input schema, which ${form.error}`);
+    const { names } = form.value;
+    const definition = { ...listed.definition, input_schema: form.value.schema };
+    return {
+      definition,
+      factory: mcpTool({ ...listed, definition, names }, call),
+      validate: (input) =>
+        isMapping(input) ? shownIssues(compiled.validate(ownInput(input, names)), names) : compiled.validate(input),
+    };
   }
 
   /** One line for all that is wrong with a list, and none for a list that is wrong in the same way again. */

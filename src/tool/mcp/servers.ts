@@ -1,17 +1,21 @@
 // The MCP servers of every workspace: those of the configuration, and those that a workspace's `.mcp.json` brings (09 §11).
 import path from 'node:path';
-import type { McpServerConfig, McpServers } from '../../domain/mcp.ts';
+import type { ToolProblem } from '../../domain/api/tools.ts';
+import { isWebAddress, type McpServerConfig, type McpServers } from '../../domain/mcp.ts';
 import { orAbort } from '../../kernel/abort.ts';
 import type { Clock, Timer } from '../../kernel/clock.ts';
 import { readProjectServers } from '../../policy/mcp/project-file.ts';
 import { expandVariables } from '../../policy/mcp/variables.ts';
+import { plainKey, toolKey } from '../../policy/tools/tool-names.ts';
 import type { Logger } from '../../ports/log.ts';
 import type { SchemaCompiler } from '../../ports/tool.ts';
-import type { Endpoint } from './connection.ts';
+import { type Endpoint, McpFault } from './connection.ts';
 import { noiseLog } from './noise.ts';
 import { createMcpServer, type McpServer, type McpTool } from './server.ts';
 
 const IDLE_MS = 30 * 60_000;
+/** Of one project file. */
+const MAX_PROBLEMS = 20;
 /** What a program needs to run at all. */
 const BASE_ENV = ['HOME', 'LOGNAME', 'PATH', 'SHELL', 'TERM', 'USER'];
 
@@ -35,6 +39,8 @@ export interface Mcp {
   tools(workspace: string): Promise<readonly McpTool[]>;
   /** What is known of them without starting or waiting for anything. */
   known(workspace: string): readonly McpTool[];
+  /** What is wrong with its servers, as far as it is known. */
+  problems(workspace: string): readonly ToolProblem[];
   /** Starts the servers of a workspace, without waiting, and keeps them until the returned function is called. */
   hold(workspace: string): () => void;
   /** From now on nobody waits for a server: the program is going down. */
@@ -48,6 +54,7 @@ interface Workspace {
   readonly servers: Map<string, McpServer>;
   projectText: string | null;
   project: ReadonlyMap<string, McpServerConfig>;
+  projectProblems: readonly string[];
   holds: number;
   idle: Timer | null;
 }
@@ -77,6 +84,14 @@ export function createMcp(options: McpOptions): Mcp {
       const workspace = workspaces.get(root);
       return workspace === undefined ? [] : toolsOf(workspace);
     },
+    problems(root) {
+      const workspace = workspaces.get(root);
+      if (workspace === undefined) return [];
+      const servers = [...workspace.servers].flatMap(([mcp_server, server]) =>
+        server.problems().map((message) => ({ mcp_server, message })),
+      );
+      return [...workspace.projectProblems.map((message) => ({ mcp_server: null, message })), ...servers];
+    },
     hold(root) {
       if (closed) return () => {};
       const workspace = workspaceAt(root);
@@ -94,7 +109,15 @@ export function createMcp(options: McpOptions): Mcp {
   function workspaceAt(root: string): Workspace {
     let workspace = workspaces.get(root);
     if (workspace === undefined) {
-      workspace = { path: root, servers: new Map(), projectText: null, project: new Map(), holds: 0, idle: null };
+      workspace = {
+        path: root,
+        servers: new Map(),
+        projectText: null,
+        project: new Map(),
+        projectProblems: [],
+        holds: 0,
+        idle: null,
+      };
       workspaces.set(root, workspace);
       useServers(workspace);
     }
@@ -143,12 +166,15 @@ export function createMcp(options: McpOptions): Mcp {
     const { servers, warnings } = text === null ? { servers: new Map(), warnings: [] } : readProjectServers(text);
     for (const warning of warnings) log.warn({ workspace: workspace.path }, `.mcp.json: ${warning}`);
     workspace.project = servers;
+    workspace.projectProblems = warnings.slice(0, MAX_PROBLEMS);
     useServers(workspace);
   }
 
   /** The configuration's own come first; a server whose settings are the same goes on. */
   function useServers(workspace: Workspace): void {
-    const wanted = new Map([...workspace.project, ...Object.entries(configured)]);
+    const own = new Set(Object.keys(configured).map(plainKey));
+    const project = [...workspace.project].filter(([name]) => !own.has(plainKey(name)));
+    const wanted = new Map([...project, ...Object.entries(configured)]);
     for (const [name, server] of workspace.servers) {
       const config = wanted.get(name);
       if (config !== undefined && JSON.stringify(config) === JSON.stringify(server.config)) continue;
@@ -175,8 +201,9 @@ export function createMcp(options: McpOptions): Mcp {
     for (const [, server] of [...workspace.servers].sort(([a], [b]) => (a < b ? -1 : 1))) {
       for (const tool of server.tools()) {
         const { name } = tool.definition;
-        if (tools.has(name)) log.debug({ workspace: workspace.path }, `two MCP servers offer ${name}; one is left out`);
-        else tools.set(name, tool);
+        const key = toolKey(name);
+        if (tools.has(key)) log.debug({ workspace: workspace.path }, `two MCP servers offer ${name}; one is left out`);
+        else tools.set(key, tool);
       }
     }
     return [...tools.values()];
@@ -188,21 +215,22 @@ export function createMcp(options: McpOptions): Mcp {
     { workspace, foreign }: { readonly workspace: string; readonly foreign: boolean },
   ): Endpoint {
     const lookup = (variable: string) => (foreign && options.isWithheld(variable) ? undefined : options.env[variable]);
-    const given = (config.transport === 'stdio' ? config.env : config.headers) ?? {};
-    const { values, missing } = expandVariables(given, lookup);
+    const { server, missing } = expandVariables(config, lookup);
     if (missing.length > 0) {
       const said = missing.slice(0, 5).join(', ');
       log.warn({ mcp_server: name }, `MCP server '${name}' is started without ${said}: not set, or not for it`);
     }
-    if (config.transport === 'http') {
-      return { transport: 'http', url: config.url ?? '', headers: values, fetch: options.fetch ?? fetch };
-    }
+    const { transport, command = '', args = [], env = {}, url = '', headers = {} } = server;
+    const reason = transport === 'stdio' ? command === '' && 'command' : !isWebAddress(url) && 'url';
+    // The value is not shown: a variable may have put a secret into it.
+    if (reason) throw new McpFault('unavailable', `has no usable ${reason} once its variables are filled in`);
+    if (transport !== 'stdio') return { transport, url, headers, fetch: options.fetch ?? fetch };
     return {
-      transport: 'stdio',
-      command: config.command ?? '',
-      args: config.args ?? [],
+      transport,
+      command,
+      args,
       cwd: path.resolve(workspace, config.cwd ?? '.'),
-      env: { ...baseEnvironment(options.env), ...values },
+      env: { ...baseEnvironment(options.env), ...env },
       clock,
       onNoise: noiseLog(name, clock, log),
     };

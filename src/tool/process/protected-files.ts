@@ -32,7 +32,7 @@ export async function protectedFiles(workspace: string, projectFiles: boolean): 
   await held.taken('.claude');
   args.push('--bind', `${workspace}/.claude`, `${workspace}/.claude`);
   if ((await held.look('.claude')) === 'folder') args.push(...(await held.taken('.claude/agents')));
-  await held.definitions('.claude/agents', /\.md$/i);
+  await held.definitions('.claude/agents', /\.md$/i, true);
   if (projectFiles) {
     await writeFile(`${workspace}/${MCP_FILE}`, '{ "mcpServers": {} }\n', { flag: 'wx' }).catch(() => {});
     if ((await held.look(MCP_FILE)) !== 'file') throw unprotected(MCP_FILE, 'is not a regular file');
@@ -68,9 +68,9 @@ function holder(workspace: string) {
       return readOnly(workspace, path);
     },
     /** Whether the folder holds some. */
-    async definitions(folder: string, ending: RegExp): Promise<boolean> {
+    async definitions(folder: string, ending: RegExp, recursive = false): Promise<boolean> {
       if ((await look(folder)) !== 'folder') return false;
-      const found = (await names(`${workspace}/${folder}`)).filter((name) => ending.test(name));
+      const found = (await names(`${workspace}/${folder}`, recursive)).filter((name) => ending.test(name));
       await eachOf(found, async (name) => {
         const path = `${folder}/${name}`;
         if (!(await leadsOut(path))) await look(path);
@@ -94,8 +94,8 @@ async function eachOf<T>(all: readonly T[], act: (one: T) => Promise<void>): Pro
   for (let i = 0; i < all.length; i += AT_ONCE) await Promise.all(all.slice(i, i + AT_ONCE).map(act));
 }
 
-function names(folder: string): Promise<readonly string[]> {
-  return readdir(folder).catch(() => []);
+function names(folder: string, recursive: boolean): Promise<readonly string[]> {
+  return readdir(folder, { recursive }).catch(() => []);
 }
 
 function readOnly(workspace: string, path: string): readonly string[] {

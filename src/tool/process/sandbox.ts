@@ -1,6 +1,6 @@
 // The cage of a command: bubblewrap around the workspace, everything else read-only (09 §12).
 import { spawn } from 'node:child_process';
-import { lstat, readFile, realpath } from 'node:fs/promises';
+import { lstat, readdir, readFile, realpath } from 'node:fs/promises';
 import { ToolError } from '../../domain/tool.ts';
 import { protectedFiles } from './protected-files.ts';
 
@@ -18,6 +18,8 @@ export interface SandboxOptions {
 export type Sandbox = (workspace: string, argv: readonly string[]) => Promise<readonly string[]>;
 
 const MAX_SOCKETS = 200;
+/** Permission bits of owner, group and others. */
+const ANY_WRITE = 0o222;
 
 export function createSandbox(options: SandboxOptions): Sandbox {
   const proven = new Set<string>();
@@ -42,6 +44,7 @@ async function bubblewrap(workspace: string, options: SandboxOptions): Promise<r
     ...['--unshare-user', '--unshare-pid', '--unshare-ipc', '--unshare-uts'],
     ...(options.network ? [] : ['--unshare-net']),
     ...['--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc', '--tmpfs', '/tmp'],
+    ...(await kernelSettings()),
     ...serviceSockets(),
     ...(await otherSockets(workspace)),
     ...(inside ? [] : hide),
@@ -50,6 +53,23 @@ async function bubblewrap(workspace: string, options: SandboxOptions): Promise<r
     ...(hidden === null || hidden === workspace ? [] : ['--remount-ro', hidden]),
     ...['--setenv', 'TMPDIR', '/tmp', '--chdir', workspace, '--'],
   ];
+}
+
+/**
+ * Files of /proc that configure the kernel, read-only. The kernel asks for no capability there: their owner is root, so a
+ * command of a server that runs as root could write them. What belongs to a process stays as it is.
+ */
+async function kernelSettings(): Promise<readonly string[]> {
+  if (process.getuid?.() !== 0) return [];
+  const entries = await readdir('/proc', { withFileTypes: true }).catch(() => []);
+  const shared: string[] = [];
+  for (const entry of entries) {
+    if (/^\d+$/.test(entry.name) || entry.isSymbolicLink()) continue;
+    const path = `/proc/${entry.name}`;
+    const mode = (await lstat(path).catch(() => null))?.mode ?? 0;
+    if (entry.isDirectory() || (mode & ANY_WRITE) !== 0) shared.push('--ro-bind-try', path, path);
+  }
+  return shared;
 }
 
 /**

@@ -4,19 +4,22 @@ import { lstat, mkdir, realpath, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { FoundWorker } from '../../domain/worker/definition.ts';
 import { AppError } from '../../kernel/errors.ts';
+import { agentName } from '../../policy/workers/agent-file.ts';
 import { MAX_WORKER_BYTES } from '../../policy/workers/read-definition.ts';
 import type { Logger } from '../../ports/log.ts';
 import type { WorkerLibrary } from '../../ports/worker-library.ts';
 import { errnoOf, NotRegular, problemOf, readStart, replaceFile, SwappedPath } from '../descriptors.ts';
 import { exclusive } from '../path-lock.ts';
 import { createSaidOnce } from '../said-once.ts';
-import { completeWorker, loadWorker } from './load.ts';
+import { completeWorker, loadWorker, readInside, readSource } from './load.ts';
 import { type Located, locateAll, PLACES, stampOf } from './places.ts';
 
 /** Files that are read at a time: enough to keep the disk busy. */
 const AT_ONCE = 32;
 /** Workspaces whose definitions are kept. */
 const MAX_ROOTS = 64;
+/** Files whose names are kept, over all workspaces. */
+const MAX_NAMES = 20_000;
 
 interface Kept {
   /** Of every file that was looked for, found or not. */
@@ -38,6 +41,22 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
     return kept;
   }
 
+  const names = new Map<string, { readonly stamp: string; readonly name: string }>();
+  const locate = (root: string) => locateAll(root, once, (path, stem) => nameOf(root, path, stem));
+
+  /** Of an agent's file, read again when it changed. */
+  async function nameOf(root: string, path: string, stem: string): Promise<string> {
+    const stamp = stampOf(path);
+    const known = names.get(path);
+    if (known?.stamp === stamp) return known.name;
+    const text = await readInside(root, path);
+    const name = agentName(text.ok ? text.value.text : '', stem);
+    names.delete(path);
+    for (const oldest of names.keys()) if (names.size >= MAX_NAMES) names.delete(oldest);
+    names.set(path, { stamp, name });
+    return name;
+  }
+
   async function current(root: string, kept: Map<string, Kept>, located: Located): Promise<FoundWorker> {
     const key = `${located.place.folder}/${located.files.join('/')}`;
     const known = kept.get(key);
@@ -52,13 +71,14 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
 
   return {
     async find(root, name) {
-      const located = (await locateAll(root, once)).get(name);
+      const located = (await locate(root)).get(name);
       return located === undefined ? null : current(root, keptOf(root), located);
     },
+    read: (root, path) => readSource(root, path),
     change: (root, fn) => exclusive(`${root}\0workers`, fn),
     complete: (root, definition) => completeWorker(root, definition, once),
     save: async (root, name, yaml) => {
-      const located = (await locateAll(root, once)).get(name);
+      const located = (await locate(root)).get(name);
       const own = located?.place.form === 'definition' ? located : null;
       const path = `${own?.place.folder ?? PLACES[0].folder}/${name}.yaml`;
       const target = await placeOf(root, own === null ? `${root}/${path}` : `${own.directory}/${name}.yaml`);
@@ -70,7 +90,7 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
       return path;
     },
     remove: async (root, name) => {
-      const located = (await locateAll(root, once)).get(name);
+      const located = (await locate(root)).get(name);
       for (const file of located?.files ?? [])
         await writable(`${located!.place.folder}/${file}`, () => rm(`${located!.directory}/${file}`, { force: true }));
     },
@@ -88,9 +108,9 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
       }
       return false;
     },
-    names: async (root) => [...(await locateAll(root, once)).values()].sort(byRank).map(({ name }) => name),
+    names: async (root) => [...(await locate(root)).values()].sort(byRank).map(({ name }) => name),
     async list(root) {
-      const all = [...(await locateAll(root, once)).values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+      const all = [...(await locate(root)).values()].sort((a, b) => (a.name < b.name ? -1 : 1));
       const kept = keptOf(root);
       const found: FoundWorker[] = [];
       for (let i = 0; i < all.length; i += AT_ONCE) {

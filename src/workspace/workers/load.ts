@@ -1,12 +1,14 @@
 // One definition with all that belongs to it: its file, its prompt, the schema of its answers (13 §3.2, §3.3, §6.6).
 import { realpath } from 'node:fs/promises';
 import { ToolError } from '../../domain/tool.ts';
+import type { FileDigest } from '../../domain/trusted-file.ts';
 import {
   type FoundWorker,
   WORKER_NAME_PATTERN,
   type WorkerDefinition,
   type WorkerProblem,
 } from '../../domain/worker/definition.ts';
+import { sha256Hex } from '../../kernel/canonical-json.ts';
 import { err, ok, type Result } from '../../kernel/result.ts';
 import { readJson } from '../../policy/parsing/json.ts';
 import { OUTSIDE } from '../../policy/parsing/limits.ts';
@@ -26,9 +28,16 @@ export interface Looking {
   readonly log: SaidOnce;
   /** Told of every file before it is looked for. */
   looked(path: string): void;
+  /** Collects the files that the definition and its instructions were read from. */
+  readonly sources: FileDigest[];
 }
 
-export async function loadWorker(root: string, located: Located, looking: Looking): Promise<FoundWorker> {
+export async function loadWorker(
+  root: string,
+  located: Located,
+  given: Omit<Looking, 'sources'>,
+): Promise<FoundWorker> {
+  const looking: Looking = { ...given, sources: [] };
   const { name, place, files, directory } = located;
   const file = `${place.folder}/${files[0]}`;
   const bare = { name, origin: 'project', path: file, read_only: place.form === 'agent' } as const;
@@ -38,6 +47,7 @@ export async function loadWorker(root: string, located: Located, looking: Lookin
     instructions_source: null,
     output_schema: null,
     digest: null,
+    sources: [],
   };
   const failed = (message: string): FoundWorker => ({
     ...bare,
@@ -49,11 +59,12 @@ export async function loadWorker(root: string, located: Located, looking: Lookin
   looking.looked(`${directory}/${files[0]}`);
   const text = await readInside(root, `${directory}/${files[0]}`);
   if (!text.ok) return failed(text.error);
+  looking.sources.push({ path: file, sha256: text.value.sha256 });
   const format = files[0]!.endsWith('.json') ? 'json' : 'yaml';
   const read =
     place.form === 'agent'
-      ? readAgent(text.value, { name, file })
-      : { ...readDefinition(text.value, { name, file, format }), warnings: [] };
+      ? readAgent(text.value.text, { name, file })
+      : { ...readDefinition(text.value.text, { name, file, format }), warnings: [] };
   const errors = [...read.errors];
   if (!WORKER_NAME_PATTERN.test(name))
     errors.push({
@@ -71,7 +82,7 @@ export async function loadWorker(root: string, located: Located, looking: Lookin
 /** A definition of no file, such as a session's. */
 export async function completeWorker(root: string, definition: WorkerDefinition, log: SaidOnce): Promise<FoundWorker> {
   const errors: WorkerProblem[] = [];
-  const looking = { log, looked: () => {} };
+  const looking = { log, looked: () => {}, sources: [] };
   const rest = await belongings(root, definition, { file: null, looking, errors });
   const { name } = definition;
   return { name, origin: 'session', path: null, read_only: true, definition, ...rest, errors, warnings: [] };
@@ -106,7 +117,7 @@ async function belongings(
     else problem('output_schema_ref', read.error);
   }
   const digest = instructions === null ? null : definitionDigest(definition, instructions);
-  return { instructions, instructions_source: source, output_schema: schema, digest };
+  return { instructions, instructions_source: source, output_schema: schema, digest, sources: looking.sources };
 }
 
 /** `.metis/prompts` is before `prompts`, whatever the endings there. */
@@ -119,7 +130,8 @@ async function readPrompt(root: string, name: string, looking: Looking) {
       const path = { folder, inner, shown: `${folder}/${inner}` };
       const raw = await readBeside(root, path, looking);
       const isTemplate = suffix === 'j2' || suffix === 'jinja2';
-      return { path: path.shown, text: raw.ok && isTemplate ? await rendered(root, raw.value, looking) : raw };
+      const text = raw.ok && isTemplate ? await rendered(root, raw.value, looking) : raw;
+      return { path: path.shown, text };
     }
   return null;
 }
@@ -146,7 +158,8 @@ async function readSchema(root: string, ref: string, looking: Looking): Promise<
   for (const name of [ref, `${ref}.json`]) {
     const path = await beside(root, 'schemas', name, looking);
     if (path === null) continue;
-    const text = await readBeside(root, path, looking);
+    // A schema widens nothing, so its bytes need no trust.
+    const text = await readBeside(root, path, { ...looking, sources: [] });
     if (!text.ok) return err(`${path.shown}: ${text.error}`);
     const json = readJson(text.value, OUTSIDE);
     return json.ok ? json : err(`${path.shown} ${json.error}`);
@@ -171,20 +184,34 @@ async function beside(root: string, folder: string, inner: string, { looked }: L
 }
 
 /** A text file that cannot lead out of its folder (09 §8). */
-async function readBeside(root: string, { folder, inner }: Beside, { log }: Looking): Promise<Result<string, string>> {
+async function readBeside(
+  root: string,
+  { folder, inner, shown }: Beside,
+  { log, sources }: Looking,
+): Promise<Result<string, string>> {
   const directory = await folderInside(root, folder, log);
   if (directory === null) return err('its folder leads out of the workspace');
   const files = createWorkspaceFiles(directory);
   try {
-    return decoded(await files.read(await files.resolve(inner, 'read'), MAX_SCHEMA_FILE));
+    const source = decoded(await files.read(await files.resolve(inner, 'read'), MAX_SCHEMA_FILE));
+    if (!source.ok) return source;
+    sources.push({ path: shown, sha256: source.value.sha256 });
+    return ok(source.value.text);
   } catch (error) {
     if (error instanceof ToolError) return err(error.message.replace('workspace boundary', `${folder}/`));
     throw error;
   }
 }
 
+/** A text file by its path relative to the workspace, in the one spelling that has no `.`, `..` or empty parts. */
+export async function readSource(root: string, path: string): Promise<Result<Source, string>> {
+  if (path.split('/').some((part) => ['', '.', '..'].includes(part)) || path.includes('\0'))
+    return err('is not a path of a file relative to the workspace');
+  return readInside(root, `${root === '/' ? '' : root}/${path}`);
+}
+
 /** A definition's file; a link is followed within the workspace only. */
-async function readInside(root: string, path: string): Promise<Result<string, string>> {
+export async function readInside(root: string, path: string): Promise<Result<Source, string>> {
   try {
     const data = await readStart(path, MAX_WORKER_BYTES + 1).catch(async (error: unknown) => {
       if (!(error instanceof SwappedPath)) throw error;
@@ -200,9 +227,14 @@ async function readInside(root: string, path: string): Promise<Result<string, st
   }
 }
 
-function decoded(data: Uint8Array): Result<string, string> {
+export interface Source {
+  readonly text: string;
+  readonly sha256: string;
+}
+
+function decoded(data: Uint8Array): Result<Source, string> {
   try {
-    return ok(new TextDecoder('utf-8', { fatal: true }).decode(data));
+    return ok({ text: new TextDecoder('utf-8', { fatal: true }).decode(data), sha256: sha256Hex(data) });
   } catch {
     return err('is not valid UTF-8 text');
   }

@@ -12,6 +12,8 @@ export const PLACES = [
 ] as const;
 /** Files of one folder that are looked at. */
 const MAX_FILES = 5000;
+/** Folders of agents below their own. */
+const MAX_DEPTH = 8;
 
 export type Place = (typeof PLACES)[number];
 
@@ -19,14 +21,18 @@ export type Place = (typeof PLACES)[number];
 export interface Located {
   readonly name: string;
   readonly place: Place;
-  /** Names in the folder, in byte order. */
+  /** Paths below the folder, in byte order. */
   readonly files: readonly string[];
   /** Real path of the folder. */
   readonly directory: string;
 }
 
-/** By name. */
-export async function locateAll(root: string, log: SaidOnce): Promise<ReadonlyMap<string, Located>> {
+/** By name. @param nameOf the name of an agent, which its file says */
+export async function locateAll(
+  root: string,
+  log: SaidOnce,
+  nameOf: (path: string, stem: string) => Promise<string>,
+): Promise<ReadonlyMap<string, Located>> {
   const found = new Map<string, Located>();
   for (const place of PLACES.toReversed()) {
     const directory = await folderInside(root, place.folder, log);
@@ -36,7 +42,8 @@ export async function locateAll(root: string, log: SaidOnce): Promise<ReadonlyMa
     for (const file of files) {
       const ending = place.endings.find((e) => file.endsWith(e) && file.length > e.length);
       if (ending === undefined) continue;
-      const name = file.slice(0, -ending.length);
+      const stem = file.slice(file.lastIndexOf('/') + 1, -ending.length);
+      const name = place.form === 'agent' ? await nameOf(`${directory}/${file}`, stem) : stem;
       here.set(name, [...(here.get(name) ?? []), file]);
     }
     for (const [name, files] of here) found.set(name, { name, place, files, directory });
@@ -60,20 +67,33 @@ export async function folderInside(root: string, folder: string, log: SaidOnce):
 }
 
 async function filesOf(directory: string, place: Place, log: SaidOnce): Promise<readonly string[]> {
-  const entries = await listDirectory(directory).catch((error: unknown) => {
-    if (errnoOf(error) !== 'ENOTDIR')
-      log.say('warn', directory, { path: directory, problem: problemOf(error) }, 'a folder of workers cannot be read');
-    return [];
-  });
-  const names = entries
-    .filter(({ name, kind }) => kind !== 'directory' && !name.startsWith('.'))
-    .map(({ name }) => name)
-    .sort((a, b) => (a < b ? -1 : 1));
+  const names: string[] = [];
+  // Agents may lie in folders of the folder; links to folders are not followed.
+  const folders = [{ path: '', depth: 0 }];
+  for (const { path, depth } of folders) {
+    const entries = await entriesOf(`${directory}/${path}`.replace(/\/$/, ''), log);
+    for (const { name, kind } of entries) {
+      if (name.startsWith('.')) continue;
+      if (kind !== 'directory') names.push(`${path}${name}`);
+      else if (place.form === 'agent' && depth < MAX_DEPTH && folders.length < MAX_FILES)
+        folders.push({ path: `${path}${name}/`, depth: depth + 1 });
+    }
+    if (names.length > MAX_FILES) break;
+  }
+  names.sort((a, b) => (a < b ? -1 : 1));
   if (names.length > MAX_FILES) {
     const fields = { path: directory, files: names.length };
     log.say('warn', directory, fields, `${place.folder} has more than ${MAX_FILES} files; the first by name are read`);
   }
   return names.slice(0, MAX_FILES);
+}
+
+async function entriesOf(directory: string, log: SaidOnce) {
+  return listDirectory(directory).catch((error: unknown) => {
+    if (errnoOf(error) !== 'ENOTDIR')
+      log.say('warn', directory, { path: directory, problem: problemOf(error) }, 'a folder of workers cannot be read');
+    return [];
+  });
 }
 
 /** Changes whenever the content may have changed, its coming and going included. */

@@ -4,7 +4,7 @@ import { ToolError } from '../../domain/tool.ts';
 import type { WorkerLibrary } from '../../ports/worker-library.ts';
 import type { WorkspaceFiles } from '../../ports/workspace.ts';
 
-const DEFINITION = /^(\.metis\/.+|workers\/[^/]+\.(yaml|json)|\.claude\/agents\/[^/]+\.md)$/;
+const DEFINITION = /^(\.metis\/.+|workers\/[^/]+\.(yaml|json)|\.claude\/agents\/.+\.md)$/;
 /** Each may be a link to another folder of the workspace, whose real name is no way around. */
 const FOLDERS = [
   '.metis/workers',

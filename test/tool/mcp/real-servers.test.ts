@@ -1,4 +1,4 @@
-// The reference servers of the protocol, as people install them: files over stdio, everything over stdio and HTTP (09 §11).
+// The reference servers of the protocol, as people install them: files over stdio, everything over stdio and both transports of HTTP (09 §11).
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
@@ -33,12 +33,16 @@ describe('server-filesystem', () => {
   });
 });
 
-async function serveHttp(port: number): Promise<ChildProcess> {
+async function serveHttp(port: number, kind = 'streamableHttp'): Promise<ChildProcess> {
   const env = { ...process.env, PORT: String(port) };
-  const child = spawn(process.execPath, [EVERYTHING, 'streamableHttp'], { env, stdio: ['ignore', 'ignore', 'pipe'] });
+  const child = spawn(process.execPath, [EVERYTHING, kind], { env, stdio: ['ignore', 'ignore', 'pipe'] });
   onTestFinished(() => void child.kill('SIGKILL'));
-  for await (const text of child.stderr) if (String(text).includes('listening')) break;
-  child.stderr?.resume();
+  let said = '';
+  // Read to its end: a server that writes into a closed pipe dies.
+  child.stderr?.on('data', (text) => {
+    said += text;
+  });
+  await until(() => /listening|is running/.test(said));
   return child;
 }
 
@@ -64,22 +68,25 @@ const STARTS: Readonly<Record<string, () => Promise<Everything>>> = {
       restart: async () => {},
     };
   },
-  async http() {
-    const port = await freePort();
-    let child = await serveHttp(port);
-    const config = McpServerSchema.parse({ transport: 'http', url: `http://127.0.0.1:${port}/mcp` });
-    return {
-      world: mcpWorld({ every: config }),
-      async kill() {
-        child.kill('SIGKILL');
-        await once(child, 'exit');
-      },
-      async restart() {
-        child = await serveHttp(port);
-      },
-    };
-  },
+  http: () => overHttp({ transport: 'http', kind: 'streamableHttp', path: 'mcp' }),
+  sse: () => overHttp({ transport: 'sse', kind: 'sse', path: 'sse' }),
 };
+
+async function overHttp(by: { readonly transport: string; readonly kind: string; readonly path: string }) {
+  const port = await freePort();
+  let child = await serveHttp(port, by.kind);
+  const config = McpServerSchema.parse({ transport: by.transport, url: `http://127.0.0.1:${port}/${by.path}` });
+  return {
+    world: mcpWorld({ every: config }),
+    async kill() {
+      child.kill('SIGKILL');
+      await once(child, 'exit');
+    },
+    async restart() {
+      child = await serveHttp(port, by.kind);
+    },
+  };
+}
 
 describe.each(Object.keys(STARTS))('server-everything over %s', (kind) => {
   const start = () => STARTS[kind]!();
@@ -87,18 +94,18 @@ describe.each(Object.keys(STARTS))('server-everything over %s', (kind) => {
 
   it('lists its tools, and those it adds when it knows its client', async () => {
     const { world } = await start();
-    expect(await world.names()).toEqual(expect.arrayContaining(['mcp__every__echo', 'mcp__every__get_sum']));
-    await until(async () => (await world.names()).includes('mcp__every__get_roots_list'));
-    expect(await world.call('mcp__every__get_roots_list')).toContain(world.root);
+    expect(await world.names()).toEqual(expect.arrayContaining(['mcp__every__echo', 'mcp__every__get-sum']));
+    await until(async () => (await world.names()).includes('mcp__every__get-roots-list'));
+    expect(await world.call('mcp__every__get-roots-list')).toContain(world.root);
   });
 
   it('answers: text, an image, structured content, a resource', async () => {
     const { world } = await start();
     expect(await world.call('mcp__every__echo', { message: 'hello' })).toBe('Echo: hello');
-    expect(await world.call('mcp__every__get_sum', { a: 2, b: 3 })).toContain('5');
-    expect(await world.call('mcp__every__get_tiny_image')).toContain('[image/png]');
-    expect(await world.call('mcp__every__get_structured_content', { location: 'Chicago' })).toContain('temperature');
-    expect(await world.call('mcp__every__get_resource_links', { count: 2 })).toMatch(/\(demo:\/\//);
+    expect(await world.call('mcp__every__get-sum', { a: 2, b: 3 })).toContain('5');
+    expect(await world.call('mcp__every__get-tiny-image')).toContain('[image/png]');
+    expect(await world.call('mcp__every__get-structured-content', { location: 'Chicago' })).toContain('temperature');
+    expect(await world.call('mcp__every__get-resource-links', { count: 2 })).toMatch(/\(demo:\/\//);
   });
 
   it('reports progress, and an error is an answer', async () => {
@@ -107,13 +114,13 @@ describe.each(Object.keys(STARTS))('server-everything over %s', (kind) => {
     const progress: unknown[] = [];
     const logger = { debug: (fields: unknown) => void progress.push(fields) } as never;
     const done = await world.call(
-      'mcp__every__trigger_long_running_operation',
+      'mcp__every__trigger-long-running-operation',
       { duration: 0.3, steps: 3 },
       { logger },
     );
     expect(done).toContain('completed');
     expect(progress).toEqual(expect.arrayContaining([{ progress: '1/3 ' }, { progress: '2/3 ' }]));
-    const wrong = await world.call('mcp__every__get_resource_reference', { resourceType: 'Text', resourceId: -1 });
+    const wrong = await world.call('mcp__every__get-resource-reference', { resourceType: 'Text', resourceId: -1 });
     expect(wrong).toMatch(/invalid/i);
   });
 
@@ -121,10 +128,10 @@ describe.each(Object.keys(STARTS))('server-everything over %s', (kind) => {
     const { world } = await start();
     await world.tools();
     const scope = new AbortController();
-    const cancelled = world.call('mcp__every__trigger_long_running_operation', slow, { signal: scope.signal });
+    const cancelled = world.call('mcp__every__trigger-long-running-operation', slow, { signal: scope.signal });
     setImmediate(() => scope.abort(new Error('enough')));
     await expect(cancelled).rejects.toThrow('enough');
-    const late = world.call('mcp__every__trigger_long_running_operation', slow, { timeout_seconds: 0.1 });
+    const late = world.call('mcp__every__trigger-long-running-operation', slow, { timeout_seconds: 0.1 });
     expect((await failure(late)).error_class).toBe('timeout');
     expect(await world.call('mcp__every__echo', { message: 'still here' })).toBe('Echo: still here');
   });
@@ -138,7 +145,7 @@ describe.each(Object.keys(STARTS))('server-everything over %s', (kind) => {
     });
     const logger = { debug: () => begun() } as never;
     const call = failure(
-      world.call('mcp__every__trigger_long_running_operation', { duration: 60, steps: 1200 }, { logger }),
+      world.call('mcp__every__trigger-long-running-operation', { duration: 60, steps: 1200 }, { logger }),
     );
     await running;
     await kill();

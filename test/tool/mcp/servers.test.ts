@@ -15,7 +15,7 @@ describe('a server that behaves', () => {
     const tools = await world.tools();
     const definitions = tools.map((tool) => tool.factory().definition);
     expect(definitions.map(({ name }) => name)).toEqual(
-      expect.arrayContaining(['mcp__fix__echo', 'mcp__fix__crash_now', 'mcp__fix__hang']),
+      expect.arrayContaining(['mcp__fix__echo', 'mcp__fix__Crash_Now', 'mcp__fix__hang']),
     );
     const names = definitions.map(({ name }) => name);
     expect(names).not.toContain('mcp__fix__remote');
@@ -137,7 +137,7 @@ describe('a server that dies', () => {
     const world = mcpWorld({ fix: fixture() });
     const names = await world.names();
     const pid = Number(await world.call('mcp__fix__pid'));
-    const died = await failure(world.call('mcp__fix__crash_now'));
+    const died = await failure(world.call('mcp__fix__Crash_Now'));
     expect(died).toMatchObject({ error_class: 'execution_error' });
     expect(died.message).toBe("MCP server 'fix' is unavailable: it ended with exit status 3.");
     await gone(pid);
@@ -249,52 +249,5 @@ describe('a server that misbehaves costs one clear message', () => {
     const began = performance.now();
     expect(await world.names()).toEqual([]);
     expect(performance.now() - began).toBeLessThan(3000);
-  });
-});
-
-describe('the servers of a project file', () => {
-  const project = (text: () => string | null) => ({ projectFile: async () => text() });
-  const entry = (name: string, more = {}) =>
-    JSON.stringify({ mcpServers: { [name]: { command: process.execPath, args: fixture().args, ...more } } });
-
-  it('are started beside those of the configuration, which win on equal names', async () => {
-    const configured = { fix: fixture('good', { side_effects: 'read' }) };
-    const world = mcpWorld(
-      configured,
-      project(() => entry('fix')),
-    );
-    const [tool] = await world.tools();
-    expect(tool?.factory().definition.side_effects).toBe('read');
-    const other = mcpWorld(
-      configured,
-      project(() => entry('Other One')),
-    );
-    expect(await other.names()).toEqual(expect.arrayContaining(['mcp__fix__echo', 'mcp__other_one__echo']));
-  });
-
-  it('follow the file from one turn to the next', async () => {
-    let text: string | null = null;
-    const world = mcpWorld(
-      {},
-      project(() => text),
-    );
-    expect(await world.names()).toEqual([]);
-    text = entry('fix');
-    const pid = await world.call('mcp__fix__pid');
-    text = `${entry('fix')}\n`;
-    expect(await world.call('mcp__fix__pid')).toBe(pid);
-    text = '{"mcpServers": 5}';
-    expect(await world.names()).toEqual([]);
-    expect(world.warnings().at(-1)).toBe('.mcp.json: mcpServers: must be an object of servers by name');
-    await gone(Number(pid));
-  });
-
-  it('do not learn what is withheld from them', async () => {
-    const text = entry('fix', { env: { A: variable('ANTHROPIC_API_KEY'), B: variable('GITHUB_TOKEN') } });
-    const env = { ANTHROPIC_API_KEY: 'sk-1', GITHUB_TOKEN: 'gh-1' };
-    const world = mcpWorld({}, { ...project(() => text), env, isWithheld: (name) => name === 'ANTHROPIC_API_KEY' });
-    const given = await world.call('mcp__fix__env');
-    expect(JSON.parse(given)).toMatchObject({ A: '', B: 'gh-1' });
-    expect(given).not.toContain('sk-1');
   });
 });

@@ -36,6 +36,7 @@ export async function createWorker(engine: Engine, workspace: string, given: Giv
           path: worker.path,
           tool_use_id: null,
           edited_by_user: true,
+          replaces_digest: null,
         },
       }),
     ],
@@ -136,6 +137,12 @@ async function saved(engine: Engine, root: string, definition: WorkerDefinition)
   await engine.library.save(root, definition.name, (before) =>
     before === null ? definitionYaml(definition) : revisedYaml(before, definition),
   );
+  // Who saves a definition has decided on its very bytes; its prompt file is another file.
+  const [file] = (await engine.library.find(root, definition.name))?.sources ?? [];
+  if (file !== undefined) {
+    const trusted = { workspace_path: root, ...file, trusted_by: 'user', trusted_at: engine.clock.now() };
+    await engine.journal.commit({ writes: [{ kind: 'trusted_file.put', file: trusted }], emit: [] });
+  }
   const worker = await projectWorker(engine, root, definition.name);
   if (worker === null) throw new AppError('internal_error', 'the saved worker is not there any more');
   return worker;

@@ -3,6 +3,7 @@ import { createWorkers } from './delegation/workers.ts';
 import type { Engine, EngineDeps } from './state/engine.ts';
 import { createFileLedger } from './state/file-ledger.ts';
 import { createGatewayMemory } from './state/gateway-memory.ts';
+import { createKnownPrompts } from './state/known-prompts.ts';
 import { createOpenApprovals } from './state/open-approvals.ts';
 import { createOutsideRuns } from './state/outside.ts';
 import { createBudget } from './state/reservations.ts';
@@ -20,6 +21,7 @@ export function createEngine(deps: EngineDeps): Engine {
     approvals: createOpenApprovals(),
     routes: createRouteMemory(),
     budget: createBudget(),
+    prompts: createKnownPrompts(),
     gateway: createGatewayMemory(),
     starts: new Map(),
     workers: createWorkers(() => engine),

@@ -2,6 +2,7 @@
 import { Cancelled } from '../kernel/abort.ts';
 import { AppError } from '../kernel/errors.ts';
 import { keepSettled } from './closing/close-model-calls.ts';
+import { dropAnswers } from './gateway/background.ts';
 import type { Engine } from './state/engine.ts';
 import { cancelScope } from './state/session-lock.ts';
 
@@ -11,6 +12,7 @@ import { cancelScope } from './state/session-lock.ts';
  */
 export async function drain(engine: Engine): Promise<void> {
   engine.draining.value = true;
+  dropAnswers(engine);
   for (const approval of [...engine.approvals.values()]) approval.putDown();
   const timer = engine.clock.after(engine.config.shutdown.drain_seconds * 1000, () => {
     for (const turn of engine.locks.active()) cancelScope(turn.scope, new Cancelled('shutdown'));

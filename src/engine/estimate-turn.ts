@@ -5,11 +5,11 @@ import { NO_TOKENS } from '../domain/usage.ts';
 import { fromPusd, type Usd } from '../kernel/money.ts';
 import { viewOf } from '../policy/context/view.ts';
 import { knownToolsetOf } from './definitions/toolset.ts';
-import { maxOutputTokens } from './model-call/model-request.ts';
+import { cacheLifetime, maxOutputTokens } from './model-call/model-request.ts';
 import { ceiling, pricingId } from './money/ceiling.ts';
 import { leftOf, limitsOf, reservedOf } from './money/limits.ts';
 import { requireBudget } from './money/require-budget.ts';
-import { workerCallers } from './prompt/offered-tools.ts';
+import { offeredTools } from './prompt/offered-tools.ts';
 import { volatilePrompt } from './prompt/volatile-prompt.ts';
 import { routeTurn } from './routing/route-turn.ts';
 import { liveSession } from './session/find-session.ts';
@@ -80,13 +80,13 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
   const model = apart.registry.get(decision.chosen_model);
   if (!model) throw new Error(`the chain chose an unknown model: ${decision.chosen_model}`);
 
-  const most = ceiling(apart, model, {
+  const { price: most } = await ceiling(apart, session.id, model, {
     system_prompt: session.system_prompt,
     system_prompt_volatile: await volatilePrompt(apart, session),
     messages: history,
-    // With what the model may be offered beside them: a bound must not miss it.
-    tools: [...tools, ...workerCallers(apart, session, toolset)],
+    tools: offeredTools(apart, session, { toolset, tools, model, granted: null }),
     max_output_tokens: maxOutputTokens(apart, model),
+    cache_ttl: cacheLifetime(apart, { session, history: earlier }),
     output_schema: session.worker_definition?.output_schema ?? null,
   });
   const least = apart.prices.cost(pricingId(apart, model.id), {

@@ -1,49 +1,39 @@
 // One call of the gateway: routed, reserved, relayed, settled; the client's bytes go on as they are (19 §2.2).
 
-import type { ClientWire } from '../domain/api/gateway.ts';
-import type { ErrorClass } from '../domain/scalars.ts';
 import type { SessionRecord } from '../domain/session.ts';
 import { Cancelled, cancelledBy, createScope } from '../kernel/abort.ts';
 import { AppError, validationError } from '../kernel/errors.ts';
 import type { SessionId } from '../kernel/ids.ts';
-import { type RequestFacts, requestFacts } from '../policy/gateway/request-facts.ts';
-import { type RelayAnswer, RelayFault, type RelayHeaders, type RelayRequest } from '../ports/relay.ts';
+import { clientPrompt } from '../policy/gateway/client-prompt.ts';
+import { requestFacts } from '../policy/gateway/request-facts.ts';
+import { type RelayAnswer, RelayFault, type RelayRequest } from '../ports/relay.ts';
 import { goingDown } from './drain.ts';
+import { type AnswerRequest, fetchAnswer, keepAnswer } from './gateway/background.ts';
 import { sentBody, sentName } from './gateway/body.ts';
-import { clientSession, type GatewayClient, rootRef } from './gateway/client.ts';
+import { clientSession, type GatewayClient, placeClient, rootRef } from './gateway/client.ts';
 import { askedModel, decide, standing } from './gateway/decide.ts';
 import { ENDED } from './gateway/end-tree.ts';
-import { openCall } from './gateway/open-call.ts';
-import { untilTaken } from './gateway/patience.ts';
-import { type Begun, type Outcome, settleCall } from './gateway/settle.ts';
+import { type OpeningOptions, openCall } from './gateway/open-call.ts';
+import {
+  brokenOff,
+  type GatewayRequest,
+  type GatewaySink,
+  outcomeOf,
+  pump,
+  relayRequest,
+  send,
+} from './gateway/relay.ts';
+import { type Begun, settleCall } from './gateway/settle.ts';
 import type { Engine } from './state/engine.ts';
 import type { GatewayCall } from './state/gateway-memory.ts';
 import { forkMemory } from './state/route-memory.ts';
 
 export type { GatewayClient } from './gateway/client.ts';
-export { gatewayModels } from './gateway/models.ts';
+export { gatewayModel, gatewayModels } from './gateway/models.ts';
+export type { GatewayRequest, GatewaySink } from './gateway/relay.ts';
 
-export interface GatewayRequest {
-  readonly wire: ClientWire;
-  /** Behind the wire's endpoint, with its query. */
-  readonly tail: string;
-  readonly headers: RelayHeaders;
-  readonly client: GatewayClient;
-  /** The body's bytes, handed out once. */
-  takeBody(): Buffer;
-  /** Aborts when the client has gone. */
-  readonly signal: AbortSignal;
-}
-
-/** Where the answer goes. */
-export interface GatewaySink {
-  head(status: number, headers: RelayHeaders): void;
-  /** Resolves when the client can take more. */
-  write(piece: Uint8Array): Promise<void> | undefined;
-  end(): void;
-  /** The answer broke off: the client must not take it for whole. */
-  cut(): void;
-}
+/** Why a call ends whose client is gone. */
+const CLIENT_LEFT = 'the client closed the connection';
 
 /**
  * Takes the place of one call, before any of its body is read: what waits here holds memory. Returns how to give it
@@ -66,7 +56,7 @@ export function takePlace({ gateway, config }: Engine): () => void {
 export async function relayCall(engine: Engine, request: GatewayRequest, sink: GatewaySink): Promise<void> {
   if (engine.draining.value) throw goingDown();
   const scope = createScope();
-  const leave = () => scope.abort(new Cancelled('user_cancel', 'the client closed the connection'));
+  const leave = () => scope.abort(new Cancelled('user_cancel', CLIENT_LEFT));
   request.signal.addEventListener('abort', leave, { once: true });
   if (request.signal.aborted) leave();
   let finish = () => {};
@@ -76,17 +66,12 @@ export async function relayCall(engine: Engine, request: GatewayRequest, sink: G
   let entered: GatewayCall | null = null;
   const enter = ({ id, root_session_id }: SessionRecord) => {
     if (entered !== null) engine.gateway.calls.delete(entered);
-    entered = { session_id: id, root_session_id, scope, done };
+    entered = { session_id: id, root_session_id, scope, done, background: false };
     engine.gateway.calls.add(entered);
   };
   try {
     const { call, outgoing } = await begin(engine, request, { signal: scope.signal, enter });
-    try {
-      await relay(engine, call, { outgoing, sink, signal: scope.signal });
-    } finally {
-      // What was spent and could not be booked stays reserved: a limit must not forget it.
-      if (!lost.has(call)) call.release();
-    }
+    await relay(engine, call, { outgoing, sink, signal: scope.signal, caller: request.client.caller });
   } catch (error) {
     throw scope.signal.aborted && !(error instanceof AppError) ? cancelledError(scope.signal) : error;
   } finally {
@@ -100,10 +85,18 @@ export async function relayCall(engine: Engine, request: GatewayRequest, sink: G
  * A call that was announced, and what is sent for it. The request and what was read of it end here: while the answer
  * streams, nothing of it is held.
  */
-async function begin(engine: Engine, request: GatewayRequest, how: Parameters<typeof openCall>[3]) {
-  const bytes = request.takeBody();
-  const facts = readFacts(request.wire, bytes);
-  const call = await openCall(engine, request.client, facts, how);
+async function begin(engine: Engine, request: GatewayRequest, how: Omit<OpeningOptions, 'prompt'>) {
+  const { bytes: read, facts } = await readRequest(engine, request);
+  let bytes = read;
+  const prompt = async (withTexts: boolean) => {
+    const { bodies } = engine;
+    if (bodies === null || bytes.byteLength <= bodies.above) return clientPrompt(bytes, facts);
+    const found = await bodies.readPrompt(bytes, facts, withTexts);
+    bytes = found.bytes;
+    return found.prompt;
+  };
+  const client = await placeClient(engine, request.client);
+  const call = await openCall(engine, client, facts, { ...how, prompt });
   try {
     const adapter = engine.registry.adapters.get(call.model.adapter)!;
     const sent = sentBody(bytes, facts, { model: call.sent, output_tokens: call.output_tokens }, adapter);
@@ -118,12 +111,11 @@ async function begin(engine: Engine, request: GatewayRequest, how: Parameters<ty
 /** Relays a question about a request's size: it costs nothing and leaves no trace. */
 export async function relayCount(engine: Engine, request: GatewayRequest, sink: GatewaySink): Promise<void> {
   if (engine.draining.value) throw goingDown();
-  const bytes = request.takeBody();
-  const facts = readFacts(request.wire, bytes);
+  const { bytes, facts } = await readRequest(engine, request);
   // Nothing that is noticed on the way is taken from those who store it.
   const apart: Engine = { ...engine, routes: forkMemory(engine.routes) };
   const asked = askedModel(apart, facts);
-  const { session, new_root, fresh } = await clientSession(apart, request.client, null);
+  const { session, new_root, fresh } = await clientSession(apart, await placeClient(apart, request.client), null);
   const stands = fresh.length > 0 ? null : await standing(apart, session, asked);
   const decided = stands === null ? await decide(apart, session, { ...asked, new_root }) : null;
   const model = stands?.model ?? decided!.model;
@@ -138,39 +130,27 @@ export async function relayCount(engine: Engine, request: GatewayRequest, sink: 
   sink.end();
 }
 
+/** Relays a request for an answer that the provider makes in the background. */
+export async function relayAnswer(engine: Engine, request: AnswerRequest, sink: GatewaySink): Promise<void> {
+  if (engine.draining.value) throw goingDown();
+  await fetchAnswer(engine, request, sink);
+}
+
 /** The tree that a client's calls belong to; null where its next one opens it. */
 export async function gatewayRoot(engine: Engine, client: GatewayClient): Promise<SessionId | null> {
-  return (await engine.store.sessions.ofClient(client.caller, rootRef(engine, client)))?.id ?? null;
+  const ref = rootRef(engine, await placeClient(engine, client));
+  return (await engine.store.sessions.ofClient(client.caller, ref))?.id ?? null;
 }
 
-function readFacts(wire: ClientWire, bytes: Buffer): RequestFacts {
-  const facts = requestFacts(wire, bytes);
+/** The body and what the gateway needs to know of it. A large one is parsed elsewhere. */
+async function readRequest({ bodies }: Engine, { wire, takeBody }: GatewayRequest) {
+  const body = takeBody();
+  const isLarge = bodies !== null && body.byteLength > bodies.above;
+  const { bytes, facts } = isLarge
+    ? await bodies.readRequest(wire, body)
+    : { bytes: body, facts: requestFacts(wire, body) };
   if (!facts.ok) throw validationError([{ path: '', message: facts.error }]);
-  return facts.value;
-}
-
-function relayRequest(
-  { wire, tail, headers }: GatewayRequest,
-  pieces: readonly Buffer[],
-  rest: Pick<RelayRequest, 'withhold_usage' | 'request_id'>,
-): RelayRequest {
-  const held = { pieces };
-  return {
-    wire,
-    tail,
-    headers,
-    body_bytes: pieces.reduce((sum, piece) => sum + piece.byteLength, 0),
-    takeBody() {
-      const taken = held.pieces;
-      held.pieces = [];
-      return taken;
-    },
-    ...rest,
-  };
-}
-
-function send(engine: Engine, adapter: string, request: RelayRequest, signal: AbortSignal): Promise<RelayAnswer> {
-  return engine.relays.get(adapter)!.send(request, engine.config.gateway.credentials === 'server', signal);
+  return { bytes, facts: facts.value };
 }
 
 /** Sends the call and hands its answer on; the outcome is stored before the answer ends. */
@@ -181,78 +161,38 @@ async function relay(
     outgoing,
     sink,
     signal,
-  }: { readonly outgoing: RelayRequest; readonly sink: GatewaySink; readonly signal: AbortSignal },
+    caller,
+  }: {
+    readonly outgoing: RelayRequest;
+    readonly sink: GatewaySink;
+    readonly signal: AbortSignal;
+    readonly caller: string;
+  },
 ): Promise<void> {
   let answer: RelayAnswer;
   try {
     answer = await send(engine, call.model.adapter, outgoing, signal);
   } catch (error) {
-    const error_class = classOf(error, signal);
-    await settled(engine, call, { reading: null, error_class, said: saidOf(error), counts: true });
+    await settleCall(engine, call, { reading: null, ...brokenOff(error, signal) });
     throw error instanceof RelayFault ? new RelayFault(error.error_class, error.message) : error;
   }
-  sink.head(answer.status, [...answer.headers, ['x-metis-session', call.session.id], ['x-metis-model', call.model.id]]);
+  const own = [['x-metis-session', call.session.id] as const, ['x-metis-model', call.model.id] as const];
   let broken: unknown = null;
   try {
+    sink.head(answer.status, [...answer.headers, ...own]);
     await pump(engine, answer, { sink, signal });
   } catch (error) {
     broken = error;
+    const { request_id } = call;
+    if (!(error instanceof RelayFault)) engine.log.error({ err: error, request_id }, 'an answer broke off');
   }
-  await settled(engine, call, outcomeOf(engine, answer, broken, signal));
+  const { background } = answer.reading();
+  // The provider goes on with the answer when the client leaves.
+  const goesOn = !engine.draining.value && (!signal.aborted || cancelledBy(signal).detail === CLIENT_LEFT);
+  if (background?.done === false && goesOn) keepAnswer(engine, call, { id: background.id, caller });
+  else await settleCall(engine, call, outcomeOf(answer, broken, signal));
   if (broken === null) sink.end();
   else sink.cut();
-}
-
-async function pump(
-  { clock }: Engine,
-  { body }: RelayAnswer,
-  { sink, signal }: { readonly sink: GatewaySink; readonly signal: AbortSignal },
-): Promise<void> {
-  for await (const piece of body) {
-    const full = sink.write(piece);
-    if (full !== undefined) await untilTaken(clock, full, signal);
-  }
-}
-
-function outcomeOf(engine: Engine, answer: RelayAnswer, broken: unknown, signal: AbortSignal): Outcome {
-  const reading = answer.reading();
-  const { fault } = reading;
-  const own = engine.config.gateway.credentials === 'client';
-  if (broken !== null) return { reading, error_class: classOf(broken, signal), said: saidOf(broken), counts: true };
-  if (fault !== null) {
-    const name = fault.name === null ? '' : ` (${fault.name})`;
-    // Whose key was refused was the client's own affair.
-    const counts = !(own && fault.error_class === 'auth');
-    const said = `the provider answered ${answer.status}${name}`;
-    return { reading, error_class: fault.error_class, said, counts };
-  }
-  if (reading.whole) return { reading, error_class: null, said: '', counts: true };
-  return { reading, error_class: 'network', said: 'the stream ended before the answer was whole', counts: true };
-}
-
-function classOf(error: unknown, signal: AbortSignal): ErrorClass {
-  if (signal.aborted) return 'cancelled';
-  return error instanceof RelayFault ? error.error_class : 'other';
-}
-
-function saidOf(error: unknown): string {
-  return error instanceof RelayFault ? error.message : 'the answer could not be handed on';
-}
-
-/** Calls whose outcome could not be stored. */
-const lost = new WeakSet<Begun>();
-
-/** What cannot be stored is logged: the answer goes on, since it was paid for. */
-async function settled(engine: Engine, call: Begun, outcome: Outcome): Promise<void> {
-  try {
-    await settleCall(engine, call, outcome);
-  } catch (err) {
-    lost.add(call);
-    engine.log.error(
-      { err, session_id: call.session.id, request_id: call.request_id },
-      'the outcome of a call of the gateway could not be stored',
-    );
-  }
 }
 
 function cancelledError(signal: AbortSignal): Error {

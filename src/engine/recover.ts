@@ -1,6 +1,6 @@
 // What a crash or a shutdown left open: closed or kept for resumption before the server listens (01 §11.5, 04 §13).
 
-import { TreeLost } from '../domain/batch-fault.ts';
+import { StorageFault, TreeLost } from '../domain/batch-fault.ts';
 import type { DelegationRecord } from '../domain/delegate.ts';
 import type { TurnRecord } from '../domain/turn.ts';
 import { Cancelled } from '../kernel/abort.ts';
@@ -12,6 +12,7 @@ import { endUnfinishedDelegation } from './delegation/close-under.ts';
 import { resumeOutside } from './delegation/outside.ts';
 import { pauseWaitingTrees } from './money/require-budget.ts';
 import type { Engine } from './state/engine.ts';
+import { hasCalls } from './state/gateway-memory.ts';
 import { loseTree } from './tree/lose.ts';
 import { createSuspects } from './tree/suspects.ts';
 import { endUnfinishedTurn } from './turn/end-unfinished.ts';
@@ -106,6 +107,7 @@ export async function resumeAll(engine: Engine, root?: SessionId): Promise<void>
       resume(turn).catch((err: unknown) => {
         if (err instanceof TreeLost) return;
         engine.log.error({ err, session_id: turn.session_id, turn_id: turn.id }, 'a turn could not be resumed');
+        if (root !== undefined) giveUpIfUnstorable(engine, root, err);
       }),
     ),
   );
@@ -167,19 +169,31 @@ async function isOrphan(engine: Engine, { parent_session_id, parent_turn_id }: D
   return (await engine.store.sessions.record(parent_session_id))?.ended_at != null;
 }
 
+/** A fault of the database passes, so the tree is tried again; a fault of the tree would come back at each attempt. */
+function giveUpIfUnstorable(engine: Engine, root: SessionId, error: unknown): void {
+  if (error instanceof StorageFault) engine.trees.giveUp(root);
+}
+
 /** What a node does with the trees that it holds. */
 export function treeWork(engine: Engine): TreeWork {
   const suspects = createSuspects(engine);
   return {
     running: () => engine.places.taken(),
-    inUse: (root) => engine.locks.isHeld(root) || engine.outside.sessions().includes(root) || engine.bus.watched(root),
+    inUse: (root) =>
+      engine.locks.isHeld(root) ||
+      engine.outside.sessions().includes(root) ||
+      // No request holds a tree that its own call has opened, nor an answer that is made in the background.
+      hasCalls(engine.gateway, root) ||
+      engine.bus.watched(root),
     async takeUp(root) {
       await recover(engine, root);
       const resume = () => resumeAll(engine, root);
       // Not waited for: whoever asks for the tree meanwhile finds its turn being resumed.
       const resumed = (await suspects.includes(root)) ? suspects.inTurn(root, resume) : resume();
       void resumed.catch((err: unknown) => {
-        if (!(err instanceof TreeLost)) engine.log.error({ err, session_id: root }, 'a tree could not be resumed');
+        if (err instanceof TreeLost) return;
+        engine.log.error({ err, session_id: root }, 'a tree could not be resumed');
+        giveUpIfUnstorable(engine, root, err);
       });
     },
     lost: (root, patienceMs) => loseTree(engine, root, patienceMs),

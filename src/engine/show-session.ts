@@ -47,7 +47,13 @@ function whileCalling({ gateway, outside }: Engine, session: Session): Session {
 }
 
 /** What is going on in the whole server, clients of the gateway included. */
-export async function serverCounts({ store, gateway }: Engine) {
+export interface ServerCounts {
+  readonly active_sessions: number;
+  readonly active_workers: number;
+  readonly active_turns: number;
+}
+
+export async function serverCounts({ store, gateway }: Engine): Promise<ServerCounts> {
   const counts = await store.sessions.counts();
   const open = [...gateway.calls];
   const sessions = (calls: typeof open) => new Set(calls.map((call) => call.session_id)).size;

@@ -9,7 +9,7 @@ import { LEARNED_TYPES, type Occasion, type SeenTurn } from './learn.ts';
 
 type Seen = { -readonly [K in keyof SeenTurn]: SeenTurn[K] } & { readonly events: AnyEvent[] };
 
-/** Beyond it nothing more is kept: it stands in the journal, which is then read again. */
+/** Beyond it nothing more is kept. What the journal holds is read again where one node reads it. */
 const MAX_WAITING = 1000;
 /** Turns that run, and events of one: what is beyond is read back when it has ended. */
 const MAX_OPEN = 1000;
@@ -26,14 +26,17 @@ export interface Backlog {
   /** The first ones, oldest first; they wait no longer. */
   take(most: number): readonly Occasion[];
   /**
-   * True once when something that taught was not kept, and before the first one: the journal has to be read up to what is
-   * newest now. From here on everything is kept again.
+   * True once when something that taught was not kept, and before the first one: where the journal is read, it has to be
+   * read up to what is newest now. From here on everything is kept again.
    */
   lost(): boolean;
 }
 
-/** @param wake called when something waits */
-export function createBacklog(wake: () => void): Backlog {
+/**
+ * @param wake called when something waits
+ * @param isReread the journal is read again after a loss, and all that waits with it; else what waits is kept
+ */
+export function createBacklog(wake: () => void, isReread: boolean): Backlog {
   const open = new Map<string, Seen>();
   let waiting: Occasion[] = [];
   let lost = true;
@@ -60,10 +63,9 @@ export function createBacklog(wake: () => void): Backlog {
 
   function add(occasion: Occasion): void {
     if (waiting.length >= MAX_WAITING) {
-      waiting = [];
       lost = true;
-    }
-    if (!lost) waiting.push(occasion);
+      if (isReread) waiting = [];
+    } else if (!(lost && isReread)) waiting.push(occasion);
     wake();
   }
 

@@ -31,7 +31,7 @@ export function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
   const { store, journal, bus, clock, log, alone } = deps;
   const closing = new AbortController();
   let wake = () => {};
-  const backlog = createBacklog(() => wake());
+  const backlog = createBacklog(() => wake(), alone);
 
   function nextWake(): Promise<void> {
     if (backlog.size() > 0 || closing.signal.aborted) return Promise.resolve();
@@ -109,7 +109,13 @@ export function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
 
   async function workBesideOthers(): Promise<void> {
     backlog.lost();
-    while (!closing.signal.aborted || backlog.size() > 0) await learnInOrder(await gathered(), null);
+    let isBehind = false;
+    while (!closing.signal.aborted || backlog.size() > 0) {
+      await learnInOrder(await gathered(), null);
+      const isLost = backlog.lost();
+      if (isLost && !isBehind) log.warn({}, 'turns end faster than they are learned; some of them are not learned');
+      isBehind = (isBehind || isLost) && backlog.size() > 0;
+    }
   }
 
   async function workAlone(): Promise<void> {

@@ -6,6 +6,7 @@ import { createIdGenerator } from '../../src/kernel/ids.ts';
 import { costFact } from '../../src/policy/journal/cost-fact.ts';
 import type { Journal } from '../../src/ports/journal.ts';
 import { silentLogger } from '../../src/ports/log.ts';
+import { createRootWatch } from '../../src/store/postgres/cluster/root-watch.ts';
 import { createTrees } from '../../src/store/postgres/cluster/trees.ts';
 import { openDatabase } from '../../src/store/postgres/connection/open.ts';
 import { createAnalytics } from '../../src/store/postgres/report/analytics.ts';
@@ -43,9 +44,11 @@ export async function startDatabase(service: string, statementMs?: number): Prom
   const trees = createTrees({
     pool,
     heartbeat: pool.send,
-    selfAt: () => ({ name: 'reports', url: '', version: '0', places: ['shared:/'], configHash: '' }),
+    selfAt: () => ({ name: 'reports', url: '', version: '0', places: ['shared:/'], configHash: '', schema: 0 }),
+    roots: createRootWatch([], async () => null, log),
     files: { shared_roots: ['/'], no_files: '' },
-    leaseSeconds: 60,
+    // No test here is about a lease, and a property may hold this process up on a busy machine.
+    leaseSeconds: 3600,
     ids,
     clock,
     log,

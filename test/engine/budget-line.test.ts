@@ -23,7 +23,8 @@ async function texts(max_cost_usd: string | null, config: ConfigOver = {}) {
   const t = await startEngine({ scenario: job, config: { turn, ...config } });
   const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd });
   await t.run(session, 'go');
-  return { t, said: (await resultsOf(t, session.id)).map(textOf) };
+  const results = await resultsOf(t, session.id);
+  return { t, results, said: results.map(textOf) };
 }
 /** The ledger of the tree before each of its `tool.completed`, in order. */
 function spentBefore(t: TestEngine): bigint[] {
@@ -53,6 +54,13 @@ describe('the last line of a delegation', () => {
         .filter((r) => !r.caller.is_worker)
         .map((r) => [r.system_prompt, r.system_prompt_volatile, r.tools]);
     expect(heads(t)).toEqual(heads(unlimited.t));
+  });
+
+  it('is a block of its own, so that an answer by schema stays JSON', async () => {
+    const { results } = await texts('2');
+    const [output, note] = results[1]!.content.map((block) => (block.type === 'text' ? block.text : ''));
+    expect(JSON.parse(output!)).toEqual({ did: 'b' });
+    expect(note).toMatch(/^\[budget: /);
   });
 
   it('speaks of the limit with the least left', async () => {

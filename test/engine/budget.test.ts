@@ -1,13 +1,16 @@
 // A cap on a whole tree: reserved before a call leaves, so that no schedule of workers can overshoot it (14).
 import { describe, expect, it } from 'vitest';
+import { StorageFault } from '../../src/domain/batch-fault.ts';
 import { endSession } from '../../src/engine/end-session.ts';
 import { ceiling } from '../../src/engine/money/ceiling.ts';
 import { recover, resumeAll } from '../../src/engine/recover.ts';
 import { resumeTurn } from '../../src/engine/resume-turn.ts';
 import { patchSession } from '../../src/engine/update-session.ts';
+import type { SessionId } from '../../src/kernel/ids.ts';
 import { fromPusd, toPusd } from '../../src/kernel/money.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
+import { writes } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
 
@@ -43,7 +46,7 @@ const fanOut = (n: number, input_tokens = 1000) =>
 describe('on_reached: stop', () => {
   it('lets no tree spend more than its cap, however many workers run at once', async () => {
     const t = await startEngine({ scenario: fanOut(8), config: small });
-    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.02', on_reached: 'stop' });
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.04', on_reached: 'stop' });
     const turn = await t.run(session, 'go');
     expect(turn.status).toBe('completed');
     const delegations = (await t.engine.store.delegations.list(session.id, { recursive: true, after: null, limit: 20 }))
@@ -51,7 +54,7 @@ describe('on_reached: stop', () => {
     const over = delegations.filter((d) => d.failure_mode === 'budget_exceeded');
     expect(over.length).toBeGreaterThan(0);
     expect(over[0]!.error_message).toMatch(/^budget_exceeded: session limit, \d(\.\d+)? USD left$/);
-    expect(await treeCost(t, session.id)).toBeLessThanOrEqual(toPusd('0.02'));
+    expect(await treeCost(t, session.id)).toBeLessThanOrEqual(toPusd('0.04'));
     expect(t.engine.budget.reserved.size).toBe(0);
   });
 
@@ -59,10 +62,12 @@ describe('on_reached: stop', () => {
     const t = await startEngine({ scenario: fanOut(0), config: small });
     const model = t.engine.registry.get(t.engine.registry.resolveAlias('haiku')!)!;
     const request = { system_prompt: 'x'.repeat(2_000_000), system_prompt_volatile: null, messages: [], tools: [] };
-    const most = ceiling(t.engine, model, { ...request, output_schema: null, max_output_tokens: 100 });
+    const { id } = await t.session();
+    const rest = { output_schema: null, max_output_tokens: 100, cache_ttl: '5m' } as const;
+    const most = await ceiling(t.engine, id as SessionId, model, { ...request, ...rest });
     expect(model.capabilities.max_context_tokens).toBe(100_000);
     // At 1 and 5 USD per million: 100,000 tokens in and 100 out, not 800,000 in.
-    expect(fromPusd(most)).toBe('0.1005');
+    expect(fromPusd(most.price)).toBe('0.1005');
   });
 
   it('a refused worker does not keep the planner out: its next turn begins while there is money', async () => {
@@ -73,7 +78,7 @@ describe('on_reached: stop', () => {
       ),
     });
     // Enough for the planner on sonnet, not for one call of a worker on opus.
-    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.02', on_reached: 'stop' });
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.05', on_reached: 'stop' });
     expect(await t.run(session, 'go')).toMatchObject({ stop_reason: 'end_turn', output: 'on my own then' });
     const failed = t.events.filter((e) => e.type === 'delegate.failed').map((e) => e.payload);
     expect(failed).toEqual([expect.objectContaining({ failure_mode: 'budget_exceeded' })]);
@@ -194,6 +199,24 @@ describe('on_reached: pause', () => {
     expect(second.adapter.requests).toHaveLength(0);
     await patchSession(second.engine, session.id, { max_cost_usd: null });
     expect((await second.ended(turnId)).status).toBe('completed');
+  });
+
+  it('gives up the tree where the database does not store that it goes on', async () => {
+    const t = await startEngine({ scenario: fanOut(1), config: small });
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.008' });
+    const turnId = await t.submit(session, 'go');
+    await t.event('budget.exceeded');
+    await t.engine.locks.turn(turnId)?.done;
+    const roots: string[] = [];
+    Object.assign(t.engine.trees, { giveUp: (root: string) => void roots.push(root) });
+    const { journal } = t.engine;
+    const { commit } = journal;
+    journal.commit = async (batch) => {
+      if (writes(batch, 'turn.resume')) throw new StorageFault('the database cannot be reached', null);
+      return commit(batch);
+    };
+    await patchSession(t.engine, session.id, { max_cost_usd: null });
+    expect(roots).toEqual([session.id]);
   });
 
   it('a paused tree can be ended', async () => {
@@ -339,9 +362,9 @@ describe('the daily limit', () => {
     const clock = manualClock();
     const t = await startEngine({
       clock,
-      config: { ...small, budgets: { daily_usd: '0.005' } },
+      config: { ...small, budgets: { daily_usd: '0.0095' } },
       scenario: scenario([
-        { match: {}, times: 'inf', respond: { text: 'ok', usage: { input_tokens: 1300, output_tokens: 100 } } },
+        { match: {}, times: 'inf', respond: { text: 'ok', usage: { input_tokens: 4000, output_tokens: 100 } } },
       ]),
     });
     const a = await t.session({ initial_active_model: 'haiku' });
@@ -362,7 +385,7 @@ describe('the daily limit', () => {
     const usage = { input_tokens: 1500, output_tokens: 100 };
     const t = await startEngine({
       clock,
-      config: { ...small, budgets: { daily_usd: '0.004' } },
+      config: { ...small, budgets: { daily_usd: '0.008' } },
       scenario: scenario([
         { match: { user_contains: 'slow' }, respond: { text: 'ok', usage, delay_ms: 10_000 } },
         { match: { user_contains: 'next' }, times: 'inf', respond: { text: 'ok', usage } },

@@ -45,7 +45,7 @@ describe('an answer that cannot be stored', () => {
 
   it('counts against a limit', async () => {
     const t = await startEngine({ scenario: always({ text: 'lost', usage }), config: small });
-    const session = await t.session({ initial_active_model: 'haiku', max_cost_usd: '0.004', on_reached: 'stop' });
+    const session = await t.session({ initial_active_model: 'haiku', max_cost_usd: '0.008', on_reached: 'stop' });
     failOnce(t, (batch) => emits(batch, 'llm.call_completed'));
     await t.run(session, 'go');
     expect((await t.engine.store.sessions.view(session.id))!.budget).toMatchObject({ spent_usd: '0.0015' });
@@ -56,7 +56,7 @@ describe('an answer that cannot be stored', () => {
 describe('a cost that cannot be stored', () => {
   it('stays reserved, so that a limit goes on counting it', async () => {
     const t = await startEngine({ scenario: always({ text: 'lost', usage }), config: small });
-    const session = await t.session({ initial_active_model: 'haiku', max_cost_usd: '0.004', on_reached: 'stop' });
+    const session = await t.session({ initial_active_model: 'haiku', max_cost_usd: '0.008', on_reached: 'stop' });
     failOnce(t, (batch) => emits(batch, 'llm.call_completed'), Number.POSITIVE_INFINITY);
     for (let i = 0; i < 10; i++) if ((await t.run(session, 'go').catch(() => null))?.status !== 'failed') break;
     const { budget } = (await t.engine.store.sessions.view(session.id))!;

@@ -7,6 +7,7 @@ import { startEngine, type TestEngine } from '../support/engine.ts';
 import { startServer } from '../support/http.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { resultsOf, textOf } from '../support/stored.ts';
 import { until } from '../support/until.ts';
 
 /** Every tool use of a complete message is answered exactly once, in order. */
@@ -121,6 +122,10 @@ describe('cancelling one worker', () => {
       cancel_scope: 'worker',
       error_message: expect.stringMatching(/^worker cancelled directly/),
     });
+    const [result] = (await resultsOf(t, session.id)).map(textOf);
+    expect(JSON.parse(result!).error).toMatch(
+      /^cancelled_by_user: .* by the user, .* do not start the same work again/,
+    );
   });
 });
 

@@ -70,13 +70,15 @@ describe('changed files', () => {
     expect(report(c)).toEqual([[{ path: 'b.ts', change: 'edited' }], false, ['b.ts']]);
     expect(closing(t).map((p) => p.overlaps)).toEqual([[], [], ['b.ts']]);
     expect(content(t, 'b.ts')).toBe('three 2');
-    const asked = JSON.stringify(t.adapter.requests.at(-1)?.messages);
-    for (const line of [
-      'made\\n[changed 1 file: src/a.ts]',
-      'said\\n[changed 1 file: b.ts]',
-      'done\\n[changed 1 file: b.ts; also changed by another worker: b.ts]',
-    ])
-      expect(asked).toContain(line);
+    const asked = t.adapter.requests
+      .at(-1)!
+      .messages.flatMap(({ content: [block] }) => (block?.type === 'tool_result' ? [block.content] : []));
+    const blocks = (...texts: string[]) => texts.map((text) => ({ type: 'text', text }));
+    expect(asked).toEqual([
+      blocks('made', '[changed 1 file: src/a.ts]'),
+      blocks('said', '[changed 1 file: b.ts]'),
+      blocks('done', '[changed 1 file: b.ts; also changed by another worker: b.ts]'),
+    ]);
   });
 
   it('of a worker below count for the one above, also of a worker that failed, and a command says that there may be more', async () => {

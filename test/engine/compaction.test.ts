@@ -183,6 +183,26 @@ describe('a history that outgrows its window', () => {
     expect(requests()).toHaveLength(before + 2);
   });
 
+  it.each([
+    ['of which nothing can be taken out', 'elide', 0],
+    ['of which nothing can be taken out or summarised', 'summarize', 0],
+    ['in mode off', 'off', 3],
+  ] as const)('%s is sent once when its provider finds it too large', async (_, mode, results) => {
+    const { settings, requests } = options(mode, (request) =>
+      saidIn(request.messages.at(-1)!) === 'hi' ? { error: { error_class: 'context_overflow' } } : obedient(request),
+    );
+    const t = await startEngine(settings);
+    const session = await t.session({ initial_active_model: 'small' });
+    await t.run(session, `fetch ${results} of 8192`);
+    const before = requests().length;
+    expect(await t.run(session, 'hi')).toMatchObject({
+      status: 'failed',
+      error_class: 'context_overflow',
+    });
+    expect(requests()).toHaveLength(before + 1);
+    expect(compactions(t)).toEqual([]);
+  });
+
   it('is counted by what the provider reported of it, where that is more than the guess', async () => {
     const { settings } = options('elide', (request) => ({
       ...obedient(request),
@@ -261,6 +281,8 @@ describe('a conversation that elision does not make small enough', () => {
         .slice(1)
         .map((m) => saidIn(m)[0]),
     ).toEqual(['3', '4', '5', '6']);
+    // The answer of the last summarised turn is not sent beside the summary.
+    expect(last.messages.map((m) => m.role)).toEqual(['user', ...Array(3).fill(['user', 'assistant']).flat(), 'user']);
     expect(last.caller.call_index).toBe(2);
     wellFormed(last);
     // Nothing of it was streamed, and it is no message.

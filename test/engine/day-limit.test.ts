@@ -13,7 +13,7 @@ it('a worker that the day refuses does not end the day for its planner', async (
   const t = await startEngine({
     clock: manualClock(),
     // Enough for the planner on sonnet, not for one call of a worker on opus.
-    config: { turn, budgets: { daily_usd: '0.02' } },
+    config: { turn, budgets: { daily_usd: '0.05' } },
     scenario: scenario(
       planner({ tool_calls: [delegate('think', { tier: 'deep' })], usage }, { text: 'on my own', usage }),
       [{ match: { turn: 2 }, respond: { text: 'again', usage } }],
@@ -32,13 +32,13 @@ it('a turn that the day refused is no reason against the next one under the limi
   const clock = manualClock();
   const t = await startEngine({
     clock,
-    config: { turn, budgets: { daily_usd: '0.005' } },
+    config: { turn, budgets: { daily_usd: '0.012' } },
     scenario: scenario([
-      { match: {}, times: 'inf', respond: { text: 'ok', usage: { input_tokens: 1300, output_tokens: 100 } } },
+      { match: {}, times: 'inf', respond: { text: 'ok', usage: { input_tokens: 5000, output_tokens: 100 } } },
     ]),
   });
   const spender = await t.session({ initial_active_model: 'haiku' });
-  const small = await t.session({ initial_active_model: 'haiku', max_cost_usd: '0.0045', on_reached: 'stop' });
+  const small = await t.session({ initial_active_model: 'haiku', max_cost_usd: '0.0115', on_reached: 'stop' });
   for (let i = 0; i < 2; i++) expect((await t.run(spender, 'go')).stop_reason).toBe('end_turn');
   expect((await t.run(small, 'go')).stop_reason).toBe('budget_exceeded');
   await expect(t.submit(small, 'still today')).rejects.toMatchObject({ details: { scope: 'day' } });

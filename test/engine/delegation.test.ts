@@ -179,9 +179,42 @@ describe('the closing figures', () => {
       turn_count: 1,
       llm_call_count: 3,
       tool_call_count: 2,
+      input_tokens: 3000,
+      output_tokens: 300,
+      wall_time_seconds: expect.any(Number),
       worker_total_cost_usd: '0.0045',
       model: 'anthropic:claude-haiku-4-5',
     });
+  });
+
+  it('are on the event of a worker that failed too, whose failed turn counts', async () => {
+    const t = await startEngine({
+      scenario: scenario(
+        planner({ tool_calls: [delegate('break')] }, { text: 'ok' }),
+        worker(
+          'break',
+          { tool_calls: [call('list_files', {})], usage: usage(1000, 100) },
+          { error: { error_class: 'invalid_request', status: 400 } },
+        ),
+      ),
+    });
+    const session = await t.session();
+    await t.run(session, 'go');
+    const { payload } = t.events.find((e) => e.type === 'delegate.failed')!;
+    expect(payload).toMatchObject({
+      turn_count: 1,
+      llm_call_count: 1,
+      tool_call_count: 1,
+      input_tokens: 1000,
+      output_tokens: 100,
+      wall_time_seconds: expect.any(Number),
+      model: 'anthropic:claude-haiku-4-5',
+    });
+    const [delegation] = await workersOf(t, session.id);
+    const { model, turn_count, input_tokens, output_tokens, tool_call_count } = delegation!.usage_summary;
+    expect(payload).toMatchObject({ model, turn_count, input_tokens, output_tokens, tool_call_count });
+    const ended = t.events.find((e) => e.type === 'session.ended')!;
+    expect(ended.payload).toMatchObject({ turn_count: 0, disposition: 'failed' });
   });
 
   it('every decision has seven entries in the order of the slots, undecided ones after the winner', async () => {
@@ -197,7 +230,8 @@ describe('the closing figures', () => {
     for (const { chain, winner_index } of decisions) {
       expect(chain.map((c) => c.policy)).toEqual(SLOTS);
       expect(chain[winner_index]!.verdict).toBe('chose');
-      for (const entry of chain.slice(winner_index + 1)) expect(entry.verdict).toBe('not_evaluated');
+      for (const { policy, verdict } of chain.slice(winner_index + 1))
+        expect(verdict).toBe(policy === 'delegate_request' ? 'not_applicable' : 'not_evaluated');
     }
   });
 });
@@ -265,7 +299,7 @@ describe('what a worker is given', () => {
     expect(request.tools.map((tool) => tool.name)).toEqual(['_request_context', 'read_file']);
     expect(t.events.find((e) => e.type === 'delegate.started')!.payload).toMatchObject({
       allowed_tool_count: 3,
-      dropped_tools: ['delegate'],
+      dropped_tools: ['delegate', 'nope'],
     });
   });
 

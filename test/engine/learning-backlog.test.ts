@@ -7,6 +7,7 @@ import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { GATHER_MS } from '../../src/learning/loop.ts';
 import type { Logger } from '../../src/ports/log.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
+import { until } from '../support/until.ts';
 
 const answers = { version: 1, strict: false, rules: [], fallback: { text: 'done' } };
 
@@ -170,4 +171,25 @@ it('a person’s score that comes while the turn waits counts in place of the se
   t.letLearn();
   await t.event('pattern.recorded', (e) => e.payload.success_score === 0.25);
   expect(outcomes(t)).toEqual([{ n: 1, scored: 1, mean: 0.25 }]);
+});
+
+it('a node of a cluster whose backlog overflowed goes on learning, and reports it once', async () => {
+  const t = await start({ learning: { alone: false } });
+  const before = await turn(t);
+  const crowd = Array.from({ length: 3000 }, (_, i) => ({
+    kind: 'event' as const,
+    event: { ...t.events.at(-1)!, id: `evt_${i}`, type: 'session.ended', session_id: 'ses_gone', turn_id: null },
+    payload_json: '{}',
+  }));
+  t.engine.bus.publish(crowd as never);
+  t.letLearn();
+  await recorded(t, before.id);
+  await until(() => t.troubles().length > 0);
+  const after = await turn(t);
+  await recorded(t, after.id);
+  await t.loop!.close();
+  expect(outcomes(t)).toEqual([{ n: 2, scored: 2, mean: 1 }]);
+  expect(t.troubles()).toMatchObject([
+    { level: 'warn', text: expect.stringContaining('some of them are not learned') },
+  ]);
 });

@@ -12,7 +12,7 @@ import { restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { resultsOf, textOf } from '../support/stored.ts';
 import { until } from '../support/until.ts';
-import { fixture, gone, recordingLog, skippingClock } from '../tool/mcp/world.ts';
+import { FIXTURE, fixture, gone, recordingLog, skippingClock } from '../tool/mcp/world.ts';
 
 const require = createRequire(import.meta.url);
 const FILESYSTEM = require.resolve('@modelcontextprotocol/server-filesystem/dist/index.js');
@@ -215,6 +215,71 @@ describe('workers', () => {
     expect(await texts(t, workerOf(t))).toEqual([
       'water the plants',
       "Tool 'mcp__fs__write_file' is not available in this session.",
+    ]);
+  });
+});
+
+describe('named workers', () => {
+  it('find tools by their own names; what no tool is called is said where they run', async () => {
+    const { log, lines } = recordingLog();
+    const t = await startEngine({
+      scenario: scenario(
+        planner({ tool_calls: [call('scout', { input: 'the job' })] }, { text: 'done' }),
+        worker('the job', { tool_calls: [call('mcp__fix-it__look-up', { a: 1 })] }, { text: 'worked' }),
+      ),
+      config: {
+        mcp_servers: { 'fix-it': fixture('schemas', { args: [FIXTURE, 'schemas', '{"look-up":{"type":"object"}}'] }) },
+        tool_confirmation: auto,
+        workers: { planner_allow_workers: ['*'] } as never,
+      },
+      files: {
+        'workers/scout.yaml': 'instructions: x\ntools: [mcp__fix-it__look-up, mcp__gone__look-up, "mcp__gone__*"]',
+      },
+      log,
+    });
+    await t.run(await t.session(), 'go');
+    expect(offered(t, 'worker')).toEqual(['_request_context', 'mcp__fix-it__look-up']);
+    expect(await texts(t, workerOf(t))).toEqual(['{"a":1}']);
+    expect(started(t)).toMatchObject({ dropped_tools: ['mcp__gone__*', 'mcp__gone__look-up'] });
+    expect(lines.filter(({ message }) => message.includes('runs without'))).toEqual([
+      {
+        level: 'warn',
+        message: 'worker "scout" runs without mcp__gone__*, mcp__gone__look-up, which its definition names',
+        fields: { session_id: workerOf(t), worker: 'scout', tools: ['mcp__gone__*', 'mcp__gone__look-up'] },
+      },
+    ]);
+  });
+
+  it('opened by a person warn in their first turn', async () => {
+    const { log, lines } = recordingLog();
+    const t = await startEngine({
+      scenario: scenario(planner({ text: 'one' }), [{ match: { role: 'planner', turn: 2 }, respond: { text: 'two' } }]),
+      config: servers(fixture()),
+      files: { 'workers/scout.yaml': 'instructions: x\ntools: [mcp__gone__x]' },
+      log,
+    });
+    const session = await t.session({ worker: 'scout' });
+    await t.run(session, 'one');
+    await t.run(session, 'two');
+    expect(lines.filter(({ message }) => message.includes('runs without mcp__gone__x'))).toHaveLength(1);
+  });
+
+  it('have rules, trust and modes for a tool under each spelling of its name', async () => {
+    const t = await startEngine({
+      scenario: said(call('mcp__fix__Crash_Now', {}), call('mcp__fix__env', {}), call('mcp__fix__pid', {})),
+      config: {
+        ...servers(fixture()),
+        tools: { disabled: ['mcp__FIX__p*'] } as never,
+        tool_confirmation: { ...auto, per_tool: { mcp__fix__crash_now: 'deny' } } as never,
+      },
+      files: { '.metis/trust.yaml': 'always_deny: [mcp__Fix__ENV]' },
+    });
+    const session = await t.session();
+    await t.run(session, 'go');
+    expect(await texts(t, session.id)).toEqual([
+      'Denied by policy.',
+      'Denied by policy.',
+      "Tool 'mcp__fix__pid' is not available in this session.",
     ]);
   });
 });

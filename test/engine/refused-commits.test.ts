@@ -1,10 +1,14 @@
 // A journal that refuses: nothing stays open behind a turn that has ended, and one that could not end is ended later.
 import { describe, expect, it } from 'vitest';
+import { SubmitDelegationBody } from '../../src/domain/api/delegations.ts';
+import { StorageFault } from '../../src/domain/batch-fault.ts';
 import { defaultConfig } from '../../src/domain/config.ts';
 import { toolText } from '../../src/domain/tool.ts';
 import { cancelTurn } from '../../src/engine/cancel-turn.ts';
 import { endSession } from '../../src/engine/end-session.ts';
+import { recover, resumeAll } from '../../src/engine/recover.ts';
 import { resumeTurn } from '../../src/engine/resume-turn.ts';
+import { submitDelegation } from '../../src/engine/submit-delegation.ts';
 import type { Batch } from '../../src/ports/journal.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { emits, failOnce, restart, turns, writes } from '../support/moments.ts';
@@ -29,12 +33,12 @@ describe('a refused commit', () => {
         }),
         worker('job', {
           tool_calls: [call('list_files', {})],
-          usage: { input_tokens: 27_500, output_tokens: 100 },
+          usage: { input_tokens: 36_500, output_tokens: 100 },
         }),
       ),
       files: { 'a.txt': 'a' },
     });
-    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.03' });
+    const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: '0.04' });
     failOnce(
       t,
       (batch) =>
@@ -180,6 +184,60 @@ describe('a journal that refuses one batch', () => {
     await t.ended(turnId);
     expect(await turnOf(t, session.id, turnId)).toMatchObject({ status: 'failed', error_code: 'internal_error' });
     expect((await resultsOf(t, session.id)).map(textOf)).toEqual(['ok', 'Tool call not executed: the turn failed.']);
+  });
+});
+
+describe('a turn whose end could not be stored', () => {
+  /** The roots that were given up so far. */
+  const givenUp = (t: TestEngine) => {
+    const roots: string[] = [];
+    Object.assign(t.engine.trees, { giveUp: (root: string) => void roots.push(root) });
+    return roots;
+  };
+  const broken = async () => {
+    throw new StorageFault('the database cannot be reached', null);
+  };
+
+  it('gives up its tree, whatever the fault', async () => {
+    const t = await startEngine({ scenario: scenario([{ match: {}, respond: { text: 'lost', delay_ms: 10 } }]) });
+    const roots = givenUp(t);
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    await t.event('llm.call_started');
+    t.engine.journal.commit = async () => {
+      throw new Error('disk full');
+    };
+    await t.engine.locks.turn(turnId)?.done;
+    expect(roots).toEqual([session.id]);
+  });
+
+  it('gives up its tree where it is a delegation from outside', async () => {
+    const t = await startEngine({ scenario: scenario([{ match: {}, respond: { text: 'lost', delay_ms: 10 } }]) });
+    const roots = givenUp(t);
+    const session = await t.session();
+    const body = SubmitDelegationBody.parse({ tier: 'fast', task: 'job' });
+    const { tool_use_id } = await submitDelegation(t.engine, session.id, body);
+    await t.event('llm.call_started');
+    t.engine.journal.commit = broken;
+    await t.engine.outside.get(tool_use_id)?.done;
+    expect(roots).toEqual([session.id]);
+  });
+
+  it('gives up its tree where the turn cannot be resumed for a fault of the database', async () => {
+    const options = { scenario: scenario([{ match: {}, times: 'inf', respond: { text: 'late', delay_ms: 20 } }]) };
+    const first = await startEngine(options);
+    const session = await first.session();
+    await first.submit(session, 'go');
+    await first.event('llm.call_started');
+    first.abandon();
+    const t = await startEngine({ ...options, folder: first.folder });
+    const roots = givenUp(t);
+    await recover(t.engine, session.id);
+    const { commit } = t.engine.journal;
+    t.engine.journal.commit = broken;
+    await resumeAll(t.engine, session.id);
+    expect(roots).toEqual([session.id]);
+    t.engine.journal.commit = commit;
   });
 });
 

@@ -13,11 +13,11 @@ it('a call that settles between the sum and the check of another one is seen by 
     clock: manualClock(),
     config: {
       turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null },
-      // Either call is refused beside what the other one costs, 0.0027.
-      budgets: { daily_usd: '0.004' },
+      // Either call is refused beside what the other one costs, 0.0095.
+      budgets: { daily_usd: '0.0115' },
     },
     scenario: scenario([
-      { match: {}, times: 'inf', respond: { text: 'ok', usage: { input_tokens: 2200, output_tokens: 100 } } },
+      { match: {}, times: 'inf', respond: { text: 'ok', usage: { input_tokens: 9000, output_tokens: 100 } } },
     ]),
   });
   const wait = gate();
@@ -53,6 +53,6 @@ it('a call that settles between the sum and the check of another one is seen by 
     },
   );
   expect(await t.run(b, 'go')).toMatchObject({ stop_reason: 'budget_exceeded', total_cost_usd: '0' });
-  expect(await t.ended(first)).toMatchObject({ stop_reason: 'end_turn', total_cost_usd: '0.0027' });
+  expect(await t.ended(first)).toMatchObject({ stop_reason: 'end_turn', total_cost_usd: '0.0095' });
   expect(t.engine.budget.reserved.size).toBe(0);
 });

@@ -1,10 +1,13 @@
 // A worker's time: it stands still while anybody below it is asked, and ends with the worker (04 §10).
 import { describe, expect, it } from 'vitest';
+import { toolText } from '../../src/domain/tool.ts';
 import { answerConfirmation } from '../../src/engine/answer-approval.ts';
 import { startWorkerClock } from '../../src/engine/state/worker-clock.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
+import { gate } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
+import { tool } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 
 const approve = { decision: 'approve', scope: 'once', reason: null, modified_input: null } as const;
@@ -43,6 +46,42 @@ describe("a worker's clock", () => {
       time.advance(60_000);
       expect([clock.activeSeconds(), expired, time.pending()]).toEqual([4, 0, 0]);
     }
+  });
+
+  it('without a limit counts and never expires', () => {
+    const time = manualClock();
+    const clock = startWorkerClock(time, null, 2, () => expect.unreachable());
+    time.advance(100_000_000);
+    expect([clock.activeSeconds(), time.pending()]).toEqual([100_002, 0]);
+  });
+
+  it('is switched off by worker_timeout_seconds: null, where a call may still set its own limit', async () => {
+    const time = manualClock();
+    const door = gate();
+    const execute = () => door.opened.then(() => toolText('ok'));
+    const t = await startEngine({
+      clock: time,
+      config: { delegation: { worker_timeout_seconds: null }, tools: { timeouts: { per_tool: { wait: 0 } } } },
+      tools: [tool('wait', { side_effects: 'read', execute })],
+      scenario: scenario(
+        planner({ tool_calls: [delegate('slow'), delegate('timed', { timeout_seconds: 5 })] }, { text: 'ok' }),
+        worker('slow', { tool_calls: [call('wait', {})] }, { text: 'done' }),
+        worker('timed', { tool_calls: [call('wait', {})] }),
+      ),
+    });
+    const session = await t.session();
+    const turnId = await t.submit(session, 'go');
+    await until(() => t.events.filter((e) => e.type === 'tool.called' && e.session_id !== session.id).length === 2);
+    time.advance(1_000_000);
+    const failed = await t.event('delegate.failed');
+    expect(failed.payload).toMatchObject({ failure_mode: 'timeout' });
+    door.open();
+    expect((await t.ended(turnId)).status).toBe('completed');
+    const { rows } = await t.engine.store.delegations.list(session.id, { recursive: false, after: null, limit: 9 });
+    expect(rows.map(({ status, timeout_seconds }) => [status, timeout_seconds])).toEqual([
+      ['completed', null],
+      ['failed', 5],
+    ]);
   });
 
   it('stands still while either of two approvals is open: the answer to one does not start it', async () => {

@@ -4,6 +4,7 @@ import type { ToolUseBlock } from '../../domain/message.ts';
 import type { ToolDefinition } from '../../domain/tool.ts';
 import { canonicalJson, sha256Hex } from '../../kernel/canonical-json.ts';
 import { isoTime } from '../../kernel/clock.ts';
+import { scrubValue } from '../../kernel/scrub.ts';
 import { approvalPayload, commandSummary, inputSummary, projectedModifications } from '../../policy/tools/approval.ts';
 import type { ConfirmationRow } from '../../ports/journal.ts';
 import type { SharedFile } from '../../ports/spawner.ts';
@@ -61,7 +62,7 @@ export async function calling(
         side_effects: definition.side_effects,
         input_summary: inputSummary(call.input, engine.secrets),
         projected_modifications: projectedModifications(definition, call.input),
-        command_summary: commandSummary(definition, call.input),
+        command_summary: commandSummary(definition, call.input, engine.secrets),
         rule: definition.group ?? null,
         payload:
           payload && shared.length > 0
@@ -142,7 +143,7 @@ function question(
     request: {
       tool_use_id: call.id,
       tool_name: call.name,
-      ...about.request,
+      ...scrubValue(about.request, engine.secrets),
       confirmation_request_id: id,
       expires_at: isoTime(expires),
       is_worker: session.is_worker,

@@ -1,6 +1,7 @@
 // What a definition has to agree with beyond its own file: names, models, schemas and other workers of this server (13 §3.2).
 import type { FoundWorker, WorkerProblem } from '../../domain/worker/definition.ts';
-import { namesTool, reservedName } from '../../policy/workers/names.ts';
+import { namesTool } from '../../policy/tools/tool-names.ts';
+import { reservedName } from '../../policy/workers/names.ts';
 import type { ToolSet } from '../../ports/tool.ts';
 import type { Engine } from '../state/engine.ts';
 
@@ -45,8 +46,14 @@ export function checkWorker(engine: Engine, worker: FoundWorker, { tools, known,
     if (name !== '*' && !known.has(name)) warn('allow_workers', `there is no worker "${name}"`);
   const offered = [...tools, 'worker_create', 'worker_call'];
   for (const entry of definition.tools)
-    if (!offered.some((tool) => namesTool(entry, tool))) warn('tools', `there is no tool "${entry}"`);
+    if (!offered.some((tool) => namesTool(entry, tool))) warn('tools', describeUnknownTool(entry));
   return { ...worker, errors, warnings };
+}
+
+/** Tools of an MCP server are known once a session of the workspace has started it. */
+function describeUnknownTool(entry: string): string {
+  if (!entry.startsWith('mcp__')) return `there is no tool "${entry}"`;
+  return `no MCP server has offered "${entry}" so far; servers start with the first turn in the workspace`;
 }
 
 function faultsOfSchema(engine: Engine, worker: FoundWorker): readonly string[] {

@@ -2,13 +2,15 @@
 import type { FoundWorker } from '../../domain/worker/definition.ts';
 import { WORKER_NAME_PATTERN } from '../../domain/worker/definition.ts';
 import type { Engine } from '../state/engine.ts';
+import { checkTrust } from './check-trust.ts';
 import { checkWorker, surroundings } from './check-worker.ts';
 
 /** All of the workspace by name, invalid ones included. */
 export async function projectWorkers(engine: Engine, root: string): Promise<readonly FoundWorker[]> {
   const found = await engine.library.list(root);
-  const around = surroundings(engine.tools.knownTools(root), await engine.library.names(root));
-  return found.map((worker) => checkWorker(engine, worker, around));
+  const toolset = engine.tools.knownTools(root);
+  const around = surroundings(toolset, await engine.library.names(root));
+  return Promise.all(found.map((worker) => checkTrust(engine, root, checkWorker(engine, worker, around), toolset)));
 }
 
 /** Null when the workspace has none of the name. A name is never a path. */
@@ -17,5 +19,6 @@ export async function projectWorker(engine: Engine, root: string, name: string):
   const worker = await engine.library.find(root, name);
   if (worker === null) return null;
   const names = await engine.library.names(root);
-  return checkWorker(engine, worker, surroundings(engine.tools.knownTools(root), names));
+  const toolset = engine.tools.knownTools(root);
+  return checkTrust(engine, root, checkWorker(engine, worker, surroundings(toolset, names)), toolset);
 }

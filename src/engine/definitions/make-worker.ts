@@ -1,4 +1,5 @@
 // A model makes a worker: proposed, checked, seen by a person as the whole definition, and kept with its session tree (13 §6.3).
+
 import path from 'node:path';
 import { draft } from '../../domain/event.ts';
 import type { ToolUseBlock } from '../../domain/message.ts';
@@ -6,7 +7,9 @@ import { ToolError, toolText } from '../../domain/tool.ts';
 import type { FoundWorker, WorkerDefinition } from '../../domain/worker/definition.ts';
 import type { SessionWorker } from '../../domain/worker/session-worker.ts';
 import type { Issue } from '../../kernel/errors.ts';
+import type { SessionId } from '../../kernel/ids.ts';
 import { plainIssues } from '../../policy/parsing/plain-issue.ts';
+import { isSameTool } from '../../policy/tools/tool-names.ts';
 import { expandSpec, WorkerSpecSchema } from '../../policy/workers/expand.ts';
 import type { Fault } from '../../policy/workers/fault.ts';
 import { checkDefinition, readDefinition } from '../../policy/workers/read-definition.ts';
@@ -20,7 +23,11 @@ interface Draft {
   readonly definition: WorkerDefinition | null;
   readonly found: FoundWorker | null;
   readonly issues: readonly Issue[];
+  /** The worker of this session that it takes the place of. */
+  readonly replaced: SessionWorker | null;
 }
+
+type Read = Pick<Draft, 'definition' | 'issues'>;
 
 export function createMaker(engine: Engine, run: TurnRun, call: ToolUseBlock): WorkerMaker {
   const { session } = run;
@@ -29,7 +36,7 @@ export function createMaker(engine: Engine, run: TurnRun, call: ToolUseBlock): W
 
   async function drafted(proposal: WorkerProposal): Promise<Draft> {
     const read = 'yaml' in proposal ? fromYaml(proposal.yaml) : fromSpec(engine, run, proposal.spec);
-    if (read.definition === null) return { ...read, found: null };
+    if (read.definition === null) return { ...read, found: null, replaced: null };
     const { definition } = read;
     const root = session.workspace_path;
     const found = checkWorker(
@@ -38,16 +45,20 @@ export function createMaker(engine: Engine, run: TurnRun, call: ToolUseBlock): W
       surroundings(engine.tools.knownTools(root), [definition.name]),
     );
     const issues = [...read.issues, ...found.errors.map(({ path: at, message }) => ({ path: at, message }))];
-    const taken = await takenName(definition.name);
-    if (taken !== null) issues.push({ path: 'name', message: taken });
-    return { definition, found, issues };
-  }
-
-  async function takenName(name: string): Promise<string | null> {
-    const own = (await engine.store.workers.list(session.root_session_id)).map((worker) => worker.name);
-    const names = [...(await engine.library.names(session.workspace_path)), ...own];
-    const other = names.find((known) => known.toLowerCase() === name.toLowerCase());
-    return other === undefined ? null : `worker_exists: there is a worker "${other}" already; choose another name`;
+    const known = await engine.store.workers.list(session.root_session_id);
+    const replaced =
+      known.find((worker) => worker.name === definition.name && isReplaceable(worker, session.id)) ?? null;
+    const names = [
+      ...(await engine.library.names(root)),
+      ...known.filter((w) => w !== replaced).map(({ name }) => name),
+    ];
+    const other = names.find((taken) => taken.toLowerCase() === definition.name.toLowerCase());
+    if (other !== undefined)
+      issues.push({
+        path: 'name',
+        message: `worker_exists: there is a worker "${other}" already; choose another name`,
+      });
+    return { definition, found, issues, replaced };
   }
 
   return {
@@ -63,7 +74,7 @@ export function createMaker(engine: Engine, run: TurnRun, call: ToolUseBlock): W
   };
 
   async function made(proposal: WorkerProposal) {
-    const { definition, found, issues } = await drafted(proposal);
+    const { definition, found, issues, replaced } = await drafted(proposal);
     if (issues.length > 0 || definition === null || found === null || found.digest === null)
       throw new ToolError('validation_error', issues.map((i) => `${i.path}: ${i.message}`).join('\n'));
     const yaml = definitionYaml(definition);
@@ -78,28 +89,40 @@ export function createMaker(engine: Engine, run: TurnRun, call: ToolUseBlock): W
       edited_by_user: 'yaml' in proposal || JSON.stringify(proposal.spec) !== JSON.stringify(call.input),
       created_at: engine.clock.now(),
     };
-    await store(engine, run, worker);
+    await store(engine, run, worker, replaced);
     await engine.library.keepCopy(worker.path ?? '', yaml).catch((err: unknown) => {
       engine.log.warn({ err, path: worker.path }, 'the copy of a worker for people could not be written');
     });
-    return toolText(JSON.stringify(answer(worker, definition, call.input.name)));
+    return toolText(
+      JSON.stringify(answer(worker, definition, { asked: call.input.name, replaced: replaced !== null })),
+    );
   }
 }
 
 function answer(
   { name, digest, path: copy, edited_by_user }: SessionWorker,
   definition: WorkerDefinition,
-  asked: unknown,
+  { asked, replaced }: { readonly asked: unknown; readonly replaced: boolean },
 ) {
   const requested = asked === name ? {} : { requested_name: asked };
-  return { name, digest, path: copy, edited_by_user, ...requested, definition };
+  return { name, digest, path: copy, edited_by_user, replaced, ...requested, definition };
 }
 
-async function store(engine: Engine, run: TurnRun, worker: SessionWorker): Promise<void> {
+/** A session refines what it made itself; what a person locked stays, and so does what a person kept: it is in the project. */
+function isReplaceable(worker: SessionWorker, session: SessionId): boolean {
+  return worker.created_by_session_id === session && fromYaml(worker.yaml).definition?.locked === false;
+}
+
+async function store(
+  engine: Engine,
+  run: TurnRun,
+  worker: SessionWorker,
+  replaced: SessionWorker | null,
+): Promise<void> {
   const called = await engine.store.events.ofTurn(run.turn.id, ['tool.called']);
   const parent = called.find(({ payload }) => payload.tool_use_id === worker.created_by_tool_use_id)?.id ?? null;
   await engine.journal.commit({
-    writes: [{ kind: 'worker.insert', worker }],
+    writes: [{ kind: replaced === null ? 'worker.insert' : 'worker.replace', worker }],
     emit: [
       draft({
         type: 'worker.created',
@@ -113,13 +136,14 @@ async function store(engine: Engine, run: TurnRun, worker: SessionWorker): Promi
           path: worker.path,
           tool_use_id: worker.created_by_tool_use_id,
           edited_by_user: worker.edited_by_user,
+          replaces_digest: replaced?.digest ?? null,
         },
       }),
     ],
   });
 }
 
-function fromYaml(yaml: string): Omit<Draft, 'found'> {
+function fromYaml(yaml: string): Read {
   const { definition, errors } = readDefinition(yaml, { name: null, file: null, format: 'yaml' });
   const issues = errors.map(({ path: at, message, line }) => ({
     path: at,
@@ -128,14 +152,14 @@ function fromYaml(yaml: string): Omit<Draft, 'found'> {
   return { definition, issues };
 }
 
-function fromSpec(engine: Engine, run: TurnRun, input: Readonly<Record<string, unknown>>): Omit<Draft, 'found'> {
+function fromSpec(engine: Engine, run: TurnRun, input: Readonly<Record<string, unknown>>): Read {
   const spec = WorkerSpecSchema.safeParse(input);
   const told = (faults: readonly Fault[]) =>
     faults.map((fault) => ({ path: fault.path.map(String).join('.'), message: fault.message }));
   if (!spec.success) return { definition: null, issues: told(plainIssues(spec.error)) };
   const expanded = expandSpec(spec.data, engine.config.workers.creation, run.turn.tools);
   const { definition, faults } = checkDefinition(expanded, null);
-  const foreign = spec.data.tools.filter((tool) => !run.turn.tools.includes(tool));
+  const foreign = spec.data.tools.filter((tool) => !run.turn.tools.some((own) => isSameTool(tool, own)));
   return {
     definition,
     issues: [

@@ -25,7 +25,14 @@ export async function asFound(
   const { definition, errors } = readDefinition(row.yaml, { name: row.name, file: null, format: 'yaml' });
   const bare = { name: row.name, origin: 'session', path: row.path, read_only: true } as const;
   if (definition === null) {
-    const nothing = { definition, instructions: null, instructions_source: null, output_schema: null, digest: null };
+    const nothing = {
+      definition,
+      instructions: null,
+      instructions_source: null,
+      output_schema: null,
+      digest: null,
+      sources: [],
+    };
     return { ...bare, ...nothing, errors, warnings: [] };
   }
   const found = { ...(await engine.library.complete(root, definition)), ...bare };

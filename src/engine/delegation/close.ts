@@ -42,7 +42,7 @@ export async function closeDelegation(
         parent: null,
         payload: {
           disposition: outcome.disposition,
-          turn_count: used?.turn_count ?? 0,
+          turn_count: used?.completed_turn_count ?? 0,
           total_cost_usd: fromPusd(used?.cost_pusd ?? 0n),
           duration_seconds: seconds,
         },
@@ -104,10 +104,17 @@ function closingEvent(
     turn_id: delegation.parent_turn_id,
     parent: parent_event,
   };
-  const cost = {
+  const spent = {
     worker_total_cost_usd: fromPusd(used?.cost_pusd ?? 0n),
     pricing_version: used?.pricing_version || engine.prices.version,
+    turn_count: used?.turn_count ?? 0,
+    llm_call_count: used?.llm_call_count ?? 0,
+    tool_call_count: used?.tool_call_count ?? 0,
+    input_tokens: used?.input_tokens ?? 0,
+    output_tokens: used?.output_tokens ?? 0,
+    wall_time_seconds: seconds,
   };
+  const model = used?.model || delegation.resolved_model;
   if (outcome.success && session)
     return draft({
       ...common,
@@ -119,12 +126,8 @@ function closingEvent(
         output_size_bytes: Buffer.byteLength(
           typeof outcome.output === 'string' ? outcome.output : JSON.stringify(outcome.output),
         ),
-        ...cost,
-        turn_count: used?.turn_count ?? 0,
-        llm_call_count: used?.llm_call_count ?? 0,
-        tool_call_count: used?.tool_call_count ?? 0,
-        wall_time_seconds: seconds,
-        model: used?.model || (delegation.resolved_model ?? ''),
+        ...spent,
+        model: model ?? '',
         ...changes,
       },
     });
@@ -136,7 +139,8 @@ function closingEvent(
       worker_session_id: session?.id ?? null,
       failure_mode: outcome.failure_mode ?? 'worker_error',
       error_message: message ?? '',
-      ...cost,
+      ...spent,
+      model,
       insufficient_context_request: outcome.insufficient_context_request,
       cancel_scope: outcome.cancel_scope,
       tier: delegation.tier,

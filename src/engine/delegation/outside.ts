@@ -134,16 +134,29 @@ async function inPlace(engine: Engine, { session, signal }: Caller, id: ToolUseI
     await work();
   } catch (thrown) {
     throwIfLost(signal, thrown);
-    const delegation = await engine.store.delegations.get(id);
-    // Nothing was stored: whoever asked hears why.
-    if (delegation === null) throw thrown;
-    if (thrown instanceof Interrupted || delegation.ended_at !== null) return;
-    if (!(thrown instanceof Cancelled))
-      engine.log.error({ err: thrown, session_id: session.id }, 'a delegation failed');
-    await endUnfinishedDelegation(engine, delegation, thrown instanceof Cancelled ? thrown : FAULT);
+    const wasStored = await endBroken(engine, session, { id, thrown }).catch((error: unknown) => {
+      // Its end could not be stored: the delegation would stay open for ever (16 §4.4).
+      engine.trees.giveUp(session.root_session_id);
+      throw error;
+    });
+    if (!wasStored) throw thrown;
   } finally {
     release();
   }
+}
+
+/** Ends a delegation whose work threw, unless it is to go on; false where it was never stored. */
+async function endBroken(
+  engine: Engine,
+  session: SessionRecord,
+  { id, thrown }: { readonly id: ToolUseId; readonly thrown: unknown },
+): Promise<boolean> {
+  const delegation = await engine.store.delegations.get(id);
+  if (delegation === null) return false;
+  if (thrown instanceof Interrupted || delegation.ended_at !== null) return true;
+  if (!(thrown instanceof Cancelled)) engine.log.error({ err: thrown, session_id: session.id }, 'a delegation failed');
+  await endUnfinishedDelegation(engine, delegation, thrown instanceof Cancelled ? thrown : FAULT);
+  return true;
 }
 
 /** Why a delegation was never stored, as its caller is told. */

@@ -3,10 +3,10 @@
 import type { DelegationRecord } from '../../domain/delegate.ts';
 import { type ContentBlock, textOf } from '../../domain/message.ts';
 import type { SessionRecord } from '../../domain/session.ts';
-import { type ToolOutput, toolText } from '../../domain/tool.ts';
+import { type ToolOutput, toolTexts } from '../../domain/tool.ts';
 import type { TurnRecord } from '../../domain/turn.ts';
 import type { Result } from '../../kernel/result.ts';
-import { plannerText } from '../../policy/delegation/outcome.ts';
+import { plannerTexts } from '../../policy/delegation/outcome.ts';
 import { toolsetOf } from '../definitions/toolset.ts';
 import type { Engine } from '../state/engine.ts';
 import type { Caller } from '../state/outside.ts';
@@ -32,8 +32,8 @@ export async function resumeWorker(
   const delegation = await engine.store.delegations.get(toolUseId);
   if (!delegation) return null;
   if (delegation.status === 'completed' || delegation.status === 'failed') {
-    const { text, is_error } = plannerText(delegation);
-    return toolText(text, { success: !is_error });
+    const { texts, is_error } = plannerTexts(delegation);
+    return toolTexts(texts, { success: !is_error });
   }
   const session = delegation.worker_session_id
     ? await engine.store.sessions.record(delegation.worker_session_id)

@@ -1,12 +1,12 @@
 // The one path that creates a child session, runs it and closes its delegation, whatever tool asked (04 §5, 13 §1).
 import type { DelegateRequest } from '../../domain/delegate.ts';
-import { type ToolOutput, toolText } from '../../domain/tool.ts';
+import { type ToolOutput, toolTexts } from '../../domain/tool.ts';
 import { Cancelled } from '../../kernel/abort.ts';
 import type { ToolUseId } from '../../kernel/ids.ts';
 import { toPusd } from '../../kernel/money.ts';
 import { ok } from '../../kernel/result.ts';
 import { referredFiles } from '../../policy/delegation/input.ts';
-import { plannerText, type WorkerEnd, workerOutcome } from '../../policy/delegation/outcome.ts';
+import { plannerTexts, type WorkerEnd, workerOutcome } from '../../policy/delegation/outcome.ts';
 import { type WorkerToolSet, workerTools } from '../../policy/delegation/worker-tools.ts';
 import { tierModel } from '../../policy/routing/policy-file.ts';
 import { namedTools } from '../../policy/workers/worker-tools.ts';
@@ -91,7 +91,7 @@ async function toolsOf(engine: Engine, run: Caller, request: DelegateRequest): P
     isWorker: true,
     creatorTools: creator_tools,
   });
-  return { ...tools, allowed_tool_count: 0 };
+  return { ...tools, allowed_tool_count: null };
 }
 
 function reasonOf({ worker }: DelegateRequest): string {
@@ -175,14 +175,14 @@ async function finish(
     cancelScope(run.scope, new Cancelled('shutdown'));
     throw run.signal.reason;
   }
-  const { text, is_error } = plannerText({
+  const { texts, is_error } = plannerTexts({
     failure_mode: outcome.failure_mode,
     error_message: outcome.error_message,
     output: outcome.output,
     worker_session_id: spawned.delegation.worker_session_id,
     ...changes,
   });
-  return toolText(text, {
+  return toolTexts(texts, {
     success: !is_error,
     metadata: {
       success: outcome.success,

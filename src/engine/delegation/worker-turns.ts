@@ -123,8 +123,9 @@ function completed(
 function stopped(planner: Caller, work: Work, text: string, expired = false): WorkerEnd {
   const reason = work.scope.signal.reason;
   if (planner.signal.aborted && reason === planner.signal.reason) return { kind: 'cancelled', scope: 'planner', text };
-  if (expired || (reason instanceof Cancelled && reason.reason === 'timeout'))
-    return { kind: 'timeout', seconds: work.spawned.delegation.timeout_seconds, text };
+  const seconds = work.spawned.delegation.timeout_seconds;
+  if (seconds !== null && (expired || (reason instanceof Cancelled && reason.reason === 'timeout')))
+    return { kind: 'timeout', seconds, text };
   // A drain stops planner and worker alike, each at its own step boundary.
   const shutdown = reason instanceof Cancelled && reason.reason === 'shutdown';
   return { kind: 'cancelled', scope: shutdown ? 'planner' : 'worker', text };

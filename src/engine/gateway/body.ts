@@ -1,10 +1,9 @@
 // The body that goes on: the client's bytes, with at most three splices (19 §2.2).
 import type { ModelEntry } from '../../domain/model.ts';
-import { includeUsage } from '../../policy/gateway/members.ts';
+import { boundKey } from '../../policy/gateway/bound.ts';
 import type { NamedModel } from '../../policy/gateway/names.ts';
 import type { RequestFacts } from '../../policy/gateway/request-facts.ts';
 import { type Splice, spliced } from '../../policy/gateway/splice.ts';
-import { CLIENT_BODY } from '../../policy/parsing/limits.ts';
 import type { AdapterConfig } from '../../policy/registry/adapter-config.ts';
 
 export interface Sent {
@@ -13,6 +12,8 @@ export interface Sent {
   readonly withhold_usage: boolean;
 }
 
+type Optioned = Pick<AdapterConfig, 'options'>;
+
 export interface Changes {
   /** Name of the model in place of the one that stands there; null = as it is. */
   readonly model: string | null;
@@ -20,9 +21,9 @@ export interface Changes {
   readonly output_tokens: number | null;
 }
 
-export function sentBody(bytes: Buffer, facts: RequestFacts, changes: Changes, adapter: AdapterConfig): Sent {
+export function sentBody(bytes: Buffer, facts: RequestFacts, changes: Changes, adapter: Optioned): Sent {
   const splices: Splice[] = [];
-  const { members, output, wire } = facts;
+  const { members } = facts;
   const replace = (key: string, text: string) => {
     const { from, to } = members.get(key)!;
     splices.push({ from, to, text });
@@ -31,27 +32,23 @@ export function sentBody(bytes: Buffer, facts: RequestFacts, changes: Changes, a
   let inserted = '';
   if (changes.model !== null) replace('model', JSON.stringify(changes.model));
   if (changes.output_tokens !== null) {
-    const key = output.key ?? { messages: 'max_tokens', chat: chatKey(adapter), responses: 'max_output_tokens' }[wire];
+    const key = boundKey(facts, adapter);
     if (members.has(key)) replace(key, String(changes.output_tokens));
     else inserted += `${JSON.stringify(key)}:${changes.output_tokens},`;
   }
   const withhold = asksForUsage(facts, adapter);
   if (withhold) {
-    const at = members.get('stream_options');
-    if (at === undefined) inserted += '"stream_options":{"include_usage":true},';
-    else if (!facts.stream_options!.isObject) replace('stream_options', '{"include_usage":true}');
-    else splices.push(includeUsage(bytes, at, CLIENT_BODY));
+    const asking = facts.stream_options?.asking ?? null;
+    if (!members.has('stream_options')) inserted += '"stream_options":{"include_usage":true},';
+    else if (asking === null) replace('stream_options', '{"include_usage":true}');
+    else splices.push(asking);
   }
   if (inserted !== '') splices.push({ from: start, to: start, text: inserted });
   return { pieces: splices.length === 0 ? [bytes] : spliced(bytes, splices), withhold_usage: withhold };
 }
 
-function chatKey({ options }: AdapterConfig): string {
-  return options.max_tokens_field ?? 'max_completion_tokens';
-}
-
 /** A server of which is said that it does not know the option is not asked. */
-function asksForUsage({ wire, stream, stream_options }: RequestFacts, { options }: AdapterConfig): boolean {
+function asksForUsage({ wire, stream, stream_options }: RequestFacts, { options }: Optioned): boolean {
   return wire === 'chat' && stream && stream_options?.include_usage !== true && options.stream_usage !== false;
 }
 

@@ -20,6 +20,8 @@ export interface GatewayClient {
   readonly worker: string | null;
   /** Its name for the agent above the sub-agent; null = the main agent. */
   readonly parent: string | null;
+  /** Its name for the session above `root`, from a client that names no main session with a sub-agent's call. */
+  readonly above_root: string | null;
   /** What kind of sub-agent it is. */
   readonly worker_type: string | null;
   readonly workspace: string | null;
@@ -37,6 +39,22 @@ export interface ClientSession {
 
 /** Deeper agents hang below the main agent. */
 const MAX_DEPTH = 64;
+
+/**
+ * The client with its tree: a session below another one becomes a worker of that one's tree. An unknown session above is
+ * a main session whose first call is still to come.
+ */
+export async function placeClient({ store }: Engine, client: GatewayClient): Promise<GatewayClient> {
+  const { caller, root, above_root } = client;
+  if (above_root === null || above_root === root) return client;
+  const placed = { ...client, worker: root, above_root: null };
+  if ((await store.sessions.ofClient(caller, above_root)) === null) {
+    const parent = await store.sessions.workerOfCaller(caller, above_root);
+    const main = parent === null ? null : await store.sessions.record(parent.root_session_id);
+    if (main !== null) return { ...placed, root: main.client_ref, parent: above_root };
+  }
+  return { ...placed, root: above_root, parent: null };
+}
 
 /** What the client calls its session of today. */
 export function rootRef(engine: Engine, { root, product }: GatewayClient): string {

@@ -3,10 +3,11 @@ import type { EventDraft } from '../../domain/event.ts';
 import type { ModelEntry } from '../../domain/model.ts';
 import type { RouteDecision, TurnContext } from '../../domain/route.ts';
 import type { SessionRecord } from '../../domain/session.ts';
-import { AppError } from '../../kernel/errors.ts';
+import { AppError, validationError } from '../../kernel/errors.ts';
 import { shownName } from '../../policy/cut.ts';
 import { type NamedModel, namedModel, offeredModels, speaks } from '../../policy/gateway/names.ts';
 import type { RequestFacts } from '../../policy/gateway/request-facts.ts';
+import { wiresOf } from '../../policy/registry/adapter-config.ts';
 import { snapshot } from '../../policy/registry/availability.ts';
 import type { ModelRegistry } from '../../policy/registry/registry.ts';
 import { validationFailure } from '../../policy/routing/candidate.ts';
@@ -16,7 +17,7 @@ import { limitsOf } from '../money/limits.ts';
 import { routeDecided } from '../routing/route-decided.ts';
 import { routeEnvironment } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
-import type { StandingDecision } from '../state/gateway-memory.ts';
+import { readDecision, type StandingDecision } from '../state/gateway-memory.ts';
 
 /** A request with the model it names. */
 export interface Asked {
@@ -28,6 +29,9 @@ export interface Asked {
   /** The registry as this call may use it: with a model that it does not list, and with the client's own credentials. */
   readonly registry: ModelRegistry;
 }
+
+/** Every provider's model names consist of these. */
+const PRINTABLE_ASCII = /^[\x21-\x7e]+$/;
 
 /** Adapters that a call may go to. */
 export function usableAdapters({ relays, config }: Engine): ReadonlySet<string> {
@@ -48,6 +52,11 @@ export function askedModel(engine: Engine, facts: RequestFacts): Asked {
     const model = registry.get(id);
     return model !== null && usable.has(model.adapter);
   };
+  const isListed = named === 'auto' || engine.registry.get(named.model.id) !== null;
+  if (!isListed && !PRINTABLE_ASCII.test(facts.model)) {
+    const message = `${shownName(facts.model)} is no model of this server; GET /v1/models lists them`;
+    throw validationError([{ path: 'model', message }]);
+  }
   const unlisted = named !== 'auto' && engine.registry.get(named.model.id) === null ? named.model : null;
   const registry: ModelRegistry = {
     ...engine.registry,
@@ -59,7 +68,7 @@ export function askedModel(engine: Engine, facts: RequestFacts): Asked {
 
 /** The decision that stands for the session and this name, unless its model cannot serve this request. */
 export async function standing(engine: Engine, session: SessionRecord, asked: Asked): Promise<StandingDecision | null> {
-  const decision = engine.gateway.decisions.get(session.id)?.get(asked.facts.model) ?? null;
+  const decision = readDecision(engine.gateway, session.id, asked.facts.model);
   if (decision === null) return null;
   const env = {
     registry: asked.registry,
@@ -115,6 +124,25 @@ function refusalOf(engine: Engine, { named, facts, registry }: Asked, { refused 
   );
 }
 
+/**
+ * Adapters at the address that the client's own key is meant for: that of the model it names, or of the first adapter of
+ * the wire. Null where the server's keys are used.
+ */
+function ownKeyAdapters(
+  { config, relays, registry }: Engine,
+  { wire }: RequestFacts,
+  named: NamedModel | null,
+): ReadonlySet<string> | null {
+  if (config.gateway.credentials === 'server') return null;
+  const meant = named?.model.adapter ?? firstOfWire(registry, wire);
+  const origin = relays.get(meant ?? '')?.origin;
+  return new Set([...relays].filter(([, relay]) => relay.origin === origin).map(([id]) => id));
+}
+
+function firstOfWire({ adapters }: ModelRegistry, wire: RequestFacts['wire']): string | null {
+  return [...adapters].find(([, config]) => wiresOf(config).includes(wire))?.[0] ?? null;
+}
+
 async function contextOf(
   engine: Engine,
   session: SessionRecord,
@@ -148,6 +176,7 @@ async function contextOf(
       wire: facts.wire,
       name: facts.model,
       model: named?.model.id ?? null,
+      own_key_adapters: ownKeyAdapters(engine, facts, named),
       binding: named !== null && !rulesApply,
     },
     recommendation: null,

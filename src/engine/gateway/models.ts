@@ -1,7 +1,8 @@
 // The models that clients of the gateway may ask for, in one list that clients of either kind read (19 §2.1).
+import type { ClientWire } from '../../domain/api/gateway.ts';
 import { providerOf } from '../../domain/model.ts';
 import { isoTime } from '../../kernel/clock.ts';
-import { offeredModels } from '../../policy/gateway/names.ts';
+import { namedModel, offeredModels } from '../../policy/gateway/names.ts';
 import type { Engine } from '../state/engine.ts';
 import { usableAdapters } from './decide.ts';
 
@@ -21,6 +22,23 @@ export function gatewayModels(engine: Engine) {
     first_id: data[0]?.id ?? null,
     last_id: data.at(-1)?.id ?? null,
   };
+}
+
+/**
+ * The entry of one model, by any name that a call may ask for it by; null where the registry lists none.
+ * @param wires in the order in which they are looked at
+ */
+export function gatewayModel(engine: Engine, name: string, wires: readonly ClientWire[]) {
+  const { data } = gatewayModels(engine);
+  const usable = usableAdapters(engine);
+  for (const wire of wires) {
+    const named = namedModel(engine.registry, wire, name, usable);
+    if (named === 'auto') return data.find(({ id }) => id === 'claude-auto') ?? null;
+    const id = named?.model.id;
+    const offered = offeredModels(engine.registry, usable, wire).find(({ model }) => model.id === id);
+    if (offered !== undefined) return data.find(({ display_name }) => display_name === id) ?? null;
+  }
+  return null;
 }
 
 function entry(id: string, display_name: string, owned_by: string) {

@@ -6,12 +6,15 @@ import type { SessionRecord } from '../../domain/session.ts';
 import { AppError } from '../../kernel/errors.ts';
 import type { EventId, RequestId } from '../../kernel/ids.ts';
 import { toPusd } from '../../kernel/money.ts';
-import { callCeiling, outputBound } from '../../policy/gateway/bound.ts';
+import { outputBound } from '../../policy/gateway/bound.ts';
+import { largestBill } from '../../policy/gateway/largest-bill.ts';
 import type { RequestFacts } from '../../policy/gateway/request-facts.ts';
+import type { Prompt } from '../../policy/pricing/prompt.ts';
+import type { AdapterConfig } from '../../policy/registry/adapter-config.ts';
 import type { Write } from '../../ports/journal.ts';
 import { awaitMoney, type Granted, tryMoney, type Wanted } from '../money/await-money.ts';
 import { budgetEvents } from '../money/budget-events.ts';
-import type { Spender } from '../money/limits.ts';
+import { type BoundPrompt, boundPrompt } from '../money/prompt-bound.ts';
 import { enoughUsd } from '../money/require-budget.ts';
 import { alreadyEnded } from '../session/find-session.ts';
 import { createdEvent } from '../session/new-session.ts';
@@ -21,6 +24,7 @@ import { noteStart } from '../state/session-starts.ts';
 import { sentName } from './body.ts';
 import { type ClientSession, clientSession, type GatewayClient, rootRef } from './client.ts';
 import { type Asked, askedModel, decide, standing } from './decide.ts';
+import { LIMIT_NAMES, requireBounded } from './require-bounded.ts';
 import type { Begun } from './settle.ts';
 
 export interface OpenedCall extends Begun {
@@ -28,22 +32,33 @@ export interface OpenedCall extends Begun {
   readonly sent: string | null;
   /** The lowered bound of the answer; null = as asked. */
   readonly output_tokens: number | null;
-  release(): void;
 }
 
 /** What a call is opened with. */
 interface Opening {
   readonly session: SessionRecord;
   readonly decision: StandingDecision;
-  readonly asked: Asked;
+  readonly wanted: PricedCall;
   readonly granted: Granted;
   /** Of the call's announcement, where it was stored with what was new. */
   readonly started: EventId | null;
   readonly request_id: RequestId;
 }
 
+interface PricedCall extends Wanted {
+  /** Null until its price was asked for. */
+  bound: BoundPrompt | null;
+}
+
+export interface OpeningOptions {
+  readonly signal: AbortSignal;
+  /** The parts of the request's prompt, with their texts where these are counted; asked only where a limit covers the call. */
+  prompt(withTexts: boolean): Promise<Prompt>;
+  /** Called as soon as the session is known, before anything is waited for. */
+  enter(session: SessionRecord): void;
+}
+
 /**
- * @param enter called as soon as the session is known, before anything is waited for
  * Throws `session_already_ended`, `model_not_configured`, `explicit_model_rejected`, `routing_failed`, `budget_exceeded`,
  * what `createSession` throws for a workspace, and the signal's reason.
  */
@@ -51,21 +66,20 @@ export async function openCall(
   engine: Engine,
   client: GatewayClient,
   facts: RequestFacts,
-  how: { readonly signal: AbortSignal; enter(session: SessionRecord): void },
+  how: OpeningOptions,
 ): Promise<OpenedCall> {
   const asked = askedModel(engine, facts);
   const opening = await oneAtATime(engine, `${client.caller}\n${rootRef(engine, client)}`, () =>
-    open(engine, client, asked, how.enter).catch((error: unknown) => {
+    open(engine, client, asked, how).catch((error: unknown) => {
       // Another door opened the client's session meanwhile.
-      if (isClientKnown(error)) return open(engine, client, asked, how.enter);
+      if (isClientKnown(error)) return open(engine, client, asked, how);
       throw error;
     }),
   );
-  const { session, decision, request_id } = opening;
+  const { session, decision, request_id, wanted } = opening;
   const { model } = decision;
   let { granted, started } = opening;
-  if (granted.kind === 'wait')
-    granted = await awaitMoney(engine, wantedOf(engine, session, model, facts), granted.pool, how.signal);
+  if (granted.kind === 'wait') granted = await awaitMoney(engine, wanted, granted.pool, how.signal);
   if (granted.kind === 'refused') throw await refused(engine, session, decision, granted);
   try {
     if (started === null) {
@@ -79,7 +93,7 @@ export async function openCall(
     granted.release();
     throw error;
   }
-  const lowered = granted.output_tokens < outputBound(facts, model);
+  const lowered = granted.output_tokens < outputBound(facts, model, adapterOf(engine, model));
   return {
     session,
     model,
@@ -88,8 +102,10 @@ export async function openCall(
     estimated_input_tokens: facts.estimated_input_tokens,
     began: engine.clock.monotonic(),
     limited: granted.limited,
+    prompt: wanted.bound,
     most_output_tokens: granted.output_tokens * facts.output.copies,
     sent: decision.sent,
+    by_wire_name: (decision.sent ?? facts.model) === model.wire_name,
     output_tokens: lowered ? granted.output_tokens : null,
     release: granted.release,
   };
@@ -111,22 +127,20 @@ function oneAtATime<T>({ gateway }: Engine, key: string, work: () => Promise<T>)
   return mine;
 }
 
-async function open(
-  engine: Engine,
-  client: GatewayClient,
-  wanted: Asked,
-  enter: (session: SessionRecord) => void,
-): Promise<Opening> {
-  const { facts, named } = wanted;
+async function open(engine: Engine, client: GatewayClient, given: Asked, how: OpeningOptions): Promise<Opening> {
+  const { facts, named } = given;
   const { session, new_root, fresh } = await clientSession(engine, client, named?.model.id ?? null);
-  const asked = { ...wanted, new_root };
-  enter(session);
+  const asked = { ...given, new_root };
+  how.enter(session);
   await requireLive(engine, session, new_root);
+  const spender = { ...session, new_root };
   const request_id = engine.ids.request();
   const stands = fresh.length > 0 ? null : await standing(engine, session, asked);
   if (stands !== null) {
-    const granted = await tryMoney(engine, wantedOf(engine, session, stands.model, facts), FIRST_TRY);
-    return { session, decision: stands, asked, granted, started: null, request_id };
+    await requireBounded(engine, spender, stands.model, facts);
+    const wanted = pricedCall(engine, { session, new_root, model: stands.model, facts }, how.prompt);
+    const granted = await tryMoney(engine, wanted, FIRST_TRY);
+    return { session, decision: stands, wanted, granted, started: null, request_id };
   }
 
   const { model, refusal, emit } = await decide(engine, session, asked);
@@ -136,7 +150,9 @@ async function open(
     opened(engine, fresh);
     throw withSession(refusal!, session);
   }
-  const granted = await tryMoney(engine, wantedOf(engine, { ...session, new_root }, model, facts), FIRST_TRY);
+  await requireBounded(engine, spender, model, facts);
+  const wanted = pricedCall(engine, { session, new_root, model, facts }, how.prompt);
+  const granted = await tryMoney(engine, wanted, FIRST_TRY);
   const route = created.emit.length - 1;
   const start: EventDraft[] = [];
   try {
@@ -154,7 +170,7 @@ async function open(
     };
     keepDecision(engine.gateway, session.id, facts.model, decision);
     const started = start.length === 0 ? null : events[route + 1]!.id;
-    return { session, decision, asked, granted, started, request_id };
+    return { session, decision, wanted, granted, started, request_id };
   } catch (error) {
     if (granted.kind === 'granted') granted.release();
     throw error;
@@ -178,13 +194,35 @@ function opened(engine: Engine, fresh: ClientSession['fresh']): void {
   for (const { id } of fresh) noteStart(engine, id);
 }
 
-function wantedOf(engine: Engine, session: Spender, model: ModelEntry, facts: RequestFacts): Wanted {
-  return {
-    covered: { session, caps: [] },
-    asked: outputBound(facts, model),
-    floor: Math.max(engine.config.gateway.min_output_tokens, facts.output.least),
-    price: (outputTokens) => callCeiling(engine.prices, model, facts, outputTokens),
+function pricedCall(
+  engine: Engine,
+  call: {
+    readonly session: SessionRecord;
+    readonly new_root: SessionRecord | null;
+    readonly model: ModelEntry;
+    readonly facts: RequestFacts;
+  },
+  prompt: OpeningOptions['prompt'],
+): PricedCall {
+  const { session, new_root, model, facts } = call;
+  const { prices, registry, config } = engine;
+  const priced: PricedCall = {
+    covered: { session: { ...session, new_root }, caps: [] },
+    asked: outputBound(facts, model, adapterOf(engine, model)),
+    floor: Math.max(config.gateway.min_output_tokens, facts.output.least),
+    bound: null,
+    async price() {
+      const whole = await prompt(engine.tokenizer !== null && model.tokenizer !== null);
+      priced.bound ??= await boundPrompt(engine, session.id, model, whole);
+      const bill = { prices, registry, model, facts, prompt: whole, prompt_tokens: priced.bound.tokens };
+      return (tokens) => largestBill(bill, tokens);
+    },
   };
+  return priced;
+}
+
+function adapterOf({ registry }: Engine, { adapter }: ModelEntry): AdapterConfig {
+  return registry.adapters.get(adapter)!;
 }
 
 /** From 1 in the session, counted on behind a restart. */
@@ -240,16 +278,14 @@ async function refused(
     scope === 'session'
       ? `raise it with PATCH /sessions/${session.root_session_id} {"max_cost_usd": "${enoughUsd(refusal)}"} or more, or begin a new session`
       : scope === 'key'
-        ? 'it is over at 00:00 UTC, or raise daily_usd of the key'
-        : 'it is over at 00:00 UTC, or raise budgets.daily_usd';
-  const message = `The Metis ${NAMES[scope]} limit of ${limit_usd} USD is reached: ${spent_usd} USD spent${held}, and this call may cost up to ${needed_usd} USD. To go on: ${raise}.`;
+        ? 'wait for 00:00 UTC, or raise daily_usd of the key in gateway.keys'
+        : 'wait for 00:00 UTC, or raise budgets.daily_usd';
+  const message = `The Metis ${LIMIT_NAMES[scope]} limit of ${limit_usd} USD is reached: ${spent_usd} USD spent${held}, and this call may cost up to ${needed_usd} USD. To go on: ${raise}.`;
   return withSession(
     new AppError('budget_exceeded', message, { scope, limit_usd, spent_usd, reserved_usd, needed_usd }),
     session,
   );
 }
-
-const NAMES = { session: 'session', day: 'daily', key: "key's daily", delegation: 'delegation' } as const;
 
 /** A client is told which session it was. */
 export function withSession(error: AppError, { id }: Pick<SessionRecord, 'id'>): AppError {

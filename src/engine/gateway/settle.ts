@@ -1,18 +1,21 @@
 // What a call of the gateway leaves behind: its counts and its money, or why it failed; nothing of what was said (19 §2.2, §2.7).
+import { TreeLost } from '../../domain/batch-fault.ts';
 import { draft, type EventDraft } from '../../domain/event.ts';
 import type { ModelEntry } from '../../domain/model.ts';
 import { providerOf } from '../../domain/model.ts';
-import type { ErrorClass } from '../../domain/scalars.ts';
 import type { SessionRecord } from '../../domain/session.ts';
 import type { TokenUsage } from '../../domain/usage.ts';
 import type { EventId, RequestId } from '../../kernel/ids.ts';
+import { entryOfName } from '../../policy/gateway/names.ts';
 import type { RequestFacts } from '../../policy/gateway/request-facts.ts';
 import { credibleUsage } from '../../policy/pricing/credible-usage.ts';
 import type { MeterReading } from '../../ports/relay.ts';
 import { warnedOf } from '../money/budget-events.ts';
-import { stampedUsage } from '../money/charge.ts';
+import { type Round, stampedUsage } from '../money/charge.ts';
+import { type BoundPrompt, learnPrompt } from '../money/prompt-bound.ts';
 import { observeCall, outageEvents } from '../routing/observe.ts';
 import type { Engine } from '../state/engine.ts';
+import type { Outcome } from '../state/gateway-memory.ts';
 
 /** A call that was announced. */
 export interface Begun {
@@ -25,33 +28,70 @@ export interface Begun {
   /** Monotonic milliseconds. */
   readonly began: number;
   readonly limited: boolean;
+  /** The provider gets the registry's name of the model, and not another name that the client wrote for it. */
+  readonly by_wire_name: boolean;
+  /** What was reserved for; null where no limit covers the call. */
+  readonly prompt: BoundPrompt | null;
   /** Tokens that the answer can have at most, by the bound that was sent. */
   readonly most_output_tokens: number;
+  /** Gives back what was reserved for it. */
+  release(): void;
 }
 
-/** How a call ended. */
-export interface Outcome {
-  /** Null where no answer came. */
-  readonly reading: MeterReading | null;
-  /** Null = the answer came whole. */
-  readonly error_class: ErrorClass | null;
-  /** What is written of a failure; never a provider's own words, which may quote the client's. */
-  readonly said: string;
-  /** It says something about the provider, and not only about the client. */
-  readonly counts: boolean;
-}
-
-/** Stores the outcome in one transaction. Rejects when nothing can be stored. */
+/**
+ * Stores the outcome in one transaction and releases the reservation in the same tick. Never rejects. An outcome that
+ * cannot be stored is logged and keeps its reservation: a limit must not forget what was spent. The calls of a lost tree
+ * are closed by the node that takes the tree.
+ */
 export async function settleCall(engine: Engine, call: Begun, outcome: Outcome): Promise<void> {
+  const where = { session_id: call.session.id, request_id: call.request_id };
+  let stored: Stored;
+  try {
+    stored = await store(engine, call, outcome);
+  } catch (err) {
+    if (err instanceof TreeLost) {
+      call.release();
+      engine.log.warn(where, 'the outcome of a gateway call was not stored: another node takes its session');
+    } else engine.log.error({ err, ...where }, 'the outcome of a call of the gateway could not be stored');
+    return;
+  }
+  call.release();
+  if (stored.billed && call.limited)
+    await warnedOf(engine, { session: call.session, turn_id: null, model: call.model.id, caps: [] }, stored.event);
+}
+
+interface Stored {
+  readonly event: EventId;
+  /** The ledger has a row of it. */
+  readonly billed: boolean;
+}
+
+async function store(engine: Engine, call: Begun, outcome: Outcome): Promise<Stored> {
   const { session, model } = call;
-  const provider = providerOf(model.id);
-  const outages = outcome.counts ? observeCall(engine, { model: model.id, provider }, outcome.error_class) : [];
+  const { error_class, error_detail } = outcome;
+  const failure = error_class === null ? null : { error_class, error_detail };
+  const counts = outcome.counts && !isClientsOwn(engine, call, outcome);
+  const outages = counts ? observeCall(engine, model, failure) : [];
   const usage = outcome.reading === null ? null : usageOf(engine, call, outcome);
   const emit: EventDraft[] = [usage === null ? failed(engine, call, outcome) : completed(engine, call, outcome, usage)];
   emit.push(...outageEvents(outages, { session_id: session.id, turn_id: null, parent: 0 }));
   const [event] = await engine.journal.commit({ emit });
-  if (usage === null || !call.limited) return;
-  await warnedOf(engine, { session, turn_id: null, model: model.id, caps: [] }, event!.id);
+  if (usage !== null && call.prompt !== null && error_class === null && isOfOneModel(engine, call, outcome.reading!))
+    learnPrompt(engine, call.prompt, { model, usage, served: outcome.reading!.served_model });
+  return { event: event!.id, billed: usage !== null };
+}
+
+/** Counts of several models say nothing of one. */
+function isOfOneModel(engine: Engine, call: Begun, reading: MeterReading): boolean {
+  return roundsOf(engine, call, reading).every(({ model }) => model.id === call.model.id);
+}
+
+/** A failure that another client's call would not meet: of the client's own key, or of a name that it wrote itself. */
+function isClientsOwn({ config }: Engine, { by_wire_name }: Begun, { error_class, error_detail }: Outcome): boolean {
+  const isAboutModel = error_detail === 'model_not_found' || error_detail === 'model_denied';
+  if (isAboutModel && !by_wire_name) return true;
+  if (config.gateway.credentials !== 'client') return false;
+  return isAboutModel || error_class === 'auth' || (error_class === 'rate_limit' && error_detail !== 'overloaded');
 }
 
 function common({ session, model, request_id }: Begun) {
@@ -92,6 +132,7 @@ function completed(engine: Engine, call: Begun, outcome: Outcome, tokens: TokenU
     served: reading.served_model,
     latency: latency(engine, call),
     where: { session_id: session.id, request_id },
+    ...(tokens.usage_estimated || reading.rounds.length === 0 ? {} : { rounds: roundsOf(engine, call, reading) }),
   });
   return draft({
     type: 'llm.call_completed',
@@ -111,6 +152,24 @@ function completed(engine: Engine, call: Begun, outcome: Outcome, tokens: TokenU
   });
 }
 
+/** A round without a model is one of the call's model; of several answers by fallbacks the model that served is the last. */
+function roundsOf({ registry }: Engine, { model }: Begun, { rounds, served_model }: MeterReading): Round[] {
+  const others = rounds.some((round) => round.model !== null);
+  return rounds.map(({ model: name, usage }) => ({
+    model: name === null ? model : entryOfName(registry, model, name),
+    served: name ?? (others ? null : served_model),
+    usage: {
+      input_tokens: usage.input ?? 0,
+      cached_input_tokens: usage.cached ?? 0,
+      cache_creation_input_tokens: usage.creation ?? 0,
+      cache_creation_1h_input_tokens: Math.min(usage.creation1h ?? 0, usage.creation ?? 0),
+      output_tokens: usage.output ?? 0,
+      reasoning_tokens: usage.reasoning ?? 0,
+      usage_estimated: false,
+    },
+  }));
+}
+
 function stopOf({ stop_reason, tool_calls }: MeterReading) {
   const reason = stop_reason === 'cancelled' || stop_reason === 'error' ? 'end_turn' : (stop_reason ?? 'end_turn');
   return reason === 'end_turn' && tool_calls > 0 ? 'tool_use' : reason;
@@ -118,13 +177,16 @@ function stopOf({ stop_reason, tool_calls }: MeterReading) {
 
 /** Null where nothing is known of a call that did not end well (01 §4.4). What is missing is estimated. */
 function usageOf(engine: Engine, call: Begun, { reading, error_class }: Outcome): TokenUsage | null {
-  const { usage, characters, tool_calls } = reading!;
+  const { usage, characters, tool_calls, response_id } = reading!;
   const inputKnown = usage.input !== null || usage.cached !== null || usage.creation !== null;
   const outputKnown = usage.output !== null && !usage.early;
   const nothing = !inputKnown && usage.output === null && characters === 0 && tool_calls === 0;
-  if (error_class !== null && nothing) return null;
+  // An answer that had begun was billed for its prompt at least: a limit must not be passed by leaving before its first word.
+  const isBilled = call.prompt !== null && response_id !== null;
+  if (error_class !== null && nothing && !isBilled) return null;
   const estimates = {
-    input: () => call.estimated_input_tokens,
+    // A limit must not be passed by calls that are cut off before they are counted.
+    input: () => call.prompt?.tokens ?? call.estimated_input_tokens,
     output: () => Math.min(Math.ceil(characters / 4), call.most_output_tokens),
   };
   const reported: TokenUsage = {

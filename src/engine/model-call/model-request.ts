@@ -64,7 +64,7 @@ export function modelRequest(engine: Engine, run: Source, volatile: string | nul
 }
 
 /** By role; `auto` follows from the stored history alone, and so is the same after a restart (20 §8). */
-function cacheLifetime(engine: Engine, { session, history }: Source): '5m' | '1h' {
+export function cacheLifetime(engine: Engine, { session, history }: Pick<Source, 'session' | 'history'>): '5m' | '1h' {
   const { planner, worker } = engine.config.context.cache_ttl;
   const wanted = session.is_worker ? worker : planner;
   if (wanted !== 'auto') return wanted;

@@ -28,6 +28,7 @@ export function partialAnswer(engine: Engine, call: Call, request: CanonicalRequ
     latency_ms: 0,
     retry_count: 0,
     served_model: null,
+    response_id: null,
     provider_raw: null,
   };
 }

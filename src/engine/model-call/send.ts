@@ -4,6 +4,7 @@ import type { CanonicalRequest } from '../../domain/model-request.ts';
 import type { StreamEvent } from '../../domain/model-stream.ts';
 import type { EventId, MessageId } from '../../kernel/ids.ts';
 import { AdapterError } from '../../ports/provider.ts';
+import { learnPrompt } from '../money/prompt-bound.ts';
 import { reserve } from '../money/reserve.ts';
 import type { Engine } from '../state/engine.ts';
 import { withGrace } from '../state/grace.ts';
@@ -31,7 +32,7 @@ export async function makeCall(
   how: { readonly keep: Keep; readonly started: EventId | null },
 ): Promise<CallOutcome> {
   // Asked of an announced call too: a limit may have been set while its announcement was stored.
-  const reservation = await reserve(engine, run, prepared.request);
+  const { reservation, prompt } = await reserve(engine, run, prepared.request);
   if (!reservation.ok) {
     if (how.started) await turnAway(engine, newCall(engine, run, { prepared, started: how.started, limited: true }));
     return { ok: false, error: null, refusal: reservation.refusal };
@@ -40,7 +41,11 @@ export async function makeCall(
   try {
     const started = how.started ?? (await announce(engine, run, prepared));
     call = newCall(engine, run, { prepared, started, limited: reservation.limited });
-    return await send(engine, call, prepared.request, how.keep);
+    const outcome = await send(engine, call, prepared.request, how.keep);
+    const { complete } = call.heard;
+    if (outcome.ok && complete !== null && prompt !== null)
+      learnPrompt(engine, prompt, { model: run.model, usage: complete.usage, served: complete.served_model });
+    return outcome;
   } finally {
     // Right behind the settling commit, in the same tick: from now on the ledger has what the reservation held.
     // What was spent and could not be booked stays reserved: a limit must not forget it.
@@ -96,7 +101,7 @@ async function send(engine: Engine, call: Call, request: CanonicalRequest, keep:
     throwIfLost(call.run.signal, thrown);
     call.heard.complete ??= partialAnswer(engine, call, request);
     const error = asAdapterError(engine, call, request, thrown);
-    const failure = { error, outages: observe(engine, call.run, error.error_class) };
+    const failure = { error, outages: observe(engine, call.run, error) };
     return settle(engine, call, failure, keep);
   }
   return settle(engine, call, null, keep);

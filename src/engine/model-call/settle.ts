@@ -5,18 +5,17 @@ import type { Transient } from '../../domain/delta.ts';
 import { draft, type EventDraft } from '../../domain/event.ts';
 import { type StopReason, type StoredMessage, toolUses } from '../../domain/message.ts';
 import type { MessageComplete } from '../../domain/model-stream.ts';
-import type { ErrorClass } from '../../domain/scalars.ts';
 import type { TurnStopReason } from '../../domain/turn.ts';
 import type { Usage } from '../../domain/usage.ts';
 import type { ToolUseId } from '../../kernel/ids.ts';
 import type { Pusd } from '../../kernel/money.ts';
-import type { Unavailable } from '../../policy/registry/availability.ts';
+import type { CallFailure, Unavailable } from '../../policy/registry/availability.ts';
 import { endedBy } from '../../policy/turn-machine.ts';
 import type { Write } from '../../ports/journal.ts';
 import type { AdapterError } from '../../ports/provider.ts';
 import { turnEnd } from '../closing/turn-end-records.ts';
 import { observeCall, outageEvents } from '../routing/observe.ts';
-import { type Engine, safeText } from '../state/engine.ts';
+import { type Engine, safeName, safeText } from '../state/engine.ts';
 import { answerStored, counted, modelCallCounted, partialAnswerStored } from '../state/run-progress.ts';
 import type { ToolResults } from '../state/tool-results.ts';
 import type { TurnRun } from '../state/turn-run.ts';
@@ -53,7 +52,7 @@ export async function settleSuccess(engine: Engine, call: Call): Promise<CallOut
           content: message.content,
           message_id: message.id,
         }),
-        ...invalidInputs(run, message, heard.input_errors),
+        ...invalidInputs(engine, run, message, heard.input_errors),
         ...(closing ? [closing.event] : []),
       ],
     });
@@ -95,7 +94,12 @@ function settleInvalid(engine: Engine, settled: ToolResults): Write[] {
   }));
 }
 
-function invalidInputs(run: TurnRun, message: StoredMessage, errors: ReadonlyMap<ToolUseId, string>): EventDraft[] {
+function invalidInputs(
+  engine: Engine,
+  run: TurnRun,
+  message: StoredMessage,
+  errors: ReadonlyMap<ToolUseId, string>,
+): EventDraft[] {
   return toolUses(message.content)
     .filter((block) => errors.has(block.id))
     .map((block) =>
@@ -105,7 +109,11 @@ function invalidInputs(run: TurnRun, message: StoredMessage, errors: ReadonlyMap
         turn_id: run.turn.id,
         // `llm.call_completed` stands right behind the transient `message.complete`.
         parent: 1,
-        payload: { tool_use_id: block.id, tool_name: block.name, validation_errors: [`$: ${errors.get(block.id)}`] },
+        payload: {
+          tool_use_id: block.id,
+          tool_name: safeName(engine, block.name),
+          validation_errors: [safeName(engine, `$: ${errors.get(block.id)}`)],
+        },
       }),
     );
 }
@@ -118,8 +126,8 @@ export interface Failure {
 }
 
 /** Takes note of what a call says about its model and provider: once a call, however often its storing is tried. */
-export function observe(engine: Engine, run: TurnRun, errorClass: ErrorClass | null): readonly Unavailable[] {
-  return observeCall(engine, { model: run.model.id, provider: run.turn.provider ?? '' }, errorClass);
+export function observe(engine: Engine, run: TurnRun, failure: CallFailure | null): readonly Unavailable[] {
+  return observeCall(engine, run.model, failure);
 }
 
 export async function settleFailure(engine: Engine, call: Call, { error, outages }: Failure): Promise<CallOutcome> {

@@ -115,7 +115,7 @@ async function summariser(engine: Engine, run: TurnRun): Promise<ModelEntry | st
   const id = tierModel(policies, registry, 'fast');
   const model = id === null ? null : registry.get(id);
   if (model === null || !registry.isConfigured(model.id)) return 'no model of tier fast is configured';
-  if (availabilityOf(snapshot(routes.availability, clock.monotonic()), model.id) !== 'healthy')
+  if (availabilityOf(snapshot(routes.availability, clock.monotonic()), model) !== 'healthy')
     return `${model.id} is not available`;
   if (!model.capabilities.supports_system_prompt) return `${model.id} takes no system prompt`;
   const limited = (await limitsOf(engine, run.session, run.caps)).length > 0;

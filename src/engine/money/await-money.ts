@@ -5,7 +5,7 @@ import { affordableOutput } from '../../policy/gateway/bound.ts';
 import type { Engine } from '../state/engine.ts';
 import type { MoneyWaiter } from '../state/gateway-memory.ts';
 import type { BudgetRefusal } from '../state/reservations.ts';
-import { type Covered, takeMoney } from './reserve.ts';
+import { type Covered, type Room, takeMoney } from './reserve.ts';
 
 export interface Wanted {
   readonly covered: Covered;
@@ -13,8 +13,8 @@ export interface Wanted {
   readonly asked: number;
   /** Fewer would be of no use. */
   readonly floor: number;
-  /** The most the call can cost with so many tokens. */
-  price(outputTokens: number): Pusd;
+  /** Resolves to the most the call can cost with so many tokens; asked only where a limit covers the call. */
+  price(): Promise<(outputTokens: number) => Pusd>;
 }
 
 export type Granted =
@@ -32,10 +32,10 @@ export async function tryMoney(
   const { budget, gateway } = engine;
   let output = wanted.asked;
   let wait: Extract<Granted, { kind: 'wait' }> | null = null;
-  const taken = await takeMoney(engine, wanted.covered, (room) => {
+  const ask = (price: (outputTokens: number) => Pusd) => (room: Room) => {
     output = wanted.asked;
     wait = null;
-    const full = wanted.price(wanted.asked);
+    const full = price(wanted.asked);
     const ahead = gateway.waiting.slice(0, how.own === null ? undefined : gateway.waiting.indexOf(how.own));
     const queued = ahead.some(({ pool }) => pool === room.pool);
     if (full <= room.left && !queued) return { needed: full, take: full };
@@ -44,16 +44,17 @@ export async function tryMoney(
       // More than anybody has: nothing is taken.
       return { needed: full, take: (room.left + 1n) as Pusd };
     }
-    const lowest = wanted.price(Math.min(wanted.floor, wanted.asked));
-    const fits = affordableOutput(wanted.price, {
+    const lowest = price(Math.min(wanted.floor, wanted.asked));
+    const fits = affordableOutput(price, {
       floor: Math.min(wanted.floor, wanted.asked),
       asked: wanted.asked,
       left: room.left,
     });
     if (fits === null) return { needed: lowest, take: lowest };
     output = fits;
-    return { needed: full, take: wanted.price(fits) };
-  });
+    return { needed: full, take: price(fits) };
+  };
+  const taken = await takeMoney(engine, wanted.covered, async () => ask(await wanted.price()));
   if (taken.ok) return { kind: 'granted', output_tokens: output, limited: taken.limited, release: taken.release };
   return wait ?? { kind: 'refused', refusal: taken.refusal };
 }

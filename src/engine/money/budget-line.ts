@@ -23,7 +23,7 @@ export async function withBudgetLines(
   const left = await tightest(engine, run);
   if (left === null) return [...content];
   const lines = [...(warned ? [`[budget warning: ${left}]`] : []), ...(delegated ? [`[budget: ${left}]`] : [])];
-  return [...content, { type: 'text', text: lines.join('\n') }];
+  return [...content, ...lines.map((text) => ({ type: 'text' as const, text }))];
 }
 
 /** `$0.42 of $2 left` of the limit with the least left, as it is at this moment; null where none covers the turn. */

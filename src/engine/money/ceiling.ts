@@ -1,23 +1,33 @@
-// What a call can cost at most, and by whose prices (14 §2).
+// What a call of ours can cost at most, and by whose prices (14 §2).
 
 import type { ModelEntry } from '../../domain/model.ts';
-import { NO_TOKENS } from '../../domain/usage.ts';
+import type { CanonicalRequest } from '../../domain/model-request.ts';
+import type { SessionId } from '../../kernel/ids.ts';
 import type { Pusd } from '../../kernel/money.ts';
-import type { SentParts } from '../../policy/context/estimate.ts';
-import { boundRequest } from '../../policy/context/estimate.ts';
+import { requestPrompt, type SentParts } from '../../policy/context/request-prompt.ts';
+import { ceilingPrice } from '../../policy/pricing/ceiling.ts';
+import { promptClass } from '../../policy/registry/adapter-config.ts';
 import type { Engine } from '../state/engine.ts';
+import { type BoundPrompt, boundPrompt } from './prompt-bound.ts';
 
-/** The most a call can cost: its request at its bound, its answer at the cap, no cache (14 §2). */
-export function ceiling(
+/** A request, as far as its price depends on it. */
+export type PricedRequest = SentParts & Pick<CanonicalRequest, 'max_output_tokens' | 'cache_ttl'>;
+
+/** The most a call can cost: its request at its bound, its answer at the cap (14 §2). */
+export async function ceiling(
   engine: Engine,
+  session: SessionId,
   model: ModelEntry,
-  request: SentParts & { readonly max_output_tokens: number },
-): Pusd {
-  return engine.prices.cost(pricingId(engine, model.id), {
-    ...NO_TOKENS,
-    input_tokens: boundRequest(request, model.capabilities),
+  request: PricedRequest,
+): Promise<{ readonly price: Pusd; readonly prompt: BoundPrompt }> {
+  const prompt = await boundPrompt(engine, session, model, requestPrompt(request));
+  const adapter = engine.registry.adapters.get(model.adapter);
+  const price = ceilingPrice(engine.prices, pricingId(engine, model.id), {
+    prompt_tokens: prompt.tokens,
     output_tokens: request.max_output_tokens,
-  }).cost_pusd;
+    cache: adapter === undefined ? 'none' : promptClass(adapter, request.cache_ttl),
+  });
+  return { price, prompt };
 }
 
 /** The price table row of a model. */

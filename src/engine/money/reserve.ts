@@ -9,19 +9,29 @@ import type { TurnRun } from '../state/turn-run.ts';
 import { ceiling } from './ceiling.ts';
 import type { Elsewhere, Limit, Spender } from './limits.ts';
 import { leftOf, limitsOf, refusal, reservedOf } from './limits.ts';
+import type { BoundPrompt } from './prompt-bound.ts';
 
 export type Reservation =
   | { readonly ok: true; readonly limited: boolean; release(): void }
   | { readonly ok: false; readonly refusal: BudgetRefusal };
 
-/** Takes the money of one call from every limit that covers it, or from none. */
-export async function reserve(engine: Engine, run: TurnRun, request: CanonicalRequest): Promise<Reservation> {
-  let price: Pusd | null = null;
+/**
+ * Takes the money of one call from every limit that covers it, or from none.
+ * @returns `prompt`: what was reserved for; null where no limit covers the call
+ */
+export async function reserve(
+  engine: Engine,
+  run: TurnRun,
+  request: CanonicalRequest,
+): Promise<{ readonly reservation: Reservation; readonly prompt: BoundPrompt | null }> {
+  let prompt: BoundPrompt | null = null;
   const covered = { session: run.session, caps: run.caps };
-  return takeMoney(engine, covered, () => {
-    price ??= ceiling(engine, run.model, request);
-    return { needed: price, take: price };
+  const reservation = await takeMoney(engine, covered, async () => {
+    const most = await ceiling(engine, run.session.id, run.model, request);
+    prompt = most.prompt;
+    return () => ({ needed: most.price, take: most.price });
   });
+  return { reservation, prompt };
 }
 
 /** Who spends, and under whose caps. */
@@ -43,8 +53,13 @@ export interface Room {
 /** What a call needs, and what it takes in this room; more than is left is refused. */
 type Ask = (room: Room) => { readonly needed: Pusd; readonly take: Pusd };
 
-/** Asks how much is to be taken and takes it in one step; where other nodes hold too much of a limit, asks again. */
-export async function takeMoney(engine: Engine, covered: Covered, ask: Ask): Promise<Reservation> {
+/**
+ * Asks how much is to be taken and takes it in one step; where other nodes hold too much of a limit, asks again.
+ * @param prepare called once, and only where a limit covers the call
+ */
+export async function takeMoney(engine: Engine, covered: Covered, prepare: () => Promise<Ask>): Promise<Reservation> {
+  let prepared: Promise<Ask> | null = null;
+  const ask = () => (prepared ??= prepare());
   /** What other nodes hold of a limit that refused there. */
   const elsewhere = new Map<string, Pusd>();
   for (;;) {
@@ -76,7 +91,7 @@ const NOTHING: Taken = { ok: true, limited: false, limits: [], amount: ZERO_PUSD
 async function takeHere(
   engine: Engine,
   { session, caps }: Covered,
-  ask: Ask,
+  prepare: () => Promise<Ask>,
   elsewhere: Elsewhere,
 ): Promise<Taken | Extract<Reservation, { ok: false }>> {
   const { budget } = engine;
@@ -84,6 +99,7 @@ async function takeHere(
     // Again in each round: the day may have changed.
     const limits = await limitsOf(engine, session, caps);
     if (limits.length === 0) return NOTHING;
+    const ask = await prepare();
     const seen = budget.settlements;
     const spent = await Promise.all(limits.map((limit) => limit.spent()));
     // A call that settled meanwhile is in neither sum: its reservation is gone, its cost came after the read.

@@ -9,6 +9,9 @@ import { namedTools } from '../../policy/workers/worker-tools.ts';
 import type { ToolSet } from '../../ports/tool.ts';
 import type { Engine } from '../state/engine.ts';
 
+/** Names in one line of the log. */
+const MAX_LISTED = 10;
+
 /**
  * Without the tools that come with the model of the turn. A session with a definition has all of its own: what its file
  * says is its consent.
@@ -49,6 +52,22 @@ export function workerCallers(
     if (tool.spawns === 'delegate') return true;
     return !session.is_worker && (tool.spawns === 'worker_tool' || workers.dynamic);
   });
+}
+
+/** One WARN, in the first turn of a session with a definition, for entries of its `tools` that name no tool. */
+export function warnOfMissingTools(
+  engine: Engine,
+  { id, turn_count, is_worker: isWorker, worker_name, worker_definition: named }: SessionRecord,
+  toolset: ToolSet,
+): void {
+  if (named === null || turn_count > 0) return;
+  const registered = toolset.definitions();
+  const { unknown_tools } = namedTools({ definition: named.definition, registered, isWorker, creatorTools: null });
+  if (unknown_tools.length === 0) return;
+  engine.log.warn(
+    { session_id: id, worker: worker_name, tools: unknown_tools },
+    `worker "${worker_name}" runs without ${unknown_tools.slice(0, MAX_LISTED).join(', ')}, which its definition names`,
+  );
 }
 
 /** Everything the turn offers once its model is known, sorted by name; `tools` are its base tools. */

@@ -1,23 +1,18 @@
 // What a call says about its model and provider, for the routing of the next one (03 §11).
 import { draft, type EventDraft } from '../../domain/event.ts';
-import type { ErrorClass } from '../../domain/scalars.ts';
+import type { ModelEntry } from '../../domain/model.ts';
 import type { SessionId, TurnId } from '../../kernel/ids.ts';
-import { recordOutcome, type Unavailable } from '../../policy/registry/availability.ts';
+import { type CallFailure, recordOutcome, type Unavailable } from '../../policy/registry/availability.ts';
 import type { Engine } from '../state/engine.ts';
 
 /** Takes note of a call's outcome: once a call, however often its storing is tried. Null = it succeeded. */
 export function observeCall(
   engine: Engine,
-  call: { readonly model: string; readonly provider: string },
-  error_class: ErrorClass | null,
+  model: Pick<ModelEntry, 'id' | 'adapter'>,
+  failure: CallFailure | null,
 ): readonly Unavailable[] {
   const { routes, clock, registry } = engine;
-  const { state, transitions } = recordOutcome(
-    routes.availability,
-    { ...call, error_class },
-    clock.monotonic(),
-    registry,
-  );
+  const { state, transitions } = recordOutcome(routes.availability, { model, failure }, clock.monotonic(), registry);
   routes.availability = state;
   return transitions;
 }

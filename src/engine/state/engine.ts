@@ -2,9 +2,12 @@
 import type { Config } from '../../domain/config.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { IdGenerator, SessionId, TurnId } from '../../kernel/ids.ts';
-import { scrub } from '../../kernel/scrub.ts';
+import { scrub, scrubSecrets } from '../../kernel/scrub.ts';
+import type { RequestFacts } from '../../policy/gateway/request-facts.ts';
 import type { PriceTable } from '../../policy/pricing/price-table.ts';
+import type { Prompt } from '../../policy/pricing/prompt.ts';
 import type { ModelRegistry } from '../../policy/registry/registry.ts';
+import type { BodyParser } from '../../ports/body-parser.ts';
 import type { DayLimit } from '../../ports/day-limit.ts';
 import type { Journal } from '../../ports/journal.ts';
 import type { LiveBus } from '../../ports/live-bus.ts';
@@ -13,12 +16,14 @@ import type { Providers } from '../../ports/provider.ts';
 import type { Recommender } from '../../ports/recommender.ts';
 import type { Relays } from '../../ports/relay.ts';
 import type { Store } from '../../ports/store.ts';
+import type { Tokenizer } from '../../ports/tokenizer.ts';
 import type { SchemaCompiler, ToolRegistry } from '../../ports/tool.ts';
 import type { Trees } from '../../ports/trees.ts';
 import type { WorkerLibrary } from '../../ports/worker-library.ts';
 import type { Workspaces } from '../../ports/workspace.ts';
 import type { FileLedger } from './file-ledger.ts';
 import type { GatewayMemory } from './gateway-memory.ts';
+import type { KnownPrompts } from './known-prompts.ts';
 import type { OpenApprovals } from './open-approvals.ts';
 import type { OutsideRuns } from './outside.ts';
 import type { Budget } from './reservations.ts';
@@ -39,6 +44,10 @@ export interface EngineDeps {
   readonly registry: ModelRegistry;
   readonly providers: Providers;
   readonly prices: PriceTable;
+  /** Null = texts are bounded by their bytes. */
+  readonly tokenizer: Tokenizer | null;
+  /** Null = bodies of any size are parsed on the event loop. */
+  readonly bodies: BodyParser<RequestFacts, Prompt> | null;
   readonly tools: ToolRegistry;
   readonly schemas: SchemaCompiler;
   readonly workspaces: Workspaces;
@@ -60,6 +69,7 @@ export interface Engine extends EngineDeps {
   readonly approvals: OpenApprovals;
   readonly routes: RouteMemory;
   readonly budget: Budget;
+  readonly prompts: KnownPrompts;
   readonly gateway: GatewayMemory;
   readonly starts: SessionStarts;
   readonly workers: Workers;
@@ -79,4 +89,9 @@ export interface Engine extends EngineDeps {
 /** A text fit for an event or a record. */
 export function safeText(engine: Engine, text: string, workspace: string | null): string {
   return scrub(text, { secrets: engine.secrets, workspace });
+}
+
+/** A name, path or command fit for an event: without credentials, otherwise as it is. */
+export function safeName(engine: Engine, name: string): string {
+  return scrubSecrets(name, engine.secrets);
 }

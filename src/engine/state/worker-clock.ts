@@ -12,12 +12,12 @@ export interface WorkerClock {
 }
 
 /**
- * @param limitSeconds running time until `onExpire`
+ * @param limitSeconds running time until `onExpire`; null = it never expires
  * @param usedSeconds running time already used before a restart
  */
 export function startWorkerClock(
   clock: Clock,
-  limitSeconds: number,
+  limitSeconds: number | null,
   usedSeconds: number,
   onExpire: () => void,
 ): WorkerClock {
@@ -28,7 +28,7 @@ export function startWorkerClock(
 
   function run() {
     since = clock.monotonic();
-    timer = clock.after(Math.max(0, limitSeconds * 1000 - used), onExpire);
+    if (limitSeconds !== null) timer = clock.after(Math.max(0, limitSeconds * 1000 - used), onExpire);
   }
   function halt() {
     timer?.cancel();

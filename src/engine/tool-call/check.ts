@@ -1,7 +1,9 @@
 // What is checked before a call may run, and the context it runs in (09 §4 steps 3-4, 09 §1).
+
 import type { ToolUseBlock } from '../../domain/message.ts';
 import { type ToolDefinition, ToolError, type ToolErrorClass } from '../../domain/tool.ts';
 import type { Issue } from '../../kernel/errors.ts';
+import { keyOfTool } from '../../policy/tools/tool-names.ts';
 import type { Tool, ToolContext, ToolSet } from '../../ports/tool.ts';
 import { createMaker } from '../definitions/make-worker.ts';
 import { sessionFiles } from '../definitions/session-files.ts';
@@ -94,6 +96,8 @@ const CLASS_TIMEOUT = { none: 60, read: 60, write: 60, execute: 600, network: 60
 /** What the configuration says of this tool, else the tool itself, else its class; null = no limit. */
 function limitSeconds(engine: Engine, { name, side_effects, timeout_seconds: own }: ToolDefinition): number | null {
   if (own === 0) return null;
-  const seconds = engine.config.tools.timeouts.per_tool[name] ?? own ?? CLASS_TIMEOUT[side_effects];
+  const { per_tool } = engine.config.tools.timeouts;
+  const key = keyOfTool(per_tool, name);
+  const seconds = (key === null ? undefined : per_tool[key]) ?? own ?? CLASS_TIMEOUT[side_effects];
   return seconds === 0 ? null : seconds;
 }

@@ -8,7 +8,7 @@ import type { Issue } from '../../kernel/errors.ts';
 import type { EventId } from '../../kernel/ids.ts';
 import { truncateOutput } from '../../policy/tools/tool-output.ts';
 import { withBudgetLines } from '../money/budget-line.ts';
-import { type Engine, safeText } from '../state/engine.ts';
+import { type Engine, safeName, safeText } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import type { Refusal } from './check.ts';
 import { errorResult } from './results.ts';
@@ -74,8 +74,8 @@ export async function completed(
           success: output.success,
           output_size_bytes: sizeOf(result),
           latency_ms: Math.round(engine.clock.monotonic() - began),
-          files_modified: output.files_modified ? [...output.files_modified] : null,
-          command_executed: output.command_executed,
+          files_modified: output.files_modified?.map((file) => safeName(engine, file)) ?? null,
+          command_executed: output.command_executed === null ? null : safeName(engine, output.command_executed),
         },
       }),
     ],
@@ -191,7 +191,11 @@ export async function invalidInput(
         session_id: run.session.id,
         turn_id: run.turn.id,
         parent: run.call_event_id,
-        payload: { tool_use_id: call.id, tool_name: call.name, validation_errors: lines },
+        payload: {
+          tool_use_id: call.id,
+          tool_name: call.name,
+          validation_errors: lines.map((line) => safeName(engine, line)),
+        },
       }),
     ],
   });

@@ -17,7 +17,7 @@ import type { Batch, Write } from '../../ports/journal.ts';
 import { toolsetOf } from '../definitions/toolset.ts';
 import { isCrowded } from '../model-call/compact.ts';
 import { callStarted, modelRequest } from '../model-call/model-request.ts';
-import { offeredTools, wireTool } from '../prompt/offered-tools.ts';
+import { offeredTools, warnOfMissingTools, wireTool } from '../prompt/offered-tools.ts';
 import { routeDecided } from '../routing/route-decided.ts';
 import { routeTurn } from '../routing/route-turn.ts';
 import type { Engine } from '../state/engine.ts';
@@ -65,6 +65,7 @@ export type Admission =
 export async function admitTurn(engine: Engine, request: AdmissionRequest): Promise<Admission> {
   const { session, worker, before } = request;
   const toolset = await toolsetOf(engine, session);
+  warnOfMissingTools(engine, session, toolset);
   const now = engine.clock.now();
   const turnId = request.turn_id;
   const stored = await engine.store.messages.history(session.id);

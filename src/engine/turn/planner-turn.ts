@@ -1,5 +1,6 @@
 // A planner's turn under its session's lock: its deadline, and its return once its tree has money again.
 
+import { StorageFault } from '../../domain/batch-fault.ts';
 import type { SessionRecord } from '../../domain/session.ts';
 import type { TurnRecord } from '../../domain/turn.ts';
 import { Cancelled, createScope } from '../../kernel/abort.ts';
@@ -27,6 +28,10 @@ export function startTopLevel(engine: Engine, run: TurnRun, known?: ToolResults)
       seconds === null ? null : engine.clock.after(seconds * 1000, () => cancelScope(scope, new Cancelled('timeout')));
     try {
       end = await runTurn(engine, run, known);
+    } catch (thrown) {
+      // Its end could not be stored: the turn would stay open for ever (16 §4.4).
+      engine.trees.giveUp(session.root_session_id);
+      throw thrown;
     } finally {
       timer?.cancel();
       release();
@@ -49,6 +54,7 @@ export async function resumeIfPaid(engine: Engine, sessionId: SessionId): Promis
     if (session) await resumeTopLevel(engine, session, turn);
   } catch (err) {
     engine.log.error({ err, session_id: sessionId }, 'a turn that waited for money could not be resumed');
+    if (err instanceof StorageFault) engine.trees.giveUp(sessionId);
   }
 }
 

@@ -142,6 +142,8 @@ export function reportsSuite(openWorld: OpenWorld): void {
             turn_count: 1,
             llm_call_count: 1,
             tool_call_count: 0,
+            input_tokens: 0,
+            output_tokens: 0,
             wall_time_seconds: 1,
             model: HAIKU,
             ...NO_CHANGES,

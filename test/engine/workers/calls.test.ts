@@ -236,7 +236,7 @@ describe('workers that call workers', () => {
     expect(tools[2]).toEqual(['_request_context', 'shell']);
     expect(of(t, 'delegate.started').map((p) => [p.worker_name, p.dropped_tools])).toEqual([
       ['orchestrator', ['delegate', 'memory_add']],
-      ['evaluator', []],
+      ['evaluator', ['write_file']],
     ]);
     const one = (await t.call('GET', '/analytics/cost?group_by=root_session')).body.data;
     expect(one).toMatchObject([{ root_session_id: session.id, call_count: 5 }]);

@@ -87,6 +87,72 @@ describe('create and call in one answer of the model', () => {
   });
 });
 
+describe('a worker that is made again', () => {
+  const REFINED = call('worker_create', { ...SPEC, instructions: 'You weigh.' });
+  const again = (...steps: object[]) => ({
+    config,
+    scenario: scenario(
+      planner(...steps.map((step) => ({ tool_calls: [step] })), { text: 'end' }),
+      worker('count it', { text: 'seven' }, { text: 'eight' }),
+    ),
+  });
+
+  it('by the session that made it is replaced: created, run, refined and run again', async () => {
+    const t = await startServer(again(CREATE, CALL, REFINED, CALL));
+    const session = await t.session({ approval_mode: 'approve_all' });
+    expect((await t.run(session, 'go')).status).toBe('completed');
+    const told = t.adapter.requests.filter((r) => r.caller.is_worker).map((r) => r.system_prompt!.split('\n')[0]);
+    expect(told).toEqual(['You count.', 'You weigh.']);
+    const [first, second] = of(t, 'worker.created');
+    expect([first.replaces_digest, second.replaces_digest]).toEqual([null, first.digest]);
+    expect(rows(t)).toMatchObject([{ name: 'x', digest: second.digest, yaml: expect.stringContaining('You weigh.') }]);
+    expect(fs.readFileSync(rows(t)[0].path, 'utf8')).toBe(rows(t)[0].yaml);
+    const made = (await results(t, session.id)).flatMap((text) => (text.startsWith('{') ? [JSON.parse(text)] : []));
+    expect(made.map(({ replaced }) => replaced)).toEqual([false, true]);
+  });
+
+  it('stays as it is where a person has locked or kept it, or another session of the tree asks', async () => {
+    const locked = await startServer(again(CREATE, REFINED));
+    const turn = await locked.submit(await locked.session(), 'go');
+    const yaml = 'name: x\ninstructions: You count.\nlocked: true\n';
+    await answer(locked, await asked(locked), { decision: 'modify', modified_yaml: yaml });
+    await locked.ended(turn);
+    expect(of(locked, 'tool.input_invalid')[0].validation_errors[0]).toContain('worker_exists');
+
+    const kept = await startServer(again(CREATE, REFINED));
+    const session = await kept.session();
+    const second = await kept.submit(session, 'go');
+    const question = await asked(kept);
+    const keep = { workspace_path: kept.workspace, yaml: question.payload.yaml };
+    await answer(kept, question, { decision: 'approve' });
+    const created = await kept.event('worker.created');
+    expect(created.session_id).toBe(session.id);
+    const refining = (
+      await kept.event('tool.confirmation_requested', (e) => e.payload.tool_use_id !== question.tool_use_id)
+    ).payload as Parsed;
+    await kept.call('POST', '/workers', keep);
+    await answer(kept, refining, { decision: 'approve' });
+    await kept.ended(second);
+    expect(of(kept, 'tool.failed')).toMatchObject([{ error_class: 'validation_error' }]);
+    for (const t of [locked, kept])
+      expect(rows(t)).toMatchObject([{ name: 'x', yaml: expect.stringContaining('You count.') }]);
+  });
+
+  it('by another session of the tree is refused', async () => {
+    const t = await startServer({
+      config,
+      files: { 'workers/lead.yaml': 'instructions: You lead.\ntools: [worker_create]' },
+      scenario: scenario(
+        planner({ tool_calls: [CREATE, call('lead', { input: 'refine it' })] }, { text: 'end' }),
+        worker('refine it', { tool_calls: [REFINED] }, { text: 'tried' }),
+      ),
+    });
+    await t.run(await t.session({ approval_mode: 'approve_all' }), 'go');
+    expect(of(t, 'tool.input_invalid')[0].validation_errors[0]).toContain('worker_exists');
+    expect(rows(t)).toMatchObject([{ name: 'x', yaml: expect.stringContaining('You count.') }]);
+  });
+});
+
 describe('what a person changes before it is made', () => {
   it('is what is made: the YAML may set anything, a broken one leaves the question open, another name is told', async () => {
     const t = await startServer(playing(CREATE, CALL));

@@ -49,6 +49,7 @@ describe('a call with attachments', () => {
   it.each([
     ['unchanged runs with what was attached', 'approved', '"ok"'],
     ['changed fails and names the file', 'swapped', 'workspace/a.md has changed since it was attached'],
+    ['with one byte more fails', 'approved!', 'workspace/a.md has changed since it was attached'],
   ])('whose worker was made and never ran: the file %s', async (_, content, answer) => {
     const first = await startEngine(options);
     const door = heldAtTheDoor(first);

@@ -4,6 +4,7 @@ import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type Parsed, startServer, type TestServer } from '../../support/http.ts';
 import { call, planner, scenario, worker } from '../../support/scenario.ts';
+import { trustFile } from '../../support/trusted.ts';
 
 const config = { workers: { planner_allow_workers: ['*'], allow_approve_all: true } as never };
 const SHELL = call('shell', { command: 'echo x' });
@@ -45,6 +46,7 @@ describe('a rule', () => {
     const denied = await startServer(
       playing('tools: [shell]\ntool_rules: { shell: { approval_required: false } }', SHELL),
     );
+    await trustFile(denied, 'workers/w.yaml');
     trust(denied, 'always_deny: [shell]');
     await denied.run(await denied.session(), 'go');
     expect(of(denied, 'tool.failed')).toMatchObject([
@@ -78,6 +80,7 @@ describe('strict', () => {
     await one.run(await one.session({ approval_mode: 'strict' }), 'go');
     expect(of(one, 'tool.failed')[0].error_message).toContain('Strict mode');
     const two = await startServer(playing(`${OUT}tool_rules: { sandbox.write: { approval_required: false } }`, WRITE));
+    await trustFile(two, 'workers/w.yaml');
     await two.run(await two.session({ approval_mode: 'strict' }), 'go');
     expect(of(two, 'tool.failed')).toEqual([]);
     expect(of(two, 'tool.confirmation_requested')).toEqual([]);

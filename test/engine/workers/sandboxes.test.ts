@@ -280,6 +280,7 @@ describe('what a worker is made of', () => {
     '.metis/workers/w.yaml',
     '.claude/agents/a.md',
     '.claude/agents/new.md',
+    '.claude/agents/team/new.md',
     'prompts/w.j2',
     'prompts/w.jinja2',
     'prompts/W.md',

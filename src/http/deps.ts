@@ -1,11 +1,13 @@
 // What the routes are given: the engine, the reports, and the state of the HTTP server itself.
 import type { Engine } from '../engine/create-engine.ts';
+import type { ServerCounts } from '../engine/show-session.ts';
 import type { TurnId } from '../kernel/ids.ts';
 import type { Analytics } from '../ports/analytics.ts';
 import type { PriceVersions } from '../ports/price-versions.ts';
 import type { TokenCheck } from './auth.ts';
 import type { DashboardFile } from './dashboard-file.ts';
 import type { Owners, Patience } from './forward/patience.ts';
+import type { Reach } from './forward/reach.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { StreamHub } from './stream/hub.ts';
 
@@ -15,6 +17,7 @@ export interface MetricGauges {
   readonly active_workers: number;
   readonly active_turns: number;
   readonly active_streams: number;
+  readonly unreachable_nodes: number;
 }
 
 export interface HttpDeps {
@@ -45,6 +48,9 @@ export interface RouteDeps extends HttpDeps {
   readonly tokens: TokenCheck;
   readonly idempotency: Idempotency;
   readonly owners: Owners;
+  readonly reach: Reach;
+  /** What is open, or what was when the database answered last: a probe is answered without it. */
+  readonly counts: () => Promise<ServerCounts>;
   /** The same moment twice: in Unix milliseconds, and on the clock that is never set. */
   readonly started: { readonly at: number; readonly monotonic: number };
   readonly turnBodyLimit: number;

@@ -35,7 +35,7 @@ export function knownError(error: FastifyError | Error): AppError | null {
       `nothing can be stored: ${error.message}; try again when that is mended`,
     );
   if (error instanceof TreeLost)
-    return new AppError('node_unavailable', 'another node works on this session now; try again');
+    return new AppError('node_unavailable', 'this node no longer holds the session; try again');
   return fromFastify('code' in error ? error.code : undefined);
 }
 

@@ -1,4 +1,5 @@
 // The gates before a handler, in their order: shutdown, Host, Origin, token, rate, route, body (05 §1.2).
+import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Config } from '../domain/config.ts';
 import { goingDown } from '../engine/drain.ts';
@@ -23,6 +24,8 @@ export interface GateSettings {
   /** Of the gateway: sets the caller. Throws `unauthorized`. */
   readonly admitClient: (request: FastifyRequest) => void;
   readonly draining: () => boolean;
+  /** Of a connection beyond the limit. */
+  readonly isSpare: (socket: Socket) => boolean;
   /** Where other nodes reach this one; '' = none do. */
   readonly nodeUrl: () => string;
 }
@@ -49,7 +52,7 @@ export function installGates(app: HttpApp, settings: GateSettings): void {
 }
 
 /** Gates 1 to 4: they look at the caller, not at what is asked. */
-function callerGates({ server, tokens, admitClient, draining, nodeUrl }: GateSettings, table: RouteTable) {
+function callerGates({ server, tokens, isSpare, admitClient, draining, nodeUrl }: GateSettings, table: RouteTable) {
   const hostIsOurs = createHostRule(server);
   const isNode = (host: string | undefined) => nodeUrl() !== '' && new URL(nodeUrl()).host === host?.toLowerCase();
   const judgeOrigin = createOriginRule(server.cors_allowed_origins);
@@ -65,6 +68,10 @@ function callerGates({ server, tokens, admitClient, draining, nodeUrl }: GateSet
     if (draining()) {
       markNotTaken(request, reply);
       throw goingDown();
+    }
+    if (isSpare(request.socket) && request.routeOptions.config.unlimited !== true) {
+      reply.header('connection', 'close');
+      throw new AppError('too_many_connections', 'the server has no free connection; try again');
     }
     const ours = hostIsOurs(host, request.socket.localPort ?? server.port) || isNode(host);
     if (isRepeated(request, 'host') || !ours) {

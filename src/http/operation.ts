@@ -6,6 +6,7 @@ import { ERRORS, type ErrorCode } from '../kernel/errors.ts';
 /** What the gates may answer on any path. */
 const GATE_ERRORS: readonly ErrorCode[] = [
   'service_shutting_down',
+  'too_many_connections',
   'host_not_allowed',
   'origin_not_allowed',
   'uri_too_long',

@@ -17,6 +17,8 @@ import { pricingRoutes } from './routes/pricing.ts';
 import { routingRoutes } from './routes/routing.ts';
 import { sessionRoutes } from './routes/sessions.ts';
 import { streamRoutes } from './routes/stream.ts';
+import { toolRoutes } from './routes/tools.ts';
+import { trustRoutes } from './routes/trust.ts';
 import { turnRoutes } from './routes/turns.ts';
 import { workerRoutes } from './routes/workers.ts';
 
@@ -34,6 +36,8 @@ export function registerRoutes(app: HttpApp, deps: RouteDeps): void {
   patternRoutes(app, deps);
   pricingRoutes(app, deps);
   workerRoutes(app, deps);
+  toolRoutes(app, deps);
+  trustRoutes(app, deps);
   analyticsRoutes(app, deps);
   maintenanceRoutes(app, deps);
   mcpRoutes(app, deps);

@@ -1,25 +1,25 @@
 // The HTTP server: fastify with our gates, our errors and our routes (05).
 import type { IncomingMessage } from 'node:http';
 import websocket from '@fastify/websocket';
-import fastify from 'fastify';
-import { serverCounts } from '../engine/show-session.ts';
+import fastify, { type FastifyRequest } from 'fastify';
 import { validationError } from '../kernel/errors.ts';
-import { faultOfJson } from '../policy/parsing/json.ts';
-import { BODY } from '../policy/parsing/limits.ts';
+import { readBody } from '../policy/parsing/body.ts';
 import type { HttpApp } from './app.ts';
 import { createTokenCheck } from './auth.ts';
+import { trackConnections } from './connections.ts';
 import type { HttpDeps } from './deps.ts';
 import { createErrorHandler } from './error-handler.ts';
 import { installOwners } from './forward/owners.ts';
 import { PATIENCE } from './forward/patience.ts';
+import { createReach, NO_NODES } from './forward/reach.ts';
 import { installGates } from './gates.ts';
 import { createClientGate } from './gateway/identity.ts';
 import { createIdempotency } from './idempotency.ts';
 import { pathOf } from './origin.ts';
 import { requestValidator } from './params.ts';
 import { createParserErrorAnswer } from './parser-error.ts';
+import { createRecentCounts } from './recent-answer.ts';
 import { registerRoutes } from './register-routes.ts';
-import { trackSilentConnections } from './silent-connections.ts';
 import { createStreamHub } from './stream/hub.ts';
 import { createBodyDiscard } from './unread-body.ts';
 
@@ -33,7 +33,13 @@ const REQUEST_LIMIT_MS = 120_000;
 /** Beside a connection for each stream: those that ask. */
 const ASKING_CONNECTIONS = 500;
 
+/** For the head of a request, the first one from the connection on. */
+const HEAD_LIMIT_MS = 10_000;
+const LATE_HEADS_EVERY_MS = 2000;
+
 const HTTP_OPTIONS = {
+  headersTimeout: HEAD_LIMIT_MS,
+  connectionsCheckingInterval: LATE_HEADS_EVERY_MS,
   maxHeaderSize: MAX_HEADER_BYTES,
   requireHostHeader: false,
   // Any other upgrade, such as curl's offer of HTTP/2, is ignored. Node before 22.21 does not ask: the gates refuse it.
@@ -74,12 +80,20 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
     clientErrorHandler: answerParserError,
     rewriteUrl: ({ url = '/' }) => (isDecodable(url) ? pathOf(url) : UNDECODABLE),
   });
-  const cutSilent = trackSilentConnections(app.server);
-  app.server.maxConnections = config.stream.max_connections + ASKING_CONNECTIONS;
+  const connections = trackConnections(app.server, config.stream.max_connections + ASKING_CONNECTIONS);
   app.setErrorHandler(createErrorHandler(log, engine.secrets));
-  readJson(app);
+  readJson(app, engine.bodies);
   app.decorateRequest('bodyHash', '');
-  app.decorate('gauges', async () => ({ ...(await serverCounts(engine)), active_streams: hub.size() }));
+  const patience = deps.patience ?? PATIENCE;
+  const reach = trees.several ? createReach(trees, { clock, log }, patience.probe_ms) : NO_NODES;
+  app.addHook('onListen', async () => reach.start());
+  app.addHook('onClose', () => reach.close());
+  const counts = createRecentCounts(engine);
+  app.decorate('gauges', async () => ({
+    ...(await counts()),
+    active_streams: hub.size(),
+    unreachable_nodes: reach.unreachable(),
+  }));
 
   app.register(websocket, {
     options: { maxPayload: MAX_FRAME_BYTES, perMessageDeflate: false },
@@ -90,7 +104,7 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
     preClose(done) {
       closing.abort();
       hub.close();
-      cutSilent();
+      connections.close();
       done();
     },
   });
@@ -101,6 +115,7 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
   installGates(app, {
     server,
     tokens,
+    isSpare: connections.isSpare,
     admitClient: createClientGate(config, tokens),
     draining,
     nodeUrl: () => (trees.several ? trees.url : ''),
@@ -109,7 +124,8 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
     app.websocketServer.on('wsClientError', answerParserError);
     const owners = installOwners(app, {
       ...deps,
-      patience: deps.patience ?? PATIENCE,
+      patience,
+      reach,
       closing: closing.signal,
       discard,
       bodyLimit: server.body_limit_bytes,
@@ -117,8 +133,10 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
     registerRoutes(app, {
       ...deps,
       owners,
+      reach,
       hub,
       tokens,
+      counts,
       idempotency: createIdempotency({ store, clock }),
       started: { at: clock.now(), monotonic: clock.monotonic() },
       turnBodyLimit: server.turn_body_limit_bytes,
@@ -136,17 +154,16 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
 
 /**
  * One parser for every media type: the gate has let JSON through only. An empty body is `{}`. What is nested without
- * end, or made of endless parts, ends here: everything behind may recurse.
+ * end, or made of endless parts, ends here: everything behind may recurse. A large body is parsed on a thread.
  */
-function readJson(app: HttpApp): void {
-  const parse = app.getDefaultJsonParser('error', 'error');
+function readJson(app: HttpApp, bodies: HttpDeps['engine']['bodies']): void {
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', { parseAs: 'string' }, (request, body, done) => {
-    const text = body.toString();
-    const fault = faultOfJson(text, BODY);
-    if (text.length === 0) done(null, {});
-    else if (fault !== null) done(validationError([{ path: '', message: `the body ${fault}` }]), undefined);
-    else void parse(request, text, done);
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, async (_request: FastifyRequest, bytes: Buffer) => {
+    if (bytes.byteLength === 0) return {};
+    const isLarge = bodies !== null && bytes.byteLength > bodies.above;
+    const body = isLarge ? await bodies.readBody(bytes) : readBody(bytes);
+    if (!body.ok) throw validationError([{ path: '', message: `the body ${body.error}` }]);
+    return body.value;
   });
 }
 

@@ -1,8 +1,13 @@
 // Bodies without end in depth or number: refused where a body is read, before anything walks through them (05 §1.2).
-import { expect, test } from 'vitest';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { expect, test, vi } from 'vitest';
 import { type Answer, startServer, type TestServer } from '../support/http.ts';
+import { ROOT, startReal } from '../support/real-server.ts';
 
 const TOKEN = 'a-token-of-at-least-thirty-two-characters';
+const shippedRegistry = () => fs.readFileSync(path.join(ROOT, 'config/registry.yaml'), 'utf8');
 const deep = (levels: number) => `{"workspace_path":${'['.repeat(levels)}${']'.repeat(levels)}}`;
 
 async function send(server: TestServer, path: string, body: string, headers = {}): Promise<Answer> {
@@ -33,6 +38,57 @@ test('a body of endless parts is refused before values are made of it', async ()
   const server = await startServer();
   const answer = await send(server, '/sessions', `[${'1,'.repeat(200_000)}1]`);
   expect(outcome(answer)).toEqual([400, 'validation_error', 'the body has more than 20000 values at line 1']);
+});
+
+test('a body of many keys is refused before values are made of it', async () => {
+  const server = await startServer();
+  const keys = (count: number) => `{${Array.from({ length: count }, (_, i) => `"k${i}":1`).join(',')}}`;
+  const answer = await send(server, '/sessions', keys(10_001));
+  expect(outcome(answer)).toEqual([400, 'validation_error', 'the body has more than 10000 keys']);
+  expect((await send(server, '/sessions', keys(10_000))).body.error.message).toContain('workspace_path: is required');
+});
+
+test('a body above 256 KiB is parsed on a thread, with the same answers', async () => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-body-'));
+  const server = await startReal({ folder, registry: shippedRegistry(), wires: [] });
+  const { bodies } = server.engine;
+  const read = vi.spyOn(bodies!, 'readBody');
+  const answerTo = async (to: string, body: string) => {
+    const headers = { 'content-type': 'application/json' };
+    const answer = await fetch(`${server.url}${to}`, { method: 'POST', headers, body });
+    return [answer.status, await answer.text()] as const;
+  };
+  const pad = ' '.repeat(bodies!.above);
+  for (const [body, message] of [
+    [`{"workspace_path":1${pad}}`, 'workspace_path: must be a string'],
+    [`{"x":${'['.repeat(100)}${']'.repeat(100)}${pad}}`, 'nested deeper than 100 levels'],
+    [`{"workspace_path":"a"${pad}`, 'the body is not valid JSON'],
+    [`{"__proto__":{}${pad}}`, 'the body is not valid JSON'],
+    [`{"constructor":{"prototype":{}}${pad}}`, 'the body is not valid JSON'],
+  ] as const) {
+    const small = await answerTo('/sessions', body.replace(pad, ''));
+    expect(read).not.toHaveBeenCalled();
+    expect(small).toEqual([400, expect.stringContaining(message)]);
+    expect(await answerTo('/sessions', body)).toEqual(small);
+    expect(read).toHaveBeenCalledOnce();
+    read.mockClear();
+  }
+  const [status, text] = await answerTo('/sessions', `{"workspace_path":${JSON.stringify(folder)}${pad}}`);
+  expect([status, JSON.parse(text)]).toEqual([
+    201,
+    expect.objectContaining({ workspace_path: fs.realpathSync(folder) }),
+  ]);
+  expect((await answerTo('/mcp', `{"jsonrpc":"2.0"${pad}}`))[0]).toBe(400);
+  expect(read).toHaveBeenCalledTimes(2);
+});
+
+test('the thread has the bytes while it parses them', async () => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-body-'));
+  const { bodies } = (await startReal({ folder, registry: shippedRegistry(), wires: [] })).engine;
+  const bytes = Buffer.from(`{"a":["\\u00e9",1,null]${' '.repeat(300_000)}}`);
+  const read = bodies!.readBody(bytes);
+  expect(bytes.byteLength).toBe(0);
+  expect(await read).toEqual({ ok: true, value: { a: ['é', 1, null] } });
 });
 
 test('who asks, and for what, is judged before the depth of the body', async () => {

@@ -2,6 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { resultOf } from '../../src/domain/api/delegations.ts';
 import { toolText } from '../../src/domain/tool.ts';
 import { cancelTurn } from '../../src/engine/cancel-turn.ts';
 import { drain } from '../../src/engine/drain.ts';
@@ -102,6 +103,8 @@ describe('a delegation from outside', () => {
     const failed = await server.event('delegate.failed');
     expect(failed.payload).toMatchObject({ failure_mode: 'cancelled_by_user', cancel_scope: 'worker' });
     await until(async () => (await server.call('GET', `/sessions/${id}`)).body.status === 'idle');
+    const [record] = (await server.call('GET', `/sessions/${id}/workers`)).body.workers;
+    expect(resultOf(record).error).toMatch(/^cancelled_by_user: worker cancelled directly by the user/);
   });
 
   test.each([
@@ -235,7 +238,7 @@ test('a tree that waits for money goes on once it has it', async () => {
 });
 
 describe('many at once', () => {
-  test('keep the places of the session and its cap', async () => {
+  test('keep the places of the session', async () => {
     const wait = gate();
     const { hold, seen, config } = held(wait.opened);
     const server = await startServer({
@@ -253,8 +256,27 @@ describe('many at once', () => {
     const outputs = (await Promise.all(asked)).map(({ body }) => body.output);
     expect(outputs).toEqual(Array.from({ length: 8 }, (_, i) => `done ${i}`));
     expect(seen.most).toBe(3);
+  });
+
+  test('together never pass a cap that some of them fit under, though each costs all that it may', async () => {
+    const expensive = { input_tokens: 10, output_tokens: 4000 };
+    const server = await startServer({
+      config: { turn: { max_output_tokens: 4000 } },
+      scenario: scenario(
+        ...Array.from({ length: 8 }, (_, i) => worker(`job ${i}.`, { text: `done ${i}`, usage: expensive })),
+      ),
+    });
+    const { id } = await server.session({ max_cost_usd: '0.07', on_reached: 'stop' });
+    const answers = await Promise.all(
+      Array.from({ length: 8 }, (_, i) =>
+        server.call('POST', `/sessions/${id}/delegations`, { tier: 'fast', task: `job ${i}.` }, WAIT),
+      ),
+    );
     const { budget } = (await server.call('GET', `/sessions/${id}`)).body;
-    expect(Number(budget.spent_usd)).toBeLessThanOrEqual(5);
+    const done = answers.filter(({ body }) => body.success).length;
+    expect(answers.filter(({ body }) => /^budget_exceeded/.test(body.error ?? ''))).toHaveLength(8 - done);
+    expect(Number(budget.spent_usd)).toBeGreaterThan(0);
+    expect(Number(budget.spent_usd)).toBeLessThanOrEqual(0.07);
   });
 
   test('the end of the session ends them all, those that wait too', async () => {
@@ -308,6 +330,10 @@ describe('a restart', () => {
       payload: { worker_session_id: body.worker_session_id },
     });
     expect(next.rows()).toMatchObject({ delegations: 1, llm_calls: 2 });
+    // The one call that was left to make goes on behind the stored one.
+    expect(next.adapter.requests.map(({ messages }) => messages.map(({ role }) => role))).toEqual([
+      ['user', 'assistant', 'tool'],
+    ]);
     const again = await restart(next, second);
     expect(again.events).toEqual([]);
   });

@@ -1,12 +1,14 @@
 // `/docs`: the OpenAPI document as a page, complete, and loading nothing (18 §2).
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
+import path from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { docsPage } from '../../src/http/docs/page.ts';
 import { openApiDocument } from '../../src/http/openapi.ts';
 import { type Parsed, startServer } from '../support/http.ts';
 import { planner, scenario } from '../support/scenario.ts';
+import { sha256 } from '../support/trusted.ts';
 
 const TOKEN = 'a-token-of-at-least-thirty-two-characters';
 const document: Parsed = JSON.parse(await openApiDocument('0.0.0-test'));
@@ -95,6 +97,7 @@ describe('/docs', () => {
         .replaceAll('http://127.0.0.1:8420', server.base)
         .replaceAll('~/project', workspace)
         .replaceAll(encodeURIComponent('~/project'), encodeURIComponent(workspace))
+        .replace('0'.repeat(64), () => sha256(path.join(workspace, '.metis/workers/checker.yaml')))
         .replace('curl -s', 'curl -sw "\\n%{http_code}"');
       expect(command, id).toMatch(/^curl /);
       const { stdout } = await promisify(execFile)('sh', ['-c', command], { env, maxBuffer: 10_000_000 });

@@ -20,6 +20,7 @@ const PATIENCE = {
   answer_ms: LONG_MS,
   alive_ms: 50,
   read_ms: LONG_MS,
+  probe_ms: LONG_MS,
 };
 /** A hurried node gives up after so many looks for an owner. */
 const LOOKS = 4;
@@ -369,6 +370,35 @@ describe('an owner out of reach', () => {
     }
   });
 
+  test('a tree that no node owns is not given to one whose address leads elsewhere', async () => {
+    const { server, session, clock } = await pair();
+    const strange = await strangeNode((_request, response) => response.writeHead(404).end());
+    let isProbed = true;
+    const trees = scriptedTrees(
+      () => {
+        clock.look();
+        return { here: false, url: null, epoch: 3 };
+      },
+      () => [nodeInfo({ id: 'self', places: [] }), ...(isProbed ? [nodeInfo({ url: strange.url })] : [])],
+    );
+    const door = await openDoor(server, { trees, patience: { ...PATIENCE, probe_ms: 10 } });
+    const listed = async () => (await door.call('GET', '/nodes')).body;
+    await until(async () => (await listed())[1].reachable === false);
+    expect(await listed()).toMatchObject([{ id: 'self', reachable: true }, { id: 'other' }]);
+    expect((await door.call('GET', '/metrics')).body).toMatch(/^metis_unreachable_nodes 1$/m);
+    const turn = await door.call('POST', `/sessions/${session}/turns`, { content: 'hi' });
+    expect(refusal(turn)).toEqual([503, 'node_unavailable', '1']);
+    expect(new Set(strange.requests.map((each) => `${each.method} ${each.url}`))).toEqual(new Set(['GET /nodes/self']));
+    isProbed = false;
+    await until(async () => (await door.call('GET', '/metrics')).body.includes('metis_unreachable_nodes 0'));
+  });
+
+  test('the id of a node is answered without a token', async () => {
+    const server = await startServer({ config: { server: { auth_tokens: ['t'.repeat(40)] } } });
+    const { status, body } = await server.call('GET', '/nodes/self');
+    expect([status, body]).toEqual([200, { id: server.engine.trees.node }]);
+  });
+
   test('one that owns the tree no longer, or goes down, is asked no more: the tree is looked for again', async () => {
     for (const change of ['moved', 'draining'] as const) {
       const { server, owner, session } = await pair();
@@ -547,10 +577,14 @@ describe('a node', () => {
   test('is not ready without a valid lease, and is served by the name that others reach it by', async () => {
     const server = await startServer();
     const trees = scriptedTrees(() => ({ here: true, epoch: 1 }));
-    let ready = false;
-    const door = await openDoor(server, { trees: { ...trees, ready: () => ready, url: 'http://node-7.internal:9' } });
-    expect(refusal(await door.call('GET', '/readyz'))).toEqual([503, 'node_unavailable', '1']);
-    ready = true;
+    let reason: string | null = 'the lease has ended';
+    const door = await openDoor(server, {
+      trees: { ...trees, unready: () => reason, url: 'http://node-7.internal:9' },
+    });
+    const refused = await door.call('GET', '/readyz');
+    expect(refusal(refused)).toEqual([503, 'node_unavailable', '1']);
+    expect(refused.body.error.message).toBe(reason);
+    reason = null;
     expect((await door.call('GET', '/readyz')).status).toBe(200);
     const asked = async ({ port }: TestDoor, host: string) => {
       const request = http.get({ host: '127.0.0.1', port, path: '/sessions', headers: { host } });

@@ -1,7 +1,7 @@
 // The gates of the HTTP server: their order, their codes, one envelope for all.
 import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { silentLogger } from '../../src/ports/log.ts';
 import { startServer, type TestServer } from '../support/http.ts';
@@ -85,19 +85,80 @@ test('no answer may be kept by a cache or taken for another type, errors and ref
   }
 });
 
-test('connections have a limit, beyond which one more is closed at once, and they are given back', async () => {
-  const server = await startServer({ config: { stream: { max_connections: 1 } } });
-  const open = async () => {
-    const socket = connect(server.port, '127.0.0.1').on('error', () => {});
-    await once(socket, 'connect');
-    return socket;
-  };
-  const held = [];
-  for (let i = 0; i < 501; i += 1) held.push(await open());
-  const more = await open();
-  await once(more.resume(), 'close');
-  for (const socket of held) socket.destroy();
-  await until(async () => (await server.call('GET', '/healthz').catch(() => null))?.status === 200);
+const own = ({ port }: { readonly port: number }) => ({ Host: `127.0.0.1:${port}` });
+
+describe('connections beyond the limit', () => {
+  const LIMIT = 501;
+  const BEYOND = 100;
+  async function start() {
+    const server = await startServer({
+      config: { stream: { max_connections: 1 } },
+      scenario: { version: 1, rules: [{ match: {}, times: 'inf', respond: { hang: true } }] },
+    });
+    const open = async (text = '') => {
+      const socket = connect(server.port, '127.0.0.1').on('error', () => {});
+      await once(socket, 'connect');
+      socket.write(text);
+      return socket;
+    };
+    return { server, open };
+  }
+
+  test('silent ones make room for requests, the oldest first', async () => {
+    const { server, open } = await start();
+    let gone = 0;
+    const held = [];
+    for (let i = 0; i < LIMIT + BEYOND; i += 1) {
+      const socket = await open();
+      socket.resume().once('close', () => {
+        gone += 1;
+      });
+      held.push(socket);
+    }
+    for (let i = 0; i < 3; i += 1) expect((await raw(server, get('/sessions', own(server)))).status).toBe(200);
+    await until(() => gone >= BEYOND);
+    expect(held.slice(0, BEYOND).every(({ destroyed }) => destroyed)).toBe(true);
+    expect(held.at(-1)!.destroyed).toBe(false);
+  });
+
+  test('one that waits for its next request makes room when none is silent', async () => {
+    const { server, open } = await start();
+    const held: Socket[] = [];
+    for (let i = 0; i < LIMIT; i += 1) {
+      const socket = await open(`GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\n\r\n`);
+      await once(socket, 'data');
+      held.push(socket.resume());
+    }
+    expect((await raw(server, get('/sessions', own(server)))).status).toBe(200);
+    await until(() => held[0]!.destroyed);
+    expect(held.at(-1)!.destroyed).toBe(false);
+  });
+
+  test('where each has a request under way the health routes are served, others are too_many_connections', async () => {
+    const { server, open } = await start();
+    const body = 'x'.repeat(10);
+    const slow = `POST /sessions HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nContent-Type: application/json\r\nContent-Length: ${body.length + 1}\r\n\r\n${body}`;
+    const held = [];
+    let begun = 0;
+    server.app.server.on('request', () => {
+      begun += 1;
+    });
+    for (let i = 0; i < LIMIT; i += 1) held.push(await open(slow));
+    await until(() => begun === LIMIT);
+    const refused = await raw(server, get('/sessions', own(server)));
+    expect([refused.status, await code(refused)]).toEqual([503, 'too_many_connections']);
+    expect(refused.head).toMatch(/^connection: close\r?$/im);
+    expect((await raw(server, get('/healthz', own(server)))).status).toBe(200);
+    for (const socket of held) socket.destroy();
+    await until(async () => (await raw(server, get('/sessions', own(server)))).status === 200);
+  });
+
+  test('one that sends no whole head is ended after 10 s', async () => {
+    const { server, open } = await start();
+    expect([server.app.server.headersTimeout, server.app.server.requestTimeout]).toEqual([10_000, 120_000]);
+    const socket = await open('GET /healthz HTTP/1.1\r\n');
+    await once(socket.resume(), 'close');
+  });
 });
 
 test('an id of any length is refused in the envelope, behind the gates', async () => {

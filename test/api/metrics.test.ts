@@ -45,6 +45,8 @@ const select = (all: readonly Sample[], name: string, labels: Sample['labels'] =
   all.filter((s) => s.name === name && Object.entries(labels).every(([key, value]) => s.labels[key] === value));
 const count = (all: readonly Sample[], name: string, labels: Sample['labels'] = {}) =>
   select(all, name, labels).reduce((total, { value }) => total + Number(value), 0);
+/** Those that are not 0. */
+const counted = (all: readonly Sample[], name: string) => select(all, name).filter(({ value }) => Number(value) > 0);
 const dollars = (all: readonly Sample[], labels: Sample['labels']) =>
   fromPusd(select(all, 'metis_cost_usd_total', labels).reduce((total, { value }) => total + toPusd(value), 0n));
 
@@ -78,7 +80,7 @@ describe('/metrics', () => {
     const routing = (await server.call('GET', '/analytics/routing?from=all')).body;
     const wins = (routing.data.wins_by_policy as Parsed[]).filter((row) => row.count > 0);
     expect(wins.length).toBeGreaterThan(1);
-    expect(select(all, 'metis_route_wins_total').map((s) => [s.labels.policy, Number(s.value)])).toEqual(
+    expect(counted(all, 'metis_route_wins_total').map((s) => [s.labels.policy, Number(s.value)])).toEqual(
       wins.map((row) => [row.policy, row.count]).sort(),
     );
 
@@ -91,6 +93,28 @@ describe('/metrics', () => {
     expect(count(all, 'metis_turns_total', { outcome: 'completed', is_worker: 'false' })).toBe(1);
     expect(count(all, 'metis_turns_total', { outcome: 'completed', is_worker: 'true' })).toBe(3);
     expect(count(all, 'metis_delegations_total', { outcome: 'completed' })).toBe(3);
+  });
+
+  test('every counter is there with 0 before its first event', async () => {
+    const server = await startServer();
+    const all = samples((await server.call('GET', '/metrics')).body);
+    const model = 'anthropic:claude-opus-4-7';
+    const known: readonly [string, Sample['labels']][] = [
+      ['metis_llm_calls_total', { model, outcome: 'completed' }],
+      ['metis_llm_calls_total', { model, outcome: 'failed' }],
+      ['metis_llm_calls_total', { model, outcome: 'cancelled' }],
+      ['metis_llm_errors_total', { model, error_class: 'rate_limit' }],
+      ['metis_cost_usd_total', { model, is_worker: 'true' }],
+      ['metis_route_wins_total', { policy: 'rule' }],
+      ['metis_turns_total', { outcome: 'failed', is_worker: 'false' }],
+      ['metis_delegations_total', { outcome: 'completed' }],
+      ['metis_delegations_total', { outcome: 'timeout' }],
+    ];
+    for (const [name, labels] of known) {
+      const found = select(all, name, labels).map(({ value }) => Number(value));
+      expect([name, labels, found]).toEqual([name, labels, [0]]);
+    }
+    expect(select(all, 'metis_llm_errors_total', { error_class: 'cancelled' })).toEqual([]);
   });
 
   test('counts failures by class and what is going on at this moment', async () => {
@@ -119,14 +143,14 @@ describe('/metrics', () => {
     await server.ended(turn.turn_id);
 
     const all = await read();
-    const [failure] = select(all, 'metis_llm_errors_total');
+    const [failure] = counted(all, 'metis_llm_errors_total');
     expect([failure?.labels.error_class, failure?.value]).toEqual(['invalid_request', '1']);
     expect(count(all, 'metis_llm_calls_total', { outcome: 'failed' })).toBe(1);
     const { body } = await server.call('GET', '/analytics/reliability?from=all');
     const failures = (body.data as Parsed[]).flatMap((row) => row.failures.map((f: Parsed) => [row.model, f.count]));
     expect(failures).toEqual([[failure?.labels.model, 1]]);
     expect(count(all, 'metis_turns_total', { outcome: 'failed', is_worker: 'true' })).toBe(1);
-    expect(select(all, 'metis_delegations_total').map((s) => [s.labels.outcome, s.value])).toEqual([
+    expect(counted(all, 'metis_delegations_total').map((s) => [s.labels.outcome, s.value])).toEqual([
       ['completed', '1'],
       ['worker_error', '1'],
     ]);

@@ -1,6 +1,6 @@
 // Money on the wire: exact decimal strings everywhere, and a limit that answers with its amounts (01 §1.3, 14 §3).
 import { describe, expect, it } from 'vitest';
-import { toPusd, USD_PATTERN } from '../../src/kernel/money.ts';
+import { fromPusd, type Pusd, toPusd, USD_PATTERN, type Usd } from '../../src/kernel/money.ts';
 import { startServer, type TestServer } from '../support/http.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 
@@ -92,7 +92,7 @@ describe('a session whose limit is reached', () => {
   it('answers 402 with the four amounts, and takes turns again when the limit is raised', async () => {
     const t = await startServer({
       scenario: scenario([
-        { match: {}, times: 'inf', respond: { text: 'ok', usage: { input_tokens: 1000, output_tokens: 100 } } },
+        { match: {}, times: 'inf', respond: { text: 'ok', usage: { input_tokens: 4000, output_tokens: 100 } } },
       ]),
       config: {
         turn: { max_llm_calls: 50, max_output_tokens: 100, timeout_seconds: null },
@@ -100,7 +100,7 @@ describe('a session whose limit is reached', () => {
         tools: { disabled: ['memory_*', 'skill_load'] },
       },
     });
-    const session = await newSession(t, { initial_active_model: 'haiku', max_cost_usd: '0.003', on_reached: 'stop' });
+    const session = await newSession(t, { initial_active_model: 'haiku', max_cost_usd: '0.0055', on_reached: 'stop' });
     const submit = () => t.call('POST', `/sessions/${session.id}/turns`, { content: 'go' }, { prefer: 'wait=10' });
     expect((await submit()).body.stop_reason).toBe('end_turn');
     expect((await submit()).body.stop_reason).toBe('budget_exceeded');
@@ -109,15 +109,15 @@ describe('a session whose limit is reached', () => {
     expect(refused.status).toBe(402);
     expect(refused.body.error).toMatchObject({
       code: 'budget_exceeded',
-      details: { scope: 'session', limit_usd: '0.003', spent_usd: '0.0015', reserved_usd: '0' },
+      details: { scope: 'session', limit_usd: '0.0055', spent_usd: '0.0045', reserved_usd: '0' },
     });
     expect(t.rows()).toEqual(before);
     const budget = (await t.call('GET', `/sessions/${session.id}`)).body.budget;
     expect(budget).toEqual({
-      max_cost_usd: '0.003',
-      spent_usd: '0.0015',
+      max_cost_usd: '0.0055',
+      spent_usd: '0.0045',
       reserved_usd: '0',
-      remaining_usd: '0.0015',
+      remaining_usd: '0.001',
       worker_spent_usd: '0',
     });
     expect((await t.call('PATCH', `/sessions/${session.id}`, { max_cost_usd: '1' })).status).toBe(200);
@@ -189,5 +189,28 @@ describe('an estimate', () => {
     expect((await t.call('POST', `/sessions/${session.id}/estimate`, { content: '@nope x' })).body.error.code).toBe(
       'unknown_alias',
     );
+  });
+
+  it('is what the call reserves, also where its prompt is known', async () => {
+    const t = await startServer({
+      scenario: scenario([
+        { match: {}, times: 'inf', respond: { text: 'ok', usage: { input_tokens: 2000, output_tokens: 10 } } },
+      ]),
+    });
+    const session = await newSession(t, { initial_active_model: 'haiku', max_cost_usd: '1' });
+    const path = `/sessions/${session.id}`;
+    const ceilings: string[] = [];
+    const submitUnder = async (content: string, under: bigint) => {
+      const { cost_ceiling_usd } = (await t.call('POST', `${path}/estimate`, { content })).body;
+      const { cost_so_far_usd } = (await t.call('GET', path)).body;
+      ceilings.push(cost_ceiling_usd);
+      const limit = toPusd(cost_so_far_usd) + toPusd(cost_ceiling_usd) - under;
+      await t.call('PATCH', path, { max_cost_usd: fromPusd(limit as Pusd), on_reached: 'stop' });
+      return (await t.call('POST', `${path}/turns`, { content }, { prefer: 'wait=10' })).body.stop_reason;
+    };
+    expect(await submitUnder('what now?', 0n)).toBe('end_turn');
+    expect(await submitUnder('and then?', 0n)).toBe('end_turn');
+    expect(await submitUnder('at last?', 1_000_000n)).toBe('budget_exceeded');
+    expect(toPusd(ceilings[1] as Usd)).toBeLessThan(toPusd(ceilings[0] as Usd));
   });
 });

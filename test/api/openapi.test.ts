@@ -81,11 +81,17 @@ describe('openapi.json', () => {
     const routes = server.app
       .printRoutes({ commonPrefix: false })
       .split('\n')
-      .filter((line) => line.includes('('))
-      // The gateway's paths have the contracts of their wires.
-      .filter((line) => !/\/v1\/|\/count_tokens|\* /.test(line));
+      .filter((line) => line.includes('('));
+    // The gateway's paths, with those below them, have the contracts of their wires.
+    let below = Number.POSITIVE_INFINITY;
+    const own = routes.filter((line) => {
+      const depth = line.search(/[/*]/);
+      if (depth > below) return false;
+      below = /\/v1\/|\/count_tokens|\* /.test(line) ? depth : Number.POSITIVE_INFINITY;
+      return below === Number.POSITIVE_INFINITY;
+    });
     // HEAD is GET without its body.
-    const methods = routes
+    const methods = own
       .flatMap((line) => /\(([A-Z, ]+)\)/.exec(line)![1]!.split(', '))
       .filter((method) => method !== 'HEAD');
     expect(methods).toHaveLength(operations.length);
@@ -116,7 +122,7 @@ describe('openapi.json', () => {
     const bodies = operations.flatMap(({ item }) => item.requestBody?.content['application/json'].schema ?? []);
     expect(bodies.length).toBeGreaterThan(5);
     for (const body of bodies) expect(body.additionalProperties).toBe(false);
-    for (const url of ['/healthz', '/readyz']) expect(document.paths[url].get.security).toEqual([]);
+    for (const url of ['/healthz', '/readyz', '/nodes/self']) expect(document.paths[url].get.security).toEqual([]);
     expect(document.components.securitySchemes.bearerAuth).toEqual({ type: 'http', scheme: 'bearer' });
   });
 });
@@ -173,6 +179,7 @@ describe('what is sent', () => {
     await ask('PUT', `${turnUrl}/score`, { score: 'good' });
     for (const path of [
       '/healthz',
+      '/nodes/self',
       '/readyz',
       '/nodes',
       '/metrics',
@@ -192,6 +199,7 @@ describe('what is sent', () => {
       `/patterns?workspace_path=${server.workspace}`,
       `/workers?workspace_path=${server.workspace}`,
       `/workers/helper?workspace_path=${server.workspace}`,
+      `/tools?workspace_path=${server.workspace}`,
       '/analytics/cost?from=all&group_by=parent_session',
       '/analytics/savings?from=all&baseline=opus',
       '/analytics/routing?from=all',
@@ -208,6 +216,12 @@ describe('what is sent', () => {
     const kept = { workspace_path: server.workspace, definition: { name: 'kept', instructions: 'Keep.' } };
     await ask('POST', '/workers', kept);
     await ask('PUT', '/workers/kept', kept);
+    const trusted = { workspace_path: server.workspace, path: '.metis/workers/kept.yaml' };
+    const where = new URLSearchParams(trusted);
+    const { files } = (await server.call('GET', `/workspaces/trust?${where}`)).body;
+    await ask('GET', `/workspaces/trust?${where}`);
+    await ask('POST', '/workspaces/trust', { ...trusted, sha256: files[0].sha256 });
+    await ask('DELETE', `/workspaces/trust?${where}`);
     await ask('DELETE', `/workers/kept?workspace_path=${server.workspace}`);
     await ask('POST', '/routing/check', { policy_yaml: 'a: 1' });
     await ask('POST', '/maintenance/prune', { dry_run: true });

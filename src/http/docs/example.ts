@@ -21,7 +21,7 @@ const ORIGIN = '127.0.0.1:8420';
 /** What a person would put in, by the name of the field. */
 const VALUES: Readonly<Record<string, unknown>> = {
   workspace_path: '~/project',
-  max_cost_usd: '0.50',
+  max_cost_usd: '2.00',
   content: 'What could be simplified here?',
   text: 'What could be simplified here?',
   policy_yaml: 'schema_version: 1\nrules: []\ndefault: haiku\n',
@@ -34,6 +34,8 @@ const VALUES: Readonly<Record<string, unknown>> = {
   from: 'all',
   preset: 'chat',
   baseline: 'planner',
+  path: '.metis/workers/checker.yaml',
+  sha256: '0'.repeat(64),
 };
 /** Fields that may be left out and yet say most about what the operation is for. */
 const SHOWN = new Set(['max_cost_usd', 'policy_yaml', 'yaml', 'dry_run', 'group_by', 'from', 'tier', 'task']);

@@ -14,6 +14,7 @@ import { createExchange } from './exchange.ts';
 import { FORWARDED, markNotTaken } from './headers.ts';
 import type { Owners, Patience } from './patience.ts';
 import { nodeFor } from './placement.ts';
+import type { Reach } from './reach.ts';
 import { type Target, targetOf } from './target.ts';
 
 /** Where every tree is this process's. */
@@ -34,13 +35,14 @@ declare module 'fastify' {
 
 type Deps = Pick<RouteDeps, 'engine' | 'closing' | 'draining'> & {
   readonly patience: Patience;
+  readonly reach: Reach;
   readonly discard: BodyDiscard;
   readonly bodyLimit: number;
 };
 
 /** Installs the look for the owner behind the gates. Call it after them and before any route. */
 export function installOwners(app: HttpApp, deps: Deps): Owners {
-  const { engine, closing, draining, patience, discard } = deps;
+  const { engine, closing, draining, patience, reach: others, discard } = deps;
   const { trees, clock, places } = engine;
   if (!trees.several) return ALL_HERE;
   const exchange = createExchange(clock, discard);
@@ -109,7 +111,8 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
     const { url, epoch, place } = hold;
     if (url !== null) return { url, epoch };
     const self = trees.node;
-    const nodes = (await trees.nodes()).map((node) => (node.id === self ? { ...node, turns: places.taken() } : node));
+    const able = (await trees.nodes()).filter((node) => node.id === self || others.canReach(node));
+    const nodes = able.map((node) => (node.id === self ? { ...node, turns: places.taken() } : node));
     const node = nodeFor(place, nodes, self);
     if (node === null) return null;
     if (node.id !== self) return { url: node.url, epoch: 0 };

@@ -15,6 +15,8 @@ export interface Patience {
   readonly alive_ms: number;
   /** The same for a read, which this node can answer as well. */
   readonly read_ms: number;
+  /** So often each other node is asked whether its address leads to it. */
+  readonly probe_ms: number;
 }
 
 export const PATIENCE: Patience = {
@@ -25,6 +27,7 @@ export const PATIENCE: Patience = {
   answer_ms: 660_000,
   alive_ms: 1500,
   read_ms: 2000,
+  probe_ms: 3000,
 };
 
 export interface Owners {

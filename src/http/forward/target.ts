@@ -25,8 +25,8 @@ export async function targetOf(engine: Engine, request: FastifyRequest): Promise
 }
 
 async function rootOf(engine: Engine, request: FastifyRequest): Promise<SessionId | null> {
-  if (request.method === 'GET' || request.method === 'HEAD') return null;
   if (request.routeOptions.config.gateway_call === true) return gatewayRoot(engine, clientOf(request));
+  if (request.method === 'GET' || request.method === 'HEAD') return null;
   const { session_id, confirmation_id } = (request.params ?? {}) as Readonly<Record<string, unknown>>;
   const session = SessionIdSchema.safeParse(session_id);
   if (session.success) return rootOfSession(engine, session.data);

@@ -61,15 +61,17 @@ export function wireError(wire: ClientWire, error: AppError | RelayFault, id: st
 function kindOf(error: AppError | RelayFault): Kind {
   if (error instanceof RelayFault) return { status: 502, messages: 'api_error', openai: 'server_error' };
   if (error.code === 'routing_failed' || error.code === 'explicit_model_rejected')
-    return isOutage(error) ? OVERLOADED : INVALID;
+    return isTransientOutage(error) ? OVERLOADED : INVALID;
   return KINDS[error.code] ?? INVALID;
 }
 
-/** Trying again later may help. */
-function isOutage({ details = {} }: AppError): boolean {
-  const { validation_failure, tried } = details;
-  if (validation_failure === 'provider_unavailable') return true;
-  return Array.isArray(tried) && tried.some((one: { reason?: unknown }) => one.reason === 'provider_unavailable');
+/** Whether the same call may succeed soon. An operator has to act first where a key or a model was refused. */
+function isTransientOutage({ details = {} }: AppError): boolean {
+  const { outages } = details;
+  return (
+    Array.isArray(outages) &&
+    outages.some((one: { trigger_reason?: unknown }) => one.trigger_reason === '5_consecutive_failures')
+  );
 }
 
 /** Codex repeats a 402, and shows a 400; 529 is Anthropic's own. */

@@ -29,7 +29,7 @@ export function createClientGate({ gateway }: Pick<Config, 'gateway'>, tokens: T
     const hash = ours ?? key;
     if (hash === null) {
       const where = own ? 'x-metis-token' : 'Authorization: Bearer or x-api-key';
-      throw new AppError('unauthorized', `send a token of this server as ${where}`);
+      throw new AppError('unauthorized', `send a token of server.auth_tokens or gateway.keys as ${where}`);
     }
     request.tokenHash = hash;
     request.caller = key === null ? '' : (callers.get(key) ?? '');
@@ -51,36 +51,47 @@ function once(request: FastifyRequest, name: string): string | null {
 export function clientOf(request: FastifyRequest): GatewayClient {
   const ref = (name: string) => reference(request.headers[name], MAX_REF);
   const product = PRODUCT.exec(request.headers['user-agent'] ?? '')?.[0] ?? 'unknown';
-  return { ...named(ref), caller: request.caller, product, ...limits(request) };
+  return { ...readNames(ref), caller: request.caller, product, ...limits(request) };
 }
 
-type Names = Pick<GatewayClient, 'root' | 'worker' | 'parent' | 'worker_type'>;
+type Names = Pick<GatewayClient, 'root' | 'worker' | 'parent' | 'above_root' | 'worker_type'>;
+type Ref = (name: string) => string | null;
 
-/** Our own headers say most, then those of the programs that are known. */
-function named(ref: (name: string) => string | null): Names {
-  const metis = ref('x-metis-session');
-  if (metis !== null) {
-    return { root: metis, worker: ref('x-metis-agent'), parent: ref('x-metis-parent-agent'), worker_type: null };
-  }
-  const claude = ref('x-claude-code-session-id');
-  if (claude !== null) {
-    return {
-      root: claude,
-      worker: ref('x-claude-code-agent-id'),
-      parent: ref('x-claude-code-parent-agent-id'),
-      worker_type: ref('x-claude-code-agent-type')?.slice(0, MAX_TYPE) ?? null,
-    };
-  }
-  const codex = ref('session-id');
-  if (codex === null) return { root: null, worker: null, parent: null, worker_type: null };
+const NO_NAMES: Names = { root: null, worker: null, parent: null, above_root: null, worker_type: null };
+
+/** How the known programs name their sessions; the first that finds its header counts. */
+const NAMINGS: readonly ((ref: Ref) => Partial<Names>)[] = [
+  (ref) => ({ root: ref('x-metis-session'), worker: ref('x-metis-agent'), parent: ref('x-metis-parent-agent') }),
+  claudeCodeNames,
+  // opencode and what is built on it: each of its sessions by its own name, a sub-agent's with the one above it. For
+  // OpenAI's models it sends Codex's header too, without a thread.
+  (ref) => ({ root: ref('x-session-id') ?? ref('x-session-affinity'), above_root: ref('x-parent-session-id') }),
+  codexNames,
+  // pi, and Codex before it named threads.
+  (ref) => ({ root: ref('session_id') }),
+  // goose.
+  (ref) => ({ root: ref('agent-session-id') }),
+];
+
+function readNames(ref: Ref): Names {
+  const found = NAMINGS.map((naming) => naming(ref)).find(({ root }) => root !== null);
+  return { ...NO_NAMES, ...found };
+}
+
+function claudeCodeNames(ref: Ref): Partial<Names> {
+  return {
+    root: ref('x-claude-code-session-id'),
+    worker: ref('x-claude-code-agent-id'),
+    parent: ref('x-claude-code-parent-agent-id'),
+    worker_type: ref('x-claude-code-agent-type')?.slice(0, MAX_TYPE) ?? null,
+  };
+}
+
+function codexNames(ref: Ref): Partial<Names> {
+  const root = ref('session-id');
   const thread = ref('thread-id');
   const parent = ref('x-codex-parent-thread-id');
-  return {
-    root: codex,
-    worker: thread === codex ? null : thread,
-    parent: parent === codex ? null : parent,
-    worker_type: null,
-  };
+  return { root, worker: thread === root ? null : thread, parent: parent === root ? null : parent };
 }
 
 /** Printable and of a decent length, else it counts as not sent. */

@@ -2,7 +2,15 @@
 import { once } from 'node:events';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { type ClientWire, ClientWireSchema, WIRE_PATHS } from '../../domain/api/gateway.ts';
-import { type GatewaySink, gatewayModels, relayCall, relayCount, takePlace } from '../../engine/gateway-call.ts';
+import {
+  type GatewaySink,
+  gatewayModel,
+  gatewayModels,
+  relayAnswer,
+  relayCall,
+  relayCount,
+  takePlace,
+} from '../../engine/gateway-call.ts';
 import { Cancelled } from '../../kernel/abort.ts';
 import { AppError } from '../../kernel/errors.ts';
 import { shownName } from '../../policy/cut.ts';
@@ -10,10 +18,13 @@ import { RelayFault } from '../../ports/relay.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { knownError, leftError, notFound } from '../error-handler.ts';
+import { ANSWER_HEADERS } from '../gates.ts';
 import { wireError } from './errors.ts';
 import { clientOf } from './identity.ts';
 
 const COUNT = '/count_tokens';
+/** Becomes part of a path. */
+const ANSWER_ID = /^[A-Za-z0-9_-]{1,256}$/;
 
 export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: RouteDeps): void {
   root.register(async (scope) => {
@@ -22,7 +33,7 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
     // The bytes themselves go on.
     app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
     app.setErrorHandler((error: FastifyError | Error, request, reply) => {
-      const wire = request.routeOptions.config.gateway ?? 'messages';
+      const wire = wireOf(request);
       const known =
         error instanceof RelayFault ? error : (knownError(error as FastifyError) ?? leftError(engine.log, request));
       if (known === null) engine.log.error({ err: error, request_id: request.id }, 'a call of the gateway failed');
@@ -55,6 +66,21 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
     app.post(`${WIRE_PATHS.messages}${COUNT}`, calls('messages', true), (request, reply) =>
       relayed(engine, request, reply, { wire: 'messages', below: COUNT, run: relayCount }),
     );
+    const answer = (method: 'GET' | 'POST' | 'DELETE', action = '') =>
+      app.route<{ Params: { id: string } }>({
+        ...calls('responses', true),
+        method,
+        url: `${WIRE_PATHS.responses}/:id${action}`,
+        handler: (request, reply) => {
+          const answer_id = request.params.id;
+          if (!ANSWER_ID.test(answer_id)) throw new AppError('not_found', `no response ${shownName(answer_id)}`);
+          const run: Relayed['run'] = (to, call, sink) => relayAnswer(to, { ...call, method, answer_id }, sink);
+          return relayed(engine, request, reply, { wire: 'responses', below: `/${answer_id}${action}`, run });
+        },
+      });
+    answer('GET');
+    answer('DELETE');
+    answer('POST', '/cancel');
     app.get('/v1/models', options('messages'), async (_request, reply) => {
       requireOn(engine);
       return reply.send(gatewayModels(engine));
@@ -63,13 +89,10 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
     app.get<{ Params: { '*': string } }>('/v1/models/*', options('messages'), async (request, reply) => {
       requireOn(engine);
       const name = request.params['*'];
-      const listed = gatewayModels(engine).data.find(({ id }) => id === name);
-      if (listed !== undefined) return reply.send(listed);
-      // Both kinds of client ask here; Anthropic's name their version.
-      const wire = request.headers['anthropic-version'] === undefined ? 'chat' : 'messages';
-      const missing = new AppError('not_found', `no model ${shownName(name)}; GET /v1/models shows what there is`);
-      const { status, headers, body } = wireError(wire, missing, request.id);
-      return reply.status(status).headers(headers).send(body);
+      const listed = gatewayModel(engine, name, [wireOf(request), ...ClientWireSchema.options]);
+      if (listed === null)
+        throw new AppError('not_found', `no model ${shownName(name)}; GET /v1/models shows what there is`);
+      return reply.send(listed);
     });
     app.route({
       ...options('messages'),
@@ -81,6 +104,16 @@ export function gatewayRoutes(root: HttpApp, { engine, gatewayBodyLimit }: Route
       },
     });
   });
+}
+
+/** The wire of the path; elsewhere that of the client, as Anthropic's name their version or send their key in a header of its own. */
+function wireOf({ originalUrl, headers, routeOptions }: FastifyRequest): ClientWire {
+  const { config } = routeOptions;
+  if (config.gateway_call === true && config.gateway !== undefined) return config.gateway;
+  const below = originalUrl.replace(/^\/v1(?=\/v1\/)/, '');
+  const ofPath = ClientWireSchema.options.find((wire) => below.startsWith(WIRE_PATHS[wire]));
+  if (ofPath !== undefined) return ofPath;
+  return headers['anthropic-version'] !== undefined || headers['x-api-key'] !== undefined ? 'messages' : 'chat';
 }
 
 /** `gateway.max_streams: 0` switches it off. */
@@ -125,7 +158,8 @@ async function relayed(
   try {
     await run(engine, call, sinkOf(reply));
   } catch (error) {
-    if (!raw.headersSent && !raw.destroyed) throw error;
+    // A reply that was hijacked has no other end than this one.
+    if (!reply.sent && !raw.destroyed) throw error;
     if (!(error instanceof RelayFault)) engine.log.error({ err: error, request_id: request.id }, 'an answer broke off');
     raw.destroy();
   }
@@ -150,11 +184,11 @@ function sinkOf(reply: FastifyReply): GatewaySink {
   const { raw } = reply;
   return {
     head(status, headers) {
-      const cors = Object.entries(reply.getHeaders()).filter(
-        ([name]) => name === 'vary' || name.startsWith('access-control-'),
+      const own = Object.entries(reply.getHeaders()).filter(
+        ([name]) => name === 'vary' || name.startsWith('access-control-') || name in ANSWER_HEADERS,
       );
       reply.hijack();
-      const all = [...cors.map(([name, value]) => [name, String(value)] as const), ...headers];
+      const all = [...own, ...headers].map(([name, value]) => [name, inHeader(String(value))]);
       const { socket } = raw;
       // What has come of the answer by now goes out with its head.
       socket?.cork();
@@ -172,6 +206,11 @@ function sinkOf(reply: FastifyReply): GatewaySink {
     end: () => void raw.end(),
     cut: () => void raw.destroy(),
   };
+}
+
+/** The value as a header can hold it: a registry may name a model in any script. */
+function inHeader(value: string): string {
+  return value.replaceAll(/[^\t\x20-\x7e\x80-\xff]/gu, (letter) => encodeURIComponent(Buffer.from(letter).toString()));
 }
 
 /** Resolves when more can be written, or never will be. */

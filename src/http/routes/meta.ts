@@ -1,19 +1,20 @@
 // What the server says of itself: health, readiness, and its own contract (05 §3.7, §5).
 import { z } from 'zod';
 import { HealthReply, ReadinessReply } from '../../domain/api/server.ts';
-import { serverCounts } from '../../engine/show-session.ts';
 import { isoTime } from '../../kernel/clock.ts';
 import { AppError } from '../../kernel/errors.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { operation } from '../operation.ts';
+import { createRecentAnswer } from '../recent-answer.ts';
 
 const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 const JSON_TYPE = 'application/json; charset=utf-8';
 
 const Document = z.record(z.string(), z.unknown());
 
-export function metaRoutes(app: HttpApp, { engine, metrics, version, started, documents }: RouteDeps): void {
+export function metaRoutes(app: HttpApp, { engine, metrics, version, started, documents, counts }: RouteDeps): void {
+  const writeFault = createRecentAnswer(engine.clock, () => engine.store.writeFault());
   app.get(
     '/healthz',
     {
@@ -35,7 +36,7 @@ export function metaRoutes(app: HttpApp, { engine, metrics, version, started, do
         version,
         started_at: isoTime(started.at),
         uptime_seconds: Math.round(engine.clock.monotonic() - started.monotonic) / 1000,
-        ...(await serverCounts(engine)),
+        ...(await counts()),
       }),
   );
 
@@ -55,9 +56,11 @@ export function metaRoutes(app: HttpApp, { engine, metrics, version, started, do
       }),
     },
     async (_request, reply) => {
-      if (!engine.trees.ready()) throw new AppError('node_unavailable', 'this node has no valid lease');
-      if (await engine.store.writable()) return reply.send({ status: 'ready' });
-      throw new AppError('storage_unavailable', 'the database cannot be written');
+      const reason = engine.trees.unready();
+      if (reason !== null) throw new AppError('node_unavailable', reason);
+      const fault = await writeFault();
+      if (fault?.value === null) return reply.send({ status: 'ready' });
+      throw new AppError('storage_unavailable', fault?.value ?? 'the database did not answer within a second');
     },
   );
 

@@ -40,7 +40,7 @@ function viewOf(engine: Engine, entry: ModelEntry, outages: AvailabilitySnapshot
     aliases: [...aliases],
     capabilities,
     configured: engine.registry.isConfigured(id),
-    availability: availabilityOf(outages, id),
+    availability: availabilityOf(outages, entry),
     pricing: pricingOf(engine, entry),
   };
 }

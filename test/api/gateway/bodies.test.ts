@@ -1,4 +1,5 @@
 // Hostile and odd bodies: spliced right or refused, never a request other than the client's (19 §2.2, §2.7).
+import http from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { objectMembers } from '../../../src/policy/gateway/members.ts';
@@ -152,10 +153,56 @@ test('both official clients read one model, and a name that is not listed is 404
   expect((await jsonOf(await fetch(`${server.url}/v1/models/a/b`))).error.message).toBe(message);
 });
 
+test('a model is read by each name that a call may ask for it by', async () => {
+  const { anthropic, openai } = await startGateway();
+  const names = ['opus', `${OPUS}-20260101`, `${OPUS}[1m]`, `${OPUS}-20260101[1m]`, `anthropic:${OPUS}`];
+  for (const name of names) {
+    expect(await anthropic().models.retrieve(name)).toMatchObject({ id: OPUS, type: 'model' });
+    expect(await openai().models.retrieve(name)).toMatchObject({ id: OPUS, object: 'model' });
+  }
+  expect(await openai().models.retrieve('gpt-5-20260101')).toMatchObject({ id: 'gpt-5' });
+  expect(await openai().models.retrieve('auto')).toMatchObject({ id: 'claude-auto' });
+  await expect(openai().models.retrieve('gpt-5-2026')).rejects.toMatchObject({ status: 404 });
+});
+
+test.each([
+  ['/v1/responses', {}, { error: { code: 'validation_error', type: 'invalid_request_error', param: null } }],
+  ['/v1/messages', {}, { type: 'error', error: { type: 'invalid_request_error' } }],
+  ['/v1/realtime', {}, { error: { code: 'validation_error' } }],
+  ['/v1/realtime', { 'x-api-key': 'k' }, { type: 'error' }],
+])('a WebSocket at %s with %j is refused in the envelope of its client', async (target, headers, expected) => {
+  const { server } = await startGateway();
+  const answer = await new Promise<{ status: number | undefined; body: string }>((resolve, reject) => {
+    const upgrade = { connection: 'Upgrade', upgrade: 'websocket', 'sec-websocket-version': '13', ...headers };
+    const request = http.get(`${server.url}${target}`, {
+      headers: { ...upgrade, 'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==' },
+    });
+    request.once('error', reject).once('response', async (response) => {
+      const pieces: Buffer[] = [];
+      for await (const piece of response) pieces.push(piece as Buffer);
+      resolve({ status: response.statusCode, body: Buffer.concat(pieces).toString() });
+    });
+  });
+  expect([answer.status, JSON.parse(answer.body)]).toMatchObject([400, expected]);
+});
+
 test('other paths are 404 in the envelope of the wire, and 0 streams switch the gateway off', async () => {
   const { post, server, provider } = await startGateway();
   const embeddings = await post('/v1/embeddings', { model: 'x' });
-  expect([embeddings.status, await jsonOf(embeddings)]).toMatchObject([404, { error: { type: 'not_found_error' } }]);
+  expect([embeddings.status, await jsonOf(embeddings)]).toEqual([
+    404,
+    { error: { message: expect.any(String), type: 'invalid_request_error', param: null, code: 'not_found' } },
+  ]);
+  const missing = (target: string, headers: Record<string, string> = {}) =>
+    post(target, { model: 'x' }, headers).then(jsonOf);
+  const anthropic = { type: 'error', error: { type: 'not_found_error' } };
+  const openai = { error: { code: 'not_found', param: null } };
+  expect(await missing('/v1/messages/batches')).toMatchObject(anthropic);
+  expect(await missing('/v1/files', { 'anthropic-version': '2023-06-01' })).toMatchObject(anthropic);
+  expect(await missing('/v1/files', { 'x-api-key': 'k' })).toMatchObject(anthropic);
+  expect(await missing('/v1/responses/r1/input_items')).toMatchObject(openai);
+  expect(await missing('/v1/v1/messages')).toMatchObject(anthropic);
+  expect(await missing('/v1/v1/responses')).toMatchObject(openai);
   expect((await fetch(`${server.url}/v1/models/x`)).status).toBe(404);
   const off = await startGateway(undefined, { config: { gateway: { max_streams: 0 } } });
   expect((await off.post('/v1/messages', { model: OPUS })).status).toBe(404);

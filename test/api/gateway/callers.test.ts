@@ -4,34 +4,17 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
-import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { untilTaken } from '../../../src/engine/gateway/patience.ts';
 import { manualClock } from '../../support/manual-clock.ts';
 import { KEYS } from '../../support/registry-at.ts';
 import { until } from '../../support/until.ts';
-import { claudeCode, type GatewayWorld, jsonOf, startGateway } from './world.ts';
+import { claudeCode, everything, jsonOf, startGateway } from './world.ts';
 
 const OPUS = 'claude-opus-4-7';
 const MARK = 'the-marked-string';
 const hash = (token: string) => createHash('sha256').update(token).digest('hex');
 const BODY = { model: OPUS, max_tokens: 50, messages: [{ role: 'user', content: MARK }] };
-
-/** Every byte that the server has kept or said. */
-async function everything(world: GatewayWorld): Promise<string> {
-  const { events, deltas, log } = world.server;
-  const said = JSON.stringify({ events, deltas, log });
-  await world.server.close();
-  const db = new Database(path.join(world.folder, 'metis.db'), { readonly: true });
-  const tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").pluck().all() as string[];
-  const rows = tables.map((table) =>
-    JSON.stringify(db.prepare(`SELECT * FROM "${table}"`).safeIntegers().all(), (_, v) =>
-      typeof v === 'bigint' ? String(v) : v,
-    ),
-  );
-  db.close();
-  return said + rows.join('\n');
-}
 
 test("the server's key goes to the provider, and what the client sent is nowhere", async () => {
   const world = await startGateway();

@@ -141,13 +141,70 @@ test('a bound is lowered where it stands, and set where the client gave none; th
   expect(tight.status).toBe(402);
 });
 
-test('what the provider adds by itself is reserved at the window of the model', async () => {
+const SEARCH = { type: 'web_search_20260101', name: 'web_search' };
+test.each([
+  ['a search tool', '/v1/messages', { tools: [SEARCH] }],
+  ['a tool of an unknown type', '/v1/messages', { tools: [{ type: 'something_20270101', name: 'something' }] }],
+  ['web_search_options', '/v1/chat/completions', { web_search_options: {} }],
+  ['the web plugin', '/v1/chat/completions', { plugins: [{ id: 'web' }] }],
+  ['a model name with :online', '/v1/chat/completions', { model: 'gpt-5:online' }],
+  ['a shell in a container', '/v1/responses', { tools: [{ type: 'shell', environment: { type: 'container_auto' } }] }],
+])('what the provider adds by itself is reserved at the window of the model: %s', async (_what, path, rest) => {
+  const online = `  openai:online: { wire_name: 'gpt-5:online', pricing_id: 'openai:gpt-5', capabilities: { max_context_tokens: 200000, max_output_tokens: 8192 } }\n`;
+  const world = await startGateway(() => ({}), { models: online });
+  const body =
+    path === '/v1/messages'
+      ? { model: OPUS, max_tokens: 10, messages: [] }
+      : path === '/v1/responses'
+        ? { model: 'gpt-5', max_output_tokens: 10, input: 'x' }
+        : { model: 'gpt-5', max_tokens: 10, messages: [] };
+  // Fixture A: a window of 200,000 costs $3 on Opus and $0.5 on GPT-5.
+  const limited = (session: string) => ({
+    'x-metis-session': session,
+    'x-metis-budget-usd': path === '/v1/messages' ? '2.9' : '0.49',
+  });
+  const refused = await world.post(path, { ...body, ...rest }, limited('a'));
+  expect([refused.status, (await jsonOf(refused)).error.message]).toEqual([
+    path === '/v1/responses' ? 400 : 402,
+    expect.stringContaining('limit of'),
+  ]);
+  expect(world.provider.received).toEqual([]);
+  const ours = [
+    { type: path === '/v1/messages' ? 'custom' : 'function', name: 'f' },
+    { type: 'computer_20251124', name: 'computer' },
+    { type: 'tool_search', execution: 'client' },
+    { type: 'shell', environment: { type: 'local' } },
+  ];
+  expect((await world.post(path, { ...body, tools: ours }, limited('b'))).status).toBe(200);
+});
+
+test('an advisor and a fallback are reserved at their own price beside the answer; one without a price is refused', async () => {
   const world = await startGateway();
-  const limited = { 'x-metis-session': 'a', 'x-metis-budget-usd': '2' };
-  const tools = [{ type: 'web_search_20260101', name: 'web_search' }];
-  const answer = await ask(world, limited, { max_tokens: 10, tools });
-  expect(answer.status).toBe(402);
-  expect((await ask(world, limited, { max_tokens: 10 })).status).toBe(200);
+  const haiku = { model: 'claude-haiku-4-5', max_tokens: 1000 };
+  const advisor = (rest: object) => ({ tools: [{ type: 'advisor_20260301', name: 'advisor', ...rest }] });
+  const status = async (session: string, limit: string, rest: object) =>
+    (await ask(world, { 'x-metis-session': session, 'x-metis-budget-usd': limit }, { ...haiku, ...rest })).status;
+  // Fixture A: an advice of Opus costs $3 for its window and $0.75 for 10,000 tokens; each answer of Haiku $0.205.
+  const twice = advisor({ model: OPUS, max_uses: 2, max_tokens: 10_000 });
+  expect(await status('a', '8.11', twice)).toBe(402);
+  expect(await status('b', '8.12', twice)).toBe(200);
+  // Opus as a fallback may write the same answer: $0.075 and its prompt.
+  const fallback = { fallbacks: [{ model: OPUS }] };
+  expect(await status('c', '0.08', fallback)).toBe(402);
+  expect(await status('d', '0.2', fallback)).toBe(200);
+
+  const unknown = await ask(
+    world,
+    { 'x-metis-session': 'e', 'x-metis-budget-usd': '50' },
+    advisor({ model: 'claude-next', max_uses: 1 }),
+  );
+  expect([unknown.status, (await jsonOf(unknown)).error.message]).toEqual([
+    400,
+    expect.stringMatching(/^tools: .*limit of 50 USD: the model "claude-next" has no price here/),
+  ]);
+  expect(world.provider.received).toHaveLength(2);
+  const free = await ask(world, { 'x-metis-session': 'f' }, advisor({ model: 'claude-next' }));
+  expect(free.status).toBe(200);
 });
 
 test("a key's cap of a day stops that key alone, and its calls are summed by its name", async () => {
@@ -181,4 +238,82 @@ test("a key's cap of a day stops that key alone, and its calls are summed by its
     ['ci', 's2'],
     ['me', 's1'],
   ]);
+});
+
+test('a warning follows the call that used up the share of its limit, and does not count that call as running', async () => {
+  const world = await startGateway(() => ({ usage: { input: 0, output: 4300 } }));
+  // Fixture A: the answer costs $0.3225, 80 % of the limit is $0.32.
+  const headers = { ...claudeCode('s1', 'a'), 'x-metis-budget-usd': '0.4' };
+  expect((await ask(world, headers, { max_tokens: 4300 })).status).toBe(200);
+  const warnings = () => world.server.events.filter(({ type }) => type === 'budget.warning');
+  await until(() => warnings().length === 2);
+  const amounts = { scope: 'session', limit_usd: '0.4', spent_usd: '0.3225', reserved_usd: '0', needed_usd: '0' };
+  const completed = await world.server.event('llm.call_completed');
+  const root = completed.payload.root_session_id;
+  expect(warnings().map(({ session_id, parent_event_id, payload }) => [session_id, parent_event_id, payload])).toEqual([
+    [completed.session_id, completed.id, expect.objectContaining(amounts)],
+    [root, completed.id, expect.objectContaining(amounts)],
+  ]);
+  expect(root).not.toBe(completed.session_id);
+});
+
+test('a long conversation goes on under a cap that its bytes alone would pass, wherever its breakpoints move; an edit does not', async () => {
+  // A token for four bytes, and a client that marks its newest message.
+  const world = await startGateway(({ bytes }) => ({ usage: { written: Math.ceil(bytes.length / 4), output: 1 } }));
+  const headers = { ...claudeCode('s1'), 'x-metis-budget-usd': '2.1' };
+  const system = [{ type: 'text', text: 'You are of help. '.repeat(600) }];
+  const said = (text: string, marked: boolean) => ({
+    role: 'user',
+    content: [{ type: 'text', text, ...(marked ? { cache_control: { type: 'ephemeral' } } : {}) }],
+  });
+  const talk = (texts: readonly string[], to: Readonly<Record<string, string>> = headers) =>
+    ask(world, to, { max_tokens: 10, system, messages: texts.map((text, i) => said(text, i === texts.length - 1)) });
+  const texts = Array.from({ length: 6 }, (_, i) => `${i} and so on `.repeat(900));
+  for (let count = 1; count <= texts.length; count++) expect((await talk(texts.slice(0, count))).status).toBe(200);
+  // At $18.75 per million the bytes of all are $1.6; what is left does not hold them.
+  const edited = await talk(['Changed', ...texts.slice(1)]);
+  expect(edited.status).toBe(402);
+  expect((await talk([...texts, 'And now?'])).status).toBe(200);
+  expect(await spent(world)).toBeLessThanOrEqual(toPusd('2.1'));
+
+  const known = { ...claudeCode('s2'), 'x-metis-budget-usd': '0.19' };
+  // The system text's 10 kB alone would take $0.19; the first call of the first session tells what they are.
+  expect((await talk(['Hi'], known)).status).toBe(200);
+});
+
+test('a first call that is refused names the limit that lets it leave', async () => {
+  const world = await startGateway(() => ({ usage: { input: 5000, output: 10 } }));
+  const text = '7 3 1 '.repeat(3000);
+  const body = { max_tokens: 10, messages: [{ role: 'user', content: text }] };
+  const refused = await ask(world, { ...claudeCode('s1'), 'x-metis-budget-usd': '0.1' }, body);
+  expect(refused.status).toBe(402);
+  const { error } = await jsonOf(refused);
+  const { max_cost_usd } = JSON.parse(/\{"max_cost_usd".*?\}/.exec(error.message)![0]);
+  expect(Number(max_cost_usd)).toBeGreaterThan((15 * text.length) / 1e6);
+  const [root] = (await world.server.client.listSessions({ door: 'gateway' })).sessions;
+  await world.server.client.updateSession(root!.id, { max_cost_usd });
+  expect((await ask(world, claudeCode('s1'), body)).status).toBe(200);
+});
+
+test("a client's call teaches what its prompt is counted as; one that breaks off, or was answered by several models, teaches nothing", async () => {
+  const round = (model: string) => ({ type: 'message', model, input_tokens: 40, output_tokens: 1 });
+  const whole = (...models: readonly string[]) => {
+    const usage = { input_tokens: 40, output_tokens: 1, iterations: models.map(round) };
+    const message = { type: 'message', role: 'assistant', model: OPUS, content: [{ type: 'text', text: 'ok' }] };
+    return { raw: JSON.stringify({ ...message, stop_reason: 'end_turn', usage }) };
+  };
+  const said = [{ usage: { input: 40, output: 1 }, breaks: true }, whole(OPUS, 'claude-haiku-4-5'), whole(OPUS)];
+  const world = await startGateway(() => said.shift()!);
+  const { sessions } = world.server.engine.prompts;
+  const limited = { ...claudeCode('s1'), 'x-metis-budget-usd': '2' };
+  for (const known of [0, 0, 1]) {
+    const left = said.length;
+    const answer = await ask(world, limited, { stream: left === 3 });
+    await answer.text().catch(() => null);
+    await world.server.until(() =>
+      world.server.events.filter(({ type }) => type === 'llm.call_completed').length > 3 - left ? true : undefined,
+    );
+    await until(() => world.server.engine.budget.reserved.size === 0);
+    expect(sessions.size).toBe(known);
+  }
 });

@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net';
 export interface Received {
   /** With its query. */
   readonly path: string;
+  readonly method: string;
   readonly headers: IncomingMessage['headers'];
   readonly bytes: Buffer;
   readonly body: Readonly<Record<string, unknown>>;
@@ -65,7 +66,8 @@ export async function startByteProvider(
         if (!res.writableFinished) resolve();
       });
     });
-    const call = { path: req.url ?? '', headers: req.headers, bytes, body: JSON.parse(bytes.toString()), cut };
+    const { url = '', method = '', headers } = req;
+    const call = { path: url, method, headers, bytes, body: JSON.parse(bytes.toString() || '{}'), cut };
     received.push(call);
     const said = await answer(call);
     await said.before;
@@ -104,7 +106,8 @@ export async function startByteProvider(
   };
 }
 
-function partsOf({ path, body }: Received, said: Said): readonly string[] {
+/** The pieces of an answer as that wire sends them. */
+export function partsOf({ path, body }: Pick<Received, 'path' | 'body'>, said: Said): readonly string[] {
   const text = said.text ?? 'hello';
   const usage = said.usage === undefined ? {} : said.usage;
   const stream = body.stream === true;

@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { AnyEvent } from '../../../src/domain/event.ts';
+import { gatewayRoot } from '../../../src/engine/gateway-call.ts';
 import type { RealServer } from '../../support/real-server.ts';
 import { claudeCode, type GatewayWorld, jsonOf, startGateway } from './world.ts';
 
@@ -32,9 +33,17 @@ describe('a main agent with two sub-agents, one of them with one of its own', ()
     ...(agent === undefined ? {} : { 'x-metis-agent': agent }),
     ...(parent === undefined ? {} : { 'x-metis-parent-agent': parent }),
   });
+  // Each with its session's name and the one above, as both of its releases send them.
+  const opencode = (session: string, above?: string) => ({
+    'x-session-affinity': session,
+    'user-agent': 'opencode/1.2.0 ai-sdk/provider-utils/3.0.20 runtime/bun/1.3.5',
+    ...(session === 'b' ? {} : { 'x-session-id': session, 'session-id': session }),
+    ...(above === undefined ? {} : { 'x-parent-session-id': above }),
+  });
   test.each([
     ['Claude Code', 'claude-cli', [claude(), claude('a', undefined, 'Explore'), claude('b'), claude('c', 'a')]],
     ['Codex', 'codex_cli_rs', [codex('s1'), codex('a', 's1'), codex('b', 's1'), codex('c', 'a')]],
+    ['opencode', 'opencode', [opencode('s1'), opencode('a', 's1'), opencode('b', 's1'), opencode('c', 'a')]],
     ['any client', 'node', [metis(), metis('a'), metis('b'), metis('c', 'a')]],
   ])(
     '%s: four sessions, right parents, sums of each tree, and the same after a restart',
@@ -74,6 +83,54 @@ describe('a main agent with two sub-agents, one of them with one of its own', ()
       expect(started).toEqual([2, 2, 2, 2]);
     },
   );
+});
+
+test.each([
+  ['pi', { session_id: 's1', 'x-client-request-id': 's1', 'user-agent': 'pi/0.60.0' }],
+  ['pi behind an aggregator', { 'x-session-id': 's1', 'user-agent': 'pi/0.60.0' }],
+  ['Codex before it named threads', { session_id: 's1', conversation_id: 's1', 'user-agent': 'codex_cli_rs/0.50.0' }],
+  ['goose', { 'agent-session-id': 's1', 'user-agent': 'goose/1.20' }],
+])('%s: the sessions of a day are apart, each with its own cap and stop', async (_, headers) => {
+  const world = await startGateway();
+  const second = Object.fromEntries(Object.entries(headers).map(([name, v]) => [name, v === 's1' ? 's2' : v]));
+  for (const one of [headers, second, headers]) expect((await ask(world, one)).status).toBe(200);
+  const sessions = await tree(world.server);
+  expect(sessions.map(({ client_ref, is_worker }) => [client_ref, is_worker])).toEqual([
+    ['s1', false],
+    ['s2', false],
+  ]);
+  await world.server.call('DELETE', `/sessions/${sessions[0]!.id}`);
+  expect((await ask(world, headers)).status).toBe(400);
+  expect((await ask(world, second)).status).toBe(200);
+});
+
+test('a session below one that has not called yet, and one below itself', async () => {
+  const world = await startGateway();
+  await ask(world, { 'x-session-id': 'a', 'x-parent-session-id': 's1' });
+  await ask(world, { 'x-session-id': 's1' });
+  await ask(world, { 'x-session-id': 's2', 'x-parent-session-id': 's2' });
+  const [root, a, other] = await tree(world.server);
+  expect([root, a, other].map((one) => [one!.client_ref, one!.parent_session_id])).toEqual([
+    ['s1', null],
+    ['a', root!.id],
+    ['s2', null],
+  ]);
+});
+
+test('the stop of a main session refuses the calls of a sub-agent that names only the session above it', async () => {
+  const world = await startGateway();
+  const nested = { 'x-session-id': 'b', 'x-parent-session-id': 'a' };
+  for (const headers of [{ 'x-session-id': 's1' }, { 'x-session-id': 'a', 'x-parent-session-id': 's1' }, nested])
+    await ask(world, headers);
+  const [root] = await tree(world.server);
+  const { engine } = world.server;
+  const named = { caller: '', product: 'opencode', root: 'b', worker: null, parent: null, above_root: 'a' };
+  const client = { ...named, worker_type: null, workspace: null, budget_usd: null };
+  expect(await gatewayRoot(engine, client)).toBe(root!.id);
+  await world.server.call('DELETE', `/sessions/${root!.id}`);
+  expect((await ask(world, nested)).status).toBe(400);
+  const size = { model: OPUS, messages: [{ role: 'user', content: 'hi' }] };
+  expect((await world.post('/v1/messages/count_tokens', size, nested)).status).toBe(400);
 });
 
 test('two first calls of a client at once open one session', async () => {
@@ -233,7 +290,14 @@ describe('the model', () => {
     expect(await refused('/v1/messages', 'gpt-5-20260101')).toContain(`not_priced: ${elsewhere}`);
     expect(await refused('/v1/chat/completions', OPUS)).toContain(`not_priced: "${OPUS}" is served at /v1/messages`);
     expect(await refused('/v1/messages', 'claude-opsu')).toContain(
-      'not_priced: the registry does not list "claude-opsu", and no limit can hold what has no price; GET /v1/models shows',
+      'not_priced: the registry does not list "claude-opsu", and no limit can hold what has no price; a file of',
+    );
+    // The models of that wire alone.
+    expect(await refused('/v1/messages', 'claude-opsu')).toMatch(
+      /models of messages with a price: claude-opus-4-7, claude-haiku-4-5(?!,)/,
+    );
+    expect(await refused('/v1/chat/completions', 'gpt-6')).toMatch(
+      /models of chat with a price: gpt-5, gpt-5-mini(?!,)/,
     );
   });
 
@@ -246,13 +310,16 @@ describe('the model', () => {
     expect(payload).toMatchObject({ winner_index: 6, requested_model: 'claude-auto' });
   });
 
-  test('an auth failure takes the provider out, and the next call is told to come again', async () => {
+  test('an auth failure takes the provider out, and the next call shows at once what to check', async () => {
     const raw = '{"type":"error","error":{"type":"authentication_error","message":"no"}}';
     const world = await startGateway(() => ({ status: 401, raw }));
     expect((await ask(world, claudeCode('s1'))).status).toBe(401);
     const second = await ask(world, claudeCode('s1'));
-    expect(second.status).toBe(529);
-    expect((await jsonOf(second)).error.type).toBe('overloaded_error');
+    expect([second.status, second.headers.get('x-should-retry')]).toEqual([400, 'false']);
+    expect((await jsonOf(second)).error).toMatchObject({
+      type: 'invalid_request_error',
+      message: expect.stringContaining('check ANTHROPIC_API_KEY'),
+    });
     expect(world.provider.received).toHaveLength(1);
   });
 });

@@ -3,10 +3,11 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import Anthropic from '@anthropic-ai/sdk';
+import Database from 'better-sqlite3';
 import OpenAI from 'openai';
 import { onTestFinished } from 'vitest';
 import { type RealOptions, type RealServer, startReal } from '../../support/real-server.ts';
-import { registryAt } from '../../support/registry-at.ts';
+import { registryAt, shippedAt } from '../../support/registry-at.ts';
 import { type ByteProvider, type Received, type Said, startByteProvider } from './provider.ts';
 
 export interface GatewayWorld {
@@ -22,14 +23,25 @@ export interface GatewayWorld {
 
 export type AnswerTo = (call: Received) => Said | Promise<Said>;
 
+export interface GatewayOptions extends Partial<RealOptions> {
+  /** Lines of the registry behind its models. */
+  readonly models?: string;
+  /** With the registry and the prices that ship with the package. */
+  readonly shipped?: boolean;
+}
+
 export async function startGateway(
   answer: AnswerTo = () => ({}),
-  options: Partial<RealOptions> = {},
+  { models = '', shipped = false, ...options }: GatewayOptions = {},
 ): Promise<GatewayWorld> {
   const provider = await startByteProvider(answer);
   onTestFinished(() => provider.close());
   const folder = options.folder ?? fs.mkdtempSync(path.join(os.tmpdir(), 'metis-gateway-'));
-  const server = await startReal({ folder, registry: registryAt(provider), ...options });
+  const server = await startReal({
+    folder,
+    ...(shipped ? shippedAt(provider) : { registry: registryAt(provider, models) }),
+    ...options,
+  });
   const { url } = server;
   return {
     provider,
@@ -62,4 +74,20 @@ export function claudeCode(session: string, agent?: string, parent?: string, typ
     ...(parent === undefined ? {} : { 'x-claude-code-parent-agent-id': parent }),
     ...(type === undefined ? {} : { 'x-claude-code-agent-type': type }),
   };
+}
+
+/** Every byte that the server has stored, logged or published; it is closed for that. */
+export async function everything(world: GatewayWorld): Promise<string> {
+  const { events, deltas, log } = world.server;
+  const said = JSON.stringify({ events, deltas, log });
+  await world.server.close();
+  const db = new Database(path.join(world.folder, 'metis.db'), { readonly: true });
+  const tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").pluck().all() as string[];
+  const rows = tables.map((table) =>
+    JSON.stringify(db.prepare(`SELECT * FROM "${table}"`).safeIntegers().all(), (_, v) =>
+      typeof v === 'bigint' ? String(v) : v,
+    ),
+  );
+  db.close();
+  return said + rows.join('\n');
 }

@@ -153,7 +153,7 @@ describe('what a definition refers to', () => {
     expect(a.warnings.map((w: Parsed) => w.message)).toEqual([
       'there is no worker "ghost"',
       'there is no tool "hammer"',
-      'there is no tool "mcp__*"',
+      'no MCP server has offered "mcp__*" so far; servers start with the first turn in the workspace',
     ]);
     expect((await named(server, 'b')).errors[0].message).toMatch(/object/);
     expect((await named(server, 'c')).valid).toBe(false);
@@ -163,21 +163,20 @@ describe('what a definition refers to', () => {
   test('an agent of .claude/agents keeps its tools and its model; what is unknown is a warning', async () => {
     const server = await startServer({
       files: {
-        '.claude/agents/reviewer.md':
-          '---\nname: other\ndescription: Reviews.\ntools: Read, Grep, Task\nmodel: haiku\nmaxTurns: 3\ncolor: red\n---\nReview it.\n',
+        '.claude/agents/sub/file.md':
+          '---\nname: reviewer.v2\ndescription: Reviews.\ntools: Read, Grep, Task\nmodel: haiku\nmaxTurns: 3\ncolor: red\n---\nReview it.\n',
         '.claude/agents/all.md': 'Do anything.',
         '.claude/agents/writer.md':
           '---\ntools: [Write, Bash, mcp__fs__read]\nskills: [x]\nmodel: inherit\n---\nWrite.',
       },
     });
-    const reviewer = await named(server, 'reviewer');
+    const reviewer = await named(server, 'reviewer-v2');
     expect(reviewer).toMatchObject({ valid: true, tier: 'fast', model: null, tools: [], description: 'Reviews.' });
     expect(reviewer.sandboxes).toMatchObject([{ name: 'workspace', path: '.', mode: 'ro' }]);
     expect(reviewer.warnings.map((w: Parsed) => [w.path, w.line])).toEqual([
       ['name', 2],
       ['tools', 4],
       ['maxTurns', 6],
-      ['color', 7],
     ]);
     expect(await named(server, 'all')).toMatchObject({ tools: ['shell'], sandboxes: [{ mode: 'rw' }] });
     expect(await named(server, 'writer')).toMatchObject({
@@ -186,6 +185,27 @@ describe('what a definition refers to', () => {
       tier: null,
       model: null,
     });
+  });
+});
+
+describe('agents in folders of .claude/agents', () => {
+  test('are found under the name in their head, followed when it changes, and ambiguous when two have one', async () => {
+    const agent = (name: string) => `---\nname: ${name}\ntools: Read\n---\nWork.`;
+    const server = await startServer({
+      files: { '.claude/agents/team/core/a.md': agent('lead'), '.claude/agents/b.md': agent('second') },
+    });
+    const shown = async () => (await list(server)).workers.map((w: Parsed) => [w.name, w.path, w.valid]);
+    expect(await shown()).toEqual([
+      ['lead', '.claude/agents/team/core/a.md', true],
+      ['second', '.claude/agents/b.md', true],
+    ]);
+    fs.writeFileSync(path.join(server.workspace, '.claude/agents/b.md'), agent('lead'));
+    expect(await shown()).toEqual([['lead', '.claude/agents/b.md', false]]);
+    fs.writeFileSync(path.join(server.workspace, '.claude/agents/b.md'), agent('third-one'));
+    expect(await shown()).toEqual([
+      ['lead', '.claude/agents/team/core/a.md', true],
+      ['third-one', '.claude/agents/b.md', true],
+    ]);
   });
 });
 
@@ -239,6 +259,17 @@ function bytesRead(): number {
   return Number(/rchar: (\d+)/.exec(fs.readFileSync('/proc/self/io', 'utf8'))![1]);
 }
 
+test('Skill in the tools of a definition, of an agent file too, is skill_load', async () => {
+  const server = await startServer({
+    files: {
+      'workers/a.yaml': 'instructions: x\ntools: [Skill]',
+      '.claude/agents/b.md': '---\nname: b\ntools: Read, Skill\n---\nRead it.\n',
+    },
+  });
+  for (const name of ['a', 'b'])
+    expect((await one(server, name)).body).toMatchObject({ valid: true, warnings: [], tools: ['skill_load'] });
+});
+
 describe('metis workers', () => {
   test('lists, shows, and fails a check with every problem by file and line', async () => {
     const server = await startServer({
@@ -279,8 +310,17 @@ describe('metis workers', () => {
       'ok       workers/good.yaml',
       '',
     ]);
+    expect(checked.written.stderr).toBe('');
     fs.rmSync(path.join(server.workspace, 'workers/bad.yaml'));
     expect(await checkWorkers(screen(), address, {})).toBe(0);
+    for (const file of ['main.agent', 'workers/judge.agent']) fs.writeFileSync(path.join(server.workspace, file), 'x');
+    for (const ask of [listWorkers, checkWorkers]) {
+      const noted = screen();
+      expect(await ask(noted, address, {})).toBe(0);
+      expect(noted.written.stderr).toContain(
+        "metis: .agent files are another program's format and are not read: main.agent, workers/judge.agent;",
+      );
+    }
     const missing = screen();
     expect(await showWorker(missing, address, 'ghost', {})).toBe(1);
     expect(missing.written.stderr).toBe('metis: no worker named ghost\n');

@@ -9,6 +9,7 @@ import {
   RequestError,
 } from '@agentclientprotocol/sdk';
 import { ApiError, type MetisClient, type Model, type Session } from '../client/client.ts';
+import type { Clock } from '../kernel/clock.ts';
 import { changeOf, configOptions } from './options.ts';
 import { type OpenSession, openSession } from './session.ts';
 
@@ -18,6 +19,7 @@ export interface AgentParts {
   /** A new unguessable id. */
   readonly uuid: () => string;
   readonly failed: (error: unknown) => void;
+  readonly clock: Clock;
 }
 
 export interface Agent {
@@ -31,7 +33,7 @@ const RESOURCE_NOT_FOUND = -32002;
 /** What an editor calls itself, as far as it can be kept. */
 const PRODUCT = /^[\x20-\x7e]{1,200}$/;
 
-export function createAgent({ client, version, uuid, failed }: AgentParts): Agent {
+export function createAgent({ client, version, uuid, failed, clock }: AgentParts): Agent {
   const open = new Map<string, OpenSession>();
   let product: string | null = null;
   let models: Promise<readonly Model[]> | null = null;
@@ -57,10 +59,11 @@ export function createAgent({ client, version, uuid, failed }: AgentParts): Agen
       client,
       editor,
       session,
-      windowOf: (id) => all.find((model) => model.id === id)?.capabilities.max_context_tokens ?? 0,
+      models: all,
       replayed,
       notice: noticeOf(servers),
       failed,
+      clock,
     });
     open.set(session.id, watched);
     await watched.standing;

@@ -39,19 +39,23 @@ export interface Prompts {
   end(turn: string): Promise<Ending>;
   ended(turn: string, ending: Ending): void;
   waiting(): readonly string[];
-  /** Nobody will hear of their ends any more. */
+  /** No end can be received any more: those that wait reject, and so do later ones. */
   giveUp(error: unknown): void;
+  /** Throws what `giveUp` was called with. */
+  requireWatched(): void;
 }
 
 export function createPrompts(): Prompts {
   const known = new Map<string, Ending>();
   const open = new Map<string, { resolve(ending: Ending): void; reject(error: unknown): void }>();
+  let lost: { readonly error: unknown } | null = null;
   return {
     end: (turn) =>
       new Promise((resolve, reject) => {
         const ending = known.get(turn);
-        if (ending === undefined) open.set(turn, { resolve, reject });
-        else resolve(ending);
+        if (ending !== undefined) resolve(ending);
+        else if (lost !== null) reject(lost.error);
+        else open.set(turn, { resolve, reject });
       }),
     ended(turn, ending) {
       // A turn may end before its submission is answered.
@@ -61,8 +65,12 @@ export function createPrompts(): Prompts {
     },
     waiting: () => [...open.keys()],
     giveUp(error) {
+      lost = { error };
       for (const { reject } of open.values()) reject(error);
       open.clear();
+    },
+    requireWatched() {
+      if (lost !== null) throw lost.error;
     },
   };
 }

@@ -44,9 +44,9 @@ export async function replay(
     }
   }
   async function below(delegation: Delegation): Promise<void> {
-    const { worker_session_id: worker, tool_use_id, worker_name, tier, resolved_model } = delegation;
+    const { worker_session_id: worker, tool_use_id } = delegation;
     if (worker === null) return;
-    await updates.worker(worker, tool_use_id, worker_name ?? tier ?? 'named', resolved_model);
+    await updates.worker(worker, tool_use_id, delegation);
     for await (const message of messagesAfter(client, worker, null)) await told(message);
     if (delegation.ended_at !== null) await updates.workerEnded(tool_use_id);
   }

@@ -1,10 +1,13 @@
 // One session as an editor has it open: its stream, its prompts, its permissions (19 §4).
 import { type AgentContext, type PromptResponse, RequestError, type SessionUpdate } from '@agentclientprotocol/sdk';
-import { ApiError, type MetisClient, type Session, type StreamItem } from '../client/client.ts';
+import { createBackoff } from '../client/backoff.ts';
+import { ApiError, type MetisClient, type Model, type Session, type StreamItem } from '../client/client.ts';
+import { type Clock, sleep } from '../kernel/clock.ts';
 import { turnContent } from './content.ts';
 import { createPermissions } from './permissions.ts';
 import { createPrompts, type Ending, endingOf, endingOfTurn } from './prompts.ts';
 import { messagesAfter, replay } from './replay.ts';
+import { findSightedModel } from './sight.ts';
 import { createUpdates } from './updates.ts';
 
 export interface OpenSession {
@@ -20,17 +23,18 @@ export interface SessionParts {
   readonly client: MetisClient;
   readonly editor: AgentContext;
   readonly session: Session;
-  readonly windowOf: (model: string) => number;
+  readonly models: readonly Model[];
   /** Tell what was said before. */
   readonly replayed: boolean;
   /** Said before the first answer; null = nothing. */
   readonly notice: string | null;
   /** Hears what nobody waits for. */
   readonly failed: (error: unknown) => void;
+  readonly clock: Clock;
 }
 
 export function openSession(parts: SessionParts): OpenSession {
-  const { client, editor, session, windowOf, failed } = parts;
+  const { client, editor, session, models, failed, clock } = parts;
   const { id } = session;
   const left = new AbortController();
   const prompts = createPrompts();
@@ -42,6 +46,7 @@ export function openSession(parts: SessionParts): OpenSession {
   const send = async (update: SessionUpdate) => {
     if (!left.signal.aborted) await editor.notify('session/update', { sessionId: id, update });
   };
+  const windowOf = (model: string) => models.find((one) => one.id === model)?.capabilities.max_context_tokens ?? 0;
   const updates = createUpdates({ session: id, cwd: session.workspace_path, send, windowOf });
   const own = new Set<string>();
   let stand: () => void = () => {};
@@ -103,10 +108,24 @@ export function openSession(parts: SessionParts): OpenSession {
 
   async function watch(): Promise<void> {
     let first = true;
-    const stream = client.stream(id, { snapshot: true, include_worker_sessions: true, signal: left.signal });
-    for await (const item of stream) {
-      await take(item, first);
-      first = false;
+    const backoff = createBackoff();
+    const options = { snapshot: true, include_worker_sessions: true, signal: left.signal };
+    for (let broken = true; broken; ) {
+      broken = false;
+      for await (const item of client.stream(id, options)) {
+        const error = await take(item, first).then(() => null, toError);
+        if (error === null) {
+          first = false;
+          if (item.type === 'event') backoff.good();
+          continue;
+        }
+        if (first || left.signal.aborted) throw error;
+        // A request failed on the way: the next snapshot brings what this one left out.
+        failed(error);
+        broken = true;
+        await sleep(clock, backoff.lost(), left.signal).catch(() => {});
+        break;
+      }
     }
     throw new Error('the session has ended');
   }
@@ -123,6 +142,16 @@ export function openSession(parts: SessionParts): OpenSession {
       if (!(error instanceof ApiError && error.code === 'turn_already_completed')) throw error;
     });
   }
+  async function submit(content: ReturnType<typeof turnContent>, key: string) {
+    try {
+      return await client.submitTurn(id, { content }, { idempotencyKey: key });
+    } catch (error) {
+      const per_message_override = findSightedModel(error, models);
+      // A model that the editor's user chose is not replaced.
+      if (per_message_override === null || (await client.getSession(id)).active_model !== null) throw error;
+      return client.submitTurn(id, { content, per_message_override }, { idempotencyKey: `${key}-sighted` });
+    }
+  }
   async function answer(ending: Ending): Promise<PromptResponse> {
     if ('failed' in ending) throw ending.failed;
     if (ending.why !== null)
@@ -134,6 +163,7 @@ export function openSession(parts: SessionParts): OpenSession {
     standing,
     async prompt(prompt, key) {
       await standing;
+      prompts.requireWatched();
       cancelled = false;
       const content = turnContent(prompt);
       if (content.length === 0) throw RequestError.invalidParams({}, 'the prompt is empty');
@@ -141,7 +171,7 @@ export function openSession(parts: SessionParts): OpenSession {
         await send({ sessionUpdate: 'agent_message_chunk', content: { type: 'text', text: notice } });
         notice = null;
       }
-      const submitted = client.submitTurn(id, { content }, { idempotencyKey: key }).then((receipt) => {
+      const submitted = submit(content, key).then((receipt) => {
         own.add(receipt.turn_id);
         return receipt;
       });
@@ -161,4 +191,8 @@ export function openSession(parts: SessionParts): OpenSession {
       permissions.close();
     },
   };
+}
+
+function toError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
 }

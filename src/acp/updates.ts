@@ -1,6 +1,6 @@
 // From the events of a session to what an editor is told: each thing once and in order, live or read again (19 §4).
 import type { SessionUpdate } from '@agentclientprotocol/sdk';
-import type { Message, Snapshot, StreamEvent } from '../client/client.ts';
+import type { Delegation, Message, Snapshot, StreamEvent } from '../client/client.ts';
 import { fromPusd, type Pusd, toPusd, ZERO_PUSD } from '../kernel/money.ts';
 import { type ContentBlock, textOf } from './message.ts';
 import { kindOf, locationsOf, oneLine, textContent, titleOf } from './tool-calls.ts';
@@ -14,6 +14,12 @@ export interface UpdatesOf {
   readonly windowOf: (model: string) => number;
 }
 
+/** What an editor shows of a worker beside its task. */
+export type OpenedWorker = Pick<
+  Delegation,
+  'tier' | 'worker_name' | 'resolved_model' | 'allowed_tool_count' | 'dropped_tools'
+>;
+
 export interface Updates {
   /** The state that the events behind it continue. */
   begins(snapshot: Snapshot): void;
@@ -21,7 +27,7 @@ export interface Updates {
   /** A stored message of the session, or of a worker: what of it was not told yet. */
   message(message: Message): Promise<void>;
   /** A worker that was opened before the watching began. */
-  worker(worker: string, call: string, what: string, model: string | null): Promise<void>;
+  worker(worker: string, call: string, opened: OpenedWorker): Promise<void>;
   workerEnded(call: string): Promise<void>;
   /** What the tree has cost so far, and how full the planner's window is; nothing where no model was called. */
   spent(): Promise<void>;
@@ -116,15 +122,20 @@ export function createUpdates({ session, cwd, send, windowOf }: UpdatesOf): Upda
       await send({ sessionUpdate: 'tool_call_update', toolCallId: worker.call, content: textContent(text) });
   }
 
-  async function startedWorker(worker: string, call: string, what: string, model: string | null): Promise<void> {
+  async function startedWorker(worker: string, call: string, opened: OpenedWorker): Promise<void> {
     if (workers.of(worker) !== null) return;
+    const { resolved_model: model, dropped_tools, allowed_tool_count } = opened;
+    const what = opened.worker_name ?? opened.tier ?? 'named';
     workers.started(worker, call, what);
+    // Tools that the planner did not name are left out of every worker of its kind: the title is for what it named.
+    const isAsked = allowed_tool_count !== null && dropped_tools.length > 0;
+    const lacking = isAsked ? ` without ${oneLine(dropped_tools.join(', '))}` : '';
     const task = calls.get(call)?.input.task ?? calls.get(call)?.input.input;
     await send({
       sessionUpdate: 'tool_call_update',
       toolCallId: call,
-      title: `${what} worker: ${oneLine(typeof task === 'string' ? task : '')}`,
-      _meta: { metis: { worker_session_id: worker, model } },
+      title: `${what} worker${lacking}: ${oneLine(typeof task === 'string' ? task : '')}`,
+      _meta: { metis: { worker_session_id: worker, model, dropped_tools } },
     });
     await maybe(plan.moved(call, 'in_progress'));
   }
@@ -216,8 +227,8 @@ export function createUpdates({ session, cwd, send, windowOf }: UpdatesOf): Upda
         case 'tool.input_invalid':
           return finished(event.payload.tool_use_id, false);
         case 'delegate.started': {
-          const { worker_session_id, tool_use_id, tier, worker_name, resolved_model } = event.payload;
-          return startedWorker(worker_session_id, tool_use_id, worker_name ?? tier ?? 'named', resolved_model);
+          const { worker_session_id, tool_use_id } = event.payload;
+          return startedWorker(worker_session_id, tool_use_id, event.payload);
         }
         case 'delegate.completed':
         case 'delegate.failed':

@@ -172,7 +172,7 @@ async function workers(root: Root, ctx: ServerContext, input: Input, seconds: nu
   if (worker === undefined) {
     const rows = [];
     for await (const d of delegations(root.client, session)) {
-      const { worker_session_id, status, tier, worker_name, usage_summary, error_message } = d;
+      const { worker_session_id, status, tier, worker_name, usage_summary, error_message, dropped_tools } = d;
       rows.push({
         worker_session_id,
         status,
@@ -180,6 +180,7 @@ async function workers(root: Root, ctx: ServerContext, input: Input, seconds: nu
         worker_name,
         error: error_message,
         cost_usd: usage_summary.cost_usd,
+        dropped_tools,
       });
     }
     // The newest are what one asks about.

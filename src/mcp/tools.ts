@@ -12,6 +12,7 @@ const WAIT = {
 };
 
 const CHANGED = 'What the worker changed in the workspace.';
+const DROPPED = 'Tools that were asked for, or are those of the session, and that the worker did not get.';
 /** A DelegateResult, or what is known while the worker still runs. */
 const RESULT = {
   type: 'object' as const,
@@ -22,6 +23,7 @@ const RESULT = {
     error: { type: ['string', 'null'], description: 'Begins with the kind of failure.' },
     usage_summary: { type: 'object', description: 'Model, tokens, tool calls, cost_usd and time.' },
     worker_session_id: { type: ['string', 'null'] },
+    dropped_tools: { type: 'array', items: { type: 'string' }, description: DROPPED },
     changed_files: { type: 'array', items: { type: 'object' }, description: CHANGED },
     changed_files_truncated: { type: 'boolean' },
     shell_used: { type: 'boolean' },

@@ -11,13 +11,19 @@ const planner = (turn: number, ...responses: object[]) =>
 const worker = (task: string, ...responses: object[]) =>
   responses.map((respond, i) => ({ match: { role: 'worker', user_contains: task, call: i + 1 }, respond }));
 const call = (name: string, input: object) => ({ name, input });
-const delegate = (task: string) => call('delegate', { tier: 'fast', task });
+const delegate = (task: string, rest: object = {}) => call('delegate', { tier: 'fast', task, ...rest });
 const write = (file: string) => call('write_file', { path: file, content: file });
 
+const SOME_TOOLS = { allowed_tools: ['write_file', 'memory_add'] };
 const JOB = [
   ...planner(
     1,
-    { thinking: 'Two jobs.', text: 'I hand it out.', tool_calls: [delegate('job a'), delegate('job b')], usage },
+    {
+      thinking: 'Two jobs.',
+      text: 'I hand it out.',
+      tool_calls: [delegate('job a', SOME_TOOLS), delegate('job b')],
+      usage,
+    },
     { text: 'Both are done.', usage },
   ),
   ...worker('job a', { tool_calls: [write('a.txt')], usage }, { text: 'a done', usage }),
@@ -71,14 +77,18 @@ describe('an editor', () => {
     const calls = Object.values(live.calls);
     expect(calls.map(({ status }) => status)).toEqual(calls.map(() => 'completed'));
     expect(calls.map(({ title }) => title)).toEqual([
-      'fast worker: job a',
+      'fast worker without memory_add: job a',
       'fast worker: job b',
       expect.stringMatching(/^\[fast \d\] (write_file a\.txt|list_files \.)$/),
       expect.stringMatching(/^\[fast \d\] (write_file a\.txt|list_files \.)$/),
     ]);
     const { _meta, content } = live.calls[first!.slice('call '.length)]!;
     expect(_meta).toMatchObject({
-      metis: { worker_session_id: expect.stringMatching(/^sess_/), model: 'scripted:fast' },
+      metis: {
+        worker_session_id: expect.stringMatching(/^sess_/),
+        model: 'scripted:fast',
+        dropped_tools: ['memory_add'],
+      },
     });
     expect(content).toMatchObject([{ content: { text: expect.stringMatching(/^a done/) } }]);
     const plans = editor.updates.flatMap(({ update }) => (update.sessionUpdate === 'plan' ? [update.entries] : []));
@@ -168,6 +178,44 @@ describe('an editor', () => {
     });
     await expect(editor.say('sess_01ARZ3NDEKTSV4RRFFQ69G5FAV', 'x')).rejects.toMatchObject({ code: -32002 });
     await expect(editor.open('/not/there')).rejects.toMatchObject({ code: -32602, data: { code: 'not_found' } });
+  });
+
+  test('shows an image under auto: a model that sees answers, also what follows; a model of its choice is not replaced', async () => {
+    const home = doorHome([{ match: { role: 'planner' }, times: 'inf', respond: { text: 'seen', usage } }]);
+    const file = path.join(home.data, 'registry.yaml');
+    const registry = JSON.parse(fs.readFileSync(file, 'utf8'));
+    for (const tier of ['fast', 'deep'])
+      Object.assign(registry.models[`scripted:${tier}`].capabilities, {
+        supports_images: true,
+        accepted_image_media_types: ['image/png'],
+      });
+    fs.writeFileSync(file, JSON.stringify(registry));
+    const editor = await acpIn(home);
+    const { sessionId } = await editor.open();
+    const data = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+    const look = () =>
+      editor.agent.request('session/prompt', {
+        sessionId,
+        prompt: [
+          { type: 'image', data, mimeType: 'image/png' },
+          { type: 'text', text: 'what is it?' },
+        ],
+      });
+    expect(await look()).toMatchObject({ stopReason: 'end_turn' });
+    expect(await editor.say(sessionId, 'and its colour?')).toMatchObject({ stopReason: 'end_turn' });
+    const metis = await until(() => clientOf(home));
+    const { turns } = await metis.listTurns(sessionId);
+    expect(turns.map(({ chosen_model }) => chosen_model)).toEqual(turns.map(() => 'scripted:deep'));
+    expect(turns).toHaveLength(2);
+    expect(await metis.getSession(sessionId)).toMatchObject({ active_model: null });
+    await editor.agent.request('session/set_config_option', {
+      sessionId,
+      configId: 'model',
+      value: 'scripted:balanced',
+    });
+    await expect(look()).rejects.toMatchObject({
+      data: { code: expect.stringMatching(/explicit_model_rejected|routing_failed/) },
+    });
   });
 
   test('asks for what others answer first, and its question is taken back', async () => {

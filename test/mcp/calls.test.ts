@@ -49,6 +49,7 @@ describe.each(WAYS)('over $road with $protocol', ({ road, protocol }) => {
       error: null,
       usage_summary: { model: 'scripted:fast', tool_call_count: 1 },
       changed_files: [],
+      dropped_tools: expect.arrayContaining(['delegate', 'memory_add']),
     });
     expect(seen.map(({ progress }) => progress)).toEqual(seen.map((_, i) => i + 1));
     expect(seen[0]?.message).toMatch(/^fast worker · /);
@@ -62,7 +63,9 @@ describe.each(WAYS)('over $road with $protocol', ({ road, protocol }) => {
     expect(json.structuredContent).toMatchObject({ output: { n: 3 } });
 
     const listed = await client.callTool({ name: 'workers', arguments: {} });
-    expect(listed.structuredContent).toMatchObject({ workers: [{ tier: 'fast' }, { tier: 'balanced' }] });
+    expect(listed.structuredContent).toMatchObject({
+      workers: [{ tier: 'fast', dropped_tools: expect.arrayContaining(['delegate']) }, { tier: 'balanced' }],
+    });
     const cost = (await client.callTool({ name: 'cost', arguments: {} })).structuredContent as Record<string, string>;
     const root = (await (await metis()).listSessions()).sessions.find(({ door }) => door === 'mcp')!;
     expect(root).toMatchObject({ worker_count: 2, on_reached: 'stop', max_cost_usd: '5', client: 'test' });

@@ -1,6 +1,7 @@
 // The process side of `metis`: signals, streams and exit codes; the commands themselves stand in the program (17 §2).
 import os from 'node:os';
 import { CommanderError } from 'commander';
+import { printable } from '../cli/style.ts';
 import type { CommandContext } from './context.ts';
 import { createProgram } from './program.ts';
 
@@ -13,14 +14,18 @@ export async function runCommandLine(of: Pick<CommandContext, 'packageDir' | 've
   const stopped = new Promise<NodeJS.Signals>((resolve) => {
     stop = resolve;
   });
-  // `metis doctor | head -1`: who stops reading has read enough, which is no fault.
+  // What stderr does not take cannot be reported anywhere, and ends nothing.
+  process.stderr.on('error', () => {});
+  let isOutputLost = false;
   const outputClosed = new Promise<void>((resolve) => {
-    for (const output of [process.stdout, process.stderr]) {
-      output.on('error', (error: NodeJS.ErrnoException) => {
-        if (error.code !== 'EPIPE') throw error;
-        if (output === process.stdout) resolve();
-      });
-    }
+    process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+      resolve();
+      // `metis doctor | head -1`: who stops reading has read enough, which is no fault.
+      if (error.code === 'EPIPE' || isOutputLost) return;
+      isOutputLost = true;
+      process.exitCode = EXIT_BUG;
+      process.stderr.write(`metis: standard output cannot be written (${error.code}); make room where it goes\n`);
+    });
   });
   const context: CommandContext = {
     env: process.env,
@@ -54,12 +59,13 @@ export async function runCommandLine(of: Pick<CommandContext, 'packageDir' | 've
 
   try {
     await createProgram(context, (code) => {
-      process.exitCode = code;
+      process.exitCode = isOutputLost && code === 0 ? EXIT_BUG : code;
     }).parseAsync();
   } catch (error) {
     if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
     else {
-      process.stderr.write(`metis: unexpected failure: ${error instanceof Error ? error.message : String(error)}\n`);
+      const message = error instanceof Error ? error.message : String(error);
+      process.stderr.write(`metis: unexpected failure: ${printable(message)}\n`);
       process.exitCode = EXIT_BUG;
     }
   }

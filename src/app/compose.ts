@@ -32,10 +32,11 @@ import { listen } from './listen.ts';
 import { startMcp } from './mcp.ts';
 import { keyedReceivers, noticedBy, startNotify } from './notify/notify.ts';
 import { keepPrices, loadPrices } from './prices.ts';
-import { startProviders } from './providers.ts';
+import { startProviders, startThreads } from './providers.ts';
 import { checkDefaultModels, checkRoutingFile } from './routing-file.ts';
 import { openEmbedded } from './storage/embedded.ts';
 import type { Storage, StorageOptions } from './storage/storage.ts';
+import { createCallTargets } from './telemetry/call-target.ts';
 import { createMetrics } from './telemetry/metrics.ts';
 import { startTelemetry } from './telemetry/telemetry.ts';
 import { createTraceRelay } from './telemetry/trace-relay.ts';
@@ -86,6 +87,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
   const { config, log, packageDir, version, clock = systemClock, random = Math.random } = options;
   const ids = options.ids ?? createIdGenerator(() => clock.now(), random);
   const send = options.send ?? createHttpClient(options.env);
+  const { close: closeThreads, ...threads } = startThreads(packageDir, clock, log);
   const { file, providers, notice } = startProviders({
     registryPath: config.registry.path,
     packageDir,
@@ -101,6 +103,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     random,
     ids,
     log,
+    parser: threads.bodies,
   });
   const registry = createModelRegistry(file, new Set(providers.keys()));
   const byDefault = checkDefaultModels(config, registry);
@@ -120,10 +123,11 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
   });
   try {
     const { bus, journal, store, trees } = storage;
-    const metrics = createMetrics(bus);
+    const metrics = createMetrics(bus, registry.models.map(({ id }) => id).filter(registry.isConfigured));
     const relay = createTraceRelay(bus);
     const secrets = [...options.credentials.secrets, ...config.server.auth_tokens];
-    const telemetry = await startTelemetry({ ...options, bus, relay, metrics, secrets, clock });
+    const targetOf = createCallTargets(registry, options.credentials);
+    const telemetry = await startTelemetry({ ...options, bus, relay, metrics, secrets, targetOf, clock });
     await keepPrices(journal, prices);
     const rules = checkRoutingFile(config.routing.global_path, registry);
     for (const line of rules?.errors ?? []) log.error({}, `${line}; none of the file's rules apply`);
@@ -166,6 +170,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       send,
       clock,
       log,
+      parser: threads.bodies,
     });
     const engine = createEngine({
       config,
@@ -178,10 +183,11 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       registry,
       providers: telemetry?.listening(providers) ?? providers,
       prices,
+      ...threads,
       tools,
       schemas: schemaCompiler,
       workspaces,
-      relays: relays.relays,
+      relays: telemetry?.relaying(relays.relays) ?? relays.relays,
       gatewayFolder,
       library,
       recommender: learning.recommender,
@@ -219,7 +225,6 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       clock,
       secrets,
     });
-
     let resuming = Promise.resolve();
     let closing: Promise<void> | null = null;
     const close = async () => {
@@ -237,6 +242,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       await loop.close();
       await mcpClosed;
       await telemetry?.close();
+      await closeThreads();
       await storage.close();
     };
     return {

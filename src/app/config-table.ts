@@ -23,6 +23,8 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'database.url': 'PostgreSQL in place of the file, for [several nodes](#several-nodes); null = one process on SQLite',
   'database.pool_size': 'connections for commits and reads, besides those of heartbeats and reports',
   'database.synchronous_commit': 'off = faster commits, of which a crash of PostgreSQL may lose the last moments',
+  'database.start_timeout_seconds':
+    'how long a start waits for PostgreSQL, and for older nodes to stop before a migration that breaks them; null = as long as it takes',
   'nats.url': 'NATS, by which other nodes see events and deltas at once; null = within 2 s, without deltas',
   'cluster.name': "tells apart clusters that share a NATS; first word of this one's subjects",
   'cluster.node_name': 'name of this node, unlike any other; null = host name and port',
@@ -41,7 +43,7 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'delegation.max_depth': 'workers below workers, all kinds together',
   'delegation.delegate_depth': 'how deep `delegate` is offered; not above `delegation.max_depth`',
   'delegation.max_workers_per_turn': 'workers one turn may start, with those below them',
-  'delegation.worker_timeout_seconds': 'how long a worker may run, waiting for a person left out',
+  'delegation.worker_timeout_seconds': 'how long a worker may run, waiting for a person left out; null = no limit',
   'delegation.schema_repair_attempts': 'how often a worker may mend an answer of the wrong form',
   'delegation.allow_dearer_fallback': 'a worker may get a dearer model where its own cannot do the task',
   'delegation.worker_max_cost_usd': 'cap of a delegation that names none',

@@ -74,6 +74,8 @@ const PATH_KEYS = new Set([
   'server.workspace_roots',
   'cluster.shared_roots',
 ]);
+/** Maps whose entries are added to the default entries instead of replacing them (09 §5). */
+const KEYS_MERGED_WITH_DEFAULT = new Set(['tool_confirmation.per_tool']);
 const REMOTE_RATE_LIMIT = 600;
 
 /** The data folder: `--data`, else `~/.metis`. Absolute. */
@@ -96,6 +98,7 @@ export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
     ...flagSettings(input.flags, input.cwd, problems),
   ];
 
+  const defaults = defaultConfig(dataDir);
   const merged = defaultConfig(dataDir);
   const origin = new Map<string, string>();
   for (const setting of settings) {
@@ -109,7 +112,12 @@ export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
       continue;
     }
     const value = PATH_KEYS.has(setting.key) ? withAbsolutePaths(parsed.data, setting.base, input.home) : parsed.data;
-    assign(merged, setting.key, value);
+    const isMerged = KEYS_MERGED_WITH_DEFAULT.has(setting.key);
+    assign(
+      merged,
+      setting.key,
+      isMerged ? { ...(readKey(defaults, setting.key) as object), ...(value as object) } : value,
+    );
     origin.set(setting.key, setting.source);
   }
   if (problems.length > 0) return err(problems);
@@ -246,6 +254,10 @@ function flagSettings(flags: ConfigFlags, cwd: string, problems: string[]): Sett
     base: cwd,
     asText: true,
   }));
+}
+
+function readKey(config: Config, key: string): unknown {
+  return key.split('.').reduce<unknown>((at, part) => (at as Record<string, unknown>)[part], config);
 }
 
 function assign(config: Config, key: string, value: unknown): void {

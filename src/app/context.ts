@@ -1,4 +1,5 @@
 // What a command is handed of the process it runs in, so that nothing below reads the process itself.
+import { printable } from '../cli/style.ts';
 
 export interface Output {
   write(text: string): unknown;
@@ -29,6 +30,6 @@ export interface CommandContext {
 
 /** One line per problem on stderr; the exit code of a command that could not start. */
 export function refuse(context: CommandContext, problems: readonly string[]): number {
-  for (const problem of problems) context.stderr.write(`metis: ${problem}\n`);
+  for (const problem of problems) context.stderr.write(`metis: ${printable(problem)}\n`);
   return 1;
 }

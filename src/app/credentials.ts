@@ -2,6 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { parseEnv } from 'node:util';
+import { environmentStem, keyVariable } from '../policy/registry/adapter-config.ts';
 
 export type Env = Readonly<Record<string, string | undefined>>;
 
@@ -94,9 +95,9 @@ export function createCredentials(env: Env, overrides: Readonly<Record<string, s
   for (const [name, value] of Object.entries(env)) if (value && SECRET_NAME.test(name)) secrets.add(value);
 
   return {
-    keyName,
+    keyName: (id, { api_key_env }) => keyVariable(id, api_key_env),
     forAdapter(id, adapter) {
-      const key = overrides[id] ?? given(keyName(id, adapter));
+      const key = overrides[id] ?? given(keyVariable(id, adapter.api_key_env));
       const ownUrl = given(baseUrlName(id));
       if (key !== null) secrets.add(key);
       // A server at an address of one's own often has no keys at all.
@@ -123,12 +124,4 @@ export function displayKey(key: string): string {
 /** The variable that may hold the address of an adapter. */
 export function baseUrlName(id: string): string {
   return `${environmentStem(id)}_BASE_URL`;
-}
-
-function keyName(id: string, adapter: KeyedAdapter): string {
-  return adapter.api_key_env ?? `${environmentStem(id)}_API_KEY`;
-}
-
-function environmentStem(adapterId: string): string {
-  return adapterId.toUpperCase().replaceAll(/[^A-Z0-9]/g, '_');
 }

@@ -5,8 +5,10 @@ import { REDACTED, scrub } from '../kernel/scrub.ts';
 import type { Logger } from '../ports/log.ts';
 import type { CommandContext } from './context.ts';
 import type { Settings } from './start.ts';
+import { createLogOutput } from './telemetry/log-output.ts';
 import { inSource } from './trace.ts';
 
+const STDERR = 2;
 const REDACTED_PATHS = ['*.apiKey', '*.api_key', 'headers.authorization', 'headers["x-api-key"]'];
 
 /**
@@ -16,7 +18,7 @@ const REDACTED_PATHS = ['*.apiKey', '*.api_key', 'headers.authorization', 'heade
 export function createLogger(
   level: Config['log']['level'],
   secrets: () => readonly string[],
-  destination: DestinationStream = pino.destination({ fd: 2, sync: true }),
+  destination: DestinationStream = createLogOutput(STDERR),
 ): Logger {
   const write = (line: string) => {
     let clean = line;

@@ -6,6 +6,7 @@ import type { SessionsFlags } from '../cli/sessions.ts';
 import type { ServerFlags } from '../cli/terminal.ts';
 import type { ServerAddress } from '../client/request.ts';
 import { completionScript, SHELLS, type Shell } from './commands/completion.ts';
+import type { DoctorFlags } from './commands/doctor.ts';
 import type { McpFlags } from './commands/mcp.ts';
 import type { PruneFlags } from './commands/prune.ts';
 import type { RunCommandFlags } from './commands/run.ts';
@@ -25,7 +26,8 @@ import {
   withServerFlags,
   words,
 } from './flags.ts';
-import { workersCommand } from './workers-commands.ts';
+import { benchmarkCommand, demoCommand } from './trial-commands.ts';
+import { trustCommand, workersCommand } from './workers-commands.ts';
 
 const BEGINNING = `
 Begin with:
@@ -78,22 +80,8 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
         finish(import('./commands/run.ts').then(({ run }) => run(context, flags, task))),
       ),
   );
-  program.addCommand(
-    command(
-      'demo',
-      'Watch a planner hand work to three workers; needs no key and no network.',
-      'metis demo --keep',
-      'metis demo --workers',
-    )
-      .option('--keep', 'leave the server running afterwards')
-      .option('--workers', 'the job of named workers: three pitch decks, judged')
-      .addOption(
-        new Option('--provider <name>', 'use real models instead of scripted ones').choices(['anthropic', 'openai']),
-      )
-      .action((flags: { keep?: boolean; provider?: string; workers?: boolean }) =>
-        finish(import('./commands/demo.ts').then(({ demo }) => demo(context, flags))),
-      ),
-  );
+  program.addCommand(demoCommand(context, finish));
+  program.addCommand(benchmarkCommand(context, finish));
   program.addCommand(
     withDoorFlags(
       command('acp', 'Speak ACP on stdin and stdout: Metis as the agent of an editor.', 'metis acp'),
@@ -199,12 +187,18 @@ none gives the total alone.`,
       ),
   );
   program.addCommand(workersCommand(context, ask));
+  program.addCommand(trustCommand(context, ask));
 
   program.commandsGroup('Set up and look after:');
   program.addCommand(
     withAddressFlags(
-      command('doctor', 'Check data folder, keys, prices and port, and say what to do.', 'metis doctor'),
-    ).action((flags: ConfigFlags) =>
+      command(
+        'doctor',
+        'Check data folder, keys, prices and port, and say what to do.',
+        'metis doctor',
+        'metis doctor --online',
+      ).option('--online', 'try every key with its provider, by one request that costs nothing'),
+    ).action((flags: DoctorFlags) =>
       finish(import('./commands/doctor.ts').then(({ doctor }) => doctor(context, flags))),
     ),
   );

@@ -1,14 +1,20 @@
 // The registry this server runs with and the adapters it can use of it (11.9, 11.11).
+
 import fs from 'node:fs';
 import path from 'node:path';
 import { createHostRule, type HostSettings } from '../http/origin.ts';
+import type { Clock } from '../kernel/clock.ts';
 import { StartupError } from '../kernel/errors.ts';
 import { type AdapterConfig, keyAdvice } from '../policy/registry/adapter-config.ts';
 import type { RegistryFile } from '../policy/registry/registry.ts';
+import type { Logger } from '../ports/log.ts';
 import type { Providers } from '../ports/provider.ts';
 import { type AdapterSetup, createAdapters } from '../provider/adapters.ts';
+import { createThreadedParser, type ThreadedParser } from '../provider/parsing/threaded-parser.ts';
+import { createThreadedTokenizer, type ThreadedTokenizer } from '../provider/tokenizer/threaded-tokenizer.ts';
 import { baseUrlName, type Credentials } from './credentials.ts';
 import { readRegistry } from './registry-file.ts';
+import { threadProgram } from './storage/thread-program.ts';
 
 export interface ProviderSettings extends Omit<AdapterSetup, 'adapters' | 'readScenario'> {
   readonly registryPath: string;
@@ -31,7 +37,7 @@ export interface StartedProviders {
 
 /** Throws `StartupError`: `registry_invalid`, `scenario_invalid`, `provider_is_server`. */
 export function startProviders(settings: ProviderSettings): StartedProviders {
-  const own = readRegistry(settings.registryPath);
+  const own = readRegistry(settings.registryPath, settings.packageDir);
   const file = settings.scenario === null ? own : scriptedPart(own, settings.scenario);
   const circles = circlesOf(file.adapters, settings.credentials, settings.server);
   if (circles.length > 0) throw new StartupError('provider_is_server', circles);
@@ -107,4 +113,24 @@ function readScenario(name: string | null, packageDir: string): { readonly path:
     const { code } = cause as NodeJS.ErrnoException;
     throw new StartupError('scenario_invalid', [`${file}: the scenario cannot be read: ${code}`]);
   }
+}
+
+export interface Threads {
+  readonly bodies: ThreadedParser;
+  readonly tokenizer: ThreadedTokenizer;
+  close(): Promise<void>;
+}
+
+/** Each thread starts with its first text. */
+export function startThreads(packageDir: string, clock: Clock, log: Logger): Threads {
+  const bodies = createThreadedParser(threadProgram(packageDir, 'provider/parsing/parser-thread'), log);
+  const program = threadProgram(packageDir, 'provider/tokenizer/tokenizer-thread');
+  const tokenizer = createThreadedTokenizer(program, clock, log);
+  return {
+    bodies,
+    tokenizer,
+    async close() {
+      await Promise.all([bodies.close(), tokenizer.close()]);
+    },
+  };
 }

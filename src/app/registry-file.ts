@@ -1,17 +1,32 @@
 // The model registry a server starts with.
 import fs from 'node:fs';
+import path from 'node:path';
+import type { ModelEntry } from '../domain/model.ts';
 import { StartupError } from '../kernel/errors.ts';
 import { usableAdapters } from '../policy/registry/adapter-config.ts';
 import {
   createModelRegistry,
+  type KnownModels,
   type ModelRegistry,
   parseRegistry,
   type RegistryFile,
 } from '../policy/registry/registry.ts';
 import type { Credentials } from './credentials.ts';
 
-/** Throws `StartupError('registry_invalid')` with one line per fault. */
-export function readRegistry(file: string): RegistryFile {
+/**
+ * Throws `StartupError('registry_invalid')` with one line per fault.
+ * @param packageDir whose shipped registry has the capabilities that an entry of `file` leaves out
+ */
+export function readRegistry(file: string, packageDir: string): RegistryFile {
+  const shipped = path.join(packageDir, 'config', 'registry.yaml');
+  let known: ReadonlyMap<string, ModelEntry> | null = null;
+  return parsedFile(file, () => {
+    known ??= new Map(file === shipped ? [] : parsedFile(shipped).models.map((model) => [model.id, model]));
+    return known;
+  });
+}
+
+function parsedFile(file: string, known?: KnownModels): RegistryFile {
   let text: string;
   try {
     text = fs.readFileSync(file, 'utf8');
@@ -19,7 +34,7 @@ export function readRegistry(file: string): RegistryFile {
     const { code } = cause as NodeJS.ErrnoException;
     throw new StartupError('registry_invalid', [`${file}: the model registry cannot be read: ${code}`]);
   }
-  const parsed = parseRegistry(text, file);
+  const parsed = parseRegistry(text, file, known);
   if (!parsed.ok) throw new StartupError('registry_invalid', parsed.error);
   return parsed.value;
 }

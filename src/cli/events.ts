@@ -56,12 +56,17 @@ function eventLine(terminal: Terminal, event: LoggedEvent, sessionId: string): s
   return `${style.dim(time)} ${style.cyan(who)} ${style.bold(type)} ${clipped(facts, left)}`.trimEnd();
 }
 
-/** The plain fields of a payload, ids last; hashes and what is nested say nothing at a glance. */
+/** The plain fields of a payload, lists of names among them, ids last; hashes and what is nested say nothing at a glance. */
 function factsOf(payload: object): string {
-  const fields = Object.entries(payload);
+  const fields = Object.entries(payload).map(([name, value]): [string, unknown] => [name, asNames(value)]);
   const isId = ([name]: [string, unknown]) => name.endsWith('_id');
   return [...fields.filter((field) => !isId(field)), ...fields.filter(isId)]
     .filter(([name, value]) => value !== null && value !== '' && typeof value !== 'object' && !name.endsWith('_hash'))
     .map(([name, value]) => `${name}=${typeof value === 'string' && /\s/.test(value) ? JSON.stringify(value) : value}`)
     .join(' ');
+}
+
+function asNames(value: unknown): unknown {
+  const isNames = Array.isArray(value) && value.length > 0 && value.every((item) => typeof item === 'string');
+  return isNames ? value.join(',') : value;
 }

@@ -236,8 +236,8 @@ async function report(
   if (turn.stop_reason === 'budget_exceeded') {
     say(
       overrun === null
-        ? 'the budget does not do for the next model call'
-        : `the budget does not do: ${dollars(overrun.spent_usd)} of ${dollars(overrun.limit_usd)} spent ` +
+        ? 'the budget is too small for the next model call'
+        : `the budget is too small: ${dollars(overrun.spent_usd)} of ${dollars(overrun.limit_usd)} spent ` +
             `(limit of the ${overrun.scope}), and the next model call may cost ${dollars(overrun.needed_usd)}${cure(overrun)}`,
     );
     return EXIT.budget;

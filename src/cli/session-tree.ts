@@ -107,6 +107,12 @@ function applyToNode(node: TreeNode, event: StoredEvent | TransientEvent): strin
       return null;
     case 'turn.resumed':
       return 'goes on';
+    case 'delegate.started': {
+      const { allowed_tool_count, dropped_tools, worker_name } = event.payload;
+      // Tools that the planner did not name are left out of every worker of its kind.
+      if (allowed_tool_count === null || dropped_tools.length === 0) return null;
+      return `${worker_name ?? 'a worker'} does not get ${dropped_tools.map(printable).join(', ')}`;
+    }
     case 'route.decided':
       node.model = event.payload.chosen_model;
       return `started on ${node.model}`;

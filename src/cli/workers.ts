@@ -1,4 +1,5 @@
 // `metis workers`: the named workers of a workspace, one of them, and everything that is wrong with any (17 §2).
+import fs from 'node:fs';
 import path from 'node:path';
 import { createMetisClient, type WorkerInfo } from '../client/client.ts';
 import type { ServerAddress } from '../client/request.ts';
@@ -7,6 +8,8 @@ import { type Column, tableLines } from './table.ts';
 import { askServer, type ServerFlags, styleOf, type Terminal, widthOf } from './terminal.ts';
 
 const PAGE = 200;
+const AGENT_FOLDERS = ['.', 'workers', '.metis/workers', 'agents'];
+const MAX_AGENT_FILES = 5;
 const COLUMNS: readonly Column[] = [
   { title: 'worker', whole: true },
   { title: 'state' },
@@ -31,6 +34,7 @@ export async function listWorkers(terminal: Terminal, server: ServerAddress, fla
       const [header, rule, ...rows] = tableLines(COLUMNS, workers.map(cells), widthOf(terminal));
       stdout.write(`${[style.bold(header!), style.dim(rule!), ...rows].join('\n')}\n`);
     }
+    reportAgentFiles(terminal, flags);
     return 0;
   });
 }
@@ -76,8 +80,33 @@ export async function checkWorkers(terminal: Terminal, server: ServerAddress, fl
       }
       if (workers.length === 0) stdout.write('no workers\n');
     }
+    reportAgentFiles(terminal, flags);
     return workers.every(({ valid }) => valid) ? 0 : 1;
   });
+}
+
+/** Files of another program, which look like workers to a person. */
+function reportAgentFiles(terminal: Terminal, flags: WorkersFlags): void {
+  const found = AGENT_FOLDERS.flatMap((folder) => agentFiles(path.join(root(terminal, flags), folder), folder));
+  if (found.length === 0) return;
+  const named = found.slice(0, MAX_AGENT_FILES).map(printable).join(', ');
+  const more = found.length > MAX_AGENT_FILES ? ` and ${found.length - MAX_AGENT_FILES} more` : '';
+  terminal.stderr.write(
+    `metis: .agent files are another program's format and are not read: ${named}${more}; write workers/NAME.yaml instead\n`,
+  );
+}
+
+function agentFiles(folder: string, name: string): string[] {
+  try {
+    return fs
+      .readdirSync(folder)
+      .filter((file) => file.endsWith('.agent'))
+      .sort()
+      .map((file) => path.join(name, file));
+  } catch {
+    // The folder is not there, or the server's workspace is on another machine.
+    return [];
+  }
 }
 
 async function allWorkers(terminal: Terminal, server: ServerAddress, flags: WorkersFlags): Promise<WorkerInfo[]> {

@@ -177,6 +177,7 @@ describe('events', () => {
         .map((line) => JSON.parse(line)),
     ).toEqual(events);
     const text = await ask(url, 'events', session.id);
+    expect(text.stdout).toMatch(/delegate\.started .*dropped_tools=delegate,memory_add,/);
     expect(text.stdout).toMatch(/^\d\d:\d\d:\d\d\.\d{3} session +turn\.completed +stop_reason=end_turn /m);
     expect(text.stdout).not.toMatch(ESCAPES);
   }, 60_000);

@@ -112,7 +112,17 @@ describe('piped into a file', () => {
     expect(sums[1]!.cost).toBe(sum(sessions.slice(1)));
     expect(sums[2]!.cost).toBeGreaterThan(0n);
     expect(piped.stdout).toMatch(/The workers' tokens on the planner's model: \$0\.\d+/);
-    expect(piped.stdout).toMatch(/Saved by delegating: \$0\.\d+ \(\d+\.\d %\)/);
+  });
+
+  it('names what its saving is a share of: the workers and the whole job', () => {
+    const { sums } = costTable(piped.stdout);
+    const usd = (label: string) => toPusd(new RegExp(`^${label}: \\$([\\d.]+)$`, 'm').exec(piped.stdout)![1]!);
+    const [saved, workers] = [usd('Saved by delegating'), usd("The workers' tokens on the planner's model")];
+    expect(saved).toBe(workers - sums[1]!.cost);
+    const percent = (whole: bigint) => `${((Number(saved) / Number(whole)) * 100).toFixed(1)} %`;
+    expect(piped.stdout).toContain(
+      `\nThat is ${percent(workers)} of the workers' part and ${percent(sums[2]!.cost + saved)} of the whole job.\n`,
+    );
   });
 
   it('leaves nothing behind, neither at home nor in the temporary folder', () => {

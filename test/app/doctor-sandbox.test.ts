@@ -46,3 +46,15 @@ it('metis serve with a required sandbox that does not work here says so in one w
   const { stderr } = await server.stop();
   expect(stderr.match(/^.*bwrap.*$/gm)).toEqual([expect.stringContaining('"level":"warn"')]);
 });
+
+describe('a server that runs as root', () => {
+  const isRoot = process.getuid?.() === 0;
+
+  it.skipIf(!isRoot)('logs one warning at its start, and doctor shows it', async () => {
+    expect((await doctor()).stdout).toMatch(/^warning +the server runs as root/m);
+    const server = start(['serve', '--port', '0'], { home: home.path });
+    await address(server);
+    const { stderr } = await server.stop();
+    expect(stderr.match(/^.*runs as root.*$/gm)).toEqual([expect.stringContaining('"level":"warn"')]);
+  });
+});

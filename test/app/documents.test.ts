@@ -20,6 +20,8 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   'npm ci && npm test': 'the suite does not run itself',
   'npx metis': 'another way to write the name, not a command',
   'metis demo --provider anthropic': 'needs a key and costs money',
+  'metis benchmark examples/benchmark --delegation-policy sonnet-planner-haiku-worker --budget 2.00':
+    'needs a key and costs money',
   'npm run build': 'part of npm start',
   'npm test': 'the suite does not run itself',
   'npm run bench': 'takes minutes',
@@ -257,6 +259,16 @@ describe('the commands', () => {
     expect((await shell!.run('npx metis --version')).code).toBe(0);
   });
 
+  it('of the page on benchmarks', async () => {
+    const [, printed = ''] =
+      [...(await follow('docs/benchmark.md'))].find(([line]) => line.endsWith('--scripted')) ?? [];
+    const page = fs.readFileSync(path.join(ROOT, 'docs/benchmark.md'), 'utf8');
+    // The seconds alone differ from run to run.
+    const figures = (text: string) => text.match(/^multi-step.*\$[\d.]+/gm);
+    expect(figures(printed)).toEqual(figures(page));
+    expect(figures(page)).toHaveLength(3);
+  });
+
   it('of the pages on operations, workers, configuration and security', async () => {
     const printed = await follow('docs/operations.md');
     expect(printed.get('metis rollups verify')).toMatch(/agree/);
@@ -317,6 +329,7 @@ it('the commands of every page are run, or left out for a reason', () => {
     'http.md',
     'replay.md',
     'doors.md',
+    'benchmark.md',
   ];
   const rest = pages.filter((name) => !followed.includes(name) && !LONG.has(name) && !FOR_CONTRIBUTORS.has(name));
   const left = rest.flatMap((name) => commandsOf(fs.readFileSync(path.join(ROOT, 'docs', name), 'utf8')));

@@ -233,7 +233,8 @@ describe('/mcp', () => {
 
   test('needs the token, the right host and no foreign origin', async () => {
     const token = 'a-token-of-thirty-two-characters-or-more';
-    const home = doorHome(ALWAYS, { server: { auth_tokens: [token] } });
+    const another = 'another-token-of-thirty-two-characters-or-more';
+    const home = doorHome(ALWAYS, { server: { auth_tokens: [token, another] } });
     const { url } = await serveIn(home);
     expect((await post(url)).status).toBe(401);
     expect((await post(url, { authorization: `Bearer ${token}x` })).status).toBe(401);
@@ -247,6 +248,13 @@ describe('/mcp', () => {
     const session = opened.headers.get('mcp-session-id')!;
     await opened.body?.cancel();
     expect(session).toMatch(/^[0-9a-f-]{36}$/);
+    const list = async (bearer: string) => {
+      const known = { 'mcp-session-id': session, 'mcp-protocol-version': '2025-11-25' };
+      const answer = await post(url, { authorization: `Bearer ${bearer}`, ...known }, request(2, 'tools/list', {}));
+      return [answer.status, await answer.text()];
+    };
+    expect(await list(another)).toEqual([404, expect.stringContaining('no session with this id')]);
+    expect(await list(token)).toEqual([200, expect.stringContaining('"delegate"')]);
   });
 
   test('a foreign host is refused', async () => {

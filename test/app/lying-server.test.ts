@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { showCost } from '../../src/cli/cost.ts';
 import { showEvents } from '../../src/cli/events.ts';
@@ -12,6 +13,7 @@ import { checkWorkers, listWorkers, showWorker } from '../../src/cli/workers.ts'
 import { createMetisClient } from '../../src/client/client.ts';
 import { type Parsed, startServer } from '../support/http.ts';
 import { planner, scenario } from '../support/scenario.ts';
+import { address, run, start, temporaryHome } from './metis.ts';
 
 const LIE = 'x\x1b]52;c;cm0=\x07\x1b[2J\u009b31m\u202e\u200b\u{e0041}\r\b\x7f\u2028';
 const ACTED_ON = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u;
@@ -48,7 +50,7 @@ test('no command shows on a terminal what it would act on, wherever the server p
     const given = await server.call(request.method!, request.url!, body === '' ? undefined : JSON.parse(body));
     response.writeHead(given.status, { 'content-type': 'application/json' }).end(JSON.stringify(lied(given.body)));
   });
-  const address = { baseUrl: await listening(proxy) };
+  const target = { baseUrl: await listening(proxy) };
   let shown = '';
   const write = (text: string) => {
     shown += text;
@@ -58,14 +60,14 @@ test('no command shows on a terminal what it would act on, wherever the server p
   const { signal } = new AbortController();
   for (const json of [false, true]) {
     for (const [name, command] of Object.entries({
-      sessions: () => listSessions(terminal, address, { limit: 5, json }),
-      events: () => showEvents(terminal, address, id, { signal, json }),
-      workers: () => listWorkers(terminal, address, { json }),
-      'workers show': () => showWorker(terminal, address, 'a', { json }),
-      'workers check': () => checkWorkers(terminal, address, { json }),
-      'cost by session': () => showCost(terminal, address, { groupBy: 'session,model', since: '24h', json }),
-      'routing explain': () => explainRoute(terminal, address, 'hello', { json }),
-      refused: () => showEvents(terminal, address, 'sess_nobody', { signal, json }),
+      sessions: () => listSessions(terminal, target, { limit: 5, json }),
+      events: () => showEvents(terminal, target, id, { signal, json }),
+      workers: () => listWorkers(terminal, target, { json }),
+      'workers show': () => showWorker(terminal, target, 'a', { json }),
+      'workers check': () => checkWorkers(terminal, target, { json }),
+      'cost by session': () => showCost(terminal, target, { groupBy: 'session,model', since: '24h', json }),
+      'routing explain': () => explainRoute(terminal, target, 'hello', { json }),
+      refused: () => showEvents(terminal, target, 'sess_nobody', { signal, json }),
     })) {
       shown = '';
       await command();
@@ -73,6 +75,42 @@ test('no command shows on a terminal what it would act on, wherever the server p
       expect(ACTED_ON.exec(shown)?.index, `${name}: ${JSON.stringify(shown)}`).toBeUndefined();
     }
   }
+});
+
+test('a command that works through the server shows nothing of its refusal that a terminal acts on', async () => {
+  const liar = createServer((_, response) =>
+    response
+      .writeHead(409, { 'content-type': 'application/json' })
+      .end(JSON.stringify({ error: { code: LIE, message: LIE, details: {} } })),
+  );
+  const home = temporaryHome();
+  onTestFinished(() => home.remove());
+  const server = await listening(liar);
+  const data = path.join(home.path, 'data');
+  const owner = start(['serve', '--port', '0', '--data', data], { home: home.path });
+  await address(owner);
+  // The file is held, so `prune` asks the server that is named.
+  const refused = await run(['prune', '--days', '1', '--data', data, '--server', server], { home: home.path });
+  await owner.stop();
+  expect(refused.code).toBe(1);
+  expect(refused.stderr).toContain('the server refused: x');
+  expect(ACTED_ON.exec(refused.stderr)).toBeNull();
+});
+
+test('an answer without an end is given up', async () => {
+  const endless = createServer((_, response) => {
+    const part = 'x'.repeat(1024 * 1024);
+    const more = () => {
+      while (!response.destroyed && response.write(part));
+    };
+    response.on('drain', more);
+    more();
+  });
+  const client = createMetisClient({ baseUrl: await listening(endless) });
+  await expect(client.getSession('x')).rejects.toMatchObject({
+    name: 'ApiError',
+    message: expect.stringContaining('answered more than 128 MiB'),
+  });
 });
 
 test('the client follows no redirect: nobody else is handed its token or its words', async () => {

@@ -1,11 +1,12 @@
 // Webhooks: what happens is told to the outside, in order, at least once, and to nobody's cost (20 §7).
 import { createHmac } from 'node:crypto';
-import { once } from 'node:events';
+import { getEventListeners, once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { createCredentials } from '../../src/app/credentials.ts';
 import { keyedReceivers, startNotify } from '../../src/app/notify/notify.ts';
+import { runReceiver } from '../../src/app/notify/receiver.ts';
 import { NotifySchema, type Receiver } from '../../src/domain/config/notify.ts';
 import type { Clock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/ports/log.ts';
@@ -102,6 +103,33 @@ describe('a receiver', () => {
     clock.advance(25 * 3600_000);
     await until(() => dead.told.length === 2);
     expect(ids(dead.told)).toEqual(ended(t).slice(0, 2));
+  });
+
+  it('that shares its notices with other nodes keeps no listener from one look to the next', async () => {
+    const t = await startEngine({ scenario: talk });
+    const clock = manualClock();
+    let looks = 0;
+    const next = async () => {
+      looks += 1;
+      return [];
+    };
+    const notices = { next, told: async () => {}, alone: async () => {} };
+    const [hook] = NotifySchema.parse([{ url: 'http://127.0.0.1:1/hook', events: ['turn.completed'] }]);
+    const { store, journal } = t.engine;
+    const one = runReceiver(hook!, null, { store, journal, notices, clock, log: silentLogger, fetch, secrets: [] });
+    const ending = new AbortController();
+    const done = one.work(ending.signal);
+    const LOOKS = 20;
+    for (let i = 1; i < LOOKS; i++) {
+      await until(() => looks === i && clock.pending() === 1);
+      if (i % 2 === 0) clock.advance(500);
+      else one.stored({ type: 'turn.completed' });
+    }
+    await until(() => looks >= LOOKS && clock.pending() === 1);
+    expect(getEventListeners(ending.signal, 'abort')).toHaveLength(1);
+    ending.abort();
+    await done;
+    expect(clock.pending()).toBe(0);
   });
 
   it('that was away while the server was killed is told what it missed', async () => {

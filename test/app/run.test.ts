@@ -351,15 +351,20 @@ describe.runIf(HAS_TERMINAL)('Ctrl-C', () => {
 
 describe('exit codes', () => {
   it('4 with what was spent and what the limit is, where the budget does not do', async () => {
+    const respond = {
+      tool_calls: [{ name: 'list_files', input: {} }],
+      usage: { input_tokens: 10_000, output_tokens: 100 },
+    };
+    models({ match: {}, times: 'inf', respond });
     const { url } = await serve();
     const first = await once('How many?', '--server', url, '--budget', '0.001');
     expect(first.code).toBe(4);
     expect(first.stderr).toMatch(
-      /^metis: .*\$0 of \$0\.001 spent.*may cost \$(0\.\d+); --budget \1 would have let it go$/m,
+      /^metis: the budget is too small: \$0 of \$0\.001 spent.*may cost \$(0\.\d+); --budget \1 would have let it go$/m,
     );
-    const later = await once('How many?', '--server', url, '--budget', '0.08');
+    const later = await once('How many?', '--server', url, '--budget', '0.2');
     expect(later.code).toBe(4);
-    expect(later.stderr).toMatch(/^metis: .*\$0\.0[0-7]\d* of \$0\.08 spent/m);
+    expect(later.stderr).toMatch(/^metis: .*\$0\.[01]\d* of \$0\.2 spent/m);
   }, 30_000);
 
   it('1 with the reason, where the turn fails', async () => {

@@ -83,7 +83,11 @@ describe('metrics', () => {
         .filter((one) => one.name === name)
         .map(({ unit, count, value, attributes: { 'gen_ai.operation.name': operation, ...rest } }) => {
           expect([operation, rest['gen_ai.provider.name']]).toEqual(['chat', 'anthropic']);
-          const model = String(rest['gen_ai.request.model']).replace('anthropic:claude-', '');
+          const model = String(rest['gen_ai.request.model']).replace('claude-', '');
+          expect([rest['server.address'], rest['gen_ai.response.model'] ?? rest['gen_ai.request.model']]).toEqual([
+            '127.0.0.1',
+            rest['gen_ai.request.model'],
+          ]);
           return [model, rest['gen_ai.token.type'] ?? rest['error.type'] ?? 'well', unit, count, value] as const;
         });
     // The planner called twice, the worker once; cached tokens are among the input.

@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { toPusd } from '../../src/kernel/money.ts';
+import { partsOf } from '../api/gateway/provider.ts';
 import { startGateway } from '../api/gateway/world.ts';
 import { listen, type Span, startCollector } from '../support/collector.ts';
 import { tempFolder } from '../support/engine.ts';
@@ -86,8 +87,8 @@ describe('with a collector', () => {
     };
     const planner = 'invoke_agent planner';
     const worker = `${planner} > execute_tool delegate > invoke_agent worker`;
-    const opus = 'chat anthropic:claude-opus-4-7';
-    const haiku = 'chat anthropic:claude-haiku-4-5';
+    const opus = 'chat claude-opus-4-7';
+    const haiku = 'chat claude-haiku-4-5';
     expect(spans.map(lineOf).sort()).toEqual(
       [
         planner,
@@ -117,6 +118,14 @@ describe('with a collector', () => {
         'gen_ai.usage.input_tokens': 147,
         'gen_ai.usage.cache_read.input_tokens': 40,
         'gen_ai.usage.output_tokens': 5,
+        'gen_ai.usage.reasoning.output_tokens': 0,
+        'gen_ai.request.model': name.slice('chat '.length),
+        'gen_ai.request.stream': true,
+        'gen_ai.response.model': name.slice('chat '.length),
+        'gen_ai.response.id': expect.stringMatching(/^msg_/),
+        'server.address': '127.0.0.1',
+        'server.port': Number(new URL(fake.anthropicUrl).port),
+        'metis.model': `anthropic:${name.slice('chat '.length)}`,
       });
       expect(attributes['gen_ai.usage.cost']).toBe(Number(attributes['metis.cost.usd']));
       cost += toPusd(attributes['metis.cost.usd']);
@@ -144,7 +153,15 @@ describe('with a collector', () => {
     const usage = { input: 100, cached: 40, written: 7, output: 5 };
     const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url };
     const { server, post } = await startGateway(
-      ({ body }) => (body.max_tokens === 1 ? { status: 529, raw: '{}' } : { text: SECRET, usage }),
+      ({ path: target, body }) =>
+        body.max_tokens === 1
+          ? { status: 529, raw: '{}' }
+          : {
+              raw: partsOf(
+                { path: target, body: { ...body, model: 'claude-opus-4-7-20260101' } },
+                { text: SECRET, usage },
+              ),
+            },
       { env },
     );
     const ask = (max_tokens: number) =>
@@ -160,13 +177,17 @@ describe('with a collector', () => {
 
     const { spans } = collector;
     expect(spans.map(({ name, parentSpanId }) => [name, parentSpanId ?? ''])).toEqual(
-      Array(2).fill(['chat anthropic:claude-opus-4-7', '']),
+      Array(2).fill(['chat claude-opus-4-7', '']),
     );
     const [whole, failed] = spans.toSorted((a, b) => (a.start < b.start ? -1 : 1));
     expect(whole!.attributes).toMatchObject({
       'gen_ai.operation.name': 'chat',
       'gen_ai.provider.name': 'anthropic',
-      'gen_ai.request.model': 'anthropic:claude-opus-4-7',
+      'gen_ai.request.model': 'claude-opus-4-7',
+      'gen_ai.response.model': 'claude-opus-4-7-20260101',
+      'gen_ai.response.id': 'msg_1',
+      'server.address': '127.0.0.1',
+      'metis.model': 'anthropic:claude-opus-4-7',
       'gen_ai.conversation.id': session!.id,
       'gen_ai.response.finish_reasons': ['end_turn'],
       'gen_ai.usage.input_tokens': 147,
@@ -175,6 +196,7 @@ describe('with a collector', () => {
       'metis.purpose': 'gateway',
       'metis.cost.usd': session!.cost_so_far_usd,
     });
+    expect(whole!.attributes).not.toHaveProperty('gen_ai.request.stream');
     expect(failed!.attributes['error.type']).toBe('rate_limit');
     expect(JSON.stringify(spans, (_, value) => (typeof value === 'bigint' ? String(value) : value))).not.toContain(
       SECRET,

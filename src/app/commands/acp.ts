@@ -1,7 +1,9 @@
 // `metis acp`: the ACP agent over stdin and stdout, for the editor that started it (19 §4, §5).
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
+import { printable } from '../../cli/style.ts';
 import { createMetisClient } from '../../client/client.ts';
+import { systemClock } from '../../kernel/clock.ts';
 import { StartupError } from '../../kernel/errors.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { type AttachFlags, attach } from '../door/attach.ts';
@@ -22,7 +24,9 @@ export async function serveAcp(context: CommandContext, flags: AttachFlags): Pro
         client: createMetisClient(server),
         version: context.version,
         uuid: randomUUID,
-        failed: (error) => context.stderr.write(`metis: ${error instanceof Error ? error.message : String(error)}\n`),
+        clock: systemClock,
+        failed: (error) =>
+          context.stderr.write(`metis: ${printable(error instanceof Error ? error.message : String(error))}\n`),
       });
       const output = new WritableStream<Uint8Array>({
         write: (chunk) => void context.stdout.write(Buffer.from(chunk).toString('utf8')),

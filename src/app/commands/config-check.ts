@@ -17,7 +17,7 @@ export async function checkConfig(context: CommandContext, flags: ConfigFlags): 
   const warnings: string[] = [...envFile.remarks];
   for (const check of [
     () => {
-      const registry = registryWith(readRegistry(config.registry.path), credentials);
+      const registry = registryWith(readRegistry(config.registry.path, context.packageDir), credentials);
       for (const { errors, warnings: found } of [
         checkDefaultModels(config, registry),
         checkRoutingFile(config.routing.global_path, registry) ?? { errors: [], warnings: [] },

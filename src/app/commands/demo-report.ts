@@ -4,11 +4,12 @@ import type { Style } from '../../cli/style.ts';
 import { type Column, tableLines } from '../../cli/table.ts';
 import type { MetisClient } from '../../client/client.ts';
 import type { CostRow } from '../../domain/analytics.ts';
+import { toPusd } from '../../kernel/money.ts';
 
 const COLUMNS: readonly Column[] = [{ title: 'session' }, { title: 'model' }, ...COST_COLUMNS];
 const ALL_TIME = 'all';
 
-/** The table and the two sentences under it; every figure is the server's. Ends with a line break. */
+/** The table and the sentences under it; every figure is the server's. Ends with a line break. */
 export async function demoReport(
   client: MetisClient,
   sessionId: string,
@@ -52,13 +53,25 @@ export async function demoReport(
   lines[0] = style.bold(lines[0]!);
   lines[lines.length - 1] = style.bold(lines.at(-1)!);
   const { baseline_repriced_usd, savings_usd, savings_pct } = savings.data;
+  const saved = toPusd(savings_usd);
+  const wholeJob = toPusd(bySession.totals.cost_usd) + saved;
   return [
     ...lines,
     '',
     `The workers' tokens on the planner's model: $${baseline_repriced_usd}`,
-    style.green(`Saved by delegating: $${savings_usd} (${(savings_pct * 100).toFixed(1)} %)`),
+    style.green(`Saved by delegating: $${savings_usd}`),
+    `That is ${percent(savings_pct)} of the workers' part and ${percent(share(saved, wholeJob))} of the whole job.`,
     '',
   ].join('\n');
+}
+
+/** 0 where the whole is nothing. */
+function share(part: bigint, whole: bigint): number {
+  return whole === 0n ? 0 : Number(part) / Number(whole);
+}
+
+function percent(ratio: number): string {
+  return `${(ratio * 100).toFixed(1)} %`;
 }
 
 function cells(label: string, model: string, row: Parameters<typeof costCells>[0]): string[] {

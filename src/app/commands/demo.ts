@@ -98,7 +98,7 @@ async function startServer(
     });
   }
   const credentials = only(createCredentials({ ...keys.values, ...context.env }), flags.provider);
-  const adapter = readRegistry(config.registry.path).adapters.get(flags.provider);
+  const adapter = readRegistry(config.registry.path, packageDir).adapters.get(flags.provider);
   if (adapter === undefined || credentials.forAdapter(flags.provider, adapter) === null) {
     const name = adapter === undefined ? 'its key' : credentials.keyName(flags.provider, adapter);
     throw new StartupError('not_configured', [`--provider ${flags.provider}: set ${name} or add it to ${keys.path}`]);

@@ -20,7 +20,12 @@ export function mcpLines({ mcp, mcp_servers }: Config, searchPath: string | unde
 function lineOf(name: string, { enabled, url, command = '' }: McpServerConfig, searchPath: string): McpLine {
   const about = `MCP server ${name}`;
   if (enabled === false) return { usable: true, text: `${about} is switched off` };
-  if (url !== undefined) return { usable: true, text: `${about} at ${new URL(url).origin}` };
+  if (url !== undefined)
+    return {
+      usable: true,
+      text: `${about} at ${URL.canParse(url) ? new URL(url).origin : 'an address with variables'}`,
+    };
+  if (command.includes('${')) return { usable: true, text: `${about} runs a command with variables` };
   // A relative one is looked for in each workspace.
   const found = command.includes('/')
     ? !path.isAbsolute(command) || isProgram(command)

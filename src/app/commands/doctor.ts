@@ -17,9 +17,10 @@ import { circlesOf } from '../providers.ts';
 import { readRegistry, registryWith } from '../registry-file.ts';
 import { checkDefaultModels, checkRoutingFile } from '../routing-file.ts';
 import { loadSettings, type Settings } from '../start.ts';
+import { keyLines } from './doctor-keys.ts';
 import { mcpLines } from './doctor-mcp.ts';
 import { notifyLines } from './doctor-notify.ts';
-import { NO_SANDBOX, sandboxWorks } from './shell-sandbox.ts';
+import { isRoot, NO_SANDBOX, RUNS_AS_ROOT, sandboxWorks } from './shell-sandbox.ts';
 
 interface Finding {
   readonly level: 'ok' | 'warning' | 'error';
@@ -30,16 +31,23 @@ const ok = (text: string): Finding => ({ level: 'ok', text });
 const warning = (text: string): Finding => ({ level: 'warning', text });
 const problem = (text: string): Finding => ({ level: 'error', text });
 
+export interface DoctorFlags extends ConfigFlags {
+  /** Try every key with its provider. */
+  readonly online?: boolean;
+}
+
 /** Exit code: 1 when something would keep the server from starting, from answering or from heeding its rules, else 0. */
-export async function doctor(context: CommandContext, flags: ConfigFlags): Promise<number> {
+export async function doctor(context: CommandContext, { online, ...flags }: DoctorFlags): Promise<number> {
   const settings = loadSettings(context, flags);
   if (!settings.ok) return refuse(context, settings.error);
   const findings = [
     ...dataFolder(settings.value),
     ...(await database(context, settings.value)),
     ...models(context, settings.value),
+    ...(online === true ? await onlineKeys(context, settings.value) : []),
     ripgrep(),
     ...sandbox(context, settings.value),
+    ...(isRoot() ? [warning(RUNS_AS_ROOT)] : []),
     ...mcpLines(settings.value.config, context.env.PATH).map(({ usable, text }) => (usable ? ok : warning)(text)),
     ...notifyLines(settings.value.config, settings.value.credentials).map(({ usable, text }) =>
       (usable ? ok : problem)(text),
@@ -111,7 +119,7 @@ async function database({ packageDir }: CommandContext, { config }: Settings): P
 function models(context: CommandContext, settings: Settings): Finding[] {
   const { config } = settings;
   try {
-    const registry = readRegistry(config.registry.path);
+    const registry = readRegistry(config.registry.path, context.packageDir);
     const prices = loadPrices(config.pricing, context.packageDir);
     const unpriced = registry.models.filter((model) => !prices.has(model.pricing_id)).map((model) => model.id);
     return [
@@ -148,6 +156,15 @@ function keys({ adapters }: RegistryFile, { credentials, envFile }: Settings): F
   const usable = usableAdapters(adapters, (id, adapter) => credentials.forAdapter(id, adapter) !== null);
   if (usable.size === 0) return [...findings, problem('no adapter can be used, so every message would be refused')];
   return none ? [...findings, warning('no provider can be used, so scripted models will answer')] : findings;
+}
+
+async function onlineKeys(context: CommandContext, settings: Settings): Promise<readonly Finding[]> {
+  try {
+    return await keyLines(context, readRegistry(settings.config.registry.path, context.packageDir), settings);
+  } catch (error) {
+    // A registry that cannot be read has its own line.
+    return problemsOf(error);
+  }
 }
 
 function routing(file: RegistryFile, { config, credentials }: Settings): Finding[] {

@@ -1,6 +1,8 @@
 // `metis mcp`: the MCP server over stdin and stdout, for the client that started it (19 §3, §5).
+
 import { randomUUID } from 'node:crypto';
 import path from 'node:path';
+import { printable } from '../../cli/style.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { StartupError } from '../../kernel/errors.ts';
 import { createRoot } from '../../mcp/root.ts';
@@ -39,7 +41,7 @@ export async function serveMcp(context: CommandContext, flags: McpFlags): Promis
         mcpServer(context.version, createStates(world), () => root),
         {
           transport,
-          onerror: (error) => context.stderr.write(`metis: ${lineOf(error)}\n`),
+          onerror: (error) => context.stderr.write(`metis: ${printable(lineOf(error))}\n`),
         },
       );
       await Promise.race([ended, context.outputClosed, context.stopSignal()]);

@@ -2,6 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { createBus } from '../../bus/memory/bus.ts';
+import { printable } from '../../cli/style.ts';
 import { ApiError, createMetisClient } from '../../client/client.ts';
 import { isoTime, systemClock } from '../../kernel/clock.ts';
 import { AppError, StartupError } from '../../kernel/errors.ts';
@@ -49,10 +50,10 @@ export async function prune(context: CommandContext, flags: PruneFlags): Promise
   try {
     const report = await placeOf(settings.value)(context, settings.value, { ...flags, days });
     const { rows_deleted, cutoff, sessions_skipped, oldest_kept_timestamp } = report;
-    context.stdout.write(
+    const summary =
       `${flags.dryRun ? 'would delete' : 'deleted'} ${rows_deleted} events older than ${cutoff}; ` +
-        `${sessions_skipped} sessions with an open turn keep theirs; oldest kept: ${oldest_kept_timestamp ?? 'none'}\n`,
-    );
+      `${sessions_skipped} sessions with an open turn keep theirs; oldest kept: ${oldest_kept_timestamp ?? 'none'}`;
+    context.stdout.write(`${printable(summary)}\n`);
     return 0;
   } catch (cause) {
     const error = databaseFault(db_path, cause);

@@ -9,7 +9,7 @@ import { type CommandContext, refuse } from '../context.ts';
 import { writeServerFile } from '../door/server-file.ts';
 import { startLog } from '../log.ts';
 import { askedAt, loadSettings } from '../start.ts';
-import { NO_SANDBOX, sandboxWorks } from './shell-sandbox.ts';
+import { isRoot, NO_SANDBOX, RUNS_AS_ROOT, sandboxWorks } from './shell-sandbox.ts';
 
 /**
  * By how much the old heap may grow before it is collected. A turn outlives the young heap, and under many of them V8
@@ -69,6 +69,7 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
         log.warn({}, `${NO_SANDBOX}; until then every command of the shell tool is refused`);
         context.stdout.write(`Every command of the shell tool will be refused: ${NO_SANDBOX}.\n`);
       }
+      if (isRoot()) log.warn({}, RUNS_AS_ROOT);
       log.info({ signal: await signal }, 'stopping');
       systemClock.after(SHUTDOWN_LIMIT_MS, () => process.exit(1));
     } finally {

@@ -13,3 +13,11 @@ export function sandboxWorks(env: Env): boolean {
   const cage = ['--unshare-user', '--unshare-pid', '--unshare-net', '--ro-bind', '/', '/', 'true'];
   return spawnSync('bwrap', cage, { env: shellEnvironment(env, []), timeout: LIMIT_MS }).status === 0;
 }
+
+export const RUNS_AS_ROOT =
+  'the server runs as root, so a command of the shell tool that is approved can change this machine; run it as a user of its own';
+
+/** Whether this process is the superuser of its system. */
+export function isRoot(): boolean {
+  return process.getuid?.() === 0;
+}

@@ -5,7 +5,7 @@ import type { LiveBus } from '../../ports/live-bus.ts';
 import type { Credentials } from '../credentials.ts';
 import { placeOf, type ReceiverParts, type RunningReceiver, runReceiver, typesOf } from './receiver.ts';
 
-export interface NotifyParts extends Omit<ReceiverParts, 'closing' | 'fetch'> {
+export interface NotifyParts extends Omit<ReceiverParts, 'fetch'> {
   readonly bus: LiveBus;
   readonly fetch?: typeof fetch;
 }
@@ -42,7 +42,7 @@ export function noticedBy(receivers: readonly KeyedReceiver[]): ReadonlyMap<stri
 export function startNotify(receivers: readonly KeyedReceiver[], { bus, ...parts }: NotifyParts): Notify | null {
   if (receivers.length === 0) return null;
   const closing = new AbortController();
-  const around = { fetch: globalThis.fetch, ...parts, closing: closing.signal };
+  const around = { fetch: globalThis.fetch, ...parts };
   const running: RunningReceiver[] = receivers.map(({ receiver, key }) => runReceiver(receiver, key, around));
   const work = async (ending: AbortSignal) => void (await Promise.all(running.map((one) => one.work(ending))));
   const { notices } = parts;

@@ -9,17 +9,17 @@ export interface Post {
   readonly body: string;
 }
 
-/** Null when it was taken, else why not. Rejects only when `closing` aborts. */
+/** Null when it was taken, else why not. Rejects only when `ending` aborts. */
 export async function post(
   { url, headers, body }: Post,
-  around: { readonly clock: Clock; readonly fetch: typeof fetch; readonly closing: AbortSignal },
+  around: { readonly clock: Clock; readonly fetch: typeof fetch; readonly ending: AbortSignal },
 ): Promise<string | null> {
   const stop = new AbortController();
   const timer = around.clock.after(TIMEOUT_MS, () => stop.abort());
-  const onClose = () => stop.abort();
-  around.closing.addEventListener('abort', onClose, { once: true });
+  const onEnd = () => stop.abort();
+  around.ending.addEventListener('abort', onEnd, { once: true });
   try {
-    around.closing.throwIfAborted();
+    around.ending.throwIfAborted();
     const response = await around.fetch(url, {
       method: 'POST',
       headers: { 'content-type': 'application/json', ...headers },
@@ -31,11 +31,11 @@ export async function post(
     await response.body?.cancel().catch(() => {});
     return response.ok ? null : `answered ${response.status}`;
   } catch (error) {
-    around.closing.throwIfAborted();
+    around.ending.throwIfAborted();
     return stop.signal.aborted ? 'did not answer within 10 s' : reasonOf(error);
   } finally {
     timer.cancel();
-    around.closing.removeEventListener('abort', onClose);
+    around.ending.removeEventListener('abort', onEnd);
   }
 }
 

@@ -28,7 +28,6 @@ export interface ReceiverParts {
   readonly log: Logger;
   readonly fetch: typeof fetch;
   readonly secrets: readonly string[];
-  readonly closing: AbortSignal;
   /** Where several nodes could tell; null = this process alone does, and keeps its place in the journal. */
   readonly notices: Notices | null;
 }
@@ -53,7 +52,7 @@ export function typesOf({ events }: Receiver): ReadonlySet<string> {
 
 /** @param key what signs its notices; null = nothing does */
 export function runReceiver(receiver: Receiver, key: string | null, parts: ReceiverParts): RunningReceiver {
-  const { store, journal, clock, log, closing } = parts;
+  const { store, journal, clock, log } = parts;
   const types = typesOf(receiver);
   const place = placeOf(receiver);
   // A path may be a secret.
@@ -74,20 +73,21 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
     }
   }
 
-  /** Until it is taken, or for a day. Rejects when the server closes. */
-  async function tell(event: AnyEvent): Promise<void> {
+  /** Until it is taken, or for a day. Rejects at `ending`. */
+  async function tell(event: AnyEvent, ending: AbortSignal): Promise<void> {
     const session = await store.sessions.record(event.session_id);
     const body = noticeBody(event, { secrets: parts.secrets, workspace: session?.workspace_path ?? null });
     for (let attempt = 0; ; attempt++) {
       const signed = key === null ? {} : { 'metis-signature': signature(key, body, clock.now()) };
-      const fault = await post({ url: receiver.url, headers: { 'metis-event-id': event.id, ...signed }, body }, parts);
+      const headers = { 'metis-event-id': event.id, ...signed };
+      const fault = await post({ url: receiver.url, headers, body }, { ...parts, ending });
       if (fault === null) return;
       if (clock.now() - Date.parse(event.timestamp) > GIVE_UP_MS) {
         log.error({ ...about, event_id: event.id, type: event.type, fault }, 'a receiver was not told of an event');
         return;
       }
       if (attempt === 0) log.warn({ ...about, event_id: event.id, fault }, 'a receiver will be told again');
-      await sleep(clock, Math.min(LONGEST_WAIT_SECONDS, 2 ** attempt) * 1000, closing);
+      await sleep(clock, Math.min(LONGEST_WAIT_SECONDS, 2 ** attempt) * 1000, ending);
     }
   }
 
@@ -102,49 +102,57 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
         const events = await notices.next(place, PAGE_ROWS);
         for (const event of events) {
           if (ending.aborted) return;
-          if (isWanted(event)) await tell(event);
+          if (isWanted(event)) await tell(event, ending);
           await notices.told(place, event.id);
         }
         if (events.length > 0) continue;
       } catch (err) {
-        if (!closing.aborted) log.warn({ ...about, err }, 'a receiver could not be told; tried again');
+        if (!ending.aborted) log.warn({ ...about, err }, 'a receiver could not be told; tried again');
       }
-      await Promise.race([nextWake(), sleep(clock, LOOK_MS, ending).catch(() => {})]);
+      await nextWake(ending, LOOK_MS);
     }
   }
 
-  async function nextWake(): Promise<void> {
-    if (!woken && !closing.aborted)
-      await new Promise<void>((resolve) => {
-        wake = resolve;
-        closing.addEventListener('abort', () => resolve(), { once: true });
-      });
-    woken = false;
+  /** Until an event is stored or `ending` aborts, at most for `ms`; null = without a limit. */
+  function nextWake(ending: AbortSignal, ms: number | null): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = ms === null ? null : clock.after(ms, () => done());
+      const done = () => {
+        timer?.cancel();
+        ending.removeEventListener('abort', done);
+        wake = () => {};
+        woken = false;
+        resolve();
+      };
+      if (woken || ending.aborted) return done();
+      ending.addEventListener('abort', done, { once: true });
+      wake = done;
+    });
   }
 
-  async function work(): Promise<void> {
+  async function work(ending: AbortSignal): Promise<void> {
     keptAt = await store.meta(place);
     let after = keptAt ?? (await store.events.newestId()) ?? '';
     try {
       // What had happened before it was named for the first time is not told.
       await keep(after);
-      while (!closing.aborted) {
+      while (!ending.aborted) {
         const until = await store.events.newestId();
         const query = { session_id: null, include_workers: true, types: [...types], until, limit: PAGE_ROWS };
         const page = await store.events.list({ ...query, after });
         for (const event of page.rows) {
           const wanted = isWanted(event);
-          if (wanted) await tell(event);
+          if (wanted) await tell(event, ending);
           after = event.id;
           if (wanted) await keep(after);
         }
         if (page.next !== null) continue;
         if (until !== null && until > after) after = until;
         if (passed >= STORE_EVERY) await keep(after);
-        await nextWake();
+        await nextWake(ending, null);
       }
     } catch (err) {
-      if (!closing.aborted) log.error({ ...about, err }, 'a receiver is told nothing more until the next start');
+      if (!ending.aborted) log.error({ ...about, err }, 'a receiver is told nothing more until the next start');
     }
     await keep(after);
   }
@@ -157,6 +165,6 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
       woken = true;
       wake();
     },
-    work: (ending) => (parts.notices === null ? work() : workInTurn(parts.notices, ending)),
+    work: (ending) => (parts.notices === null ? work(ending) : workInTurn(parts.notices, ending)),
   };
 }

@@ -1,8 +1,11 @@
 // What `metis doctor` says of a cluster: its database, shared roots and NATS (17 §2). Loaded only when `database.url` is set.
+import { lookup } from 'node:dns/promises';
 import path from 'node:path';
 import { natsFault } from '../../bus/nats/link.ts';
 import type { Config } from '../../domain/config.ts';
+import { createProbe } from '../../http/forward/reach.ts';
 import { StartupError } from '../../kernel/errors.ts';
+import type { NodeInfo } from '../../ports/trees.ts';
 import { inspectCluster } from '../../store/postgres/cluster/inspect.ts';
 
 export interface ClusterLine {
@@ -21,7 +24,12 @@ async function databaseLines(url: string, { cluster }: Config, packageDir: strin
     const { host, pathname } = new URL(url);
     const forward = found.missing === 0 ? '' : '; the next start brings it forward';
     const text = `PostgreSQL ${found.version}, database ${host}${pathname}${forward}`;
-    return [{ level: 'ok', text }, ...rootLines(cluster, found.rootFaults)];
+    return [
+      { level: 'ok', text },
+      ...rootLines(cluster, found.rootFaults),
+      ...(await nodeLines(found.nodes)),
+      ...(await addressLines(cluster, found.nodes)),
+    ];
   } catch (error) {
     if (error instanceof StartupError) return error.problems.map((text) => ({ level: 'error', text }));
     throw error;
@@ -35,6 +43,40 @@ function rootLines(cluster: Config['cluster'], faults: readonly string[]): reado
   if (local) return [];
   const cure = 'set cluster.shared_roots or cluster.local_workspaces';
   return [{ level: 'warning', text: `no shared root, so that every session with a workspace is refused; ${cure}` }];
+}
+
+/** Of the nodes that run: whether this machine reaches them. */
+async function nodeLines(nodes: readonly NodeInfo[]): Promise<readonly ClusterLine[]> {
+  if (nodes.length === 0) return [];
+  const probe = createProbe();
+  const lines = nodes.map(async (node): Promise<ClusterLine> => {
+    // Each is asked as one of its own version: what another version answers is not judged.
+    const reason = await probe.ask(node, node.version);
+    return reason === null
+      ? { level: 'ok', text: `node ${node.name} is reached at ${node.url}` }
+      : {
+          level: 'warning',
+          text: `node ${node.name} cannot be reached at ${node.url} (${reason}); check its cluster.advertise_url and the network`,
+        };
+  });
+  return Promise.all(lines).finally(() => probe.close());
+}
+
+/** Of the configured address of this node, while no node runs there. */
+async function addressLines(
+  { advertise_url: url }: Config['cluster'],
+  nodes: readonly NodeInfo[],
+): Promise<readonly ClusterLine[]> {
+  if (url === null || nodes.some((node) => node.url === url)) return [];
+  const { hostname } = new URL(url);
+  try {
+    await lookup(hostname.replace(/^\[|\]$/g, ''));
+    return [];
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const text = `cluster.advertise_url: ${hostname} is not found (${code}); name a host that the other nodes reach`;
+    return [{ level: 'warning', text }];
+  }
 }
 
 /** Without NATS everything works, only later on other nodes. */

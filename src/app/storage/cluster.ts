@@ -10,9 +10,11 @@ import { placesOf } from '../../policy/cluster/place.ts';
 import { createDayLimit } from '../../store/postgres/cluster/day-limit.ts';
 import type { NodeSelf } from '../../store/postgres/cluster/nodes.ts';
 import { createNotices } from '../../store/postgres/cluster/notices.ts';
+import { createRootWatch } from '../../store/postgres/cluster/root-watch.ts';
 import { markSharedRoots } from '../../store/postgres/cluster/shared-roots.ts';
 import { frameKey, standings } from '../../store/postgres/cluster/standing.ts';
 import { createTrees } from '../../store/postgres/cluster/trees.ts';
+import { filesIn } from '../../store/postgres/connection/migrate.ts';
 import { openDatabase } from '../../store/postgres/connection/open.ts';
 import { patientReads } from '../../store/postgres/connection/patient.ts';
 import { createSingle } from '../../store/postgres/connection/single.ts';
@@ -30,16 +32,18 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
   const { url, config, packageDir, log, ids, clock, trusted } = options;
   const { database, cluster } = config;
   makeFolder(options.dataDir, 0o700);
+  const migrationsDir = path.join(packageDir, 'migrations', 'postgres');
   const pool = await openDatabase({
     url,
     size: database.pool_size,
     synchronousCommit: database.synchronous_commit,
-    migrationsDir: path.join(packageDir, 'migrations', 'postgres'),
+    migrationsDir,
+    patienceMs: database.start_timeout_seconds === null ? null : database.start_timeout_seconds * 1000,
     clock,
     log,
     ...(options.leave === undefined ? {} : { leave: options.leave }),
   });
-  await markSharedRoots(pool, cluster.shared_roots, ids.next()).catch(async (error: unknown) => {
+  const checkRoot = await markSharedRoots(pool, cluster.shared_roots, ids.next()).catch(async (error: unknown) => {
     await pool.close();
     throw error;
   });
@@ -47,12 +51,14 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
   const trees = createTrees({
     pool,
     heartbeat: heartbeat.send,
-    selfAt: (bound) => selfAt(bound, options),
+    selfAt: (bound) => selfAt(bound, options, filesIn(migrationsDir).length),
+    roots: createRootWatch(cluster.shared_roots, checkRoot, log),
     files: { shared_roots: cluster.shared_roots, no_files: options.gatewayFolder },
     leaseSeconds: cluster.lease_seconds,
     ids,
     clock,
     log,
+    ...(options.leave === undefined ? {} : { leave: options.leave }),
   });
   const known = createKnown(trees);
   const reads = patientReads(pool, clock, trees.valid);
@@ -104,7 +110,11 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
 
 const ALL_ADDRESSES: readonly string[] = ['0.0.0.0', '[::]'];
 
-function selfAt(bound: { readonly url: string }, { config, version, alike, dataDir }: StorageOptions): NodeSelf {
+function selfAt(
+  bound: { readonly url: string },
+  { config, version, alike, dataDir }: StorageOptions,
+  schema: number,
+): NodeSelf {
   const { cluster } = config;
   const at = bound.url === '' ? null : new URL(bound.url);
   if (at !== null && ALL_ADDRESSES.includes(at.hostname)) at.hostname = hostname();
@@ -113,6 +123,7 @@ function selfAt(bound: { readonly url: string }, { config, version, alike, dataD
     name,
     url: cluster.advertise_url ?? at?.origin ?? '',
     version,
+    schema,
     places: placesOf({ node_name: name, shared_roots: cluster.shared_roots }),
     // Each node's data folder may be called otherwise: what lies in it is what must be alike.
     configHash: sha256Hex(canonicalJson([alikeIn(config), ...alike]).replaceAll(dataDir, '~/.metis')),

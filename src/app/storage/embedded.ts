@@ -10,6 +10,7 @@ import { createAnalytics } from '../../store/sqlite/report/analytics.ts';
 import { createThreadedAnalytics, type ThreadedAnalytics } from '../../store/sqlite/report/threaded-analytics.ts';
 import { createJournal } from '../../store/sqlite/write/journal.ts';
 import type { Storage, StorageOptions } from './storage.ts';
+import { threadProgram } from './thread-program.ts';
 
 /** Throws `StartupError`; what was opened by then is closed again. */
 export function openEmbedded(options: StorageOptions): Storage {
@@ -76,7 +77,7 @@ export function createOwnTrees({ version, id, open }: Alone): Trees {
     get url() {
       return url;
     },
-    ready: () => true,
+    unready: () => null,
     join: async (bound, work) => {
       node = id();
       url = bound.url;
@@ -84,6 +85,7 @@ export function createOwnTrees({ version, id, open }: Alone): Trees {
     },
     hold: () => HELD,
     holds: () => true,
+    giveUp: () => {},
     onLost: () => {},
     drain: () => {
       draining = true;
@@ -98,10 +100,7 @@ export function createOwnTrees({ version, id, open }: Alone): Trees {
 }
 
 function threadedReports({ config, packageDir, log }: StorageOptions): ThreadedAnalytics {
-  // From source like this file, where Node itself runs TypeScript: a test runner may, on a Node that does not.
-  const fromSource = import.meta.filename.endsWith('.ts') && process.features.typescript !== false;
-  const [folder, ending] = fromSource ? ['src', 'ts'] : ['dist', 'js'];
-  const program = path.join(packageDir, folder, 'store', 'sqlite', 'report', `analytics-thread.${ending}`);
+  const program = threadProgram(packageDir, 'store/sqlite/report/analytics-thread');
   const { free_providers: freeProviders } = config.pricing;
   return createThreadedAnalytics(program, { path: config.storage.db_path, freeProviders }, log);
 }

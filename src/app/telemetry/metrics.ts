@@ -1,5 +1,8 @@
 // The figures of `/metrics` and of OTLP: folded from committed events since the start, written as Prometheus text by hand (18 §2).
+import { FailureModeSchema } from '../../domain/delegate.ts';
 import type { Event, EventType, PayloadOf } from '../../domain/event.ts';
+import { SLOTS } from '../../domain/route.ts';
+import { ErrorClassSchema } from '../../domain/scalars.ts';
 import type { MetricGauges } from '../../http/deps.ts';
 import { fromPusd, toPusd } from '../../kernel/money.ts';
 import type { LiveBus } from '../../ports/live-bus.ts';
@@ -7,6 +10,10 @@ import { createHistogram, createSums, type Family } from './series.ts';
 
 /** Upper bounds of `metis_llm_latency_seconds`: model calls take from a moment to minutes. */
 const LATENCY_SECONDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300];
+
+const CALL_OUTCOMES = ['completed', 'failed', 'cancelled'] as const;
+const TURN_OUTCOMES = ['completed', 'failed', 'cancelled'] as const;
+const IS_WORKER = ['false', 'true'] as const;
 
 export interface Metrics {
   /** Prometheus text, version 0.0.4. */
@@ -28,8 +35,11 @@ export function foldEvents(bus: LiveBus, name: string, folds: Folds): void {
   });
 }
 
-/** Counts what is committed from now on. */
-export function createMetrics(bus: LiveBus): Metrics {
+/**
+ * Counts what is committed from now on. Each counter begins at 0, so that its first event is an increase.
+ * @param models ids of those that can be called
+ */
+export function createMetrics(bus: LiveBus, models: readonly string[]): Metrics {
   const calls = createSums('metis_llm_calls_total', 'Model calls that ended.');
   const errors = createSums('metis_llm_errors_total', 'Model calls that failed, by the class of the error.');
   const latency = createHistogram(
@@ -43,11 +53,20 @@ export function createMetrics(bus: LiveBus): Metrics {
   const turns = createSums('metis_turns_total', 'Turns that ended.');
   const delegations = createSums('metis_delegations_total', 'Delegations that closed: completed, or how they failed.');
 
+  for (const model of models) {
+    for (const outcome of CALL_OUTCOMES) calls.add({ model, outcome }, 0n);
+    for (const error_class of ErrorClassSchema.exclude(['cancelled']).options) errors.add({ model, error_class }, 0n);
+    for (const is_worker of IS_WORKER) cost.add({ model, is_worker }, 0n);
+  }
+  for (const policy of SLOTS) wins.add({ policy }, 0n);
+  for (const outcome of TURN_OUTCOMES) for (const is_worker of IS_WORKER) turns.add({ outcome, is_worker }, 0n);
+  for (const outcome of ['completed', ...FailureModeSchema.options]) delegations.add({ outcome }, 0n);
+
   function failed(model: string, errorClass: string): void {
     calls.add({ model, outcome: errorClass === 'cancelled' ? 'cancelled' : 'failed' });
     if (errorClass !== 'cancelled') errors.add({ model, error_class: errorClass });
   }
-  const ended = (outcome: string) => (payload: { readonly parent_session_id: string | null }) =>
+  const ended = (outcome: (typeof TURN_OUTCOMES)[number]) => (payload: { readonly parent_session_id: string | null }) =>
     turns.add({ outcome, is_worker: String(payload.parent_session_id !== null) });
 
   foldEvents(bus, 'metrics', {
@@ -81,6 +100,7 @@ const GAUGES: { readonly [K in keyof MetricGauges]: string } = {
   active_workers: 'Worker sessions that have not ended.',
   active_turns: 'Turns that run.',
   active_streams: 'Open streams of events, WebSocket and SSE.',
+  unreachable_nodes: 'Other nodes of the cluster that this one cannot reach.',
 };
 
 function gauges(now: MetricGauges): string[] {

@@ -3,6 +3,8 @@ import type { Attributes, Context, Span, Tracer } from '@opentelemetry/api';
 import type { Event } from '../../domain/event.ts';
 import { promptTokens } from '../../domain/usage.ts';
 import type { LiveBus } from '../../ports/live-bus.ts';
+import type { AnswerFacts } from './answer-facts.ts';
+import type { FindCallTarget } from './call-target.ts';
 import type { Content } from './content.ts';
 import { foldEvents } from './metrics.ts';
 import type { TraceHeaders, TraceRelay } from './trace-relay.ts';
@@ -21,7 +23,19 @@ interface Open {
 export function foldSpans(
   api: Api,
   tracer: Tracer,
-  { bus, relay, content }: { bus: LiveBus; relay: TraceRelay; content: Content | null },
+  {
+    bus,
+    relay,
+    content,
+    answers,
+    targetOf,
+  }: {
+    readonly bus: LiveBus;
+    readonly relay: TraceRelay;
+    readonly content: Content | null;
+    readonly answers: AnswerFacts;
+    readonly targetOf: FindCallTarget;
+  },
 ): void {
   const { ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } = api;
   const turns = new Map<string, Open>();
@@ -84,29 +98,34 @@ export function foldSpans(
     'route.decided'({ chosen_model, chain, winner_index }, { turn_id }) {
       const policy = chain[winner_index]?.policy;
       turns.get(turn_id ?? '')?.span.setAttributes({
-        'gen_ai.request.model': chosen_model,
+        'gen_ai.request.model': targetOf(chosen_model).model,
+        'metis.model': chosen_model,
         ...(policy === undefined ? {} : { 'metis.route.policy': policy }),
       });
     },
     'llm.call_started'({ request_id, model, provider, purpose }, event) {
+      const target = targetOf(model);
       const attributes = {
         'gen_ai.operation.name': 'chat',
         'gen_ai.provider.name': provider,
-        'gen_ai.request.model': model,
+        'gen_ai.request.model': target.model,
+        ...target.server,
+        'metis.model': model,
         'metis.purpose': purpose,
       };
-      calls.set(request_id, open(event, `chat ${model}`, within(event), attributes));
+      calls.set(request_id, open(event, `chat ${target.model}`, within(event), attributes));
     },
     'llm.call_completed'(payload, event) {
-      const { request_id, model, stop_reason, error_class } = payload;
+      const { request_id, stop_reason, error_class } = payload;
       close(calls, request_id, event, {
-        'gen_ai.response.model': model,
+        ...answers.read(request_id),
         'gen_ai.response.finish_reasons': [stop_reason],
         // Ours are disjoint; here the cached ones are among the input.
         'gen_ai.usage.input_tokens': promptTokens(payload),
         'gen_ai.usage.output_tokens': payload.output_tokens,
         'gen_ai.usage.cache_read.input_tokens': payload.cached_input_tokens,
         'gen_ai.usage.cache_creation.input_tokens': payload.cache_creation_input_tokens,
+        'gen_ai.usage.reasoning.output_tokens': payload.reasoning_tokens,
         'gen_ai.usage.cost': Number(payload.cost_usd),
         'metis.cost.usd': payload.cost_usd,
         'metis.priced': payload.priced,

@@ -5,6 +5,9 @@ import { type Clock, sleep } from '../../kernel/clock.ts';
 import type { LiveBus } from '../../ports/live-bus.ts';
 import type { Logger } from '../../ports/log.ts';
 import type { Providers } from '../../ports/provider.ts';
+import type { Relays } from '../../ports/relay.ts';
+import { type AnswerFacts, createAnswerFacts } from './answer-facts.ts';
+import type { FindCallTarget } from './call-target.ts';
 import { createContent } from './content.ts';
 import { createGenAiMetrics } from './gen-ai-metrics.ts';
 import type { Metrics } from './metrics.ts';
@@ -21,14 +24,17 @@ export interface TelemetryParts {
   readonly metrics: Metrics;
   /** Exact values that are never sent. */
   readonly secrets: readonly string[];
+  readonly targetOf: FindCallTarget;
   readonly version: string;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 export interface Telemetry {
-  /** The adapters as the engine is to have them: listened to where content is recorded. */
+  /** The adapters as the engine is to have them: their answers are read for spans and metrics. */
   listening(providers: Providers): Providers;
+  /** The same of the gateway's relays. */
+  relaying(relays: Relays): Relays;
   /** From now on figures are sent, these of the moment among them. */
   sendMetrics(gauges: () => Promise<MetricGauges>): void;
   close(): Promise<void>;
@@ -42,10 +48,14 @@ export async function startTelemetry(parts: TelemetryParts): Promise<Telemetry |
   for (const remark of wishes.remarks) log.warn({}, remark);
   const content = wishes.content ? createContent(secrets) : null;
   if (content !== null) log.warn({}, 'what is said to models and by them is sent with the traces');
-  const traces = wishes.traces === null ? null : await startTraces(parts, wishes, { url: wishes.traces, content });
-  const metrics = wishes.metrics === null ? null : await prepareMetrics(parts, wishes, wishes.metrics);
+  const answers = createAnswerFacts(secrets);
+  const traces =
+    wishes.traces === null ? null : await startTraces(parts, wishes, { url: wishes.traces, content, answers });
+  const metrics =
+    wishes.metrics === null ? null : await prepareMetrics(parts, wishes, { url: wishes.metrics, answers });
   return {
-    listening: (providers) => content?.listening(providers) ?? providers,
+    listening: (providers) => answers.listening(content?.listening(providers) ?? providers),
+    relaying: answers.relaying,
     sendMetrics: (gauges) => metrics?.start(gauges),
     close: async () => {
       const enough = new AbortController();
@@ -57,9 +67,17 @@ export async function startTelemetry(parts: TelemetryParts): Promise<Telemetry |
 }
 
 async function startTraces(
-  { bus, relay, version, log }: TelemetryParts,
+  { bus, relay, targetOf, version, log }: TelemetryParts,
   wishes: Wishes,
-  { url, content }: { readonly url: string; readonly content: ReturnType<typeof createContent> | null },
+  {
+    url,
+    content,
+    answers,
+  }: {
+    readonly url: string;
+    readonly content: ReturnType<typeof createContent> | null;
+    readonly answers: AnswerFacts;
+  },
 ): Promise<{ shutdown(): Promise<void> }> {
   const [api, sdk, { OTLPTraceExporter }, { foldSpans }, resource] = await Promise.all([
     import('@opentelemetry/api'),
@@ -74,12 +92,16 @@ async function startTraces(
   });
   const sampler = samplerOf(sdk, wishes);
   const provider = new sdk.TracerProvider({ resource, sampler, spanProcessors: [processor] });
-  foldSpans(api, provider.getTracer('metis', version), { bus, relay, content });
+  foldSpans(api, provider.getTracer('metis', version), { bus, relay, content, answers, targetOf });
   log.info({ endpoint: new URL(url).origin }, 'traces are sent');
   return provider;
 }
 
-async function prepareMetrics({ bus, metrics, version, clock, log }: TelemetryParts, wishes: Wishes, url: string) {
+async function prepareMetrics(
+  { bus, metrics, targetOf, version, clock, log }: TelemetryParts,
+  wishes: Wishes,
+  { url, answers }: { readonly url: string; readonly answers: AnswerFacts },
+) {
   const [api, sdk, { OTLPMetricExporter }, { metricData }, resource] = await Promise.all([
     import('@opentelemetry/api'),
     import('@opentelemetry/sdk-metrics'),
@@ -87,7 +109,7 @@ async function prepareMetrics({ bus, metrics, version, clock, log }: TelemetryPa
     import('./metric-data.ts'),
     resourceOf(version),
   ]);
-  const genAi = createGenAiMetrics(bus);
+  const genAi = createGenAiMetrics(bus, { answers, targetOf });
   const from = clock.now();
   const reader = new sdk.PeriodicExportingMetricReader({
     exporter: saidOnce(new OTLPMetricExporter({ url }), { what: 'metrics', url, log }),

@@ -152,7 +152,7 @@ describe.skipIf(browserEndpoint === null)('the approvals', () => {
     await page.setViewportSize({ width: 1280, height: 820 });
     await page.getByRole('link', { name: 'Live tree' }).click();
     for (const label of ['worker 1', 'worker 2', 'worker 3']) {
-      const pane = page.getByRole('article', { name: label });
+      const pane = page.getByRole('article', { name: label, exact: true });
       const [whole, button] = [await pane.boundingBox(), await pane.getByRole('button').boundingBox()];
       expect(button!.x + button!.width, label).toBeLessThan(whole!.x + whole!.width);
     }

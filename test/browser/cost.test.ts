@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { exactUsd } from '../../src/dashboard/format/usd.ts';
 import type { SessionRecord } from '../../src/domain/session.ts';
 import { fromPusd, sumPusd, toPusd } from '../../src/kernel/money.ts';
+import { callCompleted } from '../support/drafts.ts';
 import { scenario } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
 import { seedLedger, shiftedClock } from './ledger.ts';
@@ -155,6 +156,24 @@ describe.skipIf(browserEndpoint === null)('the cost view', () => {
     await page.locator('.cost-table tfoot').waitFor();
     await page.getByRole('button', { name: 'Port the parser (12)' }).click();
     await expectWhole(page);
+    expect(errors).toEqual([]);
+  });
+
+  test('warns of calls without a price in every price table, whole and without a fault of axe', async () => {
+    const { engine } = server;
+    const source = { ids: engine.ids, time: { now: engine.clock.now() } };
+    const model = 'gone:model';
+    const unpriced = callCompleted(source, planners.at(-1)!, null, { model, cost_usd: '0', priced: false });
+    const dropped = callCompleted(source, planners.at(-1)!, null, { model, cost_usd: '0.25' });
+    await engine.journal.commit({ writes: [], emit: [unpriced, dropped] });
+    const { page, errors } = await open('?range=all&baseline=scripted:fast');
+    const warnings = page.locator('.stat-warning');
+    await warnings.getByText('1 call without a price, counted as $0.00').waitFor();
+    await warnings.getByText(/^The saving leaves out \d calls? without a current price/).waitFor();
+    await expectWhole(page, 'stamped');
+    await choose(page, 'Prices', 'Current');
+    await warnings.getByText(/^\d calls? of models that this price table lacks/).waitFor();
+    await expectWhole(page, 'current');
     expect(errors).toEqual([]);
   });
 });

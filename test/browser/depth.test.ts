@@ -42,7 +42,7 @@ describe.skipIf(browserEndpoint === null)('workers of workers', () => {
       page.locator('.session-costs .number').evaluateAll((cells) => cells.map((cell) => cell.getAttribute('title')));
     await page.locator('.turn-end').waitFor();
     expect(await heads()).toEqual([exactUsd(own), sum(cost.outer, cost.inner), all]);
-    const card = page.getByRole('region', { name: 'Delegation: outer work' });
+    const card = page.getByRole('article', { name: 'Delegation: outer work' });
     await card.getByText('with workers').waitFor();
     await card.getByTitle(sum(cost.outer, cost.inner), { exact: true }).waitFor();
 

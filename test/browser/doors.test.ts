@@ -58,6 +58,15 @@ describe.skipIf(browserEndpoint === null)('sessions of the gateway', () => {
     expect([...errors, ...theirs]).toEqual([]);
   });
 
+  test('without a workspace are no choice of the workers', async () => {
+    const { server, post } = await startGateway(() => ({ usage: { input: 1000, output: 100 } }), {});
+    const body = { model: 'claude-opus-4-7', max_tokens: 50, messages: [{ role: 'user', content: 'hi' }] };
+    await (await post('/v1/messages', body, claudeCode('s1'))).text();
+    const { page, errors } = await openTab(`${server.url}/#/workers`);
+    await page.getByRole('heading', { name: 'No workspace yet' }).waitFor();
+    expect(errors).toEqual([]);
+  });
+
   test('say which cap would let a refused call pass, also to who comes later, until the cap is another', async () => {
     const { server, post } = await startGateway(() => ({ usage: { input: 100, output: 5000 } }));
     const headers = { ...claudeCode('s1'), 'x-metis-budget-usd': '0.4' };

@@ -70,7 +70,7 @@ describe.skipIf(browserEndpoint === null)('a hostile', () => {
       ).toEqual([]);
       expect(await page.title(), place).toContain('Metis');
     };
-    await page.getByRole('region', { name: 'Run write_file?' }).getByText('onerror').first().waitFor();
+    await page.getByRole('article', { name: 'Run write_file?' }).getByText('onerror').first().waitFor();
     await clean('asked');
     await page.goto(`${url}/#/approvals`);
     await page.locator('.approval').getByText('onerror').first().waitFor();
@@ -140,6 +140,25 @@ describe.skipIf(browserEndpoint === null)('a hostile', () => {
       });
     });
     expect(places).toEqual(places.toSorted((a, b) => a - b));
+    expect(errors).toEqual([]);
+  });
+
+  test('Markdown that takes a parser minutes is shown as it is, and what comes after it as ever', async () => {
+    const slow = '**a_'.repeat(12_500);
+    const long = '**bold** and plain. '.repeat(300);
+    const { url, client, workspace } = await startBrowserServer({
+      scenario: scenario(planner({ text: slow }), [{ match: { role: 'planner', turn: 2 }, respond: { text: long } }]),
+    });
+    const session = await client.createSession({ workspace_path: workspace });
+    const { page, errors } = await openTab(`${url}/#/sessions/${session.id}`);
+    await client.submitTurn(session.id, { content: 'slow' });
+    await page.locator('.markdown.plain').getByText('**a_**a_').first().waitFor();
+    await until(async () => (await client.getSession(session.id)).status === 'idle');
+    await client.submitTurn(session.id, { content: 'long' });
+    await page.locator('.markdown strong').nth(299).waitFor();
+    await page.reload();
+    await page.locator('.markdown strong').nth(299).waitFor();
+    await page.locator('.markdown.plain').getByText('**a_**a_').first().waitFor();
     expect(errors).toEqual([]);
   });
 

@@ -69,11 +69,12 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
   });
 
   test('is started and talked to in the page, and followed live to its end: workers, tools, exact costs', async () => {
+    const TOOLS = { allowed_tools: ['write_file', 'memory_add'] };
     const words = 'The work is **done**: `a.txt` and b.txt are written. '.repeat(6);
     const server = await startBrowserServer({
       scenario: scenario(
         planner(
-          { text: 'I hand it out.', tool_calls: [delegate('write a'), delegate('write b')] },
+          { text: 'I hand it out.', tool_calls: [delegate('write a', TOOLS), delegate('write b')] },
           { text: words, chunk_chars: 9, chunk_delay_ms: 4 },
         ),
         worker(
@@ -92,9 +93,10 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     await page.getByLabel('First message').fill('write two files');
     await page.getByRole('button', { name: 'Open session' }).click();
 
-    const cards = page.getByRole('region', { name: /^Delegation/ });
+    const cards = page.getByRole('article', { name: /^Delegation/ });
     await cards.nth(1).waitFor();
     await cards.first().getByText('completed').waitFor();
+    await cards.first().getByText('Tools not given to this worker: memory_add').waitFor();
     await page.getByText('b.txt are written').first().waitFor();
     await page.locator('.turn-end').waitFor();
     expect(await page.locator('.markdown strong').first().textContent()).toBe('done');
@@ -182,7 +184,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     const session = await client.createSession({ workspace_path: workspace });
     const first = await client.submitTurn(session.id, { content: 'begin' });
     const { page, errors } = await openTab(open(url, session.id));
-    const card = page.getByRole('region', { name: /^Delegation/ });
+    const card = page.getByRole('article', { name: /^Delegation/ });
     await card.getByRole('button', { name: /Cancel/ }).waitFor();
     const body = JSON.stringify(await client.getSession(session.id));
     expect(body).toContain(`"current_turn_id":"${first.turn_id}"`);
@@ -214,7 +216,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     const { page, errors } = await openTab(open(url, session.id));
     await page.getByLabel('Message').fill('begin');
     await page.keyboard.press('Enter');
-    const card = page.getByRole('region', { name: /^Delegation/ });
+    const card = page.getByRole('article', { name: /^Delegation/ });
     await page.getByRole('button', { name: /^Model/ }).click();
     await page.getByRole('menuitemradio', { name: /^balanced/ }).click();
     await page.getByText('from the next turn on').waitFor();
@@ -245,14 +247,17 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     const { page, errors } = await openTab(open(url, session.id));
     await page.getByLabel('Message').fill('begin');
     await page.keyboard.press('Enter');
-    const card = page.getByRole('region', { name: 'Run write_file?' });
+    const card = page.getByRole('article', { name: 'Run write_file?' });
     await card.getByRole('figure', { name: 'Content of' }).getByText('draft').waitFor();
     await page.getByText('waits for an approval').waitFor();
     await expectAccessible(page);
     await card.focus();
-    await page.keyboard.press('e');
-    const editor = page.getByLabel('Arguments as JSON');
-    await editor.waitFor();
+    // A person types on at once: the editor has the focus before the next key.
+    await page.evaluate(() => {
+      document.activeElement?.dispatchEvent(new KeyboardEvent('keydown', { key: 'e', bubbles: true }));
+      return new Promise<void>((resolve) => queueMicrotask(() => queueMicrotask(resolve)));
+    });
+    expect(await page.evaluate(() => document.activeElement?.getAttribute('aria-label'))).toBe('Arguments as JSON');
     await page.keyboard.press('Control+A');
     await page.keyboard.type('{"path": "a.txt", "content": "edited"}');
     await page.keyboard.press('Tab');
@@ -309,7 +314,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     const session = await client.createSession({ workspace_path: workspace });
     const { page, errors } = await openTab(open(url, session.id));
     await client.submitTurn(session.id, { content: 'begin' });
-    const card = page.getByRole('region', { name: 'Create worker counter?' });
+    const card = page.getByRole('article', { name: 'Create worker counter?' });
     const [asked] = (await client.listConfirmations()).confirmations;
     const lines = (await client.getConfirmation(asked!.confirmation_request_id)).payload?.yaml as string;
     const shown = (signs: string) => card.locator(signs).allTextContents();
@@ -350,7 +355,7 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     const yaml = 'name: counter\ndescription: Counts.\ninstructions: You weigh.\n';
     await client.createWorkerDefinition({ workspace_path: workspace, yaml });
     const { page, errors } = await openTab(`${url}/#/approvals`);
-    const card = page.getByRole('region', { name: 'Create worker counter?' });
+    const card = page.getByRole('article', { name: 'Create worker counter?' });
     await card.getByText('there is a worker of this name by now').waitFor();
     expect(await card.locator('.diff-out').allTextContents()).toContain('- instructions: You weigh.');
     expect(await card.locator('.diff-in').allTextContents()).toContain('+ instructions: You count.');
@@ -381,9 +386,9 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     expect(toPusd(cap!) - toPusd(costs!)).toBeLessThan(toPusd('0.000001'));
     await expectAccessible(page);
     await page.keyboard.press('Enter');
-    await page.getByRole('region', { name: /^Delegation/ }).waitFor();
+    await page.getByRole('article', { name: /^Delegation/ }).waitFor();
     // The worker asks, and waits for as long as this takes.
-    const asked = page.getByRole('region', { name: 'Run write_file?' });
+    const asked = page.getByRole('article', { name: 'Run write_file?' });
     await asked.waitFor();
     await page.getByPlaceholder('Tell the running turn something…').fill('one more thing');
     await page.keyboard.press('Enter');
@@ -392,6 +397,18 @@ describe.skipIf(browserEndpoint === null)('a session', () => {
     await page.locator('.turn-end').waitFor();
     await page.locator('.bubble').getByText('one more thing').waitFor();
     expect((await client.listTurns(session.id)).turns).toHaveLength(1);
+    expect(errors).toEqual([]);
+  });
+
+  test('takes a message that names its model while no turn runs', async () => {
+    const { url, client, workspace } = await startBrowserServer({ scenario: scenario(planner({ text: 'done' })) });
+    const session = await client.createSession({ workspace_path: workspace });
+    const { page, errors } = await openTab(open(url, session.id));
+    await page.getByLabel('Message').fill('@scripted:deep hello');
+    await page.keyboard.press('Enter');
+    await page.locator('.turn-end').waitFor();
+    const [turn] = (await client.listTurns(session.id)).turns;
+    expect(turn).toMatchObject({ chosen_model: 'scripted:deep', routing_mode: 'override' });
     expect(errors).toEqual([]);
   });
 

@@ -23,7 +23,8 @@ describe.skipIf(browserEndpoint === null)('the page at /', () => {
     expect((await fetch(url, { headers: { 'if-none-match': etag } })).status).toBe(304);
     expect((await fetch(url, { headers: { 'if-none-match': '"another"' } })).status).toBe(200);
     const names = [...(await page.text()).matchAll(/"(assets\/[^"]+)"/g)].map((m) => m[1]!);
-    expect(names).toHaveLength(3);
+    // Icon, style sheet, program, and the worker that parses Markdown.
+    expect(names).toHaveLength(4);
     for (const name of names) {
       const asset = await fetch(new URL(name, url));
       expect([asset.status, asset.headers.get('cache-control')]).toEqual([200, 'public, max-age=31536000, immutable']);

@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { exactUsd } from '../../src/dashboard/format/usd.ts';
 import { call, planner, scenario, worker } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
+import { FIXTURE, fixture } from '../tool/mcp/world.ts';
 import { browserEndpoint, expectAccessible, expectWhole, openTab } from './page.ts';
 import { type BrowserServer, startBrowserServer } from './server.ts';
 
@@ -79,7 +80,7 @@ describe.skipIf(browserEndpoint === null)('the named workers', () => {
     await limits.getByText('asks first').waitFor();
     await limits.getByText('forbidden').waitFor();
     await limits.getByText('up to 2 files, 10,000,000 bytes in all, .ts').waitFor();
-    const definition = page.getByRole('region', { name: 'Definition' });
+    const definition = page.getByRole('figure', { name: 'Definition' });
     const { yaml } = await client.getWorkerDefinition('reviewer', { workspace_path: workspace });
     expect(await definition.locator('code').textContent()).toBe(yaml);
     await page.getByRole('region', { name: 'Recent sessions' }).getByRole('link', { name: 'look at a' }).click();
@@ -151,6 +152,27 @@ describe.skipIf(browserEndpoint === null)('the named workers', () => {
     await page.locator(`.turn-end [title="${exactUsd(turn!.workers_cost_usd)}"]`).waitFor();
     await page.getByRole('link', { name: 'Live tree' }).click();
     await page.getByRole('article', { name: 'plain' }).locator('.pane-task').getByText('look at a').waitFor();
+    expect(errors).toEqual([]);
+  });
+
+  test('stand below the MCP servers that do not answer and the tools that are left out', async () => {
+    const schemas = JSON.stringify({ never: { type: 'object', anyOf: [false] } });
+    const { url, client, workspace } = await startBrowserServer({
+      config: {
+        mcp_servers: { mixed: fixture('schemas', { args: [FIXTURE, 'schemas', schemas] }), gone: fixture('exits') },
+      },
+      files: FILES,
+      scenario: scenario(planner({ text: 'done' })),
+    });
+    const session = await client.createSession({ workspace_path: workspace });
+    await client.submitTurn(session.id, { content: 'go' });
+    await until(async () => (await client.listTools({ workspace_path: workspace })).problems.length === 2);
+    const { page, errors } = await openTab(`${url}/#/workers`);
+    const servers = page.getByRole('region', { name: 'MCP servers' });
+    await servers.getByText('has a tool "never" that is left out').waitFor();
+    await servers.getByText('ended with exit status 1').waitFor();
+    for (const name of ['mixed', 'gone']) await servers.locator('code', { hasText: name }).waitFor();
+    await expectAccessible(page);
     expect(errors).toEqual([]);
   });
 

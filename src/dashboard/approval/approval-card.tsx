@@ -1,6 +1,6 @@
 // One open question to a person about one call: its exact arguments, its deadline, and approve, reject or edit.
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, type Confirmation, type ConfirmationAnswer, type ConfirmationDetail } from '../../client/client.ts';
 import { explain, issuesOf, useApi } from '../data/api.ts';
 import { useNow } from '../data/now.ts';
@@ -90,7 +90,7 @@ export function ApprovalCard(props: {
   };
 
   return (
-    <section
+    <article
       class="approval"
       aria-labelledby={props.origin === undefined ? heading : `${heading} ${heading}-origin`}
       tabIndex={0}
@@ -177,7 +177,7 @@ export function ApprovalCard(props: {
           </button>
         </div>
       )}
-    </section>
+    </article>
   );
 }
 
@@ -208,7 +208,8 @@ function askedFor(confirmation: Confirmation, detail: ConfirmationDetail | null)
 function Editor(props: { readonly draft: string; readonly onDraft: (text: string) => void; readonly label: string }) {
   const { draft, onDraft } = props;
   const area = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => area.current?.focus(), []);
+  // Before the next key arrives, which an effect after the paint would miss.
+  useLayoutEffect(() => area.current?.focus(), []);
   return (
     <textarea
       ref={area}

@@ -1,5 +1,7 @@
 // Workspaces as the sessions know them: their paths, and the hashes that the reports call them by.
 import { useEffect, useState } from 'preact/hooks';
+import type { Session } from '../../client/client.ts';
+import { baseName } from '../format/number.ts';
 import { useApi } from './api.ts';
 import { type Polled, usePolled } from './polled.ts';
 
@@ -8,11 +10,20 @@ const PAGE = 200;
 
 /** Paths of the newest sessions' workspaces, that of the newest first. */
 export function useWorkspacePaths(): Polled<readonly string[]> {
+  return usePaths(hasFiles);
+}
+
+/** The gateway names its own folder `gateway` where a client names no workspace, and there is no such folder (19). */
+function hasFiles({ door, workspace_path }: Session): boolean {
+  return door !== 'gateway' || baseName(workspace_path) !== 'gateway';
+}
+
+function usePaths(isShown: (session: Session) => boolean): Polled<readonly string[]> {
   const { client } = useApi();
   return usePolled(
     async (signal) => {
       const { sessions } = await client.listSessions({ limit: PAGE }, { signal });
-      return [...new Set(sessions.map(({ workspace_path }) => workspace_path))];
+      return [...new Set(sessions.filter(isShown).map(({ workspace_path }) => workspace_path))];
     },
     'workspaces',
     EVERY_MS,
@@ -21,7 +32,7 @@ export function useWorkspacePaths(): Polled<readonly string[]> {
 
 /** Paths by their SHA-256; empty where the browser computes none (http to another host). */
 export function useWorkspaces(): ReadonlyMap<string, string> {
-  const { data } = useWorkspacePaths();
+  const { data } = usePaths(() => true);
   const [paths, setPaths] = useState<ReadonlyMap<string, string>>(new Map());
   useEffect(() => {
     if (data === null || !isSecureContext) return;

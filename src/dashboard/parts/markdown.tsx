@@ -1,29 +1,39 @@
 // Markdown as elements and text: a model's words never become markup, and nothing is loaded because of them.
-import { marked, type Token, type Tokens } from 'marked';
+import type { Token, Tokens } from 'marked';
 import type { ComponentChildren } from 'preact';
-import { useMemo } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { type Parsed, parseMarkdown } from '../data/parse-markdown.ts';
 import { Clipped } from './clipped.tsx';
 
-/** Longer text is shown as it is: parsing it anew with every word would hold up the page. */
-const LONGEST = 100_000;
 const DEEPEST = 20;
 const LINKS = /^(?:https?:|mailto:)/i;
 const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', '#39': "'", nbsp: ' ' };
 
 export function Markdown({ text }: { readonly text: string }) {
-  const tokens = useMemo(() => tokensOf(text), [text]);
+  const tokens = useParsed(text);
   if (tokens === null) return <Clipped text={text}>{(shown) => <div class="markdown plain">{shown}</div>}</Clipped>;
   return <div class="markdown">{blocks(tokens, 0)}</div>;
 }
 
-/** Null for what is not worth parsing, or cannot be. */
-function tokensOf(text: string): readonly Token[] | null {
-  if (text.length > LONGEST) return null;
-  try {
-    return marked.lexer(text, { gfm: true, breaks: true });
-  } catch {
-    return null;
-  }
+/**
+ * The tokens of `text`; null = it is shown as it is. While a worker parses text that grows, the last tokens stay; once it
+ * gave up on a text, what follows that text is not parsed either.
+ */
+function useParsed(text: string): Parsed {
+  const [last, setLast] = useState<{ readonly text: string; readonly tokens: Parsed } | null>(null);
+  const continues = last !== null && text.startsWith(last.text);
+  const gaveUp = continues && last.tokens === null;
+  const parsed = useMemo(() => (gaveUp ? null : parseMarkdown(text)), [gaveUp, text]);
+  useEffect(() => {
+    if (!(parsed instanceof Promise)) return;
+    let isCurrent = true;
+    void parsed.then((tokens) => isCurrent && setLast({ text, tokens }));
+    return () => {
+      isCurrent = false;
+    };
+  }, [parsed, text]);
+  if (!(parsed instanceof Promise)) return parsed;
+  return continues ? last.tokens : null;
 }
 
 function blocks(tokens: readonly Token[], depth: number): ComponentChildren {
@@ -78,15 +88,16 @@ function Piece({ token, depth }: { readonly token: Token; readonly depth: number
   }
 }
 
+/** A figure and no region: landmarks must differ by name, and an answer may hold many. */
 export function CodeBlock({ text, name = 'Code' }: { readonly text: string; readonly name?: string }) {
   return (
     <Clipped text={text}>
       {(shown) => (
-        <section class="code-block" aria-label={name} tabIndex={0}>
+        <figure class="code-block" aria-label={name} tabIndex={0}>
           <pre>
             <code>{shown}</code>
           </pre>
-        </section>
+        </figure>
       )}
     </Clipped>
   );
@@ -113,7 +124,7 @@ function List({ list, depth }: { readonly list: Tokens.List; readonly depth: num
 
 function MarkdownTable({ table, depth }: { readonly table: Tokens.Table; readonly depth: number }) {
   return (
-    <section class="table-scroll" aria-label="Table" tabIndex={0}>
+    <figure class="table-scroll" aria-label="Table" tabIndex={0}>
       <table class="table">
         <thead>
           <tr>
@@ -136,7 +147,7 @@ function MarkdownTable({ table, depth }: { readonly table: Tokens.Table; readonl
           ))}
         </tbody>
       </table>
-    </section>
+    </figure>
   );
 }
 

@@ -4,11 +4,23 @@ import { exactUsd } from '../format/usd.ts';
 
 const LEADING_DIGITS = 4;
 
-export function Stats({ children, busy = false }: { readonly children: ComponentChildren; readonly busy?: boolean }) {
+/** A row of figures; `warnings` about them come below, outside of the list, which may hold names and values only. */
+export function Stats(props: {
+  readonly children: ComponentChildren;
+  readonly busy?: boolean;
+  readonly warnings?: readonly string[];
+}) {
   return (
-    <dl class="stats" aria-busy={busy}>
-      {children}
-    </dl>
+    <div class="stats-panel">
+      <dl class="stats" aria-busy={props.busy ?? false}>
+        {props.children}
+      </dl>
+      {props.warnings?.map((warning) => (
+        <p class="stat-warning" key={warning}>
+          {warning}
+        </p>
+      ))}
+    </div>
   );
 }
 

@@ -44,11 +44,16 @@ function Shell() {
       <main id="view" tabIndex={-1}>
         <PulseContext.Provider value={pulse}>
           {view === undefined ? (
-            <Empty icon="search" title="There is no such page">
-              <p>
-                Nothing is shown at “{place.view}”. <a href="#/">Back to the start</a>
-              </p>
-            </Empty>
+            <div class="view">
+              <header class="view-head">
+                <h1>Not found</h1>
+              </header>
+              <Empty icon="search" title="There is no such page">
+                <p>
+                  Nothing is shown at “{place.view}”. <a href="#/">Back to the start</a>
+                </p>
+              </Empty>
+            </div>
           ) : (
             <view.component key={view.id} place={place} />
           )}

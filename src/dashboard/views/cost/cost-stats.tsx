@@ -16,7 +16,7 @@ export function CostStats(props: { readonly answer: CostAnswer; readonly onAsk: 
   const sides = sidesOf(spend);
   const { data } = savings;
   return (
-    <Stats>
+    <Stats warnings={listWarnings(props.answer)}>
       <Stat
         name="Spent"
         note={
@@ -48,24 +48,27 @@ export function CostStats(props: { readonly answer: CostAnswer; readonly onAsk: 
       >
         <ExactFigure usd={data.savings_usd} /> <span class="quiet">{percent(data.savings_pct)}</span>
       </Stat>
-      {totals.unpriced_call_count > 0 && (
-        <p class="stat-warning">
-          {plural(totals.unpriced_call_count, 'call')} without a price, counted as $0.00. A price table that knows the
-          model shows their cost under “Prices”.
-        </p>
-      )}
-      {(totals.missing_call_count ?? 0) > 0 && (
-        <p class="stat-warning">
-          {plural(totals.missing_call_count ?? 0, 'call')} of models that this price table does not know, as stamped.
-        </p>
-      )}
-      {data.rows_missing_from_price_table > 0 && (
-        <p class="stat-warning">
-          The saving leaves out {plural(data.rows_missing_from_price_table, 'call')} without a current price.
-        </p>
-      )}
     </Stats>
   );
+}
+
+/** Calls that the figures count otherwise than by their price. */
+function listWarnings({ groups: { totals }, savings: { data } }: CostAnswer): readonly string[] {
+  const missing = totals.missing_call_count ?? 0;
+  const warnings: string[] = [];
+  if (totals.unpriced_call_count > 0) {
+    const calls = plural(totals.unpriced_call_count, 'call');
+    warnings.push(
+      `${calls} without a price, counted as $0.00. A price table that has the model shows their cost under “Prices”.`,
+    );
+  }
+  if (missing > 0)
+    warnings.push(`${plural(missing, 'call')} of models that this price table lacks, at the price at time of call.`);
+  if (data.rows_missing_from_price_table > 0)
+    warnings.push(
+      `The saving leaves out ${plural(data.rows_missing_from_price_table, 'call')} without a current price.`,
+    );
+  return warnings;
 }
 
 /** What the tokens are compared with. */

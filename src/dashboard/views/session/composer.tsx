@@ -1,6 +1,6 @@
 // Where one writes to the planner, chooses its model and stops its turn.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { Session } from '../../../client/client.ts';
+import { ApiError, type MetisClient, type Session } from '../../../client/client.ts';
 import { explain, useApi } from '../../data/api.ts';
 import { takeDraft } from '../../data/drafts.ts';
 import { usePolled } from '../../data/polled.ts';
@@ -56,8 +56,8 @@ export function Composer(props: {
     if (text.trim() === '' || busy) return;
     // Files do not go with a message to a turn that runs (05 §3.2).
     const attachments = takes ? attachmentsOf(files ?? '') : [];
-    const how = attachments.length > 0 ? { attachments } : { if_busy: 'steer' as const };
-    const sent = await act(() => client.submitTurn(session.id, { content: text, ...how }));
+    const isTurnOpen = turnId !== null || session.current_turn_id !== null;
+    const sent = await act(() => submitMessage(client, session.id, { content: text, attachments, isTurnOpen }));
     if (sent) {
       setText('');
       setFiles(null);
@@ -159,4 +159,23 @@ function useTakesFiles({ worker_name, is_worker, workspace_path, id }: Session):
     MODELS_MS,
   );
   return data?.accepts_attachments ?? false;
+}
+
+/** A message without an open turn may name its model (`@alias`) and be longer than one that steers a turn. */
+async function submitMessage(
+  client: MetisClient,
+  sessionId: string,
+  message: { readonly content: string; readonly attachments: readonly string[]; readonly isTurnOpen: boolean },
+): Promise<unknown> {
+  const { content, attachments, isTurnOpen } = message;
+  if (attachments.length > 0) return client.submitTurn(sessionId, { content, attachments: [...attachments] });
+  const steer = () => client.submitTurn(sessionId, { content, if_busy: 'steer' });
+  if (isTurnOpen) return steer();
+  try {
+    return await client.submitTurn(sessionId, { content });
+  } catch (error) {
+    // A turn began since the session was read.
+    if (error instanceof ApiError && error.code === 'turn_in_flight') return steer();
+    throw error;
+  }
 }

@@ -34,7 +34,7 @@ export function DelegationCard(props: {
   const to = closed ? record.ended_at : (node?.ended_at ?? null);
   const running = !closed && node !== null && node.ended_at === null;
   return (
-    <section class="delegation" aria-label={`Delegation: ${taskOf(use).slice(0, TASK)}`}>
+    <article class="delegation" aria-label={`Delegation: ${taskOf(use).slice(0, TASK)}`}>
       <header>
         <Icon name="worker" />
         <Badge tone="worker">{record?.worker_name ?? call.tier ?? 'worker'}</Badge>
@@ -67,6 +67,7 @@ export function DelegationCard(props: {
       {worker !== null && (
         <WhyModel sessionId={worker} turnId={null} model={call.model ?? node?.model ?? null} known={props.route} />
       )}
+      <DroppedTools names={record?.dropped_tools ?? call.dropped_tools} />
       {running && (
         <div class="delegation-live">
           <span class="quiet">{node.doing}</span>
@@ -74,7 +75,23 @@ export function DelegationCard(props: {
         </div>
       )}
       {closed && <Outcome record={record} />}
-    </section>
+    </article>
+  );
+}
+
+/** Tools that were asked for, or are the planner's, and that the worker did not get. */
+function DroppedTools({ names }: { readonly names: readonly string[] }) {
+  if (names.length === 0) return null;
+  return (
+    <p class="quiet dropped-tools">
+      Tools not given to this worker:{' '}
+      {names.map((name, i) => (
+        <span key={name}>
+          {i > 0 && ', '}
+          <code>{name}</code>
+        </span>
+      ))}
+    </p>
   );
 }
 

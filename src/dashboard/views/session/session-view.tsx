@@ -51,10 +51,17 @@ export function SessionView({ sessionId, place }: { readonly sessionId: string; 
   const tab = place.query.get('tab') ?? '';
   if (session === null) {
     const reason = read.error ?? error;
-    return reason === null ? (
-      <Skeleton rows={8} height={72} />
-    ) : (
-      <Failure error={reason} title="The session cannot be shown" retry={read.reload} />
+    return (
+      <div class="view session-view">
+        <header class="view-head">
+          <h1>Session</h1>
+        </header>
+        {reason === null ? (
+          <Skeleton rows={8} height={72} />
+        ) : (
+          <Failure error={reason} title="The session cannot be shown" retry={read.reload} />
+        )}
+      </div>
     );
   }
   const root = live.nodes[0];

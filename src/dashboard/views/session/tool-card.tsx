@@ -39,7 +39,7 @@ export function ToolCard(props: {
         <span class="tool-status">{status}</span>
       </summary>
       <div class="tool-body">
-        <h4>{executed === null ? 'Input' : 'Input, as a person edited it'}</h4>
+        <p class="tool-part">{executed === null ? 'Input' : 'Input, as a person edited it'}</p>
         <CodeBlock text={partial ?? JSON.stringify(input, null, 2)} />
         {executed !== null && (
           <details>
@@ -51,7 +51,7 @@ export function ToolCard(props: {
           props.state?.detail && <p class="field-error">{props.state.detail}</p>
         ) : (
           <>
-            <h4>{result.is_error ? 'Error' : 'Output'}</h4>
+            <p class="tool-part">{result.is_error ? 'Error' : 'Output'}</p>
             <Output content={executed === null ? result.content : result.content.slice(1)} />
           </>
         )}

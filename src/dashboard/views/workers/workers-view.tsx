@@ -12,6 +12,7 @@ import { Table } from '../../parts/table.tsx';
 import type { Place } from '../../shell/place.ts';
 import { goTo } from '../../shell/router.ts';
 import { Problems } from './problems.tsx';
+import { ToolProblems } from './tool-problems.tsx';
 import { workerColumns } from './worker-columns.tsx';
 import { placeOfWorkers, WORKER_RANGES, type WorkerQuestion, workerQuestionOf } from './worker-question.ts';
 import { askCosts, askWorkers } from './worker-reports.ts';
@@ -75,6 +76,7 @@ function AllWorkers(props: {
       <div class="view-body">
         {list.error !== null && <Failure error={list.error} title="The workers cannot be read" retry={list.reload} />}
         {costs.error !== null && <Failure error={costs.error} title="Their cost cannot be read" retry={costs.reload} />}
+        <ToolProblems workspace={workspace} />
         {workers === null ? (
           list.error === null && <Skeleton rows={6} />
         ) : workers.length === 0 ? (

@@ -63,6 +63,7 @@ export function takeWorkers(live: LiveSession, workers: readonly Delegation[]): 
       worker_session_id: record.worker_session_id,
       tier: record.tier,
       model: record.usage_summary.model || record.resolved_model,
+      dropped_tools: record.dropped_tools,
       record,
     });
     if (record.worker_session_id === null) continue;
@@ -148,8 +149,8 @@ function applyStored(live: LiveSession, event: StoredEvent): void {
       live.confirmations.delete(event.payload.confirmation_request_id);
       return;
     case 'delegate.started': {
-      const { tool_use_id, worker_session_id, tier, resolved_model } = event.payload;
-      live.calls.set(tool_use_id, { tool_use_id, worker_session_id, tier, model: resolved_model, record: null });
+      const { tool_use_id, worker_session_id, tier, resolved_model: model, dropped_tools } = event.payload;
+      live.calls.set(tool_use_id, { tool_use_id, worker_session_id, tier, model, dropped_tools, record: null });
       const node = live.nodes.find(({ session_id }) => session_id === worker_session_id);
       if (node !== undefined) node.tier = tier;
       return;

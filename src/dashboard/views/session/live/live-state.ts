@@ -19,6 +19,7 @@ export interface WorkerCall {
   readonly worker_session_id: string | null;
   readonly tier: string | null;
   readonly model: string | null;
+  readonly dropped_tools: readonly string[];
   readonly record: Delegation | null;
 }
 

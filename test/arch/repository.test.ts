@@ -77,3 +77,12 @@ it('no file names a package registry or a proxy', () => {
   const wrong = texts.filter((file) => host.test(file.text));
   expect(wrong.map((file) => file.path)).toEqual([]);
 });
+
+it.each([
+  ['migrations', 0],
+  ['migrations/postgres', 1],
+])('%s is numbered from %i without a gap: the number of files is the schema version', (folder, first) => {
+  const names = fs.readdirSync(path.join(ROOT, folder)).filter((name) => name.endsWith('.sql'));
+  const numbers = names.sort().map((name) => Number(name.slice(0, 4)));
+  expect(numbers).toEqual(names.map((_, i) => i + first));
+});

@@ -5,9 +5,13 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { LlmCallCompletedSchema } from '../../src/domain/event/llm.ts';
+import { NO_TOKENS } from '../../src/domain/usage.ts';
+import { toPusd } from '../../src/kernel/money.ts';
 import type { Received, Said } from '../api/gateway/provider.ts';
 import { type GatewayWorld, startGateway } from '../api/gateway/world.ts';
 import { ROOT } from '../app/metis.ts';
+import { tableOf } from '../support/prices.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
 /** Folder into which the script installed them; without it each is skipped. */
@@ -41,6 +45,33 @@ function newHome(): string {
   return home;
 }
 
+/**
+ * Every call was asked of a model that ships with a price, and is booked at exactly that price.
+ * @returns the models asked, and the sum in picodollars
+ */
+async function expectPriced({ provider, server }: GatewayWorld, adapter: string) {
+  const prices = tableOf(fs.readFileSync(path.join(ROOT, 'config/prices.json'), 'utf8'));
+  const asked = provider.received.flatMap(({ body: { model } }) =>
+    model === undefined ? [] : [`${adapter}:${model}`],
+  );
+  const booked = server.events.flatMap((event) =>
+    event.type === 'llm.call_completed' ? [LlmCallCompletedSchema.parse(event.payload)] : [],
+  );
+  expect(booked.map(({ model }) => model).sort()).toEqual(asked.sort());
+  let sum = 0n;
+  for (const { model, priced, usage_estimated, cost_usd, ...call } of booked) {
+    const { input_tokens, cached_input_tokens, output_tokens } = call;
+    const counts = { ...NO_TOKENS, input_tokens, cached_input_tokens, output_tokens };
+    expect([model, priced, usage_estimated]).toEqual([model, true, false]);
+    expect(toPusd(cost_usd)).toBe(prices.cost(model, counts).cost_pusd);
+    expect(toPusd(cost_usd)).toBeGreaterThan(0n);
+    sum += toPusd(cost_usd);
+  }
+  const { totals } = await server.client.getCost({ from: 'all' });
+  expect([totals.call_count, toPusd(totals.cost_usd)]).toEqual([booked.length, sum]);
+  return { asked, sum };
+}
+
 async function treeOf({ server }: GatewayWorld) {
   const { sessions } = await server.client.listSessions({ include_workers: true, limit: 100 });
   const { totals } = await server.client.getCost({ from: 'all' });
@@ -48,9 +79,14 @@ async function treeOf({ server }: GatewayWorld) {
 }
 
 describe.skipIf(!has('claude'))('Claude Code', () => {
-  const claude = (home: string, { server }: GatewayWorld, prompt: string) =>
-    run(home, 'claude', ['-p', prompt, '--model', 'claude-opus-4-7', '--dangerously-skip-permissions'], {
+  const claude = (
+    { server }: GatewayWorld,
+    prompt: string,
+    { model = ['--model', 'claude-opus-4-7'], headers = '' } = {},
+  ) =>
+    run(newHome(), 'claude', ['-p', prompt, ...model, '--dangerously-skip-permissions'], {
       ANTHROPIC_BASE_URL: server.url,
+      ANTHROPIC_CUSTOM_HEADERS: headers,
       ANTHROPIC_AUTH_TOKEN: 'metis',
       CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
       CLAUDE_CODE_DISABLE_BACKGROUND_TASKS: '1',
@@ -66,9 +102,34 @@ describe.skipIf(!has('claude'))('Claude Code', () => {
       : { raw: twoAgents(String(body.model)) };
   }
 
+  it('on its default models under a cap is answered, priced exactly and below the cap', async () => {
+    const world = await startGateway(
+      (call) => {
+        const { raw } = answer(call);
+        return raw === undefined ? answer(call) : { raw: twoAgents(String(call.body.model), 'haiku') };
+      },
+      { shipped: true },
+    );
+    const ran = await claude(world, 'ask two agents', { model: [], headers: 'x-metis-budget-usd: 5' });
+    expect(ran).toMatchObject({ code: 0, output: expect.stringContaining('Both sub-agents are done.') });
+    const { asked, sum } = await expectPriced(world, 'anthropic');
+    // Its main model, and the small one of the sub-agents.
+    expect(new Set(asked).size).toBe(2);
+    expect(sum).toBeLessThan(toPusd('5'));
+    expect((await treeOf(world)).root).toMatchObject([{ max_cost_usd: '5' }]);
+  });
+
+  it('on a default model without a price under a cap shows what to do, and nothing is sent', async () => {
+    const world = await startGateway(answer);
+    const { output } = await claude(world, 'hi', { model: [], headers: 'x-metis-budget-usd: 5' });
+    expect(output).toMatch(/not_priced: the registry does not list "claude-/);
+    expect(output).toContain('models of messages with a price: claude-opus-4-7, claude-haiku-4-5');
+    expect(world.provider.received).toEqual([]);
+  });
+
   it('with two sub-agents is one tree with right parents, and its sums are those of its calls', async () => {
     const world = await startGateway(answer);
-    const { code, output } = await claude(newHome(), world, 'ask two agents');
+    const { code, output } = await claude(world, 'ask two agents');
     expect([code, output]).toEqual([0, expect.stringContaining('Both sub-agents are done.')]);
     const { root, workers, totals } = await treeOf(world);
     expect(root).toHaveLength(1);
@@ -83,7 +144,7 @@ describe.skipIf(!has('claude'))('Claude Code', () => {
 
   it('shows the sentence of a spent limit after one request', async () => {
     const world = await startGateway(answer, { config: { budgets: { session_default_usd: '0.001' } } });
-    const { output } = await claude(newHome(), world, 'hi');
+    const { output } = await claude(world, 'hi');
     expect(output).toContain('The Metis session limit of 0.001 USD is reached');
     expect(world.provider.received).toEqual([]);
     expect(world.server.events.filter(({ type }) => type === 'budget.exceeded')).toHaveLength(1);
@@ -97,10 +158,14 @@ describe.skipIf(!has('codex'))('Codex', () => {
       .exec(fs.readFileSync(path.join(ROOT, page), 'utf8'))![1]!
       .replace('http://127.0.0.1:8420', server.url);
 
-  function codex(world: GatewayWorld, prompt: string, page = 'docs/doors.md'): Promise<Run> {
+  function codex(
+    world: GatewayWorld,
+    prompt: string,
+    { page = 'docs/doors.md', model = 'model = "gpt-5"\n' } = {},
+  ): Promise<Run> {
     const home = newHome();
     fs.mkdirSync(path.join(home, '.codex'));
-    fs.writeFileSync(path.join(home, '.codex/config.toml'), `model = "gpt-5"\n${shownIn(page, world)}`);
+    fs.writeFileSync(path.join(home, '.codex/config.toml'), `${model}${shownIn(page, world)}`);
     const args = ['exec', '--skip-git-repo-check', '--enable', 'multi_agent', '--sandbox', 'read-only', prompt];
     return run(home, 'codex', args, { METIS_KEY: 'metis' });
   }
@@ -130,6 +195,30 @@ describe.skipIf(!has('codex'))('Codex', () => {
     expect(cost.data).toEqual([expect.objectContaining({ root_session_id: root[0]!.id, cost_usd: totals.cost_usd })]);
   });
 
+  it('on its default model under a cap is answered, priced exactly and below the cap', async () => {
+    const world = await startGateway(
+      () => ({ text: 'All is done.', usage: { input: 9000, cached: 4000, output: 300 } }),
+      {
+        shipped: true,
+        config: { budgets: { session_default_usd: '5' } },
+      },
+    );
+    const ran = await codex(world, 'hi', { model: '' });
+    expect(ran).toMatchObject({ code: 0, output: expect.stringContaining('All is done.') });
+    const { asked, sum } = await expectPriced(world, 'openai');
+    expect(asked.length).toBeGreaterThan(0);
+    expect(sum).toBeLessThan(toPusd('5'));
+    expect((await treeOf(world)).root).toMatchObject([{ max_cost_usd: '5' }]);
+  });
+
+  it('on a default model without a price under a cap shows what to do, and nothing is sent', async () => {
+    const world = await startGateway(answer, { config: { budgets: { session_default_usd: '5' } } });
+    const { output } = await codex(world, 'hi', { model: '' });
+    expect(output).toMatch(/not_priced: the registry does not list \\"gpt-/);
+    expect(output).toContain('models of responses with a price: gpt-5, gpt-5-mini');
+    expect(world.provider.received).toEqual([]);
+  });
+
   it('sends the key that env_key names, and none where the configuration of the README names none', async () => {
     const token_sha256 = createHash('sha256').update('metis').digest('hex');
     const keyed = await startGateway(() => ({ text: 'All is done.' }), {
@@ -138,7 +227,7 @@ describe.skipIf(!has('codex'))('Codex', () => {
     expect(await codex(keyed, 'hi')).toMatchObject({ code: 0, output: expect.stringContaining('All is done.') });
     expect((await treeOf(keyed)).root).toMatchObject([{ caller: 'ci' }]);
     const open = await startGateway(() => ({ text: 'All is done.' }));
-    expect(await codex(open, 'hi', 'README.md')).toMatchObject({ code: 0 });
+    expect(await codex(open, 'hi', { page: 'README.md' })).toMatchObject({ code: 0 });
     expect((await treeOf(open)).root).toMatchObject([{ caller: '' }]);
   });
 
@@ -151,7 +240,7 @@ describe.skipIf(!has('codex'))('Codex', () => {
   });
 });
 
-function twoAgents(model: string): string {
+function twoAgents(model: string, agentModel?: string): string {
   const event = (data: { readonly type: string; readonly [key: string]: unknown }) =>
     `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
   const usage = { input_tokens: 100, output_tokens: 1 };
@@ -170,6 +259,7 @@ function twoAgents(model: string): string {
           description: `part ${index}`,
           prompt: 'say so',
           subagent_type: 'general-purpose',
+          model: agentModel,
         }),
       },
     }),

@@ -7,6 +7,7 @@ import { accountOf, allEnded, message, pause, plannedWork } from '../support/pla
 import { startProxy, targetOf, through } from '../support/proxy.ts';
 import { postgresService } from '../support/services.ts';
 import { until } from '../support/until.ts';
+import { insisting } from './insist.ts';
 
 const { url, missing } = await postgresService();
 
@@ -16,12 +17,26 @@ const FULL = process.env.METIS_CLUSTER === 'full';
 const AWAY_MS = FULL ? 5000 : 1500;
 const BETWEEN_MS = FULL ? 5000 : 0;
 const LONG_AWAY_MS = FULL ? 18_000 : 2000;
+/** A probe's second, and what a busy machine takes on top. */
+const PROBE_MS = 1500;
+const START_MS = FULL ? 40_000 : 3000;
 const SLOW_MS = FULL ? 60_000 : 0;
 vi.setConfig({ testTimeout: 180_000 });
 
 const nameList = (count: number) => Array.from({ length: count }, (_, i) => `s${i}`);
 
 describe.skipIf(url === null)(`the database${missing && `, skipped: ${missing}`}`, () => {
+  test('while it is away GET /nodes is 503, and 200 after its return', async () => {
+    const nodes = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
+    const proxy = await startProxy(targetOf(nodes.schema.url));
+    const a = await nodes.start('a', { database: through(nodes.schema.url, proxy) });
+    proxy.cut();
+    const answer = await fetch(`${a.url}/nodes`);
+    expect([answer.status, await answer.json()]).toMatchObject([503, { error: { code: 'storage_unavailable' } }]);
+    proxy.mend();
+    await until(async () => (await fetch(`${a.url}/nodes`)).status === 200, PATIENCE_SECONDS);
+  });
+
   test('away again and again for less than the lease: no turn fails, no tree changes hands, every commit once', async () => {
     const names = nameList(6);
     const work = plannedWork(() => (FULL ? 1500 : 200));
@@ -53,9 +68,11 @@ describe.skipIf(url === null)(`the database${missing && `, skipped: ${missing}`}
     const nodes = await startNodes({ database: url!, answer: work.answer });
     const proxy = await startProxy(targetOf(nodes.schema.url));
     const a = await nodes.start('a', { database: through(nodes.schema.url, proxy) });
+    const post = insisting(() => a.url);
     for (const name of names) {
       const session = await a.session(nodes.workspace(name));
-      await a.client.submitTurn(session, { content: message(name) });
+      // A busy machine may lose a lease of 3 s before the cut.
+      await post(`/sessions/${session}/turns`, name, { content: message(name) });
     }
     await until(() => work.asks.length >= names.length * 2, PATIENCE_SECONDS);
     proxy.cut();
@@ -112,6 +129,50 @@ describe.skipIf(url === null)(`the database${missing && `, skipped: ${missing}`}
     expect(turn).toMatchObject({ status: 'completed' });
     const [call] = await nodes.rows('SELECT result_json FROM tool_calls');
     expect(call!.result_json).toContain('it may or may not have taken effect');
+  });
+
+  test('without an answer: /healthz and /metrics are 200 and /readyz says why not, each within a second', async () => {
+    const nodes = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
+    const proxy = await startProxy(targetOf(nodes.schema.url));
+    const a = await nodes.start('a', { database: through(nodes.schema.url, proxy) });
+    await a.session(nodes.workspace('one'));
+    const ask = async (where: string) => {
+      const from = performance.now();
+      const answer = await fetch(a.url + where);
+      const text = await answer.text();
+      return { status: answer.status, text, inTime: performance.now() - from < PROBE_MS };
+    };
+    expect((await ask('/healthz')).text).toContain('"active_sessions":1');
+    const { text: before } = await ask('/metrics');
+    expect(before).toContain('metis_active_sessions 1');
+    proxy.hole();
+    expect(await ask('/readyz')).toMatchObject({
+      status: 503,
+      inTime: true,
+      text: expect.stringContaining('the database did not answer within a second'),
+    });
+    for (let i = 0; i < 3; i++) {
+      const health = { status: 200, inTime: true, text: expect.stringContaining('"active_sessions":1') };
+      expect(await ask('/healthz')).toMatchObject(health);
+      expect(await ask('/metrics')).toEqual({ status: 200, inTime: true, text: before });
+    }
+    await until(async () => (await ask('/readyz')).text.includes('no valid lease'), PATIENCE_SECONDS);
+    proxy.mend();
+    await until(async () => (await ask('/readyz')).status === 200, PATIENCE_SECONDS);
+  });
+
+  test('not there at the start: a node waits for it, one that is configured so ends', async () => {
+    const nodes = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
+    const proxy = await startProxy(targetOf(nodes.schema.url));
+    proxy.cut();
+    const database = through(nodes.schema.url, proxy);
+    const refused = await nodes.refused('b', { database, set: { 'database.start_timeout_seconds': 1 } });
+    expect(refused.stderr).toContain('database_unreachable');
+    const started = nodes.start('a', { database });
+    // As long as the other waited, and longer.
+    await pause(START_MS);
+    proxy.mend();
+    expect((await fetch(`${(await started).url}/readyz`)).status).toBe(200);
   });
 
   test('200 ms an answer: turns are slower, and no tree changes hands', async () => {

@@ -7,12 +7,17 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { start, temporaryHome } from '../app/metis.ts';
 import type { FakeCall } from '../support/fake-provider.ts';
 import { startNodes, type TestNode } from '../support/nodes.ts';
+import { pause } from '../support/planned-work.ts';
 import { KEYS } from '../support/registry-at.ts';
 import { postgresService } from '../support/services.ts';
+import { until } from '../support/until.ts';
 
 const { url, missing } = await postgresService();
 vi.setConfig({ testTimeout: 120_000 });
 
+/** A tree without use is released after 30 s, by a node that goes down at once. */
+const LONG_ANSWER_MS = process.env.METIS_CLUSTER === 'full' ? 40_000 : 0;
+const DRAINED_MS = 1000;
 const MODEL = 'claude-haiku-4-5';
 
 /** A call of a client that names its session; the answer's bytes. */
@@ -90,6 +95,8 @@ describe.skipIf(url === null)(`doors${missing && `, skipped: ${missing}`}`, () =
         calls.push(call);
         return { text: `heard ${call.user}`, usage: { input: 10, output: 5 } };
       },
+      // No node is to lose a tree here, however busy the machine is.
+      set: { 'cluster.lease_seconds': 30 },
     });
     const [a, b] = await Promise.all([nodes.start('a'), nodes.start('b')]);
 
@@ -140,6 +147,35 @@ describe.skipIf(url === null)(`doors${missing && `, skipped: ${missing}`}`, () =
       { n: '1' },
     ]);
   });
+
+  test.each(['runs on', 'goes down'])(
+    'the first call of a client is answered whole and booked on a node that %s',
+    async (how) => {
+      let answer = () => {};
+      const held = new Promise<void>((resolve) => {
+        answer = resolve;
+      });
+      const nodes = await startNodes({
+        database: url!,
+        answer: async () => {
+          await held;
+          return { text: 'whole', usage: { input: 10, output: 5 } };
+        },
+        set: { 'shutdown.drain_seconds': 60 },
+      });
+      const node = await nodes.start('a');
+      const first = message(node, 'new', 'go');
+      await until(() => nodes.fake.calls.length === 1);
+      const stopped = how === 'goes down' ? node.stop() : null;
+      await pause(stopped === null ? LONG_ANSWER_MS : DRAINED_MS);
+      answer();
+      const { status, text } = await first;
+      expect([status, text.trimEnd().endsWith('"type":"message_stop"}')]).toEqual([200, true]);
+      if (stopped !== null) expect((await stopped).code).toBe(0);
+      const booked = 'SELECT c.input_tokens FROM llm_calls c JOIN sessions s ON s.id = c.session_id';
+      expect(await nodes.rows(booked)).toEqual([{ input_tokens: '10' }]);
+    },
+  );
 
   test('metis run works through a balancer that takes each request to another node', async () => {
     const nodes = await startNodes({

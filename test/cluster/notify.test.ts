@@ -12,7 +12,7 @@ const { url, missing } = await postgresService();
 /** Processes start slowly on a machine that has much else to do. */
 vi.setConfig({ testTimeout: 120_000 });
 
-async function receiver() {
+async function receiver(status = 204) {
   const told: { id: string; session_id: string; type: string }[] = [];
   const server = createServer((request, response) => {
     let body = '';
@@ -21,7 +21,7 @@ async function receiver() {
     });
     request.on('end', () => {
       told.push(JSON.parse(body).event);
-      response.writeHead(204).end();
+      response.writeHead(status).end();
     });
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -64,5 +64,29 @@ describe.skipIf(url === null)(`webhooks of a cluster${missing && `, skipped: ${m
     await c.turn(await c.session(workspace), 'after the second');
     await until(() => hook.told.length === 8, 30);
     expect(new Set(hook.told.map(({ id }) => id)).size).toBe(8);
+  });
+
+  test('after the connection with the lock broke, a receiver that is down does not silence another', async () => {
+    const [down, well] = [await receiver(503), await receiver()];
+    const cluster = await startNodes({
+      database: url!,
+      answer: () => ({ text: 'done' }),
+      set: { notify: [down, well].map((hook) => ({ url: hook.url, events: ['turn.completed'] })) },
+    });
+    const a = await cluster.start('a');
+    const session = await a.session(cluster.workspace('one'));
+    await a.turn(session, 'before');
+    await until(() => well.told.length === 1 && down.told.length > 0, 30);
+    const holders = () =>
+      cluster.rows(
+        `SELECT l.pid FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+          WHERE l.locktype = 'advisory' AND a.application_name = $1`,
+        cluster.schema.name,
+      );
+    const [broken] = await holders();
+    await cluster.rows('SELECT pg_terminate_backend($1)', broken!.pid);
+    await until(async () => (await holders()).some(({ pid }) => pid !== broken!.pid), 30);
+    await a.turn(session, 'after');
+    await until(() => well.told.length === 2, 30);
   });
 });

@@ -6,6 +6,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { start, temporaryHome } from '../app/metis.ts';
 import { startNodes } from '../support/nodes.ts';
 import { postgresService } from '../support/services.ts';
+import { until } from '../support/until.ts';
 
 const { url, missing } = await postgresService();
 
@@ -49,6 +50,26 @@ describe.skipIf(url === null)(`one node${missing && `, skipped: ${missing}`}`, (
     await cluster.start('a');
     const { code, stderr } = await cluster.refused('a');
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('node_name_in_use') });
+  });
+
+  test('a node that was killed starts again under its name, after a wait for its lease that its log reports', async () => {
+    const cluster = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
+    await (await cluster.start('a')).kill();
+    const again = await cluster.start('a');
+    expect(again.log()).toContain('the lease of an earlier node of this name has not ended; waiting for its end');
+    expect(await again.turn(await again.session(cluster.workspace('a')), 'go')).toMatchObject({ status: 'completed' });
+  });
+
+  test('a signal ends the wait for the lease with 0', async () => {
+    const cluster = await startNodes({
+      database: url!,
+      answer: () => ({ text: 'done' }),
+      set: { 'cluster.lease_seconds': 120 },
+    });
+    await (await cluster.start('a')).kill();
+    const waiting = cluster.spawn('a');
+    await until(() => waiting.output.stderr.includes('waiting for its end'), 60);
+    expect(await waiting.stop('SIGTERM')).toMatchObject({ code: 0 });
   });
 });
 

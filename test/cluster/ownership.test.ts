@@ -3,6 +3,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { TreeLost } from '../../src/domain/batch-fault.ts';
 import type { SessionRecord } from '../../src/domain/session.ts';
 import { silentLogger } from '../../src/ports/log.ts';
+import { register } from '../../src/store/postgres/cluster/nodes.ts';
 import { createPool } from '../../src/store/postgres/connection/pool.ts';
 import { type NodeOptions, openSchema, type PostgresWorld, released } from '../store/postgres/world.ts';
 import { endTurn, storedSession, storedTurn } from '../store/suite/nouns.ts';
@@ -48,6 +49,17 @@ describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, 
       { name: 'a', trees: 1 },
       { name: 'b', trees: 0 },
     ]);
+  });
+
+  test('of nodes that register one name at the same moment one gets it', async () => {
+    const world = await node(await emptySchema(), 'other');
+    const ROUNDS = 10;
+    for (let i = 0; i < ROUNDS; i++) {
+      const self = { name: `same${i}`, url: '', version: '0', places: [], configHash: '', schema: 1 };
+      const each = Array.from({ length: 4 }, () => register(world.pool, world.ids.next(), self, 60_000));
+      expect((await Promise.all(each)).filter(Boolean)).toHaveLength(1);
+    }
+    expect(await world.rows("SELECT name FROM nodes WHERE name LIKE 'same%'")).toHaveLength(ROUNDS);
   });
 
   test('of two nodes that claim a tree at once one gets it, and an idle one goes to who asks', async () => {
@@ -121,6 +133,42 @@ describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, 
     goOn();
     await expect(stopped).rejects.toThrow();
     expect(await treeRow(b, session.id)).toEqual(row);
+  });
+
+  test('a commit that the database refuses gives up its tree, which the next sweep of the same node takes up', async () => {
+    const schema = await emptySchema();
+    const taken: string[] = [];
+    const a = await node(schema, 'a', { leaseSeconds: 60, takeUp: async (root) => void taken.push(root) });
+    const session = await storedSession(a);
+    await storedTurn(a, session);
+    // A tree whose row was lost with its database: the node holds as many trees as there are rows after the next loss.
+    const gone = await storedSession(a);
+    await a.execute('DELETE FROM trees WHERE root_session_id = ?', gone.id);
+    await a.execute(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN RAISE EXCEPTION 'the disk is worn' USING ERRCODE = '58030'; END $$`);
+    await a.execute('CREATE TRIGGER refuse BEFORE INSERT ON event_rows EXECUTE FUNCTION refuse()');
+    const refused = a.journal.commit(told(session, 'refused'));
+    await expect(refused).rejects.toThrow(TreeLost);
+    expect(a.trees.holds(session.id)).toBe(false);
+    expect(a.logged.some(({ message }) => message === 'commit failed')).toBe(true);
+    await a.execute('DROP TRIGGER refuse ON event_rows');
+    await until(() => taken.includes(session.id));
+    await a.journal.commit(told(session, 'stored'));
+    expect(await treeRow(a, session.id)).toMatchObject({ owner_node: a.trees.node, owner_epoch: 2n });
+  });
+
+  test('a node that a migration has made too old drops its trees, is not ready, makes none and renews no lease', async () => {
+    const schema = await emptySchema();
+    const a = await node(schema, 'a');
+    const session = await storedSession(a);
+    expect(a.trees.unready()).toBeNull();
+    await a.execute("UPDATE meta SET value = '1000' WHERE key = 'compatible_from'");
+    await until(() => a.trees.unready() !== null);
+    expect(a.trees.unready()).toContain('a newer version has changed the database');
+    expect(a.trees.holds(session.id)).toBe(false);
+    await expect(storedSession(a)).rejects.toThrow(TreeLost);
+    await until(async () => (await a.trees.nodes()).length === 0);
+    expect(a.logged.filter(({ message }) => message.includes('newer version'))).toHaveLength(1);
   });
 
   test('connections are cut again and again under commits: each is written once, in its order', async () => {

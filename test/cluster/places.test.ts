@@ -6,13 +6,16 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { Config } from '../../src/domain/config.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/ports/log.ts';
+import { createRootWatch } from '../../src/store/postgres/cluster/root-watch.ts';
 import { markSharedRoots } from '../../src/store/postgres/cluster/shared-roots.ts';
 import { openDatabase } from '../../src/store/postgres/connection/open.ts';
 import { MIGRATIONS } from '../store/postgres/world.ts';
+import { type LogLine, recordingLogger } from '../store/suite/world.ts';
 import { tempFolder } from '../support/engine.ts';
 import { startReal, startStrictFake } from '../support/real-server.ts';
 import { registryAt } from '../support/registry-at.ts';
 import { ownSchema, postgresService, type Schema } from '../support/services.ts';
+import { until } from '../support/until.ts';
 
 const { url, missing } = await postgresService();
 
@@ -61,6 +64,30 @@ describe.skipIf(url === null)(`shared roots${missing && `, skipped: ${missing}`}
     fs.mkdirSync(root);
     await expect(mark([root])).rejects.toEqual(refused('^shared_root_mismatch: .* is not there; mount the same'));
     expect(fs.readdirSync(root)).toEqual([]);
+  });
+
+  test('one that is replaced by an empty folder while a node runs is reported once, and so is its return', async () => {
+    const root = path.join(tempFolder(), 'root');
+    fs.mkdirSync(root);
+    const { mark } = await cluster();
+    const logged: LogLine[] = [];
+    const watch = createRootWatch([root], await mark([root]), recordingLogger(logged));
+    const places = ['anywhere', `shared:${root}`];
+    const check = async () => {
+      for (let i = 0; i < 3; i++) await watch.check();
+      return [watch.fault(), watch.filterPlaces(places), logged.map(({ level, message }) => `${level} ${message}`)];
+    };
+    expect(await check()).toEqual([null, places, []]);
+    fs.renameSync(root, `${root}-away`);
+    fs.mkdirSync(root);
+    const lost = expect.stringMatching(/^warn the shared root is not the one of this cluster/);
+    const gone = expect.stringMatching(/^shared_root_mismatch: .* is not there; mount the same/);
+    expect(await check()).toEqual([gone, ['anywhere'], [lost]]);
+    expect(fs.readdirSync(root)).toEqual([]);
+    fs.rmdirSync(root);
+    fs.renameSync(`${root}-away`, root);
+    const back = expect.stringMatching(/^warn the shared root bears the mark of this cluster again/);
+    expect(await check()).toEqual([null, places, [lost, back]]);
   });
 
   test('a root of another cluster, one that is not there, and one behind a link are refused', async () => {
@@ -118,6 +145,31 @@ describe.skipIf(url === null)(`workspaces of a cluster${missing && `, skipped: $
     expect(outside.body.error.message).toContain('cluster.local_workspaces');
     expect((await a.call('GET', '/sessions')).body.sessions).toHaveLength(1);
     expect(a.log.filter((line) => line.msg.includes('no workspace can be opened'))).toEqual([]);
+  });
+
+  test('a root that is replaced while a node runs makes it not ready, and takes its trees from it, until it is back', async () => {
+    const [schema, home] = [await emptySchema(), tempFolder()];
+    const root = path.join(home, 'root');
+    fs.mkdirSync(path.join(root, 'app'), { recursive: true });
+    const a = await node(schema, path.join(home, 'a'), { shared_roots: [root] });
+    const session = await a.session(path.join(root, 'app'), 'anthropic:claude-haiku-4-5');
+    const places = async () => (await a.engine.trees.nodes())[0]!.places;
+    const readiness = async () => {
+      const { status, body } = await a.call('GET', '/readyz');
+      return [status, body.error?.message ?? ''];
+    };
+    expect(await readiness()).toEqual([200, '']);
+    await a.engine.trees.releaseAll();
+    fs.renameSync(root, `${root}-away`);
+    fs.mkdirSync(root);
+    await until(async () => !(await places()).includes(`shared:${root}`), 30);
+    expect(await readiness()).toEqual([503, expect.stringMatching(/^shared_root_mismatch: .*\.metis-cluster/)]);
+    expect(await a.engine.trees.hold(session as never)).toMatchObject({ own: false, url: null });
+    fs.rmdirSync(root);
+    fs.renameSync(`${root}-away`, root);
+    await until(async () => (await places()).includes(`shared:${root}`), 30);
+    expect(await readiness()).toEqual([200, '']);
+    expect((await a.turn(session, 'go')).status).toBe('completed');
   });
 
   test('with local workspaces they belong to the node that opened them; a node without either says so', async () => {

@@ -7,7 +7,7 @@ vi.setConfig({ testTimeout: 60_000 });
 let world: World;
 afterEach(() => world.close());
 
-it('kill -9 with open calls: each is a failed one after the restart, nothing is reserved, and the client goes on', async () => {
+it('kill -9 with open calls: each is a failed one after the restart, nothing is reserved, and a call that needs what they held goes on', async () => {
   let held = true;
   world = await startWorld(() => (held ? new Promise(() => {}) : { text: 'done', usage: { input: 10, output: 5 } }));
   const first = await world.serve();
@@ -17,13 +17,16 @@ it('kill -9 with open calls: each is a failed one after the restart, nothing is 
       headers: {
         'content-type': 'application/json',
         'x-metis-session': 's1',
-        'x-metis-budget-usd': '5',
+        // Two calls of $0.12 fit, and not a third beside them.
+        'x-metis-budget-usd': '0.3',
         ...(agent === undefined ? {} : { 'x-metis-agent': agent }),
       },
-      body: JSON.stringify({ model: 'planner', max_tokens: 100, messages: [{ role: 'user', content: 'hi' }] }),
+      body: JSON.stringify({ model: 'planner', max_tokens: 8000, messages: [{ role: 'user', content: 'hi' }] }),
     });
   const open = [ask(), ask('a')].map((call) => call.catch(() => null));
   await until(() => world.provider.calls.length === 2);
+  const { sessions } = await world.client.listSessions({ door: 'gateway' });
+  expect(Number(sessions[0]!.budget!.reserved_usd)).toBeGreaterThan(0.24);
   await first.stop('SIGKILL');
   await Promise.all(open);
   held = false;

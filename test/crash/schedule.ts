@@ -1,11 +1,11 @@
 // Sessions at work while their server is killed at random moments: what was asked, what was seen, what is stored.
 import fs from 'node:fs';
 import path from 'node:path';
-import type { StoredEvent } from '../../src/client/events.ts';
 import type { Started } from '../app/metis.ts';
 import { address } from '../app/metis.ts';
 import type { FakeCall, FakeMessage } from '../support/fake-provider.ts';
-import { type Json, startWorld, TERMINAL, type World } from './world.ts';
+import { until } from '../support/until.ts';
+import { type Json, startWorld, type World } from './world.ts';
 
 export interface Ask {
   /** Whose call it is: session and turn, worker or planner, and how many answers it builds on. */
@@ -36,6 +36,8 @@ export interface Watched {
 }
 
 export const INPUT_TOKENS = 1000;
+/** For the verdicts on what ended, and for their way to the subscriber. */
+const SETTLE_SECONDS = 60;
 const SESSIONS = 3;
 
 /** Numbers in [0, 1) that depend on the seed alone (mulberry32). */
@@ -50,12 +52,6 @@ export function random(seed: number): () => number {
 }
 
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
-
-/** Of its turn: what is learned of a completed one comes behind its end. */
-function isLast({ type, payload }: StoredEvent): boolean {
-  if (type === 'pattern.recorded') return payload.success_score !== null;
-  return TERMINAL.includes(type) && type !== 'turn.completed';
-}
 
 function gate(): { readonly passed: Promise<void>; open(): void } {
   let open = () => {};
@@ -108,27 +104,18 @@ export async function killAtRandom(seed: number, kills: number): Promise<Outcome
     const since: string = (await insist(() => world.ask('GET', `/sessions/${id}/events`))).events[0].id;
     const seen: string[] = [];
     const turns: Json[] = [];
-    const ends = new Set<string>();
     const stop = new AbortController();
-    let driven = false;
-    /** The subscriber hears all of its last turn, which may be a little behind the answer to the request. */
-    const heardAll = () => {
-      if (turns.every((turn) => ends.has(turn.id))) stop.abort();
-    };
     const watching = (async () => {
       const stream = world.client.stream(id, { since, include_worker_sessions: true, signal: stop.signal });
       for await (const item of stream) {
-        if (item.type !== 'event' || item.event.transient) continue;
-        const event: StoredEvent = item.event;
-        seen.push(event.id);
-        if (event.session_id === id && isLast(event)) ends.add(event.turn_id!);
-        if (driven) heardAll();
+        if (item.type === 'event' && !item.event.transient) seen.push(item.event.id);
       }
     })();
     const done = (async () => {
       for (let n = 1; working; n++) turns.push(await oneTurn(id, `${name}.${n}`));
-      driven = true;
-      heardAll();
+      // Verdicts follow the end of a turn by up to a second on a busy machine, those on workers' sessions last.
+      await until(() => countUnjudged(world, id) === 0 && newestEventId(world, id) === seen.at(-1), SETTLE_SECONDS);
+      stop.abort();
       await watching;
     })();
     sessions.push({ id, since, seen, turns, done });
@@ -166,7 +153,12 @@ export async function killAtRandom(seed: number, kills: number): Promise<Outcome
     killed += 1;
     await server.stop('SIGKILL');
   }
-  await opened;
+  // On a busy machine every turn so far may have been cut too often: one more of each session is left in peace.
+  const before = sessions.map(({ turns }) => turns.length);
+  await until(
+    () => sessions.length === SESSIONS && sessions.every(({ turns }, i) => turns.length > (before[i] ?? 0) + 1),
+    SETTLE_SECONDS,
+  );
   working = false;
   await Promise.all(sessions.map((session) => session.done));
   await server.stop('SIGTERM');
@@ -179,6 +171,25 @@ export async function killAtRandom(seed: number, kills: number): Promise<Outcome
     lines: fs.existsSync(log) ? fs.readFileSync(log, 'utf8').split('\n').filter(Boolean) : [],
     close: world.close,
   };
+}
+
+/** Completed turns and ended sessions of a tree that have no verdict yet. */
+function countUnjudged(world: World, rootId: string): number {
+  const [row] = world.rows<{ n: number }>(
+    `SELECT count(*) AS n FROM events e JOIN sessions s ON s.id = e.session_id
+      WHERE s.root_session_id = ? AND e.type IN ('turn.completed', 'session.ended') AND NOT EXISTS (
+        SELECT 1 FROM events v WHERE v.parent_event_id = e.id AND v.type = 'eval.completed')`,
+    rootId,
+  );
+  return row!.n;
+}
+
+function newestEventId(world: World, rootId: string): string | undefined {
+  const [row] = world.rows<{ id: string }>(
+    'SELECT max(e.id) AS id FROM events e JOIN sessions s ON s.id = e.session_id WHERE s.root_session_id = ?',
+    rootId,
+  );
+  return row?.id;
 }
 
 /** `<turn> <planner or worker's job> <answers so far>`, read off the request alone. */

@@ -49,6 +49,7 @@ describe.runIf(mayMount)('a full disk', () => {
     expect(await status('/readyz')).toBe(503);
     await expect(world.session()).rejects.toMatchObject({ status: 503, code: 'storage_unavailable' });
     gate.release();
+    expect(await (await fetch(`${world.url}/readyz`)).text()).toContain('the disk is full');
     await until(() => first.output.stderr.includes('a turn ended without its terminal event'));
     expect(await status('/healthz')).toBe(200);
     expect((await world.ask('GET', `/sessions/${id}/turns/${done}`)).status).toBe('completed');

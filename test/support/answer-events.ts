@@ -58,6 +58,7 @@ export function answerEvents(model: string, blocks: readonly AnswerBlock[], end:
     usage: end.usage ?? { ...NO_TOKENS, usage_estimated: true },
     latency_ms: 0,
     retry_count: 0,
+    response_id: null,
     served_model: null,
     provider_raw: null,
   });

@@ -28,6 +28,7 @@ import type { DayLimit } from '../../src/ports/day-limit.ts';
 import type { PublishedEvent } from '../../src/ports/live-bus.ts';
 import { type Logger, silentLogger } from '../../src/ports/log.ts';
 import type { ProviderAdapter } from '../../src/ports/provider.ts';
+import type { Tokenizer } from '../../src/ports/tokenizer.ts';
 import type { ToolFactory } from '../../src/ports/tool.ts';
 import type { Workspaces } from '../../src/ports/workspace.ts';
 import { createScriptedAdapter, type ScriptedAdapter } from '../../src/provider/scripted/adapter.ts';
@@ -70,10 +71,11 @@ export interface EngineOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** Read each workspace file once: parallel work is then ordered by its scripted delays alone, never by the disk. */
   readonly still?: boolean;
-  /** The engine learns from its turns (12), of a workspace at most so many outcomes. */
-  readonly learning?: { readonly maxOutcomes?: number };
+  /** The engine learns from its turns (12), of a workspace at most so many outcomes; not alone = as a node of a cluster. */
+  readonly learning?: { readonly maxOutcomes?: number; readonly alone?: boolean };
   /** Other nodes that spend of the limits of a day. */
   readonly dayLimit?: DayLimit;
+  readonly tokenizer?: Tokenizer;
   /** Folder of an earlier engine: the same database and workspace again. */
   readonly folder?: string;
 }
@@ -218,6 +220,8 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     registry,
     providers: new Map([...served].map((name) => [name, provider])),
     prices: options.prices ?? priceTableA(),
+    tokenizer: options.tokenizer ?? null,
+    bodies: null,
     tools: createToolRegistry(
       createToolSet(
         [

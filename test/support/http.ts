@@ -80,7 +80,10 @@ export async function openDoor(test: TestEngine, options: DoorOptions = {}): Pro
     ...(patience === undefined ? {} : { patience }),
     analytics: createAnalytics(test.db.reader),
     priceVersions: createPriceVersionReader(test.db.reader),
-    metrics: createMetrics(test.engine.bus).text,
+    metrics: createMetrics(
+      test.engine.bus,
+      test.engine.registry.models.map(({ id }) => id),
+    ).text,
     traces: createTraceRelay(test.engine.bus),
     version: '0.0.0-test',
     draining: () => draining,

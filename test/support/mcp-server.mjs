@@ -72,6 +72,12 @@ if (manner === 'good') {
   offer('task', object(), () => text('never'), { execution: { taskSupport: 'required' } });
   tools.set('nameless', { inputSchema: object() });
 }
+if (manner === 'schemas') {
+  // The second argument is JSON: input schemas by the name of their tool.
+  tools.clear();
+  for (const [name, schema] of Object.entries(JSON.parse(process.argv[3])))
+    offer(name, schema, (input) => text(JSON.stringify(input)));
+}
 if (manner === 'nags') {
   // Asks without end and reads no answer.
   offer('nag', object(), () => {

@@ -7,7 +7,7 @@ import pg from 'pg';
 import { onTestFinished } from 'vitest';
 import { createMetisClient, type MetisClient } from '../../src/client/client.ts';
 import type { Turn } from '../../src/domain/turn.ts';
-import { type Finished, start } from '../app/metis.ts';
+import { type Finished, type Started, start } from '../app/metis.ts';
 import { type FakeAnswer, type FakeCall, type FakeProvider, startFakeProvider } from './fake-provider.ts';
 import { priceFileA } from './prices.ts';
 import { KEYS, registryAt } from './registry-at.ts';
@@ -65,6 +65,8 @@ export interface Nodes {
   /** Makes a folder below the root. */
   workspace(name: string): string;
   start(name: string, settings?: NodeSettings): Promise<TestNode>;
+  /** Starts one without a wait until it serves. */
+  spawn(name: string, settings?: NodeSettings): Started;
   /** Starts one that is not to come up; resolves with what it said. */
   refused(name: string, settings?: NodeSettings): Promise<Finished>;
   /** Another command of `metis` with the configuration of the nodes. */
@@ -161,6 +163,7 @@ export async function startNodes({ database, answer, set = {}, atEnd = onTestFin
         kill: () => node.stop('SIGKILL'),
       };
     },
+    spawn: (name, settings = {}) => spawned(name, settings),
     refused: (name, settings = {}) => spawned(name, settings).finished,
     command: (...words) => spawned('command', {}, words).finished,
     rows: async (sql, ...values) => (await eyes.query(sql, values)).rows,

@@ -7,6 +7,7 @@ import path from 'node:path';
 import pg from 'pg';
 import { onTestFinished } from 'vitest';
 import { freePort } from './free-port.ts';
+import { ordinaryUser } from './ordinary-user.ts';
 import { until } from './until.ts';
 
 const START_SECONDS = 60;
@@ -19,6 +20,10 @@ export interface Postgres {
   stop(mode: keyof typeof MODES): Promise<void>;
   /** Until it takes connections. */
   start(): Promise<void>;
+  /** Starts a hot standby, which is read-only until `promote`. This server is stopped meanwhile. */
+  standby(): Promise<Postgres>;
+  /** Makes a standby the server that takes writes; resolves when it does. */
+  promote(): Promise<void>;
 }
 
 /** The folder of its programs; null where there are none, since a client needs neither. */
@@ -29,18 +34,33 @@ export const noPostgres = PROGRAMS === null ? 'no initdb' : '';
 
 /** Ended and removed with the test. */
 export async function startPostgres(): Promise<Postgres> {
+  return startedFrom((data, place) =>
+    runProgram('initdb', ['--pgdata', data, '--username', 'postgres', '--auth', 'trust', '--no-sync'], place),
+  );
+}
+
+/** Where a server's programs run, and as whom. */
+interface Place {
+  readonly cwd: string;
+  readonly uid?: number;
+  readonly gid?: number;
+}
+
+function runProgram(name: string, flags: readonly string[], place: Place): void {
+  const made = spawnSync(path.join(PROGRAMS!, name), flags, { ...place, encoding: 'utf8' });
+  if (made.status !== 0) throw new Error(`${name}: ${made.stderr}`);
+}
+
+/** @param make fills the data folder */
+async function startedFrom(make: (data: string, place: Place) => void): Promise<Postgres> {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-postgres-'));
   onTestFinished(() => fs.rmSync(folder, { recursive: true, force: true }));
   // It refuses to run as root.
   const user = process.getuid?.() === 0 ? ordinaryUser() : null;
   if (user !== null) fs.chownSync(folder, user.uid, user.gid);
   const data = path.join(folder, 'data');
-  const made = spawnSync(
-    path.join(PROGRAMS!, 'initdb'),
-    ['--pgdata', data, '--username', 'postgres', '--auth', 'trust', '--no-sync'],
-    { ...user, cwd: folder, encoding: 'utf8' },
-  );
-  if (made.status !== 0) throw new Error(`initdb: ${made.stderr}`);
+  const place = { ...user, cwd: folder };
+  make(data, place);
   const port = await freePort();
   const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
   let server: ChildProcess | null = null;
@@ -54,12 +74,30 @@ export async function startPostgres(): Promise<Postgres> {
   }
   async function start(): Promise<void> {
     const flags = ['-D', data, '-p', String(port), '-k', folder, '-c', 'listen_addresses=127.0.0.1'];
-    server = spawn(path.join(PROGRAMS!, 'postgres'), flags, { ...user, cwd: folder, stdio: 'ignore' });
+    server = spawn(path.join(PROGRAMS!, 'postgres'), flags, { ...place, stdio: 'ignore' });
     await until(() => answers(url), START_SECONDS);
   }
   onTestFinished(() => end(MODES.immediate));
   await start();
-  return { url, start, stop: (mode) => end(MODES[mode]) };
+  return {
+    url,
+    start,
+    stop: (mode) => end(MODES[mode]),
+    async standby() {
+      await end(MODES.fast);
+      const copied = startedFrom((copy, at) => {
+        fs.cpSync(data, copy, { recursive: true });
+        // It starts on a folder of its owner alone.
+        fs.chmodSync(copy, 0o700);
+        fs.writeFileSync(path.join(copy, 'standby.signal'), '');
+        fs.appendFileSync(path.join(copy, 'postgresql.auto.conf'), `primary_conninfo = '${url}'\n`);
+        if (at.uid !== undefined) spawnSync('chown', ['-R', `${at.uid}:${at.gid}`, copy]);
+      });
+      await start();
+      return copied;
+    },
+    promote: () => runOn(url, 'SELECT pg_promote()'),
+  };
 }
 
 function programs(): string | null {
@@ -71,22 +109,22 @@ function programs(): string | null {
   return folders.find((folder) => folder !== '' && has(folder)) ?? null;
 }
 
-function ordinaryUser(): { readonly uid: number; readonly gid: number } {
-  for (const name of ['postgres', 'nobody']) {
-    const line = new RegExp(`^${name}:[^:]*:(\\d+):(\\d+):`, 'm').exec(fs.readFileSync('/etc/passwd', 'utf8'));
-    if (line !== null) return { uid: Number(line[1]), gid: Number(line[2]) };
-  }
-  throw new Error('PostgreSQL does not run as root, and neither postgres nor nobody is a user here');
-}
-
 async function answers(url: string): Promise<boolean> {
-  const client = new pg.Client({ connectionString: url });
-  client.on('error', () => {});
   try {
-    await client.connect();
-    await client.end();
+    await runOn(url, 'SELECT 1');
     return true;
   } catch {
     return false;
+  }
+}
+
+async function runOn(url: string, sql: string): Promise<void> {
+  const client = new pg.Client({ connectionString: url });
+  client.on('error', () => {});
+  await client.connect();
+  try {
+    await client.query(sql);
+  } finally {
+    await client.end();
   }
 }

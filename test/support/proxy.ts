@@ -14,6 +14,13 @@ export interface Proxy {
   delay(ms: number): void;
   /** As at the beginning. */
   mend(): void;
+  /** Connects new connections to another service. */
+  retarget(target: Target): void;
+}
+
+interface Target {
+  readonly host: string;
+  readonly port: number;
 }
 
 /**
@@ -21,9 +28,10 @@ export interface Proxy {
  * @param listener of one connection's bytes on their way to the service
  */
 export async function startProxy(
-  target: { readonly host: string; readonly port: number },
+  first: Target,
   listener: () => (bytes: Buffer) => void = () => () => {},
 ): Promise<Proxy> {
+  let target = first;
   let state: 'open' | 'cut' | 'hole' = 'open';
   let late = 0;
   const pairs = new Set<readonly [net.Socket, net.Socket]>();
@@ -79,6 +87,9 @@ export async function startProxy(
       if (state === 'hole') endAll();
       state = 'open';
     },
+    retarget(to) {
+      target = to;
+    },
   };
 }
 
@@ -91,7 +102,7 @@ export function through(address: string, { port }: Pick<Proxy, 'port'>): string 
 }
 
 /** Where an address leads. */
-export function targetOf(address: string): { readonly host: string; readonly port: number } {
+export function targetOf(address: string): Target {
   const { hostname, port } = new URL(address);
   return { host: hostname, port: Number(port) };
 }

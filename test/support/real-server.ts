@@ -10,6 +10,7 @@ import { defaultConfig } from '../../src/domain/config.ts';
 import type { Delta } from '../../src/domain/delta.ts';
 import type { AnyEvent } from '../../src/domain/event.ts';
 import type { Turn } from '../../src/domain/turn.ts';
+import type { Clock } from '../../src/kernel/clock.ts';
 import type { Send } from '../../src/provider/send.ts';
 import { contractFault } from './contract.ts';
 import { type ConfigOver, mergeConfig } from './engine.ts';
@@ -32,6 +33,7 @@ export interface RealOptions {
   /** Adapters that get a key, both unless told. */
   readonly wires?: readonly Wire[];
   readonly send?: Send;
+  readonly clock?: Clock;
   /** Of the server's environment, beside the path. */
   readonly env?: Readonly<Record<string, string>>;
 }
@@ -92,6 +94,7 @@ export async function startReal(options: RealOptions): Promise<RealServer> {
     dataDir: folder,
     keysFile: path.join(folder, '.env'),
     ...(options.send ? { send: options.send } : {}),
+    ...(options.clock ? { clock: options.clock } : {}),
   });
   onTestFinished(() => server.close());
 

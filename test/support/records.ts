@@ -193,7 +193,7 @@ export function delegationRecord(
     context_reference_count: 0,
     task_size_tokens: 10,
     effective_tools: ['read_file'],
-    allowed_tool_count: 1,
+    allowed_tool_count: null,
     dropped_tools: [],
     max_tokens: null,
     max_cost_usd: null,

@@ -25,7 +25,7 @@ export function scriptedTrees(
     several: true,
     node,
     url: '',
-    ready: () => true,
+    unready: () => null,
     asked,
     users: () => users,
     async hold(_root, how = 'claim'): Promise<Hold | null> {
@@ -44,6 +44,7 @@ export function scriptedTrees(
     holds: () => where('look')?.here === true,
     join: async () => {},
     drain: () => {},
+    giveUp: () => {},
     onLost: () => {},
     releaseAll: async () => {},
     nodes: async () => nodes(),

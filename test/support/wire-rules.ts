@@ -1,5 +1,6 @@
 // What the two providers refuse with a 400, as far as it concerns what we send: a fake that is as strict as they are.
 import type { FakeAnswer, FakeCall } from './fake-provider.ts';
+import { schemaViolations } from './tool-schema-rules.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -56,19 +57,9 @@ function toolRules({ wire, body }: FakeCall): string[] {
     if (typeof definition.description !== 'string' || definition.description === '')
       out.push(`tools: ${name}: no description`);
     const schema = (wire === 'anthropic' ? definition.input_schema : definition.parameters) as Json;
-    if (schema?.type !== 'object') out.push(`tools: ${name}: schema type must be object`);
-    for (const key of ['oneOf', 'anyOf', 'allOf', 'enum', 'not'])
-      if (key in schema) out.push(`tools: ${name}: ${key} is not supported at the top level`);
-    if (wire === 'openai') out.push(...arraysWithoutItems(schema, name));
+    out.push(...schemaViolations(wire, schema).map((line) => `tools: ${name}: ${line}`));
   }
   return out;
-}
-
-function arraysWithoutItems(schema: unknown, path: string): string[] {
-  if (typeof schema !== 'object' || schema === null) return [];
-  const node = schema as Json;
-  const own = node.type === 'array' && node.items === undefined ? [`tools: ${path}: array schema missing items`] : [];
-  return [...own, ...Object.entries(node).flatMap(([key, value]) => arraysWithoutItems(value, `${path}.${key}`))];
 }
 
 function anthropicRules(body: Json): string[] {

@@ -1,5 +1,5 @@
 // Runs the suite on each supported line of Node.js, fetched from the package registry into a temporary folder.
-// `--short` runs what depends on the runtime most: native parts, sockets, processes. `--only 22` one line alone.
+// `--short` runs what depends on the runtime most: native parts, sockets, processes. `--only 22` one line alone, `--retry` gives a test that fails a second try.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -9,7 +9,9 @@ import { parseArgs } from 'node:util';
 const LINES = ['22', '24', '26'];
 const SHORT = ['test/store', 'test/app/client.test.ts', 'test/crash/kill.test.ts', 'test/api/stream.test.ts'];
 
-const { values } = parseArgs({ options: { short: { type: 'boolean' }, only: { type: 'string' } } });
+const { values } = parseArgs({
+  options: { short: { type: 'boolean' }, only: { type: 'string' }, retry: { type: 'boolean' } },
+});
 const root = path.resolve(import.meta.dirname, '..');
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'metis-nodes-'));
 const failed = [];
@@ -25,7 +27,8 @@ try {
     console.log(`\nNode.js ${version}`);
     const vitest = path.join(root, 'node_modules/vitest/vitest.mjs');
     const env = { ...process.env, PATH: `${bin}${path.delimiter}${process.env.PATH}` };
-    if (!run(node, [vitest, 'run', ...(values.short ? SHORT : [])], env)) failed.push(version);
+    const args = [vitest, 'run', ...(values.retry ? ['--retry=1'] : []), ...(values.short ? SHORT : [])];
+    if (!run(node, args, env)) failed.push(version);
   }
 } finally {
   fs.rmSync(folder, { recursive: true, force: true });

@@ -53,7 +53,12 @@ describe.skipIf(url === null)(`one node${missing && `, skipped: ${missing}`}`, (
   });
 
   test('a node that was killed starts again under its name, after a wait for its lease that its log reports', async () => {
-    const cluster = await startNodes({ database: url!, answer: () => ({ text: 'done' }) });
+    const cluster = await startNodes({
+      database: url!,
+      answer: () => ({ text: 'done' }),
+      // Longer than a busy machine takes to start a process: the lease must not have ended by then.
+      set: { 'cluster.lease_seconds': 10 },
+    });
     await (await cluster.start('a')).kill();
     const again = await cluster.start('a');
     expect(again.log()).toContain('the lease of an earlier node of this name has not ended; waiting for its end');

@@ -72,9 +72,9 @@ describe('.ci/run', () => {
     expect(done.asked.filter((line) => line.startsWith('npm')).map((line) => line.split(' ').slice(1, 3))).toEqual([
       ['ci'],
       ['run', 'check'],
+      ['test', '--'],
       ['run', 'test:nodes'],
       ['run', 'test:package'],
-      ['test', '--'],
     ]);
     const named = 'skipped: in a browser\npassed at the second try: test/app/run.test.ts: waits: Error: too late\n';
     expect(done.output.endsWith(`${named}2 passed, 0 failed\n`)).toBe(true);
@@ -96,6 +96,8 @@ describe('.ci/run', () => {
     const done = await run({ npm, dpkg: 'exit 0' });
     expect(done.code).toBe(1);
     expect(done.output).toMatch(/\d passed, 1 failed\n$/);
+    if (step.startsWith('test'))
+      expect(done.output).toContain(`failed step: npm ${step === 'test' ? '' : 'run '}${step}`);
   });
 
   it('fails where three tests needed their second try, and names each', async () => {

@@ -3,6 +3,6 @@ import { defineConfig } from 'drizzle-kit';
 
 export default defineConfig({
   dialect: 'sqlite',
-  schema: './src/store/sql/schema/*.ts',
+  schema: './src/store/schema/*.ts',
   out: './migrations',
 });

@@ -1,7 +1,7 @@
 // Fills a data folder with many sessions: one real turn is run, and its rows are copied under new ids.
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { createIdGenerator } from '../src/kernel/ids.ts';
+import { createIdGenerator } from '#protocol/ids.ts';
 import { createClient, marker, openSession } from './client.mjs';
 import { startServer } from './processes.mjs';
 

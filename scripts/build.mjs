@@ -2,6 +2,7 @@
 // npm runs it at the end of `npm ci` too (`prepare`), so that the command of a checkout is always there.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
+import path from 'node:path';
 
 const root = new URL('..', import.meta.url);
 const tsc = new URL('node_modules/typescript/bin/tsc', root);
@@ -11,6 +12,25 @@ for (const project of ['tsconfig.build.json', 'tsconfig.client.json']) {
   const done = spawnSync(process.execPath, [tsc.pathname, '-p', project], { cwd: root, stdio: 'inherit' });
   if (done.status !== 0) process.exit(done.status ?? 1);
 }
+writeRelativeImports(new URL('dist', root).pathname);
 await import('./build-server.mjs');
 await import('./build-dashboard.mjs');
 for (const command of ['main.js', 'server.js']) fs.chmodSync(new URL(`dist/${command}`, root), 0o755);
+
+/** Rewrites `#protocol/…` of the emitted types to relative paths: `#` resolves to `src/`, which the package does not hold. */
+function writeRelativeImports(folder) {
+  for (const name of fs.readdirSync(folder, { recursive: true })) {
+    if (!name.endsWith('.d.ts')) continue;
+    const file = path.join(folder, name);
+    const text = fs.readFileSync(file, 'utf8');
+    const relative = (target) => {
+      const found = path.relative(path.dirname(file), path.join(folder, target)).replaceAll(path.sep, '/');
+      return found.startsWith('.') ? found : `./${found}`;
+    };
+    const rewritten = text.replaceAll(
+      /(['"])#([^'"]+)\1/g,
+      (_, quote, target) => `${quote}${relative(target)}${quote}`,
+    );
+    if (rewritten !== text) fs.writeFileSync(file, rewritten);
+  }
+}

@@ -6,47 +6,42 @@ import path from 'node:path';
 /** Floors from the roof down: title, hue, folders with what they are. A folder that stands nowhere here is an error. */
 const FLOORS = [
   [
-    '8 composition',
+    '5 composition',
     265,
     {
       'server.ts': 'the package by its own name',
       'main.ts': 'argv',
-      app: 'configuration, wiring, commands that own files',
+      server: 'configuration, wiring, commands that own files',
     },
   ],
   [
-    '7 people',
+    '4 surfaces',
     300,
     {
-      cli: 'drawing for terminals',
-      dashboard: 'the web page',
+      http: 'REST, WebSocket, SSE, gateway',
+      cli: 'terminal',
+      dashboard: 'web page',
       mcp: 'MCP',
       acp: 'ACP',
-      client: 'beside the floors: typed client, sees types of domain',
+      client: 'typed client',
     },
   ],
-  ['6 surface', 340, { http: 'REST, WebSocket, SSE, OpenAPI' }],
-  ['5 verbs', 20, { engine: 'sessions, the turn loop, delegation; imports run down from room to room' }],
   [
-    '4 adapters',
+    '3 adapters',
     45,
     {
-      store: 'SQLite',
-      provider: 'model wires',
-      tool: 'what models call',
-      workspace: 'files',
-      bus: 'live fan-out',
-      learning: 'what did well',
+      store: 'SQLite, PostgreSQL, cluster, live events',
+      models: 'wires and adapters of providers',
+      tools: 'what models call, and the workspace',
     },
   ],
-  ['3 pure', 95, { wire: 'codecs of provider wires', policy: 'decisions without I/O, clock or waiting' }],
-  ['2 interfaces', 160, { ports: 'what the engine asks of adapters' }],
-  ['1 nouns', 195, { domain: 'zod schemas and their types' }],
-  ['0 ground', 220, { kernel: 'ids, money, time, errors, abort' }],
+  ['2 core', 95, { core: 'engine, policy, learning, and the ports that adapters implement: no I/O' }],
+  ['1 protocol', 195, { protocol: 'nouns, events, API bodies, ids, money, errors, clock' }],
 ];
 /** Rooms of the engine from the door down: a room imports those behind it in this list. */
 const ENGINE_ROOMS = JSON.parse(fs.readFileSync(new URL('engine-rooms.json', import.meta.url), 'utf8')).reverse();
 const DOOR = 'the door';
+const ENGINE = 'core/engine';
 
 const root = path.resolve(import.meta.dirname, '..');
 const files = fs
@@ -63,28 +58,30 @@ const FOLDERS = FLOORS.flatMap(([, , folders]) => Object.keys(folders)).filter((
 const homeless = [...new Set(files.map(({ name }) => folderOf(name)))].filter((folder) => !FOLDERS.includes(folder));
 if (homeless.length > 0) throw new Error(`no floor for src/${homeless.join(', src/')}: add it to FLOORS`);
 
-/** Rooms of one folder: the folders below it that hold files. */
+/** Folders directly below one folder; those of the engine in their order. */
 function roomsOf(folder) {
-  const found = new Set(
-    files.map(({ name }) => path.posix.dirname(name)).filter((dir) => dir.startsWith(`${folder}/`)),
-  );
-  const names = [...found].map((dir) => dir.slice(folder.length + 1));
-  if (folder !== 'engine') return names.sort();
+  const below = files
+    .filter(({ name }) => name.startsWith(`${folder}/`))
+    .map(({ name }) => name.slice(folder.length + 1));
+  const names = [...new Set(below.filter((name) => name.includes('/')).map((name) => name.split('/')[0]))];
+  if (folder !== ENGINE) return names.sort();
   const placeless = names.filter((room) => !ENGINE_ROOMS.includes(room));
   if (placeless.length > 0)
-    throw new Error(`no place for engine/${placeless.join(', ')}: add it to scripts/engine-rooms.json`);
+    throw new Error(`no place for ${ENGINE}/${placeless.join(', ')}: add it to scripts/engine-rooms.json`);
   return [DOOR, ...ENGINE_ROOMS.filter((room) => names.includes(room))];
 }
-const engineRoomOf = (name) => (name.split('/').length === 2 ? DOOR : name.split('/')[1]);
+const isEngine = (name) => name.startsWith(`${ENGINE}/`);
+const engineRoomOf = (name) => (name.split('/').length === 3 ? DOOR : name.split('/')[2]);
 
 /** Who imports whom, as `from to`. */
 const folderArrows = new Set();
 const roomArrows = new Set();
 for (const { name, text } of files) {
-  for (const match of text.matchAll(/\bfrom\s*'(\.[^']+)'|\bimport\(\s*'(\.[^']+)'\s*\)/g)) {
-    const to = path.posix.join(path.posix.dirname(name), match[1] ?? match[2]);
+  for (const match of text.matchAll(/\bfrom\s*'([.#][^']+)'|\bimport\(\s*'([.#][^']+)'\s*\)/g)) {
+    const written = match[1] ?? match[2];
+    const to = written.startsWith('#') ? written.slice(1) : path.posix.join(path.posix.dirname(name), written);
     folderArrows.add(`${folderOf(name)} ${folderOf(to)}`);
-    if (folderOf(name) === 'engine' && folderOf(to) === 'engine') {
+    if (isEngine(name) && isEngine(to)) {
       roomArrows.add(`${engineRoomOf(name)} ${engineRoomOf(to)}`);
     }
   }
@@ -197,7 +194,7 @@ function staircase(left, top, title, { names, arrows, hue }) {
 
 y += 34;
 const left = staircase(30, y, 'Folders: a row imports its columns', { names: FOLDERS, arrows: folderArrows, hue: 220 });
-const engine = { names: roomsOf('engine'), arrows: roomArrows, hue: 20 };
+const engine = { names: roomsOf(ENGINE), arrows: roomArrows, hue: 20 };
 const right = staircase(WIDTH / 2 + 40, y, 'Rooms of the engine: a row imports its columns', engine);
 y += Math.max(left, right) + 16;
 

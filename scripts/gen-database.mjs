@@ -7,7 +7,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { gzipSync } from 'node:zlib';
 import Database from 'better-sqlite3';
-import { canonicalJson, sha256Hex } from '../src/kernel/canonical-json.ts';
+import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 
 const root = path.resolve(import.meta.dirname, '..');
 const { version } = JSON.parse(fs.readFileSync(path.join(root, 'package.json'), 'utf8'));

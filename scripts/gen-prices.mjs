@@ -4,9 +4,9 @@ import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import { calcPrice, findProvider } from '@pydantic/genai-prices';
 import { parse } from 'yaml';
-import { importPrices } from '../src/policy/pricing/import.ts';
-import { formatPriceTable, parsePriceTable } from '../src/policy/pricing/price-file.ts';
-import { buildPriceTable } from '../src/policy/pricing/price-table.ts';
+import { importPrices } from '#core/policy/pricing/import.ts';
+import { formatPriceTable, parsePriceTable } from '#core/policy/pricing/price-file.ts';
+import { buildPriceTable } from '#core/policy/pricing/price-table.ts';
 
 const root = new URL('..', import.meta.url);
 const target = new URL('config/prices.json', root);

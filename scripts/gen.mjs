@@ -1,7 +1,7 @@
 // Writes the committed documents that the code determines: openapi/, the table of keys in docs/configuration.md, the picture of rooms.
 import fs from 'node:fs';
-import { withKeyTable } from '../src/app/config-table.ts';
-import { eventsDocument, openApiDocument } from '../src/http/openapi.ts';
+import { eventsDocument, openApiDocument } from '#http/openapi.ts';
+import { withKeyTable } from '#server/config-table.ts';
 
 const { version } = JSON.parse(fs.readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
 const folder = new URL('../openapi/', import.meta.url);

@@ -20,6 +20,6 @@ if (ownMajor < major || (ownMajor === major && ownMinor < minor)) {
   // Compiled code is kept beside what it was compiled from: who may write there may change the code itself, and it goes with
   // the package. Where nothing can be written nothing is kept.
   if (import.meta.filename.endsWith('.js')) module.enableCompileCache(path.join(import.meta.dirname, '.cache'));
-  const { runCommandLine } = await import('./app/command-line.ts');
+  const { runCommandLine } = await import('./server/command-line.ts');
   await runCommandLine({ packageDir: path.resolve(import.meta.dirname, '..'), version });
 }

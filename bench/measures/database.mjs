@@ -1,8 +1,8 @@
 // What is stored of a turn: bytes of the database, and what the rollups cost beside the ledger row that they sum up.
 import fs from 'node:fs';
 import path from 'node:path';
-import { openDatabase } from '../../src/store/sqlite/connection/open.ts';
-import { createLedger } from '../../src/store/sqlite/write/ledger.ts';
+import { openDatabase } from '#store/sqlite/connection/open.ts';
+import { createLedger } from '#store/sqlite/write/ledger.ts';
 import { createClient, load, marker, openSession } from '../client.mjs';
 import { fillLedger } from '../ledger.mjs';
 import { startServer } from '../processes.mjs';

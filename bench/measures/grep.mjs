@@ -4,8 +4,8 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { rgPath } from '@vscode/ripgrep';
-import { grep } from '../../src/tool/builtin/grep.ts';
-import { createWorkspaceFiles } from '../../src/workspace/paths.ts';
+import { grep } from '#tools/builtin/grep.ts';
+import { createWorkspaceFiles } from '#tools/workspace/paths.ts';
 import { timed } from '../client.mjs';
 import { median } from '../stats.mjs';
 

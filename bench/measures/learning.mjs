@@ -3,12 +3,12 @@
 // of which learns nothing, in turn within one run. All of it is processor time: what else runs on the machine is not in it.
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { systemClock } from '../../src/kernel/clock.ts';
-import { createIdGenerator } from '../../src/kernel/ids.ts';
-import { createLearning } from '../../src/learning/learning.ts';
-import { signed } from '../../src/policy/learning/fingerprint.ts';
-import { openDatabase } from '../../src/store/sqlite/connection/open.ts';
-import { createStore } from '../../src/store/sqlite/read/store.ts';
+import { createLearning } from '#core/learning/learning.ts';
+import { signed } from '#core/policy/learning/fingerprint.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { createIdGenerator } from '#protocol/ids.ts';
+import { openDatabase } from '#store/sqlite/connection/open.ts';
+import { createStore } from '#store/sqlite/read/store.ts';
 import { createClient, load, marker, openSession } from '../client.mjs';
 import { cpuMs, startServer } from '../processes.mjs';
 import { percentile } from '../stats.mjs';

@@ -1,10 +1,10 @@
 // Routing decisions against 100 rules of which only the last matches. They run in this process; beside them stands
 // what the relay needs for a whole turn.
 import { performance } from 'node:perf_hooks';
-import { emptyAvailability, snapshot } from '../../src/policy/registry/availability.ts';
-import { createModelRegistry, parseRegistry } from '../../src/policy/registry/registry.ts';
-import { decideRoute } from '../../src/policy/routing/chain.ts';
-import { mergePolicies, parsePolicyFile } from '../../src/policy/routing/policy-file.ts';
+import { emptyAvailability, snapshot } from '#core/policy/registry/availability.ts';
+import { createModelRegistry, parseRegistry } from '#core/policy/registry/registry.ts';
+import { decideRoute } from '#core/policy/routing/chain.ts';
+import { mergePolicies, parsePolicyFile } from '#core/policy/routing/policy-file.ts';
 import { marker, timed } from '../client.mjs';
 import { registry as registryText } from '../processes.mjs';
 import { median, percentile } from '../stats.mjs';

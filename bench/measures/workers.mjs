@@ -4,8 +4,8 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { silentLogger } from '../../src/ports/log.ts';
-import { createWorkerLibrary } from '../../src/workspace/workers/library.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { createWorkerLibrary } from '#tools/workspace/workers/library.ts';
 
 export const name = 'workers';
 

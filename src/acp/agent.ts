@@ -8,8 +8,8 @@ import {
   PROTOCOL_VERSION,
   RequestError,
 } from '@agentclientprotocol/sdk';
-import { ApiError, type MetisClient, type Model, type Session } from '../client/client.ts';
-import type { Clock } from '../kernel/clock.ts';
+import { ApiError, type MetisClient, type Model, type Session } from '#client/client.ts';
+import type { Clock } from '#protocol/clock.ts';
 import { changeOf, configOptions } from './options.ts';
 import { type OpenSession, openSession } from './session.ts';
 

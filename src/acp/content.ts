@@ -1,6 +1,6 @@
 // What an editor sends as a prompt, as the blocks of a turn (19 §4).
 import { type ContentBlock, RequestError } from '@agentclientprotocol/sdk';
-import type { NewTurn } from '../client/client.ts';
+import type { NewTurn } from '#client/client.ts';
 
 type Block = Exclude<NewTurn['content'], string>[number];
 

@@ -1,5 +1,5 @@
 // Blocks of a message, by their types alone.
-import type { Message } from '../client/client.ts';
+import type { Message } from '#client/client.ts';
 
 export type ContentBlock = Message['content'][number];
 

@@ -1,6 +1,6 @@
 // What a person may set of a session in the editor: its model and its limit (19 §4).
 import { RequestError, type SessionConfigOption } from '@agentclientprotocol/sdk';
-import type { Model, Session, SessionChange } from '../client/client.ts';
+import type { Model, Session, SessionChange } from '#client/client.ts';
 
 const AUTO = 'auto';
 const NONE = 'none';

@@ -1,6 +1,6 @@
 // What a tool needs a person's word for, asked in the editor (19 §4).
 import type { AgentContext, PermissionOption } from '@agentclientprotocol/sdk';
-import { ApiError, type Confirmation, type ConfirmationAnswer, type MetisClient } from '../client/client.ts';
+import { ApiError, type Confirmation, type ConfirmationAnswer, type MetisClient } from '#client/client.ts';
 
 export type Question = Pick<
   Confirmation,

@@ -1,7 +1,7 @@
 // Prompts of one session that wait for the end of their turn (19 §4).
 import type { StopReason } from '@agentclientprotocol/sdk';
 import { RequestError } from '@agentclientprotocol/sdk';
-import type { StreamEvent, Turn } from '../client/client.ts';
+import type { StreamEvent, Turn } from '#client/client.ts';
 
 /** How a turn ended, as an editor is told. */
 export type Ending =

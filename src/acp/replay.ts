@@ -1,5 +1,5 @@
 // What was said and done in a session before an editor looked at it (19 §4).
-import type { Delegation, Message, MetisClient } from '../client/client.ts';
+import type { Delegation, Message, MetisClient } from '#client/client.ts';
 import { textOf } from './message.ts';
 import type { Updates } from './updates.ts';
 

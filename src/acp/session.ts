@@ -1,8 +1,8 @@
 // One session as an editor has it open: its stream, its prompts, its permissions (19 §4).
 import { type AgentContext, type PromptResponse, RequestError, type SessionUpdate } from '@agentclientprotocol/sdk';
-import { createBackoff } from '../client/backoff.ts';
-import { ApiError, type MetisClient, type Model, type Session, type StreamItem } from '../client/client.ts';
-import { type Clock, sleep } from '../kernel/clock.ts';
+import { createBackoff } from '#client/backoff.ts';
+import { ApiError, type MetisClient, type Model, type Session, type StreamItem } from '#client/client.ts';
+import { type Clock, sleep } from '#protocol/clock.ts';
 import { turnContent } from './content.ts';
 import { createPermissions } from './permissions.ts';
 import { createPrompts, type Ending, endingOf, endingOfTurn } from './prompts.ts';

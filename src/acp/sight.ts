@@ -1,5 +1,5 @@
 // Which model answers a prompt of "auto" that the defaults cannot see (19 §4).
-import { ApiError, type Model } from '../client/client.ts';
+import { ApiError, type Model } from '#client/client.ts';
 
 /** The id of a model that sees images, of the tier that was tried where there is one; null where sight was not what failed. */
 export function findSightedModel(error: unknown, models: readonly Model[]): string | null {

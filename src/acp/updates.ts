@@ -1,7 +1,7 @@
 // From the events of a session to what an editor is told: each thing once and in order, live or read again (19 §4).
 import type { SessionUpdate } from '@agentclientprotocol/sdk';
-import type { Delegation, Message, Snapshot, StreamEvent } from '../client/client.ts';
-import { fromPusd, type Pusd, toPusd, ZERO_PUSD } from '../kernel/money.ts';
+import type { Delegation, Message, Snapshot, StreamEvent } from '#client/client.ts';
+import { fromPusd, type Pusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
 import { type ContentBlock, textOf } from './message.ts';
 import { kindOf, locationsOf, oneLine, textContent, titleOf } from './tool-calls.ts';
 import { createPlan, createWorkerLabels } from './workers.ts';

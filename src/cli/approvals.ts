@@ -1,7 +1,7 @@
 // Approvals asked at the terminal: what a tool would do, exactly, until when, and yes or no (09 §6, 17 §2).
 import readline from 'node:readline/promises';
-import { ApiError, type ConfirmationDetail, type MetisClient } from '../client/client.ts';
-import { type Clock, sleep, systemClock } from '../kernel/clock.ts';
+import { ApiError, type ConfirmationDetail, type MetisClient } from '#client/client.ts';
+import { type Clock, sleep, systemClock } from '#protocol/clock.ts';
 import type { Style } from './style.ts';
 import { age, pieces, printable } from './style.ts';
 import { type TextOutput, tell } from './terminal.ts';

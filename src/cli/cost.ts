@@ -1,6 +1,6 @@
 // `metis cost`: what model calls cost, grouped; every figure is the server's (17 §2, 07).
-import { type CostRow, createMetisClient } from '../client/client.ts';
-import type { ServerAddress } from '../client/request.ts';
+import { type CostRow, createMetisClient } from '#client/client.ts';
+import type { ServerAddress } from '#client/request.ts';
 import { sinceTime } from './since.ts';
 import { columnsOf, compact, dollars, grouped, jsonLine, printable } from './style.ts';
 import { type Column, tableLines } from './table.ts';

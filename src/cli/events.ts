@@ -1,6 +1,6 @@
 // `metis events`: what is stored of a session, and with `--follow` what comes (17 §2).
-import { createMetisClient, type LoggedEvent } from '../client/client.ts';
-import type { ServerAddress } from '../client/request.ts';
+import { createMetisClient, type LoggedEvent } from '#client/client.ts';
+import type { ServerAddress } from '#client/request.ts';
 import { followSession, logged, storedEvents } from './follow.ts';
 import { clipped, jsonLine, padded, printable } from './style.ts';
 import { askServer, type ServerFlags, styleOf, type Terminal, widthOf } from './terminal.ts';

@@ -1,5 +1,5 @@
 // All events of a session, from its first on: what is stored, then what comes (06 §4).
-import type { EventsQuery, LoggedEvent, MetisClient, Snapshot, StoredEvent, StreamEvent } from '../client/client.ts';
+import type { EventsQuery, LoggedEvent, MetisClient, Snapshot, StoredEvent, StreamEvent } from '#client/client.ts';
 
 const PAGE = 1000;
 

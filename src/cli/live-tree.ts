@@ -1,5 +1,5 @@
 // Draws a session tree in place: one line a session, repainted as it changes. On a terminal only.
-import { type Clock, systemClock } from '../kernel/clock.ts';
+import { type Clock, systemClock } from '#protocol/clock.ts';
 import type { SessionTree, TreeNode } from './session-tree.ts';
 import { age, columnsOf, compact, padded, printable, roundedDollars, type Style } from './style.ts';
 

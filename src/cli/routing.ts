@@ -1,8 +1,8 @@
 // `metis routing`: a policy file checked, and the seven slots for a message as a table (17 §2).
 import fs from 'node:fs';
 import path from 'node:path';
-import { createMetisClient, type RouteExplanation } from '../client/client.ts';
-import type { ServerAddress } from '../client/request.ts';
+import { createMetisClient, type RouteExplanation } from '#client/client.ts';
+import type { ServerAddress } from '#client/request.ts';
 import { grouped, jsonLine, padded, printable } from './style.ts';
 import { tableLines } from './table.ts';
 import { askServer, type ServerFlags, styleOf, type Terminal, widthOf } from './terminal.ts';

@@ -6,9 +6,9 @@ import {
   type NewSession,
   type Session,
   type Turn,
-} from '../client/client.ts';
-import type { ServerAddress } from '../client/request.ts';
-import { fromPusd, sumPusd, toPusd } from '../kernel/money.ts';
+} from '#client/client.ts';
+import type { ServerAddress } from '#client/request.ts';
+import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
 import { createApprovals, type Desk } from './approvals.ts';
 import { followSession, logged } from './follow.ts';
 import { createSessionTree } from './session-tree.ts';

@@ -1,7 +1,7 @@
 // A session and its workers as a person watches them: the fold of the event stream, one node a session.
-import type { Session } from '../client/client.ts';
-import type { StoredEvent, TransientEvent } from '../client/events.ts';
-import { type Pusd, sumPusd, toPusd, ZERO_PUSD } from '../kernel/money.ts';
+import type { Session } from '#client/client.ts';
+import type { StoredEvent, TransientEvent } from '#client/events.ts';
+import { type Pusd, sumPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
 import { printable } from './style.ts';
 
 export type NodeState = 'waiting' | 'running' | 'completed' | 'failed' | 'cancelled';

@@ -1,8 +1,8 @@
 // `metis sessions`: what there is on the server, newest first (17 §2).
-import { createMetisClient, type Session, type SessionsQuery } from '../client/client.ts';
-import type { ServerAddress } from '../client/request.ts';
-import { systemClock } from '../kernel/clock.ts';
-import { sumPusd, toPusd } from '../kernel/money.ts';
+import { createMetisClient, type Session, type SessionsQuery } from '#client/client.ts';
+import type { ServerAddress } from '#client/request.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { sumPusd, toPusd } from '#protocol/money.ts';
 import { age, jsonLine, roundedDollars } from './style.ts';
 import { type Column, tableLines } from './table.ts';
 import { askServer, type ServerFlags, styleOf, type Terminal, widthOf } from './terminal.ts';

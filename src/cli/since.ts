@@ -1,5 +1,5 @@
 // A point in the past as somebody types it.
-import { isoTime, systemClock } from '../kernel/clock.ts';
+import { isoTime, systemClock } from '#protocol/clock.ts';
 
 const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
 

@@ -1,7 +1,7 @@
 // Text for terminals: colours or none, its width in columns, figures.
 import { styleText } from 'node:util';
 import stringWidth from 'string-width';
-import { fromPusd } from '../kernel/money.ts';
+import { fromPusd } from '#protocol/money.ts';
 
 type Paint = (text: string) => string;
 export interface Style {

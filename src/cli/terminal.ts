@@ -1,5 +1,5 @@
 // What a command that asks a server is handed, and its one way to say that the server could not help.
-import { ApiError, type ServerAddress } from '../client/request.ts';
+import { ApiError, type ServerAddress } from '#client/request.ts';
 import { createStyle, printable, type Style, wrapped } from './style.ts';
 
 export interface Terminal {

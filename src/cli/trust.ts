@@ -1,8 +1,8 @@
 // `metis trust`: shows a file of a workspace that widens what runs without a question, and asks whether to trust it (20 §11).
 import path from 'node:path';
 import readline from 'node:readline/promises';
-import { createMetisClient, type TrustedFileInfo } from '../client/client.ts';
-import type { ServerAddress } from '../client/request.ts';
+import { createMetisClient, type TrustedFileInfo } from '#client/client.ts';
+import type { ServerAddress } from '#client/request.ts';
 import { jsonLine, printable, printableText } from './style.ts';
 import { askServer, type ServerFlags, type Terminal, tell } from './terminal.ts';
 

@@ -1,7 +1,7 @@
 // What a tree waits for, in one line, as the server says it (20 §6). For a person who looks on.
-import type { MetisClient } from '../client/client.ts';
-import { type Waiting, waitingEnds, wordsFor } from '../client/waiting.ts';
-import { type Clock, systemClock, type Timer } from '../kernel/clock.ts';
+import type { MetisClient } from '#client/client.ts';
+import { type Waiting, waitingEnds, wordsFor } from '#client/waiting.ts';
+import { type Clock, systemClock, type Timer } from '#protocol/clock.ts';
 import { age } from './style.ts';
 
 const ASK_AGAIN_MS = 2000;

@@ -1,5 +1,5 @@
 // A session tree on its way: painted in place on a terminal, else a line for each step.
-import type { StreamEvent } from '../client/client.ts';
+import type { StreamEvent } from '#client/client.ts';
 import { type LiveTree, startLiveTree } from './live-tree.ts';
 import type { SessionTree } from './session-tree.ts';
 import { printable, type Style } from './style.ts';

@@ -1,8 +1,8 @@
 // `metis workers`: the named workers of a workspace, one of them, and everything that is wrong with any (17 §2).
 import fs from 'node:fs';
 import path from 'node:path';
-import { createMetisClient, type WorkerInfo } from '../client/client.ts';
-import type { ServerAddress } from '../client/request.ts';
+import { createMetisClient, type WorkerInfo } from '#client/client.ts';
+import type { ServerAddress } from '#client/request.ts';
 import { jsonLine, printable, printableText } from './style.ts';
 import { type Column, tableLines } from './table.ts';
 import { askServer, type ServerFlags, styleOf, type Terminal, widthOf } from './terminal.ts';

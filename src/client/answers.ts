@@ -8,22 +8,22 @@ import type {
   ReliabilityReportSchema,
   RoutingReportSchema,
   SavingsReportSchema,
-} from '../domain/analytics.ts';
-import type { AnswerConfirmationReply, ConfirmationListReply } from '../domain/api/confirmations.ts';
-import type { DelegationReceiptSchema, DelegationResultSchema } from '../domain/api/delegations.ts';
-import type { EventListReply, MessageListReply, WorkerListReply } from '../domain/api/history.ts';
+} from '#protocol/analytics.ts';
+import type { AnswerConfirmationReply, ConfirmationListReply } from '#protocol/api/confirmations.ts';
+import type { DelegationReceiptSchema, DelegationResultSchema } from '#protocol/api/delegations.ts';
+import type { EventListReply, MessageListReply, WorkerListReply } from '#protocol/api/history.ts';
 import type {
   CheckRoutingReply,
   ExplainRouteReply,
   ModelListReply,
   PricingReply,
   RoutingPolicyReply,
-} from '../domain/api/models.ts';
-import type { PatternListReply } from '../domain/api/patterns.ts';
-import type { HealthReply, NodeListReply, NodeReply, PruneEventsReply, ReadinessReply } from '../domain/api/server.ts';
-import type { EndSessionReply, SessionListReply, UpdateSessionReply } from '../domain/api/sessions.ts';
-import type { ToolListReply } from '../domain/api/tools.ts';
-import type { TrustReply } from '../domain/api/trust.ts';
+} from '#protocol/api/models.ts';
+import type { PatternListReply } from '#protocol/api/patterns.ts';
+import type { HealthReply, NodeListReply, NodeReply, PruneEventsReply, ReadinessReply } from '#protocol/api/server.ts';
+import type { EndSessionReply, SessionListReply, UpdateSessionReply } from '#protocol/api/sessions.ts';
+import type { ToolListReply } from '#protocol/api/tools.ts';
+import type { TrustReply } from '#protocol/api/trust.ts';
 import type {
   CancelTurnReply,
   EstimateTurnReply,
@@ -31,19 +31,19 @@ import type {
   ScoreTurnReply,
   TurnListReply,
   TurnReceipt,
-} from '../domain/api/turns.ts';
-import type { DefinitionListReply } from '../domain/api/workers.ts';
+} from '#protocol/api/turns.ts';
+import type { DefinitionListReply } from '#protocol/api/workers.ts';
 import type { LoggedEvent } from './events.ts';
 
-export type { Pattern } from '../domain/api/patterns.ts';
-export type { TrustedFileInfo } from '../domain/api/trust.ts';
-export type { WorkerDetail, WorkerInfo } from '../domain/api/workers.ts';
-export type { Confirmation, ConfirmationDetail } from '../domain/confirmation.ts';
-export type { Delegation } from '../domain/delegate.ts';
-export type { Message } from '../domain/message.ts';
-export type { Model } from '../domain/model.ts';
-export type { Session } from '../domain/session.ts';
-export type { Turn } from '../domain/turn.ts';
+export type { Pattern } from '#protocol/api/patterns.ts';
+export type { TrustedFileInfo } from '#protocol/api/trust.ts';
+export type { WorkerDetail, WorkerInfo } from '#protocol/api/workers.ts';
+export type { Confirmation, ConfirmationDetail } from '#protocol/confirmation.ts';
+export type { Delegation } from '#protocol/delegate.ts';
+export type { Message } from '#protocol/message.ts';
+export type { Model } from '#protocol/model.ts';
+export type { Session } from '#protocol/session.ts';
+export type { Turn } from '#protocol/turn.ts';
 export type { CostRow, CostTotals };
 
 export type PatternList = z.infer<typeof PatternListReply>;

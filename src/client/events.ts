@@ -1,10 +1,10 @@
 // What a stream yields: events with the payload of their type, and snapshots (06 §4).
-import type { Confirmation } from '../domain/confirmation.ts';
-import type { Delegation } from '../domain/delegate.ts';
-import type { Delta, TransientType } from '../domain/delta.ts';
-import type { AnyEvent, EventType, PayloadOf } from '../domain/event.ts';
-import type { Message } from '../domain/message.ts';
-import type { Session } from '../domain/session.ts';
+import type { Confirmation } from '#protocol/confirmation.ts';
+import type { Delegation } from '#protocol/delegate.ts';
+import type { Delta, TransientType } from '#protocol/delta.ts';
+import type { AnyEvent, EventType, PayloadOf } from '#protocol/event.ts';
+import type { Message } from '#protocol/message.ts';
+import type { Session } from '#protocol/session.ts';
 
 /** As the event log holds it. */
 export type LoggedEvent = {

@@ -1,14 +1,14 @@
 // What the operations are asked with: bodies by the schemas the server reads them with, and query parameters.
 import type { z } from 'zod';
-import type { AnswerConfirmationBody } from '../domain/api/confirmations.ts';
-import type { SubmitDelegationBody } from '../domain/api/delegations.ts';
-import type { CheckRoutingBody, ExplainRouteBody } from '../domain/api/models.ts';
-import type { PruneEventsBody } from '../domain/api/server.ts';
-import type { CreateSessionBody, UpdateSessionBody } from '../domain/api/sessions.ts';
-import type { EstimateTurnBody, ScoreTurnBody, SubmitTurnBody } from '../domain/api/turns.ts';
-import type { CreateWorkerBody, ReplaceWorkerBody } from '../domain/api/workers.ts';
-import type { EventType } from '../domain/event.ts';
-import type { SessionStatus } from '../domain/session.ts';
+import type { AnswerConfirmationBody } from '#protocol/api/confirmations.ts';
+import type { SubmitDelegationBody } from '#protocol/api/delegations.ts';
+import type { CheckRoutingBody, ExplainRouteBody } from '#protocol/api/models.ts';
+import type { PruneEventsBody } from '#protocol/api/server.ts';
+import type { CreateSessionBody, UpdateSessionBody } from '#protocol/api/sessions.ts';
+import type { EstimateTurnBody, ScoreTurnBody, SubmitTurnBody } from '#protocol/api/turns.ts';
+import type { CreateWorkerBody, ReplaceWorkerBody } from '#protocol/api/workers.ts';
+import type { EventType } from '#protocol/event.ts';
+import type { SessionStatus } from '#protocol/session.ts';
 
 export type NewSession = z.input<typeof CreateSessionBody>;
 export type SessionChange = z.input<typeof UpdateSessionBody>;
@@ -99,7 +99,7 @@ export interface TrustQuery {
   /** Relative to the workspace. */
   readonly path?: string | undefined;
 }
-export type { TrustFileBody as TrustFile } from '../domain/api/trust.ts';
+export type { TrustFileBody as TrustFile } from '#protocol/api/trust.ts';
 
 export interface TraceReportQuery {
   /** RFC 3339 with offset, inclusive, or `all`; 7 days ago unless told. */

@@ -1,5 +1,5 @@
 // What a session waits for, in words for a person (20 §6): the same in a terminal and in the dashboard.
-import type { Session } from '../domain/session.ts';
+import type { Session } from '#protocol/session.ts';
 
 export type Waiting = Session['waiting_on'][number];
 

@@ -9,7 +9,7 @@ import type {
   RawServerDefault,
 } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
-import type { ClientWire } from '../domain/api/gateway.ts';
+import type { ClientWire } from '#protocol/api/gateway.ts';
 import type { MetricGauges } from './deps.ts';
 
 /** Fastify whose handlers see the types of their zod schemas. */

@@ -1,6 +1,7 @@
 // Opaque page cursors: the last sort key, bound to the query it came from (05 §1.7).
-import { canonicalJson, sha256Hex } from '../kernel/canonical-json.ts';
-import { validationError } from '../kernel/errors.ts';
+
+import { validationError } from '#protocol/errors.ts';
+import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 
 const HASH_LENGTH = 16;
 

@@ -1,9 +1,9 @@
 // What the routes are given: the engine, the reports, and the state of the HTTP server itself.
-import type { Engine } from '../engine/create-engine.ts';
-import type { ServerCounts } from '../engine/show-session.ts';
-import type { TurnId } from '../kernel/ids.ts';
-import type { Analytics } from '../ports/analytics.ts';
-import type { PriceVersions } from '../ports/price-versions.ts';
+import type { Engine } from '#core/engine/create-engine.ts';
+import type { ServerCounts } from '#core/engine/show-session.ts';
+import type { Analytics } from '#core/ports/analytics.ts';
+import type { PriceVersions } from '#core/ports/price-versions.ts';
+import type { TurnId } from '#protocol/ids.ts';
 import type { TokenCheck } from './auth.ts';
 import type { DashboardFile } from './dashboard-file.ts';
 import type { Owners, Patience } from './forward/patience.ts';

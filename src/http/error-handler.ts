@@ -1,9 +1,9 @@
 // Every error on its way out: one envelope, codes from the one table, bugs opaque (05 §1.10).
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
-import { AppError, type ErrorCode, validationError } from '../kernel/errors.ts';
-import { scrub } from '../kernel/scrub.ts';
-import { StorageFault, TreeLost } from '../ports/journal.ts';
-import type { Logger } from '../ports/log.ts';
+import { StorageFault, TreeLost } from '#core/ports/journal.ts';
+import type { Logger } from '#core/ports/log.ts';
+import { AppError, type ErrorCode, validationError } from '#protocol/errors.ts';
+import { scrub } from '#protocol/text/scrub.ts';
 import { markNotTaken } from './forward/headers.ts';
 
 /** Seconds after which a client may try again. */

@@ -1,9 +1,9 @@
 // The gates before a handler, in their order: shutdown, Host, Origin, token, rate, route, body (05 §1.2).
 import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Config } from '../domain/config.ts';
-import { goingDown } from '../engine/drain.ts';
-import { AppError, validationError } from '../kernel/errors.ts';
+import { goingDown } from '#core/engine/drain.ts';
+import type { Config } from '#protocol/config.ts';
+import { AppError, validationError } from '#protocol/errors.ts';
 import type { HttpApp } from './app.ts';
 import { bearerOf, type TokenCheck } from './auth.ts';
 import { MAX_TARGET_BYTES, notFound, uriTooLong } from './error-handler.ts';

@@ -1,10 +1,10 @@
 // Idempotency keys: one effect per key, the first answer again for every repetition (05 §1.8).
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { canonicalJson, sha256Hex } from '../kernel/canonical-json.ts';
-import type { Clock } from '../kernel/clock.ts';
-import { AppError, validationError } from '../kernel/errors.ts';
-import { type IdempotencyRow, JournalConflict, type Write } from '../ports/journal.ts';
-import type { Store } from '../ports/store.ts';
+import { type IdempotencyRow, JournalConflict, type Write } from '#core/ports/journal.ts';
+import type { Store } from '#core/ports/store.ts';
+import type { Clock } from '#protocol/clock.ts';
+import { AppError, validationError } from '#protocol/errors.ts';
+import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 
 const KEPT_MS = 24 * 60 * 60 * 1000;
 const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/;

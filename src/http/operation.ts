@@ -1,7 +1,7 @@
 // How a route is documented: its id, its results, and every error it may answer (05 §1.10, §5).
 import type { FastifyContextConfig } from 'fastify';
 import { z } from 'zod';
-import { ERRORS, type ErrorCode } from '../kernel/errors.ts';
+import { ERRORS, type ErrorCode } from '#protocol/errors.ts';
 
 /** What the gates may answer on any path. */
 const GATE_ERRORS: readonly ErrorCode[] = [

@@ -1,11 +1,11 @@
 // Shared shapes of paths and queries, and the one way their faults are told (05 §1.6, §1.7).
 import type { FastifySchemaCompiler } from 'fastify';
 import { z } from 'zod';
-import { ConfirmationIdSchema, SessionIdSchema, TurnIdSchema } from '../domain/scalars.ts';
-import { type Issue, validationError } from '../kernel/errors.ts';
-import { shownName } from '../policy/cut.ts';
-import { nearestKey } from '../policy/parsing/known-keys.ts';
-import { plainIssues } from '../policy/parsing/plain-issue.ts';
+import { shownName } from '#core/policy/cut.ts';
+import { nearestKey } from '#core/policy/parsing/known-keys.ts';
+import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
+import { type Issue, validationError } from '#protocol/errors.ts';
+import { ConfirmationIdSchema, SessionIdSchema, TurnIdSchema } from '#protocol/scalars.ts';
 
 export const SessionParams = z.object({ session_id: SessionIdSchema });
 export const TurnParams = z.object({ session_id: SessionIdSchema, turn_id: TurnIdSchema });

@@ -1,8 +1,8 @@
 // What the HTTP parser or a WebSocket handshake refuses before a handler could: answered in the envelope (05 §1.10).
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Clock } from '../kernel/clock.ts';
-import { AppError, type ErrorCode, validationError } from '../kernel/errors.ts';
+import type { Clock } from '#protocol/clock.ts';
+import { AppError, type ErrorCode, validationError } from '#protocol/errors.ts';
 import { envelopeOf, MAX_TARGET_BYTES, uriTooLong } from './error-handler.ts';
 import { MOST_UNREAD_BYTES } from './unread-body.ts';
 

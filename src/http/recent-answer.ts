@@ -1,7 +1,7 @@
 // Questions to a database that may not answer, for probes that wait a second at most (05 §3.7).
-import type { Engine } from '../engine/create-engine.ts';
-import { type ServerCounts, serverCounts } from '../engine/show-session.ts';
-import type { Clock } from '../kernel/clock.ts';
+import type { Engine } from '#core/engine/create-engine.ts';
+import { type ServerCounts, serverCounts } from '#core/engine/show-session.ts';
+import type { Clock } from '#protocol/clock.ts';
 
 /** Below the second after which a probe gives up. */
 const PATIENCE_MS = 800;

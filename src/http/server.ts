@@ -2,8 +2,8 @@
 import type { IncomingMessage } from 'node:http';
 import websocket from '@fastify/websocket';
 import fastify, { type FastifyRequest } from 'fastify';
-import { validationError } from '../kernel/errors.ts';
-import { readBody } from '../policy/parsing/body.ts';
+import { readBody } from '#core/policy/parsing/body.ts';
+import { validationError } from '#protocol/errors.ts';
 import type { HttpApp } from './app.ts';
 import { createTokenCheck } from './auth.ts';
 import { trackConnections } from './connections.ts';

@@ -1,6 +1,6 @@
 // What a client still sends after its answer: read and thrown away within limits, since closing would cost it the answer (05 §1.2).
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Clock } from '../kernel/clock.ts';
+import type { Clock } from '#protocol/clock.ts';
 
 /** Read after an answer before the connection is cut. */
 export const MOST_UNREAD_BYTES = 64 * 1024 * 1024;

@@ -1,6 +1,6 @@
 // A worker's question to a person, put to the MCP client's own form (19 §3.3).
 import type { ElicitRequestFormParams } from '@modelcontextprotocol/server';
-import { ApiError, type Confirmation, type ConfirmationAnswer, type MetisClient } from '../client/client.ts';
+import { ApiError, type Confirmation, type ConfirmationAnswer, type MetisClient } from '#client/client.ts';
 
 export type Question = Pick<
   Confirmation,

@@ -6,9 +6,9 @@ import {
   type RequestStateCodec,
   type ServerContext,
 } from '@modelcontextprotocol/server';
-import type { DelegationResult, NewDelegation } from '../client/client.ts';
-import { resultOf } from '../domain/api/delegations.ts';
-import { type Clock, sleep } from '../kernel/clock.ts';
+import type { DelegationResult, NewDelegation } from '#client/client.ts';
+import { resultOf } from '#protocol/api/delegations.ts';
+import { type Clock, sleep } from '#protocol/clock.ts';
 import { answerWith, type FormAnswer, formFor, type Question, whatFor } from './approvals.ts';
 import { createProgress } from './progress.ts';
 import { delegated, running } from './result.ts';

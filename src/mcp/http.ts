@@ -6,9 +6,9 @@ import {
   type McpServerFactory,
   WebStandardStreamableHTTPServerTransport,
 } from '@modelcontextprotocol/server';
-import type { NewSession } from '../client/client.ts';
-import type { ServerAddress } from '../client/request.ts';
-import { isoTime } from '../kernel/clock.ts';
+import type { NewSession } from '#client/client.ts';
+import type { ServerAddress } from '#client/request.ts';
+import { isoTime } from '#protocol/clock.ts';
 import { createRoot, type Root, type World } from './root.ts';
 import { createStates, mcpServer } from './server.ts';
 

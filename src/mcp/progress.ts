@@ -1,8 +1,8 @@
 // What a client is told while its worker is at work: `fast worker · edit_file src/a.ts · 3 calls · $0.0041` (19 §3.2).
 import type { ServerContext } from '@modelcontextprotocol/server';
-import type { Snapshot, StreamEvent } from '../client/client.ts';
-import type { Clock, Timer } from '../kernel/clock.ts';
-import { fromPusd, toPusd, ZERO_PUSD } from '../kernel/money.ts';
+import type { Snapshot, StreamEvent } from '#client/client.ts';
+import type { Clock, Timer } from '#protocol/clock.ts';
+import { fromPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
 
 /** At most one in this time, and at least one in that. */
 const LEAST_MS = 1000;

@@ -1,6 +1,6 @@
 // What a call answers: within the sizes that clients take (19 §3.2).
 import type { CallToolResult } from '@modelcontextprotocol/server';
-import type { DelegationResult } from '../client/client.ts';
+import type { DelegationResult } from '#client/client.ts';
 
 /** About 25,000 tokens, which is what clients pass on to their model. */
 const MAX_CHARS = 80_000;

@@ -13,9 +13,9 @@ import {
   Server,
   type ServerContext,
 } from '@modelcontextprotocol/server';
-import { ApiError, type NewDelegation } from '../client/client.ts';
-import { resultOf } from '../domain/api/delegations.ts';
-import { fromPusd, sumPusd, toPusd } from '../kernel/money.ts';
+import { ApiError, type NewDelegation } from '#client/client.ts';
+import { resultOf } from '#protocol/api/delegations.ts';
+import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
 import { type Answer, type Asked, type Asking, delegate, goOn } from './delegate.ts';
 import { delegated, failed, running, structuredResult } from './result.ts';
 import type { Root, World } from './root.ts';

@@ -1,7 +1,7 @@
 // The tools that the door offers (19 §3.2). What a call holds is checked by the server that runs it.
 import type { Tool } from '@modelcontextprotocol/server';
-import type { WorkerInfo } from '../client/client.ts';
-import { DELEGATED, delegatedContext } from '../domain/delegate.ts';
+import type { WorkerInfo } from '#client/client.ts';
+import { DELEGATED, delegatedContext } from '#protocol/delegate.ts';
 
 const WAIT = {
   type: 'integer',

@@ -1,6 +1,6 @@
 // Following one worker until it has ended (19 §3.2).
-import type { Confirmation, Delegation, MetisClient, Snapshot, StreamEvent } from '../client/client.ts';
-import { type Clock, sleep } from '../kernel/clock.ts';
+import type { Confirmation, Delegation, MetisClient, Snapshot, StreamEvent } from '#client/client.ts';
+import { type Clock, sleep } from '#protocol/clock.ts';
 import type { Question } from './approvals.ts';
 
 export interface Watcher {

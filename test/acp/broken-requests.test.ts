@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import http from 'node:http';
 import net, { type AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { createPrompts } from '../../src/acp/prompts.ts';
+import { createPrompts } from '#acp/prompts.ts';
 import { acpIn, doorHome, serveIn, shown, usage } from '../support/doors.ts';
 
 /** Passes everything on to a server, but what `breaks` names: that is answered with 500. */

@@ -5,7 +5,7 @@ import {
   ReliabilityReportSchema,
   RoutingReportSchema,
   SavingsReportSchema,
-} from '../../src/domain/analytics.ts';
+} from '#protocol/analytics.ts';
 import { startServer } from '../support/http.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { priceTableA, priceTableB } from '../support/prices.ts';

@@ -1,9 +1,9 @@
 // What a turn says it cost against what the ledger has: workers are never part of their planner's turn.
 import { expect, it } from 'vitest';
-import type { PayloadOf } from '../../src/domain/event.ts';
-import { parseCostQuery } from '../../src/policy/analytics/query.ts';
-import { createAnalytics } from '../../src/store/sqlite/report/analytics.ts';
-import { verifyRollups } from '../../src/store/sqlite/report/verify.ts';
+import { parseCostQuery } from '#core/policy/analytics/query.ts';
+import type { PayloadOf } from '#protocol/event.ts';
+import { createAnalytics } from '#store/sqlite/report/analytics.ts';
+import { verifyRollups } from '#store/sqlite/report/verify.ts';
 import { startEngine } from '../support/engine.ts';
 import { delegate, planner, scenario, worker } from '../support/scenario.ts';
 

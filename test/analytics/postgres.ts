@@ -1,19 +1,19 @@
 // A schema of PostgreSQL with one node on it, emptied for each test.
 import path from 'node:path';
-import { createBus } from '../../src/bus/memory/bus.ts';
-import { systemClock } from '../../src/kernel/clock.ts';
-import { createIdGenerator } from '../../src/kernel/ids.ts';
-import { costFact } from '../../src/policy/journal/cost-fact.ts';
-import type { Journal } from '../../src/ports/journal.ts';
-import { silentLogger } from '../../src/ports/log.ts';
-import { createRootWatch } from '../../src/store/postgres/cluster/root-watch.ts';
-import { createTrees } from '../../src/store/postgres/cluster/trees.ts';
-import { openDatabase } from '../../src/store/postgres/connection/open.ts';
-import { createAnalytics } from '../../src/store/postgres/report/analytics.ts';
-import { verifyRollups } from '../../src/store/postgres/report/verify.ts';
-import { store } from '../../src/store/postgres/write/event-log.ts';
-import { createJournal } from '../../src/store/postgres/write/journal.ts';
-import { rebuildRollups } from '../../src/store/postgres/write/rebuild.ts';
+import { costFact } from '#core/policy/journal/cost-fact.ts';
+import type { Journal } from '#core/ports/journal.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { createIdGenerator } from '#protocol/ids.ts';
+import { createBus } from '#store/bus/memory/bus.ts';
+import { createRootWatch } from '#store/cluster/root-watch.ts';
+import { createTrees } from '#store/cluster/trees.ts';
+import { openDatabase } from '#store/postgres/connection/open.ts';
+import { createAnalytics } from '#store/postgres/report/analytics.ts';
+import { verifyRollups } from '#store/postgres/report/verify.ts';
+import { store } from '#store/postgres/write/event-log.ts';
+import { createJournal } from '#store/postgres/write/journal.ts';
+import { rebuildRollups } from '#store/postgres/write/rebuild.ts';
 import { ownSchema } from '../support/services.ts';
 import { type Database, momentsThenNow, NOW, type World, worldOver } from './world.ts';
 

@@ -3,9 +3,9 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, test } from 'vitest';
-import { createIdGenerator } from '../../src/kernel/ids.ts';
-import { signed } from '../../src/policy/learning/fingerprint.ts';
-import { NEWEST } from '../../src/store/sql/patterns.ts';
+import { signed } from '#core/policy/learning/fingerprint.ts';
+import { createIdGenerator } from '#protocol/ids.ts';
+import { NEWEST } from '#store/read/patterns.ts';
 import { startBrowserServer } from '../browser/server.ts';
 import { startServer, type TestServer } from '../support/http.ts';
 

@@ -2,8 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { parseCostQuery } from '../../src/policy/analytics/query.ts';
-import { createThreadedAnalytics } from '../../src/store/sqlite/report/threaded-analytics.ts';
+import { parseCostQuery } from '#core/policy/analytics/query.ts';
+import { createThreadedAnalytics } from '#store/sqlite/report/threaded-analytics.ts';
 import { type LogLine, recordingLogger } from '../store/suite/world.ts';
 import { priceTableA } from '../support/prices.ts';
 import { HAIKU, NOW, openWorld, SONNET } from './world.ts';

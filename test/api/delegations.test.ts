@@ -2,10 +2,10 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { resultOf } from '../../src/domain/api/delegations.ts';
-import { toolText } from '../../src/domain/tool.ts';
-import { cancelTurn } from '../../src/engine/cancel-turn.ts';
-import { drain } from '../../src/engine/drain.ts';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { drain } from '#core/engine/drain.ts';
+import { resultOf } from '#protocol/api/delegations.ts';
+import { toolText } from '#protocol/tool.ts';
 import { type Parsed, startServer } from '../support/http.ts';
 import { gate, restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
@@ -365,7 +365,7 @@ describe('a restart', () => {
       folder: server.folder,
       config: { ...second.config, recovery: { on_start: 'hold' } },
     });
-    const { recover, resumeAll } = await import('../../src/engine/recover.ts');
+    const { recover, resumeAll } = await import('#core/engine/recover.ts');
     await recover(held.engine);
     await resumeAll(held.engine);
     const child = `/sessions/${body.worker_session_id}`;

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import http from 'node:http';
 import net, { type AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { type Clock, systemClock } from '../../src/kernel/clock.ts';
+import { type Clock, systemClock } from '#protocol/clock.ts';
 import { type Answer, openDoor, type Parsed, startServer, type TestDoor, type TestServer } from '../support/http.ts';
 import { planner, scenario } from '../support/scenario.ts';
 import { nodeInfo, type ScriptedTrees, scriptedTrees, type Whereabouts } from '../support/trees.ts';

@@ -1,7 +1,7 @@
 // `/metrics`: the figures of the reports, in the text that Prometheus reads (18 §2).
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { fromPusd, toPusd } from '../../src/kernel/money.ts';
+import { fromPusd, toPusd } from '#protocol/money.ts';
 import { copyExample, playJob } from '../support/demo-job.ts';
 import { tempFolder } from '../support/engine.ts';
 import { type Parsed, startServer } from '../support/http.ts';

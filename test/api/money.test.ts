@@ -1,6 +1,6 @@
 // Money on the wire: exact decimal strings everywhere, and a limit that answers with its amounts (01 §1.3, 14 §3).
 import { describe, expect, it } from 'vitest';
-import { fromPusd, type Pusd, toPusd, USD_PATTERN, type Usd } from '../../src/kernel/money.ts';
+import { fromPusd, type Pusd, toPusd, USD_PATTERN, type Usd } from '#protocol/money.ts';
 import { startServer, type TestServer } from '../support/http.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 

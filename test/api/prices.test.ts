@@ -2,9 +2,9 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { AnyEvent } from '../../src/domain/event.ts';
-import { createSession } from '../../src/engine/create-session.ts';
-import { StartupError } from '../../src/kernel/errors.ts';
+import { createSession } from '#core/engine/create-session.ts';
+import { StartupError } from '#protocol/errors.ts';
+import type { AnyEvent } from '#protocol/event.ts';
 import { tempFolder } from '../support/engine.ts';
 import type { FakeUsage } from '../support/fake-provider.ts';
 import { priceFileA, priceFileB } from '../support/prices.ts';

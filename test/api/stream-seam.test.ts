@@ -1,15 +1,15 @@
 // The seam between replay and live: every event exactly once, in order, whatever happens meanwhile.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { draft } from '../../src/domain/event.ts';
-import type { Engine } from '../../src/engine/state/engine.ts';
-import type { Frame } from '../../src/http/stream/frames.ts';
-import { createStreamHub, type Member } from '../../src/http/stream/hub.ts';
-import { openSessionStream } from '../../src/http/stream/session-stream.ts';
-import type { Sink } from '../../src/http/stream/sink.ts';
-import { systemClock } from '../../src/kernel/clock.ts';
-import { silentLogger } from '../../src/ports/log.ts';
-import type { Store } from '../../src/ports/store.ts';
+import type { Engine } from '#core/engine/state/engine.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import type { Store } from '#core/ports/store.ts';
+import type { Frame } from '#http/stream/frames.ts';
+import { createStreamHub, type Member } from '#http/stream/hub.ts';
+import { openSessionStream } from '#http/stream/session-stream.ts';
+import type { Sink } from '#http/stream/sink.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { draft } from '#protocol/event.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { startServer } from '../support/http.ts';
 

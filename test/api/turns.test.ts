@@ -3,12 +3,12 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { createTraceRelay } from '../../src/app/telemetry/trace-relay.ts';
-import { type ToolDefinition, toolText } from '../../src/domain/tool.ts';
-import { createHttpServer } from '../../src/http/server.ts';
-import type { ToolFactory } from '../../src/ports/tool.ts';
-import { createPriceVersionReader } from '../../src/store/sqlite/read/price-version-reader.ts';
-import { createAnalytics } from '../../src/store/sqlite/report/analytics.ts';
+import type { ToolFactory } from '#core/ports/tool.ts';
+import { createHttpServer } from '#http/server.ts';
+import { type ToolDefinition, toolText } from '#protocol/tool.ts';
+import { createTraceRelay } from '#server/telemetry/trace-relay.ts';
+import { createPriceVersionReader } from '#store/sqlite/read/price-version-reader.ts';
+import { createAnalytics } from '#store/sqlite/report/analytics.ts';
 import { type Parsed, startServer, type TestServer } from '../support/http.ts';
 import { type ManualClock, manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

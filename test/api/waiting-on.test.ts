@@ -1,6 +1,6 @@
 // What a tree waits for, read off its rows at any moment: by the session and by a snapshot (20 §6).
 import { expect, test } from 'vitest';
-import { toolText } from '../../src/domain/tool.ts';
+import { toolText } from '#protocol/tool.ts';
 import { type Parsed, startServer, type TestServer } from '../support/http.ts';
 import { gate } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

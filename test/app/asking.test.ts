@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createMetisClient } from '../../src/client/client.ts';
+import { createMetisClient } from '#client/client.ts';
 import { until } from '../support/until.ts';
 import { address, MAIN, PASSED_ON, run, type Started, start, temporaryHome } from './metis.ts';
 

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { fromPusd, toPusd } from '../../src/kernel/money.ts';
+import { fromPusd, toPusd } from '#protocol/money.ts';
 import { startStrictFake } from '../support/real-server.ts';
 import { KEYS } from '../support/registry-at.ts';
 import { ROOT, run, start, temporaryHome } from './metis.ts';

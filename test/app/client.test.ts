@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
-import { createMetisClient } from '../../src/client/client.ts';
-import type { StreamItem } from '../../src/client/events.ts';
-import { ApiError } from '../../src/client/request.ts';
-import { streamSession } from '../../src/client/stream.ts';
+import { createMetisClient } from '#client/client.ts';
+import type { StreamItem } from '#client/events.ts';
+import { ApiError } from '#client/request.ts';
+import { streamSession } from '#client/stream.ts';
 import { address, getJson, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;

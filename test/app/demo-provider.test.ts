@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { toPusd } from '../../src/kernel/money.ts';
+import { toPusd } from '#protocol/money.ts';
 import { playJob } from '../support/demo-job.ts';
 import type { FakeProvider } from '../support/fake-provider.ts';
 import { startStrictFake } from '../support/real-server.ts';

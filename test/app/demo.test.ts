@@ -3,7 +3,7 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { toPusd } from '../../src/kernel/money.ts';
+import { toPusd } from '#protocol/money.ts';
 import { type Finished, getJson, MAIN, PASSED_ON, run, start, temporaryHome } from './metis.ts';
 
 const ESCAPE = '\x1b';

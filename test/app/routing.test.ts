@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { checkRouting, explainRoute } from '../../src/cli/routing.ts';
+import { checkRouting, explainRoute } from '#cli/routing.ts';
 import { tempFolder } from '../support/engine.ts';
 import { startServer } from '../support/http.ts';
 import { run } from './metis.ts';

@@ -2,8 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createMetisClient, type LoggedEvent } from '../../src/client/client.ts';
-import { isOwned } from '../../src/store/sqlite/connection/owner-lock.ts';
+import { createMetisClient, type LoggedEvent } from '#client/client.ts';
+import { isOwned } from '#store/sqlite/connection/owner-lock.ts';
 import {
   address,
   HAS_TERMINAL,

@@ -9,8 +9,8 @@ import os from 'node:os';
 import path from 'node:path';
 import type { Command } from 'commander';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { CommandContext } from '../../src/app/context.ts';
-import { createProgram } from '../../src/app/program.ts';
+import type { CommandContext } from '#server/context.ts';
+import { createProgram } from '#server/program.ts';
 import { address, getJson, MAIN, PASSED_ON, ROOT, run, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;

@@ -4,7 +4,7 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { toPusd } from '../../src/kernel/money.ts';
+import { toPusd } from '#protocol/money.ts';
 import { partsOf } from '../api/gateway/provider.ts';
 import { startGateway } from '../api/gateway/world.ts';
 import { listen, type Span, startCollector } from '../support/collector.ts';

@@ -2,52 +2,41 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { imports, ROOT, typescriptFiles, valueImports } from './source.ts';
+import { imports, ROOT, resolveImport, typescriptFiles, valueImports } from './source.ts';
 
-const CORE = ['ports', 'policy', 'domain', 'kernel'];
-/** Folder -> the other folders it may import. */
+const CORE = ['core/ports', 'core/policy', 'protocol'];
+/** Room, or floor of a room that has several -> the others that it may import. */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
-  kernel: [],
-  domain: ['kernel'],
-  ports: ['domain', 'kernel'],
-  policy: ['domain', 'kernel'],
-  wire: ['policy', 'domain', 'kernel'],
+  protocol: [],
+  'core/ports': ['protocol'],
+  'core/policy': ['protocol'],
+  'core/engine': CORE,
+  'core/learning': CORE,
+  'models/wire': ['core/policy', 'protocol'],
+  models: ['models/wire', ...CORE],
   store: CORE,
-  provider: ['wire', ...CORE],
-  tool: CORE,
-  workspace: CORE,
-  bus: CORE,
-  learning: CORE,
-  engine: CORE,
-  http: ['engine', ...CORE],
-  client: ['domain'],
-  cli: ['client', 'domain', 'kernel'],
-  mcp: ['client', 'domain', 'kernel'],
-  acp: ['client', 'domain', 'kernel'],
-  dashboard: ['client', 'domain', 'kernel'],
-  app: [
-    'http',
-    'engine',
-    'store',
-    'provider',
-    'tool',
-    'workspace',
-    'bus',
-    'learning',
-    'cli',
-    'mcp',
-    'acp',
-    'client',
-    ...CORE,
-  ],
-  'main.ts': ['app', 'cli'],
+  tools: CORE,
+  http: ['core/engine', ...CORE],
+  client: ['protocol'],
+  cli: ['client', 'protocol'],
+  mcp: ['client', 'protocol'],
+  acp: ['client', 'protocol'],
+  dashboard: ['client', 'protocol'],
+  server: ['http', 'core/engine', 'core/learning', 'store', 'models', 'tools', 'cli', 'mcp', 'acp', 'client', ...CORE],
+  'main.ts': ['server', 'cli'],
   'server.ts': ['main.ts'],
 };
+/** Values of the protocol that programs outside the server may import: no zod schema among them, which would weigh on them. */
+const LIGHT = /^src\/protocol\/(abort|clock|errors|folder|ids|money|result|text\/[a-z-]+)\.ts$/;
 const FORBIDDEN_FOLDERS = ['utils', 'util', 'helpers', 'services', 'common', 'shared', 'misc', 'lib'];
 const MAX_LINES = 300;
 
 const files = typescriptFiles('src');
-const folderOf = (file: string) => file.split('/')[1]!;
+/** `src/core/policy/cut.ts` -> `core/policy`, `src/store/bus/nats/link.ts` -> `store`. */
+function findRoom(file: string): string {
+  const [, room = '', floor = ''] = file.split('/');
+  return `${room}/${floor}` in ALLOWED ? `${room}/${floor}` : room;
+}
 
 it('the walk finds the source', () => {
   expect(files.length).toBeGreaterThan(100);
@@ -59,47 +48,49 @@ it('the walk finds the source', () => {
   ).toEqual(['./a.ts', './b.ts', './c.ts', './d.ts']);
 });
 
-it('every folder has its floor', () => {
-  expect([...new Set(files.map((f) => folderOf(f.path)))].filter((folder) => !(folder in ALLOWED))).toEqual([]);
+it('every folder has its room', () => {
+  expect([...new Set(files.map((f) => findRoom(f.path)))].filter((room) => !(room in ALLOWED))).toEqual([]);
 });
 
-it('a file imports its own floor or one it may see', () => {
+it('a file imports its own room or one that it may see', () => {
   const wrong = files.flatMap((file) => {
-    const own = folderOf(file.path);
+    const own = findRoom(file.path);
     const allowed = [own, ...(ALLOWED[own] ?? [])];
     return imports(file.text)
-      .filter((name) => name.startsWith('.'))
-      .map((name) => path.posix.join(path.posix.dirname(file.path), name))
-      .filter((target) => !target.startsWith('src/') || !allowed.includes(folderOf(target)))
+      .flatMap((name) => resolveImport(file.path, name) ?? [])
+      .filter((target) => !target.startsWith('src/') || !allowed.includes(findRoom(target)))
       .map((target) => `${file.path} imports ${target}`);
   });
   expect(wrong).toEqual([]);
 });
 
-it('people and programs get only types of the domain', () => {
+it('client, cli and dashboard import no schemas of the protocol', () => {
   const wrong = files
-    .filter((file) => ['client', 'cli', 'dashboard'].includes(folderOf(file.path)))
+    .filter((file) => ['client', 'cli', 'dashboard'].includes(findRoom(file.path)))
     .flatMap((file) =>
       valueImports(file.text)
-        .filter((name) => name.includes('/domain/'))
+        .filter((name) => name.startsWith('#protocol/') && !LIGHT.test(resolveImport(file.path, name) ?? ''))
         .map((name) => `${file.path} imports values of ${name}`),
     );
   expect(wrong).toEqual([]);
 });
 
-it('imports of our own files carry their ending and exist', () => {
+it('imports of our own files carry their ending, exist, and name another room by its subpath', () => {
   const wrong = files.flatMap((file) =>
-    imports(file.text)
-      .filter((name) => name.startsWith('.'))
-      .filter((name) => !fs.existsSync(path.join(ROOT, path.dirname(file.path), name)) || !/\.(tsx?|json)$/.test(name))
-      .map((name) => `${file.path}: ${name}`),
+    imports(file.text).flatMap((name) => {
+      const target = resolveImport(file.path, name);
+      if (target === null) return [];
+      const isFound = fs.existsSync(path.join(ROOT, target)) && /\.(tsx?|json)$/.test(name);
+      const isFar = name.startsWith('../..');
+      return isFound && !isFar ? [] : [`${file.path}: ${name}`];
+    }),
   );
   expect(wrong).toEqual([]);
 });
 
 it('policy and wire are pure: no files, no network, no waiting', () => {
   const wrong = files
-    .filter((file) => ['policy', 'wire'].includes(folderOf(file.path)))
+    .filter((file) => ['core/policy', 'models/wire'].includes(findRoom(file.path)))
     .flatMap((file) => [
       ...imports(file.text)
         .filter((name) =>
@@ -130,13 +121,13 @@ describe('clock, chance and environment', () => {
       .map((file) => file.path);
 
   it('the time comes from the injected clock', () => {
-    expect(users(/\bDate\.now\(|\bnew Date\(\)|\bperformance\.now\(/, ['src/kernel/clock.ts'])).toEqual([]);
+    expect(users(/\bDate\.now\(|\bnew Date\(\)|\bperformance\.now\(/, ['src/protocol/clock.ts'])).toEqual([]);
   });
   it('chance is injected', () => {
-    expect(users(/\bMath\.random\b|\brandomUUID\b|\brandomBytes\b|\bgetRandomValues\b/, ['src/app/'])).toEqual([]);
+    expect(users(/\bMath\.random\b|\brandomUUID\b|\brandomBytes\b|\bgetRandomValues\b/, ['src/server/'])).toEqual([]);
   });
   it('the environment is read where the process starts', () => {
-    expect(users(/\bprocess\.env\b/, ['src/app/command-line.ts'])).toEqual([]);
+    expect(users(/\bprocess\.env\b/, ['src/server/command-line.ts'])).toEqual([]);
   });
 });
 
@@ -175,12 +166,12 @@ function withoutComments(text: string): string {
 }
 
 it('what only a cluster needs is loaded by import() alone', () => {
-  const OF_A_CLUSTER = /^src\/(store\/postgres\/|bus\/nats\/|app\/storage\/cluster)/;
+  const OF_A_CLUSTER = /^src\/(store\/(postgres|cluster|bus\/nats)\/|server\/storage\/cluster)/;
   const wrong = files
     .filter((file) => !OF_A_CLUSTER.test(file.path))
     .flatMap((file) =>
       valueImports(file.text)
-        .filter((name) => /^pg$|^@nats-io\/|\/postgres\/|\/nats\/|\/storage\/cluster/.test(name))
+        .filter((name) => /^pg$|^@nats-io\/|\/(postgres|nats)\/|#store\/cluster\/|\/storage\/cluster/.test(name))
         .filter((name) => !file.text.includes(`import('${name}')`))
         .map((name) => `${file.path} imports ${name}`),
     );

@@ -63,7 +63,7 @@ it('what source imports at run time is a dependency of the package', () => {
     .filter((file) => /^src\/(?!dashboard\/).*\.tsx?$/.test(file.path))
     .flatMap((file) => {
       return valueImports(file.text)
-        .filter((name) => !name.startsWith('.'))
+        .filter((name) => !/^[.#]/.test(name))
         .filter((name) => !name.startsWith('node:'))
         .map((name) => (name.startsWith('@') ? name.split('/').slice(0, 2) : name.split('/').slice(0, 1)).join('/'))
         .filter((name) => !(name in dependencies))

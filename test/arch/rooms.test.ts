@@ -5,7 +5,7 @@ import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 /** The lowest first: a room imports those before it. */
 import ENGINE_ROOMS from '../../scripts/engine-rooms.json' with { type: 'json' };
-import { imports, ROOT, type SourceFile, typescriptFiles } from './source.ts';
+import { imports, ROOT, resolveImport, type SourceFile, typescriptFiles } from './source.ts';
 
 const MAX_FILES = 30;
 const files = typescriptFiles('src');
@@ -13,12 +13,7 @@ const files = typescriptFiles('src');
 /** file -> files of `src` that it imports */
 function graphOf(sources: readonly SourceFile[]): Map<string, string[]> {
   return new Map(
-    sources.map((file) => [
-      file.path,
-      imports(file.text)
-        .filter((name) => name.startsWith('.'))
-        .map((name) => path.posix.join(path.posix.dirname(file.path), name)),
-    ]),
+    sources.map((file) => [file.path, imports(file.text).flatMap((name) => resolveImport(file.path, name) ?? [])]),
   );
 }
 
@@ -49,12 +44,12 @@ function circles(graph: ReadonlyMap<string, readonly string[]>): string[][] {
 
 /** Imports of an engine's file that run up to a higher room, or out of a room to the door. */
 function arrowsUp(graph: ReadonlyMap<string, readonly string[]>): string[] {
-  const roomOf = (file: string) => /^src\/engine\/([^/]+)\/[^/]+$/.exec(file)?.[1] ?? null;
+  const roomOf = (file: string) => /^src\/core\/engine\/([^/]+)\/[^/]+$/.exec(file)?.[1] ?? null;
   return [...graph].flatMap(([file, targets]) => {
     const own = roomOf(file);
     if (own === null) return [];
     return targets
-      .filter((target) => target.startsWith('src/engine/'))
+      .filter((target) => target.startsWith('src/core/engine/'))
       .filter((target) => {
         const room = roomOf(target);
         return room === null || ENGINE_ROOMS.indexOf(room) > ENGINE_ROOMS.indexOf(own);
@@ -66,10 +61,10 @@ function arrowsUp(graph: ReadonlyMap<string, readonly string[]>): string[] {
 /** Imports past the engine's door, from above it. */
 function pastTheDoor(graph: ReadonlyMap<string, readonly string[]>): string[] {
   return [...graph].flatMap(([file, targets]) =>
-    file.startsWith('src/engine/')
+    file.startsWith('src/core/engine/')
       ? []
       : targets
-          .filter((target) => /^src\/engine\/[^/]+\//.test(target))
+          .filter((target) => /^src\/core\/engine\/[^/]+\//.test(target))
           .map((target) => `${file} imports ${target}, which is behind the door`),
   );
 }
@@ -95,13 +90,13 @@ it(`no folder holds more than ${MAX_FILES} files`, () => {
 
 describe('the engine', () => {
   it('every room has its place in the order', () => {
-    const rooms = files.flatMap((file) => /^src\/engine\/([^/]+)\//.exec(file.path)?.[1] ?? []);
+    const rooms = files.flatMap((file) => /^src\/core\/engine\/([^/]+)\//.exec(file.path)?.[1] ?? []);
     expect([...new Set(rooms)].filter((room) => !ENGINE_ROOMS.includes(room))).toEqual([]);
   });
   it('imports run from higher rooms to lower ones only', () => {
     expect(arrowsUp(graph)).toEqual([]);
   });
-  it('http and app come in by the door', () => {
+  it('http and server come in by the door', () => {
     expect(pastTheDoor(graph)).toEqual([]);
   });
 });
@@ -122,13 +117,13 @@ describe('a violation is seen', () => {
     expect(circles(graph)).toEqual([['src/a.ts', 'src/b.ts', 'src/c/c.ts']]);
   });
   it('a room that imports a higher one, or the door', () => {
-    expect(arrowsUp(planted(['src/engine/state/a.ts', '../money/b.ts']))).toHaveLength(1);
-    expect(arrowsUp(planted(['src/engine/turn/a.ts', '../submit-turn.ts']))).toHaveLength(1);
-    expect(arrowsUp(planted(['src/engine/turn/a.ts', '../state/b.ts']))).toEqual([]);
+    expect(arrowsUp(planted(['src/core/engine/state/a.ts', '../money/b.ts']))).toHaveLength(1);
+    expect(arrowsUp(planted(['src/core/engine/turn/a.ts', '../submit-turn.ts']))).toHaveLength(1);
+    expect(arrowsUp(planted(['src/core/engine/turn/a.ts', '../state/b.ts']))).toEqual([]);
   });
   it('a route that goes past the door', () => {
-    expect(pastTheDoor(planted(['src/http/routes/a.ts', '../../engine/turn/run.ts']))).toHaveLength(1);
-    expect(pastTheDoor(planted(['src/http/routes/a.ts', '../../engine/submit-turn.ts']))).toEqual([]);
+    expect(pastTheDoor(planted(['src/http/routes/a.ts', '#core/engine/turn/run.ts']))).toHaveLength(1);
+    expect(pastTheDoor(planted(['src/http/routes/a.ts', '#core/engine/submit-turn.ts']))).toEqual([]);
   });
   it('a crowded folder', () => {
     expect(crowded(Array.from({ length: 31 }, (_, i) => `src/x/${i}.ts`))).toEqual(['src/x holds 31 files']);

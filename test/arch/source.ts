@@ -45,3 +45,9 @@ export function imports(text: string): string[] {
 export function valueImports(text: string): string[] {
   return imports(text.replace(/(?:^|\n)\s*(?:import|export) type\b[^;]*;/g, '\n'));
 }
+
+/** The file that an import of another of our files names, below the root; `null` for a library. */
+export function resolveImport(from: string, name: string): string | null {
+  if (name.startsWith('#')) return `src/${name.slice(1)}`;
+  return name.startsWith('.') ? path.posix.join(path.posix.dirname(from), name) : null;
+}

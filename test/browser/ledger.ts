@@ -1,8 +1,9 @@
 // Weeks of spending for the reports of the dashboard: trees of planners and workers, with every digit of a cost in use.
-import type { SessionRecord } from '../../src/domain/session.ts';
-import { sha256Hex } from '../../src/kernel/canonical-json.ts';
-import { type Clock, systemClock } from '../../src/kernel/clock.ts';
-import { fromPusd } from '../../src/kernel/money.ts';
+
+import { type Clock, systemClock } from '#protocol/clock.ts';
+import { fromPusd } from '#protocol/money.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { callCompleted } from '../support/drafts.ts';
 import { delegationRecord, outcome, sessionRecord, turnRecord, userMessage, workerRecord } from '../support/records.ts';
 import type { BrowserServer } from './server.ts';

@@ -3,12 +3,12 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
-import { createServer, type RunningServer } from '../../src/app/compose.ts';
-import { createCredentials } from '../../src/app/credentials.ts';
-import { createMetisClient, type MetisClient } from '../../src/client/client.ts';
-import { defaultConfig } from '../../src/domain/config.ts';
-import type { Clock } from '../../src/kernel/clock.ts';
-import { silentLogger } from '../../src/ports/log.ts';
+import { createMetisClient, type MetisClient } from '#client/client.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import type { Clock } from '#protocol/clock.ts';
+import { defaultConfig } from '#protocol/config.ts';
+import { createServer, type RunningServer } from '#server/compose.ts';
+import { createCredentials } from '#server/credentials.ts';
 import { type ConfigOver, mergeConfig } from '../support/engine.ts';
 import { ROOT } from '../support/real-server.ts';
 

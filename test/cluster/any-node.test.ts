@@ -1,7 +1,7 @@
 // Whatever is asked of a session may be asked of any node: its owner answers, later where that one has died (16 §5).
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test, vi } from 'vitest';
-import { ApiError, type MetisClient } from '../../src/client/client.ts';
+import { ApiError, type MetisClient } from '#client/client.ts';
 import { freePort } from '../support/free-port.ts';
 import { type Nodes, startNodes, type TestNode } from '../support/nodes.ts';
 import { startProxy } from '../support/proxy.ts';

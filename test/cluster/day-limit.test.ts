@@ -1,13 +1,13 @@
 // The limit of a day, of which several nodes spend at once: never above it, nearly all of it, and a dead node's part comes back (16 §8).
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { ApiError } from '../../src/client/request.ts';
-import { systemClock } from '../../src/kernel/clock.ts';
-import { fromPusd, type Pusd, toPusd } from '../../src/kernel/money.ts';
-import { DAY_MS } from '../../src/policy/analytics/rollup.ts';
-import type { Share, SharedLimit } from '../../src/ports/day-limit.ts';
-import { silentLogger } from '../../src/ports/log.ts';
-import { type AllowedDayLimit, createDayLimit } from '../../src/store/postgres/cluster/day-limit.ts';
-import type { Pool } from '../../src/store/postgres/connection/pool.ts';
+import { ApiError } from '#client/request.ts';
+import { DAY_MS } from '#core/policy/analytics/rollup.ts';
+import type { Share, SharedLimit } from '#core/ports/day-limit.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { fromPusd, type Pusd, toPusd } from '#protocol/money.ts';
+import { type AllowedDayLimit, createDayLimit } from '#store/cluster/day-limit.ts';
+import type { Pool } from '#store/postgres/connection/pool.ts';
 import { openSchema, type PostgresWorld } from '../store/postgres/world.ts';
 import { storedSession } from '../store/suite/nouns.ts';
 import { NOON } from '../store/suite/world.ts';

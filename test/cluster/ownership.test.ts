@@ -1,10 +1,10 @@
 // Who owns a tree on several nodes: the lease, the claim, the fence, and answers that were lost (16 §3, §4).
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { TreeLost } from '../../src/domain/batch-fault.ts';
-import type { SessionRecord } from '../../src/domain/session.ts';
-import { silentLogger } from '../../src/ports/log.ts';
-import { register } from '../../src/store/postgres/cluster/nodes.ts';
-import { createPool } from '../../src/store/postgres/connection/pool.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { TreeLost } from '#protocol/batch-fault.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { register } from '#store/cluster/nodes.ts';
+import { createPool } from '#store/postgres/connection/pool.ts';
 import { type NodeOptions, openSchema, type PostgresWorld, released } from '../store/postgres/world.ts';
 import { endTurn, storedSession, storedTurn } from '../store/suite/nouns.ts';
 import { NOON } from '../store/suite/world.ts';

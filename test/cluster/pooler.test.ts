@@ -1,11 +1,11 @@
 // A pooler between the nodes and PostgreSQL (16 §3.5, §11): in session mode it serves, else it is refused at the start.
 import pg from 'pg';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { systemClock } from '../../src/kernel/clock.ts';
-import { silentLogger } from '../../src/ports/log.ts';
-import { inspectCluster } from '../../src/store/postgres/cluster/inspect.ts';
-import { openDatabase } from '../../src/store/postgres/connection/open.ts';
-import { createSingle } from '../../src/store/postgres/connection/single.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { inspectCluster } from '#store/cluster/inspect.ts';
+import { openDatabase } from '#store/postgres/connection/open.ts';
+import { createSingle } from '#store/postgres/connection/single.ts';
 import { MIGRATIONS } from '../store/postgres/world.ts';
 import { startNodes } from '../support/nodes.ts';
 import { noPgbouncer, type PgbouncerOptions, startPgbouncer } from '../support/pgbouncer.ts';

@@ -1,6 +1,6 @@
 // How many turns run on a node, and where one goes that finds it full (16 §5.4). `METIS_ROOM=full` measures what three nodes do.
 import { describe, expect, test, vi } from 'vitest';
-import type { ApiError } from '../../src/client/client.ts';
+import type { ApiError } from '#client/client.ts';
 import { startNodes, type TestNode } from '../support/nodes.ts';
 import { pause } from '../support/planned-work.ts';
 import { postgresService } from '../support/services.ts';

@@ -1,13 +1,13 @@
 // Watching a tree from a node that does not own it: what is committed once each and in order, what is said as it is said (16 §6).
 import { createHmac } from 'node:crypto';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { createSeals, hmacOf } from '../../src/bus/nats/frame.ts';
-import { openLink } from '../../src/bus/nats/link.ts';
-import type { Delta } from '../../src/domain/delta.ts';
-import { withoutRaw } from '../../src/domain/message.ts';
-import { NO_TOKENS, type Usage } from '../../src/domain/usage.ts';
-import { systemClock } from '../../src/kernel/clock.ts';
-import { frameKey } from '../../src/store/postgres/cluster/standing.ts';
+import { systemClock } from '#protocol/clock.ts';
+import type { Delta } from '#protocol/delta.ts';
+import { withoutRaw } from '#protocol/message.ts';
+import { NO_TOKENS, type Usage } from '#protocol/usage.ts';
+import { createSeals, hmacOf } from '#store/bus/nats/frame.ts';
+import { openLink } from '#store/bus/nats/link.ts';
+import { frameKey } from '#store/cluster/standing.ts';
 import { released } from '../store/postgres/world.ts';
 import { storedSession, storedTurn, storedWorker } from '../store/suite/nouns.ts';
 import { type LogLine, recordingLogger } from '../store/suite/world.ts';

@@ -1,17 +1,17 @@
 // Nodes in one process for tests of watching: journal, store and bus over the real services, and streams without sockets.
 import { connect } from '@nats-io/transport-node';
 import { onTestFinished } from 'vitest';
-import { createClusterBus } from '../../src/bus/nats/bus.ts';
-import { type Link, openLink } from '../../src/bus/nats/link.ts';
-import type { Delta, Transient } from '../../src/domain/delta.ts';
-import type { EventDraft } from '../../src/domain/event.ts';
-import type { SessionRecord } from '../../src/domain/session.ts';
-import { createStreamHub } from '../../src/http/stream/hub.ts';
-import { openSessionStream } from '../../src/http/stream/session-stream.ts';
-import type { Sink } from '../../src/http/stream/sink.ts';
-import type { Subscription } from '../../src/http/stream/subscription.ts';
-import { type Clock, systemClock } from '../../src/kernel/clock.ts';
-import { frameKey, standings } from '../../src/store/postgres/cluster/standing.ts';
+import { createStreamHub } from '#http/stream/hub.ts';
+import { openSessionStream } from '#http/stream/session-stream.ts';
+import type { Sink } from '#http/stream/sink.ts';
+import type { Subscription } from '#http/stream/subscription.ts';
+import { type Clock, systemClock } from '#protocol/clock.ts';
+import type { Delta, Transient } from '#protocol/delta.ts';
+import type { EventDraft } from '#protocol/event.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { createClusterBus } from '#store/bus/nats/bus.ts';
+import { type Link, openLink } from '#store/bus/nats/link.ts';
+import { frameKey, standings } from '#store/cluster/standing.ts';
 import { openSchema, type PostgresWorld } from '../store/postgres/world.ts';
 import { NOON, recordingLogger } from '../store/suite/world.ts';
 import { systemEvent } from '../support/drafts.ts';

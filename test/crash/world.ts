@@ -2,8 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { createMetisClient, type MetisClient } from '../../src/client/client.ts';
-import { ApiError, type RequestOptions, request } from '../../src/client/request.ts';
+import { createMetisClient, type MetisClient } from '#client/client.ts';
+import { ApiError, type RequestOptions, request } from '#client/request.ts';
 import { address, type Finished, run, type Started, start, temporaryHome } from '../app/metis.ts';
 import { type FakeAnswer, type FakeCall, type FakeProvider, startFakeProvider } from '../support/fake-provider.ts';
 import { freePort } from '../support/free-port.ts';

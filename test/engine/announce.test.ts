@@ -1,8 +1,8 @@
 // A call that is announced with the step before it: only where nothing can keep it from leaving (00 §3, 14 §3).
 import { expect, test } from 'vitest';
-import { drain } from '../../src/engine/drain.ts';
-import { patchSession } from '../../src/engine/update-session.ts';
-import type { Journal } from '../../src/ports/journal.ts';
+import { drain } from '#core/engine/drain.ts';
+import { patchSession } from '#core/engine/update-session.ts';
+import type { Journal } from '#core/ports/journal.ts';
 import { startEngine } from '../support/engine.ts';
 import { holdMemory } from '../support/hold-memory.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

@@ -1,12 +1,12 @@
 // What an engine remembers beside its store is bounded: the oldest makes room.
 import { expect, it } from 'vitest';
-import { NO_TOKENS } from '../../src/domain/usage.ts';
-import { stampedUsage } from '../../src/engine/money/charge.ts';
-import { createOutsideRuns } from '../../src/engine/state/outside.ts';
-import { createRouteMemory, rememberWorkspace } from '../../src/engine/state/route-memory.ts';
-import { noteStart, type SessionStarts, secondsSince } from '../../src/engine/state/session-starts.ts';
-import type { SessionId, ToolUseId } from '../../src/kernel/ids.ts';
-import { asReported, type PolicyLayer, UNREAD, unreported } from '../../src/policy/routing/policy-layers.ts';
+import { stampedUsage } from '#core/engine/money/charge.ts';
+import { createOutsideRuns } from '#core/engine/state/outside.ts';
+import { createRouteMemory, rememberWorkspace } from '#core/engine/state/route-memory.ts';
+import { noteStart, type SessionStarts, secondsSince } from '#core/engine/state/session-starts.ts';
+import { asReported, type PolicyLayer, UNREAD, unreported } from '#core/policy/routing/policy-layers.ts';
+import type { SessionId, ToolUseId } from '#protocol/ids.ts';
+import { NO_TOKENS } from '#protocol/usage.ts';
 import type { LogLine } from '../store/suite/world.ts';
 import { recordingLogger } from '../store/suite/world.ts';
 import { startEngine } from '../support/engine.ts';

@@ -1,7 +1,7 @@
 // A model sees what is left of its money: behind each delegation, and once when it runs low (20 §5).
 import { describe, expect, it } from 'vitest';
-import { toolText } from '../../src/domain/tool.ts';
-import { fromPusd, toPusd } from '../../src/kernel/money.ts';
+import { fromPusd, toPusd } from '#protocol/money.ts';
+import { toolText } from '#protocol/tool.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

@@ -1,13 +1,13 @@
 // A cap on a whole tree: reserved before a call leaves, so that no schedule of workers can overshoot it (14).
 import { describe, expect, it } from 'vitest';
-import { StorageFault } from '../../src/domain/batch-fault.ts';
-import { endSession } from '../../src/engine/end-session.ts';
-import { ceiling } from '../../src/engine/money/ceiling.ts';
-import { recover, resumeAll } from '../../src/engine/recover.ts';
-import { resumeTurn } from '../../src/engine/resume-turn.ts';
-import { patchSession } from '../../src/engine/update-session.ts';
-import type { SessionId } from '../../src/kernel/ids.ts';
-import { fromPusd, toPusd } from '../../src/kernel/money.ts';
+import { endSession } from '#core/engine/end-session.ts';
+import { ceiling } from '#core/engine/money/ceiling.ts';
+import { recover, resumeAll } from '#core/engine/recover.ts';
+import { resumeTurn } from '#core/engine/resume-turn.ts';
+import { patchSession } from '#core/engine/update-session.ts';
+import { StorageFault } from '#protocol/batch-fault.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import { fromPusd, toPusd } from '#protocol/money.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { writes } from '../support/moments.ts';

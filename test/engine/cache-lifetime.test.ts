@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import type { CanonicalRequest } from '../../src/domain/model-request.ts';
-import { silentLogger } from '../../src/ports/log.ts';
-import { createAnthropicEncoder } from '../../src/wire/anthropic/encode-request.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { createAnthropicEncoder } from '#models/wire/anthropic/encode-request.ts';
+import type { CanonicalRequest } from '#protocol/model-request.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { restart } from '../support/moments.ts';

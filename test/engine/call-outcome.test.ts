@@ -1,7 +1,7 @@
 // Between the end of a stream and the settlement of its call: every announced call has exactly one outcome.
 import { describe, expect, it } from 'vitest';
-import { cancelTurn } from '../../src/engine/cancel-turn.ts';
-import type { ProviderAdapter } from '../../src/ports/provider.ts';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import type { ProviderAdapter } from '#core/ports/provider.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { emits, failOnce } from '../support/moments.ts';
 import { call, planner, scenario } from '../support/scenario.ts';

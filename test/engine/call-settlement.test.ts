@@ -1,7 +1,7 @@
 // What a call that was paid for leaves behind, whatever goes wrong around its storing: its cost, one outcome, no blame.
 import { describe, expect, it } from 'vitest';
-import { toPusd } from '../../src/kernel/money.ts';
-import { silentLogger } from '../../src/ports/log.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { toPusd } from '#protocol/money.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
 import { at, emits, failOnce, writes } from '../support/moments.ts';
 import { call, planner, scenario } from '../support/scenario.ts';

@@ -1,8 +1,8 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { defaultConfig } from '../../src/domain/config.ts';
-import { toolText } from '../../src/domain/tool.ts';
-import { cancelTurn } from '../../src/engine/cancel-turn.ts';
-import { drain } from '../../src/engine/drain.ts';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { drain } from '#core/engine/drain.ts';
+import { defaultConfig } from '#protocol/config.ts';
+import { toolText } from '#protocol/tool.ts';
 import { startEngine } from '../support/engine.ts';
 import { at, gate } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

@@ -2,9 +2,9 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { WorkerChanges } from '../../src/domain/file-change.ts';
-import { toolText } from '../../src/domain/tool.ts';
-import { answerConfirmation } from '../../src/engine/answer-approval.ts';
+import { answerConfirmation } from '#core/engine/answer-approval.ts';
+import type { WorkerChanges } from '#protocol/file-change.ts';
+import { toolText } from '#protocol/tool.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { gate, restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { toolUses } from '../../src/domain/message.ts';
-import type { CanonicalRequest } from '../../src/domain/model-request.ts';
-import { cancelTurn } from '../../src/engine/cancel-turn.ts';
-import { patchSession } from '../../src/engine/update-session.ts';
-import { fromPusd, type Pusd, toPusd } from '../../src/kernel/money.ts';
-import { estimateRequest } from '../../src/policy/context/estimate.ts';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { patchSession } from '#core/engine/update-session.ts';
+import { estimateRequest } from '#core/policy/context/estimate.ts';
+import { toolUses } from '#protocol/message.ts';
+import type { CanonicalRequest } from '#protocol/model-request.ts';
+import { fromPusd, type Pusd, toPusd } from '#protocol/money.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
 import { restart } from '../support/moments.ts';
 import { delegate } from '../support/scenario.ts';

@@ -2,11 +2,11 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { toolText } from '../../src/domain/tool.ts';
-import { answerConfirmation, type ConfirmationAnswer } from '../../src/engine/answer-approval.ts';
-import { cancelTurn } from '../../src/engine/cancel-turn.ts';
-import { silentLogger } from '../../src/ports/log.ts';
-import type { ToolFactory } from '../../src/ports/tool.ts';
+import { answerConfirmation, type ConfirmationAnswer } from '#core/engine/answer-approval.ts';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import type { ToolFactory } from '#core/ports/tool.ts';
+import { toolText } from '#protocol/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { failOnce, writes } from '../support/moments.ts';

@@ -2,10 +2,10 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { defaultConfig } from '../../src/domain/config.ts';
-import { toolText } from '../../src/domain/tool.ts';
-import { answerConfirmation } from '../../src/engine/answer-approval.ts';
-import { cancelTurn } from '../../src/engine/cancel-turn.ts';
+import { answerConfirmation } from '#core/engine/answer-approval.ts';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { defaultConfig } from '#protocol/config.ts';
+import { toolText } from '#protocol/tool.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock, START } from '../support/manual-clock.ts';
 import { failOnce, gate, restart, writes } from '../support/moments.ts';

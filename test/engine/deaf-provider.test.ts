@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { CanonicalRequest } from '../../src/domain/model-request.ts';
-import { cancelTurn } from '../../src/engine/cancel-turn.ts';
-import type { ProviderAdapter } from '../../src/ports/provider.ts';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import type { ProviderAdapter } from '#core/ports/provider.ts';
+import type { CanonicalRequest } from '#protocol/model-request.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { turns } from '../support/moments.ts';

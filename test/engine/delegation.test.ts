@@ -2,8 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { PayloadOf } from '../../src/domain/event.ts';
-import { SLOTS } from '../../src/domain/route.ts';
+import type { PayloadOf } from '#protocol/event.ts';
+import { SLOTS } from '#protocol/route.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { resultsOf, textOf } from '../support/stored.ts';

@@ -1,6 +1,6 @@
 // Delegation below a worker: how deep, how many, with which tools, and whose bill it is (04 §10, §11).
 import { describe, expect, it } from 'vitest';
-import type { ToolResultBlock } from '../../src/domain/message.ts';
+import type { ToolResultBlock } from '#protocol/message.ts';
 import { type Parsed, startServer } from '../support/http.ts';
 import { delegate, planner, scenario } from '../support/scenario.ts';
 

@@ -1,10 +1,10 @@
 // Whatever happens at whatever moment, nothing is left open, reported twice or paid twice (02 §3.5, 04 §9, 04 §13).
 import { describe, expect, it } from 'vitest';
-import type { AnyEvent } from '../../src/domain/event.ts';
-import { cancelTurn } from '../../src/engine/cancel-turn.ts';
-import { drain } from '../../src/engine/drain.ts';
-import { endSession } from '../../src/engine/end-session.ts';
-import { recover, resumeAll } from '../../src/engine/recover.ts';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { drain } from '#core/engine/drain.ts';
+import { endSession } from '#core/engine/end-session.ts';
+import { recover, resumeAll } from '#core/engine/recover.ts';
+import type { AnyEvent } from '#protocol/event.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { busy, sound, stored } from '../support/sound.ts';
 

@@ -1,9 +1,9 @@
 // A shutdown starts nothing any more: what waits for its place goes on with the next process (04 §13).
 import { describe, expect, it } from 'vitest';
-import { toolText } from '../../src/domain/tool.ts';
-import { answerConfirmation } from '../../src/engine/answer-approval.ts';
-import { drain } from '../../src/engine/drain.ts';
-import { recover } from '../../src/engine/recover.ts';
+import { answerConfirmation } from '#core/engine/answer-approval.ts';
+import { drain } from '#core/engine/drain.ts';
+import { recover } from '#core/engine/recover.ts';
+import { toolText } from '#protocol/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { gate, restart, turns } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

@@ -1,7 +1,7 @@
 // What the world around the engine does wrong: clocks that jump, disks that fill, providers that never answer.
 import { describe, expect, it } from 'vitest';
-import { recover, resumeAll } from '../../src/engine/recover.ts';
-import { type Clock, systemClock } from '../../src/kernel/clock.ts';
+import { recover, resumeAll } from '#core/engine/recover.ts';
+import { type Clock, systemClock } from '#protocol/clock.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { answerConfirmation, type ConfirmationAnswer } from '../../src/engine/answer-approval.ts';
+import { answerConfirmation, type ConfirmationAnswer } from '#core/engine/answer-approval.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { gate, turns, writes } from '../support/moments.ts';

@@ -1,9 +1,9 @@
 // A session's lock that somebody else holds at the very moment: waited for, never run over.
 import { expect, it } from 'vitest';
-import { cancelTurn } from '../../src/engine/cancel-turn.ts';
-import { drain } from '../../src/engine/drain.ts';
-import { resumeTurn } from '../../src/engine/resume-turn.ts';
-import { patchSession } from '../../src/engine/update-session.ts';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { drain } from '#core/engine/drain.ts';
+import { resumeTurn } from '#core/engine/resume-turn.ts';
+import { patchSession } from '#core/engine/update-session.ts';
 import { startEngine } from '../support/engine.ts';
 import { holdMemory } from '../support/hold-memory.ts';
 import { emits, gate, restart, turns, writes } from '../support/moments.ts';

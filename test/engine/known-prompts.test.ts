@@ -1,9 +1,9 @@
 // What a call teaches of its prompt, and the class in which a prompt is reserved (14 §2).
 import { describe, expect, it } from 'vitest';
-import { ceiling } from '../../src/engine/money/ceiling.ts';
-import type { SessionId } from '../../src/kernel/ids.ts';
-import { fromPusd } from '../../src/kernel/money.ts';
-import { parseScenario } from '../../src/provider/scripted/scenario.ts';
+import { ceiling } from '#core/engine/money/ceiling.ts';
+import { parseScenario } from '#models/scripted/scenario.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import { fromPusd } from '#protocol/money.ts';
 import { must, startEngine } from '../support/engine.ts';
 import { priceTableA } from '../support/prices.ts';
 import { scenario } from '../support/scenario.ts';

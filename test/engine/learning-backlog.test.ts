@@ -1,11 +1,11 @@
 // Turns that wait to be learned: together, once, whatever becomes of them before it is their turn (12 §12.3).
 import { expect, it, vi } from 'vitest';
-import type { PayloadOf } from '../../src/domain/event.ts';
-import { endSession, purgeSession } from '../../src/engine/end-session.ts';
-import { scoreTurn } from '../../src/engine/score-turn.ts';
-import { type Clock, systemClock } from '../../src/kernel/clock.ts';
-import { GATHER_MS } from '../../src/learning/loop.ts';
-import type { Logger } from '../../src/ports/log.ts';
+import { endSession, purgeSession } from '#core/engine/end-session.ts';
+import { scoreTurn } from '#core/engine/score-turn.ts';
+import { GATHER_MS } from '#core/learning/loop.ts';
+import type { Logger } from '#core/ports/log.ts';
+import { type Clock, systemClock } from '#protocol/clock.ts';
+import type { PayloadOf } from '#protocol/event.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
 import { until } from '../support/until.ts';
 

@@ -1,8 +1,8 @@
 // What a recommendation costs on this machine at the limits; opt-in, because a busy machine says nothing (12 §12.4).
 import { expect, test } from 'vitest';
-import { defaultConfig } from '../../src/domain/config.ts';
-import { type Fingerprint, INTENTS } from '../../src/domain/learning/pattern.ts';
-import { signed } from '../../src/policy/learning/fingerprint.ts';
+import { signed } from '#core/policy/learning/fingerprint.ts';
+import { defaultConfig } from '#protocol/config.ts';
+import { type Fingerprint, INTENTS } from '#protocol/learning/pattern.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 
 const OUTCOMES = 10_000;

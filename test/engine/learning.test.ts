@@ -1,8 +1,8 @@
 // What is recorded and judged of finished turns, behind them, and what becomes of it (12 §12.3, §12.5).
 import { describe, expect, it, vi } from 'vitest';
-import { draft, type PayloadOf } from '../../src/domain/event.ts';
-import { endSession, purgeSession } from '../../src/engine/end-session.ts';
-import type { TurnId } from '../../src/kernel/ids.ts';
+import { endSession, purgeSession } from '#core/engine/end-session.ts';
+import { draft, type PayloadOf } from '#protocol/event.ts';
+import type { TurnId } from '#protocol/ids.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
 import { delegate, planner, scenario, worker } from '../support/scenario.ts';
 

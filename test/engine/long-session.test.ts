@@ -2,10 +2,10 @@
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { describe, expect, it } from 'vitest';
-import { toolUses } from '../../src/domain/message.ts';
-import type { CanonicalRequest } from '../../src/domain/model-request.ts';
-import { toPusd } from '../../src/kernel/money.ts';
-import { estimateRequest } from '../../src/policy/context/estimate.ts';
+import { estimateRequest } from '#core/policy/context/estimate.ts';
+import { toolUses } from '#protocol/message.ts';
+import type { CanonicalRequest } from '#protocol/model-request.ts';
+import { toPusd } from '#protocol/money.ts';
 import { type EngineOptions, startEngine, type TestEngine, tempFolder } from '../support/engine.ts';
 import { restart } from '../support/moments.ts';
 import { until } from '../support/until.ts';

@@ -1,7 +1,7 @@
 // However a worker ends, its planner reads a result, finishes its turn, and takes the next one (04 §5.3, §7).
 import { expect, it } from 'vitest';
-import type { ToolResultBlock } from '../../src/domain/message.ts';
-import { cancelTurn } from '../../src/engine/cancel-turn.ts';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import type { ToolResultBlock } from '#protocol/message.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
 import { type ManualClock, manualClock } from '../support/manual-clock.ts';
 import { call, delegate, scenario } from '../support/scenario.ts';

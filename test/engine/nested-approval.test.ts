@@ -1,6 +1,6 @@
 // A prompt two workers deep: nobody above it times out meanwhile, and unanswered it ends by itself (09.23, 04 §10).
 import { describe, expect, it } from 'vitest';
-import { answerConfirmation } from '../../src/engine/answer-approval.ts';
+import { answerConfirmation } from '#core/engine/answer-approval.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { turns } from '../support/moments.ts';

@@ -2,10 +2,10 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { ToolResultBlock } from '../../src/domain/message.ts';
-import { drain } from '../../src/engine/drain.ts';
-import { recover } from '../../src/engine/recover.ts';
-import { resumeTurn } from '../../src/engine/resume-turn.ts';
+import { drain } from '#core/engine/drain.ts';
+import { recover } from '#core/engine/recover.ts';
+import { resumeTurn } from '#core/engine/resume-turn.ts';
+import type { ToolResultBlock } from '#protocol/message.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

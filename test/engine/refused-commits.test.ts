@@ -1,15 +1,15 @@
 // A journal that refuses: nothing stays open behind a turn that has ended, and one that could not end is ended later.
 import { describe, expect, it } from 'vitest';
-import { SubmitDelegationBody } from '../../src/domain/api/delegations.ts';
-import { StorageFault } from '../../src/domain/batch-fault.ts';
-import { defaultConfig } from '../../src/domain/config.ts';
-import { toolText } from '../../src/domain/tool.ts';
-import { cancelTurn } from '../../src/engine/cancel-turn.ts';
-import { endSession } from '../../src/engine/end-session.ts';
-import { recover, resumeAll } from '../../src/engine/recover.ts';
-import { resumeTurn } from '../../src/engine/resume-turn.ts';
-import { submitDelegation } from '../../src/engine/submit-delegation.ts';
-import type { Batch } from '../../src/ports/journal.ts';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { endSession } from '#core/engine/end-session.ts';
+import { recover, resumeAll } from '#core/engine/recover.ts';
+import { resumeTurn } from '#core/engine/resume-turn.ts';
+import { submitDelegation } from '#core/engine/submit-delegation.ts';
+import type { Batch } from '#core/ports/journal.ts';
+import { SubmitDelegationBody } from '#protocol/api/delegations.ts';
+import { StorageFault } from '#protocol/batch-fault.ts';
+import { defaultConfig } from '#protocol/config.ts';
+import { toolText } from '#protocol/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { emits, failOnce, restart, turns, writes } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

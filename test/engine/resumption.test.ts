@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { defaultConfig } from '../../src/domain/config.ts';
-import { recover, resumeAll } from '../../src/engine/recover.ts';
-import { waitForTurn } from '../../src/engine/submit-turn.ts';
-import type { TurnId } from '../../src/kernel/ids.ts';
+import { recover, resumeAll } from '#core/engine/recover.ts';
+import { waitForTurn } from '#core/engine/submit-turn.ts';
+import { defaultConfig } from '#protocol/config.ts';
+import type { TurnId } from '#protocol/ids.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock, START } from '../support/manual-clock.ts';
 import { restart, writes } from '../support/moments.ts';

@@ -1,9 +1,9 @@
 // A person's score of a turn: it counts in place of the server's own verdict, once, and can be changed (12 §12.8).
 import { describe, expect, it } from 'vitest';
-import type { PayloadOf } from '../../src/domain/event.ts';
-import { cancelTurn } from '../../src/engine/cancel-turn.ts';
-import { endSession, purgeSession } from '../../src/engine/end-session.ts';
-import { scoreTurn } from '../../src/engine/score-turn.ts';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { endSession, purgeSession } from '#core/engine/end-session.ts';
+import { scoreTurn } from '#core/engine/score-turn.ts';
+import type { PayloadOf } from '#protocol/event.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
 import { delegate, planner, scenario, worker } from '../support/scenario.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { endSession } from '../../src/engine/end-session.ts';
-import { patchSession } from '../../src/engine/update-session.ts';
+import { endSession } from '#core/engine/end-session.ts';
+import { patchSession } from '#core/engine/update-session.ts';
 import { startEngine } from '../support/engine.ts';
 import { at, gate, turns } from '../support/moments.ts';
 import { scenario } from '../support/scenario.ts';

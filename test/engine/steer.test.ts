@@ -1,8 +1,8 @@
 // Steering: what is said to a running turn is stored at once and read at its next step boundary (20 §4).
 import { describe, expect, it } from 'vitest';
-import { textOf } from '../../src/domain/message.ts';
-import { toolText } from '../../src/domain/tool.ts';
-import { cancelTurn } from '../../src/engine/cancel-turn.ts';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { textOf } from '#protocol/message.ts';
+import { toolText } from '#protocol/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { at, gate, restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { toolText } from '../../src/domain/tool.ts';
+import { toolText } from '#protocol/tool.ts';
 import { startEngine } from '../support/engine.ts';
 import { gate, turns } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

@@ -1,7 +1,7 @@
 // How many turns a node runs at once: further ones wait for room, in their order and not for ever (16 §5.4).
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { cancelTurn } from '../../src/engine/cancel-turn.ts';
-import { Cancelled } from '../../src/kernel/abort.ts';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { Cancelled } from '#protocol/abort.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { scenario } from '../support/scenario.ts';

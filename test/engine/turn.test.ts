@@ -1,8 +1,8 @@
 // The turn loop: plain answers, tool cycles, limits, failures, model swaps, refusals (04 §3, 03 §4, 01 §8).
 import { describe, expect, it } from 'vitest';
-import { type ToolDefinition, ToolError, toolText } from '../../src/domain/tool.ts';
-import { patchSession } from '../../src/engine/update-session.ts';
-import type { ToolFactory } from '../../src/ports/tool.ts';
+import { patchSession } from '#core/engine/update-session.ts';
+import type { ToolFactory } from '#core/ports/tool.ts';
+import { type ToolDefinition, ToolError, toolText } from '#protocol/tool.ts';
 import { startEngine } from '../support/engine.ts';
 import { call, planner, scenario } from '../support/scenario.ts';
 import { resultsOf, textOf } from '../support/stored.ts';

@@ -1,8 +1,8 @@
 // A worker's time: it stands still while anybody below it is asked, and ends with the worker (04 §10).
 import { describe, expect, it } from 'vitest';
-import { toolText } from '../../src/domain/tool.ts';
-import { answerConfirmation } from '../../src/engine/answer-approval.ts';
-import { startWorkerClock } from '../../src/engine/state/worker-clock.ts';
+import { answerConfirmation } from '#core/engine/answer-approval.ts';
+import { startWorkerClock } from '#core/engine/state/worker-clock.ts';
+import { toolText } from '#protocol/tool.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { gate } from '../support/moments.ts';

@@ -1,7 +1,7 @@
 // What a worker may call, and paths that come in an array (09 §2, §4 step 4).
 import { expect, it } from 'vitest';
-import { toolText } from '../../src/domain/tool.ts';
-import type { ToolFactory } from '../../src/ports/tool.ts';
+import type { ToolFactory } from '#core/ports/tool.ts';
+import { toolText } from '#protocol/tool.ts';
 import { startEngine } from '../support/engine.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { resultsOf, textOf } from '../support/stored.ts';

@@ -1,5 +1,5 @@
 // Requests and WebSocket frames made from the OpenAPI document, most of them made worse.
-import { STREAM_TYPES } from '../../src/http/stream/subscription.ts';
+import { STREAM_TYPES } from '#http/stream/subscription.ts';
 import { operations } from '../support/contract.ts';
 import type { Parsed } from '../support/http.ts';
 import { type Chance, createChance } from './chance.ts';

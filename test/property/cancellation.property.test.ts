@@ -2,17 +2,17 @@
 // and session ends once, in order, and nothing is left behind. METIS_PROPERTY_RUNS sets the number of trees.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { ToolError, toolText } from '../../src/domain/tool.ts';
-import { answerConfirmation } from '../../src/engine/answer-approval.ts';
-import { cancelTurn } from '../../src/engine/cancel-turn.ts';
-import { endSession } from '../../src/engine/end-session.ts';
-import { type Clock, sleep } from '../../src/kernel/clock.ts';
-import { AppError } from '../../src/kernel/errors.ts';
-import { emptyAvailability } from '../../src/policy/registry/availability.ts';
-import type { ProviderAdapter } from '../../src/ports/provider.ts';
-import type { ToolFactory } from '../../src/ports/tool.ts';
-import type { ScriptedAdapter } from '../../src/provider/scripted/adapter.ts';
-import type { Scenario } from '../../src/provider/scripted/scenario.ts';
+import { answerConfirmation } from '#core/engine/answer-approval.ts';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { endSession } from '#core/engine/end-session.ts';
+import { emptyAvailability } from '#core/policy/registry/availability.ts';
+import type { ProviderAdapter } from '#core/ports/provider.ts';
+import type { ToolFactory } from '#core/ports/tool.ts';
+import type { ScriptedAdapter } from '#models/scripted/adapter.ts';
+import type { Scenario } from '#models/scripted/scenario.ts';
+import { type Clock, sleep } from '#protocol/clock.ts';
+import { AppError } from '#protocol/errors.ts';
+import { ToolError, toolText } from '#protocol/tool.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { type ManualClock, manualClock } from '../support/manual-clock.ts';
 import { delegationTree, type Manner, type Step, scenarioOf } from './delegation-tree.ts';

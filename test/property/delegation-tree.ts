@@ -1,7 +1,7 @@
 // Random delegation trees as plain data, and the scenario that plays one.
 import fc from 'fast-check';
-import type { ErrorClass } from '../../src/domain/scalars.ts';
-import type { Match, Respond, Rule, Scenario } from '../../src/provider/scripted/scenario.ts';
+import type { Match, Respond, Rule, Scenario } from '#models/scripted/scenario.ts';
+import type { ErrorClass } from '#protocol/scalars.ts';
 
 type Call = NonNullable<Respond['tool_calls']>[number];
 

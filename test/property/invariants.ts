@@ -1,9 +1,9 @@
 // What holds of every session tree once nothing of it runs any more, whatever happened to it.
 import { expect } from 'vitest';
-import type { ToolResultBlock } from '../../src/domain/message.ts';
-import type { SessionId } from '../../src/kernel/ids.ts';
-import { sumPusd, toPusd } from '../../src/kernel/money.ts';
-import type { PublishedEvent } from '../../src/ports/live-bus.ts';
+import type { PublishedEvent } from '#core/ports/live-bus.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import type { ToolResultBlock } from '#protocol/message.ts';
+import { sumPusd, toPusd } from '#protocol/money.ts';
 import type { TestEngine } from '../support/engine.ts';
 
 type StoredEvent = PublishedEvent['event'];

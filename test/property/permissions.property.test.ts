@@ -2,9 +2,9 @@
 // trees (09 §2, §5.2, §8). METIS_PROPERTY_RUNS sets the number of trees.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { toolText } from '../../src/domain/tool.ts';
-import { answerConfirmation } from '../../src/engine/answer-approval.ts';
-import type { ToolFactory } from '../../src/ports/tool.ts';
+import { answerConfirmation } from '#core/engine/answer-approval.ts';
+import type { ToolFactory } from '#core/ports/tool.ts';
+import { toolText } from '#protocol/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { type Call, call, delegate, scenario } from '../support/scenario.ts';
 import { tool } from '../support/tools.ts';

@@ -3,16 +3,16 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { createLogger } from '../../src/app/log.ts';
-import type { StoredMessage } from '../../src/domain/message.ts';
-import { systemClock } from '../../src/kernel/clock.ts';
-import { StartupError } from '../../src/kernel/errors.ts';
-import { createIdGenerator } from '../../src/kernel/ids.ts';
-import { type AdapterConfig, readAdapterConfig } from '../../src/policy/registry/adapter-config.ts';
-import type { ProviderAdapter } from '../../src/ports/provider.ts';
-import { type AdapterSetup, createAdapters } from '../../src/provider/adapters.ts';
-import { createThreadedParser } from '../../src/provider/parsing/threaded-parser.ts';
-import type { Send } from '../../src/provider/send.ts';
+import { type AdapterConfig, readAdapterConfig } from '#core/policy/registry/adapter-config.ts';
+import type { ProviderAdapter } from '#core/ports/provider.ts';
+import { type AdapterSetup, createAdapters } from '#models/adapters/adapters.ts';
+import type { Send } from '#models/http/send.ts';
+import { createThreadedParser } from '#models/threads/threaded-parser.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { StartupError } from '#protocol/errors.ts';
+import { createIdGenerator } from '#protocol/ids.ts';
+import type { StoredMessage } from '#protocol/message.ts';
+import { createLogger } from '#server/log.ts';
 import { type FakeCall, type FakeProvider, startFakeProvider } from '../support/fake-provider.ts';
 import { message } from '../support/messages.ts';
 import { bodySend, drain, modelEntry, recordingLog, request, user } from './support.ts';
@@ -50,7 +50,7 @@ function setup(adapters: Record<string, object>, keys: Record<string, string> = 
     random: () => 0.5,
     ids: createIdGenerator(Date.now, Math.random),
     log,
-    parser: createThreadedParser(join(import.meta.dirname, '../../src/provider/parsing/parser-thread.ts'), log),
+    parser: createThreadedParser(join(import.meta.dirname, '../../src/models/threads/parser-thread.ts'), log),
     ...over,
   };
   return { all, lines, create: () => createAdapters(all) };

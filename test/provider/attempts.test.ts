@@ -1,9 +1,9 @@
 // Attempts against a real server: errors, retries, timers, cancellation, and what is on the wire (11.1, 11.3, 11.7, 11.8).
 import { getEventListeners } from 'node:events';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { displayKey } from '../../src/app/credentials.ts';
-import { Cancelled, orAbort } from '../../src/kernel/abort.ts';
-import type { Send } from '../../src/provider/send.ts';
+import type { Send } from '#models/http/send.ts';
+import { Cancelled, orAbort } from '#protocol/abort.ts';
+import { displayKey } from '#server/credentials.ts';
 import { type FakeAnswer, type FakeCall, type FakeProvider, startFakeProvider } from '../support/fake-provider.ts';
 import {
   answer,

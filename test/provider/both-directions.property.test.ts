@@ -1,16 +1,16 @@
 // What is said on a wire is heard as it was meant, in both directions and however the bytes are cut (11.4 to 11.6).
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { ContentBlock, StopReason } from '../../src/domain/message.ts';
-import { NO_TOKENS } from '../../src/domain/usage.ts';
-import type { ToolUseId } from '../../src/kernel/ids.ts';
-import { silentLogger } from '../../src/ports/log.ts';
-import { readAnthropicRequest } from '../../src/wire/anthropic/decode-request.ts';
-import { createAnthropicEncoder } from '../../src/wire/anthropic/encode-request.ts';
-import { createAnthropicEventEncoder } from '../../src/wire/anthropic/encode-stream.ts';
-import { readOpenAiRequest } from '../../src/wire/openai/decode-request.ts';
-import { createOpenAiEncoder } from '../../src/wire/openai/encode-request.ts';
-import { createOpenAiEventEncoder } from '../../src/wire/openai/encode-stream.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { readAnthropicRequest } from '#models/wire/anthropic/decode-request.ts';
+import { createAnthropicEncoder } from '#models/wire/anthropic/encode-request.ts';
+import { createAnthropicEventEncoder } from '#models/wire/anthropic/encode-stream.ts';
+import { readOpenAiRequest } from '#models/wire/openai/decode-request.ts';
+import { createOpenAiEncoder } from '#models/wire/openai/encode-request.ts';
+import { createOpenAiEventEncoder } from '#models/wire/openai/encode-stream.ts';
+import type { ToolUseId } from '#protocol/ids.ts';
+import type { ContentBlock, StopReason } from '#protocol/message.ts';
+import { NO_TOKENS } from '#protocol/usage.ts';
 import { type AnswerBlock, answerEvents } from '../support/answer-events.ts';
 import { message, text, toolUse, toolUseId } from '../support/messages.ts';
 import { bodySend, drain, modelEntry, realAdapter, request } from './support.ts';

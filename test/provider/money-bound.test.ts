@@ -2,12 +2,12 @@
 import { deflateSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { CanonicalRequest } from '../../src/domain/model-request.ts';
-import { requestPrompt } from '../../src/policy/context/request-prompt.ts';
-import { newText, tokenBound } from '../../src/policy/pricing/prompt.ts';
-import { silentLogger } from '../../src/ports/log.ts';
-import { createAnthropicEncoder } from '../../src/wire/anthropic/encode-request.ts';
-import { createOpenAiEncoder } from '../../src/wire/openai/encode-request.ts';
+import { requestPrompt } from '#core/policy/context/request-prompt.ts';
+import { newText, tokenBound } from '#core/policy/pricing/prompt.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { createAnthropicEncoder } from '#models/wire/anthropic/encode-request.ts';
+import { createOpenAiEncoder } from '#models/wire/openai/encode-request.ts';
+import type { CanonicalRequest } from '#protocol/model-request.ts';
 import { message, text, toolResult, toolUse } from '../support/messages.ts';
 import { modelEntry, request } from './support.ts';
 

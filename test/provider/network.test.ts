@@ -9,13 +9,13 @@ import os from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { StartupError } from '../../src/kernel/errors.ts';
-import { createHttpClient } from '../../src/provider/http-client.ts';
-import type { HttpResponse } from '../../src/provider/send.ts';
+import { createHttpClient } from '#models/http/http-client.ts';
+import type { HttpResponse } from '#models/http/send.ts';
+import { StartupError } from '#protocol/errors.ts';
 import { until } from '../support/until.ts';
 import { drain, modelEntry, realAdapter, request } from './support.ts';
 
-const CLIENT = path.resolve(import.meta.dirname, '../../src/provider/http-client.ts');
+const CLIENT = path.resolve(import.meta.dirname, '../../src/models/http/http-client.ts');
 const never = new AbortController().signal;
 const asking = (url: string, signal = never) => ({
   url,

@@ -1,6 +1,6 @@
 // The scripted provider: matching, streaming, errors, cancellation, and a scenario file that is refused (11.11).
 import { describe, expect, test } from 'vitest';
-import { parseScenario } from '../../src/provider/scripted/scenario.ts';
+import { parseScenario } from '#models/scripted/scenario.ts';
 import { adapterOf, drain, fakeClock, request, toolMessage, user, workerCaller } from './support.ts';
 
 const scenario = (yaml: string) => `version: 1\n${yaml}`;

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { Delta } from '../../src/domain/delta.ts';
+import type { Delta } from '#protocol/delta.ts';
 import { tempFolder } from '../support/engine.ts';
 import type { FakeAnswer, FakeCall } from '../support/fake-provider.ts';
 import type { Parsed } from '../support/http.ts';

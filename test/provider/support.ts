@@ -1,23 +1,24 @@
 // What provider tests share: requests, a reader that keeps everything, a clock that tests drive.
-import type { ContentBlock, StoredMessage } from '../../src/domain/message.ts';
-import type { ModelEntry } from '../../src/domain/model.ts';
-import type { CanonicalRequest } from '../../src/domain/model-request.ts';
-import type { MessageComplete, StreamEvent } from '../../src/domain/model-stream.ts';
-import { orAbort } from '../../src/kernel/abort.ts';
-import { type Clock, systemClock } from '../../src/kernel/clock.ts';
-import { createIdGenerator, type RequestId } from '../../src/kernel/ids.ts';
-import { type Logger, silentLogger } from '../../src/ports/log.ts';
-import { AdapterError, type ProviderAdapter } from '../../src/ports/provider.ts';
-import { anthropicWire } from '../../src/provider/anthropic/adapter.ts';
-import { type BaseOptions, createAdapter } from '../../src/provider/base.ts';
-import { createHttpTransport } from '../../src/provider/http.ts';
-import { createHttpClient } from '../../src/provider/http-client.ts';
-import { openAiWire } from '../../src/provider/openai/adapter.ts';
-import { createScriptedAdapter } from '../../src/provider/scripted/adapter.ts';
-import { parseScenario } from '../../src/provider/scripted/scenario.ts';
-import type { HttpResponse, Send } from '../../src/provider/send.ts';
-import type { AnthropicOptions } from '../../src/wire/anthropic/encode-request.ts';
-import type { OpenAiOptions } from '../../src/wire/openai/encode-request.ts';
+
+import { type Logger, silentLogger } from '#core/ports/log.ts';
+import { AdapterError, type ProviderAdapter } from '#core/ports/provider.ts';
+import { anthropicWire } from '#models/adapters/anthropic.ts';
+import { type BaseOptions, createAdapter } from '#models/adapters/base.ts';
+import { openAiWire } from '#models/adapters/openai.ts';
+import { createHttpTransport } from '#models/http/http.ts';
+import { createHttpClient } from '#models/http/http-client.ts';
+import type { HttpResponse, Send } from '#models/http/send.ts';
+import { createScriptedAdapter } from '#models/scripted/adapter.ts';
+import { parseScenario } from '#models/scripted/scenario.ts';
+import type { AnthropicOptions } from '#models/wire/anthropic/encode-request.ts';
+import type { OpenAiOptions } from '#models/wire/openai/encode-request.ts';
+import { orAbort } from '#protocol/abort.ts';
+import { type Clock, systemClock } from '#protocol/clock.ts';
+import { createIdGenerator, type RequestId } from '#protocol/ids.ts';
+import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
+import type { ModelEntry } from '#protocol/model.ts';
+import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { MessageComplete, StreamEvent } from '#protocol/model-stream.ts';
 import { message, text, ulidOf } from '../support/messages.ts';
 
 export const user = (value: string): StoredMessage => message(1, 'user', [text(value)]);

@@ -2,14 +2,14 @@
 import path from 'node:path';
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { threadProgram } from '../../src/app/storage/thread-program.ts';
-import { systemClock } from '../../src/kernel/clock.ts';
-import { silentLogger } from '../../src/ports/log.ts';
-import { createThreadedTokenizer } from '../../src/provider/tokenizer/threaded-tokenizer.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { createThreadedTokenizer } from '#models/threads/threaded-tokenizer.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { threadProgram } from '#server/storage/thread-program.ts';
 import { manualClock } from '../support/manual-clock.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
-const PROGRAM = threadProgram(ROOT, 'provider/tokenizer/tokenizer-thread');
+const PROGRAM = threadProgram(ROOT, 'models/threads/tokenizer-thread');
 
 function start(program = PROGRAM, clock = manualClock()) {
   const tokenizer = createThreadedTokenizer(program, clock, silentLogger);

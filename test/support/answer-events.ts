@@ -1,7 +1,8 @@
 // Canonical stream events of a whole answer, made from its blocks: what a wire's encoder says.
-import type { ContentBlock, StopReason } from '../../src/domain/message.ts';
-import { NO_TOKENS, type TokenUsage } from '../../src/domain/usage.ts';
-import type { AssembledEvent } from '../../src/wire/assembly.ts';
+
+import type { AssembledEvent } from '#models/wire/assembly.ts';
+import type { ContentBlock, StopReason } from '#protocol/message.ts';
+import { NO_TOKENS, type TokenUsage } from '#protocol/usage.ts';
 import { messageId, toolUseId } from './messages.ts';
 
 /** A block with the fragments it comes in; a call's name and the id that its provider gave it. */

@@ -1,5 +1,5 @@
 // The filter of a report that leaves nothing out.
-import type { CallFilter } from '../../src/domain/analytics.ts';
+import type { CallFilter } from '#protocol/analytics.ts';
 
 export const NO_FILTER: CallFilter = {
   session: null,

@@ -1,7 +1,7 @@
 // The demo's job as a fake provider plays it: the same words, tool calls and token counts as in config/scenarios/auth-refactor.yaml.
 import fs from 'node:fs';
 import path from 'node:path';
-import { parseScenario } from '../../src/provider/scripted/scenario.ts';
+import { parseScenario } from '#models/scripted/scenario.ts';
 import { must } from './engine.ts';
 import type { FakeAnswer, FakeCall, FakeUsage } from './fake-provider.ts';
 

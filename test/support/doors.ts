@@ -13,7 +13,7 @@ import {
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { afterAll, onTestFinished } from 'vitest';
-import { createMetisClient, type MetisClient } from '../../src/client/client.ts';
+import { createMetisClient, type MetisClient } from '#client/client.ts';
 import { address, MAIN, PASSED_ON, type Started, start, temporaryHome } from '../app/metis.ts';
 import { until } from './until.ts';
 

@@ -1,11 +1,11 @@
 // Events and deltas as they are given to the journal: valid by default, every field can be overridden.
-import type { Transient } from '../../src/domain/delta.ts';
-import type { LlmCallCompleted } from '../../src/domain/event/llm.ts';
-import { draft, type EventDraft, type PayloadOf } from '../../src/domain/event.ts';
-import { providerOf } from '../../src/domain/model.ts';
-import type { SessionRecord } from '../../src/domain/session.ts';
-import type { TurnRecord } from '../../src/domain/turn.ts';
-import { NO_TOKENS } from '../../src/domain/usage.ts';
+import type { Transient } from '#protocol/delta.ts';
+import type { LlmCallCompleted } from '#protocol/event/llm.ts';
+import { draft, type EventDraft, type PayloadOf } from '#protocol/event.ts';
+import { providerOf } from '#protocol/model.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import type { TurnRecord } from '#protocol/turn.ts';
+import { NO_TOKENS } from '#protocol/usage.ts';
 import { MODEL } from './messages.ts';
 import type { Source } from './records.ts';
 

@@ -2,13 +2,13 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { type StopReason, textOf } from '../../src/domain/message.ts';
-import { NO_TOKENS, type TokenUsage } from '../../src/domain/usage.ts';
-import type { ToolUseId } from '../../src/kernel/ids.ts';
-import { readAnthropicRequest } from '../../src/wire/anthropic/decode-request.ts';
-import { createAnthropicEventEncoder } from '../../src/wire/anthropic/encode-stream.ts';
-import { readOpenAiRequest } from '../../src/wire/openai/decode-request.ts';
-import { createOpenAiEventEncoder } from '../../src/wire/openai/encode-stream.ts';
+import { readAnthropicRequest } from '#models/wire/anthropic/decode-request.ts';
+import { createAnthropicEventEncoder } from '#models/wire/anthropic/encode-stream.ts';
+import { readOpenAiRequest } from '#models/wire/openai/decode-request.ts';
+import { createOpenAiEventEncoder } from '#models/wire/openai/encode-stream.ts';
+import type { ToolUseId } from '#protocol/ids.ts';
+import { type StopReason, textOf } from '#protocol/message.ts';
+import { NO_TOKENS, type TokenUsage } from '#protocol/usage.ts';
 import { type AnswerBlock, answerEvents } from './answer-events.ts';
 
 const WIRES = {

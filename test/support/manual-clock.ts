@@ -1,5 +1,5 @@
 // A clock that stands still until a test moves it: exact times in event logs, and parallel work ordered by its delays.
-import type { Clock } from '../../src/kernel/clock.ts';
+import type { Clock } from '#protocol/clock.ts';
 
 export interface ManualClock extends Clock {
   /** Moves the time, firing what falls due in order. */

@@ -1,5 +1,5 @@
 // Input schemas in the shapes that MCP servers in use declare, each with inputs that it accepts and refuses.
-import type { JsonSchema } from '../../src/domain/tool.ts';
+import type { JsonSchema } from '#protocol/tool.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 

@@ -1,8 +1,9 @@
 // Stored messages for tests of pure code: valid by default, every field can be overridden.
-import type { ContentBlock, MessageMetadata, Role, StoredMessage, ToolUseBlock } from '../../src/domain/message.ts';
-import { plainMetadata } from '../../src/domain/message.ts';
-import { NO_TOKENS } from '../../src/domain/usage.ts';
-import type { MessageId, SessionId, ToolUseId, TurnId } from '../../src/kernel/ids.ts';
+
+import type { MessageId, SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
+import type { ContentBlock, MessageMetadata, Role, StoredMessage, ToolUseBlock } from '#protocol/message.ts';
+import { plainMetadata } from '#protocol/message.ts';
+import { NO_TOKENS } from '#protocol/usage.ts';
 
 /** The n-th valid ULID-shaped id. */
 export function ulidOf(n: number): string {

@@ -1,7 +1,8 @@
 // Bringing an engine to one exact moment: batches refused, turns of the event loop counted, doors held shut.
-import type { AnyEvent } from '../../src/domain/event.ts';
-import { recover, resumeAll } from '../../src/engine/recover.ts';
-import type { Batch } from '../../src/ports/journal.ts';
+
+import { recover, resumeAll } from '#core/engine/recover.ts';
+import type { Batch } from '#core/ports/journal.ts';
+import type { AnyEvent } from '#protocol/event.ts';
 import { type EngineOptions, startEngine, type TestEngine } from './engine.ts';
 
 /** The process dies and another one starts on the same folder. */

@@ -2,8 +2,8 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { silentLogger } from '../../src/ports/log.ts';
-import { openDatabase } from '../../src/store/sqlite/connection/open.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { openDatabase } from '#store/sqlite/connection/open.ts';
 
 const MIGRATIONS = path.resolve(import.meta.dirname, '../../migrations');
 let empty: Buffer | null = null;

@@ -1,6 +1,6 @@
 // The two fixture price tables of 08 §11. Tests use these, never the imported rates, which change.
-import { parsePriceTable } from '../../src/policy/pricing/price-file.ts';
-import { buildPriceTable, type PriceTable } from '../../src/policy/pricing/price-table.ts';
+import { parsePriceTable } from '#core/policy/pricing/price-file.ts';
+import { buildPriceTable, type PriceTable } from '#core/policy/pricing/price-table.ts';
 
 /** Input, output, cached read, cache write, 1 h write; US dollars per million tokens. */
 type Row = readonly [string, string, string?, string?, string?];

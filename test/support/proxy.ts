@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import net from 'node:net';
 import { onTestFinished } from 'vitest';
-import { systemClock } from '../../src/kernel/clock.ts';
+import { systemClock } from '#protocol/clock.ts';
 
 export interface Proxy {
   readonly port: number;

@@ -1,14 +1,14 @@
 // Rows as the journal takes them, for every world of a test: valid by default, every field can be overridden.
 
-import type { DelegationRecord } from '../../src/domain/delegate.ts';
-import { NO_CHANGES } from '../../src/domain/file-change.ts';
-import { type ContentBlock, plainMetadata, type StoredMessage, textBlock } from '../../src/domain/message.ts';
-import type { SessionRecord } from '../../src/domain/session.ts';
-import type { TurnRecord } from '../../src/domain/turn.ts';
-import { sha256Hex } from '../../src/kernel/canonical-json.ts';
-import { isoTime } from '../../src/kernel/clock.ts';
-import type { IdGenerator, SessionId, ToolUseId } from '../../src/kernel/ids.ts';
-import type { ConfirmationRow, ToolCallRow, TurnOutcome } from '../../src/ports/journal.ts';
+import type { ConfirmationRow, ToolCallRow, TurnOutcome } from '#core/ports/journal.ts';
+import { isoTime } from '#protocol/clock.ts';
+import type { DelegationRecord } from '#protocol/delegate.ts';
+import { NO_CHANGES } from '#protocol/file-change.ts';
+import type { IdGenerator, SessionId, ToolUseId } from '#protocol/ids.ts';
+import { type ContentBlock, plainMetadata, type StoredMessage, textBlock } from '#protocol/message.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { sha256Hex } from '#protocol/text/canonical-json.ts';
+import type { TurnRecord } from '#protocol/turn.ts';
 import { answerMetadata, MODEL } from './messages.ts';
 
 /** Where the records of a test get their ids and their times. */

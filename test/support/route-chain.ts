@@ -1,5 +1,5 @@
 // An entry of a routing chain that says nothing yet.
-import type { PolicyEvaluation, SlotName } from '../../src/domain/route.ts';
+import type { PolicyEvaluation, SlotName } from '#protocol/route.ts';
 
 export function notApplicable(policy: SlotName, over: Partial<PolicyEvaluation> = {}): PolicyEvaluation {
   return {

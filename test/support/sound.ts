@@ -1,8 +1,8 @@
 // A tree that is sound: nothing of it is open, reported twice or paid twice (02 §3.5).
 import { expect } from 'vitest';
-import type { AnyEvent } from '../../src/domain/event.ts';
-import { toolUses } from '../../src/domain/message.ts';
-import { toPusd } from '../../src/kernel/money.ts';
+import type { AnyEvent } from '#protocol/event.ts';
+import { toolUses } from '#protocol/message.ts';
+import { toPusd } from '#protocol/money.ts';
 import type { TestEngine } from './engine.ts';
 import { call, delegate, planner, scenario, worker } from './scenario.ts';
 

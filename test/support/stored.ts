@@ -1,6 +1,6 @@
 // What the database holds of a session, read through the store's own reads.
-import type { AnyEvent } from '../../src/domain/event.ts';
-import type { ToolResultBlock } from '../../src/domain/message.ts';
+import type { AnyEvent } from '#protocol/event.ts';
+import type { ToolResultBlock } from '#protocol/message.ts';
 import type { TestEngine } from './engine.ts';
 
 /** Every event of the session and its workers, in order. */

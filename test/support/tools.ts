@@ -1,6 +1,7 @@
 // A tool of a test: it does what its test says, through the same registry as the real ones.
-import { type ToolDefinition, toolText } from '../../src/domain/tool.ts';
-import type { Tool, ToolFactory } from '../../src/ports/tool.ts';
+
+import type { Tool, ToolFactory } from '#core/ports/tool.ts';
+import { type ToolDefinition, toolText } from '#protocol/tool.ts';
 
 /** Answers `ok` at once, takes no path and asks nobody, unless told otherwise. */
 export function tool(

@@ -1,12 +1,13 @@
 // Models with small windows, and a provider that answers by what it is asked, not by a script of turns.
-import { type StoredMessage, textOf } from '../../src/domain/message.ts';
-import type { CanonicalRequest } from '../../src/domain/model-request.ts';
-import { toolText } from '../../src/domain/tool.ts';
-import type { ProviderAdapter } from '../../src/ports/provider.ts';
-import type { ToolFactory } from '../../src/ports/tool.ts';
-import type { ScriptedAdapter } from '../../src/provider/scripted/adapter.ts';
-import type { Scenario } from '../../src/provider/scripted/scenario.ts';
-import { parseScenario } from '../../src/provider/scripted/scenario.ts';
+
+import type { ProviderAdapter } from '#core/ports/provider.ts';
+import type { ToolFactory } from '#core/ports/tool.ts';
+import type { ScriptedAdapter } from '#models/scripted/adapter.ts';
+import type { Scenario } from '#models/scripted/scenario.ts';
+import { parseScenario } from '#models/scripted/scenario.ts';
+import { type StoredMessage, textOf } from '#protocol/message.ts';
+import type { CanonicalRequest } from '#protocol/model-request.ts';
+import { toolText } from '#protocol/tool.ts';
 import { must } from './engine.ts';
 
 const model = (id: string, tier: string | null, alias: string, window: number) => `

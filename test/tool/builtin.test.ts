@@ -1,13 +1,13 @@
 // The set of built-in tools, and the two that only speak to the engine (09 §1, §13, 04 §4, §8).
 import { describe, expect, it } from 'vitest';
-import { defaultConfig } from '../../src/domain/config.ts';
-import { toolText } from '../../src/domain/tool.ts';
-import { systemClock } from '../../src/kernel/clock.ts';
-import type { WorkerSpawner } from '../../src/ports/spawner.ts';
-import { builtinTools } from '../../src/tool/builtin/builtin.ts';
-import { delegate } from '../../src/tool/builtin/delegate.ts';
-import { requestContext } from '../../src/tool/builtin/request-context.ts';
-import { createToolSet } from '../../src/tool/tool-set.ts';
+import type { WorkerSpawner } from '#core/ports/spawner.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { defaultConfig } from '#protocol/config.ts';
+import { toolText } from '#protocol/tool.ts';
+import { builtinTools } from '#tools/builtin/builtin.ts';
+import { delegate } from '#tools/builtin/delegate.ts';
+import { requestContext } from '#tools/builtin/request-context.ts';
+import { createToolSet } from '#tools/tool-set.ts';
 import { call, contextOf, failure, run, workspace } from './call.ts';
 
 const factories = builtinTools({ shellEnv: {}, shell: defaultConfig('/data').tools.shell, clock: systemClock });

@@ -3,17 +3,17 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
-import { ToolError, type ToolOutput } from '../../src/domain/tool.ts';
-import { createFileLedger } from '../../src/engine/state/file-ledger.ts';
-import type { SessionId, ToolUseId, TurnId } from '../../src/kernel/ids.ts';
-import { truncateOutput } from '../../src/policy/tools/tool-output.ts';
-import { type Logger, silentLogger } from '../../src/ports/log.ts';
-import type { WorkerSpawner } from '../../src/ports/spawner.ts';
-import type { FileKnowledge, Tool, ToolContext, ToolFactory } from '../../src/ports/tool.ts';
-import type { Workspaces } from '../../src/ports/workspace.ts';
-import { createWorkspaceFiles } from '../../src/workspace/paths.ts';
-import { createWorkerLibrary } from '../../src/workspace/workers/library.ts';
-import { createWorkspaces } from '../../src/workspace/workspaces.ts';
+import { createFileLedger } from '#core/engine/state/file-ledger.ts';
+import { truncateOutput } from '#core/policy/tools/tool-output.ts';
+import { type Logger, silentLogger } from '#core/ports/log.ts';
+import type { WorkerSpawner } from '#core/ports/spawner.ts';
+import type { FileKnowledge, Tool, ToolContext, ToolFactory } from '#core/ports/tool.ts';
+import type { Workspaces } from '#core/ports/workspace.ts';
+import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
+import { ToolError, type ToolOutput } from '#protocol/tool.ts';
+import { createWorkspaceFiles } from '#tools/workspace/paths.ts';
+import { createWorkerLibrary } from '#tools/workspace/workers/library.ts';
+import { createWorkspaces } from '#tools/workspace/workspaces.ts';
 
 /** A workspace with these files (`name: text`); a name ending in `/` is a folder. Removed when the test is over. */
 export function workspace(files: Readonly<Record<string, string | Uint8Array>> = {}): string {

@@ -2,14 +2,14 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { createFileLedger } from '../../src/engine/state/file-ledger.ts';
-import type { SessionId } from '../../src/kernel/ids.ts';
-import { MAX_OUTPUT_BYTES } from '../../src/policy/tools/tool-output.ts';
-import { editFile } from '../../src/tool/builtin/edit-file.ts';
-import { listFiles } from '../../src/tool/builtin/list-files.ts';
-import { readFile } from '../../src/tool/builtin/read-file.ts';
-import { writeFile } from '../../src/tool/builtin/write-file.ts';
-import { createToolSet } from '../../src/tool/tool-set.ts';
+import { createFileLedger } from '#core/engine/state/file-ledger.ts';
+import { MAX_OUTPUT_BYTES } from '#core/policy/tools/tool-output.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import { editFile } from '#tools/builtin/edit-file.ts';
+import { listFiles } from '#tools/builtin/list-files.ts';
+import { readFile } from '#tools/builtin/read-file.ts';
+import { writeFile } from '#tools/builtin/write-file.ts';
+import { createToolSet } from '#tools/tool-set.ts';
 import { call, failure, run, workspace } from './call.ts';
 
 const registry = createToolSet([readFile, writeFile, editFile, listFiles]);

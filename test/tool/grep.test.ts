@@ -3,9 +3,9 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { rgPath } from '@vscode/ripgrep';
 import { describe, expect, it } from 'vitest';
-import { grep } from '../../src/tool/builtin/grep.ts';
-import { createHitList } from '../../src/tool/search/hit-list.ts';
-import { createWorkspaceFiles } from '../../src/workspace/paths.ts';
+import { grep } from '#tools/builtin/grep.ts';
+import { createHitList } from '#tools/builtin/hit-list.ts';
+import { createWorkspaceFiles } from '#tools/workspace/paths.ts';
 import { call, failure, run, workspace } from './call.ts';
 
 const tool = grep({ ripgrep: rgPath });

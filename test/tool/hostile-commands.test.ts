@@ -6,10 +6,10 @@ import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { systemClock } from '../../src/kernel/clock.ts';
-import { shell } from '../../src/tool/builtin/shell.ts';
-import { createSandbox } from '../../src/tool/process/sandbox.ts';
-import { shellEnvironment } from '../../src/tool/process/shell-env.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { shell } from '#tools/builtin/shell.ts';
+import { createSandbox } from '#tools/sandbox/sandbox.ts';
+import { shellEnvironment } from '#tools/sandbox/shell-env.ts';
 import { run, workspace } from './call.ts';
 
 const env = shellEnvironment({ PATH: process.env.PATH, HOME: process.env.HOME }, []);

@@ -4,10 +4,10 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { ToolError } from '../../src/domain/tool.ts';
-import { listFiles } from '../../src/tool/builtin/list-files.ts';
-import { readFile } from '../../src/tool/builtin/read-file.ts';
-import { createWorkspaceFiles } from '../../src/workspace/paths.ts';
+import { ToolError } from '#protocol/tool.ts';
+import { listFiles } from '#tools/builtin/list-files.ts';
+import { readFile } from '#tools/builtin/read-file.ts';
+import { createWorkspaceFiles } from '#tools/workspace/paths.ts';
 import { call, textOf, workspace } from './call.ts';
 import { hostilePaths } from './hostile-paths.ts';
 

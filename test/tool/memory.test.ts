@@ -2,9 +2,9 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { MemoryWrite } from '../../src/domain/event/context.ts';
-import { sha256Hex } from '../../src/kernel/canonical-json.ts';
-import { memoryAdd, memoryConsolidate, memoryReplace } from '../../src/tool/builtin/memory.ts';
+import type { MemoryWrite } from '#protocol/event/context.ts';
+import { sha256Hex } from '#protocol/text/canonical-json.ts';
+import { memoryAdd, memoryConsolidate, memoryReplace } from '#tools/builtin/memory.ts';
 import { call, failure, run, textOf, workspace } from './call.ts';
 
 type Told = MemoryWrite & { readonly file: string; readonly operation: string };

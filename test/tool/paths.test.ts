@@ -16,9 +16,9 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { ToolError } from '../../src/domain/tool.ts';
-import type { PathUse, WorkspaceFiles } from '../../src/ports/workspace.ts';
-import { createWorkspaceFiles } from '../../src/workspace/paths.ts';
+import type { PathUse, WorkspaceFiles } from '#core/ports/workspace.ts';
+import { ToolError } from '#protocol/tool.ts';
+import { createWorkspaceFiles } from '#tools/workspace/paths.ts';
 
 let base: string;
 let root: string;

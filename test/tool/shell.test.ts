@@ -5,12 +5,12 @@ import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { Cancelled } from '../../src/kernel/abort.ts';
-import { type Clock, systemClock } from '../../src/kernel/clock.ts';
-import { shell } from '../../src/tool/builtin/shell.ts';
-import { createSandbox } from '../../src/tool/process/sandbox.ts';
-import { shellEnvironment } from '../../src/tool/process/shell-env.ts';
-import { createOutputWindow } from '../../src/tool/text/output-window.ts';
+import { Cancelled } from '#protocol/abort.ts';
+import { type Clock, systemClock } from '#protocol/clock.ts';
+import { createOutputWindow } from '#tools/builtin/output-window.ts';
+import { shell } from '#tools/builtin/shell.ts';
+import { createSandbox } from '#tools/sandbox/sandbox.ts';
+import { shellEnvironment } from '#tools/sandbox/shell-env.ts';
 import { until } from '../support/until.ts';
 import { call, failure, run, textOf, workspace } from './call.ts';
 

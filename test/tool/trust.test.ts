@@ -4,10 +4,10 @@ import { mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type Logger, silentLogger } from '../../src/ports/log.ts';
-import type { Workspaces } from '../../src/ports/workspace.ts';
-import { createWorkerLibrary } from '../../src/workspace/workers/library.ts';
-import { createWorkspaces } from '../../src/workspace/workspaces.ts';
+import { type Logger, silentLogger } from '#core/ports/log.ts';
+import type { Workspaces } from '#core/ports/workspace.ts';
+import { createWorkerLibrary } from '#tools/workspace/workers/library.ts';
+import { createWorkspaces } from '#tools/workspace/workspaces.ts';
 
 let root: string;
 let workspaces: Workspaces;

@@ -3,10 +3,10 @@ import { mkdir, mkdtemp, realpath, rm, symlink, writeFile } from 'node:fs/promis
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type Logger, silentLogger } from '../../src/ports/log.ts';
-import type { Workspaces } from '../../src/ports/workspace.ts';
-import { createWorkerLibrary } from '../../src/workspace/workers/library.ts';
-import { createWorkspaces } from '../../src/workspace/workspaces.ts';
+import { type Logger, silentLogger } from '#core/ports/log.ts';
+import type { Workspaces } from '#core/ports/workspace.ts';
+import { createWorkerLibrary } from '#tools/workspace/workers/library.ts';
+import { createWorkspaces } from '#tools/workspace/workspaces.ts';
 
 const PNG = Buffer.concat([Buffer.from('89504e470d0a1a0a', 'hex'), Buffer.alloc(16)]);
 

@@ -1,7 +1,5 @@
 // The approval decision and the texts of a prompt (09 §5.2, §6.1).
 import { describe, expect, it } from 'vitest';
-import { defaultConfig, type ToolMode } from '../../src/domain/config.ts';
-import type { ApprovalMode } from '../../src/domain/scalars.ts';
 import {
   type ApprovalDecision,
   type ApprovalQuestion,
@@ -14,7 +12,9 @@ import {
   type TrustEntries,
   toolMode,
   trustMatches,
-} from '../../src/policy/tools/approval.ts';
+} from '#core/policy/tools/approval.ts';
+import { defaultConfig, type ToolMode } from '#protocol/config.ts';
+import type { ApprovalMode } from '#protocol/scalars.ts';
 
 const NO_TRUST: TrustEntries = { always_allow: [], always_deny: [], malformed: false };
 const RULES: Readonly<Record<string, ApprovalRule | null>> = {

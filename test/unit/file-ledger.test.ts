@@ -1,7 +1,7 @@
 // What sessions know of files, and which delegation changed what behind another's reading (20 §1).
 import { describe, expect, it } from 'vitest';
-import { createFileLedger } from '../../src/engine/state/file-ledger.ts';
-import type { SessionId, ToolUseId, TurnId } from '../../src/kernel/ids.ts';
+import { createFileLedger } from '#core/engine/state/file-ledger.ts';
+import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
 
 const id = (name: string) => name as SessionId;
 const under = (planner: string, call: string) => ({

@@ -6,8 +6,8 @@ import {
   keepDecision,
   readDecision,
   type StandingDecision,
-} from '../../src/engine/state/gateway-memory.ts';
-import type { SessionId } from '../../src/kernel/ids.ts';
+} from '#core/engine/state/gateway-memory.ts';
+import type { SessionId } from '#protocol/ids.ts';
 
 const session = (n: number) => `s${n}` as SessionId;
 const decision = (n: number) => ({ root_session_id: session(n) }) as StandingDecision;

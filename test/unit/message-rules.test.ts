@@ -1,7 +1,7 @@
 // The rules of 01 §4.3 and §6.1 that a message must satisfy before it is stored.
 import { describe, expect, it } from 'vitest';
-import type { ContentBlock } from '../../src/domain/message.ts';
-import { messageViolations } from '../../src/policy/journal/message-rules.ts';
+import { messageViolations } from '#core/policy/journal/message-rules.ts';
+import type { ContentBlock } from '#protocol/message.ts';
 import { answerMetadata, message, text, toolResult, toolUse, toolUseId } from '../support/messages.ts';
 
 const image: ContentBlock = { type: 'image', source: { kind: 'base64', data: 'AA==' }, media_type: 'image/png' };

@@ -1,7 +1,7 @@
 // What a person reads when a value does not fit a schema.
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { plainIssues } from '../../src/policy/parsing/plain-issue.ts';
+import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
 
 const Block = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('text'), text: z.string().min(1).max(5) }),

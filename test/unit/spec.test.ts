@@ -4,11 +4,11 @@ import path from 'node:path';
 import { getTableName, is } from 'drizzle-orm';
 import { SQLiteTable } from 'drizzle-orm/sqlite-core';
 import { expect, it } from 'vitest';
-import { CATALOG } from '../../src/domain/event.ts';
-import { ERRORS } from '../../src/kernel/errors.ts';
-import * as conversation from '../../src/store/sql/schema/conversation.ts';
-import * as ledger from '../../src/store/sql/schema/ledger.ts';
-import * as memory from '../../src/store/sql/schema/memory.ts';
+import { ERRORS } from '#protocol/errors.ts';
+import { CATALOG } from '#protocol/event.ts';
+import * as conversation from '#store/schema/conversation.ts';
+import * as ledger from '#store/schema/ledger.ts';
+import * as memory from '#store/schema/memory.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
 const read = (file: string) => fs.readFileSync(path.join(ROOT, file), 'utf8');

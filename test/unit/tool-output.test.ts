@@ -1,9 +1,9 @@
 // The limits of a tool's answer (09 §10).
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { ToolResultContent } from '../../src/domain/message.ts';
-import { toolText } from '../../src/domain/tool.ts';
-import { alreadyCut, cutUtf8, MAX_OUTPUT_BYTES, truncateOutput } from '../../src/policy/tools/tool-output.ts';
+import { alreadyCut, cutUtf8, MAX_OUTPUT_BYTES, truncateOutput } from '#core/policy/tools/tool-output.ts';
+import type { ToolResultContent } from '#protocol/message.ts';
+import { toolText } from '#protocol/tool.ts';
 
 const text = (t: string): ToolResultContent => ({ type: 'text', text: t });
 const image = (bytes: number): ToolResultContent => ({

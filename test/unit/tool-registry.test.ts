@@ -1,9 +1,9 @@
 // What `tools.disabled` takes away from everybody (09 §2).
 import { expect, it } from 'vitest';
-import { systemClock } from '../../src/kernel/clock.ts';
-import { builtinTools } from '../../src/tool/builtin/builtin.ts';
-import { createToolRegistry } from '../../src/tool/registry.ts';
-import { createToolSet } from '../../src/tool/tool-set.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { builtinTools } from '#tools/builtin/builtin.ts';
+import { createToolRegistry } from '#tools/registry.ts';
+import { createToolSet } from '#tools/tool-set.ts';
 
 const shell = { sandbox: 'off', sandbox_network: false, env_passthrough: [] } as const;
 const builtin = createToolSet(

@@ -1,10 +1,10 @@
 // Schemas given to the server and the registry that compiles them (01 §5, 09 §3).
 import { describe, expect, it } from 'vitest';
-import { toolText } from '../../src/domain/tool.ts';
-import { StartupError } from '../../src/kernel/errors.ts';
-import type { ToolFactory } from '../../src/ports/tool.ts';
-import { MAX_SCHEMA_BYTES, schemaCompiler } from '../../src/tool/schema.ts';
-import { createToolSet } from '../../src/tool/tool-set.ts';
+import type { ToolFactory } from '#core/ports/tool.ts';
+import { StartupError } from '#protocol/errors.ts';
+import { toolText } from '#protocol/tool.ts';
+import { MAX_SCHEMA_BYTES, schemaCompiler } from '#tools/schema.ts';
+import { createToolSet } from '#tools/tool-set.ts';
 
 function tool(name: string, input_schema: Record<string, unknown> = { type: 'object' }): ToolFactory {
   return () => ({

@@ -1,8 +1,8 @@
 // What a journal leaves out that trusts the server's own events, and what it never does (02 §2).
 import { expect, test } from 'vitest';
-import type { EventDraft } from '../../src/domain/event.ts';
-import { prepareBatch } from '../../src/policy/journal/prepare.ts';
-import { EventValidationError, InvalidMessageError } from '../../src/ports/journal.ts';
+import { prepareBatch } from '#core/policy/journal/prepare.ts';
+import { EventValidationError, InvalidMessageError } from '#core/ports/journal.ts';
+import type { EventDraft } from '#protocol/event.ts';
 import { message, text } from '../support/messages.ts';
 
 const surplus: EventDraft = {

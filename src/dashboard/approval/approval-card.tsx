@@ -1,7 +1,7 @@
 // One open question to a person about one call: its exact arguments, its deadline, and approve, reject or edit.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, type Confirmation, type ConfirmationAnswer, type ConfirmationDetail } from '../../client/client.ts';
+import { ApiError, type Confirmation, type ConfirmationAnswer, type ConfirmationDetail } from '#client/client.ts';
 import { explain, issuesOf, useApi } from '../data/api.ts';
 import { useNow } from '../data/now.ts';
 import { duration } from '../format/time.ts';

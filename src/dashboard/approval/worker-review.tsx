@@ -1,6 +1,6 @@
 // A worker that a model wants to make, as a change: against the one of its name, and what a person changes of it.
 import { useEffect, useState } from 'preact/hooks';
-import { ApiError, type Confirmation } from '../../client/client.ts';
+import { ApiError, type Confirmation } from '#client/client.ts';
 import { useApi } from '../data/api.ts';
 import { Diff } from '../parts/diff.tsx';
 

@@ -1,7 +1,7 @@
 // The server as every view reaches it: the typed client with the tab's token, and what happens when it is refused.
 import { createContext } from 'preact';
 import { useContext } from 'preact/hooks';
-import { ApiError, createMetisClient, type MetisClient } from '../../client/client.ts';
+import { ApiError, createMetisClient, type MetisClient } from '#client/client.ts';
 
 export interface Api {
   readonly client: MetisClient;

@@ -1,6 +1,6 @@
 // One clock for everything on the page that ages: a single timer, and none while nobody looks.
 import { useEffect, useState } from 'preact/hooks';
-import { systemClock } from '../../kernel/clock.ts';
+import { systemClock } from '#protocol/clock.ts';
 
 const TICK_MS = 1000;
 const watchers = new Set<(now: number) => void>();

@@ -1,7 +1,7 @@
 // Every question that waits for a person, asked for once for the whole page: the navigation counts, the inbox shows.
 import { createContext } from 'preact';
 import { useContext } from 'preact/hooks';
-import type { Confirmation, Health } from '../../client/client.ts';
+import type { Confirmation, Health } from '#client/client.ts';
 import { useApi } from './api.ts';
 import { type Polled, usePolled } from './polled.ts';
 

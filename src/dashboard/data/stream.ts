@@ -1,6 +1,6 @@
 // A session's live stream as a hook: planner and workers, taken up again by the client after a broken connection.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { StreamItem } from '../../client/client.ts';
+import type { StreamItem } from '#client/client.ts';
 import { useApi } from './api.ts';
 
 /**

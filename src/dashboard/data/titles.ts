@@ -1,6 +1,6 @@
 // What sessions are called, for reports that know them by id alone.
 import { useEffect, useState } from 'preact/hooks';
-import { ApiError, type Session } from '../../client/client.ts';
+import { ApiError, type Session } from '#client/client.ts';
 import { useApi } from './api.ts';
 
 const PAGE = 200;

@@ -1,6 +1,6 @@
 // Workspaces as the sessions know them: their paths, and the hashes that the reports call them by.
 import { useEffect, useState } from 'preact/hooks';
-import type { Session } from '../../client/client.ts';
+import type { Session } from '#client/client.ts';
 import { baseName } from '../format/number.ts';
 import { useApi } from './api.ts';
 import { type Polled, usePolled } from './polled.ts';

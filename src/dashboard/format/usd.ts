@@ -1,5 +1,5 @@
 // Amounts of US dollars as people read them, from the server's decimal strings and never by way of a float (01 §1.3).
-import { sumPusd, toPusd, type Usd } from '../../kernel/money.ts';
+import { sumPusd, toPusd, type Usd } from '#protocol/money.ts';
 
 const PUSD_DIGITS = 12;
 const SHORT_PLACES = 4;

@@ -1,5 +1,5 @@
 // Money, counts and tokens in tabular figures, with every digit on hover.
-import { fromPusd } from '../../kernel/money.ts';
+import { fromPusd } from '#protocol/money.ts';
 import { plural, shortCount } from '../format/number.ts';
 import { addUsd, exactUsd, shareOf, shortUsd } from '../format/usd.ts';
 

@@ -1,5 +1,5 @@
 // How a session came in: the door, the client behind it, and the key of its calls (19 §1). Of the plain API nothing is said.
-import type { Session } from '../../client/client.ts';
+import type { Session } from '#client/client.ts';
 import { Badge } from './badge.tsx';
 
 export const DOOR_NAMES: Readonly<Record<Session['door'], string>> = {

@@ -1,6 +1,6 @@
 // A request's body that may have to be sent again: it goes on as it comes, and is kept until somebody has taken it (16 §5.2).
 import type { IncomingMessage } from 'node:http';
-import { AppError } from '../../kernel/errors.ts';
+import { AppError } from '#protocol/errors.ts';
 
 export interface HeldBody {
   /** Null = as long as the request says. */

@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Dispatcher } from 'undici';
-import type { Clock, Timer } from '../../kernel/clock.ts';
+import type { Clock, Timer } from '#protocol/clock.ts';
 import { pathOf } from '../origin.ts';
 import type { BodyDiscard } from '../unread-body.ts';
 import type { HeldBody } from './body.ts';

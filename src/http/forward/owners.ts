@@ -1,11 +1,11 @@
 // Requests for trees on any node: answered by the node that owns the tree, or that takes it (16 §5).
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { goingDown } from '../../engine/drain.ts';
-import { type Clock, sleep, type Timer } from '../../kernel/clock.ts';
-import { AppError } from '../../kernel/errors.ts';
-import type { SessionId } from '../../kernel/ids.ts';
-import type { Hold } from '../../ports/trees.ts';
+import { goingDown } from '#core/engine/drain.ts';
+import type { Hold } from '#core/ports/trees.ts';
+import { type Clock, sleep, type Timer } from '#protocol/clock.ts';
+import { AppError } from '#protocol/errors.ts';
+import type { SessionId } from '#protocol/ids.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import type { BodyDiscard } from '../unread-body.ts';

@@ -1,6 +1,6 @@
 // What the routes know of other nodes: who answers, and how long one is waited for (16 §5.3).
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { SessionId } from '../../kernel/ids.ts';
+import type { SessionId } from '#protocol/ids.ts';
 
 /** How long an owner is waited for. */
 export interface Patience {

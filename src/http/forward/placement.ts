@@ -1,5 +1,5 @@
 // Which node is to take a tree that nobody owns (16 §5.4).
-import type { NodeInfo } from '../../ports/trees.ts';
+import type { NodeInfo } from '#core/ports/trees.ts';
 
 /**
  * The node with the tree's place that runs the fewest turns, this one first among equals; null when none lives.

@@ -1,9 +1,9 @@
 // Whether other nodes are reached at the address that they gave: each is asked for its id again and again (16 §5.8).
 import type { Dispatcher } from 'undici';
 import { z } from 'zod';
-import type { Clock, Timer } from '../../kernel/clock.ts';
-import type { Logger } from '../../ports/log.ts';
-import type { NodeInfo, Trees } from '../../ports/trees.ts';
+import type { Logger } from '#core/ports/log.ts';
+import type { NodeInfo, Trees } from '#core/ports/trees.ts';
+import type { Clock, Timer } from '#protocol/clock.ts';
 
 export interface Reach {
   /** False for a node whose address did not lead to it twice in a row. */

@@ -1,9 +1,9 @@
 // To which tree a request belongs, read from its head alone (16 §5.2).
 import type { FastifyRequest } from 'fastify';
-import { ConfirmationIdSchema, SessionIdSchema } from '../../domain/scalars.ts';
-import type { Engine } from '../../engine/create-engine.ts';
-import { gatewayRoot } from '../../engine/gateway-call.ts';
-import type { SessionId } from '../../kernel/ids.ts';
+import type { Engine } from '#core/engine/create-engine.ts';
+import { gatewayRoot } from '#core/engine/gateway-call.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import { ConfirmationIdSchema, SessionIdSchema } from '#protocol/scalars.ts';
 import { clientOf } from '../gateway/identity.ts';
 
 export interface Target {

@@ -1,7 +1,8 @@
 // Errors of the gateway as each wire's clients read them, with the statuses that they really obey (19 §2.6).
-import type { ClientWire } from '../../domain/api/gateway.ts';
-import { AppError, type ErrorCode } from '../../kernel/errors.ts';
-import { RelayFault } from '../../ports/relay.ts';
+
+import { RelayFault } from '#core/ports/relay.ts';
+import type { ClientWire } from '#protocol/api/gateway.ts';
+import { AppError, type ErrorCode } from '#protocol/errors.ts';
 
 export interface WireAnswer {
   readonly status: number;

@@ -1,9 +1,9 @@
 // Who calls the gateway: the key that comes along, and the client's own headers for its sessions (19 §2.3, §2.7).
 import type { FastifyRequest } from 'fastify';
-import type { Config } from '../../domain/config.ts';
-import { UsdLimitSchema, WorkspacePathSchema } from '../../domain/scalars.ts';
-import type { GatewayClient } from '../../engine/gateway-call.ts';
-import { AppError, validationError } from '../../kernel/errors.ts';
+import type { GatewayClient } from '#core/engine/gateway-call.ts';
+import type { Config } from '#protocol/config.ts';
+import { AppError, validationError } from '#protocol/errors.ts';
+import { UsdLimitSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
 import { bearerOf, createDigestCheck, type TokenCheck } from '../auth.ts';
 import { isRepeated } from '../gates.ts';
 

@@ -1,7 +1,6 @@
 // The paths that other programs' base URLs lead to: a model call each, relayed as it is (19 §2.1).
 import { once } from 'node:events';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
-import { type ClientWire, ClientWireSchema, WIRE_PATHS } from '../../domain/api/gateway.ts';
 import {
   type GatewaySink,
   gatewayModel,
@@ -10,11 +9,12 @@ import {
   relayCall,
   relayCount,
   takePlace,
-} from '../../engine/gateway-call.ts';
-import { Cancelled } from '../../kernel/abort.ts';
-import { AppError } from '../../kernel/errors.ts';
-import { shownName } from '../../policy/cut.ts';
-import { RelayFault } from '../../ports/relay.ts';
+} from '#core/engine/gateway-call.ts';
+import { shownName } from '#core/policy/cut.ts';
+import { RelayFault } from '#core/ports/relay.ts';
+import { Cancelled } from '#protocol/abort.ts';
+import { type ClientWire, ClientWireSchema, WIRE_PATHS } from '#protocol/api/gateway.ts';
+import { AppError } from '#protocol/errors.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { knownError, leftError, notFound } from '../error-handler.ts';

@@ -1,5 +1,13 @@
 // `/analytics/*`: parameters in, one report out (07). Nothing here writes.
 import { z } from 'zod';
+import type { Engine } from '#core/engine/create-engine.ts';
+import { compareQuality } from '#core/engine/show-patterns.ts';
+import { encodeCursor, parseCostQuery, parseSavingsQuery, parseTraceQuery } from '#core/policy/analytics/query.ts';
+import { DAY_MS } from '#core/policy/analytics/rollup.ts';
+import { WINDOW_DAYS } from '#core/policy/learning/compare-models.ts';
+import { type PriceTable, storedPriceTable } from '#core/policy/pricing/price-table.ts';
+import type { Analytics } from '#core/ports/analytics.ts';
+import type { PriceVersions } from '#core/ports/price-versions.ts';
 import {
   CostReportSchema,
   QualityReportSchema,
@@ -7,19 +15,11 @@ import {
   RoutingReportSchema,
   SavingsReportSchema,
   type TimeWindow,
-} from '../../domain/analytics.ts';
-import { WorkspacePathSchema } from '../../domain/scalars.ts';
-import type { Engine } from '../../engine/create-engine.ts';
-import { compareQuality } from '../../engine/show-patterns.ts';
-import { isoTime } from '../../kernel/clock.ts';
-import { type Issue, validationError } from '../../kernel/errors.ts';
-import type { Result } from '../../kernel/result.ts';
-import { encodeCursor, parseCostQuery, parseSavingsQuery, parseTraceQuery } from '../../policy/analytics/query.ts';
-import { DAY_MS } from '../../policy/analytics/rollup.ts';
-import { WINDOW_DAYS } from '../../policy/learning/compare-models.ts';
-import { type PriceTable, storedPriceTable } from '../../policy/pricing/price-table.ts';
-import type { Analytics } from '../../ports/analytics.ts';
-import type { PriceVersions } from '../../ports/price-versions.ts';
+} from '#protocol/analytics.ts';
+import { isoTime } from '#protocol/clock.ts';
+import { type Issue, validationError } from '#protocol/errors.ts';
+import type { Result } from '#protocol/result.ts';
+import { WorkspacePathSchema } from '#protocol/scalars.ts';
 import type { HttpApp } from '../app.ts';
 import { operation } from '../operation.ts';
 

@@ -1,13 +1,9 @@
 // `/confirmations`: what waits for a person, and the answer (05 §3.3).
 import { z } from 'zod';
-import {
-  AnswerConfirmationBody,
-  AnswerConfirmationReply,
-  ConfirmationListReply,
-} from '../../domain/api/confirmations.ts';
-import { ConfirmationDetailSchema } from '../../domain/confirmation.ts';
-import { SessionIdSchema } from '../../domain/scalars.ts';
-import { answerConfirmation } from '../../engine/answer-approval.ts';
+import { answerConfirmation } from '#core/engine/answer-approval.ts';
+import { AnswerConfirmationBody, AnswerConfirmationReply, ConfirmationListReply } from '#protocol/api/confirmations.ts';
+import { ConfirmationDetailSchema } from '#protocol/confirmation.ts';
+import { SessionIdSchema } from '#protocol/scalars.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';

@@ -1,6 +1,7 @@
 // `/sessions/{id}/delegations`: a worker for whoever asks, without a planner's turn (19 §3.1).
-import { DelegationReceiptSchema, DelegationResultSchema, SubmitDelegationBody } from '../../domain/api/delegations.ts';
-import { delegationResult, submitDelegation, waitForDelegation } from '../../engine/submit-delegation.ts';
+
+import { delegationResult, submitDelegation, waitForDelegation } from '#core/engine/submit-delegation.ts';
+import { DelegationReceiptSchema, DelegationResultSchema, SubmitDelegationBody } from '#protocol/api/delegations.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { operation } from '../operation.ts';

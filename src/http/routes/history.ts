@@ -1,9 +1,9 @@
 // What happened in a session: messages, events, workers (05 §3.4).
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { EventListReply, MessageListReply, WorkerListReply } from '../../domain/api/history.ts';
-import { EVENT_TYPES } from '../../domain/event.ts';
-import { EventIdSchema, MessageIdSchema, ToolUseIdSchema } from '../../domain/scalars.ts';
+import { EventListReply, MessageListReply, WorkerListReply } from '#protocol/api/history.ts';
+import { EVENT_TYPES } from '#protocol/event.ts';
+import { EventIdSchema, MessageIdSchema, ToolUseIdSchema } from '#protocol/scalars.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';

@@ -1,7 +1,7 @@
 // `/maintenance/prune`: old events go, costs and messages stay (02 §6, 05 §3.7).
-import { PruneEventsBody, PruneEventsReply } from '../../domain/api/server.ts';
-import { isoTime } from '../../kernel/clock.ts';
-import { validationError } from '../../kernel/errors.ts';
+import { PruneEventsBody, PruneEventsReply } from '#protocol/api/server.ts';
+import { isoTime } from '#protocol/clock.ts';
+import { validationError } from '#protocol/errors.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { operation } from '../operation.ts';

@@ -1,8 +1,8 @@
 // What the server says of itself: health, readiness, and its own contract (05 §3.7, §5).
 import { z } from 'zod';
-import { HealthReply, ReadinessReply } from '../../domain/api/server.ts';
-import { isoTime } from '../../kernel/clock.ts';
-import { AppError } from '../../kernel/errors.ts';
+import { HealthReply, ReadinessReply } from '#protocol/api/server.ts';
+import { isoTime } from '#protocol/clock.ts';
+import { AppError } from '#protocol/errors.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { operation } from '../operation.ts';

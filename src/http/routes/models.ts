@@ -1,9 +1,10 @@
 // `/models`: what may be chosen, whether it answers, and what it costs (05 §2, §3.5).
-import { ModelListReply } from '../../domain/api/models.ts';
-import type { Model, ModelEntry } from '../../domain/model.ts';
-import type { Engine } from '../../engine/create-engine.ts';
-import { fromPusd } from '../../kernel/money.ts';
-import { type AvailabilitySnapshot, availabilityOf, snapshot } from '../../policy/registry/availability.ts';
+
+import type { Engine } from '#core/engine/create-engine.ts';
+import { type AvailabilitySnapshot, availabilityOf, snapshot } from '#core/policy/registry/availability.ts';
+import { ModelListReply } from '#protocol/api/models.ts';
+import type { Model, ModelEntry } from '#protocol/model.ts';
+import { fromPusd } from '#protocol/money.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { operation } from '../operation.ts';

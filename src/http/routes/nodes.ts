@@ -1,5 +1,5 @@
 // `/nodes`: the nodes that share this database (16 §5.7).
-import { NodeListReply, NodeReply } from '../../domain/api/server.ts';
+import { NodeListReply, NodeReply } from '#protocol/api/server.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { SELF_PATH } from '../forward/reach.ts';

@@ -1,8 +1,8 @@
 // `/patterns`: what was learned in a workspace (12 §12.7).
 import { z } from 'zod';
-import { PatternListReply } from '../../domain/api/patterns.ts';
-import { WorkspacePathSchema } from '../../domain/scalars.ts';
-import { listPatterns } from '../../engine/show-patterns.ts';
+import { listPatterns } from '#core/engine/show-patterns.ts';
+import { PatternListReply } from '#protocol/api/patterns.ts';
+import { WorkspacePathSchema } from '#protocol/scalars.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';

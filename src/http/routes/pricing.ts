@@ -1,7 +1,7 @@
 // `/pricing`: the rates in force and those that were (08 §8).
 import { z } from 'zod';
-import { PricingReply } from '../../domain/api/models.ts';
-import { isoTime } from '../../kernel/clock.ts';
+import { PricingReply } from '#protocol/api/models.ts';
+import { isoTime } from '#protocol/clock.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { notFound } from '../error-handler.ts';

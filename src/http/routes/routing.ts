@@ -1,15 +1,15 @@
 // `/routing`: the policy in force, a file checked, a decision explained (05 §3.5).
 import { z } from 'zod';
+import { explainRoute } from '#core/engine/explain-route.ts';
+import { checkPolicy, policyInForce } from '#core/engine/routing-policy.ts';
 import {
   CheckRoutingBody,
   CheckRoutingReply,
   ExplainRouteBody,
   ExplainRouteReply,
   RoutingPolicyReply,
-} from '../../domain/api/models.ts';
-import { WorkspacePathSchema } from '../../domain/scalars.ts';
-import { explainRoute } from '../../engine/explain-route.ts';
-import { checkPolicy, policyInForce } from '../../engine/routing-policy.ts';
+} from '#protocol/api/models.ts';
+import { WorkspacePathSchema } from '#protocol/scalars.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { operation } from '../operation.ts';

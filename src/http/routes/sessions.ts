@@ -1,19 +1,19 @@
 // `/sessions`: open, list, read, change, end, purge (05 §3.1).
 import { z } from 'zod';
+import { clientTree, createSession } from '#core/engine/create-session.ts';
+import { endSession, purgeSession } from '#core/engine/end-session.ts';
+import { callingSessions, withReserved } from '#core/engine/show-session.ts';
+import { patchSession } from '#core/engine/update-session.ts';
 import {
   CreateSessionBody,
   EndSessionReply,
   SessionListReply,
   UpdateSessionBody,
   UpdateSessionReply,
-} from '../../domain/api/sessions.ts';
-import { DoorSchema, SessionIdSchema, WorkspacePathSchema } from '../../domain/scalars.ts';
-import { SessionSchema, SessionStatusSchema } from '../../domain/session.ts';
-import { WorkerNameSchema } from '../../domain/worker/definition.ts';
-import { clientTree, createSession } from '../../engine/create-session.ts';
-import { endSession, purgeSession } from '../../engine/end-session.ts';
-import { callingSessions, withReserved } from '../../engine/show-session.ts';
-import { patchSession } from '../../engine/update-session.ts';
+} from '#protocol/api/sessions.ts';
+import { DoorSchema, SessionIdSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
+import { SessionSchema, SessionStatusSchema } from '#protocol/session.ts';
+import { WorkerNameSchema } from '#protocol/worker/definition.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';

@@ -1,6 +1,6 @@
 // `GET /sessions/{id}/stream`: the upgrade to a WebSocket (06 §2).
 import { z } from 'zod';
-import { validationError } from '../../kernel/errors.ts';
+import { validationError } from '#protocol/errors.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { found } from '../error-handler.ts';

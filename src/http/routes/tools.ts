@@ -1,8 +1,8 @@
 // `/tools`: the tools of a workspace, and what is wrong with its MCP servers (09 §11.3).
 import { z } from 'zod';
-import { ToolListReply } from '../../domain/api/tools.ts';
-import { WorkspacePathSchema } from '../../domain/scalars.ts';
-import { listTools } from '../../engine/show-tools.ts';
+import { listTools } from '#core/engine/show-tools.ts';
+import { ToolListReply } from '#protocol/api/tools.ts';
+import { WorkspacePathSchema } from '#protocol/scalars.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { operation } from '../operation.ts';

@@ -1,6 +1,7 @@
 // `/workspaces/trust`: the files of a workspace that a person has trusted, or that wait for it (20 §11).
-import { TrustedFileSchema, TrustFileBody, TrustQuery, TrustReply, UntrustQuery } from '../../domain/api/trust.ts';
-import { listTrust, trustFile, untrustFile } from '../../engine/trust-file.ts';
+
+import { listTrust, trustFile, untrustFile } from '#core/engine/trust-file.ts';
+import { TrustedFileSchema, TrustFileBody, TrustQuery, TrustReply, UntrustQuery } from '#protocol/api/trust.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';
 import { operation } from '../operation.ts';

@@ -1,6 +1,12 @@
 // `/sessions/{id}/turns`: submit, list, read, cancel, resume (05 §3.2).
 import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { estimateTurn } from '#core/engine/estimate-turn.ts';
+import { resumeTurn } from '#core/engine/resume-turn.ts';
+import { scoreTurn } from '#core/engine/score-turn.ts';
+import { withCheckedOutput } from '#core/engine/show-session.ts';
+import { goesOnByItself, submitTurn, waitForTurn } from '#core/engine/submit-turn.ts';
 import {
   CancelTurnBody,
   CancelTurnReply,
@@ -12,14 +18,8 @@ import {
   SubmitTurnBody,
   TurnListReply,
   TurnReceipt,
-} from '../../domain/api/turns.ts';
-import { type Turn, TurnSchema } from '../../domain/turn.ts';
-import { cancelTurn } from '../../engine/cancel-turn.ts';
-import { estimateTurn } from '../../engine/estimate-turn.ts';
-import { resumeTurn } from '../../engine/resume-turn.ts';
-import { scoreTurn } from '../../engine/score-turn.ts';
-import { withCheckedOutput } from '../../engine/show-session.ts';
-import { goesOnByItself, submitTurn, waitForTurn } from '../../engine/submit-turn.ts';
+} from '#protocol/api/turns.ts';
+import { type Turn, TurnSchema } from '#protocol/turn.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';

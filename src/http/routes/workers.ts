@@ -1,15 +1,10 @@
 // `/workers`: the named workers of a workspace (13 §10).
 import { z } from 'zod';
-import {
-  CreateWorkerBody,
-  DefinitionListReply,
-  ReplaceWorkerBody,
-  WorkerDetailSchema,
-} from '../../domain/api/workers.ts';
-import { SessionIdSchema, WorkerOriginSchema, WorkspacePathSchema } from '../../domain/scalars.ts';
-import { WorkerNameSchema } from '../../domain/worker/definition.ts';
-import { createWorker, deleteWorker, replaceWorker } from '../../engine/change-workers.ts';
-import { listWorkers, showWorker } from '../../engine/show-workers.ts';
+import { createWorker, deleteWorker, replaceWorker } from '#core/engine/change-workers.ts';
+import { listWorkers, showWorker } from '#core/engine/show-workers.ts';
+import { CreateWorkerBody, DefinitionListReply, ReplaceWorkerBody, WorkerDetailSchema } from '#protocol/api/workers.ts';
+import { SessionIdSchema, WorkerOriginSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
+import { WorkerNameSchema } from '#protocol/worker/definition.ts';
 import type { HttpApp } from '../app.ts';
 import { decodeCursor, encodeCursor } from '../cursor.ts';
 import type { RouteDeps } from '../deps.ts';

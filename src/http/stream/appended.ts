@@ -1,6 +1,7 @@
 // Messages that were stored while a client caught up: no page holds them, so they are told before it goes live (06 §4.3).
-import type { Delta, Transient } from '../../domain/delta.ts';
-import type { Store } from '../../ports/store.ts';
+
+import type { Store } from '#core/ports/store.ts';
+import type { Delta, Transient } from '#protocol/delta.ts';
 
 interface Appended extends Transient {
   readonly delta: Extract<Delta, { type: 'message.appended' }>;

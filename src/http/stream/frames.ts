@@ -1,10 +1,11 @@
 // Server frames as text: one serialisation per event, whatever the number of clients (06 §4).
-import type { Transient } from '../../domain/delta.ts';
-import type { AnyEvent } from '../../domain/event.ts';
-import { isoTime } from '../../kernel/clock.ts';
-import type { AppError } from '../../kernel/errors.ts';
-import type { Published } from '../../ports/live-bus.ts';
-import type { Store } from '../../ports/store.ts';
+
+import type { Published } from '#core/ports/live-bus.ts';
+import type { Store } from '#core/ports/store.ts';
+import { isoTime } from '#protocol/clock.ts';
+import type { Transient } from '#protocol/delta.ts';
+import type { AppError } from '#protocol/errors.ts';
+import type { AnyEvent } from '#protocol/event.ts';
 import type { Subscription } from './subscription.ts';
 
 export interface Frame {

@@ -1,9 +1,10 @@
 // All live clients of the process: who gets which event, heartbeats, the limit, and the end (06 §4.3, §10, §12).
-import type { Clock, Timer } from '../../kernel/clock.ts';
-import type { SessionId } from '../../kernel/ids.ts';
-import type { LiveBus, Published } from '../../ports/live-bus.ts';
-import type { Logger } from '../../ports/log.ts';
-import type { Store } from '../../ports/store.ts';
+
+import type { LiveBus, Published } from '#core/ports/live-bus.ts';
+import type { Logger } from '#core/ports/log.ts';
+import type { Store } from '#core/ports/store.ts';
+import type { Clock, Timer } from '#protocol/clock.ts';
+import type { SessionId } from '#protocol/ids.ts';
 import { linkOf, sessionOf } from './scope.ts';
 import type { CloseReason } from './sink.ts';
 

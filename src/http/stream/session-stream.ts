@@ -1,9 +1,10 @@
 // One subscription of one session: snapshot or replay, then live, each event exactly once (06 §4.3, §4.4).
-import { CATALOG } from '../../domain/event.ts';
-import type { SessionRecord } from '../../domain/session.ts';
-import { AppError } from '../../kernel/errors.ts';
-import type { SessionId } from '../../kernel/ids.ts';
-import type { Published } from '../../ports/live-bus.ts';
+
+import type { Published } from '#core/ports/live-bus.ts';
+import { AppError } from '#protocol/errors.ts';
+import { CATALOG } from '#protocol/event.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import type { SessionRecord } from '#protocol/session.ts';
 import { notFound } from '../error-handler.ts';
 import { createKeptMessages, type KeptMessages } from './appended.ts';
 import { ackFrame, eventFrame, frameOf, type Snapshot, snapshotFrame, transientFrame } from './frames.ts';

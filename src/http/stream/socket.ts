@@ -1,9 +1,9 @@
 // One WebSocket client: one subscribe frame in, frames out, pings, close codes (06 §2, §10, §11).
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
-import { AppError, validationError } from '../../kernel/errors.ts';
-import { readJson } from '../../policy/parsing/json.ts';
-import { OUTSIDE } from '../../policy/parsing/limits.ts';
+import { readJson } from '#core/policy/parsing/json.ts';
+import { OUTSIDE } from '#core/policy/parsing/limits.ts';
+import { AppError, validationError } from '#protocol/errors.ts';
 import type { TokenCheck } from '../auth.ts';
 import { createBatchEncoder } from './batch.ts';
 import { errorFrame, type Frame } from './frames.ts';

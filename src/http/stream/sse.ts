@@ -1,7 +1,7 @@
 // One SSE client: the same frames as a socket gets, as server-sent events (06 §13).
 import type { ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { AppError } from '../../kernel/errors.ts';
+import { AppError } from '#protocol/errors.ts';
 import type { Frame } from './frames.ts';
 import type { StreamHub } from './hub.ts';
 import { openSessionStream, type SessionStream } from './session-stream.ts';

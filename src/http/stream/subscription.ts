@@ -1,8 +1,8 @@
 // What a client asks to see: the same fields by frame, by URL and over SSE (06 §3).
 import { z } from 'zod';
-import { TRANSIENT_TYPES } from '../../domain/delta.ts';
-import { EVENT_TYPES, type EventType } from '../../domain/event.ts';
-import { EventIdSchema } from '../../domain/scalars.ts';
+import { TRANSIENT_TYPES } from '#protocol/delta.ts';
+import { EVENT_TYPES, type EventType } from '#protocol/event.ts';
+import { EventIdSchema } from '#protocol/scalars.ts';
 import { flag, nameList, parseOrThrow } from '../params.ts';
 
 export interface Subscription {

@@ -1,14 +1,14 @@
 // Every grouping of any set of calls equals the plain sum over the ledger.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { type CostRow, type CostTotals, DIMENSIONS, type Dimension } from '../../../src/domain/analytics.ts';
-import type { Tier } from '../../../src/domain/scalars.ts';
-import type { SessionRecord } from '../../../src/domain/session.ts';
-import { NO_TOKENS } from '../../../src/domain/usage.ts';
-import { fromPusd, sumPusd } from '../../../src/kernel/money.ts';
-import { averageLatency, ratio } from '../../../src/policy/analytics/cost-row.ts';
-import type { PriceTable } from '../../../src/policy/pricing/price-table.ts';
-import type { CallPricer } from '../../../src/ports/analytics.ts';
+import { averageLatency, ratio } from '#core/policy/analytics/cost-row.ts';
+import type { PriceTable } from '#core/policy/pricing/price-table.ts';
+import type { CallPricer } from '#core/ports/analytics.ts';
+import { type CostRow, type CostTotals, DIMENSIONS, type Dimension } from '#protocol/analytics.ts';
+import { fromPusd, sumPusd } from '#protocol/money.ts';
+import type { Tier } from '#protocol/scalars.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { NO_TOKENS } from '#protocol/usage.ts';
 import { NO_FILTER } from '../../support/cost-filter.ts';
 import { priceTableA, priceTableB } from '../../support/prices.ts';
 import { HAIKU, NOW, OPUS, type OpenWorld, SONNET, type World } from '../world.ts';

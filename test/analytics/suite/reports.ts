@@ -1,11 +1,11 @@
 // What each report counts, and what it does not.
 import { describe, expect, it } from 'vitest';
-import { draft, type PayloadOf } from '../../../src/domain/event.ts';
-import { NO_CHANGES } from '../../../src/domain/file-change.ts';
-import { type PolicyEvaluation, SLOTS, type SlotName } from '../../../src/domain/route.ts';
-import type { ErrorClass } from '../../../src/domain/scalars.ts';
-import type { SessionRecord } from '../../../src/domain/session.ts';
-import type { RequestId } from '../../../src/kernel/ids.ts';
+import { draft, type PayloadOf } from '#protocol/event.ts';
+import { NO_CHANGES } from '#protocol/file-change.ts';
+import type { RequestId } from '#protocol/ids.ts';
+import { type PolicyEvaluation, SLOTS, type SlotName } from '#protocol/route.ts';
+import type { ErrorClass } from '#protocol/scalars.ts';
+import type { SessionRecord } from '#protocol/session.ts';
 import { NO_FILTER } from '../../support/cost-filter.ts';
 import { ulidOf } from '../../support/messages.ts';
 import { priceTableA, priceTableB } from '../../support/prices.ts';

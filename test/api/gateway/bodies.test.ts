@@ -2,10 +2,10 @@
 import http from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { objectMembers } from '../../../src/policy/gateway/members.ts';
-import { requestFacts } from '../../../src/policy/gateway/request-facts.ts';
-import { spliced } from '../../../src/policy/gateway/splice.ts';
-import { CLIENT_BODY } from '../../../src/policy/parsing/limits.ts';
+import { objectMembers } from '#core/policy/gateway/members.ts';
+import { requestFacts } from '#core/policy/gateway/request-facts.ts';
+import { spliced } from '#core/policy/gateway/splice.ts';
+import { CLIENT_BODY } from '#core/policy/parsing/limits.ts';
 import { claudeCode, jsonOf, startGateway } from './world.ts';
 
 const OPUS = 'claude-opus-4-7';

@@ -1,6 +1,6 @@
 // Calls that end otherwise than well, and agents below agents that have ended (19 §2.2, §2.3, §2.6).
 import { expect, test } from 'vitest';
-import type { SessionId } from '../../../src/kernel/ids.ts';
+import type { SessionId } from '#protocol/ids.ts';
 import { until } from '../../support/until.ts';
 import { type GatewayWorld, jsonOf, startGateway } from './world.ts';
 

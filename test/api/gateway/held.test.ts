@@ -5,8 +5,8 @@ import type { AddressInfo } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, onTestFinished, test } from 'vitest';
-import { requestFacts } from '../../../src/policy/gateway/request-facts.ts';
-import { MATCH_LIMIT } from '../../../src/policy/routing/predicates.ts';
+import { requestFacts } from '#core/policy/gateway/request-facts.ts';
+import { MATCH_LIMIT } from '#core/policy/routing/predicates.ts';
 import { registryAt } from '../../support/registry-at.ts';
 import { startGateway } from './world.ts';
 

@@ -1,7 +1,7 @@
 // A cap that holds over a client's calls: they wait, make do with less, and only then are refused (19 §2.5, §2.6).
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { toPusd } from '../../../src/kernel/money.ts';
+import { toPusd } from '#protocol/money.ts';
 import { until } from '../../support/until.ts';
 import { claudeCode, type GatewayWorld, jsonOf, startGateway } from './world.ts';
 

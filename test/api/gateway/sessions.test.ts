@@ -2,8 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { AnyEvent } from '../../../src/domain/event.ts';
-import { gatewayRoot } from '../../../src/engine/gateway-call.ts';
+import { gatewayRoot } from '#core/engine/gateway-call.ts';
+import type { AnyEvent } from '#protocol/event.ts';
 import type { RealServer } from '../../support/real-server.ts';
 import { claudeCode, type GatewayWorld, jsonOf, startGateway } from './world.ts';
 

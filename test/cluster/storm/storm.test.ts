@@ -2,10 +2,10 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { systemClock } from '../../../src/kernel/clock.ts';
-import { silentLogger } from '../../../src/ports/log.ts';
-import { openDatabase } from '../../../src/store/postgres/connection/open.ts';
-import { verifyRollups } from '../../../src/store/postgres/report/verify.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { openDatabase } from '#store/postgres/connection/open.ts';
+import { verifyRollups } from '#store/postgres/report/verify.ts';
 import { MIGRATIONS } from '../../store/postgres/world.ts';
 import { type Account, accountOf, LOG } from '../../support/planned-work.ts';
 import { natsService, postgresService } from '../../support/services.ts';

@@ -2,8 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { type WorkerDefinition, WorkerDefinitionSchema } from '../../../src/domain/worker/definition.ts';
-import { readAttachments } from '../../../src/engine/definitions/attachments.ts';
+import { readAttachments } from '#core/engine/definitions/attachments.ts';
+import { type WorkerDefinition, WorkerDefinitionSchema } from '#protocol/worker/definition.ts';
 import { startEngine } from '../../support/engine.ts';
 
 const MOST = 32 * 1024 * 1024;

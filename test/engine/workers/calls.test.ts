@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { ToolResultBlock } from '../../../src/domain/message.ts';
+import type { ToolResultBlock } from '#protocol/message.ts';
 import { type Parsed, startServer, type TestServer } from '../../support/http.ts';
 import { call, planner, scenario, worker } from '../../support/scenario.ts';
 

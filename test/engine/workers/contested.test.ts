@@ -2,10 +2,10 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { silentLogger } from '../../../src/ports/log.ts';
-import { createWorkspaceFiles } from '../../../src/workspace/paths.ts';
-import { createWorkerLibrary } from '../../../src/workspace/workers/library.ts';
-import { withoutDefinitions } from '../../../src/workspace/workers/write-guard.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { createWorkspaceFiles } from '#tools/workspace/paths.ts';
+import { createWorkerLibrary } from '#tools/workspace/workers/library.ts';
+import { withoutDefinitions } from '#tools/workspace/workers/write-guard.ts';
 import { tempFolder } from '../../support/engine.ts';
 import { startServer } from '../../support/http.ts';
 

@@ -2,12 +2,12 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { ToolError } from '../../../src/domain/tool.ts';
-import { SandboxSchema } from '../../../src/domain/worker/definition.ts';
-import { silentLogger } from '../../../src/ports/log.ts';
-import type { PathUse, WorkspaceFiles } from '../../../src/ports/workspace.ts';
-import { createWorkerLibrary } from '../../../src/workspace/workers/library.ts';
-import { createWorkspaces } from '../../../src/workspace/workspaces.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import type { PathUse, WorkspaceFiles } from '#core/ports/workspace.ts';
+import { ToolError } from '#protocol/tool.ts';
+import { SandboxSchema } from '#protocol/worker/definition.ts';
+import { createWorkerLibrary } from '#tools/workspace/workers/library.ts';
+import { createWorkspaces } from '#tools/workspace/workspaces.ts';
 import { tempFolder } from '../../support/engine.ts';
 import { type Parsed, startServer } from '../../support/http.ts';
 import { call, planner, scenario, worker } from '../../support/scenario.ts';

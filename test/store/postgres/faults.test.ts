@@ -1,9 +1,9 @@
 // Which faults of a connection or a statement are passing, and which are the database's own (16 §3.4).
 import net from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { StorageFault } from '../../../src/domain/batch-fault.ts';
-import { isConnectionFault, isTransient } from '../../../src/store/postgres/connection/faults.ts';
-import { journalFault } from '../../../src/store/postgres/write/conflict.ts';
+import { StorageFault } from '#protocol/batch-fault.ts';
+import { isConnectionFault, isTransient } from '#store/postgres/connection/faults.ts';
+import { journalFault } from '#store/postgres/write/conflict.ts';
 
 const fault = (code: string) => Object.assign(new Error(code), { code });
 

@@ -1,8 +1,8 @@
 // A database that is not there, or does not take this server, ends the start with one line (16 §11).
 import { describe, expect, test } from 'vitest';
-import { systemClock } from '../../../src/kernel/clock.ts';
-import { silentLogger } from '../../../src/ports/log.ts';
-import { openDatabase } from '../../../src/store/postgres/connection/open.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { openDatabase } from '#store/postgres/connection/open.ts';
 import { postgresService } from '../../support/services.ts';
 import { MIGRATIONS } from './world.ts';
 

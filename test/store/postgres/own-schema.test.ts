@@ -1,7 +1,7 @@
 // Schemas of tests that were killed go with the next run, and those of tests that run now stay.
 import { expect, onTestFinished, test } from 'vitest';
-import { silentLogger } from '../../../src/ports/log.ts';
-import { createPool } from '../../../src/store/postgres/connection/pool.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { createPool } from '#store/postgres/connection/pool.ts';
 import { ownSchema, postgresService } from '../../support/services.ts';
 import { until } from '../../support/until.ts';
 

@@ -1,9 +1,9 @@
 // Reads that are asked again while that is of use (16 §3).
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { systemClock } from '../../../src/kernel/clock.ts';
-import { silentLogger } from '../../../src/ports/log.ts';
-import { patientReads } from '../../../src/store/postgres/connection/patient.ts';
-import { createPool } from '../../../src/store/postgres/connection/pool.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { patientReads } from '#store/postgres/connection/patient.ts';
+import { createPool } from '#store/postgres/connection/pool.ts';
 import { postgresService } from '../../support/services.ts';
 
 const { url, missing } = await postgresService();

@@ -1,12 +1,12 @@
 // The same calls give the same reports on both databases (07 §9, 16 §9).
 import { afterAll, describe, expect, test } from 'vitest';
-import type { SessionRecord } from '../../../src/domain/session.ts';
-import type { Result } from '../../../src/kernel/result.ts';
-import { parseCostQuery, parseSavingsQuery, parseTraceQuery } from '../../../src/policy/analytics/query.ts';
-import type { Analytics } from '../../../src/ports/analytics.ts';
-import { createAnalytics as onPostgres } from '../../../src/store/postgres/report/analytics.ts';
-import { everywhere, groupsSql, whereIn } from '../../../src/store/sql/report/cost-sql.ts';
-import { createAnalytics as onSqlite } from '../../../src/store/sqlite/report/analytics.ts';
+import { parseCostQuery, parseSavingsQuery, parseTraceQuery } from '#core/policy/analytics/query.ts';
+import type { Analytics } from '#core/ports/analytics.ts';
+import type { Result } from '#protocol/result.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { createAnalytics as onPostgres } from '#store/postgres/report/analytics.ts';
+import { everywhere, groupsSql, whereIn } from '#store/report/cost-sql.ts';
+import { createAnalytics as onSqlite } from '#store/sqlite/report/analytics.ts';
 import { callCompleted } from '../../support/drafts.ts';
 import { priceTableA, priceTableB } from '../../support/prices.ts';
 import { postgresService } from '../../support/services.ts';

@@ -1,10 +1,10 @@
 // What SQLite's store keeps decoded: it is what the rows say, and it is bounded (01 §11.1).
 import { expect, test } from 'vitest';
-import type { StoredMessage } from '../../../src/domain/message.ts';
-import type { SessionId } from '../../../src/kernel/ids.ts';
-import type { Write } from '../../../src/ports/journal.ts';
-import { createHistoryCache } from '../../../src/store/sql/cache/history-cache.ts';
-import { createSessionCache } from '../../../src/store/sqlite/cache/session-cache.ts';
+import type { Write } from '#core/ports/journal.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import type { StoredMessage } from '#protocol/message.ts';
+import { createHistoryCache } from '#store/read/history-cache.ts';
+import { createSessionCache } from '#store/sqlite/cache/session-cache.ts';
 import { outcome, turnRecord, userMessage } from '../../support/records.ts';
 import { storedSession } from '../suite/nouns.ts';
 import { openWorld } from './world.ts';

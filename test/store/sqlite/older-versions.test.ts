@@ -4,10 +4,10 @@ import { join, resolve } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import Database from 'better-sqlite3';
 import { expect, test } from 'vitest';
-import { canonicalJson, sha256Hex } from '../../../src/kernel/canonical-json.ts';
-import type { SessionId } from '../../../src/kernel/ids.ts';
-import { toPusd } from '../../../src/kernel/money.ts';
-import { verifyRollups } from '../../../src/store/sqlite/report/verify.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import { toPusd } from '#protocol/money.ts';
+import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
+import { verifyRollups } from '#store/sqlite/report/verify.ts';
 import { openWorld, tempFolder } from './world.ts';
 
 const FIXTURES = resolve(import.meta.dirname, '../../fixtures');

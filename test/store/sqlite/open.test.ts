@@ -17,12 +17,12 @@ import {
 import { join, resolve } from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, onTestFinished, test } from 'vitest';
-import { StartupError } from '../../../src/kernel/errors.ts';
-import { silentLogger } from '../../../src/ports/log.ts';
-import { createCheckpointer } from '../../../src/store/sqlite/connection/checkpointer.ts';
-import { named } from '../../../src/store/sqlite/connection/named.ts';
-import { openDatabase, openReader } from '../../../src/store/sqlite/connection/open.ts';
-import { isOwned } from '../../../src/store/sqlite/connection/owner-lock.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { StartupError } from '#protocol/errors.ts';
+import { createCheckpointer } from '#store/sqlite/connection/checkpointer.ts';
+import { named } from '#store/sqlite/connection/named.ts';
+import { openDatabase, openReader } from '#store/sqlite/connection/open.ts';
+import { isOwned } from '#store/sqlite/connection/owner-lock.ts';
 import { storedSession } from '../suite/nouns.ts';
 import { type LogLine, recordingLogger } from '../suite/world.ts';
 import { MIGRATIONS, openWorld, tempFolder } from './world.ts';

@@ -1,12 +1,12 @@
 // Events in the store: the whole catalog round trip, replay, scope and what later versions may leave behind (02 §1, §5).
 import { describe, expect, test } from 'vitest';
 import type { z } from 'zod';
-import { CATALOG, EVENT_TYPES, type EventDraft, type EventType } from '../../../src/domain/event.ts';
-import { SLOTS } from '../../../src/domain/route.ts';
-import type { SessionRecord } from '../../../src/domain/session.ts';
-import type { SessionId } from '../../../src/kernel/ids.ts';
-import { EventValidationError } from '../../../src/ports/journal.ts';
-import type { EventQuery } from '../../../src/ports/store.ts';
+import { EventValidationError } from '#core/ports/journal.ts';
+import type { EventQuery } from '#core/ports/store.ts';
+import { CATALOG, EVENT_TYPES, type EventDraft, type EventType } from '#protocol/event.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import { SLOTS } from '#protocol/route.ts';
+import type { SessionRecord } from '#protocol/session.ts';
 import { systemEvent } from '../../support/drafts.ts';
 import { endTurn, storedSession, storedTurn, storedWorker } from './nouns.ts';
 import { sampleOf } from './sample.ts';

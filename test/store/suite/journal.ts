@@ -1,8 +1,8 @@
 // The journal: atomic batches, one order for events and deltas (00 §3, 02 §2-§4).
 import { describe, expect, test } from 'vitest';
-import { draft, type EventDraft } from '../../../src/domain/event.ts';
-import { NO_CHANGES } from '../../../src/domain/file-change.ts';
-import { EventValidationError, UnknownEventTypeError } from '../../../src/ports/journal.ts';
+import { EventValidationError, UnknownEventTypeError } from '#core/ports/journal.ts';
+import { draft, type EventDraft } from '#protocol/event.ts';
+import { NO_CHANGES } from '#protocol/file-change.ts';
 import { callCompleted, systemEvent, textDelta } from '../../support/drafts.ts';
 import { sessionRecord, turnRecord } from '../../support/records.ts';
 import { storedSession, storedTurn, storedWorker } from './nouns.ts';

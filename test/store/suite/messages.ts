@@ -1,7 +1,7 @@
 // Stored messages: what is refused, what pairs with what, and how history and pages are read (01 §6, 05 §3.4).
 import { describe, expect, test } from 'vitest';
-import { plainMetadata, type StoredMessage } from '../../../src/domain/message.ts';
-import { InvalidMessageError } from '../../../src/ports/journal.ts';
+import { InvalidMessageError } from '#core/ports/journal.ts';
+import { plainMetadata, type StoredMessage } from '#protocol/message.ts';
 import { assistantMessage, toolCall, toolMessage } from '../../support/records.ts';
 import { storedSession, storedToolUse, storedTurn } from './nouns.ts';
 import type { OpenStore, World } from './world.ts';

@@ -1,7 +1,8 @@
 // Sessions, turns, workers and calls that stand in the database of a world.
-import type { SessionRecord } from '../../../src/domain/session.ts';
-import type { TurnRecord } from '../../../src/domain/turn.ts';
-import type { TurnOutcome } from '../../../src/ports/journal.ts';
+
+import type { TurnOutcome } from '#core/ports/journal.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import type { TurnRecord } from '#protocol/turn.ts';
 import {
   assistantMessage,
   delegationRecord,

@@ -1,6 +1,6 @@
 // Purge and prune: what goes, what stays, and that no cost figure moves (01 §7.4, 02 §6).
 import { describe, expect, test } from 'vitest';
-import type { SessionId } from '../../../src/kernel/ids.ts';
+import type { SessionId } from '#protocol/ids.ts';
 import { callCompleted, systemEvent } from '../../support/drafts.ts';
 import { confirmation, toolMessage } from '../../support/records.ts';
 import { endTurn, storedSession, storedToolUse, storedTurn, storedWorker } from './nouns.ts';

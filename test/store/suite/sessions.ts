@@ -2,15 +2,15 @@
 
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { ConfirmationDetailSchema } from '../../../src/domain/confirmation.ts';
-import { DelegationSchema } from '../../../src/domain/delegate.ts';
-import { draft } from '../../../src/domain/event.ts';
-import { NO_CHANGES } from '../../../src/domain/file-change.ts';
-import { type SessionRecord, SessionSchema } from '../../../src/domain/session.ts';
-import { TurnSchema } from '../../../src/domain/turn.ts';
-import { WorkerDefinitionSchema } from '../../../src/domain/worker/definition.ts';
-import type { SessionId } from '../../../src/kernel/ids.ts';
-import type { SessionQuery } from '../../../src/ports/store.ts';
+import type { SessionQuery } from '#core/ports/store.ts';
+import { ConfirmationDetailSchema } from '#protocol/confirmation.ts';
+import { DelegationSchema } from '#protocol/delegate.ts';
+import { draft } from '#protocol/event.ts';
+import { NO_CHANGES } from '#protocol/file-change.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import { type SessionRecord, SessionSchema } from '#protocol/session.ts';
+import { TurnSchema } from '#protocol/turn.ts';
+import { WorkerDefinitionSchema } from '#protocol/worker/definition.ts';
 import { callCompleted, systemEvent } from '../../support/drafts.ts';
 import {
   assistantMessage,

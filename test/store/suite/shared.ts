@@ -1,8 +1,8 @@
 // Batches that share a transaction leave what they leave one after the other, whichever of them are refused (00 §3).
 import { describe, expect, test } from 'vitest';
-import type { SessionRecord } from '../../../src/domain/session.ts';
-import type { TurnRecord } from '../../../src/domain/turn.ts';
-import type { Batch, Write } from '../../../src/ports/journal.ts';
+import type { Batch, Write } from '#core/ports/journal.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import type { TurnRecord } from '#protocol/turn.ts';
 import { callCompleted, systemEvent, turnCompleted } from '../../support/drafts.ts';
 import { delegationRecord, outcome, sessionRecord, turnRecord, workerRecord } from '../../support/records.ts';
 import { type OpenStore, publishedEvents, type World } from './world.ts';

@@ -1,6 +1,6 @@
 // Files that a person has trusted: one digest a path, in its workspace (20 §11).
 import { expect, test } from 'vitest';
-import type { TrustedFile } from '../../../src/domain/trusted-file.ts';
+import type { TrustedFile } from '#protocol/trusted-file.ts';
 import type { OpenStore } from './world.ts';
 
 export function trustedFileSuite(open: OpenStore): void {

@@ -1,10 +1,11 @@
 // What a store is held against: its ports, and what a test must see and do beside them.
-import type { AnyEvent } from '../../../src/domain/event.ts';
-import type { IdGenerator } from '../../../src/kernel/ids.ts';
-import type { Journal } from '../../../src/ports/journal.ts';
-import type { LiveBus, Published } from '../../../src/ports/live-bus.ts';
-import { type Logger, silentLogger } from '../../../src/ports/log.ts';
-import type { Store } from '../../../src/ports/store.ts';
+
+import type { Journal } from '#core/ports/journal.ts';
+import type { LiveBus, Published } from '#core/ports/live-bus.ts';
+import { type Logger, silentLogger } from '#core/ports/log.ts';
+import type { Store } from '#core/ports/store.ts';
+import type { AnyEvent } from '#protocol/event.ts';
+import type { IdGenerator } from '#protocol/ids.ts';
 
 export interface LogLine {
   readonly level: 'warn' | 'error';

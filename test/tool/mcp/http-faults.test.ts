@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import http from 'node:http';
 import type net from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
-import { McpServerSchema } from '../../../src/domain/mcp.ts';
+import { McpServerSchema } from '#protocol/mcp.ts';
 import { until } from '../../support/until.ts';
 import { failure } from '../call.ts';
 import { type McpWorld, mcpWorld } from './world.ts';

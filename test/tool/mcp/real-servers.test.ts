@@ -5,7 +5,7 @@ import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type McpServerConfig, McpServerSchema } from '../../../src/domain/mcp.ts';
+import { type McpServerConfig, McpServerSchema } from '#protocol/mcp.ts';
 import { freePort } from '../../support/free-port.ts';
 import { until } from '../../support/until.ts';
 import { failure, workspace } from '../call.ts';

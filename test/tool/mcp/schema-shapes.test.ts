@@ -1,10 +1,10 @@
 // Schemas as MCP servers in use declare them: providers accept what models are offered of them, calls are as declared (09 §11.3).
 import { expect, it } from 'vitest';
-import type { WireTool } from '../../../src/domain/model-request.ts';
-import { mcpToolName } from '../../../src/policy/tools/tool-names.ts';
-import { silentLogger } from '../../../src/ports/log.ts';
-import { createAnthropicEncoder } from '../../../src/wire/anthropic/encode-request.ts';
-import { createOpenAiEncoder } from '../../../src/wire/openai/encode-request.ts';
+import { mcpToolName } from '#core/policy/tools/tool-names.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { createAnthropicEncoder } from '#models/wire/anthropic/encode-request.ts';
+import { createOpenAiEncoder } from '#models/wire/openai/encode-request.ts';
+import type { WireTool } from '#protocol/model-request.ts';
 import { request, user } from '../../provider/support.ts';
 import { IMPOSSIBLE, SHAPES } from '../../support/mcp-shapes.ts';
 import { schemaViolations } from '../../support/tool-schema-rules.ts';

@@ -1,13 +1,13 @@
 // Real MCP servers as child processes, started the way a session starts them.
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
-import { type McpServerConfig, McpServerSchema } from '../../../src/domain/mcp.ts';
-import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
-import type { Logger } from '../../../src/ports/log.ts';
-import type { ToolContext } from '../../../src/ports/tool.ts';
-import type { McpTool } from '../../../src/tool/mcp/server.ts';
-import { createMcp, type McpOptions } from '../../../src/tool/mcp/servers.ts';
-import { schemaCompiler } from '../../../src/tool/schema.ts';
+import type { Logger } from '#core/ports/log.ts';
+import type { ToolContext } from '#core/ports/tool.ts';
+import { type Clock, systemClock } from '#protocol/clock.ts';
+import { type McpServerConfig, McpServerSchema } from '#protocol/mcp.ts';
+import type { McpTool } from '#tools/mcp-client/server.ts';
+import { createMcp, type McpOptions } from '#tools/mcp-client/servers.ts';
+import { schemaCompiler } from '#tools/schema.ts';
 import { until } from '../../support/until.ts';
 import { contextOf, textOf, workspace } from '../call.ts';
 

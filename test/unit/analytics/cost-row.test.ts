@@ -2,7 +2,7 @@
 import { Decimal } from 'decimal.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { averageLatency, costRow, costTotals, emptySums, ratio } from '../../../src/policy/analytics/cost-row.ts';
+import { averageLatency, costRow, costTotals, emptySums, ratio } from '#core/policy/analytics/cost-row.ts';
 
 describe('ratio', () => {
   it('rounds half-even to six places', () => {

@@ -1,7 +1,7 @@
 // Percentiles of call latencies.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { percentiles } from '../../../src/policy/analytics/latency.ts';
+import { percentiles } from '#core/policy/analytics/latency.ts';
 
 const histogram = (values: readonly number[]) =>
   values.reduce((counts, value) => counts.set(value, (counts.get(value) ?? 0) + 1), new Map<number, number>());

@@ -13,7 +13,7 @@ import {
   splitWindow,
   toSortKey,
   wholeDays,
-} from '../../../src/policy/analytics/rollup.ts';
+} from '#core/policy/analytics/rollup.ts';
 import { NO_FILTER } from '../../support/cost-filter.ts';
 
 const at = (text: string) => Date.parse(text);

@@ -1,8 +1,8 @@
 // Counts over routing decisions.
 import { expect, it } from 'vitest';
-import type { PayloadOf } from '../../../src/domain/event.ts';
-import { type PolicyEvaluation, SLOTS, type SlotName } from '../../../src/domain/route.ts';
-import { createRouteCounter } from '../../../src/policy/analytics/route-stats.ts';
+import { createRouteCounter } from '#core/policy/analytics/route-stats.ts';
+import type { PayloadOf } from '#protocol/event.ts';
+import { type PolicyEvaluation, SLOTS, type SlotName } from '#protocol/route.ts';
 import { notApplicable } from '../../support/route-chain.ts';
 
 type Decision = PayloadOf<'route.decided'>;

@@ -2,8 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
-import { CONFIG_KEYS } from '../../../src/app/config-keys.ts';
-import { CONFIG_MEANING, withKeyTable } from '../../../src/app/config-table.ts';
+import { CONFIG_KEYS } from '#server/config-keys.ts';
+import { CONFIG_MEANING, withKeyTable } from '#server/config-table.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../../..');
 const page = fs.readFileSync(path.join(ROOT, 'docs/configuration.md'), 'utf8');

@@ -3,9 +3,9 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type ConfigInput, loadConfig } from '../../../src/app/config.ts';
-import { CONFIG_KEYS, environmentName } from '../../../src/app/config-keys.ts';
-import { defaultConfig } from '../../../src/domain/config.ts';
+import { defaultConfig } from '#protocol/config.ts';
+import { type ConfigInput, loadConfig } from '#server/config.ts';
+import { CONFIG_KEYS, environmentName } from '#server/config-keys.ts';
 
 let root: string;
 let input: ConfigInput;

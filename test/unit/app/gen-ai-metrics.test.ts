@@ -1,8 +1,8 @@
 // A provider that names another model with every answer makes no end of series (18 §2).
 import { expect, test } from 'vitest';
-import { createGenAiMetrics } from '../../../src/app/telemetry/gen-ai-metrics.ts';
-import { createBus } from '../../../src/bus/memory/bus.ts';
-import type { Event } from '../../../src/domain/event.ts';
+import type { Event } from '#protocol/event.ts';
+import { createGenAiMetrics } from '#server/telemetry/gen-ai-metrics.ts';
+import { createBus } from '#store/bus/memory/bus.ts';
 import { recordingLog } from '../../provider/support.ts';
 
 test('the models that answered are 200 series at most, and the calls of the others count without their name', () => {

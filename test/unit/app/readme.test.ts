@@ -2,8 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
-import { createModelRegistry, parseRegistry } from '../../../src/policy/registry/registry.ts';
-import { parsePolicyFile } from '../../../src/policy/routing/policy-file.ts';
+import { createModelRegistry, parseRegistry } from '#core/policy/registry/registry.ts';
+import { parsePolicyFile } from '#core/policy/routing/policy-file.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../../..');
 const readme = fs.readFileSync(path.join(ROOT, 'README.md'), 'utf8');

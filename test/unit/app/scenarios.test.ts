@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { parseScenario } from '../../../src/provider/scripted/scenario.ts';
+import { parseScenario } from '#models/scripted/scenario.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../../..');
 const load = (name: string) => {

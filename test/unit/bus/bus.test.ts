@@ -1,10 +1,10 @@
 // The live bus: order, isolation of failures, and the fold of messages in mid-stream.
 import { describe, expect, test } from 'vitest';
-import { createBus } from '../../../src/bus/memory/bus.ts';
-import type { Delta, Transient } from '../../../src/domain/delta.ts';
-import type { Event } from '../../../src/domain/event.ts';
-import type { Published } from '../../../src/ports/live-bus.ts';
-import { type Logger, silentLogger } from '../../../src/ports/log.ts';
+import type { Published } from '#core/ports/live-bus.ts';
+import { type Logger, silentLogger } from '#core/ports/log.ts';
+import type { Delta, Transient } from '#protocol/delta.ts';
+import type { Event } from '#protocol/event.ts';
+import { createBus } from '#store/bus/memory/bus.ts';
 
 const TOOL = 'tu_01J00000000000000000000000';
 

@@ -1,8 +1,8 @@
 // What a person sees of a running session: one line each, never wider than the terminal, no codes unless asked.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { startLiveTree, treeLines } from '../../../src/cli/live-tree.ts';
-import { createSessionTree } from '../../../src/cli/session-tree.ts';
+import { startLiveTree, treeLines } from '#cli/live-tree.ts';
+import { createSessionTree } from '#cli/session-tree.ts';
 import {
   age,
   clipped,
@@ -18,10 +18,10 @@ import {
   printableText,
   roundedDollars,
   wrapped,
-} from '../../../src/cli/style.ts';
-import { tableLines } from '../../../src/cli/table.ts';
-import type { StoredEvent, TransientEvent } from '../../../src/client/events.ts';
-import { toPusd } from '../../../src/kernel/money.ts';
+} from '#cli/style.ts';
+import { tableLines } from '#cli/table.ts';
+import type { StoredEvent, TransientEvent } from '#client/events.ts';
+import { toPusd } from '#protocol/money.ts';
 
 const plain = createStyle(false);
 const event = (session_id: string, type: string, payload: object) =>

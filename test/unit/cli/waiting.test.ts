@@ -1,7 +1,7 @@
 // The line below the tree of `metis run`: what the server said last, as long as it still holds.
 import { expect, it, onTestFinished } from 'vitest';
-import { watchWaiting } from '../../../src/cli/waiting.ts';
-import type { MetisClient } from '../../../src/client/client.ts';
+import { watchWaiting } from '#cli/waiting.ts';
+import type { MetisClient } from '#client/client.ts';
 import { manualClock, START } from '../../support/manual-clock.ts';
 
 it('a session in which something happened waits no more, until the server says so again', async () => {

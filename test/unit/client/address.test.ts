@@ -1,6 +1,6 @@
 // Where a request goes: never to another operation than the one that was meant.
 import { expect, test } from 'vitest';
-import { urlOf } from '../../../src/client/request.ts';
+import { urlOf } from '#client/request.ts';
 
 test('a path stands below that of the server, and an id that is a step upwards is refused', () => {
   expect(urlOf({ baseUrl: 'http://a.test/x/' }, '/sessions/sess_1').href).toBe('http://a.test/x/sessions/sess_1');

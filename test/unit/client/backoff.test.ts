@@ -1,6 +1,6 @@
 // How rarely a server is asked that brings nothing.
 import { expect, test } from 'vitest';
-import { createBackoff } from '../../../src/client/backoff.ts';
+import { createBackoff } from '#client/backoff.ts';
 
 test('waits double up to five seconds, and begin anew with what was good', () => {
   const backoff = createBackoff();

@@ -1,9 +1,9 @@
 // What of the stored history reaches a provider (10 §6).
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { StoredMessage } from '../../../src/domain/message.ts';
-import { MISSING_RESULT_TEXT, requestMessages } from '../../../src/policy/context/assemble.ts';
-import { messageViolations } from '../../../src/policy/journal/message-rules.ts';
+import { MISSING_RESULT_TEXT, requestMessages } from '#core/policy/context/assemble.ts';
+import { messageViolations } from '#core/policy/journal/message-rules.ts';
+import type { StoredMessage } from '#protocol/message.ts';
 import { message, text, toolResult, toolUse, toolUseId } from '../../support/messages.ts';
 
 const user = (n: number) => message(n, 'user', [text(`question ${n}`)]);

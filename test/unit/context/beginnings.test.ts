@@ -1,13 +1,13 @@
 // What is kept of the beginning of a history, and what a request is made of when the history has grown (10 §1, 11.5, 11.6).
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { ContentBlock, StoredMessage } from '../../../src/domain/message.ts';
-import type { CanonicalRequest } from '../../../src/domain/model-request.ts';
-import { requestMessages } from '../../../src/policy/context/assemble.ts';
-import { createBeginnings } from '../../../src/policy/context/beginnings.ts';
-import { silentLogger } from '../../../src/ports/log.ts';
-import { createAnthropicEncoder } from '../../../src/wire/anthropic/encode-request.ts';
-import { createOpenAiEncoder } from '../../../src/wire/openai/encode-request.ts';
+import { requestMessages } from '#core/policy/context/assemble.ts';
+import { createBeginnings } from '#core/policy/context/beginnings.ts';
+import { silentLogger } from '#core/ports/log.ts';
+import { createAnthropicEncoder } from '#models/wire/anthropic/encode-request.ts';
+import { createOpenAiEncoder } from '#models/wire/openai/encode-request.ts';
+import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
+import type { CanonicalRequest } from '#protocol/model-request.ts';
 import { modelEntry, request } from '../../provider/support.ts';
 import { message, text, ulidOf } from '../../support/messages.ts';
 

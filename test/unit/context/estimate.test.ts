@@ -1,11 +1,11 @@
 // The token guess of 10 §1 and the money bound of 14 §2.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { ContentBlock, StoredMessage } from '../../../src/domain/message.ts';
-import { estimateRequest, estimateText } from '../../../src/policy/context/estimate.ts';
-import { codePoints } from '../../../src/policy/context/message-size.ts';
-import { requestPrompt, type SentParts } from '../../../src/policy/context/request-prompt.ts';
-import { newText, tokenBound } from '../../../src/policy/pricing/prompt.ts';
+import { estimateRequest, estimateText } from '#core/policy/context/estimate.ts';
+import { codePoints } from '#core/policy/context/message-size.ts';
+import { requestPrompt, type SentParts } from '#core/policy/context/request-prompt.ts';
+import { newText, tokenBound } from '#core/policy/pricing/prompt.ts';
+import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import { message, text, toolResult, toolUse } from '../../support/messages.ts';
 
 const EMPTY = { system_prompt: null, system_prompt_volatile: null, messages: [], tools: [], output_schema: null };

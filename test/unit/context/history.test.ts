@@ -1,8 +1,8 @@
 // The summary of a history is the same however the history came about (10 §1).
 import { expect, test } from 'vitest';
-import { type StoredMessage, textBlock } from '../../../src/domain/message.ts';
-import { extended, summaryOf } from '../../../src/policy/context/history.ts';
-import { elidables, recentTurnsStart } from '../../../src/policy/context/window.ts';
+import { extended, summaryOf } from '#core/policy/context/history.ts';
+import { elidables, recentTurnsStart } from '#core/policy/context/window.ts';
+import { type StoredMessage, textBlock } from '#protocol/message.ts';
 import { message, text, ulidOf } from '../../support/messages.ts';
 
 const picture = { type: 'image', source: { kind: 'base64', data: 'AA==' }, media_type: 'image/png' } as const;

@@ -1,8 +1,8 @@
 // The stable system text and what a worker is told (10 §2, §3).
 import { describe, expect, it } from 'vitest';
-import type { ContextEntry } from '../../../src/domain/delegate.ts';
-import { stablePrompt } from '../../../src/policy/context/system-prompt.ts';
-import { WORKER_BLOCK, workerTaskPrompt } from '../../../src/policy/context/worker-brief.ts';
+import { stablePrompt } from '#core/policy/context/system-prompt.ts';
+import { WORKER_BLOCK, workerTaskPrompt } from '#core/policy/context/worker-brief.ts';
+import type { ContextEntry } from '#protocol/delegate.ts';
 
 const parts = { base: 'Be useful.', instructions: null, worker: false, memory: null, skills: null };
 

@@ -1,11 +1,11 @@
 // Amounts, counts and times as the dashboard writes them.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { count, modelName, plural, shortCount } from '../../../src/dashboard/format/number.ts';
-import { duration, relativeTime } from '../../../src/dashboard/format/time.ts';
-import { axisUsd, exactUsd, shareOf, shortUsd } from '../../../src/dashboard/format/usd.ts';
-import { parsePlace, placeOf } from '../../../src/dashboard/shell/place.ts';
-import { fromPusd, toPusd } from '../../../src/kernel/money.ts';
+import { count, modelName, plural, shortCount } from '#dashboard/format/number.ts';
+import { duration, relativeTime } from '#dashboard/format/time.ts';
+import { axisUsd, exactUsd, shareOf, shortUsd } from '#dashboard/format/usd.ts';
+import { parsePlace, placeOf } from '#dashboard/shell/place.ts';
+import { fromPusd, toPusd } from '#protocol/money.ts';
 
 describe('an amount', () => {
   test.each([

@@ -1,7 +1,7 @@
 // What a delegation reports of the files it changed (20 §1).
 import { describe, expect, it } from 'vitest';
-import { type CallChanges, type FileChange, NO_CHANGES } from '../../../src/domain/file-change.ts';
-import { changesLine, workerChanges } from '../../../src/policy/delegation/changed-files.ts';
+import { changesLine, workerChanges } from '#core/policy/delegation/changed-files.ts';
+import { type CallChanges, type FileChange, NO_CHANGES } from '#protocol/file-change.ts';
 
 const call = (path: string, change: FileChange['change'], shell = false): CallChanges => ({
   files: [{ path, change }],

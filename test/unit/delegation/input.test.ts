@@ -1,9 +1,9 @@
 // The input of `delegate`: form, context references and size (04 §4, §4.1).
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, it } from 'vitest';
-import { InsufficientContextRequestSchema } from '../../../src/domain/delegate.ts';
-import { contextIssue, parseDelegateInput, resolveContext, taskSize } from '../../../src/policy/delegation/input.ts';
-import { DELEGATE_JSON_SCHEMA, REQUEST_CONTEXT_JSON_SCHEMA } from '../../../src/policy/delegation/tool-schemas.ts';
+import { contextIssue, parseDelegateInput, resolveContext, taskSize } from '#core/policy/delegation/input.ts';
+import { DELEGATE_JSON_SCHEMA, REQUEST_CONTEXT_JSON_SCHEMA } from '#core/policy/delegation/tool-schemas.ts';
+import { InsufficientContextRequestSchema } from '#protocol/delegate.ts';
 import { messageId, toolUseId } from '../../support/messages.ts';
 
 const nothing = { message: () => null, toolResult: () => null };

@@ -1,10 +1,10 @@
 // How a worker's end becomes an outcome and what its planner reads of it (04 §4.2, §5.3, §7, §12).
 import { describe, expect, it } from 'vitest';
-import { NO_CHANGES } from '../../../src/domain/file-change.ts';
-import type { SessionId } from '../../../src/kernel/ids.ts';
-import { err, ok } from '../../../src/kernel/result.ts';
-import { plannerTexts, type WorkerEnd, workerOutcome } from '../../../src/policy/delegation/outcome.ts';
-import { readStructured, repairMessage } from '../../../src/policy/delegation/schema-repair.ts';
+import { plannerTexts, type WorkerEnd, workerOutcome } from '#core/policy/delegation/outcome.ts';
+import { readStructured, repairMessage } from '#core/policy/delegation/schema-repair.ts';
+import { NO_CHANGES } from '#protocol/file-change.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import { err, ok } from '#protocol/result.ts';
 import { ulidOf } from '../../support/messages.ts';
 
 const worker_session_id = `sess_${ulidOf(3)}` as SessionId;

@@ -1,8 +1,8 @@
 // The bound of an answer, in a field that its adapter knows (19 §2.5).
 import { expect, it } from 'vitest';
-import { sentBody } from '../../../src/engine/gateway/body.ts';
-import { outputBound } from '../../../src/policy/gateway/bound.ts';
-import { requestFacts } from '../../../src/policy/gateway/request-facts.ts';
+import { sentBody } from '#core/engine/gateway/body.ts';
+import { outputBound } from '#core/policy/gateway/bound.ts';
+import { requestFacts } from '#core/policy/gateway/request-facts.ts';
 import { must } from '../../support/engine.ts';
 
 it('does not count in a field that the adapter is said not to know, beside which the known one is set', () => {

@@ -1,9 +1,9 @@
 // A client's request as the parts of its prompt: equal keys mean equal bytes, and nothing is left uncounted (14 §2).
 import { describe, expect, it } from 'vitest';
-import type { ClientWire } from '../../../src/domain/api/gateway.ts';
-import { clientPrompt } from '../../../src/policy/gateway/client-prompt.ts';
-import { requestFacts } from '../../../src/policy/gateway/request-facts.ts';
-import { newText, type Prompt, promptChains } from '../../../src/policy/pricing/prompt.ts';
+import { clientPrompt } from '#core/policy/gateway/client-prompt.ts';
+import { requestFacts } from '#core/policy/gateway/request-facts.ts';
+import { newText, type Prompt, promptChains } from '#core/policy/pricing/prompt.ts';
+import type { ClientWire } from '#protocol/api/gateway.ts';
 import { must } from '../../support/engine.ts';
 
 function promptOf(body: unknown, wire: ClientWire = 'messages'): Prompt {

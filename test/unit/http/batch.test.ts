@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net';
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
-import { createBatchEncoder } from '../../../src/http/stream/batch.ts';
-import type { Frame } from '../../../src/http/stream/frames.ts';
+import { createBatchEncoder } from '#http/stream/batch.ts';
+import type { Frame } from '#http/stream/frames.ts';
 
 const frame = (text: string): Frame => ({ type: 'event', id: null, text });
 const texts = (all: readonly string[]) => all.map(frame);

@@ -1,6 +1,6 @@
 // The system's clock: a timer fires when it is due, however far away that is, and not before.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { systemClock } from '../../../src/kernel/clock.ts';
+import { systemClock } from '#protocol/clock.ts';
 
 const DAY_MS = 86_400_000;
 

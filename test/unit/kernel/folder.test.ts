@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { makeFolder } from '../../../src/kernel/folder.ts';
+import { makeFolder } from '#protocol/folder.ts';
 import { tempFolder } from '../../support/engine.ts';
 
 describe('making a folder', () => {

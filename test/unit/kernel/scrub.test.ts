@@ -1,6 +1,6 @@
 // What the one scrub function takes out, and that no text makes it slow (01 §10.3).
 import { describe, expect, it } from 'vitest';
-import { scrub, scrubSecrets } from '../../../src/kernel/scrub.ts';
+import { scrub, scrubSecrets } from '#protocol/text/scrub.ts';
 
 const JWT = 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl';
 

@@ -1,7 +1,7 @@
 // What waits to be learned: bounded, and what it drops is said (12 §12.3).
 import { describe, expect, it } from 'vitest';
-import { createBacklog } from '../../../src/learning/backlog.ts';
-import type { Published } from '../../../src/ports/live-bus.ts';
+import { createBacklog } from '#core/learning/backlog.ts';
+import type { Published } from '#core/ports/live-bus.ts';
 
 let ids = 0;
 function event(type: string, turn_id: string | null, payload: object = {}): Published {

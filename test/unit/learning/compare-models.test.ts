@@ -1,8 +1,8 @@
 // When a cheaper model is as good, and what it saves (07 §7.3).
 import { describe, expect, it } from 'vitest';
-import type { ShapeOnModels } from '../../../src/domain/learning/quality.ts';
-import { fromPusd, type Pusd } from '../../../src/kernel/money.ts';
-import { compareModels } from '../../../src/policy/learning/compare-models.ts';
+import { compareModels } from '#core/policy/learning/compare-models.ts';
+import type { ShapeOnModels } from '#protocol/learning/quality.ts';
+import { fromPusd, type Pusd } from '#protocol/money.ts';
 
 type Outcome = ShapeOnModels['outcomes'][number];
 const outcome = (model: string, over: Partial<Outcome> = {}): Outcome => ({

@@ -1,15 +1,15 @@
 // The shape of a turn and how alike two shapes are (12 §12.2).
 import { describe, expect, it } from 'vitest';
-import type { Fingerprint } from '../../../src/domain/learning/pattern.ts';
-import type { StoredMessage } from '../../../src/domain/message.ts';
-import type { ToolDefinition } from '../../../src/domain/tool.ts';
-import { fingerprintOf, signed } from '../../../src/policy/learning/fingerprint.ts';
-import { intentsOf } from '../../../src/policy/learning/intents.ts';
-import { shapeOf, similarity } from '../../../src/policy/learning/similarity.ts';
-import { storedFingerprint, wholeFingerprint } from '../../../src/policy/learning/stored-fingerprint.ts';
-import { MAX_NAMES, tracesOf, withPaths } from '../../../src/policy/learning/traces.ts';
-import { editFile } from '../../../src/tool/builtin/edit-file.ts';
-import { readFile } from '../../../src/tool/builtin/read-file.ts';
+import { fingerprintOf, signed } from '#core/policy/learning/fingerprint.ts';
+import { intentsOf } from '#core/policy/learning/intents.ts';
+import { shapeOf, similarity } from '#core/policy/learning/similarity.ts';
+import { storedFingerprint, wholeFingerprint } from '#core/policy/learning/stored-fingerprint.ts';
+import { MAX_NAMES, tracesOf, withPaths } from '#core/policy/learning/traces.ts';
+import type { Fingerprint } from '#protocol/learning/pattern.ts';
+import type { StoredMessage } from '#protocol/message.ts';
+import type { ToolDefinition } from '#protocol/tool.ts';
+import { editFile } from '#tools/builtin/edit-file.ts';
+import { readFile } from '#tools/builtin/read-file.ts';
 import { message, toolUse } from '../../support/messages.ts';
 
 const TOOLS = new Map<string, ToolDefinition>(

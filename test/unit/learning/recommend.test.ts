@@ -1,10 +1,10 @@
 // Scoring of what earlier turns suggest, with the chapter's worked numbers (12 §12.4).
 import { describe, expect, it } from 'vitest';
-import { defaultConfig } from '../../../src/domain/config.ts';
-import type { Fingerprint, PatternOutcome } from '../../../src/domain/learning/pattern.ts';
-import { toPusd } from '../../../src/kernel/money.ts';
-import { type Neighbour, recommend } from '../../../src/policy/learning/recommend.ts';
-import { shapeOf } from '../../../src/policy/learning/similarity.ts';
+import { type Neighbour, recommend } from '#core/policy/learning/recommend.ts';
+import { shapeOf } from '#core/policy/learning/similarity.ts';
+import { defaultConfig } from '#protocol/config.ts';
+import type { Fingerprint, PatternOutcome } from '#protocol/learning/pattern.ts';
+import { toPusd } from '#protocol/money.ts';
 
 const SONNET = 'anthropic:sonnet';
 const HAIKU = 'anthropic:haiku';

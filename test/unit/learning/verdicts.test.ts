@@ -1,8 +1,8 @@
 // Verdicts on turns and sessions, with the chapter's worked numbers (12 §12.5).
 import { describe, expect, it } from 'vitest';
-import type { AnyEvent } from '../../../src/domain/event.ts';
-import { judgeSession } from '../../../src/policy/learning/session-rubric.ts';
-import { judgeTurn } from '../../../src/policy/learning/turn-heuristic.ts';
+import { judgeSession } from '#core/policy/learning/session-rubric.ts';
+import { judgeTurn } from '#core/policy/learning/turn-heuristic.ts';
+import type { AnyEvent } from '#protocol/event.ts';
 
 type Completed = Parameters<typeof judgeTurn>[0];
 const completed = (over: Partial<Completed> = {}) =>

@@ -1,9 +1,9 @@
 // How the tools of an MCP server are called and described here (09 §11.2).
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { McpServerNameSchema } from '../../../src/domain/mcp.ts';
-import { listedTools } from '../../../src/policy/mcp/listed-tools.ts';
-import { isSameTool, mcpToolName, namesTool } from '../../../src/policy/tools/tool-names.ts';
+import { listedTools } from '#core/policy/mcp/listed-tools.ts';
+import { isSameTool, mcpToolName, namesTool } from '#core/policy/tools/tool-names.ts';
+import { McpServerNameSchema } from '#protocol/mcp.ts';
 
 const config = { transport: 'stdio' as const, command: 'x' };
 const entry = (name: string, more = {}) => ({ name, inputSchema: { type: 'object' }, ...more });

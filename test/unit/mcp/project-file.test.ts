@@ -1,7 +1,7 @@
 // A workspace's `.mcp.json`: what is taken from it, what is left out, and that each fault is one sentence (09 §11).
 import { expect, it } from 'vitest';
-import { McpServerNameSchema } from '../../../src/domain/mcp.ts';
-import { readProjectServers } from '../../../src/policy/mcp/project-file.ts';
+import { readProjectServers } from '#core/policy/mcp/project-file.ts';
+import { McpServerNameSchema } from '#protocol/mcp.ts';
 
 const read = (value: unknown) => {
   const { servers, warnings } = readProjectServers(typeof value === 'string' ? value : JSON.stringify(value));

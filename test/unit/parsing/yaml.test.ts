@@ -1,8 +1,8 @@
 // YAML and JSON from outside: what is read as what, and where the limits stop a text (00, 03 §6).
 import { describe, expect, it } from 'vitest';
-import { faultOfJson, readJson } from '../../../src/policy/parsing/json.ts';
-import { faultOfValue, OUTSIDE } from '../../../src/policy/parsing/limits.ts';
-import { readYaml } from '../../../src/policy/parsing/yaml.ts';
+import { faultOfJson, readJson } from '#core/policy/parsing/json.ts';
+import { faultOfValue, OUTSIDE } from '#core/policy/parsing/limits.ts';
+import { readYaml } from '#core/policy/parsing/yaml.ts';
 
 const SMALL = { bytes: 100, depth: 3, nodes: 10 };
 const flatKeys = (count: number) => Array.from({ length: count }, (_, i) => `k${i}: 1\n`).join('');

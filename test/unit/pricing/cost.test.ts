@@ -2,11 +2,11 @@
 import { Decimal } from 'decimal.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { NO_TOKENS, promptTokens, type TokenUsage } from '../../../src/domain/usage.ts';
-import { fromPusd } from '../../../src/kernel/money.ts';
-import { credibleUsage } from '../../../src/policy/pricing/credible-usage.ts';
-import { priceCall, servedModelId } from '../../../src/policy/pricing/price-call.ts';
-import type { PriceTable } from '../../../src/policy/pricing/price-table.ts';
+import { credibleUsage } from '#core/policy/pricing/credible-usage.ts';
+import { priceCall, servedModelId } from '#core/policy/pricing/price-call.ts';
+import type { PriceTable } from '#core/policy/pricing/price-table.ts';
+import { fromPusd } from '#protocol/money.ts';
+import { NO_TOKENS, promptTokens, type TokenUsage } from '#protocol/usage.ts';
 import { priceTableA, priceTableB, tableOf } from '../../support/prices.ts';
 
 const A = priceTableA();

@@ -3,10 +3,10 @@ import fs from 'node:fs';
 import { calcPrice, findProvider } from '@pydantic/genai-prices';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { parse } from 'yaml';
-import { NO_TOKENS } from '../../../src/domain/usage.ts';
-import { fromPusd } from '../../../src/kernel/money.ts';
-import { importEntry, importPrices, PUBLISHED, type SourceHit } from '../../../src/policy/pricing/import.ts';
-import { formatPriceTable, parsePriceTable } from '../../../src/policy/pricing/price-file.ts';
+import { importEntry, importPrices, PUBLISHED, type SourceHit } from '#core/policy/pricing/import.ts';
+import { formatPriceTable, parsePriceTable } from '#core/policy/pricing/price-file.ts';
+import { fromPusd } from '#protocol/money.ts';
+import { NO_TOKENS } from '#protocol/usage.ts';
 import { tableOf } from '../../support/prices.ts';
 
 const hit = (prices: SourceHit['model_price']): SourceHit => ({ model_price: prices, model: { prices } });

@@ -1,9 +1,9 @@
 // What is known of a prompt, and the bound of the rest: never below what a provider counts (14 §2).
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { createKnownPrompts, lookUpPrompt, rememberPrompt } from '../../../src/engine/state/known-prompts.ts';
-import type { SessionId } from '../../../src/kernel/ids.ts';
-import { newText, type Prompt, tokenBound } from '../../../src/policy/pricing/prompt.ts';
+import { createKnownPrompts, lookUpPrompt, rememberPrompt } from '#core/engine/state/known-prompts.ts';
+import { newText, type Prompt, tokenBound } from '#core/policy/pricing/prompt.ts';
+import type { SessionId } from '#protocol/ids.ts';
 
 const WINDOW = { max_context_tokens: Infinity, max_image_tokens: 1000 };
 const session = (n: number) => `sess_${n}` as SessionId;

@@ -1,6 +1,5 @@
 // Outages as a fold over call outcomes (03 §11, Acceptance 17 and 18).
 import { describe, expect, it } from 'vitest';
-import type { ErrorClass } from '../../../src/domain/scalars.ts';
 import {
   type Availability,
   availabilityOf,
@@ -9,7 +8,8 @@ import {
   findOutage,
   recordOutcome,
   snapshot,
-} from '../../../src/policy/registry/availability.ts';
+} from '#core/policy/registry/availability.ts';
+import type { ErrorClass } from '#protocol/scalars.ts';
 import { GPT, HAIKU, OPUS, REGISTRY_TEXT, registryOf, SONNET } from './world.ts';
 
 const registry = registryOf();

@@ -1,7 +1,7 @@
 // The seven slots, validation, refusals, and what is kept of a decision (03 §5, §7, §8).
 import { describe, expect, it } from 'vitest';
-import { PolicyEvaluationSchema, type Recommendation, SLOTS, type TurnContext } from '../../../src/domain/route.ts';
-import { decideRoute, routeError, routingRecord } from '../../../src/policy/routing/chain.ts';
+import { decideRoute, routeError, routingRecord } from '#core/policy/routing/chain.ts';
+import { PolicyEvaluationSchema, type Recommendation, SLOTS, type TurnContext } from '#protocol/route.ts';
 import { decide, envOf, GPT, HAIKU, LOCAL, OPUS, registryOf, SONNET, turn, type World } from './world.ts';
 
 const ALWAYS = '{ not: { message_contains_any: ["never said"] } }';

@@ -1,7 +1,7 @@
 // `@alias` and the request's field (03 §4.1, Acceptance 2).
 import { describe, expect, it } from 'vitest';
-import type { ContentBlock } from '../../../src/domain/message.ts';
-import { parseOverride } from '../../../src/policy/routing/override.ts';
+import { parseOverride } from '#core/policy/routing/override.ts';
+import type { ContentBlock } from '#protocol/message.ts';
 import { HAIKU, OPUS, registryOf } from './world.ts';
 
 const registry = registryOf();

@@ -1,7 +1,7 @@
 // Policy files: schema, layers, tiers, version (03 §6).
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { mergePolicies, parsePolicyFile, policyVersion, tierModel } from '../../../src/policy/routing/policy-file.ts';
+import { mergePolicies, parsePolicyFile, policyVersion, tierModel } from '#core/policy/routing/policy-file.ts';
 import { GPT, HAIKU, OPUS, policy, registryOf, SONNET } from './world.ts';
 
 const registry = registryOf();

@@ -1,7 +1,6 @@
 // Hot reload with the last good parse kept (03 §6.4, Acceptance 11).
 import { describe, expect, it } from 'vitest';
-import type { SessionId } from '../../../src/kernel/ids.ts';
-import { policyVersion } from '../../../src/policy/routing/policy-file.ts';
+import { policyVersion } from '#core/policy/routing/policy-file.ts';
 import {
   asReported,
   layerErrors,
@@ -9,7 +8,8 @@ import {
   policiesInForce,
   UNREAD,
   unreported,
-} from '../../../src/policy/routing/policy-layers.ts';
+} from '#core/policy/routing/policy-layers.ts';
+import type { SessionId } from '#protocol/ids.ts';
 import { GPT, HAIKU, OPUS, registryOf } from './world.ts';
 
 const known = { registry: registryOf(), configDefault: null };

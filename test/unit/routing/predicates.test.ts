@@ -1,10 +1,10 @@
 // Rule conditions (03 §6.3, Acceptance 21).
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { TurnContext } from '../../../src/domain/route.ts';
-import { decideRoute } from '../../../src/policy/routing/chain.ts';
-import { mergePolicies, parsePolicyFile } from '../../../src/policy/routing/policy-file.ts';
-import { compilePredicate, factsOf, fileScope, MATCH_LIMIT } from '../../../src/policy/routing/predicates.ts';
+import { decideRoute } from '#core/policy/routing/chain.ts';
+import { mergePolicies, parsePolicyFile } from '#core/policy/routing/policy-file.ts';
+import { compilePredicate, factsOf, fileScope, MATCH_LIMIT } from '#core/policy/routing/predicates.ts';
+import type { TurnContext } from '#protocol/route.ts';
 import { envOf, registryOf, turn } from './world.ts';
 
 function holds(when: unknown, over: Partial<TurnContext> = {}): boolean {

@@ -1,8 +1,8 @@
 // registry.yaml: what it means, what it refuses, and the look-ups on it (03 §2, 11.10).
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { usableAdapters } from '../../../src/policy/registry/adapter-config.ts';
-import { createModelRegistry, modelInput, parseRegistry } from '../../../src/policy/registry/registry.ts';
+import { usableAdapters } from '#core/policy/registry/adapter-config.ts';
+import { createModelRegistry, modelInput, parseRegistry } from '#core/policy/registry/registry.ts';
 import { GPT, HAIKU, LOCAL, OPUS, registryOf, SONNET } from './world.ts';
 
 const CAPS = 'capabilities: { max_context_tokens: 10, max_output_tokens: 5 }';

@@ -2,13 +2,13 @@
 import { readFileSync } from 'node:fs';
 import { calcPrice } from '@pydantic/genai-prices';
 import { describe, expect, it } from 'vitest';
-import { defaultConfig } from '../../../src/domain/config.ts';
-import { providerOf } from '../../../src/domain/model.ts';
-import { PUBLISHED } from '../../../src/policy/pricing/import.ts';
-import { usableAdapters } from '../../../src/policy/registry/adapter-config.ts';
-import { createModelRegistry, parseRegistry } from '../../../src/policy/registry/registry.ts';
-import { decideRoute } from '../../../src/policy/routing/chain.ts';
-import { tierModel } from '../../../src/policy/routing/policy-file.ts';
+import { PUBLISHED } from '#core/policy/pricing/import.ts';
+import { usableAdapters } from '#core/policy/registry/adapter-config.ts';
+import { createModelRegistry, parseRegistry } from '#core/policy/registry/registry.ts';
+import { decideRoute } from '#core/policy/routing/chain.ts';
+import { tierModel } from '#core/policy/routing/policy-file.ts';
+import { defaultConfig } from '#protocol/config.ts';
+import { providerOf } from '#protocol/model.ts';
 import { envOf, turn } from './world.ts';
 
 const path = new URL('../../../config/registry.yaml', import.meta.url);

@@ -1,14 +1,10 @@
 // A small registry and the inputs of a decision, for the routing tests.
-import type { TurnContext } from '../../../src/domain/route.ts';
-import { emptyAvailability, type OpenOutage, snapshot } from '../../../src/policy/registry/availability.ts';
-import { createModelRegistry, type ModelRegistry, parseRegistry } from '../../../src/policy/registry/registry.ts';
-import { decideRoute, type RouteEnv } from '../../../src/policy/routing/chain.ts';
-import {
-  mergePolicies,
-  type PolicyFile,
-  type PolicyKind,
-  parsePolicyFile,
-} from '../../../src/policy/routing/policy-file.ts';
+
+import { emptyAvailability, type OpenOutage, snapshot } from '#core/policy/registry/availability.ts';
+import { createModelRegistry, type ModelRegistry, parseRegistry } from '#core/policy/registry/registry.ts';
+import { decideRoute, type RouteEnv } from '#core/policy/routing/chain.ts';
+import { mergePolicies, type PolicyFile, type PolicyKind, parsePolicyFile } from '#core/policy/routing/policy-file.ts';
+import type { TurnContext } from '#protocol/route.ts';
 
 export const OPUS = 'anthropic:opus-x';
 export const SONNET = 'anthropic:sonnet-x';

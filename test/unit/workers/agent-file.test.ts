@@ -1,6 +1,6 @@
 // Agents of other programs as definitions: nothing is widened, and what cannot be kept is said (13 §3.1).
 import { describe, expect, it } from 'vitest';
-import { agentName, readAgent } from '../../../src/policy/workers/agent-file.ts';
+import { agentName, readAgent } from '#core/policy/workers/agent-file.ts';
 
 const file = '.claude/agents/a.md';
 function read(head: string, body = 'Do it.') {

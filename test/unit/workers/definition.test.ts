@@ -1,12 +1,12 @@
 // Definitions read and written: every fault with its line, one form for one content (13 §2, §3).
 import { describe, expect, it } from 'vitest';
-import type { WorkerDefinition } from '../../../src/domain/worker/definition.ts';
-import { definitionDigest } from '../../../src/policy/workers/digest.ts';
-import { templateParts } from '../../../src/policy/workers/prompt-file.ts';
-import { readDefinition } from '../../../src/policy/workers/read-definition.ts';
-import { revisedYaml } from '../../../src/policy/workers/revise-definition.ts';
-import { hasSuffix } from '../../../src/policy/workers/sandbox-rules.ts';
-import { definitionYaml } from '../../../src/policy/workers/write-definition.ts';
+import { definitionDigest } from '#core/policy/workers/digest.ts';
+import { templateParts } from '#core/policy/workers/prompt-file.ts';
+import { readDefinition } from '#core/policy/workers/read-definition.ts';
+import { revisedYaml } from '#core/policy/workers/revise-definition.ts';
+import { hasSuffix } from '#core/policy/workers/sandbox-rules.ts';
+import { definitionYaml } from '#core/policy/workers/write-definition.ts';
+import type { WorkerDefinition } from '#protocol/worker/definition.ts';
 
 const read = (text: string, format: 'yaml' | 'json' = 'yaml') =>
   readDefinition(text, { name: 'a', file: 'workers/a.yaml', format });

@@ -1,6 +1,6 @@
 // The drawing of bars on a canvas by chart.js, which is loaded with the first view that shows a chart.
 import { BarController, BarElement, CategoryScale, Chart, LinearScale, Tooltip } from 'chart.js';
-import { axisUsd, exactUsd } from '../../format/usd.ts';
+import { axisUsd, exactUsd } from '#dashboard/format/usd.ts';
 import type { Bar } from './spend.ts';
 
 Chart.register(BarController, BarElement, CategoryScale, LinearScale, Tooltip);

@@ -1,7 +1,7 @@
 // Spend over time, stacked by planner and workers: a picture, and the same as a table.
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { plural } from '../../format/number.ts';
-import { exactUsd } from '../../format/usd.ts';
+import { plural } from '#dashboard/format/number.ts';
+import { exactUsd } from '#dashboard/format/usd.ts';
 import { Money, MoneySum } from '../amount.tsx';
 import { type Column, Table } from '../table.tsx';
 import type { Colours, Drawing } from './draw.ts';

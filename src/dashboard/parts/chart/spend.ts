@@ -1,6 +1,6 @@
 // Spend over time as bars: every bucket of the window, planner and workers, summed exactly.
-import type { CostRow } from '../../../client/client.ts';
-import { fromPusd, toPusd } from '../../../kernel/money.ts';
+import type { CostRow } from '#client/client.ts';
+import { fromPusd, toPusd } from '#protocol/money.ts';
 
 export interface Bar {
   /** `2026-05-08`, `2026-05-08T14` or `2026-05`, UTC. */

@@ -1,12 +1,12 @@
 // The inbox: every open question of every session, oldest first, answered by pointer or by keyboard alone (17 §3).
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { Confirmation, Session } from '../../../client/client.ts';
-import { ApprovalCard } from '../../approval/approval-card.tsx';
-import { useOpenApprovals } from '../../data/open-approvals.ts';
-import { titleOf, useSessionsById } from '../../data/titles.ts';
-import { baseName, count } from '../../format/number.ts';
-import { Empty, Failure, Skeleton } from '../../parts/notice.tsx';
-import { placeOf } from '../../shell/place.ts';
+import type { Confirmation, Session } from '#client/client.ts';
+import { ApprovalCard } from '#dashboard/approval/approval-card.tsx';
+import { useOpenApprovals } from '#dashboard/data/open-approvals.ts';
+import { titleOf, useSessionsById } from '#dashboard/data/titles.ts';
+import { baseName, count } from '#dashboard/format/number.ts';
+import { Empty, Failure, Skeleton } from '#dashboard/parts/notice.tsx';
+import { placeOf } from '#dashboard/shell/place.ts';
 import { Decided, useDecided } from './decided.tsx';
 
 /** Each card asks for its call: hundreds at once would hold up the page and the server. */

@@ -1,9 +1,9 @@
 // What became of questions that stood in the inbox: answered here, by another person, or by nobody in time.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { Confirmation } from '../../../client/client.ts';
-import { useApi } from '../../data/api.ts';
-import { Badge, type Tone } from '../../parts/badge.tsx';
-import { Time } from '../../parts/time.tsx';
+import type { Confirmation } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { Badge, type Tone } from '#dashboard/parts/badge.tsx';
+import { Time } from '#dashboard/parts/time.tsx';
 
 const KEPT = 8;
 const WORDS: Readonly<Record<string, { readonly word: string; readonly tone: Tone }>> = {

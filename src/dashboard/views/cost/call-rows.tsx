@@ -1,9 +1,9 @@
 // The calls of one session on one model, as the event log holds them: what each was stamped with, and costs by other prices.
 import { useEffect, useState } from 'preact/hooks';
-import type { CostRow, EventList } from '../../../client/client.ts';
-import { explain, useApi } from '../../data/api.ts';
-import { duration } from '../../format/time.ts';
-import { Time } from '../../parts/time.tsx';
+import type { CostRow, EventList } from '#client/client.ts';
+import { explain, useApi } from '#dashboard/data/api.ts';
+import { duration } from '#dashboard/format/time.ts';
+import { Time } from '#dashboard/parts/time.tsx';
 import type { CostAnswer } from './cost-report.ts';
 import { Figures, NoFigures } from './figures.tsx';
 

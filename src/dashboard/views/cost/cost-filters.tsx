@@ -1,12 +1,12 @@
 // Filters over the calls: what there is to choose from is what was spent on in the same time.
-import type { CostReport, MetisClient } from '../../../client/client.ts';
-import { systemClock } from '../../../kernel/clock.ts';
-import { useApi } from '../../data/api.ts';
-import { usePolled } from '../../data/polled.ts';
-import { baseName, modelName } from '../../format/number.ts';
-import { DOOR_NAMES } from '../../parts/door.tsx';
-import { Icon } from '../../parts/icon.tsx';
-import { type Choice, Menu } from '../../parts/menu.tsx';
+import type { CostReport, MetisClient } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
+import { baseName, modelName } from '#dashboard/format/number.ts';
+import { DOOR_NAMES } from '#dashboard/parts/door.tsx';
+import { Icon } from '#dashboard/parts/icon.tsx';
+import { type Choice, Menu } from '#dashboard/parts/menu.tsx';
+import { systemClock } from '#protocol/clock.ts';
 import { type CostQuestion, FILTERS, type Filter, NO_FILTER, windowOf } from './cost-question.ts';
 import { NO_KEY } from './group-rows.tsx';
 

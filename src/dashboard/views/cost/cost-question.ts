@@ -1,6 +1,6 @@
 // What the cost view is asked: it lives in the address, so that a link shows the same to another person.
-import type { CostQuery } from '../../../client/client.ts';
-import { type Place, placeWith } from '../../shell/place.ts';
+import type { CostQuery } from '#client/client.ts';
+import { type Place, placeWith } from '#dashboard/shell/place.ts';
 
 export const RANGES = [
   { value: '24h', label: '24 hours' },

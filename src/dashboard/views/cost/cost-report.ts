@@ -1,6 +1,6 @@
 // The answers of one round of questions, all of the same window, so that every figure of the page agrees.
-import type { CostReport, CostRow, MetisClient, SavingsReport } from '../../../client/client.ts';
-import { systemClock } from '../../../kernel/clock.ts';
+import type { CostReport, CostRow, MetisClient, SavingsReport } from '#client/client.ts';
+import { systemClock } from '#protocol/clock.ts';
 import { type AskedWindow, type CostQuestion, filterOf, windowOf } from './cost-question.ts';
 
 /** What the interface gives at most in one page: 5,000 days of planners and workers. */

@@ -1,11 +1,11 @@
 // The figures at the top: spent, by whom, what the cache took off and what delegating saved.
-import { useApi } from '../../data/api.ts';
-import { usePolled } from '../../data/polled.ts';
-import { modelName, plural } from '../../format/number.ts';
-import { Money } from '../../parts/amount.tsx';
-import { sidesOf } from '../../parts/chart/spend.ts';
-import { Menu } from '../../parts/menu.tsx';
-import { ExactFigure, Stat, Stats } from '../../parts/stat.tsx';
+import { useApi } from '#dashboard/data/api.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
+import { modelName, plural } from '#dashboard/format/number.ts';
+import { Money } from '#dashboard/parts/amount.tsx';
+import { sidesOf } from '#dashboard/parts/chart/spend.ts';
+import { Menu } from '#dashboard/parts/menu.tsx';
+import { ExactFigure, Stat, Stats } from '#dashboard/parts/stat.tsx';
 import type { CostQuestion } from './cost-question.ts';
 import type { CostAnswer } from './cost-report.ts';
 import { percent } from './figures.tsx';

@@ -1,9 +1,9 @@
 // Spend by the chosen grouping; a tree unfolds into its sessions, and each of them into its calls.
 import { Fragment } from 'preact';
 import { useState } from 'preact/hooks';
-import type { CostRow } from '../../../client/client.ts';
-import { shareOf } from '../../format/usd.ts';
-import { Unfold } from '../../parts/unfold.tsx';
+import type { CostRow } from '#client/client.ts';
+import { shareOf } from '#dashboard/format/usd.ts';
+import { Unfold } from '#dashboard/parts/unfold.tsx';
 import type { CostAnswer } from './cost-report.ts';
 import { FigureHeads, Figures } from './figures.tsx';
 import { keyOf, type Names, nameOf, RowLink } from './group-rows.tsx';

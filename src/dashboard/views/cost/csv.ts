@@ -1,5 +1,5 @@
 // What the table shows as CSV (RFC 4180), made in the page: every amount with every digit.
-import type { CostRow } from '../../../client/client.ts';
+import type { CostRow } from '#client/client.ts';
 import type { CostAnswer } from './cost-report.ts';
 import { keyOf, type Names, nameOf } from './group-rows.tsx';
 

@@ -1,6 +1,6 @@
 // The figures of a row: tokens, cached share, what was stamped and what it would cost by another table.
-import type { CostRow, CostTotals } from '../../../client/client.ts';
-import { Count, Money } from '../../parts/amount.tsx';
+import type { CostRow, CostTotals } from '#client/client.ts';
+import { Count, Money } from '#dashboard/parts/amount.tsx';
 
 type Tokens = Pick<
   CostRow,

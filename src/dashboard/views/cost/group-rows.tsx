@@ -1,9 +1,9 @@
 // What a row of each grouping is called, and where it leads.
 import type { ComponentChildren } from 'preact';
-import type { CostRow, Session } from '../../../client/client.ts';
-import { titleOf } from '../../data/titles.ts';
-import { modelName } from '../../format/number.ts';
-import { DOOR_NAMES } from '../../parts/door.tsx';
+import type { CostRow, Session } from '#client/client.ts';
+import { titleOf } from '#dashboard/data/titles.ts';
+import { modelName } from '#dashboard/format/number.ts';
+import { DOOR_NAMES } from '#dashboard/parts/door.tsx';
 import { type CostQuestion, placeOfQuestion } from './cost-question.ts';
 
 /** What the calls without a caller are called. */

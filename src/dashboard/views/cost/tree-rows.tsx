@@ -1,13 +1,13 @@
 // One tree by session and model: the planner first, each worker behind whoever called it, all unfolding into their calls.
 import { useState } from 'preact/hooks';
-import type { CostRow, MetisClient, Session } from '../../../client/client.ts';
-import { useApi } from '../../data/api.ts';
-import { usePolled } from '../../data/polled.ts';
-import { modelName } from '../../format/number.ts';
-import { Badge } from '../../parts/badge.tsx';
-import { Failure } from '../../parts/notice.tsx';
-import { Unfold } from '../../parts/unfold.tsx';
-import { placeOf } from '../../shell/place.ts';
+import type { CostRow, MetisClient, Session } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
+import { modelName } from '#dashboard/format/number.ts';
+import { Badge } from '#dashboard/parts/badge.tsx';
+import { Failure } from '#dashboard/parts/notice.tsx';
+import { Unfold } from '#dashboard/parts/unfold.tsx';
+import { placeOf } from '#dashboard/shell/place.ts';
 import { CallRows } from './call-rows.tsx';
 import { filterOf } from './cost-question.ts';
 import type { CostAnswer } from './cost-report.ts';

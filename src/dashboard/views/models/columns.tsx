@@ -1,10 +1,10 @@
 // What a model's row tells: its place in the registry, its price, and how it did.
-import type { Model, ReliabilityReport, RoutingReport } from '../../../client/client.ts';
-import { count, modelName, plural } from '../../format/number.ts';
-import { duration } from '../../format/time.ts';
-import { exactUsd } from '../../format/usd.ts';
-import { Badge } from '../../parts/badge.tsx';
-import type { Column } from '../../parts/table.tsx';
+import type { Model, ReliabilityReport, RoutingReport } from '#client/client.ts';
+import { count, modelName, plural } from '#dashboard/format/number.ts';
+import { duration } from '#dashboard/format/time.ts';
+import { exactUsd } from '#dashboard/format/usd.ts';
+import { Badge } from '#dashboard/parts/badge.tsx';
+import type { Column } from '#dashboard/parts/table.tsx';
 import { percent } from '../cost/figures.tsx';
 
 export interface ModelRow {

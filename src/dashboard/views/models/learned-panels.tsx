@@ -1,9 +1,9 @@
 // What was learned in one workspace: shapes of tasks, and quality beside cost, under one choice of the workspace.
 import { useState } from 'preact/hooks';
-import { useWorkspacePaths } from '../../data/workspaces.ts';
-import { baseName } from '../../format/number.ts';
-import { Menu } from '../../parts/menu.tsx';
-import { Failure } from '../../parts/notice.tsx';
+import { useWorkspacePaths } from '#dashboard/data/workspaces.ts';
+import { baseName } from '#dashboard/format/number.ts';
+import { Menu } from '#dashboard/parts/menu.tsx';
+import { Failure } from '#dashboard/parts/notice.tsx';
 import { ComparisonNeeds, QualityPanel } from './quality-panel.tsx';
 import { TaskShapes } from './task-shapes.tsx';
 

@@ -1,13 +1,13 @@
 // The registry: what each model is for, costs and does, and how often routing chose it (17 §3, 07 §7).
-import type { MetisClient, Model } from '../../../client/client.ts';
-import { systemClock } from '../../../kernel/clock.ts';
-import { useApi } from '../../data/api.ts';
-import { usePolled } from '../../data/polled.ts';
-import { Menu } from '../../parts/menu.tsx';
-import { Empty, Failure, Skeleton } from '../../parts/notice.tsx';
-import { Table } from '../../parts/table.tsx';
-import { type Place, placeWith } from '../../shell/place.ts';
-import { goTo } from '../../shell/router.ts';
+import type { MetisClient, Model } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
+import { Menu } from '#dashboard/parts/menu.tsx';
+import { Empty, Failure, Skeleton } from '#dashboard/parts/notice.tsx';
+import { Table } from '#dashboard/parts/table.tsx';
+import { type Place, placeWith } from '#dashboard/shell/place.ts';
+import { goTo } from '#dashboard/shell/router.ts';
+import { systemClock } from '#protocol/clock.ts';
 import { MODEL_COLUMNS, type ModelRow } from './columns.tsx';
 import { LearnedPanels } from './learned-panels.tsx';
 import { RoutingPanels } from './routing-panels.tsx';

@@ -1,13 +1,13 @@
 // Quality beside cost: which shapes of task a cheaper model does as well, and what that saves a day (07 §7.3).
 import type { ComponentChildren } from 'preact';
-import type { QualityReport } from '../../../client/client.ts';
-import { useApi } from '../../data/api.ts';
-import { usePolled } from '../../data/polled.ts';
-import { count, modelName, plural } from '../../format/number.ts';
-import { exactUsd, shortUsd } from '../../format/usd.ts';
-import { Badge } from '../../parts/badge.tsx';
-import { Failure } from '../../parts/notice.tsx';
-import { type Column, Table } from '../../parts/table.tsx';
+import type { QualityReport } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
+import { count, modelName, plural } from '#dashboard/format/number.ts';
+import { exactUsd, shortUsd } from '#dashboard/format/usd.ts';
+import { Badge } from '#dashboard/parts/badge.tsx';
+import { Failure } from '#dashboard/parts/notice.tsx';
+import { type Column, Table } from '#dashboard/parts/table.tsx';
 
 type Quality = QualityReport['data'];
 type Comparison = Quality['comparisons'][number];

@@ -1,7 +1,7 @@
 // Which of the seven slots decided, and why candidates were not taken.
-import type { RoutingReport } from '../../../client/client.ts';
-import { count, modelName } from '../../format/number.ts';
-import { type Column, Table } from '../../parts/table.tsx';
+import type { RoutingReport } from '#client/client.ts';
+import { count, modelName } from '#dashboard/format/number.ts';
+import { type Column, Table } from '#dashboard/parts/table.tsx';
 import { SLOT_NAMES } from '../session/route-chain.tsx';
 
 type Stats = RoutingReport['data'];

@@ -1,14 +1,14 @@
 // Which shapes of tasks a workspace had, and how each model did with them (12 §12.7).
 import { useState } from 'preact/hooks';
-import type { Pattern } from '../../../client/client.ts';
-import { useApi } from '../../data/api.ts';
-import { usePolled } from '../../data/polled.ts';
-import { count, modelName, plural } from '../../format/number.ts';
-import { duration } from '../../format/time.ts';
-import { Money } from '../../parts/amount.tsx';
-import { Badge } from '../../parts/badge.tsx';
-import { Failure } from '../../parts/notice.tsx';
-import { type Column, Table } from '../../parts/table.tsx';
+import type { Pattern } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
+import { count, modelName, plural } from '#dashboard/format/number.ts';
+import { duration } from '#dashboard/format/time.ts';
+import { Money } from '#dashboard/parts/amount.tsx';
+import { Badge } from '#dashboard/parts/badge.tsx';
+import { Failure } from '#dashboard/parts/notice.tsx';
+import { type Column, Table } from '#dashboard/parts/table.tsx';
 import { percent } from '../cost/figures.tsx';
 
 const EVERY_MS = 30_000;

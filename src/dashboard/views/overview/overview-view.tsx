@@ -1,15 +1,15 @@
 // The first look: what was spent and saved, what runs and what it waits for, what waits for a person (17 §3).
 import { useState } from 'preact/hooks';
-import type { MetisClient, Session } from '../../../client/client.ts';
-import { useApi } from '../../data/api.ts';
-import { usePolled } from '../../data/polled.ts';
-import { barsOf, sidesOf } from '../../parts/chart/spend.ts';
-import { SpendChart } from '../../parts/chart/spend-chart.tsx';
-import { Menu } from '../../parts/menu.tsx';
-import { Empty, Failure, Skeleton } from '../../parts/notice.tsx';
-import { ExactFigure, Stat, Stats } from '../../parts/stat.tsx';
-import { type Place, placeOf, placeWith } from '../../shell/place.ts';
-import { goTo } from '../../shell/router.ts';
+import type { MetisClient, Session } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
+import { barsOf, sidesOf } from '#dashboard/parts/chart/spend.ts';
+import { SpendChart } from '#dashboard/parts/chart/spend-chart.tsx';
+import { Menu } from '#dashboard/parts/menu.tsx';
+import { Empty, Failure, Skeleton } from '#dashboard/parts/notice.tsx';
+import { ExactFigure, Stat, Stats } from '#dashboard/parts/stat.tsx';
+import { type Place, placeOf, placeWith } from '#dashboard/shell/place.ts';
+import { goTo } from '#dashboard/shell/router.ts';
 import { type CostQuestion, NO_FILTER, questionOf, RANGES } from '../cost/cost-question.ts';
 import { askCost, type CostAnswer } from '../cost/cost-report.ts';
 import { percent } from '../cost/figures.tsx';

@@ -1,17 +1,17 @@
 // What runs, what waits for a person, and the dearest trees.
 import type { ComponentChildren } from 'preact';
-import type { Session } from '../../../client/client.ts';
-import { useNow } from '../../data/now.ts';
-import { useOpenApprovals } from '../../data/open-approvals.ts';
-import { titleOf, useSessionsById } from '../../data/titles.ts';
-import { plural } from '../../format/number.ts';
-import { duration } from '../../format/time.ts';
-import { shareOf } from '../../format/usd.ts';
-import { asksPerson, waitsFor } from '../../format/waiting.ts';
-import { Money, MoneySum } from '../../parts/amount.tsx';
-import { State } from '../../parts/badge.tsx';
-import { Time } from '../../parts/time.tsx';
-import { placeOf } from '../../shell/place.ts';
+import type { Session } from '#client/client.ts';
+import { useNow } from '#dashboard/data/now.ts';
+import { useOpenApprovals } from '#dashboard/data/open-approvals.ts';
+import { titleOf, useSessionsById } from '#dashboard/data/titles.ts';
+import { plural } from '#dashboard/format/number.ts';
+import { duration } from '#dashboard/format/time.ts';
+import { shareOf } from '#dashboard/format/usd.ts';
+import { asksPerson, waitsFor } from '#dashboard/format/waiting.ts';
+import { Money, MoneySum } from '#dashboard/parts/amount.tsx';
+import { State } from '#dashboard/parts/badge.tsx';
+import { Time } from '#dashboard/parts/time.tsx';
+import { placeOf } from '#dashboard/shell/place.ts';
 import type { CostAnswer } from '../cost/cost-report.ts';
 import { sessionName } from '../cost/group-rows.tsx';
 

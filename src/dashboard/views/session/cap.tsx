@@ -1,11 +1,11 @@
 // The cap of a session with all its workers: how much of it is spent, and where a person raises, lowers or lifts it (14 §1).
 import { useId, useState } from 'preact/hooks';
-import type { Session } from '../../../client/client.ts';
-import { explain, useApi } from '../../data/api.ts';
-import { exactUsd } from '../../format/usd.ts';
-import { BudgetBar } from '../../parts/amount.tsx';
-import { CapField, capOf } from '../../parts/cap-field.tsx';
-import { Dialog } from '../../parts/dialog.tsx';
+import type { Session } from '#client/client.ts';
+import { explain, useApi } from '#dashboard/data/api.ts';
+import { exactUsd } from '#dashboard/format/usd.ts';
+import { BudgetBar } from '#dashboard/parts/amount.tsx';
+import { CapField, capOf } from '#dashboard/parts/cap-field.tsx';
+import { Dialog } from '#dashboard/parts/dialog.tsx';
 
 /** A worker's limit is its delegation's: it is shown and cannot be changed. */
 export function Cap({ session, onChanged }: { readonly session: Session; readonly onChanged: () => void }) {

@@ -1,12 +1,12 @@
 // Where one writes to the planner, chooses its model and stops its turn.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, type MetisClient, type Session } from '../../../client/client.ts';
-import { explain, useApi } from '../../data/api.ts';
-import { takeDraft } from '../../data/drafts.ts';
-import { usePolled } from '../../data/polled.ts';
-import { modelName } from '../../format/number.ts';
-import { Icon } from '../../parts/icon.tsx';
-import { type Choice, Menu } from '../../parts/menu.tsx';
+import { ApiError, type MetisClient, type Session } from '#client/client.ts';
+import { explain, useApi } from '#dashboard/data/api.ts';
+import { takeDraft } from '#dashboard/data/drafts.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
+import { modelName } from '#dashboard/format/number.ts';
+import { Icon } from '#dashboard/parts/icon.tsx';
+import { type Choice, Menu } from '#dashboard/parts/menu.tsx';
 import { Attachments, attachmentsOf } from '../sessions/worker-fields.tsx';
 
 /** Models are read again this seldom: they change with the server's configuration alone. */

@@ -1,11 +1,11 @@
 // The conversation: what was said and done, turn by turn, and at its end what is being written.
 import { Component, type ComponentChildren } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
-import type { Message, Turn } from '../../../client/client.ts';
-import { count } from '../../format/number.ts';
-import { Clipped } from '../../parts/clipped.tsx';
-import { Markdown } from '../../parts/markdown.tsx';
-import { Time } from '../../parts/time.tsx';
+import type { Message, Turn } from '#client/client.ts';
+import { count } from '#dashboard/format/number.ts';
+import { Clipped } from '#dashboard/parts/clipped.tsx';
+import { Markdown } from '#dashboard/parts/markdown.tsx';
+import { Time } from '#dashboard/parts/time.tsx';
 import { DelegationCard } from './delegation-card.tsx';
 import { executedInput } from './edited.ts';
 import { useFollow } from './follow.ts';

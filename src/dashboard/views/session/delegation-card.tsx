@@ -1,14 +1,14 @@
 // A delegation in its place: who works on it, why on that model, how far it is, what it cost, and what came back.
 import { useState } from 'preact/hooks';
-import { fromPusd, type Pusd } from '../../../kernel/money.ts';
-import { explain, useApi } from '../../data/api.ts';
-import { summaryOf } from '../../format/input.ts';
-import { Count, Money } from '../../parts/amount.tsx';
-import { Badge, State } from '../../parts/badge.tsx';
-import { Icon } from '../../parts/icon.tsx';
-import { CodeBlock, Markdown } from '../../parts/markdown.tsx';
-import { Elapsed } from '../../parts/time.tsx';
-import { placeOf } from '../../shell/place.ts';
+import { explain, useApi } from '#dashboard/data/api.ts';
+import { summaryOf } from '#dashboard/format/input.ts';
+import { Count, Money } from '#dashboard/parts/amount.tsx';
+import { Badge, State } from '#dashboard/parts/badge.tsx';
+import { Icon } from '#dashboard/parts/icon.tsx';
+import { CodeBlock, Markdown } from '#dashboard/parts/markdown.tsx';
+import { Elapsed } from '#dashboard/parts/time.tsx';
+import { placeOf } from '#dashboard/shell/place.ts';
+import { fromPusd, type Pusd } from '#protocol/money.ts';
 import { type LiveNode, stateOfDelegation } from './live/live-node.ts';
 import type { Route, WorkerCall } from './live/live-state.ts';
 import { WhyModel } from './route-chain.tsx';

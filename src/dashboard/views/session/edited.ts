@@ -1,5 +1,5 @@
 // What a person made of a call before it ran: the stored call is the model's, its result tells what was changed (13 §7.5).
-import type { Message } from '../../../client/client.ts';
+import type { Message } from '#client/client.ts';
 import type { Block } from './live/open-message.ts';
 
 type Result = Extract<Block, { type: 'tool_result' }>;

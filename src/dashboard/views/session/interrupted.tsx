@@ -1,9 +1,9 @@
 // A turn that was put down: by a restart, and a person takes it up again; by its cap, and a person raises it (14).
 import { useId, useState } from 'preact/hooks';
-import type { Session } from '../../../client/client.ts';
-import { explain, useApi } from '../../data/api.ts';
-import { exactUsd } from '../../format/usd.ts';
-import { CapField, capOf } from '../../parts/cap-field.tsx';
+import type { Session } from '#client/client.ts';
+import { explain, useApi } from '#dashboard/data/api.ts';
+import { exactUsd } from '#dashboard/format/usd.ts';
+import { CapField, capOf } from '#dashboard/parts/cap-field.tsx';
 import type { Refusal } from './live/live-state.ts';
 import { MetCap } from './met-cap.tsx';
 

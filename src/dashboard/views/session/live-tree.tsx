@@ -1,10 +1,11 @@
 // Planner and workers side by side: what each writes and runs at this moment, for how long and for how much.
-import { fromPusd } from '../../../kernel/money.ts';
-import { modelName } from '../../format/number.ts';
-import { Count, Money } from '../../parts/amount.tsx';
-import { Badge, State } from '../../parts/badge.tsx';
-import { Elapsed } from '../../parts/time.tsx';
-import { placeOf } from '../../shell/place.ts';
+
+import { modelName } from '#dashboard/format/number.ts';
+import { Count, Money } from '#dashboard/parts/amount.tsx';
+import { Badge, State } from '#dashboard/parts/badge.tsx';
+import { Elapsed } from '#dashboard/parts/time.tsx';
+import { placeOf } from '#dashboard/shell/place.ts';
+import { fromPusd } from '#protocol/money.ts';
 import { CancelWorker } from './delegation-card.tsx';
 import { costWithWorkers, type LiveNode } from './live/live-node.ts';
 import type { LiveSession } from './live/live-state.ts';

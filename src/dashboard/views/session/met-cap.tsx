@@ -1,9 +1,9 @@
 // The cap that refused a call of the tree: what is spent, what the call may cost, and the cap that would let it pass (14 §3).
 import { useEffect, useState } from 'preact/hooks';
-import type { Session } from '../../../client/client.ts';
-import { limitFor, toPusd } from '../../../kernel/money.ts';
-import { useApi } from '../../data/api.ts';
-import { exactUsd } from '../../format/usd.ts';
+import type { Session } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { exactUsd } from '#dashboard/format/usd.ts';
+import { limitFor, toPusd } from '#protocol/money.ts';
 import type { Refusal } from './live/live-state.ts';
 
 /** The refusal by the session's own cap, as long as that stands as it was; null when there is none. */

@@ -1,8 +1,8 @@
 // Why this model: the seven places that could have chosen it, the one that did, and what each of them said (03 §5).
 import { useState } from 'preact/hooks';
-import { explain, useApi } from '../../data/api.ts';
-import { modelName } from '../../format/number.ts';
-import { Icon } from '../../parts/icon.tsx';
+import { explain, useApi } from '#dashboard/data/api.ts';
+import { modelName } from '#dashboard/format/number.ts';
+import { Icon } from '#dashboard/parts/icon.tsx';
 import type { Route } from './live/live-state.ts';
 
 /** What the seven places are called. */

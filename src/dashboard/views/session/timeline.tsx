@@ -1,11 +1,11 @@
 // A turn's timeline: model calls, tools and delegations as bars over time, planner and workers under each other.
 import { useMemo, useState } from 'preact/hooks';
-import type { MetisClient, Turn } from '../../../client/client.ts';
-import { useApi } from '../../data/api.ts';
-import { usePolled } from '../../data/polled.ts';
-import { duration } from '../../format/time.ts';
-import { Menu } from '../../parts/menu.tsx';
-import { Empty, Failure, Skeleton } from '../../parts/notice.tsx';
+import type { MetisClient, Turn } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
+import { duration } from '#dashboard/format/time.ts';
+import { Menu } from '#dashboard/parts/menu.tsx';
+import { Empty, Failure, Skeleton } from '#dashboard/parts/notice.tsx';
 import { type Bar, spansOf, type TimelineEvent } from './live/spans.ts';
 
 const PAGE = 1000;

@@ -1,10 +1,10 @@
 // A tool call in its place in the conversation: what was asked, how it stands, what came of it.
-import type { Message } from '../../../client/client.ts';
-import { summaryOf } from '../../format/input.ts';
-import { Badge } from '../../parts/badge.tsx';
-import { Clipped } from '../../parts/clipped.tsx';
-import { Icon } from '../../parts/icon.tsx';
-import { CodeBlock } from '../../parts/markdown.tsx';
+import type { Message } from '#client/client.ts';
+import { summaryOf } from '#dashboard/format/input.ts';
+import { Badge } from '#dashboard/parts/badge.tsx';
+import { Clipped } from '#dashboard/parts/clipped.tsx';
+import { Icon } from '#dashboard/parts/icon.tsx';
+import { CodeBlock } from '#dashboard/parts/markdown.tsx';
 import { executedInput } from './edited.ts';
 import { MessageImage } from './image.tsx';
 import type { ToolState } from './live/live-state.ts';

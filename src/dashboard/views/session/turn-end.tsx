@@ -1,12 +1,12 @@
 // The foot of an ended turn: what it took, and thumbs from which routing learns (12 §12.8).
 import { useState } from 'preact/hooks';
-import type { Turn } from '../../../client/client.ts';
-import { explain, useApi } from '../../data/api.ts';
-import { plural } from '../../format/number.ts';
-import { duration } from '../../format/time.ts';
-import { Count, Money } from '../../parts/amount.tsx';
-import { State } from '../../parts/badge.tsx';
-import { Icon } from '../../parts/icon.tsx';
+import type { Turn } from '#client/client.ts';
+import { explain, useApi } from '#dashboard/data/api.ts';
+import { plural } from '#dashboard/format/number.ts';
+import { duration } from '#dashboard/format/time.ts';
+import { Count, Money } from '#dashboard/parts/amount.tsx';
+import { State } from '#dashboard/parts/badge.tsx';
+import { Icon } from '#dashboard/parts/icon.tsx';
 
 const THUMBS = [
   { label: 'good', name: 'Good answer', icon: 'thumb', score: 1 },

@@ -1,8 +1,8 @@
 // The live session as a hook: the stream, what it tells to ask for again, and older messages on demand.
 import { useCallback, useEffect, useReducer, useRef } from 'preact/hooks';
-import type { CostRow, Delegation, MetisClient } from '../../../client/client.ts';
-import { useApi } from '../../data/api.ts';
-import { useSessionStream } from '../../data/stream.ts';
+import type { CostRow, Delegation, MetisClient } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { useSessionStream } from '#dashboard/data/stream.ts';
 import { loseMessages, takeMessages, takeNewest } from './live/live-messages.ts';
 import { applyItem, takeTokens, takeWorkers } from './live/live-session.ts';
 import { type LiveSession, liveSession } from './live/live-state.ts';

@@ -1,9 +1,9 @@
 // What the tree waits for at this moment, in one line (20 §6).
-import type { Session } from '../../../client/client.ts';
-import { wordsFor } from '../../../client/waiting.ts';
-import { asksPerson } from '../../format/waiting.ts';
-import { Icon } from '../../parts/icon.tsx';
-import { Elapsed } from '../../parts/time.tsx';
+import type { Session } from '#client/client.ts';
+import { wordsFor } from '#client/waiting.ts';
+import { asksPerson } from '#dashboard/format/waiting.ts';
+import { Icon } from '#dashboard/parts/icon.tsx';
+import { Elapsed } from '#dashboard/parts/time.tsx';
 import type { LiveNode } from './live/live-node.ts';
 
 /** What a person can do something about comes first. */

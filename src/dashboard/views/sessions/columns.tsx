@@ -1,13 +1,13 @@
 // What a session's row tells.
-import type { Session } from '../../../client/client.ts';
-import { titleOf } from '../../data/titles.ts';
-import { baseName, modelName } from '../../format/number.ts';
-import { BudgetBar, Money, MoneySum } from '../../parts/amount.tsx';
-import { Badge, State } from '../../parts/badge.tsx';
-import { DoorBadge } from '../../parts/door.tsx';
-import type { Column } from '../../parts/table.tsx';
-import { Time } from '../../parts/time.tsx';
-import { placeOf } from '../../shell/place.ts';
+import type { Session } from '#client/client.ts';
+import { titleOf } from '#dashboard/data/titles.ts';
+import { baseName, modelName } from '#dashboard/format/number.ts';
+import { BudgetBar, Money, MoneySum } from '#dashboard/parts/amount.tsx';
+import { Badge, State } from '#dashboard/parts/badge.tsx';
+import { DoorBadge } from '#dashboard/parts/door.tsx';
+import type { Column } from '#dashboard/parts/table.tsx';
+import { Time } from '#dashboard/parts/time.tsx';
+import { placeOf } from '#dashboard/shell/place.ts';
 
 export const SESSION_COLUMNS: readonly Column<Session>[] = [
   {

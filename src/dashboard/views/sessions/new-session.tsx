@@ -1,14 +1,14 @@
 // Opens a session: a workspace, a named worker or none, a model or none, a cap or none, and the first message.
 import { useId, useState } from 'preact/hooks';
-import type { Session } from '../../../client/client.ts';
-import { explain, useApi } from '../../data/api.ts';
-import { keepDraft } from '../../data/drafts.ts';
-import { usePolled } from '../../data/polled.ts';
-import { modelName } from '../../format/number.ts';
-import { CapField, capOf } from '../../parts/cap-field.tsx';
-import { Dialog } from '../../parts/dialog.tsx';
-import { placeOf } from '../../shell/place.ts';
-import { goTo } from '../../shell/router.ts';
+import type { Session } from '#client/client.ts';
+import { explain, useApi } from '#dashboard/data/api.ts';
+import { keepDraft } from '#dashboard/data/drafts.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
+import { modelName } from '#dashboard/format/number.ts';
+import { CapField, capOf } from '#dashboard/parts/cap-field.tsx';
+import { Dialog } from '#dashboard/parts/dialog.tsx';
+import { placeOf } from '#dashboard/shell/place.ts';
+import { goTo } from '#dashboard/shell/router.ts';
 import { Attachments, attachmentsOf, useCallable, WorkerChoice } from './worker-fields.tsx';
 
 const MODELS_MS = 60_000;

@@ -1,11 +1,11 @@
 // Filters over the list of sessions that stand in the address: by door, and by named worker.
-import type { MetisClient, Session } from '../../../client/client.ts';
-import { useApi } from '../../data/api.ts';
-import { usePolled } from '../../data/polled.ts';
-import { DOOR_NAMES } from '../../parts/door.tsx';
-import { Menu } from '../../parts/menu.tsx';
-import { type Place, placeWith } from '../../shell/place.ts';
-import { goTo } from '../../shell/router.ts';
+import type { MetisClient, Session } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
+import { DOOR_NAMES } from '#dashboard/parts/door.tsx';
+import { Menu } from '#dashboard/parts/menu.tsx';
+import { type Place, placeWith } from '#dashboard/shell/place.ts';
+import { goTo } from '#dashboard/shell/router.ts';
 
 /** Names are few, and new ones seldom. */
 const NAMES_MS = 60_000;

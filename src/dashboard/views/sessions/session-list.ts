@@ -1,5 +1,5 @@
 // All sessions loaded so far, newest first: pages fetched as one scrolls, and what changes kept current.
-import type { MetisClient, Session } from '../../../client/client.ts';
+import type { MetisClient, Session } from '#client/client.ts';
 
 const PAGE = 200;
 /** How many sessions that ceased to be active are looked up again in one round. */

@@ -1,15 +1,15 @@
 // The sessions, newest first: what each does, what it cost with its workers, and filters over them (17 §3).
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import type { Session } from '../../../client/client.ts';
-import { useApi } from '../../data/api.ts';
-import { useNarrow } from '../../data/media.ts';
-import { usePolled } from '../../data/polled.ts';
-import { count } from '../../format/number.ts';
-import { Icon } from '../../parts/icon.tsx';
-import { Menu } from '../../parts/menu.tsx';
-import { Empty, Failure, Skeleton } from '../../parts/notice.tsx';
-import { LongTable } from '../../parts/table.tsx';
-import type { Place } from '../../shell/place.ts';
+import type { Session } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { useNarrow } from '#dashboard/data/media.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
+import { count } from '#dashboard/format/number.ts';
+import { Icon } from '#dashboard/parts/icon.tsx';
+import { Menu } from '#dashboard/parts/menu.tsx';
+import { Empty, Failure, Skeleton } from '#dashboard/parts/notice.tsx';
+import { LongTable } from '#dashboard/parts/table.tsx';
+import type { Place } from '#dashboard/shell/place.ts';
 import { SessionView } from '../session/session-view.tsx';
 import { SESSION_COLUMNS } from './columns.tsx';
 import { NewSession } from './new-session.tsx';

@@ -1,8 +1,8 @@
 // Which named worker a new session is, and which files its first message hands over (13 §5, §10).
 import { useId } from 'preact/hooks';
-import type { WorkerInfo } from '../../../client/client.ts';
-import { useApi } from '../../data/api.ts';
-import { usePolled } from '../../data/polled.ts';
+import type { WorkerInfo } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
 
 const EVERY_MS = 60_000;
 const PAGE = 200;

@@ -1,15 +1,15 @@
 // What is in force, read only: the server, the routing policy, the price table (17 §3, 05 §3.5, 08 §8).
 import type { ComponentChildren } from 'preact';
-import type { MetisClient, Pricing, RoutingPolicy } from '../../../client/client.ts';
-import { useApi } from '../../data/api.ts';
-import { useOpenApprovals } from '../../data/open-approvals.ts';
-import { usePolled } from '../../data/polled.ts';
-import { modelName } from '../../format/number.ts';
-import { exactUsd } from '../../format/usd.ts';
-import { Badge } from '../../parts/badge.tsx';
-import { Failure, Skeleton } from '../../parts/notice.tsx';
-import { type Column, Table } from '../../parts/table.tsx';
-import { Time } from '../../parts/time.tsx';
+import type { MetisClient, Pricing, RoutingPolicy } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { useOpenApprovals } from '#dashboard/data/open-approvals.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
+import { modelName } from '#dashboard/format/number.ts';
+import { exactUsd } from '#dashboard/format/usd.ts';
+import { Badge } from '#dashboard/parts/badge.tsx';
+import { Failure, Skeleton } from '#dashboard/parts/notice.tsx';
+import { type Column, Table } from '#dashboard/parts/table.tsx';
+import { Time } from '#dashboard/parts/time.tsx';
 
 const EVERY_MS = 10_000;
 

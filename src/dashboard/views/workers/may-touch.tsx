@@ -1,8 +1,8 @@
 // What a worker may touch, in small: its folders, its tools, whom it may call, whether it takes files.
 import { Fragment } from 'preact';
-import type { WorkerInfo } from '../../../client/client.ts';
-import { Badge } from '../../parts/badge.tsx';
-import { placeOf } from '../../shell/place.ts';
+import type { WorkerInfo } from '#client/client.ts';
+import { Badge } from '#dashboard/parts/badge.tsx';
+import { placeOf } from '#dashboard/shell/place.ts';
 
 export function MayTouch({ worker }: { readonly worker: WorkerInfo }) {
   const { sandboxes, tools, allow_workers, accepts_attachments } = worker;

@@ -1,7 +1,7 @@
 // What is wrong with definitions, and odd about them, by file and line.
-import type { WorkerInfo } from '../../../client/client.ts';
-import { plural } from '../../format/number.ts';
-import { Badge } from '../../parts/badge.tsx';
+import type { WorkerInfo } from '#client/client.ts';
+import { plural } from '#dashboard/format/number.ts';
+import { Badge } from '#dashboard/parts/badge.tsx';
 
 const SHOWN = 50;
 

@@ -1,8 +1,8 @@
 // Tools of MCP servers that are left out, and servers that do not answer.
-import { useApi } from '../../data/api.ts';
-import { usePolled } from '../../data/polled.ts';
-import { plural } from '../../format/number.ts';
-import { Badge } from '../../parts/badge.tsx';
+import { useApi } from '#dashboard/data/api.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
+import { plural } from '#dashboard/format/number.ts';
+import { Badge } from '#dashboard/parts/badge.tsx';
 
 const EVERY_MS = 10_000;
 const SHOWN = 50;

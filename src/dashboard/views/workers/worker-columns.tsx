@@ -1,9 +1,9 @@
 // What a worker's row tells.
-import type { WorkerInfo } from '../../../client/client.ts';
-import { modelName, plural } from '../../format/number.ts';
-import { Count, Money } from '../../parts/amount.tsx';
-import { Badge } from '../../parts/badge.tsx';
-import type { Column } from '../../parts/table.tsx';
+import type { WorkerInfo } from '#client/client.ts';
+import { modelName, plural } from '#dashboard/format/number.ts';
+import { Count, Money } from '#dashboard/parts/amount.tsx';
+import { Badge } from '#dashboard/parts/badge.tsx';
+import type { Column } from '#dashboard/parts/table.tsx';
 import { MayTouch, Source } from './may-touch.tsx';
 import type { WorkerCosts } from './worker-reports.ts';
 

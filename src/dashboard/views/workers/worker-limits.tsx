@@ -1,8 +1,8 @@
 // What a definition allows and limits: folders, tools and when they ask, files handed over, whom it may call (13 §2).
 import type { ComponentChildren } from 'preact';
-import type { WorkerDetail } from '../../../client/client.ts';
-import { plural } from '../../format/number.ts';
-import { Badge, type Tone } from '../../parts/badge.tsx';
+import type { WorkerDetail } from '#client/client.ts';
+import { plural } from '#dashboard/format/number.ts';
+import { Badge, type Tone } from '#dashboard/parts/badge.tsx';
 
 type Definition = NonNullable<WorkerDetail['definition']>;
 type Rule = Definition['tool_rules'][string];

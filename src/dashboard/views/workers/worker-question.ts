@@ -1,5 +1,5 @@
 // What the workers are asked for: it lives in the address, as the cost view's does.
-import { type Place, placeOf } from '../../shell/place.ts';
+import { type Place, placeOf } from '#dashboard/shell/place.ts';
 import { RANGES, type Range } from '../cost/cost-question.ts';
 
 /** Those of the reports that need no dates. */

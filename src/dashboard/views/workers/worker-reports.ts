@@ -1,7 +1,7 @@
 // Definitions of a workspace and what they cost, from the interface.
-import type { CostRow, MetisClient, Session, WorkerInfo } from '../../../client/client.ts';
-import { systemClock } from '../../../kernel/clock.ts';
-import { workspaceHash } from '../../data/workspaces.ts';
+import type { CostRow, MetisClient, Session, WorkerInfo } from '#client/client.ts';
+import { workspaceHash } from '#dashboard/data/workspaces.ts';
+import { systemClock } from '#protocol/clock.ts';
 import { type Range, windowOf } from '../cost/cost-question.ts';
 
 const PAGE = 200;

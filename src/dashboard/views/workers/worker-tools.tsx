@@ -1,8 +1,8 @@
 // What a person can do with a worker: keep one that a session made, lock one, unlock one.
 import { useState } from 'preact/hooks';
-import type { WorkerDetail } from '../../../client/client.ts';
-import { explain, issuesOf, useApi } from '../../data/api.ts';
-import { Dialog } from '../../parts/dialog.tsx';
+import type { WorkerDetail } from '#client/client.ts';
+import { explain, issuesOf, useApi } from '#dashboard/data/api.ts';
+import { Dialog } from '#dashboard/parts/dialog.tsx';
 
 export function WorkerTools(props: {
   readonly worker: WorkerDetail;

@@ -1,16 +1,16 @@
 // The named workers of a workspace: what each may touch, what is wrong with it, what it cost (13 §10, 17 §3).
 import { useState } from 'preact/hooks';
-import type { Session } from '../../../client/client.ts';
-import { useApi } from '../../data/api.ts';
-import { usePolled } from '../../data/polled.ts';
-import { titleOf } from '../../data/titles.ts';
-import { useWorkspacePaths } from '../../data/workspaces.ts';
-import { baseName, count } from '../../format/number.ts';
-import { Menu } from '../../parts/menu.tsx';
-import { Empty, Failure, Skeleton } from '../../parts/notice.tsx';
-import { Table } from '../../parts/table.tsx';
-import type { Place } from '../../shell/place.ts';
-import { goTo } from '../../shell/router.ts';
+import type { Session } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { usePolled } from '#dashboard/data/polled.ts';
+import { titleOf } from '#dashboard/data/titles.ts';
+import { useWorkspacePaths } from '#dashboard/data/workspaces.ts';
+import { baseName, count } from '#dashboard/format/number.ts';
+import { Menu } from '#dashboard/parts/menu.tsx';
+import { Empty, Failure, Skeleton } from '#dashboard/parts/notice.tsx';
+import { Table } from '#dashboard/parts/table.tsx';
+import type { Place } from '#dashboard/shell/place.ts';
+import { goTo } from '#dashboard/shell/router.ts';
 import { Problems } from './problems.tsx';
 import { ToolProblems } from './tool-problems.tsx';
 import { workerColumns } from './worker-columns.tsx';

@@ -1,5 +1,5 @@
 // Work that one node of a cluster does at a time (16 §9).
-import { AppError } from '../../../kernel/errors.ts';
+import { AppError } from '#protocol/errors.ts';
 import type { Send } from './client.ts';
 import type { Pool } from './pool.ts';
 

@@ -1,7 +1,7 @@
 // Brings the database of a cluster forward: numbered SQL files, by one node at a time (16 §9).
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { StartupError } from '../../../kernel/errors.ts';
+import { StartupError } from '#protocol/errors.ts';
 import { AWAIT_TURN, REGISTRATION } from './advisory.ts';
 import { type Send, sending } from './client.ts';
 import { connectClient } from './connect.ts';

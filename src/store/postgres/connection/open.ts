@@ -1,7 +1,7 @@
 // Opens the database of a cluster: waits for the server, migrates; every failure is one clear line (16 §11).
-import { orAbort } from '../../../kernel/abort.ts';
-import type { Clock } from '../../../kernel/clock.ts';
-import { StartupError } from '../../../kernel/errors.ts';
+import { orAbort } from '#protocol/abort.ts';
+import type { Clock } from '#protocol/clock.ts';
+import { StartupError } from '#protocol/errors.ts';
 import { isTransient } from './faults.ts';
 import { migrate, OlderNodesRunning } from './migrate.ts';
 import { pause } from './pause.ts';

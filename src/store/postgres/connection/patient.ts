@@ -1,7 +1,8 @@
 // Reads that outlive a restart of the database: asked again while that is of use (16 §3.4).
-import type { Clock } from '../../../kernel/clock.ts';
-import { AppError } from '../../../kernel/errors.ts';
-import { StorageFault } from '../../../ports/journal.ts';
+
+import { StorageFault } from '#core/ports/journal.ts';
+import type { Clock } from '#protocol/clock.ts';
+import { AppError } from '#protocol/errors.ts';
 import { isOutOfTime, isTooSlow, isTransient } from './faults.ts';
 import { pause } from './pause.ts';
 import type { Pool } from './pool.ts';

@@ -1,6 +1,6 @@
 // A pooler between this server and PostgreSQL keeps one server connection for each client, or is refused (16 §11).
 import pg from 'pg';
-import { StartupError } from '../../../kernel/errors.ts';
+import { StartupError } from '#protocol/errors.ts';
 import { connectionConfig } from './connect.ts';
 
 /** The server's time tells connections of two servers apart that have one process id. */

@@ -1,9 +1,10 @@
 // Delegations and what their workers really spent (01 §9, 04 §4.2).
-import type { CallChanges } from '../../../domain/file-change.ts';
-import type { DelegationReader } from '../../../ports/store.ts';
-import * as sql from '../../sql/delegations.ts';
-import { pageOf } from '../../sql/page.ts';
-import { type DelegationRow, delegationRecord } from '../../sql/schema/rows.ts';
+
+import type { DelegationReader } from '#core/ports/store.ts';
+import type { CallChanges } from '#protocol/file-change.ts';
+import * as sql from '#store/read/delegations.ts';
+import { pageOf } from '#store/read/page.ts';
+import { type DelegationRow, delegationRecord } from '#store/schema/rows.ts';
 import type { Reads } from '../connection/reads.ts';
 import type { Spend } from './spend-reader.ts';
 

@@ -1,8 +1,8 @@
 // What is kept decoded of held trees, following each commit: part of the claim (16 §4.6).
-import type { SessionRecord } from '../../../domain/session.ts';
-import { createHistoryCache } from '../../sql/cache/history-cache.ts';
-import type { KnownSession } from '../../sql/sessions.ts';
-import type { Effects } from '../../sql/write/effects.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { createHistoryCache } from '#store/read/history-cache.ts';
+import type { KnownSession } from '#store/read/sessions.ts';
+import type { Effects } from '#store/write/effects.ts';
 import type { Known } from './store.ts';
 
 const HISTORY_BYTES = 64 * 1024 * 1024;

@@ -1,8 +1,8 @@
 // Learned patterns of a workspace, each with its outcomes (12 §12.3).
-import type { PatternReader } from '../../../ports/patterns.ts';
-import { pageOf } from '../../sql/page.ts';
-import * as sql from '../../sql/patterns.ts';
-import { BEHIND_ALL } from '../../sql/schema/words.ts';
+import type { PatternReader } from '#core/ports/patterns.ts';
+import { pageOf } from '#store/read/page.ts';
+import * as sql from '#store/read/patterns.ts';
+import { BEHIND_ALL } from '#store/schema/words.ts';
 import type { Reads } from '../connection/reads.ts';
 
 export function createPatternReader({ all }: Reads): PatternReader {

@@ -1,12 +1,13 @@
 // Sessions: records for the engine, wire objects with their derived fields for people (01 §7.1).
-import type { Session, SessionRecord } from '../../../domain/session.ts';
-import type { SessionId } from '../../../kernel/ids.ts';
-import { type SessionFacts, sessionView } from '../../../policy/session/session-view.ts';
-import type { SessionReader } from '../../../ports/store.ts';
-import { pageOf } from '../../sql/page.ts';
-import { type SessionRow, sessionRecord, usdOrNull } from '../../sql/schema/rows.ts';
-import type { KnownSession } from '../../sql/sessions.ts';
-import * as sql from '../../sql/sessions.ts';
+
+import { type SessionFacts, sessionView } from '#core/policy/session/session-view.ts';
+import type { SessionReader } from '#core/ports/store.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import type { Session, SessionRecord } from '#protocol/session.ts';
+import { pageOf } from '#store/read/page.ts';
+import type { KnownSession } from '#store/read/sessions.ts';
+import * as sql from '#store/read/sessions.ts';
+import { type SessionRow, sessionRecord, usdOrNull } from '#store/schema/rows.ts';
 import type { Reads } from '../connection/reads.ts';
 import type { Spend } from './spend-reader.ts';
 import { createWaiting } from './waiting-reader.ts';

@@ -1,12 +1,13 @@
 // All reads over one database of a cluster (ports/store).
-import { StorageFault } from '../../../domain/batch-fault.ts';
-import type { TrustedFile } from '../../../domain/trusted-file.ts';
-import type { IdempotencyRow } from '../../../ports/journal.ts';
-import type { PriceVersionRecord, PriceVersions } from '../../../ports/price-versions.ts';
-import type { Store } from '../../../ports/store.ts';
-import { KEYED, META, PRICE_VERSION, PRICE_VERSIONS, PROBE } from '../../sql/meta.ts';
-import * as workers from '../../sql/session-workers.ts';
-import * as trusted from '../../sql/trusted-files.ts';
+
+import type { IdempotencyRow } from '#core/ports/journal.ts';
+import type { PriceVersionRecord, PriceVersions } from '#core/ports/price-versions.ts';
+import type { Store } from '#core/ports/store.ts';
+import { StorageFault } from '#protocol/batch-fault.ts';
+import type { TrustedFile } from '#protocol/trusted-file.ts';
+import { KEYED, META, PRICE_VERSION, PRICE_VERSIONS, PROBE } from '#store/read/meta.ts';
+import * as workers from '#store/read/session-workers.ts';
+import * as trusted from '#store/read/trusted-files.ts';
 import type { Pool } from '../connection/pool.ts';
 import { type Reads, readsOver } from '../connection/reads.ts';
 import { journalFault } from '../write/conflict.ts';

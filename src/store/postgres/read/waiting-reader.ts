@@ -1,6 +1,6 @@
 // What the turns of a tree wait for at this moment, from rows alone (20 §6).
-import type { Waiting } from '../../../domain/session.ts';
-import * as sql from '../../sql/waiting.ts';
+import type { Waiting } from '#protocol/session.ts';
+import * as sql from '#store/read/waiting.ts';
 import type { Reads } from '../connection/reads.ts';
 
 /** The session's own and its descendants', oldest first, at most 50. */

@@ -1,12 +1,12 @@
 // The reports of `/analytics/*` over connections of their own, each of one moment (16 §9).
-import type { Analytics } from '../../../ports/analytics.ts';
-import { stampedCost } from '../../sql/report/cost-report.ts';
-import { quality } from '../../sql/report/quality-report.ts';
-import { reliability } from '../../sql/report/reliability-report.ts';
-import { repricedCost } from '../../sql/report/repriced-cost.ts';
-import { routing } from '../../sql/report/routing-report.ts';
-import { savings } from '../../sql/report/savings-report.ts';
-import type { Read } from '../../sql/report/slices.ts';
+import type { Analytics } from '#core/ports/analytics.ts';
+import { stampedCost } from '#store/report/cost-report.ts';
+import { quality } from '#store/report/quality-report.ts';
+import { reliability } from '#store/report/reliability-report.ts';
+import { repricedCost } from '#store/report/repriced-cost.ts';
+import { routing } from '#store/report/routing-report.ts';
+import { savings } from '#store/report/savings-report.ts';
+import type { Read } from '#store/report/slices.ts';
 import type { Pool } from '../connection/pool.ts';
 import { readsOver } from '../connection/reads.ts';
 

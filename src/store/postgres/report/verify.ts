@@ -6,7 +6,7 @@ import {
   FACT,
   factDifferences,
   MAX_DIFFERENCES,
-} from '../../sql/report/verify.ts';
+} from '#store/report/verify.ts';
 import type { Send } from '../connection/client.ts';
 import type { Pool } from '../connection/pool.ts';
 

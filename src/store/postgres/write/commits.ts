@@ -1,15 +1,16 @@
 // One transaction a flush, one numbered commit a tree; what became of it is always found out (16 §3).
-import { TreeLost } from '../../../domain/batch-fault.ts';
-import type { Event } from '../../../domain/event.ts';
-import type { Clock } from '../../../kernel/clock.ts';
-import { AppError } from '../../../kernel/errors.ts';
-import type { IdGenerator } from '../../../kernel/ids.ts';
-import type { PreparedBatch } from '../../../policy/journal/prepare.ts';
-import { InvalidMessageError, JournalConflict, StorageFault } from '../../../ports/journal.ts';
-import type { Published } from '../../../ports/live-bus.ts';
-import type { Logger } from '../../../ports/log.ts';
-import type { Effects } from '../../sql/write/effects.ts';
-import type { Held, HeldTrees } from '../cluster/held.ts';
+
+import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
+import { InvalidMessageError, JournalConflict, StorageFault } from '#core/ports/journal.ts';
+import type { Published } from '#core/ports/live-bus.ts';
+import type { Logger } from '#core/ports/log.ts';
+import { TreeLost } from '#protocol/batch-fault.ts';
+import type { Clock } from '#protocol/clock.ts';
+import { AppError } from '#protocol/errors.ts';
+import type { Event } from '#protocol/event.ts';
+import type { IdGenerator } from '#protocol/ids.ts';
+import type { Held, HeldTrees } from '#store/cluster/held.ts';
+import type { Effects } from '#store/write/effects.ts';
 import { isTransient } from '../connection/faults.ts';
 import { pause } from '../connection/pause.ts';
 import type { Pool, Tx } from '../connection/pool.ts';

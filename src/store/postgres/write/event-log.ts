@@ -1,17 +1,12 @@
 // Events and cost facts of a flush, many rows a statement (02 §2, 16 §3.3).
-import { JournalConflict } from '../../../domain/batch-fault.ts';
-import { type Event, type PayloadOf, SYSTEM_SESSION } from '../../../domain/event.ts';
-import { costFact } from '../../../policy/journal/cost-fact.ts';
-import { type SessionStamp, stampedEvent } from '../../../policy/journal/envelope.ts';
-import type { PreparedBatch } from '../../../policy/journal/prepare.ts';
-import type { Published } from '../../../ports/live-bus.ts';
-import {
-  EVENT_COLUMNS,
-  eventRow,
-  FACT_COLUMNS,
-  LEDGER_SESSION_COLUMNS,
-  ROLLUP_UPSERTS,
-} from '../../sql/write/events.ts';
+
+import { costFact } from '#core/policy/journal/cost-fact.ts';
+import { type SessionStamp, stampedEvent } from '#core/policy/journal/envelope.ts';
+import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
+import type { Published } from '#core/ports/live-bus.ts';
+import { JournalConflict } from '#protocol/batch-fault.ts';
+import { type Event, type PayloadOf, SYSTEM_SESSION } from '#protocol/event.ts';
+import { EVENT_COLUMNS, eventRow, FACT_COLUMNS, LEDGER_SESSION_COLUMNS, ROLLUP_UPSERTS } from '#store/write/events.ts';
 import type { Tx } from '../connection/pool.ts';
 import { insertRows } from './insert.ts';
 

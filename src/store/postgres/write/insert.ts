@@ -1,9 +1,9 @@
 // INSERT statements by the columns of a table: one row, or many as one array a column.
 import { getTableColumns, getTableName, is } from 'drizzle-orm';
 import { SQLiteTable } from 'drizzle-orm/sqlite-core';
-import * as conversation from '../../sql/schema/conversation.ts';
-import * as ledger from '../../sql/schema/ledger.ts';
-import * as memory from '../../sql/schema/memory.ts';
+import * as conversation from '#store/schema/conversation.ts';
+import * as ledger from '#store/schema/ledger.ts';
+import * as memory from '#store/schema/memory.ts';
 import type { Tx } from '../connection/pool.ts';
 
 const TYPES: Readonly<Record<string, string>> = { text: 'text', integer: 'bigint', real: 'double precision' };

@@ -1,9 +1,9 @@
 // The only writer of a node: one transaction a flush, one numbered commit a tree; then publication (16 §3).
 
-import { type PreparedBatch, prepareBatch } from '../../../policy/journal/prepare.ts';
-import type { Journal } from '../../../ports/journal.ts';
-import type { LiveBus, Published } from '../../../ports/live-bus.ts';
-import type { Effects } from '../../sql/write/effects.ts';
+import { type PreparedBatch, prepareBatch } from '#core/policy/journal/prepare.ts';
+import type { Journal } from '#core/ports/journal.ts';
+import type { LiveBus, Published } from '#core/ports/live-bus.ts';
+import type { Effects } from '#store/write/effects.ts';
 import { isTransient } from '../connection/faults.ts';
 import { pause } from '../connection/pause.ts';
 import {

@@ -1,12 +1,13 @@
 // Sessions and turns that commits are made for: what was found of them once holds until their end is written.
-import { JournalConflict } from '../../../domain/batch-fault.ts';
-import { SYSTEM_SESSION } from '../../../domain/event.ts';
-import type { TurnStatus } from '../../../domain/turn.ts';
-import { conditionsOf, turnRefusal } from '../../../policy/journal/conditions.ts';
-import type { SessionStamp } from '../../../policy/journal/envelope.ts';
-import type { PreparedBatch } from '../../../policy/journal/prepare.ts';
-import { STAMP, type StampRow } from '../../sql/sessions.ts';
-import { ENDED_TURN } from '../../sql/write/turns.ts';
+
+import { conditionsOf, turnRefusal } from '#core/policy/journal/conditions.ts';
+import type { SessionStamp } from '#core/policy/journal/envelope.ts';
+import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
+import { JournalConflict } from '#protocol/batch-fault.ts';
+import { SYSTEM_SESSION } from '#protocol/event.ts';
+import type { TurnStatus } from '#protocol/turn.ts';
+import { STAMP, type StampRow } from '#store/read/sessions.ts';
+import { ENDED_TURN } from '#store/write/turns.ts';
 import type { Tx } from '../connection/pool.ts';
 
 /** As many as a busy node has open; more are looked up again. */

@@ -1,13 +1,14 @@
 // Changes of delegations, confirmations, checkpoints, workers, request keys and patterns (01 §11.3).
-import { toPusd } from '../../../kernel/money.ts';
-import { JournalConflict } from '../../../ports/journal.ts';
-import { KEY_COLUMNS, SET_META } from '../../sql/meta.ts';
-import * as workers from '../../sql/session-workers.ts';
-import * as trusted from '../../sql/trusted-files.ts';
-import { bit, json } from '../../sql/values.ts';
-import * as checkpoints from '../../sql/write/checkpoints.ts';
-import * as sql from '../../sql/write/delegations.ts';
-import * as patterns from '../../sql/write/patterns.ts';
+
+import { JournalConflict } from '#core/ports/journal.ts';
+import { toPusd } from '#protocol/money.ts';
+import { KEY_COLUMNS, SET_META } from '#store/read/meta.ts';
+import * as workers from '#store/read/session-workers.ts';
+import * as trusted from '#store/read/trusted-files.ts';
+import { bit, json } from '#store/read/values.ts';
+import * as checkpoints from '#store/write/checkpoints.ts';
+import * as sql from '#store/write/delegations.ts';
+import * as patterns from '#store/write/patterns.ts';
 import type { Tx } from '../connection/pool.ts';
 import { insertRow } from './insert.ts';
 import type { Appliers } from './writes.ts';

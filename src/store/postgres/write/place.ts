@@ -1,7 +1,8 @@
 // To which tree a batch belongs: most say a session, some only a turn or a call of it (16 §3.1).
-import { SYSTEM_SESSION } from '../../../domain/event.ts';
-import type { PreparedBatch } from '../../../policy/journal/prepare.ts';
-import type { Write } from '../../../ports/journal.ts';
+
+import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
+import type { Write } from '#core/ports/journal.ts';
+import { SYSTEM_SESSION } from '#protocol/event.ts';
 
 /** What names the tree of a batch. */
 export type Place =

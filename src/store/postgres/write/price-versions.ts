@@ -1,7 +1,8 @@
 // Price versions: stored once, so that a past call can be priced again (08 §3).
-import type { Clock } from '../../../kernel/clock.ts';
-import type { Journal } from '../../../ports/journal.ts';
-import { PRICE_COLUMNS, PRICE_HASH, ratesChanged } from '../../sql/meta.ts';
+
+import type { Journal } from '#core/ports/journal.ts';
+import type { Clock } from '#protocol/clock.ts';
+import { PRICE_COLUMNS, PRICE_HASH, ratesChanged } from '#store/read/meta.ts';
 import type { Pool } from '../connection/pool.ts';
 
 const INSERT = `INSERT INTO price_versions (${PRICE_COLUMNS.join(', ')})

@@ -1,6 +1,6 @@
 // Deletes old events in slices; messages, cost facts and rollups stay (02 §6, 16 §9).
-import type { PruneReport } from '../../../ports/journal.ts';
-import * as sql from '../../sql/write/prune.ts';
+import type { PruneReport } from '#core/ports/journal.ts';
+import * as sql from '#store/write/prune.ts';
 import { maintenance } from '../connection/advisory.ts';
 import { isTransient } from '../connection/faults.ts';
 import type { Pool, Tx } from '../connection/pool.ts';

@@ -1,8 +1,8 @@
 // Deletes a session tree: everything but its cost facts and rollups, and what was learned of it (01 §7.4).
-import { TreeLost } from '../../../domain/batch-fault.ts';
-import * as patterns from '../../sql/write/patterns.ts';
-import { DELETIONS, purgeable, TREE, type TreeRow } from '../../sql/write/purge.ts';
-import type { HeldTrees } from '../cluster/held.ts';
+import { TreeLost } from '#protocol/batch-fault.ts';
+import type { HeldTrees } from '#store/cluster/held.ts';
+import * as patterns from '#store/write/patterns.ts';
+import { DELETIONS, purgeable, TREE, type TreeRow } from '#store/write/purge.ts';
 import type { Pool, Tx } from '../connection/pool.ts';
 
 const DROP_TREE = 'DELETE FROM trees WHERE root_session_id = ? AND owner_node = ? AND owner_epoch = ?';

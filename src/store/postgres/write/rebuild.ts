@@ -1,5 +1,5 @@
 // Makes the rollups again from the ledger they derive from (07 §9.5, 16 §9).
-import { ROLLUPS, rollupColumns, rollupFromCalls } from '../../sql/schema/rollups.ts';
+import { ROLLUPS, rollupColumns, rollupFromCalls } from '#store/schema/rollups.ts';
 import { maintenance } from '../connection/advisory.ts';
 import type { Pool } from '../connection/pool.ts';
 

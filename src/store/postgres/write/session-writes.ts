@@ -1,9 +1,10 @@
 // Changes of sessions: a session ends once, and nothing changes an ended one (01 §7.1, §7.2).
-import { toPusd } from '../../../kernel/money.ts';
-import { checkSessionLinks, type ParentLinks } from '../../../policy/journal/session-links.ts';
-import { JournalConflict } from '../../../ports/journal.ts';
-import { json } from '../../sql/values.ts';
-import * as sql from '../../sql/write/sessions.ts';
+
+import { checkSessionLinks, type ParentLinks } from '#core/policy/journal/session-links.ts';
+import { JournalConflict } from '#core/ports/journal.ts';
+import { toPusd } from '#protocol/money.ts';
+import { json } from '#store/read/values.ts';
+import * as sql from '#store/write/sessions.ts';
 import { insertRow } from './insert.ts';
 import type { Appliers, Step } from './writes.ts';
 

@@ -1,12 +1,13 @@
 // Changes of turns, their inputs, messages and tool calls (01 §6, §8).
-import type { StoredMessage } from '../../../domain/message.ts';
-import type { SessionRecord } from '../../../domain/session.ts';
-import { MAX_TURN_INPUTS, type TurnStatus } from '../../../domain/turn.ts';
-import { turnRefusal } from '../../../policy/journal/conditions.ts';
-import { type AnsweredCall, resultViolation } from '../../../policy/journal/message-rules.ts';
-import { InvalidMessageError, JournalConflict } from '../../../ports/journal.ts';
-import { bit, json } from '../../sql/values.ts';
-import * as sql from '../../sql/write/turns.ts';
+
+import { turnRefusal } from '#core/policy/journal/conditions.ts';
+import { type AnsweredCall, resultViolation } from '#core/policy/journal/message-rules.ts';
+import { InvalidMessageError, JournalConflict } from '#core/ports/journal.ts';
+import type { StoredMessage } from '#protocol/message.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { MAX_TURN_INPUTS, type TurnStatus } from '#protocol/turn.ts';
+import { bit, json } from '#store/read/values.ts';
+import * as sql from '#store/write/turns.ts';
 import type { Answer } from '../connection/client.ts';
 import type { Tx } from '../connection/pool.ts';
 import { insertRow } from './insert.ts';

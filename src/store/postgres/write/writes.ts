@@ -1,9 +1,10 @@
 // One applier per kind of change. Statements are sent without waiting; conditions are looked at as answers come (16 §3).
-import type { Clock } from '../../../kernel/clock.ts';
-import type { Write } from '../../../ports/journal.ts';
-import type { Logger } from '../../../ports/log.ts';
-import type { Effects } from '../../sql/write/effects.ts';
-import type { HeldTrees } from '../cluster/held.ts';
+
+import type { Write } from '#core/ports/journal.ts';
+import type { Logger } from '#core/ports/log.ts';
+import type { Clock } from '#protocol/clock.ts';
+import type { HeldTrees } from '#store/cluster/held.ts';
+import type { Effects } from '#store/write/effects.ts';
 import type { Tx } from '../connection/pool.ts';
 
 /** What an applier has to work with. */

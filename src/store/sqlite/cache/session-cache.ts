@@ -1,8 +1,8 @@
 // Decoded rows of sessions in use, so that a turn does not read and parse its session before every step.
 import type Database from 'better-sqlite3';
-import type { SessionRecord } from '../../../domain/session.ts';
-import { sessionRecord, usdOrNull } from '../../sql/schema/rows.ts';
-import * as sql from '../../sql/sessions.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import * as sql from '#store/read/sessions.ts';
+import { sessionRecord, usdOrNull } from '#store/schema/rows.ts';
 
 /** Least recently used out first. A record once handed out never changes. */
 export interface SessionCache {

@@ -1,6 +1,6 @@
 // Refuses a database file whose place would lose data: two names of one file, or a log without its database (01 §11.1).
 import fs from 'node:fs';
-import { StartupError } from '../../../kernel/errors.ts';
+import { StartupError } from '#protocol/errors.ts';
 
 /**
  * The path of the file behind links: lock, log and database must be those of one file.

@@ -1,6 +1,6 @@
 // Whether a database file could be served, found out without changing it (17 §2).
 import fs from 'node:fs';
-import { StartupError } from '../../../kernel/errors.ts';
+import { StartupError } from '#protocol/errors.ts';
 import { missingMigrations } from './migrate.ts';
 import { databaseFault, openReader } from './open.ts';
 

@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type Database from 'better-sqlite3';
 import { z } from 'zod';
-import { StartupError } from '../../../kernel/errors.ts';
-import type { Logger } from '../../../ports/log.ts';
+import type { Logger } from '#core/ports/log.ts';
+import { StartupError } from '#protocol/errors.ts';
 
 // The list that drizzle-kit keeps beside its drafts; the n-th entry leads to `user_version` n.
 const JournalSchema = z.object({ entries: z.array(z.object({ idx: z.int(), tag: z.string() })) });

@@ -1,10 +1,10 @@
 // Opens the database file: lock, pragmas, migrations; every failure is one clear line (01 §11.1).
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
-import { StartupError } from '../../../kernel/errors.ts';
-import { makeFolder } from '../../../kernel/folder.ts';
-import type { Logger } from '../../../ports/log.ts';
-import { createHistoryCache, type HistoryCache } from '../../sql/cache/history-cache.ts';
+import type { Logger } from '#core/ports/log.ts';
+import { StartupError } from '#protocol/errors.ts';
+import { makeFolder } from '#protocol/folder.ts';
+import { createHistoryCache, type HistoryCache } from '#store/read/history-cache.ts';
 import { createSessionCache, type SessionCache } from '../cache/session-cache.ts';
 import { resolveDatabasePath } from './check-place.ts';
 import { type Checkpointer, createCheckpointer } from './checkpointer.ts';

@@ -1,7 +1,7 @@
 // One server process owns a database file: an exclusive lock on an empty SQLite file beside it (01 §2).
 import { existsSync, realpathSync } from 'node:fs';
 import Database from 'better-sqlite3';
-import { StartupError } from '../../../kernel/errors.ts';
+import { StartupError } from '#protocol/errors.ts';
 import { makePrivateFile } from './private-file.ts';
 
 export interface OwnerLock {

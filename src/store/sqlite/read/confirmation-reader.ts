@@ -1,8 +1,8 @@
 // Confirmations: open approvals and remembered answers (09 §6, 13 §7.4).
-import type { ConfirmationReader } from '../../../ports/store.ts';
-import * as sql from '../../sql/confirmations.ts';
-import { pageOf } from '../../sql/page.ts';
-import { type ConfirmationRowStored, confirmationRow, wireConfirmation } from '../../sql/schema/rows.ts';
+import type { ConfirmationReader } from '#core/ports/store.ts';
+import * as sql from '#store/read/confirmations.ts';
+import { pageOf } from '#store/read/page.ts';
+import { type ConfirmationRowStored, confirmationRow, wireConfirmation } from '#store/schema/rows.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
 import { createStatementCache } from '../connection/statements.ts';
 

@@ -1,11 +1,12 @@
 // Events: replay, listing and the look-ups of recovery; always by id (02 §5).
-import type { AnyEvent } from '../../../domain/event.ts';
-import type { EventId } from '../../../kernel/ids.ts';
-import type { EventQuery, EventReader } from '../../../ports/store.ts';
-import * as sql from '../../sql/events.ts';
-import { pageOf } from '../../sql/page.ts';
-import { type EventRow, rawEvent, storedEvent } from '../../sql/schema/rows.ts';
-import { PRUNED_THROUGH } from '../../sql/schema/words.ts';
+
+import type { EventQuery, EventReader } from '#core/ports/store.ts';
+import type { AnyEvent } from '#protocol/event.ts';
+import type { EventId } from '#protocol/ids.ts';
+import * as sql from '#store/read/events.ts';
+import { pageOf } from '#store/read/page.ts';
+import { type EventRow, rawEvent, storedEvent } from '#store/schema/rows.ts';
+import { PRUNED_THROUGH } from '#store/schema/words.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
 import { createStatementCache } from '../connection/statements.ts';
 

@@ -1,7 +1,7 @@
 // The floor of the id generator after a restart: the greatest id that was ever stored (01 §2).
 import type Database from 'better-sqlite3';
-import type { Ulid } from '../../../kernel/ids.ts';
-import { PRUNED_THROUGH } from '../../sql/schema/words.ts';
+import type { Ulid } from '#protocol/ids.ts';
+import { PRUNED_THROUGH } from '#store/schema/words.ts';
 
 /** A bare ULID, or null in an empty database. Cost facts and the prune mark outlive the events they came from. */
 export function newestId(db: Database.Database): Ulid | null {

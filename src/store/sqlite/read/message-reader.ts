@@ -1,8 +1,8 @@
 // Messages: the whole history for a turn with its checkpoints, pages of wire objects for people (05 §3.4).
-import type { MessageReader } from '../../../ports/store.ts';
-import * as sql from '../../sql/messages.ts';
-import { type CheckpointRow, checkpoint, type MessageRow, storedMessage, wireMessage } from '../../sql/schema/rows.ts';
-import { BEHIND_ALL } from '../../sql/schema/words.ts';
+import type { MessageReader } from '#core/ports/store.ts';
+import * as sql from '#store/read/messages.ts';
+import { type CheckpointRow, checkpoint, type MessageRow, storedMessage, wireMessage } from '#store/schema/rows.ts';
+import { BEHIND_ALL } from '#store/schema/words.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
 
 export function createMessageReader({ db, history }: SqliteStoreHandle): MessageReader {

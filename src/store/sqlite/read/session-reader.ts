@@ -1,11 +1,12 @@
 // Sessions: records for the engine, wire objects with their derived fields for people (01 §7.1).
-import type { Session } from '../../../domain/session.ts';
-import type { SessionId } from '../../../kernel/ids.ts';
-import { type SessionFacts, sessionView } from '../../../policy/session/session-view.ts';
-import type { Page, SessionQuery, SessionReader } from '../../../ports/store.ts';
-import { pageOf } from '../../sql/page.ts';
-import { type SessionRow, sessionRecord } from '../../sql/schema/rows.ts';
-import * as sql from '../../sql/sessions.ts';
+
+import { type SessionFacts, sessionView } from '#core/policy/session/session-view.ts';
+import type { Page, SessionQuery, SessionReader } from '#core/ports/store.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import type { Session } from '#protocol/session.ts';
+import { pageOf } from '#store/read/page.ts';
+import * as sql from '#store/read/sessions.ts';
+import { type SessionRow, sessionRecord } from '#store/schema/rows.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
 import { createStatementCache } from '../connection/statements.ts';
 import type { Spend } from './spend-reader.ts';

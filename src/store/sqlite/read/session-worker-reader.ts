@@ -1,6 +1,6 @@
 // The workers that a session tree made for itself (13 §3.4).
-import type { SessionWorkerReader } from '../../../ports/store.ts';
-import * as sql from '../../sql/session-workers.ts';
+import type { SessionWorkerReader } from '#core/ports/store.ts';
+import * as sql from '#store/read/session-workers.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
 
 export function createSessionWorkerReader({ db }: SqliteStoreHandle): SessionWorkerReader {

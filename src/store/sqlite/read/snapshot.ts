@@ -1,6 +1,6 @@
 // A session as it stands at one moment, for a client that joins (06 §4.1).
 import type Database from 'better-sqlite3';
-import type { Store } from '../../../ports/store.ts';
+import type { Store } from '#core/ports/store.ts';
 
 const NEWEST_MESSAGES = 50;
 const MAX_LISTED = 1000;

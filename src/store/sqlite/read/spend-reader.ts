@@ -1,10 +1,10 @@
 // Money as the ledger and its rollups have it, exact (01 §11.2).
 import type Database from 'better-sqlite3';
-import type { Pusd } from '../../../kernel/money.ts';
-import { DAY_MS, HOUR_MS } from '../../../policy/analytics/rollup.ts';
-import type { Spent } from '../../../policy/session/session-view.ts';
-import type { SpendReader, TurnTotals } from '../../../ports/store.ts';
-import * as sql from '../../sql/spend.ts';
+import { DAY_MS, HOUR_MS } from '#core/policy/analytics/rollup.ts';
+import type { Spent } from '#core/policy/session/session-view.ts';
+import type { SpendReader, TurnTotals } from '#core/ports/store.ts';
+import type { Pusd } from '#protocol/money.ts';
+import * as sql from '#store/read/spend.ts';
 
 /** Sums for the other readers, by index. */
 export interface Spend {

@@ -1,8 +1,9 @@
 // All reads over one open database (ports/store).
-import { StorageFault } from '../../../domain/batch-fault.ts';
-import type { IdempotencyRow } from '../../../ports/journal.ts';
-import type { Store } from '../../../ports/store.ts';
-import { KEYED, META, PROBE } from '../../sql/meta.ts';
+
+import type { IdempotencyRow } from '#core/ports/journal.ts';
+import type { Store } from '#core/ports/store.ts';
+import { StorageFault } from '#protocol/batch-fault.ts';
+import { KEYED, META, PROBE } from '#store/read/meta.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
 import { journalFault } from '../write/conflict.ts';
 import { createConfirmationReader } from './confirmation-reader.ts';

@@ -1,6 +1,6 @@
 // Titles of sessions that were read: a message once stored never changes (01 §7.1).
 import type Database from 'better-sqlite3';
-import * as sql from '../../sql/sessions.ts';
+import * as sql from '#store/read/sessions.ts';
 
 const MAX_CACHED = 10_000;
 

@@ -1,7 +1,8 @@
 // Files of a workspace that a person has trusted (20 §11).
-import type { TrustedFile } from '../../../domain/trusted-file.ts';
-import type { TrustedFileReader } from '../../../ports/store.ts';
-import * as sql from '../../sql/trusted-files.ts';
+
+import type { TrustedFileReader } from '#core/ports/store.ts';
+import type { TrustedFile } from '#protocol/trusted-file.ts';
+import * as sql from '#store/read/trusted-files.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
 
 export function createTrustedFileReader({ db }: SqliteStoreHandle): TrustedFileReader {

@@ -1,8 +1,10 @@
 // Turns and their tool calls; tokens and money of a turn come from the ledger (01 §8).
-import type { Turn } from '../../../domain/turn.ts';
-import type { SessionId } from '../../../kernel/ids.ts';
-import type { TurnReader } from '../../../ports/store.ts';
-import { pageOf } from '../../sql/page.ts';
+
+import type { TurnReader } from '#core/ports/store.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import type { Turn } from '#protocol/turn.ts';
+import { pageOf } from '#store/read/page.ts';
+import * as sql from '#store/read/turns.ts';
 import {
   type ToolCallRowStored,
   type TurnInputRow,
@@ -10,9 +12,8 @@ import {
   toolCallState,
   turnInput,
   turnRecord,
-} from '../../sql/schema/rows.ts';
-import { BEHIND_ALL } from '../../sql/schema/words.ts';
-import * as sql from '../../sql/turns.ts';
+} from '#store/schema/rows.ts';
+import { BEHIND_ALL } from '#store/schema/words.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
 import type { Spend } from './spend-reader.ts';
 

@@ -1,8 +1,8 @@
 // The thread of the reports: its own read-only connection, one answer per question (07 §9.4).
 import os from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
-import { type PriceTable, storedPriceTable } from '../../../policy/pricing/price-table.ts';
-import type { Analytics, CallPricer } from '../../../ports/analytics.ts';
+import { type PriceTable, storedPriceTable } from '#core/policy/pricing/price-table.ts';
+import type { Analytics, CallPricer } from '#core/ports/analytics.ts';
 import { openReader } from '../connection/open.ts';
 import { createAnalytics } from './analytics.ts';
 

@@ -1,13 +1,13 @@
 // The reports of `/analytics/*` over one read-only connection (07 §9.4).
 import type Database from 'better-sqlite3';
-import type { Analytics } from '../../../ports/analytics.ts';
-import { stampedCost } from '../../sql/report/cost-report.ts';
-import { quality } from '../../sql/report/quality-report.ts';
-import { reliability } from '../../sql/report/reliability-report.ts';
-import { repricedCost } from '../../sql/report/repriced-cost.ts';
-import { routing } from '../../sql/report/routing-report.ts';
-import { savings } from '../../sql/report/savings-report.ts';
-import type { Read } from '../../sql/report/slices.ts';
+import type { Analytics } from '#core/ports/analytics.ts';
+import { stampedCost } from '#store/report/cost-report.ts';
+import { quality } from '#store/report/quality-report.ts';
+import { reliability } from '#store/report/reliability-report.ts';
+import { repricedCost } from '#store/report/repriced-cost.ts';
+import { routing } from '#store/report/routing-report.ts';
+import { savings } from '#store/report/savings-report.ts';
+import type { Read } from '#store/report/slices.ts';
 import { createStatementCache } from '../connection/statements.ts';
 
 /** @param reader the `query_only` connection of the open database */

@@ -7,7 +7,7 @@ import {
   FACT,
   factDifferences,
   MAX_DIFFERENCES,
-} from '../../sql/report/verify.ts';
+} from '#store/report/verify.ts';
 
 /** One line per difference, none when all agree. Reads one state of the database, also beside a running server. */
 export function verifyRollups(db: Database.Database): readonly string[] {

@@ -1,6 +1,6 @@
 // Checkpoints of compaction: inserted once, changed never (01 §11.3).
 import type Database from 'better-sqlite3';
-import { COLUMNS, checkpointRow } from '../../sql/write/checkpoints.ts';
+import { COLUMNS, checkpointRow } from '#store/write/checkpoints.ts';
 import { insertInto } from '../connection/named.ts';
 import type { Appliers } from './writes.ts';
 

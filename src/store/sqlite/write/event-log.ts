@@ -1,13 +1,13 @@
 // Inserts events: id, time, parent and actor are settled here, inside the transaction (02 §2).
 import type Database from 'better-sqlite3';
-import { JournalConflict } from '../../../domain/batch-fault.ts';
-import { type Event, type EventDraft, type PayloadOf, SYSTEM_SESSION } from '../../../domain/event.ts';
-import type { Clock } from '../../../kernel/clock.ts';
-import type { IdGenerator } from '../../../kernel/ids.ts';
-import { type SessionStamp, stampedEvent } from '../../../policy/journal/envelope.ts';
-import type { PreparedBatch } from '../../../policy/journal/prepare.ts';
-import type { Published } from '../../../ports/live-bus.ts';
-import { EVENT_COLUMNS, EVENT_SESSION_KEY, eventRow } from '../../sql/write/events.ts';
+import { type SessionStamp, stampedEvent } from '#core/policy/journal/envelope.ts';
+import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
+import type { Published } from '#core/ports/live-bus.ts';
+import { JournalConflict } from '#protocol/batch-fault.ts';
+import type { Clock } from '#protocol/clock.ts';
+import { type Event, type EventDraft, type PayloadOf, SYSTEM_SESSION } from '#protocol/event.ts';
+import type { IdGenerator } from '#protocol/ids.ts';
+import { EVENT_COLUMNS, EVENT_SESSION_KEY, eventRow } from '#store/write/events.ts';
 import { insertInto } from '../connection/named.ts';
 import { createLedger } from './ledger.ts';
 import type { LiveSessions } from './live-sessions.ts';

@@ -1,10 +1,10 @@
 // Holds a batch against the state before it: its turns and sessions must not have ended (02 §3.5).
 import type Database from 'better-sqlite3';
-import { JournalConflict } from '../../../domain/batch-fault.ts';
-import type { TurnStatus } from '../../../domain/turn.ts';
-import { conditionsOf, turnRefusal } from '../../../policy/journal/conditions.ts';
-import type { PreparedBatch } from '../../../policy/journal/prepare.ts';
-import { ENDED_TURN } from '../../sql/write/turns.ts';
+import { conditionsOf, turnRefusal } from '#core/policy/journal/conditions.ts';
+import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
+import { JournalConflict } from '#protocol/batch-fault.ts';
+import type { TurnStatus } from '#protocol/turn.ts';
+import { ENDED_TURN } from '#store/write/turns.ts';
 import type { LiveSessions } from './live-sessions.ts';
 
 export type Guard = (batch: PreparedBatch) => void;

@@ -1,9 +1,9 @@
 // Messages that wait for a running turn: stored at once, gone when the turn has read them (20 §4).
 import type Database from 'better-sqlite3';
-import { MAX_TURN_INPUTS } from '../../../domain/turn.ts';
-import { JournalConflict } from '../../../ports/journal.ts';
-import { json } from '../../sql/values.ts';
-import * as sql from '../../sql/write/turns.ts';
+import { JournalConflict } from '#core/ports/journal.ts';
+import { MAX_TURN_INPUTS } from '#protocol/turn.ts';
+import { json } from '#store/read/values.ts';
+import * as sql from '#store/write/turns.ts';
 import { insertInto } from '../connection/named.ts';
 import type { Appliers } from './writes.ts';
 

@@ -1,12 +1,13 @@
 // The only writer: batches of one tick share a transaction; then publication (00 §3, 02 §2).
-import type { Event } from '../../../domain/event.ts';
-import type { Clock } from '../../../kernel/clock.ts';
-import type { IdGenerator } from '../../../kernel/ids.ts';
-import { prepareBatch } from '../../../policy/journal/prepare.ts';
-import type { Journal } from '../../../ports/journal.ts';
-import type { LiveBus, Published } from '../../../ports/live-bus.ts';
-import type { Logger } from '../../../ports/log.ts';
-import type { Effects } from '../../sql/write/effects.ts';
+
+import { prepareBatch } from '#core/policy/journal/prepare.ts';
+import type { Journal } from '#core/ports/journal.ts';
+import type { LiveBus, Published } from '#core/ports/live-bus.ts';
+import type { Logger } from '#core/ports/log.ts';
+import type { Clock } from '#protocol/clock.ts';
+import type { Event } from '#protocol/event.ts';
+import type { IdGenerator } from '#protocol/ids.ts';
+import type { Effects } from '#store/write/effects.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
 import { checkpointWrites } from './checkpoint-writes.ts';
 import { journalFault } from './conflict.ts';

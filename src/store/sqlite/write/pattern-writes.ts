@@ -1,8 +1,8 @@
 // Changes of learned patterns; sums are kept by the database, so that a purge in between is not undone (12 §12.3).
 import type Database from 'better-sqlite3';
-import { toPusd } from '../../../kernel/money.ts';
-import { JournalConflict } from '../../../ports/journal.ts';
-import * as sql from '../../sql/write/patterns.ts';
+import { JournalConflict } from '#core/ports/journal.ts';
+import { toPusd } from '#protocol/money.ts';
+import * as sql from '#store/write/patterns.ts';
 import { named } from '../connection/named.ts';
 import type { Appliers } from './writes.ts';
 

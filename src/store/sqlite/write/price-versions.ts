@@ -1,8 +1,8 @@
 // Price versions: stored once, so that a past call can be priced again (08 §3).
 import type Database from 'better-sqlite3';
-import type { Clock } from '../../../kernel/clock.ts';
-import type { Journal } from '../../../ports/journal.ts';
-import { PRICE_COLUMNS, PRICE_HASH, ratesChanged } from '../../sql/meta.ts';
+import type { Journal } from '#core/ports/journal.ts';
+import type { Clock } from '#protocol/clock.ts';
+import { PRICE_COLUMNS, PRICE_HASH, ratesChanged } from '#store/read/meta.ts';
 import { insertInto } from '../connection/named.ts';
 
 type PriceVersion = Parameters<Journal['savePriceVersion']>[0];

@@ -1,8 +1,8 @@
 // Deletes old events in slices; messages, cost facts and rollups stay (02 §6).
 import type Database from 'better-sqlite3';
-import type { PruneReport } from '../../../ports/journal.ts';
-import { PRUNED_THROUGH } from '../../sql/schema/words.ts';
-import { OLD, OLDEST_KEPT, type OldEvent, SKIPPED, SLICE_ROWS } from '../../sql/write/prune.ts';
+import type { PruneReport } from '#core/ports/journal.ts';
+import { PRUNED_THROUGH } from '#store/schema/words.ts';
+import { OLD, OLDEST_KEPT, type OldEvent, SKIPPED, SLICE_ROWS } from '#store/write/prune.ts';
 
 /** Where a run of slices stands. */
 export interface PruneSlice {

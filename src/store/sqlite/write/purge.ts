@@ -1,6 +1,6 @@
 // Deletes a session tree: everything but its cost facts and rollups, and what was learned of it (01 §7.4).
 import type Database from 'better-sqlite3';
-import { DELETIONS, purgeable, TREE, type TreeRow } from '../../sql/write/purge.ts';
+import { DELETIONS, purgeable, TREE, type TreeRow } from '#store/write/purge.ts';
 import { createUnlearner } from './pattern-writes.ts';
 
 /** Runs inside a transaction; returns the ids that went, none for an unknown session. */

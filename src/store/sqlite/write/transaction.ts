@@ -1,10 +1,10 @@
 // Batches in one transaction, each of which stands or falls by itself (00 §3).
 import type Database from 'better-sqlite3';
-import { InvalidMessageError, JournalConflict } from '../../../domain/batch-fault.ts';
-import type { PreparedBatch } from '../../../policy/journal/prepare.ts';
-import type { Published } from '../../../ports/live-bus.ts';
-import type { Logger } from '../../../ports/log.ts';
-import type { Effects } from '../../sql/write/effects.ts';
+import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
+import type { Published } from '#core/ports/live-bus.ts';
+import type { Logger } from '#core/ports/log.ts';
+import { InvalidMessageError, JournalConflict } from '#protocol/batch-fault.ts';
+import type { Effects } from '#store/write/effects.ts';
 import { journalFault } from './conflict.ts';
 import type { EventLog } from './event-log.ts';
 import type { Guard } from './guard.ts';

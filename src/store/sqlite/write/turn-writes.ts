@@ -1,14 +1,14 @@
 // Changes of turns, messages and tool calls (01 §6, §8).
 import type Database from 'better-sqlite3';
-import type { StoredMessage } from '../../../domain/message.ts';
-import type { SessionRecord } from '../../../domain/session.ts';
-import type { TurnStatus } from '../../../domain/turn.ts';
-import { turnRefusal } from '../../../policy/journal/conditions.ts';
-import { type AnsweredCall, resultViolation } from '../../../policy/journal/message-rules.ts';
-import { InvalidMessageError, JournalConflict } from '../../../ports/journal.ts';
-import type { Logger } from '../../../ports/log.ts';
-import { bit, json } from '../../sql/values.ts';
-import * as sql from '../../sql/write/turns.ts';
+import { turnRefusal } from '#core/policy/journal/conditions.ts';
+import { type AnsweredCall, resultViolation } from '#core/policy/journal/message-rules.ts';
+import { InvalidMessageError, JournalConflict } from '#core/ports/journal.ts';
+import type { Logger } from '#core/ports/log.ts';
+import type { StoredMessage } from '#protocol/message.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import type { TurnStatus } from '#protocol/turn.ts';
+import { bit, json } from '#store/read/values.ts';
+import * as sql from '#store/write/turns.ts';
 import { insertInto, type Named, named } from '../connection/named.ts';
 import type { Appliers } from './writes.ts';
 

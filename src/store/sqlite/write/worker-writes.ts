@@ -1,8 +1,8 @@
 // Workers of sessions, inserted and replaced by the session that made them, and trusted files (01 §11.3).
 import type Database from 'better-sqlite3';
-import { COLUMNS, REPLACE } from '../../sql/session-workers.ts';
-import * as trusted from '../../sql/trusted-files.ts';
-import { bit } from '../../sql/values.ts';
+import { COLUMNS, REPLACE } from '#store/read/session-workers.ts';
+import * as trusted from '#store/read/trusted-files.ts';
+import { bit } from '#store/read/values.ts';
 import { insertInto, named } from '../connection/named.ts';
 import type { Appliers } from './writes.ts';
 

@@ -1,6 +1,6 @@
 // One applier per kind of change: its statements, prepared once, and its condition on the state (01 §11.4).
-import type { Write } from '../../../ports/journal.ts';
-import type { Effects } from '../../sql/write/effects.ts';
+import type { Write } from '#core/ports/journal.ts';
+import type { Effects } from '#store/write/effects.ts';
 
 type OfKind<K extends Write['kind']> = Extract<Write, { readonly kind: K }>;
 

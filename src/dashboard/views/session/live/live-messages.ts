@@ -1,5 +1,5 @@
 // The stored messages of a session that is watched: without holes, also after the connection broke.
-import type { Message } from '../../../../client/client.ts';
+import type { Message } from '#client/client.ts';
 import { saidEdited } from '../edited.ts';
 import type { LiveSession } from './live-state.ts';
 

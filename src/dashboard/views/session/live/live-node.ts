@@ -1,7 +1,7 @@
 // A session of the tree as one watches it: what it does, what it has used, since when.
-import type { Delegation, Session, StreamEvent } from '../../../../client/client.ts';
-import { type Pusd, sumPusd, toPusd } from '../../../../kernel/money.ts';
-import { summaryOf } from '../../../format/input.ts';
+import type { Delegation, Session, StreamEvent } from '#client/client.ts';
+import { summaryOf } from '#dashboard/format/input.ts';
+import { type Pusd, sumPusd, toPusd } from '#protocol/money.ts';
 import type { Block } from './open-message.ts';
 
 export interface LiveNode {

@@ -10,7 +10,7 @@ import type {
   StreamEvent,
   StreamItem,
   TransientEvent,
-} from '../../../../client/client.ts';
+} from '#client/client.ts';
 import { lookForEdits, takeMessages } from './live-messages.ts';
 import { applyToNode, type LiveNode, rootNode, takeOutput, workerNode } from './live-node.ts';
 import type { LiveSession } from './live-state.ts';

@@ -1,5 +1,5 @@
 // What is known of a session with its workers while one watches it.
-import type { Confirmation, Delegation, Message, Session, StoredEvent } from '../../../../client/client.ts';
+import type { Confirmation, Delegation, Message, Session, StoredEvent } from '#client/client.ts';
 import type { LiveNode } from './live-node.ts';
 import type { OpenMessage } from './open-message.ts';
 

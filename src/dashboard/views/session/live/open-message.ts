@@ -1,5 +1,5 @@
 // A message while a model writes it: the one reducer of deltas, whether one was there from its start or not (06 §4.4).
-import type { Message, TransientEvent } from '../../../../client/client.ts';
+import type { Message, TransientEvent } from '#client/client.ts';
 
 export type Block = Message['content'][number];
 

@@ -1,5 +1,5 @@
 // The bars of a timeline: what began and ended in a turn, from its events.
-import type { EventList } from '../../../../client/client.ts';
+import type { EventList } from '#client/client.ts';
 
 export type TimelineEvent = EventList['events'][number];
 

@@ -1,0 +1,169 @@
+// A person's answer to a question: the first one wins, and what it is remembered for (05 §3.3, 09 §6.2).
+
+import { JournalConflict } from '#protocol/batch-fault.ts';
+import type { Answer, Scope } from '#protocol/confirmation.ts';
+import { AppError, validationError } from '#protocol/errors.ts';
+import type { ConfirmationId } from '#protocol/ids.ts';
+import type { ConfirmationRow } from '../ports/journal.ts';
+import { storeAnswer } from './approval/approve-call.ts';
+import type { Engine } from './state/engine.ts';
+import { claim, type OpenApproval } from './state/open-approvals.ts';
+
+type Input = Readonly<Record<string, unknown>>;
+
+export interface ConfirmationAnswer {
+  readonly decision: 'approve' | 'reject' | 'modify';
+  readonly scope: Scope;
+  /** At most 500 characters; shown to the model on a reject. */
+  readonly reason: string | null;
+  readonly modified_input: Input | null;
+  /** Of a worker that is to be created. */
+  readonly modified_yaml?: string | null;
+}
+
+export interface ConfirmationReply {
+  readonly confirmation_request_id: ConfirmationId;
+  readonly decision: ConfirmationAnswer['decision'];
+  /** The effective scope. */
+  readonly scope: Scope;
+  readonly applied: boolean;
+}
+
+/**
+ * A person's answer; the first one wins (05 §3.3).
+ * Throws `not_found`, `validation_error`, `invalid_modified_input`, `confirmation_already_resolved`.
+ */
+export async function answerConfirmation(
+  engine: Engine,
+  id: string,
+  given: ConfirmationAnswer,
+): Promise<ConfirmationReply> {
+  const row = await engine.store.confirmations.record(id as ConfirmationId);
+  if (!row) throw new AppError('not_found', `no confirmation with id ${id}`, { resource: 'confirmation' });
+  const { modified_yaml: yaml = null } = given;
+  if (yaml !== null && row.rule !== 'worker.create')
+    throw validationError([{ path: 'modified_yaml', message: 'belongs to the creation of a worker' }]);
+  const answer = yaml === null ? given : { ...given, modified_input: { yaml } };
+  checkForm(row, answer);
+  let checked = answer.decision !== 'modify';
+  for (;;) {
+    const open = engine.approvals.get(row.id);
+    if (!open) return repeated(engine, row, answer);
+    if (open.claim !== null) await open.claim;
+    else if (checked) return take(engine, row, open, answer);
+    else {
+      await checkEdit(open, answer);
+      checked = true;
+    }
+  }
+}
+
+async function checkEdit(open: OpenApproval, answer: ConfirmationAnswer): Promise<void> {
+  const issues = await open.recheck(answer.modified_input ?? {});
+  const [first] = issues;
+  if (first === undefined) return;
+  const at = [
+    typeof answer.modified_input?.yaml === 'string' ? 'modified_yaml' : 'modified_input',
+    ...(first.path === '' ? [] : [first.path]),
+  ].join('.');
+  throw new AppError('invalid_modified_input', `${at}: ${first.message}`, { issues });
+}
+
+async function take(
+  engine: Engine,
+  row: ConfirmationRow,
+  open: OpenApproval,
+  answer: ConfirmationAnswer,
+): Promise<ConfirmationReply> {
+  try {
+    const settled = await claim(open, () => storeScoped(engine, row, open, answer));
+    open.settle(settled);
+    return {
+      confirmation_request_id: row.id,
+      decision: answer.decision,
+      scope: settled.scope ?? 'once',
+      applied: true,
+    };
+  } catch (error) {
+    open.unclaimed();
+    if (!(error instanceof JournalConflict)) throw error;
+    return repeated(engine, row, answer);
+  }
+}
+
+function checkForm(row: ConfirmationRow, answer: ConfirmationAnswer): void {
+  if (!row.request.allowed_scopes.includes(answer.scope))
+    throw validationError([
+      { path: 'scope', message: `must be one of ${row.request.allowed_scopes.join(', ')} for this request` },
+    ]);
+  if (answer.decision !== 'modify') return;
+  if (answer.scope !== 'once')
+    throw validationError([{ path: 'scope', message: 'must be "once" with decision "modify"' }]);
+  if (!row.request.modifiable) throw new AppError('not_modifiable', 'this request cannot be modified');
+  if (answer.modified_input === null)
+    throw validationError([{ path: 'modified_input', message: 'is required with decision "modify"' }]);
+}
+
+/** An answer after the first: the same decision is a no-op, another one a conflict. */
+async function repeated(engine: Engine, row: ConfirmationRow, answer: ConfirmationAnswer): Promise<ConfirmationReply> {
+  const known = await engine.store.confirmations.view(row.id);
+  if (known?.decision === answer.decision)
+    return {
+      confirmation_request_id: row.id,
+      decision: answer.decision,
+      scope: known.scope ?? 'once',
+      applied: false,
+    };
+  throw new AppError(
+    'confirmation_already_resolved',
+    `this request was already answered: ${known?.decision ?? 'now'}`,
+    {
+      decision: known?.decision ?? null,
+      resolved_at: known?.resolved_at ?? null,
+    },
+  );
+}
+
+/**
+ * The answer as it is stored, with its effective scope. `always` is written to trust.yaml for a planner's call only;
+ * whatever cannot be remembered acts as `once` (09 §6.2). The file changes behind the answer it belongs to: one that
+ * was refused must leave no rule.
+ */
+async function storeScoped(
+  engine: Engine,
+  row: ConfirmationRow,
+  open: OpenApproval,
+  answer: ConfirmationAnswer,
+): Promise<Answer> {
+  const { decision, reason, modified_input } = answer;
+  const settled = (scope: Scope): Answer => ({
+    decision,
+    scope,
+    reason,
+    modified_input: decision === 'modify' ? modified_input : null,
+  });
+  const store = (scope: Scope) =>
+    storeAnswer(engine, row, { parent: open.request_event, answer: settled(scope), by: 'user' });
+  const session = await engine.store.sessions.record(row.session_id);
+  if (answer.scope !== 'always' || row.request.is_worker || session === null) {
+    if (answer.scope === 'always')
+      engine.log.info(
+        { session_id: row.session_id, turn_id: row.turn_id, confirmation_request_id: row.id },
+        'an answer to a worker is not remembered beyond this call',
+      );
+    const scope = answer.scope === 'identical' && decision === 'approve' ? 'identical' : 'once';
+    await store(scope);
+    return settled(scope);
+  }
+  const list = decision === 'approve' ? 'always_allow' : 'always_deny';
+  const change = { list, tool: row.tool_name } as const;
+  const kept = await engine.workspaces.persistTrust(session.workspace_path, change, (can) =>
+    store(can ? 'always' : 'once'),
+  );
+  if (!kept)
+    engine.log.warn(
+      { session_id: row.session_id, turn_id: row.turn_id, confirmation_request_id: row.id, list },
+      'trust.yaml was not changed; the answer holds once',
+    );
+  return settled(kept ? 'always' : 'once');
+}

@@ -1,0 +1,221 @@
+// Asking a person about one call, and taking the answer: one id, one row, one way in (09 §5, §6).
+
+import { type ApprovalDecision, decideApproval, ruleFor, toolMode } from '#core/policy/tools/approval.ts';
+import type { ConfirmationRow } from '#core/ports/journal.ts';
+import type { SharedFile } from '#core/ports/spawner.ts';
+import type { Answer } from '#protocol/confirmation.ts';
+import type { Issue } from '#protocol/errors.ts';
+import type { EventId } from '#protocol/ids.ts';
+import type { ToolUseBlock } from '#protocol/message.ts';
+import type { ToolDefinition, ToolErrorClass } from '#protocol/tool.ts';
+import type { Engine } from '../state/engine.ts';
+import { claim, type OpenApproval } from '../state/open-approvals.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+import { requested, resolved } from './approval-records.ts';
+import { calling, type Subject, sharing } from './subject.ts';
+
+type Input = Readonly<Record<string, unknown>>;
+/** Checks an edited input as the original was checked. */
+type Recheck = (input: Input) => Promise<readonly Issue[]>;
+
+export type Approval =
+  /** `input` is set when a person edited it. */
+  | { readonly ok: true; readonly input: Input | null }
+  | { readonly ok: false; readonly refusal: { readonly error_class: ToolErrorClass; readonly text: string } };
+
+const ALLOWED: Approval = { ok: true, input: null };
+
+/** Decides whether a call may run, asking a person where policy says so: about each file that it hands on, then about itself (09 §5.2, 13 §5). */
+export async function approveCall(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  about: {
+    readonly definition: ToolDefinition;
+    readonly shared: readonly SharedFile[];
+    /** What a person is shown in place of the input. */
+    readonly payload: Input | null;
+    readonly recheck: Recheck;
+  },
+): Promise<Approval> {
+  for (const file of about.shared) {
+    const approval = await approve(engine, run, sharing(engine, run, call, file), async () => []);
+    if (!approval.ok) return approval;
+  }
+  return approve(engine, run, await calling(engine, run, call, about), about.recheck);
+}
+
+/** Whether files may be handed on at all, of an input that a person edited: they are not asked again. */
+export async function mayShare(engine: Engine, run: TurnRun, call: ToolUseBlock, shared: readonly SharedFile[]) {
+  for (const file of shared)
+    if ((await decide(engine, run, sharing(engine, run, call, file))) === 'deny_policy') return false;
+  return true;
+}
+
+async function decide(engine: Engine, run: TurnRun, { covered, keyHash }: Subject): Promise<ApprovalDecision> {
+  const { session } = run;
+  return decideApproval({
+    inEffectiveSet: true,
+    rule: ruleFor(session.worker_definition?.definition.tool_rules ?? {}, covered),
+    mode: toolMode(engine.config.tool_confirmation, covered),
+    trust: await engine.workspaces.readTrust(session.workspace_path),
+    toolName: covered.name,
+    approvalMode: session.approval_mode,
+    granted: await engine.store.confirmations.granted(session.root_session_id, keyHash),
+  });
+}
+
+async function approve(engine: Engine, run: TurnRun, subject: Subject, recheck: Recheck): Promise<Approval> {
+  const decision = await decide(engine, run, subject);
+  switch (decision) {
+    case 'allow':
+      return ALLOWED;
+    case 'not_found':
+      return denied('not_found', `Tool '${subject.covered.name}' is not available in this session.`);
+    case 'deny_policy':
+      return denied('user_denied', 'Denied by policy.');
+    case 'approve_all':
+    case 'deny_strict': {
+      const yes = decision === 'approve_all';
+      await byPolicy(engine, run, subject.row(), yes ? 'approve' : 'reject');
+      return yes ? ALLOWED : denied('user_denied', `Strict mode: tool '${subject.covered.name}' not pre-approved`);
+    }
+    case 'ask':
+      return ask(engine, run, subject.row(), recheck);
+  }
+}
+
+function denied(error_class: ToolErrorClass, text: string): Approval {
+  return { ok: false, refusal: { error_class, text } };
+}
+
+/** `approve_all` and `strict` answer at once, and leave the same trace as a person would (09 §6.3). */
+async function byPolicy(engine: Engine, run: TurnRun, row: ConfirmationRow, decision: 'approve' | 'reject') {
+  await engine.journal.commit({
+    writes: [
+      { kind: 'confirmation.insert', confirmation: row },
+      {
+        kind: 'confirmation.resolve',
+        id: row.id,
+        decision,
+        scope: 'once',
+        reason: null,
+        modified: null,
+        resolved_by: 'policy',
+        at: engine.clock.now(),
+      },
+    ],
+    emit: [requested(run, row), resolved(row, 0, { decision, scope: 'once' }, 'policy')],
+  });
+}
+
+async function ask(engine: Engine, run: TurnRun, row: ConfirmationRow, recheck: Recheck): Promise<Approval> {
+  for (const clock of run.clocks) clock.pause();
+  try {
+    const events = await engine.journal.commit({
+      writes: [{ kind: 'confirmation.insert', confirmation: row }],
+      emit: [requested(run, row)],
+    });
+    return verdict(engine, await answerTo(engine, run, row, { requestEvent: events[0]!.id, recheck }));
+  } finally {
+    for (const clock of run.clocks) clock.resume();
+  }
+}
+
+/** Resolves with the first of: a person's answer, the deadline, the turn's cancellation. */
+function answerTo(
+  engine: Engine,
+  run: TurnRun,
+  row: ConfirmationRow,
+  { requestEvent, recheck }: { readonly requestEvent: EventId; readonly recheck: Recheck },
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    let due: 'timeout' | 'cancelled' | null = null;
+    const giveUp = (decision: 'timeout' | 'cancelled') => {
+      due = decision;
+      void closeUnanswered(engine, row, decision);
+    };
+    const onAbort = () => giveUp('cancelled');
+    const timer = engine.clock.after(row.expires_at - row.requested_at, () => giveUp('timeout'));
+    const close = () => {
+      timer.cancel();
+      run.signal.removeEventListener('abort', onAbort);
+      engine.approvals.delete(row.id);
+    };
+    const open: OpenApproval = {
+      claim: null,
+      request_event: requestEvent,
+      recheck,
+      settle: (answer) => {
+        close();
+        resolve(answer);
+      },
+      fail: (error) => {
+        close();
+        reject(error);
+      },
+      putDown: onAbort,
+      unclaimed: () => {
+        if (due !== null) giveUp(due);
+      },
+    };
+    engine.approvals.set(row.id, open);
+    if (run.signal.aborted || engine.draining.value) onAbort();
+    else run.signal.addEventListener('abort', onAbort, { once: true });
+  });
+}
+
+function verdict(engine: Engine, answer: Answer): Approval {
+  switch (answer.decision) {
+    case 'approve':
+      return ALLOWED;
+    case 'modify':
+      return { ok: true, input: answer.modified_input };
+    case 'reject':
+      return denied(
+        'user_denied',
+        answer.reason ? `User denied this operation. Reason: ${answer.reason}` : 'User denied this operation.',
+      );
+    case 'timeout':
+      return denied(
+        'confirmation_timeout',
+        `Confirmation timed out after ${engine.config.tool_confirmation.timeout_seconds}s; the tool did not run.`,
+      );
+    case 'cancelled':
+      return denied('cancelled', 'Tool call cancelled.');
+  }
+}
+
+/** Closes a question that nobody answered in time; an answer that is being stored right now wins. */
+async function closeUnanswered(engine: Engine, row: ConfirmationRow, decision: 'timeout' | 'cancelled'): Promise<void> {
+  const open = engine.approvals.get(row.id);
+  if (!open || open.claim !== null) return;
+  const answer: Answer = { decision, scope: null, reason: null, modified_input: null };
+  await claim(open, () => storeAnswer(engine, row, { parent: open.request_event, answer, by: 'policy' })).then(
+    () => open.settle(answer),
+    (error: unknown) => open.fail(error),
+  );
+}
+
+/** The conditional update and its event; a second answer fails as `confirmation_resolved`. */
+export async function storeAnswer(
+  engine: Engine,
+  row: ConfirmationRow,
+  { parent, answer, by }: { readonly parent: EventId; readonly answer: Answer; readonly by: 'user' | 'policy' },
+): Promise<void> {
+  await engine.journal.commit({
+    writes: [
+      {
+        kind: 'confirmation.resolve',
+        id: row.id,
+        decision: answer.decision,
+        scope: answer.scope,
+        reason: answer.reason,
+        modified: answer.modified_input,
+        resolved_by: by,
+        at: engine.clock.now(),
+      },
+    ],
+    emit: [resolved(row, parent, answer, by)],
+  });
+}

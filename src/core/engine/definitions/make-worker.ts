@@ -1,0 +1,170 @@
+// A model makes a worker: proposed, checked, seen by a person as the whole definition, and kept with its session tree (13 §6.3).
+
+import path from 'node:path';
+import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
+import { isSameTool } from '#core/policy/tools/tool-names.ts';
+import { expandSpec, WorkerSpecSchema } from '#core/policy/workers/expand.ts';
+import type { Fault } from '#core/policy/workers/fault.ts';
+import { checkDefinition, readDefinition } from '#core/policy/workers/read-definition.ts';
+import { definitionYaml } from '#core/policy/workers/write-definition.ts';
+import type { WorkerMaker, WorkerProposal } from '#core/ports/spawner.ts';
+import type { Issue } from '#protocol/errors.ts';
+import { draft } from '#protocol/event.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import type { ToolUseBlock } from '#protocol/message.ts';
+import { ToolError, toolText } from '#protocol/tool.ts';
+import type { FoundWorker, WorkerDefinition } from '#protocol/worker/definition.ts';
+import type { SessionWorker } from '#protocol/worker/session-worker.ts';
+import type { Engine } from '../state/engine.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+import { checkWorker, surroundings } from './check-worker.ts';
+
+interface Draft {
+  readonly definition: WorkerDefinition | null;
+  readonly found: FoundWorker | null;
+  readonly issues: readonly Issue[];
+  /** The worker of this session that it takes the place of. */
+  readonly replaced: SessionWorker | null;
+}
+
+type Read = Pick<Draft, 'definition' | 'issues'>;
+
+export function createMaker(engine: Engine, run: TurnRun, call: ToolUseBlock): WorkerMaker {
+  const { session } = run;
+  const copyOf = (name: string) =>
+    path.join(engine.config.workers.generated_dir, session.root_session_id, `${name}.yaml`);
+
+  async function drafted(proposal: WorkerProposal): Promise<Draft> {
+    const read = 'yaml' in proposal ? fromYaml(proposal.yaml) : fromSpec(engine, run, proposal.spec);
+    if (read.definition === null) return { ...read, found: null, replaced: null };
+    const { definition } = read;
+    const root = session.workspace_path;
+    const found = checkWorker(
+      engine,
+      await engine.library.complete(root, definition),
+      surroundings(engine.tools.knownTools(root), [definition.name]),
+    );
+    const issues = [...read.issues, ...found.errors.map(({ path: at, message }) => ({ path: at, message }))];
+    const known = await engine.store.workers.list(session.root_session_id);
+    const replaced =
+      known.find((worker) => worker.name === definition.name && isReplaceable(worker, session.id)) ?? null;
+    const names = [
+      ...(await engine.library.names(root)),
+      ...known.filter((w) => w !== replaced).map(({ name }) => name),
+    ];
+    const other = names.find((taken) => taken.toLowerCase() === definition.name.toLowerCase());
+    if (other !== undefined)
+      issues.push({
+        path: 'name',
+        message: `worker_exists: there is a worker "${other}" already; choose another name`,
+      });
+    return { definition, found, issues, replaced };
+  }
+
+  return {
+    check: async (proposal) => (await drafted(proposal)).issues,
+    async shown(proposal) {
+      const { definition } = await drafted(proposal);
+      if (definition === null) return {};
+      return { ...call.input, yaml: definitionYaml(definition), path: copyOf(definition.name) };
+    },
+    async make(proposal) {
+      return engine.library.change(session.workspace_path, () => made(proposal));
+    },
+  };
+
+  async function made(proposal: WorkerProposal) {
+    const { definition, found, issues, replaced } = await drafted(proposal);
+    if (issues.length > 0 || definition === null || found === null || found.digest === null)
+      throw new ToolError('validation_error', issues.map((i) => `${i.path}: ${i.message}`).join('\n'));
+    const yaml = definitionYaml(definition);
+    const worker: SessionWorker = {
+      root_session_id: session.root_session_id,
+      name: definition.name,
+      created_by_session_id: session.id,
+      created_by_tool_use_id: call.id,
+      yaml,
+      path: copyOf(definition.name),
+      digest: found.digest,
+      edited_by_user: 'yaml' in proposal || JSON.stringify(proposal.spec) !== JSON.stringify(call.input),
+      created_at: engine.clock.now(),
+    };
+    await store(engine, run, worker, replaced);
+    await engine.library.keepCopy(worker.path ?? '', yaml).catch((err: unknown) => {
+      engine.log.warn({ err, path: worker.path }, 'the copy of a worker for people could not be written');
+    });
+    return toolText(
+      JSON.stringify(answer(worker, definition, { asked: call.input.name, replaced: replaced !== null })),
+    );
+  }
+}
+
+function answer(
+  { name, digest, path: copy, edited_by_user }: SessionWorker,
+  definition: WorkerDefinition,
+  { asked, replaced }: { readonly asked: unknown; readonly replaced: boolean },
+) {
+  const requested = asked === name ? {} : { requested_name: asked };
+  return { name, digest, path: copy, edited_by_user, replaced, ...requested, definition };
+}
+
+/** A session refines what it made itself; what a person locked stays, and so does what a person kept: it is in the project. */
+function isReplaceable(worker: SessionWorker, session: SessionId): boolean {
+  return worker.created_by_session_id === session && fromYaml(worker.yaml).definition?.locked === false;
+}
+
+async function store(
+  engine: Engine,
+  run: TurnRun,
+  worker: SessionWorker,
+  replaced: SessionWorker | null,
+): Promise<void> {
+  const called = await engine.store.events.ofTurn(run.turn.id, ['tool.called']);
+  const parent = called.find(({ payload }) => payload.tool_use_id === worker.created_by_tool_use_id)?.id ?? null;
+  await engine.journal.commit({
+    writes: [{ kind: replaced === null ? 'worker.insert' : 'worker.replace', worker }],
+    emit: [
+      draft({
+        type: 'worker.created',
+        session_id: run.session.id,
+        turn_id: run.turn.id,
+        parent,
+        payload: {
+          name: worker.name,
+          origin: 'session',
+          digest: worker.digest,
+          path: worker.path,
+          tool_use_id: worker.created_by_tool_use_id,
+          edited_by_user: worker.edited_by_user,
+          replaces_digest: replaced?.digest ?? null,
+        },
+      }),
+    ],
+  });
+}
+
+function fromYaml(yaml: string): Read {
+  const { definition, errors } = readDefinition(yaml, { name: null, file: null, format: 'yaml' });
+  const issues = errors.map(({ path: at, message, line }) => ({
+    path: at,
+    message: line === null ? message : `${message} (line ${line})`,
+  }));
+  return { definition, issues };
+}
+
+function fromSpec(engine: Engine, run: TurnRun, input: Readonly<Record<string, unknown>>): Read {
+  const spec = WorkerSpecSchema.safeParse(input);
+  const told = (faults: readonly Fault[]) =>
+    faults.map((fault) => ({ path: fault.path.map(String).join('.'), message: fault.message }));
+  if (!spec.success) return { definition: null, issues: told(plainIssues(spec.error)) };
+  const expanded = expandSpec(spec.data, engine.config.workers.creation, run.turn.tools);
+  const { definition, faults } = checkDefinition(expanded, null);
+  const foreign = spec.data.tools.filter((tool) => !run.turn.tools.some((own) => isSameTool(tool, own)));
+  return {
+    definition,
+    issues: [
+      ...told(faults),
+      ...foreign.map((tool) => ({ path: 'tools', message: `"${tool}" is not one of your own tools` })),
+    ],
+  };
+}

@@ -1,0 +1,152 @@
+// Commit F: the worker session ends, the delegation's record gets its outcome, and one `delegate.*` event tells (04 §5.4).
+
+import { workerChanges } from '#core/policy/delegation/changed-files.ts';
+import type { DelegateOutcome } from '#core/policy/delegation/outcome.ts';
+import type { Write } from '#core/ports/journal.ts';
+import type { WorkerUsage } from '#core/ports/store.ts';
+import type { UsageSummary } from '#protocol/delegate.ts';
+import { draft, type EventDraft } from '#protocol/event.ts';
+import { NO_CHANGES, type WorkerChanges } from '#protocol/file-change.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import { fromPusd } from '#protocol/money.ts';
+import { forget } from '../money/limits.ts';
+import { type Engine, safeText } from '../state/engine.ts';
+import { secondsSince } from '../state/session-starts.ts';
+import type { Spawned } from './open.ts';
+
+/**
+ * Returns what the worker spent and changed, whether it succeeded or not. A delegation without a worker is stored here for the
+ * first time, together with its end.
+ */
+export async function closeDelegation(
+  engine: Engine,
+  spawned: Spawned,
+  outcome: DelegateOutcome,
+  activeSeconds: number,
+): Promise<{ readonly usage: UsageSummary; readonly changes: WorkerChanges }> {
+  const { delegation, session } = spawned;
+  const at = engine.clock.now();
+  const seconds = secondsSince(engine, delegation.worker_session_id, delegation.created_at);
+  const used = session ? await engine.store.delegations.usage(session.id) : null;
+  const changes = session ? await changesOf(engine, session.id) : NO_CHANGES;
+  const message =
+    outcome.error_message === null ? null : safeText(engine, outcome.error_message, session?.workspace_path ?? null);
+  const writes: Write[] = [];
+  const emit: EventDraft[] = [];
+  if (session) {
+    writes.push({ kind: 'session.end', session_id: session.id, disposition: outcome.disposition, at });
+    emit.push(
+      draft({
+        type: 'session.ended',
+        session_id: session.id,
+        turn_id: null,
+        parent: null,
+        payload: {
+          disposition: outcome.disposition,
+          turn_count: used?.completed_turn_count ?? 0,
+          total_cost_usd: fromPusd(used?.cost_pusd ?? 0n),
+          duration_seconds: seconds,
+        },
+      }),
+    );
+  }
+  if (delegation.worker_session_id === null)
+    writes.push({ kind: 'delegation.insert', delegation }, ...(spawned.opening?.writes ?? []));
+  writes.push({
+    kind: 'delegation.end',
+    tool_use_id: delegation.tool_use_id,
+    status: outcome.success ? 'completed' : 'failed',
+    failure_mode: outcome.failure_mode,
+    error_message: message,
+    output: outcome.output,
+    changes,
+    active_seconds: activeSeconds,
+    ended_at: at,
+  });
+  emit.push(closingEvent(engine, spawned, outcome, { message, used, seconds, changes }));
+  await engine.journal.commit({ writes, emit });
+  forget(engine, 'delegation', delegation.tool_use_id);
+  if (session) engine.starts.delete(session.id);
+  const usage = {
+    model: used?.model || (delegation.resolved_model ?? ''),
+    turn_count: used?.turn_count ?? 0,
+    input_tokens: used?.input_tokens ?? 0,
+    output_tokens: used?.output_tokens ?? 0,
+    cost_usd: fromPusd(used?.cost_pusd ?? 0n),
+    wall_time_seconds: seconds,
+    tool_call_count: used?.tool_call_count ?? 0,
+  };
+  return { usage, changes };
+}
+
+async function changesOf(engine: Engine, worker: SessionId): Promise<WorkerChanges> {
+  const calls = await engine.store.delegations.changes(worker);
+  return workerChanges(calls, (paths) => engine.files.overlaps(worker, paths));
+}
+
+function closingEvent(
+  engine: Engine,
+  { delegation, session, parent_event }: Spawned,
+  outcome: DelegateOutcome,
+  {
+    message,
+    used,
+    seconds,
+    changes,
+  }: {
+    readonly message: string | null;
+    readonly used: WorkerUsage | null;
+    readonly seconds: number;
+    readonly changes: WorkerChanges;
+  },
+): EventDraft {
+  const common = {
+    session_id: delegation.parent_session_id,
+    turn_id: delegation.parent_turn_id,
+    parent: parent_event,
+  };
+  const spent = {
+    worker_total_cost_usd: fromPusd(used?.cost_pusd ?? 0n),
+    pricing_version: used?.pricing_version || engine.prices.version,
+    turn_count: used?.turn_count ?? 0,
+    llm_call_count: used?.llm_call_count ?? 0,
+    tool_call_count: used?.tool_call_count ?? 0,
+    input_tokens: used?.input_tokens ?? 0,
+    output_tokens: used?.output_tokens ?? 0,
+    wall_time_seconds: seconds,
+  };
+  const model = used?.model || delegation.resolved_model;
+  if (outcome.success && session)
+    return draft({
+      ...common,
+      type: 'delegate.completed',
+      payload: {
+        tool_use_id: delegation.tool_use_id,
+        worker_session_id: session.id,
+        success: true,
+        output_size_bytes: Buffer.byteLength(
+          typeof outcome.output === 'string' ? outcome.output : JSON.stringify(outcome.output),
+        ),
+        ...spent,
+        model: model ?? '',
+        ...changes,
+      },
+    });
+  return draft({
+    ...common,
+    type: 'delegate.failed',
+    payload: {
+      tool_use_id: delegation.tool_use_id,
+      worker_session_id: session?.id ?? null,
+      failure_mode: outcome.failure_mode ?? 'worker_error',
+      error_message: message ?? '',
+      ...spent,
+      model,
+      insufficient_context_request: outcome.insufficient_context_request,
+      cancel_scope: outcome.cancel_scope,
+      tier: delegation.tier,
+      worker_name: delegation.worker_name,
+      ...changes,
+    },
+  });
+}

@@ -1,0 +1,115 @@
+// The `delegate` call: its input checked against the calling session and turned into a request (04 §4, §5.1).
+
+import { checkImages } from '#core/policy/context/images.ts';
+import { contextIssue, parseDelegateInput, resolveContext } from '#core/policy/delegation/input.ts';
+import type { ContextItem, DelegateRequest } from '#protocol/delegate.ts';
+import type { Issue } from '#protocol/errors.ts';
+import { type ContentBlock, type ImageBlock, textOf } from '#protocol/message.ts';
+import { err, ok, type Result } from '#protocol/result.ts';
+import { ToolError } from '#protocol/tool.ts';
+import { sessionFiles } from '../definitions/session-files.ts';
+import type { Engine } from '../state/engine.ts';
+import type { Caller } from '../state/outside.ts';
+
+type Input = Readonly<Record<string, unknown>>;
+
+export interface ResolvedRequest {
+  readonly request: DelegateRequest;
+  /** What the worker's first message holds behind its text: images of referenced items, attachments (10 §8, 13 §5). */
+  readonly blocks: readonly ContentBlock[];
+}
+
+const IMAGE_SUFFIX = /\.(png|jpe?g|gif|webp)$/i;
+
+export async function resolveRequest(
+  engine: Engine,
+  run: Caller,
+  input: Input,
+): Promise<Result<ResolvedRequest, readonly Issue[]>> {
+  const parsed = parseDelegateInput(input);
+  if (!parsed.ok) return parsed;
+  const { tier, task, context, output_schema, allowed_tools, max_tokens, timeout_seconds, max_cost_usd } = parsed.value;
+  const issues: Issue[] = [];
+  if (output_schema !== null) {
+    const compiled = engine.schemas.compile(output_schema);
+    if (!compiled.ok)
+      issues.push(...compiled.problems.map((p) => ({ path: `output_schema.${p.path}`, message: p.message })));
+  }
+  issues.push(...(await outsideWorkspace(engine, run, context.include)));
+  const found = await references(engine, run, context.include);
+  if (found.excess !== null) return err([...issues, found.excess]);
+  const entries = resolveContext(context.include, {
+    message: (id) => found.texts.get(id) ?? null,
+    toolResult: (id) => found.texts.get(id) ?? null,
+  });
+  if (!entries.ok) issues.push(...entries.error);
+  if (issues.length > 0 || !entries.ok) return err(issues);
+  return ok({
+    request: {
+      entry: 'delegate',
+      tier,
+      task,
+      context_mode: context.mode,
+      context: entries.value,
+      output_schema,
+      allowed_tools,
+      max_tokens,
+      timeout_seconds,
+      max_cost_usd: max_cost_usd ?? engine.config.delegation.worker_max_cost_usd,
+      worker: null,
+      attachments: [],
+    },
+    blocks: found.images,
+  });
+}
+
+/** A reference may only name what the caller itself may read. */
+async function outsideWorkspace(engine: Engine, run: Caller, include: readonly ContextItem[]): Promise<Issue[]> {
+  const files = sessionFiles(engine, run.session);
+  const issues: Issue[] = [];
+  for (const [index, item] of include.entries()) {
+    if (item.type !== 'file' && item.type !== 'file_range') continue;
+    try {
+      await files.resolve(item.path, 'read');
+    } catch (error) {
+      if (!(error instanceof ToolError)) throw error;
+      issues.push(contextIssue(index));
+    }
+  }
+  return issues;
+}
+
+interface References {
+  /** By id. */
+  readonly texts: ReadonlyMap<string, string>;
+  readonly images: readonly ImageBlock[];
+  /** The item with which there were more images than a message may hold. */
+  readonly excess: Issue | null;
+}
+
+/** Texts and images of the items that name messages, tool results and image files. */
+async function references(engine: Engine, run: Caller, include: readonly ContextItem[]): Promise<References> {
+  const texts = new Map<string, string>();
+  const images: ImageBlock[] = [];
+  for (const [index, item] of include.entries()) {
+    if (item.type === 'message') {
+      const message = run.history.find((m) => m.id === item.message_id);
+      if (!message) continue;
+      texts.set(item.message_id, textOf(message.content));
+      images.push(...message.content.filter((b): b is ImageBlock => b.type === 'image'));
+    } else if (item.type === 'tool_result') {
+      const answer = run.history.find((m) => m.metadata.parent_tool_use_id === item.tool_use_id)?.content[0];
+      if (answer?.type !== 'tool_result') continue;
+      texts.set(item.tool_use_id, textOf(answer.content));
+      images.push(...answer.content.filter((b): b is ImageBlock => b.type === 'image'));
+    } else if (item.type === 'file' && IMAGE_SUFFIX.test(item.path)) {
+      const image = await engine.workspaces.readImage(run.session.workspace_path, item.path);
+      if (image) images.push(image);
+    }
+    const fault = checkImages(images);
+    if (fault === null) continue;
+    const message = `with this item the worker's first message ${fault}; leave items out or delegate in parts`;
+    return { texts, images: [], excess: { path: `context.include[${index}]`, message } };
+  }
+  return { texts, images, excess: null };
+}

@@ -1,0 +1,202 @@
+// What a delegation is made of: its record, its worker's session, and the two events that tell of them (04 §5.1).
+
+import { workerTaskPrompt } from '#core/policy/context/worker-brief.ts';
+import { taskSize } from '#core/policy/delegation/input.ts';
+import type { WorkerToolSet } from '#core/policy/delegation/worker-tools.ts';
+import type { Write } from '#core/ports/journal.ts';
+import type { DelegationRecord } from '#protocol/delegate.ts';
+import { draft, type Event, type EventDraft } from '#protocol/event.ts';
+import { NO_CHANGES } from '#protocol/file-change.ts';
+import type { EventId, ToolUseId } from '#protocol/ids.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { newNamedPrompt } from '../prompt/named-prompt.ts';
+import { newStablePrompt } from '../prompt/stable-prompt.ts';
+import { createdEvent } from '../session/new-session.ts';
+import type { Engine } from '../state/engine.ts';
+import type { Caller } from '../state/outside.ts';
+import type { ResolvedRequest } from './delegate-input.ts';
+
+/** Child session, delegation, `session.created` and, last, `delegate.started`: stored with the worker's first turn. */
+export interface Opening {
+  readonly writes: readonly Write[];
+  readonly emit: readonly EventDraft[];
+  /** They are. */
+  readonly stored: () => void;
+}
+
+/** A delegation: its record, its session and the event everything below hangs on. */
+export interface Spawned {
+  readonly delegation: DelegationRecord;
+  readonly session: SessionRecord | null;
+  /** `delegate.started`, or the planner's `llm.call_completed` when there is no session; null before it is opened. */
+  parent_event: EventId | null;
+  /** Waits for the worker's first turn, to be stored with it; null once it is. */
+  opening: Opening | null;
+}
+
+export function newDelegation(
+  engine: Engine,
+  run: Caller,
+  toolUseId: ToolUseId,
+  {
+    request,
+    tools,
+    model,
+  }: {
+    readonly request: ResolvedRequest['request'];
+    readonly tools: WorkerToolSet;
+    readonly model: string | null;
+  },
+): DelegationRecord {
+  return {
+    tool_use_id: toolUseId,
+    parent_session_id: run.session.id,
+    parent_turn_id: run.turn?.id ?? null,
+    worker_session_id: null,
+    entry: request.entry,
+    worker_name: request.worker?.name ?? null,
+    worker_digest: request.worker?.digest ?? null,
+    tier: request.tier,
+    resolved_model: model,
+    context_mode: request.context_mode,
+    context_reference_count: request.context.length,
+    task_size_tokens: taskSize(request.task, request.context),
+    effective_tools: tools.effective,
+    allowed_tool_count: tools.allowed_tool_count,
+    dropped_tools: tools.dropped_tools,
+    max_tokens: request.max_tokens,
+    max_cost_usd: request.max_cost_usd,
+    timeout_seconds: request.timeout_seconds ?? engine.config.delegation.worker_timeout_seconds,
+    active_seconds: 0,
+    status: 'running',
+    failure_mode: null,
+    error_message: null,
+    output: null,
+    ...NO_CHANGES,
+    request,
+    created_at: engine.clock.now(),
+    ended_at: null,
+  };
+}
+
+export async function workerSession(
+  engine: Engine,
+  run: Caller,
+  delegation: DelegationRecord,
+  policyVersion: string | null,
+): Promise<SessionRecord> {
+  const { session } = run;
+  const { worker, output_schema } = delegation.request;
+  const stable =
+    worker === null
+      ? await newStablePrompt(
+          engine,
+          { ...session, is_worker: true, worker_definition: null },
+          delegation.effective_tools,
+        )
+      : await newNamedPrompt(engine, session.workspace_path, worker, {
+          worker: true,
+          readsSkills: readsSkills(run, delegation),
+        });
+  return {
+    ...session,
+    id: engine.ids.session(),
+    active_model: null,
+    pending_active_model: null,
+    routing_policy_version: policyVersion,
+    system_prompt: stable,
+    system_prompt_volatile: worker === null ? workerTaskPrompt(delegation.request) : null,
+    turn_count: 0,
+    disposition: null,
+    ended_at: null,
+    parent_session_id: session.id,
+    parent_tool_use_id: delegation.tool_use_id,
+    is_worker: true,
+    delegation_depth: session.delegation_depth + 1,
+    delegated_by_model: run.model?.id ?? null,
+    worker_name: worker?.name ?? null,
+    worker_digest: worker?.digest ?? null,
+    worker_origin: worker?.origin ?? null,
+    worker_definition: worker === null ? null : { definition: worker.definition, output_schema },
+    allow_workers: null,
+    max_cost_usd: null,
+    // Its turns are ours, whoever keeps the session above it.
+    door: session.door === 'gateway' ? 'api' : session.door,
+    client_ref: null,
+    created_at: delegation.created_at,
+    updated_at: delegation.created_at,
+  };
+}
+
+function readsSkills({ toolset }: Caller, { effective_tools }: DelegationRecord): boolean {
+  return effective_tools.some((name) => toolset.definition(name)?.loads_skills);
+}
+
+export function openingOf(run: Caller, delegation: DelegationRecord, session: SessionRecord): Opening {
+  return {
+    stored: () => run.outside?.stored(delegation),
+    writes: [
+      { kind: 'session.insert', session },
+      { kind: 'delegation.insert', delegation },
+      ...(run.outside?.claim(delegation) ?? []),
+    ],
+    emit: [
+      createdEvent(session),
+      draft({
+        type: 'delegate.started',
+        session_id: run.session.id,
+        turn_id: run.turn?.id ?? null,
+        parent: run.call_event_id,
+        payload: {
+          tool_use_id: delegation.tool_use_id,
+          worker_session_id: session.id,
+          tier: delegation.tier,
+          resolved_model: delegation.resolved_model,
+          context_mode: delegation.context_mode,
+          context_reference_count: delegation.context_reference_count,
+          task_size_tokens: delegation.task_size_tokens,
+          allowed_tool_count: delegation.allowed_tool_count,
+          dropped_tools: [...delegation.dropped_tools],
+          worker_name: session.worker_name,
+          worker_digest: session.worker_digest,
+          worker_origin: session.worker_origin,
+          entry: delegation.entry,
+          delegation_depth: session.delegation_depth,
+          attachment_count: delegation.request.attachments.length,
+          attachment_total_bytes: delegation.request.attachments.reduce((sum, { bytes }) => sum + bytes, 0),
+          max_cost_usd: delegation.max_cost_usd,
+        },
+      }),
+    ],
+  };
+}
+
+/** Stores what no turn has taken along, and `writes` with it: the delegation of a worker that never began has its end too. */
+export async function openWith(engine: Engine, spawned: Spawned, writes: readonly Write[]): Promise<void> {
+  const { opening } = spawned;
+  if (opening === null && writes.length === 0) return;
+  const batch = { writes: [...(opening?.writes ?? []), ...writes], emit: opening?.emit ?? [] };
+  opened(spawned, await engine.journal.commit(batch));
+}
+
+/** @param events of the batch that began with the opening */
+export function opened(spawned: Spawned, events: readonly Event[]): void {
+  if (spawned.opening === null) return;
+  spawned.parent_event = events[spawned.opening.emit.length - 1]!.id;
+  spawned.opening.stored();
+  spawned.opening = null;
+}
+
+/** The `delegate.started` of a delegation; null where there was none. */
+export async function startedEvent(engine: Engine, delegation: DelegationRecord): Promise<EventId | null> {
+  const { parent_turn_id: turn, parent_session_id: session_id, tool_use_id } = delegation;
+  const types = ['delegate.started'] as const;
+  // Its id is older than its event, and nothing but other delegations of the session lies between.
+  const after = tool_use_id.slice('tu_'.length);
+  const started =
+    turn === null
+      ? (await engine.store.events.list({ session_id, include_workers: false, types, after, until: null, limit: 1000 }))
+          .rows
+      : await engine.store.events.ofTurn(turn, types);
+  return started.find((event) => event.payload.tool_use_id === tool_use_id)?.id ?? null;
+}

@@ -1,0 +1,208 @@
+// A delegation that a session is asked for from outside: the same worker, without a turn above it (19 §3.1).
+
+import { shownName } from '#core/policy/cut.ts';
+import { decideApproval, ruleFor, toolMode } from '#core/policy/tools/approval.ts';
+import { Cancelled, createScope } from '#protocol/abort.ts';
+import { JournalConflict } from '#protocol/batch-fault.ts';
+import type { DelegationRecord } from '#protocol/delegate.ts';
+import { AppError, type Issue, validationError } from '#protocol/errors.ts';
+import type { SessionId, ToolUseId } from '#protocol/ids.ts';
+import { ok } from '#protocol/result.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { ToolError } from '#protocol/tool.ts';
+import { readAgain } from '../definitions/attachments.ts';
+import { toolsetOf } from '../definitions/toolset.ts';
+import { baseTools, workerCallers } from '../prompt/offered-tools.ts';
+import { alreadyEnded } from '../session/find-session.ts';
+import type { Engine } from '../state/engine.ts';
+import { FAULT, Interrupted, throwIfLost } from '../state/interrupt.ts';
+import type { Caller, OutsideCall } from '../state/outside.ts';
+import { endUnfinishedDelegation } from './close-under.ts';
+import { type ResolvedRequest, resolveRequest } from './delegate-input.ts';
+import { resolveNamed } from './named-input.ts';
+import { resumeWorker } from './resume.ts';
+import { spawnWorker } from './run-worker.ts';
+
+/** What is asked for: the input of `delegate`, or a named worker with its own. */
+export type OutsideInput =
+  | { readonly worker: null; readonly input: Readonly<Record<string, unknown>> }
+  | { readonly worker: string; readonly input: Readonly<Record<string, unknown>> };
+
+/** The session as a caller of workers, now. */
+export async function outsideCaller(
+  engine: Engine,
+  session: SessionRecord,
+  call: Omit<OutsideCall, 'tools'>,
+): Promise<Caller> {
+  const toolset = await toolsetOf(engine, session);
+  const tools = [...baseTools(session, { toolset, granted: null }), ...workerCallers(engine, session, toolset)];
+  const scope = createScope();
+  return {
+    session,
+    toolset,
+    scope,
+    signal: scope.signal,
+    clocks: [],
+    tree: { delegations: 0 },
+    caps: [],
+    call_event_id: null,
+    turn: null,
+    model: null,
+    history: await engine.store.messages.history(session.id),
+    outside: { ...call, tools: tools.map(({ name }) => name) },
+  };
+}
+
+/** Throws `validation_error`, or `not_found` for a worker that this session may not call. */
+export async function outsideRequest(
+  engine: Engine,
+  caller: Caller,
+  { worker, input }: OutsideInput,
+): Promise<ResolvedRequest> {
+  await requireAllowed(engine, caller, worker);
+  if (worker === null) {
+    const resolved = await resolveRequest(engine, caller, input);
+    if (!resolved.ok) throw validationError(resolved.error.map(pathless));
+    return resolved.value;
+  }
+  if (caller.toolset.definition(worker)?.spawns !== 'worker_tool')
+    throw new AppError('not_found', `no worker ${shownName(worker)} that this session may call`, {
+      resource: 'worker',
+    });
+  const issues = caller.toolset.validate(worker, input);
+  if (issues.length > 0) throw validationError(issues.map(pathless));
+  try {
+    return await resolveNamed(engine, caller, { entry: 'worker_tool', name: worker }, input);
+  } catch (error) {
+    if (!(error instanceof ToolError)) throw error;
+    const path = input.attachments === undefined ? 'worker' : 'attachments';
+    throw validationError([{ path, message: error.message }]);
+  }
+}
+
+/** Nobody is asked for the call itself, but what may never be called is not called from outside either. */
+async function requireAllowed(engine: Engine, { session, toolset }: Caller, worker: string | null): Promise<void> {
+  const name = worker ?? 'delegate';
+  const covered = toolset.definition(name);
+  if (covered === null) return;
+  const decision = decideApproval({
+    inEffectiveSet: true,
+    rule: ruleFor(session.worker_definition?.definition.tool_rules ?? {}, covered),
+    mode: toolMode(engine.config.tool_confirmation, covered),
+    trust: await engine.workspaces.readTrust(session.workspace_path),
+    toolName: name,
+    approvalMode: 'interactive',
+    granted: true,
+  });
+  if (decision !== 'deny_policy') return;
+  const where = 'tool_confirmation of the configuration, or .metis/trust.yaml of the workspace';
+  throw validationError([{ path: worker === null ? '' : 'worker', message: `${name} is denied by policy: ${where}` }]);
+}
+
+/** A problem of the whole has no path. */
+function pathless({ path, message }: Issue): Issue {
+  return { path: path === '$' ? '' : path, message };
+}
+
+/**
+ * Runs the delegation in the session's next free place; what it came to is stored. Registered at once, so that the end of
+ * the session meets it. Rejects where it was never stored.
+ */
+export function startOutside(
+  engine: Engine,
+  caller: Caller,
+  toolUseId: ToolUseId,
+  resolved: ResolvedRequest,
+): Promise<void> {
+  return run(engine, caller, toolUseId, () => spawnWorker(engine, caller, toolUseId, resolved));
+}
+
+function run(engine: Engine, caller: Caller, toolUseId: ToolUseId, work: () => Promise<unknown>): Promise<void> {
+  const { session, scope } = caller;
+  if (engine.ending.has(session.id)) throw alreadyEnded();
+  const worked = inPlace(engine, caller, toolUseId, work);
+  const done = worked.catch(() => {});
+  const { id: session_id, root_session_id } = session;
+  engine.outside.add({ session_id, root_session_id, tool_use_id: toolUseId, scope, done });
+  return worked;
+}
+
+async function inPlace(engine: Engine, { session, signal }: Caller, id: ToolUseId, work: () => Promise<unknown>) {
+  const release = await engine.outside.slots(session.id).take(signal);
+  try {
+    if (engine.draining.value) throw new Interrupted('restart');
+    await work();
+  } catch (thrown) {
+    throwIfLost(signal, thrown);
+    const wasStored = await endBroken(engine, session, { id, thrown }).catch((error: unknown) => {
+      // Its end could not be stored: the delegation would stay open for ever (16 §4.4).
+      engine.trees.giveUp(session.root_session_id);
+      throw error;
+    });
+    if (!wasStored) throw thrown;
+  } finally {
+    release();
+  }
+}
+
+/** Ends a delegation whose work threw, unless it is to go on; false where it was never stored. */
+async function endBroken(
+  engine: Engine,
+  session: SessionRecord,
+  { id, thrown }: { readonly id: ToolUseId; readonly thrown: unknown },
+): Promise<boolean> {
+  const delegation = await engine.store.delegations.get(id);
+  if (delegation === null) return false;
+  if (thrown instanceof Interrupted || delegation.ended_at !== null) return true;
+  if (!(thrown instanceof Cancelled)) engine.log.error({ err: thrown, session_id: session.id }, 'a delegation failed');
+  await endUnfinishedDelegation(engine, delegation, thrown instanceof Cancelled ? thrown : FAULT);
+  return true;
+}
+
+/** Why a delegation was never stored, as its caller is told. */
+export function outsideFault(engine: Engine, thrown: unknown): unknown {
+  if (thrown instanceof JournalConflict && thrown.code === 'session_ended') return alreadyEnded();
+  if (thrown instanceof Interrupted || (engine.draining.value && thrown instanceof Cancelled))
+    return new AppError('service_shutting_down', 'the server is going down; try again soon');
+  if (thrown instanceof Cancelled) return alreadyEnded();
+  if (thrown instanceof ToolError) return validationError([{ path: '', message: thrown.message }]);
+  return thrown;
+}
+
+/**
+ * Takes the interrupted delegations of a tree up again that no turn will; all trees' where none is named. One that waits
+ * for money, or runs already, is left alone.
+ */
+export async function resumeOutside(engine: Engine, root?: SessionId, only?: ToolUseId): Promise<void> {
+  if (engine.draining.value) return;
+  for (const delegation of await engine.store.delegations.allOpen(root)) {
+    if (delegation.parent_turn_id !== null || engine.outside.get(delegation.tool_use_id)) continue;
+    if (only !== undefined && delegation.tool_use_id !== only) continue;
+    const session = await engine.store.sessions.record(delegation.parent_session_id);
+    if (session === null || engine.budget.paused.has(session.root_session_id)) continue;
+    await takeUp(engine, session, delegation);
+  }
+}
+
+/** Resolves when it runs. */
+async function takeUp(engine: Engine, session: SessionRecord, delegation: DelegationRecord): Promise<void> {
+  const caller = await outsideCaller(engine, session, { claim: () => [], stored: () => {} });
+  // Somebody else may have taken it up meanwhile.
+  if (engine.outside.get(delegation.tool_use_id)) return;
+  const blocks = async ({ request }: DelegationRecord) =>
+    request.worker === null ? ok([]) : readAgain(engine, session, request.attachments);
+  const resumed = run(engine, caller, delegation.tool_use_id, () =>
+    resumeWorker(engine, caller, delegation.tool_use_id, blocks),
+  );
+  void resumed.catch((err: unknown) =>
+    engine.log.error({ err, session_id: session.id }, 'a delegation could not be resumed'),
+  );
+}
+
+/** Ends the delegations of a session that no turn waits for: those that run, and those that were interrupted. */
+export async function endOutside(engine: Engine, session: SessionRecord, reason: Cancelled): Promise<void> {
+  await engine.outside.stop(session.id, reason);
+  for (const delegation of await engine.store.delegations.allOpen(session.root_session_id))
+    if (delegation.parent_turn_id === null && delegation.parent_session_id === session.id)
+      await endUnfinishedDelegation(engine, delegation, reason);
+}

@@ -1,0 +1,195 @@
+// The one path that creates a child session, runs it and closes its delegation, whatever tool asked (04 §5, 13 §1).
+
+import { referredFiles } from '#core/policy/delegation/input.ts';
+import { plannerTexts, type WorkerEnd, workerOutcome } from '#core/policy/delegation/outcome.ts';
+import { type WorkerToolSet, workerTools } from '#core/policy/delegation/worker-tools.ts';
+import { tierModel } from '#core/policy/routing/policy-file.ts';
+import { namedTools } from '#core/policy/workers/worker-tools.ts';
+import { Cancelled } from '#protocol/abort.ts';
+import type { DelegateRequest } from '#protocol/delegate.ts';
+import type { ToolUseId } from '#protocol/ids.ts';
+import { toPusd } from '#protocol/money.ts';
+import { ok } from '#protocol/result.ts';
+import { type ToolOutput, toolTexts } from '#protocol/tool.ts';
+import { toolsetFor } from '../definitions/toolset.ts';
+import { currentPolicies } from '../routing/route-environment.ts';
+import type { Engine } from '../state/engine.ts';
+import { FAULT, Interrupted, throwIfLost } from '../state/interrupt.ts';
+import type { Caller } from '../state/outside.ts';
+import { cancelScope, childScope } from '../state/session-lock.ts';
+import { noteStart } from '../state/session-starts.ts';
+import type { WorkerRun } from '../state/turn-run.ts';
+import { startWorkerClock } from '../state/worker-clock.ts';
+import { endOpenTurn } from '../turn/end-unfinished.ts';
+import { closeDelegation } from './close.ts';
+import type { ResolvedRequest } from './delegate-input.ts';
+import { newDelegation, openingOf, openWith, type Spawned, workerSession } from './open.ts';
+import { type Work, type WorkedTurn, workUntilDone } from './worker-turns.ts';
+
+/**
+ * Runs one worker to its end and returns what the planner reads. A failure of the worker is a result;
+ * only the cancellation of the calling turn is thrown, after the delegation was closed.
+ */
+export async function spawnWorker(
+  engine: Engine,
+  run: Caller,
+  toolUseId: ToolUseId,
+  { request, blocks }: ResolvedRequest,
+): Promise<ToolOutput> {
+  // Where a sandbox is missing the call fails, and there never was a worker.
+  const sandboxes = Object.values(request.worker?.definition.sandboxes ?? {});
+  await engine.workspaces.openSandboxes(run.session.workspace_path, sandboxes);
+  const tools = await toolsOf(engine, run, request);
+  const { policies, version } = await currentPolicies(engine, run.session.workspace_path);
+  const named = request.worker?.definition.model ?? null;
+  const model =
+    named !== null
+      ? engine.registry.resolveAlias(named)
+      : request.tier === null
+        ? null
+        : tierModel(policies, engine.registry, request.tier);
+  const delegation = newDelegation(engine, run, toolUseId, { request, tools, model });
+
+  const claimed = run.outside
+    ? { writes: run.outside.claim(delegation), emit: [], stored: () => run.outside?.stored(delegation) }
+    : null;
+  const refuse = (end: WorkerEnd) =>
+    finish(
+      engine,
+      run,
+      { delegation, session: null, parent_event: run.call_event_id, opening: claimed },
+      { worker: null, end },
+    );
+  // Counted before the next await, so that parallel calls cannot pass the cap together.
+  if (run.tree.delegations >= engine.config.delegation.max_workers_per_turn)
+    return refuse({ kind: 'not_spawned', message: 'too many delegations in this turn' });
+  if (model === null && request.tier !== null) return refuse({ kind: 'no_model' });
+  run.tree.delegations += 1;
+
+  const session = await workerSession(engine, run, delegation, version);
+  noteStart(engine, session.id);
+  const record = { ...delegation, worker_session_id: session.id };
+  const opening = openingOf(run, record, session);
+  const spawned = { delegation: record, session, parent_event: null, opening };
+  return runSpawned(engine, run, spawned, { blocks: ok(blocks), outputTokensUsed: 0, begin: null });
+}
+
+/** The tools of the worker: narrowed from its planner's, or what its own definition says (09 §2). */
+async function toolsOf(engine: Engine, run: Caller, request: DelegateRequest): Promise<WorkerToolSet> {
+  const { session } = run;
+  if (request.worker === null)
+    return workerTools({
+      plannerTools: run.turn?.tools ?? run.outside?.tools ?? [],
+      allowed_tools: request.allowed_tools,
+      mayDelegate: session.delegation_depth + 1 < engine.config.delegation.delegate_depth,
+      registered: run.toolset.definitions(),
+    });
+  const { definition, creator_tools } = request.worker;
+  const own = await toolsetFor(engine, session.workspace_path, definition.allow_workers);
+  const tools = namedTools({
+    definition,
+    registered: own.definitions(),
+    isWorker: true,
+    creatorTools: creator_tools,
+  });
+  return { ...tools, allowed_tool_count: null };
+}
+
+function reasonOf({ worker }: DelegateRequest): string {
+  if (worker === null) return 'delegate() tier resolution';
+  return worker.definition.model === null ? 'worker definition tier' : 'worker definition model';
+}
+
+/** Runs the worker of a delegation, from its beginning or from where it was interrupted. */
+export async function runSpawned(
+  engine: Engine,
+  run: Caller,
+  spawned: Spawned,
+  from: {
+    readonly blocks: Work['blocks'];
+    readonly outputTokensUsed: number;
+    /** Runs the turn that was open; null starts with the first one. */
+    readonly begin: ((work: Work) => Promise<WorkedTurn | null>) | null;
+  },
+): Promise<ToolOutput> {
+  const { delegation } = spawned;
+  const session = spawned.session!;
+  const { scope, detach } = childScope(run.signal);
+  const clock = startWorkerClock(engine.clock, delegation.timeout_seconds, delegation.active_seconds, () =>
+    cancelScope(scope, new Cancelled('timeout')),
+  );
+  const worker: WorkerRun = {
+    tool_use_id: delegation.tool_use_id,
+    task: delegation.request.task,
+    files: referredFiles(delegation.request.context),
+    tier_model: delegation.resolved_model,
+    tier_reason: reasonOf(delegation.request),
+    output_schema: delegation.request.output_schema,
+    output_tokens_left: delegation.max_tokens === null ? null : delegation.max_tokens - from.outputTokensUsed,
+    clock,
+  };
+  const own = delegation.max_cost_usd;
+  const caps =
+    own === null
+      ? run.caps
+      : [...run.caps, { tool_use_id: delegation.tool_use_id, session_id: session.id, limit: toPusd(own) }];
+  engine.files.open(delegation, session.id);
+  const work: Work = { spawned, session, worker, scope, blocks: from.blocks, caps };
+  try {
+    const begun = Promise.resolve(from.begin?.(work) ?? null);
+    const end = await begun
+      .then((turn) => workUntilDone(engine, run, work, turn))
+      .catch((thrown: unknown): WorkerEnd => {
+        if (thrown instanceof Interrupted) throw thrown;
+        throwIfLost(scope.signal, thrown);
+        engine.log.error({ err: thrown, session_id: session.id }, 'a worker could not be run');
+        return { kind: 'failed', message: 'internal error', text: '' };
+      });
+    // A fault of the journal may have kept the worker's turn from its end.
+    await endOpenTurn(engine, session, FAULT);
+    return await finish(engine, run, spawned, { worker, end });
+  } catch (thrown) {
+    if (thrown instanceof Interrupted) {
+      const { tool_use_id } = delegation;
+      const active_seconds = clock.activeSeconds();
+      await openWith(engine, spawned, [{ kind: 'delegation.interrupt', tool_use_id, active_seconds }]);
+    }
+    throw thrown;
+  } finally {
+    engine.files.forget(session.id);
+    clock.stop();
+    detach();
+  }
+}
+
+async function finish(
+  engine: Engine,
+  run: Caller,
+  spawned: Spawned,
+  { worker, end }: { readonly worker: WorkerRun | null; readonly end: WorkerEnd },
+): Promise<ToolOutput> {
+  const outcome = workerOutcome(end);
+  if (spawned.session) await openWith(engine, spawned, []);
+  const { usage, changes } = await closeDelegation(engine, spawned, outcome, worker?.clock.activeSeconds() ?? 0);
+  if (spawned.session === null) spawned.opening?.stored();
+  if (outcome.cancel_scope === 'planner') {
+    cancelScope(run.scope, new Cancelled('shutdown'));
+    throw run.signal.reason;
+  }
+  const { texts, is_error } = plannerTexts({
+    failure_mode: outcome.failure_mode,
+    error_message: outcome.error_message,
+    output: outcome.output,
+    worker_session_id: spawned.delegation.worker_session_id,
+    ...changes,
+  });
+  return toolTexts(texts, {
+    success: !is_error,
+    metadata: {
+      success: outcome.success,
+      usage_summary: usage,
+      worker_session_id: spawned.delegation.worker_session_id,
+      ...changes,
+    },
+  });
+}

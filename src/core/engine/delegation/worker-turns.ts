@@ -1,0 +1,198 @@
+// A worker's turns: one as a rule, more when its answer has to be repaired (04 §5.2, §12).
+
+import { WORKER_FIRST_MESSAGE } from '#core/policy/context/worker-brief.ts';
+import type { WorkerEnd } from '#core/policy/delegation/outcome.ts';
+import { readStructured, repairMessage } from '#core/policy/delegation/schema-repair.ts';
+import { Cancelled } from '#protocol/abort.ts';
+import { TreeLost } from '#protocol/batch-fault.ts';
+import type { InsufficientContextRequest } from '#protocol/delegate.ts';
+import type { Issue } from '#protocol/errors.ts';
+import { type ContentBlock, textBlock, textOf } from '#protocol/message.ts';
+import type { Result } from '#protocol/result.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { type Engine, safeText } from '../state/engine.ts';
+import { Interrupted, isHandOver, throwIfLost } from '../state/interrupt.ts';
+import type { Caller } from '../state/outside.ts';
+import type { BudgetRefusal, DelegationCap } from '../state/reservations.ts';
+import { takeWhenFree } from '../state/session-lock.ts';
+import type { ToolResults } from '../state/tool-results.ts';
+import type { TurnEnd, TurnRun, WorkerRun } from '../state/turn-run.ts';
+import { admitTurn } from '../turn/admit.ts';
+import { runTurn } from '../turn/run.ts';
+import type { Spawned } from './open.ts';
+import { opened } from './open.ts';
+
+export interface Work {
+  readonly spawned: Spawned;
+  readonly session: SessionRecord;
+  readonly worker: WorkerRun;
+  /** Ends all the worker's turns: its own timeout, a direct cancel, or the planner's end. */
+  readonly scope: AbortController;
+  /** Behind the text of its first message; an error is why there can be none. */
+  readonly blocks: Result<readonly ContentBlock[], string>;
+  /** The planner's money caps and the worker's own. */
+  readonly caps: readonly DelegationCap[];
+}
+
+/** What one turn came to. */
+export interface WorkedTurn {
+  readonly end: TurnEnd;
+  readonly text: string;
+  readonly llm_calls: number;
+  readonly tokens_exhausted: boolean;
+  readonly context_request: InsufficientContextRequest | null;
+  readonly refusal: BudgetRefusal | null;
+}
+
+/**
+ * Runs turns until there is an outcome. Never throws for the worker's failure; throws `Interrupted` when it was interrupted.
+ * @param begun the turn with which a resumed worker goes on; null starts with the first
+ */
+export async function workUntilDone(
+  engine: Engine,
+  planner: Caller,
+  work: Work,
+  begun: WorkedTurn | null = null,
+): Promise<WorkerEnd> {
+  const validate = outputValidator(engine, work.worker);
+  const { request } = work.spawned.delegation;
+  const first = request.worker === null ? WORKER_FIRST_MESSAGE : request.task;
+  if (begun === null && !work.blocks.ok) return { kind: 'failed', message: work.blocks.error, text: '' };
+  let content: readonly ContentBlock[] = [textBlock(first), ...(work.blocks.ok ? work.blocks.value : [])];
+  let repairs = await repairsDone(engine, work, begun);
+  let turn = begun;
+  let said = '';
+  for (;;) {
+    if (turn === null) {
+      if (work.scope.signal.aborted) return haltedBetween(engine, planner, work, said);
+      const next = await oneTurn(engine, planner, work, content);
+      if ('kind' in next) return next;
+      turn = next;
+    }
+    const { end, text } = turn;
+    if (end.status === 'lost') throw new TreeLost(work.session.root_session_id);
+    if (end.status === 'interrupted') throw new Interrupted(end.reason);
+    if (end.status === 'cancelled') return stopped(planner, work, text, end.reason === 'timeout');
+    if (end.status === 'failed') return { kind: 'failed', message: end.message, text };
+    const structured = end.stop_reason === 'end_turn' && validate ? readStructured(text, validate) : null;
+    const repairable = structured?.ok === false && repairs < engine.config.delegation.schema_repair_attempts;
+    if (!repairable) return completed(turn, end.stop_reason, structured);
+    if (work.worker.output_tokens_left !== null && work.worker.output_tokens_left <= 0)
+      return completed({ ...turn, tokens_exhausted: true }, 'tool_use', null);
+    said = text;
+    content = [textBlock(repairMessage(structured.error))];
+    repairs += 1;
+    turn = null;
+  }
+}
+
+/** Stopped while none of its turns ran: it goes on after the next start, as a turn would, or has ended. */
+function haltedBetween(engine: Engine, planner: Caller, work: Work, text: string): WorkerEnd {
+  throwIfLost(work.scope.signal);
+  if (isHandOver(engine, work.scope.signal)) throw new Interrupted('restart');
+  return stopped(planner, work, text);
+}
+
+/** A resumed worker has used a repair for every turn after its first. */
+async function repairsDone(engine: Engine, work: Work, begun: WorkedTurn | null): Promise<number> {
+  return begun === null ? 0 : Math.max(0, (await engine.store.turns.count(work.session.id)) - 1);
+}
+
+function completed(
+  turn: WorkedTurn,
+  stopReason: Extract<TurnEnd, { status: 'completed' }>['stop_reason'],
+  structured: Extract<WorkerEnd, { kind: 'completed' }>['structured'],
+): WorkerEnd {
+  const { text, llm_calls, tokens_exhausted, context_request, refusal } = turn;
+  return {
+    kind: 'completed',
+    stop_reason: stopReason,
+    text,
+    llm_calls,
+    tokens_exhausted,
+    context_request,
+    structured,
+    budget: refusal && { scope: refusal.scope, left_usd: refusal.left_usd },
+  };
+}
+
+/**
+ * Who stopped it: the planner's end comes with the planner's own reason, the clock with `timeout`, else somebody directly.
+ * @param expired its turn had run out of time, perhaps before a restart
+ */
+function stopped(planner: Caller, work: Work, text: string, expired = false): WorkerEnd {
+  const reason = work.scope.signal.reason;
+  if (planner.signal.aborted && reason === planner.signal.reason) return { kind: 'cancelled', scope: 'planner', text };
+  const seconds = work.spawned.delegation.timeout_seconds;
+  if (seconds !== null && (expired || (reason instanceof Cancelled && reason.reason === 'timeout')))
+    return { kind: 'timeout', seconds, text };
+  // A drain stops planner and worker alike, each at its own step boundary.
+  const shutdown = reason instanceof Cancelled && reason.reason === 'shutdown';
+  return { kind: 'cancelled', scope: shutdown ? 'planner' : 'worker', text };
+}
+
+async function oneTurn(
+  engine: Engine,
+  planner: Caller,
+  work: Work,
+  content: readonly ContentBlock[],
+): Promise<WorkedTurn | WorkerEnd> {
+  const { session, worker, scope } = work;
+  const turnId = engine.ids.turn();
+  await takeWhenFree(engine.locks, session.id, turnId);
+  const admission = await admitTurn(engine, {
+    session,
+    turn_id: turnId,
+    content,
+    override: null,
+    scope,
+    worker,
+    clocks: [worker.clock, ...planner.clocks],
+    tree: planner.tree,
+    caps: work.caps,
+    before: work.spawned.opening,
+    parent_event: work.spawned.parent_event,
+    tool_names: work.spawned.delegation.effective_tools,
+    claim: null,
+  }).catch((error: unknown) => {
+    engine.locks.release(session.id);
+    throw error;
+  });
+  opened(work.spawned, admission.events);
+  if (admission.ok) return runWorkerTurn(engine, admission.run);
+  engine.locks.release(session.id);
+  if (admission.decision.fallback_dearer && !engine.config.delegation.allow_dearer_fallback)
+    return { kind: 'no_model' };
+  const message = safeText(engine, admission.error.message, session.workspace_path);
+  return { kind: 'routing_failed', message: `worker routing failed: ${message}` };
+}
+
+/** Runs an admitted or rebuilt turn under the session's lock, which the caller has reserved. */
+export async function runWorkerTurn(engine: Engine, run: TurnRun, known?: ToolResults): Promise<WorkedTurn> {
+  let end: TurnEnd = { status: 'failed', message: 'internal error' };
+  const turn = engine.locks.start(run.session, run.turn.id, run.scope, async () => {
+    end = await runTurn(engine, run, known);
+  });
+  await turn.done;
+  return {
+    end,
+    text: lastText(run),
+    llm_calls: run.tally.llm_calls,
+    tokens_exhausted: run.limit === 'output_tokens',
+    context_request: run.context_request,
+    refusal: run.refusal,
+  };
+}
+
+/** The text of the newest assistant message of the turn, cut ones included. */
+function lastText(run: TurnRun): string {
+  const last = run.history.findLast((m) => m.role === 'assistant');
+  return last && last.turn_id === run.turn.id ? textOf(last.content) : '';
+}
+
+function outputValidator(engine: Engine, worker: WorkerRun): ((value: unknown) => readonly Issue[]) | null {
+  if (worker.output_schema === null) return null;
+  const compiled = engine.schemas.compile(worker.output_schema);
+  if (!compiled.ok) throw new Error('an output schema that compiled at the call no longer does');
+  return compiled.validate;
+}

@@ -1,0 +1,95 @@
+// Workers as the rooms below see them: one for a call that spawns it, and the end of those left open (04 §5, §13).
+
+import type { WorkerSpawner } from '#core/ports/spawner.ts';
+import type { DelegationRecord } from '#protocol/delegate.ts';
+import type { ToolUseBlock } from '#protocol/message.ts';
+import { ok } from '#protocol/result.ts';
+import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
+import { ToolError } from '#protocol/tool.ts';
+import { readAgain } from '../definitions/attachments.ts';
+import type { Engine } from '../state/engine.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+import type { Entry, Workers } from '../state/workers.ts';
+import { RESTART_TEXT } from '../tool-call/results.ts';
+import { closeUnder } from './close-under.ts';
+import { resolveRequest } from './delegate-input.ts';
+import { type NamedRequest, resolveNamed } from './named-input.ts';
+import { resumeOutside } from './outside.ts';
+import { resumeWorker } from './resume.ts';
+import { spawnWorker } from './run-worker.ts';
+
+type Input = Readonly<Record<string, unknown>>;
+
+/** @param engine of these workers, which is put together with them */
+export function createWorkers(engine: () => Engine): Workers {
+  return {
+    spawner: (run, call, entry) => createSpawner(engine(), run, call, entry),
+    closeUnder: (turnId, reason, only) => closeUnder(engine(), turnId, { reason, only: only ?? null }),
+    resumeOutside: (root, only) => resumeOutside(engine(), root, only),
+  };
+}
+
+/** The spawner of one call; null where the session is too deep to delegate (04 §11). */
+function createSpawner(engine: Engine, run: TurnRun, call: ToolUseBlock, entry: Entry): WorkerSpawner | null {
+  if (entry !== 'delegate') return namedSpawner(engine, run, call, entry);
+  if (run.session.delegation_depth >= engine.config.delegation.delegate_depth) return null;
+  return {
+    async check(input) {
+      const resolved = await resolveRequest(engine, run, input);
+      return resolved.ok ? [] : resolved.error;
+    },
+    shares: async () => [],
+    async spawn(input) {
+      const resolved = await resolveRequest(engine, run, input);
+      const blocks = resolved.ok ? resolved.value.blocks : [];
+      const known = run.resumed ? await resumeWorker(engine, run, call.id, async () => ok(blocks)) : null;
+      if (known) return known;
+      refuseOtherInput(run, call, input);
+      // The workspace may have changed since the check, e.g. by an answer that took minutes.
+      if (!resolved.ok)
+        throw new ToolError('validation_error', resolved.error.map((i) => `${i.path}: ${i.message}`).join('\n'));
+      return spawnWorker(engine, run, call.id, resolved.value);
+    },
+  };
+}
+
+/** What was checked, and perhaps approved, is what runs: it is resolved once for each input. */
+function namedSpawner(engine: Engine, run: TurnRun, call: ToolUseBlock, entry: Entry): WorkerSpawner {
+  const resolved = new Map<string, NamedRequest>();
+  async function resolve(input: Input): Promise<NamedRequest> {
+    const key = canonicalJson(input);
+    const request =
+      resolved.get(key) ??
+      (await resolveNamed(
+        engine,
+        run,
+        { entry, name: entry === 'worker_call' ? String(input.worker) : call.name },
+        input,
+      ));
+    resolved.set(key, request);
+    return request;
+  }
+  return {
+    async check(input) {
+      await resolve(input);
+      return [];
+    },
+    shares: async (input) => (await resolve(input)).shared,
+    async spawn(input) {
+      const again = ({ request }: DelegationRecord) => readAgain(engine, run.session, request.attachments);
+      const known = run.resumed ? await resumeWorker(engine, run, call.id, again) : null;
+      if (known) return known;
+      refuseOtherInput(run, call, input);
+      // The bytes that a person may have approved are gone with the process.
+      if (run.called.has(call.id) && Array.isArray(input.attachments) && input.attachments.length > 0)
+        throw new ToolError('cancelled', RESTART_TEXT);
+      return spawnWorker(engine, run, call.id, await resolve(input));
+    },
+  };
+}
+
+/** A person had edited the input before the restart; the one they turned down must not be delegated in its place. */
+function refuseOtherInput(run: TurnRun, call: ToolUseBlock, input: Input): void {
+  const called = run.called.get(call.id);
+  if (called && called.input_hash !== sha256Hex(canonicalJson(input))) throw new ToolError('cancelled', RESTART_TEXT);
+}

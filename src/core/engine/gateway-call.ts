@@ -1,0 +1,203 @@
+// One call of the gateway: routed, reserved, relayed, settled; the client's bytes go on as they are (19 §2.2).
+
+import { Cancelled, cancelledBy, createScope } from '#protocol/abort.ts';
+import { AppError, validationError } from '#protocol/errors.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { clientPrompt } from '../policy/gateway/client-prompt.ts';
+import { requestFacts } from '../policy/gateway/request-facts.ts';
+import { type RelayAnswer, RelayFault, type RelayRequest } from '../ports/relay.ts';
+import { goingDown } from './drain.ts';
+import { type AnswerRequest, fetchAnswer, keepAnswer } from './gateway/background.ts';
+import { sentBody, sentName } from './gateway/body.ts';
+import { clientSession, type GatewayClient, placeClient, rootRef } from './gateway/client.ts';
+import { askedModel, decide, standing } from './gateway/decide.ts';
+import { ENDED } from './gateway/end-tree.ts';
+import { type OpeningOptions, openCall } from './gateway/open-call.ts';
+import {
+  brokenOff,
+  type GatewayRequest,
+  type GatewaySink,
+  outcomeOf,
+  pump,
+  relayRequest,
+  send,
+} from './gateway/relay.ts';
+import { type Begun, settleCall } from './gateway/settle.ts';
+import type { Engine } from './state/engine.ts';
+import type { GatewayCall } from './state/gateway-memory.ts';
+import { forkMemory } from './state/route-memory.ts';
+
+export type { GatewayClient } from './gateway/client.ts';
+export { gatewayModel, gatewayModels } from './gateway/models.ts';
+export type { GatewayRequest, GatewaySink } from './gateway/relay.ts';
+
+/** Why a call ends whose client is gone. */
+const CLIENT_LEFT = 'the client closed the connection';
+
+/**
+ * Takes the place of one call, before any of its body is read: what waits here holds memory. Returns how to give it
+ * back, once. Throws `rate_limit_exceeded` where `gateway.max_streams` are taken.
+ */
+export function takePlace({ gateway, config }: Engine): () => void {
+  const { max_streams } = config.gateway;
+  if (gateway.arrived >= max_streams)
+    throw new AppError('rate_limit_exceeded', `${max_streams} calls are under way: gateway.max_streams`);
+  gateway.arrived += 1;
+  return () => {
+    gateway.arrived -= 1;
+  };
+}
+
+/**
+ * Relays one call. Throws what is wrong with the request or refused before an answer begins; `RelayFault` where the
+ * provider gives none; from then on never.
+ */
+export async function relayCall(engine: Engine, request: GatewayRequest, sink: GatewaySink): Promise<void> {
+  if (engine.draining.value) throw goingDown();
+  const scope = createScope();
+  const leave = () => scope.abort(new Cancelled('user_cancel', CLIENT_LEFT));
+  request.signal.addEventListener('abort', leave, { once: true });
+  if (request.signal.aborted) leave();
+  let finish = () => {};
+  const done = new Promise<void>((resolve) => {
+    finish = resolve;
+  });
+  let entered: GatewayCall | null = null;
+  const enter = ({ id, root_session_id }: SessionRecord) => {
+    if (entered !== null) engine.gateway.calls.delete(entered);
+    entered = { session_id: id, root_session_id, scope, done, background: false };
+    engine.gateway.calls.add(entered);
+  };
+  try {
+    const { call, outgoing } = await begin(engine, request, { signal: scope.signal, enter });
+    await relay(engine, call, { outgoing, sink, signal: scope.signal, caller: request.client.caller });
+  } catch (error) {
+    throw scope.signal.aborted && !(error instanceof AppError) ? cancelledError(scope.signal) : error;
+  } finally {
+    request.signal.removeEventListener('abort', leave);
+    if (entered !== null) engine.gateway.calls.delete(entered);
+    finish();
+  }
+}
+
+/**
+ * A call that was announced, and what is sent for it. The request and what was read of it end here: while the answer
+ * streams, nothing of it is held.
+ */
+async function begin(engine: Engine, request: GatewayRequest, how: Omit<OpeningOptions, 'prompt'>) {
+  const { bytes: read, facts } = await readRequest(engine, request);
+  let bytes = read;
+  const prompt = async (withTexts: boolean) => {
+    const { bodies } = engine;
+    if (bodies === null || bytes.byteLength <= bodies.above) return clientPrompt(bytes, facts);
+    const found = await bodies.readPrompt(bytes, facts, withTexts);
+    bytes = found.bytes;
+    return found.prompt;
+  };
+  const client = await placeClient(engine, request.client);
+  const call = await openCall(engine, client, facts, { ...how, prompt });
+  try {
+    const adapter = engine.registry.adapters.get(call.model.adapter)!;
+    const sent = sentBody(bytes, facts, { model: call.sent, output_tokens: call.output_tokens }, adapter);
+    const { withhold_usage } = sent;
+    return { call, outgoing: relayRequest(request, sent.pieces, { withhold_usage, request_id: call.request_id }) };
+  } catch (error) {
+    call.release();
+    throw error;
+  }
+}
+
+/** Relays a question about a request's size: it costs nothing and leaves no trace. */
+export async function relayCount(engine: Engine, request: GatewayRequest, sink: GatewaySink): Promise<void> {
+  if (engine.draining.value) throw goingDown();
+  const { bytes, facts } = await readRequest(engine, request);
+  // Nothing that is noticed on the way is taken from those who store it.
+  const apart: Engine = { ...engine, routes: forkMemory(engine.routes) };
+  const asked = askedModel(apart, facts);
+  const { session, new_root, fresh } = await clientSession(apart, await placeClient(apart, request.client), null);
+  const stands = fresh.length > 0 ? null : await standing(apart, session, asked);
+  const decided = stands === null ? await decide(apart, session, { ...asked, new_root }) : null;
+  const model = stands?.model ?? decided!.model;
+  if (model === null) throw decided!.refusal!;
+  const adapter = engine.registry.adapters.get(model.adapter)!;
+  const changes = { model: stands === null ? sentName(asked.named, model) : stands.sent, output_tokens: null };
+  const { pieces } = sentBody(bytes, facts, changes, adapter);
+  const outgoing = relayRequest(request, pieces, { withhold_usage: false, request_id: engine.ids.request() });
+  const answer = await send(engine, model.adapter, outgoing, request.signal);
+  sink.head(answer.status, [...answer.headers, ['x-metis-model', model.id]]);
+  await pump(engine, answer, { sink, signal: request.signal });
+  sink.end();
+}
+
+/** Relays a request for an answer that the provider makes in the background. */
+export async function relayAnswer(engine: Engine, request: AnswerRequest, sink: GatewaySink): Promise<void> {
+  if (engine.draining.value) throw goingDown();
+  await fetchAnswer(engine, request, sink);
+}
+
+/** The tree that a client's calls belong to; null where its next one opens it. */
+export async function gatewayRoot(engine: Engine, client: GatewayClient): Promise<SessionId | null> {
+  const ref = rootRef(engine, await placeClient(engine, client));
+  return (await engine.store.sessions.ofClient(client.caller, ref))?.id ?? null;
+}
+
+/** The body and what the gateway needs to know of it. A large one is parsed elsewhere. */
+async function readRequest({ bodies }: Engine, { wire, takeBody }: GatewayRequest) {
+  const body = takeBody();
+  const isLarge = bodies !== null && body.byteLength > bodies.above;
+  const { bytes, facts } = isLarge
+    ? await bodies.readRequest(wire, body)
+    : { bytes: body, facts: requestFacts(wire, body) };
+  if (!facts.ok) throw validationError([{ path: '', message: facts.error }]);
+  return { bytes, facts: facts.value };
+}
+
+/** Sends the call and hands its answer on; the outcome is stored before the answer ends. */
+async function relay(
+  engine: Engine,
+  call: Begun,
+  {
+    outgoing,
+    sink,
+    signal,
+    caller,
+  }: {
+    readonly outgoing: RelayRequest;
+    readonly sink: GatewaySink;
+    readonly signal: AbortSignal;
+    readonly caller: string;
+  },
+): Promise<void> {
+  let answer: RelayAnswer;
+  try {
+    answer = await send(engine, call.model.adapter, outgoing, signal);
+  } catch (error) {
+    await settleCall(engine, call, { reading: null, ...brokenOff(error, signal) });
+    throw error instanceof RelayFault ? new RelayFault(error.error_class, error.message) : error;
+  }
+  const own = [['x-metis-session', call.session.id] as const, ['x-metis-model', call.model.id] as const];
+  let broken: unknown = null;
+  try {
+    sink.head(answer.status, [...answer.headers, ...own]);
+    await pump(engine, answer, { sink, signal });
+  } catch (error) {
+    broken = error;
+    const { request_id } = call;
+    if (!(error instanceof RelayFault)) engine.log.error({ err: error, request_id }, 'an answer broke off');
+  }
+  const { background } = answer.reading();
+  // The provider goes on with the answer when the client leaves.
+  const goesOn = !engine.draining.value && (!signal.aborted || cancelledBy(signal).detail === CLIENT_LEFT);
+  if (background?.done === false && goesOn) keepAnswer(engine, call, { id: background.id, caller });
+  else await settleCall(engine, call, outcomeOf(answer, broken, signal));
+  if (broken === null) sink.end();
+  else sink.cut();
+}
+
+function cancelledError(signal: AbortSignal): Error {
+  const { reason, detail } = cancelledBy(signal);
+  if (reason === 'shutdown') return goingDown();
+  if (detail === ENDED) return new AppError('session_already_ended', 'this session has ended');
+  return new RelayFault('cancelled', 'the call was cancelled');
+}

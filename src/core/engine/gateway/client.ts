@@ -1,0 +1,143 @@
+// A client's own names for its sessions, and the records that stand for them (19 §2.3).
+
+import { isoTime } from '#protocol/clock.ts';
+import { AppError } from '#protocol/errors.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import { toPusd } from '#protocol/money.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { currentPolicies } from '../routing/route-environment.ts';
+import { blankRoot, openWorkspace } from '../session/new-session.ts';
+import type { Engine } from '../state/engine.ts';
+
+/** Who calls, by the client's own headers. */
+export interface GatewayClient {
+  /** Name of the key that came with the call; '' = none. */
+  readonly caller: string;
+  /** What the client calls itself. */
+  readonly product: string;
+  /** Its name for the session; null = one a day. */
+  readonly root: string | null;
+  /** Its name for the sub-agent that calls; null = the main agent. */
+  readonly worker: string | null;
+  /** Its name for the agent above the sub-agent; null = the main agent. */
+  readonly parent: string | null;
+  /** Its name for the session above `root`, from a client that names no main session with a sub-agent's call. */
+  readonly above_root: string | null;
+  /** What kind of sub-agent it is. */
+  readonly worker_type: string | null;
+  readonly workspace: string | null;
+  /** Decimal US dollars; can only lower what a new session is limited to. */
+  readonly budget_usd: string | null;
+}
+
+export interface ClientSession {
+  readonly session: SessionRecord;
+  /** Its root, where that is not stored yet. */
+  readonly new_root: SessionRecord | null;
+  /** Of the session and what is above it, what is not stored yet; the higher first. */
+  readonly fresh: readonly SessionRecord[];
+}
+
+/** Deeper agents hang below the main agent. */
+const MAX_DEPTH = 64;
+
+/**
+ * The client with its tree: a session below another one becomes a worker of that one's tree. An unknown session above is
+ * a main session whose first call is still to come.
+ */
+export async function placeClient({ store }: Engine, client: GatewayClient): Promise<GatewayClient> {
+  const { caller, root, above_root } = client;
+  if (above_root === null || above_root === root) return client;
+  const placed = { ...client, worker: root, above_root: null };
+  if ((await store.sessions.ofClient(caller, above_root)) === null) {
+    const parent = await store.sessions.workerOfCaller(caller, above_root);
+    const main = parent === null ? null : await store.sessions.record(parent.root_session_id);
+    if (main !== null) return { ...placed, root: main.client_ref, parent: above_root };
+  }
+  return { ...placed, root: above_root, parent: null };
+}
+
+/** What the client calls its session of today. */
+export function rootRef(engine: Engine, { root, product }: GatewayClient): string {
+  return root ?? `${product} ${isoTime(engine.clock.now()).slice(0, 10)}`;
+}
+
+/** The session of a call, opened where the client is new. Throws as `createSession`, and `session_already_ended`. */
+export async function clientSession(
+  engine: Engine,
+  client: GatewayClient,
+  delegatedBy: string | null,
+): Promise<ClientSession> {
+  const { sessions } = engine.store;
+  const ref = rootRef(engine, client);
+  const known = await sessions.ofClient(client.caller, ref);
+  const root = known ?? (await newRoot(engine, client, ref));
+  const new_root = known === null ? root : null;
+  const fresh = known === null ? [root] : [];
+  if (root.ended_at !== null || engine.ending.has(root.id)) throw refOver(ref);
+  if (client.worker === null) return { session: root, new_root, fresh };
+  const worker = known === null ? null : await sessions.workerOfClient(root.id, client.worker);
+  if (worker !== null) {
+    if (worker.ended_at !== null) throw refOver(ref);
+    return { session: worker, new_root, fresh };
+  }
+  const above = known === null || client.parent === null ? null : await sessions.workerOfClient(root.id, client.parent);
+  const parent = above === null || above.ended_at !== null || above.delegation_depth >= MAX_DEPTH ? root : above;
+  const session = newWorker(engine, parent, client, delegatedBy);
+  return { session, new_root, fresh: [...fresh, session] };
+}
+
+/** An ended session is not opened again under its name: the client, which shows the sentence, needs another one. */
+function refOver(ref: string): AppError {
+  return new AppError(
+    'session_already_ended',
+    `the session "${ref}" was ended on this server, which takes no more calls of it; ` +
+      'begin a new session in the client, or send x-metis-session with another name',
+  );
+}
+
+async function newRoot(engine: Engine, client: GatewayClient, ref: string): Promise<SessionRecord> {
+  const { config } = engine;
+  const workspace = client.workspace === null ? engine.gatewayFolder : await openWorkspace(engine, client.workspace);
+  const { version } = await currentPolicies(engine, workspace);
+  return {
+    ...blankRoot(engine, workspace, version),
+    door: 'gateway',
+    caller: client.caller,
+    client: client.product,
+    client_ref: ref,
+    max_cost_usd: lower(config.budgets.session_default_usd, client.budget_usd),
+    on_reached: 'stop',
+  };
+}
+
+function lower(ours: string | null, theirs: string | null): string | null {
+  if (ours === null || theirs === null) return ours ?? theirs;
+  return toPusd(theirs) < toPusd(ours) ? theirs : ours;
+}
+
+function newWorker(
+  engine: Engine,
+  parent: SessionRecord,
+  client: GatewayClient,
+  delegatedBy: string | null,
+): SessionRecord {
+  const now = engine.clock.now();
+  return {
+    ...parent,
+    id: engine.ids.session() as SessionId,
+    active_model: null,
+    pending_active_model: null,
+    turn_count: 0,
+    parent_session_id: parent.id,
+    is_worker: true,
+    delegation_depth: parent.delegation_depth + 1,
+    delegated_by_model: delegatedBy,
+    worker_name: client.worker_type,
+    door: 'gateway',
+    client_ref: client.worker,
+    max_cost_usd: null,
+    created_at: now,
+    updated_at: now,
+  };
+}

@@ -1,0 +1,186 @@
+// Which model a call of the gateway goes to: what stands, or the seven slots (19 §2.4).
+
+import { shownName } from '#core/policy/cut.ts';
+import { type NamedModel, namedModel, offeredModels, speaks } from '#core/policy/gateway/names.ts';
+import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
+import { wiresOf } from '#core/policy/registry/adapter-config.ts';
+import { snapshot } from '#core/policy/registry/availability.ts';
+import type { ModelRegistry } from '#core/policy/registry/registry.ts';
+import { validationFailure } from '#core/policy/routing/candidate.ts';
+import { decideRoute, type RouteEnv, routeError } from '#core/policy/routing/chain.ts';
+import { AppError, validationError } from '#protocol/errors.ts';
+import type { EventDraft } from '#protocol/event.ts';
+import type { ModelEntry } from '#protocol/model.ts';
+import type { RouteDecision, TurnContext } from '#protocol/route.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { pricingId } from '../money/ceiling.ts';
+import { limitsOf } from '../money/limits.ts';
+import { routeDecided } from '../routing/route-decided.ts';
+import { routeEnvironment } from '../routing/route-environment.ts';
+import type { Engine } from '../state/engine.ts';
+import { readDecision, type StandingDecision } from '../state/gateway-memory.ts';
+
+/** A request with the model it names. */
+export interface Asked {
+  readonly facts: RequestFacts;
+  /** Null where the client leaves the choice to the server. */
+  readonly named: NamedModel | null;
+  /** Root of the call's session, where that is not stored yet. */
+  readonly new_root: SessionRecord | null;
+  /** The registry as this call may use it: with a model that it does not list, and with the client's own credentials. */
+  readonly registry: ModelRegistry;
+}
+
+/** Every provider's model names consist of these. */
+const PRINTABLE_ASCII = /^[\x21-\x7e]+$/;
+
+/** Adapters that a call may go to. */
+export function usableAdapters({ relays, config }: Engine): ReadonlySet<string> {
+  const own = config.gateway.credentials === 'client';
+  return new Set([...relays].filter(([, { keyed }]) => keyed || own).map(([id]) => id));
+}
+
+/** Throws `model_not_configured` where no adapter of the wire can be used. */
+export function askedModel(engine: Engine, facts: RequestFacts): Asked {
+  const usable = usableAdapters(engine);
+  const named = namedModel(engine.registry, facts.wire, facts.model, usable);
+  if (named === null)
+    throw new AppError(
+      'model_not_configured',
+      `${shownName(facts.model)} cannot be reached: no adapter that speaks ${facts.wire} has a key on this server; set the key, or see metis doctor`,
+    );
+  const isConfigured = (id: string) => {
+    const model = registry.get(id);
+    return model !== null && usable.has(model.adapter);
+  };
+  const isListed = named === 'auto' || engine.registry.get(named.model.id) !== null;
+  if (!isListed && !PRINTABLE_ASCII.test(facts.model)) {
+    const message = `${shownName(facts.model)} is no model of this server; GET /v1/models lists them`;
+    throw validationError([{ path: 'model', message }]);
+  }
+  const unlisted = named !== 'auto' && engine.registry.get(named.model.id) === null ? named.model : null;
+  const registry: ModelRegistry = {
+    ...engine.registry,
+    isConfigured,
+    get: (id) => (id === unlisted?.id ? unlisted : engine.registry.get(id)),
+  };
+  return { facts, named: named === 'auto' ? null : named, new_root: null, registry };
+}
+
+/** The decision that stands for the session and this name, unless its model cannot serve this request. */
+export async function standing(engine: Engine, session: SessionRecord, asked: Asked): Promise<StandingDecision | null> {
+  const decision = readDecision(engine.gateway, session.id, asked.facts.model);
+  if (decision === null) return null;
+  const env = {
+    registry: asked.registry,
+    availability: snapshot(engine.routes.availability, engine.clock.monotonic()),
+    isPriced: (id: string) => engine.prices.has(pricingId(engine, id)),
+  };
+  const context = await contextOf(engine, session, asked, '0');
+  return validationFailure(decision.model.id, context, env) === null ? decision : null;
+}
+
+export interface Decided {
+  readonly decision: RouteDecision;
+  /** Null when it was refused. */
+  readonly model: ModelEntry | null;
+  readonly refusal: AppError | null;
+  /** What was noticed on the way, and then `route.decided`. */
+  readonly emit: readonly EventDraft[];
+}
+
+/** Asks the seven slots. Stores nothing. */
+export async function decide(engine: Engine, session: SessionRecord, asked: Asked): Promise<Decided> {
+  const environment = await routeEnvironment(engine, session, engine.clock.now());
+  const context = await contextOf(engine, session, asked, environment.cost_today_usd);
+  const env: RouteEnv = { ...environment.env, registry: asked.registry };
+  const before = engine.clock.monotonic();
+  const decision = decideRoute(context, env);
+  const elapsed_ms = Math.max(0, Math.round((engine.clock.monotonic() - before) * 1000) / 1000);
+  const place = { session_id: session.id, turn_id: null, parent: null };
+  const event = routeDecided(place, decision, elapsed_ms, asked.facts.model);
+  return {
+    decision,
+    model: decision.refused === null ? asked.registry.get(decision.chosen_model) : null,
+    refusal: refusalOf(engine, asked, decision) ?? routeError(decision, context, env),
+    emit: [...environment.notices, event],
+  };
+}
+
+/** The model asked for has no key here, or is none of this wire: then the sentence names those that are. */
+function refusalOf(engine: Engine, { named, facts, registry }: Asked, { refused }: RouteDecision): AppError | null {
+  if (refused === null || named === null) return null;
+  if (speaks(registry, named.model, facts.wire)) {
+    if (registry.isConfigured(named.model.id)) return null;
+    return new AppError(
+      'model_not_configured',
+      `${named.model.id} cannot be reached: this server has no key for ${named.model.adapter}; set the key, or see metis doctor`,
+    );
+  }
+  const names = offeredModels(registry, usableAdapters(engine), facts.wire).map(({ name }) => name);
+  return new AppError(
+    'explicit_model_rejected',
+    `${named.model.id} cannot be asked by ${facts.wire}; models that can: ${names.join(', ') || 'none'}`,
+    { validation_failure: 'wrong_wire', model: named.model.id },
+  );
+}
+
+/**
+ * Adapters at the address that the client's own key is meant for: that of the model it names, or of the first adapter of
+ * the wire. Null where the server's keys are used.
+ */
+function ownKeyAdapters(
+  { config, relays, registry }: Engine,
+  { wire }: RequestFacts,
+  named: NamedModel | null,
+): ReadonlySet<string> | null {
+  if (config.gateway.credentials === 'server') return null;
+  const meant = named?.model.adapter ?? firstOfWire(registry, wire);
+  const origin = relays.get(meant ?? '')?.origin;
+  return new Set([...relays].filter(([, relay]) => relay.origin === origin).map(([id]) => id));
+}
+
+function firstOfWire({ adapters }: ModelRegistry, wire: RequestFacts['wire']): string | null {
+  return [...adapters].find(([, config]) => wiresOf(config).includes(wire))?.[0] ?? null;
+}
+
+async function contextOf(
+  engine: Engine,
+  session: SessionRecord,
+  { facts, named, new_root }: Asked,
+  costToday: string,
+): Promise<TurnContext> {
+  const { rules_apply_to } = engine.config.gateway;
+  const rulesApply = rules_apply_to === 'all' || (rules_apply_to === 'workers' && session.is_worker);
+  return {
+    session_id: session.id,
+    turn_id: '',
+    estimated_input_tokens: facts.estimated_input_tokens,
+    smallest_input_tokens: facts.estimated_input_tokens,
+    has_images: facts.size.images > 0,
+    message_has_images: facts.message_has_images,
+    has_tool_definitions: facts.has_tools,
+    has_system_prompt: facts.has_system,
+    requires_structured_output: facts.structured,
+    document_media_types: facts.document_media_types,
+    budget_limited: (await limitsOf(engine, { ...session, new_root }, [])).length > 0,
+    per_message_override: null,
+    session_active_model: session.active_model,
+    is_worker: session.is_worker,
+    worker_tier_model: null,
+    worker_tier_reason: null,
+    workspace_path: session.workspace_path,
+    user_message_text: facts.text,
+    cost_today_usd: costToday,
+    now: engine.clock.now(),
+    requested: {
+      wire: facts.wire,
+      name: facts.model,
+      model: named?.model.id ?? null,
+      own_key_adapters: ownKeyAdapters(engine, facts, named),
+      binding: named !== null && !rulesApply,
+    },
+    recommendation: null,
+    recommendation_absent: 'pattern store not configured',
+  };
+}

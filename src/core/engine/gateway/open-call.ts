@@ -1,0 +1,294 @@
+// From a request to an announced call: its session, its decision, its money; what is new is one commit (19 §2.2).
+
+import { outputBound } from '#core/policy/gateway/bound.ts';
+import { largestBill } from '#core/policy/gateway/largest-bill.ts';
+import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
+import type { Prompt } from '#core/policy/pricing/prompt.ts';
+import type { AdapterConfig } from '#core/policy/registry/adapter-config.ts';
+import type { Write } from '#core/ports/journal.ts';
+import { isClientKnown } from '#protocol/batch-fault.ts';
+import { AppError } from '#protocol/errors.ts';
+import { draft, type EventDraft } from '#protocol/event.ts';
+import type { EventId, RequestId } from '#protocol/ids.ts';
+import { type ModelEntry, providerOf } from '#protocol/model.ts';
+import { toPusd } from '#protocol/money.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { awaitMoney, type Granted, tryMoney, type Wanted } from '../money/await-money.ts';
+import { budgetEvents } from '../money/budget-events.ts';
+import { type BoundPrompt, boundPrompt } from '../money/prompt-bound.ts';
+import { enoughUsd } from '../money/require-budget.ts';
+import { alreadyEnded } from '../session/find-session.ts';
+import { createdEvent } from '../session/new-session.ts';
+import type { Engine } from '../state/engine.ts';
+import { keepCount, keepDecision, type StandingDecision } from '../state/gateway-memory.ts';
+import { noteStart } from '../state/session-starts.ts';
+import { sentName } from './body.ts';
+import { type ClientSession, clientSession, type GatewayClient, rootRef } from './client.ts';
+import { type Asked, askedModel, decide, standing } from './decide.ts';
+import { LIMIT_NAMES, requireBounded } from './require-bounded.ts';
+import type { Begun } from './settle.ts';
+
+export interface OpenedCall extends Begun {
+  /** What stands in the body for the model; null = what the client wrote. */
+  readonly sent: string | null;
+  /** The lowered bound of the answer; null = as asked. */
+  readonly output_tokens: number | null;
+}
+
+/** What a call is opened with. */
+interface Opening {
+  readonly session: SessionRecord;
+  readonly decision: StandingDecision;
+  readonly wanted: PricedCall;
+  readonly granted: Granted;
+  /** Of the call's announcement, where it was stored with what was new. */
+  readonly started: EventId | null;
+  readonly request_id: RequestId;
+}
+
+interface PricedCall extends Wanted {
+  /** Null until its price was asked for. */
+  bound: BoundPrompt | null;
+}
+
+export interface OpeningOptions {
+  readonly signal: AbortSignal;
+  /** The parts of the request's prompt, with their texts where these are counted; asked only where a limit covers the call. */
+  prompt(withTexts: boolean): Promise<Prompt>;
+  /** Called as soon as the session is known, before anything is waited for. */
+  enter(session: SessionRecord): void;
+}
+
+/**
+ * Throws `session_already_ended`, `model_not_configured`, `explicit_model_rejected`, `routing_failed`, `budget_exceeded`,
+ * what `createSession` throws for a workspace, and the signal's reason.
+ */
+export async function openCall(
+  engine: Engine,
+  client: GatewayClient,
+  facts: RequestFacts,
+  how: OpeningOptions,
+): Promise<OpenedCall> {
+  const asked = askedModel(engine, facts);
+  const opening = await oneAtATime(engine, `${client.caller}\n${rootRef(engine, client)}`, () =>
+    open(engine, client, asked, how).catch((error: unknown) => {
+      // Another door opened the client's session meanwhile.
+      if (isClientKnown(error)) return open(engine, client, asked, how);
+      throw error;
+    }),
+  );
+  const { session, decision, request_id, wanted } = opening;
+  const { model } = decision;
+  let { granted, started } = opening;
+  if (granted.kind === 'wait') granted = await awaitMoney(engine, wanted, granted.pool, how.signal);
+  if (granted.kind === 'refused') throw await refused(engine, session, decision, granted);
+  try {
+    if (started === null) {
+      how.signal.throwIfAborted();
+      const call_index = await nextIndex(engine, session);
+      const place = { session, model, facts, request_id, call_index };
+      const [event] = await engine.journal.commit({ emit: [callStarted(place, decision.event_id)] });
+      started = event!.id;
+    }
+  } catch (error) {
+    granted.release();
+    throw error;
+  }
+  const lowered = granted.output_tokens < outputBound(facts, model, adapterOf(engine, model));
+  return {
+    session,
+    model,
+    request_id,
+    started,
+    estimated_input_tokens: facts.estimated_input_tokens,
+    began: engine.clock.monotonic(),
+    limited: granted.limited,
+    prompt: wanted.bound,
+    most_output_tokens: granted.output_tokens * facts.output.copies,
+    sent: decision.sent,
+    by_wire_name: (decision.sent ?? facts.model) === model.wire_name,
+    output_tokens: lowered ? granted.output_tokens : null,
+    release: granted.release,
+  };
+}
+
+/** Two first calls of a client open one session, and agree on one decision. */
+function oneAtATime<T>({ gateway }: Engine, key: string, work: () => Promise<T>): Promise<T> {
+  const before = gateway.openings.get(key) ?? Promise.resolve();
+  const mine = before.then(work);
+  const settled = mine
+    .then(
+      () => {},
+      () => {},
+    )
+    .then(() => {
+      if (gateway.openings.get(key) === settled) gateway.openings.delete(key);
+    });
+  gateway.openings.set(key, settled);
+  return mine;
+}
+
+async function open(engine: Engine, client: GatewayClient, given: Asked, how: OpeningOptions): Promise<Opening> {
+  const { facts, named } = given;
+  const { session, new_root, fresh } = await clientSession(engine, client, named?.model.id ?? null);
+  const asked = { ...given, new_root };
+  how.enter(session);
+  await requireLive(engine, session, new_root);
+  const spender = { ...session, new_root };
+  const request_id = engine.ids.request();
+  const stands = fresh.length > 0 ? null : await standing(engine, session, asked);
+  if (stands !== null) {
+    await requireBounded(engine, spender, stands.model, facts);
+    const wanted = pricedCall(engine, { session, new_root, model: stands.model, facts }, how.prompt);
+    const granted = await tryMoney(engine, wanted, FIRST_TRY);
+    return { session, decision: stands, wanted, granted, started: null, request_id };
+  }
+
+  const { model, refusal, emit } = await decide(engine, session, asked);
+  const created = { writes: insertsOf(fresh), emit: [...fresh.map(createdEvent), ...emit] };
+  if (model === null) {
+    await engine.journal.commit(created);
+    opened(engine, fresh);
+    throw withSession(refusal!, session);
+  }
+  await requireBounded(engine, spender, model, facts);
+  const wanted = pricedCall(engine, { session, new_root, model, facts }, how.prompt);
+  const granted = await tryMoney(engine, wanted, FIRST_TRY);
+  const route = created.emit.length - 1;
+  const start: EventDraft[] = [];
+  try {
+    if (granted.kind === 'granted') {
+      const call_index = await nextIndex(engine, session);
+      start.push(callStarted({ session, model, facts, request_id, call_index }, route));
+    }
+    const events = await engine.journal.commit({ writes: created.writes, emit: [...created.emit, ...start] });
+    opened(engine, fresh);
+    const decision: StandingDecision = {
+      root_session_id: session.root_session_id,
+      model,
+      sent: sentName(named, model),
+      event_id: events[route]!.id,
+    };
+    keepDecision(engine.gateway, session.id, facts.model, decision);
+    const started = start.length === 0 ? null : events[route + 1]!.id;
+    return { session, decision, wanted, granted, started, request_id };
+  } catch (error) {
+    if (granted.kind === 'granted') granted.release();
+    throw error;
+  }
+}
+
+/** The root may have been ended while the session was looked for: from here on its end aborts the call. */
+async function requireLive(engine: Engine, { root_session_id }: SessionRecord, new_root: SessionRecord | null) {
+  if (new_root !== null) return;
+  const root = await engine.store.sessions.record(root_session_id);
+  if (root === null || root.ended_at !== null || engine.ending.has(root_session_id)) throw alreadyEnded();
+}
+
+const FIRST_TRY = { mayWait: true, own: null } as const;
+
+function insertsOf(fresh: ClientSession['fresh']): readonly Write[] {
+  return fresh.map((session) => ({ kind: 'session.insert', session }));
+}
+
+function opened(engine: Engine, fresh: ClientSession['fresh']): void {
+  for (const { id } of fresh) noteStart(engine, id);
+}
+
+function pricedCall(
+  engine: Engine,
+  call: {
+    readonly session: SessionRecord;
+    readonly new_root: SessionRecord | null;
+    readonly model: ModelEntry;
+    readonly facts: RequestFacts;
+  },
+  prompt: OpeningOptions['prompt'],
+): PricedCall {
+  const { session, new_root, model, facts } = call;
+  const { prices, registry, config } = engine;
+  const priced: PricedCall = {
+    covered: { session: { ...session, new_root }, caps: [] },
+    asked: outputBound(facts, model, adapterOf(engine, model)),
+    floor: Math.max(config.gateway.min_output_tokens, facts.output.least),
+    bound: null,
+    async price() {
+      const whole = await prompt(engine.tokenizer !== null && model.tokenizer !== null);
+      priced.bound ??= await boundPrompt(engine, session.id, model, whole);
+      const bill = { prices, registry, model, facts, prompt: whole, prompt_tokens: priced.bound.tokens };
+      return (tokens) => largestBill(bill, tokens);
+    },
+  };
+  return priced;
+}
+
+function adapterOf({ registry }: Engine, { adapter }: ModelEntry): AdapterConfig {
+  return registry.adapters.get(adapter)!;
+}
+
+/** From 1 in the session, counted on behind a restart. */
+async function nextIndex(engine: Engine, { id }: SessionRecord): Promise<number> {
+  const { gateway, store } = engine;
+  const stored = gateway.counts.get(id) ?? (await store.events.callCount(id));
+  // Another call may have counted while the store was read.
+  const count = (gateway.counts.get(id) ?? stored) + 1;
+  keepCount(gateway, id, count);
+  return count;
+}
+
+interface Announced {
+  readonly session: SessionRecord;
+  readonly model: ModelEntry;
+  readonly facts: RequestFacts;
+  readonly request_id: RequestId;
+  readonly call_index: number;
+}
+
+function callStarted({ session, model, facts, request_id, call_index }: Announced, parent: EventId | number) {
+  return draft({
+    type: 'llm.call_started',
+    session_id: session.id,
+    turn_id: null,
+    parent,
+    payload: {
+      model: model.id,
+      provider: providerOf(model.id),
+      estimated_input_tokens: facts.estimated_input_tokens,
+      request_id,
+      call_index,
+      purpose: 'gateway',
+      is_worker: session.is_worker,
+      parent_session_id: session.parent_session_id,
+      root_session_id: session.root_session_id,
+    },
+  });
+}
+
+/** Says what a limit refused, on the session and its root. */
+async function refused(
+  engine: Engine,
+  session: SessionRecord,
+  decision: StandingDecision,
+  { refusal }: Extract<Granted, { kind: 'refused' }>,
+): Promise<AppError> {
+  const place = { session, turn_id: null, model: decision.model.id, caps: [] };
+  await engine.journal.commit({ emit: budgetEvents(place, 'budget.exceeded', refusal, decision.event_id) });
+  const { scope, limit_usd, spent_usd, reserved_usd, needed_usd } = refusal;
+  const held = toPusd(reserved_usd) === 0n ? '' : `, ${reserved_usd} USD held by running calls`;
+  const raise =
+    scope === 'session'
+      ? `raise it with PATCH /sessions/${session.root_session_id} {"max_cost_usd": "${enoughUsd(refusal)}"} or more, or begin a new session`
+      : scope === 'key'
+        ? 'wait for 00:00 UTC, or raise daily_usd of the key in gateway.keys'
+        : 'wait for 00:00 UTC, or raise budgets.daily_usd';
+  const message = `The Metis ${LIMIT_NAMES[scope]} limit of ${limit_usd} USD is reached: ${spent_usd} USD spent${held}, and this call may cost up to ${needed_usd} USD. To go on: ${raise}.`;
+  return withSession(
+    new AppError('budget_exceeded', message, { scope, limit_usd, spent_usd, reserved_usd, needed_usd }),
+    session,
+  );
+}
+
+/** A client is told which session it was. */
+export function withSession(error: AppError, { id }: Pick<SessionRecord, 'id'>): AppError {
+  return new AppError(error.code, error.message, { ...error.details, session_id: id });
+}

@@ -1,0 +1,209 @@
+// What a call of the gateway leaves behind: its counts and its money, or why it failed; nothing of what was said (19 §2.2, §2.7).
+
+import { entryOfName } from '#core/policy/gateway/names.ts';
+import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
+import { credibleUsage } from '#core/policy/pricing/credible-usage.ts';
+import type { MeterReading } from '#core/ports/relay.ts';
+import { TreeLost } from '#protocol/batch-fault.ts';
+import { draft, type EventDraft } from '#protocol/event.ts';
+import type { EventId, RequestId } from '#protocol/ids.ts';
+import type { ModelEntry } from '#protocol/model.ts';
+import { providerOf } from '#protocol/model.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import type { TokenUsage } from '#protocol/usage.ts';
+import { warnedOf } from '../money/budget-events.ts';
+import { type Round, stampedUsage } from '../money/charge.ts';
+import { type BoundPrompt, learnPrompt } from '../money/prompt-bound.ts';
+import { observeCall, outageEvents } from '../routing/observe.ts';
+import type { Engine } from '../state/engine.ts';
+import type { Outcome } from '../state/gateway-memory.ts';
+
+/** A call that was announced. */
+export interface Begun {
+  readonly session: SessionRecord;
+  readonly model: ModelEntry;
+  readonly request_id: RequestId;
+  /** Its `llm.call_started`. */
+  readonly started: EventId;
+  readonly estimated_input_tokens: RequestFacts['estimated_input_tokens'];
+  /** Monotonic milliseconds. */
+  readonly began: number;
+  readonly limited: boolean;
+  /** The provider gets the registry's name of the model, and not another name that the client wrote for it. */
+  readonly by_wire_name: boolean;
+  /** What was reserved for; null where no limit covers the call. */
+  readonly prompt: BoundPrompt | null;
+  /** Tokens that the answer can have at most, by the bound that was sent. */
+  readonly most_output_tokens: number;
+  /** Gives back what was reserved for it. */
+  release(): void;
+}
+
+/**
+ * Stores the outcome in one transaction and releases the reservation in the same tick. Never rejects. An outcome that
+ * cannot be stored is logged and keeps its reservation: a limit must not forget what was spent. The calls of a lost tree
+ * are closed by the node that takes the tree.
+ */
+export async function settleCall(engine: Engine, call: Begun, outcome: Outcome): Promise<void> {
+  const where = { session_id: call.session.id, request_id: call.request_id };
+  let stored: Stored;
+  try {
+    stored = await store(engine, call, outcome);
+  } catch (err) {
+    if (err instanceof TreeLost) {
+      call.release();
+      engine.log.warn(where, 'the outcome of a gateway call was not stored: another node takes its session');
+    } else engine.log.error({ err, ...where }, 'the outcome of a call of the gateway could not be stored');
+    return;
+  }
+  call.release();
+  if (stored.billed && call.limited)
+    await warnedOf(engine, { session: call.session, turn_id: null, model: call.model.id, caps: [] }, stored.event);
+}
+
+interface Stored {
+  readonly event: EventId;
+  /** The ledger has a row of it. */
+  readonly billed: boolean;
+}
+
+async function store(engine: Engine, call: Begun, outcome: Outcome): Promise<Stored> {
+  const { session, model } = call;
+  const { error_class, error_detail } = outcome;
+  const failure = error_class === null ? null : { error_class, error_detail };
+  const counts = outcome.counts && !isClientsOwn(engine, call, outcome);
+  const outages = counts ? observeCall(engine, model, failure) : [];
+  const usage = outcome.reading === null ? null : usageOf(engine, call, outcome);
+  const emit: EventDraft[] = [usage === null ? failed(engine, call, outcome) : completed(engine, call, outcome, usage)];
+  emit.push(...outageEvents(outages, { session_id: session.id, turn_id: null, parent: 0 }));
+  const [event] = await engine.journal.commit({ emit });
+  if (usage !== null && call.prompt !== null && error_class === null && isOfOneModel(engine, call, outcome.reading!))
+    learnPrompt(engine, call.prompt, { model, usage, served: outcome.reading!.served_model });
+  return { event: event!.id, billed: usage !== null };
+}
+
+/** Counts of several models say nothing of one. */
+function isOfOneModel(engine: Engine, call: Begun, reading: MeterReading): boolean {
+  return roundsOf(engine, call, reading).every(({ model }) => model.id === call.model.id);
+}
+
+/** A failure that another client's call would not meet: of the client's own key, or of a name that it wrote itself. */
+function isClientsOwn({ config }: Engine, { by_wire_name }: Begun, { error_class, error_detail }: Outcome): boolean {
+  const isAboutModel = error_detail === 'model_not_found' || error_detail === 'model_denied';
+  if (isAboutModel && !by_wire_name) return true;
+  if (config.gateway.credentials !== 'client') return false;
+  return isAboutModel || error_class === 'auth' || (error_class === 'rate_limit' && error_detail !== 'overloaded');
+}
+
+function common({ session, model, request_id }: Begun) {
+  return {
+    model: model.id,
+    provider: providerOf(model.id),
+    request_id,
+    is_worker: session.is_worker,
+    parent_session_id: session.parent_session_id,
+    root_session_id: session.root_session_id,
+  };
+}
+
+function latency(engine: Engine, { began }: Begun): number {
+  return Math.round(engine.clock.monotonic() - began);
+}
+
+function failed(engine: Engine, call: Begun, { error_class, said }: Outcome): EventDraft {
+  return draft({
+    type: 'llm.call_failed',
+    session_id: call.session.id,
+    turn_id: null,
+    parent: call.started,
+    payload: {
+      ...common(call),
+      error_class: error_class ?? 'other',
+      error_message_redacted: said,
+      retry_count: 0,
+      latency_ms: latency(engine, call),
+    },
+  });
+}
+
+function completed(engine: Engine, call: Begun, outcome: Outcome, tokens: TokenUsage): EventDraft {
+  const { session, model, request_id } = call;
+  const reading = outcome.reading!;
+  const { usage } = stampedUsage(engine, model, tokens, {
+    served: reading.served_model,
+    latency: latency(engine, call),
+    where: { session_id: session.id, request_id },
+    ...(tokens.usage_estimated || reading.rounds.length === 0 ? {} : { rounds: roundsOf(engine, call, reading) }),
+  });
+  return draft({
+    type: 'llm.call_completed',
+    session_id: session.id,
+    turn_id: null,
+    parent: call.started,
+    payload: {
+      ...usage,
+      ...common(call),
+      stop_reason: outcome.error_class === null ? stopOf(reading) : 'cancelled',
+      error_class: outcome.error_class,
+      produced_tool_calls: reading.tool_calls,
+      produced_thinking_blocks: reading.thinking_blocks,
+      message_id: null,
+      purpose: 'gateway',
+    },
+  });
+}
+
+/** A round without a model is one of the call's model; of several answers by fallbacks the model that served is the last. */
+function roundsOf({ registry }: Engine, { model }: Begun, { rounds, served_model }: MeterReading): Round[] {
+  const others = rounds.some((round) => round.model !== null);
+  return rounds.map(({ model: name, usage }) => ({
+    model: name === null ? model : entryOfName(registry, model, name),
+    served: name ?? (others ? null : served_model),
+    usage: {
+      input_tokens: usage.input ?? 0,
+      cached_input_tokens: usage.cached ?? 0,
+      cache_creation_input_tokens: usage.creation ?? 0,
+      cache_creation_1h_input_tokens: Math.min(usage.creation1h ?? 0, usage.creation ?? 0),
+      output_tokens: usage.output ?? 0,
+      reasoning_tokens: usage.reasoning ?? 0,
+      usage_estimated: false,
+    },
+  }));
+}
+
+function stopOf({ stop_reason, tool_calls }: MeterReading) {
+  const reason = stop_reason === 'cancelled' || stop_reason === 'error' ? 'end_turn' : (stop_reason ?? 'end_turn');
+  return reason === 'end_turn' && tool_calls > 0 ? 'tool_use' : reason;
+}
+
+/** Null where nothing is known of a call that did not end well (01 §4.4). What is missing is estimated. */
+function usageOf(engine: Engine, call: Begun, { reading, error_class }: Outcome): TokenUsage | null {
+  const { usage, characters, tool_calls, response_id } = reading!;
+  const inputKnown = usage.input !== null || usage.cached !== null || usage.creation !== null;
+  const outputKnown = usage.output !== null && !usage.early;
+  const nothing = !inputKnown && usage.output === null && characters === 0 && tool_calls === 0;
+  // An answer that had begun was billed for its prompt at least: a limit must not be passed by leaving before its first word.
+  const isBilled = call.prompt !== null && response_id !== null;
+  if (error_class !== null && nothing && !isBilled) return null;
+  const estimates = {
+    // A limit must not be passed by calls that are cut off before they are counted.
+    input: () => call.prompt?.tokens ?? call.estimated_input_tokens,
+    output: () => Math.min(Math.ceil(characters / 4), call.most_output_tokens),
+  };
+  const reported: TokenUsage = {
+    input_tokens: inputKnown ? (usage.input ?? 0) : estimates.input(),
+    cached_input_tokens: usage.cached ?? 0,
+    cache_creation_input_tokens: usage.creation ?? 0,
+    cache_creation_1h_input_tokens: Math.min(usage.creation1h ?? 0, usage.creation ?? 0),
+    output_tokens: outputKnown ? usage.output! : Math.max(usage.output ?? 0, estimates.output()),
+    reasoning_tokens: usage.reasoning ?? 0,
+    usage_estimated: !inputKnown || !outputKnown,
+  };
+  const believed = credibleUsage(reported, call.model.capabilities, estimates);
+  if (believed.faults.length > 0)
+    engine.log.warn(
+      { session_id: call.session.id, model: call.model.id, request_id: call.request_id, faults: believed.faults },
+      'the provider reports impossible counts; they are estimated',
+    );
+  return believed.usage;
+}

@@ -1,0 +1,121 @@
+// What a model call carries, and its announcement: `llm.call_started` is stored before the request leaves (00 §3 step 3).
+
+import { requestMessages } from '#core/policy/context/assemble.ts';
+import { estimateRequest } from '#core/policy/context/estimate.ts';
+import { summaryOf } from '#core/policy/context/history.ts';
+import { viewOf } from '#core/policy/context/view.ts';
+import { loadOf, windowOf } from '#core/policy/context/window.ts';
+import type { Checkpoint } from '#protocol/context/checkpoint.ts';
+import { draft, type EventDraft } from '#protocol/event.ts';
+import type { EventId } from '#protocol/ids.ts';
+import type { StoredMessage } from '#protocol/message.ts';
+import type { ModelEntry } from '#protocol/model.ts';
+import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { Engine } from '../state/engine.ts';
+import type { ModelRequest } from '../state/model-request.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+
+/** What a request is made of. */
+type Source = Pick<
+  TurnRun,
+  'session' | 'turn' | 'turn_index' | 'model' | 'wire_tools' | 'worker' | 'tally' | 'checkpoints'
+> & {
+  readonly history: readonly StoredMessage[];
+};
+
+/** The turn's next call. Calls of the history without a stored result are logged: there must be none. */
+export function modelRequest(engine: Engine, run: Source, volatile: string | null): ModelRequest {
+  const { session } = run;
+  const { messages, missing } = requestMessages(viewOf(run.history, run.checkpoints));
+  if (missing.length > 0)
+    engine.log.error({ session_id: session.id, tool_use_ids: missing }, 'tool calls without a stored result');
+  const request: CanonicalRequest = {
+    request_id: engine.ids.request(),
+    model: run.model,
+    messages,
+    tools: run.wire_tools,
+    system_prompt: session.system_prompt,
+    system_prompt_volatile: volatile,
+    max_output_tokens: Math.min(
+      maxOutputTokens(engine, run.model),
+      run.worker?.output_tokens_left ?? Number.MAX_SAFE_INTEGER,
+    ),
+    stop_sequences: [],
+    temperature: null,
+    output_schema: run.worker?.output_schema ?? session.worker_definition?.output_schema ?? null,
+    cache_ttl: cacheLifetime(engine, run),
+    caller: {
+      session_id: session.id,
+      turn_id: run.turn.id,
+      is_worker: session.is_worker,
+      parent_session_id: session.parent_session_id,
+      turn_index: run.turn_index,
+      call_index: run.tally.llm_calls + 1,
+    },
+  };
+  const estimated = estimateRequest(request);
+  return {
+    purpose: 'turn',
+    request,
+    estimated,
+    load: loadOf(estimated, run.history, run.checkpoints),
+    window: windowOf(run.model, request.max_output_tokens),
+  };
+}
+
+/** By role; `auto` follows from the stored history alone, and so is the same after a restart (20 §8). */
+export function cacheLifetime(engine: Engine, { session, history }: Pick<Source, 'session' | 'history'>): '5m' | '1h' {
+  const { planner, worker } = engine.config.context.cache_ttl;
+  const wanted = session.is_worker ? worker : planner;
+  if (wanted !== 'auto') return wanted;
+  return summaryOf(history).had_pause ? '1h' : '5m';
+}
+
+/** @param parent an event, or the index of an earlier one of the same batch */
+export function callStarted(
+  run: Source,
+  { request, estimated, purpose }: ModelRequest,
+  parent: EventId | number,
+): EventDraft {
+  const { session, turn } = run;
+  return draft({
+    type: 'llm.call_started',
+    session_id: session.id,
+    turn_id: turn.id,
+    parent,
+    payload: {
+      model: run.model.id,
+      provider: turn.provider ?? '',
+      estimated_input_tokens: estimated,
+      request_id: request.request_id,
+      call_index: request.caller.call_index,
+      purpose,
+      is_worker: session.is_worker,
+      parent_session_id: session.parent_session_id,
+      root_session_id: session.root_session_id,
+    },
+  });
+}
+
+/** A step of the view, told under the turn that made it. */
+export function compactedEvent(run: TurnRun, checkpoint: Checkpoint, messages: number): EventDraft {
+  return draft({
+    type: 'context.compacted',
+    session_id: run.session.id,
+    turn_id: run.turn.id,
+    parent: run.started_event_id,
+    payload: {
+      checkpoint_id: checkpoint.id,
+      kind: checkpoint.kind,
+      tokens_before: checkpoint.tokens_before,
+      tokens_after: checkpoint.tokens_after,
+      message_count: messages,
+      model: checkpoint.kind === 'summary' ? checkpoint.model : null,
+    },
+  });
+}
+
+/** The most one call of this model may answer, a worker's own cap left out. */
+export function maxOutputTokens(engine: Engine, model: ModelEntry): number {
+  return Math.min(engine.config.turn.max_output_tokens, model.capabilities.max_output_tokens);
+}

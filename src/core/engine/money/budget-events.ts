@@ -1,0 +1,127 @@
+// `budget.warning` and `budget.exceeded`: on the session that met the limit and once more on its root (14 §4).
+
+import type { Write } from '#core/ports/journal.ts';
+import { draft, type EventDraft } from '#protocol/event.ts';
+import type { EventId, TurnId } from '#protocol/ids.ts';
+import { fromPusd, toPusd } from '#protocol/money.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import type { Engine } from '../state/engine.ts';
+import type { BudgetRefusal, DelegationCap } from '../state/reservations.ts';
+import type { TurnRun } from '../state/turn-run.ts';
+import { dayMark, type Limit, limitsOf, reservedOf } from './limits.ts';
+import { DAY_REACHED } from './require-budget.ts';
+
+type Amounts = Pick<BudgetRefusal, 'scope' | 'limit_usd' | 'spent_usd' | 'reserved_usd' | 'needed_usd'>;
+
+/** Whose call met a limit. */
+export interface BudgetPlace {
+  readonly session: SessionRecord;
+  readonly turn_id: TurnId | null;
+  readonly model: string;
+  readonly caps: readonly DelegationCap[];
+}
+
+function placeOf(run: TurnRun): BudgetPlace {
+  return { session: run.session, turn_id: run.turn.id, model: run.model.id, caps: run.caps };
+}
+
+export function budgetEvents(
+  { session, turn_id, model }: BudgetPlace,
+  type: 'budget.warning' | 'budget.exceeded',
+  amounts: Amounts,
+  parent: EventId,
+): EventDraft[] {
+  const payload = {
+    scope: amounts.scope,
+    limit_usd: amounts.limit_usd,
+    spent_usd: amounts.spent_usd,
+    reserved_usd: amounts.reserved_usd,
+    needed_usd: amounts.needed_usd,
+    model,
+    root_session_id: session.root_session_id,
+  };
+  const own = draft({ type, session_id: session.id, turn_id, parent, payload });
+  if (session.id === session.root_session_id) return [own];
+  return [own, draft({ type, session_id: session.root_session_id, turn_id: null, parent, payload })];
+}
+
+/** A day's limit that ends a planner's turn lets none begin from now on; a tree's is read from its newest turn. */
+export async function reportExceeded(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<void> {
+  const writes: Write[] = [];
+  if (refusal.scope === 'day' && !run.session.is_worker) {
+    const mark = dayMark({ key: refusal.key, limit: toPusd(refusal.limit_usd) });
+    writes.push({ kind: 'meta.set', key: DAY_REACHED, value: mark });
+  }
+  await engine.journal.commit({ writes, emit: budgetEvents(placeOf(run), 'budget.exceeded', refusal, run.cause) });
+}
+
+/**
+ * After a settlement: one warning per limit and value, when its share is used up. Never rejects: the answer it follows
+ * is stored and paid for. What could not be stored is tried again after the next settlement.
+ */
+export async function warnIfNear(engine: Engine, run: TurnRun): Promise<void> {
+  if (await warnedOf(engine, placeOf(run), run.call_event_id ?? run.cause)) run.budget_warned = true;
+}
+
+/** The same for any call; true when a warning was given. `parent` is what the warning hangs on. */
+export async function warnedOf(engine: Engine, place: BudgetPlace, parent: EventId): Promise<boolean> {
+  let warned = false;
+  try {
+    for (const limit of await limitsOf(engine, place.session, place.caps))
+      if (await warn(engine, place, limit, parent)) warned = true;
+  } catch (err) {
+    engine.log.error({ err, session_id: place.session.id }, 'a budget warning could not be stored');
+  }
+  return warned;
+}
+
+async function warn(engine: Engine, place: BudgetPlace, limit: Limit, parent: EventId): Promise<boolean> {
+  const { warned } = engine.budget;
+  const spent = await limit.spent();
+  if (!near(engine, limit, spent) || warned.get(limit.key) === limit.limit) return false;
+  // Marked before the next await, so that parallel calls warn once.
+  if (limit.scope === 'day') for (const key of warned.keys()) if (key.startsWith('day:')) warned.delete(key);
+  warned.set(limit.key, limit.limit);
+  try {
+    if (await warnedBefore(engine, place, limit)) return false;
+    const writes: Write[] = [];
+    if (limit.scope === 'session')
+      writes.push({
+        kind: 'session.warned',
+        session_id: place.session.root_session_id,
+        limit_usd: fromPusd(limit.limit),
+      });
+    if (limit.scope === 'day') writes.push({ kind: 'meta.set', key: DAY_WARNED, value: dayMark(limit) });
+    const amounts = {
+      scope: limit.scope,
+      limit_usd: fromPusd(limit.limit),
+      spent_usd: fromPusd(spent),
+      reserved_usd: fromPusd(reservedOf(engine, limit.pool)),
+      needed_usd: '0',
+    };
+    await engine.journal.commit({
+      writes,
+      emit: budgetEvents(place, 'budget.warning', amounts, parent),
+    });
+    return true;
+  } catch (thrown) {
+    warned.delete(limit.key);
+    throw thrown;
+  }
+}
+
+const DAY_WARNED = 'budget_day_warned';
+
+function near(engine: Engine, limit: Limit, spent: bigint): boolean {
+  // The ratio has at most a few decimals; a millionth is finer than anybody asks for.
+  const millionths = BigInt(Math.round(engine.config.budgets.warn_ratio * 1_000_000));
+  return spent * 1_000_000n >= limit.limit * millionths;
+}
+
+/** By this process or one before it: of a delegation, which lives as long as its worker, and of a key it is known in memory only. */
+async function warnedBefore(engine: Engine, { session }: BudgetPlace, limit: Limit): Promise<boolean> {
+  if (limit.scope === 'day') return (await engine.store.meta(DAY_WARNED)) === dayMark(limit);
+  if (limit.scope === 'delegation' || limit.scope === 'key') return false;
+  const stored = (await engine.store.sessions.limit(session.root_session_id))?.warned_usd ?? null;
+  return stored !== null && toPusd(stored) === limit.limit;
+}

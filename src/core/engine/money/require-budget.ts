@@ -1,0 +1,136 @@
+// Whether a limit lets anything further begin, asked of what is stored (14 §3).
+
+import { AppError } from '#protocol/errors.ts';
+import type { SessionId, TurnId } from '#protocol/ids.ts';
+import type { Pusd, Usd } from '#protocol/money.ts';
+import { limitFor, toPusd, ZERO_PUSD } from '#protocol/money.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import type { TurnRecord } from '#protocol/turn.ts';
+import type { Engine } from '../state/engine.ts';
+import type { BudgetRefusal } from '../state/reservations.ts';
+import type { Limit } from './limits.ts';
+import { dayMark, limitsOf, refusal, reservedOf } from './limits.ts';
+
+/** A limit that lets no further turn begin: used up, or it ended or paused a turn and was not raised since (14 §3). */
+async function exhaustedLimit(
+  engine: Engine,
+  session: Pick<SessionRecord, 'root_session_id' | 'caller'>,
+): Promise<BudgetRefusal | null> {
+  for (const limit of await limitsOf(engine, session, [])) {
+    const spent = await limit.spent();
+    const refused = await refusalInForce(engine, session.root_session_id, limit);
+    if (spent < limit.limit && refused === null) continue;
+    return refusal(limit, { spent, reserved: reservedOf(engine, limit.pool), needed: refused?.needed ?? ZERO_PUSD });
+  }
+  return null;
+}
+
+/** What the refused call would have reserved, zero where only that there was one is known. */
+interface Refused {
+  readonly needed: Pusd;
+}
+
+/** Asked of what is stored, so that a restart forgets nothing. */
+async function refusalInForce(engine: Engine, root: SessionId, limit: Limit): Promise<Refused | null> {
+  const { turns, meta } = engine.store;
+  const unknown: Refused = { needed: ZERO_PUSD };
+  if (limit.scope === 'day') return (await meta(DAY_REACHED)) === dayMark(limit) ? unknown : null;
+  // No turn is one of the gateway's calls.
+  if (limit.scope === 'key') return null;
+  const newest = await turns.newest(root);
+  const met = newest && (await limitMet(engine, newest.id));
+  if (met !== null && limit.limit <= met.limit) return met;
+  return engine.budget.paused.has(root) && (await turns.open(root)) !== null ? unknown : null;
+}
+
+/** A limit that refused a call, and the id of the event that says so. */
+interface Met {
+  readonly at: string;
+  readonly limit: Pusd;
+}
+
+/** The tree's limit as it was when it last refused a call of this turn; null when it did not. */
+async function limitMet(engine: Engine, turnId: TurnId): Promise<(Refused & Met) | null> {
+  const events = await engine.store.events.ofTurn(turnId, ['budget.exceeded']);
+  const last = events.findLast((event) => event.payload.scope === 'session');
+  if (!last) return null;
+  const { limit_usd, needed_usd } = last.payload;
+  return { at: last.id, limit: toPusd(limit_usd as Usd), needed: toPusd(needed_usd as Usd) };
+}
+
+/** `meta` key of the day's limit that ended a planner's turn, as `dayMark` writes it. */
+export const DAY_REACHED = 'budget_day_reached';
+
+/** The smallest limit that covers what is spent, held and needed. */
+export function enoughUsd({ spent_usd, reserved_usd, needed_usd }: Amounts): Usd {
+  return limitFor([spent_usd, reserved_usd, needed_usd]);
+}
+
+type Amounts = Pick<BudgetRefusal, 'spent_usd' | 'reserved_usd' | 'needed_usd'>;
+
+/** Throws `budget_exceeded` with the amounts when a limit lets nothing further begin (14 §3). */
+export async function requireBudget(engine: Engine, session: SessionRecord): Promise<void> {
+  const exhausted = await exhaustedLimit(engine, session);
+  if (!exhausted) return;
+  const { scope, limit_usd, spent_usd, reserved_usd, needed_usd } = exhausted;
+  const needed = toPusd(needed_usd);
+  const message =
+    needed > ZERO_PUSD
+      ? `the ${scope} limit of ${limit_usd} USD does not cover the next call, which may cost up to ${needed_usd} USD (${spent_usd} USD spent); raise it to ${enoughUsd(exhausted)} USD or more to go on`
+      : `the ${scope} limit of ${limit_usd} USD is reached (${spent_usd} USD spent); raise it to go on`;
+  const details = { scope, limit_usd, spent_usd, reserved_usd, needed_usd: needed > ZERO_PUSD ? needed_usd : null };
+  throw new AppError('budget_exceeded', message, details);
+}
+
+/** The tree waits from now on for a higher limit than the one that refused. False when it waited already. */
+export function pauseTree(
+  engine: Engine,
+  { root_session_id }: Pick<SessionRecord, 'root_session_id'>,
+  { limit_usd }: BudgetRefusal,
+): boolean {
+  const { paused } = engine.budget;
+  if (paused.has(root_session_id)) return false;
+  paused.set(root_session_id, toPusd(limit_usd));
+  return true;
+}
+
+/** Whether the tree has to wait on. Asked of the limit that is stored, in whatever order it was changed and met. */
+export async function waitsForMoney(engine: Engine, root: SessionId): Promise<boolean> {
+  const { paused } = engine.budget;
+  const met = paused.get(root);
+  if (met === undefined) return false;
+  if (!isRaised(await treeLimit(engine, root), met)) return true;
+  paused.delete(root);
+  return false;
+}
+
+async function treeLimit(engine: Engine, root: SessionId): Promise<Pusd | null> {
+  const limit = (await engine.store.sessions.limit(root))?.max_cost_usd ?? null;
+  return limit === null ? null : toPusd(limit);
+}
+
+function isRaised(limit: Pusd | null, met: Pusd): boolean {
+  return limit === null || limit > met;
+}
+
+/**
+ * Trees of which a part waited for a higher limit: the rest of them waits with it, and nothing begins beside it (14 §3).
+ * One whose limit was raised while it still came to its stop waits no more.
+ */
+export async function pauseWaitingTrees(engine: Engine, open: readonly TurnRecord[]): Promise<void> {
+  const refusals = new Map<SessionId, Met>();
+  for (const turn of open) {
+    if (turn.interrupted_reason !== 'budget') continue;
+    const session = await engine.store.sessions.record(turn.session_id);
+    if (!session) continue;
+    const root = session.root_session_id;
+    const limit = await treeLimit(engine, root);
+    // A part that waits with another was not refused itself.
+    const met = (await limitMet(engine, turn.id)) ?? (limit && { at: '', limit });
+    if (met && met.at >= (refusals.get(root)?.at ?? '')) refusals.set(root, met);
+  }
+  for (const [root, { limit }] of refusals) {
+    engine.budget.paused.set(root, limit);
+    await waitsForMoney(engine, root);
+  }
+}

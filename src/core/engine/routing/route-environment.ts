@@ -1,0 +1,114 @@
+// Everything a routing decision needs from outside, gathered before it is made (03 §1).
+
+import { expire, snapshot } from '#core/policy/registry/availability.ts';
+import type { RouteEnv } from '#core/policy/routing/chain.ts';
+import type { RoutingPolicies } from '#core/policy/routing/policy-file.ts';
+import {
+  asReported,
+  nextLayer,
+  type PolicyLayer,
+  type PolicyLayers,
+  policiesInForce,
+  UNREAD,
+  unreported,
+} from '#core/policy/routing/policy-layers.ts';
+import { draft, type EventDraft } from '#protocol/event.ts';
+import { fromPusd } from '#protocol/money.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { pricingId } from '../money/ceiling.ts';
+import type { Engine } from '../state/engine.ts';
+import { rememberWorkspace } from '../state/route-memory.ts';
+
+export interface RouteEnvironment {
+  readonly env: RouteEnv;
+  readonly version: string | null;
+  readonly cost_today_usd: string;
+  /** What was noticed on the way: broken policy files, recovered providers. */
+  readonly notices: readonly EventDraft[];
+}
+
+/** Reads the policy files where they changed, lets outages expire, sums today's spend when a rule may ask for it. */
+export async function routeEnvironment(engine: Engine, session: SessionRecord, now: number): Promise<RouteEnvironment> {
+  const { policies, version } = await currentPolicies(engine, session.workspace_path);
+  const today = new Date(now).setUTCHours(0, 0, 0, 0);
+  return {
+    env: {
+      registry: engine.registry,
+      policies,
+      availability: snapshot(engine.routes.availability, engine.clock.monotonic()),
+      isPriced: (id) => engine.prices.has(pricingId(engine, id)),
+      rateSum: (id) => {
+        const rates = engine.prices.ratesFor(pricingId(engine, id), 0);
+        return rates === null ? null : rates.input + rates.output;
+      },
+      allowDearerFallback: engine.config.delegation.allow_dearer_fallback,
+    },
+    version,
+    cost_today_usd: policies.rules.length > 0 ? fromPusd(await engine.store.spend.since(today)) : '0',
+    notices: takeNotices(engine, session),
+  };
+}
+
+export interface PoliciesInForce {
+  readonly policies: RoutingPolicies;
+  readonly version: string | null;
+  readonly layers: PolicyLayers;
+}
+
+/**
+ * The policies in force for a workspace, files re-read where they changed (03 §6.4).
+ * @param workspace null = the global file alone
+ */
+export async function currentPolicies(engine: Engine, workspace: string | null): Promise<PoliciesInForce> {
+  const { registry, routes, workspaces, config } = engine;
+  const files =
+    workspace === null
+      ? { workspace: null, global: await workspaces.globalRoutingFile() }
+      : await workspaces.routingFiles(workspace);
+  const now = engine.clock.now();
+  const before = routes.global;
+  routes.global = nextLayer(before, files.global, { kind: 'global', registry, now });
+  warnOfFault(engine, before, routes.global);
+  let own = UNREAD;
+  if (workspace !== null && files.workspace !== null) {
+    const seen = routes.workspaces.get(workspace) ?? UNREAD;
+    own = nextLayer(seen, files.workspace, { kind: 'workspace', registry, now });
+    warnOfFault(engine, seen, own);
+    rememberWorkspace(routes, workspace, own);
+  }
+  const layers = { workspace: own, global: routes.global };
+  const known = { registry, configDefault: config.routing.global_default_model };
+  return { ...policiesInForce(layers, known), layers };
+}
+
+/** One line in the log for each content that is rejected. */
+function warnOfFault({ log }: Engine, before: PolicyLayer, { fault }: PolicyLayer): void {
+  if (fault !== null && fault.digest !== before.fault?.digest)
+    log.warn({ ...fault.report }, 'a routing file is invalid; nothing of it is in force');
+}
+
+/** Events for what was not heard of yet: rejected policy files to each tree that meets them, providers that are back. */
+export function takeNotices(
+  { routes, clock }: Engine,
+  { id, root_session_id: root, workspace_path }: Pick<SessionRecord, 'id' | 'root_session_id' | 'workspace_path'>,
+): EventDraft[] {
+  const place = { session_id: id, turn_id: null, parent: null };
+  const own = routes.workspaces.get(workspace_path);
+  const faults = [own ?? UNREAD, routes.global]
+    .map((layer) => unreported(layer, root))
+    .filter((fault) => fault !== null);
+  if (own) routes.workspaces.set(workspace_path, asReported(own, root));
+  routes.global = asReported(routes.global, root);
+  const healed = expire(routes.availability, clock.monotonic());
+  routes.availability = healed.state;
+  return [
+    ...faults.map((fault) => draft({ ...place, type: 'routing.policy_invalid', payload: fault })),
+    ...healed.transitions.map(({ provider, scope, models, downtime_seconds }) =>
+      draft({
+        ...place,
+        type: 'routing.provider_recovered',
+        payload: { provider, scope, models_recovered: [...models], downtime_seconds },
+      }),
+    ),
+  ];
+}

@@ -1,0 +1,98 @@
+// What every verb of the engine works with: ports, pure tables, and the few things that live in memory only.
+
+import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
+import type { PriceTable } from '#core/policy/pricing/price-table.ts';
+import type { Prompt } from '#core/policy/pricing/prompt.ts';
+import type { ModelRegistry } from '#core/policy/registry/registry.ts';
+import type { BodyParser } from '#core/ports/body-parser.ts';
+import type { DayLimit } from '#core/ports/day-limit.ts';
+import type { Journal } from '#core/ports/journal.ts';
+import type { LiveBus } from '#core/ports/live-bus.ts';
+import type { Logger } from '#core/ports/log.ts';
+import type { Providers } from '#core/ports/provider.ts';
+import type { Recommender } from '#core/ports/recommender.ts';
+import type { Relays } from '#core/ports/relay.ts';
+import type { Store } from '#core/ports/store.ts';
+import type { Tokenizer } from '#core/ports/tokenizer.ts';
+import type { SchemaCompiler, ToolRegistry } from '#core/ports/tool.ts';
+import type { Trees } from '#core/ports/trees.ts';
+import type { WorkerLibrary } from '#core/ports/worker-library.ts';
+import type { Workspaces } from '#core/ports/workspace.ts';
+import type { Clock } from '#protocol/clock.ts';
+import type { Config } from '#protocol/config.ts';
+import type { IdGenerator, SessionId, TurnId } from '#protocol/ids.ts';
+import { scrub, scrubSecrets } from '#protocol/text/scrub.ts';
+import type { FileLedger } from './file-ledger.ts';
+import type { GatewayMemory } from './gateway-memory.ts';
+import type { KnownPrompts } from './known-prompts.ts';
+import type { OpenApprovals } from './open-approvals.ts';
+import type { OutsideRuns } from './outside.ts';
+import type { Budget } from './reservations.ts';
+import type { RouteMemory } from './route-memory.ts';
+import type { SessionLocks } from './session-lock.ts';
+import type { SessionStarts } from './session-starts.ts';
+import type { TurnPlaces } from './turn-places.ts';
+import type { Workers } from './workers.ts';
+
+export interface EngineDeps {
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly ids: IdGenerator;
+  readonly log: Logger;
+  readonly journal: Journal;
+  readonly store: Store;
+  readonly bus: LiveBus;
+  readonly registry: ModelRegistry;
+  readonly providers: Providers;
+  readonly prices: PriceTable;
+  /** Null = texts are bounded by their bytes. */
+  readonly tokenizer: Tokenizer | null;
+  /** Null = bodies of any size are parsed on the event loop. */
+  readonly bodies: BodyParser<RequestFacts, Prompt> | null;
+  readonly tools: ToolRegistry;
+  readonly schemas: SchemaCompiler;
+  readonly workspaces: Workspaces;
+  readonly relays: Relays;
+  /** Workspace of clients that name none; it need not exist. */
+  readonly gatewayFolder: string;
+  readonly library: WorkerLibrary;
+  readonly recommender: Recommender | null;
+  /** What other nodes spend of the limits of a day is watched there; null = no other spends of them. */
+  readonly dayLimit: DayLimit | null;
+  /** Values that must never leave in a text. */
+  readonly secrets: readonly string[];
+  readonly trees: Trees;
+}
+
+export interface Engine extends EngineDeps {
+  readonly locks: SessionLocks;
+  readonly places: TurnPlaces;
+  readonly approvals: OpenApprovals;
+  readonly routes: RouteMemory;
+  readonly budget: Budget;
+  readonly prompts: KnownPrompts;
+  readonly gateway: GatewayMemory;
+  readonly starts: SessionStarts;
+  readonly workers: Workers;
+  readonly files: FileLedger;
+  /** Delegations that no turn waits for. */
+  readonly outside: OutsideRuns;
+  /** Sessions being ended: they take no further turn. */
+  readonly ending: Set<SessionId>;
+  /** Turns that ran when the last process died: only their resumption is a risk that counts (04 §13). */
+  readonly crashed: Set<TurnId>;
+  /** Models whose missing price was logged already. */
+  readonly unpriced: Set<string>;
+  /** Set once, by a shutdown: turns stop at their next step boundary. */
+  readonly draining: { value: boolean };
+}
+
+/** A text fit for an event or a record. */
+export function safeText(engine: Engine, text: string, workspace: string | null): string {
+  return scrub(text, { secrets: engine.secrets, workspace });
+}
+
+/** A name, path or command fit for an event: without credentials, otherwise as it is. */
+export function safeName(engine: Engine, name: string): string {
+  return scrubSecrets(name, engine.secrets);
+}

@@ -1,0 +1,238 @@
+// A message from outside becomes a turn: checks first, the lock without an await, then admission (05 §3.2).
+
+import { Cancelled, createScope, orAbort } from '#protocol/abort.ts';
+import { JournalConflict, TreeLost } from '#protocol/batch-fault.ts';
+import { isoTime, sleep } from '#protocol/clock.ts';
+import { AppError } from '#protocol/errors.ts';
+import type { MessageId, SessionId, TurnId } from '#protocol/ids.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import type { TurnRecord } from '#protocol/turn.ts';
+import type { Write } from '../ports/journal.ts';
+import { goingDown } from './drain.ts';
+import { requireBudget } from './money/require-budget.ts';
+import { alreadyEnded, liveSession, openSession } from './session/find-session.ts';
+import type { Engine } from './state/engine.ts';
+import { throwIfLost } from './state/interrupt.ts';
+import { takeOver } from './state/session-lock.ts';
+import { type IntakeBlock, type TakenMessage, takeMessage } from './turn/accept-message.ts';
+import { admitTurn } from './turn/admit.ts';
+import { endOpenTurn } from './turn/end-unfinished.ts';
+import { startTopLevel } from './turn/planner-turn.ts';
+import { checkSteering, type SteeringReceipt, steerOrReserve } from './turn/steer.ts';
+
+export interface TurnSubmission {
+  /** A string is one text block. */
+  readonly content: string | readonly IntakeBlock[];
+  /** Alias or id. */
+  readonly per_message_override: string | null;
+  readonly if_busy: 'reject' | 'interrupt' | 'steer';
+  /** Files of the workspace, for a session that is a named worker. */
+  readonly attachments?: readonly string[];
+  /** Of the turn to be, where the caller has to know it beforehand. */
+  readonly turn_id?: TurnId;
+}
+
+export interface TurnReceipt {
+  readonly turn_id: TurnId;
+  readonly session_id: SessionId;
+  readonly submitted_at: string;
+  readonly user_message_id: MessageId;
+  readonly steered: false;
+  readonly input_id: null;
+}
+
+type Claim = (status: number, body: unknown) => Write;
+
+/**
+ * Starts a turn, or gives the message to the one that runs, and answers as soon as that is stored. Throws `not_found`, `session_is_worker`, `session_already_ended`,
+ * `session_is_gateway`, `turn_in_flight`, `validation_error`, `unknown_alias`, `override_missing_body`, `routing_failed`,
+ * `explicit_model_rejected`, `server_busy`, `service_shutting_down`. A message that is wrong in itself changes nothing; one that routing refuses has by then
+ * ended the turn it was to replace.
+ */
+export async function submitTurn(
+  engine: Engine,
+  sessionId: string,
+  submission: TurnSubmission,
+  claim?: Claim,
+): Promise<TurnReceipt | SteeringReceipt> {
+  if (submission.if_busy === 'steer') return steer(engine, sessionId, submission, claim);
+  const session = await liveSession(engine, sessionId);
+  refuseGateway(session);
+  await requireBudget(engine, session);
+  const leave = engine.places.full() ? await room(engine, session.id) : engine.places.enter();
+  try {
+    return await submitWithRoom(engine, session, submission, claim);
+  } finally {
+    // From its start on the turn has its own.
+    leave();
+  }
+}
+
+async function submitWithRoom(
+  engine: Engine,
+  session: SessionRecord,
+  submission: TurnSubmission,
+  claim: Claim | undefined,
+): Promise<TurnReceipt> {
+  if (engine.draining.value) throw goingDown();
+  const turnId = submission.turn_id ?? engine.ids.turn();
+  const lock = engine.locks.reserve(session.id, turnId);
+  if (lock.held && submission.if_busy === 'reject')
+    throw engine.ending.has(session.id) ? alreadyEnded() : inFlight(lock.turn_id);
+  let owned = !lock.held;
+  try {
+    const checked = await takeMessage(engine, session, submission);
+    if (!owned) {
+      const reason = new Cancelled('user_cancel', 'interrupted by a new message');
+      await takeOver(engine.locks, session.id, turnId, reason);
+      owned = true;
+    }
+    return await begin(engine, session, { ...checked, turnId, claim });
+  } catch (error) {
+    if (owned) engine.locks.release(session.id);
+    throw await refusal(engine, session.id, error);
+  }
+}
+
+/** Among the turns of this node, which is full. What takes the place of a running turn, or is refused for it, waits for nothing. */
+async function room({ places, locks }: Engine, sessionId: SessionId): Promise<() => void> {
+  return locks.active().some((turn) => turn.session_id === sessionId) ? places.enter() : places.wait();
+}
+
+/** What is said there is said to its client. */
+function refuseGateway({ door }: SessionRecord): void {
+  if (door === 'gateway')
+    throw new AppError('session_is_gateway', 'this session is kept for a client of the gateway: it takes no turns');
+}
+
+/** A message for the turn that runs, a worker's too; an ordinary turn where none is open (20 §4). */
+async function steer(
+  engine: Engine,
+  sessionId: string,
+  submission: TurnSubmission,
+  claim: Claim | undefined,
+): Promise<TurnReceipt | SteeringReceipt> {
+  const session = await openSession(engine, sessionId);
+  refuseGateway(session);
+  await requireBudget(engine, session);
+  if (engine.draining.value) throw goingDown();
+  const checked = await takeMessage(engine, session, submission);
+  checkSteering(checked, submission.attachments ?? []);
+  const message = { ...checked, turnId: submission.turn_id ?? engine.ids.turn(), claim };
+  const receipt = await steerOrReserve(engine, session, message);
+  if (receipt !== null) return receipt;
+  let leave = () => {};
+  try {
+    leave = engine.places.full() ? await room(engine, session.id) : engine.places.enter();
+    return await begin(engine, session, message);
+  } catch (error) {
+    engine.locks.release(session.id);
+    throw await refusal(engine, session.id, error);
+  } finally {
+    leave();
+  }
+}
+
+type ReadyMessage = TakenMessage & { readonly turnId: TurnId; readonly claim: Claim | undefined };
+
+/** Starts the turn under the session's lock, which the caller holds. */
+async function begin(engine: Engine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
+  await endOpenTurn(engine, session);
+  engine.budget.paused.delete(session.id);
+  // A model swap that waited for the end of the turn before is in force now.
+  return start(engine, await liveSession(engine, session.id), message);
+}
+
+async function refusal(engine: Engine, sessionId: SessionId, error: unknown): Promise<unknown> {
+  if (!(error instanceof JournalConflict)) return error;
+  if (error.code === 'turn_in_flight') return inFlight((await engine.store.turns.open(sessionId))?.id ?? null);
+  return error.code === 'session_ended' ? alreadyEnded() : error;
+}
+
+async function start(engine: Engine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
+  const { claim } = message;
+  const scope = createScope();
+  const receiptOf = (turn: { id: TurnId; user_message_id: MessageId; started_at: number }): TurnReceipt => ({
+    turn_id: turn.id,
+    session_id: session.id,
+    submitted_at: isoTime(turn.started_at),
+    user_message_id: turn.user_message_id,
+    steered: false,
+    input_id: null,
+  });
+  const admission = await admitTurn(engine, {
+    session,
+    turn_id: message.turnId,
+    content: message.content,
+    override: message.override,
+    scope,
+    worker: null,
+    clocks: [],
+    tree: { delegations: 0 },
+    caps: [],
+    before: null,
+    parent_event: null,
+    tool_names: null,
+    claim: claim ? (turn) => claim(202, receiptOf(turn)) : null,
+  });
+  if (!admission.ok) throw admission.error;
+  const { run } = admission;
+  startTopLevel(engine, run);
+  return receiptOf(run.turn);
+}
+
+function inFlight(turnId: TurnId | null): AppError {
+  return new AppError(
+    'turn_in_flight',
+    'a turn is running in this session; wait for it, cancel it, or send if_busy: "interrupt" or "steer"',
+    {
+      current_turn_id: turnId,
+    },
+  );
+}
+
+/** How soon an interrupted turn that goes on by itself is looked for again. */
+const AGAIN_MS = 100;
+
+/**
+ * Resolves when the turn has ended or waits for somebody, when `ms` are over, or when the signal aborts. Throws `TreeLost`
+ * where it goes on elsewhere.
+ */
+export async function waitForTurn(
+  engine: Engine,
+  { session_id, turn_id }: Pick<TurnReceipt, 'session_id' | 'turn_id'>,
+  ms: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const enough = new AbortController();
+  const over = AbortSignal.any([signal, enough.signal]);
+  const timer = engine.clock.after(ms, () => enough.abort());
+  try {
+    while (!over.aborted) {
+      const turn = engine.locks.turn(turn_id);
+      if (turn !== null) {
+        await orAbort(turn.done, over).catch(() => {});
+        throwIfLost(turn.scope.signal);
+      }
+      const stored = await engine.store.turns.record(session_id, turn_id);
+      if (stored === null || stored.ended_at !== null || engine.draining.value) return;
+      // One that has just been taken up says so in the store before it is seen to run.
+      if (stored.status === 'interrupted' && !goesOnByItself(engine, stored)) return;
+      const session = await engine.store.sessions.record(session_id);
+      const root = session?.root_session_id ?? session_id;
+      if (!engine.trees.holds(root)) throw new TreeLost(root);
+      await sleep(engine.clock, AGAIN_MS, over).catch(() => {});
+    }
+  } finally {
+    timer.cancel();
+  }
+}
+
+/** Whether an interrupted turn waits for nobody: it is about to be resumed, where the server goes down by another node. */
+export function goesOnByItself(
+  { config, trees, draining }: Engine,
+  turn: Pick<TurnRecord, 'status' | 'interrupted_reason'>,
+): boolean {
+  const resumed = turn.status === 'interrupted' && turn.interrupted_reason === 'restart';
+  return resumed && config.recovery.on_start === 'resume' && (trees.several || !draining.value);
+}

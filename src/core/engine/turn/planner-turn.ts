@@ -1,0 +1,108 @@
+// A planner's turn under its session's lock: its deadline, and its return once its tree has money again.
+
+import { Cancelled, createScope } from '#protocol/abort.ts';
+import { StorageFault } from '#protocol/batch-fault.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import type { TurnRecord } from '#protocol/turn.ts';
+import { toolsetOf } from '../definitions/toolset.ts';
+import { waitsForMoney } from '../money/require-budget.ts';
+import type { Engine } from '../state/engine.ts';
+import { cancelScope } from '../state/session-lock.ts';
+import type { ToolResults } from '../state/tool-results.ts';
+import type { TurnEnd, TurnRun } from '../state/turn-run.ts';
+import { endUnfinishedTurn } from './end-unfinished.ts';
+import { rebuildRun } from './rebuild.ts';
+import { announceResumed, failModelGone } from './resume.ts';
+import { runTurn } from './run.ts';
+
+/** Runs the turn under the lock that the caller has reserved. */
+export function startTopLevel(engine: Engine, run: TurnRun, known?: ToolResults): void {
+  const { scope, session } = run;
+  let end: TurnEnd | null = null;
+  const leave = engine.places.enter();
+  const turn = engine.locks.start(session, run.turn.id, scope, async () => {
+    const release = engine.tools.hold(session.workspace_path);
+    const seconds = engine.config.turn.timeout_seconds;
+    const timer =
+      seconds === null ? null : engine.clock.after(seconds * 1000, () => cancelScope(scope, new Cancelled('timeout')));
+    try {
+      end = await runTurn(engine, run, known);
+    } catch (thrown) {
+      // Its end could not be stored: the turn would stay open for ever (16 §4.4).
+      engine.trees.giveUp(session.root_session_id);
+      throw thrown;
+    } finally {
+      timer?.cancel();
+      release();
+      leave();
+    }
+  });
+  // The limit may have been raised while the last of the tree was still coming to its stop.
+  void turn.done.then(() => (end?.status === 'interrupted' ? resumeIfPaid(engine, session.id) : undefined));
+}
+
+/** Goes on with a turn that waits for money, unless its tree still has to wait. Never rejects. */
+export async function resumeIfPaid(engine: Engine, sessionId: SessionId): Promise<void> {
+  if (engine.draining.value) return;
+  try {
+    if (await waitsForMoney(engine, sessionId)) return;
+    await engine.workers.resumeOutside(sessionId);
+    const turn = await engine.store.turns.open(sessionId);
+    if (turn?.status !== 'interrupted' || turn.interrupted_reason !== 'budget') return;
+    const session = await engine.store.sessions.record(sessionId);
+    if (session) await resumeTopLevel(engine, session, turn);
+  } catch (err) {
+    engine.log.error({ err, session_id: sessionId }, 'a turn that waited for money could not be resumed');
+    if (err instanceof StorageFault) engine.trees.giveUp(sessionId);
+  }
+}
+
+/** A turn that crashed the server this often is ended instead of tried again. */
+const MAX_ATTEMPTS = 3;
+
+/**
+ * Starts a top-level turn again where it stands; resolves when it runs. A turn somebody else holds is left alone, and
+ * while the server drains every turn is.
+ */
+export async function resumeTopLevel(engine: Engine, session: SessionRecord, turn: TurnRecord): Promise<void> {
+  if (engine.draining.value || engine.locks.reserve(session.id, turn.id).held) return;
+  try {
+    if (turn.resume_attempts >= MAX_ATTEMPTS) {
+      engine.log.warn({ session_id: session.id, turn_id: turn.id }, 'a turn was interrupted too often and is ended');
+      await endUnfinishedTurn(engine, session, turn, new Cancelled('shutdown'));
+      engine.locks.release(session.id);
+      return;
+    }
+    const scope = createScope();
+    const { run, served, known } = await rebuildRun(engine, session, turn, {
+      scope,
+      toolset: await toolsetOf(engine, session),
+      worker: null,
+      clocks: [],
+      tree: { delegations: await workersSoFar(engine, turn) },
+      caps: [],
+    });
+    if (served === null) {
+      await failModelGone(engine, run);
+      engine.locks.release(session.id);
+      return;
+    }
+    await announceResumed(engine, run);
+    startTopLevel(engine, { ...run, ...served }, known);
+  } catch (error) {
+    engine.locks.release(session.id);
+    throw error;
+  }
+}
+
+/** Workers that the turn and everything below it has had: a restart gives it no new ones to spend (04 §10). */
+async function workersSoFar(engine: Engine, turn: TurnRecord): Promise<number> {
+  // No call of this turn has a smaller id than the turn itself; parents come before their children.
+  const query = { recursive: true, after: `tu_${turn.id}`, limit: 1000 };
+  const workers = new Set<string>();
+  for (const d of (await engine.store.delegations.list(turn.session_id, query)).rows)
+    if (d.worker_session_id && (d.parent_turn_id === turn.id || workers.has(d.parent_session_id)))
+      workers.add(d.worker_session_id);
+  return workers.size;
+}

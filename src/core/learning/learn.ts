@@ -1,0 +1,247 @@
+// What events teach: rows and events, of each to be written together (12 §12.3, §12.5).
+
+import type { Clock } from '#protocol/clock.ts';
+import { type AnyEvent, draft, type EventDraft, type PayloadOf } from '#protocol/event.ts';
+import type { IdGenerator, TurnId } from '#protocol/ids.ts';
+import { type PatternRecord, USER_RUBRIC, type Verdict } from '#protocol/learning/pattern.ts';
+import { textOf } from '#protocol/message.ts';
+import { fromPusd, type Usd } from '#protocol/money.ts';
+import { signed } from '../policy/learning/fingerprint.ts';
+import { judgeSession, type TurnVerdict } from '../policy/learning/session-rubric.ts';
+import { JUDGED_TYPES, judgeTurn } from '../policy/learning/turn-heuristic.ts';
+import type { Write } from '../ports/journal.ts';
+import type { LearnedTurn } from '../ports/patterns.ts';
+import type { Store } from '../ports/store.ts';
+import type { WorkspacePatterns } from './workspace-patterns.ts';
+
+export interface LearnDeps {
+  readonly store: Store;
+  readonly ids: IdGenerator;
+  readonly clock: Clock;
+  /** `eval.disabled`: no verdicts. */
+  readonly evalDisabled: boolean;
+  /** Of one workspace. */
+  readonly maxOutcomes: number;
+}
+
+export interface Lesson {
+  readonly writes: readonly Write[];
+  readonly emit: readonly EventDraft[];
+}
+
+/** What was seen of a turn while it ran. */
+export interface SeenTurn {
+  /** Of `JUDGED_TYPES`. */
+  readonly events: readonly AnyEvent[];
+  /** The last answer of a model. */
+  readonly answer: { readonly message_id: string; readonly text: string } | null;
+}
+
+/** An event that teaches. */
+export interface Occasion {
+  readonly event: AnyEvent;
+  /** Of a turn that ended, where all of it was seen; null = it is read back from the store. */
+  readonly seen: SeenTurn | null;
+}
+
+export const LEARNED_TYPES = ['turn.completed', 'session.ended', 'eval.completed'] as const;
+/** Verdicts below it do not enter means. */
+const MIN_EVAL_CONFIDENCE = 0.5;
+const PAGE = 500;
+
+type PatternsOf = (workspacePath: string) => Promise<WorkspacePatterns>;
+
+/** Of several events, which must not build on each other; nothing of one that was learned before, or is about what was purged. */
+export async function lessonsOf(
+  deps: LearnDeps,
+  occasions: readonly Occasion[],
+  patternsOf: PatternsOf,
+): Promise<readonly Lesson[]> {
+  const ids = occasions.flatMap(({ event: { turn_id } }) => turn_id ?? []);
+  const turns = ids.length === 0 ? null : await deps.store.patterns.turns(ids);
+  const lessons: (Lesson | null)[] = [];
+  for (const { event, seen } of occasions) {
+    const { turn_id } = event;
+    const turn = turn_id === null ? undefined : turns?.get(turn_id);
+    if (event.type === 'session.ended') lessons.push(await ofSession(deps, event));
+    else if (turn !== undefined && turn_id !== null) {
+      const learned = { event, seen, turn, turn_id };
+      lessons.push(await (event.type === 'turn.completed' ? ofTurn : ofVerdict)(deps, learned, patternsOf));
+    }
+  }
+  return lessons.filter((lesson) => lesson !== null);
+}
+
+interface Learned extends Occasion {
+  readonly turn: LearnedTurn;
+  readonly turn_id: TurnId;
+}
+
+/** Recorded, judged and scored in one. */
+async function ofTurn(deps: LearnDeps, learned: Learned, patternsOf: PatternsOf): Promise<Lesson | null> {
+  const { event, seen, turn, turn_id } = learned;
+  const events = seen?.events ?? (await deps.store.events.ofTurn(turn_id, [...JUDGED_TYPES, 'eval.completed']));
+  const judged = deps.evalDisabled || events.some((one) => one.type === 'eval.completed' && !isPersons(one));
+  const completed = event.payload as PayloadOf<'turn.completed'>;
+  const verdict = judged ? null : judgeTurn(completed, events, await lastText(deps, events, seen));
+  const emit: EventDraft[] = [];
+  if (verdict !== null) emit.push(evaluated(deps, event, { subject_kind: 'turn', subject_id: turn_id, verdict }));
+  const { fingerprint, chosen_model } = turn;
+  if (fingerprint === null || chosen_model === null || turn.recorded !== null)
+    return emit.length === 0 ? null : { writes: [], emit };
+
+  const patterns = await patternsOf(turn.workspace_path);
+  const shape = signed(fingerprint);
+  const known = patterns.idOf(shape.structural_sig);
+  const record: PatternRecord = {
+    turn_id,
+    workspace_path: turn.workspace_path,
+    fingerprint_id: known ?? deps.ids.next(),
+    ...shape,
+    primary_model: chosen_model,
+    cost_usd: completed.total_cost_usd,
+    latency_ms: completed.wall_time_seconds * 1000,
+    pricing_version: pricedBy(events),
+    score: verdict !== null && verdict.confidence >= MIN_EVAL_CONFIDENCE ? verdict.score : null,
+    at: deps.clock.now(),
+  };
+  const before = patterns.outcome({ sig: shape.structural_sig, model: chosen_model })?.sample_size ?? 0;
+  patterns.record(record, fingerprint);
+  emit.push(
+    recorded(
+      event,
+      { ...record, model: chosen_model },
+      { before, after: before + 1, was_new: known === null, ...record },
+    ),
+  );
+  const writes: Write[] = [{ kind: 'pattern.record', record }];
+  for (const gone of patterns.dropBeyond(deps.maxOutcomes)) writes.push({ kind: 'pattern.forget', ...gone });
+  return { writes, emit };
+}
+
+/** A verdict that came by itself, perhaps long after the turn; a person's takes the place of what counted before. */
+async function ofVerdict(
+  { store, clock }: LearnDeps,
+  { event, turn, turn_id }: Learned,
+  patternsOf: PatternsOf,
+): Promise<Lesson | null> {
+  const { subject_kind, score, confidence } = event.payload as PayloadOf<'eval.completed'>;
+  const { recorded: place, workspace_path } = turn;
+  if (subject_kind !== 'turn' || confidence < MIN_EVAL_CONFIDENCE) return null;
+  if (place === null) return null;
+  const replaces = isPersons(event);
+  if (place.score !== null && (!replaces || place.score === score)) return null;
+  const patterns = await patternsOf(workspace_path);
+  const at = clock.now();
+  const { structural_sig: sig, primary_model: model, fingerprint_id, pricing_version } = place;
+  patterns.score({ sig, model }, score, place.score, at);
+  const n = patterns.outcome({ sig, model })?.sample_size ?? 0;
+  const cost_usd = fromPusd((await store.turns.totals(turn_id)).cost_pusd);
+  const counted = { before: n, after: n, was_new: false, score, cost_usd };
+  return {
+    writes: [{ kind: 'pattern.score', turn_id, score, replaces, at }],
+    emit: [recorded(event, { model, fingerprint_id, pricing_version }, counted)],
+  };
+}
+
+async function ofSession(deps: LearnDeps, event: AnyEvent): Promise<Lesson | null> {
+  const { store } = deps;
+  if (deps.evalDisabled) return null;
+  // One verdict a turn: a person's newest, where there is one.
+  const turns = new Map<string, TurnVerdict & { readonly persons: boolean }>();
+  const delegations = { total: 0, failed: 0 };
+  const types = ['eval.completed', 'delegate.completed', 'delegate.failed'];
+  const query = { session_id: event.session_id, include_workers: false, types, until: null, limit: PAGE };
+  for (let after: string | null = null, more = true; more; ) {
+    const page = await store.events.list({ ...query, after });
+    for (const one of page.rows) {
+      const { type, payload } = one;
+      if (type === 'eval.completed') {
+        const { subject_kind, subject_id, eval_id, score } = payload as PayloadOf<'eval.completed'>;
+        if (subject_kind === 'session') return null;
+        const persons = isPersons(one);
+        if (persons || !turns.get(subject_id)?.persons) turns.set(subject_id, { eval_id, score, persons });
+        continue;
+      }
+      // Nobody's failure.
+      if (type === 'delegate.failed' && payload.failure_mode === 'cancelled_by_user') continue;
+      delegations.total += 1;
+      if (type === 'delegate.failed') delegations.failed += 1;
+    }
+    after = page.next;
+    more = after !== null;
+  }
+  // Purged meanwhile.
+  if ((await store.sessions.record(event.session_id)) === null) return null;
+  const verdict = judgeSession({
+    disposition: (event.payload as PayloadOf<'session.ended'>).disposition,
+    turns: [...turns.values()],
+    delegations_total: delegations.total,
+    delegations_failed: delegations.failed,
+  });
+  const evaluation = evaluated(deps, event, { subject_kind: 'session', subject_id: event.session_id, verdict });
+  return { writes: [], emit: [evaluation] };
+}
+
+function isPersons({ payload }: AnyEvent): boolean {
+  return payload.rubric_id === USER_RUBRIC;
+}
+
+function recorded(
+  { id, session_id, turn_id }: AnyEvent,
+  about: { readonly fingerprint_id: string; readonly model: string; readonly pricing_version: string },
+  counted: {
+    readonly before: number;
+    readonly after: number;
+    readonly was_new: boolean;
+    readonly score: number | null;
+    readonly cost_usd: Usd;
+  },
+): EventDraft {
+  return draft({
+    type: 'pattern.recorded',
+    session_id,
+    turn_id,
+    parent: id,
+    payload: {
+      fingerprint_id: about.fingerprint_id,
+      primary_model: about.model,
+      sample_size_before: counted.before,
+      sample_size_after: counted.after,
+      was_new_fingerprint: counted.was_new,
+      success_score: counted.score,
+      cost_usd_at_record: counted.cost_usd,
+      pricing_version: about.pricing_version,
+    },
+  });
+}
+
+function evaluated(
+  { ids }: LearnDeps,
+  { session_id, turn_id, id }: AnyEvent,
+  {
+    verdict,
+    ...subject
+  }: Pick<PayloadOf<'eval.completed'>, 'subject_kind' | 'subject_id'> & { readonly verdict: Verdict },
+): EventDraft {
+  const payload = { eval_id: ids.next(), ...subject, ...verdict, signals: { ...verdict.signals } };
+  return draft({ type: 'eval.completed', session_id, turn_id, parent: id, payload });
+}
+
+/** Of the answer of the turn's last model call. */
+async function lastText({ store }: LearnDeps, events: readonly AnyEvent[], seen: SeenTurn | null): Promise<string> {
+  const answers = callsOf(events).filter((call) => call.purpose === 'turn' && call.message_id !== null);
+  const id = answers.at(-1)?.message_id ?? null;
+  if (seen?.answer?.message_id === id) return seen?.answer?.text ?? '';
+  const message = id === null ? null : await store.messages.get(id);
+  return message === null ? '' : textOf(message.content);
+}
+
+function pricedBy(events: readonly AnyEvent[]): string {
+  return callsOf(events).at(-1)?.pricing_version ?? '';
+}
+
+function callsOf(events: readonly AnyEvent[]): PayloadOf<'llm.call_completed'>[] {
+  const calls = events.filter(({ type }) => type === 'llm.call_completed');
+  return calls.map(({ payload }) => payload as PayloadOf<'llm.call_completed'>);
+}

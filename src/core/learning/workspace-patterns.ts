@@ -1,0 +1,124 @@
+// What was learned of one workspace, held in memory: read once, then kept up by the loop (12 §12.4).
+import type { PatternOutcome, PatternRecord, StoredPattern } from '#protocol/learning/pattern.ts';
+import { type Pusd, toPusd } from '#protocol/money.ts';
+import type { Neighbour } from '../policy/learning/recommend.ts';
+import { type Names, type Shape, shapeOf } from '../policy/learning/similarity.ts';
+
+type Kept = { -readonly [K in keyof PatternOutcome]: PatternOutcome[K] };
+interface Pattern extends Neighbour {
+  readonly sig: string;
+  readonly outcomes: Map<string, Kept>;
+}
+
+/** Of one outcome. */
+export interface OutcomePlace {
+  readonly sig: string;
+  readonly model: string;
+}
+
+export class WorkspacePatterns {
+  readonly #names: Names = new Map();
+  readonly #patterns = new Map<string, Pattern>();
+  /** Least recently updated first. */
+  readonly #recency = new Map<string, { readonly pattern: Pattern; readonly outcome: Kept }>();
+
+  /** @param stored every pattern of the workspace */
+  constructor(stored: readonly StoredPattern[]) {
+    const all = stored.flatMap(({ fingerprint_id, structural_sig, fingerprint, outcomes }) => {
+      const pattern = this.#add(structural_sig, fingerprint_id, shapeOf(fingerprint, this.#names, true));
+      return outcomes.map((outcome) => ({ pattern, outcome: { ...outcome } }));
+    });
+    all.sort((a, b) => a.outcome.last_updated_at - b.outcome.last_updated_at);
+    for (const { pattern, outcome } of all) this.#touch(pattern, outcome);
+  }
+
+  /** How many outcomes there are. */
+  get size(): number {
+    return this.#recency.size;
+  }
+
+  patterns(): Iterable<Neighbour> {
+    return this.#patterns.values();
+  }
+
+  /** A shape to ask with; names nobody used yet leave no trace. */
+  shape(fingerprint: StoredPattern['fingerprint']): Shape {
+    return shapeOf(fingerprint, this.#names, false);
+  }
+
+  idOf(sig: string): string | null {
+    return this.#patterns.get(sig)?.fingerprint_id ?? null;
+  }
+
+  outcome({ sig, model }: OutcomePlace): PatternOutcome | null {
+    return this.#patterns.get(sig)?.outcomes.get(model) ?? null;
+  }
+
+  record(record: PatternRecord, fingerprint: StoredPattern['fingerprint']): void {
+    const sig = record.structural_sig;
+    const pattern =
+      this.#patterns.get(sig) ?? this.#add(sig, record.fingerprint_id, shapeOf(fingerprint, this.#names, true));
+    const outcome = pattern.outcomes.get(record.primary_model) ?? fresh(record.primary_model);
+    outcome.sample_size += 1;
+    outcome.sum_cost_pusd = (outcome.sum_cost_pusd + toPusd(record.cost_usd)) as Pusd;
+    outcome.sum_latency_ms += record.latency_ms;
+    outcome.last_updated_at = record.at;
+    if (record.score !== null) count(outcome, record.score, null);
+    this.#touch(pattern, outcome);
+  }
+
+  /** @param replaced what the turn counted with before; null = it did not */
+  score({ sig, model }: OutcomePlace, score: number, replaced: number | null, at: number): void {
+    const pattern = this.#patterns.get(sig);
+    const outcome = pattern?.outcomes.get(model);
+    if (!pattern || !outcome) return;
+    count(outcome, score, replaced);
+    outcome.last_updated_at = at;
+    this.#touch(pattern, outcome);
+  }
+
+  /** Takes the outcomes beyond `limit` away, those first that were not updated for longest. */
+  dropBeyond(limit: number): { readonly fingerprint_id: string; readonly primary_model: string }[] {
+    const gone = [];
+    for (const [key, { pattern, outcome }] of this.#recency) {
+      if (this.#recency.size <= limit) break;
+      this.#recency.delete(key);
+      pattern.outcomes.delete(outcome.model);
+      if (pattern.outcomes.size === 0) this.#patterns.delete(pattern.sig);
+      gone.push({ fingerprint_id: pattern.fingerprint_id, primary_model: outcome.model });
+    }
+    return gone;
+  }
+
+  #add(sig: string, fingerprint_id: string, shape: Shape): Pattern {
+    const pattern = { sig, fingerprint_id, shape, outcomes: new Map() };
+    this.#patterns.set(sig, pattern);
+    return pattern;
+  }
+
+  #touch(pattern: Pattern, outcome: Kept): void {
+    const key = `${pattern.sig} ${outcome.model}`;
+    pattern.outcomes.set(outcome.model, outcome);
+    this.#recency.delete(key);
+    this.#recency.set(key, { pattern, outcome });
+  }
+}
+
+function count(outcome: Kept, score: number, replaced: number | null): void {
+  if (replaced === null) outcome.success_score_count += 1;
+  const before = replaced ?? outcome.success_score_mean;
+  const mean = outcome.success_score_mean + (score - before) / outcome.success_score_count;
+  outcome.success_score_mean = Math.max(0, Math.min(1, mean));
+}
+
+function fresh(model: string): Kept {
+  return {
+    model,
+    sample_size: 0,
+    success_score_mean: 0,
+    success_score_count: 0,
+    sum_cost_pusd: 0n as Pusd,
+    sum_latency_ms: 0,
+    last_updated_at: 0,
+  };
+}

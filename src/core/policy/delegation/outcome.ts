@@ -1,0 +1,170 @@
+// From the way a worker ended to its delegation's outcome, and from there to what the planner reads (04 §4.2, §5.3, §7).
+import type { DelegationRecord, FailureMode, InsufficientContextRequest } from '#protocol/delegate.ts';
+import type { Issue } from '#protocol/errors.ts';
+import type { WorkerChanges } from '#protocol/file-change.ts';
+import type { Usd } from '#protocol/money.ts';
+import type { Result } from '#protocol/result.ts';
+import type { Disposition } from '#protocol/session.ts';
+import type { TurnStopReason } from '#protocol/turn.ts';
+import { cutText } from '../cut.ts';
+import { changesLine } from './changed-files.ts';
+import { problemLines } from './schema-repair.ts';
+
+const MAX_PLANNER_CHARS = 100_000;
+const NO_RETRY = 'do not start the same work again unless the user asks for it';
+
+/** How a worker ended. `text` is its terminal text, or what there is of it; '' when nothing. */
+export type WorkerEnd =
+  /** No session was created: fan-out cap, or a failure before the spawn. */
+  | { readonly kind: 'not_spawned'; readonly message: string }
+  /** No model serves the tier, or only a dearer one does and that is not allowed. */
+  | { readonly kind: 'no_model' }
+  /** The chain refused the worker's turn. */
+  | { readonly kind: 'routing_failed'; readonly message: string }
+  | {
+      readonly kind: 'completed';
+      readonly stop_reason: TurnStopReason;
+      readonly text: string;
+      readonly llm_calls: number;
+      /** The `max_tokens` of the call are used up. */
+      readonly tokens_exhausted: boolean;
+      /** A valid `_request_context` ended the turn. */
+      readonly context_request: InsufficientContextRequest | null;
+      /** The answer read against the output schema; null when none was asked for. */
+      readonly structured: Result<Record<string, unknown>, readonly Issue[]> | null;
+      /** The limit that refused the next call; set for stop reason `budget_exceeded`. */
+      readonly budget: { readonly scope: string; readonly left_usd: Usd } | null;
+    }
+  /** `turn.failed` or an exception; the message is scrubbed. */
+  | { readonly kind: 'failed'; readonly message: string; readonly text: string }
+  | { readonly kind: 'cancelled'; readonly scope: 'planner' | 'worker'; readonly text: string }
+  | { readonly kind: 'timeout'; readonly seconds: number; readonly text: string };
+
+export interface DelegateOutcome {
+  readonly success: boolean;
+  readonly output: string | Record<string, unknown>;
+  readonly failure_mode: FailureMode | null;
+  /** For the record and `delegate.failed`; null on success. */
+  readonly error_message: string | null;
+  /** Set exactly for `insufficient_context`. */
+  readonly insufficient_context_request: InsufficientContextRequest | null;
+  /** Set exactly for `cancelled_by_user`. */
+  readonly cancel_scope: 'planner' | 'worker' | null;
+  /** How the worker session ends (04 §5.4). */
+  readonly disposition: Disposition;
+}
+
+export function workerOutcome(end: WorkerEnd): DelegateOutcome {
+  switch (end.kind) {
+    case 'not_spawned':
+    case 'routing_failed':
+      return failed('worker_error', `worker_error: ${end.message}`, '');
+    case 'failed':
+      return failed('worker_error', `worker_error: ${end.message}`, end.text);
+    case 'no_model':
+      return failed('no_model_available_for_tier', 'no_model_available_for_tier', '');
+    case 'timeout':
+      return failed('timeout', `timeout: worker exceeded ${end.seconds}s`, end.text);
+    case 'cancelled': {
+      const message =
+        end.scope === 'worker' ? 'worker cancelled directly by the user, not by the planner' : 'cancelled_by_user';
+      return {
+        ...failed('cancelled_by_user', message, end.text),
+        cancel_scope: end.scope,
+        disposition: 'cancelled',
+      };
+    }
+    case 'completed':
+      return completedOutcome(end);
+  }
+}
+
+type PlannerResult = Pick<DelegationRecord, 'failure_mode' | 'error_message' | 'output' | 'worker_session_id'>;
+
+/**
+ * The text blocks that the planner's model reads: the worker's output alone, then the server's notes, each a block of its own.
+ * Usage, cost and dropped tools are not among them.
+ */
+export function plannerTexts(result: PlannerResult & WorkerChanges): {
+  readonly texts: readonly string[];
+  readonly is_error: boolean;
+} {
+  const changes = changesLine(result);
+  return {
+    texts: [...outputTexts(result), ...(changes === null ? [] : [changes])],
+    is_error: result.failure_mode !== null,
+  };
+}
+
+function outputTexts(result: PlannerResult): readonly string[] {
+  const { failure_mode, output, worker_session_id } = result;
+  const whole =
+    failure_mode !== null
+      ? JSON.stringify({ error: errorText(result), output: output ?? '', worker_session_id })
+      : typeof output === 'string'
+        ? output
+        : JSON.stringify(output ?? '');
+  if (whole.length <= MAX_PLANNER_CHARS) return whole === '' ? [] : [whole];
+  const note = `[cut at ${MAX_PLANNER_CHARS} characters; the rest is in worker session ${worker_session_id}]`;
+  return [cutText(whole, MAX_PLANNER_CHARS), note];
+}
+
+/** `error` of the result: the bare mode, or for the modes that carry a reason their message. Null on success. */
+function errorText(result: Pick<DelegationRecord, 'failure_mode' | 'error_message'>): string | null {
+  const { failure_mode: mode, error_message: message } = result;
+  if (mode === 'cancelled_by_user' && message !== null && message !== mode) return `${mode}: ${message}; ${NO_RETRY}`;
+  const isExplained = mode === 'worker_error' || mode === 'timeout' || mode === 'budget_exceeded';
+  return isExplained ? (message ?? mode) : mode;
+}
+
+function completedOutcome(end: Extract<WorkerEnd, { kind: 'completed' }>): DelegateOutcome {
+  if (end.context_request !== null) {
+    return {
+      ...failed('insufficient_context', 'insufficient_context', end.context_request),
+      insufficient_context_request: end.context_request,
+    };
+  }
+  switch (end.stop_reason) {
+    case 'end_turn':
+      return answered(end);
+    case 'max_tokens':
+      return failed('max_tokens_exceeded', 'max_tokens_exceeded', end.text);
+    case 'budget_exceeded': {
+      const reason = end.budget === null ? '' : `: ${end.budget.scope} limit, ${end.budget.left_usd} USD left`;
+      return failed('budget_exceeded', `budget_exceeded${reason}`, end.text);
+    }
+    case 'tool_use':
+      if (end.tokens_exhausted) return failed('max_tokens_exceeded', 'max_tokens_exceeded', end.text);
+      return failed('worker_error', `worker_error: stopped after ${end.llm_calls} LLM calls`, end.text);
+    case 'stop_sequence':
+      return failed('worker_error', 'worker_error: stopped at a stop sequence', end.text);
+  }
+}
+
+function answered(end: Extract<WorkerEnd, { kind: 'completed' }>): DelegateOutcome {
+  if (end.structured?.ok === false) {
+    const message = `output_schema_validation_failed: ${problemLines(end.structured.error).join('; ')}`;
+    return failed('output_schema_validation_failed', message, end.text);
+  }
+  return {
+    success: true,
+    output: end.structured?.value ?? end.text,
+    failure_mode: null,
+    error_message: null,
+    insufficient_context_request: null,
+    cancel_scope: null,
+    disposition: 'completed',
+  };
+}
+
+function failed(mode: FailureMode, message: string, output: DelegateOutcome['output']): DelegateOutcome {
+  return {
+    success: false,
+    output,
+    failure_mode: mode,
+    error_message: message,
+    insufficient_context_request: null,
+    cancel_scope: null,
+    disposition: 'failed',
+  };
+}

@@ -1,0 +1,66 @@
+// The largest bill of a call whose provider may ask other models too: advisors and fallbacks (19 §2.5).
+import type { ModelEntry } from '#protocol/model.ts';
+import type { Pusd } from '#protocol/money.ts';
+import { ceilingPrice } from '../pricing/ceiling.ts';
+import type { PriceTable } from '../pricing/price-table.ts';
+import { newText, type Prompt, tokenBound } from '../pricing/prompt.ts';
+import { overheadTokens } from '../registry/adapter-config.ts';
+import { entryOfName, type GatewayRegistry } from './names.ts';
+import type { OtherModel } from './other-models.ts';
+import type { RequestFacts } from './request-facts.ts';
+
+interface AskedModels {
+  readonly prices: Pick<PriceTable, 'cost'>;
+  readonly registry: GatewayRegistry;
+  readonly model: ModelEntry;
+  readonly facts: RequestFacts;
+}
+
+export interface BillOptions extends AskedModels {
+  readonly prompt: Prompt;
+  /** Of the asked model. */
+  readonly prompt_tokens: number;
+}
+
+/**
+ * Each advice is an answer of the advisor, and one more of the model that asked for it. A summary is an answer of the
+ * asked model that no bound of the request holds.
+ */
+export function largestBill(options: BillOptions, outputTokens: number): Pusd {
+  const { prices, registry, model, facts, prompt } = options;
+  const priceOf = ({ pricing_id }: ModelEntry, prompt_tokens: number, tokens: number) =>
+    ceilingPrice(prices, pricing_id, {
+      prompt_tokens,
+      output_tokens: tokens * facts.output.copies,
+      cache: facts.size.cache,
+    });
+  const own = priceOf(model, options.prompt_tokens, outputTokens);
+  let [bill, rounds] = [0n, 1n];
+  if (facts.compacted_from !== null && options.prompt_tokens >= facts.compacted_from)
+    bill += priceOf(model, options.prompt_tokens, model.capabilities.max_output_tokens);
+  for (const { name, role, uses, output_tokens } of facts.other_models) {
+    const other = entryOfName(registry, model, name);
+    const most = output_tokens ?? (role === 'fallback' ? outputTokens : other.capabilities.max_output_tokens);
+    const times = BigInt(uses ?? 1);
+    bill += times * priceOf(other, unknownBound(registry, other, prompt), most);
+    if (role === 'advisor') rounds += times;
+  }
+  return (bill + rounds * own) as Pusd;
+}
+
+/** Nothing is known of how another model counts the prompt. */
+function unknownBound({ adapters }: GatewayRegistry, { adapter, capabilities }: ModelEntry, prompt: Prompt): number {
+  const config = adapters.get(adapter);
+  return tokenBound(newText(prompt, null), capabilities, config === undefined ? 0 : overheadTokens(config));
+}
+
+/** A model that the provider may ask, and that no limit can hold: it has no price, or may be asked without end. Null = none. */
+export function unboundedOther({
+  prices,
+  registry,
+  model,
+  facts,
+}: AskedModels & { readonly prices: { has(pricingId: string): boolean } }): OtherModel | null {
+  const isPriced = (name: string) => prices.has(entryOfName(registry, model, name).pricing_id);
+  return facts.other_models.find(({ name, uses }) => uses === null || !isPriced(name)) ?? null;
+}

@@ -1,0 +1,174 @@
+// Where the members of a JSON object stand in its bytes: what a splice needs, found without making a value of the rest (19 §2.2).
+import { err, ok, type Result } from '#protocol/result.ts';
+import { type Limits, tooDeep, tooMany, tooManyKeys } from '../parsing/limits.ts';
+import type { Splice } from './splice.ts';
+
+/** One member of an object: its key as JSON means it, escapes resolved, and the bytes of its value. */
+export interface Member {
+  readonly key: string;
+  readonly from: number;
+  /** Exclusive. */
+  readonly to: number;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+/** Members of one object that are looked at by name; clients send some dozens. */
+const MAX_MEMBERS = 1000;
+const NOT_JSON = 'is not valid JSON';
+
+/**
+ * The members of the object that the bytes are, or those at `place`, in their order. Bytes that look like JSON and are
+ * none may pass: who goes on with them parses them as a whole. A key that is there twice is a fault, since two readers
+ * could choose differently.
+ */
+export function objectMembers(bytes: Buffer, limits: Limits, place?: Member): Result<readonly Member[], string> {
+  const { from: start, to } = place ?? { from: 0, to: bytes.length };
+  const scan = new Scan(bytes.subarray(start, to), limits);
+  try {
+    return ok(scan.members().map(({ key, from, to }) => ({ key, from: start + from, to: start + to })));
+  } catch (thrown) {
+    if (thrown instanceof ScanFault) return err(thrown.message);
+    throw thrown;
+  }
+}
+
+/** The bytes of each value in the array at `place`; null where there is no array. The bytes must have passed `objectMembers`. */
+export function arrayElements(
+  bytes: Buffer,
+  limits: Limits,
+  place: Pick<Member, 'from' | 'to'>,
+): readonly Pick<Member, 'from' | 'to'>[] | null {
+  if (bytes[place.from] !== 0x5b) return null;
+  const scan = new Scan(bytes.subarray(place.from, place.to), limits);
+  return scan.elements().map(({ from, to }) => ({ from: place.from + from, to: place.from + to }));
+}
+
+class ScanFault extends Error {}
+
+class Scan {
+  private readonly bytes: Buffer;
+  /** A letter for each byte: a search for the next quote takes half of what it takes in the bytes, 1 ms less for 1.6 MB of text with quotes. */
+  private readonly text: string;
+  private readonly limits: Limits;
+  private at = 0;
+  private nodes = 1;
+  private keys = 0;
+  private readonly mostKeys: number;
+
+  constructor(bytes: Buffer, limits: Limits) {
+    this.bytes = bytes;
+    this.text = bytes.toString('latin1');
+    this.limits = limits;
+    this.mostKeys = limits.keys ?? Number.POSITIVE_INFINITY;
+  }
+
+  members(): Member[] {
+    if (this.next() !== 0x7b) throw new ScanFault('must be a JSON object');
+    const found: Member[] = [];
+    const keys = new Set<string>();
+    this.at++;
+    for (;;) {
+      const code = this.next();
+      if (code === 0x7d) return found;
+      if (code === 0x2c) this.at++;
+      if (this.next() !== QUOTE) throw new ScanFault(NOT_JSON);
+      const key = this.key();
+      if (keys.size === MAX_MEMBERS) throw new ScanFault(tooManyKeys(MAX_MEMBERS));
+      if (keys.has(key)) throw new ScanFault(`has the key ${JSON.stringify(key.slice(0, 100))} twice; send it once`);
+      keys.add(key);
+      if (this.next() !== 0x3a) throw new ScanFault(NOT_JSON);
+      this.at++;
+      this.next();
+      const from = this.at;
+      this.value();
+      found.push({ key, from, to: this.at });
+    }
+  }
+
+  elements(): Pick<Member, 'from' | 'to'>[] {
+    const found: Pick<Member, 'from' | 'to'>[] = [];
+    this.at++;
+    for (;;) {
+      const code = this.next();
+      if (code === 0x5d) return found;
+      if (code === 0x2c) this.at++;
+      this.next();
+      const from = this.at;
+      this.value();
+      found.push({ from, to: this.at });
+    }
+  }
+
+  /** The first byte that is no white space, at which it stops. */
+  private next(): number {
+    for (; this.at < this.bytes.length; this.at++) {
+      const code = this.bytes[this.at]!;
+      if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09) return code;
+    }
+    throw new ScanFault(NOT_JSON);
+  }
+
+  private key(): string {
+    const from = this.at;
+    this.string();
+    try {
+      return JSON.parse(this.bytes.toString('utf8', from, this.at)) as string;
+    } catch {
+      throw new ScanFault(NOT_JSON);
+    }
+  }
+
+  /** Behind the closing quote of the string that begins here. */
+  private string(): void {
+    for (let end = this.at; ; ) {
+      end = this.text.indexOf('"', end + 1);
+      if (end < 0) throw new ScanFault(NOT_JSON);
+      let backslashes = 0;
+      while (this.bytes[end - 1 - backslashes] === BACKSLASH) backslashes++;
+      if (backslashes % 2 === 1) continue;
+      this.at = end + 1;
+      return;
+    }
+  }
+
+  /** Behind the value that begins here. */
+  private value(): void {
+    let depth = 0;
+    this.nodes++;
+    for (;;) {
+      const code = this.bytes[this.at];
+      if (code === undefined) throw new ScanFault(NOT_JSON);
+      if (code === QUOTE) this.string();
+      else if (code === 0x5b || code === 0x7b) {
+        // The object itself is one level more.
+        if (++depth >= this.limits.depth) throw new ScanFault(tooDeep(this.limits));
+        this.nodes++;
+        this.at++;
+      } else if (code === 0x5d || code === 0x7d) {
+        if (depth === 0) return;
+        depth--;
+        this.at++;
+        if (depth === 0) return;
+        continue;
+      } else if (code === 0x2c) {
+        if (depth === 0) return;
+        this.nodes++;
+        this.at++;
+      } else {
+        if (code === 0x3a && ++this.keys > this.mostKeys) throw new ScanFault(tooManyKeys(this.mostKeys));
+        this.at++;
+      }
+      if (this.nodes > this.limits.nodes) throw new ScanFault(tooMany(this.limits));
+      if (code === QUOTE && depth === 0) return;
+    }
+  }
+}
+
+/** Where `include_usage: true` goes into an object of options: over the value that is there, else in front of all others. */
+export function includeUsage(options: Member, members: readonly Member[]): Splice {
+  const given = members.find(({ key }) => key === 'include_usage');
+  if (given !== undefined) return { from: given.from, to: given.to, text: 'true' };
+  const at = options.from + 1;
+  return { from: at, to: at, text: members.length === 0 ? '"include_usage":true' : '"include_usage":true,' };
+}

@@ -1,0 +1,138 @@
+// The name that a client asks for, as a model of this server (19 §2.4).
+import type { ClientWire } from '#protocol/api/gateway.ts';
+import { AUTO_NAMES, WIRE_PATHS } from '#protocol/api/gateway.ts';
+import type { ModelEntry } from '#protocol/model.ts';
+import { shownName } from '../cut.ts';
+import { wiresOf } from '../registry/adapter-config.ts';
+import type { ModelRegistry } from '../registry/registry.ts';
+
+/** What the gateway asks of the registry. */
+export type GatewayRegistry = Pick<ModelRegistry, 'adapters' | 'models' | 'get' | 'resolveAlias' | 'isConfigured'>;
+
+export interface NamedModel {
+  readonly model: ModelEntry;
+  /** What stands in the body in place of the name; null = the name as it came. */
+  readonly sent: string | null;
+}
+
+/** Wide enough for any model: nothing is known of one that is not listed. */
+const UNLISTED = {
+  max_context_tokens: 1_000_000,
+  max_output_tokens: 128_000,
+  max_image_tokens: 16_384,
+  supports_tools: true,
+  supports_system_prompt: true,
+  supports_images: true,
+  supports_structured_output: true,
+  supports_thinking: true,
+  supports_prompt_caching: true,
+  accepted_image_media_types: [],
+  accepted_document_media_types: ['application/pdf'],
+} as const;
+
+/** Whether the model's adapter speaks the wire. */
+export function speaks(registry: GatewayRegistry, model: ModelEntry, wire: ClientWire): boolean {
+  const adapter = registry.adapters.get(model.adapter);
+  return adapter !== undefined && wiresOf(adapter).includes(wire);
+}
+
+/**
+ * The model that a name means: an id or alias, else a wire name, else the same without a window or a date at its end,
+ * else the name as it is on the first adapter of the wire that can be used. `auto` asks for a decision; null = no
+ * adapter of the wire can be used.
+ * @param usable ids of the adapters that can be used for this call
+ */
+export function namedModel(
+  registry: GatewayRegistry,
+  wire: ClientWire,
+  name: string,
+  usable: ReadonlySet<string>,
+): NamedModel | 'auto' | null {
+  if (AUTO_NAMES.includes(name)) return 'auto';
+  const id = registry.resolveAlias(name);
+  const known = id === null ? null : registry.get(id);
+  if (known !== null) return { model: known, sent: known.wire_name === name ? null : known.wire_name };
+  for (const wireName of wireNames(name)) {
+    const ofWire = registry.models.filter((model) => model.wire_name === wireName && speaks(registry, model, wire));
+    const model = ofWire.find(({ adapter }) => usable.has(adapter)) ?? ofWire[0];
+    if (model !== undefined) return { model, sent: null };
+  }
+  for (const [adapter, config] of registry.adapters)
+    if (usable.has(adapter) && wiresOf(config).includes(wire)) return { model: unlisted(adapter, name), sent: null };
+  return null;
+}
+
+/** The name as it came, then without what clients put at its end. */
+function wireNames(name: string): ReadonlySet<string> {
+  const undated = name.replace(/\[1m\]$/, '');
+  return new Set([name, undated, undated.replace(/-\d{8}$/, '')]);
+}
+
+/** The model that a provider means by a name; `asked` is the model of the call, whose adapter names it. */
+export function entryOfName({ models }: Pick<GatewayRegistry, 'models'>, asked: ModelEntry, name: string): ModelEntry {
+  const { adapter } = asked;
+  if (wireNames(name).has(asked.wire_name)) return asked;
+  for (const wireName of wireNames(name)) {
+    const model = models.find((entry) => entry.adapter === adapter && entry.wire_name === wireName);
+    if (model !== undefined) return model;
+  }
+  return unlisted(adapter, name);
+}
+
+/** Why a name that the registry does not list for this wire has no price here, and where to ask instead. */
+export function whyUnlisted({ models, adapters }: GatewayRegistry, name: string): string {
+  const names = wireNames(name);
+  const wires = models.flatMap(({ wire_name, adapter }) => {
+    const config = adapters.get(adapter);
+    return config !== undefined && names.has(wire_name) ? wiresOf(config) : [];
+  });
+  const paths = [...new Set(wires)].map((wire) => WIRE_PATHS[wire]);
+  if (paths.length > 0) return `${shownName(name)} is served at ${paths.join(' and ')}`;
+  const unpriced = `the registry does not list ${shownName(name)}, and no limit can hold what has no price`;
+  return `${unpriced}; a file of pricing.tables may price it`;
+}
+
+/** Most names that an error lists. */
+const MAX_LISTED = 12;
+
+/** The models that a client of the wire may ask for under a limit, for the end of an error. */
+export function listPriced(registry: GatewayRegistry, wire: ClientWire, isPriced: (id: string) => boolean): string {
+  const usable = new Set(registry.models.filter(({ id }) => registry.isConfigured(id)).map(({ adapter }) => adapter));
+  const names = offeredModels(registry, usable, wire).flatMap(({ name, model }) => (isPriced(model.id) ? [name] : []));
+  if (names.length === 0) return `no model of ${wire} has a price here`;
+  const more = names.length > MAX_LISTED ? ' and others (GET /v1/models)' : '';
+  return `models of ${wire} with a price: ${names.slice(0, MAX_LISTED).join(', ')}${more}`;
+}
+
+function unlisted(adapter: string, name: string): ModelEntry {
+  const id = `${adapter}:${name}`;
+  return {
+    id,
+    tier: null,
+    can_delegate: false,
+    aliases: [],
+    adapter,
+    wire_name: name,
+    pricing_id: id,
+    tokenizer: null,
+    capabilities: { ...UNLISTED, accepted_image_media_types: [], accepted_document_media_types: ['application/pdf'] },
+    thinking: null,
+    extra_body: null,
+  };
+}
+
+/** Names of the models that a wire reaches, as a client may ask for them: the wire name, or the id where two share it. */
+export function offeredModels(
+  registry: GatewayRegistry,
+  usable: ReadonlySet<string>,
+  wire: ClientWire | null,
+): readonly { readonly name: string; readonly model: ModelEntry }[] {
+  const offered = registry.models.filter(({ adapter, ...rest }) => {
+    const config = registry.adapters.get(adapter);
+    if (config === undefined || !usable.has(adapter)) return false;
+    return wire === null ? wiresOf(config).length > 0 : speaks(registry, { adapter, ...rest }, wire);
+  });
+  const count = new Map<string, number>();
+  for (const { wire_name } of offered) count.set(wire_name, (count.get(wire_name) ?? 0) + 1);
+  return offered.map((model) => ({ name: count.get(model.wire_name) === 1 ? model.wire_name : model.id, model }));
+}

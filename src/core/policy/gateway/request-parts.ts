@@ -1,0 +1,213 @@
+// What a request is made of, as routing and its price ask: images, documents, tools, the last words of the user (19 §2.2).
+import type { ClientWire } from '#protocol/api/gateway.ts';
+import { isMapping } from '../parsing/yaml.ts';
+import { compactedFrom, type OtherModel, otherModels } from './other-models.ts';
+
+export interface RequestParts {
+  readonly images: number;
+  /** Bytes of images in the body. */
+  readonly data_bytes: number;
+  /** A tool or a conversation of the provider's: no length of the body bounds what it adds to the prompt. */
+  readonly unbounded: boolean;
+  /** Models that the provider may ask beside the one of the call. */
+  readonly other_models: readonly OtherModel[];
+  /** Tokens of the prompt from which the provider writes a summary of it first; null = never. */
+  readonly compacted_from: number | null;
+  /** Of each message with images or files, by its index. */
+  readonly items: ReadonlyMap<number, ItemSize>;
+  readonly document_media_types: readonly string[];
+  readonly text: string;
+  readonly message_has_images: boolean;
+  readonly has_system: boolean;
+  readonly structured: boolean;
+}
+
+/** What a message holds beside its text. */
+export interface ItemSize {
+  readonly images: number;
+  /** Of them those behind an address, which may show another image the next time. */
+  readonly remote_images: number;
+  /** Bytes of images in the body. */
+  readonly data_bytes: number;
+  /** A file, or what the provider keeps: no length of the body bounds it. */
+  readonly unbounded: boolean;
+  /** Names of tools whose definitions the provider writes into the prompt here. */
+  readonly loaded_tools: readonly string[];
+}
+
+interface Found {
+  images: number;
+  remote_images: number;
+  data_bytes: number;
+  unbounded: boolean;
+  /** A file behind an address, which may be another one the next time. */
+  remote_file: boolean;
+  readonly loaded_tools: string[];
+  readonly documents: Set<string>;
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** Blocks within blocks: a tool's result holds parts, and the result of a search the documents it found. */
+const MAX_DEPTH = 6;
+/** Members of a block that hold blocks. */
+const INNER = ['content', 'output', 'tool_references', 'tool_changes', 'tool'];
+const IMAGES: ReadonlySet<string> = new Set(['image', 'image_url', 'input_image', 'computer_screenshot']);
+const DOCUMENTS: ReadonlySet<string> = new Set([
+  'document',
+  'file',
+  'input_file',
+  'input_audio',
+  'audio_url',
+  'video_url',
+  'input_video',
+  'image_generation_call',
+  'container_upload',
+  'item_reference',
+]);
+/** Members that hold an address, or an object with one. */
+const ADDRESSED = ['image_url', 'file_url', 'video_url', 'audio_url', 'file'];
+const INLINE = /^(data:|[A-Za-z0-9+/=\s]*$)/i;
+/** Tools that run at the client. A tool of any other type runs at the provider: its results are billed as prompt. */
+const RUN_BY_CLIENT =
+  /^(function|custom|namespace|local_shell|apply_patch|bash_\d+|text_editor_\d+|memory_\d+|browser_toolset_\d+|computer(_\d+|_use_preview|_toolset_\d+)?)$/;
+/** Of the body: what the provider keeps and adds by itself. */
+const KEPT_ELSEWHERE = [
+  'mcp_servers',
+  'container',
+  'previous_response_id',
+  'conversation',
+  'prompt',
+  'web_search_options',
+  'search_parameters',
+];
+/** Ends the name of a model whose provider searches the web for it. */
+const SEARCHING = /:online$/;
+
+/** Reads a body within the limits of `requestFacts`. Whatever has another shape counts as not there. */
+export function readParts(wire: ClientWire, body: Json): RequestParts {
+  const documents = new Set<string>();
+  const items = list(wire === 'responses' ? body.input : body.messages);
+  const sizes = new Map<number, ItemSize>();
+  const found = nothingFound(documents);
+  for (const part of list(body.system)) look(part, found, 0);
+  const tools = list(body.tools).filter(isMapping);
+  const hosted = tools.some(isHosted) || list(body.plugins).length > 0 || SEARCHING.test(String(body.model));
+  const systemDocument = found.unbounded;
+  for (const [index, item] of items.entries()) {
+    const own = nothingFound(documents);
+    look(item, own, 0);
+    found.remote_file ||= own.remote_file;
+    if (own.images === 0 && !own.unbounded && own.loaded_tools.length === 0) continue;
+    sizes.set(index, own);
+    found.images += own.images;
+    found.data_bytes += own.data_bytes;
+  }
+  const asked = items.findLast((item) => isMapping(item) && item.role === 'user');
+  const shown = nothingFound(new Set());
+  look(asked, shown, 0);
+  return {
+    images: found.images,
+    data_bytes: found.data_bytes,
+    items: sizes,
+    unbounded: systemDocument || found.remote_file || hosted || KEPT_ELSEWHERE.some((key) => body[key] != null),
+    other_models: otherModels(body, tools),
+    compacted_from: compactedFrom(body),
+    document_media_types: [...documents],
+    text: typeof body.input === 'string' ? body.input : textOf(asked),
+    message_has_images: shown.images > 0,
+    has_system: hasSystem(wire, body, items),
+    structured: isStructured(wire, body),
+  };
+}
+
+function isHosted({ type, environment, execution }: Json): boolean {
+  if (type == null || (type === 'tool_search' && execution === 'client')) return false;
+  // A shell runs in a container of the provider unless the request says otherwise.
+  if (type === 'shell') return !isMapping(environment) || environment.type !== 'local';
+  return typeof type !== 'string' || !RUN_BY_CLIENT.test(type);
+}
+
+function nothingFound(documents: Set<string>): Found {
+  const none = { images: 0, remote_images: 0, data_bytes: 0, unbounded: false, remote_file: false };
+  return { ...none, loaded_tools: [], documents };
+}
+
+function look(item: unknown, found: Found, depth: number): void {
+  if (!isMapping(item) || depth > MAX_DEPTH) return;
+  const type = String(item.type ?? '');
+  if (IMAGES.has(type)) {
+    found.images++;
+    if (isRemote(item)) found.remote_images++;
+    found.data_bytes += dataBytes(item);
+  } else if (DOCUMENTS.has(type)) lookAtDocument(item, found);
+  else if (type === 'tool_reference') found.loaded_tools.push(String(item.tool_name ?? item.name));
+  else if (isReference(item, type)) found.unbounded = true;
+  for (const key of INNER) for (const inner of blocks(item[key])) look(inner, found, depth + 1);
+}
+
+function lookAtDocument(item: Json, found: Found): void {
+  const { source } = item;
+  const given = isMapping(source) ? source.type : null;
+  // A text is as long as it is.
+  if (given !== 'text') found.unbounded = true;
+  if (given === 'base64' && isMapping(source)) found.documents.add(String(source.media_type));
+  if (isRemote(item)) found.remote_file = true;
+}
+
+/** What a provider fetches from an address when it reads the request. */
+function isRemote(item: Json): boolean {
+  const { source } = item;
+  if (isMapping(source)) return source.type === 'url';
+  return ADDRESSED.some((key) => {
+    const value = item[key];
+    const url = isMapping(value) ? (value.url ?? value.file_url ?? value.file_data) : value;
+    return typeof url === 'string' && !INLINE.test(url);
+  });
+}
+
+/** The client sends the id alone, and the provider keeps the text. */
+function isReference({ encrypted_content, content, audio }: Json, type: string): boolean {
+  if (type === 'reasoning') return (encrypted_content ?? '') === '' && list(content).length === 0;
+  return isMapping(audio) && typeof audio.id === 'string';
+}
+
+/** Of an image that is in the body itself; JSON writes its base64 as it is. */
+function dataBytes(item: Json): number {
+  const { source, image_url: url } = item;
+  if (isMapping(source)) return length(source.data);
+  return isMapping(url) ? length(url.url) : length(url);
+}
+
+function length(value: unknown): number {
+  return typeof value === 'string' ? value.length : 0;
+}
+
+function textOf(item: unknown): string {
+  if (!isMapping(item)) return '';
+  if (typeof item.content === 'string') return item.content;
+  const text = list(item.content).find((part) => isMapping(part) && typeof part.text === 'string');
+  return isMapping(text) ? String(text.text) : '';
+}
+
+function hasSystem(wire: ClientWire, body: Json, items: readonly unknown[]): boolean {
+  if (wire === 'messages') return list(body.system).length > 0 || (body.system ?? '') !== '';
+  if (wire === 'responses' && (body.instructions ?? '') !== '') return true;
+  return items.some((item) => isMapping(item) && (item.role === 'system' || item.role === 'developer'));
+}
+
+function isStructured(wire: ClientWire, body: Json): boolean {
+  if (wire === 'messages') return isMapping(body.output_config) && body.output_config.format != null;
+  const { response_format, text } = body;
+  const format = wire === 'chat' ? response_format : isMapping(text) ? text.format : null;
+  return isMapping(format) && format.type === 'json_schema';
+}
+
+/** Blocks in an array, or one that stands alone. */
+function blocks(value: unknown): readonly unknown[] {
+  return isMapping(value) ? [value] : list(value);
+}
+
+function list(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}

@@ -1,0 +1,76 @@
+// What must be open for a batch to be written: nothing happens to a turn or a session after its end (02 §3.5).
+import type { Write } from '#protocol/batch.ts';
+import { JournalConflict } from '#protocol/batch-fault.ts';
+import { type EventType, SYSTEM_SESSION, TERMINAL_TURN_EVENTS } from '#protocol/event.ts';
+import type { TurnStatus } from '#protocol/turn.ts';
+import type { PreparedBatch } from './prepare.ts';
+
+/** Ends of what outlived its turn over a fault: each comes with the conditional update of its own row. */
+const LATE_ENDS: readonly EventType[] = ['delegate.failed', 'tool.confirmation_resolved'];
+
+/** Those, and events about a turn or session rather than of it. */
+function mayComeLate(type: EventType): boolean {
+  return (
+    LATE_ENDS.includes(type) ||
+    type.startsWith('eval.') ||
+    type.startsWith('pattern.') ||
+    type.startsWith('routing.provider_')
+  );
+}
+
+/** Ids that must not have ended before the batch; one that does not exist yet may be made by it. */
+export interface Conditions {
+  readonly turns: ReadonlySet<string>;
+  readonly sessions: ReadonlySet<string>;
+}
+
+/** Throws `JournalConflict('turn_closed' | 'session_ended')` for an event behind the end that the batch itself brings. */
+export function conditionsOf({ writes, emit }: PreparedBatch): Conditions {
+  const turns = new Set<string>();
+  const sessions = new Set<string>();
+  for (const write of writes) {
+    const turn = turnOf(write);
+    if (turn !== null) turns.add(turn);
+  }
+  // Within the batch a terminal event closes its turn or session for the events after it.
+  const endedHere = new Set<string>();
+  for (const item of emit) {
+    if (item.kind === 'transient' || mayComeLate(item.draft.type)) continue;
+    const { type, turn_id, session_id } = item.draft;
+    if (turn_id !== null) turns.add(turn_id);
+    if (session_id !== SYSTEM_SESSION) sessions.add(session_id);
+    if (turn_id !== null && endedHere.has(turn_id)) {
+      throw new JournalConflict('turn_closed', `${type} after the terminal event of turn ${turn_id}`);
+    }
+    if (endedHere.has(session_id)) {
+      throw new JournalConflict('session_ended', `${type} after session.ended of ${session_id}`);
+    }
+    if (turn_id !== null && (TERMINAL_TURN_EVENTS as readonly string[]).includes(type)) endedHere.add(turn_id);
+    if (type === 'session.ended') endedHere.add(session_id);
+  }
+  return { turns, sessions };
+}
+
+/** The existing turn that a write adds to. */
+function turnOf(write: Write): string | null {
+  switch (write.kind) {
+    case 'message.insert':
+      return write.message.turn_id;
+    case 'turn_input.insert':
+      return write.input.turn_id;
+    case 'tool_call.insert':
+      return write.call.turn_id;
+    case 'delegation.insert':
+      return write.delegation.parent_turn_id;
+    case 'confirmation.insert':
+      return write.confirmation.turn_id;
+    default:
+      return null;
+  }
+}
+
+/** Why a turn of this status did not take a conditional change (01 §8). */
+export function turnRefusal(turnId: string, status: TurnStatus): JournalConflict {
+  const running = status === 'in_flight' || status === 'cancelling';
+  return new JournalConflict(running ? 'turn_in_flight' : 'turn_closed', `turn ${turnId} is ${status}`);
+}

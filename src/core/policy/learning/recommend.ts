@@ -1,0 +1,108 @@
+// Which model did best with turns of this shape (12 §12.4).
+
+import type { PatternOutcome } from '#protocol/learning/pattern.ts';
+import type { Recommendation } from '#protocol/route.ts';
+import type { PatternConfig } from '../routing/policy-file.ts';
+import { type Shape, similarity } from './similarity.ts';
+
+/** Nearest outcomes that are looked at. */
+const NEAREST = 10;
+const MIN_SIMILARITY = 0.75;
+const MIN_SUCCESS = 0.5;
+const PUSD = 1e12;
+
+export interface Neighbour {
+  readonly fingerprint_id: string;
+  readonly shape: Shape;
+  /** By model. */
+  readonly outcomes: ReadonlyMap<string, PatternOutcome>;
+}
+interface Near {
+  readonly similarity: number;
+  readonly fingerprint_id: string;
+  readonly outcome: PatternOutcome;
+}
+
+/**
+ * Null without neighbours.
+ * @param known whether the registry of today has the model: outcomes of another are passed over
+ */
+export function recommend(
+  shape: Shape,
+  patterns: Iterable<Neighbour>,
+  { cost_weight, min_confidence, min_sample_size }: PatternConfig,
+  known: (model: string) => boolean,
+): Recommendation | null {
+  const cluster = nearest(shape, patterns, known);
+  if (cluster.length === 0) return null;
+  const models = byModel(cluster);
+  const candidates = models.filter(({ quality }) => quality !== null);
+  const costs = candidates.map(({ avg_cost_usd }) => avg_cost_usd);
+  const [cheapest, dearest] = [Math.min(...costs), Math.max(...costs)];
+  const scored = models
+    .map(({ quality, ...model }) => {
+      const efficiency = dearest > cheapest ? (dearest - model.avg_cost_usd) / (dearest - cheapest) : 0;
+      const score = quality === null ? 0 : (1 - cost_weight) * quality + cost_weight * efficiency;
+      return { ...model, score, success_score_mean: quality };
+    })
+    .sort((a, b) => b.score - a.score || (a.model < b.model ? -1 : 1));
+  const [top, second] = scored.filter(({ success_score_mean }) => success_score_mean !== null);
+  const confidence = confidenceOf(top?.score ?? 0, second?.score ?? null);
+  const good =
+    top !== undefined &&
+    confidence >= min_confidence &&
+    top.sample_size >= min_sample_size &&
+    top.success_score_mean! >= MIN_SUCCESS;
+  return {
+    chosen_model: good ? top.model : null,
+    confidence,
+    sample_size: top?.sample_size ?? 0,
+    k_cluster_size: cluster.length,
+    alternatives: scored.map(({ model, score, sample_size }) => ({ model, score, sample_size })),
+  };
+}
+
+function confidenceOf(top: number, second: number | null): number {
+  if (top <= 0) return 0;
+  return second === null ? 1 : (top - second) / top;
+}
+
+/** The first K by similarity, then id, then model; kept short while it is made, since thousands may be alike. */
+function nearest(shape: Shape, patterns: Iterable<Neighbour>, known: (model: string) => boolean): Near[] {
+  const found: Near[] = [];
+  for (const { fingerprint_id, shape: other, outcomes } of patterns) {
+    const similar = similarity(shape, other, MIN_SIMILARITY);
+    if (similar < MIN_SIMILARITY) continue;
+    for (const outcome of outcomes.values()) {
+      const near = { similarity: similar, fingerprint_id, outcome };
+      const last = found[NEAREST - 1];
+      if ((last !== undefined && inOrder(last, near) <= 0) || !known(outcome.model)) continue;
+      const place = found.findIndex((one) => inOrder(near, one) < 0);
+      found.splice(place === -1 ? found.length : place, 0, near);
+      found.length = Math.min(found.length, NEAREST);
+    }
+  }
+  return found;
+}
+
+function inOrder(a: Near, b: Near): number {
+  if (a.similarity !== b.similarity) return b.similarity - a.similarity;
+  if (a.fingerprint_id !== b.fingerprint_id) return a.fingerprint_id < b.fingerprint_id ? -1 : 1;
+  return a.outcome.model < b.outcome.model ? -1 : 1;
+}
+
+function byModel(cluster: readonly Near[]) {
+  const models = new Map<string, Near[]>();
+  for (const near of cluster) models.set(near.outcome.model, [...(models.get(near.outcome.model) ?? []), near]);
+  return [...models].map(([model, rows]) => {
+    const sum = (of: (outcome: PatternOutcome) => number) => rows.reduce((total, row) => total + of(row.outcome), 0);
+    const sample_size = sum((o) => o.sample_size);
+    const scored = sum((o) => o.success_score_count);
+    return {
+      model,
+      sample_size,
+      quality: scored === 0 ? null : sum((o) => o.success_score_mean * o.success_score_count) / scored,
+      avg_cost_usd: sum((o) => Number(o.sum_cost_pusd)) / PUSD / sample_size,
+    };
+  });
+}

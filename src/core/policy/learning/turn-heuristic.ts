@@ -1,0 +1,82 @@
+// How well a turn went, by what its events tell and how its last answer begins (12 §12.5).
+import type { AnyEvent, PayloadOf } from '#protocol/event.ts';
+import type { Verdict } from '#protocol/learning/pattern.ts';
+
+export const TURN_RUBRIC = 'turn-heuristic-v1';
+/** Events of a turn that the heuristic looks at. */
+export const JUDGED_TYPES = [
+  'llm.call_started',
+  'llm.call_completed',
+  'llm.call_failed',
+  'tool.completed',
+  'tool.failed',
+  'delegate.started',
+  'delegate.failed',
+] as const;
+
+/** In hundredths, so that their sum is exact. */
+const ALL = 150;
+const MANY_TOOL_CALLS = 20;
+const EMPTY = 'empty_assistant_response';
+const REFUSAL = 'assistant_refusal_detected';
+const CONTENT: Readonly<Record<string, number>> = { [EMPTY]: 0.4, [REFUSAL]: 0.5 };
+const OPENING_LENGTH = 160;
+const REFUSALS =
+  /\b(i (cannot|can't) (help|assist|do that)|(i'm|i am) (unable|not able) to|i won't help|i refuse to|sorry, i (can't|cannot))\b/;
+
+/** @param text of the turn's last assistant message, '' when there is none */
+export function judgeTurn(completed: PayloadOf<'turn.completed'>, events: readonly AnyEvent[], text: string): Verdict {
+  const facts = read(events);
+  const checks: readonly (readonly [good: string, bad: string, weight: number, holds: boolean])[] = [
+    ['stop_reason_clean', 'stop_reason_unclean', 25, completed.stop_reason === 'end_turn'],
+    ['no_llm_failure', 'llm_call_failed', 25, !facts.call_failed],
+    ['no_tool_failure', 'tool_failed', 25, !facts.tool_failed],
+    ['no_tool_exit_failure', 'tool_returned_failure', 50, !facts.tool_unsuccessful],
+    ['no_max_tokens_hit', 'max_tokens_hit', 15, !facts.max_tokens],
+    ['tool_cycle_count_reasonable', 'tool_cycle_count_excessive', 10, completed.tool_call_count <= MANY_TOOL_CALLS],
+  ];
+  const flags = checks.filter(([, , , holds]) => holds).map(([good]) => good);
+  const weight = checks.reduce((sum, [, , points, holds]) => sum + (holds ? points : 0), 0);
+  const content = contentFlag(text);
+  const negative = [
+    ...checks.filter(([, , , holds]) => !holds).map(([, bad]) => bad),
+    ...(content === null ? [] : [content]),
+  ];
+  return {
+    score: (weight / ALL) * (content === null ? 1 : CONTENT[content]!),
+    // Never below what enters means: the worst turns count most.
+    confidence: negative.length === 0 ? 0.9 : negative.length === 1 ? 0.55 : 0.5,
+    rubric_id: TURN_RUBRIC,
+    rubric_version: '1.2.0',
+    signals: { flags, flags_negative: negative },
+  };
+}
+
+function read(events: readonly AnyEvent[]) {
+  const payloads = <T extends (typeof JUDGED_TYPES)[number]>(type: T) =>
+    events.filter((event) => event.type === type).map((event) => event.payload as PayloadOf<T>);
+  const summaries = new Set(
+    payloads('llm.call_started')
+      .filter((call) => call.purpose === 'compaction')
+      .map((call) => call.request_id),
+  );
+  // What became of a worker counts once, in the verdict on the session.
+  const delegations = new Set(
+    [...payloads('delegate.started'), ...payloads('delegate.failed')].map((call) => call.tool_use_id),
+  );
+  const calls = payloads('llm.call_completed').filter((call) => call.purpose !== 'compaction');
+  return {
+    call_failed:
+      payloads('llm.call_failed').some((call) => !summaries.has(call.request_id)) ||
+      calls.some((call) => call.stop_reason === 'cancelled'),
+    max_tokens: calls.some((call) => call.stop_reason === 'max_tokens'),
+    tool_failed: payloads('tool.failed').length > 0,
+    tool_unsuccessful: payloads('tool.completed').some((call) => !call.success && !delegations.has(call.tool_use_id)),
+  };
+}
+
+function contentFlag(text: string): string | null {
+  const opening = text.trim().slice(0, OPENING_LENGTH).toLowerCase().replaceAll(/[‘’]/g, "'");
+  if (opening === '') return EMPTY;
+  return REFUSALS.test(opening) ? REFUSAL : null;
+}

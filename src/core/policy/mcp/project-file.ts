@@ -1,0 +1,96 @@
+// Reads a workspace's `.mcp.json`: the servers that a project brings along (09 §11, 18 §2).
+import { type McpServerConfig, McpServerNameSchema, McpServerSchema } from '#protocol/mcp.ts';
+import { readJson } from '../parsing/json.ts';
+import { OUTSIDE } from '../parsing/limits.ts';
+import { plainIssues } from '../parsing/plain-issue.ts';
+import { isMapping } from '../parsing/yaml.ts';
+import { plainKey } from '../tools/tool-names.ts';
+
+/** Servers of one project file beyond these are left out. */
+const MAX_SERVERS = 32;
+/** Other programs' words for a transport. */
+const TRANSPORTS: Readonly<Record<string, McpServerConfig['transport']>> = {
+  stdio: 'stdio',
+  http: 'http',
+  'streamable-http': 'http',
+  streamableHttp: 'http',
+  sse: 'sse',
+};
+/** What a workspace may say. How far its tools are trusted is not among it. */
+const KEYS = ['command', 'args', 'env', 'cwd', 'url', 'headers'];
+
+export interface ProjectServers {
+  readonly servers: ReadonlyMap<string, McpServerConfig>;
+  /** One sentence per fault, without the file's name. What is faulty is left out, the rest serves. */
+  readonly warnings: readonly string[];
+}
+
+/** Never throws. */
+export function readProjectServers(text: string): ProjectServers {
+  const servers = new Map<string, McpServerConfig>();
+  const json = readJson(text, OUTSIDE);
+  if (!json.ok) return { servers, warnings: [json.error] };
+  const given = isMapping(json.value) ? json.value.mcpServers : undefined;
+  if (!isMapping(given)) return { servers, warnings: ['mcpServers: must be an object of servers by name'] };
+  const warnings: string[] = [];
+  const keys = new Map<string, string>();
+  for (const [written, entry] of Object.entries(given)) {
+    const where = `mcpServers.${shortened(written)}`;
+    const name = serverName(written);
+    if (name === null) warnings.push(`${where}: the name cannot be used; begin it with a letter and keep it short`);
+    else if (keys.has(plainKey(name)))
+      warnings.push(`${where}: another server is called ${keys.get(plainKey(name))} already`);
+    else if (servers.size === MAX_SERVERS) warnings.push(`${where}: at most ${MAX_SERVERS} servers are used`);
+    else {
+      const server = readServer(entry, where, warnings);
+      if (server !== null) {
+        servers.set(name, server);
+        keys.set(plainKey(name), name);
+      }
+    }
+  }
+  return { servers, warnings };
+}
+
+/** Other programs allow more characters: `Brave Search` is called `Brave_Search` here. Null = no name can be made. */
+function serverName(written: string): string | null {
+  const name = written.replaceAll(/[^A-Za-z0-9]{2,}|[^A-Za-z0-9-]/g, '_').replace(/[_-]$/, '');
+  return McpServerNameSchema.safeParse(name).success ? name : null;
+}
+
+function readServer(entry: unknown, where: string, warnings: string[]): McpServerConfig | null {
+  if (!isMapping(entry)) {
+    warnings.push(`${where}: must be an object`);
+    return null;
+  }
+  // Other programs take an address alone for a server over HTTP.
+  const { type = 'url' in entry && !('command' in entry) ? 'http' : 'stdio', ...about } = entry;
+  const { disabled = false, enabled = true, ...rest } = about;
+  // Some programs write `enabled`. What is not plainly switched on starts no program.
+  if (enabled !== true) {
+    if (enabled !== false) warnings.push(`${where}.enabled: must be true or false; the server is not used`);
+    return null;
+  }
+  if (disabled !== false) {
+    if (disabled !== true) warnings.push(`${where}.disabled: must be true or false; the server is not used`);
+    return null;
+  }
+  const transport = typeof type === 'string' && Object.hasOwn(TRANSPORTS, type) ? TRANSPORTS[type] : undefined;
+  if (transport === undefined) {
+    warnings.push(`${where}.type: must be "stdio", "http", "streamable-http" or "sse"; the server is not used`);
+    return null;
+  }
+  const known = Object.fromEntries(Object.entries(rest).filter(([key]) => KEYS.includes(key)));
+  const ignored = Object.keys(rest).filter((key) => !KEYS.includes(key));
+  if (ignored.length > 0) warnings.push(`${where}: ${shortened(ignored.join(', '))} is not read from a project file`);
+  const parsed = McpServerSchema.safeParse({ transport, ...known });
+  if (parsed.success) return parsed.data;
+  const [issue] = plainIssues(parsed.error);
+  warnings.push(`${shortened([where, ...(issue?.path ?? [])].join('.'))}: ${issue?.message}; the server is not used`);
+  return null;
+}
+
+function shortened(name: string): string {
+  const line = name.replaceAll(/\s+/g, ' ');
+  return line.length > 100 ? `${line.slice(0, 100)}...` : line;
+}

@@ -1,0 +1,34 @@
+// What a receiver outside is sent of an event, and how it is signed (20 §7).
+import { createHmac } from 'node:crypto';
+import type { AnyEvent } from '#protocol/event.ts';
+import { scrub } from '#protocol/text/scrub.ts';
+import { cutText } from '../cut.ts';
+
+const MAX_TEXT = 500;
+
+export interface NoticeAround {
+  readonly secrets: readonly string[];
+  /** Paths below it are kept. */
+  readonly workspace: string | null;
+}
+
+/** The body. Every text of an event that may quote people, files or commands is scrubbed and cut to 500 characters. */
+export function noticeBody(event: AnyEvent, around: NoticeAround): string {
+  const payload = event.sensitivity === 'private' ? told(event.payload, around) : event.payload;
+  return JSON.stringify({ event: { ...event, payload } });
+}
+
+function told(value: unknown, around: NoticeAround): unknown {
+  if (typeof value === 'string') return cutText(scrub(value, around), MAX_TEXT);
+  if (Array.isArray(value)) return value.map((item) => told(item, around));
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [cutText(scrub(key, around), MAX_TEXT), told(item, around)]),
+  );
+}
+
+/** `t=<unix seconds>,v1=<hex HMAC-SHA256 of "t.body">`. */
+export function signature(secret: string, body: string, now: number): string {
+  const t = Math.floor(now / 1000);
+  return `t=${t},v1=${createHmac('sha256', secret).update(`${t}.${body}`).digest('hex')}`;
+}

@@ -1,0 +1,200 @@
+// The seven slots in their order: one decision, what a refusal tells the caller, what a message keeps of it (03 §5).
+
+import { AppError } from '#protocol/errors.ts';
+import type { RoutingDecisionRecord } from '#protocol/message.ts';
+import { providerOf } from '#protocol/model.ts';
+import {
+  type PolicyEvaluation,
+  ROUTING_MODE_OF,
+  type RouteDecision,
+  SLOTS,
+  type SlotName,
+  type TurnContext,
+} from '#protocol/route.ts';
+import { listPriced, whyUnlisted } from '../gateway/names.ts';
+import { findOutage } from '../registry/availability.ts';
+import { notEvaluated, type RouteEnv, type Slot } from './candidate.ts';
+import { describeOutage, type OutageDetail } from './outage-message.ts';
+import { delegateRequest } from './slots/delegate-request.ts';
+import { globalDefault } from './slots/global-default.ts';
+import { manualSticky } from './slots/manual-sticky.ts';
+import { pattern } from './slots/pattern.ts';
+import { perMessageOverride } from './slots/per-message-override.ts';
+import { rule } from './slots/rule.ts';
+import { workspaceDefault } from './slots/workspace-default.ts';
+
+export type { RouteEnv } from './candidate.ts';
+
+const CHAIN: Readonly<Record<SlotName, Slot>> = {
+  per_message_override: perMessageOverride,
+  manual_sticky: manualSticky,
+  rule,
+  pattern,
+  delegate_request: delegateRequest,
+  workspace_default: workspaceDefault,
+  global_default: globalDefault,
+};
+/** Slots that carry a person's own choice. */
+const EXPLICIT = new Set<SlotName>(['per_message_override', 'manual_sticky']);
+const NOTHING = { chosen_model: '', fallback_dearer: false } as const;
+
+/** Evaluates the chain: the first candidate that passes its checks wins. Deterministic; at most 5 ms at 100 rules. */
+export function decideRoute(ctx: TurnContext, env: RouteEnv): RouteDecision {
+  const chain: PolicyEvaluation[] = [];
+  let winner: PolicyEvaluation | null = null;
+  for (const name of SLOTS) {
+    const isShown = winner === null || statesDelegation(name, ctx);
+    const entry: PolicyEvaluation = isShown ? CHAIN[name](ctx, env) : notEvaluated(name, winner!.policy);
+    if (entry.verdict === 'chose') winner = entry;
+    chain.push(entry);
+  }
+  if (winner === null) return { ...NOTHING, winner_index: -1, refused: 'routing_failed', chain };
+
+  const chosen_model = winner.candidate_model!;
+  const winner_index = SLOTS.indexOf(winner.policy);
+  if (rejectedChoice(chain)) return { ...NOTHING, winner_index, refused: 'explicit_model_rejected', chain };
+  const fallback_dearer = isDearerFallback(chain, chosen_model, env);
+  if (fallback_dearer && !env.allowDearerFallback) {
+    return { chosen_model: '', winner_index: -1, refused: 'routing_failed', fallback_dearer, chain };
+  }
+  return { chosen_model, winner_index, refused: null, fallback_dearer, chain };
+}
+
+/** Whether a slot cannot win and states, behind a winner too, what is so for every turn of its session (03 §5, §8). */
+function statesDelegation(name: SlotName, ctx: TurnContext): boolean {
+  if (ctx.requested !== null) return false;
+  return ctx.is_worker ? name === 'pattern' : name === 'delegate_request';
+}
+
+/**
+ * The error of a refused decision, null when there is none: `explicit_model_rejected` (422) with what would have been
+ * used instead, or `routing_failed` (503) with everything that was tried.
+ */
+export function routeError(decision: RouteDecision, ctx: TurnContext, env: RouteEnv): AppError | null {
+  const { chain, refused } = decision;
+  if (refused === null) return null;
+  const choice = rejectedChoice(chain);
+  if (refused === 'explicit_model_rejected' && choice) {
+    const model = choice.candidate_model!;
+    const fallback = chain[decision.winner_index]!.candidate_model!;
+    const { policy: source, validation_failure } = choice;
+    const why = explained(model, validation_failure!, ctx, env);
+    const message = `${model} cannot serve this turn: ${why}; choose another model, ${fallback} could`;
+    return new AppError('explicit_model_rejected', message, {
+      source,
+      model,
+      validation_failure,
+      would_fall_back_to: fallback,
+      ...outageDetails([model], env),
+    });
+  }
+  const tried = triedCandidates(chain);
+  // Two places may have proposed the same model: once says it all.
+  const lines = new Set(tried.map(({ model, reason }) => `${model} (${explained(model, reason, ctx, env)})`));
+  const listed = [...lines].join(', ');
+  let message = tried.length > 0 ? `no model can serve this turn: ${listed}` : 'no model is configured for this turn';
+  if (decision.fallback_dearer) {
+    const dearer = chain.find(({ verdict }) => verdict === 'chose')?.candidate_model;
+    message = `${listed}; the fallback ${dearer} is dearer, which delegation.allow_dearer_fallback forbids`;
+  }
+  return new AppError('routing_failed', message, {
+    tried,
+    alternative_providers_configured: alternativeProviders(tried, env),
+    ...outageDetails(
+      tried.map(({ model }) => model),
+      env,
+    ),
+  });
+}
+
+/** What the assistant's message keeps of a decision that was not refused (01 §4.3). */
+export function routingRecord(decision: RouteDecision): RoutingDecisionRecord {
+  const { chain, chosen_model } = decision;
+  const winner = chain[decision.winner_index];
+  if (!winner || chosen_model === '') throw new Error('a refused decision chose no model to record');
+  const considered = chain.flatMap((entry) => [
+    ...(entry.tried_rules ?? []).map((tried) => tried.candidate_model),
+    ...(entry.candidate_model === null ? [] : [entry.candidate_model]),
+    ...(entry.pattern_alternatives ?? []).map((alternative) => alternative.model),
+  ]);
+  return {
+    mode: ROUTING_MODE_OF[winner.policy],
+    chosen_model,
+    reason: winner.reason,
+    rule_name: winner.rule_name,
+    confidence: winner.confidence,
+    alternatives_considered: [...new Set(considered)].filter((model) => model !== chosen_model),
+  };
+}
+
+interface Tried {
+  readonly model: string;
+  readonly policy: SlotName;
+  readonly rule_name: string | null;
+  /** The check it failed. */
+  readonly reason: string;
+}
+
+function triedCandidates(chain: readonly PolicyEvaluation[]): Tried[] {
+  return chain.flatMap((entry): Tried[] => {
+    const { policy, candidate_model: model, validation_failure: reason } = entry;
+    if (entry.tried_rules) {
+      return entry.tried_rules.map((tried) => ({
+        model: tried.candidate_model,
+        policy,
+        rule_name: tried.rule_name,
+        reason: tried.validation_failure,
+      }));
+    }
+    return model === null || reason === null ? [] : [{ model, policy, rule_name: null, reason }];
+  });
+}
+
+function rejectedChoice(chain: readonly PolicyEvaluation[]): PolicyEvaluation | undefined {
+  return chain.find((entry) => EXPLICIT.has(entry.policy) && entry.verdict === 'rejected');
+}
+
+// Where a rate is unknown nobody can say that the fallback is not the dearer one, so it counts as dearer.
+function isDearerFallback(chain: readonly PolicyEvaluation[], chosen: string, env: RouteEnv): boolean {
+  const asked = chain.find((entry) => entry.policy === 'delegate_request' && entry.verdict === 'rejected');
+  if (!asked) return false;
+  const [chosenRate, askedRate] = [env.rateSum(chosen), env.rateSum(asked.candidate_model!)];
+  return chosenRate === null || askedRate === null || chosenRate > askedRate;
+}
+
+function explained(modelId: string, failure: string, ctx: TurnContext, env: RouteEnv): string {
+  if (failure === 'provider_unavailable') return `${failure}: ${describeOutage(modelId, env)?.text ?? 'it is out'}`;
+  if (failure === 'wrong_wire' && ctx.requested !== null) return `${failure}: it does not speak ${ctx.requested.wire}`;
+  if (failure === 'wrong_credentials') return `${failure}: the client's own key is for another address`;
+  if (failure === 'not_configured' && env.registry.get(modelId) !== null)
+    return `${failure}: the server has no key for ${providerOf(modelId)}`;
+  if (failure === 'not_priced') return `${failure}: ${whyUnpriced(modelId, ctx, env)}`;
+  if (failure !== 'exceeds_context_window') return failure;
+  const limit = env.registry.get(modelId)?.capabilities.max_context_tokens;
+  return `${failure}: about ${ctx.smallest_input_tokens} tokens, it takes ${limit}`;
+}
+
+/** Nothing where no model is out. */
+function outageDetails(models: readonly string[], env: RouteEnv): { outages?: readonly OutageDetail[] } {
+  const outages = [...new Set(models)].flatMap((model) => describeOutage(model, env)?.detail ?? []);
+  return outages.length === 0 ? {} : { outages };
+}
+
+function whyUnpriced(modelId: string, { requested }: TurnContext, env: RouteEnv): string {
+  const { registry, isPriced } = env;
+  const isListed = registry.models.some(({ id }) => id === modelId);
+  const why =
+    requested?.model !== modelId || isListed
+      ? 'no limit can hold what has no price; add one to a file of pricing.tables'
+      : whyUnlisted(registry, requested.name);
+  return requested === null ? why : `${why}; ${listPriced(registry, requested.wire, isPriced)}`;
+}
+
+// Providers with a usable adapter and a model that is not out.
+function alternativeProviders(tried: readonly Tried[], env: RouteEnv): string[] {
+  const known = new Set(tried.map(({ model }) => providerOf(model)));
+  const healthy = env.registry.models.filter(
+    (model) => env.registry.isConfigured(model.id) && findOutage(env.availability, model) === null,
+  );
+  return [...new Set(healthy.map(({ id }) => providerOf(id)))].filter((provider) => !known.has(provider));
+}

@@ -1,0 +1,193 @@
+// Routing policy files: parsing one, laying the workspace's over the global one, and their common version (03 §6).
+import { createHash } from 'node:crypto';
+import { type Config, ConfigSchema, defaultConfig } from '#protocol/config.ts';
+import { err, ok, type Result } from '#protocol/result.ts';
+import { type Tier, TierSchema } from '#protocol/scalars.ts';
+import { issueLines } from '../parsing/issue-lines.ts';
+import { OUTSIDE } from '../parsing/limits.ts';
+import { isMapping, readYaml } from '../parsing/yaml.ts';
+import { type ModelRegistry, unknownModel } from '../registry/registry.ts';
+import { compileRules, type Rule } from './rules.ts';
+
+export type PolicyKind = 'workspace' | 'global';
+export type Tiers = Readonly<Record<Tier, string>>;
+export type PatternConfig = Config['pattern'];
+
+/** One valid file. Model references are canonical ids; null = the file does not define the section. */
+export interface PolicyFile {
+  /** `default` of a workspace file, `global_default` of the global one. */
+  readonly default_model: string | null;
+  readonly tiers: Tiers | null;
+  readonly pattern: PatternConfig | null;
+  readonly rules: readonly Rule[];
+}
+
+/** The layers in force for one workspace. */
+export interface RoutingPolicies {
+  readonly workspace_default: string | null;
+  readonly global_default: string | null;
+  readonly tiers: Tiers | null;
+  /** Null = the configuration's `pattern.*`. */
+  readonly pattern: PatternConfig | null;
+  /** The workspace's first. */
+  readonly rules: readonly Rule[];
+  readonly faults: PolicyFaults;
+}
+
+/** What is wrong with a file on disk, in one line that the chain shows; null = nothing. */
+export interface PolicyFaults {
+  readonly workspace: string | null;
+  readonly global: string | null;
+}
+
+const NO_FAULTS: PolicyFaults = { workspace: null, global: null };
+const EMPTY: PolicyFile = { default_model: null, tiers: null, pattern: null, rules: [] };
+const DEFAULT_KEY = { workspace: 'default', global: 'global_default' } as const;
+const SECTIONS = new Set(['schema_version', 'default', 'global_default', 'tiers', 'pattern', 'rules']);
+const TIERS = TierSchema.options;
+/** What is reported of a file that is wrong all over: it becomes an event. */
+const MAX_ERRORS = 100;
+const MAX_ERROR_LENGTH = 500;
+/** Where no default is written: the first configured model of these, in this order. */
+const FALLBACK_TIERS = ['balanced', 'deep', 'fast'] as const;
+
+/** Parses and checks one file. Errors: every fault found, at most 100 and counted beyond, each `<path in the file>: <problem>`, or the problem alone for the whole file. */
+export function parsePolicyFile(text: string, kind: PolicyKind, registry: ModelRegistry): Result<PolicyFile, string[]> {
+  return parsePolicy(readPolicy(text), kind, registry);
+}
+
+/** The first half of `parsePolicyFile`: the value of the file, or the fault of its syntax. */
+export function readPolicy(text: string): Result<unknown, string> {
+  return readYaml(text, OUTSIDE);
+}
+
+/** The second half of `parsePolicyFile`. */
+export function parsePolicy(
+  yaml: Result<unknown, string>,
+  kind: PolicyKind,
+  registry: ModelRegistry,
+): Result<PolicyFile, string[]> {
+  if (!yaml.ok) return err([yaml.error]);
+  const root = yaml.value;
+  if (root === null) return ok(EMPTY);
+  if (!isMapping(root)) return err(['must be a mapping']);
+
+  const errors: string[] = [];
+  const modelRef = (value: unknown, at: string): string | null => {
+    const id = typeof value === 'string' ? registry.resolveAlias(value) : null;
+    if (id === null) {
+      errors.push(
+        `${at}: ${typeof value === 'string' ? unknownModel(value) : 'must be a model id or alias as a string'}`,
+      );
+    }
+    return id;
+  };
+  const unknown = Object.keys(root).filter((key) => !SECTIONS.has(key));
+  if (unknown.length > 0) errors.push(`unknown key(s) [${unknown.join(', ')}]`);
+  const version = root.schema_version ?? 1;
+  if (version !== 1) {
+    errors.push(`schema_version: unsupported version ${JSON.stringify(version)}; only 1 is supported`);
+  }
+  const foreign = kind === 'workspace' ? 'global_default' : 'default';
+  if (root[foreign] != null) {
+    errors.push(`${foreign}: belongs in the ${kind === 'workspace' ? 'global' : 'workspace'} file`);
+  }
+  const key = DEFAULT_KEY[kind];
+  const file: PolicyFile = {
+    default_model: root[key] == null ? null : modelRef(root[key], key),
+    tiers: root.tiers == null ? null : readTiers(root.tiers, errors, modelRef),
+    pattern: root.pattern == null ? null : readPattern(root.pattern, errors),
+    rules: root.rules == null ? [] : compileRules(root.rules, 'rules', errors, modelRef),
+  };
+  return errors.length > 0 ? err(bounded(errors)) : ok(file);
+}
+
+/** One line each: names from the file stand in them. */
+function bounded(errors: readonly string[]): string[] {
+  const lines = errors.slice(0, MAX_ERRORS).map((line) => {
+    const plain = line.replaceAll(/\s+/g, ' ');
+    return plain.length > MAX_ERROR_LENGTH ? `${plain.slice(0, MAX_ERROR_LENGTH)}...` : plain;
+  });
+  return errors.length > MAX_ERRORS ? [...lines, `and ${errors.length - MAX_ERRORS} more`] : lines;
+}
+
+/** Which of the two files must be meant: only a workspace's has a `default`. */
+export function policyKind(yaml: Result<unknown, string>): PolicyKind {
+  return yaml.ok && isMapping(yaml.value) && 'default' in yaml.value ? 'workspace' : 'global';
+}
+
+/**
+ * The nearest file that defines a section supplies it whole; rules are strung together, the workspace's first.
+ * @param configDefault `routing.global_default_model`, id or alias
+ */
+export function mergePolicies(
+  layers: {
+    readonly workspace: PolicyFile | null;
+    readonly global: PolicyFile | null;
+    readonly configDefault: string | null;
+    readonly faults?: PolicyFaults;
+  },
+  registry: ModelRegistry,
+): RoutingPolicies {
+  const { workspace, global, configDefault, faults = NO_FAULTS } = layers;
+  return {
+    workspace_default: workspace?.default_model ?? null,
+    global_default: global?.default_model ?? fallbackDefault(configDefault, registry),
+    tiers: workspace?.tiers ?? global?.tiers ?? null,
+    pattern: workspace?.pattern ?? global?.pattern ?? null,
+    rules: [...(workspace?.rules ?? []), ...(global?.rules ?? [])],
+    faults,
+  };
+}
+
+/** The model a tier stands for: the policy's `tiers`, else the registry's first configured one; null = none. */
+export function tierModel(policies: RoutingPolicies, registry: ModelRegistry, tier: Tier): string | null {
+  return policies.tiers?.[tier] ?? registry.modelForTier(tier);
+}
+
+/** Lower-case hex SHA-256 over both files' bytes with one zero byte between them; null when neither exists. */
+export function policyVersion(globalBytes: Uint8Array | null, workspaceBytes: Uint8Array | null): string | null {
+  if (globalBytes === null && workspaceBytes === null) return null;
+  const hash = createHash('sha256');
+  if (globalBytes) hash.update(globalBytes);
+  hash.update(new Uint8Array(1));
+  if (workspaceBytes) hash.update(workspaceBytes);
+  return hash.digest('hex');
+}
+
+// An unregistered configured default is kept: the chain then says `not_configured` instead of passing it over.
+function fallbackDefault(configured: string | null, registry: ModelRegistry): string | null {
+  if (configured !== null) return registry.resolveAlias(configured) ?? configured;
+  for (const tier of FALLBACK_TIERS) {
+    const model = registry.modelForTier(tier);
+    if (model !== null) return model;
+  }
+  return null;
+}
+
+function readTiers(
+  value: unknown,
+  errors: string[],
+  modelRef: (value: unknown, at: string) => string | null,
+): Tiers | null {
+  if (!isMapping(value)) {
+    errors.push('tiers: must be a mapping');
+    return null;
+  }
+  const extra = Object.keys(value).filter((key) => !TIERS.some((tier) => tier === key));
+  if (extra.length > 0) errors.push(`tiers: unknown key(s) [${extra.join(', ')}]`);
+  if (TIERS.some((tier) => value[tier] == null)) errors.push('tiers: must define all three slots');
+  const [fast, balanced, deep] = TIERS.map((tier) =>
+    value[tier] == null ? null : modelRef(value[tier], `tiers.${tier}`),
+  );
+  return fast != null && balanced != null && deep != null ? { fast, balanced, deep } : null;
+}
+
+// A block stands alone: what it leaves out has the built-in default, not the configured value.
+function readPattern(value: unknown, errors: string[]): PatternConfig | null {
+  const block = isMapping(value) ? { ...defaultConfig('').pattern, ...value } : value;
+  const parsed = ConfigSchema.shape.pattern.safeParse(block);
+  if (parsed.success) return parsed.data;
+  errors.push(...issueLines(parsed.error, 'pattern'));
+  return null;
+}

@@ -1,0 +1,121 @@
+// The policy files of a workspace between turns: re-parsed where they changed, the last good parse kept (03 §6.4).
+
+import type { z } from 'zod';
+import type { RoutingPolicyInvalidSchema } from '#protocol/event/routing.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import { sha256Hex } from '#protocol/text/canonical-json.ts';
+import type { ModelRegistry } from '../registry/registry.ts';
+import {
+  mergePolicies,
+  type PolicyFile,
+  type PolicyKind,
+  parsePolicyFile,
+  policyVersion,
+  type RoutingPolicies,
+} from './policy-file.ts';
+
+/** One file as found at a turn's start. */
+export interface PolicyFileRead {
+  readonly path: string;
+  /** Null when there is no file. */
+  readonly bytes: Uint8Array | null;
+  /** Equal stamps mean equal content. */
+  readonly stamp: string;
+}
+
+/** One file as last seen. */
+export interface PolicyLayer {
+  /** Null before the first read. */
+  readonly stamp: string | null;
+  /** The parse in force with the bytes it came from; null = an absent layer. */
+  readonly good: {
+    readonly bytes: Uint8Array;
+    readonly file: PolicyFile;
+    /** Unix milliseconds. */
+    readonly loaded_at: number;
+  } | null;
+  /** Set while the file on disk is rejected. `told`: the trees of sessions an event has said so to. */
+  readonly fault: {
+    readonly digest: string;
+    readonly report: PolicyFault;
+    readonly told: ReadonlySet<SessionId>;
+  } | null;
+}
+export interface PolicyLayers {
+  readonly workspace: PolicyLayer;
+  readonly global: PolicyLayer;
+}
+/** Payload of `routing.policy_invalid`. */
+export type PolicyFault = z.infer<typeof RoutingPolicyInvalidSchema>;
+
+export const UNREAD: PolicyLayer = { stamp: null, good: null, fault: null };
+
+/** Beyond it the tree told first is forgotten, and told again. */
+const MAX_TOLD = 1000;
+/** The most of a fault that a decision repeats. */
+const MAX_FAULT_LENGTH = 200;
+
+/** Takes one file as found at `now`. Rejected content leaves the last good parse in force; who was told of it stays told. */
+export function nextLayer(
+  layer: PolicyLayer,
+  { stamp, bytes, path }: PolicyFileRead,
+  { kind, registry, now }: { readonly kind: PolicyKind; readonly registry: ModelRegistry; readonly now: number },
+): PolicyLayer {
+  if (stamp === layer.stamp) return layer;
+  if (bytes === null) return { stamp, good: null, fault: null };
+  const parsed = parsePolicyFile(new TextDecoder().decode(bytes), kind, registry);
+  if (parsed.ok) return { stamp, good: { bytes, file: parsed.value, loaded_at: now }, fault: null };
+
+  const digest = sha256Hex(bytes);
+  const report = { policy_path: path, errors: parsed.error, using_last_known_good: layer.good !== null };
+  const told = digest === layer.fault?.digest ? layer.fault.told : new Set<SessionId>();
+  return { stamp, good: layer.good, fault: { digest, report, told } };
+}
+
+/** The report of a rejected file that no event of this tree carries yet. */
+export function unreported({ fault }: PolicyLayer, root: SessionId): PolicyFault | null {
+  return fault === null || fault.told.has(root) ? null : fault.report;
+}
+
+export function asReported(layer: PolicyLayer, root: SessionId): PolicyLayer {
+  if (layer.fault === null || layer.fault.told.has(root)) return layer;
+  const told = new Set([...layer.fault.told, root].slice(-MAX_TOLD));
+  return { ...layer, fault: { ...layer.fault, told } };
+}
+
+/** A rejected file in one line, as the slots show it. */
+function inShort({ fault, good }: PolicyLayer, name: PolicyKind): string | null {
+  if (fault === null) return null;
+  const [first = '', ...more] = fault.report.errors;
+  const shown = first.length > MAX_FAULT_LENGTH ? `${first.slice(0, MAX_FAULT_LENGTH)}...` : first;
+  const rest = more.length > 0 ? ` (and ${more.length} more)` : '';
+  return `${name} file invalid${good === null ? '' : ', its last valid content is in force'}: ${shown}${rest}`;
+}
+
+/** What the layers say together. `version` describes the parses in force, never rejected content. */
+export function policiesInForce(
+  { workspace, global }: PolicyLayers,
+  known: { readonly registry: ModelRegistry; readonly configDefault: string | null },
+): { readonly policies: RoutingPolicies; readonly version: string | null } {
+  const files = {
+    workspace: workspace.good?.file ?? null,
+    global: global.good?.file ?? null,
+    configDefault: known.configDefault,
+    faults: { workspace: inShort(workspace, 'workspace'), global: inShort(global, 'global') },
+  };
+  return {
+    policies: mergePolicies(files, known.registry),
+    version: policyVersion(global.good?.bytes ?? null, workspace.good?.bytes ?? null),
+  };
+}
+
+/** Lines about one of two files, with which it is. */
+export function located(kind: PolicyKind, lines: readonly string[]): string[] {
+  return lines.map((line) => `${kind} file: ${line}`);
+}
+
+/** Everything wrong with the files on disk, the workspace's first; empty = both are in force as they are. */
+export function layerErrors(layers: PolicyLayers): string[] {
+  const kinds = ['workspace', 'global'] as const;
+  return kinds.flatMap((kind) => located(kind, layers[kind].fault?.report.errors ?? []));
+}

@@ -1,0 +1,113 @@
+// The wire object of a session: its record and what other tables say of it (01 §7.1).
+
+import { isoTime } from '#protocol/clock.ts';
+import { fromPusd, type Pusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
+import type { BudgetView, Session, SessionRecord, SessionStatus, Waiting } from '#protocol/session.ts';
+import { firstLine } from './title.ts';
+
+/** Money that calls cost, and whether one of them had no price. */
+export interface Spent {
+  readonly cost_pusd: Pusd;
+  readonly unpriced: boolean;
+}
+
+export interface SessionFacts {
+  /** The turn that has not ended. */
+  readonly open_turn: {
+    readonly id: NonNullable<Session['current_turn_id']>;
+    readonly status: NonNullable<Session['current_turn_status']>;
+  } | null;
+  /** Its own calls. */
+  readonly own: Spent;
+  /** Calls of its descendants. */
+  readonly workers: Spent;
+  /** Model of its newest turn. */
+  readonly last_model: string | null;
+  /** Its descendants, and those of them that have not ended. */
+  readonly descendants: { readonly count: number; readonly active: number };
+  /** What a worker was opened for; null for a session of one's own. `max_cost_usd` is in decimal US dollars. */
+  readonly delegation: { readonly task: string; readonly max_cost_usd: string | null } | null;
+  /** Title of its first user message; a worker's comes from its task. */
+  readonly title: string | null;
+  readonly waiting_on: Waiting[];
+}
+
+const NOTHING_SPENT: Spent = { cost_pusd: ZERO_PUSD, unpriced: false };
+
+/** Of a top-level session that has done nothing yet. */
+export const NOTHING_YET: SessionFacts = {
+  open_turn: null,
+  own: NOTHING_SPENT,
+  workers: NOTHING_SPENT,
+  last_model: null,
+  descendants: { count: 0, active: 0 },
+  delegation: null,
+  title: null,
+  waiting_on: [],
+};
+
+export function sessionView(record: SessionRecord, facts: SessionFacts): Session {
+  const { open_turn, own, workers, delegation } = facts;
+  const limit = record.is_worker ? (delegation?.max_cost_usd ?? null) : record.max_cost_usd;
+  return {
+    id: record.id,
+    workspace_path: record.workspace_path,
+    active_model: record.active_model,
+    pending_active_model: record.pending_active_model,
+    swap_queued: record.pending_active_model !== null,
+    routing_policy_version: record.routing_policy_version,
+    cost_so_far_usd: fromPusd(own.cost_pusd),
+    workers_cost_usd: fromPusd(workers.cost_pusd),
+    has_unpriced_calls: own.unpriced || workers.unpriced,
+    last_model: facts.last_model,
+    worker_count: facts.descendants.count,
+    active_worker_count: facts.descendants.active,
+    turn_count: record.turn_count,
+    current_turn_id: open_turn?.id ?? null,
+    current_turn_status: open_turn?.status ?? null,
+    status: statusOf(record, open_turn),
+    ended_at: record.ended_at === null ? null : isoTime(record.ended_at),
+    disposition: record.disposition,
+    created_at: isoTime(record.created_at),
+    updated_at: isoTime(record.updated_at),
+    parent_session_id: record.parent_session_id,
+    parent_tool_use_id: record.parent_tool_use_id,
+    is_worker: record.is_worker,
+    root_session_id: record.root_session_id,
+    delegation_depth: record.delegation_depth,
+    worker_name: record.worker_name,
+    worker_digest: record.worker_digest,
+    worker_origin: record.worker_origin,
+    approval_mode: record.approval_mode,
+    door: record.door,
+    caller: record.caller,
+    client: record.client,
+    client_ref: record.client_ref,
+    // The first message of a worker is the same for all of them.
+    title: delegation === null ? facts.title : firstLine(delegation.task),
+    task: delegation?.task ?? null,
+    max_cost_usd: record.max_cost_usd,
+    on_reached: record.on_reached,
+    budget: limit === null ? null : budgetOf(limit, own.cost_pusd, workers.cost_pusd),
+    waiting_on: facts.waiting_on,
+  };
+}
+
+function statusOf({ ended_at }: SessionRecord, openTurn: SessionFacts['open_turn']): SessionStatus {
+  if (ended_at !== null) return 'ended';
+  if (openTurn === null) return 'idle';
+  return openTurn.status === 'interrupted' ? 'interrupted' : 'running';
+}
+
+/** What the ledger knows; reservations live in memory and are added by whoever holds them (14 §4). */
+function budgetOf(limit: string, own: bigint, workers: bigint): BudgetView {
+  const spent = own + workers;
+  const remaining = toPusd(limit) - spent;
+  return {
+    max_cost_usd: limit,
+    spent_usd: fromPusd(spent),
+    reserved_usd: '0',
+    remaining_usd: fromPusd(remaining > 0n ? remaining : 0n),
+    worker_spent_usd: fromPusd(workers),
+  };
+}

@@ -1,0 +1,217 @@
+// A tool's input schema whose root is one plain object: providers refuse unions and references there (09 §11.3).
+
+import { err, ok, type Result } from '#protocol/result.ts';
+import type { JsonSchema } from '#protocol/tool.ts';
+import { isMapping } from '../parsing/yaml.ts';
+
+/** A chain of references and unions can be longer than its text. */
+const MAX_SHAPES = 200;
+const MAX_PROPERTIES = 10_000;
+const MAX_NOTE = 1000;
+/** Root keywords that OpenAI, Anthropic or both refuse. Calls are still checked against them. */
+const REFUSED: ReadonlySet<string> = new Set(['$ref', 'allOf', 'anyOf', 'oneOf', 'not', 'enum', 'const']);
+/** A schema of these keywords alone narrows a value and describes nothing of its inside. */
+const NARROWING: ReadonlySet<string> = new Set(['type', 'const', 'enum', 'title', 'description', 'default']);
+
+/** What an object may and must hold. */
+interface Shape {
+  readonly properties: ReadonlyMap<string, unknown>;
+  readonly required: ReadonlySet<string>;
+  /** `additionalProperties`; undefined = absent. */
+  readonly others: unknown;
+}
+
+const EMPTY: Shape = { properties: new Map(), required: new Set(), others: undefined };
+
+class Impossible extends Error {}
+
+/**
+ * An object schema with every property that the forms of the given one have. Which of them go together is in its
+ * description. The error says why there is none.
+ */
+export function flatSchema(root: JsonSchema): Result<JsonSchema, string> {
+  if (!Object.keys(root).some((key) => REFUSED.has(key)))
+    return ok({ ...root, type: 'object', properties: isMapping(root.properties) ? root.properties : {} });
+  try {
+    const folding = new Folding(root);
+    const shape = folding.shape(root, true);
+    if (shape === null) return err('accepts no object');
+    const rest = Object.entries(root).filter(([key]) => !REFUSED.has(key));
+    const { properties: _, required: __, additionalProperties: ___, ...kept } = Object.fromEntries(rest);
+    // The properties of a form count as unevaluated once the form is gone.
+    delete kept.unevaluatedProperties;
+    const description = [kept.description, ...folding.notes].filter((text) => typeof text === 'string').join('\n');
+    return ok({
+      ...kept,
+      ...(description === '' ? {} : { description }),
+      type: 'object',
+      properties: Object.fromEntries(shape.properties),
+      ...(shape.required.size > 0 ? { required: [...shape.required] } : {}),
+      ...(shape.others === undefined ? {} : { additionalProperties: shape.others }),
+    });
+  } catch (error) {
+    if (error instanceof Impossible) return err(error.message);
+    throw error;
+  }
+}
+
+class Folding {
+  readonly notes: string[] = [];
+  readonly #root: JsonSchema;
+  readonly #texts = new WeakMap<object, string>();
+  #shapes = 0;
+  #properties = 0;
+
+  constructor(root: JsonSchema) {
+    this.#root = root;
+  }
+
+  /** Null = no object is valid. @param noted whether a union is described: one inside another is not */
+  shape(node: unknown, noted: boolean): Shape | null {
+    this.#shapes += 1;
+    if (this.#shapes > MAX_SHAPES) throw new Impossible(`combines more than ${MAX_SHAPES} forms`);
+    if (node === false) return null;
+    if (!isMapping(node)) return EMPTY;
+    if (node.type !== undefined && ![node.type].flat().includes('object')) return null;
+    let shape: Shape | null = this.#own(node);
+    const also = Array.isArray(node.allOf) ? [...node.allOf] : [];
+    if (typeof node.$ref === 'string') also.unshift(this.#target(node.$ref));
+    for (const part of also) shape = this.#both(shape, this.shape(part, noted));
+    for (const key of ['anyOf', 'oneOf'] as const) {
+      const forms = node[key];
+      if (Array.isArray(forms)) shape = this.#both(shape, this.#union(key, forms, noted));
+    }
+    return shape;
+  }
+
+  #own(node: JsonSchema): Shape {
+    const properties = isMapping(node.properties) ? Object.entries(node.properties) : [];
+    this.#properties += properties.length;
+    if (this.#properties > MAX_PROPERTIES) throw new Impossible(`combines more than ${MAX_PROPERTIES} properties`);
+    const required = Array.isArray(node.required) ? node.required.filter((name) => typeof name === 'string') : [];
+    // Names by pattern are left out of a shape, so that it cannot be closed against them.
+    const others = node.patternProperties === undefined ? node.additionalProperties : undefined;
+    return { properties: new Map(properties), required: new Set(required), others };
+  }
+
+  #union(key: 'anyOf' | 'oneOf', forms: readonly unknown[], noted: boolean): Shape | null {
+    const shapes = forms.flatMap((form) => this.shape(form, false) ?? []);
+    if (noted && shapes.length > 1) this.notes.push(unionNote(key, shapes));
+    const [first, ...more] = shapes;
+    if (first === undefined) return null;
+    const schemas = new Map<string, unknown[]>();
+    for (const [name, schema] of shapes.flatMap(({ properties }) => [...properties]))
+      schemas.set(name, [...(schemas.get(name) ?? []), schema]);
+    return {
+      properties: new Map([...schemas].map(([name, list]) => [name, this.#any(list)])),
+      required: new Set([...first.required].filter((name) => more.every(({ required }) => required.has(name)))),
+      others: more.every(({ others }) => this.#text(others) === this.#text(first.others)) ? first.others : undefined,
+    };
+  }
+
+  #both(a: Shape | null, b: Shape | null): Shape | null {
+    if (a === null || b === null) return null;
+    const properties = new Map(a.properties);
+    for (const [name, schema] of b.properties)
+      properties.set(name, properties.has(name) ? this.#all(properties.get(name), schema) : schema);
+    const differ = a.others !== undefined && b.others !== undefined && this.#text(a.others) !== this.#text(b.others);
+    const closed = a.others === false || b.others === false;
+    return {
+      properties,
+      required: new Set([...a.required, ...b.required]),
+      others: closed ? false : differ ? undefined : (a.others ?? b.others),
+    };
+  }
+
+  /** A schema for values that one of these accepts. */
+  #any(list: readonly unknown[]): unknown {
+    const distinct = [...new Map(list.map((schema) => [this.#text(schema), schema])).values()];
+    const [first] = distinct;
+    if (distinct.length === 1) return first;
+    const values = distinct.map(listedValues);
+    if (!isMapping(first) || !values.every((some) => some !== null)) return { anyOf: distinct };
+    const { const: _, default: __, ...rest } = first;
+    const types = new Set(distinct.map((schema) => this.#text((schema as JsonSchema).type)));
+    const { type, ...untyped } = rest;
+    const merged = this.#distinct(values.flat());
+    return { ...untyped, ...(types.size === 1 && type !== undefined ? { type } : {}), enum: merged };
+  }
+
+  /** A schema for values that both accept. */
+  #all(a: unknown, b: unknown): unknown {
+    if (this.#text(a) === this.#text(b) || b === true) return a;
+    if (a === true || (isMapping(a) && Object.keys(a).length === 0)) return b;
+    if (!isMapping(a) || !isMapping(b) || ![a, b].every((schema) => Object.keys(schema).every((k) => NARROWING.has(k))))
+      return { allOf: [a, b] };
+    if (a.type !== undefined && b.type !== undefined && this.#text(a.type) !== this.#text(b.type))
+      return { allOf: [a, b] };
+    const [mine, others] = [listedValues(a), listedValues(b)];
+    const { const: _, ...joined }: Record<string, unknown> = { ...b, ...a };
+    if (mine === null && others === null) return joined;
+    const among = new Set((others ?? mine ?? []).map((value) => this.#text(value)));
+    return { ...joined, enum: (mine ?? others ?? []).filter((value) => among.has(this.#text(value))) };
+  }
+
+  #distinct(values: readonly unknown[]): unknown[] {
+    return [...new Map(values.map((value) => [this.#text(value), value])).values()];
+  }
+
+  #text(value: unknown): string {
+    if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? '';
+    const text = this.#texts.get(value) ?? JSON.stringify(value);
+    this.#texts.set(value, text);
+    return text;
+  }
+
+  #target(ref: string): unknown {
+    if (ref !== '#' && !ref.startsWith('#/')) throw new Impossible(`refers to ${JSON.stringify(ref)} at its root`);
+    let node: unknown = this.#root;
+    for (const part of ref.split('/').slice(1)) {
+      const name = unescaped(part);
+      const next: unknown = Array.isArray(node)
+        ? node[Number(name)]
+        : isMapping(node)
+          ? ownValue(node, name)
+          : undefined;
+      if (next === undefined) throw new Impossible(`refers to ${JSON.stringify(ref)}, which it does not have`);
+      node = next;
+    }
+    return node;
+  }
+}
+
+function ownValue(node: JsonSchema, name: string): unknown {
+  return Object.hasOwn(node, name) ? node[name] : undefined;
+}
+
+function unescaped(part: string): string {
+  try {
+    return decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~');
+  } catch {
+    return part;
+  }
+}
+
+/** The only values that a schema accepts; null = it lists none. */
+function listedValues(schema: unknown): readonly unknown[] | null {
+  if (!isMapping(schema) || !Object.keys(schema).every((key) => NARROWING.has(key))) return null;
+  if ('const' in schema) return [schema.const];
+  return Array.isArray(schema.enum) ? schema.enum : null;
+}
+
+function unionNote(key: 'anyOf' | 'oneOf', shapes: readonly Shape[]): string {
+  const amount = key === 'oneOf' ? 'Exactly one' : 'At least one';
+  const forms = shapes.map((shape, index) => `(${index + 1}) ${formText(shape)}`);
+  const note = `${amount} of these combinations of properties is required: ${forms.join('; ')}.`;
+  return note.length > MAX_NOTE ? `${note.slice(0, MAX_NOTE)}...` : note;
+}
+
+function formText({ properties, required }: Shape): string {
+  const needed = [...required].map((name) => {
+    const values = listedValues(properties.get(name));
+    return values?.length === 1 ? `${name} = ${JSON.stringify(values[0])}` : name;
+  });
+  const optional = [...properties.keys()].filter((name) => !required.has(name));
+  const parts = [needed.join(', '), optional.length > 0 ? `optional ${optional.join(', ')}` : ''];
+  return parts.filter((part) => part !== '').join(', ') || 'any';
+}

@@ -1,0 +1,23 @@
+// Limits of a day of which all nodes of a cluster spend (14 §1, 16 §8).
+import type { Pusd } from '#protocol/money.ts';
+
+export interface SharedLimit {
+  /** What is reserved of one day counts against the next: a call is charged to the day in which it ends. */
+  readonly pool: string;
+  readonly limit: Pusd;
+  /** Begin of the day, Unix ms. */
+  readonly since: number;
+  /** Whose calls alone count; null = all. */
+  readonly caller: string | null;
+}
+
+export type Share =
+  /** To be released when the cost is in the ledger, or there is none. */
+  | { readonly ok: true; release(): void }
+  /** Too much; `elsewhere` is what other nodes hold of it. */
+  | { readonly ok: false; readonly elsewhere: Pusd };
+
+export interface DayLimit {
+  /** Takes money of one call. What fits the node's allowance asks nobody. Throws `storage_unavailable`. */
+  take(limit: SharedLimit, amount: Pusd): Share | Promise<Share>;
+}

@@ -1,0 +1,64 @@
+// The contract of the only code that talks to language models (11.2, 11.3, 11.7).
+import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { StreamEvent } from '#protocol/model-stream.ts';
+import type { ErrorClass } from '#protocol/scalars.ts';
+import type { TokenUsage } from '#protocol/usage.ts';
+
+/** Long-lived, stateless between calls, safe for concurrent calls. */
+export interface ProviderAdapter {
+  /** The adapter id of the registry: `anthropic`, `openai`, `scripted`, ... */
+  readonly name: string;
+  stream(request: CanonicalRequest, signal: AbortSignal): AsyncIterable<StreamEvent>;
+  /** Idempotent; aborts nothing in flight. */
+  close(): Promise<void>;
+}
+
+/** Classes for which the same call may succeed later. */
+export const TRANSIENT_ERRORS: readonly ErrorClass[] = ['rate_limit', 'server_error', 'network'];
+
+export interface AdapterErrorFields {
+  readonly error_class: ErrorClass;
+  readonly error_detail?: string | null;
+  readonly provider_status?: number | null;
+  readonly request_id: string;
+  readonly provider_request_id?: string | null;
+  readonly retry_after_seconds?: number | null;
+  readonly retry_count?: number;
+  /** Counts the provider reported before the first event; null when it reported none. */
+  readonly usage?: TokenUsage | null;
+  readonly latency_ms?: number;
+}
+
+/** The only error an adapter throws. `message` is scrubbed and at most 2 000 characters. */
+export class AdapterError extends Error {
+  readonly error_class: ErrorClass;
+  readonly error_detail: string | null;
+  readonly provider_status: number | null;
+  readonly request_id: string;
+  readonly provider_request_id: string | null;
+  readonly retry_after_seconds: number | null;
+  readonly retry_count: number;
+  readonly usage: TokenUsage | null;
+  readonly latency_ms: number;
+
+  constructor(message: string, fields: AdapterErrorFields) {
+    super(message);
+    this.name = 'AdapterError';
+    this.error_class = fields.error_class;
+    this.error_detail = fields.error_detail ?? null;
+    this.provider_status = fields.provider_status ?? null;
+    this.request_id = fields.request_id;
+    this.provider_request_id = fields.provider_request_id ?? null;
+    this.retry_after_seconds = fields.retry_after_seconds ?? null;
+    this.retry_count = fields.retry_count ?? 0;
+    this.usage = fields.usage ?? null;
+    this.latency_ms = fields.latency_ms ?? 0;
+  }
+
+  get retryable(): boolean {
+    return TRANSIENT_ERRORS.includes(this.error_class);
+  }
+}
+
+/** The adapters that have usable credentials, by adapter id. */
+export type Providers = ReadonlyMap<string, ProviderAdapter>;

@@ -1,0 +1,126 @@
+// Files of a workspace: confined access for tools, and what a person keeps under `.metis/` (09 §8, 09 §5.1, 10).
+
+import type { Skill, SkillEntry } from '#protocol/context/skill.ts';
+import type { MemoryFile, MemoryWrite } from '#protocol/event/context.ts';
+import type { ImageBlock } from '#protocol/message.ts';
+import type { Sandbox } from '#protocol/worker/definition.ts';
+
+/** How a path will be used. `list` is a directory walk, which skips what may not be read. */
+export type PathUse = 'read' | 'write' | 'list';
+
+/** A path that passed confinement. */
+export interface ConfinedPath {
+  /** As the model gave it. */
+  readonly given: string;
+  /** Real absolute path. */
+  readonly absolute: string;
+  /** Relative to the root, `/` separated, `.` for the root itself. */
+  readonly relative: string;
+}
+
+export interface DirectoryEntry {
+  readonly name: string;
+  readonly kind: 'file' | 'directory' | 'other';
+}
+
+/**
+ * The file API that a tool gets. Every path goes through confinement; a violation throws
+ * `ToolError('permission_denied')` that names the path as given and never the root.
+ */
+export interface WorkspaceFiles {
+  /** Of the workspace. */
+  readonly root: string;
+  /** Folders that a search goes through, each with what its paths begin with. */
+  readonly roots: readonly { readonly prefix: string; readonly absolute: string }[];
+  /** What to tell a model that cannot read a file as text; '' = nothing. */
+  readonly binary_hint: string;
+  /** Throws when the path escapes or is protected. Existence is not checked. */
+  resolve(path: string, use: PathUse): Promise<ConfinedPath>;
+  /**
+   * Opens without following a link swapped in meanwhile; regular files only.
+   * Throws `ToolError('execution_error')`, also for a file of more than `limitBytes` (default 64 MiB).
+   */
+  read(path: ConfinedPath, limitBytes?: number): Promise<Buffer>;
+  /** As `read`, for a file of any size: its bytes in order, a piece at a time. */
+  chunks(path: ConfinedPath): AsyncIterable<Buffer>;
+  /** SHA-256 of a file's content in hex; null when nothing is there. Throws as `read`. */
+  hash(path: ConfinedPath, signal: AbortSignal): Promise<string | null>;
+  /** What a directory holds, unsorted and unfiltered; links are of kind `other`. Throws `ToolError('execution_error')`. */
+  entries(path: ConfinedPath): Promise<readonly DirectoryEntry[]>;
+  /** Creates parents, writes beside and renames, keeps an existing file's mode. */
+  write(path: ConfinedPath, data: string | Uint8Array): Promise<void>;
+  /** Runs `fn` alone among all holders of this path, first come first served, process-wide. */
+  exclusive<T>(path: ConfinedPath, fn: () => Promise<T>): Promise<T>;
+  /** An entry of a directory that `entries` gave; null when it may not be shown. */
+  below(folder: ConfinedPath, entry: DirectoryEntry): Promise<ConfinedPath | null>;
+  /** Whether a path as tools show it may be shown to a model. */
+  readable(path: string): boolean;
+}
+
+/** `trust.yaml` as read for one decision. */
+export interface Trust {
+  readonly always_allow: readonly string[];
+  readonly always_deny: readonly string[];
+  /** Broken: no allow entry applies, nothing may be persisted over it. */
+  readonly malformed: boolean;
+}
+
+/** A tool that is added to one list and taken off the other. */
+export interface TrustChange {
+  readonly list: 'always_allow' | 'always_deny';
+  readonly tool: string;
+}
+
+/** A change of a memory file by its only writer of that moment (10 §4.2). */
+export interface MemoryChange {
+  readonly file: MemoryFile;
+  /** The new content. A file that a person let grow beyond any use comes with its beginning only. What it throws is thrown. */
+  next(before: { readonly head: Buffer; readonly size: number }): Buffer;
+  /** Called once the file has changed, and not at all when the content is the same; the next writer waits for it. */
+  told(write: MemoryWrite): Promise<void>;
+}
+
+/** One routing file as found at a turn's start. */
+export interface RoutingFile {
+  readonly path: string;
+  /** Null when there is no file. */
+  readonly bytes: Buffer | null;
+  /** Changes whenever the content may have changed; equal stamps mean equal content. */
+  readonly stamp: string;
+}
+
+export interface Workspaces {
+  /** `~` expanded, real, absolute; null when it is missing or not a directory. */
+  realDirectory(path: string): Promise<string | null>;
+  files(root: string): WorkspaceFiles;
+  /** The same for a session that has these sandboxes and nothing else (13 §4). */
+  sandboxes(root: string, sandboxes: readonly Sandbox[]): WorkspaceFiles;
+  /** Creates what may be written to. Throws `ToolError('execution_error')` (`sandbox_unavailable`) where one is missing. */
+  openSandboxes(root: string, sandboxes: readonly Sandbox[]): Promise<void>;
+  readTrust(root: string): Promise<Trust>;
+  /**
+   * Changes the file once `store` has stored what the change follows from. `store` is called once, and told whether the
+   * file can be changed. False when it could not or must not be; throws what `store` throws, with the file as it was.
+   */
+  persistTrust(root: string, change: TrustChange, store: (can: boolean) => Promise<void>): Promise<boolean>;
+  /** The first of `names` that exists, at most 32 KiB; null when there is none. */
+  instructions(
+    root: string,
+    names: readonly string[],
+  ): Promise<{ readonly path: string; readonly text: string } | null>;
+  /** The memory text of 10 §4.5; null when both files are blank. */
+  memoryText(root: string): Promise<string | null>;
+  /** Writes are alone on their file, first come first served. Throws `ToolError('execution_error')`. */
+  changeMemory(root: string, change: MemoryChange): Promise<MemoryWrite>;
+  /** The valid skills of all roots by name (10 §5.1); what is wrong with another one is logged once. */
+  skills(root: string): Promise<readonly SkillEntry[]>;
+  /** As it is on the disk now; null when there is none. Throws `ToolError('execution_error')` with what is wrong with it. */
+  skill(root: string, name: string): Promise<Skill | null>;
+  /** A text file of a skill's folder, at most 64 KiB; null when there is no such skill. Throws `ToolError`. */
+  skillFile(root: string, name: string, path: string): Promise<string | null>;
+  /** Reads an image for intake (10 §8): null when it is missing, not a supported image, or too large. */
+  readImage(root: string, path: string): Promise<ImageBlock | null>;
+  /** The workspace's and the global routing file; parsed results are cached by the caller on `stamp`. */
+  routingFiles(root: string): Promise<{ readonly workspace: RoutingFile; readonly global: RoutingFile }>;
+  globalRoutingFile(): Promise<RoutingFile>;
+}

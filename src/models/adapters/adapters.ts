@@ -1,0 +1,173 @@
+// Builds every adapter that can be used, out of the registry's configuration (11.9 to 11.12).
+
+import { type AdapterConfig, keyAdvice, usableAdapters } from '#core/policy/registry/adapter-config.ts';
+import type { Logger } from '#core/ports/log.ts';
+import type { ProviderAdapter, Providers } from '#core/ports/provider.ts';
+import type { Clock } from '#protocol/clock.ts';
+import { StartupError } from '#protocol/errors.ts';
+import type { IdGenerator } from '#protocol/ids.ts';
+import { createHttpTransport } from '../http/http.ts';
+import { createHttpClient } from '../http/http-client.ts';
+import type { Send } from '../http/send.ts';
+import { createRecorder, type Recorder } from '../recorded/recorder.ts';
+import { loadReplay, type Replay } from '../recorded/replay.ts';
+import { createScriptedAdapter } from '../scripted/adapter.ts';
+import { parseScenario } from '../scripted/scenario.ts';
+import type { WriterOptions } from '../threads/recording-writer.ts';
+import { ANTHROPIC_BASE_URL, anthropicWire } from './anthropic.ts';
+import { type BaseOptions, createAdapter } from './base.ts';
+import { OPENAI_BASE_URL, OPENROUTER_BASE_URL, openAiWire } from './openai.ts';
+import type { Wire } from './wire.ts';
+
+type RealConfig = AdapterConfig & { readonly type: Exclude<AdapterConfig['type'], 'scripted'> };
+
+interface Found {
+  readonly key: string | null;
+  readonly base_url: string | null;
+}
+
+/** Keys and addresses, as somebody who reads the environment found them. */
+export interface CredentialSource {
+  /** Null: the adapter cannot be used. */
+  forAdapter(id: string, config: AdapterConfig): Found | null;
+  /** The variable that would hold the adapter's key. */
+  keyName(id: string, config: AdapterConfig): string;
+  /** Every value that must appear nowhere. */
+  readonly secrets: readonly string[];
+}
+
+export interface AdapterSetup {
+  readonly adapters: ReadonlyMap<string, AdapterConfig>;
+  readonly credentials: CredentialSource;
+  /** The file a missing key may be added to; for the warning. */
+  readonly envFile: string;
+  /** Text of a scenario file; null asks for the built-in one. */
+  readonly readScenario: (path: string | null) => { readonly path: string; readonly text: string };
+  readonly record: string | null;
+  readonly replay: string | null;
+  /** The environment, which names the proxies. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** In place of the network. */
+  readonly send?: Send;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly ids: IdGenerator;
+  readonly log: Logger;
+  readonly parser: WriterOptions['parser'];
+}
+
+/**
+ * The usable adapters by id; their keys are the configured adapters.
+ * Throws `StartupError` for a scenario that is refused, recordings that cannot be read, recording and replaying at once,
+ * or a proxy that is no address.
+ */
+export function createAdapters(setup: AdapterSetup): Providers {
+  const { credentials, log } = setup;
+  if (setup.record !== null && setup.replay !== null)
+    throw new StartupError('record_and_replay', [
+      'providers.record and providers.replay exclude each other; unset one',
+    ]);
+  const found = new Map([...setup.adapters].map(([id, config]) => [id, credentials.forAdapter(id, config)]));
+  const { secrets } = credentials;
+  const replay = setup.replay === null ? null : loadReplay(setup.replay, secrets);
+  const without: [string, AdapterConfig][] = [];
+  const usable = usableAdapters(setup.adapters, (id, config) => {
+    if (replay !== null) return replay.adapters.has(id);
+    if (found.get(id) != null) return true;
+    without.push([id, config]);
+    return false;
+  });
+  if (without.length > 0) log.warn({ adapters: without.map(([id]) => id) }, missing(without, setup));
+
+  const direct = setup.send ?? createHttpClient(setup.env);
+  const providers = new Map<string, ProviderAdapter>();
+  for (const [id, config] of setup.adapters) {
+    if (!usable.has(id)) continue;
+    const base: BaseOptions = {
+      name: id,
+      limits: {
+        total: config.timeout_seconds,
+        connect: config.connect_timeout_seconds,
+        idle: config.idle_timeout_seconds,
+      },
+      maxRetries: config.max_retries,
+      clock: setup.clock,
+      random: setup.random,
+      ids: setup.ids,
+      log: log.child({ adapter: id }),
+      secrets,
+      joinsTexts: true,
+    };
+    providers.set(
+      id,
+      isReal(config)
+        ? realAdapter(config, base, { ...setup, found: found.get(id) ?? null, direct, replay })
+        : createScriptedAdapter({ ...base, scenario: readScenario(config, setup) }),
+    );
+  }
+  return providers;
+}
+
+function isReal(config: AdapterConfig): config is RealConfig {
+  return config.type !== 'scripted';
+}
+
+/** One sentence, however many there are. */
+function missing(without: readonly [string, AdapterConfig][], { credentials, envFile }: AdapterSetup): string {
+  const advice = without.map(([id, config]) => keyAdvice(config, credentials.keyName(id, config), envFile));
+  return `no credentials configured for ${without.map(([id]) => id).join(', ')}; ${advice.join('; ')}`;
+}
+
+function realAdapter(
+  config: RealConfig,
+  base: BaseOptions,
+  by: {
+    readonly found: Found | null;
+    readonly direct: Send;
+    readonly record: string | null;
+    readonly replay: Replay | null;
+    readonly parser: WriterOptions['parser'];
+  },
+): ProviderAdapter {
+  const { found, direct, record, replay, parser } = by;
+  const wire = wireOf(config, found?.key ?? null, base.log);
+  const recorder: Recorder | null =
+    record === null
+      ? null
+      : createRecorder({
+          dir: record,
+          adapter: base.name,
+          send: direct,
+          clock: base.clock,
+          secrets: base.secrets,
+          log: base.log,
+          parser,
+        });
+  const transport = createHttpTransport(wire, {
+    baseUrl: config.base_url ?? found?.base_url ?? DEFAULT_BASE_URLS[config.type],
+    extraHeaders: config.extra_headers,
+    send: replay?.sendFor(base.name) ?? recorder?.send ?? direct,
+    clock: base.clock,
+  });
+  const adapter = createAdapter(base, transport);
+  return recorder === null ? adapter : { ...adapter, close: recorder.settled };
+}
+
+export const DEFAULT_BASE_URLS = {
+  anthropic: ANTHROPIC_BASE_URL,
+  openai: OPENAI_BASE_URL,
+  openrouter: OPENROUTER_BASE_URL,
+} as const satisfies Record<RealConfig['type'], string>;
+
+function wireOf(config: RealConfig, key: string | null, log: Logger): Wire {
+  const { options, type } = config;
+  const trimmed = key?.trim() || null;
+  return type === 'anthropic' ? anthropicWire(trimmed, options, log) : openAiWire(type, trimmed, options, log);
+}
+
+function readScenario(config: AdapterConfig, setup: AdapterSetup) {
+  const { path, text } = setup.readScenario(config.scenario);
+  const parsed = parseScenario(text, path);
+  if (!parsed.ok) throw new StartupError('scenario_invalid', parsed.error);
+  return parsed.value;
+}

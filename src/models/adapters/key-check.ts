@@ -1,0 +1,90 @@
+// Tries the key of an adapter with one request that costs nothing: a list of models, or OpenRouter's page of the key (17 §2).
+
+import type { AdapterConfig } from '#core/policy/registry/adapter-config.ts';
+import type { Clock } from '#protocol/clock.ts';
+import { scrub } from '#protocol/text/scrub.ts';
+import { networkFault } from '../http/network-fault.ts';
+import type { HttpResponse, Send } from '../http/send.ts';
+import { classify, readWireError } from '../wire/fault.ts';
+import { DEFAULT_BASE_URLS } from './adapters.ts';
+import { ANTHROPIC_VERSION } from './anthropic.ts';
+
+const TIMEOUT_SECONDS = 15;
+/** Bytes of an answer that are read. */
+const MAX_ANSWER = 64 * 1024;
+
+export interface KeyCheck {
+  /** `untested`: the provider said nothing about the key. */
+  readonly verdict: 'accepted' | 'rejected' | 'untested';
+  /** What the provider answered, or why there was no answer. */
+  readonly answer: string;
+}
+
+export interface KeyCheckSetup {
+  readonly config: AdapterConfig;
+  readonly found: { readonly key: string | null; readonly base_url: string | null };
+  readonly send: Send;
+  readonly clock: Clock;
+  readonly secrets: readonly string[];
+}
+
+/** Never throws. Null for an adapter that has no address. */
+export async function checkKey({ config, found, send, clock, secrets }: KeyCheckSetup): Promise<KeyCheck | null> {
+  const { type } = config;
+  if (type === 'scripted') return null;
+  const base = (config.base_url ?? found.base_url ?? DEFAULT_BASE_URLS[type]).replace(/\/+$/, '');
+  const path = { anthropic: '/v1/models?limit=1', openai: '/models', openrouter: '/key' }[type];
+  const over = new AbortController();
+  const timer = clock.after(TIMEOUT_SECONDS * 1000, () => over.abort(new Error(`no answer for ${TIMEOUT_SECONDS} s`)));
+  try {
+    const response = await send({
+      method: 'GET',
+      url: `${base}${path}`,
+      headers: headersFor(config, found.key?.trim() || null),
+      body: [],
+      signal: over.signal,
+      of: null,
+    });
+    return verdictOf(response.status, await readAnswer(response), secrets);
+  } catch (error) {
+    const { error_detail, message } = networkFault(error);
+    return { verdict: 'untested', answer: scrub(error_detail ?? message, { secrets }) };
+  } finally {
+    timer.cancel();
+  }
+}
+
+function headersFor({ type, options, extra_headers }: AdapterConfig, key: string | null): Record<string, string> {
+  const own: Record<string, string> = { accept: 'application/json', 'user-agent': 'metis' };
+  if (type === 'anthropic') own['anthropic-version'] = options.anthropic_version ?? ANTHROPIC_VERSION;
+  if (key !== null)
+    own[type === 'anthropic' ? 'x-api-key' : 'authorization'] = type === 'anthropic' ? key : `Bearer ${key}`;
+  for (const [name, value] of Object.entries(extra_headers)) own[name.toLowerCase()] = value;
+  return own;
+}
+
+function verdictOf(status: number, body: unknown, secrets: readonly string[]): KeyCheck {
+  if (status >= 200 && status < 300) return { verdict: 'accepted', answer: String(status) };
+  const error = readWireError(body);
+  const [error_class] = classify(error, status);
+  const words = error === null ? '' : ` ${scrub(error.message, { secrets })}`;
+  return { verdict: error_class === 'auth' ? 'rejected' : 'untested', answer: `${status}${words.slice(0, 300)}` };
+}
+
+/** Undefined where the answer is too large or no JSON. */
+async function readAnswer(response: HttpResponse): Promise<unknown> {
+  const pieces: Uint8Array[] = [];
+  let bytes = 0;
+  for (let piece = await response.read(); piece !== null; piece = await response.read()) {
+    pieces.push(piece);
+    bytes += piece.byteLength;
+    if (bytes <= MAX_ANSWER) continue;
+    response.cancel();
+    return undefined;
+  }
+  try {
+    return JSON.parse(Buffer.concat(pieces).toString());
+  } catch {
+    return undefined;
+  }
+}

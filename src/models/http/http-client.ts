@@ -1,0 +1,246 @@
+// The network behind the seam: kept connections, TLS and the environment's proxies, by undici (11.1).
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { Socket } from 'node:net';
+import type { Readable } from 'node:stream';
+import type { Agent, buildConnector, Dispatcher } from 'undici';
+import { StartupError } from '#protocol/errors.ts';
+import type { HttpRequest, HttpResponse, Send } from './send.ts';
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** What may wait here for a reader before the socket is read no further. */
+const UNREAD_BYTES = 64 * 1024;
+const CONNECT_MS = 300_000;
+/** Head of a response; one that is longer breaks the attempt off. */
+const HEADER_BYTES = 16 * 1024;
+
+/**
+ * One pool of connections for all addresses. `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` name the way, in either case.
+ * Throws `StartupError` for a proxy that is no address.
+ */
+export function createHttpClient(env: Environment): Send {
+  const proxies = proxiesOf(env);
+  let dispatcher: Dispatcher | null = null;
+  const started = async (request: HttpRequest) => {
+    // Loaded by the first call: a server starts without it.
+    const { Agent, buildConnector, EnvHttpProxyAgent, Pool } = await import('undici');
+    const pool = (origin: string | URL, { connect, ...rest }: Agent.Options) =>
+      new Pool(origin, { ...rest, connect: abandonable(connect as Connector) });
+    const options = {
+      ...proxies,
+      // Attempts have timers of their own (11.8); these are for what they might leave behind.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      connect: buildConnector({ timeout: CONNECT_MS }),
+      maxHeaderSize: HEADER_BYTES,
+      factory: pool,
+      // For the way to a proxy.
+      clientFactory: pool,
+    };
+    dispatcher ??= proxies.httpProxy || proxies.httpsProxy ? new EnvHttpProxyAgent(options) : new Agent(options);
+    return exchange(dispatcher, request);
+  };
+  return (request) => (dispatcher === null ? started(request) : exchange(dispatcher, request));
+}
+
+interface Proxies {
+  readonly httpProxy: string;
+  readonly httpsProxy: string;
+  readonly noProxy: string;
+}
+
+function proxiesOf(env: Environment): Proxies {
+  const named = (name: string) => env[name.toLowerCase()] || env[name] || '';
+  const proxy = (name: string) => {
+    const value = named(name).trim();
+    if (value === '') return '';
+    const url = proxyUrl(value.includes('://') ? value : `http://${value}`);
+    if (url === null)
+      throw new StartupError('proxy_invalid', [
+        `${name}: must be the address of an HTTP proxy, such as 127.0.0.1:3128; unset it to connect directly`,
+      ]);
+    return url;
+  };
+  return { httpProxy: proxy('HTTP_PROXY'), httpsProxy: proxy('HTTPS_PROXY'), noProxy: named('NO_PROXY').trim() };
+}
+
+/** What undici takes: no path, and a name and a password that can be decoded. */
+function proxyUrl(text: string): string | null {
+  if (!/^https?:\/\//i.test(text) || !URL.canParse(text)) return null;
+  const url = new URL(text);
+  try {
+    decodeURIComponent(`${url.username}${url.password}`);
+  } catch {
+    return null;
+  }
+  url.pathname = '';
+  url.search = '';
+  url.hash = '';
+  return url.href;
+}
+
+type Connector = buildConnector.connector;
+type GiveUp = (error: Error) => void;
+
+/** The connections that are being opened for a request; null once it needs none, which may be long before they close. */
+interface Openings {
+  giveUps: GiveUp[] | null;
+}
+const openings = new AsyncLocalStorage<Openings>();
+
+/**
+ * A connector whose connection is given up with the request that it is for, where undici would go on opening it. And
+ * undici opens another in place of one whose proxy ended it, without end and without a pause: here the request fails.
+ */
+function abandonable(connect: Connector): Connector {
+  return (where, done) => {
+    let over = false;
+    const opening: unknown = connect(where, (error, socket) => {
+      if (over) return void socket?.destroy();
+      over = true;
+      if (error === null) done(null, socket);
+      else done(REOPENED.has(codeOf(error)) ? brokenOff(error) : error, null);
+    });
+    openings.getStore()?.giveUps?.push((error) => {
+      if (opening instanceof Socket) opening.destroy(error);
+      if (over) return;
+      over = true;
+      done(error, null);
+    });
+  };
+}
+
+/** What undici takes for the end of a kept connection. */
+const REOPENED = new Set(['UND_ERR_SOCKET', 'UND_ERR_INFO']);
+
+function codeOf(error: Error): string {
+  return 'code' in error ? String(error.code) : '';
+}
+function brokenOff(cause: Error): Error {
+  return Object.assign(new Error(`the proxy broke off: ${cause.message}`, { cause }), { code: 'ECONNRESET' });
+}
+
+/** Whoever waits for the next piece. */
+interface Reader {
+  resolve(piece: Uint8Array | null): void;
+  reject(error: unknown): void;
+}
+
+function exchange(dispatcher: Dispatcher, { method, url, headers, body, signal }: HttpRequest): Promise<HttpResponse> {
+  return new Promise((resolve, reject) => {
+    const { origin, pathname, search } = new URL(url);
+    const unread: Uint8Array[] = [];
+    let unreadBytes = 0;
+    let controller: Dispatcher.DispatchController | null = null;
+    let waiting: Reader | null = null;
+    let over = false;
+    let failure: unknown = null;
+    const opening: Openings = { giveUps: [] };
+
+    /** Nothing comes any more; what came may still be read, unless it broke off. */
+    function end(error: unknown): void {
+      if (over) return;
+      over = true;
+      opening.giveUps = null;
+      failure = error;
+      signal.removeEventListener('abort', onAbort);
+      if (error === null) waiting?.resolve(null);
+      else if (waiting === null) reject(error);
+      else waiting.reject(error);
+      waiting = null;
+    }
+    function cut(reason: unknown): void {
+      const error = reason instanceof Error ? reason : new Error('cut off');
+      const giveUps = opening.giveUps ?? [];
+      end(error);
+      unread.length = 0;
+      controller?.abort(error);
+      for (const giveUp of giveUps) giveUp(new Error('given up'));
+    }
+    const onAbort = () => cut(signal.reason);
+
+    const response = (status: number, head: Readonly<Record<string, string | string[] | undefined>>): HttpResponse => ({
+      status,
+      get headers() {
+        return Object.entries(head).flatMap(([name, value]) =>
+          (Array.isArray(value) ? value : [value ?? '']).map((one) => [name, one] as const),
+        );
+      },
+      header(name) {
+        const value = head[name];
+        return (Array.isArray(value) ? value[0] : value) ?? null;
+      },
+      read() {
+        if (unread.length > 0) {
+          // All that came while the reader was away, as one piece.
+          const all = unread.length === 1 ? unread[0]! : Buffer.concat(unread);
+          unread.length = 0;
+          unreadBytes = 0;
+          if (controller?.paused) controller.resume();
+          return Promise.resolve(all);
+        }
+        if (failure !== null) return Promise.reject(failure);
+        if (over) return Promise.resolve(null);
+        return new Promise((resolve, reject) => {
+          waiting = { resolve, reject };
+        });
+      },
+      ended: () => over && unread.length === 0,
+      cancel: () => cut(null),
+    });
+
+    if (signal.aborted) return reject(signal.reason);
+    signal.addEventListener('abort', onAbort);
+    const asked = {
+      origin,
+      path: pathname + search,
+      method: method ?? 'POST',
+      headers: byName(headers),
+      body: method === 'GET' ? null : bodyOf(body),
+    } as const;
+    openings.run(opening, () =>
+      dispatcher.dispatch(asked, {
+        onRequestStart(begun) {
+          controller = begun;
+          opening.giveUps = null;
+          if (over) begun.abort(failure instanceof Error ? failure : new Error('cut off'));
+        },
+        onResponseStart(_, status, head) {
+          if (status >= 200) resolve(response(status, head));
+        },
+        onResponseData(begun, piece) {
+          if (over) return;
+          if (waiting !== null) {
+            waiting.resolve(piece);
+            waiting = null;
+            return;
+          }
+          unread.push(piece);
+          unreadBytes += piece.byteLength;
+          if (unreadBytes > UNREAD_BYTES) begun.pause();
+        },
+        onResponseEnd: () => end(null),
+        onResponseError: (_, error) => end(error),
+      }),
+    );
+  });
+}
+
+/** As undici takes them. Of a list that names one twice it would keep the last alone on the way through a proxy. */
+function byName(headers: HttpRequest['headers']): Record<string, string | string[]> {
+  if (!Array.isArray(headers)) return headers as Record<string, string>;
+  const values = new Map<string, string | string[]>();
+  for (const [name, value] of headers) {
+    const known = values.get(name);
+    values.set(name, known === undefined ? value : [known, value].flat());
+  }
+  return Object.fromEntries(values);
+}
+
+/**
+ * One piece goes out as it is; several are one body with the length that the headers say. undici takes them from any
+ * iterable, though its types name none but a stream, which costs a call several ticks before it leaves.
+ */
+function bodyOf(body: HttpRequest['body']): Uint8Array | Readable {
+  return Array.isArray(body) && body.length === 1 ? body[0]! : (body as unknown as Readable);
+}

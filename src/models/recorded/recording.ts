@@ -1,0 +1,61 @@
+// A recorded HTTP attempt as a file, and how a request finds the one that answers it (11.12).
+import { z } from 'zod';
+import { ErrorClassSchema } from '#protocol/scalars.ts';
+import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
+import { scrubSecrets, scrubValue } from '#protocol/text/scrub.ts';
+
+export const RecordingSchema = z.strictObject({
+  schema_version: z.literal(1),
+  adapter: z.string(),
+  method: z.string(),
+  path: z.string(),
+  body: z.unknown(),
+  /** Null when no response came. */
+  status: z.int().nullable(),
+  headers: z.record(z.string(), z.string()),
+  chunks: z.array(z.strictObject({ at_ms: z.int().min(0), text: z.string() })),
+  end: z.union([z.literal(['complete', 'aborted']), ErrorClassSchema]),
+});
+export type Recording = z.infer<typeof RecordingSchema>;
+
+/** The response headers that mean something to an adapter; no other is kept. */
+export const KEPT_HEADERS = ['content-type', 'request-id', 'x-request-id', 'retry-after', 'retry-after-ms'];
+
+/** Equal for the same request of another run: tool use ids count by their order of appearance only. */
+export function bodyKey(body: unknown, secrets: readonly string[]): string {
+  const ordinals = new Map<string, number>();
+  const text = canonicalJson(scrubValue(body, secrets)).replace(/tu_[0-7][0-9A-HJKMNP-TV-Z]{25}/g, (id) => {
+    if (!ordinals.has(id)) ordinals.set(id, ordinals.size + 1);
+    return `tu_${ordinals.get(id)}`;
+  });
+  return sha256Hex(text);
+}
+
+/** An attempt that has ended, beside the body that was sent, before its credentials are taken out. */
+export interface Exchange extends Omit<Recording, 'schema_version' | 'method' | 'body'> {
+  readonly secrets: readonly string[];
+}
+
+/** The text of a recording's file, without credentials. */
+export function recordingText(body: Buffer, { secrets, chunks, end, ...exchange }: Exchange): string {
+  const { adapter, path, status, headers } = exchange;
+  const recording: Recording = {
+    schema_version: 1,
+    adapter,
+    method: 'POST',
+    path,
+    body: scrubValue(JSON.parse(body.toString('utf8')), secrets),
+    status,
+    headers: scrubValue(headers, secrets),
+    chunks: cleanChunks(chunks, secrets),
+    end,
+  };
+  return JSON.stringify(recording, null, 1);
+}
+
+/** Pieces as they came, or, when a credential is in them, all in one with it taken out: it may lie across two pieces. */
+function cleanChunks(chunks: Recording['chunks'], secrets: readonly string[]): Recording['chunks'] {
+  const whole = chunks.map((chunk) => chunk.text).join('');
+  const scrubbed = scrubSecrets(whole, secrets);
+  return scrubbed === whole ? chunks : [{ at_ms: chunks[0]?.at_ms ?? 0, text: scrubbed }];
+}

@@ -1,0 +1,233 @@
+// Sends a client's bytes to a provider and hands the answer's bytes on, reading its counts behind them (19 §2.2).
+import { type Duplex, Readable } from 'node:stream';
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+import { type Relay, type RelayAnswer, RelayFault, type RelayHeaders, type RelayRequest } from '#core/ports/relay.ts';
+import type { ClientWire } from '#protocol/api/gateway.ts';
+import type { Clock } from '#protocol/clock.ts';
+import { scrub } from '#protocol/text/scrub.ts';
+import { networkFault } from '../http/network-fault.ts';
+import type { HttpResponse, Send } from '../http/send.ts';
+import type { ExchangeLog, LoggedExchange } from '../recorded/exchange-log.ts';
+import type { ThreadedParser } from '../threads/threaded-parser.ts';
+import { createMeter, type Meter } from '../wire/meter/meter.ts';
+import { METERS } from '../wire/meter/meters.ts';
+import { withoutUsageChunk } from '../wire/meter/withheld-usage.ts';
+import { HOP_BY_HOP, namedByConnection, returnedHeaders } from './returned-headers.ts';
+import { readSentCredentials, type SentCredentials } from './sent-credentials.ts';
+
+/** Silence after which an answer is given up, whether it streams or thinks; none has a total (19 §2.7). */
+const IDLE_SECONDS = 300;
+const NOT_SENT = new Set([...HOP_BY_HOP, 'host', 'content-length', 'cookie', 'accept-encoding', 'expect']);
+/** Of an answer's coding. */
+const DECODERS: Readonly<Record<string, () => Duplex>> = {
+  gzip: createGunzip,
+  'x-gzip': createGunzip,
+  br: createBrotliDecompress,
+  deflate: createInflate,
+};
+/** Where clients of these wires keep their keys, and the account that a key acts for. */
+const CREDENTIALS = new Set(['authorization', 'x-api-key', 'api-key', 'openai-organization', 'openai-project']);
+
+export interface RelayOptions {
+  readonly type: 'anthropic' | 'openai' | 'openrouter';
+  readonly baseUrl: string;
+  readonly key: string | null;
+  readonly keyed: boolean;
+  readonly extraHeaders: Readonly<Record<string, string>>;
+  readonly anthropicVersion: string;
+  readonly send: Send;
+  readonly clock: Clock;
+  /** Null keeps nothing of an exchange. */
+  readonly record: ExchangeLog | null;
+  readonly parser: Pick<ThreadedParser, 'above' | 'readAnswer'>;
+}
+
+export function createRelay(options: RelayOptions): Relay {
+  const base = options.baseUrl.replace(/\/+$/, '');
+  return {
+    keyed: options.keyed,
+    origin: new URL(base).origin,
+    async send(request, withKey, signal) {
+      const url = `${base}${endpoint(options.type, request.wire)}${request.tail}`;
+      const pieces = [...request.takeBody()];
+      const headers = sentHeaders(options, request, withKey);
+      const credentials = readSentCredentials(headers);
+      const path = new URL(url).pathname;
+      const record = request.body_bytes === 0 ? null : options.record;
+      const exchange = record?.begin(request.request_id, path, pieces, credentials.values) ?? null;
+      const watch = createWatch(options.clock, signal);
+      try {
+        const response = await options.send({
+          url,
+          ...(request.method === undefined ? {} : { method: request.method }),
+          headers: [...headers, ...lengthOf(request)],
+          body: handedOut(pieces),
+          signal: watch.signal,
+          of: null,
+        });
+        watch.beat();
+        exchange?.head(response.status, (name) => response.header(name));
+        return answerOf(request, response, { watch, exchange, credentials, ownKey: withKey, parser: options.parser });
+      } catch (error) {
+        watch.end();
+        exchange?.end(signal.aborted ? 'aborted' : 'network');
+        throw faultOf(error, watch, credentials);
+      }
+    },
+  };
+}
+
+/** Takes the list apart as it is read: whoever else still holds it holds nothing. */
+function handedOut(pieces: Uint8Array[]): Iterable<Uint8Array> {
+  return {
+    [Symbol.iterator]: () => ({
+      next: () => {
+        const value = pieces.shift();
+        return value === undefined ? { done: true, value } : { done: false, value };
+      },
+    }),
+  };
+}
+
+/** Below the base URL of this type of adapter. */
+function endpoint(type: RelayOptions['type'], wire: ClientWire): string {
+  const path = { messages: '/messages', chat: '/chat/completions', responses: '/responses' }[wire];
+  return type === 'anthropic' ? `/v1${path}` : path;
+}
+
+/** A GET has no body. */
+function lengthOf({ method, body_bytes }: RelayRequest): RelayHeaders {
+  return method === 'GET' ? [] : [['content-length', String(body_bytes)]];
+}
+
+function sentHeaders(options: RelayOptions, { headers, wire }: RelayRequest, withKey: boolean): RelayHeaders {
+  const extra = Object.entries(options.extraHeaders).map(([name, value]) => [name.toLowerCase(), value] as const);
+  const ofConnection = namedByConnection(headers);
+  const given = headers.filter(([name]) => {
+    if (NOT_SENT.has(name) || ofConnection.has(name) || name.startsWith('x-metis-')) return false;
+    return !(withKey && CREDENTIALS.has(name)) && !extra.some(([own]) => own === name);
+  });
+  const own: [string, string][] = [['accept-encoding', 'identity']];
+  if (wire === 'messages' && !headers.some(([name]) => name === 'anthropic-version'))
+    own.push(['anthropic-version', options.anthropicVersion]);
+  if (withKey && options.key !== null)
+    own.push(options.type === 'anthropic' ? ['x-api-key', options.key] : ['authorization', `Bearer ${options.key}`]);
+  return [...given, ...own, ...extra];
+}
+
+/** The client's signal, and silence. */
+interface Watch {
+  readonly signal: AbortSignal;
+  /** The client has gone, or whoever else ends the call from here. */
+  aborted(): boolean;
+  /** A sign of life. */
+  beat(): void;
+  end(): void;
+}
+
+function createWatch(clock: Clock, client: AbortSignal): Watch {
+  const controller = new AbortController();
+  let last = clock.monotonic();
+  const leave = () => controller.abort(client.reason);
+  if (client.aborted) leave();
+  else client.addEventListener('abort', leave, { once: true });
+  const wait = (ms: number): { cancel(): void } =>
+    clock.after(ms, () => {
+      const left = last + IDLE_SECONDS * 1000 - clock.monotonic();
+      if (left > 0) timer = wait(left);
+      else controller.abort(new RelayFault('network', `no byte for ${IDLE_SECONDS} s`));
+    });
+  let timer = wait(IDLE_SECONDS * 1000);
+  return {
+    signal: controller.signal,
+    aborted: () => client.aborted,
+    beat: () => {
+      last = clock.monotonic();
+    },
+    end() {
+      timer.cancel();
+      client.removeEventListener('abort', leave);
+    },
+  };
+}
+
+interface Call {
+  readonly watch: Watch;
+  readonly exchange: LoggedExchange | null;
+  readonly credentials: SentCredentials;
+  /** They are the server's: its clients must not learn them from an error that quotes them. */
+  readonly ownKey: boolean;
+  readonly parser: RelayOptions['parser'];
+}
+
+function answerOf(
+  { wire, withhold_usage }: Pick<RelayRequest, 'wire' | 'withhold_usage'>,
+  response: HttpResponse,
+  { watch, exchange, credentials, ownKey, parser }: Call,
+): RelayAnswer {
+  const { status } = response;
+  const streams = (response.header('content-type') ?? '').includes('event-stream');
+  // A redirect is passed on, and is no answer.
+  const answered = status >= 200 && status < 300;
+  const meter = createMeter(METERS[wire], !answered ? { status } : streams ? 'stream' : 'json', {
+    above: parser.above,
+    read: (bytes) => parser.readAnswer(wire, bytes),
+  });
+  const withheld = withhold_usage && streams && answered ? withoutUsageChunk() : null;
+  const decoder = decoderOf(response);
+  const filter = ownKey && status >= 400 ? credentials.createFilter() : null;
+  const body = async function* (): AsyncGenerator<Uint8Array> {
+    let ended = false;
+    try {
+      for await (const piece of decoder === null ? pieces(response) : decoded(response, decoder())) {
+        watch.beat();
+        exchange?.piece(piece);
+        const passed = withheld?.pass(piece) ?? filter?.pass(piece) ?? piece;
+        if (passed.byteLength > 0) yield passed;
+        meter.feed(piece);
+      }
+      ended = true;
+      const rest = withheld?.rest() ?? filter?.rest();
+      if (rest !== undefined && rest.byteLength > 0) yield rest;
+      await meter.end();
+    } catch (error) {
+      throw faultOf(error, watch, credentials);
+    } finally {
+      watch.end();
+      exchange?.end(ended ? 'complete' : watch.aborted() ? 'aborted' : 'network');
+      if (!ended) response.cancel();
+    }
+  };
+  const headers = returnedHeaders(response.headers, decoder !== null).filter(
+    ([, value]) => !(ownKey && credentials.isIn(value)),
+  );
+  return { status, headers, body: body(), reading: () => readingOf(meter, credentials) };
+}
+
+/** Asked for without, a server may encode all the same. Null: the bytes are the answer, or the client's to decode. */
+function decoderOf(response: HttpResponse): (() => Duplex) | null {
+  return DECODERS[response.header('content-encoding')?.trim().toLowerCase() ?? ''] ?? null;
+}
+
+function decoded(response: HttpResponse, decoder: Duplex): AsyncIterable<Uint8Array> {
+  const source = Readable.from(pieces(response));
+  source.once('error', (error) => decoder.destroy(error));
+  return source.pipe(decoder);
+}
+
+async function* pieces(response: HttpResponse): AsyncGenerator<Uint8Array> {
+  for (let piece = await response.read(); piece !== null; piece = await response.read()) yield piece;
+}
+
+function readingOf({ reading }: Meter, credentials: SentCredentials) {
+  const { fault } = reading;
+  const name = fault === null || fault.name === null || credentials.isIn(fault.name) ? null : fault.name;
+  return { ...reading, usage: { ...reading.usage }, fault: fault === null ? null : { ...fault, name } };
+}
+
+function faultOf(error: unknown, watch: Watch, { values }: SentCredentials): RelayFault {
+  if (watch.aborted()) return new RelayFault('cancelled', 'the call was cancelled');
+  if (error instanceof RelayFault) return error;
+  const { error_detail, message } = networkFault(error);
+  return new RelayFault('network', error_detail ?? scrub(message, { secrets: values }));
+}

@@ -1,0 +1,60 @@
+// Counts tokens on a thread, which starts with the first text: large texts do not hold the event loop (14 §2).
+import { Worker } from 'node:worker_threads';
+import type { Logger } from '#core/ports/log.ts';
+import type { Tokenizer } from '#core/ports/tokenizer.ts';
+import type { Clock } from '#protocol/clock.ts';
+import type { CountAnswer, CountQuestion } from './tokenizer-thread.ts';
+
+export interface ThreadedTokenizer extends Tokenizer {
+  /** What is still being counted resolves to null. */
+  close(): Promise<void>;
+}
+
+/** Beyond it a call does not wait: its bytes are a bound, too. */
+const MOST_MS = 2000;
+/** In characters, of texts that wait at once: beyond it they would not be counted in time. */
+const MOST_WAITING = 8_388_608;
+
+/** @param program path of `tokenizer-thread`, built or as source */
+export function createThreadedTokenizer(program: string, clock: Clock, log: Logger): ThreadedTokenizer {
+  const waiting = new Map<number, (tokens: number | null) => void>();
+  let size = 0;
+  let thread: Worker | null = null;
+  let asked = 0;
+
+  function start(): Worker {
+    const worker = new Worker(program);
+    worker.unref();
+    worker.on('message', ({ id, tokens }: CountAnswer) => waiting.get(id)?.(tokens));
+    worker.on('error', (err) => log.error({ err }, 'the thread of the tokenizer failed; texts are bounded by bytes'));
+    worker.on('exit', () => {
+      if (thread === worker) thread = null;
+      for (const settle of [...waiting.values()]) settle(null);
+    });
+    return worker;
+  }
+
+  return {
+    count(name, texts) {
+      const length = texts.reduce((sum, text) => sum + text.length, 0);
+      if (size + length > MOST_WAITING) return Promise.resolve(null);
+      return new Promise((resolve) => {
+        const id = ++asked;
+        const settle = (tokens: number | null) => {
+          if (!waiting.delete(id)) return;
+          size -= length;
+          timer.cancel();
+          resolve(tokens);
+        };
+        const timer = clock.after(MOST_MS, () => settle(null));
+        size += length;
+        waiting.set(id, settle);
+        thread ??= start();
+        thread.postMessage({ id, name, texts } satisfies CountQuestion);
+      });
+    },
+    async close() {
+      await thread?.terminate();
+    },
+  };
+}

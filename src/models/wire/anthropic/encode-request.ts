@@ -1,0 +1,215 @@
+// A canonical request as the body of Anthropic Messages: byte-stable, with its cache breakpoints (11.5).
+import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
+import type { ModelEntry } from '#protocol/model.ts';
+import type { CanonicalRequest, WireTool } from '#protocol/model-request.ts';
+import { between, type GrowingText, grown, NO_TEXT } from '../growing-text.ts';
+import {
+  callName,
+  dropper,
+  encodedOnce,
+  foldedOnce,
+  INTERRUPTED,
+  isBlank,
+  refusal,
+  systemTexts,
+  wellFormed,
+} from '../history.ts';
+import type { Remarks } from '../remarks.ts';
+
+export interface AnthropicOptions {
+  readonly prompt_cache?: boolean | undefined;
+  /** Goes before what the request asks for. */
+  readonly cache_ttl?: '5m' | '1h' | undefined;
+}
+
+/** Blocks of one message as JSON texts. */
+interface Encoded {
+  readonly role: 'user' | 'assistant';
+  readonly parts: readonly string[];
+  /** The last part that may carry a cache breakpoint, -1 for none. */
+  readonly markable: number;
+  /** The whole message as JSON, for a message that is sent as it is. */
+  readonly json: string;
+}
+
+/** What has been said so far. */
+interface Said {
+  /** All messages but the last, each with its comma. */
+  readonly before: GrowingText;
+  readonly last: Encoded | null;
+  /** Results that wait for what follows them. */
+  readonly results: readonly Encoded[];
+}
+
+/** Makes the encoder of one adapter; it keeps what it made of each message. */
+export function createAnthropicEncoder(
+  options: AnthropicOptions,
+  remarks: Remarks,
+): (request: CanonicalRequest) => Buffer {
+  const drop = dropper(remarks);
+  const caching = options.prompt_cache !== false;
+  const mark = (json: string, request: CanonicalRequest) => {
+    if (!caching) return json;
+    const ttl = (options.cache_ttl ?? request.cache_ttl) === '1h' ? ',"ttl":"1h"' : '';
+    return `${json.slice(0, -1)},"cache_control":{"type":"ephemeral"${ttl}}}`;
+  };
+  const encode = encodedOnce((message, model) => encodeMessage(message, model));
+  const toolTexts = new WeakMap<WireTool, string>();
+
+  function encodeMessage(message: StoredMessage, model: ModelEntry): Encoded {
+    const parts: string[] = [];
+    let markable = -1;
+    for (const block of message.content) {
+      const reason = refusal(block, message, model);
+      if (reason !== null) {
+        drop(message, block.type, reason);
+        continue;
+      }
+      const wire = encodeBlock(block, message, model);
+      if (wire === null) continue;
+      if (block.type !== 'thinking' && block.type !== 'redacted_thinking') markable = parts.length;
+      parts.push(wellFormed(JSON.stringify(wire)));
+    }
+    return whole(message.role === 'assistant' ? 'assistant' : 'user', parts, markable);
+  }
+
+  function encodeBlock(block: ContentBlock, message: StoredMessage, model: ModelEntry): object | null {
+    switch (block.type) {
+      case 'text':
+        return isBlank(block.text) ? null : { type: 'text', text: block.text };
+      case 'image':
+      case 'document': {
+        const source = { type: 'base64', media_type: block.media_type, data: block.source.data };
+        return block.type === 'image' ? { type: 'image', source } : { type: 'document', source, title: block.name };
+      }
+      case 'tool_use':
+        return { type: 'tool_use', id: block.id, name: callName(block.name), input: block.input };
+      case 'tool_result': {
+        const content: object[] = [];
+        for (const inner of block.content) {
+          const reason = refusal(inner, message, model);
+          if (reason !== null) drop(message, inner.type, reason);
+          else {
+            const wire = encodeBlock(inner, message, model);
+            if (wire !== null) content.push(wire);
+          }
+        }
+        return toolResult(block.tool_use_id, content, block.is_error);
+      }
+      case 'thinking':
+        return { type: 'thinking', thinking: block.text, signature: block.signature };
+      case 'redacted_thinking':
+        return { type: 'redacted_thinking', data: block.data };
+    }
+  }
+
+  /** Results first, then what the user said, in one message. */
+  function flushed(said: Said, after: Encoded | null): Said {
+    const all = after === null ? said.results : [...said.results, after];
+    const only =
+      all.length === 1
+        ? all[0]!
+        : whole(
+            'user',
+            all.flatMap((e) => e.parts),
+            lastMarkable(all),
+          );
+    return added({ ...said, results: [] }, only);
+  }
+
+  function added(said: Said, message: Encoded): Said {
+    if (message.parts.length === 0) return said;
+    const { before, last } = said;
+    return { ...said, before: last === null ? before : grown(before, `${last.json},`), last: message };
+  }
+
+  const said = foldedOnce<Said>(
+    { before: NO_TEXT, last: null, results: [] },
+    (said, step, model) => {
+      if (step.kind === 'interrupted') {
+        const part = toolResult(step.tool_use_id, [{ type: 'text', text: INTERRUPTED }], true);
+        return { ...said, results: [...said.results, whole('user', [JSON.stringify(part)], 0)] };
+      }
+      const encoded = encode(step.message, model);
+      if (step.kind === 'result') return { ...said, results: [...said.results, encoded] };
+      if (step.kind === 'user') return flushed(said, encoded);
+      return added(said.results.length > 0 ? flushed(said, null) : said, encoded);
+    },
+    drop,
+  );
+
+  function withMessages(head: string, request: CanonicalRequest): Buffer {
+    const open = said(request);
+    const { before, last } = open.results.length > 0 ? flushed(open, null) : open;
+    if (last === null || last.markable < 0) return between(`${head}[`, before, `${last?.json ?? ''}]}`);
+    const parts = [...last.parts];
+    parts[last.markable] = mark(parts[last.markable]!, request);
+    return between(`${head}[`, before, `${messageJson(last.role, parts)}]}`);
+  }
+
+  function systemJson(request: CanonicalRequest): string | null {
+    const { stable, volatile } = systemTexts(request);
+    const blocks: string[] = [];
+    if (stable !== null) blocks.push(mark(JSON.stringify({ type: 'text', text: stable }), request));
+    if (volatile !== null) blocks.push(JSON.stringify({ type: 'text', text: volatile }));
+    return blocks.length === 0 ? null : `[${blocks.join(',')}]`;
+  }
+
+  function toolJson(tool: WireTool): string {
+    let text = toolTexts.get(tool);
+    if (text === undefined) {
+      text = JSON.stringify({ name: tool.name, description: tool.description, input_schema: tool.input_schema });
+      toolTexts.set(tool, text);
+    }
+    return text;
+  }
+
+  return (request) => {
+    const { model } = request;
+    const fields = [
+      `"model":${JSON.stringify(model.wire_name)}`,
+      `"max_tokens":${request.max_output_tokens}`,
+      '"stream":true',
+    ];
+    const system = systemJson(request);
+    if (system !== null) fields.push(`"system":${system}`);
+    if (request.tools.length > 0) {
+      const tools = request.tools.map(toolJson);
+      tools[tools.length - 1] = mark(tools[tools.length - 1]!, request);
+      fields.push(`"tools":[${tools.join(',')}]`);
+    }
+    if (request.stop_sequences.length > 0) fields.push(`"stop_sequences":${JSON.stringify(request.stop_sequences)}`);
+    // The provider refuses a temperature beside thinking.
+    if (model.thinking !== null) fields.push(`"thinking":${JSON.stringify(model.thinking)}`);
+    else if (request.temperature !== null) fields.push(`"temperature":${request.temperature}`);
+    if (request.output_schema !== null && model.capabilities.supports_structured_output)
+      fields.push(
+        `"output_config":${JSON.stringify({ format: { type: 'json_schema', schema: request.output_schema } })}`,
+      );
+    return withMessages(`{${wellFormed(fields.join(','))},"messages":`, request);
+  };
+}
+
+function toolResult(tool_use_id: string, content: readonly object[], is_error: boolean): object {
+  // A failed result must say something; a good one may be empty, and then has no content at all.
+  const shown = content.length === 0 && is_error ? [{ type: 'text', text: '(no output)' }] : content;
+  return { type: 'tool_result', tool_use_id, ...(shown.length > 0 ? { content: shown } : {}), is_error };
+}
+
+function whole(role: Encoded['role'], parts: readonly string[], markable: number): Encoded {
+  return { role, parts, markable, json: messageJson(role, parts) };
+}
+
+function messageJson(role: Encoded['role'], parts: readonly string[]): string {
+  return `{"role":"${role}","content":[${parts.join(',')}]}`;
+}
+
+function lastMarkable(all: readonly Encoded[]): number {
+  let at = -1;
+  let offset = 0;
+  for (const { parts, markable } of all) {
+    if (markable >= 0) at = offset + markable;
+    offset += parts.length;
+  }
+  return at;
+}

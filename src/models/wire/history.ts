@@ -1,0 +1,178 @@
+// What every wire does to a history before it speaks its own dialect: pairing of calls and results, system text, dropped blocks (11.4).
+
+import { type Beginnings, createBeginnings } from '#core/policy/context/beginnings.ts';
+import type { ToolUseId } from '#protocol/ids.ts';
+import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
+import { textOf } from '#protocol/message.ts';
+import { type ModelEntry, providerOf } from '#protocol/model.ts';
+import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { Remarks } from './remarks.ts';
+
+/** What a call gets that has no result, so that no provider refuses the history. */
+export const INTERRUPTED = 'Tool call was interrupted before it produced a result.';
+
+/** One step of a history that every provider accepts: each call is followed by its result at once. */
+export type Step =
+  | { readonly kind: 'user' | 'assistant' | 'result'; readonly message: StoredMessage }
+  | { readonly kind: 'interrupted'; readonly tool_use_id: ToolUseId };
+
+/**
+ * Orders results right behind their calls; what has no call is dropped. SYSTEM messages are left out, see `systemTexts`.
+ * @param open calls that wait for their results; afterwards those that still do
+ */
+function pair(message: StoredMessage, open: ToolUseId[], drop: Drop): Step[] {
+  const { role, content } = message;
+  if (role === 'system') return [];
+  if (role === 'tool') {
+    const result = content[0];
+    const place = result?.type === 'tool_result' ? open.indexOf(result.tool_use_id) : -1;
+    if (place >= 0) {
+      open.splice(place, 1);
+      return [{ kind: 'result', message }];
+    }
+    drop(message, 'tool_result', 'no call before it waits for this result');
+    return [];
+  }
+  const steps: Step[] = [...open.splice(0).map(interrupted), { kind: role, message }];
+  if (role === 'assistant') for (const block of content) if (block.type === 'tool_use') open.push(block.id);
+  return steps;
+}
+
+function interrupted(tool_use_id: ToolUseId): Step {
+  return { kind: 'interrupted', tool_use_id };
+}
+
+/**
+ * Folds a history step by step. The fold of a beginning is kept, so that each message is looked at once, however long
+ * the history gets: `fold` leaves the value it is given as it is.
+ */
+export function foldedOnce<T>(
+  start: T,
+  fold: (value: T, step: Step, model: ModelEntry) => T,
+  drop: Drop,
+): (request: CanonicalRequest) => T {
+  interface Folded {
+    readonly value: T;
+    readonly open: readonly ToolUseId[];
+  }
+  const byModel = new WeakMap<ModelEntry, Beginnings<Folded>>();
+  return ({ messages, model }) => {
+    const known = byModel.get(model) ?? createBeginnings<Folded>();
+    byModel.set(model, known);
+    const begun = known.of(messages);
+    const open = [...(begun?.state.open ?? [])];
+    let value = begun === null ? start : begun.state.value;
+    for (let i = begun?.count ?? 0; i < messages.length; i += 1)
+      for (const step of pair(messages[i]!, open, drop)) value = fold(value, step, model);
+    known.keep(messages, { value, open: [...open] });
+    for (const id of open) value = fold(value, interrupted(id), model);
+    return value;
+  };
+}
+
+/** Logs a block that cannot be said to the provider. */
+export type Drop = (message: StoredMessage, blockType: string, reason: string) => void;
+
+export function dropper(remarks: Remarks): Drop {
+  return (message, block_type, reason) =>
+    remarks.warn(
+      { session_id: message.session_id, message_id: message.id, block_type, reason },
+      'canonical.block_dropped',
+    );
+}
+
+/** Stable and volatile system text; null = none. */
+export function systemTexts(request: CanonicalRequest): {
+  readonly stable: string | null;
+  readonly volatile: string | null;
+} {
+  const inline = inlineTexts(request.messages);
+  const demand =
+    request.output_schema === null || request.model.capabilities.supports_structured_output
+      ? null
+      : `## Output\nYour last message must be one JSON object that is valid against this JSON Schema, with no text before or after it:\n${JSON.stringify(request.output_schema)}`;
+  return {
+    stable: joined([request.system_prompt, ...inline]),
+    volatile: joined([request.system_prompt_volatile, demand]),
+  };
+}
+
+const systemBeginnings = createBeginnings<readonly string[]>();
+
+/** Of SYSTEM messages. */
+function inlineTexts(messages: readonly StoredMessage[]): readonly string[] {
+  const known = systemBeginnings.of(messages);
+  const texts = [...(known?.state ?? [])];
+  for (let i = known?.count ?? 0; i < messages.length; i += 1)
+    if (messages[i]!.role === 'system') texts.push(textOf(messages[i]!.content));
+  systemBeginnings.keep(messages, texts);
+  return texts;
+}
+
+/** Texts separated by a blank line, blank ones left out; null when nothing remains. */
+export function joined(texts: readonly (string | null)[]): string | null {
+  const present = texts.filter((t): t is string => t !== null && !isBlank(t));
+  return present.length === 0 ? null : present.join('\n\n');
+}
+
+/** A called tool's name as every provider takes it: a made-up one cannot always be said back as it came. */
+export function callName(name: string): string {
+  return name.replaceAll(/[^a-zA-Z0-9_-]/g, '_').slice(0, 64);
+}
+
+export function isBlank(text: string): boolean {
+  return text.trim() === '';
+}
+
+/** Why a model cannot be sent this block; null when it can. */
+export function refusal(block: ContentBlock, message: StoredMessage, model: ModelEntry): string | null {
+  const { capabilities } = model;
+  switch (block.type) {
+    case 'image': {
+      const accepted = capabilities.accepted_image_media_types;
+      if (!capabilities.supports_images) return 'the model takes no images';
+      return accepted.length === 0 || accepted.includes(block.media_type)
+        ? null
+        : `the model takes no ${block.media_type}`;
+    }
+    case 'document':
+      return capabilities.accepted_document_media_types.includes(block.media_type)
+        ? null
+        : `the model takes no ${block.media_type}`;
+    case 'thinking':
+    case 'redacted_thinking':
+      if (message.metadata.provider !== providerOf(model.id)) return 'written by another provider';
+      return block.type === 'thinking' && !block.signature ? 'without signature' : null;
+    default:
+      return null;
+  }
+}
+
+/**
+ * Remembers what `encode` made of a message for a model: stored messages never change, so a long history is mapped once.
+ * Dropped blocks are logged when the message is first encoded.
+ */
+export function encodedOnce<T>(
+  encode: (message: StoredMessage, model: ModelEntry) => T,
+): (message: StoredMessage, model: ModelEntry) => T {
+  const byModel = new WeakMap<ModelEntry, WeakMap<StoredMessage, { readonly value: T }>>();
+  return (message, model) => {
+    let known = byModel.get(model);
+    if (known === undefined) {
+      known = new WeakMap();
+      byModel.set(model, known);
+    }
+    let entry = known.get(message);
+    if (entry === undefined) {
+      entry = { value: encode(message, model) };
+      known.set(message, entry);
+    }
+    return entry.value;
+  };
+}
+
+/** Half of a surrogate pair, which JSON can only write as an escape, is refused by providers; U+FFFD stands in for it. */
+export function wellFormed(json: string): string {
+  if (!json.includes('\\ud')) return json;
+  return json.replaceAll(/(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g, '$1\\ufffd');
+}

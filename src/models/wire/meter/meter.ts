@@ -1,0 +1,176 @@
+// Reads an answer behind its bytes: counts, why it stopped, whether it is whole; nothing of what it says is kept (19 §2.2).
+import { createParser } from 'eventsource-parser';
+import { readJson } from '#core/policy/parsing/json.ts';
+import { WHOLE_ANSWER } from '#core/policy/parsing/limits.ts';
+import type { StopReason } from '#protocol/message.ts';
+import { EVENT_CHARACTERS, nameOf, tryEventData } from '../event-data.ts';
+import { classify, readWireError } from '../fault.ts';
+import { noUsage, type UsageReport, type UsageRound } from '../usage-report.ts';
+
+/** Bytes of an error that are looked at. */
+const MAX_ERROR = 64 * 1024;
+/** What is kept of an error is a name: a sentence in its place may quote the client's. */
+const ERROR_NAME = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/;
+
+export interface Reading {
+  usage: UsageReport;
+  rounds: readonly UsageRound[];
+  stop_reason: StopReason | null;
+  served_model: string | null;
+  response_id: string | null;
+  characters: number;
+  tool_calls: number;
+  thinking_blocks: number;
+  background: { readonly id: string; readonly done: boolean } | null;
+  whole: boolean;
+  fault: {
+    readonly error_class: ReturnType<typeof classify>[0];
+    readonly error_detail: string | null;
+    readonly name: string | null;
+  } | null;
+}
+
+/** What one wire says in its events, and in an answer that comes in one piece. Values are from outside. */
+export interface WireMeter {
+  event(data: unknown, reading: Reading): void;
+  /** Data that is no JSON; true = it was understood. */
+  mark?(data: string, reading: Reading): boolean;
+  body(value: unknown, reading: Reading): void;
+}
+
+export interface Meter {
+  readonly reading: Reading;
+  feed(bytes: Uint8Array): void;
+  /** The body came to its end. A large one is parsed elsewhere: the reading is whole once the promise resolves. */
+  end(): void | Promise<void>;
+}
+
+/** Parses a body that would hold the event loop. */
+export interface LargeAnswers {
+  /** Bytes above which an answer is handed over. */
+  readonly above: number;
+  /** Null where it fails. */
+  read(bytes: Buffer): Promise<Reading | null>;
+}
+
+type Kind = 'stream' | 'json' | { readonly status: number };
+
+/** @param kind an event stream, one JSON value, or the body of an error with this status */
+export function createMeter(wire: WireMeter, kind: Kind, large: LargeAnswers | null = null): Meter {
+  if (kind === 'stream') return streamMeter(wire, emptyReading());
+  return kind === 'json' ? wholeMeter(wire, large) : errorMeter(kind.status);
+}
+
+/** What an answer in one piece says. */
+export function readWholeAnswer(wire: WireMeter, bytes: Buffer): Reading {
+  const reading: Reading = { ...emptyReading(), whole: true, characters: bytes.byteLength };
+  const read = readJson(bytes.toString('utf8'), WHOLE_ANSWER);
+  if (!read.ok) return reading;
+  reading.characters = 0;
+  wire.body(read.value, reading);
+  return reading;
+}
+
+function emptyReading(): Reading {
+  return {
+    usage: noUsage(),
+    rounds: [],
+    stop_reason: null,
+    served_model: null,
+    response_id: null,
+    characters: 0,
+    tool_calls: 0,
+    thinking_blocks: 0,
+    background: null,
+    whole: false,
+    fault: null,
+  };
+}
+
+function streamMeter(wire: WireMeter, reading: Reading): Meter {
+  const text = new TextDecoder();
+  let lost = false;
+  const parser = createParser({
+    onEvent({ data }) {
+      if (wire.mark?.(data, reading) === true) return;
+      const value = tryEventData(data);
+      if (value !== undefined) wire.event(value, reading);
+    },
+    onError(error) {
+      if (error.type === 'max-buffer-size-exceeded') lost = true;
+    },
+    maxBufferSize: EVENT_CHARACTERS,
+  });
+  const feed = (piece: string) => {
+    // An event of this size says nothing that could be counted: the bytes go on, the counts are estimated.
+    if (lost) reading.characters += piece.length;
+    else parser.feed(piece);
+  };
+  return {
+    reading,
+    feed: (bytes) => feed(text.decode(bytes, { stream: true })),
+    end: () => feed(`${text.decode()}\n\n`),
+  };
+}
+
+function wholeMeter(wire: WireMeter, large: LargeAnswers | null): Meter {
+  const reading = emptyReading();
+  const pieces = boundedPieces(WHOLE_ANSWER.bytes);
+  return {
+    reading,
+    feed(bytes) {
+      pieces.add(bytes);
+      reading.characters = pieces.size();
+    },
+    end() {
+      reading.whole = true;
+      const body = pieces.take();
+      if (body === null) return undefined;
+      if (large === null || body.byteLength <= large.above)
+        return void Object.assign(reading, readWholeAnswer(wire, body));
+      return large.read(body).then((read) => void Object.assign(reading, read));
+    },
+  };
+}
+
+function errorMeter(status: number): Meter {
+  const reading = emptyReading();
+  const pieces = boundedPieces(MAX_ERROR);
+  return {
+    reading,
+    feed: (bytes) => pieces.add(bytes),
+    end() {
+      const body = pieces.take();
+      const read = body === null ? null : readJson(body.toString('utf8'), WHOLE_ANSWER);
+      reading.fault = faultOf(read?.ok ? read.value : undefined, status);
+    },
+  };
+}
+
+/** Keeps pieces up to so many bytes; of more it keeps none. */
+function boundedPieces(most: number) {
+  let kept: Uint8Array[] = [];
+  let size = 0;
+  return {
+    add(piece: Uint8Array) {
+      size += piece.byteLength;
+      if (size <= most) kept.push(piece);
+      else kept = [];
+    },
+    size: () => size,
+    /** Null where there was too much. */
+    take() {
+      const body = size > most ? null : Buffer.concat(kept);
+      kept = [];
+      return body;
+    },
+  };
+}
+
+/** @param status null for an error inside an answer */
+export function faultOf(value: unknown, status: number | null): NonNullable<Reading['fault']> {
+  const error = readWireError(value);
+  const [error_class, error_detail] = classify(error, status ?? error?.status ?? null);
+  const name = nameOf(error?.type ?? error?.code);
+  return { error_class, error_detail, name: name !== null && ERROR_NAME.test(name) ? name : null };
+}

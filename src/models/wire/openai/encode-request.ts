@@ -1,0 +1,184 @@
+// A canonical request as the body of OpenAI Chat Completions, for OpenAI, OpenRouter and servers that resemble them (11.6).
+import type { DocumentBlock, ImageBlock, StoredMessage } from '#protocol/message.ts';
+import type { ModelEntry } from '#protocol/model.ts';
+import type { CanonicalRequest, WireTool } from '#protocol/model-request.ts';
+import type { JsonSchema } from '#protocol/tool.ts';
+import { between, grown, NO_TEXT } from '../growing-text.ts';
+import {
+  callName,
+  type Drop,
+  dropper,
+  encodedOnce,
+  foldedOnce,
+  INTERRUPTED,
+  isBlank,
+  joined,
+  refusal,
+  systemTexts,
+  wellFormed,
+} from '../history.ts';
+import type { Remarks } from '../remarks.ts';
+
+export interface OpenAiOptions {
+  readonly stream_usage?: boolean | undefined;
+  readonly max_tokens_field?: 'max_completion_tokens' | 'max_tokens' | undefined;
+}
+
+const MAX_STOPS = 4;
+/** Upstreams of OpenRouter that cache only what is marked. */
+const MARKED_VENDORS = /^(?:anthropic|google|qwen)\//;
+/** Ours to say: the answer is always one stream of one choice. */
+const RESERVED = new Set(['n', 'stream', 'messages']);
+
+/** Makes the encoder of one adapter; it keeps what it made of each message. */
+export function createOpenAiEncoder(
+  type: 'openai' | 'openrouter',
+  options: OpenAiOptions,
+  remarks: Remarks,
+): (request: CanonicalRequest) => Buffer {
+  const drop = dropper(remarks);
+  const encode = encodedOnce((message, model) => {
+    const json = encodeMessage(message, model, drop);
+    return json === null ? null : wellFormed(json);
+  });
+  const toolTexts = new WeakMap<WireTool, string>();
+
+  /** Messages with a comma before each. */
+  const said = foldedOnce(
+    NO_TEXT,
+    (said, step, model) => {
+      const json =
+        step.kind === 'interrupted'
+          ? JSON.stringify(toolMessage(step.tool_use_id, INTERRUPTED, true))
+          : encode(step.message, model);
+      return json === null ? said : grown(said, `,${json}`);
+    },
+    drop,
+  );
+
+  function toolJson(tool: WireTool): string {
+    let text = toolTexts.get(tool);
+    if (text === undefined) {
+      const { name, description, input_schema: parameters } = tool;
+      text = JSON.stringify({ type: 'function', function: { name, description, parameters } });
+      toolTexts.set(tool, text);
+    }
+    return text;
+  }
+
+  return (request) => {
+    const { model, output_schema } = request;
+    const fields = new Map<string, string>();
+    const set = (key: string, value: unknown) => fields.set(key, wellFormed(JSON.stringify(value)));
+    set('stream', true);
+    if (options.stream_usage !== false) set('stream_options', { include_usage: true });
+    set(options.max_tokens_field ?? 'max_completion_tokens', request.max_output_tokens);
+    if (request.tools.length > 0) fields.set('tools', wellFormed(`[${request.tools.map(toolJson).join(',')}]`));
+    if (request.stop_sequences.length > 0) set('stop', request.stop_sequences.slice(0, MAX_STOPS));
+    if (request.temperature !== null) set('temperature', request.temperature);
+    if (output_schema !== null && model.capabilities.supports_structured_output)
+      set('response_format', {
+        type: 'json_schema',
+        json_schema: { name: 'response', schema: output_schema, strict: isStrict(output_schema) },
+      });
+    for (const [key, value] of Object.entries(model.extra_body ?? {})) if (!RESERVED.has(key)) set(key, value);
+    const name = fields.get('model') ?? JSON.stringify(model.wire_name);
+    fields.delete('model');
+    const head = `{"model":${name},"messages":[`;
+    const tail = `]${[...fields].map(([key, json]) => `,${JSON.stringify(key)}:${json}`).join('')}}`;
+    const system = systemMessage(request, type);
+    const history = said(request);
+    if (system !== null) return between(`${head}${wellFormed(JSON.stringify(system))}`, history, tail);
+    // Without the first comma.
+    const bytes = history.bytes.subarray(Math.min(1, history.length));
+    return between(head, { bytes, length: Math.max(0, history.length - 1) }, tail);
+  };
+}
+
+function systemMessage(request: CanonicalRequest, type: 'openai' | 'openrouter'): object | null {
+  const { stable, volatile } = systemTexts(request);
+  const { model } = request;
+  if (type === 'openrouter' && model.capabilities.supports_prompt_caching && stable !== null) {
+    if (MARKED_VENDORS.test(model.wire_name)) {
+      const parts: object[] = [{ type: 'text', text: stable, cache_control: { type: 'ephemeral' } }];
+      if (volatile !== null) parts.push({ type: 'text', text: volatile });
+      return { role: 'system', content: parts };
+    }
+  }
+  const content = joined([stable, volatile]);
+  return content === null ? null : { role: 'system', content };
+}
+
+/** One message as JSON; null when nothing of it can be said. */
+function encodeMessage(message: StoredMessage, model: ModelEntry, drop: Drop): string | null {
+  if (message.role === 'assistant') return encodeAssistant(message, drop);
+  if (message.role === 'tool') return encodeResult(message);
+  const parts: object[] = [];
+  for (const block of message.content) {
+    if (block.type === 'text') {
+      if (!isBlank(block.text)) parts.push({ type: 'text', text: block.text });
+      continue;
+    }
+    const sendable = block.type === 'image' || block.type === 'document';
+    const reason = sendable ? refusal(block, message, model) : 'this wire has no such block';
+    if (reason !== null || !sendable) drop(message, block.type, reason ?? '');
+    else parts.push(filePart(block));
+  }
+  if (parts.length === 0) return null;
+  const only = parts.length === 1 ? parts[0]! : null;
+  return JSON.stringify({ role: 'user', content: only !== null && 'text' in only ? only.text : parts });
+}
+
+function filePart(block: ImageBlock | DocumentBlock): object {
+  const url = `data:${block.media_type};base64,${block.source.data}`;
+  if (block.type === 'image') return { type: 'image_url', image_url: { url } };
+  return { type: 'file', file: { filename: block.name, file_data: url } };
+}
+
+function encodeAssistant(message: StoredMessage, drop: Drop): string | null {
+  const texts: string[] = [];
+  const calls: object[] = [];
+  for (const block of message.content) {
+    if (block.type === 'text') {
+      if (!isBlank(block.text)) texts.push(block.text);
+    } else if (block.type === 'tool_use') {
+      const call = { name: callName(block.name), arguments: JSON.stringify(block.input) };
+      calls.push({ id: block.id, type: 'function', function: call });
+    } else drop(message, block.type, 'this wire has no such block');
+  }
+  if (texts.length === 0 && calls.length === 0) return null;
+  const content = texts.length === 0 ? null : texts.join('\n');
+  return JSON.stringify({ role: 'assistant', content, ...(calls.length > 0 ? { tool_calls: calls } : {}) });
+}
+
+function encodeResult(message: StoredMessage): string | null {
+  const result = message.content[0];
+  if (result?.type !== 'tool_result') return null;
+  const text = result.content.map((block) => (block.type === 'text' ? block.text : '[image]')).join('\n');
+  return JSON.stringify(toolMessage(result.tool_use_id, text, result.is_error));
+}
+
+function toolMessage(tool_call_id: string, text: string, isError: boolean): object {
+  return { role: 'tool', tool_call_id, content: isError ? `[tool error] ${text}` : text };
+}
+
+/** Whether every object of the schema is closed and requires all it has; servers refuse `strict: true` otherwise. */
+export function isStrict(schema: unknown): boolean {
+  if (Array.isArray(schema)) return schema.every(isStrict);
+  if (typeof schema !== 'object' || schema === null) return true;
+  const node = schema as JsonSchema;
+  const { properties, required } = node;
+  const types = Array.isArray(node.type) ? node.type : [node.type];
+  const isObject = types.includes('object') || (typeof properties === 'object' && properties !== null);
+  if (isObject) {
+    const names = Object.keys(properties ?? {});
+    if (node.additionalProperties !== false) return false;
+    if (!names.every((name) => Array.isArray(required) && required.includes(name))) return false;
+  }
+  // A property may be called "type" or "properties": its value is looked at as a schema, its name never.
+  return Object.entries(node).every(([key, value]) =>
+    key === 'properties' || key === '$defs' || key === 'definitions'
+      ? Object.values((value ?? {}) as object).every(isStrict)
+      : key === 'enum' || key === 'const' || key === 'default' || key === 'examples' || isStrict(value),
+  );
+}

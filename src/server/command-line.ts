@@ -1,0 +1,72 @@
+// The process side of `metis`: signals, streams and exit codes; the commands themselves stand in the program (17 §2).
+import os from 'node:os';
+import { CommanderError } from 'commander';
+import { printable } from '#cli/style.ts';
+import type { CommandContext } from './context.ts';
+import { createProgram } from './program.ts';
+
+const EXIT_BUG = 1;
+const EXIT_USAGE = 2;
+
+/** Runs the command that the process was started with. */
+export async function runCommandLine(of: Pick<CommandContext, 'packageDir' | 'version'>): Promise<void> {
+  let stop: ((signal: NodeJS.Signals) => void) | null = null;
+  const stopped = new Promise<NodeJS.Signals>((resolve) => {
+    stop = resolve;
+  });
+  // What stderr does not take cannot be reported anywhere, and ends nothing.
+  process.stderr.on('error', () => {});
+  let isOutputLost = false;
+  const outputClosed = new Promise<void>((resolve) => {
+    process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+      resolve();
+      // `metis doctor | head -1`: who stops reading has read enough, which is no fault.
+      if (error.code === 'EPIPE' || isOutputLost) return;
+      isOutputLost = true;
+      process.exitCode = EXIT_BUG;
+      process.stderr.write(`metis: standard output cannot be written (${error.code}); make room where it goes\n`);
+    });
+  });
+  const context: CommandContext = {
+    env: process.env,
+    cwd: process.cwd(),
+    // A home that is set to nothing is none: the system knows where the person lives.
+    home: os.homedir() || os.userInfo().homedir,
+    ...of,
+    get stdin() {
+      return process.stdin;
+    },
+    stdout: process.stdout,
+    stderr: process.stderr,
+    outputClosed,
+    stopSignal(secondCode = EXIT_BUG) {
+      let seen = false;
+      for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+        process.on(signal, () => {
+          if (seen) process.exit(secondCode);
+          seen = true;
+          stop?.(signal);
+        });
+      }
+      return stopped;
+    },
+    onExit(work) {
+      process.once('exit', work);
+      return () => process.off('exit', work);
+    },
+    exit: (code) => process.exit(code),
+  };
+
+  try {
+    await createProgram(context, (code) => {
+      process.exitCode = isOutputLost && code === 0 ? EXIT_BUG : code;
+    }).parseAsync();
+  } catch (error) {
+    if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
+    else {
+      const message = error instanceof Error ? error.message : String(error);
+      process.stderr.write(`metis: unexpected failure: ${printable(message)}\n`);
+      process.exitCode = EXIT_BUG;
+    }
+  }
+}

@@ -1,0 +1,220 @@
+// `metis doctor`: what a server on this machine would find, one line each, with what to do about it (17 §2).
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import net from 'node:net';
+import path from 'node:path';
+import { rgPath } from '@vscode/ripgrep';
+import { createStyle, printable, wrapped } from '#cli/style.ts';
+import { keyAdvice, usableAdapters } from '#core/policy/registry/adapter-config.ts';
+import type { RegistryFile } from '#core/policy/registry/registry.ts';
+import { StartupError } from '#protocol/errors.ts';
+import { inspectDatabase } from '#store/sqlite/connection/inspect.ts';
+import { openToOthers } from '#store/sqlite/connection/private-file.ts';
+import type { ConfigFlags } from '../config.ts';
+import { type CommandContext, refuse } from '../context.ts';
+import { loadPrices } from '../prices.ts';
+import { circlesOf } from '../providers.ts';
+import { readRegistry, registryWith } from '../registry-file.ts';
+import { checkDefaultModels, checkRoutingFile } from '../routing-file.ts';
+import { loadSettings, type Settings } from '../start.ts';
+import { keyLines } from './doctor-keys.ts';
+import { mcpLines } from './doctor-mcp.ts';
+import { notifyLines } from './doctor-notify.ts';
+import { isRoot, NO_SANDBOX, RUNS_AS_ROOT, sandboxWorks } from './shell-sandbox.ts';
+
+interface Finding {
+  readonly level: 'ok' | 'warning' | 'error';
+  readonly text: string;
+}
+const LEVEL_WIDTH = 9;
+const ok = (text: string): Finding => ({ level: 'ok', text });
+const warning = (text: string): Finding => ({ level: 'warning', text });
+const problem = (text: string): Finding => ({ level: 'error', text });
+
+export interface DoctorFlags extends ConfigFlags {
+  /** Try every key with its provider. */
+  readonly online?: boolean;
+}
+
+/** Exit code: 1 when something would keep the server from starting, from answering or from heeding its rules, else 0. */
+export async function doctor(context: CommandContext, { online, ...flags }: DoctorFlags): Promise<number> {
+  const settings = loadSettings(context, flags);
+  if (!settings.ok) return refuse(context, settings.error);
+  const findings = [
+    ...dataFolder(settings.value),
+    ...(await database(context, settings.value)),
+    ...models(context, settings.value),
+    ...(online === true ? await onlineKeys(context, settings.value) : []),
+    ripgrep(),
+    ...sandbox(context, settings.value),
+    ...(isRoot() ? [warning(RUNS_AS_ROOT)] : []),
+    ...mcpLines(settings.value.config, context.env.PATH).map(({ usable, text }) => (usable ? ok : warning)(text)),
+    ...notifyLines(settings.value.config, settings.value.credentials).map(({ usable, text }) =>
+      (usable ? ok : problem)(text),
+    ),
+    await port(settings.value),
+  ];
+  const style = createStyle(context.stdout.isTTY === true && !context.env.NO_COLOR);
+  const paint = { ok: style.green, warning: style.yellow, error: style.red };
+  const width = context.stdout.isTTY === true ? (context.stdout.columns || 80) - 1 : Number.POSITIVE_INFINITY;
+  for (const { level, text } of findings) {
+    const lines = wrapped(printable(text), width - LEVEL_WIDTH).join(`\n${' '.repeat(LEVEL_WIDTH)}`);
+    context.stdout.write(`${paint[level](level.padEnd(LEVEL_WIDTH))}${lines}\n`);
+  }
+  return findings.some(({ level }) => level === 'error') ? 1 : 0;
+}
+
+function dataFolder({ dataDir, config, envFile }: Settings): Finding[] {
+  if (envFile.problem !== null) return [problem(envFile.problem)];
+  if (fs.statSync(dataDir, { throwIfNoEntry: false })?.isDirectory() === false)
+    return [problem(`the data folder ${dataDir} is a file; name a folder with --data`)];
+  const cluster = config.database.url !== null;
+  const folder = cluster ? dataDir : path.dirname(config.storage.db_path);
+  // The folder is made at the first start: then its nearest ancestor decides.
+  let existing = folder;
+  while (!fs.existsSync(existing)) existing = path.dirname(existing);
+  try {
+    fs.accessSync(existing, fs.constants.W_OK);
+  } catch {
+    return [
+      problem(
+        `${existing} cannot be written; change its rights or ${cluster ? 'name another with --data' : 'set storage.db_path'}`,
+      ),
+    ];
+  }
+  return [
+    ok(cluster ? `data folder ${dataDir}` : `data folder ${dataDir}, database ${config.storage.db_path}`),
+    ...(cluster ? [] : rights(folder, config.storage.db_path)),
+    ...envFile.remarks.map(warning),
+  ];
+}
+
+/** Whoever may read the database reads whole conversations. */
+function rights(folder: string, database: string): Finding[] {
+  const open = openToOthers(database);
+  const mode = fs.statSync(folder, { throwIfNoEntry: false })?.mode ?? 0;
+  return [
+    ...(process.platform !== 'win32' && (mode & 0o077) !== 0
+      ? [
+          warning(
+            `others may look into ${folder} (mode ${(mode & 0o777).toString(8).padStart(4, '0')}); run: chmod 700 ${folder}`,
+          ),
+        ]
+      : []),
+    ...(open.length > 0 ? [warning(`others may read the database; run: chmod 600 ${open.join(' ')}`)] : []),
+  ];
+}
+
+async function database({ packageDir }: CommandContext, { config }: Settings): Promise<readonly Finding[]> {
+  const { url } = config.database;
+  if (url !== null) return (await import('../storage/cluster-doctor.ts')).clusterLines(url, config, packageDir);
+  try {
+    inspectDatabase(config.storage.db_path, path.join(packageDir, 'migrations'));
+    return [];
+  } catch (error) {
+    return problemsOf(error);
+  }
+}
+
+function models(context: CommandContext, settings: Settings): Finding[] {
+  const { config } = settings;
+  try {
+    const registry = readRegistry(config.registry.path, context.packageDir);
+    const prices = loadPrices(config.pricing, context.packageDir);
+    const unpriced = registry.models.filter((model) => !prices.has(model.pricing_id)).map((model) => model.id);
+    return [
+      ...keys(registry, settings),
+      ...circlesOf(registry.adapters, settings.credentials, config.server).map(problem),
+      unpriced.length === 0
+        ? ok(`${priced(registry.models.length, config.registry.path)} (${prices.version})`)
+        : warning(`no price for ${unpriced.join(', ')}; add a table with them to pricing.tables`),
+      ...routing(registry, settings),
+    ];
+  } catch (error) {
+    return problemsOf(error);
+  }
+}
+
+function priced(count: number, file: string): string {
+  return count === 1 ? `the one model of ${file} has a price` : `all ${count} models of ${file} have prices`;
+}
+
+/** One provider is enough; one that somebody wrote an address for is meant to be used. */
+function keys({ adapters }: RegistryFile, { credentials, envFile }: Settings): Finding[] {
+  const real = [...adapters]
+    .filter(([, adapter]) => adapter.type !== 'scripted')
+    .map(([id, adapter]) => ({ id, adapter, found: credentials.forAdapter(id, adapter) }));
+  const none = real.every(({ found }) => found === null);
+  const findings = real.map(({ id, adapter, found }) => {
+    const name = credentials.keyName(id, adapter);
+    if (found === null)
+      return none || adapter.base_url !== null
+        ? warning(`${id}: no key; ${keyAdvice(adapter, name, envFile.path)}`)
+        : ok(`${id}: not used, ${name} is not set`);
+    return ok(found.key === null ? `${id}: no key, and none is needed at ${found.base_url}` : `${id}: key found`);
+  });
+  const usable = usableAdapters(adapters, (id, adapter) => credentials.forAdapter(id, adapter) !== null);
+  if (usable.size === 0) return [...findings, problem('no adapter can be used, so every message would be refused')];
+  return none ? [...findings, warning('no provider can be used, so scripted models will answer')] : findings;
+}
+
+async function onlineKeys(context: CommandContext, settings: Settings): Promise<readonly Finding[]> {
+  try {
+    return await keyLines(context, readRegistry(settings.config.registry.path, context.packageDir), settings);
+  } catch (error) {
+    // A registry that cannot be read has its own line.
+    return problemsOf(error);
+  }
+}
+
+function routing(file: RegistryFile, { config, credentials }: Settings): Finding[] {
+  const registry = registryWith(file, credentials);
+  const byDefault = checkDefaultModels(config, registry);
+  const found = checkRoutingFile(config.routing.global_path, registry);
+  const errors = [...byDefault.errors, ...(found?.errors ?? [])];
+  const warnings = [...byDefault.warnings, ...(found?.warnings ?? [])];
+  const inOrder = found !== null && found.errors.length + found.warnings.length === 0;
+  return [
+    ...(inOrder ? [ok(`routing rules ${config.routing.global_path}`)] : []),
+    ...errors.map(problem),
+    ...warnings.map(warning),
+  ];
+}
+
+function problemsOf(error: unknown): Finding[] {
+  if (error instanceof StartupError) return error.problems.map(problem);
+  throw error;
+}
+
+function ripgrep(): Finding {
+  const run = spawnSync(rgPath, ['--version'], { encoding: 'utf8' });
+  if (run.status === 0) return ok(`ripgrep ${run.stdout.split(/\s/)[1]}`);
+  return warning('ripgrep does not run, so the grep tool fails; reinstall with npm ci');
+}
+
+function sandbox({ env }: CommandContext, { config, credentials }: Settings): Finding[] {
+  if (config.tools.shell.sandbox !== 'required') {
+    if (credentials.secrets.length === 0) return [];
+    return [
+      warning(
+        'commands of the shell tool run without a sandbox: one that is approved can read the keys of the server; with bubblewrap installed set tools.shell.sandbox to "required"',
+      ),
+    ];
+  }
+  return sandboxWorks(env)
+    ? [ok('bubblewrap works: commands of the shell tool run in a sandbox')]
+    : [problem(NO_SANDBOX)];
+}
+
+function port({ config }: Settings): Promise<Finding> {
+  const { host, port: number } = config.server;
+  return new Promise((resolve) => {
+    const probe = net.createServer();
+    probe.once('error', (error: NodeJS.ErrnoException) => {
+      const taken = error.code === 'EADDRINUSE';
+      const why = taken ? 'is taken, perhaps by a running server' : `cannot be bound (${error.code})`;
+      resolve((taken ? warning : problem)(`port ${number} on ${host} ${why}; choose another with --port`));
+    });
+    probe.listen(number, host, () => probe.close(() => resolve(ok(`port ${number} on ${host} is free`))));
+  });
+}

@@ -1,0 +1,173 @@
+// The table of every configuration key as `docs/configuration.md` shows it: names, types and defaults read off the schema.
+import { z } from 'zod';
+import { defaultConfig } from '#protocol/config.ts';
+import { UsdLimitSchema } from '#protocol/scalars.ts';
+import { CONFIG_KEYS } from './config-keys.ts';
+
+/** What each key is for, in a few words. A key of a later version's part says that nothing uses it yet. */
+export const CONFIG_MEANING: Readonly<Record<string, string>> = {
+  'server.host': 'address to bind',
+  'server.port': 'port to bind; 0 picks a free one',
+  'server.auth_tokens': 'tokens that callers must show, 32 characters or more each; none = nobody is asked',
+  'server.allowed_hosts': 'further names, with or without a port, under which requests are served',
+  'server.cors_allowed_origins': 'web pages of these origins may call',
+  'server.workspace_roots': 'workspaces must lie below one of these; none = anywhere',
+  'server.body_limit_bytes': 'largest request body',
+  'server.turn_body_limit_bytes': 'largest body of a message',
+  'server.rate_limit_rpm': 'requests a minute and caller; 600 unless set when other machines can reach the server',
+  'shutdown.drain_seconds': 'how long running calls and tools may finish at a stop',
+  'log.level': 'least important log line that is written',
+  'recovery.on_start': 'what happens at a start to turns that were cut',
+  'storage.db_path': 'the database file',
+  'storage.synchronous': "SQLite's own setting; `FULL` also survives a power cut without losing the last commits",
+  'database.url': 'PostgreSQL in place of the file, for [several nodes](#several-nodes); null = one process on SQLite',
+  'database.pool_size': 'connections for commits and reads, besides those of heartbeats and reports',
+  'database.synchronous_commit': 'off = faster commits, of which a crash of PostgreSQL may lose the last moments',
+  'database.start_timeout_seconds':
+    'how long a start waits for PostgreSQL, and for older nodes to stop before a migration that breaks them; null = as long as it takes',
+  'nats.url': 'NATS, by which other nodes see events and deltas at once; null = within 2 s, without deltas',
+  'cluster.name': "tells apart clusters that share a NATS; first word of this one's subjects",
+  'cluster.node_name': 'name of this node, unlike any other; null = host name and port',
+  'cluster.advertise_url': 'where other nodes reach this one; null = the bound address, the host name if bound to all',
+  'cluster.lease_seconds': 'a node that is silent for as long loses its trees to others',
+  'cluster.max_turns': 'top-level turns that run on this node at once; null = no limit',
+  'cluster.shared_roots': 'folders that are the same file system at the same path on each node that lists them',
+  'cluster.local_workspaces': 'a workspace outside the shared roots is served by the node that opened its session',
+  'trace.retention_days': 'age at which events are deleted; null = never',
+  'registry.path': "models and adapters; the package's own serve while the default file is missing",
+  'routing.global_path': 'routing rules for all workspaces',
+  'routing.global_default_model': 'model of a turn that nothing else decides; null = by tier',
+  'turn.max_llm_calls': 'model calls in one turn',
+  'turn.max_output_tokens': 'tokens one model call may write',
+  'turn.timeout_seconds': 'longest turn; null = no limit',
+  'delegation.max_depth': 'workers below workers, all kinds together',
+  'delegation.delegate_depth': 'how deep `delegate` is offered; not above `delegation.max_depth`',
+  'delegation.max_workers_per_turn': 'workers one turn may start, with those below them',
+  'delegation.worker_timeout_seconds': 'how long a worker may run, waiting for a person left out; null = no limit',
+  'delegation.schema_repair_attempts': 'how often a worker may mend an answer of the wrong form',
+  'delegation.allow_dearer_fallback': 'a worker may get a dearer model where its own cannot do the task',
+  'delegation.worker_max_cost_usd': 'cap of a delegation that names none',
+  'stream.max_connections': 'open streams, all sessions together',
+  'analytics.savings_baseline': 'model that savings are compared with when a query names none',
+  'pricing.tables': 'price files, each over the one before; `builtin` is the shipped one',
+  'pricing.free_providers': 'providers whose calls cost nothing',
+  'tools.disabled': 'tools that no session gets',
+  'tools.max_concurrent_per_session': 'tools of one session that run at once',
+  'tools.timeouts.per_tool': "seconds by tool name, instead of the tool's own limit; 0 = none",
+  'tools.shell.sandbox': '`required` runs commands in bubblewrap or not at all',
+  'tools.shell.sandbox_network': 'a sandboxed command may use the network',
+  'tools.shell.env_passthrough': 'variables that commands get besides the few harmless ones',
+  'tool_confirmation.default.none': 'tools without effects: run, ask first, or refuse',
+  'tool_confirmation.default.read': 'tools that read',
+  'tool_confirmation.default.write': 'tools that change files',
+  'tool_confirmation.default.execute': 'tools that run programs',
+  'tool_confirmation.default.network': 'tools that use the network',
+  'tool_confirmation.per_tool': 'the same by tool name, before the kind of effect',
+  'tool_confirmation.mode': 'sessions ask a person, ask nobody and run, or ask nobody and refuse',
+  'tool_confirmation.timeout_seconds': 'how long a question waits; then it counts as refused',
+  mcp_servers: 'MCP servers by name; see [MCP servers](#mcp-servers)',
+  'mcp.project_files': 'the `.mcp.json` of a workspace is read too, and starts the programs it names',
+  'mcp.serve': 'MCP clients may delegate to workers at `/mcp`',
+  notify: 'receivers of webhooks; see [webhooks](#webhooks)',
+  'context.base_system_prompt': 'first words of every system prompt',
+  'context.project_instruction_files': 'the first of these in a workspace is its instructions',
+  'context.compaction.mode':
+    'near the window: nothing, old tool results shown as one line, or old turns summarised as well',
+  'context.cache_ttl.planner':
+    'lifetime of cached prompts where a provider has a choice; `auto` = 1 h once a session had a pause',
+  'context.cache_ttl.worker': 'the same for workers',
+  'skills.global_dir': 'skills for all workspaces, a folder each',
+  'providers.record': 'folder to which exchanges with providers are written; see [replay](replay.md)',
+  'providers.replay': 'folder from which they are answered instead',
+  'pattern.enabled': 'turns are recorded by their shape and routing asks for what did well',
+  'pattern.cost_weight': 'share of cost in the score of a recommendation, the rest is quality',
+  'pattern.min_confidence': 'how far the best model must be ahead of the second to be recommended',
+  'pattern.min_sample_size': 'turns of a model before it is recommended',
+  'eval.disabled': 'finished turns and sessions get no verdict but what people say',
+  'workers.generated_dir': 'copies of the workers that sessions create, for people',
+  'workers.planner_allow_workers': 'named workers that a planner may call; `*` is all of its project',
+  'workers.dynamic': 'planners may create workers for their session',
+  'workers.allow_approve_all': 'callers may open sessions that run every tool without asking',
+  'workers.creation.default_model': 'model of a created worker that names none',
+  'workers.creation.default_sandboxes': 'folders of created workers',
+  'workers.creation.default_attachment_policy': 'which files created workers take',
+  'workers.creation.default_allow_workers': 'whom created workers may call',
+  'workers.creation.default_tool_rules': 'rules of created workers',
+  'workers.creation.default_tools': 'tools of created workers, of those that their creator has',
+  'gateway.credentials': "whose key goes on to the provider: the server's, or the client's own",
+  'gateway.rules_apply_to': 'whose calls routing rules may send to another model than was asked for',
+  'gateway.keys': 'tokens of the gateway by name, each with a cap for a day if wanted; see [doors](doors.md)',
+  'gateway.wait_seconds': 'how long a call waits for money that running calls hold',
+  'gateway.min_output_tokens': 'how far a cap may lower the length of an answer',
+  'gateway.body_limit_bytes': 'longest request of a client of the gateway',
+  'gateway.max_streams': 'calls of the gateway at once; 0 switches it off',
+  'gateway.record': 'folder to which exchanges of the gateway are written, content included',
+  'budgets.session_default_usd': 'cap of a session that names none',
+  'budgets.daily_usd': 'cap of the whole server for a day',
+  'budgets.on_reached': 'a tree that met its cap waits, or its turn ends',
+  'budgets.warn_ratio': 'share of a cap at which a warning is given',
+  'budgets.show_to_model': 'results of delegations say what is left of the tightest cap',
+};
+
+const BEGIN = '<!-- keys: written by npm run gen -->';
+const END = '<!-- end of keys -->';
+const MAX_DEFAULT = 60;
+
+/** `page` with the part between its two marks made anew. Throws when a mark or the meaning of a key is missing. */
+export function withKeyTable(page: string): string {
+  const begin = page.indexOf(BEGIN);
+  const end = page.indexOf(END);
+  if (begin < 0 || end < begin) throw new Error(`the page lacks ${BEGIN} or ${END}`);
+  return `${page.slice(0, begin + BEGIN.length)}\n\n${keyTable()}\n\n${page.slice(end)}`;
+}
+
+function keyTable(): string {
+  const defaults = defaultConfig('~/.metis');
+  const rows = [...CONFIG_KEYS].map(([key, schema]) => {
+    const meaning = CONFIG_MEANING[key];
+    if (meaning === undefined) throw new Error(`${key} has no meaning in CONFIG_MEANING`);
+    const value = key.split('.').reduce<unknown>((at, part) => (at as Record<string, unknown>)[part], defaults);
+    return [`\`${key}\``, typeOf(schema), shown(value), meaning];
+  });
+  const table = [['Key', 'Type', 'Default', 'For'], ...rows];
+  const widths = table[0]!.map((_, i) => Math.max(...table.map((row) => row[i]!.length)));
+  const line = (row: readonly string[]) => `| ${row.map((cell, i) => cell.padEnd(widths[i]!)).join(' | ')} |`;
+  return [line(table[0]!), line(widths.map((width) => '-'.repeat(width))), ...table.slice(1).map(line)].join('\n');
+}
+
+function shown(value: unknown): string {
+  const text = JSON.stringify(value);
+  return `\`${text.length > MAX_DEFAULT ? `${text.slice(0, MAX_DEFAULT)}…` : text}\``;
+}
+
+function typeOf(schema: z.ZodType): string {
+  if (schema instanceof z.ZodNullable) return `${typeOf(schema.unwrap() as z.ZodType)} or null`;
+  if (schema === UsdLimitSchema) return 'US dollars as text';
+  return typeInWords(z.toJSONSchema(schema) as JsonType);
+}
+
+interface JsonType {
+  readonly type?: string;
+  readonly enum?: readonly unknown[];
+  readonly items?: JsonType;
+  readonly additionalProperties?: JsonType;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly exclusiveMinimum?: number;
+}
+
+function typeInWords(type: JsonType): string {
+  if (type.enum !== undefined) return type.enum.map((value) => `\`${value}\``).join(', ');
+  if (type.type === 'array') return `list of ${typeInWords(type.items ?? {})}s`;
+  if (type.type === 'object') {
+    const values = typeInWords(type.additionalProperties ?? {});
+    return values === 'anything' ? 'map' : `map to ${values}`;
+  }
+  if (type.type !== 'integer' && type.type !== 'number') return type.type ?? 'anything';
+  const { minimum, exclusiveMinimum } = type;
+  const least = exclusiveMinimum === undefined ? minimum : exclusiveMinimum;
+  const most = (type.maximum ?? Number.MAX_SAFE_INTEGER) < Number.MAX_SAFE_INTEGER ? type.maximum : undefined;
+  if (least === undefined && most === undefined) return type.type;
+  const from = exclusiveMinimum === undefined ? 'from' : 'above';
+  return `${type.type} ${[least === undefined ? '' : `${from} ${least}`, most === undefined ? '' : `to ${most}`].filter((t) => t !== '').join(' ')}`;
+}

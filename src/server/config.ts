@@ -1,0 +1,280 @@
+// Loads the configuration: defaults < files < environment < flags, one line per problem (15 §1).
+import fs from 'node:fs';
+import path from 'node:path';
+import { OWN_FILE } from '#core/policy/parsing/limits.ts';
+import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
+import { isMapping, readYaml } from '#core/policy/parsing/yaml.ts';
+import { creationFaults } from '#core/policy/workers/expand.ts';
+import { isLoopback } from '#http/origin.ts';
+import { type Config, ConfigSchema, defaultConfig } from '#protocol/config.ts';
+import { err, ok, type Result } from '#protocol/result.ts';
+import {
+  CONFIG_KEYS,
+  CONFIG_SECTIONS,
+  environmentName,
+  meantKey,
+  meantVariable,
+  textForm,
+  valueFromText,
+} from './config-keys.ts';
+
+export interface ConfigFlags {
+  readonly host?: string;
+  readonly port?: string;
+  /** Replaces `~/.metis`. */
+  readonly data?: string;
+  /** Replaces the shipped and the personal file. */
+  readonly config?: string;
+  /** `key=value` each. */
+  readonly set?: readonly string[];
+}
+
+export interface ConfigInput {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly flags: ConfigFlags;
+  readonly cwd: string;
+  readonly home: string;
+  /** Where the package's own `config/` stands. */
+  readonly packageDir: string;
+}
+
+export interface LoadedConfig {
+  readonly config: Config;
+  readonly dataDir: string;
+  /** The configuration files that were read, in order. */
+  readonly files: readonly string[];
+  /** Keys that a source sets; all others have their default. */
+  readonly given: ReadonlySet<string>;
+}
+
+/** One value as a source gave it. */
+interface Setting {
+  readonly key: string;
+  readonly value: unknown;
+  /** How the person knows the place: a file's path, a variable, a flag. */
+  readonly source: string;
+  /** What relative paths are relative to. */
+  readonly base: string;
+  /** It was written where there is only text: in the environment or a flag. */
+  readonly asText?: boolean;
+}
+
+/** Of the environment's `METIS_` names, the ones that are no key. */
+const OTHER_NAMES = new Set(['METIS_TOKEN']);
+const PATH_KEYS = new Set([
+  'storage.db_path',
+  'registry.path',
+  'routing.global_path',
+  'skills.global_dir',
+  'workers.generated_dir',
+  'providers.record',
+  'providers.replay',
+  'gateway.record',
+  'pricing.tables',
+  'server.workspace_roots',
+  'cluster.shared_roots',
+]);
+/** Maps whose entries are added to the default entries instead of replacing them (09 §5). */
+const KEYS_MERGED_WITH_DEFAULT = new Set(['tool_confirmation.per_tool']);
+const REMOTE_RATE_LIMIT = 600;
+
+/** The data folder: `--data`, else `~/.metis`. Absolute. */
+export function dataDirectory(input: Pick<ConfigInput, 'flags' | 'cwd' | 'home'>): string {
+  const { data } = input.flags;
+  return data === undefined ? path.join(input.home, '.metis') : absolute(data, input.cwd, input.home);
+}
+
+/**
+ * Reads every source and merges them key by key. Errors: one line per problem, naming source, key and reason.
+ * `registry.path` comes back as the file to read: the shipped registry where the default one does not exist.
+ */
+export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
+  const problems: string[] = [];
+  const dataDir = dataDirectory(input);
+  const files = configFiles(input, dataDir);
+  const settings = [
+    ...files.flatMap((file) => fileSettings(file, problems)),
+    ...environmentSettings(input.env, input.cwd, problems),
+    ...flagSettings(input.flags, input.cwd, problems),
+  ];
+
+  const defaults = defaultConfig(dataDir);
+  const merged = defaultConfig(dataDir);
+  const origin = new Map<string, string>();
+  for (const setting of settings) {
+    const parsed = CONFIG_KEYS.get(setting.key)?.safeParse(setting.value);
+    if (!parsed?.success) {
+      for (const issue of parsed === undefined ? [] : plainIssues(parsed.error, CONFIG_KEYS.get(setting.key))) {
+        const where = [setting.key, ...issue.path.map(String)].join('.');
+        const form = setting.asText && issue.path.length === 0 ? textForm(CONFIG_KEYS.get(setting.key)!) : '';
+        problems.push(`${setting.source}: ${where}: ${issue.message}${form}`);
+      }
+      continue;
+    }
+    const value = PATH_KEYS.has(setting.key) ? withAbsolutePaths(parsed.data, setting.base, input.home) : parsed.data;
+    const isMerged = KEYS_MERGED_WITH_DEFAULT.has(setting.key);
+    assign(
+      merged,
+      setting.key,
+      isMerged ? { ...(readKey(defaults, setting.key) as object), ...(value as object) } : value,
+    );
+    origin.set(setting.key, setting.source);
+  }
+  if (problems.length > 0) return err(problems);
+
+  const whole = ConfigSchema.safeParse(merged);
+  if (!whole.success) {
+    return err(
+      plainIssues(whole.error).map((issue) => {
+        const key = issue.path.join('.');
+        return `${origin.get(key) ?? 'default'}: ${key}: ${issue.message}`;
+      }),
+    );
+  }
+  const config = whole.data;
+  if (!origin.has('server.rate_limit_rpm') && !isLoopback(config.server.host)) {
+    config.server.rate_limit_rpm = REMOTE_RATE_LIMIT;
+  }
+  if (!origin.has('registry.path') && !fs.existsSync(config.registry.path)) {
+    config.registry.path = path.join(input.packageDir, 'config', 'registry.yaml');
+  }
+  const conflicts = crossChecks(config, (key) => origin.get(key) ?? 'default');
+  return conflicts.length > 0 ? err(conflicts) : ok({ config, dataDir, files, given: new Set(origin.keys()) });
+}
+
+/** What no single key can be blamed for. */
+function crossChecks(config: Config, source: (key: string) => string): string[] {
+  const problems: string[] = [];
+  const { host, auth_tokens, workspace_roots } = config.server;
+  if (!isLoopback(host)) {
+    const missing = [
+      ...(auth_tokens.length === 0 ? ['server.auth_tokens'] : []),
+      ...(workspace_roots.length === 0 ? ['server.workspace_roots'] : []),
+    ];
+    if (missing.length > 0) {
+      problems.push(
+        `${source('server.host')}: server.host: "${host}" can be reached from other machines; set ${missing.join(' and ')} first, or bind to 127.0.0.1`,
+      );
+    }
+  }
+  if (config.providers.record !== null && config.providers.replay !== null) {
+    problems.push(
+      `${source('providers.replay')}: providers.replay: cannot be set together with providers.record; remove one`,
+    );
+  }
+  for (const { path, message } of creationFaults(config.workers.creation)) {
+    const [key, ...rest] = path.map(String);
+    const where = `workers.creation.${key}`;
+    problems.push(`${source(where)}: ${[where, ...rest].join('.')}: ${message}`);
+  }
+  return problems;
+}
+
+function configFiles(input: ConfigInput, dataDir: string): string[] {
+  if (input.flags.config !== undefined) return [absolute(input.flags.config, input.cwd, input.home)];
+  return [path.join(input.packageDir, 'config', 'server.yaml'), path.join(dataDir, 'server.yaml')].filter((file) =>
+    fs.existsSync(file),
+  );
+}
+
+function fileSettings(file: string, problems: string[]): Setting[] {
+  let text: string;
+  try {
+    text = fs.readFileSync(file, 'utf8');
+  } catch (cause) {
+    problems.push(`${file}: cannot be read: ${(cause as NodeJS.ErrnoException).code ?? 'unknown error'}`);
+    return [];
+  }
+  const yaml = readYaml(text, OWN_FILE);
+  if (!yaml.ok) {
+    problems.push(`${file}: ${yaml.error}`);
+    return [];
+  }
+  const root = yaml.value;
+  if (root === null) return [];
+  if (!isMapping(root)) {
+    problems.push(`${file}: must be a map of configuration keys`);
+    return [];
+  }
+  const settings: Setting[] = [];
+  collect(root, '');
+  return settings;
+
+  function collect(map: Readonly<Record<string, unknown>>, prefix: string): void {
+    for (const [name, value] of Object.entries(map)) {
+      const key = `${prefix}${name}`;
+      if (CONFIG_KEYS.has(key)) settings.push({ key, value, source: file, base: path.dirname(file) });
+      else if (!CONFIG_SECTIONS.has(key)) problems.push(`${file}: ${key}: unknown key${meantKey(key)}`);
+      else if (isMapping(value)) collect(value, `${key}.`);
+      else if (value !== null) problems.push(`${file}: ${key}: must be a map of keys`);
+    }
+  }
+}
+
+function environmentSettings(env: ConfigInput['env'], cwd: string, problems: string[]): Setting[] {
+  const keyByName = new Map([...CONFIG_KEYS.keys()].map((key) => [environmentName(key), key]));
+  const settings: Setting[] = [];
+  const add = (name: string, key: string, text: string) =>
+    settings.push({
+      key,
+      value: valueFromText(CONFIG_KEYS.get(key)!, text),
+      source: `environment ${name}`,
+      base: cwd,
+      asText: true,
+    });
+  // The general names first: the product's own say more.
+  if (env.HOST) add('HOST', 'server.host', env.HOST);
+  if (env.PORT) add('PORT', 'server.port', env.PORT);
+  for (const name of Object.keys(env).sort()) {
+    const text = env[name];
+    if (!name.startsWith('METIS_') || OTHER_NAMES.has(name) || text === undefined) continue;
+    const key = keyByName.get(name);
+    if (key === undefined)
+      problems.push(`environment ${name}: no configuration key has this name${meantVariable(name)}`);
+    else add(name, key, text);
+  }
+  return settings;
+}
+
+function flagSettings(flags: ConfigFlags, cwd: string, problems: string[]): Setting[] {
+  const pairs: [source: string, key: string, text: string][] = [];
+  for (const pair of flags.set ?? []) {
+    const cut = pair.indexOf('=');
+    if (cut <= 0) problems.push(`--set ${pair}: must have the form key=value`);
+    else if (!CONFIG_KEYS.has(pair.slice(0, cut)))
+      problems.push(`--set: ${pair.slice(0, cut)}: unknown key${meantKey(pair.slice(0, cut))}`);
+    else pairs.push(['--set', pair.slice(0, cut), pair.slice(cut + 1)]);
+  }
+  if (flags.host !== undefined) pairs.push(['--host', 'server.host', flags.host]);
+  if (flags.port !== undefined) pairs.push(['--port', 'server.port', flags.port]);
+  return pairs.map(([source, key, text]) => ({
+    key,
+    value: valueFromText(CONFIG_KEYS.get(key)!, text),
+    source,
+    base: cwd,
+    asText: true,
+  }));
+}
+
+function readKey(config: Config, key: string): unknown {
+  return key.split('.').reduce<unknown>((at, part) => (at as Record<string, unknown>)[part], config);
+}
+
+function assign(config: Config, key: string, value: unknown): void {
+  const parts = key.split('.');
+  let at = config as unknown as Record<string, unknown>;
+  for (const part of parts.slice(0, -1)) at = at[part] as Record<string, unknown>;
+  at[parts.at(-1)!] = value;
+}
+
+function withAbsolutePaths(value: unknown, base: string, home: string): unknown {
+  if (Array.isArray(value)) return value.map((item) => withAbsolutePaths(item, base, home));
+  // The one table that is no file.
+  return typeof value === 'string' && value !== 'builtin' ? absolute(value, base, home) : value;
+}
+
+function absolute(given: string, base: string, home: string): string {
+  if (given === '~') return home;
+  if (given.startsWith('~/')) return path.join(home, given.slice(2));
+  return path.resolve(base, given);
+}

@@ -1,0 +1,109 @@
+// The flags that commands share, and how their values are read.
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { sinceTime } from '#cli/since.ts';
+import { SESSION_ID_PATTERN } from '#protocol/ids.ts';
+import { fromPusd, toPusd, USD_LIMIT_PATTERN, ZERO_PUSD } from '#protocol/money.ts';
+
+/** A command with its example: no `--help` is without one. */
+export function command(name: string, description: string, ...examples: readonly string[]): Command {
+  const title = examples.length === 1 ? 'Example' : 'Examples';
+  return new Command(name)
+    .description(description)
+    .addHelpText('after', `\n${title}:\n${examples.map((example) => `  $ ${example}`).join('\n')}`)
+    .exitOverride();
+}
+
+/** Of every command that loads the configuration. */
+export function withConfigFlags(command: Command, { address = false } = {}): Command {
+  // Whoever names the same configuration to every command is not refused where no address counts.
+  for (const option of [
+    new Option('--host <host>', 'address to bind'),
+    new Option('--port <port>', 'port to bind; 0 picks a free one'),
+  ])
+    command.addOption(option.hideHelp(!address));
+  return command
+    .addOption(new Option('--data <dir>', 'data folder instead of ~/.metis'))
+    .addOption(new Option('--config <file>', 'configuration file instead of the shipped and the personal one'))
+    .addOption(
+      new Option('--set <key=value>', 'set one configuration key; may be repeated').argParser(
+        (pair: string, before: string[] = []) => [...before, pair],
+      ),
+    );
+}
+
+/** Of those for which the address to bind counts too. */
+export function withAddressFlags(command: Command): Command {
+  return withConfigFlags(command, { address: true });
+}
+
+/** Of a command that asks a running server, of its data folder unless it is named (19 §5). */
+export function serverOption(): Option {
+  const text = 'address of the server; else the one of the data folder, or the configured one';
+  return new Option('--server <url>', text).argParser(serverUrl);
+}
+
+/** Of every command that asks a running server. */
+export function withServerFlags(command: Command): Command {
+  return command
+    .addOption(serverOption())
+    .addOption(new Option('--token <token>', 'its access token; METIS_TOKEN when left out'))
+    .addOption(new Option('--data <dir>', 'the data folder whose server is asked; ~/.metis when left out'))
+    .addOption(new Option('--json', 'the answer as JSON'));
+}
+
+/** Of every command that speaks a protocol and finds its server, or starts one. */
+export function withDoorFlags(command: Command): Command {
+  return withConfigFlags(command)
+    .addOption(
+      new Option('--server <url>', 'the server to ask; else the one of the data folder, or one of its own').argParser(
+        serverUrl,
+      ),
+    )
+    .addOption(new Option('--token <token>', 'its access token; METIS_TOKEN when left out'));
+}
+
+/** The address of a server as somebody types it, with or without `http://`. */
+export function serverUrl(text: string): string {
+  const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `http://${text}`;
+  if (!URL.canParse(url) || !['http:', 'https:'].includes(new URL(url).protocol))
+    throw new InvalidArgumentError('It must be an address like 127.0.0.1:8420 or http://127.0.0.1:8420.');
+  const { username, password } = new URL(url);
+  if (username !== '' || password !== '')
+    throw new InvalidArgumentError('It takes no user and password; give the token with --token or METIS_TOKEN.');
+  return url;
+}
+
+export function wholeNumber(least: number, most: number): (text: string) => number {
+  return (text) => {
+    if (!/^\d{1,9}$/.test(text) || Number(text) < least || Number(text) > most)
+      throw new InvalidArgumentError(`It must be a whole number from ${least} to ${most}.`);
+    return Number(text);
+  };
+}
+
+/** Reports find nothing under an id that is none, and would say $0. */
+export function sessionId(text: string): string {
+  if (!SESSION_ID_PATTERN.test(text))
+    throw new InvalidArgumentError('It must be the id of a session; metis sessions lists them.');
+  return text;
+}
+
+/** What is more than blanks. */
+export function words(text: string): string {
+  if (text.trim() === '') throw new InvalidArgumentError('It must say something.');
+  return text;
+}
+
+/** An amount above 0, also with a dollar sign before it. */
+export function usd(text: string): string {
+  const given = text.replace(/^\$/, '');
+  const amount = USD_LIMIT_PATTERN.test(given) ? toPusd(given) : ZERO_PUSD;
+  if (amount === ZERO_PUSD) throw new InvalidArgumentError('It must be an amount in US dollars above 0, like 0.50.');
+  return fromPusd(amount);
+}
+
+export function since(text: string): string {
+  if (sinceTime(text) === null)
+    throw new InvalidArgumentError('It must be like 24h, 7d, 2w, 2026-01-31, an RFC 3339 time, or all.');
+  return text;
+}

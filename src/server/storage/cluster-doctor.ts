@@ -1,0 +1,91 @@
+// What `metis doctor` says of a cluster: its database, shared roots and NATS (17 §2). Loaded only when `database.url` is set.
+import { lookup } from 'node:dns/promises';
+import path from 'node:path';
+import type { NodeInfo } from '#core/ports/trees.ts';
+import { createProbe } from '#http/forward/reach.ts';
+import type { Config } from '#protocol/config.ts';
+import { StartupError } from '#protocol/errors.ts';
+import { natsFault } from '#store/bus/nats/link.ts';
+import { inspectCluster } from '#store/cluster/inspect.ts';
+
+export interface ClusterLine {
+  readonly level: 'ok' | 'warning' | 'error';
+  readonly text: string;
+}
+
+/** Changes nothing. */
+export async function clusterLines(url: string, config: Config, packageDir: string): Promise<readonly ClusterLine[]> {
+  return [...(await databaseLines(url, config, packageDir)), await natsLine(config.nats.url)];
+}
+
+async function databaseLines(url: string, { cluster }: Config, packageDir: string): Promise<readonly ClusterLine[]> {
+  try {
+    const found = await inspectCluster(url, path.join(packageDir, 'migrations', 'postgres'), cluster.shared_roots);
+    const { host, pathname } = new URL(url);
+    const forward = found.missing === 0 ? '' : '; the next start brings it forward';
+    const text = `PostgreSQL ${found.version}, database ${host}${pathname}${forward}`;
+    return [
+      { level: 'ok', text },
+      ...rootLines(cluster, found.rootFaults),
+      ...(await nodeLines(found.nodes)),
+      ...(await addressLines(cluster, found.nodes)),
+    ];
+  } catch (error) {
+    if (error instanceof StartupError) return error.problems.map((text) => ({ level: 'error', text }));
+    throw error;
+  }
+}
+
+function rootLines(cluster: Config['cluster'], faults: readonly string[]): readonly ClusterLine[] {
+  const { shared_roots: roots, local_workspaces: local } = cluster;
+  if (faults.length > 0) return faults.map((text) => ({ level: 'error', text }));
+  if (roots.length > 0) return [{ level: 'ok', text: `shared roots ${roots.join(', ')}` }];
+  if (local) return [];
+  const cure = 'set cluster.shared_roots or cluster.local_workspaces';
+  return [{ level: 'warning', text: `no shared root, so that every session with a workspace is refused; ${cure}` }];
+}
+
+/** Of the nodes that run: whether this machine reaches them. */
+async function nodeLines(nodes: readonly NodeInfo[]): Promise<readonly ClusterLine[]> {
+  if (nodes.length === 0) return [];
+  const probe = createProbe();
+  const lines = nodes.map(async (node): Promise<ClusterLine> => {
+    // Each is asked as one of its own version: what another version answers is not judged.
+    const reason = await probe.ask(node, node.version);
+    return reason === null
+      ? { level: 'ok', text: `node ${node.name} is reached at ${node.url}` }
+      : {
+          level: 'warning',
+          text: `node ${node.name} cannot be reached at ${node.url} (${reason}); check its cluster.advertise_url and the network`,
+        };
+  });
+  return Promise.all(lines).finally(() => probe.close());
+}
+
+/** Of the configured address of this node, while no node runs there. */
+async function addressLines(
+  { advertise_url: url }: Config['cluster'],
+  nodes: readonly NodeInfo[],
+): Promise<readonly ClusterLine[]> {
+  if (url === null || nodes.some((node) => node.url === url)) return [];
+  const { hostname } = new URL(url);
+  try {
+    await lookup(hostname.replace(/^\[|\]$/g, ''));
+    return [];
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const text = `cluster.advertise_url: ${hostname} is not found (${code}); name a host that the other nodes reach`;
+    return [{ level: 'warning', text }];
+  }
+}
+
+/** Without NATS everything works, only later on other nodes. */
+async function natsLine(url: string | null): Promise<ClusterLine> {
+  const late = 'clients of other nodes see events within 2 s, and no deltas';
+  if (url === null) return { level: 'warning', text: `nats.url is not set: ${late}` };
+  const { host } = new URL(url);
+  const fault = await natsFault(url);
+  return fault === null
+    ? { level: 'ok', text: `NATS at ${host}` }
+    : { level: 'warning', text: `NATS at ${host} does not take this server (${fault}): ${late}` };
+}

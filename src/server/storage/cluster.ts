@@ -1,0 +1,139 @@
+// A node of a cluster: PostgreSQL holds the truth and says who works on what (16). Loaded only when `database.url` is set.
+import { hostname } from 'node:os';
+import path from 'node:path';
+import { placesOf } from '#core/policy/cluster/place.ts';
+import type { Config } from '#protocol/config.ts';
+import { makeFolder } from '#protocol/folder.ts';
+import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
+import { createClusterBus } from '#store/bus/nats/bus.ts';
+import { openLink } from '#store/bus/nats/link.ts';
+import { createDayLimit } from '#store/cluster/day-limit.ts';
+import type { NodeSelf } from '#store/cluster/nodes.ts';
+import { createNotices } from '#store/cluster/notices.ts';
+import { createRootWatch } from '#store/cluster/root-watch.ts';
+import { markSharedRoots } from '#store/cluster/shared-roots.ts';
+import { frameKey, standings } from '#store/cluster/standing.ts';
+import { createTrees } from '#store/cluster/trees.ts';
+import { filesIn } from '#store/postgres/connection/migrate.ts';
+import { openDatabase } from '#store/postgres/connection/open.ts';
+import { patientReads } from '#store/postgres/connection/patient.ts';
+import { createSingle } from '#store/postgres/connection/single.ts';
+import { createKnown } from '#store/postgres/read/known.ts';
+import { createPriceVersionReader, createStore } from '#store/postgres/read/store.ts';
+import { createAnalytics } from '#store/postgres/report/analytics.ts';
+import { createJournal } from '#store/postgres/write/journal.ts';
+import type { Storage, StorageOptions } from './storage.ts';
+
+/** Of the lease: a heartbeat that was not answered by then is sent again. */
+const HEARTBEAT_PATIENCE = 0.4;
+
+/** Throws `StartupError`. */
+export async function openCluster(options: StorageOptions & { readonly url: string }): Promise<Storage> {
+  const { url, config, packageDir, log, ids, clock, trusted } = options;
+  const { database, cluster } = config;
+  makeFolder(options.dataDir, 0o700);
+  const migrationsDir = path.join(packageDir, 'migrations', 'postgres');
+  const pool = await openDatabase({
+    url,
+    size: database.pool_size,
+    synchronousCommit: database.synchronous_commit,
+    migrationsDir,
+    patienceMs: database.start_timeout_seconds === null ? null : database.start_timeout_seconds * 1000,
+    clock,
+    log,
+    ...(options.leave === undefined ? {} : { leave: options.leave }),
+  });
+  const checkRoot = await markSharedRoots(pool, cluster.shared_roots, ids.next()).catch(async (error: unknown) => {
+    await pool.close();
+    throw error;
+  });
+  const heartbeat = createSingle(url, cluster.lease_seconds * 1000 * HEARTBEAT_PATIENCE);
+  const trees = createTrees({
+    pool,
+    heartbeat: heartbeat.send,
+    selfAt: (bound) => selfAt(bound, options, filesIn(migrationsDir).length),
+    roots: createRootWatch(cluster.shared_roots, checkRoot, log),
+    files: { shared_roots: cluster.shared_roots, no_files: options.gatewayFolder },
+    leaseSeconds: cluster.lease_seconds,
+    ids,
+    clock,
+    log,
+    ...(options.leave === undefined ? {} : { leave: options.leave }),
+  });
+  const known = createKnown(trees);
+  const reads = patientReads(pool, clock, trees.valid);
+  const store = createStore(reads, known);
+  const bus = createClusterBus({
+    cluster: cluster.name,
+    link: config.nats.url === null ? null : openLink({ url: config.nats.url, name: cluster.name, clock, log }),
+    key: await frameKey(pool.send),
+    owns: trees.holds,
+    standings: (roots) => standings(pool.send, roots),
+    store,
+    clock,
+    log,
+  });
+  const dayLimit = createDayLimit({ pool, trees, leaseSeconds: cluster.lease_seconds, clock, log });
+  trees.onLost((root) => {
+    known.dropTree(root);
+    bus.forget(root);
+  });
+  return {
+    bus,
+    journal: createJournal({
+      pool,
+      trees,
+      ids,
+      clock,
+      bus,
+      log,
+      trusted,
+      noticed: options.noticed,
+      ...known.following,
+    }),
+    store,
+    analytics: createAnalytics(reads),
+    priceVersions: createPriceVersionReader(reads),
+    trees,
+    dayLimit,
+    notices: createNotices(pool, clock, log),
+    fault: (cause) => cause,
+    close: async () => {
+      dayLimit.close();
+      await trees.close();
+      await bus.close();
+      await heartbeat.close();
+      await pool.close();
+    },
+  };
+}
+
+const ALL_ADDRESSES: readonly string[] = ['0.0.0.0', '[::]'];
+
+function selfAt(
+  bound: { readonly url: string },
+  { config, version, alike, dataDir }: StorageOptions,
+  schema: number,
+): NodeSelf {
+  const { cluster } = config;
+  const at = bound.url === '' ? null : new URL(bound.url);
+  if (at !== null && ALL_ADDRESSES.includes(at.hostname)) at.hostname = hostname();
+  const name = cluster.node_name ?? `${hostname()}:${at?.port ?? config.server.port}`;
+  return {
+    name,
+    url: cluster.advertise_url ?? at?.origin ?? '',
+    version,
+    schema,
+    places: placesOf({ node_name: name, shared_roots: cluster.shared_roots }),
+    // Each node's data folder may be called otherwise: what lies in it is what must be alike.
+    configHash: sha256Hex(canonicalJson([alikeIn(config), ...alike]).replaceAll(dataDir, '~/.metis')),
+  };
+}
+
+/** What a node may have of its own is left out (16 §7.5). */
+function alikeIn(config: Config): unknown {
+  const { server, storage: _storage, database: _database, log: _log, providers: _providers, cluster, ...rest } = config;
+  const { host: _host, port: _port, allowed_hosts: _names, ...door } = server;
+  const { node_name: _name, advertise_url: _url, max_turns: _turns, ...shared } = cluster;
+  return { ...rest, server: door, cluster: shared };
+}

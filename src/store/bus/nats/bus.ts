@@ -1,0 +1,199 @@
+// Live fan-out over several nodes: what is published here goes out as frames, what others publish comes to who watches (16 §6).
+
+import type { LiveBus, Position, Published, Watcher } from '#core/ports/live-bus.ts';
+import type { Logger } from '#core/ports/log.ts';
+import type { Store } from '#core/ports/store.ts';
+import type { Standing } from '#core/ports/trees.ts';
+import { type Clock, sleep, type Timer } from '#protocol/clock.ts';
+import { createSubscribers } from '../memory/subscribers.ts';
+import { createInbox, type Inbox } from './inbox.ts';
+import type { Link } from './link.ts';
+import { createOutbox } from './outbox.ts';
+import { settled } from './settle.ts';
+import { createTree, type Tree } from './tree.ts';
+
+export interface ClusterBusOptions {
+  /** Prefix of the subjects. */
+  readonly cluster: string;
+  /** Null = no NATS: nothing is encoded, and what others commit is found by asking the database. */
+  readonly link: Link | null;
+  /** Known to the nodes of this cluster alone. */
+  readonly key: Buffer;
+  /** Whether this node holds the tree. */
+  readonly owns: (root: string) => boolean;
+  /** Of those trees that are there. */
+  readonly standings: (roots: readonly string[]) => Promise<readonly Standing[]>;
+  readonly store: Pick<Store, 'messages' | 'turns'>;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export interface ClusterBus extends LiveBus {
+  /** This node holds the tree no longer. */
+  forget(root: string): void;
+  close(): Promise<void>;
+}
+
+const POLL_MS = 1000;
+/** After which the frame of a commit that was read of is taken for lost. */
+const LATE_FRAME_MS = 250;
+
+interface Followed {
+  readonly tree: Tree;
+  readonly watcher: Watcher;
+  readonly inbox: Inbox;
+  /** Ends the subscription. */
+  readonly deaf: () => void;
+}
+
+export function createClusterBus(options: ClusterBusOptions): ClusterBus {
+  const { link, owns, standings, clock, log } = options;
+  const subscribers = createSubscribers(log);
+  /** Those that this node holds and has spoken of, and those that are watched. */
+  const trees = new Map<string, Tree>();
+  const followed = new Map<string, Followed>();
+  const outbox = link && createOutbox({ ...options, link }, (root) => trees.get(root) ?? null);
+  let timer: Timer | null = null;
+  let polling = false;
+
+  link?.onChange((up) => {
+    const others = [...followed.values()].filter(({ tree }) => !owns(tree.root));
+    for (const { tree } of others) {
+      // What was said meanwhile was not heard, nor will be.
+      tree.breakOff();
+      if (up) ask(tree);
+    }
+    if (up) void poll();
+  });
+
+  function treeOf(root: string): Tree {
+    const tree = trees.get(root) ?? createTree(root);
+    trees.set(root, tree);
+    return tree;
+  }
+  function ask({ root }: Tree): void {
+    if (!owns(root)) outbox?.ask(root);
+  }
+  function tell({ root }: Tree, items: readonly Published[]): void {
+    if (items.length > 0) followed.get(root)?.watcher.deliver(items);
+  }
+  function missed(tree: Tree): void {
+    tree.breakOff();
+    followed.get(tree.root)?.watcher.gap();
+    ask(tree);
+  }
+
+  function publishOf(items: readonly Published[], at: Position): void {
+    const tree = treeOf(at.root);
+    const { ends, gap } = tree.own(items, at, clock.now());
+    tell(tree, ends);
+    if (gap) followed.get(at.root)?.watcher.gap();
+    outbox?.send(tree, items, at);
+  }
+
+  function follow(root: string, watcher: Watcher): Followed {
+    const tree = treeOf(root);
+    tree.watch();
+    const inbox = createInbox(tree, options, {
+      deliver: (items) => tell(tree, items),
+      gap: () => missed(tree),
+      ask: () => ask(tree),
+    });
+    const one = { tree, watcher, inbox, deaf: outbox?.listen(root, inbox.put) ?? (() => {}) };
+    followed.set(root, one);
+    timer ??= clock.after(POLL_MS, again);
+    return one;
+  }
+  /** Nothing that is committed after the reading is missed: the subscription stands before it. */
+  async function begin(one: Followed): Promise<void> {
+    const { tree, watcher, inbox } = one;
+    await link?.flush();
+    const [standing] = await standings([tree.root]);
+    if (followed.get(tree.root) !== one) return;
+    if (standing === undefined) return watcher.gone();
+    tell(tree, tree.place(standing, clock.now()));
+    inbox.open();
+    ask(tree);
+  }
+  function unfollow(one: Followed): void {
+    one.deaf();
+    one.inbox.close();
+    const { tree } = one;
+    if (followed.get(tree.root) !== one) return;
+    followed.delete(tree.root);
+    tree.unwatch();
+    if (!owns(tree.root)) trees.delete(tree.root);
+  }
+
+  function again(): void {
+    timer = followed.size === 0 ? null : clock.after(POLL_MS, again);
+    void poll();
+  }
+  async function poll(): Promise<void> {
+    if (polling) return;
+    polling = true;
+    try {
+      const others = [...followed.values()].filter(({ tree }) => tree.placed && !owns(tree.root));
+      if (others.length > 0) await catchUp(others);
+    } catch (err) {
+      log.warn({ err }, 'the database did not say how far the trees of other nodes have come');
+    } finally {
+      polling = false;
+    }
+  }
+  async function catchUp(others: readonly Followed[]): Promise<void> {
+    const behind = await read(others);
+    // Without NATS nothing is on its way.
+    if (behind.size > 0 && link?.up()) await sleep(clock, LATE_FRAME_MS);
+    for (const [{ tree }, seq] of behind) if (tree.skipTo(seq)) missed(tree);
+    for (const { tree } of others) if (tree.watched) tell(tree, await settled(tree, options));
+  }
+  /** Those of which something was committed that was not heard, with the number of its commit. */
+  async function read(others: readonly Followed[]): Promise<ReadonlyMap<Followed, number>> {
+    const before = others.map(({ tree }) => tree.seen);
+    const found = await standings(others.map(({ tree }) => tree.root));
+    const byRoot = new Map(found.map((standing) => [standing.root, standing]));
+    const behind = new Map<Followed, number>();
+    for (const [i, one] of others.entries()) {
+      const { tree, watcher } = one;
+      if (followed.get(tree.root) !== one) continue;
+      const standing = byRoot.get(tree.root);
+      if (standing === undefined) {
+        watcher.gone();
+        continue;
+      }
+      tell(tree, tree.raise(standing.epoch, clock.now()));
+      if (standing.seq > tree.seen) behind.set(one, standing.seq);
+      else if (standing.seq < before[i]!) {
+        tree.fallBack(standing.seq);
+        missed(tree);
+      }
+    }
+    return behind;
+  }
+
+  return {
+    publish(items, at) {
+      // Of a tree that was taken away nothing is told to others: they read what was committed.
+      if (at !== undefined && (owns(at.root) || followed.has(at.root))) publishOf(items, at);
+      if (items.length > 0) subscribers.call(items);
+    },
+    subscribe: subscribers.add,
+    openMessages: (inScope) => [...trees.values()].flatMap((tree) => tree.listed(inScope)),
+    watch(root, watcher) {
+      const one = follow(root, watcher);
+      return { ready: begin(one), stop: () => unfollow(one) };
+    },
+    forget(root) {
+      if (!followed.has(root)) trees.delete(root);
+    },
+    watched: (root) => followed.has(root),
+    async close() {
+      timer?.cancel();
+      for (const one of [...followed.values()]) unfollow(one);
+      // What was published last is still on its way.
+      await link?.flush();
+      await link?.close();
+    },
+  };
+}

@@ -1,0 +1,167 @@
+// The connection to NATS: made in the background, made again for ever; what is said while it is down is not kept (16 §10).
+import type { Msg, NatsConnection, NodeConnectionOptions, Subscription } from '@nats-io/transport-node';
+import type { Logger } from '#core/ports/log.ts';
+import type { Clock } from '#protocol/clock.ts';
+
+export type Hear = (data: Uint8Array, subject: string) => void;
+
+export interface Link {
+  up(): boolean;
+  /** Called when it comes up or goes down. */
+  onChange(tell: (up: boolean) => void): void;
+  /** Lost while the connection is down. */
+  publish(subject: string, data: Uint8Array): void;
+  /** For as long as it is not ended, over every connection. Returns the end. */
+  listen(subject: string, hear: Hear): () => void;
+  /** Resolves when the server has all that was asked of it, or after a moment. */
+  flush(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface LinkOptions {
+  /** `nats://` or `tls://`, with user and password where the server wants them. */
+  readonly url: string;
+  readonly name: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** A connection that answers nothing for twice as long is given up. */
+const PING_MS = 2000;
+const AGAIN_MS = 500;
+const FLUSH_MS = 1000;
+
+interface Listener {
+  readonly subject: string;
+  readonly hear: Hear;
+  subscription: Subscription | null;
+}
+
+async function connectTo(url: string, more: NodeConnectionOptions): Promise<NatsConnection> {
+  const { connect } = await import('@nats-io/transport-node');
+  const { protocol, host, username, password } = new URL(url);
+  return connect({
+    servers: host,
+    ...(username === '' ? {} : { user: decodeURIComponent(username), pass: decodeURIComponent(password) }),
+    ...(protocol === 'tls:' ? { tls: {} } : {}),
+    ...more,
+  });
+}
+
+/** Null where NATS takes this server, else why not. */
+export async function natsFault(url: string): Promise<string | null> {
+  try {
+    await (await connectTo(url, { reconnect: false, timeout: PING_MS })).close();
+    return null;
+  } catch (error) {
+    return reasonOf(error);
+  }
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+export function openLink({ url, name, clock, log }: LinkOptions): Link {
+  const listeners = new Set<Listener>();
+  const changes: ((up: boolean) => void)[] = [];
+  let connection: NatsConnection | null = null;
+  let up = false;
+  let told = false;
+  let closed = false;
+
+  function change(now: boolean): void {
+    if (now === up) return;
+    up = now;
+    for (const tell of changes) tell(now);
+  }
+  function subscribe(listener: Listener): void {
+    const hear = (error: Error | null, message: Msg) => {
+      if (error === null) attempt(() => listener.hear(message.data, message.subject));
+    };
+    attempt(() => {
+      listener.subscription = connection?.subscribe(listener.subject, { callback: hear }) ?? null;
+    });
+  }
+  /** The library runs what throws into its own reading of the connection. */
+  function attempt(step: () => void): void {
+    try {
+      step();
+    } catch (err) {
+      log.warn({ err }, 'NATS');
+    }
+  }
+
+  /** From one connection to its end, which only a refusal or `close` brings. */
+  async function connectOnce(): Promise<void> {
+    const nats = await connectTo(url, {
+      name,
+      noEcho: true,
+      maxReconnectAttempts: -1,
+      reconnectTimeWait: AGAIN_MS,
+      pingInterval: PING_MS,
+      maxPingOut: 2,
+    });
+    if (closed) return nats.close();
+    connection = nats;
+    for (const listener of listeners) subscribe(listener);
+    told = false;
+    log.info({}, 'connected to NATS');
+    change(true);
+    for await (const { type } of nats.status()) {
+      if (type === 'disconnect') {
+        log.warn({}, 'NATS is out of reach: events of trees on other nodes come from the database');
+        change(false);
+      } else if (type === 'reconnect') {
+        log.info({}, 'connected to NATS again');
+        change(true);
+      }
+    }
+  }
+
+  async function stay(): Promise<void> {
+    while (!closed) {
+      try {
+        await connectOnce();
+      } catch (error) {
+        if (!told)
+          log.warn(
+            { reason: reasonOf(error) },
+            'NATS does not answer: events of trees on other nodes come from the database',
+          );
+        told = true;
+      }
+      connection = null;
+      change(false);
+      if (!closed) await new Promise<void>((resolve) => clock.after(AGAIN_MS, resolve));
+    }
+  }
+  // Ends with `close`, and catches whatever happens.
+  void stay();
+
+  return {
+    up: () => up,
+    onChange: (tell) => void changes.push(tell),
+    publish(subject, data) {
+      if (up) attempt(() => connection?.publish(subject, data));
+    },
+    listen(subject, hear) {
+      const listener: Listener = { subject, hear, subscription: null };
+      listeners.add(listener);
+      subscribe(listener);
+      return () => {
+        listeners.delete(listener);
+        attempt(() => listener.subscription?.unsubscribe());
+      };
+    },
+    async flush() {
+      if (!up) return;
+      const late = new Promise<void>((resolve) => clock.after(FLUSH_MS, resolve));
+      await Promise.race([connection?.flush().catch(() => {}), late]);
+    },
+    async close() {
+      closed = true;
+      await connection?.close();
+    },
+  };
+}

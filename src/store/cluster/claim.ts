@@ -1,0 +1,115 @@
+// Statements that say who owns a tree (16 §4.2).
+import { OPEN_TURN_STATUSES } from '#protocol/turn.ts';
+import type { Send } from '../postgres/connection/client.ts';
+import type { Pool } from '../postgres/connection/pool.ts';
+import type { Held } from './held.ts';
+import { LONG_DEAD } from './nodes.ts';
+
+export interface Claimed extends Held {
+  /** The greatest id that was drawn for it. */
+  readonly lastId: string;
+  readonly wanted: boolean;
+}
+
+export interface Owner {
+  readonly node: string | null;
+  /** Null without a valid lease. */
+  readonly url: string | null;
+  readonly epoch: number;
+  readonly place: string;
+}
+
+const ALIVE = 'EXISTS (SELECT 1 FROM nodes n WHERE n.id = @node AND n.lease_until > now())';
+const OPEN = OPEN_TURN_STATUSES.map((status) => `'${status}'`).join(', ');
+const TAKE = `UPDATE trees t SET owner_node = @node, owner_epoch = t.owner_epoch + 1`;
+const GIVES = `RETURNING t.root_session_id AS root, t.owner_epoch AS epoch, t.seq, t.last_id AS "lastId", t.wanted, t.place,
+  (SELECT u.id FROM turns u WHERE u.session_id = t.root_session_id AND u.status IN (${OPEN})) AS turn`;
+/** A row that names this node for a tree that it does not hold comes of a claim whose answer was lost. */
+const CLAIM = `${TAKE} WHERE t.root_session_id = @root AND t.place = ANY (CAST(@places AS text[])) AND ${ALIVE}
+  AND (t.owner_node IS NULL OR t.owner_node = @node
+    OR NOT EXISTS (SELECT 1 FROM nodes o WHERE o.id = t.owner_node AND o.lease_until > now()))
+  ${GIVES}`;
+
+const SWEPT_AT_ONCE = 50;
+const found = (where: string) => `
+  ${TAKE} FROM (
+    SELECT root_session_id FROM trees WHERE ${where} AND wanted AND place = ANY (CAST(@places AS text[]))
+    LIMIT ${SWEPT_AT_ONCE} FOR UPDATE SKIP LOCKED) AS found
+  WHERE t.root_session_id = found.root_session_id AND ${ALIVE} ${GIVES}`;
+/** Two look-ups, each by an index of its own. */
+const CLAIM_ORPHANS = found('owner_node IS NULL');
+const CLAIM_OF = found('owner_node = @lapsed');
+/** Of those that need nobody. */
+const ABANDON = `UPDATE trees t SET owner_node = NULL FROM (
+    SELECT root_session_id FROM trees WHERE owner_node = @lapsed AND NOT wanted FOR UPDATE SKIP LOCKED) AS found
+  WHERE t.root_session_id = found.root_session_id`;
+/** Each part by an index, and nothing locked. */
+const LOOK = `SELECT
+  EXISTS (SELECT 1 FROM trees WHERE owner_node IS NULL AND wanted AND place = ANY (CAST(@places AS text[]))) AS orphans,
+  (SELECT count(*) FROM trees WHERE owner_node = @node) AS own,
+  ARRAY(SELECT DISTINCT t.owner_node FROM trees t WHERE t.owner_node IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = t.owner_node AND n.lease_until > now())) AS lapsed,
+  EXISTS (SELECT 1 FROM nodes WHERE ${LONG_DEAD}) AS dead`;
+const OWN = 'SELECT root_session_id AS root FROM trees WHERE owner_node = ?';
+const OWNER = `SELECT t.owner_node AS node, n.url, t.owner_epoch AS epoch, t.place
+  FROM trees t LEFT JOIN nodes n ON n.id = t.owner_node AND n.lease_until > now() WHERE t.root_session_id = ?`;
+const RELEASE = `UPDATE trees SET owner_node = NULL WHERE root_session_id = @root AND owner_node = @node
+  AND owner_epoch = @epoch`;
+
+type Row = Omit<Claimed, 'wanted'> & { readonly wanted: number };
+
+/** Durable before it is answered, whatever commits are: two owners would be worse than a lost tail (16 §3.5). */
+async function take(pool: Pool, sql: string, values: object): Promise<Claimed[]> {
+  return pool.transaction(async (tx) => {
+    tx.run('SET LOCAL synchronous_commit = on', []);
+    const { rows } = await tx.send<Row>(sql, values);
+    return rows.map((row) => ({ ...row, wanted: row.wanted === 1 }));
+  });
+}
+
+export interface Claimant {
+  readonly node: string;
+  readonly places: readonly string[];
+}
+
+export async function claim(pool: Pool, by: Claimant, root: string): Promise<Claimed | null> {
+  return (await take(pool, CLAIM, { ...by, root }))[0] ?? null;
+}
+
+export const claimOrphans = (pool: Pool, by: Claimant) => take(pool, CLAIM_ORPHANS, by);
+
+export const claimOf = (pool: Pool, by: Claimant, lapsed: string) => take(pool, CLAIM_OF, { ...by, lapsed });
+
+export async function abandon(send: Send, lapsed: string): Promise<void> {
+  await send(ABANDON, { lapsed });
+}
+
+/** What a sweep finds to do; mostly nothing. */
+export interface Look {
+  /** Trees that must go on and have no owner. */
+  readonly orphans: boolean;
+  /** How many trees the database has for this node's. */
+  readonly own: number;
+  /** Owners without a valid lease. */
+  readonly lapsed: readonly string[];
+  /** Rows of nodes that died long ago. */
+  readonly dead: boolean;
+}
+
+export async function look(send: Send, by: Claimant): Promise<Look> {
+  type Row = Omit<Look, 'orphans' | 'dead'> & { readonly orphans: number; readonly dead: number };
+  const row = (await send<Row>(LOOK, by)).rows[0]!;
+  return { ...row, orphans: row.orphans === 1, dead: row.dead === 1 };
+}
+
+export async function rootsOf(send: Send, node: string): Promise<readonly string[]> {
+  return (await send<{ root: string }>(OWN, [node])).rows.map(({ root }) => root);
+}
+
+export async function ownerOf(send: Send, root: string): Promise<Owner | null> {
+  return (await send<Owner>(OWNER, [root])).rows[0] ?? null;
+}
+
+export async function release(send: Send, node: string, { root, epoch }: Held): Promise<void> {
+  await send(RELEASE, { root, node, epoch });
+}

@@ -1,0 +1,192 @@
+// What this node may spend of the limits of a day without asking: an allowance, raised under a lock (16 §8).
+
+import { DAY_MS, HOUR_MS } from '#core/policy/analytics/rollup.ts';
+import type { DayLimit, Share, SharedLimit } from '#core/ports/day-limit.ts';
+import type { Logger } from '#core/ports/log.ts';
+import type { Clock, Timer } from '#protocol/clock.ts';
+import { AppError } from '#protocol/errors.ts';
+import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
+import { AWAIT_TURN } from '../postgres/connection/advisory.ts';
+import { isTransient } from '../postgres/connection/faults.ts';
+import { pause } from '../postgres/connection/pause.ts';
+import type { Pool, Tx } from '../postgres/connection/pool.ts';
+import { OF_CALLER, WHOLE_DAYS } from '../read/spend.ts';
+import type { HeldTrees } from './held.ts';
+
+export interface DayLimitOptions {
+  readonly pool: Pool;
+  readonly trees: Pick<HeldTrees, 'node'>;
+  readonly leaseSeconds: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export interface AllowedDayLimit extends DayLimit {
+  close(): void;
+}
+
+/** Of one pool. What is stored is never less than `open`, and `open` never less than `reserved`. */
+interface Allowance {
+  /** This node's id when it was stored: it goes with that id's lease. */
+  node: string | null;
+  stored: Pusd;
+  /** What is left of it: each call that ends takes its reservation with it, because its cost is in the ledger. */
+  open: Pusd;
+  /** What running calls hold. */
+  reserved: Pusd;
+  /** Nothing was taken since it was lowered last. */
+  idle: boolean;
+  /** Statements about it, one after the other. */
+  turn: Promise<unknown>;
+  waiting: number;
+}
+
+const ROOM = `SELECT
+    (SELECT coalesce(sum(a.open_pusd), 0) FROM day_allowances a JOIN nodes n ON n.id = a.node_id
+      WHERE a.pool = @pool AND a.node_id <> @node AND n.lease_until > now()) AS elsewhere,
+    (SELECT count(*) FROM nodes n WHERE n.lease_until > now()) AS nodes`;
+const RAISE = `INSERT INTO day_allowances (pool, node_id, open_pusd)
+  SELECT CAST(@pool AS text), n.id, CAST(@open AS bigint) FROM nodes n WHERE n.id = @node AND n.lease_until > clock_timestamp()
+  ON CONFLICT (pool, node_id) DO UPDATE SET open_pusd = excluded.open_pusd`;
+const LOWER = 'UPDATE day_allowances SET open_pusd = @open WHERE pool = @pool AND node_id = @node';
+
+const AGAIN_MS = 100;
+/** Of the lease: after that, this node holds nothing any more (16 §4.4). */
+const SAFE = 0.8;
+
+type Answer = { readonly open: Pusd } | { readonly elsewhere: Pusd };
+
+export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLimitOptions): AllowedDayLimit {
+  const leaseMs = leaseSeconds * 1000;
+  const allowances = new Map<string, Allowance>();
+
+  function allowanceOf(name: string): Allowance {
+    const known = allowances.get(name);
+    if (known !== undefined) return known;
+    const none: Allowance = {
+      node: null,
+      stored: ZERO_PUSD,
+      open: ZERO_PUSD,
+      reserved: ZERO_PUSD,
+      idle: false,
+      turn: Promise.resolve(),
+      waiting: 0,
+    };
+    allowances.set(name, none);
+    return none;
+  }
+
+  const fits = (own: Allowance, amount: Pusd) => own.node === trees.node && own.reserved + amount <= own.open;
+
+  function granted(own: Allowance, amount: Pusd): Share {
+    own.reserved = (own.reserved + amount) as Pusd;
+    own.idle = false;
+    let released = false;
+    return {
+      ok: true,
+      release() {
+        if (released) return;
+        released = true;
+        own.reserved = (own.reserved - amount) as Pusd;
+        const open = own.open - amount;
+        own.open = (open > own.reserved ? open : own.reserved) as Pusd;
+      },
+    };
+  }
+
+  function inTurn<T>(own: Allowance, work: () => Promise<T>): Promise<T> {
+    own.waiting += 1;
+    const done = own.turn.then(work).finally(() => {
+      own.waiting -= 1;
+    });
+    own.turn = done.catch(() => {});
+    return done;
+  }
+
+  async function raised(own: Allowance, limit: SharedLimit, amount: Pusd): Promise<Share> {
+    // Whoever came before may have brought enough.
+    if (fits(own, amount)) return granted(own, amount);
+    const { node } = trees;
+    // What is released from here on may be in the ledger or not: it counts as held.
+    const before = own.reserved;
+    const answer = await ask({ ...limit, node }, (before + amount) as Pusd);
+    if ('elsewhere' in answer) return { ok: false, elsewhere: answer.elsewhere };
+    own.node = node;
+    own.stored = answer.open;
+    own.open = (answer.open - (before - own.reserved)) as Pusd;
+    return granted(own, amount);
+  }
+
+  async function ask(limit: SharedLimit & { readonly node: string }, needed: Pusd): Promise<Answer> {
+    const from = clock.monotonic();
+    for (;;) {
+      try {
+        return await pool.transaction((tx) => raiseTo(tx, limit, needed));
+      } catch (error) {
+        if (!isTransient(error)) throw error;
+        if (clock.monotonic() - from >= SAFE * leaseMs) throw LAPSED();
+      }
+      await pause(clock, AGAIN_MS);
+    }
+  }
+
+  /** With the heartbeat: what calls that ended left over, and what nothing was taken of since (16 §8). */
+  async function lower(name: string, own: Allowance): Promise<void> {
+    if (own.waiting > 0 || own.node !== trees.node) return;
+    if (own.idle) own.open = own.reserved;
+    own.idle = true;
+    const { open } = own;
+    if (open === own.stored) return;
+    await inTurn(own, () => pool.send(LOWER, { pool: name, node: own.node, open }));
+    own.stored = open;
+  }
+
+  let timer: Timer;
+  const beat = () => {
+    timer = clock.after(leaseMs / 5, () => {
+      void Promise.all([...allowances].map(([name, own]) => lower(name, own)))
+        // What is stored is too much, which harms nobody.
+        .catch((err: unknown) => log.warn({ err }, 'the allowance of the day could not be lowered'))
+        .finally(beat);
+    });
+  };
+  beat();
+
+  return {
+    take(limit, amount) {
+      const own = allowanceOf(limit.pool);
+      if (own.waiting === 0 && fits(own, amount)) return granted(own, amount);
+      return inTurn(own, () => raised(own, limit, amount));
+    },
+    close: () => timer.cancel(),
+  };
+}
+
+const LAPSED = () => new AppError('storage_unavailable', 'this node has no valid lease at the moment');
+
+/** One node at a time: meanwhile others give back, and take nothing. */
+async function raiseTo(tx: Tx, limit: SharedLimit & { readonly node: string }, needed: Pusd): Promise<Answer> {
+  tx.run(AWAIT_TURN, ['day limit']);
+  // First what others hold: what they give back is in the ledger by then.
+  const [room, ledger] = await Promise.all([
+    tx.send<{ elsewhere: Pusd; nodes: bigint }>(ROOM, limit, 'exact'),
+    limit.caller === null
+      ? tx.send<{ pusd: Pusd }>(WHOLE_DAYS, [limit.since / DAY_MS], 'exact')
+      : tx.send<{ pusd: Pusd }>(OF_CALLER, [limit.since / HOUR_MS, limit.caller], 'exact'),
+  ]);
+  const { elsewhere, nodes } = room.rows[0]!;
+  const rest = limit.limit - ledger.rows[0]!.pusd - elsewhere - needed;
+  if (rest < 0n) return { elsewhere };
+  const open = (needed + slack(limit.limit, rest, nodes)) as Pusd;
+  tx.run(RAISE, { pool: limit.pool, node: limit.node, open }, ({ changes }) => {
+    if (changes === 0) throw LAPSED();
+  });
+  return { open };
+}
+
+/** What further calls may take without asking; what is left of it at last stays unspent. */
+function slack(limit: Pusd, rest: bigint, nodes: bigint): bigint {
+  const small = limit / 50n;
+  const fair = rest / 4n / (nodes > 0n ? nodes : 1n);
+  return small < fair ? small : fair;
+}

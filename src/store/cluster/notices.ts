@@ -1,0 +1,68 @@
+// Notices that wait in the database: written with their events, told by one node (16 §9).
+
+import type { Logger } from '#core/ports/log.ts';
+import type { Notices } from '#core/ports/notices.ts';
+import { type Clock, sleep } from '#protocol/clock.ts';
+import type { AnyEvent } from '#protocol/event.ts';
+import { RELEASE_TURN, TRY_TURN } from '../postgres/connection/advisory.ts';
+import type { Send } from '../postgres/connection/client.ts';
+import type { Pool } from '../postgres/connection/pool.ts';
+import { type EventRow, storedEvent } from '../schema/rows.ts';
+
+const TELLING = 'telling receivers';
+/** Between two attempts to be the one, and two looks at whether this node still is. */
+const LOOK_MS = 2000;
+
+const NEXT = `SELECT e.* FROM notices n JOIN events e ON e.id = n.event_id
+  WHERE n.receiver = @receiver ORDER BY n.event_id LIMIT @most`;
+const TOLD = 'DELETE FROM notices WHERE receiver = @receiver AND event_id = @event';
+/** Their sessions were purged, or pruned of old events. */
+const GONE = `DELETE FROM notices n WHERE NOT EXISTS (SELECT 1 FROM event_rows e WHERE e.id = n.event_id)`;
+
+export function createNotices(pool: Pool, clock: Clock, log: Logger): Notices {
+  /** While the connection stands: the lock goes with it. */
+  async function held(send: Send, closing: AbortSignal, work: (ending: AbortSignal) => Promise<void>): Promise<void> {
+    const over = new AbortController();
+    const ending = AbortSignal.any([closing, over.signal]);
+    const watching = (async () => {
+      while (!ending.aborted) {
+        await sleep(clock, LOOK_MS, ending).catch(() => {});
+        if (!ending.aborted) await send('SELECT 1', []);
+      }
+    })().catch(() => {});
+    void watching.finally(() => over.abort());
+    try {
+      await work(ending);
+    } finally {
+      over.abort();
+      await watching;
+    }
+  }
+
+  async function attempt(closing: AbortSignal, work: (ending: AbortSignal) => Promise<void>) {
+    await pool.connection(async (send) => {
+      const { rows } = await send<{ got: number }>(TRY_TURN, [TELLING]);
+      if (rows[0]?.got !== 1) return;
+      try {
+        await send(GONE, []);
+        await held(send, closing, work);
+      } finally {
+        await send(RELEASE_TURN, [TELLING]);
+      }
+    });
+  }
+
+  return {
+    async alone(closing, work) {
+      while (!closing.aborted) {
+        await attempt(closing, work).catch((err: unknown) => {
+          if (!closing.aborted) log.warn({ err }, 'receivers of notices are not told at the moment; tried again');
+        });
+        await sleep(clock, LOOK_MS, closing).catch(() => {});
+      }
+    },
+    next: async (receiver, most) =>
+      (await pool.send<EventRow>(NEXT, { receiver, most })).rows.map((row) => storedEvent(row) as AnyEvent),
+    told: async (receiver, event) => void (await pool.send(TOLD, { receiver, event })),
+  };
+}

@@ -1,0 +1,131 @@
+// Shared roots are the same file system on each node: each bears the cluster's id in a file that all nodes must find (16 §7.1).
+import { constants } from 'node:fs';
+import fs from 'node:fs/promises';
+import path from 'node:path';
+import { StartupError } from '#protocol/errors.ts';
+import { inTurn } from '../postgres/connection/advisory.ts';
+import type { Send } from '../postgres/connection/client.ts';
+import type { Pool } from '../postgres/connection/pool.ts';
+
+const MARK_FILE = '.metis-cluster';
+/** An id and its line end; what is longer was not written by a node. */
+const MAX_MARK_BYTES = 64;
+const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;
+
+const KEEP = 'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING';
+const KEPT = 'SELECT value FROM meta WHERE key = ?';
+
+/** What is wrong with a root that a node has marked, as one line; null = nothing. Asks no database. */
+export type CheckRoot = (root: string) => Promise<string | null>;
+
+/**
+ * The first node of a cluster marks each of its roots; every later one must find the mark, and the same.
+ * Returns what finds out later whether each root still bears the mark.
+ * @param id of the cluster, if it has none yet
+ * Throws `StartupError('shared_root_mismatch')`.
+ */
+export async function markSharedRoots(pool: Pool, roots: readonly string[], id: string): Promise<CheckRoot> {
+  if (roots.length === 0) return async () => null;
+  // One node at a time: whoever comes second must see what the first one wrote, or that it cannot see it.
+  return inTurn(pool, 'shared roots', async (send) => {
+    await send(KEEP, ['cluster_id', id]);
+    const cluster = (await kept(send, 'cluster_id'))!;
+    for (const root of roots) {
+      const known = `shared_root ${root}`;
+      await requireMark(root, cluster, (await kept(send, known)) === null);
+      await send(KEEP, [known, cluster]);
+    }
+    return (root) => findFault(root, cluster, false);
+  });
+}
+
+/** Changes nothing; what a start would refuse. @param send null = the database has no tables yet */
+export async function faultsOfRoots(send: Send | null, roots: readonly string[]): Promise<readonly string[]> {
+  const read = async (key: string) => (send === null ? null : kept(send, key));
+  const cluster = await read('cluster_id');
+  const faults: string[] = [];
+  for (const root of roots) {
+    const fault = await findFault(root, cluster, (await read(`shared_root ${root}`)) === null);
+    if (fault !== null) faults.push(fault);
+  }
+  return faults;
+}
+
+async function findFault(root: string, cluster: string | null, isFirst: boolean): Promise<string | null> {
+  try {
+    await isMarked(root, cluster, isFirst);
+    return null;
+  } catch (error) {
+    if (error instanceof StartupError) return error.message;
+    throw error;
+  }
+}
+
+async function kept(send: Send, key: string): Promise<string | null> {
+  return (await send<{ value: string }>(KEPT, [key])).rows[0]?.value ?? null;
+}
+
+async function requireMark(root: string, cluster: string, isFirst: boolean): Promise<void> {
+  if (await isMarked(root, cluster, isFirst)) return;
+  const file = path.join(root, MARK_FILE);
+  try {
+    await fs.writeFile(file, `${cluster}\n`, { flag: 'wx', mode: 0o644, flush: true });
+  } catch (cause) {
+    throw mismatch(root, `${file} cannot be written (${reasonOf(cause)}); let the server write there`);
+  }
+}
+
+/**
+ * Changes nothing; false where the root has still to be marked.
+ * @param cluster null = it has no id yet
+ * @param isFirst no node has marked this root yet
+ * Throws `StartupError('shared_root_mismatch')`.
+ */
+async function isMarked(root: string, cluster: string | null, isFirst: boolean): Promise<boolean> {
+  let real: string;
+  try {
+    real = await fs.realpath(root);
+  } catch (cause) {
+    throw mismatch(root, `it cannot be opened (${reasonOf(cause)}); mount it, or correct the path`);
+  }
+  // Paths of workspaces have no links in them.
+  if (real !== root) throw mismatch(root, `it leads to ${real}; name that folder, the same on each node`);
+  const file = path.join(root, MARK_FILE);
+  const found = await readMark(root, file);
+  if (found !== null) {
+    if (found === cluster) return true;
+    throw mismatch(root, `${file} bears the id of another cluster; give each cluster roots and a database of its own`);
+  }
+  if (!isFirst) {
+    throw mismatch(root, `${file}, which the first node wrote, is not there; mount the same file system on each node`);
+  }
+  return false;
+}
+
+/** Null where there is none. Whoever can write in the root may have put anything there. */
+async function readMark(root: string, file: string): Promise<string | null> {
+  let handle: fs.FileHandle;
+  try {
+    // Without O_NONBLOCK a FIFO would hang the start.
+    handle = await fs.open(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  } catch (cause) {
+    if (reasonOf(cause) === 'ENOENT') return null;
+    throw mismatch(root, `${file} cannot be read (${reasonOf(cause)})`);
+  }
+  try {
+    if (!(await handle.stat()).isFile()) throw mismatch(root, `${file} is no file`);
+    const bytes = Buffer.alloc(MAX_MARK_BYTES);
+    const { bytesRead } = await handle.read(bytes, 0, bytes.length, 0);
+    return bytes.toString('utf8', 0, bytesRead).trimEnd();
+  } finally {
+    await handle.close();
+  }
+}
+
+function reasonOf(cause: unknown): string {
+  return String((cause as NodeJS.ErrnoException).code ?? cause);
+}
+
+function mismatch(root: string, reason: string): StartupError {
+  return new StartupError('shared_root_mismatch', [`shared_root_mismatch: cluster.shared_roots: ${root}: ${reason}`]);
+}

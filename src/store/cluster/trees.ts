@@ -1,0 +1,299 @@
+// The trees of this node: claimed for requests and in sweeps, held under a lease, released when idle (16 §4).
+
+import { type Places, placeOf } from '#core/policy/cluster/place.ts';
+import type { Logger } from '#core/ports/log.ts';
+import type { Hold, NodeInfo, Trees, TreeWork } from '#core/ports/trees.ts';
+import type { Clock } from '#protocol/clock.ts';
+import type { IdGenerator, SessionId } from '#protocol/ids.ts';
+import type { Send } from '../postgres/connection/client.ts';
+import type { Pool } from '../postgres/connection/pool.ts';
+import { journalFault } from '../postgres/write/conflict.ts';
+import {
+  abandon,
+  type Claimant,
+  type Claimed,
+  claim,
+  claimOf,
+  claimOrphans,
+  look,
+  ownerOf,
+  release,
+  rootsOf,
+} from './claim.ts';
+import type { Held, HeldTrees } from './held.ts';
+import { createLease } from './lease.ts';
+import { dropDead, type NodeSelf, readNodes } from './nodes.ts';
+import type { RootWatch } from './root-watch.ts';
+import { createUpkeep } from './upkeep.ts';
+
+export interface TreesOptions {
+  readonly pool: Pool;
+  /** A connection of its own: heartbeats wait behind nothing. */
+  readonly heartbeat: Send;
+  /** Where files of trees may lie. */
+  readonly files: Omit<Places, 'node_name'>;
+  readonly roots: RootWatch;
+  readonly leaseSeconds: number;
+  readonly ids: IdGenerator;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Ends a start that waits for its name, with its reason. */
+  readonly leave?: AbortSignal;
+  /** How this node is known, once it is known where it listens. */
+  readonly selfAt: (bound: { readonly url: string }) => NodeSelf;
+}
+
+export interface NodeTrees extends Trees, HeldTrees {
+  close(): Promise<void>;
+}
+
+const SWEEP_MS = 1000;
+const ROOTS_MS = 5000;
+const IDLE_MS = 30_000;
+/** How soon a node that goes down gives up what is not in use any more. */
+const LEAVING_MS = 100;
+/** A request that does not end when its tree is lost is not waited for any longer. */
+const LONGEST_REQUEST_MS = 10_000;
+
+const NOT_ALIKE =
+  'configuration, registry or prices of this node differ from those of other nodes; make them alike (config_matches in GET /nodes)';
+const NOT_REACHED =
+  'other nodes give out the address of this one, so that neither is reached by the other; give each a cluster.advertise_url, or bind it to more than the loopback address';
+
+interface Entry {
+  readonly held: Held;
+  users: number;
+  idleSince: number;
+  /** Called when nobody uses it any more. */
+  unused: () => void;
+}
+
+export function createTrees(options: TreesOptions): NodeTrees {
+  const { pool, clock, ids, log } = options;
+  const leaseMs = options.leaseSeconds * 1000;
+  const lease = createLease({ ...options, leaseMs });
+  const upkeep = createUpkeep(clock, log);
+  const entries = new Map<string, Entry>();
+  const claims = new Map<string, Promise<Entry | null>>();
+  /** Trees that were dropped, until nothing of them runs here any more. */
+  const leaving = new Map<string, Promise<void>>();
+  /** Rows may name this node for trees that it dropped: the next sweep looks for them. */
+  let dropped = false;
+  const lostListeners: ((root: SessionId) => void)[] = [];
+  let self: NodeSelf = options.selfAt({ url: '' });
+  let work: TreeWork = { running: () => 0, inUse: () => false, takeUp: async () => {}, lost: async () => {} };
+  let draining = false;
+
+  const places = () => options.roots.filterPlaces(self.places);
+  const claimant = (): Claimant => ({ node: lease.node, places: places() });
+
+  function drop(root: string): void {
+    const entry = entries.get(root);
+    if (entry === undefined) return;
+    entries.delete(root);
+    dropped = true;
+    const stopped = Promise.all([work.lost(root as SessionId, lease.leftMs()), unused(entry)])
+      .catch((err: unknown) => log.error({ err, session_id: root }, 'a tree that was lost did not stop'))
+      .then(() => {
+        leaving.delete(root);
+        for (const tell of lostListeners) tell(root as SessionId);
+      });
+    leaving.set(root, stopped);
+  }
+  function dropAll(reason: string): void {
+    if (entries.size > 0) log.warn({ trees: entries.size }, `trees dropped: ${reason}`);
+    for (const root of [...entries.keys()]) drop(root);
+  }
+  function unused(entry: Entry): Promise<void> {
+    if (entry.users === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      const timer = clock.after(LONGEST_REQUEST_MS, resolve);
+      entry.unused = () => {
+        timer.cancel();
+        resolve();
+      };
+    });
+  }
+
+  async function enter(claimed: Claimed, swept: boolean): Promise<Entry> {
+    const { lastId, wanted, ...held } = claimed;
+    // What still runs of it here runs for the claim before: nothing of that may be stored under this one.
+    await leaving.get(held.root);
+    // Ids of the tree go on rising, whatever the clock of its last owner said.
+    ids.seed(lastId);
+    const entry: Entry = { held, users: 1, idleSince: clock.monotonic(), unused: () => {} };
+    entries.set(held.root, entry);
+    try {
+      await work.takeUp(held.root as SessionId, { wanted, swept });
+    } catch (error) {
+      // Nobody may go on with a tree that was not taken up: the sweep finds it again.
+      if (entries.get(held.root) === entry) drop(held.root);
+      throw error;
+    } finally {
+      leave(entry);
+    }
+    return entry;
+  }
+  function leave(entry: Entry): void {
+    entry.users -= 1;
+    entry.idleSince = clock.monotonic();
+    if (entry.users === 0) entry.unused();
+  }
+
+  /** One claim at a time of each tree. */
+  function claimOne(root: string): Promise<Entry | null> {
+    const under = claims.get(root);
+    if (under !== undefined) return under;
+    const claiming = (async () => {
+      await leaving.get(root);
+      const claimed = await claim(pool, claimant(), root);
+      return claimed && enter(claimed, false);
+    })().finally(() => claims.delete(root));
+    claims.set(root, claiming);
+    return claiming;
+  }
+
+  async function sweep(): Promise<void> {
+    if (draining || !lease.valid()) return;
+    const here = entries.size;
+    const found = await look(pool.send, claimant());
+    if (found.orphans) await takeAll(() => claimOrphans(pool, claimant()));
+    for (const lapsed of found.lapsed) {
+      await abandon(pool.send, lapsed);
+      await takeAll(() => claimOf(pool, claimant(), lapsed));
+    }
+    // A claim whose answer was lost left a row behind, and so did a tree that was dropped.
+    if (dropped || found.own !== here) {
+      dropped = leaving.size > 0;
+      for (const root of await rootsOf(pool.send, lease.node)) {
+        if (!entries.has(root) && !claims.has(root) && !leaving.has(root)) claimOne(root).catch(notTakenUp(root));
+      }
+    }
+    if (found.dead) await dropDead(pool.send);
+  }
+  async function takeAll(find: () => Promise<Claimed[]>): Promise<void> {
+    for (const claimed of await find()) {
+      const { root } = claimed;
+      if (entries.has(root) || claims.has(root)) continue;
+      const entering = enter(claimed, true).finally(() => claims.delete(root));
+      claims.set(root, entering);
+      entering.catch(notTakenUp(root));
+    }
+  }
+  const notTakenUp = (root: string) => (err: unknown) => {
+    dropped = true;
+    log.warn({ err, session_id: root }, 'a tree could not be taken up; tried again');
+  };
+
+  async function releaseIdle(): Promise<void> {
+    const now = clock.monotonic();
+    for (const [root, entry] of entries) {
+      if (entry.users > 0 || entry.held.turn !== null || work.inUse(root as SessionId)) entry.idleSince = now;
+      else if (now - entry.idleSince >= IDLE_MS) await letGo(root, entry);
+    }
+  }
+  /** Its turns are put down, and nobody asks for it. */
+  async function releaseUnused(): Promise<void> {
+    for (const [root, entry] of entries) {
+      if (entry.users === 0 && !work.inUse(root as SessionId)) await letGo(root, entry);
+    }
+  }
+  async function letGo(root: string, { held }: Entry): Promise<void> {
+    drop(root);
+    await release(pool.send, lease.node, held);
+  }
+
+  function own(entry: Entry): Hold {
+    entry.users += 1;
+    let released = false;
+    return {
+      own: true,
+      epoch: entry.held.epoch,
+      release() {
+        if (released) return;
+        released = true;
+        leave(entry);
+      },
+    };
+  }
+
+  return {
+    several: true,
+    get node() {
+      return lease.node;
+    },
+    get url() {
+      return self.url;
+    },
+    valid: lease.valid,
+    get: (root) => (lease.valid() ? (entries.get(root)?.held ?? null) : null),
+    adopt(root, place) {
+      const held: Held = { root, epoch: 1, place, seq: 0, turn: null };
+      entries.set(root, { held, users: 0, idleSince: clock.monotonic(), unused: () => {} });
+      return held;
+    },
+    lost: drop,
+    giveUp: drop,
+    placeOf: (workspacePath) => placeOf(workspacePath, { node_name: self.name, ...options.files }),
+    holds: (root) => lease.valid() && entries.has(root),
+    async hold(root, how = 'claim') {
+      const known = lease.valid() ? entries.get(root) : undefined;
+      if (known !== undefined) {
+        // Whoever comes while it is being taken up waits for that.
+        await claims.get(root);
+        if (entries.get(root) === known) return own(known);
+      }
+      try {
+        if (how === 'claim' && !draining && lease.valid()) {
+          const claimed = await claimOne(root);
+          if (claimed !== null && entries.get(root) === claimed) return own(claimed);
+        }
+        const owner = await ownerOf(pool.send, root);
+        return owner && { own: false, url: owner.url, epoch: owner.epoch, place: owner.place };
+      } catch (error) {
+        throw journalFault(error);
+      }
+    },
+    onLost: (tell) => void lostListeners.push(tell),
+    async releaseAll() {
+      for (const [root, entry] of [...entries]) await letGo(root, entry);
+    },
+    nodes: () => readNodes(pool.send, self.configHash),
+    drain() {
+      draining = true;
+      upkeep.every(LEAVING_MS, releaseUnused);
+    },
+    unready: () => (draining ? 'this node goes down' : (lease.fault() ?? options.roots.fault())),
+    async join(bound, treeWork) {
+      self = options.selfAt(bound);
+      work = treeWork;
+      await lease.join(self);
+      const others = (await readNodes(pool.send, self.configHash)).filter(({ name }) => name !== self.name);
+      const warnOf = (nodes: readonly NodeInfo[], text: string) => {
+        if (nodes.length > 0) log.warn({ nodes: nodes.map(({ name }) => name) }, text);
+      };
+      warnOf(
+        others.filter((each) => !each.config_matches),
+        NOT_ALIKE,
+      );
+      warnOf(
+        others.filter(({ url }) => url === self.url),
+        NOT_REACHED,
+      );
+      upkeep.every(leaseMs / 5, () => lease.beat({ turns: work.running(), draining, places: places() }, dropAll));
+      upkeep.every(leaseMs / 20, () => {
+        if (!lease.valid()) dropAll('no heartbeat in time');
+      });
+      upkeep.every(ROOTS_MS, options.roots.check);
+      upkeep.every(SWEEP_MS, sweep);
+      upkeep.every(SWEEP_MS, releaseIdle);
+    },
+    async close() {
+      upkeep.stop();
+      await Promise.allSettled(claims.values());
+      for (const [root, entry] of [...entries]) await letGo(root, entry).catch(() => {});
+      await Promise.all(leaving.values());
+      await lease.leave().catch(() => {});
+    },
+  };
+}

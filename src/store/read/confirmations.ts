@@ -1,0 +1,36 @@
+// Confirmations: what every database is asked for (09 §6, 13 §7.4).
+import { WITH_TREE } from '../schema/words.ts';
+
+/** Few approvals are open at a time, of all that ever were: wherever they are asked for, SQLite must begin with them. */
+const PENDING = 'confirmations INDEXED BY confirmations_open WHERE decision IS NULL';
+/** Whose descriptions a person is shown. */
+const RULES =
+  '(SELECT worker_definition_json FROM sessions WHERE sessions.id = confirmations.session_id) AS worker_definition_json';
+const FROM = {
+  pending: PENDING,
+  resolved: 'confirmations WHERE decision IS NOT NULL',
+  all: 'confirmations WHERE TRUE',
+} as const;
+
+export const BY_ID = `SELECT *, ${RULES} FROM confirmations WHERE id = ?`;
+export const OPEN = `SELECT * FROM ${PENDING} ORDER BY id`;
+export const OPEN_OF_TREE = `SELECT * FROM ${PENDING} AND root_session_id = ? ORDER BY id`;
+export const GRANT = `SELECT 1 AS found FROM confirmations
+  WHERE root_session_id = ? AND key_hash = ? AND scope = 'identical' AND decision = 'approve' LIMIT 1`;
+
+export interface ConfirmationQuery {
+  readonly session_id: string | null;
+  readonly status: keyof typeof FROM;
+  readonly after: string | null;
+  readonly limit: number;
+}
+
+/** One row more than the page holds. */
+export function pageOf({ session_id, status, after, limit }: ConfirmationQuery) {
+  const scope = session_id === null ? '' : 'AND session_id IN (SELECT id FROM tree)';
+  return {
+    sql: `${session_id === null ? '' : WITH_TREE} SELECT *, ${RULES} FROM ${FROM[status]} ${scope}
+      AND id > ? ORDER BY id LIMIT ?`,
+    values: [...(session_id === null ? [] : [session_id]), after ?? '', limit + 1],
+  };
+}

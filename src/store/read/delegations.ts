@@ -1,0 +1,87 @@
+// Delegations: what every database is asked for, and the wire object made of the answers (01 §9, 04 §4.2).
+
+import type { TurnTotals, WorkerUsage } from '#core/ports/store.ts';
+import { isoTime } from '#protocol/clock.ts';
+import type { Delegation, DelegationRecord } from '#protocol/delegate.ts';
+import { fromPusd } from '#protocol/money.ts';
+import { isoOrNull, LIMIT_AS_TEXT } from '../schema/rows.ts';
+import { WITH_TREE } from '../schema/words.ts';
+import type { LastCall } from './spend.ts';
+
+const SELECT = `SELECT d.*, ${LIMIT_AS_TEXT} FROM delegations d`;
+/** Spelled as in their index. */
+const IS_OPEN = "INDEXED BY delegations_open WHERE status IN ('running','interrupted')";
+
+export const BY_CALL = `${SELECT} WHERE tool_use_id = ?`;
+export const BY_WORKER = `${SELECT} WHERE worker_session_id = ?`;
+export const OWN = `${SELECT} WHERE parent_session_id = ? AND tool_use_id > ? ORDER BY tool_use_id LIMIT ?`;
+export const OF_TREE = `${WITH_TREE}
+  ${SELECT} WHERE parent_session_id IN (SELECT id FROM tree) AND tool_use_id > ? ORDER BY tool_use_id LIMIT ?`;
+export const OPEN = `${SELECT} ${IS_OPEN} ORDER BY tool_use_id`;
+export const OPEN_OF_TREE = `${SELECT} ${IS_OPEN}
+  AND parent_session_id IN (SELECT id FROM sessions WHERE root_session_id = ?) ORDER BY tool_use_id`;
+export const OPEN_OF_TURN = `${SELECT} ${IS_OPEN} AND parent_turn_id = ? ORDER BY tool_use_id`;
+export const CHANGED = `${WITH_TREE}
+  SELECT changed_json FROM tool_calls WHERE session_id IN (SELECT id FROM tree) AND changed_json IS NOT NULL
+  ORDER BY completed_at, id`;
+export const WORKER = `
+  SELECT s.turn_count AS completed_turn_count, s.created_at,
+    (SELECT count(*) FROM turns t WHERE t.session_id = s.id) AS turn_count,
+    (SELECT count(*) FROM tool_calls c WHERE c.session_id = s.id AND c.result_json IS NOT NULL) AS tool_call_count
+  FROM sessions s WHERE s.id = ?`;
+
+/** What is known of a worker's session. */
+export interface WorkerFacts {
+  readonly calls: Omit<TurnTotals, 'cached_input_tokens' | 'cache_creation_input_tokens'>;
+  readonly last: LastCall | null;
+  readonly session:
+    | {
+        readonly turn_count: number;
+        readonly completed_turn_count: number;
+        readonly created_at: number;
+        readonly tool_call_count: number;
+      }
+    | undefined;
+}
+
+export function workerUsage({ calls, last, session }: WorkerFacts): WorkerUsage {
+  return {
+    model: last?.model ?? '',
+    pricing_version: last?.pricing_version ?? '',
+    turn_count: session?.turn_count ?? 0,
+    completed_turn_count: session?.completed_turn_count ?? 0,
+    llm_call_count: calls.calls,
+    tool_call_count: session?.tool_call_count ?? 0,
+    input_tokens: calls.input_tokens,
+    output_tokens: calls.output_tokens,
+    cost_pusd: calls.cost_pusd,
+  };
+}
+
+/** @param facts null when no worker was opened */
+export function delegationView({ request, ...record }: DelegationRecord, facts: WorkerFacts | null): Delegation {
+  const usage = facts && workerUsage(facts);
+  return {
+    ...record,
+    effective_tools: [...record.effective_tools],
+    dropped_tools: [...record.dropped_tools],
+    created_at: isoTime(record.created_at),
+    ended_at: isoOrNull(record.ended_at),
+    usage_summary: {
+      model: usage?.model || (record.resolved_model ?? ''),
+      turn_count: usage?.turn_count ?? 0,
+      input_tokens: usage?.input_tokens ?? 0,
+      output_tokens: usage?.output_tokens ?? 0,
+      cost_usd: fromPusd(usage?.cost_pusd ?? 0n),
+      wall_time_seconds: facts === null ? 0 : wallTime(record, facts),
+      tool_call_count: usage?.tool_call_count ?? 0,
+    },
+  };
+}
+
+/** From the worker's creation to its end; while it runs, to the last call it finished. */
+function wallTime(record: Omit<DelegationRecord, 'request'>, { session, last }: WorkerFacts): number {
+  const from = session?.created_at ?? record.created_at;
+  const to = record.ended_at ?? last?.ts_ms ?? from;
+  return Math.max(0, to - from) / 1000;
+}

@@ -1,0 +1,61 @@
+// Events: what every database is asked for; always by id (02 §5).
+import type { EventQuery } from '#core/ports/store.ts';
+import { BEHIND_ALL, EVENTS_OF_TURN, TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
+
+const TYPE_IN = 'type IN (SELECT value FROM json_each(?))';
+const OF_TURN = `SELECT e.* FROM ${EVENTS_OF_TURN} WHERE t.id = ? AND ${TYPE_IN} ORDER BY e.id`;
+
+export const LAST_OF_TURN = `${OF_TURN} DESC LIMIT 1`;
+export const ALL_OF_TURN = `${OF_TURN} ASC`;
+/** An ended turn has no open call: the plus makes SQLite search open turns instead of all calls ever. */
+const openCalls = (turns: string) => `
+  SELECT e.* FROM ${EVENTS_OF_TURN} AND +e.type = 'llm.call_started'
+  WHERE ${turns} AND NOT EXISTS (
+    SELECT 1 FROM events o
+    WHERE o.session_id = e.session_id AND o.id > e.id AND +o.type IN ('llm.call_completed', 'llm.call_failed')
+      AND o.payload_json ->> '$.request_id' = e.payload_json ->> '$.request_id')
+  ORDER BY e.id`;
+export const OPEN_CALLS_OF_TURN = openCalls('t.id = ?');
+export const ALL_OPEN_CALLS = openCalls(`t.${TURN_IS_OPEN}`);
+
+/**
+ * Calls of the gateway belong to no turn; a session of it ends behind the last of its calls, and so its open ones are
+ * among those of its open sessions.
+ */
+const openGatewayCalls = (sessions: string) => `
+  SELECT e.* FROM sessions s CROSS JOIN events e ON e.session_id = s.id AND e.id >= ?
+  WHERE s.door = 'gateway' AND s.ended_at IS NULL AND ${sessions}
+    AND e.turn_id IS NULL AND +e.type = 'llm.call_started' AND NOT EXISTS (
+      SELECT 1 FROM events o
+      WHERE o.session_id = e.session_id AND o.id > e.id AND +o.type IN ('llm.call_completed', 'llm.call_failed')
+        AND o.payload_json ->> '$.request_id' = e.payload_json ->> '$.request_id')
+  ORDER BY e.id`;
+export const OPEN_GATEWAY_CALLS_OF_TREE = openGatewayCalls('s.root_session_id = ?');
+/** Both values are named for the index. */
+export const ALL_OPEN_GATEWAY_CALLS = openGatewayCalls('s.is_worker IN (0, 1)');
+export const CALL_COUNT = "SELECT count(*) AS n FROM events WHERE session_id = ? AND +type = 'llm.call_started'";
+
+const KEYS = 'SELECT session_key FROM event_sessions WHERE session_id';
+const OF_SESSION = `session_key = (${KEYS} = ?)`;
+const NUMBER_IN = `type IN (SELECT number FROM event_types WHERE ${TYPE_IN})`;
+
+/** The whole statement but its limit. Ids are found through an index first, so that a page reads only its own rows. */
+export function compose(query: EventQuery): { readonly sql: string; readonly values: readonly unknown[] } {
+  const values: unknown[] = [];
+  const bind = (term: string, ...bound: unknown[]) => {
+    values.push(...bound);
+    return term;
+  };
+  const { session_id, include_workers, worker_types = [], types } = query;
+  const withTree = session_id !== null && (include_workers || worker_types.length > 0);
+  const head = withTree ? bind(WITH_TREE, session_id) : '';
+  const terms = [bind('id > ? AND id <= ?', query.after ?? '', query.until ?? BEHIND_ALL)];
+  if (withTree) terms.push(`session_key IN (${KEYS} IN (SELECT id FROM tree))`);
+  else if (session_id !== null) terms.push(bind(OF_SESSION, session_id));
+  if (types !== null) terms.push(bind(NUMBER_IN, JSON.stringify(types)));
+  if (withTree && !include_workers) {
+    terms.push(bind(`(${OF_SESSION} OR ${NUMBER_IN})`, session_id, JSON.stringify(worker_types)));
+  }
+  const ids = `SELECT id FROM event_rows WHERE ${terms.join(' AND ')} ORDER BY id LIMIT ?`;
+  return { sql: `${head} SELECT * FROM events WHERE id IN (${ids}) ORDER BY id`, values };
+}

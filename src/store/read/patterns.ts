@@ -1,0 +1,62 @@
+// Learned patterns: what every database is asked for, each with its outcomes (12 §12.3).
+
+import { wholeFingerprint } from '#core/policy/learning/stored-fingerprint.ts';
+import type { LearnedTurn } from '#core/ports/patterns.ts';
+import type { PatternOutcome, StoredPattern } from '#protocol/learning/pattern.ts';
+import type { Pusd } from '#protocol/money.ts';
+
+export interface FingerprintRow {
+  readonly id: string;
+  readonly structural_sig: string;
+  readonly structural_json: string;
+}
+/** Money as text: a JS number would lose picodollars. */
+export type OutcomeRow = Omit<PatternOutcome, 'sum_cost_pusd'> & {
+  readonly fingerprint_id: string;
+  readonly sum_cost_text: string;
+};
+type Recorded = NonNullable<LearnedTurn['recorded']>;
+export type TurnRow = Omit<LearnedTurn, 'fingerprint' | 'recorded'> & {
+  readonly id: string;
+  readonly workspace_hash: string;
+  readonly fingerprint_json: string | null;
+} & (Recorded | { readonly [K in keyof Recorded]: null });
+
+const FINGERPRINTS = 'SELECT id, structural_sig, structural_json FROM pattern_fingerprints WHERE workspace_path = ?';
+
+export const TURNS = `
+  SELECT t.id, t.session_id, s.workspace_path, s.workspace_hash, t.chosen_model, t.fingerprint_json, p.fingerprint_id, p.primary_model,
+    p.score, f.structural_sig, o.pricing_version_last AS pricing_version
+  FROM turns t JOIN sessions s ON s.id = t.session_id
+    LEFT JOIN pattern_turns p ON p.turn_id = t.id LEFT JOIN pattern_fingerprints f ON f.id = p.fingerprint_id
+    LEFT JOIN pattern_outcomes o ON o.fingerprint_id = p.fingerprint_id AND o.primary_model = p.primary_model
+  WHERE t.id IN (SELECT value FROM json_each(?))`;
+export const BY_SIGNATURE = `${FINGERPRINTS} AND structural_sig > ? ORDER BY structural_sig LIMIT ?`;
+export const NEWEST = `${FINGERPRINTS} AND id < ? ORDER BY id DESC LIMIT ?`;
+export const OUTCOMES = `
+  SELECT fingerprint_id, primary_model AS model, sample_size, success_score_mean, success_score_count,
+    CAST(sum_cost_pusd AS TEXT) AS sum_cost_text, sum_latency_ms, last_updated_at
+  FROM pattern_outcomes WHERE fingerprint_id IN (SELECT value FROM json_each(?)) ORDER BY primary_model`;
+
+export function learnedTurns(rows: readonly TurnRow[]): ReadonlyMap<string, LearnedTurn> {
+  const turns = new Map<string, LearnedTurn>();
+  for (const { id, session_id, workspace_path, workspace_hash, chosen_model, fingerprint_json, ...recorded } of rows) {
+    const fingerprint =
+      fingerprint_json === null ? null : wholeFingerprint(JSON.parse(fingerprint_json), workspace_hash);
+    const known = recorded.fingerprint_id === null ? null : recorded;
+    turns.set(id, { session_id, workspace_path, chosen_model, fingerprint, recorded: known });
+  }
+  return turns;
+}
+
+export function storedPatterns(rows: readonly FingerprintRow[], outcomes: readonly OutcomeRow[]): StoredPattern[] {
+  const found = new Map<string, PatternOutcome[]>(rows.map(({ id }) => [id, []]));
+  for (const { fingerprint_id, sum_cost_text, ...row } of outcomes)
+    found.get(fingerprint_id)?.push({ ...row, sum_cost_pusd: BigInt(sum_cost_text) as Pusd });
+  return rows.map(({ id, structural_sig, structural_json }) => ({
+    fingerprint_id: id,
+    structural_sig,
+    fingerprint: JSON.parse(structural_json),
+    outcomes: found.get(id) ?? [],
+  }));
+}

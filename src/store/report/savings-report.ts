@@ -1,0 +1,48 @@
+// `/analytics/savings`: what the same tokens would have cost on another model (07 §5).
+
+import { ratio } from '#core/policy/analytics/cost-row.ts';
+import { grainOf } from '#core/policy/analytics/rollup.ts';
+import type { CallPricer } from '#core/ports/analytics.ts';
+import type { Savings, SavingsQuery } from '#protocol/analytics.ts';
+import { fromPusd } from '#protocol/money.ts';
+import { everywhere, whereFilter } from './cost-sql.ts';
+import { rateGroups } from './rate-groups.ts';
+import type { Read } from './slices.ts';
+
+/** Both sides at the pricer's rates; a call that either side cannot price is in neither sum. */
+export async function savings(read: Read, query: SavingsQuery, pricer: CallPricer): Promise<Savings> {
+  const byPlanner = query.baseline === 'planner';
+  const filter = whereFilter(query.filter);
+  const where = byPlanner ? { ...filter, sql: `${filter.sql} AND is_worker = 1` } : filter;
+  let [actual, baseline, stamped, rows, missing] = [0n, 0n, 0n, 0n, 0n];
+  const asked = {
+    window: query.window,
+    columns: [everywhere('model'), everywhere('delegated_by_model')],
+    where,
+    pricer,
+    byDay: grainOf({ group_by: [], filter: query.filter }) === 'day',
+  };
+  for await (const calls of rateGroups(read, asked)) {
+    const [model, delegatedBy] = calls.values.map(String) as [string, string];
+    const own = calls.cost(model);
+    const other = calls.cost(byPlanner ? delegatedBy : query.baseline);
+    rows += calls.sums.calls;
+    stamped += calls.sums.cost_pusd;
+    if (own !== null && other !== null) {
+      actual += own;
+      baseline += other;
+    } else {
+      missing += calls.sums.calls;
+    }
+  }
+  return {
+    baseline_model: query.baseline,
+    actual_repriced_usd: fromPusd(actual),
+    baseline_repriced_usd: fromPusd(baseline),
+    savings_usd: fromPusd(baseline - actual),
+    savings_pct: ratio(baseline - actual, baseline) ?? 0,
+    actual_stamped_usd: fromPusd(stamped),
+    rows_total: Number(rows),
+    rows_missing_from_price_table: Number(missing),
+  };
+}

@@ -1,0 +1,299 @@
+// Tables of sessions and of what is said and done in them (01 §11.3).
+import { sql } from 'drizzle-orm';
+import {
+  type AnySQLiteColumn,
+  check,
+  index,
+  integer,
+  real,
+  sqliteTable,
+  text,
+  uniqueIndex,
+} from 'drizzle-orm/sqlite-core';
+import { DecisionSchema, ResolvedBySchema, ScopeSchema } from '#protocol/confirmation.ts';
+import { ContextModeSchema, DelegationStatusSchema, FailureModeSchema } from '#protocol/delegate.ts';
+import { MessageStatusSchema, RoleSchema, RoutingModeSchema } from '#protocol/message.ts';
+import {
+  ApprovalModeSchema,
+  DoorSchema,
+  ErrorClassSchema,
+  OnReachedSchema,
+  TierSchema,
+  WorkerOriginSchema,
+} from '#protocol/scalars.ts';
+import { DispositionSchema } from '#protocol/session.ts';
+import { EntrySchema, ToolCallStatusSchema } from '#protocol/tool.ts';
+import {
+  CancelReasonSchema,
+  InterruptedReasonSchema,
+  TurnErrorCodeSchema,
+  TurnStatusSchema,
+  TurnStopReasonSchema,
+} from '#protocol/turn.ts';
+
+/** CHECK that a column holds one of these values; a NULL passes. */
+function oneOf(table: string, column: string, values: readonly string[]) {
+  return check(`${table}_${column}`, sql.raw(`${column} IN (${values.map((v) => `'${v}'`).join(', ')})`));
+}
+function flag(table: string, column: string) {
+  return check(`${table}_${column}`, sql.raw(`${column} IN (0, 1)`));
+}
+
+export const sessions = sqliteTable(
+  'sessions',
+  {
+    id: text().primaryKey().notNull(),
+    workspace_path: text().notNull(),
+    workspace_hash: text().notNull(),
+    active_model: text(),
+    pending_active_model: text(),
+    routing_policy_version: text(),
+    turn_count: integer().notNull().default(0),
+    disposition: text(),
+    ended_at: integer(),
+    parent_session_id: text().references((): AnySQLiteColumn => sessions.id),
+    parent_tool_use_id: text(),
+    is_worker: integer().notNull().default(0),
+    root_session_id: text().notNull(),
+    delegation_depth: integer().notNull().default(0),
+    delegated_by_model: text(),
+    worker_name: text(),
+    worker_digest: text(),
+    worker_origin: text(),
+    allow_workers_json: text(),
+    approval_mode: text().notNull(),
+    max_cost_pusd: integer(),
+    on_reached: text().notNull(),
+    budget_warned_pusd: integer(),
+    created_at: integer().notNull(),
+    updated_at: integer().notNull(),
+    // The long texts stand last, so that reading the columns above never walks their overflow pages.
+    worker_definition_json: text(),
+    system_prompt: text(),
+    system_prompt_volatile: text(),
+    door: text().notNull().default('api'),
+    caller: text().notNull().default(''),
+    client: text(),
+    client_ref: text(),
+  },
+  (t) => [
+    index('sessions_parent').on(t.parent_session_id).where(sql`parent_session_id IS NOT NULL`),
+    uniqueIndex('sessions_parent_tool_use').on(t.parent_tool_use_id).where(sql`parent_tool_use_id IS NOT NULL`),
+    uniqueIndex('sessions_client').on(t.caller, t.client_ref).where(sql`client_ref IS NOT NULL AND is_worker = 0`),
+    uniqueIndex('sessions_client_worker')
+      .on(t.root_session_id, t.client_ref)
+      .where(sql`client_ref IS NOT NULL AND is_worker = 1`),
+    index('sessions_root').on(t.root_session_id),
+    index('sessions_newest').on(t.is_worker, sql`id DESC`),
+    index('sessions_named').on(t.worker_name, sql`id DESC`).where(sql`worker_name IS NOT NULL`),
+    index('sessions_active').on(t.is_worker, t.door).where(sql`ended_at IS NULL`),
+    check(
+      'sessions_worker',
+      sql`is_worker = (parent_session_id IS NOT NULL) AND (is_worker AND door <> 'gateway') = (parent_tool_use_id IS NOT NULL)`,
+    ),
+    check('sessions_end', sql`(ended_at IS NULL) = (disposition IS NULL)`),
+    oneOf('sessions', 'disposition', DispositionSchema.options),
+    oneOf('sessions', 'worker_origin', WorkerOriginSchema.options),
+    oneOf('sessions', 'approval_mode', ApprovalModeSchema.options),
+    oneOf('sessions', 'on_reached', OnReachedSchema.options),
+    oneOf('sessions', 'door', DoorSchema.options),
+  ],
+);
+
+export const turns = sqliteTable(
+  'turns',
+  {
+    id: text().primaryKey().notNull(),
+    session_id: text()
+      .notNull()
+      .references(() => sessions.id),
+    user_message_id: text().notNull(),
+    status: text().notNull(),
+    per_message_override: text(),
+    chosen_model: text(),
+    provider: text(),
+    routing_mode: text(),
+    stop_reason: text(),
+    cancel_reason: text(),
+    interrupted_reason: text(),
+    error_code: text(),
+    error_class: text(),
+    error_message: text(),
+    retryable: integer(),
+    llm_call_count: integer().notNull().default(0),
+    tool_call_count: integer().notNull().default(0),
+    started_at: integer().notNull(),
+    ended_at: integer(),
+    wall_time_seconds: real(),
+    final_message_id: text(),
+    tools_json: text().notNull(),
+    fingerprint_json: text(),
+    resume_attempts: integer().notNull().default(0),
+    user_score_json: text(),
+  },
+  (t) => [
+    index('turns_session').on(t.session_id, t.id),
+    uniqueIndex('turns_open').on(t.session_id).where(sql`status IN ('in_flight','cancelling','interrupted')`),
+    oneOf('turns', 'status', TurnStatusSchema.options),
+    oneOf('turns', 'routing_mode', RoutingModeSchema.options),
+    oneOf('turns', 'stop_reason', TurnStopReasonSchema.options),
+    oneOf('turns', 'cancel_reason', CancelReasonSchema.options),
+    oneOf('turns', 'interrupted_reason', InterruptedReasonSchema.options),
+    oneOf('turns', 'error_code', TurnErrorCodeSchema.options),
+    oneOf('turns', 'error_class', ErrorClassSchema.options),
+    flag('turns', 'retryable'),
+  ],
+);
+
+/** Messages sent to a turn that runs, until it has read them (20 §4). */
+export const turn_inputs = sqliteTable(
+  'turn_inputs',
+  {
+    id: text().primaryKey().notNull(),
+    session_id: text()
+      .notNull()
+      .references(() => sessions.id),
+    turn_id: text()
+      .notNull()
+      .references(() => turns.id),
+    content_json: text().notNull(),
+    submitted_at: integer().notNull(),
+  },
+  (t) => [index('turn_inputs_turn').on(t.turn_id, t.id), index('turn_inputs_session').on(t.session_id)],
+);
+
+export const messages = sqliteTable(
+  'messages',
+  {
+    id: text().primaryKey().notNull(),
+    session_id: text()
+      .notNull()
+      .references(() => sessions.id),
+    turn_id: text().references(() => turns.id),
+    role: text().notNull(),
+    status: text().notNull(),
+    created_at: integer().notNull(),
+    metadata_json: text().notNull(),
+    content_json: text().notNull(),
+    provider_raw_json: text(),
+  },
+  (t) => [
+    index('messages_session').on(t.session_id, t.id),
+    index('messages_turn').on(t.turn_id, t.id),
+    oneOf('messages', 'role', RoleSchema.options),
+    oneOf('messages', 'status', MessageStatusSchema.exclude(['partial']).options),
+  ],
+);
+
+export const tool_calls = sqliteTable(
+  'tool_calls',
+  {
+    id: text().primaryKey().notNull(),
+    session_id: text()
+      .notNull()
+      .references(() => sessions.id),
+    turn_id: text()
+      .notNull()
+      .references(() => turns.id),
+    message_id: text()
+      .notNull()
+      .references(() => messages.id),
+    result_message_id: text()
+      .unique('tool_calls_result')
+      .references(() => messages.id),
+    name: text().notNull(),
+    status: text().notNull(),
+    provider: text().notNull(),
+    provider_id: text(),
+    created_at: integer().notNull(),
+    completed_at: integer(),
+    result_json: text(),
+    changed_json: text(),
+  },
+  (t) => [
+    index('tool_calls_session').on(t.session_id, t.status),
+    index('tool_calls_turn').on(t.turn_id),
+    index('tool_calls_message').on(t.message_id),
+    oneOf('tool_calls', 'status', ToolCallStatusSchema.options),
+  ],
+);
+
+export const delegations = sqliteTable(
+  'delegations',
+  {
+    tool_use_id: text().primaryKey().notNull(),
+    parent_session_id: text()
+      .notNull()
+      .references(() => sessions.id),
+    parent_turn_id: text(),
+    worker_session_id: text()
+      .unique('delegations_worker')
+      .references(() => sessions.id),
+    entry: text().notNull(),
+    worker_name: text(),
+    worker_digest: text(),
+    tier: text(),
+    resolved_model: text(),
+    context_mode: text().notNull(),
+    context_reference_count: integer().notNull(),
+    task_size_tokens: integer().notNull(),
+    effective_tools_json: text().notNull(),
+    allowed_tool_count: integer().notNull(),
+    dropped_tools_json: text().notNull(),
+    max_tokens: integer(),
+    max_cost_pusd: integer(),
+    timeout_seconds: real().notNull(),
+    active_seconds: real().notNull(),
+    status: text().notNull(),
+    failure_mode: text(),
+    error_message: text(),
+    created_at: integer().notNull(),
+    ended_at: integer(),
+    output_json: text(),
+    request_json: text().notNull(),
+    changes_json: text(),
+  },
+  (t) => [
+    index('delegations_parent').on(t.parent_session_id, t.tool_use_id),
+    index('delegations_open').on(t.parent_turn_id).where(sql`status IN ('running','interrupted')`),
+    oneOf('delegations', 'entry', EntrySchema.options),
+    oneOf('delegations', 'tier', TierSchema.options),
+    oneOf('delegations', 'context_mode', ContextModeSchema.options),
+    oneOf('delegations', 'status', DelegationStatusSchema.options),
+    oneOf('delegations', 'failure_mode', FailureModeSchema.options),
+  ],
+);
+
+export const confirmations = sqliteTable(
+  'confirmations',
+  {
+    id: text().primaryKey().notNull(),
+    session_id: text()
+      .notNull()
+      .references(() => sessions.id),
+    root_session_id: text().notNull(),
+    turn_id: text().notNull(),
+    tool_use_id: text().notNull(),
+    tool_name: text().notNull(),
+    rule: text(),
+    key_hash: text(),
+    request_json: text().notNull(),
+    input_json: text().notNull(),
+    requested_at: integer().notNull(),
+    expires_at: integer().notNull(),
+    decision: text(),
+    scope: text(),
+    reason: text(),
+    modified_json: text(),
+    resolved_by: text(),
+    resolved_at: integer(),
+  },
+  (t) => [
+    index('confirmations_open').on(t.id).where(sql`decision IS NULL`),
+    index('confirmations_granted').on(t.root_session_id, t.key_hash).where(sql`scope = 'identical'`),
+    index('confirmations_session').on(t.session_id, t.id),
+    oneOf('confirmations', 'decision', DecisionSchema.options),
+    oneOf('confirmations', 'scope', ScopeSchema.options),
+    oneOf('confirmations', 'resolved_by', ResolvedBySchema.options),
+  ],
+);

@@ -1,0 +1,210 @@
+// Rows as the nouns of the domain; the other direction is beside each statement that writes.
+
+import { wholeMetadata, wholePayload } from '#core/policy/journal/stored-payload.ts';
+import type { ConfirmationRow } from '#core/ports/journal.ts';
+import type { ToolCallState } from '#core/ports/store.ts';
+import { isoTime } from '#protocol/clock.ts';
+import type { Confirmation } from '#protocol/confirmation.ts';
+import type { Checkpoint } from '#protocol/context/checkpoint.ts';
+import type { DelegationRecord } from '#protocol/delegate.ts';
+import type { AnyEvent } from '#protocol/event.ts';
+import { NO_CHANGES, type WorkerChanges } from '#protocol/file-change.ts';
+import type { Message, StoredMessage } from '#protocol/message.ts';
+import { fromPusd, type Usd } from '#protocol/money.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import type { TurnInputRecord, TurnRecord, UserScore } from '#protocol/turn.ts';
+import type { WorkerSnapshot } from '#protocol/worker/definition.ts';
+import { NO_TIMEOUT } from '../read/values.ts';
+import type * as conversation from './conversation.ts';
+import type * as ledger from './ledger.ts';
+import type * as memory from './memory.ts';
+
+/** Money beside other columns is selected as text: a JS number would lose picodollars. */
+type WithLimit<Row extends { readonly max_cost_pusd: number | null }> = Row & {
+  readonly max_cost_text: string | null;
+};
+export const LIMIT_AS_TEXT = 'CAST(max_cost_pusd AS TEXT) AS max_cost_text';
+
+export type SessionRow = WithLimit<typeof conversation.sessions.$inferSelect>;
+export type TurnRow = typeof conversation.turns.$inferSelect;
+export type TurnInputRow = typeof conversation.turn_inputs.$inferSelect;
+export type MessageRow = typeof conversation.messages.$inferSelect;
+export type ToolCallRowStored = typeof conversation.tool_calls.$inferSelect;
+export type DelegationRow = WithLimit<typeof conversation.delegations.$inferSelect>;
+export type ConfirmationRowStored = typeof conversation.confirmations.$inferSelect;
+export type CheckpointRow = typeof memory.compaction_checkpoints.$inferSelect;
+/** As the view `events` has it. */
+export type EventRow = Omit<typeof ledger.event_rows.$inferSelect, 'session_key' | 'type' | 'actor' | 'sensitivity'> &
+  Readonly<Record<'session_id' | 'type' | 'actor' | 'sensitivity', string>>;
+
+function parsed<T>(text: string): T {
+  return JSON.parse(text) as T;
+}
+function parsedOrNull<T>(text: string | null): T | null {
+  return text === null ? null : parsed<T>(text);
+}
+export function isoOrNull(ms: number | null): string | null {
+  return ms === null ? null : isoTime(ms);
+}
+export function usdOrNull(pusd: string | null): Usd | null {
+  return pusd === null ? null : fromPusd(BigInt(pusd));
+}
+
+export function sessionRecord(row: SessionRow): SessionRecord {
+  const { allow_workers_json, worker_definition_json, max_cost_pusd, max_cost_text, budget_warned_pusd, ...rest } = row;
+  return {
+    ...rest,
+    pending_active_model: parsedOrNull(row.pending_active_model),
+    is_worker: row.is_worker === 1,
+    allow_workers: parsedOrNull(allow_workers_json),
+    worker_definition: parsedOrNull(worker_definition_json),
+    max_cost_usd: usdOrNull(max_cost_text),
+  } as SessionRecord;
+}
+
+export function turnRecord(row: TurnRow): TurnRecord {
+  const { tools_json, fingerprint_json, user_score_json, ...rest } = row;
+  return {
+    ...rest,
+    retryable: row.retryable === null ? null : row.retryable === 1,
+    tools: parsed(tools_json),
+  } as TurnRecord;
+}
+
+export function userScore({ user_score_json }: TurnRow): UserScore | null {
+  return parsedOrNull(user_score_json);
+}
+
+export function turnInput({ content_json, ...row }: TurnInputRow): TurnInputRecord {
+  return { ...row, content: parsed(content_json) } as TurnInputRecord;
+}
+
+/** Without `provider_raw`, which never leaves the engine. */
+export function wireMessage(row: Omit<MessageRow, 'provider_raw_json'>): Message {
+  return {
+    id: row.id,
+    session_id: row.session_id,
+    turn_id: row.turn_id,
+    role: row.role,
+    content: parsed(row.content_json),
+    metadata: wholeMetadata(parsed(row.metadata_json), row.status),
+    created_at: isoTime(row.created_at),
+  } as Message;
+}
+export function storedMessage(row: MessageRow): StoredMessage {
+  return { ...wireMessage(row), provider_raw: parsedOrNull(row.provider_raw_json) };
+}
+
+export function checkpoint(row: CheckpointRow): Checkpoint {
+  const { message_ids_json, through_message_id, summary_text, model, kind, ...step } = row;
+  return (
+    kind === 'elide'
+      ? { ...step, kind, message_ids: parsed(message_ids_json ?? '[]') }
+      : { ...step, kind, through_message_id, summary_text, model }
+  ) as Checkpoint;
+}
+
+export function toolCallState(row: ToolCallRowStored): ToolCallState {
+  return {
+    id: row.id,
+    session_id: row.session_id,
+    message_id: row.message_id,
+    name: row.name,
+    status: row.status,
+    result: parsedOrNull(row.result_json),
+    answered: row.result_message_id !== null,
+  } as ToolCallState;
+}
+
+export function delegationRecord(row: DelegationRow): DelegationRecord {
+  const {
+    max_cost_pusd,
+    max_cost_text,
+    effective_tools_json,
+    dropped_tools_json,
+    output_json,
+    request_json,
+    changes_json,
+    allowed_tool_count,
+    timeout_seconds,
+    ...rest
+  } = row;
+  const stored = parsed<Partial<DelegationRecord['request']>>(request_json);
+  return {
+    ...rest,
+    // The column holds 0 where nothing was asked for.
+    allowed_tool_count: (stored.allowed_tools ?? null) === null ? null : allowed_tool_count,
+    timeout_seconds: timeout_seconds === NO_TIMEOUT ? null : timeout_seconds,
+    effective_tools: parsed(effective_tools_json),
+    dropped_tools: parsed(dropped_tools_json),
+    max_cost_usd: usdOrNull(max_cost_text),
+    output: parsedOrNull(output_json),
+    // Older rows know no named workers.
+    request: { worker: null, attachments: [], ...stored },
+    ...(parsedOrNull<WorkerChanges>(changes_json) ?? NO_CHANGES),
+  } as DelegationRecord;
+}
+
+export function confirmationRow(row: ConfirmationRowStored): ConfirmationRow {
+  return {
+    id: row.id,
+    session_id: row.session_id,
+    turn_id: row.turn_id,
+    root_session_id: row.root_session_id,
+    tool_use_id: row.tool_use_id,
+    tool_name: row.tool_name,
+    rule: row.rule,
+    key_hash: row.key_hash,
+    request: parsed(row.request_json),
+    input: parsed(row.input_json),
+    requested_at: row.requested_at,
+    expires_at: row.expires_at,
+  } as ConfirmationRow;
+}
+/** Of the rule that asks, under the tool's name or its group's. */
+function ruleDescription({ tool_name, rule, worker_definition_json }: ShownConfirmation): string | null {
+  const snapshot = parsedOrNull<WorkerSnapshot>(worker_definition_json ?? null);
+  const rules = snapshot?.definition.tool_rules ?? {};
+  const names = rule === 'sandbox.read' ? [rule] : [tool_name, rule];
+  const key = names.find((name) => name !== null && Object.hasOwn(rules, name));
+  return key == null ? null : (rules[key]?.description ?? null);
+}
+
+/** With the definition of the session that asks; absent where it is not looked for. */
+export type ShownConfirmation = ConfirmationRowStored & { readonly worker_definition_json?: string | null };
+
+export function wireConfirmation(row: ShownConfirmation): Confirmation {
+  return {
+    ...parsed<Confirmation>(row.request_json),
+    session_id: row.session_id,
+    turn_id: row.turn_id,
+    requested_at: isoTime(row.requested_at),
+    rule_description: ruleDescription(row),
+    decision: row.decision,
+    scope: row.scope,
+    reason: row.reason,
+    resolved_by: row.resolved_by,
+    resolved_at: isoOrNull(row.resolved_at),
+  } as Confirmation;
+}
+
+/** A type unknown to this version comes back as it was written (02 §5). */
+export function storedEvent(row: EventRow): AnyEvent {
+  return {
+    id: row.id,
+    timestamp: isoTime(row.timestamp_ms),
+    session_id: row.session_id,
+    turn_id: row.turn_id,
+    parent_event_id: row.parent_event_id,
+    type: row.type,
+    actor: row.actor,
+    payload: wholePayload(row.type, parsed(row.payload_json), row),
+    sensitivity: row.sensitivity,
+  } as AnyEvent;
+}
+
+/** An event and the text of its payload as it was published. */
+export function rawEvent(row: EventRow): { readonly event: AnyEvent; readonly payload_json: string } {
+  const event = storedEvent(row);
+  return { event, payload_json: JSON.stringify(event.payload) };
+}

@@ -1,0 +1,75 @@
+// Events and cost facts as their tables hold them (01 §11.3, 07 §9.3).
+
+import { storedPayload } from '#core/policy/journal/stored-payload.ts';
+import type { Event } from '#protocol/event.ts';
+import { ROLLUPS, rollupColumns, rollupKey, TOKEN_COUNTS } from '../schema/rollups.ts';
+import { ACTOR_NUMBERS, SENSITIVITY_NUMBERS, TYPE_NUMBERS } from '../schema/words.ts';
+
+/** Beside what `eventRow` says, `session_key` names the session's row. */
+export const EVENT_COLUMNS = [
+  'id',
+  'timestamp_ms',
+  'session_key',
+  'turn_id',
+  'parent_event_id',
+  'type',
+  'actor',
+  'sensitivity',
+  'payload_json',
+] as const;
+export const LEDGER_SESSION_COLUMNS = [
+  'session_id',
+  'root_session_id',
+  'parent_key',
+  'is_worker',
+  'workspace_hash',
+  'delegation_tier',
+  'worker_name',
+  'delegated_by_model',
+  'door',
+  'caller',
+] as const;
+/** Beside what `costFact` says, `session_key` names the session's row. */
+export const FACT_COLUMNS = [
+  'event_id',
+  'ts_ms',
+  'session_key',
+  'turn_id',
+  'model',
+  'provider',
+  'pricing_version',
+  'purpose',
+  ...TOKEN_COUNTS,
+  'usage_estimated',
+  'priced',
+  'cancelled',
+  'latency_ms',
+  'cost_pusd',
+] as const;
+export const EVENT_SESSION_KEY = 'SELECT session_key FROM event_sessions WHERE session_id = ?';
+export const LEDGER_SESSION_KEY = 'SELECT session_key FROM ledger_sessions WHERE session_id = ?';
+
+/** @param at Unix milliseconds */
+export function eventRow(event: Event, at: number) {
+  return {
+    id: event.id,
+    timestamp_ms: at,
+    session_id: event.session_id,
+    turn_id: event.turn_id,
+    parent_event_id: event.parent_event_id,
+    type: TYPE_NUMBERS[event.type],
+    actor: ACTOR_NUMBERS[event.actor],
+    sensitivity: SENSITIVITY_NUMBERS[event.sensitivity],
+    payload_json: storedPayload(event.type, event.payload, event),
+  };
+}
+
+/** Each rollup with its columns and how a fact is added to a row that is there. */
+export const ROLLUP_UPSERTS = ROLLUPS.map((rollup) => ({
+  table: rollup.table,
+  key: rollupKey(rollup),
+  measures: rollup.measures,
+  columns: rollupColumns(rollup),
+  conflict: `ON CONFLICT (${rollupKey(rollup).join(', ')})
+    DO UPDATE SET ${rollup.measures.map((m) => `${m} = ${rollup.table}.${m} + excluded.${m}`).join(', ')}`,
+}));

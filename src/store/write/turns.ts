@@ -1,0 +1,129 @@
+// Changes of turns, messages and tool calls: what every database is told (01 §6, §8).
+
+import { storedMetadata } from '#core/policy/journal/stored-payload.ts';
+import { storedFingerprint } from '#core/policy/learning/stored-fingerprint.ts';
+import type { Logger } from '#core/ports/log.ts';
+import type { Fingerprint } from '#protocol/learning/pattern.ts';
+import type { StoredMessage } from '#protocol/message.ts';
+import { canonicalJson } from '#protocol/text/canonical-json.ts';
+import type { TurnRecord } from '#protocol/turn.ts';
+import { bit, json } from '../read/values.ts';
+import { TURN_IS_OPEN } from '../schema/words.ts';
+
+export const TURN_COLUMNS = [
+  'id',
+  'session_id',
+  'user_message_id',
+  'status',
+  'per_message_override',
+  'chosen_model',
+  'provider',
+  'routing_mode',
+  'stop_reason',
+  'cancel_reason',
+  'interrupted_reason',
+  'error_code',
+  'error_class',
+  'error_message',
+  'retryable',
+  'llm_call_count',
+  'tool_call_count',
+  'started_at',
+  'ended_at',
+  'wall_time_seconds',
+  'final_message_id',
+  'tools_json',
+  'resume_attempts',
+  'fingerprint_json',
+] as const;
+export const MESSAGE_COLUMNS = [
+  'id',
+  'session_id',
+  'turn_id',
+  'role',
+  'status',
+  'created_at',
+  'metadata_json',
+  'content_json',
+  'provider_raw_json',
+] as const;
+export const CALL_COLUMNS = [
+  'id',
+  'session_id',
+  'turn_id',
+  'message_id',
+  'name',
+  'status',
+  'provider',
+  'provider_id',
+  'created_at',
+] as const;
+export const INPUT_COLUMNS = ['id', 'session_id', 'turn_id', 'content_json', 'submitted_at'] as const;
+const PROVIDER_RAW_LIMIT = 64 * 1024;
+
+export const TOUCH_SESSION = 'UPDATE sessions SET updated_at = @started_at WHERE id = @session_id AND ended_at IS NULL';
+export const END_TURN = `
+  UPDATE turns SET status = @status, stop_reason = @stop_reason, cancel_reason = @cancel_reason,
+    interrupted_reason = NULL, error_code = @error_code, error_class = @error_class, error_message = @error_message,
+    retryable = @retryable, llm_call_count = @llm_call_count, tool_call_count = @tool_call_count,
+    wall_time_seconds = @wall_time_seconds, final_message_id = @final_message_id, ended_at = @ended_at
+  WHERE id = @turn_id AND session_id = @session_id AND ${TURN_IS_OPEN}`;
+export const LAND_TURN = `
+  UPDATE sessions SET turn_count = turn_count + @completed, updated_at = @ended_at, pending_active_model = NULL,
+    active_model = CASE WHEN pending_active_model IS NULL THEN active_model
+      ELSE json_extract(pending_active_model, '$.model') END
+  WHERE id = @session_id RETURNING turn_count, updated_at, active_model`;
+export const INTERRUPT_TURN = `
+  UPDATE turns SET status = 'interrupted', interrupted_reason = @reason,
+    llm_call_count = @llm_call_count, tool_call_count = @tool_call_count
+  WHERE id = @turn_id AND ${TURN_IS_OPEN}`;
+export const RESUME_TURN = `
+  UPDATE turns SET status = 'in_flight', interrupted_reason = NULL, resume_attempts = resume_attempts + @attempt
+  WHERE id = @turn_id AND status = 'interrupted'`;
+export const SCORE_TURN = `
+  UPDATE turns SET user_score_json = @user_score_json WHERE id = @turn_id AND NOT (${TURN_IS_OPEN})`;
+export const INPUTS_WAITING = 'SELECT count(*) AS n FROM turn_inputs WHERE turn_id = ?';
+export const READ_INPUT = 'DELETE FROM turn_inputs WHERE id = ?';
+export const TURN_STATUS = 'SELECT status FROM turns WHERE id = ?';
+export const ENDED_TURN = `SELECT status FROM turns WHERE id = ? AND NOT (${TURN_IS_OPEN})`;
+export const SETTLE_CALL = `
+  UPDATE tool_calls SET status = @status, result_json = @result_json, changed_json = @changed_json,
+    completed_at = @at
+  WHERE id = @id AND status = 'pending'`;
+export const ANSWER_CALL = 'UPDATE tool_calls SET result_message_id = @result_message_id WHERE id = @id';
+export const CALL_ANSWERED = 'SELECT session_id, message_id, result_message_id FROM tool_calls WHERE id = ?';
+
+export function turnRow({ retryable, ...turn }: TurnRecord, fingerprint: Fingerprint | null) {
+  const shape = fingerprint === null ? null : storedFingerprint(fingerprint);
+  return { ...turn, retryable: bit(retryable), tools_json: json(turn.tools), fingerprint_json: json(shape) };
+}
+
+/** The row of a message, the message as a reader will find it, and the length of its texts. */
+export function messageRow(message: StoredMessage, log: Logger) {
+  const raw = providerRaw(message, log);
+  const content = JSON.stringify(message.content);
+  return {
+    row: {
+      id: message.id,
+      session_id: message.session_id,
+      turn_id: message.turn_id,
+      role: message.role,
+      status: message.metadata.status,
+      created_at: Date.parse(message.created_at),
+      metadata_json: storedMetadata(message.metadata),
+      content_json: content,
+      provider_raw_json: raw,
+    },
+    stored: raw === null && message.provider_raw !== null ? { ...message, provider_raw: null } : message,
+    bytes: content.length + (raw?.length ?? 0),
+  };
+}
+
+function providerRaw(message: StoredMessage, log: Logger): string | null {
+  if (message.provider_raw === null) return null;
+  const text = canonicalJson(message.provider_raw);
+  const bytes = Buffer.byteLength(text);
+  if (bytes <= PROVIDER_RAW_LIMIT) return text;
+  log.warn({ session_id: message.session_id, message_id: message.id, bytes }, 'provider_raw too large, not stored');
+  return null;
+}

@@ -1,0 +1,60 @@
+// The built-in tools with what they need from outside (09 §13).
+import { rgPath } from '@vscode/ripgrep';
+import type { ToolFactory } from '#core/ports/tool.ts';
+import type { Clock } from '#protocol/clock.ts';
+import type { Config } from '#protocol/config.ts';
+import { createSandbox } from '../sandbox/sandbox.ts';
+import { delegate } from './delegate.ts';
+import { editFile } from './edit-file.ts';
+import { grep } from './grep.ts';
+import { listFiles } from './list-files.ts';
+import { memoryAdd, memoryConsolidate, memoryReplace } from './memory.ts';
+import { readFile } from './read-file.ts';
+import { requestContext } from './request-context.ts';
+import { shell } from './shell.ts';
+import { skillLoad } from './skill-load.ts';
+import { workerCall, workerCreate } from './workers.ts';
+import { writeFile } from './write-file.ts';
+
+export interface BuiltinOptions {
+  /** The ripgrep program; default: the one that is installed with the server. */
+  readonly ripgrep?: string;
+  /** The environment of commands, as `shellEnvironment` makes it. */
+  readonly shellEnv: Readonly<Record<string, string>>;
+  readonly shell: Config['tools']['shell'];
+  /** The server's data folder, hidden from sandboxed commands. */
+  readonly dataFolder?: string;
+  /** Whether the server starts what a workspace's `.mcp.json` names. */
+  readonly projectFiles?: boolean;
+  readonly clock: Clock;
+}
+
+/** One factory per tool, ready to be registered. */
+export function builtinTools(options: BuiltinOptions): ToolFactory[] {
+  const { shellEnv: env, clock } = options;
+  const caged = options.shell.sandbox === 'required';
+  const sandbox = caged
+    ? createSandbox({
+        network: options.shell.sandbox_network,
+        dataFolder: options.dataFolder ?? null,
+        projectFiles: options.projectFiles === true,
+        env,
+      })
+    : null;
+  return [
+    readFile,
+    writeFile,
+    editFile,
+    listFiles,
+    grep({ ripgrep: options.ripgrep ?? rgPath }),
+    shell({ env, sandbox, clock }),
+    memoryAdd,
+    memoryReplace,
+    memoryConsolidate,
+    skillLoad,
+    delegate,
+    requestContext,
+    workerCreate,
+    workerCall,
+  ];
+}

@@ -1,0 +1,89 @@
+// What the definitions of the built-in tools have in common (09 §13).
+import { createHash } from 'node:crypto';
+import type { ToolContext } from '#core/ports/tool.ts';
+import type { ConfinedPath, WorkspaceFiles } from '#core/ports/workspace.ts';
+import { type JsonSchema, type ToolDefinition, ToolError } from '#protocol/tool.ts';
+
+type Given = Pick<ToolDefinition, 'name' | 'description' | 'input_schema' | 'side_effects'> & Partial<ToolDefinition>;
+
+/** A definition with the usual rest: needs the workspace, its paths in `path` and `paths`, the timeout of its class. */
+export function define(given: Given): ToolDefinition {
+  return { requires_workspace: true, path_fields: ['path', 'paths'], timeout_seconds: null, ...given };
+}
+
+/** An object schema that allows nothing beside these properties. */
+export function inputSchema(properties: Readonly<Record<string, JsonSchema>>, required: readonly string[]): JsonSchema {
+  return { type: 'object', additionalProperties: false, properties, required };
+}
+
+/** The schema of a path. */
+export function pathSchema(description: string): JsonSchema {
+  return { type: 'string', minLength: 1, description };
+}
+
+/** The files of a tool that asked for the workspace. */
+export function filesOf(context: ToolContext): WorkspaceFiles {
+  if (context.files === null) throw new Error('a workspace tool was called without a workspace');
+  return context.files;
+}
+
+/** No clock runs yet when a call is checked: a larger file is looked at when the call runs. */
+const MAX_CHECKED_BYTES = 4 * 1024 * 1024;
+/** Whether a file that the session has never read may be changed. */
+type Unread = 'allowed' | 'refused';
+
+/** What `refuseStale` will say, as far as it can be known before anybody is asked. Throws `ToolError`. */
+export async function checkStale(context: ToolContext, given: string, unread: Unread): Promise<void> {
+  const files = filesOf(context);
+  const path = await files.resolve(given, 'write');
+  if (unread === 'allowed' && context.known.hash(path.relative) === null) return;
+  const data = await files.read(path, MAX_CHECKED_BYTES).catch((error: unknown) => {
+    // Not there, or too large.
+    if (error instanceof ToolError) return null;
+    throw error;
+  });
+  if (data !== null) refuseStale(context, path, { now: hashOf(data), unread });
+}
+
+/**
+ * Throws where the file is not what the session last read or wrote: its change would undo somebody else's (20 §1).
+ * @param now hash of the file under its lock; null = there is none
+ */
+export function refuseStale(
+  context: ToolContext,
+  path: ConfinedPath,
+  { now, unread }: { readonly now: string | null; readonly unread: Unread },
+): void {
+  const known = context.known.hash(path.relative);
+  if (now === null || known === now || (known === null && unread === 'allowed')) return;
+  throw new ToolError(
+    'execution_error',
+    known === null
+      ? `you have not read it: ${path.given}; read it first`
+      : `changed since you read it: ${path.given}; read it again`,
+  );
+}
+
+/** SHA-256 of a content in hex, as `WorkspaceFiles.hash` has it. */
+export function hashOf(data: string | Uint8Array): string {
+  return createHash('sha256').update(data).digest('hex');
+}
+
+/** Text of bytes that must be UTF-8; a byte order mark stays. Throws `ToolError('execution_error')`. */
+export function utf8Text(data: Uint8Array, path: string, hint = ''): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(data);
+  } catch {
+    throw notText(path, hint);
+  }
+}
+
+/** @param hint what to do instead; '' = nothing */
+export function notText(path: string, hint = ''): ToolError {
+  return new ToolError('execution_error', `not valid UTF-8 text: ${path}${hint}`);
+}
+
+/** `cancel` of a tool that is done almost as soon as it started: there is nothing to end. */
+export async function nothingToCancel(): Promise<boolean> {
+  return false;
+}

@@ -1,0 +1,69 @@
+// edit_file: replaces one place of a file (09 §13).
+
+import type { ToolFactory } from '#core/ports/tool.ts';
+import { ToolError, toolText } from '#protocol/tool.ts';
+import {
+  checkStale,
+  define,
+  filesOf,
+  hashOf,
+  inputSchema,
+  nothingToCancel,
+  pathSchema,
+  refuseStale,
+  utf8Text,
+} from './definition.ts';
+
+const MAX_FILE_BYTES = 16 * 1024 * 1024;
+
+const definition = define({
+  name: 'edit_file',
+  description:
+    'Replaces a text in a file of the workspace. The old text must occur exactly once, so include enough of its surroundings; both texts are taken literally.',
+  side_effects: 'write',
+  file_access: 'write',
+  group: 'sandbox.write',
+  input_schema: inputSchema(
+    {
+      path: pathSchema('File, relative to the workspace.'),
+      old: { type: 'string', minLength: 1, description: 'The text to replace, exactly as it stands in the file.' },
+      new: { type: 'string', description: 'The text to put in its place.' },
+    },
+    ['path', 'old', 'new'],
+  ),
+});
+
+export const editFile: ToolFactory = () => ({
+  definition,
+  cancel: nothingToCancel,
+  async check(input, context) {
+    await checkStale(context, input.path as string, 'allowed');
+    return [];
+  },
+  async execute(input, context) {
+    const files = filesOf(context);
+    const old = input.old as string;
+    const path = await files.resolve(input.path as string, 'write');
+    await files.exclusive(path, async () => {
+      context.signal.throwIfAborted();
+      const data = await files.read(path, MAX_FILE_BYTES);
+      refuseStale(context, path, { now: hashOf(data), unread: 'allowed' });
+      const text = utf8Text(data, path.given, files.binary_hint);
+      const at = onlyOccurrence(text, old, path.given);
+      const edited = `${text.slice(0, at)}${input.new}${text.slice(at + old.length)}`;
+      await files.write(path, edited);
+      context.known.wrote(path.relative, hashOf(edited));
+    });
+    return toolText(`Edited ${path.given}`, { files_modified: [path.relative] });
+  },
+});
+
+/** Where the text stands. Throws `ToolError` unless that is one place; overlapping places count as several. */
+function onlyOccurrence(text: string, sought: string, path: string): number {
+  const first = text.indexOf(sought);
+  if (first < 0) throw new ToolError('execution_error', `text to replace not found in ${path}`);
+  let count = 0;
+  for (let at = first; at >= 0; at = text.indexOf(sought, at + 1)) count += 1;
+  if (count === 1) return first;
+  throw new ToolError('execution_error', `text to replace appears ${count} times in ${path}; must be unique`);
+}

@@ -1,0 +1,75 @@
+// list_files: what a folder holds (09 §13).
+import { setImmediate } from 'node:timers/promises';
+import type { ToolFactory } from '#core/ports/tool.ts';
+import type { ConfinedPath, WorkspaceFiles } from '#core/ports/workspace.ts';
+import { toolText } from '#protocol/tool.ts';
+import { byteKey } from './byte-order.ts';
+import { define, filesOf, inputSchema, nothingToCancel, pathSchema } from './definition.ts';
+import { PRUNED_FOLDERS } from './pruned.ts';
+
+const BETWEEN = 1000;
+
+const definition = define({
+  name: 'list_files',
+  description:
+    'Lists a folder of the workspace, one name per line, folders with a final slash. With recursive it lists everything below, except dependency, build and cache folders.',
+  side_effects: 'read',
+  file_access: 'read',
+  path_use: 'list',
+  input_schema: inputSchema(
+    {
+      path: { ...pathSchema('Folder, relative to the workspace.'), default: '.' },
+      recursive: { type: 'boolean', default: false, description: 'List what lies in its folders too.' },
+      max_entries: { type: 'integer', minimum: 1, maximum: 5000, default: 1000, description: 'Most lines to show.' },
+    },
+    [],
+  ),
+});
+
+export const listFiles: ToolFactory = () => ({
+  definition,
+  cancel: nothingToCancel,
+  async execute(input, context) {
+    const files = filesOf(context);
+    const folder = await files.resolve((input.path as string | undefined) ?? '.', 'list');
+    const max = (input.max_entries as number | undefined) ?? 1000;
+    const lines: string[] = [];
+    let more = 0;
+    for await (const line of walk(folder, '', { files, recursive: input.recursive === true, signal: context.signal })) {
+      if (lines.length < max) lines.push(line);
+      else more += 1;
+      // A folder may hold a million names: others get their turn in between.
+      if ((lines.length + more) % BETWEEN === 0) {
+        await setImmediate();
+        context.signal.throwIfAborted();
+      }
+    }
+    if (more > 0) lines.push(`... [${more} more]`);
+    return toolText(lines.length === 0 ? '(empty)' : lines.join('\n'));
+  },
+});
+
+/** Lines in byte order: a folder's own line comes before what it holds, since that continues it. */
+async function* walk(
+  folder: ConfinedPath,
+  prefix: string,
+  listing: { readonly files: WorkspaceFiles; readonly recursive: boolean; readonly signal: AbortSignal },
+): AsyncGenerator<string> {
+  const { files, recursive, signal } = listing;
+  signal.throwIfAborted();
+  const entries = await files.entries(folder);
+  const lines = entries.map((entry) => {
+    const line = entry.kind === 'directory' ? `${entry.name}/` : entry.name;
+    return { entry, line, key: byteKey(line) };
+  });
+  lines.sort((a, b) => (a.key < b.key ? -1 : 1));
+  for (const { entry, line } of lines) {
+    const inner = await files.below(folder, entry);
+    if (inner === null) continue;
+    if (!recursive || entry.kind !== 'directory') yield `${prefix}${line}`;
+    else if (!PRUNED_FOLDERS.includes(entry.name)) {
+      yield `${prefix}${line}`;
+      yield* walk(inner, `${prefix}${line}`, listing);
+    }
+  }
+}

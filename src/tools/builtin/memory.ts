@@ -1,0 +1,85 @@
+// memory_add, memory_replace, memory_consolidate: what sessions of a workspace keep for the next ones (10 §4.3).
+
+import { editMemory, type MemoryEdit, memoryAnswer } from '#core/policy/context/memory.ts';
+import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool.ts';
+import type { MemoryFile, MemoryWrite } from '#protocol/event/context.ts';
+import { type JsonSchema, ToolError, type ToolOutput, toolText } from '#protocol/tool.ts';
+import { define, inputSchema, nothingToCancel } from './definition.ts';
+
+const FILE: JsonSchema = {
+  type: 'string',
+  enum: ['MEMORY.md', 'USER.md'],
+  description: 'MEMORY.md: facts about this workspace. USER.md: facts about the person you work for.',
+};
+
+export const memoryAdd = memoryTool({
+  name: 'memory_add',
+  description:
+    'Adds one entry at the end of a memory file, which later sessions of this workspace read. For what stays true and cannot be seen in the code; a line or two.',
+  fields: {
+    entry: { type: 'string', minLength: 1, description: 'The text of the entry, such as "- Tests need a database".' },
+  },
+  edit: (input) => ({ operation: 'add', entry: input.entry as string }),
+});
+
+export const memoryReplace = memoryTool({
+  name: 'memory_replace',
+  description:
+    'Replaces a text in a memory file, e.g. a fact that has changed. The old text must occur exactly once; both are taken literally.',
+  fields: {
+    old: { type: 'string', description: 'The text to replace, exactly as it stands in the file.' },
+    new: { type: 'string', description: 'The text to put in its place; empty removes it.' },
+  },
+  edit: (input) => ({ operation: 'replace', old: input.old as string, new: input.new as string }),
+});
+
+export const memoryConsolidate = memoryTool({
+  name: 'memory_consolidate',
+  description:
+    'Replaces the whole content of a memory file, e.g. with a shorter version of the same facts when it has grown too large.',
+  fields: { content: { type: 'string', description: 'The complete new content; empty clears the file.' } },
+  edit: (input) => ({ operation: 'consolidate', content: input.content as string }),
+});
+
+function memoryTool(given: {
+  readonly name: string;
+  readonly description: string;
+  readonly fields: Readonly<Record<string, JsonSchema>>;
+  edit(input: ToolInput): MemoryEdit;
+}): ToolFactory {
+  const definition = define({
+    name: given.name,
+    description: given.description,
+    side_effects: 'write',
+    // The file is named, not given as a path: no other one can be meant.
+    path_fields: [],
+    memory_field: 'file',
+    planners_only: true,
+    input_schema: inputSchema({ file: FILE, ...given.fields }, ['file', ...Object.keys(given.fields)]),
+  });
+  return () => ({
+    definition,
+    cancel: nothingToCancel,
+    execute: (input, context) => write(input.file as MemoryFile, given.edit(input), context),
+  });
+}
+
+async function write(file: MemoryFile, edit: MemoryEdit, context: ToolContext): Promise<ToolOutput> {
+  if (context.memory === null) throw new ToolError('execution_error', 'a worker has no memory files to write');
+  const { operation } = edit;
+  const written: MemoryWrite = await context.memory.change({
+    file,
+    next(before) {
+      context.signal.throwIfAborted();
+      const edited = editMemory(file, before, edit);
+      if (!edited.ok) throw new ToolError('execution_error', edited.error);
+      return edited.value;
+    },
+    told: (change) => context.emit({ type: 'memory.updated', payload: { file, operation, ...change } }),
+  });
+  const { text, over_soft_cap } = memoryAnswer(file, operation, written);
+  return toolText(text, {
+    metadata: { file, operation, ...written, over_soft_cap },
+    files_modified: [`.metis/${file}`],
+  });
+}

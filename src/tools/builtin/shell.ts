@@ -1,0 +1,88 @@
+// shell: a command in the workspace (09 §12, §13).
+
+import { alreadyCut } from '#core/policy/tools/tool-output.ts';
+import type { ToolFactory } from '#core/ports/tool.ts';
+import { TreeLost } from '#protocol/batch-fault.ts';
+import type { Clock } from '#protocol/clock.ts';
+import { ToolError } from '#protocol/tool.ts';
+import { type CommandEnd, type RunningCommand, startCommand } from '../sandbox/command.ts';
+import type { Sandbox } from '../sandbox/sandbox.ts';
+import { define, inputSchema } from './definition.ts';
+
+const definition = define({
+  name: 'shell',
+  description:
+    'Runs a command with /bin/sh -c in the workspace and returns its exit code and what it printed. It has no input, and what it leaves in the background is ended with it.',
+  side_effects: 'execute',
+  command_field: 'command',
+  path_fields: [],
+  input_schema: inputSchema(
+    {
+      command: { type: 'string', minLength: 1, description: 'The command line.' },
+      timeout_seconds: {
+        type: 'number',
+        minimum: 1,
+        maximum: 600,
+        description: 'Seconds after which it is stopped. Lowers the limit of the server, never raises it.',
+      },
+    },
+    ['command'],
+  ),
+});
+
+export interface ShellOptions {
+  /** The whole environment of every command. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Null = commands run as the server does. */
+  readonly sandbox: Sandbox | null;
+  readonly clock: Clock;
+}
+
+/** The dispatcher's limit, which `timeout_seconds` may lower, ends a command through the signal. */
+export function shell({ env, sandbox, clock }: ShellOptions): ToolFactory {
+  return () => {
+    let running: RunningCommand | null = null;
+    return {
+      definition,
+      cancel: async () => (running === null ? false : running.stop()),
+      async execute(input, context) {
+        const command = input.command as string;
+        const plain = ['/bin/sh', '-c', command];
+        const argv = sandbox === null ? plain : await sandbox(context.workspace_path, plain);
+        context.signal.throwIfAborted();
+        const started = start(argv, context.workspace_path);
+        running = started;
+        const onAbort = () => void started.stop(patienceOf(context.signal));
+        context.signal.addEventListener('abort', onAbort, { once: true });
+        const end = await started.ended
+          .catch(() => {
+            throw new ToolError('execution_error', 'the command could not be started');
+          })
+          .finally(() => context.signal.removeEventListener('abort', onAbort));
+        if (context.signal.aborted) throw new ToolError('cancelled', 'Tool call cancelled.', end.output || null);
+        return alreadyCut(report(command, end), { success: end.code === 0, command_executed: command });
+      },
+    };
+  };
+
+  function start(argv: readonly string[], cwd: string): RunningCommand {
+    try {
+      return startCommand({ argv, cwd, env, clock });
+    } catch (error) {
+      // Too long for the system, or with a NUL in it.
+      throw new ToolError(
+        'execution_error',
+        `the command cannot be run: ${error instanceof Error ? error.message : ''}`,
+      );
+    }
+  }
+}
+
+/** Whoever goes on with a lost tree must not find its command still at work (16 §4.4). */
+function patienceOf({ reason }: AbortSignal): number | undefined {
+  return reason instanceof TreeLost ? reason.patience_ms : undefined;
+}
+
+function report(command: string, { code, signal, output }: CommandEnd): string {
+  return `$ ${command}\nexit_code=${signal === null ? code : `signal:${signal}`}\n\n${output}`;
+}

@@ -1,0 +1,87 @@
+// worker_create and worker_call: a session makes workers of its own and calls them (13 §6.3).
+
+import { attachmentsSchema, INPUT_SCHEMA, plainInput } from '#core/policy/workers/worker-tools.ts';
+import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool.ts';
+import { ToolError } from '#protocol/tool.ts';
+import { define, inputSchema, nothingToCancel } from './definition.ts';
+
+const creating = define({
+  name: 'worker_create',
+  description:
+    'Creates a worker for this session: a specialist with instructions of its own, called with worker_call. A person sees the whole definition first and may change it; the answer says what was made. The name of a worker that you created replaces it, so that you can refine it. Its folders, rules and limits come from the server.',
+  side_effects: 'write',
+  requires_workspace: false,
+  path_fields: [],
+  creates_workers: true,
+  barrier: true,
+  group: 'worker.create',
+  input_schema: inputSchema(
+    {
+      name: {
+        type: 'string',
+        pattern: '^[A-Za-z0-9_-]{1,64}$',
+        description: 'Its name: new, or that of a worker which you created and want to replace.',
+      },
+      instructions: { type: 'string', minLength: 1, description: 'Its system prompt.' },
+      description: { type: 'string', minLength: 1, maxLength: 1024, description: 'What it is for.' },
+      model: { type: 'string', minLength: 1, description: 'Model id or alias.' },
+      output_schema_ref: { type: 'string', minLength: 1, description: 'File below schemas/ that its answers follow.' },
+      tools: { type: 'array', items: { type: 'string', minLength: 1 }, description: 'Some of your own tools.' },
+    },
+    ['name', 'instructions', 'description'],
+  ),
+});
+
+const calling = define({
+  name: 'worker_call',
+  description:
+    'Calls a worker that was created in this session with worker_create. Other workers are tools of their own name.',
+  side_effects: 'execute',
+  requires_workspace: false,
+  path_fields: [],
+  // The worker's own clock bounds it.
+  timeout_seconds: 0,
+  spawns: 'worker_call',
+  restartable: true,
+  group: 'worker.call',
+  input_schema: inputSchema(
+    {
+      worker: { type: 'string', minLength: 1, maxLength: 64, description: 'Its name.' },
+      input: INPUT_SCHEMA,
+      attachments: attachmentsSchema(null, []),
+    },
+    ['worker', 'input'],
+  ),
+});
+
+export const workerCreate: ToolFactory = () => ({
+  definition: creating,
+  cancel: nothingToCancel,
+  check: (input, context) => makerOf(context).check(proposalOf(input)),
+  shown: (input, context) => makerOf(context).shown(proposalOf(input)),
+  checkYaml: (yaml, context) => makerOf(context).check({ yaml }),
+  execute: (input, context) => makerOf(context).make(proposalOf(input)),
+});
+
+/** No model can write `yaml`: the schema has no such key. */
+function proposalOf(input: ToolInput) {
+  return typeof input.yaml === 'string' ? { yaml: input.yaml } : { spec: input };
+}
+
+function makerOf({ maker }: ToolContext) {
+  if (maker === null) throw new ToolError('permission_denied', 'this session cannot create workers');
+  return maker;
+}
+
+export const workerCall: ToolFactory = () => ({
+  definition: calling,
+  plain: plainInput,
+  // The signal of the call reaches the worker's turn.
+  cancel: nothingToCancel,
+  check: async (input, { spawner }) => spawner?.check(input) ?? [],
+  shares: async (input, { spawner }) => spawner?.shares(input) ?? [],
+  async execute(input, { spawner }) {
+    if (spawner === null) throw new ToolError('permission_denied', 'this session cannot call workers');
+    return spawner.spawn(input);
+  },
+});

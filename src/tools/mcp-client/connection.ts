@@ -1,0 +1,208 @@
+// One connection to an MCP server through the official client: handshake, list, call (09 §11).
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+import type { Transport } from '@modelcontextprotocol/client';
+import { z } from 'zod';
+import { MAX_MCP_TOOLS } from '#core/policy/mcp/listed-tools.ts';
+import type { Clock } from '#protocol/clock.ts';
+import { guardedFetch } from './http-transport.ts';
+import type { OnFault } from './message.ts';
+import { type StdioOptions, stdioTransport } from './stdio-transport.ts';
+
+/** The library's own limit must never be the one that strikes. */
+const NO_LIMIT_MS = 2 ** 31 - 1;
+const FAREWELL_MS = 2000;
+const MAX_PAGES = 100;
+const MAX_REASON = 300;
+/** Requests of a server that are being answered: who asks more does not listen, and the answers would pile up. */
+const MAX_ANSWERS = 100;
+
+// Entries are read one by one later: one that is wrong must not take the others with it.
+const ToolPageSchema = z.object({ tools: z.array(z.unknown()), nextCursor: z.string().optional() });
+const CallResultSchema = z.object({
+  content: z.array(z.unknown()).default([]),
+  structuredContent: z.unknown().optional(),
+  isError: z.boolean().default(false),
+});
+export type McpCallResult = z.infer<typeof CallResultSchema>;
+
+export type Endpoint =
+  | ({ readonly transport: 'stdio' } & Omit<StdioOptions, 'onFault' | 'onGarbage'>)
+  | {
+      readonly transport: 'http' | 'sse';
+      readonly url: string;
+      readonly headers: Readonly<Record<string, string>>;
+      readonly fetch: typeof fetch;
+    };
+
+export interface ConnectionOptions {
+  readonly endpoint: Endpoint;
+  readonly workspace: string;
+  readonly version: string;
+  readonly clock: Clock;
+  readonly onListChanged: () => void;
+  /** It wrote something to its output that is not JSON. */
+  readonly onGarbage: () => void;
+  /** Once, when an open connection is over, however that came. */
+  readonly onClosed: OnFault;
+  readonly signal: AbortSignal;
+}
+
+export interface CallOptions {
+  readonly signal: AbortSignal;
+  /** Null = none. */
+  readonly timeoutMs: number | null;
+  readonly onProgress: (text: string) => void;
+}
+
+export interface Connection {
+  /** The entries of its list as it sent them, read to its end or to one more than are used. */
+  list(signal: AbortSignal): Promise<readonly unknown[]>;
+  call(tool: string, input: Readonly<Record<string, unknown>>, options: CallOptions): Promise<McpCallResult>;
+  close(): Promise<void>;
+}
+
+/** A request that was not answered as it should; `message` ends a sentence that begins with the server's name. */
+export class McpFault extends Error {
+  readonly kind: 'unavailable' | 'timeout' | 'refused';
+
+  constructor(kind: McpFault['kind'], message: string) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+/** Throws `McpFault` when the server does not answer as an MCP server does; its process is ended by then. */
+export async function connect(options: ConnectionOptions): Promise<Connection> {
+  // Loaded by the first server: a process without one needs none of it.
+  const library = await import('@modelcontextprotocol/client');
+  let fault: string | null = null;
+  let open = false;
+  const onFault = (reason: string) => {
+    fault ??= reason;
+    // What was asked over a lost connection is never answered.
+    (open ? close() : transport.close()).catch(() => {});
+  };
+  const client = new library.Client({ name: 'metis', version: options.version }, { capabilities: { roots: {} } });
+  client.setRequestHandler('roots/list', () => ({
+    roots: [{ uri: pathToFileURL(options.workspace).href, name: path.basename(options.workspace) }],
+  }));
+  client.setNotificationHandler('notifications/tools/list_changed', options.onListChanged);
+  client.onclose = () => {
+    if (!open) return;
+    open = false;
+    options.onClosed(fault ?? 'closed the connection');
+  };
+  const transport: Transport = transportOf(library, options, onFault);
+  limitAnswers(transport, onFault);
+  const limits = (signal: AbortSignal, ms: number | null) => ({
+    signal,
+    timeout: ms ?? NO_LIMIT_MS,
+    maxTotalTimeout: ms ?? NO_LIMIT_MS,
+  });
+
+  try {
+    await client.connect(transport, limits(options.signal, null));
+  } catch (error) {
+    await transport.close();
+    throw translated(error);
+  }
+  open = true;
+  if (fault !== null) await close();
+
+  return {
+    async list(signal) {
+      const entries: unknown[] = [];
+      if (client.getServerCapabilities()?.tools === undefined) return entries;
+      let cursor: string | undefined;
+      for (let page = 0; page < MAX_PAGES; page++) {
+        const params = cursor === undefined ? {} : { cursor };
+        const answer = await asked(() =>
+          client.request({ method: 'tools/list', params }, ToolPageSchema, limits(signal, null)),
+        );
+        entries.push(...answer.tools.slice(0, MAX_MCP_TOOLS + 1));
+        cursor = answer.nextCursor;
+        if (cursor === undefined || entries.length > MAX_MCP_TOOLS) return entries;
+      }
+      throw new McpFault('unavailable', `lists its tools on more than ${MAX_PAGES} pages`);
+    },
+    call: (name, input, { signal, timeoutMs, onProgress }) =>
+      asked(() =>
+        client.request({ method: 'tools/call', params: { name, arguments: input } }, CallResultSchema, {
+          ...limits(signal, timeoutMs),
+          onprogress: ({ progress, total, message }) => onProgress(`${progress}/${total ?? '?'} ${message ?? ''}`),
+        }),
+      ),
+    close,
+  };
+
+  async function close(): Promise<void> {
+    // Over HTTP a server keeps a session until it is told.
+    if (transport instanceof library.StreamableHTTPClientTransport && fault === null) {
+      const farewell = transport.terminateSession().catch(() => {});
+      await Promise.race([farewell, new Promise<void>((resolve) => options.clock.after(FAREWELL_MS, resolve))]);
+    }
+    await client.close();
+  }
+
+  async function asked<T>(request: () => Promise<T>): Promise<T> {
+    try {
+      return await request();
+    } catch (error) {
+      throw translated(error);
+    }
+  }
+
+  function translated(error: unknown): McpFault {
+    if (fault !== null) return new McpFault('unavailable', fault);
+    if (error instanceof library.ProtocolError) return new McpFault('refused', shortened(error.message));
+    if (error instanceof library.SdkHttpError)
+      return new McpFault('unavailable', `answered with HTTP status ${error.status}`);
+    const code = error instanceof library.SdkError ? error.code : null;
+    if (code === library.SdkErrorCode.RequestTimeout) return new McpFault('timeout', 'did not answer in time');
+    if (code === library.SdkErrorCode.ConnectionClosed) return new McpFault('unavailable', 'closed the connection');
+    return new McpFault('unavailable', `did not answer as an MCP server: ${shortened(messageOf(error))}`);
+  }
+}
+
+type Library = typeof import('@modelcontextprotocol/client');
+
+function transportOf(
+  library: Library,
+  { endpoint, clock, onGarbage }: Pick<ConnectionOptions, 'endpoint' | 'clock' | 'onGarbage'>,
+  onFault: OnFault,
+): Transport {
+  if (endpoint.transport === 'stdio') return stdioTransport({ ...endpoint, onGarbage, onFault });
+  const { transport, url } = endpoint;
+  const Http = transport === 'sse' ? library.SSEClientTransport : library.StreamableHTTPClientTransport;
+  return new Http(new URL(url), {
+    fetch: guardedFetch(endpoint.fetch, { clock, onFault, transport }),
+    requestInit: { headers: { ...endpoint.headers } },
+  });
+}
+
+function limitAnswers(transport: Transport, onFault: OnFault): void {
+  const send = transport.send.bind(transport);
+  let open = 0;
+  transport.send = async (message, options) => {
+    if ('method' in message) return send(message, options);
+    if (open >= MAX_ANSWERS) return onFault(`asks without taking the answers`);
+    open += 1;
+    return send(message, options).finally(() => {
+      open -= 1;
+    });
+  };
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** A stranger's words on one bounded line. */
+function shortened(text: string): string {
+  const line = text
+    .slice(0, 4 * MAX_REASON)
+    .replaceAll(/[\s\p{Cc}]+/gu, ' ')
+    .trim();
+  return line.length > MAX_REASON ? `${line.slice(0, MAX_REASON)}...` : line;
+}

@@ -1,0 +1,141 @@
+// The `fetch` of an MCP server over HTTP: bodies and events are checked before the library parses them (09 §11).
+import { createParser } from 'eventsource-parser';
+import { faultOfJson } from '#core/policy/parsing/json.ts';
+import { type Clock, sleep } from '#protocol/clock.ts';
+import { MESSAGE, type OnFault } from './message.ts';
+import { beginSlice } from './pace.ts';
+
+/**
+ * A `fetch` that refuses what is too large, and says when the connection is lost: a request that was under way when its
+ * answer broke off is never answered, and the library would wait for it.
+ * @param options.transport `sse` is the older transport: one stream has every answer, and requests are accepted with a word
+ */
+export function guardedFetch(
+  plain: typeof fetch,
+  {
+    clock,
+    onFault,
+    transport,
+  }: { readonly clock: Clock; readonly onFault: OnFault; readonly transport: 'http' | 'sse' },
+): typeof fetch {
+  const sse = transport === 'sse';
+  return async (input, init) => {
+    const listening = !sse && init?.method === 'GET';
+    const lost = (error: unknown, reason: string) => {
+      // The library itself opens the stream of notices again.
+      if (init?.signal?.aborted !== true && !listening) onFault(reason);
+      return error;
+    };
+    let response: Response;
+    try {
+      response = await plain(input, init);
+    } catch (error) {
+      throw lost(error, `cannot be reached (${causeOf(error)})`);
+    }
+    const { status, statusText, headers, body } = response;
+    // A server that was started again does not know the session any more; which of the two it says is its choice.
+    if (status === 400 || status === 404) lost(null, `answered with HTTP status ${status}`);
+    if (body === null) return response;
+    if (isEventStream(response)) {
+      const events = guardedEvents(body, clock, {
+        onTooLarge: onFault,
+        onLost: (error) => void lost(error, `closed the connection during a call (${causeOf(error)})`),
+        onEnd(answered) {
+          if (sse) lost(null, 'closed the connection');
+          else if (!answered) lost(null, 'closed the connection without an answer');
+        },
+      });
+      return new Response(events, { status, statusText, headers });
+    }
+    const text = await limitedText(body).catch((error: unknown) => {
+      throw lost(error, `closed the connection during an answer (${causeOf(error)})`);
+    });
+    const fault = text === null ? `has more than ${MESSAGE.bytes} bytes` : sse ? null : faultOfJson(text, MESSAGE);
+    if (fault !== null) {
+      onFault(`sent a message that ${fault}`);
+      throw new Error(fault);
+    }
+    return new Response(text, { status, statusText, headers });
+  };
+}
+
+interface EventEnds {
+  readonly onTooLarge: OnFault;
+  readonly onLost: (error: unknown) => void;
+  /** @param answered whether an answer came, or may come over a later stream */
+  readonly onEnd: (answered: boolean) => void;
+}
+
+/** The same events, each within the limits. */
+function guardedEvents(body: ReadableStream<Uint8Array>, clock: Clock, ends: EventEnds): ReadableStream<Uint8Array> {
+  const decoder = new TextDecoder();
+  const encoder = new TextEncoder();
+  const reader = body.getReader();
+  let written: string[] = [];
+  let resumable = false;
+  let answered = false;
+  const parser = createParser({
+    onEvent({ id, event, data }) {
+      // The address that the older transport begins with is no message.
+      const fault = event === 'endpoint' ? null : faultOfJson(data, MESSAGE);
+      if (fault !== null) throw new TooLarge(fault);
+      resumable ||= id !== undefined;
+      answered ||= data !== '';
+      const lines = data.split('\n').map((line) => `data: ${line}\n`);
+      written.push(`${event ? `event: ${event}\n` : ''}${id === undefined ? '' : `id: ${id}\n`}${lines.join('')}\n`);
+    },
+    onRetry: (ms) => void written.push(`retry: ${ms}\n\n`),
+    onError(error) {
+      if (error.type === 'max-buffer-size-exceeded') throw new TooLarge(`has more than ${MESSAGE.bytes} bytes`);
+    },
+    maxBufferSize: MESSAGE.bytes,
+  });
+  return new ReadableStream({
+    async pull(controller) {
+      try {
+        while (written.length === 0) {
+          const { done, value } = await reader.read();
+          if (done) {
+            ends.onEnd(answered || resumable);
+            return controller.close();
+          }
+          const pauseNow = beginSlice(clock);
+          const before = written.length;
+          parser.feed(decoder.decode(value, { stream: true }));
+          const pause = pauseNow(written.length - before);
+          if (pause > 0) await sleep(clock, pause);
+        }
+        for (const text of written) controller.enqueue(encoder.encode(text));
+        written = [];
+      } catch (error) {
+        if (error instanceof TooLarge) ends.onTooLarge(`sent a message that ${error.message}`);
+        else ends.onLost(error);
+        controller.error(error);
+      }
+    },
+    cancel: (reason) => reader.cancel(reason),
+  });
+}
+
+class TooLarge extends Error {}
+
+function isEventStream(response: Response): boolean {
+  return (response.headers.get('content-type') ?? '').split(';')[0]?.trim().toLowerCase() === 'text/event-stream';
+}
+
+/** Null when it is too long. */
+async function limitedText(body: ReadableStream<Uint8Array>): Promise<string | null> {
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  for await (const part of body) {
+    size += part.length;
+    if (size > MESSAGE.bytes) return null;
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString('utf8');
+}
+
+function causeOf(error: unknown): string {
+  const { cause } = error as { cause?: { code?: unknown } };
+  return typeof cause?.code === 'string' ? cause.code : 'network error';
+}

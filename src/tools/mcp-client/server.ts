@@ -1,0 +1,270 @@
+// One MCP server of one workspace: started when it is needed, again when it is gone, listed anew when it says so (09 §11.4).
+import { setImmediate } from 'node:timers/promises';
+import { type ListedTool, listedTools, quoted } from '#core/policy/mcp/listed-tools.ts';
+import { isMapping } from '#core/policy/parsing/yaml.ts';
+import { currentSchema } from '#core/policy/tools/current-schema.ts';
+import { ownInput, providerSchema, shownIssues } from '#core/policy/tools/provider-schema.ts';
+import type { Logger } from '#core/ports/log.ts';
+import type { SchemaCompiler, ToolFactory, ToolInput } from '#core/ports/tool.ts';
+import { orAbort } from '#protocol/abort.ts';
+import { type Clock, sleep } from '#protocol/clock.ts';
+import type { Issue } from '#protocol/errors.ts';
+import type { McpServerConfig } from '#protocol/mcp.ts';
+import { sha256Hex } from '#protocol/text/canonical-json.ts';
+import { type ToolDefinition, ToolError } from '#protocol/tool.ts';
+import { type CallOptions, type Connection, connect, type Endpoint, McpFault } from './connection.ts';
+import { mcpTool } from './mcp-tool.ts';
+
+const STARTUP_SECONDS = 30;
+const RESTART_MS = 10_000;
+const SETTLE_MS = 50;
+const RELIST_MS = 1000;
+/** How long a turn waits for a server that had its chance at the first start. */
+const PATIENCE_MS = 2000;
+const MAX_PROBLEMS = 20;
+
+export interface McpServerOptions {
+  readonly name: string;
+  readonly config: McpServerConfig;
+  readonly workspace: string;
+  /** Made anew for every start. */
+  readonly endpoint: () => Endpoint;
+  readonly schemas: SchemaCompiler;
+  readonly version: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** A tool that a server offers, ready to be registered. */
+export interface McpTool {
+  readonly definition: ToolDefinition;
+  readonly factory: ToolFactory;
+  readonly validate: (input: unknown) => readonly Issue[];
+}
+
+export interface McpServer {
+  readonly config: McpServerConfig;
+  /** Starts it unless it runs, or was started less than 10 s ago. Never waits. */
+  wake(): void;
+  /** Resolves when its list is known: at its first start after `startup_timeout_seconds` at most, later after 2 s. */
+  ready(): Promise<void>;
+  /** What it listed last, even while it is down: a prompt must not change because a process died. */
+  tools(): readonly McpTool[];
+  /** What was wrong with its last list, and why it is down; each goes after its name. */
+  problems(): readonly string[];
+  close(): Promise<void>;
+}
+
+export function createMcpServer(options: McpServerOptions): McpServer {
+  const { name, config, clock, log } = options;
+  const startupSeconds = config.startup_timeout_seconds ?? STARTUP_SECONDS;
+  const closing = new AbortController();
+  let connection: Connection | null = null;
+  let starting: Promise<void> | null = null;
+  let listing: Promise<void> | null = null;
+  let startedAt: number | null = null;
+  let startedOnce = false;
+  let stale = false;
+  let garbled = false;
+  let known: ReadonlyMap<string, McpTool> = new Map();
+  let fault = 'has not been started';
+  let told = '';
+  let faults: readonly string[] = [];
+
+  return {
+    config,
+    wake,
+    async ready() {
+      const work = starting ?? listing;
+      if (work === null || startedAt === null) return;
+      const left = startedOnce ? PATIENCE_MS : startedAt + startupSeconds * 1000 - clock.monotonic();
+      await within(left, work);
+    },
+    tools: () => [...known.values()],
+    problems: () => (connection === null && startedOnce ? [fault, ...faults] : faults),
+    async close() {
+      fault = 'was closed';
+      closing.abort(new McpFault('unavailable', fault));
+      await starting;
+      await connection?.close();
+      await listing;
+    },
+  };
+
+  function wake(): void {
+    if (connection !== null || starting !== null || closing.signal.aborted) return;
+    if (startedAt !== null && clock.monotonic() - startedAt < RESTART_MS) return;
+    startedAt = clock.monotonic();
+    garbled = false;
+    starting = start().finally(() => {
+      starting = null;
+      startedOnce = true;
+    });
+  }
+
+  /** Never rejects. */
+  async function start(): Promise<void> {
+    try {
+      await limited(async (signal) => {
+        const opened = await connect({
+          endpoint: options.endpoint(),
+          workspace: options.workspace,
+          version: options.version,
+          clock,
+          onListChanged: relist,
+          onGarbage: () => {
+            garbled = true;
+          },
+          onClosed,
+          signal,
+        });
+        connection = opened;
+        await list(opened, signal).catch(async (error: unknown) => {
+          connection = null;
+          await opened.close();
+          throw error;
+        });
+      });
+      log.info({ mcp_server: name, tools: known.size }, 'an MCP server is connected');
+    } catch (error) {
+      down(reasonOf(error));
+    }
+  }
+
+  function onClosed(reason: string): void {
+    if (connection === null) return;
+    connection = null;
+    down(reason);
+  }
+
+  function down(reason: string): void {
+    if (closing.signal.aborted) return;
+    fault = reason;
+    const rest = known.size === 0 ? 'it has no tools until it answers' : 'it is started again when it is needed';
+    log.warn({ mcp_server: name, workspace: options.workspace }, `MCP server '${name}' ${reason}; ${rest}`);
+  }
+
+  /** On `list_changed`. A server that says so without end is asked once a second. */
+  function relist(): void {
+    stale = true;
+    listing ??= relisting().finally(() => {
+      listing = null;
+    });
+  }
+
+  /** Never rejects. */
+  async function relisting(): Promise<void> {
+    // The list that is being read may be older than the notice.
+    await starting;
+    for (let pause = SETTLE_MS; stale && connection !== null && !closing.signal.aborted; pause = RELIST_MS) {
+      await sleep(clock, pause, closing.signal).catch(() => {});
+      stale = false;
+      const open = connection;
+      if (open === null) return;
+      await limited((signal) => list(open, signal)).catch((error: unknown) => {
+        if (connection === open) tell([`${reasonOf(error)} when its tools changed; the old list is kept`]);
+      });
+    }
+  }
+
+  async function list(open: Connection, signal: AbortSignal): Promise<void> {
+    const { tools, warnings } = listedTools(name, config, await open.list(signal));
+    const problems = [...warnings];
+    const next = new Map<string, McpTool>();
+    for (const listed of tools) {
+      const key = sha256Hex(JSON.stringify(listed));
+      const tool = known.get(key) ?? (await compiled(listed, problems));
+      if (tool !== null) next.set(key, tool);
+    }
+    signal.throwIfAborted();
+    known = next;
+    faults = problems.slice(0, MAX_PROBLEMS);
+    tell(problems);
+  }
+
+  async function compiled(listed: ListedTool, problems: string[]): Promise<McpTool | null> {
+    // Each may take its time limit: others get their turn in between.
+    await setImmediate();
+    const leaveOut = (reason: string) => {
+      problems.push(`has a tool ${quoted(listed.original)} that is left out: ${reason}`);
+      return null;
+    };
+    // Arguments are always an object, whether the schema says so or not.
+    const { type = 'object', ...rest } = listed.definition.input_schema;
+    const schema = currentSchema({ type: [type].flat().includes('object') ? 'object' : type, ...rest });
+    const compiled = options.schemas.compile(schema);
+    const [issue] = compiled.ok ? [] : compiled.problems;
+    if (!compiled.ok) return leaveOut(`input_schema.${issue?.path}: ${issue?.message}`);
+    const form = providerSchema(schema);
+    if (!form.ok) return leaveOut(`no model can be offered its input schema, which ${form.error}`);
+    const { names } = form.value;
+    const definition = { ...listed.definition, input_schema: form.value.schema };
+    return {
+      definition,
+      factory: mcpTool({ ...listed, definition, names }, call),
+      validate: (input) =>
+        isMapping(input) ? shownIssues(compiled.validate(ownInput(input, names)), names) : compiled.validate(input),
+    };
+  }
+
+  /** One line for all that is wrong with a list, and none for a list that is wrong in the same way again. */
+  function tell(problems: readonly string[]): void {
+    const all = problems.join('\n');
+    if (all === told || problems.length === 0) return;
+    told = all;
+    const more = problems.length > 1 ? ` (and ${problems.length - 1} more)` : '';
+    const fields = { mcp_server: name, workspace: options.workspace, problems: problems.slice(0, MAX_PROBLEMS) };
+    log.warn(fields, `MCP server '${name}' ${problems[0]}${more}`);
+  }
+
+  async function call(tool: string, input: ToolInput, given: CallOptions) {
+    wake();
+    if (starting !== null) await orAbort(starting, given.signal);
+    const open = connection;
+    if (open === null) throw unavailable(fault);
+    try {
+      return await open.call(tool, input, given);
+    } catch (error) {
+      given.signal.throwIfAborted();
+      if (!(error instanceof McpFault)) throw error;
+      if (error.kind === 'unavailable') throw unavailable(error.message);
+      if (error.kind === 'timeout') throw new ToolError('timeout', `MCP server '${name}' ${error.message}.`);
+      throw new ToolError('execution_error', `MCP server '${name}' answered with an error: ${error.message}`);
+    }
+  }
+
+  function unavailable(reason: string): ToolError {
+    return new ToolError('execution_error', `MCP server '${name}' is unavailable: it ${reason}.`);
+  }
+
+  async function limited(work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    const late = new AbortController();
+    const timer = clock.after(startupSeconds * 1000, () => {
+      const hint = garbled ? '; what it wrote is not MCP' : '';
+      late.abort(new McpFault('timeout', `did not answer within ${startupSeconds} s${hint}`));
+    });
+    const signal = AbortSignal.any([closing.signal, late.signal]);
+    try {
+      await work(signal);
+    } catch (error) {
+      throw signal.aborted ? signal.reason : error;
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  function within(ms: number, work: Promise<void>): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = clock.after(Math.max(0, ms), resolve);
+      void work.then(() => {
+        timer.cancel();
+        resolve();
+      });
+    });
+  }
+}
+
+function reasonOf(error: unknown): string {
+  if (error instanceof McpFault) return error.message;
+  return `failed: ${error instanceof Error ? error.message : String(error)}`;
+}

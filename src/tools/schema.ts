@@ -1,0 +1,197 @@
+// One compiler for every JSON Schema the server is given: tools, MCP servers, `output_schema` (01 §5, 09 §3).
+import { createRequire } from 'node:module';
+import type { Ajv, ErrorObject, Options } from 'ajv';
+import type { Ajv2020 } from 'ajv/dist/2020.js';
+import { faultOfValue, type Limits } from '#core/policy/parsing/limits.ts';
+import { compilePattern } from '#core/policy/parsing/pattern.ts';
+import type { SchemaCompiler } from '#core/ports/tool.ts';
+import { type Issue, MAX_PATH } from '#protocol/errors.ts';
+import { shortened } from '#protocol/text/plain-text.ts';
+import type { JsonSchema } from '#protocol/tool.ts';
+import { OutOfTime, withinTime } from './time-box.ts';
+
+/** Longest schema, as UTF-8 bytes of its JSON. */
+export const MAX_SCHEMA_BYTES = 32_768;
+const LIMITS: Limits = { bytes: MAX_SCHEMA_BYTES, depth: 64, nodes: 5000 };
+const MAX_ISSUES = 100;
+/** Their values are data: a member named `$ref` in there refers to nothing. */
+const DATA_KEYWORDS = new Set(['const', 'enum', 'default', 'examples']);
+
+const linearTime = Object.assign((source: string) => compilePattern(source), { code: 'compilePattern' });
+const OPTIONS: Options = {
+  allErrors: true,
+  strict: false,
+  validateFormats: false,
+  logger: false,
+  // A schema is compiled once and used a few times: shorter code is not worth the search for it.
+  code: { regExp: linearTime, optimize: false },
+};
+const require = createRequire(import.meta.url);
+/** Loads a hundred files with the first value or schema that is checked, of which a start has none. */
+type Dialect = () => typeof Ajv | typeof Ajv2020;
+const DRAFT_2020: Dialect = () => (require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js')).Ajv2020;
+const DRAFT_07: Dialect = () => (require('ajv') as typeof import('ajv')).Ajv;
+/** By what `$schema` says, without its end. */
+const DIALECTS: ReadonlyMap<string, Dialect> = new Map([
+  ['json-schema.org/draft/2020-12/schema', DRAFT_2020],
+  ['json-schema.org/draft-07/schema', DRAFT_07],
+]);
+// Compiling a schema of schemas takes longer than all the rest, so it waits for the first schema from outside.
+const metaSchemas = new Map<Dialect, Ajv>();
+
+/**
+ * Compiles schemas of 2020-12, or of draft-07 where `$schema` says so, with an object root and local references; nothing
+ * is coerced or filled in.
+ */
+export const schemaCompiler: SchemaCompiler = {
+  compile(schema) {
+    const fault = faultOfForm(schema);
+    if (fault !== null) return { ok: false, problems: [fault] };
+    const { $schema, ...plain } = schema as Record<string, unknown>;
+    const dialect = dialectOf($schema);
+    if (dialect === null) return { ok: false, problems: [{ path: '$schema', message: UNKNOWN_DIALECT }] };
+    try {
+      const meta = schemaOfSchemas(dialect);
+      const { faults, check } = withinTime(() => {
+        const problems = meta.validateSchema(plain) ? [] : toIssues(meta.errors ?? []);
+        const faults = [...problems, ...textFaults(plain, '')];
+        return { faults, check: faults.length > 0 ? null : compiled(plain, dialect) };
+      });
+      if (check === null) return { ok: false, problems: sorted(faults) };
+      return { ok: true, validate: (value) => validateWith((given) => withinTime(() => check(given)), check, value) };
+    } catch (error) {
+      return { ok: false, problems: [{ path: '$', message: reason(error, 'refers to itself too often') }] };
+    }
+  },
+};
+
+/** Made outside of any time limit: it is kept, and must not be broken off while it is being made. */
+function schemaOfSchemas(dialect: Dialect): Ajv {
+  let meta = metaSchemas.get(dialect);
+  if (meta === undefined) {
+    meta = new (dialect())({ ...OPTIONS, code: { optimize: false } });
+    // Compiles it; otherwise the first schema from outside would.
+    meta.validateSchema({});
+    metaSchemas.set(dialect, meta);
+  }
+  return meta;
+}
+
+/** Validator of a schema that is part of this program, which its tests have compiled: made when it is first used. */
+export function validatorOnUse(schema: JsonSchema): (value: unknown) => readonly Issue[] {
+  let check: Check | null = null;
+  return (value) => {
+    check ??= compiled(schema, DRAFT_2020);
+    return validateWith(check, check, value);
+  };
+}
+
+type Check = ((value: unknown) => unknown) & { errors?: ErrorObject[] | null };
+
+/** An instance remembers every `$id` it saw: with one for each schema, none can reach or outlive another. */
+function compiled(schema: JsonSchema, dialect: Dialect): Check {
+  return new (dialect())({ ...OPTIONS, meta: false, validateSchema: false }).compile(schema);
+}
+
+const UNKNOWN_DIALECT = 'must be that of JSON Schema 2020-12 or draft-07';
+
+/** 2020-12 where none is named; null = one that is not taken. */
+function dialectOf($schema: unknown): Dialect | null {
+  if ($schema === undefined) return DRAFT_2020;
+  if (typeof $schema !== 'string') return null;
+  return DIALECTS.get($schema.replace(/^https?:\/\//, '').replace(/#$/, '')) ?? null;
+}
+
+function faultOfForm(schema: unknown): Issue | null {
+  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) {
+    return { path: '$', message: 'must be a JSON Schema object' };
+  }
+  const { type, $async } = schema as Record<string, unknown>;
+  if (type !== 'object') return { path: 'type', message: 'must be "object" at the root' };
+  if ($async !== undefined) return { path: '$async', message: 'is not supported' };
+  const size = faultOfValue(schema, LIMITS);
+  if (size !== null) return { path: '$', message: size };
+  const bytes = Buffer.byteLength(JSON.stringify(schema));
+  if (bytes <= MAX_SCHEMA_BYTES) return null;
+  return { path: '$', message: `has ${bytes} bytes, at most ${MAX_SCHEMA_BYTES} are allowed` };
+}
+
+/** References and regular expressions that are not taken. */
+function textFaults(node: unknown, path: string): Issue[] {
+  if (Array.isArray(node)) return node.flatMap((item, i) => textFaults(item, `${path}[${i}]`));
+  if (typeof node !== 'object' || node === null) return [];
+  return Object.entries(node).flatMap(([key, value]) => {
+    const here = path === '' ? key : `${path}.${key}`;
+    if (DATA_KEYWORDS.has(key)) return [];
+    if ((key === '$ref' || key === '$dynamicRef') && typeof value === 'string' && !value.startsWith('#')) {
+      return [{ path: here, message: 'must be a local reference (starting with "#")' }];
+    }
+    if (key === 'pattern' && typeof value === 'string') return patternFaults(value, here);
+    const names = key === 'patternProperties' && typeof value === 'object' && value !== null ? Object.keys(value) : [];
+    return [...names.flatMap((name) => patternFaults(name, here)), ...textFaults(value, here)];
+  });
+}
+
+function patternFaults(source: string, path: string): Issue[] {
+  try {
+    compilePattern(source);
+    return [];
+  } catch (error) {
+    return [{ path, message: error instanceof Error ? error.message : String(error) }];
+  }
+}
+
+/** @param run runs the check, in its own way */
+function validateWith(run: (value: unknown) => unknown, check: Check, value: unknown): readonly Issue[] {
+  try {
+    if (run(value) === true) return [];
+  } catch (error) {
+    // A schema that refers to itself without consuming input never ends.
+    return [{ path: '$', message: reason(error, 'cannot be checked: the schema or the value is nested too deeply') }];
+  }
+  return sorted(toIssues(check.errors ?? []));
+}
+
+function reason(error: unknown, tooDeep: string): string {
+  if (error instanceof RangeError) return tooDeep;
+  if (error instanceof OutOfTime) return `${error.message} to check: make the schema simpler or the value smaller`;
+  return error instanceof Error ? error.message : String(error);
+}
+
+function toIssues(errors: readonly ErrorObject[]): Issue[] {
+  return errors.map((error) => {
+    const at = pathOf(error.instancePath);
+    const { missingProperty, additionalProperty, unevaluatedProperty, allowedValues } = error.params;
+    if (missingProperty !== undefined) return { path: shown(joined(at, missingProperty)), message: 'is required' };
+    const unknown = additionalProperty ?? unevaluatedProperty;
+    if (unknown !== undefined) return { path: shown(joined(at, unknown)), message: 'is not a known property' };
+    const detail = Array.isArray(allowedValues) ? `: ${allowedValues.map((v) => JSON.stringify(v)).join(', ')}` : '';
+    return { path: at === '' ? '$' : shown(at), message: `${error.message ?? error.keyword}${detail}` };
+  });
+}
+
+/** A name in the value may be as long as the value. */
+function shown(path: string): string {
+  return shortened(path, MAX_PATH);
+}
+
+/** `/include/0/path` becomes `include[0].path`. */
+function pathOf(pointer: string): string {
+  let path = '';
+  for (const part of pointer.split('/').slice(1)) path = joined(path, part.replaceAll('~1', '/').replaceAll('~0', '~'));
+  return path;
+}
+
+function joined(path: string, key: string): string {
+  if (/^\d+$/.test(key)) return `${path}[${key}]`;
+  return path === '' ? key : `${path}.${key}`;
+}
+
+/** By path, each fault once, bounded: a wrong array of a million items must not answer with a million lines. */
+function sorted(issues: readonly Issue[]): readonly Issue[] {
+  const unique = [...new Map(issues.map((issue) => [`${issue.path}\n${issue.message}`, issue])).values()];
+  unique.sort((a, b) => (a.path < b.path ? -1 : a.path > b.path ? 1 : 0));
+  if (unique.length <= MAX_ISSUES) return unique;
+  const more = { path: '$', message: `${unique.length - MAX_ISSUES} more problems` };
+  return [more, ...unique.slice(0, MAX_ISSUES)];
+}

@@ -1,0 +1,128 @@
+// The memory files of a workspace: as a prompt shows them, and changed by one writer at a time (10 §4).
+import { createHash } from 'node:crypto';
+import { MEMORY_FILES, type MemoryContent } from '#core/policy/context/memory.ts';
+import { utf8Head } from '#core/policy/tools/tool-output.ts';
+import type { MemoryChange, WorkspaceFiles } from '#core/ports/workspace.ts';
+import type { MemoryFile, MemoryWrite } from '#protocol/event/context.ts';
+import { sha256Hex } from '#protocol/text/canonical-json.ts';
+import { plainText } from '#protocol/text/plain-text.ts';
+import { ToolError } from '#protocol/tool.ts';
+import {
+  errnoOf,
+  isMissing,
+  NotRegular,
+  openRegular,
+  problemOf,
+  readStart,
+  replaceFile,
+  SwappedPath,
+} from './descriptors.ts';
+import { exclusive } from './path-lock.ts';
+import type { SaidOnce } from './said-once.ts';
+
+/** Of a file that a person let grow beyond this, only size and hash are taken. */
+const MAX_KEPT_BYTES = 1024 * 1024;
+/** No tool looks at a larger file: a person has to. */
+const MAX_FILE_BYTES = 64 * 1024 * 1024;
+const CHUNK_BYTES = 64 * 1024;
+
+/**
+ * Both files under their headings, blank ones left out; null when there is nothing to say.
+ * A file that is too large is shown in part, one that cannot be read not at all, with a line in the log.
+ */
+export async function memoryText(files: WorkspaceFiles, log: SaidOnce): Promise<string | null> {
+  const folder = `${files.root}/.metis`;
+  if (isMissing(folder)) return null;
+  const sections: string[] = [];
+  for (const { name, heading, hard } of MEMORY_FILES) {
+    if (isMissing(`${folder}/${name}`)) continue;
+    const data = await readMemory(files, name, hard + 1, log);
+    const text = plainText(utf8Head(data, hard).toString('utf8')).trim();
+    const over = data.length > hard;
+    if (over) {
+      const fields = { workspace: files.root, file: name, cap: hard };
+      log.say(
+        'warn',
+        `${files.root}/${name}`,
+        fields,
+        'a memory file exceeds its cap and is shown in part: shorten it',
+      );
+    }
+    const body = over ? `${text}\n[truncated: file exceeds its ${hard}-byte cap]` : text;
+    if (body !== '') sections.push(`## ${heading} (${name})\n${body}`);
+  }
+  return sections.length === 0 ? null : sections.join('\n\n');
+}
+
+async function readMemory(files: WorkspaceFiles, name: MemoryFile, bytes: number, log: SaidOnce): Promise<Buffer> {
+  try {
+    const path = await files.resolve(`.metis/${name}`, 'read');
+    return (await readStart(path.absolute, bytes)) ?? Buffer.alloc(0);
+  } catch (error) {
+    const fields = { workspace: files.root, file: name, problem: problemOf(error) };
+    log.say('warn', `${files.root}/${name}`, fields, 'a memory file is ignored');
+    return Buffer.alloc(0);
+  }
+}
+
+/** Changes one file as the port says. */
+export async function changeMemory(files: WorkspaceFiles, { file, next, told }: MemoryChange): Promise<MemoryWrite> {
+  const path = await files.resolve(`.metis/${file}`, 'read').catch((error: unknown) => {
+    // What holds for reading holds for the tools that alone may write here.
+    throw refused(file, error);
+  });
+  return exclusive(path.absolute, async () => {
+    const { hash, ...before } = await readAll(path.absolute).catch((error: unknown) => {
+      throw refused(file, error);
+    });
+    const content = next(before);
+    const write: MemoryWrite = {
+      before_hash: hash,
+      after_hash: sha256Hex(content),
+      before_size_bytes: before.size,
+      after_size_bytes: content.length,
+    };
+    if (write.after_hash === hash) return write;
+    const ready = async () => {
+      // A person, or another server, may have saved it meanwhile: their text is not written over.
+      if ((await readAll(path.absolute)).hash !== hash)
+        throw new ToolError('execution_error', 'it was changed by somebody else in this moment; try again');
+    };
+    await replaceFile(files.root, path.relative, content, { sync: true, ready }).catch((error: unknown) => {
+      throw refused(file, error);
+    });
+    await told(write);
+    return write;
+  });
+}
+
+/** The file with its hash; a missing one is empty. */
+async function readAll(absolute: string): Promise<MemoryContent & { readonly hash: string }> {
+  const parts: Buffer[] = [];
+  const hash = createHash('sha256');
+  let size = 0;
+  const handle = isMissing(absolute) ? null : await openRegular(absolute);
+  try {
+    while (handle !== null) {
+      const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(CHUNK_BYTES), 0, CHUNK_BYTES);
+      if (bytesRead === 0) break;
+      const part = buffer.subarray(0, bytesRead);
+      hash.update(part);
+      if (size < MAX_KEPT_BYTES) parts.push(part);
+      size += bytesRead;
+      if (size > MAX_FILE_BYTES)
+        throw new ToolError('execution_error', `it has more than ${MAX_FILE_BYTES} bytes; remove it by hand`);
+    }
+  } finally {
+    await handle?.close();
+  }
+  return { head: Buffer.concat(parts), size, hash: hash.digest('hex') };
+}
+
+function refused(file: MemoryFile, error: unknown): unknown {
+  if (error instanceof SwappedPath || error instanceof NotRegular)
+    return new ToolError('execution_error', `${file} cannot be used: it ${problemOf(error)}`);
+  // A system's own message would name the folder.
+  const why = error instanceof ToolError ? error.message : errnoOf(error);
+  return why === null ? error : new ToolError('execution_error', `${file} cannot be used: ${why}`);
+}

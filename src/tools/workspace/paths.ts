@@ -1,0 +1,213 @@
+// Confinement: which paths a tool may touch, and the file API that keeps it to them (09 §8).
+import { createHash } from 'node:crypto';
+import { lstat, realpath } from 'node:fs/promises';
+import type { ConfinedPath, DirectoryEntry, PathUse, WorkspaceFiles } from '#core/ports/workspace.ts';
+import { ToolError } from '#protocol/tool.ts';
+import { errnoOf, isMissing, listDirectory, NotRegular, openRegular, replaceFile, SwappedPath } from './descriptors.ts';
+import { exclusive } from './path-lock.ts';
+
+const MAX_PATH_BYTES = 4096;
+const MAX_READ_BYTES = 64 * 1024 * 1024;
+const CHUNK_BYTES = 64 * 1024;
+const METIS = '.metis';
+/** Names programs that the server may start. */
+const MCP_FILE = '.mcp.json';
+/** A name of more characters is no spelling of it; folding long ones would cost for nothing. */
+const MAX_SPELLING = 64;
+
+/**
+ * @param root real path of an existing directory
+ * @param dataFolder real path of the server's own, whose files no model may see; null = none to hide
+ */
+export function createWorkspaceFiles(root: string, dataFolder: string | null = null): WorkspaceFiles {
+  // A workspace that the server made inside of it is one like any other.
+  const hidden = dataFolder !== null && root.startsWith(`${dataFolder}/`) ? null : dataFolder;
+  const free = (absolute: string) => hidden === null || (absolute !== hidden && !absolute.startsWith(`${hidden}/`));
+  const shownTo = (relative: string) => readable(relative) && free(joined(root, relative));
+  return {
+    root,
+    roots: [{ prefix: '', absolute: root }],
+    binary_hint: '',
+    async resolve(given, use) {
+      const path = await confine(root, given, use);
+      if (free(path.absolute)) return path;
+      throw new ToolError('permission_denied', `Path '${shown(given)}' is protected`);
+    },
+    read: readWhole,
+    chunks,
+    hash,
+    entries,
+    write: (path, data) => guarded(path, () => replaceFile(root, path.relative, data)),
+    exclusive: (path, fn) => exclusive(path.absolute, fn),
+    below: async (folder, entry) => {
+      const inner = below(folder, entry);
+      return shownTo(inner.relative) ? inner : null;
+    },
+    readable: shownTo,
+  };
+}
+
+function joined(root: string, relative: string): string {
+  return relative === '.' ? root : `${root === '/' ? '' : root}/${relative}`;
+}
+
+async function confine(root: string, given: string, use: PathUse): Promise<ConfinedPath> {
+  checkForm(given);
+  const inside = root === '/' ? '/' : `${root}/`;
+  const target = given.startsWith('/') ? given : `${inside}${given}`;
+  const absolute = await realTarget(target).catch((error: unknown) => {
+    throw new ToolError('execution_error', `cannot access ${shown(given)}: ${errnoOf(error) ?? 'unknown error'}`);
+  });
+  if (absolute === null || (absolute !== root && !absolute.startsWith(inside))) throw escapes(given);
+  const relative = absolute === root ? '.' : absolute.slice(inside.length);
+  if (!permitted(relative, use) || !permitted(await unaliased(root, absolute, relative), use)) {
+    throw new ToolError('permission_denied', `Path '${shown(given)}' is protected`);
+  }
+  return { given, absolute, relative };
+}
+
+/** The longest existing part of a path made real, what is missing appended; null when no safe answer exists. */
+async function realTarget(path: string): Promise<string | null> {
+  const missing: string[] = [];
+  let prefix = path;
+  for (;;) {
+    try {
+      const real = await realpath(prefix);
+      return missing.length === 0 ? real : `${real === '/' ? '' : real}/${missing.reverse().join('/')}`;
+    } catch (error) {
+      const code = errnoOf(error);
+      if (code === 'ELOOP') return null;
+      if (code !== 'ENOENT' && code !== 'ENOTDIR') throw error;
+    }
+    // What a dangling link would create lies wherever the link says.
+    if ((await lstat(prefix).catch(() => null))?.isSymbolicLink()) return null;
+    const cut = prefix.lastIndexOf('/');
+    const name = prefix.slice(cut + 1);
+    if (name === '..') return null;
+    if (name !== '.' && name !== '') missing.push(name);
+    prefix = prefix.slice(0, cut) || '/';
+  }
+}
+
+function checkForm(given: string): void {
+  const problem =
+    given === ''
+      ? 'is empty'
+      : given.includes('\0')
+        ? 'contains a NUL character'
+        : Buffer.byteLength(given) > MAX_PATH_BYTES
+          ? `is longer than ${MAX_PATH_BYTES} bytes`
+          : null;
+  if (problem !== null) throw new ToolError('permission_denied', `Path '${shown(given)}' ${problem}`);
+}
+
+/** Fit for one line of a message. */
+function shown(given: string): string {
+  const short = given.length > 200 ? `${given.slice(0, 200)}...` : given;
+  return short.replace(/\p{Cc}/gu, '?');
+}
+
+function escapes(given: string): ToolError {
+  return new ToolError('permission_denied', `Path '${shown(given)}' escapes workspace boundary`);
+}
+
+/** Where `.metis` is a link to another folder of the workspace, that folder's real name is no way around. */
+async function unaliased(root: string, absolute: string, relative: string): Promise<string> {
+  const metis = await realpath(`${root}/${METIS}`).catch(() => null);
+  if (metis === null || (absolute !== metis && !absolute.startsWith(`${metis}/`))) return relative;
+  return `${METIS}${absolute.slice(metis.length)}`;
+}
+
+function permitted(relative: string, use: PathUse): boolean {
+  return use === 'write'
+    ? !isMetis(relative) && !isSpelling(relative, MCP_FILE)
+    : readable(relative) && (use === 'list' || relative !== METIS);
+}
+
+// Some file systems do not tell `.METIS` from `.metis`, or pass over characters nobody sees: no spelling of it is free.
+function isMetis(relative: string): boolean {
+  return isSpelling(relative.split('/', 1)[0] ?? '', METIS);
+}
+
+function isSpelling(given: string, name: string): boolean {
+  if (given.length > MAX_SPELLING) return false;
+  return (
+    given
+      .normalize('NFKC')
+      .replace(/[\p{Cf}\p{Mn}]/gu, '')
+      .toLowerCase() === name
+  );
+}
+
+function readable(relative: string): boolean {
+  return !isMetis(relative) || /^\.metis(\/(MEMORY\.md|USER\.md|skills(\/.*)?))?$/s.test(relative);
+}
+
+async function readWhole(path: ConfinedPath, limitBytes = MAX_READ_BYTES): Promise<Buffer> {
+  const parts: Buffer[] = [];
+  let size = 0;
+  for await (const part of chunks(path)) {
+    size += part.length;
+    if (size > limitBytes) {
+      throw new ToolError('execution_error', `file too large: ${shown(path.given)} has more than ${limitBytes} bytes`);
+    }
+    parts.push(part);
+  }
+  return Buffer.concat(parts, size);
+}
+
+async function* chunks(path: ConfinedPath): AsyncGenerator<Buffer> {
+  const handle = await guarded(path, () => openRegular(path.absolute));
+  try {
+    for (;;) {
+      const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(CHUNK_BYTES), 0, CHUNK_BYTES);
+      if (bytesRead === 0) return;
+      yield buffer.subarray(0, bytesRead);
+    }
+  } finally {
+    await handle.close();
+  }
+}
+
+async function hash(path: ConfinedPath, signal: AbortSignal): Promise<string | null> {
+  if (isMissing(path.absolute)) return null;
+  const digest = createHash('sha256');
+  for await (const data of chunks(path)) {
+    signal.throwIfAborted();
+    digest.update(data);
+  }
+  return digest.digest('hex');
+}
+
+function entries(path: ConfinedPath): Promise<readonly DirectoryEntry[]> {
+  return guarded(path, () => listDirectory(path.absolute), 'directory');
+}
+
+/** Turns what a file system may say into what a model may read. */
+async function guarded<T>(path: ConfinedPath, act: () => Promise<T>, wanted = 'file'): Promise<T> {
+  try {
+    return await act();
+  } catch (error) {
+    if (error instanceof SwappedPath) throw escapes(path.given);
+    const given = shown(path.given);
+    if (error instanceof NotRegular) throw new ToolError('execution_error', `not a regular file: ${given}`);
+    const code = errnoOf(error);
+    if (code === null) throw error;
+    throw new ToolError('execution_error', systemMessage(code, given, wanted));
+  }
+}
+
+function systemMessage(code: string, given: string, wanted: string): string {
+  if (code === 'ENOENT') return `${wanted} not found: ${given}`;
+  if (code === 'ENOTDIR')
+    return wanted === 'file' ? `a part of the path is no directory: ${given}` : `not a directory: ${given}`;
+  return `cannot access ${given}: ${code}`;
+}
+
+export function below(folder: ConfinedPath, entry: DirectoryEntry): ConfinedPath {
+  return {
+    given: `${folder.given}/${entry.name}`,
+    absolute: `${folder.absolute === '/' ? '' : folder.absolute}/${entry.name}`,
+    relative: folder.relative === '.' ? entry.name : `${folder.relative}/${entry.name}`,
+  };
+}

@@ -1,0 +1,197 @@
+// Sandboxes: named folders of the workspace, and nothing outside of them (13 §4).
+import { stat } from 'node:fs/promises';
+import { hasSuffix, sandboxRoot } from '#core/policy/workers/sandbox-rules.ts';
+import type { ConfinedPath, PathUse, WorkspaceFiles } from '#core/ports/workspace.ts';
+import { ToolError } from '#protocol/tool.ts';
+import type { Sandbox } from '#protocol/worker/definition.ts';
+import { createFolder } from './descriptors.ts';
+import { below } from './paths.ts';
+
+/** On the workspace itself it takes paths that begin with no sandbox's name. */
+const UNNAMED = 'workspace';
+const ALL = '.';
+
+/** A path with the sandbox that it lies in; null for the list of all of them. */
+interface Boxed extends ConfinedPath {
+  readonly box: Sandbox | null;
+}
+
+/** @param files of the workspace, which confine and protect as ever */
+export function createSandboxFiles(root: string, files: WorkspaceFiles, given: readonly Sandbox[]): WorkspaceFiles {
+  const boxes = given.map((box) => ({ ...box, path: sandboxRoot(box.path) ?? box.path }));
+  const named = new Map(boxes.map((box) => [box.name, box]));
+  const boxOf = (path: ConfinedPath): Sandbox => {
+    const { box } = path as Boxed;
+    if (box) return box;
+    throw new ToolError('execution_error', `not a regular file: ${path.given}`);
+  };
+
+  async function resolve(given: string, use: PathUse): Promise<Boxed> {
+    const plain = plainPath(given);
+    if (plain === null) throw leaves(given, boxes);
+    if (plain === '' && use === 'list') return { given: ALL, absolute: root, relative: ALL, box: null };
+    const [first = '', ...rest] = plain.split('/');
+    const own = named.get(first);
+    const unnamed = named.get(UNNAMED);
+    const box = own ?? (unnamed?.path === ALL ? unnamed : undefined);
+    if (box === undefined)
+      throw new ToolError('permission_denied', `unknown_sandbox: '${shown(given)}' must begin with ${names(boxes)}`);
+    return inside(box, own ? rest.join('/') : plain, { given, use });
+  }
+
+  async function inside(
+    box: Sandbox,
+    inner: string,
+    { given, use }: { readonly given: string; readonly use: PathUse },
+  ): Promise<Boxed> {
+    if (use === 'write' && box.mode !== 'rw') {
+      const writable = boxes.filter(({ mode }) => mode === 'rw');
+      const choice = writable.length === 0 ? 'none may be written to' : `write to ${names(writable)}`;
+      throw new ToolError('permission_denied', `read_only_sandbox: '${box.name}' is only read; ${choice}`);
+    }
+    const top = await confined(files, box.path, { given, use: 'list', boxes });
+    const path = inner === '' ? top : await confined(files, `${box.path}/${inner}`, { given, use, boxes });
+    const within = path.absolute === top.absolute || path.absolute.startsWith(`${top.absolute}/`);
+    if (!within) throw leaves(given, boxes);
+    const relative = path.absolute.slice(top.absolute.length + 1);
+    // Both the name that was given and the file that it leads to.
+    if (use !== 'list') for (const name of [relative, inner]) refuseSuffix(box, name);
+    return { ...path, given: relative === '' ? box.name : `${box.name}/${relative}`, box };
+  }
+
+  async function refuseLarge(path: ConfinedPath): Promise<void> {
+    const size = await stat(path.absolute).then(
+      (found) => found.size,
+      () => 0,
+    );
+    if (size > boxOf(path).max_bytes) throw tooLarge(path, size);
+  }
+  const tooLarge = (path: ConfinedPath, bytes: number) =>
+    new ToolError(
+      'execution_error',
+      `file_too_large: ${path.given} has ${bytes} bytes, at most ${boxOf(path).max_bytes} are allowed in '${boxOf(path).name}'`,
+    );
+
+  return {
+    root,
+    roots: boxes.map((box) => ({ prefix: `${box.name}/`, absolute: `${root === '/' ? '' : root}/${box.path}` })),
+    binary_hint: '; pass it as an attachment to a worker',
+    resolve,
+    async read(path, limitBytes) {
+      await refuseLarge(path);
+      return files.read(path, Math.min(limitBytes ?? Number.POSITIVE_INFINITY, boxOf(path).max_bytes));
+    },
+    async *chunks(path) {
+      await refuseLarge(path);
+      let bytes = 0;
+      for await (const data of files.chunks(path)) {
+        bytes += data.length;
+        if (bytes > boxOf(path).max_bytes) throw tooLarge(path, bytes);
+        yield data;
+      }
+    },
+    hash: (path, signal) => files.hash(path, signal),
+    async entries(path) {
+      if ((path as Boxed).box === null) return boxes.map(({ name }) => ({ name, kind: 'directory' as const }));
+      return files.entries(path);
+    },
+    async below(folder, entry) {
+      const { box } = folder as Boxed;
+      if (box === null) return resolve(entry.name, 'list').catch(hidden);
+      if (entry.kind !== 'directory' && !suits(box, entry.name)) return null;
+      // What a link leads to is looked at before it is shown.
+      if (entry.kind === 'other') return resolve(`${folder.given}/${entry.name}`, 'read').catch(hidden);
+      const inner = below(folder, entry);
+      return files.readable(inner.relative) ? { ...inner, box } : null;
+    },
+    async write(path, data) {
+      const bytes = typeof data === 'string' ? Buffer.byteLength(data) : data.length;
+      if (bytes > boxOf(path).max_bytes) throw tooLarge(path, bytes);
+      await files.write(path, data);
+    },
+    exclusive: (path, fn) => files.exclusive(path, fn),
+    readable(path) {
+      const [name = '', ...rest] = path.split('/');
+      const box = named.get(name);
+      return box !== undefined && suits(box, path) && files.readable(joined(box.path, rest.join('/')));
+    },
+  };
+}
+
+/** Roots that are written to are made, those that are read from must be there. */
+export async function openSandboxes(root: string, files: WorkspaceFiles, boxes: readonly Sandbox[]): Promise<void> {
+  for (const box of boxes) {
+    const problem = await openSandbox(root, files, box).catch((error: unknown) => {
+      if (error instanceof ToolError) return error.message;
+      throw error;
+    });
+    if (problem !== null) throw new ToolError('execution_error', `sandbox_unavailable: '${box.name}': ${problem}`);
+  }
+}
+
+async function openSandbox(root: string, files: WorkspaceFiles, { path, mode }: Sandbox): Promise<string | null> {
+  const top = await files.resolve(path, 'list');
+  const found = await stat(top.absolute).catch(() => null);
+  if (found !== null) return found.isDirectory() ? null : 'is no folder';
+  if (mode === 'ro') return 'does not exist';
+  await createFolder(root, top.relative);
+  return null;
+}
+
+/** Without `./` and with `/` only; '' for the list of all; null for what no sandbox takes. */
+function plainPath(given: string): string | null {
+  const path = given.replaceAll('\\', '/');
+  if (path === '' || path.startsWith('/') || path.startsWith('~') || path.includes('\0')) return null;
+  if (/^[A-Za-z]:/.test(path)) return null;
+  return path
+    .split('/')
+    .filter((part) => part !== '' && part !== '.')
+    .join('/');
+}
+
+async function confined(
+  files: WorkspaceFiles,
+  path: string,
+  { given, use, boxes }: { readonly given: string; readonly use: PathUse; readonly boxes: readonly Sandbox[] },
+): Promise<ConfinedPath> {
+  try {
+    return await files.resolve(path, use);
+  } catch (error) {
+    if (!(error instanceof ToolError) || error.error_class !== 'permission_denied') throw error;
+    const [, reason] = /(is protected.*)$/.exec(error.message) ?? [];
+    throw reason ? new ToolError('permission_denied', `Path '${shown(given)}' ${reason}`) : leaves(given, boxes);
+  }
+}
+
+function refuseSuffix(box: Sandbox, path: string): void {
+  if (suits(box, path)) return;
+  const kinds = box.allowed_suffixes.map((suffix) => (suffix === '' ? 'names without a dot' : suffix)).join(', ');
+  throw new ToolError('permission_denied', `suffix_not_allowed: '${box.name}' holds ${kinds}`);
+}
+
+function suits({ allowed_suffixes }: Sandbox, path: string): boolean {
+  return allowed_suffixes.length === 0 || hasSuffix(path.slice(path.lastIndexOf('/') + 1), allowed_suffixes);
+}
+
+function hidden(error: unknown): null {
+  if (error instanceof ToolError) return null;
+  throw error;
+}
+
+function leaves(given: string, boxes: readonly Sandbox[]): ToolError {
+  return new ToolError('permission_denied', `path_escape: '${shown(given)}' is not below ${names(boxes)}`);
+}
+
+function names(boxes: readonly Sandbox[]): string {
+  return boxes.length === 0 ? 'any sandbox: there is none' : boxes.map(({ name }) => name).join(', ');
+}
+
+function joined(folder: string, inner: string): string {
+  return folder === ALL ? inner : `${folder}/${inner}`;
+}
+
+/** Fit for one line of a message. */
+function shown(given: string): string {
+  const short = given.length > 200 ? `${given.slice(0, 200)}...` : given;
+  return short.replace(/\p{Cc}/gu, '?');
+}

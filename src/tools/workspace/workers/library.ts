@@ -1,0 +1,165 @@
+// Definitions on the disk, each parsed once for as long as its files stay the same (13 §3).
+import { realpathSync } from 'node:fs';
+import { lstat, mkdir, realpath, rm, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { agentName } from '#core/policy/workers/agent-file.ts';
+import { MAX_WORKER_BYTES } from '#core/policy/workers/read-definition.ts';
+import type { Logger } from '#core/ports/log.ts';
+import type { WorkerLibrary } from '#core/ports/worker-library.ts';
+import { AppError } from '#protocol/errors.ts';
+import type { FoundWorker } from '#protocol/worker/definition.ts';
+import { errnoOf, NotRegular, problemOf, readStart, replaceFile, SwappedPath } from '../descriptors.ts';
+import { exclusive } from '../path-lock.ts';
+import { createSaidOnce } from '../said-once.ts';
+import { completeWorker, loadWorker, readInside, readSource } from './load.ts';
+import { type Located, locateAll, PLACES, stampOf } from './places.ts';
+
+/** Files that are read at a time: enough to keep the disk busy. */
+const AT_ONCE = 32;
+/** Workspaces whose definitions are kept. */
+const MAX_ROOTS = 64;
+/** Files whose names are kept, over all workspaces. */
+const MAX_NAMES = 20_000;
+
+interface Kept {
+  /** Of every file that was looked for, found or not. */
+  readonly stamps: ReadonlyMap<string, string>;
+  /** Real paths, in lower case, of those that are there: a link's target is as much a part of the worker. */
+  readonly reals: ReadonlySet<string>;
+  readonly found: FoundWorker;
+}
+
+export function createWorkerLibrary(log: Logger): WorkerLibrary {
+  const once = createSaidOnce(log);
+  const roots = new Map<string, Map<string, Kept>>();
+
+  function keptOf(root: string): Map<string, Kept> {
+    const kept = roots.get(root) ?? new Map<string, Kept>();
+    roots.delete(root);
+    for (const oldest of roots.keys()) if (roots.size >= MAX_ROOTS) roots.delete(oldest);
+    roots.set(root, kept);
+    return kept;
+  }
+
+  const names = new Map<string, { readonly stamp: string; readonly name: string }>();
+  const locate = (root: string) => locateAll(root, once, (path, stem) => nameOf(root, path, stem));
+
+  /** Of an agent's file, read again when it changed. */
+  async function nameOf(root: string, path: string, stem: string): Promise<string> {
+    const stamp = stampOf(path);
+    const known = names.get(path);
+    if (known?.stamp === stamp) return known.name;
+    const text = await readInside(root, path);
+    const name = agentName(text.ok ? text.value.text : '', stem);
+    names.delete(path);
+    for (const oldest of names.keys()) if (names.size >= MAX_NAMES) names.delete(oldest);
+    names.set(path, { stamp, name });
+    return name;
+  }
+
+  async function current(root: string, kept: Map<string, Kept>, located: Located): Promise<FoundWorker> {
+    const key = `${located.place.folder}/${located.files.join('/')}`;
+    const known = kept.get(key);
+    if (known && [...known.stamps].every(([path, stamp]) => stampOf(path) === stamp)) return known.found;
+    // Taken before anything is read: a change meanwhile shows the next time.
+    const stamps = new Map<string, string>();
+    const found = await loadWorker(root, located, { log: once, looked: (path) => stamps.set(path, stampOf(path)) });
+    const there = [...stamps].filter(([, stamp]) => stamp !== '').map(([path]) => path);
+    kept.set(key, { stamps, reals: new Set(there.flatMap(realOf)), found });
+    return found;
+  }
+
+  return {
+    async find(root, name) {
+      const located = (await locate(root)).get(name);
+      return located === undefined ? null : current(root, keptOf(root), located);
+    },
+    read: (root, path) => readSource(root, path),
+    change: (root, fn) => exclusive(`${root}\0workers`, fn),
+    complete: (root, definition) => completeWorker(root, definition, once),
+    save: async (root, name, yaml) => {
+      const located = (await locate(root)).get(name);
+      const own = located?.place.form === 'definition' ? located : null;
+      const path = `${own?.place.folder ?? PLACES[0].folder}/${name}.yaml`;
+      const target = await placeOf(root, own === null ? `${root}/${path}` : `${own.directory}/${name}.yaml`);
+      await exclusive(target, async () => {
+        const relative = target.slice(root === '/' ? 1 : root.length + 1);
+        await writable(path, async () => replaceFile(root, relative, yaml(await textOf(target)), { sync: true }));
+        if (own !== null) await rm(`${own.directory}/${name}.json`, { force: true });
+      });
+      return path;
+    },
+    remove: async (root, name) => {
+      const located = (await locate(root)).get(name);
+      for (const file of located?.files ?? [])
+        await writable(`${located!.place.folder}/${file}`, () => rm(`${located!.directory}/${file}`, { force: true }));
+    },
+    keepCopy: async (path, yaml) => {
+      await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+      await writeFile(path, yaml, { mode: 0o600 });
+    },
+    dropCopies: (folder) => rm(folder, { recursive: true, force: true }),
+    async owns(root, absolute) {
+      await this.list(root);
+      const path = absolute.toLowerCase();
+      for (const { stamps, reals } of keptOf(root).values()) {
+        if (reals.has(path)) return true;
+        for (const looked of stamps.keys()) if (looked.toLowerCase() === path) return true;
+      }
+      return false;
+    },
+    names: async (root) => [...(await locate(root)).values()].sort(byRank).map(({ name }) => name),
+    async list(root) {
+      const all = [...(await locate(root)).values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+      const kept = keptOf(root);
+      const found: FoundWorker[] = [];
+      for (let i = 0; i < all.length; i += AT_ONCE) {
+        const some = all.slice(i, i + AT_ONCE).map((located) => current(root, kept, located));
+        found.push(...(await Promise.all(some)));
+      }
+      const there = new Set(all.map(({ place, files }) => `${place.folder}/${files.join('/')}`));
+      for (const key of kept.keys()) if (!there.has(key)) kept.delete(key);
+      return found;
+    },
+  };
+}
+
+/** Where a link within the workspace leads; in place of one that leads out of it, or nowhere, a file is put. */
+async function placeOf(root: string, path: string): Promise<string> {
+  if (!(await lstat(path).catch(() => null))?.isSymbolicLink()) return path;
+  const real = await realpath(path).catch(() => null);
+  if (real?.startsWith(root === '/' ? '/' : `${root}/`)) return real;
+  await rm(path);
+  return path;
+}
+
+/** Null where there is none, or none to be kept. */
+async function textOf(path: string): Promise<string | null> {
+  const data = await readStart(path, MAX_WORKER_BYTES + 1);
+  return data === null || data.length > MAX_WORKER_BYTES ? null : data.toString('utf8');
+}
+
+/** What the system, or a link in the way, refuses is told to whoever asked: they can clear the place. */
+async function writable(path: string, act: () => Promise<void>): Promise<void> {
+  try {
+    await act();
+  } catch (error) {
+    const known = error instanceof SwappedPath || error instanceof NotRegular || errnoOf(error) !== null;
+    if (!known) throw error;
+    const problem = errnoOf(error) ?? `what stands there ${problemOf(error)}`;
+    throw new AppError('worker_read_only', `${path} cannot be written: ${problem}; make room for it and try again`);
+  }
+}
+
+/** The first folder first; in one folder small letters first. */
+function byRank(a: Located, b: Located): number {
+  return PLACES.indexOf(a.place) - PLACES.indexOf(b.place) || (a.name < b.name ? 1 : -1);
+}
+
+function realOf(path: string): readonly string[] {
+  try {
+    return [realpathSync.native(path).toLowerCase()];
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,241 @@
+// One definition with all that belongs to it: its file, its prompt, the schema of its answers (13 §3.2, §3.3, §6.6).
+import { realpath } from 'node:fs/promises';
+import { readJson } from '#core/policy/parsing/json.ts';
+import { OUTSIDE } from '#core/policy/parsing/limits.ts';
+import { readAgent } from '#core/policy/workers/agent-file.ts';
+import { definitionDigest } from '#core/policy/workers/digest.ts';
+import { PROMPT_SUFFIXES, templateParts } from '#core/policy/workers/prompt-file.ts';
+import { MAX_WORKER_BYTES, readDefinition } from '#core/policy/workers/read-definition.ts';
+import { err, ok, type Result } from '#protocol/result.ts';
+import { sha256Hex } from '#protocol/text/canonical-json.ts';
+import { ToolError } from '#protocol/tool.ts';
+import type { FileDigest } from '#protocol/trusted-file.ts';
+import {
+  type FoundWorker,
+  WORKER_NAME_PATTERN,
+  type WorkerDefinition,
+  type WorkerProblem,
+} from '#protocol/worker/definition.ts';
+import { errnoOf, isMissing, problemOf, readStart, SwappedPath } from '../descriptors.ts';
+import { createWorkspaceFiles } from '../paths.ts';
+import type { SaidOnce } from '../said-once.ts';
+import { folderInside, type Located } from './places.ts';
+
+const LEADS_OUT = 'is a link that leads out of the workspace';
+const MAX_SCHEMA_FILE = OUTSIDE.bytes;
+
+export interface Looking {
+  readonly log: SaidOnce;
+  /** Told of every file before it is looked for. */
+  looked(path: string): void;
+  /** Collects the files that the definition and its instructions were read from. */
+  readonly sources: FileDigest[];
+}
+
+export async function loadWorker(
+  root: string,
+  located: Located,
+  given: Omit<Looking, 'sources'>,
+): Promise<FoundWorker> {
+  const looking: Looking = { ...given, sources: [] };
+  const { name, place, files, directory } = located;
+  const file = `${place.folder}/${files[0]}`;
+  const bare = { name, origin: 'project', path: file, read_only: place.form === 'agent' } as const;
+  const nothing = {
+    definition: null,
+    instructions: null,
+    instructions_source: null,
+    output_schema: null,
+    digest: null,
+    sources: [],
+  };
+  const failed = (message: string): FoundWorker => ({
+    ...bare,
+    ...nothing,
+    errors: [{ path: '', message, file, line: null }],
+    warnings: [],
+  });
+  if (files.length > 1) return failed(`ambiguous: ${files.join(' and ')} have the same name; keep one`);
+  looking.looked(`${directory}/${files[0]}`);
+  const text = await readInside(root, `${directory}/${files[0]}`);
+  if (!text.ok) return failed(text.error);
+  looking.sources.push({ path: file, sha256: text.value.sha256 });
+  const format = files[0]!.endsWith('.json') ? 'json' : 'yaml';
+  const read =
+    place.form === 'agent'
+      ? readAgent(text.value.text, { name, file })
+      : { ...readDefinition(text.value.text, { name, file, format }), warnings: [] };
+  const errors = [...read.errors];
+  if (!WORKER_NAME_PATTERN.test(name))
+    errors.push({
+      path: 'name',
+      message: 'the file must be named with 1 to 64 letters, digits, "_" and "-"',
+      file,
+      line: null,
+    });
+  const { definition, warnings } = read;
+  if (definition === null) return { ...bare, ...nothing, errors, warnings };
+  const rest = await belongings(root, definition, { file, looking, errors });
+  return { ...bare, definition, ...rest, errors, warnings };
+}
+
+/** A definition of no file, such as a session's. */
+export async function completeWorker(root: string, definition: WorkerDefinition, log: SaidOnce): Promise<FoundWorker> {
+  const errors: WorkerProblem[] = [];
+  const looking = { log, looked: () => {}, sources: [] };
+  const rest = await belongings(root, definition, { file: null, looking, errors });
+  const { name } = definition;
+  return { name, origin: 'session', path: null, read_only: true, definition, ...rest, errors, warnings: [] };
+}
+
+/** What a definition refers to. Problems go into `errors`. */
+async function belongings(
+  root: string,
+  definition: WorkerDefinition,
+  {
+    file,
+    looking,
+    errors,
+  }: { readonly file: string | null; readonly looking: Looking; readonly errors: WorkerProblem[] },
+) {
+  const problem = (path: string, message: string, where = file) =>
+    errors.push({ path, message, file: where, line: null });
+  let instructions = definition.instructions;
+  let source: string | null = instructions === null ? null : 'inline';
+  if (instructions === null) {
+    const prompt = await readPrompt(root, definition.name, looking);
+    if (prompt === null)
+      problem('instructions', `are missing: write them, or put them into prompts/${definition.name}.md`);
+    else if (!prompt.text.ok) problem('instructions', prompt.text.error, prompt.path);
+    else if (prompt.text.value.trim() === '') problem('instructions', 'must not be blank', prompt.path);
+    else [instructions, source] = [prompt.text.value, prompt.path];
+  }
+  let schema: unknown = null;
+  if (definition.output_schema_ref !== null) {
+    const read = await readSchema(root, definition.output_schema_ref, looking);
+    if (read.ok) schema = read.value;
+    else problem('output_schema_ref', read.error);
+  }
+  const digest = instructions === null ? null : definitionDigest(definition, instructions);
+  return { instructions, instructions_source: source, output_schema: schema, digest, sources: looking.sources };
+}
+
+/** `.metis/prompts` is before `prompts`, whatever the endings there. */
+async function readPrompt(root: string, name: string, looking: Looking) {
+  for (const folder of ['.metis/prompts', 'prompts'])
+    for (const suffix of PROMPT_SUFFIXES) {
+      const inner = `${name}.${suffix}`;
+      looking.looked(`${root}/${folder}/${inner}`);
+      if (isMissing(`${root}/${folder}/${inner}`)) continue;
+      const path = { folder, inner, shown: `${folder}/${inner}` };
+      const raw = await readBeside(root, path, looking);
+      const isTemplate = suffix === 'j2' || suffix === 'jinja2';
+      const text = raw.ok && isTemplate ? await rendered(root, raw.value, looking) : raw;
+      return { path: path.shown, text };
+    }
+  return null;
+}
+
+async function rendered(root: string, template: string, looking: Looking): Promise<Result<string, string>> {
+  const parts = templateParts(template);
+  if (!parts.ok) return parts;
+  let text = '';
+  for (const part of parts.value) {
+    if (part.kind === 'text') text += part.text;
+    else {
+      const path = await beside(root, 'prompts', part.path, looking);
+      const read = path === null ? err('is missing') : await readBeside(root, path, looking);
+      if (!read.ok) return err(`file(${JSON.stringify(part.path)}): ${read.error}`);
+      text += read.value;
+    }
+    if (Buffer.byteLength(text) > MAX_WORKER_BYTES)
+      return err(`has more than ${MAX_WORKER_BYTES} bytes with its files`);
+  }
+  return ok(text);
+}
+
+async function readSchema(root: string, ref: string, looking: Looking): Promise<Result<unknown, string>> {
+  for (const name of [ref, `${ref}.json`]) {
+    const path = await beside(root, 'schemas', name, looking);
+    if (path === null) continue;
+    // A schema widens nothing, so its bytes need no trust.
+    const text = await readBeside(root, path, { ...looking, sources: [] });
+    if (!text.ok) return err(`${path.shown}: ${text.error}`);
+    const json = readJson(text.value, OUTSIDE);
+    return json.ok ? json : err(`${path.shown} ${json.error}`);
+  }
+  return err(`names no file: schemas/${ref} and schemas/${ref}.json are missing`);
+}
+
+interface Beside {
+  readonly folder: string;
+  readonly inner: string;
+  /** Relative to the workspace. */
+  readonly shown: string;
+}
+
+/** Below `.metis/<folder>`, or else below `<folder>`; null when neither has it. */
+async function beside(root: string, folder: string, inner: string, { looked }: Looking): Promise<Beside | null> {
+  for (const place of [`.metis/${folder}`, folder]) {
+    looked(`${root}/${place}/${inner}`);
+    if (!isMissing(`${root}/${place}/${inner}`)) return { folder: place, inner, shown: `${place}/${inner}` };
+  }
+  return null;
+}
+
+/** A text file that cannot lead out of its folder (09 §8). */
+async function readBeside(
+  root: string,
+  { folder, inner, shown }: Beside,
+  { log, sources }: Looking,
+): Promise<Result<string, string>> {
+  const directory = await folderInside(root, folder, log);
+  if (directory === null) return err('its folder leads out of the workspace');
+  const files = createWorkspaceFiles(directory);
+  try {
+    const source = decoded(await files.read(await files.resolve(inner, 'read'), MAX_SCHEMA_FILE));
+    if (!source.ok) return source;
+    sources.push({ path: shown, sha256: source.value.sha256 });
+    return ok(source.value.text);
+  } catch (error) {
+    if (error instanceof ToolError) return err(error.message.replace('workspace boundary', `${folder}/`));
+    throw error;
+  }
+}
+
+/** A text file by its path relative to the workspace, in the one spelling that has no `.`, `..` or empty parts. */
+export async function readSource(root: string, path: string): Promise<Result<Source, string>> {
+  if (path.split('/').some((part) => ['', '.', '..'].includes(part)) || path.includes('\0'))
+    return err('is not a path of a file relative to the workspace');
+  return readInside(root, `${root === '/' ? '' : root}/${path}`);
+}
+
+/** A definition's file; a link is followed within the workspace only. */
+export async function readInside(root: string, path: string): Promise<Result<Source, string>> {
+  try {
+    const data = await readStart(path, MAX_WORKER_BYTES + 1).catch(async (error: unknown) => {
+      if (!(error instanceof SwappedPath)) throw error;
+      const real = await realpath(path);
+      if (!real.startsWith(root === '/' ? '/' : `${root}/`)) throw new ToolError('permission_denied', LEADS_OUT);
+      return readStart(real, MAX_WORKER_BYTES + 1);
+    });
+    if (data === null) return err('is missing');
+    return data.length > MAX_WORKER_BYTES ? err(`has more than ${MAX_WORKER_BYTES} bytes`) : decoded(data);
+  } catch (error) {
+    if (error instanceof ToolError) return err(error.message);
+    return err(`cannot be read: ${errnoOf(error) ?? problemOf(error)}`);
+  }
+}
+
+export interface Source {
+  readonly text: string;
+  readonly sha256: string;
+}
+
+function decoded(data: Uint8Array): Result<Source, string> {
+  try {
+    return ok({ text: new TextDecoder('utf-8', { fatal: true }).decode(data), sha256: sha256Hex(data) });
+  } catch {
+    return err('is not valid UTF-8 text');
+  }
+}

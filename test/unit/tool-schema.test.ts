@@ -198,6 +198,25 @@ describe('the schema compiler', () => {
     });
   });
 
+  it('holds every value against its own expression, however many a schema has', () => {
+    const schema = {
+      type: 'object',
+      properties: { a: { pattern: '^a$' }, b: { pattern: '^b$' } },
+      patternProperties: { '^x': { type: 'integer' }, '^y': { type: 'string' } },
+    };
+    expect(faults(schema, { a: 'a', b: 'b', x: 1, y: 'y' })).toEqual([]);
+    expect(faults(schema, { a: 'b', b: 'a', x: 'x', y: 1 })).toEqual([
+      'a: must match pattern "^a$"',
+      'b: must match pattern "^b$"',
+      'x: must be integer',
+      'y: must be string',
+    ]);
+    // The schemas of schemas have expressions too.
+    expect(problems({ type: 'object', $anchor: '1 2' })).toEqual([
+      expect.stringContaining('$anchor: must match pattern'),
+    ]);
+  });
+
   it('bounds the number of issues', () => {
     const schema = { type: 'object', properties: { list: { type: 'array', items: { type: 'string' } } } };
     const lines = faults(schema, { list: Array.from({ length: 1000 }, (_, i) => i) });

@@ -10,6 +10,7 @@ import { endTurn, storedSession, storedTurn } from '../store/suite/nouns.ts';
 import { NOON } from '../store/suite/world.ts';
 import { systemEvent } from '../support/drafts.ts';
 import { manualClock } from '../support/manual-clock.ts';
+import { gate } from '../support/moments.ts';
 import { ownSchema, postgresService, type Schema } from '../support/services.ts';
 import { until } from '../support/until.ts';
 
@@ -23,6 +24,11 @@ async function emptySchema(): Promise<Schema> {
 }
 const node = (schema: Schema, name: string, options: NodeOptions = {}): Promise<PostgresWorld> =>
   openSchema(schema.url, NOON, { name, leaseSeconds: LEASE_SECONDS, ...options });
+
+/** What a sweep asks first, what it reads of its own rows, and how one of them is given up. */
+const LOOKS = /^SELECT\s+EXISTS \(SELECT 1 FROM trees WHERE owner_node IS NULL/;
+const READS_OWN = /^SELECT root_session_id AS root FROM trees WHERE owner_node/;
+const RELEASES = /^UPDATE trees SET owner_node = NULL WHERE root_session_id/;
 
 const told = (session: SessionRecord, label: string) => ({ emit: [systemEvent(label, { session_id: session.id })] });
 const treeRow = async (world: PostgresWorld, root: string) =>
@@ -71,6 +77,69 @@ describe.skipIf(url === null)(`ownership${missing && `, skipped: ${missing}`}`, 
     const holds = await Promise.all([a.trees.hold(session.id), b.trees.hold(session.id)]);
     expect(holds.map((hold) => released(hold)?.own).sort()).toEqual([false, true]);
     expect(await treeRow(a, session.id)).toMatchObject({ owner_epoch: 2n });
+  });
+
+  test('a new tree is not claimed again by a sweep that sees it before its node has the answer', async () => {
+    const answered = gate();
+    let late = true;
+    let sweeps = 0;
+    const world = await node(await emptySchema(), 'a', {
+      through: (pool) => ({
+        ...pool,
+        async send(sql, values, how) {
+          if (LOOKS.test(sql)) sweeps += 1;
+          return pool.send(sql, values, how);
+        },
+        async transaction(work) {
+          const answer = await pool.transaction(work);
+          if (late && (await pool.send('SELECT 1 FROM trees', [])).rows.length > 0) {
+            late = false;
+            await answered.opened;
+          }
+          return answer;
+        },
+      }),
+    });
+    const storing = storedSession(world);
+    await until(() => !late);
+    const before = sweeps;
+    // With the third that begins from now on, what the first two found is done.
+    await until(() => sweeps >= before + 3);
+    answered.open();
+    const session = await storing;
+    expect(await treeRow(world, session.id)).toMatchObject({ owner_epoch: 1n, seq: 1n });
+    await world.journal.commit(told(session, 'after'));
+    expect(await treeRow(world, session.id)).toMatchObject({ owner_epoch: 1n, seq: 2n });
+  });
+
+  test('a tree that is being released is not claimed again by a sweep that read its row before', async () => {
+    const read = gate();
+    const gone = gate();
+    let late = false;
+    let sweeps = 0;
+    const world = await node(await emptySchema(), 'a', {
+      through: (pool) => ({
+        ...pool,
+        async send(sql, values, how) {
+          if (LOOKS.test(sql)) sweeps += 1;
+          if (late && RELEASES.test(sql)) await read.opened;
+          const answer = await pool.send(sql, values, how);
+          if (late && READS_OWN.test(sql)) {
+            read.open();
+            await gone.opened;
+          }
+          return answer as never;
+        },
+      }),
+    });
+    const session = await storedSession(world);
+    late = true;
+    await world.trees.releaseAll();
+    late = false;
+    const before = sweeps;
+    gone.open();
+    await until(() => sweeps >= before + 2);
+    expect(await treeRow(world, session.id)).toMatchObject({ owner_node: null, owner_epoch: 1n });
   });
 
   test('a stopped node loses its trees by the sweep of another, writes nothing of them and comes back under a new id', async () => {

@@ -19,6 +19,8 @@ export interface HeldTrees extends Pick<Trees, 'onLost'> {
   valid(): boolean;
   /** Null for a tree that is another's, nobody's or was dropped. */
   get(root: string): Held | null;
+  /** Before the commit that makes one; the function that it returns, once it is known what became of that. */
+  opening(root: string): () => void;
   /** Of one that this node has just made. */
   adopt(root: string, place: string): Held;
   /** What is held of it turned out to be another's. */

@@ -2,7 +2,7 @@
 
 import { type Places, placeOf } from '#core/policy/cluster/place.ts';
 import type { Logger } from '#core/ports/log.ts';
-import type { Hold, NodeInfo, Trees, TreeWork } from '#core/ports/trees.ts';
+import type { Hold, Trees, TreeWork } from '#core/ports/trees.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { IdGenerator, SessionId } from '#protocol/ids.ts';
 import type { Send } from '../postgres/connection/client.ts';
@@ -23,7 +23,9 @@ import {
 import type { Held, HeldTrees } from './held.ts';
 import { createLease } from './lease.ts';
 import { dropDead, type NodeSelf, readNodes } from './nodes.ts';
+import { warnOfOthers } from './others.ts';
 import type { RootWatch } from './root-watch.ts';
+import { createUnsettled } from './unsettled.ts';
 import { createUpkeep } from './upkeep.ts';
 
 export interface TreesOptions {
@@ -55,11 +57,6 @@ const LEAVING_MS = 100;
 /** A request that does not end when its tree is lost is not waited for any longer. */
 const LONGEST_REQUEST_MS = 10_000;
 
-const NOT_ALIKE =
-  'configuration, registry or prices of this node differ from those of other nodes; make them alike (config_matches in GET /nodes)';
-const NOT_REACHED =
-  'other nodes give out the address of this one, so that neither is reached by the other; give each a cluster.advertise_url, or bind it to more than the loopback address';
-
 interface Entry {
   readonly held: Held;
   users: number;
@@ -77,6 +74,8 @@ export function createTrees(options: TreesOptions): NodeTrees {
   const claims = new Map<string, Promise<Entry | null>>();
   /** Trees that were dropped, until nothing of them runs here any more. */
   const leaving = new Map<string, Promise<void>>();
+  /** Its rows between their statements and the answers: new ones, and those of released trees. */
+  const unsettled = createUnsettled();
   /** Rows may name this node for trees that it dropped: the next sweep looks for them. */
   let dropped = false;
   const lostListeners: ((root: SessionId) => void)[] = [];
@@ -156,6 +155,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
   async function sweep(): Promise<void> {
     if (draining || !lease.valid()) return;
     const here = entries.size;
+    const written = unsettled.watch();
     const found = await look(pool.send, claimant());
     if (found.orphans) await takeAll(() => claimOrphans(pool, claimant()));
     for (const lapsed of found.lapsed) {
@@ -166,7 +166,11 @@ export function createTrees(options: TreesOptions): NodeTrees {
     if (dropped || found.own !== here) {
       dropped = leaving.size > 0;
       for (const root of await rootsOf(pool.send, lease.node)) {
-        if (!entries.has(root) && !claims.has(root) && !leaving.has(root)) claimOne(root).catch(notTakenUp(root));
+        // What was read of it may be old by now: the next sweep reads it again.
+        if (written.has(root)) dropped = true;
+        else if (!entries.has(root) && !claims.has(root) && !leaving.has(root)) {
+          claimOne(root).catch(notTakenUp(root));
+        }
       }
     }
     if (found.dead) await dropDead(pool.send);
@@ -199,8 +203,9 @@ export function createTrees(options: TreesOptions): NodeTrees {
     }
   }
   async function letGo(root: string, { held }: Entry): Promise<void> {
+    const settled = unsettled.begin(root);
     drop(root);
-    await release(pool.send, lease.node, held);
+    await release(pool.send, lease.node, held).finally(settled);
   }
 
   function own(entry: Entry): Hold {
@@ -227,6 +232,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
     },
     valid: lease.valid,
     get: (root) => (lease.valid() ? (entries.get(root)?.held ?? null) : null),
+    opening: unsettled.begin,
     adopt(root, place) {
       const held: Held = { root, epoch: 1, place, seq: 0, turn: null };
       entries.set(root, { held, users: 0, idleSince: clock.monotonic(), unused: () => {} });
@@ -268,18 +274,7 @@ export function createTrees(options: TreesOptions): NodeTrees {
       self = options.selfAt(bound);
       work = treeWork;
       await lease.join(self);
-      const others = (await readNodes(pool.send, self.configHash)).filter(({ name }) => name !== self.name);
-      const warnOf = (nodes: readonly NodeInfo[], text: string) => {
-        if (nodes.length > 0) log.warn({ nodes: nodes.map(({ name }) => name) }, text);
-      };
-      warnOf(
-        others.filter((each) => !each.config_matches),
-        NOT_ALIKE,
-      );
-      warnOf(
-        others.filter(({ url }) => url === self.url),
-        NOT_REACHED,
-      );
+      await warnOfOthers(pool.send, self, log);
       upkeep.every(leaseMs / 5, () => lease.beat({ turns: work.running(), draining, places: places() }, dropAll));
       upkeep.every(leaseMs / 20, () => {
         if (!lease.valid()) dropAll('no heartbeat in time');

@@ -96,17 +96,19 @@ export interface NodeOptions {
   /** Beside the time of the world, which the test sets. */
   readonly clock?: Clock;
   readonly takeUp?: TreeWork['takeUp'];
+  /** What the statements of trees and journal go through. */
+  readonly through?: (pool: Pool) => Pool;
   /** Trees are held by whoever commits; else the test holds them. */
   readonly holds?: boolean;
 }
 
 export async function openSchema(url: string, start: number, options: NodeOptions = {}): Promise<PostgresWorld> {
-  const { name = 'alone', leaseSeconds = 60, holds = false, takeUp = async () => {} } = options;
+  const { name = 'alone', leaseSeconds = 60, holds = false, takeUp = async () => {}, through } = options;
   const logged: LogLine[] = [];
   const log = recordingLogger(logged);
   const time = { now: start };
   const clock: Clock = { ...(options.clock ?? systemClock), now: () => time.now };
-  const pool = await openDatabase({
+  const direct = await openDatabase({
     url,
     size: 4,
     synchronousCommit: 'on',
@@ -114,6 +116,7 @@ export async function openSchema(url: string, start: number, options: NodeOption
     migrationsDir: MIGRATIONS,
     clock,
   });
+  const pool = through?.(direct) ?? direct;
   const ids = createIdGenerator(clock.now, Math.random);
   const schema = filesIn(MIGRATIONS).length;
   const trees = createTrees({

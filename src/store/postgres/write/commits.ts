@@ -107,8 +107,16 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
     return written;
   }
 
-  /** Until it is known what became of it (16 §3.4). */
   async function write(parts: readonly Part[]): Promise<void> {
+    const opened = parts.filter(isNew).map(({ root }) => trees.opening(root));
+    try {
+      await writeUntilKnown(parts);
+    } finally {
+      for (const known of opened) known();
+    }
+  }
+  /** Until it is known what became of it (16 §3.4). */
+  async function writeUntilKnown(parts: readonly Part[]): Promise<void> {
     let open = [...parts];
     for (let attempt = 1; ; attempt += 1) {
       const numbered = new Map<Part, Commit>();
@@ -170,12 +178,10 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
     if (held === null) throw new TreeLost(root);
     return held;
   }
-  function numberOf({ root, batches }: Part): Commit | null {
+  function numberOf(part: Part): Commit | null {
+    const { root, batches } = part;
     if (root === '') return null;
-    const isNew = batches.some(({ batch }) =>
-      batch.writes.some((change) => change.kind === 'session.insert' && change.session.id === root),
-    );
-    const held = isNew ? newTree(root, batches) : heldOf(root);
+    const held = isNew(part) ? newTree(root, batches) : heldOf(root);
     const { wanted, turn } = afterwards(
       held,
       batches.map(({ batch }) => batch),
@@ -249,4 +255,11 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
   }
 
   return { write: writeAll };
+}
+
+/** Whether its tree is made by it. */
+function isNew({ root, batches }: Part): boolean {
+  return batches.some(({ batch }) =>
+    batch.writes.some((change) => change.kind === 'session.insert' && change.session.id === root),
+  );
 }

@@ -5,7 +5,7 @@ import { ceiling } from '#core/engine/money/ceiling.ts';
 import { recover, resumeAll } from '#core/engine/recover.ts';
 import { resumeTurn } from '#core/engine/resume-turn.ts';
 import { patchSession } from '#core/engine/update-session.ts';
-import { StorageFault } from '#protocol/batch-fault.ts';
+import { StorageFault } from '#protocol/batch.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';

@@ -7,7 +7,7 @@ import { resumeTurn } from '#core/engine/resume-turn.ts';
 import { submitDelegation } from '#core/engine/submit-delegation.ts';
 import type { Batch } from '#core/ports/journal.ts';
 import { SubmitDelegationBody } from '#protocol/api/delegations.ts';
-import { StorageFault } from '#protocol/batch-fault.ts';
+import { StorageFault } from '#protocol/batch.ts';
 import { defaultConfig } from '#protocol/config.ts';
 import { toolText } from '#protocol/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type AdapterConfig, readAdapterConfig } from '#core/policy/registry/adapter-config.ts';
 import type { ProviderAdapter } from '#core/ports/provider.ts';
 import { type AdapterSetup, createAdapters } from '#models/adapters/adapters.ts';
-import type { Send } from '#models/http/send.ts';
+import type { Send } from '#models/http/http.ts';
 import { createThreadedParser } from '#models/threads/threaded-parser.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';

@@ -1,13 +1,11 @@
 // What provider tests share: requests, a reader that keeps everything, a clock that tests drive.
-
 import { type Logger, silentLogger } from '#core/ports/log.ts';
 import { AdapterError, type ProviderAdapter } from '#core/ports/provider.ts';
 import { anthropicWire } from '#models/adapters/anthropic.ts';
 import { type BaseOptions, createAdapter } from '#models/adapters/base.ts';
 import { openAiWire } from '#models/adapters/openai.ts';
-import { createHttpTransport } from '#models/http/http.ts';
+import { createHttpTransport, type HttpResponse, type Send } from '#models/http/http.ts';
 import { createHttpClient } from '#models/http/http-client.ts';
-import type { HttpResponse, Send } from '#models/http/send.ts';
 import { createScriptedAdapter } from '#models/scripted/adapter.ts';
 import { parseScenario } from '#models/scripted/scenario.ts';
 import type { AnthropicOptions } from '#models/wire/anthropic/encode-request.ts';

@@ -1,6 +1,6 @@
 // A person's answer to a question: the first one wins, and what it is remembered for (05 §3.3, 09 §6.2).
 
-import { JournalConflict } from '#protocol/batch-fault.ts';
+import { JournalConflict } from '#protocol/batch.ts';
 import type { Answer, Scope } from '#protocol/confirmation.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import type { ConfirmationId } from '#protocol/ids.ts';

@@ -1,6 +1,6 @@
 // Opening a top-level session (05 §3.1).
 
-import { JournalConflict } from '#protocol/batch-fault.ts';
+import { JournalConflict } from '#protocol/batch.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { Session } from '#protocol/session.ts';
 import { NOTHING_YET, sessionView } from '../policy/session/session-view.ts';

@@ -2,7 +2,7 @@
 
 import path from 'node:path';
 import { Cancelled } from '#protocol/abort.ts';
-import { JournalConflict } from '#protocol/batch-fault.ts';
+import { JournalConflict } from '#protocol/batch.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { draft } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';

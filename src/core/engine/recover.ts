@@ -1,7 +1,6 @@
 // What a crash or a shutdown left open: closed or kept for resumption before the server listens (01 §11.5, 04 §13).
-
 import { Cancelled } from '#protocol/abort.ts';
-import { StorageFault, TreeLost } from '#protocol/batch-fault.ts';
+import { StorageFault, TreeLost } from '#protocol/batch.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
@@ -13,8 +12,7 @@ import { resumeOutside } from './delegation/outside.ts';
 import { pauseWaitingTrees } from './money/require-budget.ts';
 import type { Engine } from './state/engine.ts';
 import { hasCalls } from './state/gateway-memory.ts';
-import { loseTree } from './tree/lose.ts';
-import { createSuspects } from './tree/suspects.ts';
+import { createSuspects, loseTree } from './tree/suspects.ts';
 import { endUnfinishedTurn } from './turn/end-unfinished.ts';
 import { resumeTopLevel } from './turn/planner-turn.ts';
 

@@ -1,6 +1,6 @@
 // A person says how good an ended turn was: kept with the turn, and told to whoever learns (12 §12.8).
 
-import { JournalConflict } from '#protocol/batch-fault.ts';
+import { JournalConflict } from '#protocol/batch.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import { draft, TERMINAL_TURN_EVENTS } from '#protocol/event.ts';

@@ -1,7 +1,7 @@
 // A message from outside becomes a turn: checks first, the lock without an await, then admission (05 §3.2).
 
 import { Cancelled, createScope, orAbort } from '#protocol/abort.ts';
-import { JournalConflict, TreeLost } from '#protocol/batch-fault.ts';
+import { JournalConflict, TreeLost } from '#protocol/batch.ts';
 import { isoTime, sleep } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { MessageId, SessionId, TurnId } from '#protocol/ids.ts';

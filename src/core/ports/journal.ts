@@ -13,7 +13,7 @@ export {
   StorageFault,
   TreeLost,
   UnknownEventTypeError,
-} from '#protocol/batch-fault.ts';
+} from '#protocol/batch.ts';
 
 export interface PruneReport {
   readonly cutoff: number;

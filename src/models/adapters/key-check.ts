@@ -1,10 +1,8 @@
 // Tries the key of an adapter with one request that costs nothing: a list of models, or OpenRouter's page of the key (17 §2).
-
 import type { AdapterConfig } from '#core/policy/registry/adapter-config.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { scrub } from '#protocol/text/scrub.ts';
-import { networkFault } from '../http/network-fault.ts';
-import type { HttpResponse, Send } from '../http/send.ts';
+import { type HttpResponse, networkFault, type Send } from '../http/http.ts';
 import { classify, readWireError } from '../wire/fault.ts';
 import { DEFAULT_BASE_URLS } from './adapters.ts';
 import { ANTHROPIC_VERSION } from './anthropic.ts';

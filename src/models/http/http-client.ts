@@ -4,7 +4,7 @@ import { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import type { Agent, buildConnector, Dispatcher } from 'undici';
 import { StartupError } from '#protocol/errors.ts';
-import type { HttpRequest, HttpResponse, Send } from './send.ts';
+import type { HttpRequest, HttpResponse, Send } from './http.ts';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 

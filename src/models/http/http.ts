@@ -6,9 +6,57 @@ import type { Wire } from '../adapters/wire.ts';
 import type { Decoder } from '../wire/decoder.ts';
 import { EVENT_CHARACTERS } from '../wire/event-data.ts';
 import { classify, type Fault, fault, readWireError, WireFault } from '../wire/fault.ts';
-import { networkFault } from './network-fault.ts';
 import { retryAfterSeconds } from './retry.ts';
-import type { HttpResponse, Send } from './send.ts';
+
+// The seam between adapters and the network: one request, its answer, and a body that is read piece by piece (11.1).
+
+/** Which attempt a request belongs to: for a recorder, none of it reaches the wire. */
+export type AttemptInfo = Pick<Attempt, 'request' | 'attempt'>;
+
+export interface HttpRequest {
+  /** Absent = POST. */
+  readonly method?: 'GET' | 'DELETE';
+  readonly url: string;
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string>> | readonly (readonly [name: string, value: string])[];
+  /** Pieces go out in their order; read once, so that what is sent may be let go. */
+  readonly body: Iterable<Uint8Array>;
+  /** Ends the request at any time, its body included, and closes its connection. */
+  readonly signal: AbortSignal;
+  /** Null for what is no attempt of an adapter. */
+  readonly of: AttemptInfo | null;
+}
+
+export interface HttpResponse {
+  readonly status: number;
+  /** @param name in lower case */
+  header(name: string): string | null;
+  /** All of them, names in lower case. */
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  /** The next piece, null behind the last. Rejects when the body breaks off, and at once when the request's signal aborts. */
+  read(): Promise<Uint8Array | null>;
+  /** Whether everything has been read, so that nothing is left to wait for. */
+  ended(): boolean;
+  /** Closes the connection unless the body has ended. */
+  cancel(): void;
+}
+
+/** Resolves when the head of the response is here; rejects with the system's error, and at once when the signal aborts. */
+export type Send = (request: HttpRequest) => Promise<HttpResponse>;
+
+// What the network throws, as a fault (11.7).
+
+/** A socket that failed or bytes that make no sense; `error_detail` is the system's code where there is one. */
+export function networkFault(error: unknown, detail: string | null = null): Fault {
+  const code = error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : null;
+  return fault('network', detail ?? code, messageOf(error));
+}
+
+/** A name with several addresses fails with one error for each, and none of its own. */
+function messageOf(error: unknown): string {
+  if (error instanceof AggregateError && error.message === '') return error.errors.map(messageOf).join('; ');
+  return error instanceof Error ? error.message : String(error);
+}
 
 const ERROR_BODY_BYTES = 64 * 1024;
 const ERROR_TEXT_CHARACTERS = 2000;

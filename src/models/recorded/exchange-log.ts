@@ -1,6 +1,6 @@
 // Keeps exchanges of the gateway as files, where that was asked for: one a call, as in 11.12 (19 §2.7).
 import type { Clock } from '#protocol/clock.ts';
-import { createRecordingWriter, type WriterOptions } from '../threads/recording-writer.ts';
+import { createRecordingWriter, type WriterOptions } from '../threads/threaded-parser.ts';
 import { KEPT_HEADERS, type Recording } from './recording.ts';
 
 export interface ExchangeLogOptions extends WriterOptions {

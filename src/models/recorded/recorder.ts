@@ -1,7 +1,7 @@
 // Writes every HTTP attempt of an adapter to a folder (11.12).
 import type { Clock } from '#protocol/clock.ts';
-import type { AttemptInfo, HttpResponse, Send } from '../http/send.ts';
-import { createRecordingWriter, type WriterOptions } from '../threads/recording-writer.ts';
+import type { AttemptInfo, HttpResponse, Send } from '../http/http.ts';
+import { createRecordingWriter, type WriterOptions } from '../threads/threaded-parser.ts';
 import { type Exchange, KEPT_HEADERS, type Recording } from './recording.ts';
 
 export interface RecorderOptions extends WriterOptions {

@@ -5,8 +5,7 @@ import { type Relay, type RelayAnswer, RelayFault, type RelayHeaders, type Relay
 import type { ClientWire } from '#protocol/api/gateway.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { scrub } from '#protocol/text/scrub.ts';
-import { networkFault } from '../http/network-fault.ts';
-import type { HttpResponse, Send } from '../http/send.ts';
+import { type HttpResponse, networkFault, type Send } from '../http/http.ts';
 import type { ExchangeLog, LoggedExchange } from '../recorded/exchange-log.ts';
 import type { ThreadedParser } from '../threads/threaded-parser.ts';
 import { createMeter, type Meter } from '../wire/meter/meter.ts';

@@ -6,7 +6,7 @@ import type { Relay } from '#core/ports/relay.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { type CredentialSource, DEFAULT_BASE_URLS } from '../adapters/adapters.ts';
 import { ANTHROPIC_VERSION } from '../adapters/anthropic.ts';
-import type { Send } from '../http/send.ts';
+import type { Send } from '../http/http.ts';
 import { createExchangeLog, type ExchangeLog } from '../recorded/exchange-log.ts';
 import type { ThreadedParser } from '../threads/threaded-parser.ts';
 import { createRelay } from './relay.ts';

@@ -2,7 +2,7 @@
 
 import { alreadyCut } from '#core/policy/tools/tool-output.ts';
 import type { ToolFactory } from '#core/ports/tool.ts';
-import { TreeLost } from '#protocol/batch-fault.ts';
+import { TreeLost } from '#protocol/batch.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { ToolError } from '#protocol/tool.ts';
 import { type CommandEnd, type RunningCommand, startCommand } from '../sandbox/command.ts';

@@ -3,7 +3,7 @@
 import { shownName } from '#core/policy/cut.ts';
 import { decideApproval, ruleFor, toolMode } from '#core/policy/tools/approval.ts';
 import { Cancelled, createScope } from '#protocol/abort.ts';
-import { JournalConflict } from '#protocol/batch-fault.ts';
+import { JournalConflict } from '#protocol/batch.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { AppError, type Issue, validationError } from '#protocol/errors.ts';
 import type { SessionId, ToolUseId } from '#protocol/ids.ts';

@@ -4,7 +4,7 @@ import { WORKER_FIRST_MESSAGE } from '#core/policy/context/worker-brief.ts';
 import type { WorkerEnd } from '#core/policy/delegation/outcome.ts';
 import { readStructured, repairMessage } from '#core/policy/delegation/schema-repair.ts';
 import { Cancelled } from '#protocol/abort.ts';
-import { TreeLost } from '#protocol/batch-fault.ts';
+import { TreeLost } from '#protocol/batch.ts';
 import type { InsufficientContextRequest } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
 import { type ContentBlock, textBlock, textOf } from '#protocol/message.ts';

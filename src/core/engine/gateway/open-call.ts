@@ -6,7 +6,7 @@ import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import type { Prompt } from '#core/policy/pricing/prompt.ts';
 import type { AdapterConfig } from '#core/policy/registry/adapter-config.ts';
 import type { Write } from '#core/ports/journal.ts';
-import { isClientKnown } from '#protocol/batch-fault.ts';
+import { isClientKnown } from '#protocol/batch.ts';
 import { AppError } from '#protocol/errors.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, RequestId } from '#protocol/ids.ts';

@@ -4,7 +4,7 @@ import { entryOfName } from '#core/policy/gateway/names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { credibleUsage } from '#core/policy/pricing/credible-usage.ts';
 import type { MeterReading } from '#core/ports/relay.ts';
-import { TreeLost } from '#protocol/batch-fault.ts';
+import { TreeLost } from '#protocol/batch.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, RequestId } from '#protocol/ids.ts';
 import type { ModelEntry } from '#protocol/model.ts';

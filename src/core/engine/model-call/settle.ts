@@ -4,7 +4,7 @@ import type { CallFailure, Unavailable } from '#core/policy/registry/availabilit
 import { endedBy } from '#core/policy/turn-machine.ts';
 import type { Write } from '#core/ports/journal.ts';
 import type { AdapterError } from '#core/ports/provider.ts';
-import { isInputsWaiting } from '#protocol/batch-fault.ts';
+import { isInputsWaiting } from '#protocol/batch.ts';
 import type { Transient } from '#protocol/delta.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { ToolUseId } from '#protocol/ids.ts';

@@ -1,7 +1,7 @@
 // The end of patience: what has not unwound 30 s after an abort is left behind (04 §9).
 
 import { cancelledBy } from '#protocol/abort.ts';
-import { TreeLost } from '#protocol/batch-fault.ts';
+import { TreeLost } from '#protocol/batch.ts';
 import type { Engine } from './engine.ts';
 
 const GRACE_MS = 30_000;

@@ -1,7 +1,7 @@
 // Interrupting a turn so that it can be taken up again: who says so, and when (04 §13).
 
 import { Cancelled } from '#protocol/abort.ts';
-import { TreeLost } from '#protocol/batch-fault.ts';
+import { TreeLost } from '#protocol/batch.ts';
 import type { Engine } from './engine.ts';
 
 /** Why something is ended over a fault of the journal. */

@@ -1,6 +1,6 @@
 // Ending a turn whose last step is behind it: one transaction with the one terminal event (00 §3 step 7).
 
-import { isInputsWaiting } from '#protocol/batch-fault.ts';
+import { isInputsWaiting } from '#protocol/batch.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import { type StoredMessage, toolUses } from '#protocol/message.ts';
 import type { TurnStopReason } from '#protocol/turn.ts';

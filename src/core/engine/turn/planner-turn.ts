@@ -1,7 +1,7 @@
 // A planner's turn under its session's lock: its deadline, and its return once its tree has money again.
 
 import { Cancelled, createScope } from '#protocol/abort.ts';
-import { StorageFault } from '#protocol/batch-fault.ts';
+import { StorageFault } from '#protocol/batch.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnRecord } from '#protocol/turn.ts';

@@ -1,7 +1,7 @@
 // The turn loop: ask the machine what is next, do it, until a terminal event is stored (00 §3, 04 §3.1).
 
 import { Cancelled, cancelledBy } from '#protocol/abort.ts';
-import { TreeLost } from '#protocol/batch-fault.ts';
+import { TreeLost } from '#protocol/batch.ts';
 import { closeOpenParts } from '../closing/open-parts.ts';
 import { callModel } from '../model-call/call-model.ts';
 import { reportExceeded, warnIfNear } from '../money/budget-events.ts';

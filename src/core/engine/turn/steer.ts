@@ -1,7 +1,7 @@
 // A message for a turn that runs: stored at once, read at its next step boundary (20 §4).
 
 import type { Write } from '#core/ports/journal.ts';
-import { JournalConflict } from '#protocol/batch-fault.ts';
+import { JournalConflict } from '#protocol/batch.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError, type Issue, validationError } from '#protocol/errors.ts';
 import type { TurnId } from '#protocol/ids.ts';

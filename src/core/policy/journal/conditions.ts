@@ -1,6 +1,5 @@
 // What must be open for a batch to be written: nothing happens to a turn or a session after its end (02 §3.5).
-import type { Write } from '#protocol/batch.ts';
-import { JournalConflict } from '#protocol/batch-fault.ts';
+import { JournalConflict, type Write } from '#protocol/batch.ts';
 import { type EventType, SYSTEM_SESSION, TERMINAL_TURN_EVENTS } from '#protocol/event.ts';
 import type { TurnStatus } from '#protocol/turn.ts';
 import type { PreparedBatch } from './prepare.ts';

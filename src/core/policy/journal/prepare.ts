@@ -1,7 +1,6 @@
 // What a batch must satisfy before its transaction opens: known types, strict payloads, storable messages (02 §2).
 import type { z } from 'zod';
-import type { Batch } from '#protocol/batch.ts';
-import { EventValidationError, InvalidMessageError, UnknownEventTypeError } from '#protocol/batch-fault.ts';
+import { type Batch, EventValidationError, InvalidMessageError, UnknownEventTypeError } from '#protocol/batch.ts';
 import type { Transient } from '#protocol/delta.ts';
 import { CATALOG, type EventDraft, type EventType } from '#protocol/event.ts';
 import { MessageSchema, type StoredMessage } from '#protocol/message.ts';

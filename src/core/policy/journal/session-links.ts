@@ -1,5 +1,5 @@
 // What a new session must satisfy beside its parent: the links of a tree agree with each other (01 §7.1, §7.2).
-import { JournalConflict } from '#protocol/batch-fault.ts';
+import { JournalConflict } from '#protocol/batch.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 
 export type ParentLinks = Pick<SessionRecord, 'ended_at' | 'workspace_path' | 'root_session_id' | 'delegation_depth'>;

@@ -7,7 +7,7 @@ import type { Logger } from '#core/ports/log.ts';
 import type { Store } from '#core/ports/store.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Transient } from '#protocol/delta.ts';
-import type { FrameBody, FrameItem, TransientItem } from './frame-schema.ts';
+import type { FrameBody, FrameItem, TransientItem } from './frame.ts';
 import type { Tree } from './tree.ts';
 
 /** Of frames that wait for a read. What comes above it is dropped, and so noticed as missing. */

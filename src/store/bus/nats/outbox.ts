@@ -1,9 +1,7 @@
 // What this node says to the others: its publications, and messages in mid-stream to who asks for them (16 §6.2, §6.5).
-
 import type { Position, Published } from '#core/ports/live-bus.ts';
 import type { Clock } from '#protocol/clock.ts';
-import { createSeals, MAX_FRAME_BYTES } from './frame.ts';
-import type { FrameBody } from './frame-schema.ts';
+import { createSeals, type FrameBody, MAX_FRAME_BYTES } from './frame.ts';
 import type { Link } from './link.ts';
 import { type Head, packed } from './pack.ts';
 import type { Tree } from './tree.ts';

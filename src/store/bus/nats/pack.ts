@@ -1,10 +1,8 @@
 // A publication as frames: one as a rule; what is large is left out where the others can read it, or goes in parts (16 §6.6).
-
 import type { Published } from '#core/ports/live-bus.ts';
 import type { Delta, OpenToolInput, Transient } from '#protocol/delta.ts';
 import type { ContentBlock } from '#protocol/message.ts';
-import { MAX_FRAME_BYTES } from './frame.ts';
-import type { FrameBody } from './frame-schema.ts';
+import { type FrameBody, MAX_FRAME_BYTES } from './frame.ts';
 
 /** What a frame says beside its items; `n` is drawn for each frame. */
 export type Head = Pick<FrameBody, 'epoch' | 'seq' | 'kind'> & { readonly next: () => number };

@@ -5,7 +5,7 @@ import type { Standing } from '#core/ports/trees.ts';
 import type { Delta, Transient } from '#protocol/delta.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
 import { createOpenMessages } from '../memory/open-messages.ts';
-import type { FrameBody, FrameItem } from './frame-schema.ts';
+import type { FrameBody, FrameItem } from './frame.ts';
 
 export type Tree = ReturnType<typeof createTree>;
 

@@ -3,7 +3,7 @@
 import type { IdempotencyRow } from '#core/ports/journal.ts';
 import type { PriceVersionRecord, PriceVersions } from '#core/ports/price-versions.ts';
 import type { Store } from '#core/ports/store.ts';
-import { StorageFault } from '#protocol/batch-fault.ts';
+import { StorageFault } from '#protocol/batch.ts';
 import type { TrustedFile } from '#protocol/trusted-file.ts';
 import { KEYED, META, PRICE_VERSION, PRICE_VERSIONS, PROBE } from '#store/read/meta.ts';
 import * as workers from '#store/read/session-workers.ts';

@@ -4,7 +4,7 @@ import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
 import { InvalidMessageError, JournalConflict, StorageFault } from '#core/ports/journal.ts';
 import type { Published } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/log.ts';
-import { TreeLost } from '#protocol/batch-fault.ts';
+import { TreeLost } from '#protocol/batch.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { Event } from '#protocol/event.ts';

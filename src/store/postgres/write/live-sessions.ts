@@ -3,7 +3,7 @@
 import { conditionsOf, turnRefusal } from '#core/policy/journal/conditions.ts';
 import type { SessionStamp } from '#core/policy/journal/envelope.ts';
 import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
-import { JournalConflict } from '#protocol/batch-fault.ts';
+import { JournalConflict } from '#protocol/batch.ts';
 import { SYSTEM_SESSION } from '#protocol/event.ts';
 import type { TurnStatus } from '#protocol/turn.ts';
 import { STAMP, type StampRow } from '#store/read/sessions.ts';

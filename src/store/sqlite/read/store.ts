@@ -2,7 +2,7 @@
 
 import type { IdempotencyRow } from '#core/ports/journal.ts';
 import type { Store } from '#core/ports/store.ts';
-import { StorageFault } from '#protocol/batch-fault.ts';
+import { StorageFault } from '#protocol/batch.ts';
 import { KEYED, META, PROBE } from '#store/read/meta.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
 import { journalFault } from '../write/conflict.ts';

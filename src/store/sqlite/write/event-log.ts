@@ -3,7 +3,7 @@ import type Database from 'better-sqlite3';
 import { type SessionStamp, stampedEvent } from '#core/policy/journal/envelope.ts';
 import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
 import type { Published } from '#core/ports/live-bus.ts';
-import { JournalConflict } from '#protocol/batch-fault.ts';
+import { JournalConflict } from '#protocol/batch.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { type Event, type EventDraft, type PayloadOf, SYSTEM_SESSION } from '#protocol/event.ts';
 import type { IdGenerator } from '#protocol/ids.ts';

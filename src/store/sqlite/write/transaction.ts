@@ -3,7 +3,7 @@ import type Database from 'better-sqlite3';
 import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
 import type { Published } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/log.ts';
-import { InvalidMessageError, JournalConflict } from '#protocol/batch-fault.ts';
+import { InvalidMessageError, JournalConflict } from '#protocol/batch.ts';
 import type { Effects } from '#store/write/effects.ts';
 import { journalFault } from './conflict.ts';
 import type { EventLog } from './event-log.ts';

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import type { Ajv, ErrorObject, Options } from 'ajv';
 import type { Ajv2020 } from 'ajv/dist/2020.js';
 import { faultOfValue, type Limits } from '#core/policy/parsing/limits.ts';
-import { compilePattern } from '#core/policy/parsing/pattern.ts';
+import { compilePattern, type Pattern } from '#core/policy/parsing/pattern.ts';
 import type { SchemaCompiler } from '#core/ports/tool.ts';
 import { type Issue, MAX_PATH } from '#protocol/errors.ts';
 import { shortened } from '#protocol/text/plain-text.ts';
@@ -17,17 +17,16 @@ const MAX_ISSUES = 100;
 /** Their values are data: a member named `$ref` in there refers to nothing. */
 const DATA_KEYWORDS = new Set(['const', 'enum', 'default', 'examples']);
 
-// ajv takes two expressions of a schema for one where their `toString` is the same.
-const linearTime = Object.assign((source: string) => ({ ...compilePattern(source), toString: () => source }), {
-  code: 'compilePattern',
-});
+/** That differ: ajv takes time by the square of their number. */
+const MAX_EXPRESSIONS = 100;
+
 const OPTIONS: Options = {
   allErrors: true,
   strict: false,
   validateFormats: false,
   logger: false,
   // A schema is compiled once and used a few times: shorter code is not worth the search for it.
-  code: { regExp: linearTime, optimize: false },
+  code: { optimize: false },
 };
 const require = createRequire(import.meta.url);
 /** Loads a hundred files with the first value or schema that is checked, of which a start has none. */
@@ -57,8 +56,9 @@ export const schemaCompiler: SchemaCompiler = {
       const meta = schemaOfSchemas(dialect);
       const { faults, check } = withinTime(() => {
         const problems = meta.validateSchema(plain) ? [] : toIssues(meta.errors ?? []);
-        const faults = [...problems, ...textFaults(plain, '')];
-        return { faults, check: faults.length > 0 ? null : compiled(plain, dialect) };
+        const expressions = createExpressions();
+        const faults = [...problems, ...textFaults(plain, '', expressions)];
+        return { faults, check: faults.length > 0 ? null : compiled(plain, dialect, expressions) };
       });
       if (check === null) return { ok: false, problems: sorted(faults) };
       return { ok: true, validate: (value) => validateWith((given) => withinTime(() => check(given)), check, value) };
@@ -72,7 +72,7 @@ export const schemaCompiler: SchemaCompiler = {
 function schemaOfSchemas(dialect: Dialect): Ajv {
   let meta = metaSchemas.get(dialect);
   if (meta === undefined) {
-    meta = new (dialect())({ ...OPTIONS, code: { optimize: false } });
+    meta = new (dialect())(OPTIONS);
     // Compiles it; otherwise the first schema from outside would.
     meta.validateSchema({});
     metaSchemas.set(dialect, meta);
@@ -84,7 +84,7 @@ function schemaOfSchemas(dialect: Dialect): Ajv {
 export function validatorOnUse(schema: JsonSchema): (value: unknown) => readonly Issue[] {
   let check: Check | null = null;
   return (value) => {
-    check ??= compiled(schema, DRAFT_2020);
+    check ??= compiled(schema, DRAFT_2020, createExpressions());
     return validateWith(check, check, value);
   };
 }
@@ -92,8 +92,29 @@ export function validatorOnUse(schema: JsonSchema): (value: unknown) => readonly
 type Check = ((value: unknown) => unknown) & { errors?: ErrorObject[] | null };
 
 /** An instance remembers every `$id` it saw: with one for each schema, none can reach or outlive another. */
-function compiled(schema: JsonSchema, dialect: Dialect): Check {
-  return new (dialect())({ ...OPTIONS, meta: false, validateSchema: false }).compile(schema);
+function compiled(schema: JsonSchema, dialect: Dialect, regExp: Expressions): Check {
+  const code = { ...OPTIONS.code, regExp };
+  return new (dialect())({ ...OPTIONS, code, meta: false, validateSchema: false }).compile(schema);
+}
+
+/** Compiles an expression of a schema, each once; throws as `compilePattern`. */
+type Expressions = ((source: string) => Pattern) & { readonly code: string };
+class TooManyExpressions extends Error {}
+
+function createExpressions(): Expressions {
+  const made = new Map<string, Pattern>();
+  const expression = (source: string) => {
+    const known = made.get(source);
+    if (known !== undefined) return known;
+    if (made.size === MAX_EXPRESSIONS) {
+      throw new TooManyExpressions(`has more than ${MAX_EXPRESSIONS} different regular expressions`);
+    }
+    // ajv takes two for one where their `toString` is the same.
+    const pattern = { ...compilePattern(source), toString: () => source };
+    made.set(source, pattern);
+    return pattern;
+  };
+  return Object.assign(expression, { code: 'expression' });
 }
 
 const UNKNOWN_DIALECT = 'must be that of JSON Schema 2020-12 or draft-07';
@@ -120,8 +141,8 @@ function faultOfForm(schema: unknown): Issue | null {
 }
 
 /** References and regular expressions that are not taken. */
-function textFaults(node: unknown, path: string): Issue[] {
-  if (Array.isArray(node)) return node.flatMap((item, i) => textFaults(item, `${path}[${i}]`));
+function textFaults(node: unknown, path: string, compile: Expressions): Issue[] {
+  if (Array.isArray(node)) return node.flatMap((item, i) => textFaults(item, `${path}[${i}]`, compile));
   if (typeof node !== 'object' || node === null) return [];
   return Object.entries(node).flatMap(([key, value]) => {
     const here = path === '' ? key : `${path}.${key}`;
@@ -129,17 +150,18 @@ function textFaults(node: unknown, path: string): Issue[] {
     if ((key === '$ref' || key === '$dynamicRef') && typeof value === 'string' && !value.startsWith('#')) {
       return [{ path: here, message: 'must be a local reference (starting with "#")' }];
     }
-    if (key === 'pattern' && typeof value === 'string') return patternFaults(value, here);
+    if (key === 'pattern' && typeof value === 'string') return patternFaults(value, here, compile);
     const names = key === 'patternProperties' && typeof value === 'object' && value !== null ? Object.keys(value) : [];
-    return [...names.flatMap((name) => patternFaults(name, here)), ...textFaults(value, here)];
+    return [...names.flatMap((name) => patternFaults(name, here, compile)), ...textFaults(value, here, compile)];
   });
 }
 
-function patternFaults(source: string, path: string): Issue[] {
+function patternFaults(source: string, path: string, compile: Expressions): Issue[] {
   try {
-    compilePattern(source);
+    compile(source);
     return [];
   } catch (error) {
+    if (error instanceof TooManyExpressions) throw error;
     return [{ path, message: error instanceof Error ? error.message : String(error) }];
   }
 }

@@ -162,6 +162,15 @@ describe('the schema compiler', () => {
       expect(problems({ type: 'object', ...part })).toContainEqual(expect.stringContaining(place));
     });
 
+    it('more expressions than it takes, of which the first too many ends it', () => {
+      const named = (count: number) => ({
+        type: 'object',
+        patternProperties: Object.fromEntries(Array.from({ length: count }, (_, i) => [`^k${i}`, { pattern: '^x' }])),
+      });
+      expect(timed(() => faults(named(99), { k98: 'y' }))).toEqual(['k98: must match pattern "^x"']);
+      expect(timed(() => problems(named(900)))).toEqual(['$: has more than 100 different regular expressions']);
+    });
+
     it('references that double at every step', () => {
       const $defs: Record<string, unknown> = { a0: { type: 'object' } };
       for (let i = 1; i <= 40; i++)

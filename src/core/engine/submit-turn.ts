@@ -59,16 +59,16 @@ export async function submitTurn(
   const session = await liveSession(engine, sessionId);
   refuseGateway(session);
   await requireBudget(engine, session);
-  const leave = engine.places.full() ? await room(engine, session.id) : engine.places.enter();
+  const release = await acquireTurnSlot(engine, session.id);
   try {
-    return await submitWithRoom(engine, session, submission, claim);
+    return await submitWithSlot(engine, session, submission, claim);
   } finally {
-    // From its start on the turn has its own.
-    leave();
+    // A started turn holds a slot of its own.
+    release();
   }
 }
 
-async function submitWithRoom(
+async function submitWithSlot(
   engine: Engine,
   session: SessionRecord,
   submission: TurnSubmission,
@@ -94,9 +94,14 @@ async function submitWithRoom(
   }
 }
 
-/** Among the turns of this node, which is full. What takes the place of a running turn, or is refused for it, waits for nothing. */
-async function room({ places, locks }: Engine, sessionId: SessionId): Promise<() => void> {
-  return locks.active().some((turn) => turn.session_id === sessionId) ? places.enter() : places.wait();
+/**
+ * Takes a slot among the turns of this node, and waits for one while the node is full. A message for a session whose turn
+ * runs does not wait: it replaces that turn or is rejected.
+ * @returns the release of the slot
+ */
+async function acquireTurnSlot({ places, locks }: Engine, sessionId: SessionId): Promise<() => void> {
+  const isRunning = () => locks.active().some((turn) => turn.session_id === sessionId);
+  return !places.full() || isRunning() ? places.enter() : places.wait();
 }
 
 /** What is said there is said to its client. */
@@ -121,15 +126,15 @@ async function steer(
   const message = { ...checked, turnId: submission.turn_id ?? engine.ids.turn(), claim };
   const receipt = await steerOrReserve(engine, session, message);
   if (receipt !== null) return receipt;
-  let leave = () => {};
+  let release = () => {};
   try {
-    leave = engine.places.full() ? await room(engine, session.id) : engine.places.enter();
+    release = await acquireTurnSlot(engine, session.id);
     return await begin(engine, session, message);
   } catch (error) {
     engine.locks.release(session.id);
     throw await refusal(engine, session.id, error);
   } finally {
-    leave();
+    release();
   }
 }
 

@@ -51,7 +51,10 @@ function lastSent(history: readonly StoredMessage[]): StoredMessage {
   return last;
 }
 
+/** Model calls in one turn of a worker, however many `turn.max_llm_calls` allows a planner. */
+const MAX_WORKER_LLM_CALLS = 25;
+
 function maxLlmCalls(engine: Engine, run: TurnRun): number {
   const limit = engine.config.turn.max_llm_calls;
-  return run.session.is_worker ? Math.min(limit, 25) : limit;
+  return run.session.is_worker ? Math.min(limit, MAX_WORKER_LLM_CALLS) : limit;
 }

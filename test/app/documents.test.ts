@@ -22,7 +22,6 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   'metis demo --provider anthropic': 'needs a key and costs money',
   'metis benchmark examples/benchmark --delegation-policy sonnet-planner-haiku-worker --budget 2.00':
     'needs a key and costs money',
-  'npm run build': 'part of npm start',
   'npm test': 'the suite does not run itself',
   'npm run bench': 'takes minutes',
   'npm run test:package': 'installs from the registry',

@@ -28,6 +28,8 @@ test('drizzle-kit finds nothing to add to the migrations (else: npx drizzle-kit 
   const said = execFileSync(process.execPath, args, { cwd: ROOT, encoding: 'utf8' });
   expect(said).toContain('No schema changes');
   expect(readdirSync(copy, { recursive: true }).sort()).toEqual(readdirSync(MIGRATIONS, { recursive: true }).sort());
+  // drizzle-kit compares with the newest snapshot only, so the older ones are deleted.
+  expect(readdirSync(join(MIGRATIONS, 'meta')).filter((name) => name.endsWith('_snapshot.json'))).toHaveLength(1);
 });
 
 test('a migrated database has the tables, columns, keys and indices of the schema', async () => {

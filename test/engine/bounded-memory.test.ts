@@ -1,6 +1,6 @@
 // What an engine remembers beside its store is bounded: the oldest makes room.
 import { expect, it } from 'vitest';
-import { stampedUsage } from '#core/engine/money/charge.ts';
+import { stampedUsage } from '#core/engine/money/call-price.ts';
 import { createOutsideRuns } from '#core/engine/state/outside.ts';
 import { createRouteMemory, rememberWorkspace } from '#core/engine/state/route-memory.ts';
 import { noteStart, type SessionStarts, secondsSince } from '#core/engine/state/session-starts.ts';

@@ -1,7 +1,7 @@
 // A cap on a whole tree: reserved before a call leaves, so that no schedule of workers can overshoot it (14).
 import { describe, expect, it } from 'vitest';
 import { endSession } from '#core/engine/end-session.ts';
-import { ceiling } from '#core/engine/money/ceiling.ts';
+import { ceiling } from '#core/engine/money/call-price.ts';
 import { recover, resumeAll } from '#core/engine/recover.ts';
 import { resumeTurn } from '#core/engine/resume-turn.ts';
 import { patchSession } from '#core/engine/update-session.ts';

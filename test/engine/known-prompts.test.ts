@@ -1,6 +1,6 @@
 // What a call teaches of its prompt, and the class in which a prompt is reserved (14 §2).
 import { describe, expect, it } from 'vitest';
-import { ceiling } from '#core/engine/money/ceiling.ts';
+import { ceiling } from '#core/engine/money/call-price.ts';
 import { parseScenario } from '#models/scripted/scenario.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { fromPusd } from '#protocol/money.ts';

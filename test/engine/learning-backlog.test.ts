@@ -2,7 +2,7 @@
 import { expect, it, vi } from 'vitest';
 import { endSession, purgeSession } from '#core/engine/end-session.ts';
 import { scoreTurn } from '#core/engine/score-turn.ts';
-import { GATHER_MS } from '#core/learning/loop.ts';
+import { GATHER_MS } from '#core/learning/learning.ts';
 import type { Logger } from '#core/ports/log.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import type { PayloadOf } from '#protocol/event.ts';

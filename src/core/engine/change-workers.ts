@@ -6,8 +6,7 @@ import type { FoundWorker, WorkerDefinition } from '#protocol/worker/definition.
 import { checkDefinition, readDefinition } from '../policy/workers/read-definition.ts';
 import { workerDetail } from '../policy/workers/worker-info.ts';
 import { definitionYaml } from '../policy/workers/write-definition.ts';
-import { checkWorker, surroundings } from './definitions/check-worker.ts';
-import { projectWorker } from './definitions/find-worker.ts';
+import { checkWorker, projectWorker, surroundings } from './definitions/session-workers.ts';
 import { openWorkspace } from './session/new-session.ts';
 import type { Engine } from './state/engine.ts';
 

@@ -1,5 +1,5 @@
 // The engine put together: its ports, what it keeps in memory, and the workers that its lower rooms are handed.
-import { createWorkers } from './delegation/workers.ts';
+import { createWorkers } from './delegation/worker-spawner.ts';
 import type { Engine, EngineDeps } from './state/engine.ts';
 import { createFileLedger } from './state/file-ledger.ts';
 import { createGatewayMemory } from './state/gateway-memory.ts';

@@ -2,7 +2,7 @@
 import { Cancelled } from '#protocol/abort.ts';
 import { AppError } from '#protocol/errors.ts';
 import { keepSettled } from './closing/close-model-calls.ts';
-import { dropAnswers } from './gateway/background.ts';
+import { dropAnswers } from './gateway/relay-call.ts';
 import type { Engine } from './state/engine.ts';
 import { cancelScope } from './state/session-lock.ts';
 

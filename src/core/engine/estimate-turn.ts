@@ -1,14 +1,12 @@
 // What a turn would cost, asked before it is spent: routed and priced, nothing run and nothing stored (14 §4).
-
 import { fromPusd, type Usd } from '#protocol/money.ts';
 import type { PolicyEvaluation } from '#protocol/route.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
 import { viewOf } from '../policy/context/view.ts';
-import { knownToolsetOf } from './definitions/toolset.ts';
+import { knownToolsetOf } from './definitions/session-workers.ts';
 import { cacheLifetime, maxOutputTokens } from './model-call/model-request.ts';
-import { ceiling, pricingId } from './money/ceiling.ts';
-import { leftOf, limitsOf, reservedOf } from './money/limits.ts';
-import { requireBudget } from './money/require-budget.ts';
+import { leftOf, limitsOf, requireBudget, reservedOf } from './money/budget-limits.ts';
+import { ceiling, pricingId } from './money/call-price.ts';
 import { offeredTools } from './prompt/offered-tools.ts';
 import { volatilePrompt } from './prompt/volatile-prompt.ts';
 import { routeTurn } from './routing/route-turn.ts';

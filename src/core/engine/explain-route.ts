@@ -1,6 +1,6 @@
 // What routing would decide for a message, asked without a turn (03 §6.4, 05 §3.5).
 import type { PolicyEvaluation, Refusal } from '#protocol/route.ts';
-import { knownToolsetOf } from './definitions/toolset.ts';
+import { knownToolsetOf } from './definitions/session-workers.ts';
 import { routeTurn } from './routing/route-turn.ts';
 import { newSession } from './session/new-session.ts';
 import type { Engine } from './state/engine.ts';

@@ -1,5 +1,4 @@
 // One call of the gateway: routed, reserved, relayed, settled; the client's bytes go on as they are (19 §2.2).
-
 import { Cancelled, cancelledBy, createScope } from '#protocol/abort.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import type { SessionId } from '#protocol/ids.ts';
@@ -8,29 +7,31 @@ import { clientPrompt } from '../policy/gateway/client-prompt.ts';
 import { requestFacts } from '../policy/gateway/request-facts.ts';
 import { type RelayAnswer, RelayFault, type RelayRequest } from '../ports/relay.ts';
 import { goingDown } from './drain.ts';
-import { type AnswerRequest, fetchAnswer, keepAnswer } from './gateway/background.ts';
-import { sentBody, sentName } from './gateway/body.ts';
-import { clientSession, type GatewayClient, placeClient, rootRef } from './gateway/client.ts';
-import { askedModel, decide, standing } from './gateway/decide.ts';
-import { ENDED } from './gateway/end-tree.ts';
-import { type OpeningOptions, openCall } from './gateway/open-call.ts';
+import { askedModel, decide, standing } from './gateway/choose-model.ts';
+import { clientSession, ENDED, type GatewayClient, placeClient, rootRef } from './gateway/client-session.ts';
+import { type OpeningOptions, openCall } from './gateway/open-gateway-call.ts';
 import {
+  type AnswerRequest,
   brokenOff,
+  fetchAnswer,
   type GatewayRequest,
   type GatewaySink,
+  keepAnswer,
   outcomeOf,
   pump,
   relayRequest,
   send,
-} from './gateway/relay.ts';
-import { type Begun, settleCall } from './gateway/settle.ts';
+  sentBody,
+  sentName,
+} from './gateway/relay-call.ts';
+import { type Begun, settleCall } from './gateway/settle-gateway-call.ts';
 import type { Engine } from './state/engine.ts';
 import type { GatewayCall } from './state/gateway-memory.ts';
 import { forkMemory } from './state/route-memory.ts';
 
-export type { GatewayClient } from './gateway/client.ts';
-export { gatewayModel, gatewayModels } from './gateway/models.ts';
-export type { GatewayRequest, GatewaySink } from './gateway/relay.ts';
+export { gatewayModel, gatewayModels } from './gateway/choose-model.ts';
+export type { GatewayClient } from './gateway/client-session.ts';
+export type { GatewayRequest, GatewaySink } from './gateway/relay-call.ts';
 
 /** Why a call ends whose client is gone. */
 const CLIENT_LEFT = 'the client closed the connection';

@@ -3,7 +3,7 @@
 import { AppError } from '#protocol/errors.ts';
 import type { TurnId } from '#protocol/ids.ts';
 import { goingDown } from './drain.ts';
-import { requireBudget } from './money/require-budget.ts';
+import { requireBudget } from './money/budget-limits.ts';
 import type { Engine } from './state/engine.ts';
 import { resumeTopLevel } from './turn/planner-turn.ts';
 

@@ -5,7 +5,7 @@ import { fromPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { Session } from '#protocol/session.ts';
 import type { Turn } from '#protocol/turn.ts';
 import { readStructured } from '../policy/delegation/schema-repair.ts';
-import { leftOf, reservedOf } from './money/limits.ts';
+import { leftOf, reservedOf } from './money/budget-limits.ts';
 import type { Engine } from './state/engine.ts';
 import { callingSessions as calling } from './state/gateway-memory.ts';
 

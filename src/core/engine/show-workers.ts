@@ -5,9 +5,7 @@ import { AppError } from '#protocol/errors.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { SessionWorker } from '#protocol/worker/session-worker.ts';
 import { type Made, workerDetail, workerInfo } from '../policy/workers/worker-info.ts';
-import { projectWorker, projectWorkers } from './definitions/find-worker.ts';
-import { asFound } from './definitions/session-workers.ts';
-import { allowedBy } from './definitions/toolset.ts';
+import { allowedBy, asFound, projectWorker, projectWorkers } from './definitions/session-workers.ts';
 import { openWorkspace } from './session/new-session.ts';
 import type { Engine } from './state/engine.ts';
 

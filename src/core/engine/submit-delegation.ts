@@ -10,9 +10,15 @@ import type { DelegationRecord } from '#protocol/delegate.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
 import type { Write } from '../ports/journal.ts';
-import { type OutsideInput, outsideCaller, outsideFault, outsideRequest, startOutside } from './delegation/outside.ts';
+import {
+  type OutsideInput,
+  outsideCaller,
+  outsideFault,
+  outsideRequest,
+  startOutside,
+} from './delegation/outside-delegation.ts';
 import { goingDown } from './drain.ts';
-import { requireBudget } from './money/require-budget.ts';
+import { requireBudget } from './money/budget-limits.ts';
 import { liveSession } from './session/find-session.ts';
 import type { Engine } from './state/engine.ts';
 import { throwIfLost } from './state/interrupt.ts';

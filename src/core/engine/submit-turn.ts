@@ -9,7 +9,7 @@ import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
 import type { Write } from '../ports/journal.ts';
 import { goingDown } from './drain.ts';
-import { requireBudget } from './money/require-budget.ts';
+import { requireBudget } from './money/budget-limits.ts';
 import { alreadyEnded, liveSession, openSession } from './session/find-session.ts';
 import type { Engine } from './state/engine.ts';
 import { throwIfLost } from './state/interrupt.ts';

@@ -2,7 +2,7 @@
 import type { TrustedFileInfo } from '#protocol/api/trust.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
-import { listWorkerWidenings } from './definitions/check-trust.ts';
+import { listWorkerWidenings } from './definitions/session-workers.ts';
 import { openWorkspace } from './session/new-session.ts';
 import type { Engine } from './state/engine.ts';
 

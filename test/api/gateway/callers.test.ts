@@ -5,7 +5,7 @@ import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { untilTaken } from '#core/engine/gateway/patience.ts';
+import { untilTaken } from '#core/engine/gateway/relay-call.ts';
 import { manualClock } from '../../support/manual-clock.ts';
 import { KEYS } from '../../support/registry-at.ts';
 import { until } from '../../support/until.ts';

@@ -1,18 +1,51 @@
 // Asking a person about one call, and taking the answer: one id, one row, one way in (09 §5, §6).
-
 import { type ApprovalDecision, decideApproval, ruleFor, toolMode } from '#core/policy/tools/approval.ts';
 import type { ConfirmationRow } from '#core/ports/journal.ts';
 import type { SharedFile } from '#core/ports/spawner.ts';
 import type { Answer } from '#protocol/confirmation.ts';
 import type { Issue } from '#protocol/errors.ts';
-import type { EventId } from '#protocol/ids.ts';
+import { draft, type EventDraft } from '#protocol/event.ts';
+import type { EventId, SessionId } from '#protocol/ids.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
 import type { ToolDefinition, ToolErrorClass } from '#protocol/tool.ts';
 import type { Engine } from '../state/engine.ts';
 import { claim, type OpenApproval } from '../state/open-approvals.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { requested, resolved } from './approval-records.ts';
-import { calling, type Subject, sharing } from './subject.ts';
+import { calling, type Subject, sharing } from './approval-subject.ts';
+
+// An approval as its two events (09 §6.1).
+
+function requested(run: TurnRun, row: ConfirmationRow): EventDraft {
+  return draft({
+    type: 'tool.confirmation_requested',
+    session_id: row.session_id,
+    turn_id: row.turn_id,
+    parent: run.call_event_id,
+    payload: row.request,
+  });
+}
+
+function resolved(
+  row: ConfirmationRow,
+  parent: EventId | number | null,
+  answer: Pick<Answer, 'decision' | 'scope'>,
+  by: 'user' | 'policy',
+): EventDraft {
+  return draft({
+    type: 'tool.confirmation_resolved',
+    session_id: row.session_id,
+    turn_id: row.turn_id,
+    parent,
+    ...(by === 'policy' ? { actor: 'system' as const } : {}),
+    payload: {
+      tool_use_id: row.tool_use_id,
+      confirmation_request_id: row.id,
+      decision: answer.decision,
+      scope: answer.scope,
+      resolved_by: by,
+    },
+  });
+}
 
 type Input = Readonly<Record<string, unknown>>;
 /** Checks an edited input as the original was checked. */
@@ -218,4 +251,34 @@ export async function storeAnswer(
     ],
     emit: [resolved(row, parent, answer, by)],
   });
+}
+
+// Approvals that nobody waits for any more: each is resolved as cancelled, with its event (09 §6.3, §9.4).
+
+/** @param root of this tree, those that `match` picks; absent = of every turn, as recovery does once */
+export async function closeOpenApprovals(
+  engine: Engine,
+  root?: SessionId,
+  match: (row: ConfirmationRow) => boolean = () => true,
+): Promise<void> {
+  for (const row of await engine.store.confirmations.allOpen(root)) {
+    if (!match(row)) continue;
+    const requests = await engine.store.events.ofTurn(row.turn_id, ['tool.confirmation_requested']);
+    const asked = requests.find((e) => e.payload.confirmation_request_id === row.id);
+    await engine.journal.commit({
+      writes: [
+        {
+          kind: 'confirmation.resolve',
+          id: row.id,
+          decision: 'cancelled',
+          scope: null,
+          reason: null,
+          modified: null,
+          resolved_by: 'policy',
+          at: engine.clock.now(),
+        },
+      ],
+      emit: [resolved(row, asked?.id ?? null, { decision: 'cancelled', scope: null }, 'policy')],
+    });
+  }
 }

@@ -3,7 +3,7 @@
 import type { Cancelled } from '#protocol/abort.ts';
 import type { TurnId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { closeOpenApprovals } from '../approval/close-approvals.ts';
+import { closeOpenApprovals } from '../approval/approve-call.ts';
 import type { Engine } from '../state/engine.ts';
 import { closeOpenCalls } from './close-model-calls.ts';
 

@@ -17,7 +17,7 @@ import type { FoundWorker, WorkerDefinition } from '#protocol/worker/definition.
 import type { SessionWorker } from '#protocol/worker/session-worker.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { checkWorker, surroundings } from './check-worker.ts';
+import { checkWorker, surroundings } from './session-workers.ts';
 
 interface Draft {
   readonly definition: WorkerDefinition | null;

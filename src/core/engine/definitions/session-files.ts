@@ -1,8 +1,141 @@
-// The files a session's tools may reach: the workspace, or the sandboxes of its definition (13 §4).
-
-import type { WorkspaceFiles } from '#core/ports/workspace.ts';
+// The files of a call, read once: these bytes are what is approved and what is sent (13 §5).
+import { checkImages } from '#core/policy/context/images.ts';
+import { attachmentOf, countFault, MAX_ATTACHED_BYTES, policyFault } from '#core/policy/workers/attachments.ts';
+import type { ConfinedPath, WorkspaceFiles } from '#core/ports/workspace.ts';
+import type { AttachedFile } from '#protocol/delegate.ts';
+import type { ContentBlock, ImageBlock } from '#protocol/message.ts';
+import { err, ok, type Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
+import { sha256Hex } from '#protocol/text/canonical-json.ts';
+import { ToolError } from '#protocol/tool.ts';
+import {
+  type AttachmentPolicy,
+  type Sandbox,
+  STANDARD_POLICY,
+  type WorkerDefinition,
+} from '#protocol/worker/definition.ts';
 import type { Engine } from '../state/engine.ts';
+
+type Owner = Pick<SessionRecord, 'workspace_path' | 'worker_definition'>;
+
+interface Attachments {
+  readonly files: readonly (AttachedFile & { readonly absolute: string })[];
+  /** One block a file, in order. */
+  readonly blocks: readonly ContentBlock[];
+}
+
+/**
+ * All of them, or none: throws `ToolError`, `permission_denied` for a path that leads out, `execution_error` for a file
+ * that is not there, `validation_error` for what a policy refuses.
+ * @param caller whose files they are, and whose policy counts where its definition writes one
+ */
+export async function readAttachments(
+  engine: Engine,
+  caller: Owner,
+  callee: WorkerDefinition,
+  paths: readonly string[],
+): Promise<Attachments> {
+  if (paths.length === 0) return { files: [], blocks: [] };
+  const inbound = callee.attachment_policy ?? STANDARD_POLICY;
+  const own = caller.worker_definition?.definition;
+  const policies: readonly Policy[] = [
+    ...(own?.attachment_policy ? [{ policy: own.attachment_policy, whose: `the caller '${own.name}'` }] : []),
+    { policy: inbound, whose: `'${callee.name}'` },
+  ];
+  refuse(policies, ({ policy, whose }) => countFault(paths.length, policy, whose));
+  const files = filesOf(engine, caller);
+  const confined: ConfinedPath[] = [];
+  for (const path of paths) confined.push(await files.resolve(path, 'read'));
+  const seen = new Set<string>();
+  const twice = confined.find(({ absolute }) => seen.size === seen.add(absolute).size);
+  if (twice) throw new ToolError('validation_error', `${twice.given}: is attached twice`);
+  // Before anything large is read for nothing.
+  const listed = confined.map(({ given }) => ({ path: given, bytes: 0 }));
+  refuse(policies, ({ policy, whose }) => policyFault(listed, policy, whose));
+  let left = Math.min(MAX_ATTACHED_BYTES, ...policies.map(({ policy }) => policy.max_total_bytes));
+  const read: { readonly path: ConfinedPath; readonly data: Buffer }[] = [];
+  for (const path of confined) {
+    const data = await readAtMost(files, path, left + 1);
+    read.push({ path, data });
+    left -= data.length;
+    if (left >= 0) continue;
+    const soFar = read.map(({ path, data }) => ({ path: path.given, bytes: data.length }));
+    refuse(policies, ({ policy, whose }) => policyFault(soFar, policy, whose));
+    throw new ToolError('validation_error', `more than ${MAX_ATTACHED_BYTES} bytes of attachments, no call takes more`);
+  }
+  const made = read.map(({ path, data }) => {
+    const attachment = attachmentOf(path.given, data);
+    if (!attachment.ok) throw new ToolError('validation_error', attachment.error);
+    const { block, media_type } = attachment.value;
+    const { given, relative: file, absolute } = path;
+    return { block, file: { path: given, file, absolute, bytes: data.length, media_type, sha256: sha256Hex(data) } };
+  });
+  const blocks = made.map(({ block }) => block);
+  const fault = checkImages(blocks.filter((block): block is ImageBlock => block.type === 'image'));
+  if (fault !== null) throw new ToolError('validation_error', `the message ${fault}; attach fewer`);
+  return { files: made.map(({ file }) => file), blocks };
+}
+
+/** The same files again, for a worker that was made before a restart and never ran; the error names one that changed. */
+export async function readAgain(
+  engine: Engine,
+  caller: Owner,
+  files: readonly AttachedFile[],
+): Promise<Result<readonly ContentBlock[], string>> {
+  const blocks: ContentBlock[] = [];
+  const access = engine.workspaces.files(caller.workspace_path);
+  for (const { path, file, bytes, sha256 } of files) {
+    try {
+      const data = await readAtMost(access, await access.resolve(file, 'read'), bytes + 1);
+      const attachment = attachmentOf(path, data);
+      if (sha256Hex(data) !== sha256 || !attachment.ok) return err(`${path} has changed since it was attached`);
+      blocks.push(attachment.value.block);
+    } catch (error) {
+      if (!(error instanceof ToolError)) throw error;
+      return err(`${path} cannot be read any more: ${error.message}`);
+    }
+  }
+  return ok(blocks);
+}
+
+/** A caller's sandboxes; one without has the whole workspace as one. */
+function filesOf(engine: Engine, { workspace_path: root, worker_definition: named }: Owner) {
+  const whole: Sandbox = {
+    name: 'workspace',
+    path: '.',
+    mode: 'ro',
+    allowed_suffixes: [],
+    // The policies are the limit, and say so.
+    max_bytes: Number.MAX_SAFE_INTEGER,
+  };
+  return engine.workspaces.sandboxes(root, named === null ? [whole] : Object.values(named.definition.sandboxes));
+}
+
+interface Policy {
+  readonly policy: AttachmentPolicy;
+  /** Its owner, as a message says it. */
+  readonly whose: string;
+}
+
+function refuse(policies: readonly Policy[], faultOf: (policy: Policy) => string | null): void {
+  for (const policy of policies) {
+    const fault = faultOf(policy);
+    if (fault !== null) throw new ToolError('validation_error', fault);
+  }
+}
+
+async function readAtMost(files: WorkspaceFiles, path: ConfinedPath, bytes: number): Promise<Buffer> {
+  const parts: Buffer[] = [];
+  let size = 0;
+  for await (const part of files.chunks(path)) {
+    parts.push(part);
+    size += part.length;
+    if (size >= bytes) break;
+  }
+  return Buffer.concat(parts, size).subarray(0, bytes);
+}
+
+// The files a session's tools may reach: the workspace, or the sandboxes of its definition (13 §4).
 
 export function sessionFiles(
   engine: Engine,

@@ -1,13 +1,145 @@
-// Workers that a session tree made for itself, as its sessions call them (13 §3.4, §6.3).
+// The workers of a workspace as the server would use them: read, and checked against everything around them (13 §3).
 
+import { namesTool } from '#core/policy/tools/tool-names.ts';
+import { reservedName } from '#core/policy/workers/names.ts';
 import { readDefinition } from '#core/policy/workers/read-definition.ts';
+import { listWidenings } from '#core/policy/workers/widening.ts';
+import { workerTool } from '#core/policy/workers/worker-tools.ts';
+import type { ToolSet } from '#core/ports/tool.ts';
 import type { SessionId } from '#protocol/ids.ts';
-import type { FoundWorker } from '#protocol/worker/definition.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import type { FileDigest } from '#protocol/trusted-file.ts';
+import { type FoundWorker, WORKER_NAME_PATTERN, type WorkerProblem } from '#protocol/worker/definition.ts';
 import type { SessionWorker } from '#protocol/worker/session-worker.ts';
 import type { Engine } from '../state/engine.ts';
-import { checkWorker, surroundings } from './check-worker.ts';
 
-export interface Tree {
+// A worker's file that widens what runs without a question counts only when a person has trusted its bytes (20 §11).
+
+/** The worker with an error for each thing that a file asks for which nobody has trusted. Only files need trust. */
+async function checkTrust(engine: Engine, root: string, worker: FoundWorker, toolset: ToolSet): Promise<FoundWorker> {
+  const widenings = listWorkerWidenings(engine, worker, toolset);
+  if (widenings.length === 0) return worker;
+  const untrusted = await findUntrusted(engine, root, worker.sources);
+  if (untrusted === null) return worker;
+  const problem = ({ path, widens }: (typeof widenings)[number]): WorkerProblem => ({
+    path,
+    message: `${widens}: ${untrusted.path} ${untrusted.state}. Read it, then run: metis trust ${untrusted.path}`,
+    file: worker.path,
+    line: null,
+  });
+  return { ...worker, errors: [...worker.errors, ...widenings.map(problem)] };
+}
+
+/** What the worker's file asks for beyond what its server would let it do; a worker of no file widens nothing. */
+export function listWorkerWidenings(
+  engine: Engine,
+  { definition, sources }: FoundWorker,
+  toolset: ToolSet,
+): ReturnType<typeof listWidenings> {
+  if (definition === null || sources.length === 0) return [];
+  const { tool_confirmation: confirmation, workers } = engine.config;
+  return listWidenings(definition, { confirmation, dynamic: workers.dynamic, tools: toolset.definitions() });
+}
+
+/** The first of the files whose bytes nobody has trusted; null when all are. */
+async function findUntrusted(engine: Engine, root: string, sources: readonly FileDigest[]): Promise<Untrusted | null> {
+  for (const { path, sha256 } of sources) {
+    const trusted = await engine.store.trustedFiles.digest(root, path);
+    if (trusted === null) return { path, state: 'is not trusted' };
+    if (trusted !== sha256) return { path, state: 'has changed since it was trusted' };
+  }
+  return null;
+}
+
+interface Untrusted {
+  readonly path: string;
+  readonly state: string;
+}
+
+// What a definition has to agree with beyond its own file: names, models, schemas and other workers of this server (13 §3.2).
+
+/** Compiling is slow, and a definition that did not change is the same object. */
+const schemaFaults = new WeakMap<FoundWorker, readonly string[]>();
+
+/** What all workers of a list are checked against, made once for it. */
+interface Surroundings {
+  readonly tools: readonly string[];
+  readonly known: ReadonlySet<string>;
+  /** Who has a name, by the name in lower case. */
+  readonly first: ReadonlyMap<string, string>;
+}
+
+/** @param names of all workers of the workspace; of those that differ in case alone the first is one */
+export function surroundings(toolset: ToolSet, names: readonly string[]): Surroundings {
+  const first = new Map<string, string>();
+  for (const name of names) if (!first.has(name.toLowerCase())) first.set(name.toLowerCase(), name);
+  return { tools: toolset.definitions().map((tool) => tool.name), known: new Set(names), first };
+}
+
+/** The worker with these problems added to its own. */
+export function checkWorker(engine: Engine, worker: FoundWorker, { tools, known, first }: Surroundings): FoundWorker {
+  const { definition, path: file } = worker;
+  const errors: WorkerProblem[] = [...worker.errors];
+  const warnings: WorkerProblem[] = [...worker.warnings];
+  const into = (list: WorkerProblem[]) => (path: string, message: string) =>
+    void list.push({ path, message, file, line: null });
+  const error = into(errors);
+  const warn = into(warnings);
+  const reserved = reservedName(worker.name, tools);
+  if (reserved !== null) error('name', reserved);
+  const other = first.get(worker.name.toLowerCase());
+  if (other !== undefined && other !== worker.name)
+    error('name', `differs from the worker "${other}" only in case; rename this one`);
+  if (definition === null) return { ...worker, errors, warnings };
+  if (definition.model !== null && engine.registry.resolveAlias(definition.model) === null)
+    error('model', `${JSON.stringify(definition.model)} is neither a model id nor an alias of this server`);
+  if (worker.output_schema !== null)
+    for (const fault of faultsOfSchema(engine, worker)) error('output_schema_ref', fault);
+  for (const name of definition.allow_workers)
+    if (name !== '*' && !known.has(name)) warn('allow_workers', `there is no worker "${name}"`);
+  const offered = [...tools, 'worker_create', 'worker_call'];
+  for (const entry of definition.tools)
+    if (!offered.some((tool) => namesTool(entry, tool))) warn('tools', describeUnknownTool(entry));
+  return { ...worker, errors, warnings };
+}
+
+/** Tools of an MCP server are known once a session of the workspace has started it. */
+function describeUnknownTool(entry: string): string {
+  if (!entry.startsWith('mcp__')) return `there is no tool "${entry}"`;
+  return `no MCP server has offered "${entry}" so far; servers start with the first turn in the workspace`;
+}
+
+function faultsOfSchema(engine: Engine, worker: FoundWorker): readonly string[] {
+  let faults = schemaFaults.get(worker);
+  if (faults === undefined) {
+    const compiled = engine.schemas.compile(worker.output_schema);
+    faults = compiled.ok ? [] : compiled.problems.map(({ path, message }) => `${path}: ${message}`);
+    schemaFaults.set(worker, faults);
+  }
+  return faults;
+}
+
+/** All of the workspace by name, invalid ones included. */
+export async function projectWorkers(engine: Engine, root: string): Promise<readonly FoundWorker[]> {
+  const found = await engine.library.list(root);
+  const toolset = engine.tools.knownTools(root);
+  const around = surroundings(toolset, await engine.library.names(root));
+  return Promise.all(found.map((worker) => checkTrust(engine, root, checkWorker(engine, worker, around), toolset)));
+}
+
+/** Null when the workspace has none of the name. A name is never a path. */
+export async function projectWorker(engine: Engine, root: string, name: string): Promise<FoundWorker | null> {
+  if (!WORKER_NAME_PATTERN.test(name)) return null;
+  const worker = await engine.library.find(root, name);
+  if (worker === null) return null;
+  const names = await engine.library.names(root);
+  const toolset = engine.tools.knownTools(root);
+  return checkTrust(engine, root, checkWorker(engine, worker, surroundings(toolset, names)), toolset);
+}
+
+// Workers that a session tree made for itself, as its sessions call them (13 §3.4, §6.3).
+
+interface Tree {
   readonly workspace_path: string;
   readonly root_session_id: SessionId;
 }
@@ -39,4 +171,48 @@ export async function asFound(
   const found = { ...(await engine.library.complete(root, definition)), ...bare };
   const names = [...(await engine.library.names(root)), row.name];
   return checkWorker(engine, found, surroundings(engine.tools.knownTools(root), names));
+}
+
+// The tools there are for one session: those of its workspace, and the workers it may call (09 §1, 13 §6.1).
+
+type Caller = Pick<SessionRecord, 'workspace_path' | 'is_worker' | 'allow_workers' | 'worker_definition'>;
+
+/** As a turn finds them that starts now; waits for servers of the workspace. */
+export async function toolsetOf(engine: Engine, session: Caller): Promise<ToolSet> {
+  return withWorkers(engine, await engine.tools.toolsOf(session.workspace_path), session, allowedBy(engine, session));
+}
+
+/** As far as they are known: nothing is started or waited for. */
+export function knownToolsetOf(engine: Engine, session: Caller): Promise<ToolSet> {
+  const known = engine.tools.knownTools(session.workspace_path);
+  return withWorkers(engine, known, session, allowedBy(engine, session));
+}
+
+/** Those of a session that may call these workers. */
+export async function toolsetFor(engine: Engine, workspace: string, allowed: readonly string[]): Promise<ToolSet> {
+  return withWorkers(engine, await engine.tools.toolsOf(workspace), { workspace_path: workspace }, allowed);
+}
+
+/** Whom a session may call; `*` is every worker of the project. A worker of `delegate` may call none. */
+export function allowedBy(engine: Engine, session: Caller): readonly string[] {
+  if (session.worker_definition !== null) return session.worker_definition.definition.allow_workers;
+  if (session.is_worker) return [];
+  return session.allow_workers ?? engine.config.workers.planner_allow_workers;
+}
+
+async function withWorkers(
+  engine: Engine,
+  toolset: ToolSet,
+  { workspace_path: root }: Pick<Caller, 'workspace_path'>,
+  allowed: readonly string[],
+): Promise<ToolSet> {
+  if (allowed.length === 0) return toolset;
+  const found = allowed.includes('*')
+    ? await projectWorkers(engine, root)
+    : await Promise.all([...new Set(allowed)].map((name) => projectWorker(engine, root, name)));
+  const tools = found.flatMap((worker) => {
+    if (worker === null || worker.errors.length > 0 || worker.definition === null) return [];
+    return [workerTool({ ...worker, definition: worker.definition })];
+  });
+  return tools.length === 0 ? toolset : engine.tools.withWorkers(toolset, tools);
 }

@@ -1,30 +1,35 @@
 // The one path that creates a child session, runs it and closes its delegation, whatever tool asked (04 §5, 13 §1).
-
 import { referredFiles } from '#core/policy/delegation/input.ts';
 import { plannerTexts, type WorkerEnd, workerOutcome } from '#core/policy/delegation/outcome.ts';
 import { type WorkerToolSet, workerTools } from '#core/policy/delegation/worker-tools.ts';
 import { tierModel } from '#core/policy/routing/policy-file.ts';
 import { namedTools } from '#core/policy/workers/worker-tools.ts';
 import { Cancelled } from '#protocol/abort.ts';
-import type { DelegateRequest } from '#protocol/delegate.ts';
+import type { DelegateRequest, DelegationRecord } from '#protocol/delegate.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
+import { type ContentBlock, textOf } from '#protocol/message.ts';
 import { toPusd } from '#protocol/money.ts';
-import { ok } from '#protocol/result.ts';
+import { ok, type Result } from '#protocol/result.ts';
+import type { SessionRecord } from '#protocol/session.ts';
 import { type ToolOutput, toolTexts } from '#protocol/tool.ts';
-import { toolsetFor } from '../definitions/toolset.ts';
+import type { TurnRecord } from '#protocol/turn.ts';
+import { toolsetFor, toolsetOf } from '../definitions/session-workers.ts';
 import { currentPolicies } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
 import { FAULT, Interrupted, throwIfLost } from '../state/interrupt.ts';
 import type { Caller } from '../state/outside.ts';
-import { cancelScope, childScope } from '../state/session-lock.ts';
+import { cancelScope, childScope, takeWhenFree } from '../state/session-lock.ts';
 import { noteStart } from '../state/session-starts.ts';
-import type { WorkerRun } from '../state/turn-run.ts';
+import type { ToolResults } from '../state/tool-results.ts';
+import type { TurnRun, WorkerRun } from '../state/turn-run.ts';
 import { startWorkerClock } from '../state/worker-clock.ts';
 import { endOpenTurn } from '../turn/end-unfinished.ts';
-import { closeDelegation } from './close.ts';
-import type { ResolvedRequest } from './delegate-input.ts';
-import { newDelegation, openingOf, openWith, type Spawned, workerSession } from './open.ts';
-import { type Work, type WorkedTurn, workUntilDone } from './worker-turns.ts';
+import { contextRequest, rebuildRun } from '../turn/rebuild.ts';
+import { announceResumed, failModelGone } from '../turn/resume.ts';
+import { closeDelegation } from './close-delegation.ts';
+import { newDelegation, openingOf, openWith, type Spawned, startedEvent, workerSession } from './open-delegation.ts';
+import type { ResolvedRequest } from './resolve-request.ts';
+import { runWorkerTurn, type Work, type WorkedTurn, workUntilDone } from './worker-turns.ts';
 
 /**
  * Runs one worker to its end and returns what the planner reads. A failure of the worker is a result;
@@ -101,7 +106,7 @@ function reasonOf({ worker }: DelegateRequest): string {
 }
 
 /** Runs the worker of a delegation, from its beginning or from where it was interrupted. */
-export async function runSpawned(
+async function runSpawned(
   engine: Engine,
   run: Caller,
   spawned: Spawned,
@@ -192,4 +197,103 @@ async function finish(
       ...changes,
     },
   });
+}
+
+// Finding the worker of a delegation call again after a restart or a pause: never a second one (04 §13 step 5).
+
+/**
+ * Null when the call never got as far as a delegation.
+ * @param blocksFor what the first message of a worker holds that was created and never ran; an error is why it cannot run
+ */
+export async function resumeWorker(
+  engine: Engine,
+  run: Caller,
+  toolUseId: string,
+  blocksFor: (delegation: DelegationRecord) => Promise<Result<readonly ContentBlock[], string>>,
+): Promise<ToolOutput | null> {
+  const delegation = await engine.store.delegations.get(toolUseId);
+  if (!delegation) return null;
+  if (delegation.status === 'completed' || delegation.status === 'failed') {
+    const { texts, is_error } = plannerTexts(delegation);
+    return toolTexts(texts, { success: !is_error });
+  }
+  const session = delegation.worker_session_id
+    ? await engine.store.sessions.record(delegation.worker_session_id)
+    : null;
+  if (!session) throw new Error(`delegation ${toolUseId} is open without a worker`);
+  const started = await startedEvent(engine, delegation);
+  const used = await engine.store.delegations.usage(session.id);
+  await engine.journal.commit({
+    writes: [{ kind: 'delegation.resume', tool_use_id: delegation.tool_use_id }],
+    emit: [],
+  });
+  const spawned: Spawned = { delegation, session, parent_event: started, opening: null };
+  return runSpawned(engine, run, spawned, {
+    blocks: await blocksFor(delegation),
+    outputTokensUsed: used.output_tokens,
+    begin: (work) => begin(engine, run, work),
+  });
+}
+
+/** The worker's newest turn, run on from where it stands; null when it has none yet. */
+async function begin(engine: Engine, planner: Caller, work: Work): Promise<WorkedTurn | null> {
+  const { id } = work.session;
+  // Somebody may be cancelling that very turn at this moment: what stands when they are done is what counts.
+  await takeWhenFree(engine.locks, id, null);
+  let taken: { readonly run: TurnRun; readonly known: ToolResults } | WorkedTurn | null = null;
+  try {
+    taken = await takeUp(engine, planner, work);
+  } finally {
+    if (taken === null || !('run' in taken)) engine.locks.release(id);
+  }
+  return taken !== null && 'run' in taken ? runWorkerTurn(engine, taken.run, taken.known) : taken;
+}
+
+/** What there is to run on, or what it came to before. For a caller that holds the lock. */
+async function takeUp(engine: Engine, planner: Caller, work: Work) {
+  const turn = await engine.store.turns.newest(work.session.id);
+  if (turn === null) return null;
+  if (turn.ended_at !== null) return ended(engine, work.session, turn, work.worker.output_tokens_left);
+  const { run, served, known } = await rebuildRun(engine, work.session, turn, {
+    scope: work.scope,
+    toolset: await toolsetOf(engine, work.session),
+    worker: work.worker,
+    clocks: [work.worker.clock, ...planner.clocks],
+    tree: planner.tree,
+    caps: work.caps,
+  });
+  if (served === null) {
+    const end = await failModelGone(engine, run);
+    return { ...(await ended(engine, work.session, turn, null)), end };
+  }
+  await announceResumed(engine, run);
+  return { run: { ...run, ...served }, known };
+}
+
+/** A turn that had ended before the delegation was closed. */
+async function ended(
+  engine: Engine,
+  session: SessionRecord,
+  turn: TurnRecord,
+  tokensLeft: number | null,
+): Promise<WorkedTurn> {
+  const history = await engine.store.messages.history(session.id);
+  const last = history.findLast((m) => m.role === 'assistant' && m.turn_id === turn.id);
+  return {
+    end:
+      turn.status === 'completed'
+        ? { status: 'completed', stop_reason: turn.stop_reason ?? 'end_turn' }
+        : turn.status === 'cancelled'
+          ? { status: 'cancelled', reason: turn.cancel_reason ?? 'shutdown' }
+          : { status: 'failed', message: turn.error_message ?? 'the turn failed' },
+    text: last ? textOf(last.content) : '',
+    llm_calls: turn.llm_call_count,
+    tokens_exhausted: tokensLeft !== null && tokensLeft <= 0,
+    refusal: null,
+    context_request: contextRequest(
+      engine.tools.knownTools(session.workspace_path),
+      last,
+      await engine.store.turns.toolCalls(turn.id),
+    ),
+  };
 }

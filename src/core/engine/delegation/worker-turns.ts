@@ -19,8 +19,8 @@ import type { ToolResults } from '../state/tool-results.ts';
 import type { TurnEnd, TurnRun, WorkerRun } from '../state/turn-run.ts';
 import { admitTurn } from '../turn/admit.ts';
 import { runTurn } from '../turn/run.ts';
-import type { Spawned } from './open.ts';
-import { opened } from './open.ts';
+import type { Spawned } from './open-delegation.ts';
+import { opened } from './open-delegation.ts';
 
 export interface Work {
   readonly spawned: Spawned;

@@ -9,7 +9,7 @@ import type { MessageComplete } from '#protocol/model-stream.ts';
 import type { Pusd } from '#protocol/money.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 import type { TokenUsage, Usage } from '#protocol/usage.ts';
-import { stampedUsage } from '../money/charge.ts';
+import { stampedUsage } from '../money/call-price.ts';
 import type { Engine } from '../state/engine.ts';
 import { named } from '../state/turn-run.ts';
 import type { Call } from './call.ts';

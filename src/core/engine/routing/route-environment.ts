@@ -15,7 +15,7 @@ import {
 import { draft, type EventDraft } from '#protocol/event.ts';
 import { fromPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { pricingId } from '../money/ceiling.ts';
+import { pricingId } from '../money/call-price.ts';
 import type { Engine } from '../state/engine.ts';
 import { rememberWorkspace } from '../state/route-memory.ts';
 

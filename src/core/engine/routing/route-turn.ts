@@ -10,7 +10,7 @@ import type { Fingerprint } from '#protocol/learning/pattern.ts';
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import type { RouteDecision, TurnContext } from '#protocol/route.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
-import { limitsOf } from '../money/limits.ts';
+import { limitsOf } from '../money/budget-limits.ts';
 import { baseTools } from '../prompt/offered-tools.ts';
 import { volatilePrompt } from '../prompt/volatile-prompt.ts';
 import type { Engine } from '../state/engine.ts';

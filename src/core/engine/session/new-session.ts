@@ -1,5 +1,4 @@
 // A session that has done nothing yet: its record and its event (04 §2, 05 §3.1).
-
 import { isBelow } from '#core/policy/cluster/place.ts';
 import { cutText, MAX_SHOWN, shownName } from '#core/policy/cut.ts';
 import { tierModel } from '#core/policy/routing/policy-file.ts';
@@ -10,8 +9,7 @@ import type { SessionRecord } from '#protocol/session.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { WorkerDefinition, WorkerSnapshot } from '#protocol/worker/definition.ts';
-import { projectWorker } from '../definitions/find-worker.ts';
-import { knownToolsetOf } from '../definitions/toolset.ts';
+import { knownToolsetOf, projectWorker } from '../definitions/session-workers.ts';
 import { newNamedPrompt } from '../prompt/named-prompt.ts';
 import { baseTools } from '../prompt/offered-tools.ts';
 import { newStablePrompt } from '../prompt/stable-prompt.ts';

@@ -1,5 +1,4 @@
 // One tool call, in the three steps every call takes: prepare, execute, finalize (09 §4).
-
 import type { SharedFile } from '#core/ports/spawner.ts';
 import type { Tool, ToolContext } from '#core/ports/tool.ts';
 import { Cancelled, cancelledBy } from '#protocol/abort.ts';
@@ -9,8 +8,7 @@ import type { EventId } from '#protocol/ids.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import { type ToolDefinition, ToolError, type ToolOutput } from '#protocol/tool.ts';
-import { type Approval, approveCall, mayShare } from '../approval/approve-call.ts';
-import { closeOpenApprovals } from '../approval/close-approvals.ts';
+import { type Approval, approveCall, closeOpenApprovals, mayShare } from '../approval/approve-call.ts';
 import type { Engine } from '../state/engine.ts';
 import { withGrace } from '../state/grace.ts';
 import { FAULT, Interrupted, isHandOver, throwIfLost } from '../state/interrupt.ts';

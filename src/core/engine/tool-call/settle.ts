@@ -8,7 +8,7 @@ import type { EventId } from '#protocol/ids.ts';
 import type { ToolResultBlock, ToolUseBlock } from '#protocol/message.ts';
 import { canonicalJson } from '#protocol/text/canonical-json.ts';
 import type { ToolCallStatus, ToolOutput } from '#protocol/tool.ts';
-import { withBudgetLines } from '../money/budget-line.ts';
+import { withBudgetLines } from '../money/budget-notices.ts';
 import { type Engine, safeName, safeText } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import type { Refusal } from './check.ts';

@@ -7,7 +7,7 @@ import { type ContentBlock, type ImageBlock, type TextBlock, textBlock } from '#
 import type { SessionRecord } from '#protocol/session.ts';
 import { plainText } from '#protocol/text/plain-text.ts';
 import { ToolError } from '#protocol/tool.ts';
-import { readAttachments } from '../definitions/attachments.ts';
+import { readAttachments } from '../definitions/session-files.ts';
 import type { Engine } from '../state/engine.ts';
 
 /** A block as it arrives. */

@@ -4,7 +4,7 @@ import { next, type Step } from '#core/policy/turn-machine.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import { isCrowded } from '../model-call/compact.ts';
 import { modelRequest } from '../model-call/model-request.ts';
-import { limitsOf } from '../money/limits.ts';
+import { limitsOf } from '../money/budget-limits.ts';
 import { volatilePrompt } from '../prompt/volatile-prompt.ts';
 import type { Engine } from '../state/engine.ts';
 import type { ModelRequest } from '../state/model-request.ts';

@@ -1,5 +1,4 @@
 // A delegation that a session is asked for from outside: the same worker, without a turn above it (19 §3.1).
-
 import { shownName } from '#core/policy/cut.ts';
 import { decideApproval, ruleFor, toolMode } from '#core/policy/tools/approval.ts';
 import { Cancelled, createScope } from '#protocol/abort.ts';
@@ -10,18 +9,16 @@ import type { SessionId, ToolUseId } from '#protocol/ids.ts';
 import { ok } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { ToolError } from '#protocol/tool.ts';
-import { readAgain } from '../definitions/attachments.ts';
-import { toolsetOf } from '../definitions/toolset.ts';
+import { readAgain } from '../definitions/session-files.ts';
+import { toolsetOf } from '../definitions/session-workers.ts';
 import { baseTools, workerCallers } from '../prompt/offered-tools.ts';
 import { alreadyEnded } from '../session/find-session.ts';
 import type { Engine } from '../state/engine.ts';
 import { FAULT, Interrupted, throwIfLost } from '../state/interrupt.ts';
 import type { Caller, OutsideCall } from '../state/outside.ts';
-import { endUnfinishedDelegation } from './close-under.ts';
-import { type ResolvedRequest, resolveRequest } from './delegate-input.ts';
-import { resolveNamed } from './named-input.ts';
-import { resumeWorker } from './resume.ts';
-import { spawnWorker } from './run-worker.ts';
+import { endUnfinishedDelegation } from './close-delegation.ts';
+import { type ResolvedRequest, resolveNamed, resolveRequest } from './resolve-request.ts';
+import { resumeWorker, spawnWorker } from './run-worker.ts';
 
 /** What is asked for: the input of `delegate`, or a named worker with its own. */
 export type OutsideInput =

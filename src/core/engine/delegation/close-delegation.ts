@@ -1,18 +1,19 @@
 // Commit F: the worker session ends, the delegation's record gets its outcome, and one `delegate.*` event tells (04 §5.4).
-
 import { workerChanges } from '#core/policy/delegation/changed-files.ts';
 import type { DelegateOutcome } from '#core/policy/delegation/outcome.ts';
 import type { Write } from '#core/ports/journal.ts';
 import type { WorkerUsage } from '#core/ports/store.ts';
-import type { UsageSummary } from '#protocol/delegate.ts';
+import type { Cancelled } from '#protocol/abort.ts';
+import type { DelegationRecord, UsageSummary } from '#protocol/delegate.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import { NO_CHANGES, type WorkerChanges } from '#protocol/file-change.ts';
-import type { SessionId } from '#protocol/ids.ts';
+import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
 import { fromPusd } from '#protocol/money.ts';
-import { forget } from '../money/limits.ts';
+import { forget } from '../money/budget-limits.ts';
 import { type Engine, safeText } from '../state/engine.ts';
 import { secondsSince } from '../state/session-starts.ts';
-import type { Spawned } from './open.ts';
+import { endUnfinishedTurn } from '../turn/end-unfinished.ts';
+import { type Spawned, startedEvent } from './open-delegation.ts';
 
 /**
  * Returns what the worker spent and changed, whether it succeeded or not. A delegation without a worker is stored here for the
@@ -149,4 +150,54 @@ function closingEvent(
       ...changes,
     },
   });
+}
+
+// Closing delegations whose workers have no running loop any more (04 §13).
+
+/** @param only the delegation of this tool call, when the others are to stay */
+export async function closeUnder(
+  engine: Engine,
+  turnId: TurnId,
+  { reason, only }: { readonly reason: Cancelled; readonly only: ToolUseId | null },
+): Promise<void> {
+  for (const delegation of await engine.store.delegations.open(turnId))
+    if (only === null || delegation.tool_use_id === only) await endUnfinishedDelegation(engine, delegation, reason);
+}
+
+/** The worker's open turn, its session, then the delegation itself. Its planner's turn may have ended before (04 §13). */
+export async function endUnfinishedDelegation(
+  engine: Engine,
+  delegation: DelegationRecord,
+  reason: Cancelled,
+): Promise<void> {
+  const session =
+    delegation.worker_session_id === null ? null : await engine.store.sessions.record(delegation.worker_session_id);
+  if (session) {
+    const turn = await engine.store.turns.open(session.id);
+    if (turn) await endUnfinishedTurn(engine, session, turn, reason);
+  }
+  await closeDelegation(
+    engine,
+    {
+      delegation,
+      session: session?.ended_at === null ? session : null,
+      parent_event: await startedEvent(engine, delegation),
+      opening: null,
+    },
+    unfinishedOutcome(reason),
+    delegation.active_seconds,
+  );
+}
+
+function unfinishedOutcome(reason: Cancelled): DelegateOutcome {
+  const restarted = reason.reason === 'shutdown';
+  return {
+    success: false,
+    output: '',
+    failure_mode: restarted ? 'worker_error' : 'cancelled_by_user',
+    error_message: restarted ? `worker_error: ${reason.detail ?? 'server restarted'}` : 'cancelled_by_user',
+    insufficient_context_request: null,
+    cancel_scope: restarted ? null : 'planner',
+    disposition: restarted ? 'failed' : 'cancelled',
+  };
 }

@@ -1,5 +1,4 @@
 // What a call of the gateway leaves behind: its counts and its money, or why it failed; nothing of what was said (19 §2.2, §2.7).
-
 import { entryOfName } from '#core/policy/gateway/names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { credibleUsage } from '#core/policy/pricing/credible-usage.ts';
@@ -7,13 +6,11 @@ import type { MeterReading } from '#core/ports/relay.ts';
 import { TreeLost } from '#protocol/batch.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, RequestId } from '#protocol/ids.ts';
-import type { ModelEntry } from '#protocol/model.ts';
-import { providerOf } from '#protocol/model.ts';
+import { type ModelEntry, providerOf } from '#protocol/model.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
-import { warnedOf } from '../money/budget-events.ts';
-import { type Round, stampedUsage } from '../money/charge.ts';
-import { type BoundPrompt, learnPrompt } from '../money/prompt-bound.ts';
+import { warnedOf } from '../money/budget-notices.ts';
+import { type BoundPrompt, learnPrompt, type Round, stampedUsage } from '../money/call-price.ts';
 import { observeCall, outageEvents } from '../routing/observe.ts';
 import type { Engine } from '../state/engine.ts';
 import type { Outcome } from '../state/gateway-memory.ts';

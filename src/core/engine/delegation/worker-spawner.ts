@@ -1,22 +1,19 @@
 // Workers as the rooms below see them: one for a call that spawns it, and the end of those left open (04 §5, §13).
-
 import type { WorkerSpawner } from '#core/ports/spawner.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
 import { ok } from '#protocol/result.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
-import { readAgain } from '../definitions/attachments.ts';
+import { readAgain } from '../definitions/session-files.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import type { Entry, Workers } from '../state/workers.ts';
 import { RESTART_TEXT } from '../tool-call/results.ts';
-import { closeUnder } from './close-under.ts';
-import { resolveRequest } from './delegate-input.ts';
-import { type NamedRequest, resolveNamed } from './named-input.ts';
-import { resumeOutside } from './outside.ts';
-import { resumeWorker } from './resume.ts';
-import { spawnWorker } from './run-worker.ts';
+import { closeUnder } from './close-delegation.ts';
+import { resumeOutside } from './outside-delegation.ts';
+import { type NamedRequest, resolveNamed, resolveRequest } from './resolve-request.ts';
+import { resumeWorker, spawnWorker } from './run-worker.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 

@@ -12,7 +12,7 @@ import { JUDGED_TYPES, judgeTurn } from '../policy/learning/turn-heuristic.ts';
 import type { Write } from '../ports/journal.ts';
 import type { LearnedTurn } from '../ports/patterns.ts';
 import type { Store } from '../ports/store.ts';
-import type { WorkspacePatterns } from './workspace-patterns.ts';
+import type { WorkspacePatterns } from './pattern-memory.ts';
 
 export interface LearnDeps {
   readonly store: Store;

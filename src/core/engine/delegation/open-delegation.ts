@@ -14,7 +14,7 @@ import { newStablePrompt } from '../prompt/stable-prompt.ts';
 import { createdEvent } from '../session/new-session.ts';
 import type { Engine } from '../state/engine.ts';
 import type { Caller } from '../state/outside.ts';
-import type { ResolvedRequest } from './delegate-input.ts';
+import type { ResolvedRequest } from './resolve-request.ts';
 
 /** Child session, delegation, `session.created` and, last, `delegate.started`: stored with the worker's first turn. */
 export interface Opening {

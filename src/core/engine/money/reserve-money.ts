@@ -1,17 +1,18 @@
 // Money is reserved before a call leaves and settled when its usage is known, so that parallel calls cannot overshoot (14).
 
+import { affordableOutput } from '#core/policy/gateway/bound.ts';
 import type { DayLimit, Share } from '#core/ports/day-limit.ts';
+import { orAbort } from '#protocol/abort.ts';
 import type { CanonicalRequest } from '#protocol/model-request.ts';
 import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { Engine } from '../state/engine.ts';
+import type { MoneyWaiter } from '../state/gateway-memory.ts';
 import type { Budget, BudgetRefusal, DelegationCap } from '../state/reservations.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { ceiling } from './ceiling.ts';
-import type { Elsewhere, Limit, Spender } from './limits.ts';
-import { leftOf, limitsOf, refusal, reservedOf } from './limits.ts';
-import type { BoundPrompt } from './prompt-bound.ts';
+import { type Elsewhere, type Limit, leftOf, limitsOf, refusal, reservedOf, type Spender } from './budget-limits.ts';
+import { type BoundPrompt, ceiling } from './call-price.ts';
 
-export type Reservation =
+type Reservation =
   | { readonly ok: true; readonly limited: boolean; release(): void }
   | { readonly ok: false; readonly refusal: BudgetRefusal };
 
@@ -35,13 +36,13 @@ export async function reserve(
 }
 
 /** Who spends, and under whose caps. */
-export interface Covered {
+interface Covered {
   readonly session: Spender;
   readonly caps: readonly DelegationCap[];
 }
 
 /** What a call sees of the limits that cover it, all at one moment. */
-export interface Room {
+interface Room {
   /** Of the limit with the least left. */
   readonly left: Pusd;
   /** That limit's pool. */
@@ -57,7 +58,7 @@ type Ask = (room: Room) => { readonly needed: Pusd; readonly take: Pusd };
  * Asks how much is to be taken and takes it in one step; where other nodes hold too much of a limit, asks again.
  * @param prepare called once, and only where a limit covers the call
  */
-export async function takeMoney(engine: Engine, covered: Covered, prepare: () => Promise<Ask>): Promise<Reservation> {
+async function takeMoney(engine: Engine, covered: Covered, prepare: () => Promise<Ask>): Promise<Reservation> {
   let prepared: Promise<Ask> | null = null;
   const ask = () => (prepared ??= prepare());
   /** What other nodes hold of a limit that refused there. */
@@ -71,12 +72,12 @@ export async function takeMoney(engine: Engine, covered: Covered, prepare: () =>
 }
 
 /** What is held here last: who waits for it looks at once. */
-function giveBack(taken: Taken, shares: readonly Granted[]): void {
+function giveBack(taken: Taken, shares: readonly GrantedShare[]): void {
   for (const share of shares) share.release();
   taken.release();
 }
 
-type Granted = Extract<Share, { ok: true }>;
+type GrantedShare = Extract<Share, { ok: true }>;
 
 interface Taken {
   readonly ok: true;
@@ -125,8 +126,8 @@ async function sharesOf(
   dayLimit: DayLimit,
   taken: Taken,
   elsewhere: Map<string, Pusd>,
-): Promise<readonly Granted[] | null> {
-  const shares: Granted[] = [];
+): Promise<readonly GrantedShare[] | null> {
+  const shares: GrantedShare[] = [];
   try {
     for (const { pool, limit, shared } of taken.limits) {
       if (shared === null) continue;
@@ -174,4 +175,100 @@ function release(budget: Budget, limits: readonly Limit[], amount: Pusd): void {
     else budget.reserved.delete(pool);
   }
   for (const wake of [...budget.settled]) wake();
+}
+
+// Money for a call of the gateway: it waits for others, then makes do with less, and only then is refused (19 §2.5).
+
+export interface Wanted {
+  readonly covered: Covered;
+  /** Tokens of the answer that the client asked for, or its model's maximum. */
+  readonly asked: number;
+  /** Fewer would be of no use. */
+  readonly floor: number;
+  /** Resolves to the most the call can cost with so many tokens; asked only where a limit covers the call. */
+  price(): Promise<(outputTokens: number) => Pusd>;
+}
+
+export type Granted =
+  | { readonly kind: 'granted'; readonly output_tokens: number; readonly limited: boolean; release(): void }
+  | { readonly kind: 'refused'; readonly refusal: BudgetRefusal }
+  /** Others hold what it needs. */
+  | { readonly kind: 'wait'; readonly pool: string; readonly seen: number };
+
+/** One try. @param mayWait false = it takes what there is */
+export async function tryMoney(
+  engine: Engine,
+  wanted: Wanted,
+  how: { readonly mayWait: boolean; readonly own: MoneyWaiter | null },
+): Promise<Granted> {
+  const { budget, gateway } = engine;
+  let output = wanted.asked;
+  let wait: Extract<Granted, { kind: 'wait' }> | null = null;
+  const ask = (price: (outputTokens: number) => Pusd) => (room: Room) => {
+    output = wanted.asked;
+    wait = null;
+    const full = price(wanted.asked);
+    const ahead = gateway.waiting.slice(0, how.own === null ? undefined : gateway.waiting.indexOf(how.own));
+    const queued = ahead.some(({ pool }) => pool === room.pool);
+    if (full <= room.left && !queued) return { needed: full, take: full };
+    if (how.mayWait && (room.busy || queued)) {
+      wait = { kind: 'wait', pool: room.pool, seen: budget.settlements };
+      // More than anybody has: nothing is taken.
+      return { needed: full, take: (room.left + 1n) as Pusd };
+    }
+    const lowest = price(Math.min(wanted.floor, wanted.asked));
+    const fits = affordableOutput(price, {
+      floor: Math.min(wanted.floor, wanted.asked),
+      asked: wanted.asked,
+      left: room.left,
+    });
+    if (fits === null) return { needed: lowest, take: lowest };
+    output = fits;
+    return { needed: full, take: price(fits) };
+  };
+  const taken = await takeMoney(engine, wanted.covered, async () => ask(await wanted.price()));
+  if (taken.ok) return { kind: 'granted', output_tokens: output, limited: taken.limited, release: taken.release };
+  return wait ?? { kind: 'refused', refusal: taken.refusal };
+}
+
+/** Waits in the order of arrival, at most `gateway.wait_seconds`. Rejects with the signal's reason. */
+export async function awaitMoney(
+  engine: Engine,
+  wanted: Wanted,
+  pool: string,
+  signal: AbortSignal,
+): Promise<Exclude<Granted, { kind: 'wait' }>> {
+  const { budget, gateway, clock, config } = engine;
+  const own: MoneyWaiter = { pool };
+  gateway.waiting.push(own);
+  let late = false;
+  let wake = () => {};
+  const timer = clock.after(config.gateway.wait_seconds * 1000, () => {
+    late = true;
+    wake();
+  });
+  try {
+    for (;;) {
+      const granted = await tryMoney(engine, wanted, { mayWait: !late, own });
+      if (granted.kind !== 'wait') return granted;
+      const changed = new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+      budget.settled.add(wake);
+      const listening = wake;
+      try {
+        // What was settled since the look at it wakes nobody.
+        if (!late && budget.settlements === granted.seen) await orAbort(changed, signal);
+      } finally {
+        budget.settled.delete(listening);
+      }
+      signal.throwIfAborted();
+    }
+  } finally {
+    timer.cancel();
+    gateway.waiting.splice(gateway.waiting.indexOf(own), 1);
+    // Who stood behind it may go on; who looks at this moment looks again.
+    budget.settlements += 1;
+    for (const next of [...budget.settled]) next();
+  }
 }

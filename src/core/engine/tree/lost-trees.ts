@@ -2,7 +2,7 @@
 
 import { TreeLost } from '#protocol/batch.ts';
 import type { SessionId } from '#protocol/ids.ts';
-import { forget } from '../money/limits.ts';
+import { forget } from '../money/budget-limits.ts';
 import type { Engine } from '../state/engine.ts';
 import { callsOfTree, dropDecisions } from '../state/gateway-memory.ts';
 

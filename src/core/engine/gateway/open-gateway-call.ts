@@ -1,34 +1,67 @@
 // From a request to an announced call: its session, its decision, its money; what is new is one commit (19 §2.2).
 
+import { shownName } from '#core/policy/cut.ts';
 import { outputBound } from '#core/policy/gateway/bound.ts';
-import { largestBill } from '#core/policy/gateway/largest-bill.ts';
+import { largestBill, unboundedOther } from '#core/policy/gateway/largest-bill.ts';
+import type { OtherModel } from '#core/policy/gateway/other-models.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import type { Prompt } from '#core/policy/pricing/prompt.ts';
 import type { AdapterConfig } from '#core/policy/registry/adapter-config.ts';
 import type { Write } from '#core/ports/journal.ts';
 import { isClientKnown } from '#protocol/batch.ts';
-import { AppError } from '#protocol/errors.ts';
+import { AppError, validationError } from '#protocol/errors.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, RequestId } from '#protocol/ids.ts';
 import { type ModelEntry, providerOf } from '#protocol/model.ts';
-import { toPusd } from '#protocol/money.ts';
+import { fromPusd, toPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { awaitMoney, type Granted, tryMoney, type Wanted } from '../money/await-money.ts';
-import { budgetEvents } from '../money/budget-events.ts';
-import { type BoundPrompt, boundPrompt } from '../money/prompt-bound.ts';
-import { enoughUsd } from '../money/require-budget.ts';
+import { enoughUsd, limitsOf, type Spender } from '../money/budget-limits.ts';
+import { budgetEvents } from '../money/budget-notices.ts';
+import { type BoundPrompt, boundPrompt } from '../money/call-price.ts';
+import { awaitMoney, type Granted, tryMoney, type Wanted } from '../money/reserve-money.ts';
 import { alreadyEnded } from '../session/find-session.ts';
 import { createdEvent } from '../session/new-session.ts';
 import type { Engine } from '../state/engine.ts';
 import { keepCount, keepDecision, type StandingDecision } from '../state/gateway-memory.ts';
 import { noteStart } from '../state/session-starts.ts';
-import { sentName } from './body.ts';
-import { type ClientSession, clientSession, type GatewayClient, rootRef } from './client.ts';
-import { type Asked, askedModel, decide, standing } from './decide.ts';
-import { LIMIT_NAMES, requireBounded } from './require-bounded.ts';
-import type { Begun } from './settle.ts';
+import { type Asked, askedModel, decide, standing } from './choose-model.ts';
+import { type ClientSession, clientSession, type GatewayClient, rootRef } from './client-session.ts';
+import { sentName } from './relay-call.ts';
+import type { Begun } from './settle-gateway-call.ts';
 
-export interface OpenedCall extends Begun {
+// Requests whose cost no reservation can hold: refused under a limit (19 §2.5).
+
+const LIMIT_NAMES = {
+  session: 'session',
+  day: 'daily',
+  key: "key's daily",
+  delegation: 'delegation',
+} as const;
+
+/** Throws `validation_error` where a limit covers the call and the request lets it cost what nothing bounds. */
+async function requireBounded(engine: Engine, spender: Spender, model: ModelEntry, facts: RequestFacts): Promise<void> {
+  if (!facts.background && facts.other_models.length === 0) return;
+  const [limit] = await limitsOf(engine, spender, []);
+  if (limit === undefined) return;
+  const under = `not possible under the ${LIMIT_NAMES[limit.scope]} limit of ${fromPusd(limit.limit)} USD`;
+  if (facts.background) {
+    const why = `${under}: what a background answer costs is known only when a client fetches it`;
+    const message = `${why}; send the request without background, or remove the limit`;
+    throw validationError([{ path: 'background', message }]);
+  }
+  const { prices, registry } = engine;
+  const other = unboundedOther({ prices, registry, model, facts });
+  if (other === null) return;
+  throw validationError([{ path: other.member, message: `${under}: ${whyUnbounded(other)}` }]);
+}
+
+function whyUnbounded({ name, uses, member }: OtherModel): string {
+  if (name === '') return `the provider chooses the model of ${member}; name a model that GET /v1/models shows`;
+  if (uses === null) return `the advisor may be asked without end; set its max_uses`;
+  return `the model ${shownName(name)} has no price here; name one that GET /v1/models shows, or price it in a file of pricing.tables`;
+}
+
+interface OpenedCall extends Begun {
   /** What stands in the body for the model; null = what the client wrote. */
   readonly sent: string | null;
   /** The lowered bound of the answer; null = as asked. */
@@ -289,6 +322,6 @@ async function refused(
 }
 
 /** A client is told which session it was. */
-export function withSession(error: AppError, { id }: Pick<SessionRecord, 'id'>): AppError {
+function withSession(error: AppError, { id }: Pick<SessionRecord, 'id'>): AppError {
   return new AppError(error.code, error.message, { ...error.details, session_id: id });
 }

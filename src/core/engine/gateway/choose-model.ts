@@ -1,5 +1,4 @@
 // Which model a call of the gateway goes to: what stands, or the seven slots (19 §2.4).
-
 import { shownName } from '#core/policy/cut.ts';
 import { type NamedModel, namedModel, offeredModels, speaks } from '#core/policy/gateway/names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
@@ -8,13 +7,15 @@ import { snapshot } from '#core/policy/registry/availability.ts';
 import type { ModelRegistry } from '#core/policy/registry/registry.ts';
 import { validationFailure } from '#core/policy/routing/candidate.ts';
 import { decideRoute, type RouteEnv, routeError } from '#core/policy/routing/chain.ts';
+import type { ClientWire } from '#protocol/api/gateway.ts';
+import { isoTime } from '#protocol/clock.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import type { EventDraft } from '#protocol/event.ts';
-import type { ModelEntry } from '#protocol/model.ts';
+import { type ModelEntry, providerOf } from '#protocol/model.ts';
 import type { RouteDecision, TurnContext } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { pricingId } from '../money/ceiling.ts';
-import { limitsOf } from '../money/limits.ts';
+import { limitsOf } from '../money/budget-limits.ts';
+import { pricingId } from '../money/call-price.ts';
 import { routeDecided } from '../routing/route-decided.ts';
 import { routeEnvironment } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
@@ -80,7 +81,7 @@ export async function standing(engine: Engine, session: SessionRecord, asked: As
   return validationFailure(decision.model.id, context, env) === null ? decision : null;
 }
 
-export interface Decided {
+interface Decided {
   readonly decision: RouteDecision;
   /** Null when it was refused. */
   readonly model: ModelEntry | null;
@@ -182,5 +183,54 @@ async function contextOf(
     },
     recommendation: null,
     recommendation_absent: 'pattern store not configured',
+  };
+}
+
+// The models that clients of the gateway may ask for, in one list that clients of either kind read (19 §2.1).
+
+/** Nobody knows when a model was made; both kinds of client want to read a time. */
+const MADE_AT = 0;
+
+export function gatewayModels(engine: Engine) {
+  const offered = offeredModels(engine.registry, usableAdapters(engine), null);
+  const data = [
+    ...offered.map(({ name, model }) => entry(name, model.id, providerOf(model.id))),
+    ...(offered.length === 0 ? [] : [entry('claude-auto', 'Metis decides', 'metis')]),
+  ];
+  return {
+    object: 'list',
+    data,
+    has_more: false,
+    first_id: data[0]?.id ?? null,
+    last_id: data.at(-1)?.id ?? null,
+  };
+}
+
+/**
+ * The entry of one model, by any name that a call may ask for it by; null where the registry lists none.
+ * @param wires in the order in which they are looked at
+ */
+export function gatewayModel(engine: Engine, name: string, wires: readonly ClientWire[]) {
+  const { data } = gatewayModels(engine);
+  const usable = usableAdapters(engine);
+  for (const wire of wires) {
+    const named = namedModel(engine.registry, wire, name, usable);
+    if (named === 'auto') return data.find(({ id }) => id === 'claude-auto') ?? null;
+    const id = named?.model.id;
+    const offered = offeredModels(engine.registry, usable, wire).find(({ model }) => model.id === id);
+    if (offered !== undefined) return data.find(({ display_name }) => display_name === id) ?? null;
+  }
+  return null;
+}
+
+function entry(id: string, display_name: string, owned_by: string) {
+  return {
+    id,
+    type: 'model',
+    display_name,
+    created_at: isoTime(MADE_AT),
+    object: 'model',
+    created: MADE_AT,
+    owned_by,
   };
 }

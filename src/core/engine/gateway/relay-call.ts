@@ -1,0 +1,298 @@
+// How a call's bytes go to its provider and back, and what came of it (19 §2.2).
+
+import { shownName } from '#core/policy/cut.ts';
+import { boundKey } from '#core/policy/gateway/bound.ts';
+import type { NamedModel } from '#core/policy/gateway/names.ts';
+import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
+import { type Splice, spliced } from '#core/policy/gateway/splice.ts';
+import { type AdapterConfig, wiresOf } from '#core/policy/registry/adapter-config.ts';
+import { type RelayAnswer, RelayFault, type RelayHeaders, type RelayRequest } from '#core/ports/relay.ts';
+import { Cancelled, createScope } from '#protocol/abort.ts';
+import type { ClientWire } from '#protocol/api/gateway.ts';
+import type { Clock } from '#protocol/clock.ts';
+import { AppError } from '#protocol/errors.ts';
+import type { ModelEntry } from '#protocol/model.ts';
+import type { Engine } from '../state/engine.ts';
+import type { BackgroundAnswer, GatewayCall, Outcome } from '../state/gateway-memory.ts';
+import { usableAdapters } from './choose-model.ts';
+import type { GatewayClient } from './client-session.ts';
+import { type Begun, settleCall } from './settle-gateway-call.ts';
+
+// How long an answer waits for a client that does not read it (19 §2.2).
+
+/** As long as a provider may be silent. */
+const PATIENCE_SECONDS = 300;
+
+/**
+ * Resolves when the client can take more. Rejects when the call is ended meanwhile, and when the client takes nothing
+ * for so long that nobody reads there: neither its money nor its place may be held for ever. It is not the provider's
+ * fault then.
+ */
+export async function untilTaken(clock: Clock, taken: Promise<void>, signal: AbortSignal): Promise<void> {
+  let stop = () => {};
+  const over = new Promise<never>((_resolve, reject) => {
+    const leave = () => reject(new RelayFault('cancelled', 'the call was cancelled'));
+    const timer = clock.after(PATIENCE_SECONDS * 1000, () =>
+      reject(new RelayFault('cancelled', `the client took nothing for ${PATIENCE_SECONDS} s`)),
+    );
+    signal.addEventListener('abort', leave, { once: true });
+    stop = () => {
+      timer.cancel();
+      signal.removeEventListener('abort', leave);
+    };
+    if (signal.aborted) leave();
+  });
+  try {
+    await Promise.race([taken, over]);
+  } finally {
+    stop();
+  }
+}
+
+export interface GatewayRequest {
+  readonly wire: ClientWire;
+  /** Behind the wire's endpoint, with its query. */
+  readonly tail: string;
+  readonly headers: RelayHeaders;
+  readonly client: GatewayClient;
+  /** The body's bytes, handed out once. */
+  takeBody(): Buffer;
+  /** Aborts when the client has gone. */
+  readonly signal: AbortSignal;
+}
+
+/** Where the answer goes. */
+export interface GatewaySink {
+  head(status: number, headers: RelayHeaders): void;
+  /** Resolves when the client can take more. */
+  write(piece: Uint8Array): Promise<void> | undefined;
+  end(): void;
+  /** The answer broke off: the client must not take it for whole. */
+  cut(): void;
+}
+
+export function relayRequest(
+  { wire, tail, headers }: GatewayRequest,
+  pieces: readonly Buffer[],
+  rest: Pick<RelayRequest, 'withhold_usage' | 'request_id'>,
+): RelayRequest {
+  const held = { pieces };
+  return {
+    wire,
+    tail,
+    headers,
+    body_bytes: pieces.reduce((sum, piece) => sum + piece.byteLength, 0),
+    takeBody() {
+      const taken = held.pieces;
+      held.pieces = [];
+      return taken;
+    },
+    ...rest,
+  };
+}
+
+export function send(
+  engine: Engine,
+  adapter: string,
+  request: RelayRequest,
+  signal: AbortSignal,
+): Promise<RelayAnswer> {
+  return engine.relays.get(adapter)!.send(request, engine.config.gateway.credentials === 'server', signal);
+}
+
+export async function pump(
+  { clock }: Engine,
+  { body }: RelayAnswer,
+  { sink, signal }: { readonly sink: GatewaySink; readonly signal: AbortSignal },
+): Promise<void> {
+  for await (const piece of body) {
+    const full = sink.write(piece);
+    if (full !== undefined) await untilTaken(clock, full, signal);
+  }
+}
+
+export function outcomeOf(answer: RelayAnswer, broken: unknown, signal: AbortSignal): Outcome {
+  const reading = answer.reading();
+  const { fault } = reading;
+  if (broken !== null) return { reading, ...brokenOff(broken, signal) };
+  const rest = { reading, error_detail: null, counts: true };
+  if (fault !== null) {
+    const name = fault.name === null ? '' : ` (${fault.name})`;
+    const { error_class, error_detail } = fault;
+    return { ...rest, error_class, error_detail, said: `the provider answered ${answer.status}${name}` };
+  }
+  if (reading.whole) return { ...rest, error_class: null, said: '' };
+  return { ...rest, error_class: 'network', said: 'the stream ended before the answer was whole' };
+}
+
+/** How a call ended that threw. What this server could not hand on says nothing about the provider. */
+export function brokenOff(error: unknown, signal: AbortSignal): Omit<Outcome, 'reading'> {
+  const isFault = error instanceof RelayFault;
+  return {
+    error_class: signal.aborted ? 'cancelled' : isFault ? error.error_class : 'other',
+    error_detail: null,
+    said: isFault ? error.message : 'the answer could not be handed on',
+    counts: isFault,
+  };
+}
+
+// The body that goes on: the client's bytes, with at most three splices (19 §2.2).
+
+interface Sent {
+  readonly pieces: readonly Buffer[];
+  /** Counts are asked for that the client did not ask for. */
+  readonly withhold_usage: boolean;
+}
+
+type Optioned = Pick<AdapterConfig, 'options'>;
+
+interface Changes {
+  /** Name of the model in place of the one that stands there; null = as it is. */
+  readonly model: string | null;
+  /** Bound of the answer; null = as it is. */
+  readonly output_tokens: number | null;
+}
+
+export function sentBody(bytes: Buffer, facts: RequestFacts, changes: Changes, adapter: Optioned): Sent {
+  const splices: Splice[] = [];
+  const { members } = facts;
+  const replace = (key: string, text: string) => {
+    const { from, to } = members.get(key)!;
+    splices.push({ from, to, text });
+  };
+  const start = bytes.indexOf('{') + 1;
+  let inserted = '';
+  if (changes.model !== null) replace('model', JSON.stringify(changes.model));
+  if (changes.output_tokens !== null) {
+    const key = boundKey(facts, adapter);
+    if (members.has(key)) replace(key, String(changes.output_tokens));
+    else inserted += `${JSON.stringify(key)}:${changes.output_tokens},`;
+  }
+  const withhold = asksForUsage(facts, adapter);
+  if (withhold) {
+    const asking = facts.stream_options?.asking ?? null;
+    if (!members.has('stream_options')) inserted += '"stream_options":{"include_usage":true},';
+    else if (asking === null) replace('stream_options', '{"include_usage":true}');
+    else splices.push(asking);
+  }
+  if (inserted !== '') splices.push({ from: start, to: start, text: inserted });
+  return { pieces: splices.length === 0 ? [bytes] : spliced(bytes, splices), withhold_usage: withhold };
+}
+
+/** A server of which is said that it does not know the option is not asked. */
+function asksForUsage({ wire, stream, stream_options }: RequestFacts, { options }: Optioned): boolean {
+  return wire === 'chat' && stream && stream_options?.include_usage !== true && options.stream_usage !== false;
+}
+
+/** What stands in the body for the model that was chosen; null = what the client wrote. */
+export function sentName(named: NamedModel | null, model: ModelEntry): string | null {
+  return named !== null && named.model.id === model.id ? named.sent : model.wire_name;
+}
+
+// Answers that a provider makes in the background: their call is open until its end is fetched (19 §2.2).
+
+/** Answers that are remembered; the oldest beyond it is given up. */
+const MAX_ANSWERS = 1024;
+/** Time to fetch an answer. */
+const PATIENCE_MS = 24 * 60 * 60 * 1000;
+
+const NOT_FETCHED: Outcome = {
+  reading: null,
+  error_class: 'cancelled',
+  error_detail: null,
+  said: 'its answer was not fetched',
+  counts: false,
+};
+const DELETED: Outcome = { ...NOT_FETCHED, said: 'its answer was deleted before its end' };
+
+/** Keeps the call open, with its reservation, until its answer is fetched or its session is ended. */
+export function keepAnswer(
+  engine: Engine,
+  call: Begun,
+  { id, caller }: { readonly id: string; readonly caller: string },
+): void {
+  const { calls, answers } = engine.gateway;
+  const { session, model } = call;
+  const scope = createScope();
+  let settled = () => {};
+  const done = new Promise<void>((resolve) => {
+    settled = resolve;
+  });
+  const { root_session_id } = session;
+  const open: GatewayCall = { session_id: session.id, root_session_id, scope, done, background: true };
+  let over = false;
+  const finish = async (outcome: Outcome): Promise<void> => {
+    if (over) return;
+    over = true;
+    timer.cancel();
+    await settleCall(engine, call, outcome);
+    calls.delete(open);
+    settled();
+  };
+  const giveUp = () => finish(NOT_FETCHED);
+  const timer = engine.clock.after(PATIENCE_MS, () => void giveUp());
+  scope.signal.addEventListener('abort', () => void giveUp(), { once: true });
+  calls.add(open);
+  const before = answers.get(id);
+  answers.delete(id);
+  answers.set(id, {
+    caller,
+    adapter: model.adapter,
+    model: model.id,
+    session_id: session.id,
+    signal: scope.signal,
+    finish,
+  });
+  void before?.finish(NOT_FETCHED);
+  if (answers.size <= MAX_ANSWERS) return;
+  const [oldest, answer] = answers.entries().next().value!;
+  answers.delete(oldest);
+  void answer.finish(NOT_FETCHED);
+}
+
+/** Null for an answer that this process does not know. Throws `not_found` for one of another caller. */
+function keptAnswer({ gateway }: Engine, caller: string, id: string): BackgroundAnswer | null {
+  const kept = gateway.answers.get(id) ?? null;
+  if (kept !== null && kept.caller !== caller) throw new AppError('not_found', `no response ${shownName(id)}`);
+  return kept;
+}
+
+/** At a shutdown: no client can fetch an answer here any more. */
+export function dropAnswers({ gateway }: Engine): void {
+  for (const { scope, background } of gateway.calls) if (background) scope.abort(new Cancelled('shutdown'));
+}
+
+export interface AnswerRequest extends GatewayRequest {
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly answer_id: string;
+}
+
+/**
+ * Relays a request for a background answer: to fetch, cancel or delete it. The call that asked for the answer is settled
+ * by the first reply that shows its end.
+ */
+export async function fetchAnswer(engine: Engine, request: AnswerRequest, sink: GatewaySink): Promise<void> {
+  const kept = keptAnswer(engine, request.client.caller, request.answer_id);
+  const adapter = kept?.adapter ?? firstAdapter(engine, request.wire);
+  const signal = kept === null ? request.signal : AbortSignal.any([request.signal, kept.signal]);
+  const { method } = request;
+  const asked = relayRequest(request, [], { withhold_usage: false, request_id: engine.ids.request() });
+  const outgoing = method === 'POST' ? asked : { ...asked, method };
+  const answer = await send(engine, adapter, outgoing, signal);
+  const own =
+    kept === null ? [] : [['x-metis-session', kept.session_id] as const, ['x-metis-model', kept.model] as const];
+  sink.head(answer.status, [...answer.headers, ...own]);
+  await pump(engine, answer, { sink, signal });
+  const reading = answer.reading();
+  if (kept !== null && answer.status < 300) {
+    if (method === 'DELETE') await kept.finish(DELETED);
+    else if (reading.background?.done === true) await kept.finish(outcomeOf(answer, null, signal));
+  }
+  sink.end();
+}
+
+function firstAdapter(engine: Engine, wire: ClientWire): string {
+  const usable = usableAdapters(engine);
+  for (const [id, config] of engine.registry.adapters) if (usable.has(id) && wiresOf(config).includes(wire)) return id;
+  throw new AppError('model_not_configured', `no adapter that speaks ${wire} has a key on this server`);
+}

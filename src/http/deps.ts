@@ -1,6 +1,6 @@
 // What the routes are given: the engine, the reports, and the state of the HTTP server itself.
 import type { Engine } from '#core/engine/create-engine.ts';
-import type { ServerCounts } from '#core/engine/show-session.ts';
+import type { ServerCounts } from '#core/engine/manage-session.ts';
 import type { Analytics } from '#core/ports/analytics.ts';
 import type { PriceVersions } from '#core/ports/price-versions.ts';
 import type { TurnId } from '#protocol/ids.ts';

@@ -1,7 +1,7 @@
 // The gates before a handler, in their order: shutdown, Host, Origin, token, rate, route, body (05 §1.2).
 import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { goingDown } from '#core/engine/drain.ts';
+import { goingDown } from '#core/engine/lifecycle.ts';
 import type { Config } from '#protocol/config.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import type { HttpApp } from './app.ts';

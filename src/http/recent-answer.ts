@@ -1,6 +1,6 @@
 // Questions to a database that may not answer, for probes that wait a second at most (05 §3.7).
 import type { Engine } from '#core/engine/create-engine.ts';
-import { type ServerCounts, serverCounts } from '#core/engine/show-session.ts';
+import { type ServerCounts, serverCounts } from '#core/engine/manage-session.ts';
 import type { Clock } from '#protocol/clock.ts';
 
 /** Below the second after which a probe gives up. */

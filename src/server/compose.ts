@@ -1,8 +1,7 @@
 // The composition root: builds every part of a server in the order of its start, and takes it down again (05 §4).
 import path from 'node:path';
 import { createEngine, type Engine } from '#core/engine/create-engine.ts';
-import { drain } from '#core/engine/drain.ts';
-import { recover, resumeAll, treeWork } from '#core/engine/recover.ts';
+import { drain, recover, resumeAll, treeWork } from '#core/engine/lifecycle.ts';
 import { createLearning } from '#core/learning/learning.ts';
 import type { PriceTable } from '#core/policy/pricing/price-table.ts';
 import { staleRates } from '#core/policy/pricing/versions.ts';

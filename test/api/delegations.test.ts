@@ -2,8 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
-import { drain } from '#core/engine/drain.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
+import { drain } from '#core/engine/lifecycle.ts';
 import { resultOf } from '#protocol/api/delegations.ts';
 import { toolText } from '#protocol/tool.ts';
 import { type Parsed, startServer } from '../support/http.ts';
@@ -365,7 +365,7 @@ describe('a restart', () => {
       folder: server.folder,
       config: { ...second.config, recovery: { on_start: 'hold' } },
     });
-    const { recover, resumeAll } = await import('#core/engine/recover.ts');
+    const { recover, resumeAll } = await import('#core/engine/lifecycle.ts');
     await recover(held.engine);
     await resumeAll(held.engine);
     const child = `/sessions/${body.worker_session_id}`;

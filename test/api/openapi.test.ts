@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, test } from 'vitest';
-import { recover } from '#core/engine/recover.ts';
+import { recover } from '#core/engine/lifecycle.ts';
 import { eventsDocument, openApiDocument } from '#http/openapi.ts';
 import { ERROR_CODES } from '#protocol/errors.ts';
 import { contractFault, openApi as document, operations, validatorAt } from '../support/contract.ts';

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { createSession } from '#core/engine/create-session.ts';
+import { createSession } from '#core/engine/manage-session.ts';
 import { StartupError } from '#protocol/errors.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import { tempFolder } from '../support/engine.ts';

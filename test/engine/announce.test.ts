@@ -1,7 +1,7 @@
 // A call that is announced with the step before it: only where nothing can keep it from leaving (00 §3, 14 §3).
 import { expect, test } from 'vitest';
-import { drain } from '#core/engine/drain.ts';
-import { patchSession } from '#core/engine/update-session.ts';
+import { drain } from '#core/engine/lifecycle.ts';
+import { patchSession } from '#core/engine/manage-session.ts';
 import type { Journal } from '#core/ports/journal.ts';
 import { startEngine } from '../support/engine.ts';
 import { holdMemory } from '../support/hold-memory.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { answerConfirmation } from '#core/engine/answer-approval.ts';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
 import { startEngine } from '../support/engine.ts';
 import { failOnce, turns, writes } from '../support/moments.ts';
 import { call, planner, scenario } from '../support/scenario.ts';

@@ -1,14 +1,18 @@
 // What an engine remembers beside its store is bounded: the oldest makes room.
 import { expect, it } from 'vitest';
 import { stampedUsage } from '#core/engine/money/call-price.ts';
-import { createOutsideRuns } from '#core/engine/state/outside.ts';
-import { createRouteMemory, rememberWorkspace } from '#core/engine/state/route-memory.ts';
-import { noteStart, type SessionStarts, secondsSince } from '#core/engine/state/session-starts.ts';
+import { createOutsideRuns } from '#core/engine/state/delegation-runs.ts';
+import {
+  createRouteMemory,
+  noteStart,
+  rememberWorkspace,
+  type SessionStarts,
+  secondsSince,
+} from '#core/engine/state/memory.ts';
 import { asReported, type PolicyLayer, UNREAD, unreported } from '#core/policy/routing/policy-layers.ts';
 import type { SessionId, ToolUseId } from '#protocol/ids.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
-import type { LogLine } from '../store/suite/world.ts';
-import { recordingLogger } from '../store/suite/world.ts';
+import { type LogLine, recordingLogger } from '../store/suite/world.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { gate } from '../support/moments.ts';

@@ -1,10 +1,9 @@
 // A cap on a whole tree: reserved before a call leaves, so that no schedule of workers can overshoot it (14).
 import { describe, expect, it } from 'vitest';
-import { endSession } from '#core/engine/end-session.ts';
+import { resumeTurn } from '#core/engine/control-turn.ts';
+import { recover, resumeAll } from '#core/engine/lifecycle.ts';
+import { endSession, patchSession } from '#core/engine/manage-session.ts';
 import { ceiling } from '#core/engine/money/call-price.ts';
-import { recover, resumeAll } from '#core/engine/recover.ts';
-import { resumeTurn } from '#core/engine/resume-turn.ts';
-import { patchSession } from '#core/engine/update-session.ts';
 import { StorageFault } from '#protocol/batch.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';

@@ -1,6 +1,6 @@
 // Between the end of a stream and the settlement of its call: every announced call has exactly one outcome.
 import { describe, expect, it } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
 import type { ProviderAdapter } from '#core/ports/provider.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { emits, failOnce } from '../support/moments.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
-import { drain } from '#core/engine/drain.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
+import { drain } from '#core/engine/lifecycle.ts';
 import { defaultConfig } from '#protocol/config.ts';
 import { toolText } from '#protocol/tool.ts';
 import { startEngine } from '../support/engine.ts';

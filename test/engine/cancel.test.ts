@@ -1,7 +1,7 @@
 // Stop means stop: what is cancelled, in which order it is reported, and that the session goes on (04 §9, 02 §10.5-6).
 import { describe, expect, it } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
-import { endSession } from '#core/engine/end-session.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
+import { endSession } from '#core/engine/manage-session.ts';
 import type { ToolResultBlock } from '#protocol/message.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { startServer } from '../support/http.ts';

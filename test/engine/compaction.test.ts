@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
-import { patchSession } from '#core/engine/update-session.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
+import { patchSession } from '#core/engine/manage-session.ts';
 import { estimateRequest } from '#core/policy/context/estimate.ts';
 import { toolUses } from '#protocol/message.ts';
 import type { CanonicalRequest } from '#protocol/model-request.ts';

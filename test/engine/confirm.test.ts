@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { answerConfirmation, type ConfirmationAnswer } from '#core/engine/answer-approval.ts';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
 import { silentLogger } from '#core/ports/log.ts';
 import type { ToolFactory } from '#core/ports/tool.ts';
 import { toolText } from '#protocol/tool.ts';

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { answerConfirmation } from '#core/engine/answer-approval.ts';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
 import { defaultConfig } from '#protocol/config.ts';
 import { toolText } from '#protocol/tool.ts';
 import { startEngine } from '../support/engine.ts';

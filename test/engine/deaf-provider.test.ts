@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
 import type { ProviderAdapter } from '#core/ports/provider.ts';
 import type { CanonicalRequest } from '#protocol/model-request.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';

@@ -1,9 +1,8 @@
 // Whatever happens at whatever moment, nothing is left open, reported twice or paid twice (02 §3.5, 04 §9, 04 §13).
 import { describe, expect, it } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
-import { drain } from '#core/engine/drain.ts';
-import { endSession } from '#core/engine/end-session.ts';
-import { recover, resumeAll } from '#core/engine/recover.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
+import { drain, recover, resumeAll } from '#core/engine/lifecycle.ts';
+import { endSession } from '#core/engine/manage-session.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { busy, sound, stored } from '../support/sound.ts';

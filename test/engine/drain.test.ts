@@ -1,8 +1,7 @@
 // A shutdown starts nothing any more: what waits for its place goes on with the next process (04 §13).
 import { describe, expect, it } from 'vitest';
 import { answerConfirmation } from '#core/engine/answer-approval.ts';
-import { drain } from '#core/engine/drain.ts';
-import { recover } from '#core/engine/recover.ts';
+import { drain, recover } from '#core/engine/lifecycle.ts';
 import { toolText } from '#protocol/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { gate, restart, turns } from '../support/moments.ts';

@@ -1,6 +1,6 @@
 // What the world around the engine does wrong: clocks that jump, disks that fill, providers that never answer.
 import { describe, expect, it } from 'vitest';
-import { recover, resumeAll } from '#core/engine/recover.ts';
+import { recover, resumeAll } from '#core/engine/lifecycle.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';

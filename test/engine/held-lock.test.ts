@@ -1,9 +1,8 @@
 // A session's lock that somebody else holds at the very moment: waited for, never run over.
 import { expect, it } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
-import { drain } from '#core/engine/drain.ts';
-import { resumeTurn } from '#core/engine/resume-turn.ts';
-import { patchSession } from '#core/engine/update-session.ts';
+import { cancelTurn, resumeTurn } from '#core/engine/control-turn.ts';
+import { drain } from '#core/engine/lifecycle.ts';
+import { patchSession } from '#core/engine/manage-session.ts';
 import { startEngine } from '../support/engine.ts';
 import { holdMemory } from '../support/hold-memory.ts';
 import { emits, gate, restart, turns, writes } from '../support/moments.ts';

@@ -1,8 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
-import { endSession, purgeSession } from '#core/engine/end-session.ts';
-import { resumeTurn } from '#core/engine/resume-turn.ts';
-import { patchSession } from '#core/engine/update-session.ts';
+import { cancelTurn, resumeTurn } from '#core/engine/control-turn.ts';
+import { endSession, patchSession, purgeSession } from '#core/engine/manage-session.ts';
 import { startEngine } from '../support/engine.ts';
 import { failOnce, restart } from '../support/moments.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

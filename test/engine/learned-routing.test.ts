@@ -1,7 +1,7 @@
 // Slot 4 over turns that really ran: one model is better for one shape of task, or none is (12 §12.4, 03 §8).
 import { describe, expect, it } from 'vitest';
-import { purgeSession } from '#core/engine/end-session.ts';
-import { explainRoute } from '#core/engine/explain-route.ts';
+import { explainRoute } from '#core/engine/inspect-routing.ts';
+import { purgeSession } from '#core/engine/manage-session.ts';
 import type { PayloadOf } from '#protocol/event.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
 import { delegate } from '../support/scenario.ts';

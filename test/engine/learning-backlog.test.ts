@@ -1,7 +1,7 @@
 // Turns that wait to be learned: together, once, whatever becomes of them before it is their turn (12 §12.3).
 import { expect, it, vi } from 'vitest';
-import { endSession, purgeSession } from '#core/engine/end-session.ts';
-import { scoreTurn } from '#core/engine/score-turn.ts';
+import { scoreTurn } from '#core/engine/control-turn.ts';
+import { endSession, purgeSession } from '#core/engine/manage-session.ts';
 import { GATHER_MS } from '#core/learning/learning.ts';
 import type { Logger } from '#core/ports/log.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';

@@ -1,6 +1,6 @@
 // What is recorded and judged of finished turns, behind them, and what becomes of it (12 §12.3, §12.5).
 import { describe, expect, it, vi } from 'vitest';
-import { endSession, purgeSession } from '#core/engine/end-session.ts';
+import { endSession, purgeSession } from '#core/engine/manage-session.ts';
 import { draft, type PayloadOf } from '#protocol/event.ts';
 import type { TurnId } from '#protocol/ids.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';

@@ -1,6 +1,6 @@
 // A line of the log that speaks of a turn says which: somebody has to find it.
 import { expect, it } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
 import { createLogger } from '#server/log.ts';
 import { startEngine, tempFolder } from '../support/engine.ts';
 import { startServer } from '../support/http.ts';

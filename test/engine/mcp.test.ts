@@ -5,7 +5,7 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { answerConfirmation } from '#core/engine/answer-approval.ts';
-import { estimateTurn } from '#core/engine/estimate-turn.ts';
+import { estimateTurn } from '#core/engine/inspect-routing.ts';
 import type { McpServerConfig } from '#protocol/mcp.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { restart } from '../support/moments.ts';

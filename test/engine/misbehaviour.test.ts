@@ -1,6 +1,6 @@
 // However a worker ends, its planner reads a result, finishes its turn, and takes the next one (04 §5.3, §7).
 import { expect, it } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
 import type { ToolResultBlock } from '#protocol/message.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
 import { type ManualClock, manualClock } from '../support/manual-clock.ts';

@@ -1,7 +1,7 @@
 // A worker's session and delegation are stored with its first turn, or, where there is none, with its end (04 §5.1, §5.4).
 import { expect, test } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
-import { drain } from '#core/engine/drain.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
+import { drain } from '#core/engine/lifecycle.ts';
 import { startEngine } from '../support/engine.ts';
 import { holdMemory } from '../support/hold-memory.ts';
 import { delegate, planner, scenario, worker } from '../support/scenario.ts';

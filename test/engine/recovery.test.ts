@@ -2,9 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { drain } from '#core/engine/drain.ts';
-import { recover } from '#core/engine/recover.ts';
-import { resumeTurn } from '#core/engine/resume-turn.ts';
+import { resumeTurn } from '#core/engine/control-turn.ts';
+import { drain, recover } from '#core/engine/lifecycle.ts';
 import type { ToolResultBlock } from '#protocol/message.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { restart } from '../support/moments.ts';

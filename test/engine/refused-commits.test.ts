@@ -1,10 +1,9 @@
 // A journal that refuses: nothing stays open behind a turn that has ended, and one that could not end is ended later.
 import { describe, expect, it } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
-import { endSession } from '#core/engine/end-session.ts';
-import { recover, resumeAll } from '#core/engine/recover.ts';
-import { resumeTurn } from '#core/engine/resume-turn.ts';
-import { submitDelegation } from '#core/engine/submit-delegation.ts';
+import { cancelTurn, resumeTurn } from '#core/engine/control-turn.ts';
+import { recover, resumeAll } from '#core/engine/lifecycle.ts';
+import { endSession } from '#core/engine/manage-session.ts';
+import { submitDelegation } from '#core/engine/submit-work.ts';
 import type { Batch } from '#core/ports/journal.ts';
 import { SubmitDelegationBody } from '#protocol/api/delegations.ts';
 import { StorageFault } from '#protocol/batch.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { recover, resumeAll } from '#core/engine/recover.ts';
-import { waitForTurn } from '#core/engine/submit-turn.ts';
+import { recover, resumeAll } from '#core/engine/lifecycle.ts';
+import { waitForTurn } from '#core/engine/submit-work.ts';
 import { defaultConfig } from '#protocol/config.ts';
 import type { TurnId } from '#protocol/ids.ts';
 import { startEngine } from '../support/engine.ts';

@@ -2,9 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
-import { createSession } from '#core/engine/create-session.ts';
-import { patchSession } from '#core/engine/update-session.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
+import { createSession, patchSession } from '#core/engine/manage-session.ts';
 import { usableAdapters } from '#core/policy/registry/adapter-config.ts';
 import { parseRegistry } from '#core/policy/registry/registry.ts';
 import type { AnyEvent } from '#protocol/event.ts';

@@ -1,6 +1,6 @@
 // A wall clock that is set changes no duration of what began and ended in one process (02 §9, 04 §5.4).
 import { expect, test } from 'vitest';
-import { endSession } from '#core/engine/end-session.ts';
+import { endSession } from '#core/engine/manage-session.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { endSession } from '#core/engine/end-session.ts';
-import { patchSession } from '#core/engine/update-session.ts';
+import { endSession, patchSession } from '#core/engine/manage-session.ts';
 import { startEngine } from '../support/engine.ts';
 import { at, gate, turns } from '../support/moments.ts';
 import { scenario } from '../support/scenario.ts';

@@ -1,6 +1,6 @@
 // Places for calls that run side by side: first come, first served, and none is lost to who went away (09 §9.1).
 import { expect, it } from 'vitest';
-import { createSlots } from '#core/engine/state/slots.ts';
+import { createSlots } from '#core/engine/state/concurrency.ts';
 
 it('a place goes to the first that still waits: who was cancelled in the queue takes none', async () => {
   const slots = createSlots(1);

@@ -1,6 +1,6 @@
 // Steering: what is said to a running turn is stored at once and read at its next step boundary (20 §4).
 import { describe, expect, it } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
 import { textOf } from '#protocol/message.ts';
 import { toolText } from '#protocol/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';

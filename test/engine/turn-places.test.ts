@@ -1,6 +1,6 @@
 // How many turns a node runs at once: further ones wait for room, in their order and not for ever (16 §5.4).
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
 import { Cancelled } from '#protocol/abort.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';

@@ -1,6 +1,6 @@
 // The turn loop: plain answers, tool cycles, limits, failures, model swaps, refusals (04 §3, 03 §4, 01 §8).
 import { describe, expect, it } from 'vitest';
-import { patchSession } from '#core/engine/update-session.ts';
+import { patchSession } from '#core/engine/manage-session.ts';
 import type { ToolFactory } from '#core/ports/tool.ts';
 import { type ToolDefinition, ToolError, toolText } from '#protocol/tool.ts';
 import { startEngine } from '../support/engine.ts';

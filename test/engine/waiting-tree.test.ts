@@ -1,7 +1,7 @@
 // A tree that waits for money waits whole: no part of it makes a call, over a crash as well, until the limit is raised (14 §3).
 import { describe, expect, it } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
-import { patchSession } from '#core/engine/update-session.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
+import { patchSession } from '#core/engine/manage-session.ts';
 import { toolText } from '#protocol/tool.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { at, gate, restart, turns } from '../support/moments.ts';

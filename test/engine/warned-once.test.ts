@@ -1,7 +1,6 @@
 // A limit is warned about once for each of its values, over a restart as well, and forgotten with what it limited (14 §4).
 import { describe, expect, it } from 'vitest';
-import { endSession } from '#core/engine/end-session.ts';
-import { patchSession } from '#core/engine/update-session.ts';
+import { endSession, patchSession } from '#core/engine/manage-session.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock, START } from '../support/manual-clock.ts';
 import { restart } from '../support/moments.ts';

@@ -1,7 +1,7 @@
 // A worker's time: it stands still while anybody below it is asked, and ends with the worker (04 §10).
 import { describe, expect, it } from 'vitest';
 import { answerConfirmation } from '#core/engine/answer-approval.ts';
-import { startWorkerClock } from '#core/engine/state/worker-clock.ts';
+import { startWorkerClock } from '#core/engine/state/turn-run.ts';
 import { toolText } from '#protocol/tool.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';

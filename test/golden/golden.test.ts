@@ -3,7 +3,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { type ConfigOver, startEngine, type TestEngine } from '../support/engine.ts';
 import { type ManualClock, manualClock } from '../support/manual-clock.ts';

@@ -2,8 +2,8 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
-import { recover, resumeAll } from '#core/engine/recover.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
+import { recover, resumeAll } from '#core/engine/lifecycle.ts';
 import { requestPrompt } from '#core/policy/context/request-prompt.ts';
 import type { ProviderAdapter } from '#core/ports/provider.ts';
 import { parseScenario } from '#models/scripted/scenario.ts';

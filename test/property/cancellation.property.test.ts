@@ -3,8 +3,8 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { answerConfirmation } from '#core/engine/answer-approval.ts';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
-import { endSession } from '#core/engine/end-session.ts';
+import { cancelTurn } from '#core/engine/control-turn.ts';
+import { endSession } from '#core/engine/manage-session.ts';
 import { emptyAvailability } from '#core/policy/registry/availability.ts';
 import type { ProviderAdapter } from '#core/ports/provider.ts';
 import type { ToolFactory } from '#core/ports/tool.ts';

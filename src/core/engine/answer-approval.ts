@@ -7,7 +7,7 @@ import type { ConfirmationId } from '#protocol/ids.ts';
 import type { ConfirmationRow } from '../ports/journal.ts';
 import { storeAnswer } from './approval/approve-call.ts';
 import type { Engine } from './state/engine.ts';
-import { claim, type OpenApproval } from './state/open-approvals.ts';
+import { claim, type OpenApproval } from './state/memory.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 

@@ -1,15 +1,11 @@
 // The engine put together: its ports, what it keeps in memory, and the workers that its lower rooms are handed.
 import { createWorkers } from './delegation/worker-spawner.ts';
+import { createSessionLocks, createTurnPlaces } from './state/concurrency.ts';
+import { createOutsideRuns } from './state/delegation-runs.ts';
 import type { Engine, EngineDeps } from './state/engine.ts';
 import { createFileLedger } from './state/file-ledger.ts';
 import { createGatewayMemory } from './state/gateway-memory.ts';
-import { createKnownPrompts } from './state/known-prompts.ts';
-import { createOpenApprovals } from './state/open-approvals.ts';
-import { createOutsideRuns } from './state/outside.ts';
-import { createBudget } from './state/reservations.ts';
-import { createRouteMemory } from './state/route-memory.ts';
-import { createSessionLocks } from './state/session-lock.ts';
-import { createTurnPlaces } from './state/turn-places.ts';
+import { createBudget, createKnownPrompts, createOpenApprovals, createRouteMemory } from './state/memory.ts';
 
 export type { Engine } from './state/engine.ts';
 

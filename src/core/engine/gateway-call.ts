@@ -6,7 +6,6 @@ import type { SessionRecord } from '#protocol/session.ts';
 import { clientPrompt } from '../policy/gateway/client-prompt.ts';
 import { requestFacts } from '../policy/gateway/request-facts.ts';
 import { type RelayAnswer, RelayFault, type RelayRequest } from '../ports/relay.ts';
-import { goingDown } from './drain.ts';
 import { askedModel, decide, standing } from './gateway/choose-model.ts';
 import { clientSession, ENDED, type GatewayClient, placeClient, rootRef } from './gateway/client-session.ts';
 import { type OpeningOptions, openCall } from './gateway/open-gateway-call.ts';
@@ -25,9 +24,10 @@ import {
   sentName,
 } from './gateway/relay-call.ts';
 import { type Begun, settleCall } from './gateway/settle-gateway-call.ts';
+import { goingDown } from './lifecycle.ts';
 import type { Engine } from './state/engine.ts';
 import type { GatewayCall } from './state/gateway-memory.ts';
-import { forkMemory } from './state/route-memory.ts';
+import { forkMemory } from './state/memory.ts';
 
 export { gatewayModel, gatewayModels } from './gateway/choose-model.ts';
 export type { GatewayClient } from './gateway/client-session.ts';

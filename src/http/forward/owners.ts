@@ -1,7 +1,7 @@
 // Requests for trees on any node: answered by the node that owns the tree, or that takes it (16 §5).
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { goingDown } from '#core/engine/drain.ts';
+import { goingDown } from '#core/engine/lifecycle.ts';
 import type { Hold } from '#core/ports/trees.ts';
 import { type Clock, sleep, type Timer } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';

@@ -1,7 +1,7 @@
 // `/analytics/*`: parameters in, one report out (07). Nothing here writes.
 import { z } from 'zod';
 import type { Engine } from '#core/engine/create-engine.ts';
-import { compareQuality } from '#core/engine/show-patterns.ts';
+import { compareQuality } from '#core/engine/inspect-routing.ts';
 import { encodeCursor, parseCostQuery, parseSavingsQuery, parseTraceQuery } from '#core/policy/analytics/query.ts';
 import { DAY_MS } from '#core/policy/analytics/rollup.ts';
 import { WINDOW_DAYS } from '#core/policy/learning/compare-models.ts';

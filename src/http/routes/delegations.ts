@@ -1,6 +1,6 @@
 // `/sessions/{id}/delegations`: a worker for whoever asks, without a planner's turn (19 §3.1).
 
-import { delegationResult, submitDelegation, waitForDelegation } from '#core/engine/submit-delegation.ts';
+import { delegationResult, submitDelegation, waitForDelegation } from '#core/engine/submit-work.ts';
 import { DelegationReceiptSchema, DelegationResultSchema, SubmitDelegationBody } from '#protocol/api/delegations.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';

@@ -1,6 +1,6 @@
 // `/patterns`: what was learned in a workspace (12 §12.7).
 import { z } from 'zod';
-import { listPatterns } from '#core/engine/show-patterns.ts';
+import { listPatterns } from '#core/engine/inspect-routing.ts';
 import { PatternListReply } from '#protocol/api/patterns.ts';
 import { WorkspacePathSchema } from '#protocol/scalars.ts';
 import type { HttpApp } from '../app.ts';

@@ -1,7 +1,6 @@
 // `/routing`: the policy in force, a file checked, a decision explained (05 §3.5).
 import { z } from 'zod';
-import { explainRoute } from '#core/engine/explain-route.ts';
-import { checkPolicy, policyInForce } from '#core/engine/routing-policy.ts';
+import { checkPolicy, explainRoute, policyInForce } from '#core/engine/inspect-routing.ts';
 import {
   CheckRoutingBody,
   CheckRoutingReply,

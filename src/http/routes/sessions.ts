@@ -1,9 +1,14 @@
 // `/sessions`: open, list, read, change, end, purge (05 §3.1).
 import { z } from 'zod';
-import { clientTree, createSession } from '#core/engine/create-session.ts';
-import { endSession, purgeSession } from '#core/engine/end-session.ts';
-import { callingSessions, withReserved } from '#core/engine/show-session.ts';
-import { patchSession } from '#core/engine/update-session.ts';
+import {
+  callingSessions,
+  clientTree,
+  createSession,
+  endSession,
+  patchSession,
+  purgeSession,
+  withReserved,
+} from '#core/engine/manage-session.ts';
 import {
   CreateSessionBody,
   EndSessionReply,

@@ -1,6 +1,6 @@
 // `/tools`: the tools of a workspace, and what is wrong with its MCP servers (09 §11.3).
 import { z } from 'zod';
-import { listTools } from '#core/engine/show-tools.ts';
+import { listTools } from '#core/engine/manage-workers.ts';
 import { ToolListReply } from '#protocol/api/tools.ts';
 import { WorkspacePathSchema } from '#protocol/scalars.ts';
 import type { HttpApp } from '../app.ts';

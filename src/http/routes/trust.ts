@@ -1,6 +1,6 @@
 // `/workspaces/trust`: the files of a workspace that a person has trusted, or that wait for it (20 §11).
 
-import { listTrust, trustFile, untrustFile } from '#core/engine/trust-file.ts';
+import { listTrust, trustFile, untrustFile } from '#core/engine/manage-workers.ts';
 import { TrustedFileSchema, TrustFileBody, TrustQuery, TrustReply, UntrustQuery } from '#protocol/api/trust.ts';
 import type { HttpApp } from '../app.ts';
 import type { RouteDeps } from '../deps.ts';

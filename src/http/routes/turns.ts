@@ -1,12 +1,10 @@
 // `/sessions/{id}/turns`: submit, list, read, cancel, resume (05 §3.2).
 import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { cancelTurn } from '#core/engine/cancel-turn.ts';
-import { estimateTurn } from '#core/engine/estimate-turn.ts';
-import { resumeTurn } from '#core/engine/resume-turn.ts';
-import { scoreTurn } from '#core/engine/score-turn.ts';
-import { withCheckedOutput } from '#core/engine/show-session.ts';
-import { goesOnByItself, submitTurn, waitForTurn } from '#core/engine/submit-turn.ts';
+import { cancelTurn, resumeTurn, scoreTurn } from '#core/engine/control-turn.ts';
+import { estimateTurn } from '#core/engine/inspect-routing.ts';
+import { withCheckedOutput } from '#core/engine/manage-session.ts';
+import { goesOnByItself, submitTurn, waitForTurn } from '#core/engine/submit-work.ts';
 import {
   CancelTurnBody,
   CancelTurnReply,

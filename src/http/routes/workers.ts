@@ -1,7 +1,6 @@
 // `/workers`: the named workers of a workspace (13 §10).
 import { z } from 'zod';
-import { createWorker, deleteWorker, replaceWorker } from '#core/engine/change-workers.ts';
-import { listWorkers, showWorker } from '#core/engine/show-workers.ts';
+import { createWorker, deleteWorker, listWorkers, replaceWorker, showWorker } from '#core/engine/manage-workers.ts';
 import { CreateWorkerBody, DefinitionListReply, ReplaceWorkerBody, WorkerDetailSchema } from '#protocol/api/workers.ts';
 import { SessionIdSchema, WorkerOriginSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
 import { WorkerNameSchema } from '#protocol/worker/definition.ts';

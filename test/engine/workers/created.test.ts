@@ -262,7 +262,7 @@ describe('a created worker', () => {
       config: { ...config, recovery: { on_start: 'cancel' } as never },
       folder: t.folder,
     });
-    const { recover } = await import('#core/engine/recover.ts');
+    const { recover } = await import('#core/engine/lifecycle.ts');
     await recover(again.engine);
     expect((await again.call('GET', `/confirmations/${question.confirmation_request_id}`)).body.decision).toBe(
       'cancelled',

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { answerConfirmation } from '#core/engine/answer-approval.ts';
-import { drain } from '#core/engine/drain.ts';
+import { drain } from '#core/engine/lifecycle.ts';
 import { startEngine, type TestEngine } from '../../support/engine.ts';
 import { manualClock } from '../../support/manual-clock.ts';
 import { gate, restart } from '../../support/moments.ts';

@@ -1,7 +1,7 @@
 // What is known of a prompt, and the bound of the rest: never below what a provider counts (14 §2).
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { createKnownPrompts, lookUpPrompt, rememberPrompt } from '#core/engine/state/known-prompts.ts';
+import { createKnownPrompts, lookUpPrompt, rememberPrompt } from '#core/engine/state/memory.ts';
 import { newText, type Prompt, tokenBound } from '#core/policy/pricing/prompt.ts';
 import type { SessionId } from '#protocol/ids.ts';
 

@@ -9,7 +9,7 @@ import type { EventId, SessionId } from '#protocol/ids.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
 import type { ToolDefinition, ToolErrorClass } from '#protocol/tool.ts';
 import type { Engine } from '../state/engine.ts';
-import { claim, type OpenApproval } from '../state/open-approvals.ts';
+import { claim, type OpenApproval } from '../state/memory.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import { calling, type Subject, sharing } from './approval-subject.ts';
 

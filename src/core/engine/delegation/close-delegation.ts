@@ -11,8 +11,8 @@ import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { forget } from '../money/budget-limits.ts';
 import { type Engine, safeText } from '../state/engine.ts';
-import { secondsSince } from '../state/session-starts.ts';
-import { endUnfinishedTurn } from '../turn/end-unfinished.ts';
+import { secondsSince } from '../state/memory.ts';
+import { endUnfinishedTurn } from '../turn/end-turn.ts';
 import { type Spawned, startedEvent } from './open-delegation.ts';
 
 /**

@@ -1,5 +1,4 @@
 // What a delegation is made of: its record, its worker's session, and the two events that tell of them (04 §5.1).
-
 import { workerTaskPrompt } from '#core/policy/context/worker-brief.ts';
 import { taskSize } from '#core/policy/delegation/input.ts';
 import type { WorkerToolSet } from '#core/policy/delegation/worker-tools.ts';
@@ -9,11 +8,10 @@ import { draft, type Event, type EventDraft } from '#protocol/event.ts';
 import { NO_CHANGES } from '#protocol/file-change.ts';
 import type { EventId, ToolUseId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { newNamedPrompt } from '../prompt/named-prompt.ts';
-import { newStablePrompt } from '../prompt/stable-prompt.ts';
-import { createdEvent } from '../session/new-session.ts';
+import { newNamedPrompt, newStablePrompt } from '../prompt/model-input.ts';
+import { createdEvent } from '../session/session-records.ts';
+import type { Caller } from '../state/delegation-runs.ts';
 import type { Engine } from '../state/engine.ts';
-import type { Caller } from '../state/outside.ts';
 import type { ResolvedRequest } from './resolve-request.ts';
 
 /** Child session, delegation, `session.created` and, last, `delegate.started`: stored with the worker's first turn. */

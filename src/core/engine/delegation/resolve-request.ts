@@ -10,8 +10,8 @@ import { ToolError } from '#protocol/tool.ts';
 import type { FoundWorker } from '#protocol/worker/definition.ts';
 import { readAttachments, sessionFiles } from '../definitions/session-files.ts';
 import { projectWorker, sessionWorker } from '../definitions/session-workers.ts';
+import type { Caller } from '../state/delegation-runs.ts';
 import type { Engine } from '../state/engine.ts';
-import type { Caller } from '../state/outside.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 

@@ -1,5 +1,4 @@
 // A worker's turns: one as a rule, more when its answer has to be repaired (04 §5.2, §12).
-
 import { WORKER_FIRST_MESSAGE } from '#core/policy/context/worker-brief.ts';
 import type { WorkerEnd } from '#core/policy/delegation/outcome.ts';
 import { readStructured, repairMessage } from '#core/policy/delegation/schema-repair.ts';
@@ -10,17 +9,14 @@ import type { Issue } from '#protocol/errors.ts';
 import { type ContentBlock, textBlock, textOf } from '#protocol/message.ts';
 import type { Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
+import { Interrupted, isHandOver, takeWhenFree, throwIfLost } from '../state/concurrency.ts';
+import type { Caller } from '../state/delegation-runs.ts';
 import { type Engine, safeText } from '../state/engine.ts';
-import { Interrupted, isHandOver, throwIfLost } from '../state/interrupt.ts';
-import type { Caller } from '../state/outside.ts';
-import type { BudgetRefusal, DelegationCap } from '../state/reservations.ts';
-import { takeWhenFree } from '../state/session-lock.ts';
-import type { ToolResults } from '../state/tool-results.ts';
-import type { TurnEnd, TurnRun, WorkerRun } from '../state/turn-run.ts';
-import { admitTurn } from '../turn/admit.ts';
-import { runTurn } from '../turn/run.ts';
-import type { Spawned } from './open-delegation.ts';
-import { opened } from './open-delegation.ts';
+import type { BudgetRefusal, DelegationCap } from '../state/memory.ts';
+import type { ToolResults, TurnEnd, TurnRun, WorkerRun } from '../state/turn-run.ts';
+import { admitTurn } from '../turn/admit-turn.ts';
+import { runTurn } from '../turn/run-turn.ts';
+import { opened, type Spawned } from './open-delegation.ts';
 
 export interface Work {
   readonly spawned: Spawned;

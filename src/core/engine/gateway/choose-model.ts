@@ -16,8 +16,7 @@ import type { RouteDecision, TurnContext } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { limitsOf } from '../money/budget-limits.ts';
 import { pricingId } from '../money/call-price.ts';
-import { routeDecided } from '../routing/route-decided.ts';
-import { routeEnvironment } from '../routing/route-environment.ts';
+import { routeDecided, routeEnvironment } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
 import { readDecision, type StandingDecision } from '../state/gateway-memory.ts';
 

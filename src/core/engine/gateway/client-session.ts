@@ -8,11 +8,11 @@ import type { SessionId } from '#protocol/ids.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { currentPolicies } from '../routing/route-environment.ts';
-import { blankRoot, openWorkspace } from '../session/new-session.ts';
+import { blankRoot, openWorkspace } from '../session/session-records.ts';
+import { cancelScope } from '../state/concurrency.ts';
 import type { Engine } from '../state/engine.ts';
 import { callsOfTree, dropDecisions } from '../state/gateway-memory.ts';
-import { cancelScope } from '../state/session-lock.ts';
-import { secondsSince } from '../state/session-starts.ts';
+import { secondsSince } from '../state/memory.ts';
 
 /** Who calls, by the client's own headers. */
 export interface GatewayClient {

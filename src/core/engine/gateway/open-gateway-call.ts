@@ -1,5 +1,4 @@
 // From a request to an announced call: its session, its decision, its money; what is new is one commit (19 §2.2).
-
 import { shownName } from '#core/policy/cut.ts';
 import { outputBound } from '#core/policy/gateway/bound.ts';
 import { largestBill, unboundedOther } from '#core/policy/gateway/largest-bill.ts';
@@ -19,11 +18,10 @@ import { enoughUsd, limitsOf, type Spender } from '../money/budget-limits.ts';
 import { budgetEvents } from '../money/budget-notices.ts';
 import { type BoundPrompt, boundPrompt } from '../money/call-price.ts';
 import { awaitMoney, type Granted, tryMoney, type Wanted } from '../money/reserve-money.ts';
-import { alreadyEnded } from '../session/find-session.ts';
-import { createdEvent } from '../session/new-session.ts';
+import { alreadyEnded, createdEvent } from '../session/session-records.ts';
 import type { Engine } from '../state/engine.ts';
 import { keepCount, keepDecision, type StandingDecision } from '../state/gateway-memory.ts';
-import { noteStart } from '../state/session-starts.ts';
+import { noteStart } from '../state/memory.ts';
 import { type Asked, askedModel, decide, standing } from './choose-model.ts';
 import { type ClientSession, clientSession, type GatewayClient, rootRef } from './client-session.ts';
 import { sentName } from './relay-call.ts';

@@ -11,7 +11,7 @@ import type { SessionRecord } from '#protocol/session.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
 import { warnedOf } from '../money/budget-notices.ts';
 import { type BoundPrompt, learnPrompt, type Round, stampedUsage } from '../money/call-price.ts';
-import { observeCall, outageEvents } from '../routing/observe.ts';
+import { observeCall, outageEvents } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
 import type { Outcome } from '../state/gateway-memory.ts';
 

@@ -1,15 +1,251 @@
 // The turn's next model call: a request that fits its window, and the call itself (00 §3 steps 3-4).
+
+import { estimateRequest, estimateText } from '#core/policy/context/estimate.ts';
+import { messageSize } from '#core/policy/context/message-size.ts';
+import {
+  type EarlierTurns,
+  earlierTurns,
+  MAX_SUMMARY_TOKENS,
+  SUMMARY_INSTRUCTIONS,
+  transcript,
+} from '#core/policy/context/summary-request.ts';
+import { summaryMessage, viewOf } from '#core/policy/context/view.ts';
+import { asNeeded, type Elidable, elidables, savedBy, windowOf } from '#core/policy/context/window.ts';
+import { availabilityOf, snapshot } from '#core/policy/registry/availability.ts';
+import { tierModel } from '#core/policy/routing/policy-file.ts';
 import { AdapterError } from '#core/ports/provider.ts';
-import { volatilePrompt } from '../prompt/volatile-prompt.ts';
+import { isoTime } from '#protocol/clock.ts';
+import type { Elision, HistorySummary } from '#protocol/context/checkpoint.ts';
+import { plainMetadata, textBlock, textOf } from '#protocol/message.ts';
+import { type ModelEntry, providerOf } from '#protocol/model.ts';
+import type { CanonicalRequest } from '#protocol/model-request.ts';
+import { limitsOf } from '../money/budget-limits.ts';
+import { pricingId } from '../money/call-price.ts';
+import { volatilePrompt } from '../prompt/model-input.ts';
+import { currentPolicies } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
-import type { ModelRequest } from '../state/model-request.ts';
-import { overflowAnswered, takeNextCall } from '../state/run-progress.ts';
-import type { TurnRun } from '../state/turn-run.ts';
-import type { CallOutcome } from './call.ts';
-import { fitting, refitted } from './compact.ts';
-import { modelRequest } from './model-request.ts';
-import { makeCall } from './send.ts';
-import { settleSuccess } from './settle.ts';
+import {
+  compacted,
+  type ModelRequest,
+  modelCallCounted,
+  overflowAnswered,
+  type TurnRun,
+  takeNextCall,
+} from '../state/turn-run.ts';
+import { type CallOutcome, callCompleted, charge } from './call-records.ts';
+import { compactedEvent, modelRequest } from './model-request.ts';
+import { type Keep, makeCall } from './send-call.ts';
+import { observe, settleSuccess } from './settle-call.ts';
+
+// The turns before the newest ones told by a summary: a model call of its own, made before the turn's first (10 §7).
+
+/**
+ * Returns what the turn's request then takes: `load`, unless a summary was made. What goes wrong is a warning in the
+ * log, and the turn goes on without.
+ */
+async function summarise(engine: Engine, run: TurnRun, load: number): Promise<number> {
+  // Its own call must be left to the turn.
+  const allowed = !run.session.is_worker && run.tally.llm_calls === 0 && engine.config.turn.max_llm_calls > 1;
+  const turns = allowed ? earlierTurns(viewOf(run.history, run.checkpoints), run.checkpoints) : null;
+  if (turns === null || run.signal.aborted) return load;
+  const without = (why: string) => {
+    const { id: session_id } = run.session;
+    engine.log.warn({ session_id, turn_id: run.turn.id, why }, 'old turns could not be summarised');
+    return load;
+  };
+  if (run.resumed && (await triedBefore(engine, run))) return without('it was cut off by a restart');
+  const model = await summariser(engine, run);
+  if (typeof model === 'string') return without(model);
+  const prepared = summaryRequest(engine, run, model, turns);
+  if (prepared === null) return without(`the newest of them does not fit ${model.id}`);
+
+  let summary: HistorySummary | null = null;
+  const keep: Keep = async (eng, call) => {
+    const complete = call.heard.complete!;
+    const charged = charge(eng, call, complete.usage, {
+      served: complete.served_model,
+      latency: complete.latency_ms,
+    });
+    const made = summaryOf(eng, run, { turns, text: textOf(complete.final_content).trim(), model: model.id, load });
+    await eng.journal.commit({
+      writes: made === null ? [] : [{ kind: 'checkpoint.insert', checkpoint: made }],
+      emit: [
+        callCompleted(call, charged.usage, {
+          stop_reason: complete.stop_reason as 'end_turn',
+          error_class: null,
+          content: complete.final_content,
+          message_id: null,
+        }),
+        ...(made === null ? [] : [compactedEvent(run, made, turns.messages.length)]),
+      ],
+    });
+    observe(eng, call.run, null);
+    modelCallCounted(call.run, charged.usage, charged.cost);
+    if (made !== null) compacted(run, made);
+    summary = made;
+    return { ok: true, settled: new Map(), end: null };
+  };
+  const outcome = await makeCall(engine, asCaller(engine, run, model), prepared, { keep, started: null });
+  if (!outcome.ok) return without(outcome.error === null ? 'a limit refused the call' : outcome.error.message);
+  const made = summary as HistorySummary | null;
+  return made === null ? without('the answer was empty, or longer than what it tells') : made.tokens_after;
+}
+
+/** Null when the text makes nothing smaller. */
+function summaryOf(
+  engine: Engine,
+  run: TurnRun,
+  of: { readonly turns: EarlierTurns; readonly text: string; readonly model: string; readonly load: number },
+): HistorySummary | null {
+  if (of.text === '') return null;
+  const summary = {
+    id: engine.ids.next(),
+    session_id: run.session.id,
+    kind: 'summary',
+    through_message_id: of.turns.through,
+    summary_text: of.text,
+    model: of.model,
+    created_at: engine.clock.now(),
+  } as const;
+  const saved = Math.floor((of.turns.size - messageSize(summaryMessage(summary))) / 4);
+  if (saved <= 0) return null;
+  return { ...summary, tokens_before: of.load, tokens_after: Math.max(0, of.load - saved) };
+}
+
+/** A process died in this turn's summary: whether it was billed nobody can know, and it is not tried twice. */
+async function triedBefore(engine: Engine, run: TurnRun): Promise<boolean> {
+  const started = await engine.store.events.ofTurn(run.turn.id, ['llm.call_started']);
+  return started.some((event) => event.payload.purpose === 'compaction');
+}
+
+/** The model of tier `fast`, or why there is none. */
+async function summariser(engine: Engine, run: TurnRun): Promise<ModelEntry | string> {
+  const { registry, prices, routes, clock } = engine;
+  const { policies } = await currentPolicies(engine, run.session.workspace_path);
+  const id = tierModel(policies, registry, 'fast');
+  const model = id === null ? null : registry.get(id);
+  if (model === null || !registry.isConfigured(model.id)) return 'no model of tier fast is configured';
+  if (availabilityOf(snapshot(routes.availability, clock.monotonic()), model) !== 'healthy')
+    return `${model.id} is not available`;
+  if (!model.capabilities.supports_system_prompt) return `${model.id} takes no system prompt`;
+  const limited = (await limitsOf(engine, run.session, run.caps)).length > 0;
+  return limited && !prices.has(pricingId(engine, model.id)) ? `${model.id} has no price` : model;
+}
+
+/** The turn as its summariser's: the figures are the turn's own. */
+function asCaller(engine: Engine, run: TurnRun, model: ModelEntry): TurnRun {
+  const adapter = engine.providers.get(model.adapter);
+  if (adapter === undefined) throw new Error(`a configured model without an adapter: ${model.id}`);
+  const turn = { ...run.turn, provider: providerOf(model.id) };
+  return { ...run, model, adapter, turn, cause: run.started_event_id };
+}
+
+/** Null when the turns do not fit the model. */
+function summaryRequest(engine: Engine, run: TurnRun, model: ModelEntry, turns: EarlierTurns): ModelRequest | null {
+  const maxOutput = Math.min(MAX_SUMMARY_TOKENS, model.capabilities.max_output_tokens);
+  const window = windowOf(model, maxOutput);
+  const text = transcript(turns, run.checkpoints, window.budget - estimateText(SUMMARY_INSTRUCTIONS));
+  if (text === null) return null;
+  const { session, turn } = run;
+  const request: CanonicalRequest = {
+    request_id: engine.ids.request(),
+    model,
+    messages: [
+      {
+        id: engine.ids.message(),
+        session_id: session.id,
+        turn_id: turn.id,
+        role: 'user',
+        content: [textBlock(text)],
+        metadata: plainMetadata(),
+        created_at: isoTime(engine.clock.now()),
+        provider_raw: null,
+      },
+    ],
+    tools: [],
+    system_prompt: SUMMARY_INSTRUCTIONS,
+    system_prompt_volatile: null,
+    max_output_tokens: maxOutput,
+    stop_sequences: [],
+    temperature: null,
+    output_schema: null,
+    cache_ttl: '5m',
+    caller: {
+      session_id: session.id,
+      turn_id: turn.id,
+      is_worker: session.is_worker,
+      parent_session_id: session.parent_session_id,
+      turn_index: run.turn_index,
+      call_index: run.tally.llm_calls + 1,
+    },
+  };
+  const estimated = estimateRequest(request);
+  return { purpose: 'compaction', request, estimated, load: estimated, window };
+}
+
+// Room in a model's window: old results out of the view, then old turns told by a summary, each by a stored step (10 §7).
+
+/** Room has to be made before this call. In mode `off` never: its provider says what is too much. */
+export function isCrowded(engine: Engine, { load, window }: ModelRequest): boolean {
+  return engine.config.context.compaction.mode !== 'off' && load > window.start;
+}
+
+/** The request as it fits its window, after what had to be stored for that; null when it cannot be made to, or the turn was stopped. */
+async function fitting(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<ModelRequest | null> {
+  if (!isCrowded(engine, prepared)) return prepared;
+  const made = await makeRoom(engine, run, prepared);
+  return run.signal.aborted || made.load > prepared.window.budget ? null : made;
+}
+
+/**
+ * The request made smaller because its provider found it too large, whatever was thought of it; null where nothing can
+ * be taken out.
+ */
+async function refitted(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<ModelRequest | null> {
+  if (engine.config.context.compaction.mode === 'off') return null;
+  const before = run.checkpoints;
+  // The provider's word goes before the guess: it takes at least one token more than there is room for.
+  const load = Math.max(prepared.load, Math.ceil(prepared.window.budget) + 1);
+  const made = await makeRoom(engine, run, { ...prepared, load });
+  return run.checkpoints === before ? null : made;
+}
+
+async function makeRoom(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<ModelRequest> {
+  const { budget, stop } = prepared.window;
+  const before = run.checkpoints;
+  let load = await elide(engine, run, asNeeded(parts(run).old, prepared.load, stop), prepared.load);
+  if (load > stop && engine.config.context.compaction.mode === 'summarize') load = await summarise(engine, run, load);
+  if (load > budget) {
+    const { old, recent } = parts(run);
+    load = await elide(engine, run, asNeeded([...old, ...recent], load, budget), load);
+  }
+  if (run.checkpoints === before) return prepared;
+  return { ...modelRequest(engine, run, prepared.request.system_prompt_volatile), load };
+}
+
+function parts(run: TurnRun) {
+  return elidables(viewOf(run.history, run.checkpoints));
+}
+
+/** Takes the parts out of the view. Returns what the request then takes. */
+async function elide(engine: Engine, run: TurnRun, taken: readonly Elidable[], tokensBefore: number): Promise<number> {
+  if (taken.length === 0) return tokensBefore;
+  const checkpoint: Elision = {
+    id: engine.ids.next(),
+    session_id: run.session.id,
+    kind: 'elide',
+    message_ids: taken.map((part) => part.message_id),
+    tokens_before: tokensBefore,
+    tokens_after: Math.max(0, tokensBefore - savedBy(taken)),
+    created_at: engine.clock.now(),
+  };
+  await engine.journal.commit({
+    writes: [{ kind: 'checkpoint.insert', checkpoint }],
+    emit: [compactedEvent(run, checkpoint, taken.length)],
+  });
+  compacted(run, checkpoint);
+  return checkpoint.tokens_after;
+}
 
 /**
  * Makes the turn's next model call and stores its outcome. Never throws for a provider's failure:

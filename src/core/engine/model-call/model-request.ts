@@ -1,5 +1,4 @@
 // What a model call carries, and its announcement: `llm.call_started` is stored before the request leaves (00 §3 step 3).
-
 import { requestMessages } from '#core/policy/context/assemble.ts';
 import { estimateRequest } from '#core/policy/context/estimate.ts';
 import { summaryOf } from '#core/policy/context/history.ts';
@@ -12,8 +11,7 @@ import type { StoredMessage } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest } from '#protocol/model-request.ts';
 import type { Engine } from '../state/engine.ts';
-import type { ModelRequest } from '../state/model-request.ts';
-import type { TurnRun } from '../state/turn-run.ts';
+import type { ModelRequest, TurnRun } from '../state/turn-run.ts';
 
 /** What a request is made of. */
 type Source = Pick<

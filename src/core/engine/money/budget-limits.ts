@@ -7,7 +7,7 @@ import type { OnReached } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
 import type { Engine } from '../state/engine.ts';
-import type { BudgetRefusal, BudgetScope, DelegationCap } from '../state/reservations.ts';
+import type { BudgetRefusal, BudgetScope, DelegationCap } from '../state/memory.ts';
 
 /** A limit that covers a call. */
 export interface Limit {

@@ -6,7 +6,7 @@ import type { ToolResultContent } from '#protocol/message.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { Engine } from '../state/engine.ts';
-import type { BudgetRefusal, DelegationCap } from '../state/reservations.ts';
+import type { BudgetRefusal, DelegationCap } from '../state/memory.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import { DAY_REACHED, dayMark, type Limit, leftOf, limitsOf, reservedOf } from './budget-limits.ts';
 

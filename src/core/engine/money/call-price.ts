@@ -10,7 +10,7 @@ import type { CanonicalRequest } from '#protocol/model-request.ts';
 import { fromPusd, type Pusd } from '#protocol/money.ts';
 import { promptTokens, type TokenUsage, type Usage } from '#protocol/usage.ts';
 import type { Engine } from '../state/engine.ts';
-import { lookUpPrompt, type PromptTrace, rememberPrompt } from '../state/known-prompts.ts';
+import { lookUpPrompt, type PromptTrace, rememberPrompt } from '../state/memory.ts';
 
 // Input tokens that a call is billed at most: what is known of its prompt, and a bound of what is new (14 §2).
 

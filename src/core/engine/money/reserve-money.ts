@@ -7,7 +7,7 @@ import type { CanonicalRequest } from '#protocol/model-request.ts';
 import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { Engine } from '../state/engine.ts';
 import type { MoneyWaiter } from '../state/gateway-memory.ts';
-import type { Budget, BudgetRefusal, DelegationCap } from '../state/reservations.ts';
+import type { Budget, BudgetRefusal, DelegationCap } from '../state/memory.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import { type Elsewhere, type Limit, leftOf, limitsOf, refusal, reservedOf, type Spender } from './budget-limits.ts';
 import { type BoundPrompt, ceiling } from './call-price.ts';

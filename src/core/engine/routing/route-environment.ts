@@ -1,6 +1,11 @@
 // Everything a routing decision needs from outside, gathered before it is made (03 §1).
-
-import { expire, snapshot } from '#core/policy/registry/availability.ts';
+import {
+  type CallFailure,
+  expire,
+  recordOutcome,
+  snapshot,
+  type Unavailable,
+} from '#core/policy/registry/availability.ts';
 import type { RouteEnv } from '#core/policy/routing/chain.ts';
 import type { RoutingPolicies } from '#core/policy/routing/policy-file.ts';
 import {
@@ -13,11 +18,14 @@ import {
   unreported,
 } from '#core/policy/routing/policy-layers.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
+import type { SessionId, TurnId } from '#protocol/ids.ts';
+import type { ModelEntry } from '#protocol/model.ts';
 import { fromPusd } from '#protocol/money.ts';
+import type { RouteDecision } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { pricingId } from '../money/call-price.ts';
 import type { Engine } from '../state/engine.ts';
-import { rememberWorkspace } from '../state/route-memory.ts';
+import { rememberWorkspace } from '../state/memory.ts';
 
 export interface RouteEnvironment {
   readonly env: RouteEnv;
@@ -49,7 +57,7 @@ export async function routeEnvironment(engine: Engine, session: SessionRecord, n
   };
 }
 
-export interface PoliciesInForce {
+interface PoliciesInForce {
   readonly policies: RoutingPolicies;
   readonly version: string | null;
   readonly layers: PolicyLayers;
@@ -111,4 +119,60 @@ export function takeNotices(
       }),
     ),
   ];
+}
+
+// What a call says about its model and provider, for the routing of the next one (03 §11).
+
+/** Takes note of a call's outcome: once a call, however often its storing is tried. Null = it succeeded. */
+export function observeCall(
+  engine: Engine,
+  model: Pick<ModelEntry, 'id' | 'adapter'>,
+  failure: CallFailure | null,
+): readonly Unavailable[] {
+  const { routes, clock, registry } = engine;
+  const { state, transitions } = recordOutcome(routes.availability, { model, failure }, clock.monotonic(), registry);
+  routes.availability = state;
+  return transitions;
+}
+
+/** Outages that begin with a call, stored with its outcome. @param parent the outcome's place in the batch */
+export function outageEvents(
+  outages: readonly Unavailable[],
+  place: { readonly session_id: SessionId; readonly turn_id: TurnId | null; readonly parent: number },
+): EventDraft[] {
+  return outages.map(({ provider, scope, models, trigger_reason }) =>
+    draft({
+      ...place,
+      type: 'routing.provider_unavailable',
+      payload: { provider, scope, models_affected: [...models], trigger_reason },
+    }),
+  );
+}
+
+// What is stored of a decision (02 §9.2, 03 §6).
+
+/**
+ * @param place of the event; a call of the gateway belongs to no turn
+ * @param elapsed_ms of the decision alone
+ * @param requested what a client of the gateway asked for; null = nobody asked for a model of the event's own
+ */
+export function routeDecided(
+  place: { readonly session_id: SessionId; readonly turn_id: TurnId | null; readonly parent: number | null },
+  decision: RouteDecision,
+  elapsed_ms: number,
+  requested: string | null,
+): EventDraft {
+  return draft({
+    type: 'route.decided',
+    ...place,
+    payload: {
+      chosen_model: decision.chosen_model,
+      winner_index: decision.winner_index,
+      elapsed_ms,
+      refused: decision.refused,
+      fallback_dearer: decision.fallback_dearer,
+      chain: [...decision.chain],
+      requested_model: requested,
+    },
+  });
 }

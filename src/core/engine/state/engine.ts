@@ -1,5 +1,4 @@
 // What every verb of the engine works with: ports, pure tables, and the few things that live in memory only.
-
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import type { PriceTable } from '#core/policy/pricing/price-table.ts';
 import type { Prompt } from '#core/policy/pricing/prompt.ts';
@@ -22,17 +21,11 @@ import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import type { IdGenerator, SessionId, TurnId } from '#protocol/ids.ts';
 import { scrub, scrubSecrets } from '#protocol/text/scrub.ts';
+import type { SessionLocks, TurnPlaces } from './concurrency.ts';
+import type { OutsideRuns, Workers } from './delegation-runs.ts';
 import type { FileLedger } from './file-ledger.ts';
 import type { GatewayMemory } from './gateway-memory.ts';
-import type { KnownPrompts } from './known-prompts.ts';
-import type { OpenApprovals } from './open-approvals.ts';
-import type { OutsideRuns } from './outside.ts';
-import type { Budget } from './reservations.ts';
-import type { RouteMemory } from './route-memory.ts';
-import type { SessionLocks } from './session-lock.ts';
-import type { SessionStarts } from './session-starts.ts';
-import type { TurnPlaces } from './turn-places.ts';
-import type { Workers } from './workers.ts';
+import type { Budget, KnownPrompts, OpenApprovals, RouteMemory, SessionStarts } from './memory.ts';
 
 export interface EngineDeps {
   readonly config: Config;

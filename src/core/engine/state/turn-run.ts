@@ -1,22 +1,100 @@
 // The locals of one running turn: what it was admitted with, and what it has done so far. Dies with the turn.
 
+import type { Window } from '#core/policy/context/window.ts';
 import type { LimitReached } from '#core/policy/turn-machine.ts';
 import type { ProviderAdapter } from '#core/ports/provider.ts';
 import type { ToolSet } from '#core/ports/tool.ts';
+import type { Clock, Timer } from '#protocol/clock.ts';
 import type { Checkpoint } from '#protocol/context/checkpoint.ts';
 import type { InsufficientContextRequest } from '#protocol/delegate.ts';
+import type { Purpose } from '#protocol/event/llm.ts';
 import type { EventId, MessageId, ToolUseId } from '#protocol/ids.ts';
-import type { RoutingDecisionRecord, StopReason, StoredMessage } from '#protocol/message.ts';
+import type { RoutingDecisionRecord, StopReason, StoredMessage, ToolResultBlock } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
-import type { WireTool } from '#protocol/model-request.ts';
+import type { CanonicalRequest, WireTool } from '#protocol/model-request.ts';
 import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { JsonSchema, ToolDefinition } from '#protocol/tool.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
-import type { ModelRequest } from './model-request.ts';
-import type { BudgetRefusal, DelegationCap } from './reservations.ts';
-import type { StartedCall } from './tool-results.ts';
-import type { WorkerClock } from './worker-clock.ts';
+import type { Usage } from '#protocol/usage.ts';
+import type { BudgetRefusal, DelegationCap } from './memory.ts';
+
+// A worker's wall clock: runs from its creation, stands still while a person is asked (04 §10).
+
+export interface WorkerClock {
+  /** Stops the time; pairs with `resume`, and pairs nest. */
+  pause(): void;
+  resume(): void;
+  /** Seconds of running time so far, downtime and open approvals left out. */
+  activeSeconds(): number;
+  /** Ends the clock; it never expires after that. */
+  stop(): void;
+}
+
+/**
+ * @param limitSeconds running time until `onExpire`; null = it never expires
+ * @param usedSeconds running time already used before a restart
+ */
+export function startWorkerClock(
+  clock: Clock,
+  limitSeconds: number | null,
+  usedSeconds: number,
+  onExpire: () => void,
+): WorkerClock {
+  let used = usedSeconds * 1000;
+  let since: number | null = null;
+  let timer: Timer | null = null;
+  let holds = 0;
+
+  function run() {
+    since = clock.monotonic();
+    if (limitSeconds !== null) timer = clock.after(Math.max(0, limitSeconds * 1000 - used), onExpire);
+  }
+  function halt() {
+    timer?.cancel();
+    if (since !== null) used += clock.monotonic() - since;
+    since = null;
+  }
+  function pause() {
+    holds += 1;
+    halt();
+  }
+  run();
+  return {
+    pause,
+    resume() {
+      holds -= 1;
+      if (holds === 0) run();
+    },
+    activeSeconds: () => (used + (since === null ? 0 : clock.monotonic() - since)) / 1000,
+    // A pause that nobody ends.
+    stop: pause,
+  };
+}
+
+// A model call that is ready to leave.
+
+export interface ModelRequest {
+  readonly purpose: Purpose;
+  readonly request: CanonicalRequest;
+  /** Tokens, by the guess that routing uses. */
+  readonly estimated: number;
+  /** Tokens as they count against the window (10 §7). */
+  readonly load: number;
+  readonly window: Window;
+}
+
+// What is known of the tool calls of one message while their turn runs.
+
+/** Results by call; a call without one did not finish. */
+export type ToolResults = ReadonlyMap<ToolUseId, ToolResultBlock>;
+
+/** The `tool.called` of a call. */
+export interface StartedCall {
+  readonly event_id: EventId;
+  /** Of the input that ran, which a person may have edited. */
+  readonly input_hash: string;
+}
 
 /** What the delegations of one top-level turn share, descendants' included (04 §10). */
 export interface DelegationTree {
@@ -38,7 +116,7 @@ export interface WorkerRun {
   readonly clock: WorkerClock;
 }
 
-export interface TurnTally {
+interface TurnTally {
   llm_calls: number;
   tool_calls: number;
   input_tokens: number;
@@ -127,3 +205,98 @@ export type TurnEnd =
   | { readonly status: 'interrupted'; readonly reason: 'restart' | 'budget' }
   /** The tree is another node's: it goes on there. */
   | { readonly status: 'lost' };
+
+// What a turn's run comes to as it goes on: the one place that changes it, each time right behind what was stored.
+
+/** The tally with one more model call in it. */
+export function counted(tally: TurnTally, usage: Usage, cost: Pusd): TurnTally {
+  return {
+    llm_calls: tally.llm_calls + 1,
+    tool_calls: tally.tool_calls,
+    input_tokens: tally.input_tokens + usage.input_tokens,
+    output_tokens: tally.output_tokens + usage.output_tokens,
+    cached_input_tokens: tally.cached_input_tokens + usage.cached_input_tokens,
+    cache_creation_input_tokens: tally.cache_creation_input_tokens + usage.cache_creation_input_tokens,
+    cost_pusd: (tally.cost_pusd + cost) as Pusd,
+  };
+}
+
+/** Adds a settled model call to the turn's figures; they equal the ledger's because both come from the same usage. */
+export function modelCallCounted(run: TurnRun, usage: Usage, cost: Pusd): void {
+  Object.assign(run.tally, counted(run.tally, usage, cost));
+  if (run.worker?.output_tokens_left != null) run.worker.output_tokens_left -= usage.output_tokens;
+}
+
+/** A whole answer. `settled` is how many of its tool calls were settled with it, `last` the event of the last of them. */
+export function answerStored(
+  run: TurnRun,
+  message: StoredMessage,
+  how: {
+    readonly stop_reason: StopReason;
+    readonly event: EventId;
+    readonly settled: number;
+    readonly last: EventId;
+  },
+): void {
+  run.history.push(message);
+  run.final_message_id = message.id;
+  run.stop_reason = how.stop_reason;
+  run.call_event_id = how.event;
+  if (how.settled === 0) return;
+  run.cause = how.last;
+  toolCallsSettled(run, how.settled);
+}
+
+/** What there was of an answer that was cut off. */
+export function partialAnswerStored(run: TurnRun, message: StoredMessage): void {
+  run.history.push(message);
+  run.final_message_id = message.id;
+}
+
+/** @param event the newest of their terminal events, where the next model call is to follow from it */
+export function toolCallsSettled(run: TurnBase, count: number, event: EventId | null = null): void {
+  run.tally.tool_calls += count;
+  // Two that settle together may be heard of in another order than they are stored in.
+  if (event !== null && event > run.cause) run.cause = event;
+}
+
+export function messagesStored(run: TurnBase, messages: readonly StoredMessage[]): void {
+  run.history.push(...messages);
+}
+
+/** Messages that were sent to the turn. @param event the `turn.steered` of the last of them, which the next call follows from */
+export function inputsRead(run: TurnBase, messages: readonly StoredMessage[], event: EventId): void {
+  messagesStored(run, messages);
+  run.cause = event;
+}
+
+export function compacted(run: TurnRun, checkpoint: Checkpoint): void {
+  run.checkpoints = [...run.checkpoints, checkpoint];
+}
+
+export function overflowAnswered(run: TurnRun): void {
+  run.overflow_answered = true;
+}
+
+export function nextCallPrepared(run: TurnRun, call: NonNullable<TurnRun['next_call']>): void {
+  run.next_call = call;
+}
+
+/** The call that was prepared ahead, to be made now. */
+export function takeNextCall(run: TurnRun): TurnRun['next_call'] {
+  const call = run.next_call;
+  run.next_call = null;
+  return call;
+}
+
+export function contextRequested(run: TurnRun, request: InsufficientContextRequest): void {
+  run.context_request = request;
+}
+
+export function limitReached(run: TurnRun, limit: LimitReached | null): void {
+  run.limit = limit;
+}
+
+export function refused(run: TurnRun, refusal: BudgetRefusal): void {
+  run.refusal = refusal;
+}

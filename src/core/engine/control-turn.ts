@@ -1,0 +1,160 @@
+// Cancelling one turn; the scope tree carries it to everything below (04 §9).
+import { Cancelled } from '#protocol/abort.ts';
+import { JournalConflict } from '#protocol/batch.ts';
+import { isoTime } from '#protocol/clock.ts';
+import { AppError } from '#protocol/errors.ts';
+import { draft, TERMINAL_TURN_EVENTS } from '#protocol/event.ts';
+import type { SessionId, TurnId } from '#protocol/ids.ts';
+import { USER_RUBRIC } from '#protocol/learning/pattern.ts';
+import type { UserScore } from '#protocol/turn.ts';
+import { goingDown } from './lifecycle.ts';
+import { requireBudget } from './money/budget-limits.ts';
+import { cancelScope } from './state/concurrency.ts';
+import type { Engine } from './state/engine.ts';
+import { endOpenTurn } from './turn/end-turn.ts';
+import { resumeTopLevel } from './turn/planner-turn.ts';
+
+interface CancelReply {
+  readonly turn_id: TurnId;
+  readonly cancellation_initiated: true;
+}
+
+/**
+ * Initiates the cancellation; the terminal event follows. Idempotent while it is under way.
+ * @param reason a person's words, at most 200 characters
+ * Throws `not_found` or `turn_already_completed`.
+ */
+export async function cancelTurn(
+  engine: Engine,
+  sessionId: string,
+  turnId: string,
+  reason: string | null,
+): Promise<CancelReply> {
+  const active = engine.locks.turn(turnId);
+  if (active && active.session_id === sessionId) {
+    cancelScope(active.scope, new Cancelled('user_cancel', reason));
+    return { turn_id: active.turn_id, cancellation_initiated: true };
+  }
+  const session = await engine.store.sessions.record(sessionId);
+  if (!session) throw new AppError('not_found', `no session with id ${sessionId}`, { resource: 'session' });
+  const turn = await engine.store.turns.record(sessionId, turnId);
+  if (!turn) throw new AppError('not_found', `no turn with id ${turnId} in this session`, { resource: 'turn' });
+  if (turn.ended_at !== null) throw new AppError('turn_already_completed', `this turn has ended: ${turn.status}`);
+  if (engine.locks.reserve(session.id, turn.id).held) {
+    // It is being admitted, resumed or ended at this moment: what comes of that is cancelled, or has ended.
+    await engine.locks.decided(session.id);
+    return cancelTurn(engine, sessionId, turnId, reason);
+  }
+  try {
+    await endOpenTurn(engine, session, new Cancelled('user_cancel', reason));
+  } finally {
+    engine.locks.release(session.id);
+  }
+  return { turn_id: turn.id, cancellation_initiated: true };
+}
+
+// Taking up an interrupted turn again: no routing, no second user message, nothing paid twice (04 §13).
+
+interface ResumeReply {
+  readonly turn_id: TurnId;
+  readonly resumed: true;
+}
+
+/**
+ * A person's wish to go on. Throws `not_found`, `session_is_worker`, `turn_not_interrupted`, `budget_exceeded`,
+ * `service_shutting_down`.
+ */
+export async function resumeTurn(engine: Engine, sessionId: string, turnId: string): Promise<ResumeReply> {
+  const session = await engine.store.sessions.record(sessionId);
+  if (!session) throw new AppError('not_found', `no session with id ${sessionId}`, { resource: 'session' });
+  const delegation = session.is_worker ? await engine.store.delegations.ofWorker(session.id) : null;
+  // One that was asked for from outside has no turn above it.
+  if (session.is_worker && delegation?.parent_turn_id !== null)
+    throw new AppError('session_is_worker', "a worker's turn is resumed with its planner's turn");
+  const turn = await engine.store.turns.record(sessionId, turnId);
+  if (!turn) throw new AppError('not_found', `no turn with id ${turnId} in this session`, { resource: 'turn' });
+  if (turn.status !== 'interrupted')
+    throw new AppError('turn_not_interrupted', `this turn is ${turn.status}, not interrupted`);
+  if (turn.interrupted_reason === 'budget') await requireBudget(engine, session);
+  if (engine.draining.value) throw goingDown();
+  if (delegation !== null) await engine.workers.resumeOutside(session.root_session_id, delegation.tool_use_id);
+  else await resumeTopLevel(engine, session, turn);
+  return { turn_id: turn.id, resumed: true };
+}
+
+// A person says how good an ended turn was: kept with the turn, and told to whoever learns (12 §12.8).
+
+interface GivenScore {
+  /** 0..1 */
+  readonly score: number;
+  readonly comment: string | null;
+}
+interface ScoreReply extends UserScore {
+  readonly turn_id: TurnId;
+  readonly session_id: SessionId;
+  readonly changed: boolean;
+}
+
+/**
+ * Takes the place of what a person said before; the same once more changes nothing. A session's end does not matter.
+ * Throws `not_found`, or `turn_in_flight` for a turn that has not ended.
+ */
+export async function scoreTurn(
+  engine: Engine,
+  sessionId: string,
+  turnId: string,
+  given: GivenScore,
+): Promise<ScoreReply> {
+  if ((await engine.store.sessions.record(sessionId)) === null)
+    throw new AppError('not_found', `no session with id ${sessionId}`, { resource: 'session' });
+  const turn = await engine.store.turns.view(sessionId, turnId);
+  if (turn === null) throw noTurn(turnId);
+  const { id, session_id, user_score: said } = turn;
+  const comment = given.comment === '' ? null : given.comment;
+  const { score } = given;
+  if (said !== null && said.score === score && said.comment === comment)
+    return { turn_id: id, session_id, ...said, changed: false };
+
+  const user_score: UserScore = { score, comment, scored_at: isoTime(engine.clock.now()) };
+  const end = (await engine.store.events.ofTurn(id, TERMINAL_TURN_EVENTS)).at(-1)?.id ?? null;
+  const verdict = draft({
+    type: 'eval.completed',
+    session_id,
+    turn_id: id,
+    parent: end,
+    actor: 'user',
+    payload: {
+      eval_id: engine.ids.next(),
+      subject_kind: 'turn',
+      subject_id: id,
+      score,
+      confidence: 1,
+      rubric_id: USER_RUBRIC,
+      rubric_version: '1.0.0',
+      signals: { source: 'user' },
+    },
+  });
+  try {
+    await engine.journal.commit({
+      writes: [{ kind: 'turn.score', turn_id: id, user_score }],
+      // Of another comment alone too: somebody else may have changed the score since it was read.
+      emit: [verdict],
+    });
+  } catch (error) {
+    throw refusal(error, turnId);
+  }
+  return { turn_id: id, session_id, ...user_score, changed: true };
+}
+
+/** It is still open, or was purged at this moment. */
+function refusal(error: unknown, turnId: string): unknown {
+  if (!(error instanceof JournalConflict)) return error;
+  if (error.code === 'turn_gone' || error.code === 'session_gone') return noTurn(turnId);
+  return new AppError('turn_in_flight', 'this turn has not ended: it is scored when it has', {
+    current_turn_id: turnId,
+  });
+}
+
+function noTurn(turnId: string): AppError {
+  return new AppError('not_found', `no turn with id ${turnId} in this session`, { resource: 'turn' });
+}

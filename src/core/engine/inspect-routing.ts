@@ -1,0 +1,333 @@
+// The routing policy as an operator sees it: what is in force, and what a file would be worth (05 §3.5).
+import type { TimeWindow } from '#protocol/analytics.ts';
+import type { Pattern } from '#protocol/api/patterns.ts';
+import { isoTime } from '#protocol/clock.ts';
+import type { StoredPattern } from '#protocol/learning/pattern.ts';
+import type { Quality } from '#protocol/learning/quality.ts';
+import { fromPusd, type Usd } from '#protocol/money.ts';
+import type { PolicyEvaluation, Refusal } from '#protocol/route.ts';
+import type { Tier } from '#protocol/scalars.ts';
+import { NO_TOKENS } from '#protocol/usage.ts';
+import { viewOf } from '../policy/context/view.ts';
+import {
+  type PatternConfig,
+  type PolicyKind,
+  parsePolicy,
+  policyKind,
+  readPolicy,
+  tierModel,
+} from '../policy/routing/policy-file.ts';
+import { layerErrors, located } from '../policy/routing/policy-layers.ts';
+import { policyWarnings } from '../policy/routing/policy-warnings.ts';
+import type { Analytics } from '../ports/analytics.ts';
+import { knownToolsetOf } from './definitions/session-workers.ts';
+import { cacheLifetime, maxOutputTokens } from './model-call/model-request.ts';
+import { leftOf, limitsOf, requireBudget, reservedOf } from './money/budget-limits.ts';
+import { ceiling, pricingId } from './money/call-price.ts';
+import { offeredTools, volatilePrompt } from './prompt/model-input.ts';
+import { currentPolicies } from './routing/route-environment.ts';
+import { routeTurn } from './routing/route-turn.ts';
+import { liveSession, newSession, openWorkspace } from './session/session-records.ts';
+import type { Engine } from './state/engine.ts';
+import { type BudgetScope, forkMemory } from './state/memory.ts';
+import { type IntakeBlock, newUserMessage, takeMessage } from './turn/incoming-message.ts';
+
+interface PolicyView {
+  /** Null where there is no file. */
+  readonly version: string | null;
+  /** False while a file on disk is rejected. */
+  readonly valid: boolean;
+  /** When the newest of the parses in force was made; null where there is no file. */
+  readonly loaded_at: string | null;
+  readonly global_default: string | null;
+  readonly workspace_default: string | null;
+  /** What each tier resolves to, by file or registry. */
+  readonly tiers: Readonly<Record<Tier, string | null>>;
+  readonly rules: readonly { readonly name: string; readonly when: unknown; readonly use: string }[];
+  readonly pattern: PatternConfig;
+  /** Only when not valid. */
+  readonly errors?: readonly string[];
+  readonly using_last_known_good?: boolean;
+}
+
+/**
+ * What a turn that starts now would be routed by. Throws `not_found` (workspace) or `workspace_not_allowed`.
+ * @param workspace null = what holds for every workspace
+ */
+export async function policyInForce(engine: Engine, workspace: string | null): Promise<PolicyView> {
+  const root = workspace === null ? null : await openWorkspace(engine, workspace);
+  const { policies, version, layers } = await currentPolicies(engine, root);
+  const files = [layers.workspace, layers.global];
+  const loaded = Math.max(...files.map(({ good }) => good?.loaded_at ?? 0));
+  const errors = layerErrors(layers);
+  const model = (tier: Tier) => tierModel(policies, engine.registry, tier);
+  return {
+    version,
+    valid: errors.length === 0,
+    loaded_at: loaded === 0 ? null : isoTime(loaded),
+    global_default: policies.global_default,
+    workspace_default: policies.workspace_default,
+    tiers: { fast: model('fast'), balanced: model('balanced'), deep: model('deep') },
+    rules: policies.rules.map(({ name, when, use }) => ({ name, when, use })),
+    pattern: policies.pattern ?? engine.config.pattern,
+    ...(errors.length === 0
+      ? {}
+      : { errors, using_last_known_good: files.some(({ good, fault }) => fault !== null && good !== null) }),
+  };
+}
+
+interface PolicyCheck {
+  readonly valid: boolean;
+  readonly errors: readonly string[];
+  /** Of valid files. */
+  readonly warnings: readonly string[];
+}
+
+/**
+ * Checks a text, or without one the files on disk; nothing is loaded. Throws `not_found` (workspace) or
+ * `workspace_not_allowed`.
+ * @param workspace with a text: it is this workspace's file; null = by its keys, or the global file alone
+ */
+export async function checkPolicy(engine: Engine, text: string | null, workspace: string | null): Promise<PolicyCheck> {
+  const root = workspace === null ? null : await openWorkspace(engine, workspace);
+  const errors: string[] = [];
+  const warnings: string[] = [];
+  for (const [given, content] of await contents(engine, text, root)) {
+    const yaml = readPolicy(content);
+    const kind = given ?? policyKind(yaml);
+    const parsed = parsePolicy(yaml, kind, engine.registry);
+    // A text that was sent is the one file there is.
+    const named = (lines: readonly string[]) => (text === null ? located(kind, lines) : lines);
+    if (parsed.ok) warnings.push(...named(policyWarnings(parsed.value, kind, engine.registry)));
+    else errors.push(...named(parsed.error));
+  }
+  return { valid: errors.length === 0, errors, warnings };
+}
+
+async function contents(
+  { workspaces }: Engine,
+  text: string | null,
+  root: string | null,
+): Promise<readonly (readonly [PolicyKind | null, string])[]> {
+  if (text !== null) return [[root === null ? null : 'workspace', text]];
+  const files =
+    root === null
+      ? { workspace: null, global: await workspaces.globalRoutingFile() }
+      : await workspaces.routingFiles(root);
+  return (['workspace', 'global'] as const).flatMap((kind) => {
+    const bytes = files[kind]?.bytes ?? null;
+    return bytes === null ? [] : [[kind, new TextDecoder().decode(bytes)] as const];
+  });
+}
+
+// What routing would decide for a message, asked without a turn (03 §6.4, 05 §3.5).
+
+interface RouteQuestion {
+  readonly text: string;
+  readonly workspace_path: string;
+  /** Id or alias, as a session's sticky model; null = none. */
+  readonly model: string | null;
+}
+
+interface RouteAnswer {
+  /** '' when refused. */
+  readonly chosen_model: string;
+  readonly winner_index: number;
+  readonly refused: Refusal | null;
+  readonly chain: readonly PolicyEvaluation[];
+  readonly estimated_input_tokens: number;
+  readonly routing_policy_version: string | null;
+}
+
+/**
+ * Decides for the message as the first of a new session; nothing is run, stored or remembered. A refusal is an answer.
+ * Throws `not_found` (workspace), `workspace_not_allowed`, `model_not_configured`, `validation_error`,
+ * `unknown_alias`, `override_missing_body`.
+ */
+export async function explainRoute(engine: Engine, question: RouteQuestion): Promise<RouteAnswer> {
+  const apart: Engine = { ...engine, routes: forkMemory(engine.routes) };
+  const session = await newSession(apart, {
+    workspace_path: question.workspace_path,
+    initial_active_model: question.model,
+    max_cost_usd: null,
+    on_reached: null,
+    approval_mode: null,
+  });
+  const message = await takeMessage(apart, session, { content: question.text, per_message_override: null });
+  const turnId = apart.ids.turn();
+  const now = apart.clock.now();
+  const { decision, context, environment } = await routeTurn(apart, {
+    session,
+    turn_id: turnId,
+    history: [newUserMessage(apart, session, { turn_id: turnId, content: message.content, now })],
+    earlier: [],
+    override: message.override,
+    worker: null,
+    caps: [],
+    toolset: await knownToolsetOf(apart, session),
+    tool_names: null,
+    now,
+  });
+  return {
+    chosen_model: decision.chosen_model,
+    winner_index: decision.winner_index,
+    refused: decision.refused,
+    chain: decision.chain,
+    estimated_input_tokens: context.estimated_input_tokens,
+    routing_policy_version: environment.version,
+  };
+}
+
+// What a turn would cost, asked before it is spent: routed and priced, nothing run and nothing stored (14 §4).
+
+interface Submission {
+  readonly content: string | readonly IntakeBlock[];
+  /** Alias or id. */
+  readonly per_message_override: string | null;
+}
+
+interface CoveringLimit {
+  readonly scope: BudgetScope;
+  readonly limit_usd: Usd;
+  readonly spent_usd: Usd;
+  readonly reserved_usd: Usd;
+  readonly remaining_usd: Usd;
+}
+
+interface CostEstimate {
+  readonly chosen_model: string;
+  readonly chain: readonly PolicyEvaluation[];
+  readonly estimated_input_tokens: number;
+  /** The estimated input alone. */
+  readonly cost_floor_usd: Usd;
+  /** What the first call would reserve. Tool cycles are not foreseen. */
+  readonly cost_ceiling_usd: Usd;
+  readonly fits_budget: boolean;
+  readonly limits: readonly CoveringLimit[];
+}
+
+/**
+ * Throws what submitting the same message would, short of the turn lock: `not_found`, `session_is_worker`,
+ * `session_already_ended`, `budget_exceeded`, `validation_error`, `unknown_alias`, `override_missing_body`,
+ * `routing_failed`, `explicit_model_rejected`.
+ */
+export async function estimateTurn(engine: Engine, sessionId: string, submission: Submission): Promise<CostEstimate> {
+  const apart: Engine = { ...engine, routes: forkMemory(engine.routes) };
+  const session = await liveSession(apart, sessionId);
+  await requireBudget(apart, session);
+  const message = await takeMessage(apart, session, submission);
+  const turnId = apart.ids.turn();
+  const now = apart.clock.now();
+  const { messages } = apart.store;
+  const earlier = await messages.history(session.id);
+  const history = [
+    ...viewOf(earlier, await messages.checkpoints(session.id)),
+    newUserMessage(apart, session, { turn_id: turnId, content: message.content, now }),
+  ];
+  const toolset = await knownToolsetOf(apart, session);
+  const { decision, refusal, context, tools } = await routeTurn(apart, {
+    session,
+    turn_id: turnId,
+    history,
+    earlier,
+    override: message.override,
+    worker: null,
+    caps: [],
+    toolset,
+    tool_names: null,
+    now,
+  });
+  if (refusal) throw refusal;
+  const model = apart.registry.get(decision.chosen_model);
+  if (!model) throw new Error(`the chain chose an unknown model: ${decision.chosen_model}`);
+
+  const { price: most } = await ceiling(apart, session.id, model, {
+    system_prompt: session.system_prompt,
+    system_prompt_volatile: await volatilePrompt(apart, session),
+    messages: history,
+    tools: offeredTools(apart, session, { toolset, tools, model, granted: null }),
+    max_output_tokens: maxOutputTokens(apart, model),
+    cache_ttl: cacheLifetime(apart, { session, history: earlier }),
+    output_schema: session.worker_definition?.output_schema ?? null,
+  });
+  const least = apart.prices.cost(pricingId(apart, model.id), {
+    ...NO_TOKENS,
+    input_tokens: context.estimated_input_tokens,
+  }).cost_pusd;
+  const limits = await Promise.all(
+    (await limitsOf(apart, session, [])).map(async (limit) => {
+      const spent = await limit.spent();
+      const reserved = reservedOf(apart, limit.pool);
+      const left = leftOf(limit.limit, spent, reserved);
+      return { scope: limit.scope, limit: limit.limit, spent, reserved, left };
+    }),
+  );
+  return {
+    chosen_model: model.id,
+    chain: decision.chain,
+    estimated_input_tokens: context.estimated_input_tokens,
+    cost_floor_usd: fromPusd(least),
+    cost_ceiling_usd: fromPusd(most),
+    fits_budget: limits.every((l) => l.left >= most),
+    limits: limits.map((l) => ({
+      scope: l.scope,
+      limit_usd: fromPusd(l.limit),
+      spent_usd: fromPusd(l.spent),
+      reserved_usd: fromPusd(l.reserved),
+      remaining_usd: fromPusd(l.left),
+    })),
+  };
+}
+
+// What was learned in a workspace, for people (12 §12.7).
+
+/**
+ * Newest shape first, its outcomes by model. Throws `not_found` (workspace) or `workspace_not_allowed`.
+ * @param page `before` a fingerprint's id
+ */
+export async function listPatterns(
+  engine: Engine,
+  workspace: string,
+  page: { readonly before: string | null; readonly limit: number },
+): Promise<{ readonly patterns: Pattern[]; readonly next: string | null }> {
+  const root = await openWorkspace(engine, workspace);
+  const { rows, next } = await engine.store.patterns.newest(root, page.before, page.limit);
+  return { patterns: rows.map((row) => patternOf(engine, row)), next };
+}
+
+/**
+ * Where a cheaper model does a shape of task as well (07 §7.3). Throws `not_found` (workspace) or `workspace_not_allowed`.
+ * @param window the turns whose saving is told, as Unix milliseconds
+ */
+export async function compareQuality(
+  engine: Engine,
+  analytics: Pick<Analytics, 'quality'>,
+  workspace: string,
+  window: TimeWindow,
+): Promise<Quality> {
+  const workspace_path = await openWorkspace(engine, workspace);
+  const tiers = new Map(engine.registry.models.map(({ id, tier }) => [id, tier]));
+  return analytics.quality({ workspace_path, since: window.from, tiers });
+}
+
+function patternOf({ registry }: Engine, { fingerprint_id, fingerprint, outcomes }: StoredPattern): Pattern {
+  const { intent_tags, file_extensions, tool_names, estimated_input_tokens_bucket, has_images } = fingerprint;
+  return {
+    fingerprint_id,
+    intent_tags,
+    file_extensions,
+    tool_names,
+    estimated_input_tokens_bucket,
+    has_images,
+    outcomes: outcomes.map((outcome) => ({
+      model: outcome.model,
+      tier: registry.get(outcome.model)?.tier ?? null,
+      sample_size: outcome.sample_size,
+      success_score_mean: outcome.success_score_count === 0 ? null : outcome.success_score_mean,
+      success_score_count: outcome.success_score_count,
+      avg_cost_usd: fromPusd(outcome.sum_cost_pusd / BigInt(outcome.sample_size)),
+      avg_latency_ms: outcome.sum_latency_ms / outcome.sample_size,
+      last_updated_at: isoTime(outcome.last_updated_at),
+    })),
+  };
+}

@@ -1,0 +1,230 @@
+// What a crash or a shutdown left open: closed or kept for resumption before the server listens (01 §11.5, 04 §13).
+import { Cancelled } from '#protocol/abort.ts';
+import { StorageFault, TreeLost } from '#protocol/batch.ts';
+import type { DelegationRecord } from '#protocol/delegate.ts';
+import { AppError } from '#protocol/errors.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import type { TurnRecord } from '#protocol/turn.ts';
+import type { TreeWork } from '../ports/trees.ts';
+import { closeOpenApprovals } from './approval/approve-call.ts';
+import { endUnfinishedDelegation } from './delegation/close-delegation.ts';
+import { resumeOutside } from './delegation/outside-delegation.ts';
+import { dropAnswers } from './gateway/relay-call.ts';
+import { closeCallsOfTree, closeOpenCalls, keepSettled } from './model-call/turn-end.ts';
+import { pauseWaitingTrees } from './money/budget-limits.ts';
+import { cancelScope } from './state/concurrency.ts';
+import type { Engine } from './state/engine.ts';
+import { hasCalls } from './state/gateway-memory.ts';
+import { createSuspects, loseTree } from './tree/lost-trees.ts';
+import { endUnfinishedTurn } from './turn/end-turn.ts';
+import { resumeTopLevel } from './turn/planner-turn.ts';
+
+export interface Recovery {
+  readonly ended: number;
+  readonly interrupted: number;
+}
+
+/**
+ * What was left open is made ready to go on, or ended, per `recovery.on_start`. Running it twice changes nothing.
+ * @param root the tree that was just claimed; absent = everything, before the embedded server listens
+ */
+export async function recover(engine: Engine, root?: SessionId): Promise<Recovery> {
+  const { store } = engine;
+  // A worker's last sign of life is what it wrote itself, so its time is taken before anything is closed.
+  for (const delegation of await store.delegations.allOpen(root)) await holdDelegation(engine, delegation);
+  if (root === undefined) await closeOpenCalls(engine);
+  else await closeCallsOfTree(engine, root);
+  await closeOpenApprovals(engine, root);
+  await endOrphans(engine, root);
+  const open = await store.turns.allOpen(root);
+  if (engine.config.recovery.on_start === 'cancel') {
+    for (const turn of open) {
+      const session = await store.sessions.record(turn.session_id);
+      // Ending a planner's turn ends its workers' with it.
+      const still = session && (await store.turns.open(session.id));
+      if (session && still) await endUnfinishedTurn(engine, session, still, new Cancelled('shutdown'));
+    }
+    return { ended: open.length, interrupted: 0 };
+  }
+  await pauseWaitingTrees(engine, open);
+  for (const turn of open) {
+    if (turn.status === 'interrupted') continue;
+    if (root === undefined || !(await hasMoved(engine, root, turn))) engine.crashed.add(turn.id);
+    await putDown(engine, turn);
+  }
+  return { ended: 0, interrupted: open.length };
+}
+
+async function putDown(engine: Engine, turn: TurnRecord): Promise<void> {
+  const session = await engine.store.sessions.record(turn.session_id);
+  const totals = await engine.store.turns.totals(turn.id);
+  const calls = await engine.store.turns.toolCalls(turn.id);
+  await engine.journal.commit({
+    writes: [
+      {
+        kind: 'turn.interrupt',
+        turn_id: turn.id,
+        reason: session && engine.budget.paused.has(session.root_session_id) ? 'budget' : 'restart',
+        llm_call_count: totals.calls,
+        tool_call_count: calls.filter((c) => c.result !== null).length,
+      },
+    ],
+    emit: [],
+  });
+}
+
+/** Whether the turn, or a worker under it, came to something since it was last taken up: it is not what kills its nodes (16 §4.3). */
+async function hasMoved({ store }: Engine, root: SessionId, turn: TurnRecord): Promise<boolean> {
+  const begun = await store.events.lastOfTurn(turn.id, ['turn.started', 'turn.resumed']);
+  const { rows } = await store.events.list({
+    session_id: root,
+    include_workers: true,
+    types: ['llm.call_completed', 'tool.completed'],
+    after: begun?.id ?? null,
+    until: null,
+    limit: 1,
+  });
+  return rows.length > 0;
+}
+
+/**
+ * Once the server listens, or a tree was claimed: every interrupted top-level turn goes on, none waiting for another whose
+ * workspace is slow to bring its tools. One that waits for money waits.
+ * @param root of this tree; absent = of all
+ */
+export async function resumeAll(engine: Engine, root?: SessionId): Promise<void> {
+  if (engine.config.recovery.on_start !== 'resume') return;
+  const resume = async (turn: TurnRecord) => {
+    if (turn.status !== 'interrupted') return;
+    const session = await engine.store.sessions.record(turn.session_id);
+    if (!session || session.is_worker) return;
+    if (turn.interrupted_reason === 'budget' && engine.budget.paused.has(session.id)) return;
+    await resumeTopLevel(engine, session, turn);
+  };
+  const open = await engine.store.turns.allOpen(root);
+  await resumeOutside(engine, root);
+  await Promise.all(
+    open.map((turn) =>
+      resume(turn).catch((err: unknown) => {
+        if (err instanceof TreeLost) return;
+        engine.log.error({ err, session_id: turn.session_id, turn_id: turn.id }, 'a turn could not be resumed');
+        if (root !== undefined) giveUpIfUnstorable(engine, root, err);
+      }),
+    ),
+  );
+}
+
+/** Keeps what a worker has used of its time: until its last sign of life, open approvals left out. */
+async function holdDelegation(engine: Engine, delegation: DelegationRecord): Promise<void> {
+  if (delegation.status === 'interrupted' || delegation.worker_session_id === null) return;
+  const { rows } = await engine.store.events.list({
+    session_id: delegation.worker_session_id,
+    include_workers: false,
+    types: null,
+    after: null,
+    until: null,
+    limit: 10_000,
+  });
+  const at = (iso: string) => Date.parse(iso);
+  const begun = Math.max(
+    0,
+    rows.findLastIndex((e) => e.type === 'turn.resumed'),
+  );
+  let since = at(rows[begun]?.timestamp ?? '');
+  if (Number.isNaN(since)) since = delegation.created_at;
+  let paused = 0;
+  let asked: number | null = null;
+  for (const event of rows.slice(begun)) {
+    if (event.type === 'tool.confirmation_requested') asked ??= at(event.timestamp);
+    else if (event.type === 'tool.confirmation_resolved' && asked !== null) {
+      paused += at(event.timestamp) - asked;
+      asked = null;
+    }
+  }
+  const last = at(rows.at(-1)?.timestamp ?? '') || since;
+  if (asked !== null) paused += last - asked;
+  await engine.journal.commit({
+    writes: [
+      {
+        kind: 'delegation.interrupt',
+        tool_use_id: delegation.tool_use_id,
+        active_seconds: delegation.active_seconds + Math.max(0, last - since - paused) / 1000,
+      },
+    ],
+    emit: [],
+  });
+}
+
+/** A worker whose planner's turn has ended is not wanted any more (04 §13). */
+async function endOrphans(engine: Engine, root?: SessionId): Promise<void> {
+  for (const delegation of await engine.store.delegations.allOpen(root)) {
+    if (await isOrphan(engine, delegation))
+      await endUnfinishedDelegation(engine, delegation, new Cancelled('shutdown'));
+  }
+}
+
+async function isOrphan(engine: Engine, { parent_session_id, parent_turn_id }: DelegationRecord): Promise<boolean> {
+  if (parent_turn_id !== null)
+    return (await engine.store.turns.record(parent_session_id, parent_turn_id))?.ended_at != null;
+  if (engine.config.recovery.on_start === 'cancel') return true;
+  return (await engine.store.sessions.record(parent_session_id))?.ended_at != null;
+}
+
+/** A fault of the database passes, so the tree is tried again; a fault of the tree would come back at each attempt. */
+function giveUpIfUnstorable(engine: Engine, root: SessionId, error: unknown): void {
+  if (error instanceof StorageFault) engine.trees.giveUp(root);
+}
+
+/** What a node does with the trees that it holds. */
+export function treeWork(engine: Engine): TreeWork {
+  const suspects = createSuspects(engine);
+  return {
+    running: () => engine.places.taken(),
+    inUse: (root) =>
+      engine.locks.isHeld(root) ||
+      engine.outside.sessions().includes(root) ||
+      // No request holds a tree that its own call has opened, nor an answer that is made in the background.
+      hasCalls(engine.gateway, root) ||
+      engine.bus.watched(root),
+    async takeUp(root) {
+      await recover(engine, root);
+      const resume = () => resumeAll(engine, root);
+      // Not waited for: whoever asks for the tree meanwhile finds its turn being resumed.
+      const resumed = (await suspects.includes(root)) ? suspects.inTurn(root, resume) : resume();
+      void resumed.catch((err: unknown) => {
+        if (err instanceof TreeLost) return;
+        engine.log.error({ err, session_id: root }, 'a tree could not be resumed');
+        giveUpIfUnstorable(engine, root, err);
+      });
+    },
+    lost: (root, patienceMs) => loseTree(engine, root, patienceMs),
+  };
+}
+
+// Graceful shutdown: running calls and tools may finish, nothing new starts, what is left is cancelled (04 §13).
+
+/**
+ * Resolves when no turn and no call of the gateway runs any more, one that was just being admitted included: each has its terminal event, or is put
+ * down for the next start.
+ */
+export async function drain(engine: Engine): Promise<void> {
+  engine.draining.value = true;
+  dropAnswers(engine);
+  for (const approval of [...engine.approvals.values()]) approval.putDown();
+  const timer = engine.clock.after(engine.config.shutdown.drain_seconds * 1000, () => {
+    for (const turn of engine.locks.active()) cancelScope(turn.scope, new Cancelled('shutdown'));
+    for (const call of engine.gateway.calls) cancelScope(call.scope, new Cancelled('shutdown'));
+  });
+  await Promise.all([engine.locks.idle(), engine.outside.idle()]);
+  await engine.locks.idle();
+  while (engine.gateway.calls.size > 0) await Promise.all([...engine.gateway.calls].map(({ done }) => done));
+  timer.cancel();
+  if (engine.trees.several) return;
+  await keepSettled(engine).catch((err: unknown) =>
+    engine.log.warn({ err }, 'the next start looks through more events'),
+  );
+}
+
+export function goingDown(): AppError {
+  return new AppError('service_shutting_down', 'the server is going down; try again soon');
+}

@@ -1,0 +1,286 @@
+// Opening a top-level session (05 §3.1).
+import path from 'node:path';
+import { Cancelled } from '#protocol/abort.ts';
+import { JournalConflict } from '#protocol/batch.ts';
+import { isoTime } from '#protocol/clock.ts';
+import { draft } from '#protocol/event.ts';
+import type { SessionId, TurnId } from '#protocol/ids.ts';
+import { fromPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
+import type { OnReached } from '#protocol/scalars.ts';
+import type { Session } from '#protocol/session.ts';
+import type { Turn } from '#protocol/turn.ts';
+import { readStructured } from '../policy/delegation/schema-repair.ts';
+import { NOTHING_YET, sessionView } from '../policy/session/session-view.ts';
+import type { Write } from '../ports/journal.ts';
+import { endOutside } from './delegation/outside-delegation.ts';
+import { endGatewayTree } from './gateway/client-session.ts';
+import { forget, leftOf, reservedOf } from './money/budget-limits.ts';
+import { takeNotices } from './routing/route-environment.ts';
+import {
+  alreadyEnded,
+  createdEvent,
+  knownModel,
+  liveSession,
+  newSession,
+  openWorkspace,
+  type SessionInput,
+  topLevelSession,
+} from './session/session-records.ts';
+import { takeOver } from './state/concurrency.ts';
+import type { Engine } from './state/engine.ts';
+import { callingSessions as calling, dropDecisions } from './state/gateway-memory.ts';
+import { noteStart, secondsSince } from './state/memory.ts';
+import { endOpenTurn } from './turn/end-turn.ts';
+import { resumeIfPaid } from './turn/planner-turn.ts';
+
+type Claim = (status: number, body: unknown) => Write;
+
+/**
+ * Opens a top-level session; the row and `session.created` commit together. Where the client has a session of that name, it is
+ * that one.
+ * Throws `not_found` (workspace), `workspace_not_allowed`, `model_not_configured`, `approval_mode_not_allowed`.
+ */
+export async function createSession(engine: Engine, input: SessionInput, claim?: Claim): Promise<Session> {
+  const { client_ref: ref = null } = input;
+  if (ref === null) return openNew(engine, input, claim);
+  const known = await sessionOfClient(engine, ref, input.workspace_path);
+  if (known !== null) return known;
+  try {
+    return await openNew(engine, input, claim);
+  } catch (error) {
+    if (!(error instanceof JournalConflict && error.code === 'client_known')) throw error;
+    // Somebody else was faster.
+    return (await sessionOfClient(engine, ref, input.workspace_path))!;
+  }
+}
+
+/** The tree of the session that callers without a key know by this name. */
+export async function clientTree(engine: Engine, ref: string): Promise<SessionId | null> {
+  return (await engine.store.sessions.ofClient('', ref))?.id ?? null;
+}
+
+/** The session that callers without a key know by this name. What the gateway keeps without a workspace gets one. */
+async function sessionOfClient(engine: Engine, ref: string, workspace: string): Promise<Session | null> {
+  const record = await engine.store.sessions.ofClient('', ref);
+  if (record === null) return null;
+  if (record.ended_at === null && record.workspace_path === engine.gatewayFolder) {
+    const workspace_path = await openWorkspace(engine, workspace);
+    const at = engine.clock.now();
+    const write: Write = { kind: 'session.set_workspace', session_id: record.id, workspace_path, at };
+    await engine.journal.commit({ writes: [write], emit: [] });
+  }
+  return engine.store.sessions.view(record.id);
+}
+
+async function openNew(engine: Engine, input: SessionInput, claim?: Claim): Promise<Session> {
+  const session = await newSession(engine, input);
+  const view = sessionView(session, NOTHING_YET);
+  await engine.journal.commit({
+    writes: [{ kind: 'session.insert', session }, ...(claim ? [claim(201, view)] : [])],
+    emit: [createdEvent(session), ...takeNotices(engine, session)],
+  });
+  noteStart(engine, session.id);
+  // Its first turn finds them started.
+  engine.tools.hold(session.workspace_path)();
+  return view;
+}
+
+// Changing an open session: its sticky model and its limit (03 §4.2, 14 §1).
+
+interface SessionPatch {
+  /** Alias or id; null clears the sticky choice; absent leaves it. */
+  readonly active_model?: string | null;
+  readonly max_cost_usd?: string | null;
+  readonly on_reached?: OnReached;
+}
+
+interface PatchReply {
+  readonly id: SessionId;
+  readonly active_model: string | null;
+  readonly swap_queued: boolean;
+  readonly swap_queued_until_turn: TurnId | null;
+  readonly max_cost_usd: string | null;
+  readonly on_reached: OnReached;
+}
+
+/** Changes the sticky model (queued while a turn is open) and the limit (03 §4.2, 14 §1). */
+export async function patchSession(engine: Engine, id: string, patch: SessionPatch): Promise<PatchReply> {
+  const session = await liveSession(engine, id);
+  const at = engine.clock.now();
+  const writes: Write[] = [];
+  const open = await engine.store.turns.open(session.id);
+  let target = session.pending_active_model ? session.pending_active_model.model : session.active_model;
+  let queued = session.pending_active_model !== null;
+  if (patch.active_model !== undefined) {
+    target = patch.active_model === null ? null : knownModel(engine, patch.active_model);
+    queued = open !== null && target !== session.active_model;
+    if (open === null) writes.push({ kind: 'session.set_model', session_id: session.id, model: target, at });
+    else
+      writes.push({
+        kind: 'session.queue_model',
+        session_id: session.id,
+        pending: queued ? { model: target } : null,
+        at,
+      });
+  }
+  // Only what was sent is written: what somebody else sets at the same time stays.
+  const { max_cost_usd, on_reached } = patch;
+  if (max_cost_usd !== undefined) writes.push({ kind: 'session.set_limit', session_id: session.id, max_cost_usd, at });
+  if (on_reached !== undefined) writes.push({ kind: 'session.set_on_reached', session_id: session.id, on_reached, at });
+  await engine.journal.commit({ writes, emit: [] });
+  if (patch.active_model !== undefined && queued && (await engine.store.turns.open(session.id)) === null) {
+    // The turn ended while the swap was on its way: nothing would land it before the end of the next one.
+    queued = false;
+    const landed: Write = { kind: 'session.set_model', session_id: session.id, model: target, at };
+    await engine.journal.commit({ writes: [landed], emit: [] });
+  }
+  dropDecisions(engine.gateway, session.id);
+  if (max_cost_usd !== undefined) await resumeIfPaid(engine, session.id);
+  const stored = (await engine.store.sessions.record(session.id)) ?? session;
+  return {
+    id: session.id,
+    active_model: target,
+    swap_queued: queued,
+    swap_queued_until_turn: queued ? (open?.id ?? null) : null,
+    max_cost_usd: stored.max_cost_usd,
+    on_reached: stored.on_reached,
+  };
+}
+
+// Ending and purging a session (05 §3.1, 01 §7.2, §7.4).
+
+interface EndReply {
+  readonly id: SessionId;
+  readonly ended_at: string;
+}
+
+/** Cancels what runs, waits for its terminal event, then ends the session (05 §3.1). */
+export async function endSession(engine: Engine, id: string): Promise<EndReply & { readonly purged: false }> {
+  const session = await liveSession(engine, id);
+  if (engine.ending.has(session.id)) throw alreadyEnded();
+  engine.ending.add(session.id);
+  // Held to the end: no turn is admitted, resumed or ended beside it.
+  await takeOver(engine.locks, session.id, null, new Cancelled('user_cancel', 'session ended'));
+  try {
+    await endOpenTurn(engine, session);
+    await endOutside(engine, session, new Cancelled('user_cancel', 'session ended'));
+    await endGatewayTree(engine, session);
+    const at = engine.clock.now();
+    const now = (await engine.store.sessions.record(session.id)) ?? session;
+    await engine.journal.commit({
+      writes: [{ kind: 'session.end', session_id: session.id, disposition: 'completed', at }],
+      emit: [
+        draft({
+          type: 'session.ended',
+          session_id: session.id,
+          turn_id: null,
+          parent: null,
+          actor: 'user',
+          payload: {
+            disposition: 'completed',
+            turn_count: now.turn_count,
+            total_cost_usd: fromPusd(await engine.store.spend.ofSession(session.id)),
+            duration_seconds: secondsSince(engine, session.id, session.created_at),
+          },
+        }),
+      ],
+    });
+    forget(engine, 'session', session.id);
+    engine.files.forget(session.id);
+    engine.starts.delete(session.id);
+    return { id: session.id, ended_at: isoTime(at), purged: false };
+  } catch (error) {
+    if (error instanceof JournalConflict && error.code === 'session_ended') throw alreadyEnded();
+    throw error;
+  } finally {
+    engine.locks.release(session.id);
+    engine.ending.delete(session.id);
+  }
+}
+
+/** Ends the session if needed, then removes it and every descendant; the ledger stays (01 §7.4). */
+export async function purgeSession(
+  engine: Engine,
+  id: string,
+): Promise<EndReply & { readonly purged: true; readonly purged_session_count: number }> {
+  const session = await topLevelSession(engine, id);
+  await engine.library.dropCopies(path.join(engine.config.workers.generated_dir, session.id)).catch((err: unknown) => {
+    engine.log.warn({ err, session_id: session.id }, 'copies of created workers could not be removed');
+  });
+  const ended = session.ended_at === null ? await endSession(engine, id) : { ended_at: isoTime(session.ended_at) };
+  const purged_session_count = await engine.journal.purge(session.id);
+  engine.recommender?.forget(session.workspace_path);
+  return { id: session.id, ended_at: ended.ended_at, purged: true, purged_session_count };
+}
+
+// Sessions and turns as callers see them: with what is not stored with them (14 §4, 13 §6.6).
+
+/** The session as people see it, with what its calls hold at this moment. */
+export function withReserved(engine: Engine, stored: Session): Session {
+  const session = whileCalling(engine, stored);
+  const { budget } = session;
+  if (budget === null) return session;
+  const key = session.is_worker ? `delegation:${session.parent_tool_use_id}` : `session:${session.id}`;
+  const reserved = reservedOf(engine, key);
+  if (reserved === ZERO_PUSD) return session;
+  const limit = budget.max_cost_usd === null ? ZERO_PUSD : toPusd(budget.max_cost_usd);
+  const left = leftOf(limit, toPusd(budget.spent_usd), reserved);
+  return {
+    ...session,
+    budget: { ...budget, reserved_usd: fromPusd(reserved), remaining_usd: fromPusd(left) },
+  };
+}
+
+/** Sessions that run without a turn: clients' with an open call, and those with a delegation asked for from outside. */
+export function callingSessions({ gateway, outside }: Pick<Engine, 'gateway' | 'outside'>): readonly SessionId[] {
+  return [...calling(gateway), ...outside.sessions()];
+}
+
+/** A client's session runs while a call of it is open, and is active above it. */
+function whileCalling({ gateway, outside }: Engine, session: Session): Session {
+  const open = callingSessions({ gateway, outside });
+  if (open.length === 0) return session;
+  const below = [...gateway.calls].filter(
+    (call) => call.root_session_id === session.id && call.session_id !== session.id,
+  );
+  const active = new Set(below.map((call) => call.session_id)).size;
+  const runs = session.status === 'idle' && open.includes(session.id);
+  if (!runs && active === 0) return session;
+  return {
+    ...session,
+    status: runs ? 'running' : session.status,
+    active_worker_count: session.active_worker_count + active,
+  };
+}
+
+/** What is going on in the whole server, clients of the gateway included. */
+export interface ServerCounts {
+  readonly active_sessions: number;
+  readonly active_workers: number;
+  readonly active_turns: number;
+}
+
+export async function serverCounts({ store, gateway }: Engine): Promise<ServerCounts> {
+  const counts = await store.sessions.counts();
+  const open = [...gateway.calls];
+  const sessions = (calls: typeof open) => new Set(calls.map((call) => call.session_id)).size;
+  return {
+    ...counts,
+    active_sessions: counts.active_sessions + sessions(open.filter((call) => call.session_id === call.root_session_id)),
+    active_workers: counts.active_workers + sessions(open.filter((call) => call.session_id !== call.root_session_id)),
+  };
+}
+
+/**
+ * The answer of a session that owes an object is that object (13 §6.6, 01 §8). At depth 0 there is no repair: one that is
+ * not valid stays the text it is.
+ */
+export async function withCheckedOutput(engine: Engine, turn: Turn): Promise<Turn> {
+  if (typeof turn.output !== 'string') return turn;
+  const session = await engine.store.sessions.record(turn.session_id);
+  const schema = session?.is_worker === false ? (session.worker_definition?.output_schema ?? null) : null;
+  if (schema === null) return turn;
+  const compiled = engine.schemas.compile(schema);
+  const read = compiled.ok ? readStructured(turn.output, compiled.validate) : null;
+  return read?.ok ? { ...turn, output: read.value } : turn;
+}

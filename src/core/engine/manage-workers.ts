@@ -1,0 +1,331 @@
+// A person keeps, replaces and removes workers of a project (13 §10).
+
+import type { ToolList } from '#protocol/api/tools.ts';
+import type { TrustedFileInfo } from '#protocol/api/trust.ts';
+import type { WorkerDetail, WorkerInfo } from '#protocol/api/workers.ts';
+import { isoTime } from '#protocol/clock.ts';
+import { AppError, type Issue, validationError } from '#protocol/errors.ts';
+import { draft } from '#protocol/event.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import type { FoundWorker, WorkerDefinition } from '#protocol/worker/definition.ts';
+import type { SessionWorker } from '#protocol/worker/session-worker.ts';
+import { checkDefinition, readDefinition } from '../policy/workers/read-definition.ts';
+import { type Made, workerDetail, workerInfo } from '../policy/workers/worker-info.ts';
+import { definitionYaml } from '../policy/workers/write-definition.ts';
+import {
+  allowedBy,
+  asFound,
+  checkWorker,
+  listWorkerWidenings,
+  projectWorker,
+  projectWorkers,
+  surroundings,
+} from './definitions/session-workers.ts';
+import { openWorkspace } from './session/session-records.ts';
+import type { Engine } from './state/engine.ts';
+
+/** One of the two. */
+interface GivenDefinition {
+  readonly definition: Readonly<Record<string, unknown>> | null;
+  readonly yaml: string | null;
+}
+
+/** Throws `not_found` (workspace), `workspace_not_allowed`, `validation_error` or `worker_exists`. */
+export async function createWorker(engine: Engine, workspace: string, given: GivenDefinition): Promise<WorkerDetail> {
+  const root = await openWorkspace(engine, workspace);
+  const worker = await engine.library.change(root, () => created(engine, root, given));
+  await engine.journal.commit({
+    emit: [
+      draft({
+        type: 'worker.created',
+        session_id: 'system',
+        turn_id: null,
+        parent: null,
+        actor: 'user',
+        payload: {
+          name: worker.name,
+          origin: 'project',
+          digest: worker.digest ?? '',
+          path: worker.path,
+          tool_use_id: null,
+          edited_by_user: true,
+          replaces_digest: null,
+        },
+      }),
+    ],
+  });
+  return workerDetail(worker, null);
+}
+
+async function created(engine: Engine, root: string, given: GivenDefinition): Promise<FoundWorker> {
+  const definition = await valid(engine, root, given, null);
+  const known = (await engine.library.names(root)).find((name) => name.toLowerCase() === definition.name.toLowerCase());
+  if (known !== undefined) throw new AppError('worker_exists', `there is a worker "${known}"; PUT replaces it`);
+  return saved(engine, root, definition);
+}
+
+/** Throws what `createWorker` throws but `worker_exists`, and `not_found` (worker), `worker_read_only`, `worker_locked`. */
+export async function replaceWorker(
+  engine: Engine,
+  workspace: string,
+  name: string,
+  given: GivenDefinition & { readonly force: boolean },
+): Promise<WorkerDetail> {
+  const root = await openWorkspace(engine, workspace);
+  return engine.library.change(root, async () => {
+    await changeable(engine, root, name, given.force);
+    const definition = await valid(engine, root, given, name);
+    return workerDetail(await saved(engine, root, definition), null);
+  });
+}
+
+/** Throws `not_found` (workspace, worker), `workspace_not_allowed`, `worker_read_only`, `worker_locked`. */
+export async function deleteWorker(engine: Engine, workspace: string, name: string, force: boolean): Promise<void> {
+  const root = await openWorkspace(engine, workspace);
+  await engine.library.change(root, async () => {
+    await changeable(engine, root, name, force);
+    await engine.library.remove(root, name);
+  });
+}
+
+async function changeable(engine: Engine, root: string, name: string, force: boolean): Promise<void> {
+  const worker = await projectWorker(engine, root, name);
+  if (worker === null) throw new AppError('not_found', `no worker named ${name}`, { resource: 'worker' });
+  if (worker.read_only) throw new AppError('worker_read_only', `${worker.path} is only read; change the file itself`);
+  if (force) return;
+  // What does not load may be locked.
+  if (worker.definition === null)
+    throw new AppError(
+      'worker_locked',
+      `${worker.path} does not load, so it may be locked; force: true changes it all the same`,
+    );
+  if (worker.definition.locked)
+    throw new AppError('worker_locked', `the worker ${name} is locked; force: true changes it all the same`);
+}
+
+/** Everything is checked before anything is written. */
+async function valid(
+  engine: Engine,
+  root: string,
+  { definition: value, yaml }: GivenDefinition,
+  name: string | null,
+): Promise<WorkerDefinition> {
+  const read = yaml !== null ? fromText(yaml, name) : fromValue(value, name);
+  if (read.definition === null) throw validationError(read.issues);
+  const names = [read.definition.name];
+  const found = checkWorker(
+    engine,
+    await engine.library.complete(root, read.definition),
+    surroundings(engine.tools.knownTools(root), names),
+  );
+  if (found.errors.length > 0)
+    throw validationError(found.errors.map(({ path, message }) => ({ path: `definition.${path}`, message })));
+  return read.definition;
+}
+
+function fromText(
+  yaml: string,
+  name: string | null,
+): { definition: WorkerDefinition | null; issues: readonly Issue[] } {
+  const { definition, errors } = readDefinition(yaml, { name, file: null, format: 'yaml' });
+  const issues = errors.map(({ path, message, line }) => ({
+    path: `yaml${path === '' ? '' : `.${path}`}`,
+    message: line === null ? message : `${message} (line ${line})`,
+  }));
+  return { definition, issues };
+}
+
+function fromValue(
+  value: unknown,
+  name: string | null,
+): { definition: WorkerDefinition | null; issues: readonly Issue[] } {
+  const { definition, faults } = checkDefinition(value, name);
+  const issues = faults.map(({ path, message }) => ({ path: ['definition', ...path].map(String).join('.'), message }));
+  return { definition, issues };
+}
+
+async function saved(engine: Engine, root: string, definition: WorkerDefinition): Promise<FoundWorker> {
+  // The library that keeps comments has 72 files: loaded when somebody writes a worker.
+  const { revisedYaml } = await import('../policy/workers/revise-definition.ts');
+  await engine.library.save(root, definition.name, (before) =>
+    before === null ? definitionYaml(definition) : revisedYaml(before, definition),
+  );
+  // Who saves a definition has decided on its very bytes; its prompt file is another file.
+  const [file] = (await engine.library.find(root, definition.name))?.sources ?? [];
+  if (file !== undefined) {
+    const trusted = { workspace_path: root, ...file, trusted_by: 'user', trusted_at: engine.clock.now() };
+    await engine.journal.commit({ writes: [{ kind: 'trusted_file.put', file: trusted }], emit: [] });
+  }
+  const worker = await projectWorker(engine, root, definition.name);
+  if (worker === null) throw new AppError('internal_error', 'the saved worker is not there any more');
+  return worker;
+}
+
+// The named workers of a workspace, and those that a session made for itself, for people (13 §10).
+
+/**
+ * By name. Throws `not_found` (workspace, session) or `workspace_not_allowed`.
+ * @param session whose tree's own workers come too
+ * @param callable only those of the project that this session may call, or a new one
+ */
+export async function listWorkers(
+  engine: Engine,
+  workspace: string,
+  session: SessionId | null,
+  callable = false,
+): Promise<readonly WorkerInfo[]> {
+  if (callable) return callableWorkers(engine, await openWorkspace(engine, workspace), session);
+  const root = await openWorkspace(engine, workspace);
+  const project = (await projectWorkers(engine, root)).map((worker) => workerInfo(worker, null));
+  const rows = session === null ? [] : await engine.store.workers.list(await rootOf(engine, session));
+  const own = await Promise.all(
+    rows.map(async (row) => workerInfo(await asFound(engine, { ...row, workspace_path: root }, row), madeOf(row))),
+  );
+  return [...project, ...own].sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/** The project's, or else the one that the session's tree made. Throws as `listWorkers`, and `not_found` (worker). */
+export async function showWorker(
+  engine: Engine,
+  workspace: string,
+  { name, session }: { readonly name: string; readonly session: SessionId | null },
+): Promise<WorkerDetail> {
+  const root = await openWorkspace(engine, workspace);
+  const worker = await projectWorker(engine, root, name);
+  if (worker !== null) return workerDetail(worker, null);
+  const row = session === null ? null : await engine.store.workers.get(await rootOf(engine, session), name);
+  if (row === null) throw new AppError('not_found', `no worker named ${name}`, { resource: 'worker' });
+  return workerDetail(await asFound(engine, { ...row, workspace_path: root }, row), madeOf(row));
+}
+
+/** As a planner is offered them (13 §6.1). */
+async function callableWorkers(engine: Engine, root: string, id: SessionId | null): Promise<readonly WorkerInfo[]> {
+  const session = id === null ? null : await engine.store.sessions.record(id);
+  if (id !== null && session === null) throw unknownSession(id);
+  const allowed = session === null ? engine.config.workers.planner_allow_workers : allowedBy(engine, session);
+  const found = (await projectWorkers(engine, root)).filter(
+    ({ name, errors }) => errors.length === 0 && (allowed.includes('*') || allowed.includes(name)),
+  );
+  return found.map((worker) => workerInfo(worker, null)).sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+function unknownSession(id: SessionId): AppError {
+  return new AppError('not_found', `no session with id ${id}`, { resource: 'session' });
+}
+
+async function rootOf(engine: Engine, id: SessionId): Promise<SessionId> {
+  const session = await engine.store.sessions.record(id);
+  if (session === null) throw unknownSession(id);
+  return session.root_session_id;
+}
+
+function madeOf({ created_at, ...row }: SessionWorker): Made {
+  return { ...row, created_at: isoTime(created_at) };
+}
+
+// The tools of a workspace as far as this server knows them, for people (09 §11.3).
+
+/** Starts no MCP server. Throws `not_found` (workspace) or `workspace_not_allowed`. */
+export async function listTools(engine: Engine, workspace: string): Promise<ToolList> {
+  const root = await openWorkspace(engine, workspace);
+  const tools = engine.tools.knownTools(root).definitions();
+  return {
+    tools: tools.map(({ name, description, side_effects, planners_only }) => ({
+      name,
+      description,
+      side_effects,
+      planners_only: planners_only === true,
+    })),
+    problems: [...engine.tools.problems(root)],
+  };
+}
+
+// A person trusts the bytes of a file that widens what runs without a question, or takes that back (20 §11).
+
+/** Until callers have names. */
+const ANY_CALLER = 'user';
+
+/**
+ * Every file that is trusted or waits for it, by path; with `path` that file alone, whatever it is, with its content.
+ * Throws `not_found` (workspace, file) or `workspace_not_allowed`.
+ */
+export async function listTrust(
+  engine: Engine,
+  workspace: string,
+  path: string | null,
+): Promise<readonly TrustedFileInfo[]> {
+  const root = await openWorkspace(engine, workspace);
+  const widenings = await collectWidenings(engine, root);
+  if (path !== null) {
+    const file = await readFile(engine, root, path);
+    return [{ ...(await describeFile(engine, root, path, widenings)), content: file.text }];
+  }
+  const stored = await engine.store.trustedFiles.list(root);
+  const paths = new Set([...stored.map((file) => file.path), ...widenings.keys()]);
+  return Promise.all([...paths].sort().map((file) => describeFile(engine, root, file, widenings)));
+}
+
+/** Throws `validation_error` where the file is not what was read, `not_found` (workspace, file) or `workspace_not_allowed`. */
+export async function trustFile(
+  engine: Engine,
+  { workspace_path, path, sha256 }: { readonly workspace_path: string; readonly path: string; readonly sha256: string },
+): Promise<TrustedFileInfo> {
+  const root = await openWorkspace(engine, workspace_path);
+  const file = await readFile(engine, root, path);
+  if (file.sha256 !== sha256)
+    throw validationError([
+      { path: 'sha256', message: `is not that of ${path}, which is ${file.sha256}: read the file again` },
+    ]);
+  const trusted = { workspace_path: root, path, sha256, trusted_by: ANY_CALLER, trusted_at: engine.clock.now() };
+  await engine.journal.commit({ writes: [{ kind: 'trusted_file.put', file: trusted }], emit: [] });
+  return describeFile(engine, root, path, await collectWidenings(engine, root));
+}
+
+/** Throws `not_found` (workspace, trust) or `workspace_not_allowed`. */
+export async function untrustFile(engine: Engine, workspace: string, path: string): Promise<void> {
+  const root = await openWorkspace(engine, workspace);
+  if ((await engine.store.trustedFiles.digest(root, path)) === null)
+    throw new AppError('not_found', `${path} is not trusted in ${root}`, { resource: 'trust' });
+  await engine.journal.commit({
+    writes: [{ kind: 'trusted_file.remove', workspace_path: root, path }],
+    emit: [],
+  });
+}
+
+/** What each file of the workspace's workers asks for, by path. */
+async function collectWidenings(engine: Engine, root: string): Promise<ReadonlyMap<string, readonly string[]>> {
+  const toolset = engine.tools.knownTools(root);
+  const byPath = new Map<string, string[]>();
+  for (const worker of await engine.library.list(root)) {
+    const widens = listWorkerWidenings(engine, worker, toolset).map((one) => `worker ${worker.name}: ${one.widens}`);
+    if (widens.length > 0)
+      for (const { path } of worker.sources) byPath.set(path, [...(byPath.get(path) ?? []), ...widens]);
+  }
+  return byPath;
+}
+
+async function describeFile(
+  engine: Engine,
+  root: string,
+  path: string,
+  widenings: ReadonlyMap<string, readonly string[]>,
+): Promise<TrustedFileInfo> {
+  const stored = (await engine.store.trustedFiles.list(root)).find((file) => file.path === path) ?? null;
+  const current = await engine.library.read(root, path);
+  const sha256 = current.ok ? current.value.sha256 : null;
+  return {
+    path,
+    trusted: sha256 !== null && sha256 === stored?.sha256,
+    sha256,
+    trusted_sha256: stored?.sha256 ?? null,
+    trusted_by: stored?.trusted_by ?? null,
+    trusted_at: stored === null ? null : isoTime(stored.trusted_at),
+    widens: [...(widenings.get(path) ?? [])],
+  };
+}
+
+async function readFile(engine: Engine, root: string, path: string) {
+  const read = await engine.library.read(root, path);
+  if (!read.ok) throw new AppError('not_found', `${path} in ${root} ${read.error}`, { resource: 'file' });
+  return read.value;
+}

@@ -1,0 +1,195 @@
+// What a settled model call leaves behind: its price, its message, its tool calls, its event (01 §4.4, 02 §9.4).
+import type { Write } from '#core/ports/journal.ts';
+import type { AdapterError } from '#core/ports/provider.ts';
+import { isoTime } from '#protocol/clock.ts';
+import type { Delta, Transient } from '#protocol/delta.ts';
+import type { Purpose } from '#protocol/event/llm.ts';
+import { draft, type EventDraft } from '#protocol/event.ts';
+import type { EventId, MessageId, RequestId, ToolUseId } from '#protocol/ids.ts';
+import { type ContentBlock, type StoredMessage, textBlock, toolUses, withoutRaw } from '#protocol/message.ts';
+import type { MessageComplete, StreamEvent } from '#protocol/model-stream.ts';
+import type { Pusd } from '#protocol/money.ts';
+import type { ErrorClass } from '#protocol/scalars.ts';
+import type { TokenUsage, Usage } from '#protocol/usage.ts';
+import { stampedUsage } from '../money/call-price.ts';
+import type { Engine } from '../state/engine.ts';
+import type { BudgetRefusal } from '../state/memory.ts';
+import { named, type ToolResults, type TurnBase, type TurnEnd, type TurnRun } from '../state/turn-run.ts';
+
+// One model call while it is under way, and what became of it.
+
+export type CallOutcome =
+  /** `end` is set when the turn completed in the same transaction. */
+  | { readonly ok: true; readonly settled: ToolResults; readonly end: TurnEnd | null }
+  | { readonly ok: false; readonly error: AdapterError }
+  /** A limit refused the call before it left. */
+  | { readonly ok: false; readonly error: null; readonly refusal: BudgetRefusal };
+
+/** What the stream said so far that its last event does not repeat. */
+interface Heard {
+  /** Left behind after its cancellation: whatever still comes is discarded. */
+  left_behind: boolean;
+  message_id: MessageId | null;
+  /** Of a call whose text is not streamed to anybody: what came of it. */
+  unshown: string;
+  complete: MessageComplete | null;
+  readonly provider_tool_ids: Map<ToolUseId, string | null>;
+  readonly input_errors: Map<ToolUseId, string>;
+}
+
+export interface Call {
+  readonly run: TurnRun;
+  readonly purpose: Purpose;
+  readonly request_id: RequestId;
+  readonly started: EventId;
+  readonly began: number;
+  readonly heard: Heard;
+  /** A money limit covers it, whose share may have to be warned about. */
+  readonly limited: boolean;
+  /** It was paid for and its cost could not be stored: what was reserved for it is not given back. */
+  unbooked: boolean;
+}
+
+/** The call's usage with its money, stamped once (08 §6). */
+export function charge(
+  engine: Engine,
+  call: Call,
+  tokens: TokenUsage,
+  { served, latency }: { readonly served: string | null; readonly latency: number },
+): { usage: Usage; cost: Pusd } {
+  return stampedUsage(engine, call.run.model, tokens, { served, latency, where: named(call.run) });
+}
+
+export function storedMessage(
+  engine: Engine,
+  call: Call,
+  complete: MessageComplete,
+  { status, usage }: { readonly status: 'complete' | 'cancelled' | 'error'; readonly usage: Usage },
+): StoredMessage {
+  const { run } = call;
+  const { final_content } = complete;
+  // A model may answer with nothing, but no answer is stored without a block; adapters leave an empty text out.
+  const content = final_content.length === 0 && status === 'complete' ? [textBlock('')] : [...final_content];
+  return {
+    id: call.heard.message_id!,
+    session_id: run.session.id,
+    turn_id: run.turn.id,
+    role: 'assistant',
+    content,
+    metadata: {
+      model: run.model.id,
+      provider: run.turn.provider,
+      routing: run.routing,
+      usage,
+      parent_tool_use_id: null,
+      status,
+    },
+    created_at: isoTime(engine.clock.now()),
+    provider_raw: complete.provider_raw,
+  };
+}
+
+export function messageWrites(
+  engine: Engine,
+  call: Call,
+  message: StoredMessage,
+  callStatus: 'pending' | 'cancelled',
+): Write[] {
+  const at = engine.clock.now();
+  return [
+    { kind: 'message.insert', message },
+    ...toolUses(message.content).map(
+      (block): Write => ({
+        kind: 'tool_call.insert',
+        call: {
+          id: block.id,
+          session_id: call.run.session.id,
+          turn_id: call.run.turn.id,
+          message_id: message.id,
+          name: block.name,
+          status: callStatus,
+          provider: call.run.turn.provider ?? '',
+          provider_id: call.heard.provider_tool_ids.get(block.id) ?? null,
+          created_at: at,
+        },
+      }),
+    ),
+  ];
+}
+
+export function callCompleted(
+  call: Call,
+  usage: Usage,
+  answer: {
+    readonly stop_reason: 'end_turn' | 'max_tokens' | 'stop_sequence' | 'tool_use' | 'cancelled';
+    readonly error_class: ErrorClass | null;
+    readonly content: readonly ContentBlock[];
+    readonly message_id: MessageId | null;
+  },
+): EventDraft {
+  const { run } = call;
+  return draft({
+    type: 'llm.call_completed',
+    session_id: run.session.id,
+    turn_id: run.turn.id,
+    parent: call.started,
+    payload: {
+      ...usage,
+      model: run.model.id,
+      provider: run.turn.provider ?? '',
+      stop_reason: answer.stop_reason,
+      error_class: answer.error_class,
+      produced_tool_calls: answer.content.filter((b) => b.type === 'tool_use').length,
+      produced_thinking_blocks: answer.content.filter((b) => b.type === 'thinking' || b.type === 'redacted_thinking')
+        .length,
+      parent_session_id: run.session.parent_session_id,
+      is_worker: run.session.is_worker,
+      root_session_id: run.session.root_session_id,
+      request_id: call.request_id,
+      message_id: answer.message_id,
+      purpose: call.purpose,
+    },
+  });
+}
+
+// The public form of what a provider streams, and of messages as they are stored (06 §5.1).
+
+/** The public form; `message.complete` waits for its transaction. */
+export function toDelta(event: StreamEvent): Delta | null {
+  const { message_id } = event;
+  if (event.type === 'message.complete') return null;
+  if (event.type === 'message.start') {
+    const { type, model } = event;
+    return { type, payload: { message_id, role: 'assistant', model, content: [], open_tool_inputs: [] } };
+  }
+  const at = { message_id, content_block_index: event.content_block_index };
+  switch (event.type) {
+    case 'text.delta':
+      return { type: event.type, payload: { ...at, text: event.text } };
+    case 'thinking.delta':
+      return { type: event.type, payload: { ...at, text: event.text, signature: event.signature } };
+    case 'tool.use_start':
+      return {
+        type: event.type,
+        payload: { ...at, tool_use_id: event.tool_use_id, tool_name: event.tool_name },
+      };
+    case 'tool.use_input_delta':
+      return {
+        type: event.type,
+        payload: { ...at, tool_use_id: event.tool_use_id, partial_json: event.partial_json },
+      };
+    case 'tool.use_end': {
+      const { type, tool_use_id, final_input, input_error } = event;
+      return { type, payload: { ...at, tool_use_id, final_input, input_error } };
+    }
+  }
+}
+
+export function transient(engine: Engine, run: TurnBase, delta: Delta): Transient {
+  return { session_id: run.session.id, turn_id: run.turn.id, timestamp: engine.clock.now(), delta };
+}
+
+/** A message that was just stored, for clients that did not send it. */
+export function appended(engine: Engine, run: TurnBase, message: StoredMessage): Transient {
+  return transient(engine, run, { type: 'message.appended', payload: { message: withoutRaw(message) } });
+}

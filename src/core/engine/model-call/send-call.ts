@@ -1,0 +1,259 @@
+// One model call: reserved, announced in the journal, streamed to the bus, its outcome stored (00 §3 steps 3-4).
+
+import { estimateRequest } from '#core/policy/context/estimate.ts';
+import { credibleUsage } from '#core/policy/pricing/credible-usage.ts';
+import { AdapterError } from '#core/ports/provider.ts';
+import type { EventId, MessageId } from '#protocol/ids.ts';
+import { type ContentBlock, textBlock } from '#protocol/message.ts';
+import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { MessageComplete, StreamEvent } from '#protocol/model-stream.ts';
+import type { TokenUsage } from '#protocol/usage.ts';
+import { learnPrompt } from '../money/call-price.ts';
+import { reserve } from '../money/reserve-money.ts';
+import { throwIfLost, withGrace } from '../state/concurrency.ts';
+import type { Engine } from '../state/engine.ts';
+import { type ModelRequest, named, type TurnRun } from '../state/turn-run.ts';
+import { type Call, type CallOutcome, toDelta, transient } from './call-records.ts';
+import { callStarted } from './model-request.ts';
+import { type Failure, observe, settleFailure } from './settle-call.ts';
+
+// The counts of a call as they are booked: what cannot be true is estimated, or a limit would be counted with a lie (08 §4.1).
+
+/** @param content what the call answered, as far as it came */
+function believedUsage(
+  engine: Engine,
+  request: CanonicalRequest,
+  reported: TokenUsage,
+  content: readonly ContentBlock[],
+): TokenUsage {
+  const { usage, faults } = credibleUsage(reported, request.model.capabilities, {
+    input: () => estimateRequest(request),
+    output: () => estimateAnswer(content),
+  });
+  if (faults.length > 0)
+    engine.log.warn(
+      {
+        session_id: request.caller.session_id,
+        turn_id: request.caller.turn_id,
+        model: request.model.id,
+        request_id: request.request_id,
+        faults,
+      },
+      'the provider reports impossible counts; they are estimated',
+    );
+  return usage;
+}
+
+/** Tokens of an answer by its characters, a quarter each. */
+function estimateAnswer(content: readonly ContentBlock[]): number {
+  let total = 0;
+  for (const block of content) {
+    if (block.type === 'text' || block.type === 'thinking') total += block.text.length;
+    else if (block.type === 'tool_use') total += block.name.length + JSON.stringify(block.input).length;
+  }
+  return Math.ceil(total / 4);
+}
+
+// The closing of a model call whose stream was left behind: made from the deltas that were seen (04 §9, 01 §4.4).
+
+/** Null when nothing was streamed. Counts are estimates, since the provider's own never came. */
+function partialAnswer(engine: Engine, call: Call, request: CanonicalRequest): MessageComplete | null {
+  if (call.heard.message_id === null) return null;
+  const content = call.purpose === 'turn' ? streamed(engine, call) : [textBlock(call.heard.unshown)];
+  return {
+    type: 'message.complete',
+    stop_reason: 'cancelled',
+    raw_stop_reason: null,
+    final_content: content,
+    usage: {
+      input_tokens: estimateRequest(request),
+      cached_input_tokens: 0,
+      cache_creation_input_tokens: 0,
+      cache_creation_1h_input_tokens: 0,
+      output_tokens: estimateAnswer(content),
+      reasoning_tokens: 0,
+      usage_estimated: true,
+    },
+    latency_ms: 0,
+    retry_count: 0,
+    served_model: null,
+    response_id: null,
+    provider_raw: null,
+  };
+}
+
+function streamed(engine: Engine, { run, heard }: Call): readonly ContentBlock[] {
+  const open = engine.bus.openMessages((id) => id === run.session.id);
+  const start = open.find((t) => t.delta.type === 'message.start' && t.delta.payload.message_id === heard.message_id);
+  return start?.delta.type === 'message.start' ? start.delta.payload.content : [];
+}
+
+/** Stores what a call answered whole, in one transaction with its `llm.call_completed`. */
+export type Keep = (engine: Engine, call: Call) => Promise<CallOutcome>;
+
+/**
+ * Reserves what the call may cost, announces it and makes it; the outcome is stored.
+ * @param how `started` is its `llm.call_started` where that is stored already
+ */
+export async function makeCall(
+  engine: Engine,
+  run: TurnRun,
+  prepared: ModelRequest,
+  how: { readonly keep: Keep; readonly started: EventId | null },
+): Promise<CallOutcome> {
+  // Asked of an announced call too: a limit may have been set while its announcement was stored.
+  const { reservation, prompt } = await reserve(engine, run, prepared.request);
+  if (!reservation.ok) {
+    if (how.started) await turnAway(engine, newCall(engine, run, { prepared, started: how.started, limited: true }));
+    return { ok: false, error: null, refusal: reservation.refusal };
+  }
+  let call: Call | null = null;
+  try {
+    const started = how.started ?? (await announce(engine, run, prepared));
+    call = newCall(engine, run, { prepared, started, limited: reservation.limited });
+    const outcome = await send(engine, call, prepared.request, how.keep);
+    const { complete } = call.heard;
+    if (outcome.ok && complete !== null && prompt !== null)
+      learnPrompt(engine, prompt, { model: run.model, usage: complete.usage, served: complete.served_model });
+    return outcome;
+  } finally {
+    // Right behind the settling commit, in the same tick: from now on the ledger has what the reservation held.
+    // What was spent and could not be booked stays reserved: a limit must not forget it.
+    if (!call?.unbooked) reservation.release();
+  }
+}
+
+async function announce(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<EventId> {
+  const events = await engine.journal.commit({ emit: [callStarted(run, prepared, run.cause)] });
+  return events[0]!.id;
+}
+
+async function turnAway(engine: Engine, call: Call): Promise<void> {
+  const why = { error_class: 'cancelled', request_id: call.request_id } as const;
+  const error = new AdapterError('a limit was set before the call left', why);
+  await settleFailure(engine, call, { error, outages: [] });
+}
+
+/** @param of `started` is its `llm.call_started`, which is stored */
+function newCall(
+  engine: Engine,
+  run: TurnRun,
+  of: { readonly prepared: ModelRequest; readonly started: EventId; readonly limited: boolean },
+): Call {
+  return {
+    run,
+    purpose: of.prepared.purpose,
+    request_id: of.prepared.request.request_id,
+    started: of.started,
+    began: engine.clock.monotonic(),
+    heard: {
+      left_behind: false,
+      message_id: null,
+      unshown: '',
+      complete: null,
+      provider_tool_ids: new Map(),
+      input_errors: new Map(),
+    },
+    limited: of.limited,
+    unbooked: false,
+  };
+}
+
+/** Never throws for a provider's failure. */
+async function send(engine: Engine, call: Call, request: CanonicalRequest, keep: Keep): Promise<CallOutcome> {
+  try {
+    await withGrace(engine, call.run.signal, listen(engine, call, request), {
+      ...named(call.run),
+      what: 'model call',
+    });
+  } catch (thrown) {
+    call.heard.left_behind = true;
+    throwIfLost(call.run.signal, thrown);
+    call.heard.complete ??= partialAnswer(engine, call, request);
+    const error = asAdapterError(engine, call, request, thrown);
+    const failure = { error, outages: observe(engine, call.run, error) };
+    return settle(engine, call, failure, keep);
+  }
+  return settle(engine, call, null, keep);
+}
+
+/** Stores the outcome. A fault in that is thrown, since nobody can go on with an answer that is lost; the call is closed before. */
+async function settle(engine: Engine, call: Call, failure: Failure | null, keep: Keep): Promise<CallOutcome> {
+  try {
+    return failure === null ? await keep(engine, call) : await settleFailure(engine, call, failure);
+  } catch (thrown) {
+    throwIfLost(call.run.signal, thrown);
+    await settleLost(engine, call, failure);
+    throw thrown;
+  }
+}
+
+const LOST = 'The answer could not be stored.';
+
+/**
+ * What was paid for is recorded with its exact cost, a sentence in place of a content that may be what cannot be stored.
+ * Only a cost that cannot be stored at all is left out, and stays reserved: the call must not stay open for ever.
+ */
+async function settleLost(engine: Engine, call: Call, failure: Failure | null): Promise<void> {
+  const { heard, request_id } = call;
+  const outages = failure?.outages ?? [];
+  const closed = { error_class: 'other', request_id } as const;
+  const error = new AdapterError('the outcome of the call could not be stored', closed);
+  call.unbooked = heard.complete !== null || (failure?.error.usage ?? null) !== null;
+  if (call.unbooked)
+    try {
+      if (heard.complete !== null && heard.complete.final_content.length > 0)
+        heard.complete = { ...heard.complete, final_content: [textBlock(LOST)], provider_raw: null };
+      await settleFailure(engine, call, { error: failure?.error ?? error, outages });
+      call.unbooked = false;
+      return;
+    } catch (err) {
+      engine.log.error(
+        { err, ...named(call.run), request_id },
+        'a call that was paid for could not be recorded with its cost',
+      );
+    }
+  heard.complete = null;
+  await settleFailure(engine, call, { error, outages });
+}
+
+/** Forwards the stream of an answer as it comes; resolves when it ended whole, throws what the adapter throws. */
+async function listen(engine: Engine, call: Call, request: CanonicalRequest): Promise<void> {
+  const { run, heard } = call;
+  for await (const event of run.adapter.stream(request, run.signal)) {
+    if (heard.left_behind) return;
+    note(engine, call, request, event);
+    // What a summary says is for nobody who watches the conversation.
+    const delta = call.purpose === 'turn' ? toDelta(event) : null;
+    if (delta) engine.journal.transient(transient(engine, run, delta));
+  }
+  if (heard.complete === null) throw new Error('the stream ended without its last event');
+}
+
+function note(engine: Engine, { heard, purpose }: Call, request: CanonicalRequest, event: StreamEvent): void {
+  heard.message_id = event.message_id as MessageId;
+  if (event.type === 'tool.use_start') heard.provider_tool_ids.set(event.tool_use_id, event.provider_tool_id);
+  else if (event.type === 'tool.use_end' && event.input_error !== null)
+    heard.input_errors.set(event.tool_use_id, event.input_error);
+  else if (event.type === 'text.delta' && purpose === 'compaction') heard.unshown += event.text;
+  else if (event.type === 'message.complete')
+    heard.complete = { ...event, usage: believedUsage(engine, request, event.usage, event.final_content) };
+}
+
+/** Adapters throw nothing else; whatever else arrives here is a bug of ours and is closed like a provider's failure. */
+function asAdapterError(engine: Engine, call: Call, request: CanonicalRequest, thrown: unknown): AdapterError {
+  if (thrown instanceof AdapterError) {
+    if (thrown.usage === null || call.heard.complete !== null) return thrown;
+    return new AdapterError(thrown.message, { ...thrown, usage: believedUsage(engine, request, thrown.usage, []) });
+  }
+  const cancelled = call.run.signal.aborted;
+  if (!cancelled)
+    engine.log.error(
+      { err: thrown, ...named(call.run), request_id: call.request_id },
+      'a provider stream failed unexpectedly',
+    );
+  return new AdapterError(cancelled ? 'cancelled' : 'unexpected failure while streaming', {
+    error_class: cancelled ? 'cancelled' : 'other',
+    request_id: call.request_id,
+  });
+}

@@ -1,0 +1,223 @@
+// Closing a model call: whole, cut off with known usage, or failed without cost; one transaction each (00 §3 step 4).
+import type { CallFailure, Unavailable } from '#core/policy/registry/availability.ts';
+import { endedBy } from '#core/policy/turn-machine.ts';
+import type { Write } from '#core/ports/journal.ts';
+import type { AdapterError } from '#core/ports/provider.ts';
+import { isInputsWaiting } from '#protocol/batch.ts';
+import type { Transient } from '#protocol/delta.ts';
+import { draft, type EventDraft } from '#protocol/event.ts';
+import type { ToolUseId } from '#protocol/ids.ts';
+import { type StopReason, type StoredMessage, toolUses } from '#protocol/message.ts';
+import type { MessageComplete } from '#protocol/model-stream.ts';
+import type { Pusd } from '#protocol/money.ts';
+import type { TurnStopReason } from '#protocol/turn.ts';
+import type { Usage } from '#protocol/usage.ts';
+import { observeCall, outageEvents } from '../routing/route-environment.ts';
+import { type Engine, safeName, safeText } from '../state/engine.ts';
+import {
+  answerStored,
+  counted,
+  modelCallCounted,
+  partialAnswerStored,
+  type ToolResults,
+  type TurnRun,
+} from '../state/turn-run.ts';
+import { errorResult } from '../tool-call/tool-results.ts';
+import {
+  type Call,
+  type CallOutcome,
+  callCompleted,
+  charge,
+  messageWrites,
+  storedMessage,
+  transient,
+} from './call-records.ts';
+import { turnEnd } from './turn-end.ts';
+
+export async function settleSuccess(engine: Engine, call: Call): Promise<CallOutcome> {
+  const { run, heard } = call;
+  const complete = heard.complete!;
+  const settled = new Map([...heard.input_errors].map(([id, fault]) => [id, errorResult(id, `$: ${fault}`)]));
+  const charged = charge(engine, call, complete.usage, {
+    served: complete.served_model,
+    latency: complete.latency_ms,
+  });
+  const message = storedMessage(engine, call, complete, { status: 'complete', usage: charged.usage });
+  const tally = counted(run.tally, charged.usage, charged.cost);
+  const stopReason = endOf(call, message, complete.stop_reason);
+  let ending = stopReason && ({ status: 'completed', stop_reason: stopReason } as const);
+  const store = () => {
+    const closing = ending && turnEnd(engine, { ...run, tally, final_message_id: message.id }, ending, 0);
+    return engine.journal.commit({
+      writes: [
+        ...messageWrites(engine, call, message, 'pending'),
+        ...settleInvalid(engine, settled),
+        ...(closing ? [closing.write] : []),
+      ],
+      emit: [
+        messageComplete(engine, call, complete, { stop: complete.stop_reason, usage: charged.usage }),
+        callCompleted(call, charged.usage, {
+          stop_reason: complete.stop_reason as 'end_turn',
+          error_class: null,
+          content: message.content,
+          message_id: message.id,
+        }),
+        ...invalidInputs(engine, run, message, heard.input_errors),
+        ...(closing ? [closing.event] : []),
+      ],
+    });
+  };
+  const events = await store().catch((error: unknown) => {
+    if (!isInputsWaiting(error)) throw error;
+    // A message waits for the turn, which goes on.
+    ending = null;
+    return store();
+  });
+  observe(engine, run, null);
+  answerStored(run, message, {
+    stop_reason: complete.stop_reason,
+    event: events[0]!.id,
+    settled: settled.size,
+    last: events.at(-1)!.id,
+  });
+  modelCallCounted(run, charged.usage, charged.cost);
+  return { ok: true, settled, end: ending };
+}
+
+/**
+ * How the turn completes with this message, when nothing can come between: no call to answer, no limit to warn about,
+ * nobody who stops it. Then both are one batch, and a crash finds the turn either before its answer or ended.
+ */
+function endOf({ run, limited }: Call, message: StoredMessage, stopReason: StopReason): TurnStopReason | null {
+  if (limited || run.signal.aborted) return null;
+  return endedBy({ last: message, stopReason, contextRequested: run.context_request !== null });
+}
+
+/** Arguments that are no JSON object are answered with the message itself: nothing of them survives a restart otherwise. */
+function settleInvalid(engine: Engine, settled: ToolResults): Write[] {
+  return [...settled.values()].map((result) => ({
+    kind: 'tool_call.settle',
+    id: result.tool_use_id,
+    status: 'failed',
+    result,
+    at: engine.clock.now(),
+  }));
+}
+
+function invalidInputs(
+  engine: Engine,
+  run: TurnRun,
+  message: StoredMessage,
+  errors: ReadonlyMap<ToolUseId, string>,
+): EventDraft[] {
+  return toolUses(message.content)
+    .filter((block) => errors.has(block.id))
+    .map((block) =>
+      draft({
+        type: 'tool.input_invalid',
+        session_id: run.session.id,
+        turn_id: run.turn.id,
+        // `llm.call_completed` stands right behind the transient `message.complete`.
+        parent: 1,
+        payload: {
+          tool_use_id: block.id,
+          tool_name: safeName(engine, block.name),
+          validation_errors: [safeName(engine, `$: ${errors.get(block.id)}`)],
+        },
+      }),
+    );
+}
+
+/** Why a call did not come to its end. */
+export interface Failure {
+  readonly error: AdapterError;
+  /** Outages that begin with it, stored together with its outcome. */
+  readonly outages: readonly Unavailable[];
+}
+
+/** Takes note of what a call says about its model and provider: once a call, however often its storing is tried. */
+export function observe(engine: Engine, run: TurnRun, failure: CallFailure | null): readonly Unavailable[] {
+  return observeCall(engine, run.model, failure);
+}
+
+export async function settleFailure(engine: Engine, call: Call, { error, outages }: Failure): Promise<CallOutcome> {
+  const { run, heard } = call;
+  const usage = heard.complete?.usage ?? error.usage;
+  const emit: (EventDraft | Transient)[] = [];
+  const writes: Write[] = [];
+  let charged: { usage: Usage; cost: Pusd } | null = null;
+  let partial: StoredMessage | null = null;
+
+  if (usage === null) {
+    emit.push(
+      draft({
+        type: 'llm.call_failed',
+        session_id: run.session.id,
+        turn_id: run.turn.id,
+        parent: call.started,
+        payload: {
+          model: run.model.id,
+          provider: run.turn.provider ?? '',
+          error_class: error.error_class,
+          error_message_redacted: safeText(engine, error.message, run.session.workspace_path),
+          retry_count: error.retry_count,
+          latency_ms: elapsed(engine, call),
+          request_id: call.request_id,
+          is_worker: run.session.is_worker,
+          parent_session_id: run.session.parent_session_id,
+          root_session_id: run.session.root_session_id,
+        },
+      }),
+    );
+  } else {
+    charged = charge(engine, call, usage, {
+      served: heard.complete?.served_model ?? null,
+      latency: elapsed(engine, call),
+    });
+    const cut: StopReason = error.error_class === 'cancelled' ? 'cancelled' : 'error';
+    if (heard.complete && call.purpose === 'turn') {
+      if (heard.complete.final_content.length > 0) {
+        partial = storedMessage(engine, call, heard.complete, { status: cut, usage: charged.usage });
+        writes.push(...messageWrites(engine, call, partial, 'cancelled'));
+      }
+      emit.push(messageComplete(engine, call, heard.complete, { stop: cut, usage: charged.usage }));
+    }
+    emit.push(
+      callCompleted(call, charged.usage, {
+        stop_reason: 'cancelled',
+        error_class: error.error_class,
+        content: heard.complete?.final_content ?? [],
+        message_id: partial?.id ?? null,
+      }),
+    );
+  }
+  const place = { session_id: run.session.id, turn_id: run.turn.id, parent: emit.length - 1 };
+  emit.push(...outageEvents(outages, place));
+  await engine.journal.commit({ writes, emit });
+  if (charged) modelCallCounted(run, charged.usage, charged.cost);
+
+  if (partial) partialAnswerStored(run, partial);
+  return { ok: false, error };
+}
+
+function messageComplete(
+  engine: Engine,
+  call: Call,
+  complete: MessageComplete,
+  { stop, usage }: { readonly stop: StopReason; readonly usage: Usage },
+): Transient {
+  return transient(engine, call.run, {
+    type: 'message.complete',
+    payload: {
+      message_id: call.heard.message_id!,
+      stop_reason: stop,
+      final_content: complete.final_content,
+      usage,
+      latency_ms: usage.latency_ms,
+    },
+  });
+}
+
+function elapsed(engine: Engine, call: Call): number {
+  return Math.round(engine.clock.monotonic() - call.began);
+}

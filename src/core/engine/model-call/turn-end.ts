@@ -1,0 +1,204 @@
+// The end of a turn as it is stored: its row and its one terminal event. Every end of every turn comes through here.
+
+import { DAY_MS } from '#core/policy/analytics/rollup.ts';
+import type { TurnOutcome, Write } from '#core/ports/journal.ts';
+import type { Cancelled } from '#protocol/abort.ts';
+import type { LlmCallCompleted } from '#protocol/event/llm.ts';
+import { type AnyEvent, draft, type EventDraft } from '#protocol/event.ts';
+import { type SessionId, type TurnId, ulidFloor, ulidTime } from '#protocol/ids.ts';
+import { fromPusd } from '#protocol/money.ts';
+import type { ErrorClass } from '#protocol/scalars.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import type { TurnErrorCode, TurnStopReason } from '#protocol/turn.ts';
+import { closeOpenApprovals } from '../approval/approve-call.ts';
+import { type Engine, safeText } from '../state/engine.ts';
+import type { TurnBase } from '../state/turn-run.ts';
+
+// Model calls that were announced and never settled: each gets its one outcome, whoever ends their turn (00 §3 step 4).
+
+/**
+ * Every call that was under way when its process or its loop died is a failed one; whether it was billed nobody can know.
+ * @param turnId absent = of every open turn
+ */
+export async function closeOpenCalls(engine: Engine, turnId?: TurnId): Promise<void> {
+  const open = await engine.store.events.openCalls(turnId);
+  const ofClients = turnId === undefined ? await openGatewayCalls(engine) : [];
+  for (const call of [...open, ...ofClients]) await engine.journal.commit({ emit: [unknownOutcome(call)] });
+}
+
+/** The same of a tree that was just claimed: the calls of its open turns, and those that its client made. */
+export async function closeCallsOfTree(engine: Engine, root: SessionId): Promise<void> {
+  for (const { id } of await engine.store.turns.allOpen(root)) await closeOpenCalls(engine, id);
+  const session = await engine.store.sessions.record(root);
+  if (session?.door !== 'gateway') return;
+  for (const call of await openGatewayCalls(engine, root))
+    await engine.journal.commit({ emit: [unknownOutcome(call)] });
+}
+
+/** Key in `meta`: an event id up to which every call has its outcome. */
+const SETTLED_THROUGH = 'calls_settled_through';
+
+/** What a server that goes down in order leaves for its next start: no call runs any more, and none is looked for before here. */
+export async function keepSettled({ store, journal }: Engine): Promise<void> {
+  const value = await store.events.newestId();
+  if (value !== null && value !== (await store.meta(SETTLED_THROUGH)))
+    await journal.commit({ writes: [{ kind: 'meta.set', key: SETTLED_THROUGH, value }], emit: [] });
+}
+
+/** A call is given up long before: what was begun earlier has its outcome. */
+const LONGEST_CALL_MS = 2 * DAY_MS;
+
+/** No turn leads to them, so they are looked for among what happened last. */
+async function openGatewayCalls({ store }: Engine, root?: SessionId): Promise<readonly AnyEvent[]> {
+  const newest = await store.events.newestId();
+  if (newest === null) return [];
+  const recent = ulidFloor(Math.max(0, ulidTime(newest) - LONGEST_CALL_MS));
+  const settled = (await store.meta(SETTLED_THROUGH)) ?? '';
+  return store.events.openGatewayCalls(settled > recent ? settled : recent, root);
+}
+
+/** The same for the batch that ends the turn, behind which nothing can be stored of it any more. */
+export async function openCallOutcomes(engine: Engine, turnId: TurnId): Promise<readonly EventDraft[]> {
+  return (await engine.store.events.openCalls(turnId)).map(unknownOutcome);
+}
+
+function unknownOutcome(call: AnyEvent): EventDraft {
+  const started = call.payload as unknown as Pick<
+    LlmCallCompleted,
+    'model' | 'provider' | 'request_id' | 'is_worker' | 'parent_session_id' | 'root_session_id'
+  >;
+  return draft({
+    type: 'llm.call_failed',
+    session_id: call.session_id,
+    turn_id: call.turn_id as TurnId | null,
+    parent: call.id,
+    payload: {
+      model: started.model,
+      provider: started.provider,
+      error_class: 'other',
+      error_message_redacted: 'cut off with its outcome unknown',
+      retry_count: 0,
+      latency_ms: 0,
+      request_id: started.request_id,
+      is_worker: started.is_worker,
+      parent_session_id: started.parent_session_id,
+      root_session_id: started.root_session_id,
+    },
+  });
+}
+
+/** How a turn ends. */
+export type Ending =
+  | { readonly status: 'completed'; readonly stop_reason: TurnStopReason }
+  | { readonly status: 'cancelled'; readonly by: Cancelled }
+  | {
+      readonly status: 'failed';
+      readonly error_code: TurnErrorCode;
+      /** As it came: what must not leave is taken out here. */
+      readonly message: string;
+      readonly error_class: ErrorClass | null;
+      readonly retryable: boolean;
+    };
+
+/**
+ * The write and the event that end the turn, for one batch.
+ * @param run its figures as they are once that batch is stored
+ * @param unread messages sent to it that it has not read
+ */
+export function turnEnd(
+  engine: Engine,
+  run: TurnBase,
+  ending: Ending,
+  unread: number,
+): { readonly write: Write; readonly event: EventDraft } {
+  const seconds = Math.max(0, Math.round(engine.clock.monotonic() - run.started_monotonic) / 1000);
+  const outcome: TurnOutcome = {
+    status: ending.status,
+    stop_reason: ending.status === 'completed' ? ending.stop_reason : null,
+    cancel_reason: ending.status === 'cancelled' ? ending.by.reason : null,
+    error_code: null,
+    error_class: null,
+    error_message: null,
+    retryable: null,
+    ...(ending.status === 'failed' && {
+      error_code: ending.error_code,
+      error_class: ending.error_class,
+      error_message: safeText(engine, ending.message, run.session.workspace_path),
+      retryable: ending.retryable,
+    }),
+    llm_call_count: run.tally.llm_calls,
+    tool_call_count: run.tally.tool_calls,
+    wall_time_seconds: seconds,
+    final_message_id: run.final_message_id,
+    ended_at: engine.clock.now(),
+  };
+  return {
+    write: { kind: 'turn.end', turn_id: run.turn.id, session_id: run.session.id, outcome, unread_inputs: unread },
+    event: terminal(run, ending, outcome, unread),
+  };
+}
+
+function terminal(run: TurnBase, ending: Ending, outcome: TurnOutcome, unread_inputs: number): EventDraft {
+  const { tally, session } = run;
+  const place = { session_id: session.id, turn_id: run.turn.id, parent: run.started_event_id };
+  const partial = {
+    partial_llm_calls: tally.llm_calls,
+    partial_tool_calls: tally.tool_calls,
+    total_cost_usd: fromPusd(tally.cost_pusd),
+    parent_session_id: session.parent_session_id,
+    unread_inputs,
+  };
+  switch (ending.status) {
+    case 'completed':
+      return draft({
+        ...place,
+        type: 'turn.completed',
+        payload: {
+          stop_reason: ending.stop_reason,
+          llm_call_count: tally.llm_calls,
+          tool_call_count: tally.tool_calls,
+          total_input_tokens: tally.input_tokens,
+          total_output_tokens: tally.output_tokens,
+          total_cached_input_tokens: tally.cached_input_tokens,
+          total_cache_creation_input_tokens: tally.cache_creation_input_tokens,
+          total_cost_usd: fromPusd(tally.cost_pusd),
+          wall_time_seconds: outcome.wall_time_seconds ?? 0,
+          parent_session_id: session.parent_session_id,
+          unread_inputs,
+        },
+      });
+    case 'cancelled':
+      return draft({
+        ...place,
+        type: 'turn.cancelled',
+        actor: ending.by.reason === 'user_cancel' ? 'user' : 'system',
+        payload: { reason: ending.by.reason, reason_detail: ending.by.detail, ...partial },
+      });
+    case 'failed':
+      return draft({
+        ...place,
+        type: 'turn.failed',
+        payload: {
+          error_code: ending.error_code,
+          error_message: outcome.error_message ?? '',
+          retryable: ending.retryable,
+          error_class: ending.error_class,
+          ...partial,
+        },
+      });
+  }
+}
+
+// What a turn may leave open when its loop is gone, closed before the turn is (04 §13).
+
+/** What must have its end before the turn has: its workers, its approvals, its model calls. None of it runs any more. */
+export async function closeOpenParts(
+  engine: Engine,
+  { root_session_id }: Pick<SessionRecord, 'root_session_id'>,
+  turnId: TurnId,
+  reason: Cancelled,
+): Promise<void> {
+  await engine.workers.closeUnder(turnId, reason);
+  await closeOpenApprovals(engine, root_session_id, (row) => row.turn_id === turnId);
+  await closeOpenCalls(engine, turnId);
+}

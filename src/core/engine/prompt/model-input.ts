@@ -1,0 +1,174 @@
+// Which tools a turn offers: those that spawn a worker follow the routed model (09 §2, 04 §3.2).
+
+import { namedPrompt } from '#core/policy/context/named-prompt.ts';
+import { stablePrompt } from '#core/policy/context/system-prompt.ts';
+import { offersDelegate, plannerTools } from '#core/policy/delegation/worker-tools.ts';
+import { isIndexed, skillIndex } from '#core/policy/skills/skill-index.ts';
+import { namedTools } from '#core/policy/workers/worker-tools.ts';
+import type { SkillShelf, ToolSet } from '#core/ports/tool.ts';
+import type { CalledWorker } from '#protocol/delegate.ts';
+import type { ModelEntry } from '#protocol/model.ts';
+import type { WireTool } from '#protocol/model-request.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { type ToolDefinition, ToolError } from '#protocol/tool.ts';
+import type { Engine } from '../state/engine.ts';
+
+/** Names in one line of the log. */
+const MAX_LISTED = 10;
+
+/**
+ * Without the tools that come with the model of the turn. A session with a definition has all of its own: what its file
+ * says is its consent.
+ * @param granted for a worker: the names of its delegation
+ */
+export function baseTools(
+  session: Pick<SessionRecord, 'is_worker' | 'worker_definition'>,
+  { toolset, granted }: { readonly toolset: ToolSet; readonly granted: readonly string[] | null },
+): readonly ToolDefinition[] {
+  const registered = toolset.definitions();
+  const { worker_definition: named, is_worker: isWorker } = session;
+  const names = new Set(
+    isWorker
+      ? granted
+      : named === null
+        ? plannerTools({ registered, offerDelegate: false })
+        : namedTools({ definition: named.definition, registered, isWorker, creatorTools: null }).effective,
+  );
+  // A delegation that is older than the rule does not get round it.
+  const offered = registered.filter((t) => names.has(t.name) && !(t.planners_only && isWorker));
+  return named === null ? offered.filter((t) => !callsWorkers(t)) : offered;
+}
+
+function callsWorkers(tool: ToolDefinition): boolean {
+  return tool.spawns !== undefined || tool.creates_workers === true;
+}
+
+/** The tools that a turn may be offered beside its base tools, whatever its model (04 §3.2, 13 §6.1). */
+export function workerCallers(
+  engine: Engine,
+  session: Pick<SessionRecord, 'is_worker' | 'worker_definition'>,
+  toolset: ToolSet,
+): readonly ToolDefinition[] {
+  if (session.worker_definition !== null) return [];
+  const { workers } = engine.config;
+  return toolset.definitions().filter((tool) => {
+    if (!callsWorkers(tool)) return false;
+    if (tool.spawns === 'delegate') return true;
+    return !session.is_worker && (tool.spawns === 'worker_tool' || workers.dynamic);
+  });
+}
+
+/** One WARN, in the first turn of a session with a definition, for entries of its `tools` that name no tool. */
+export function warnOfMissingTools(
+  engine: Engine,
+  { id, turn_count, is_worker: isWorker, worker_name, worker_definition: named }: SessionRecord,
+  toolset: ToolSet,
+): void {
+  if (named === null || turn_count > 0) return;
+  const registered = toolset.definitions();
+  const { unknown_tools } = namedTools({ definition: named.definition, registered, isWorker, creatorTools: null });
+  if (unknown_tools.length === 0) return;
+  engine.log.warn(
+    { session_id: id, worker: worker_name, tools: unknown_tools },
+    `worker "${worker_name}" runs without ${unknown_tools.slice(0, MAX_LISTED).join(', ')}, which its definition names`,
+  );
+}
+
+/** Everything the turn offers once its model is known, sorted by name; `tools` are its base tools. */
+export function offeredTools(
+  engine: Engine,
+  session: SessionRecord,
+  turn: {
+    readonly toolset: ToolSet;
+    readonly tools: readonly ToolDefinition[];
+    readonly model: ModelEntry;
+    readonly granted: readonly string[] | null;
+  },
+): readonly ToolDefinition[] {
+  const { model, granted } = turn;
+  if (!model.can_delegate || !model.capabilities.supports_tools) return turn.tools;
+  const delegates = offersDelegate({
+    depth: session.delegation_depth,
+    delegateDepth: engine.config.delegation.delegate_depth,
+    model,
+    granted,
+  });
+  const more = workerCallers(engine, session, turn.toolset).filter((t) => t.spawns !== 'delegate' || delegates);
+  return more.length === 0 ? turn.tools : [...turn.tools, ...more].sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+// Definitions never change, and adapters keep the text of each wire form by its identity.
+const wireForms = new WeakMap<ToolDefinition, WireTool>();
+
+/** A tool as a provider sees it; the same object every time. */
+export function wireTool(tool: ToolDefinition): WireTool {
+  let form = wireForms.get(tool);
+  if (form === undefined) {
+    form = { name: tool.name, description: tool.description, input_schema: tool.input_schema };
+    wireForms.set(tool, form);
+  }
+  return form;
+}
+
+// The system text of a new session with a definition, made once (10 §3.4).
+
+export async function newNamedPrompt(
+  engine: Engine,
+  root: string,
+  called: Pick<CalledWorker, 'instructions' | 'definition'>,
+  { worker, readsSkills }: { readonly worker: boolean; readonly readsSkills: boolean },
+): Promise<string> {
+  return namedPrompt({
+    instructions: called.instructions,
+    sandboxes: called.definition.sandboxes,
+    worker,
+    skills: readsSkills ? skillIndex(await engine.workspaces.skills(root)) : null,
+  });
+}
+
+// The stable system text of a new session, made from its workspace once (10 §2).
+
+/** @param granted for a worker: the names of its delegation. Who cannot read a skill is told of none. */
+export async function newStablePrompt(
+  engine: Engine,
+  session: Pick<SessionRecord, 'workspace_path' | 'is_worker' | 'worker_definition'>,
+  granted: readonly string[] | null,
+): Promise<string | null> {
+  const { config, workspaces } = engine;
+  const { workspace_path: root, is_worker: worker } = session;
+  const tools = baseTools(session, { toolset: engine.tools.knownTools(root), granted });
+  const readsSkills = tools.some((tool) => tool.loads_skills);
+  return stablePrompt({
+    base: config.context.base_system_prompt,
+    instructions: await workspaces.instructions(root, config.context.project_instruction_files),
+    worker,
+    memory: worker ? await workspaces.memoryText(root) : null,
+    skills: readsSkills ? skillIndex(await workspaces.skills(root)) : null,
+  });
+}
+
+// The part of a prompt that may differ from call to call (10 §2).
+
+/** The system text that may differ from call to call: a planner's memory as it is now, a worker's task; a definition has none (10 §2, §3.4). */
+export async function volatilePrompt(engine: Engine, session: SessionRecord): Promise<string | null> {
+  return session.is_worker || session.worker_definition !== null
+    ? session.system_prompt_volatile
+    : await engine.workspaces.memoryText(session.workspace_path);
+}
+
+// The skills of one session: its index was fixed when it began, a skill is read as it is now (10 §5.1, §5.4).
+
+export function skillShelf(engine: Engine, session: SessionRecord): SkillShelf {
+  const { workspace_path: root, system_prompt } = session;
+  const there = <T>(found: T | null, name: string): T => {
+    if (found !== null) return found;
+    const text = isIndexed(system_prompt, name)
+      ? `skill '${name}' is no longer available`
+      : `no skill registered with name '${name}'`;
+    throw new ToolError('execution_error', text);
+  };
+  return {
+    load: async (name) => there(await engine.workspaces.skill(root, name), name),
+    file: async (name, path) => there(await engine.workspaces.skillFile(root, name, path), name),
+  };
+}

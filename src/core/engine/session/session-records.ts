@@ -1,0 +1,269 @@
+// A session that has done nothing yet: its record and its event (04 §2, 05 §3.1).
+import { isBelow } from '#core/policy/cluster/place.ts';
+import { cutText, MAX_SHOWN, shownName } from '#core/policy/cut.ts';
+import { tierModel } from '#core/policy/routing/policy-file.ts';
+import { AppError, validationError } from '#protocol/errors.ts';
+import { draft } from '#protocol/event.ts';
+import type { ApprovalMode, Door, OnReached } from '#protocol/scalars.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { sha256Hex } from '#protocol/text/canonical-json.ts';
+import { ToolError } from '#protocol/tool.ts';
+import type { WorkerDefinition, WorkerSnapshot } from '#protocol/worker/definition.ts';
+import { knownToolsetOf, projectWorker } from '../definitions/session-workers.ts';
+import { baseTools, newNamedPrompt, newStablePrompt } from '../prompt/model-input.ts';
+import { currentPolicies } from '../routing/route-environment.ts';
+import type { Engine } from '../state/engine.ts';
+
+export interface SessionInput {
+  readonly workspace_path: string;
+  readonly initial_active_model: string | null;
+  /** Decimal US dollars. */
+  readonly max_cost_usd: string | null;
+  readonly on_reached: OnReached | null;
+  readonly approval_mode: ApprovalMode | null;
+  /** The named worker that the session is. */
+  readonly worker?: string | null;
+  /** Whom its planner may call; null = as configured. */
+  readonly allow_workers?: readonly string[] | null;
+  /** Absent = `api`. */
+  readonly door?: Door;
+  readonly client?: string | null;
+  readonly client_ref?: string | null;
+}
+
+/** The record of a session as it would be opened now, not stored yet. Throws as `createSession` does. */
+export async function newSession(engine: Engine, input: SessionInput): Promise<SessionRecord> {
+  const workspace = await openWorkspace(engine, input.workspace_path);
+  const model = input.initial_active_model === null ? null : knownModel(engine, input.initial_active_model);
+  const { config } = engine;
+  const mode = input.approval_mode ?? config.tool_confirmation.mode;
+  if (input.approval_mode === 'approve_all' && !config.workers.allow_approve_all)
+    throw new AppError(
+      'approval_mode_not_allowed',
+      'approval_mode "approve_all" needs workers.allow_approve_all: true',
+    );
+
+  const worker = input.worker == null ? null : await workerOf(engine, workspace, input.worker);
+  const { policies, version } = await currentPolicies(engine, workspace);
+  return {
+    ...blankRoot(engine, workspace, version),
+    active_model: model ?? (worker === null ? null : modelOf(engine, policies, worker.definition)),
+    system_prompt:
+      worker === null
+        ? await newStablePrompt(engine, { workspace_path: workspace, is_worker: false, worker_definition: null }, null)
+        : await newNamedPrompt(engine, workspace, worker, {
+            worker: false,
+            readsSkills: await readsSkills(engine, workspace, worker),
+          }),
+    worker_name: worker?.name ?? null,
+    worker_digest: worker?.digest ?? null,
+    worker_origin: worker?.origin ?? null,
+    worker_definition: worker === null ? null : { definition: worker.definition, output_schema: worker.schema },
+    allow_workers: input.allow_workers ?? null,
+    approval_mode: mode,
+    door: input.door ?? 'api',
+    client: input.client ?? null,
+    client_ref: input.client_ref ?? null,
+    max_cost_usd: input.max_cost_usd ?? config.budgets.session_default_usd,
+    on_reached: input.on_reached ?? config.budgets.on_reached,
+  };
+}
+
+/**
+ * A top-level session that nothing was said of: no model, prompt or worker, limits and approvals as configured.
+ * @param version of the routing policies in force
+ */
+export function blankRoot(engine: Engine, workspace: string, version: string | null): SessionRecord {
+  const { budgets, tool_confirmation } = engine.config;
+  const id = engine.ids.session();
+  const now = engine.clock.now();
+  return {
+    id,
+    workspace_path: workspace,
+    workspace_hash: sha256Hex(workspace),
+    active_model: null,
+    pending_active_model: null,
+    routing_policy_version: version,
+    system_prompt: null,
+    system_prompt_volatile: null,
+    turn_count: 0,
+    disposition: null,
+    ended_at: null,
+    parent_session_id: null,
+    parent_tool_use_id: null,
+    is_worker: false,
+    root_session_id: id,
+    delegation_depth: 0,
+    delegated_by_model: null,
+    worker_name: null,
+    worker_digest: null,
+    worker_origin: null,
+    worker_definition: null,
+    allow_workers: null,
+    approval_mode: tool_confirmation.mode,
+    door: 'api',
+    caller: '',
+    client: null,
+    client_ref: null,
+    max_cost_usd: budgets.session_default_usd,
+    on_reached: budgets.on_reached,
+    created_at: now,
+    updated_at: now,
+  };
+}
+
+/** The worker as the session will run it, its sandboxes open. Throws `not_found` or `validation_error` with its problems. */
+async function workerOf(engine: Engine, workspace: string, name: string) {
+  const found = await projectWorker(engine, workspace, name);
+  if (found === null)
+    throw new AppError('not_found', `no worker named ${name} in this workspace; GET /workers lists them`, {
+      resource: 'worker',
+    });
+  const { definition, instructions, digest, errors } = found;
+  if (errors.length > 0 || definition === null || instructions === null || digest === null)
+    throw validationError(
+      errors.map(({ path, message, file, line }) => ({
+        path: path === '' ? 'worker' : `worker.${path}`,
+        message: file === null ? message : `${message} (${file}${line === null ? '' : `:${line}`})`,
+      })),
+    );
+  await engine.workspaces.openSandboxes(workspace, Object.values(definition.sandboxes)).catch((error: unknown) => {
+    if (!(error instanceof ToolError)) throw error;
+    throw validationError([{ path: 'worker', message: error.message }]);
+  });
+  const schema = found.output_schema as WorkerSnapshot['output_schema'];
+  return { name, origin: found.origin, definition, instructions, digest, schema };
+}
+
+/** The model a definition asks for becomes the sticky one (13 §8). */
+function modelOf(
+  engine: Engine,
+  policies: Parameters<typeof tierModel>[0],
+  { model, tier }: WorkerDefinition,
+): string | null {
+  if (model !== null) return knownModel(engine, model);
+  if (tier === null) return null;
+  const id = tierModel(policies, engine.registry, tier);
+  if (id === null) throw new AppError('model_not_configured', `no model serves the tier ${tier}`, { input: tier });
+  return id;
+}
+
+async function readsSkills(
+  engine: Engine,
+  workspace: string,
+  { definition }: { readonly definition: WorkerDefinition },
+) {
+  const session = {
+    workspace_path: workspace,
+    is_worker: false,
+    allow_workers: null,
+    worker_definition: { definition, output_schema: null },
+  };
+  const toolset = await knownToolsetOf(engine, session);
+  return baseTools(session, { toolset, granted: null }).some((tool) => tool.loads_skills);
+}
+
+/** `session.created` of any session, planner or worker. */
+export function createdEvent(session: SessionRecord) {
+  return draft({
+    type: 'session.created',
+    session_id: session.id,
+    turn_id: null,
+    parent: null,
+    payload: {
+      workspace_path: session.workspace_path,
+      workspace_hash: session.workspace_hash,
+      initial_active_model: session.active_model,
+      routing_policy_version: session.routing_policy_version,
+      parent_session_id: session.parent_session_id,
+      parent_tool_use_id: session.parent_tool_use_id,
+      is_worker: session.is_worker,
+      root_session_id: session.root_session_id,
+      delegation_depth: session.delegation_depth,
+      worker_name: session.worker_name,
+      worker_digest: session.worker_digest,
+      worker_origin: session.worker_origin,
+      approval_mode: session.approval_mode,
+      door: session.door,
+      client: session.client,
+    },
+  });
+}
+
+/** The canonical id of a model as a caller names it. Throws `model_not_configured`. */
+export function knownModel(engine: Engine, input: string): string {
+  const id = engine.registry.resolveAlias(input);
+  if (id === null)
+    throw new AppError('model_not_configured', `unknown model ${shownName(input)}; GET /models lists ids and aliases`, {
+      input: cutText(input, MAX_SHOWN),
+    });
+  return id;
+}
+
+/** The real directory of a workspace the server may use. Throws `not_found`, `workspace_not_allowed` or `workspace_not_shared`. */
+export async function openWorkspace(engine: Engine, given: string): Promise<string> {
+  const real = await engine.workspaces.realDirectory(given);
+  if (real === null)
+    throw new AppError('not_found', `workspace_path is not an existing directory: ${given}`, { resource: 'workspace' });
+  if (!(await isAllowed(engine, real))) {
+    throw new AppError('workspace_not_allowed', 'workspace_path lies outside server.workspace_roots');
+  }
+  const { database, cluster } = engine.config;
+  if (database.url !== null && !cluster.local_workspaces && !isBelow(real, cluster.shared_roots)) {
+    throw new AppError(
+      'workspace_not_shared',
+      'workspace_path lies in none of cluster.shared_roots, so that no other node could go on with it; use a folder below one of them, or set cluster.local_workspaces',
+    );
+  }
+  return real;
+}
+
+async function isAllowed(engine: Engine, real: string): Promise<boolean> {
+  const roots = engine.config.server.workspace_roots;
+  if (roots.length === 0) return true;
+  for (const root of roots) {
+    const allowed = await engine.workspaces.realDirectory(root);
+    if (allowed !== null && isBelow(real, [allowed])) return true;
+  }
+  return false;
+}
+
+// Finding a session that takes turns and settings (05 §3.1).
+
+/** Any session that has not ended. Throws `not_found` or `session_already_ended`. */
+export async function openSession(engine: Engine, id: string): Promise<SessionRecord> {
+  const session = await knownSession(engine, id);
+  if (session.ended_at !== null || engine.ending.has(session.id)) throw alreadyEnded();
+  return session;
+}
+
+/** A top-level session. Throws `not_found` or `session_is_worker`. */
+export async function topLevelSession(engine: Engine, id: string): Promise<SessionRecord> {
+  const session = await knownSession(engine, id);
+  if (session.is_worker) throw belongsToDelegation();
+  return session;
+}
+
+async function knownSession(engine: Engine, id: string): Promise<SessionRecord> {
+  const session = await engine.store.sessions.record(id);
+  if (!session) throw new AppError('not_found', `no session with id ${id}`, { resource: 'session' });
+  return session;
+}
+
+export function belongsToDelegation(): AppError {
+  return new AppError(
+    'session_is_worker',
+    'this session belongs to a delegation: it can be read, its running turn steered or cancelled, nothing else',
+  );
+}
+
+/** A top-level session that takes turns and settings. Throws `not_found`, `session_is_worker`, `session_already_ended`. */
+export async function liveSession(engine: Engine, id: string): Promise<SessionRecord> {
+  const session = await topLevelSession(engine, id);
+  if (session.ended_at !== null || engine.ending.has(session.id)) throw alreadyEnded();
+  return session;
+}
+
+export function alreadyEnded(): AppError {
+  return new AppError('session_already_ended', 'this session has ended');
+}

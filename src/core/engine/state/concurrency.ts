@@ -1,0 +1,310 @@
+// Who runs a turn in which session: one at a time, reserved without an await between test and set (05 §3.2 step 2).
+import type { Logger } from '#core/ports/log.ts';
+import { Cancelled, cancelledBy, createScope } from '#protocol/abort.ts';
+import { TreeLost } from '#protocol/batch.ts';
+import type { Clock } from '#protocol/clock.ts';
+import type { Config } from '#protocol/config.ts';
+import { AppError } from '#protocol/errors.ts';
+import type { SessionId, TurnId } from '#protocol/ids.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+
+/** A turn that runs in this process. */
+interface ActiveTurn {
+  readonly session_id: SessionId;
+  readonly root_session_id: SessionId;
+  readonly turn_id: TurnId;
+  /** Aborted with a `Cancelled`. */
+  readonly scope: AbortController;
+  /** Resolves when the terminal event is stored, or when the turn was put down, or its tree lost. Never rejects. */
+  readonly done: Promise<void>;
+}
+
+type LockedSession = Pick<SessionRecord, 'id' | 'root_session_id'>;
+
+export interface SessionLocks {
+  /**
+   * Takes the session's lock for a turn to be, or returns what holds it: `turn` is null while it is being admitted.
+   * @param turnId null when the session is being ended
+   */
+  reserve(
+    sessionId: SessionId,
+    turnId: TurnId | null,
+  ):
+    | { readonly held: true; readonly turn_id: TurnId | null; readonly turn: ActiveTurn | null }
+    | { readonly held: false };
+  /** Gives a reservation back without a turn. */
+  release(sessionId: SessionId): void;
+  /** Resolves when a reservation of the session has become a turn or was given back. */
+  decided(sessionId: SessionId): Promise<void>;
+  /** Starts a turn under the reservation; the lock is free again when `body` has settled. */
+  start(session: LockedSession, turnId: TurnId, scope: AbortController, body: () => Promise<void>): ActiveTurn;
+  turn(turnId: string): ActiveTurn | null;
+  isHeld(sessionId: SessionId): boolean;
+  /** Every turn that runs now. */
+  active(): readonly ActiveTurn[];
+  /** Resolves when no lock is held: nothing runs, and nothing is being admitted, resumed or ended. */
+  idle(): Promise<void>;
+}
+
+export function createSessionLocks(log: Logger): SessionLocks {
+  const held = new Map<string, { readonly turn_id: TurnId | null; readonly turn: ActiveTurn | null }>();
+  const byTurn = new Map<string, ActiveTurn>();
+  const waiting = new Map<string, (() => void)[]>();
+
+  function decide(sessionId: string): void {
+    const wakes = waiting.get(sessionId) ?? [];
+    waiting.delete(sessionId);
+    for (const wake of wakes) wake();
+  }
+
+  function decided(sessionId: string): Promise<void> {
+    if (held.get(sessionId)?.turn !== null) return Promise.resolve();
+    return new Promise((resolve) => {
+      waiting.set(sessionId, [...(waiting.get(sessionId) ?? []), resolve]);
+    });
+  }
+
+  return {
+    reserve(sessionId, turnId) {
+      const holder = held.get(sessionId);
+      if (holder !== undefined) return { held: true, ...holder };
+      held.set(sessionId, { turn_id: turnId, turn: null });
+      return { held: false };
+    },
+    release(sessionId) {
+      held.delete(sessionId);
+      decide(sessionId);
+    },
+    decided,
+    start({ id: sessionId, root_session_id }, turnId, scope, body) {
+      const done = body()
+        .catch((error: unknown) => {
+          log.error({ session_id: sessionId, turn_id: turnId, err: error }, 'a turn ended without its terminal event');
+        })
+        .finally(() => {
+          held.delete(sessionId);
+          byTurn.delete(turnId);
+        });
+      const turn: ActiveTurn = { session_id: sessionId, root_session_id, turn_id: turnId, scope, done };
+      held.set(sessionId, { turn_id: turnId, turn });
+      byTurn.set(turnId, turn);
+      decide(sessionId);
+      return turn;
+    },
+    turn: (turnId) => byTurn.get(turnId) ?? null,
+    isHeld: (sessionId) => held.has(sessionId),
+    active: () => [...byTurn.values()],
+    async idle() {
+      while (held.size > 0) await Promise.all([...held].map(([id, { turn }]) => turn?.done ?? decided(id)));
+    },
+  };
+}
+
+/** Takes the session's lock however long that takes: what runs is cancelled, what is being admitted is waited for first. */
+export function takeOver(
+  locks: SessionLocks,
+  sessionId: SessionId,
+  turnId: TurnId | null,
+  reason: Cancelled,
+): Promise<void> {
+  return takeWhenFree(locks, sessionId, turnId, (turn) => cancelScope(turn.scope, reason));
+}
+
+/**
+ * Takes the session's lock as soon as nobody else holds it.
+ * @param meanwhile called for a turn that runs and is waited for
+ */
+export async function takeWhenFree(
+  locks: SessionLocks,
+  sessionId: SessionId,
+  turnId: TurnId | null,
+  meanwhile: (turn: ActiveTurn) => void = () => {},
+): Promise<void> {
+  for (;;) {
+    const lock = locks.reserve(sessionId, turnId);
+    if (!lock.held) return;
+    if (lock.turn !== null) meanwhile(lock.turn);
+    await (lock.turn?.done ?? locks.decided(sessionId));
+  }
+}
+
+/** Aborts once; a second cancel changes nothing. */
+export function cancelScope(scope: AbortController, reason: Cancelled): void {
+  if (!scope.signal.aborted) scope.abort(reason);
+}
+
+/** A scope that ends with its parent, and alone when asked. `detach` when it is done: a long turn spawns many children. */
+export function childScope(parent: AbortSignal): { readonly scope: AbortController; detach(): void } {
+  const scope = createScope();
+  const onAbort = () => scope.abort(parent.reason);
+  if (parent.aborted) onAbort();
+  else parent.addEventListener('abort', onAbort, { once: true });
+  return { scope, detach: () => parent.removeEventListener('abort', onAbort) };
+}
+
+// How many top-level turns this node runs: a new one waits for room, what must go on never does (16 §5.4).
+
+export interface TurnPlaces {
+  /** Turns that run, and those that are about to. */
+  taken(): number;
+  full(): boolean;
+  /** At once, however full. @returns leaves again */
+  enter(): () => void;
+  /** In the order in which they came. Throws `server_busy` when there is no room in time. */
+  wait(): Promise<() => void>;
+}
+
+const PATIENCE_MS = 30_000;
+
+/** @param most null = no limit */
+export function createTurnPlaces(most: number | null, clock: Clock): TurnPlaces {
+  let taken = 0;
+  const queue = new Set<() => void>();
+  const full = () => most !== null && taken >= most;
+
+  function enter(): () => void {
+    taken += 1;
+    let left = false;
+    return () => {
+      if (left) return;
+      left = true;
+      taken -= 1;
+      if (full()) return;
+      const [next] = queue;
+      next?.();
+    };
+  }
+
+  return {
+    taken: () => taken,
+    full,
+    enter,
+    async wait() {
+      if (!full()) return enter();
+      return new Promise((resolve, reject) => {
+        const go = () => {
+          timer.cancel();
+          queue.delete(go);
+          resolve(enter());
+        };
+        const timer = clock.after(PATIENCE_MS, () => {
+          queue.delete(go);
+          reject(
+            new AppError(
+              'server_busy',
+              `${most} turns run here, and none ended within 30 s: cluster.max_turns; try again`,
+            ),
+          );
+        });
+        queue.add(go);
+      });
+    },
+  };
+}
+
+// Concurrency slots of one session: first come, first served (09 §9.1).
+
+export interface Slots {
+  /** Resolves with the way to give the slot back; rejects with the signal's reason when it aborts while waiting. */
+  take(signal: AbortSignal): Promise<() => void>;
+}
+
+export function createSlots(count: number): Slots {
+  let free = count;
+  const queue: (() => void)[] = [];
+
+  function release() {
+    free += 1;
+    queue.shift()?.();
+  }
+  return {
+    take(signal) {
+      return new Promise((resolve, reject) => {
+        const enter = () => {
+          signal.removeEventListener('abort', leave);
+          free -= 1;
+          resolve(release);
+        };
+        const leave = () => {
+          const at = queue.indexOf(enter);
+          if (at >= 0) queue.splice(at, 1);
+          reject(signal.reason);
+        };
+        if (signal.aborted) return leave();
+        if (free > 0) return enter();
+        queue.push(enter);
+        signal.addEventListener('abort', leave, { once: true });
+      });
+    },
+  };
+}
+
+// The end of patience: what has not unwound 30 s after an abort is left behind (04 §9).
+
+const GRACE_MS = 30_000;
+/** Beyond the lease of a lost tree: its tools are killed by then. */
+const LOST_MS = 2000;
+
+/**
+ * Settles like `work`; once the signal has aborted, waits for it 30 s more and then rejects with the abort's reason.
+ * @param about what the log says of work that is left behind
+ */
+export function withGrace<T>(
+  { clock, log }: { readonly clock: Clock; readonly log: Logger },
+  signal: AbortSignal,
+  work: Promise<T>,
+  about: { readonly session_id: string; readonly turn_id: string; readonly what: string },
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    let stop = () => {};
+    const onAbort = () => {
+      const { reason } = signal;
+      const patience = reason instanceof TreeLost ? Math.min(GRACE_MS, reason.patience_ms + LOST_MS) : GRACE_MS;
+      const timer = clock.after(patience, () => {
+        log.warn(about, `did not stop within ${patience / 1000} s of its cancellation; left behind`);
+        reject(cancelledBy(signal));
+      });
+      stop = () => timer.cancel();
+    };
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+    work.then(resolve, reject).finally(() => {
+      signal.removeEventListener('abort', onAbort);
+      stop();
+    });
+  });
+}
+
+// Interrupting a turn so that it can be taken up again: who says so, and when (04 §13).
+
+/** Why something is ended over a fault of the journal. */
+export const FAULT = new Cancelled('shutdown', 'internal error');
+
+export type InterruptReason = 'restart' | 'budget';
+
+/** Thrown through a delegation whose worker was interrupted: the planner's call stays open and its turn is interrupted too. */
+export class Interrupted extends Error {
+  readonly reason: InterruptReason;
+  constructor(reason: InterruptReason) {
+    super(`interrupted: ${reason}`);
+    this.name = 'Interrupted';
+    this.reason = reason;
+  }
+}
+
+/** Throws where the tree is another node's now: nothing of it is run or stored here any more (16 §4.4). */
+export function throwIfLost(signal: AbortSignal, thrown?: unknown): void {
+  if (thrown instanceof TreeLost) throw thrown;
+  if (signal.reason instanceof TreeLost) throw signal.reason;
+}
+
+interface Stopping {
+  readonly draining: { readonly value: boolean };
+  readonly config: Config;
+}
+
+/** Whether the process stops in a way that lets its turns go on after the next start. */
+export function isHandOver({ draining, config }: Stopping, signal: AbortSignal): boolean {
+  if (!draining.value || config.recovery.on_start === 'cancel') return false;
+  return !signal.aborted || (signal.reason instanceof Cancelled && signal.reason.reason === 'shutdown');
+}

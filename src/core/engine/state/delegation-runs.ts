@@ -1,0 +1,107 @@
+// Delegations that were asked for from outside, without a turn: who calls, and what runs in this process (19 §3.1).
+import type { Write } from '#core/ports/journal.ts';
+import type { WorkerSpawner } from '#core/ports/spawner.ts';
+import type { Cancelled } from '#protocol/abort.ts';
+import type { DelegationRecord } from '#protocol/delegate.ts';
+import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
+import type { StoredMessage, ToolUseBlock } from '#protocol/message.ts';
+import type { ModelEntry } from '#protocol/model.ts';
+import type { ToolDefinition } from '#protocol/tool.ts';
+import type { TurnRecord } from '#protocol/turn.ts';
+import { cancelScope, createSlots, type Slots } from './concurrency.ts';
+import type { TurnRun } from './turn-run.ts';
+
+/** Who delegates: a turn that runs, or a session that is asked from outside. */
+export type Caller = Pick<
+  TurnRun,
+  'session' | 'toolset' | 'scope' | 'signal' | 'clocks' | 'tree' | 'caps' | 'call_event_id'
+> & {
+  readonly turn: Pick<TurnRecord, 'id' | 'tools'> | null;
+  /** Of the calling turn. */
+  readonly model: Pick<ModelEntry, 'id'> | null;
+  readonly history: readonly StoredMessage[];
+  /** Where there is no turn. */
+  readonly outside?: OutsideCall;
+};
+
+export interface OutsideCall {
+  /** Tools that a planner of this session may have. */
+  readonly tools: readonly string[];
+  /** What is stored with the delegation. */
+  readonly claim: (delegation: DelegationRecord) => readonly Write[];
+  /** The delegation is stored. */
+  readonly stored: (delegation: DelegationRecord) => void;
+}
+
+/** A delegation without a turn that waits for its slot or runs in this process. */
+interface OutsideRun {
+  readonly session_id: SessionId;
+  readonly root_session_id: SessionId;
+  readonly tool_use_id: ToolUseId;
+  /** Aborted with a `Cancelled`. */
+  readonly scope: AbortController;
+  /** Settles when nothing of it runs any more: it is closed, or interrupted. Never rejects. */
+  readonly done: Promise<void>;
+}
+
+export interface OutsideRuns {
+  /** One session's places for its delegations, as many as a turn has for its tool calls (09 §9.1). */
+  slots(session: SessionId): Slots;
+  add(run: OutsideRun): void;
+  get(toolUseId: string): OutsideRun | null;
+  /** Those of a tree. */
+  ofTree(root: SessionId): readonly OutsideRun[];
+  /** Those with a delegation that waits or runs. */
+  sessions(): readonly SessionId[];
+  /** Aborts those of one session and resolves when nothing of them runs any more. */
+  stop(session: SessionId, reason: Cancelled): Promise<void>;
+  /** Resolves when nothing runs. */
+  idle(): Promise<void>;
+}
+
+export function createOutsideRuns(places: number): OutsideRuns {
+  const runs = new Map<string, OutsideRun>();
+  const slots = new Map<SessionId, Slots>();
+  const of = (session: SessionId) => [...runs.values()].filter((run) => run.session_id === session);
+  return {
+    slots(session) {
+      const known = slots.get(session) ?? createSlots(places);
+      slots.set(session, known);
+      return known;
+    },
+    add(run) {
+      runs.set(run.tool_use_id, run);
+      void run.done.then(() => {
+        runs.delete(run.tool_use_id);
+        if (of(run.session_id).length === 0) slots.delete(run.session_id);
+      });
+    },
+    get: (toolUseId) => runs.get(toolUseId) ?? null,
+    ofTree: (root) => [...runs.values()].filter((run) => run.root_session_id === root),
+    sessions: () => [...new Set([...runs.values()].map(({ session_id }) => session_id))],
+    async stop(session, reason) {
+      const open = of(session);
+      for (const { scope } of open) cancelScope(scope, reason);
+      await Promise.all(open.map(({ done }) => done));
+    },
+    async idle() {
+      while (runs.size > 0) await Promise.all([...runs.values()].map(({ done }) => done));
+    },
+  };
+}
+
+// What the rooms below a delegation are handed of it: a worker for a tool that spawns one, and the end of those left open.
+
+export type Entry = NonNullable<ToolDefinition['spawns']>;
+
+export interface Workers {
+  /** The spawner of one tool call, by the door it came in; null where the session is too deep to delegate (04 §11). */
+  spawner(run: TurnRun, call: ToolUseBlock, entry: Entry): WorkerSpawner | null;
+  /**
+   * Ends the workers of a turn that have no running loop, and closes their delegations. Doing it twice changes nothing.
+   * @param only the delegation of this tool call, when the others are to stay
+   */
+  closeUnder(turnId: TurnId, reason: Cancelled, only?: ToolUseId): Promise<void>;
+  /** Takes the delegations of a tree up again that were interrupted and that no turn will. */
+  resumeOutside(root: SessionId, only?: ToolUseId): Promise<void>;
+}

@@ -1,0 +1,225 @@
+// Money that running calls hold, and what is remembered of limits: in memory only, made again after a restart (14).
+
+import { type KnownPrompt, type Prompt, promptChains } from '#core/policy/pricing/prompt.ts';
+import { type Availability, emptyAvailability } from '#core/policy/registry/availability.ts';
+import { type PolicyLayer, UNREAD } from '#core/policy/routing/policy-layers.ts';
+import type { Clock } from '#protocol/clock.ts';
+import type { Answer } from '#protocol/confirmation.ts';
+import type { Issue } from '#protocol/errors.ts';
+import type { ConfirmationId, EventId, SessionId, ToolUseId } from '#protocol/ids.ts';
+import type { Pusd, Usd } from '#protocol/money.ts';
+import type { OnReached } from '#protocol/scalars.ts';
+
+export type BudgetScope = 'session' | 'delegation' | 'day' | 'key';
+
+/** A cap on one delegation: its worker and everything below it. */
+export interface DelegationCap {
+  readonly tool_use_id: ToolUseId;
+  readonly session_id: SessionId;
+  readonly limit: Pusd;
+}
+
+/** Why a call was refused; all amounts as they were at that moment. */
+export interface BudgetRefusal {
+  readonly scope: BudgetScope;
+  readonly key: string;
+  readonly on_reached: OnReached;
+  readonly limit_usd: Usd;
+  readonly spent_usd: Usd;
+  readonly reserved_usd: Usd;
+  readonly needed_usd: Usd;
+  /** Limit less what is spent and reserved; never negative. */
+  readonly left_usd: Usd;
+}
+
+/** Reservations live in memory only: after a crash every open call is closed before anything runs. */
+export interface Budget {
+  /** By pool. */
+  readonly reserved: Map<string, Pusd>;
+  /** Counts settlements and waiters that left: a check whose sums were read before one is made again. */
+  settlements: number;
+  /** Called behind each settlement. */
+  readonly settled: Set<() => void>;
+  /** Trees that wait, each for a higher limit than the one here, which refused; after a restart made again from their turns (14 §3). */
+  readonly paused: Map<SessionId, Pusd>;
+  /** Limits that were warned about, by key, with their amount then. */
+  readonly warned: Map<string, Pusd>;
+}
+
+export function createBudget(): Budget {
+  return { reserved: new Map(), settlements: 0, settled: new Set(), paused: new Map(), warned: new Map() };
+}
+
+// Questions to a person that wait for an answer in this process. The row in the store is the truth; this is only who wakes up.
+
+export interface OpenApproval {
+  /** The answer that is being stored, until it is known whether it was; whoever comes meanwhile waits for that. */
+  claim: Promise<void> | null;
+  /** The `tool.confirmation_requested` event: parent of its resolution. */
+  readonly request_event: EventId;
+  /** Checks an edited input as the original was checked. */
+  recheck(input: Readonly<Record<string, unknown>>): Promise<readonly Issue[]>;
+  settle(answer: Answer): void;
+  /** Not even its end could be stored. */
+  fail(error: unknown): void;
+  /** The server stops: nobody can answer any more, and the next start asks again. */
+  putDown(): void;
+  /** No answer came of a claim: a deadline or a cancellation that fell into it still counts. */
+  unclaimed(): void;
+}
+
+/** Holds an approval that nobody holds, from this very moment, until `store` has settled. */
+export async function claim<T>(open: OpenApproval, store: () => Promise<T>): Promise<T> {
+  let over = () => {};
+  open.claim = new Promise((resolve) => {
+    over = resolve;
+  });
+  try {
+    return await store();
+  } finally {
+    open.claim = null;
+    over();
+  }
+}
+
+export type OpenApprovals = Map<ConfirmationId, OpenApproval>;
+
+export function createOpenApprovals(): OpenApprovals {
+  return new Map();
+}
+
+// What routing remembers between turns: provider availability and the policy files. In memory, healthy after a restart.
+
+export interface RouteMemory {
+  availability: Availability;
+  /** The global file, one for all workspaces. */
+  global: PolicyLayer;
+  /** Each workspace's own file, the one used last at the end. */
+  readonly workspaces: Map<string, PolicyLayer>;
+}
+
+/** A workspace beyond it is read anew when it comes back, its last good parse forgotten. */
+const MAX_WORKSPACES = 1000;
+
+export function createRouteMemory(): RouteMemory {
+  return { availability: emptyAvailability(), global: UNREAD, workspaces: new Map() };
+}
+
+/** A copy to decide on without a trace. */
+export function forkMemory(memory: RouteMemory): RouteMemory {
+  return { ...memory, workspaces: new Map(memory.workspaces) };
+}
+
+export function rememberWorkspace({ workspaces }: RouteMemory, path: string, layer: PolicyLayer): void {
+  workspaces.delete(path);
+  workspaces.set(path, layer);
+  if (workspaces.size > MAX_WORKSPACES) workspaces.delete(workspaces.keys().next().value!);
+}
+
+// When sessions began by the monotonic clock: a wall clock that is set changes no duration while their process lives.
+
+/** Monotonic milliseconds by session, the oldest first. Forgotten with the session's end. */
+export type SessionStarts = Map<SessionId, number>;
+
+interface Timed {
+  readonly starts: SessionStarts;
+  readonly clock: Clock;
+}
+
+/** Of a session beyond it the wall clock is asked, as of one of an earlier process. */
+const MAX_STARTS = 10_000;
+
+export function noteStart({ starts, clock }: Timed, id: SessionId): void {
+  starts.set(id, clock.monotonic());
+  if (starts.size > MAX_STARTS) starts.delete(starts.keys().next().value!);
+}
+
+/** Seconds, never negative. @param createdAt wall time, asked where no other is left */
+export function secondsSince({ starts, clock }: Timed, id: SessionId | null, createdAt: number): number {
+  const began = id === null ? undefined : starts.get(id);
+  const elapsed = began === undefined ? clock.now() - createdAt : clock.monotonic() - began;
+  return Math.max(0, Math.round(elapsed)) / 1000;
+}
+
+// Input tokens that providers reported, by the prompt they were reported for: in memory only, empty after a restart (14 §2).
+
+/** A prompt by its hashes. */
+export interface PromptTrace {
+  readonly session: SessionId;
+  /** Model, settings and all messages. */
+  readonly chain: string;
+  /** Model and settings. */
+  readonly start: string;
+  readonly messages: number;
+  readonly head: ReadonlySet<string>;
+  /** Keys of the parts by which other sessions find this head. */
+  readonly large: readonly string[];
+}
+
+interface KnownChain extends KnownPrompt {
+  readonly chain: string;
+}
+
+export interface KnownPrompts {
+  /** The session used last at the end. */
+  readonly sessions: Map<SessionId, readonly KnownChain[]>;
+  /** By model, settings and one large part; the one used last at the end. */
+  readonly heads: Map<string, KnownPrompt>;
+}
+
+const MAX_SESSIONS = 2048;
+/** Clients of one session take turns: its own conversation, its title, its small questions. */
+const MAX_CHAINS = 8;
+const MAX_HEADS = 4096;
+const LARGE_PART_BYTES = 1024;
+
+export function createKnownPrompts(): KnownPrompts {
+  return { sessions: new Map(), heads: new Map() };
+}
+
+/** What is known of this prompt in its session, and of its head in any other; and its trace. */
+export function lookUpPrompt(
+  memory: KnownPrompts,
+  session: SessionId,
+  modelId: string,
+  prompt: Prompt,
+): { readonly known: readonly KnownPrompt[]; readonly trace: PromptTrace } {
+  const own = memory.sessions.get(session) ?? [];
+  const { length } = prompt.messages;
+  const chains = promptChains(modelId, prompt, new Set([0, length, ...own.map(({ messages }) => messages)]));
+  const start = chains.get(0)!;
+  const large = prompt.head.flatMap(({ key, bytes }) => (bytes >= LARGE_PART_BYTES ? [`${start} ${key}`] : []));
+  const known: KnownPrompt[] = own.filter(({ messages, chain }) => chains.get(messages) === chain);
+  for (const key of large) {
+    const head = memory.heads.get(key);
+    if (head !== undefined) known.push(head);
+  }
+  if (own.length > 0) keep(memory.sessions, session, own, MAX_SESSIONS);
+  const head = new Set(prompt.head.map(({ key }) => key));
+  return { known, trace: { session, chain: chains.get(length)!, start, messages: length, head, large } };
+}
+
+/** @param tokens that the provider reported for all of the prompt */
+export function rememberPrompt(memory: KnownPrompts, trace: PromptTrace, tokens: number): void {
+  const { session, chain, messages, large } = trace;
+  const own = memory.sessions.get(session) ?? [];
+  const head = own.find((known) => isSame(known.head, trace.head))?.head ?? trace.head;
+  const others = own.filter((known) => known.chain !== chain);
+  keep(memory.sessions, session, [...others, { chain, messages, head, tokens }].slice(-MAX_CHAINS), MAX_SESSIONS);
+  for (const key of large) {
+    const known = memory.heads.get(key);
+    const least = known !== undefined && known.tokens <= tokens ? known : { tokens, head, messages: 0 };
+    keep(memory.heads, key, least, MAX_HEADS);
+  }
+}
+
+function isSame(a: ReadonlySet<string>, b: ReadonlySet<string>): boolean {
+  return a.size === b.size && [...a].every((key) => b.has(key));
+}
+
+/** The key used longest ago makes room. */
+function keep<Key, Value>(map: Map<Key, Value>, key: Key, value: Value, most: number): void {
+  map.delete(key);
+  map.set(key, value);
+  if (map.size > most) map.delete(map.keys().next().value!);
+}

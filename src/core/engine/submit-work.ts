@@ -1,0 +1,332 @@
+// A message from outside becomes a turn: checks first, the lock without an await, then admission (05 §3.2).
+import { Cancelled, createScope, orAbort } from '#protocol/abort.ts';
+import {
+  type DelegationReceipt,
+  type DelegationResult,
+  resultOf,
+  type SubmitDelegationBody,
+} from '#protocol/api/delegations.ts';
+import { JournalConflict, TreeLost } from '#protocol/batch.ts';
+import { isoTime, sleep } from '#protocol/clock.ts';
+import type { DelegationRecord } from '#protocol/delegate.ts';
+import { AppError } from '#protocol/errors.ts';
+import type { MessageId, SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import type { TurnRecord } from '#protocol/turn.ts';
+import type { Write } from '../ports/journal.ts';
+import {
+  type OutsideInput,
+  outsideCaller,
+  outsideFault,
+  outsideRequest,
+  startOutside,
+} from './delegation/outside-delegation.ts';
+import { goingDown } from './lifecycle.ts';
+import { requireBudget } from './money/budget-limits.ts';
+import { alreadyEnded, liveSession, openSession } from './session/session-records.ts';
+import { takeOver, throwIfLost } from './state/concurrency.ts';
+import type { Engine } from './state/engine.ts';
+import { admitTurn } from './turn/admit-turn.ts';
+import { endOpenTurn } from './turn/end-turn.ts';
+import {
+  checkSteering,
+  type IntakeBlock,
+  type SteeringReceipt,
+  steerOrReserve,
+  type TakenMessage,
+  takeMessage,
+} from './turn/incoming-message.ts';
+import { startTopLevel } from './turn/planner-turn.ts';
+
+export interface TurnSubmission {
+  /** A string is one text block. */
+  readonly content: string | readonly IntakeBlock[];
+  /** Alias or id. */
+  readonly per_message_override: string | null;
+  readonly if_busy: 'reject' | 'interrupt' | 'steer';
+  /** Files of the workspace, for a session that is a named worker. */
+  readonly attachments?: readonly string[];
+  /** Of the turn to be, where the caller has to know it beforehand. */
+  readonly turn_id?: TurnId;
+}
+
+interface TurnReceipt {
+  readonly turn_id: TurnId;
+  readonly session_id: SessionId;
+  readonly submitted_at: string;
+  readonly user_message_id: MessageId;
+  readonly steered: false;
+  readonly input_id: null;
+}
+
+type Claim = (status: number, body: unknown) => Write;
+
+/**
+ * Starts a turn, or gives the message to the one that runs, and answers as soon as that is stored. Throws `not_found`, `session_is_worker`, `session_already_ended`,
+ * `session_is_gateway`, `turn_in_flight`, `validation_error`, `unknown_alias`, `override_missing_body`, `routing_failed`,
+ * `explicit_model_rejected`, `server_busy`, `service_shutting_down`. A message that is wrong in itself changes nothing; one that routing refuses has by then
+ * ended the turn it was to replace.
+ */
+export async function submitTurn(
+  engine: Engine,
+  sessionId: string,
+  submission: TurnSubmission,
+  claim?: Claim,
+): Promise<TurnReceipt | SteeringReceipt> {
+  if (submission.if_busy === 'steer') return steer(engine, sessionId, submission, claim);
+  const session = await liveSession(engine, sessionId);
+  refuseGateway(session);
+  await requireBudget(engine, session);
+  const release = await acquireTurnSlot(engine, session.id);
+  try {
+    return await submitWithSlot(engine, session, submission, claim);
+  } finally {
+    // A started turn holds a slot of its own.
+    release();
+  }
+}
+
+async function submitWithSlot(
+  engine: Engine,
+  session: SessionRecord,
+  submission: TurnSubmission,
+  claim: Claim | undefined,
+): Promise<TurnReceipt> {
+  if (engine.draining.value) throw goingDown();
+  const turnId = submission.turn_id ?? engine.ids.turn();
+  const lock = engine.locks.reserve(session.id, turnId);
+  if (lock.held && submission.if_busy === 'reject')
+    throw engine.ending.has(session.id) ? alreadyEnded() : inFlight(lock.turn_id);
+  let owned = !lock.held;
+  try {
+    const checked = await takeMessage(engine, session, submission);
+    if (!owned) {
+      const reason = new Cancelled('user_cancel', 'interrupted by a new message');
+      await takeOver(engine.locks, session.id, turnId, reason);
+      owned = true;
+    }
+    return await begin(engine, session, { ...checked, turnId, claim });
+  } catch (error) {
+    if (owned) engine.locks.release(session.id);
+    throw await refusal(engine, session.id, error);
+  }
+}
+
+/**
+ * Takes a slot among the turns of this node, and waits for one while the node is full. A message for a session whose turn
+ * runs does not wait: it replaces that turn or is rejected.
+ * @returns the release of the slot
+ */
+async function acquireTurnSlot({ places, locks }: Engine, sessionId: SessionId): Promise<() => void> {
+  const isRunning = () => locks.active().some((turn) => turn.session_id === sessionId);
+  return !places.full() || isRunning() ? places.enter() : places.wait();
+}
+
+/** What is said there is said to its client. */
+function refuseGateway({ door }: SessionRecord): void {
+  if (door === 'gateway')
+    throw new AppError('session_is_gateway', 'this session is kept for a client of the gateway: it takes no turns');
+}
+
+/** A message for the turn that runs, a worker's too; an ordinary turn where none is open (20 §4). */
+async function steer(
+  engine: Engine,
+  sessionId: string,
+  submission: TurnSubmission,
+  claim: Claim | undefined,
+): Promise<TurnReceipt | SteeringReceipt> {
+  const session = await openSession(engine, sessionId);
+  refuseGateway(session);
+  await requireBudget(engine, session);
+  if (engine.draining.value) throw goingDown();
+  const checked = await takeMessage(engine, session, submission);
+  checkSteering(checked, submission.attachments ?? []);
+  const message = { ...checked, turnId: submission.turn_id ?? engine.ids.turn(), claim };
+  const receipt = await steerOrReserve(engine, session, message);
+  if (receipt !== null) return receipt;
+  let release = () => {};
+  try {
+    release = await acquireTurnSlot(engine, session.id);
+    return await begin(engine, session, message);
+  } catch (error) {
+    engine.locks.release(session.id);
+    throw await refusal(engine, session.id, error);
+  } finally {
+    release();
+  }
+}
+
+type ReadyMessage = TakenMessage & { readonly turnId: TurnId; readonly claim: Claim | undefined };
+
+/** Starts the turn under the session's lock, which the caller holds. */
+async function begin(engine: Engine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
+  await endOpenTurn(engine, session);
+  engine.budget.paused.delete(session.id);
+  // A model swap that waited for the end of the turn before is in force now.
+  return start(engine, await liveSession(engine, session.id), message);
+}
+
+async function refusal(engine: Engine, sessionId: SessionId, error: unknown): Promise<unknown> {
+  if (!(error instanceof JournalConflict)) return error;
+  if (error.code === 'turn_in_flight') return inFlight((await engine.store.turns.open(sessionId))?.id ?? null);
+  return error.code === 'session_ended' ? alreadyEnded() : error;
+}
+
+async function start(engine: Engine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
+  const { claim } = message;
+  const scope = createScope();
+  const receiptOf = (turn: { id: TurnId; user_message_id: MessageId; started_at: number }): TurnReceipt => ({
+    turn_id: turn.id,
+    session_id: session.id,
+    submitted_at: isoTime(turn.started_at),
+    user_message_id: turn.user_message_id,
+    steered: false,
+    input_id: null,
+  });
+  const admission = await admitTurn(engine, {
+    session,
+    turn_id: message.turnId,
+    content: message.content,
+    override: message.override,
+    scope,
+    worker: null,
+    clocks: [],
+    tree: { delegations: 0 },
+    caps: [],
+    before: null,
+    parent_event: null,
+    tool_names: null,
+    claim: claim ? (turn) => claim(202, receiptOf(turn)) : null,
+  });
+  if (!admission.ok) throw admission.error;
+  const { run } = admission;
+  startTopLevel(engine, run);
+  return receiptOf(run.turn);
+}
+
+function inFlight(turnId: TurnId | null): AppError {
+  return new AppError(
+    'turn_in_flight',
+    'a turn is running in this session; wait for it, cancel it, or send if_busy: "interrupt" or "steer"',
+    {
+      current_turn_id: turnId,
+    },
+  );
+}
+
+/** How soon an interrupted turn that goes on by itself is looked for again. */
+const AGAIN_MS = 100;
+
+/**
+ * Resolves when the turn has ended or waits for somebody, when `ms` are over, or when the signal aborts. Throws `TreeLost`
+ * where it goes on elsewhere.
+ */
+export async function waitForTurn(
+  engine: Engine,
+  { session_id, turn_id }: Pick<TurnReceipt, 'session_id' | 'turn_id'>,
+  ms: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const enough = new AbortController();
+  const over = AbortSignal.any([signal, enough.signal]);
+  const timer = engine.clock.after(ms, () => enough.abort());
+  try {
+    while (!over.aborted) {
+      const turn = engine.locks.turn(turn_id);
+      if (turn !== null) {
+        await orAbort(turn.done, over).catch(() => {});
+        throwIfLost(turn.scope.signal);
+      }
+      const stored = await engine.store.turns.record(session_id, turn_id);
+      if (stored === null || stored.ended_at !== null || engine.draining.value) return;
+      // One that has just been taken up says so in the store before it is seen to run.
+      if (stored.status === 'interrupted' && !goesOnByItself(engine, stored)) return;
+      const session = await engine.store.sessions.record(session_id);
+      const root = session?.root_session_id ?? session_id;
+      if (!engine.trees.holds(root)) throw new TreeLost(root);
+      await sleep(engine.clock, AGAIN_MS, over).catch(() => {});
+    }
+  } finally {
+    timer.cancel();
+  }
+}
+
+/** Whether an interrupted turn waits for nobody: it is about to be resumed, where the server goes down by another node. */
+export function goesOnByItself(
+  { config, trees, draining }: Engine,
+  turn: Pick<TurnRecord, 'status' | 'interrupted_reason'>,
+): boolean {
+  const resumed = turn.status === 'interrupted' && turn.interrupted_reason === 'restart';
+  return resumed && config.recovery.on_start === 'resume' && (trees.several || !draining.value);
+}
+
+// A delegation asked for from outside: checked at once, then a worker as a planner's call would get it (19 §3.1).
+
+/**
+ * Answers as soon as the delegation is stored, which is when it has its place among the session's delegations. Throws
+ * `validation_error`, `not_found`, `session_already_ended`, `session_is_worker`,
+ * `session_is_gateway`, `budget_exceeded`, `service_shutting_down`.
+ * @param claim makes the row that remembers the answer; it is stored with the delegation
+ */
+export async function submitDelegation(
+  engine: Engine,
+  sessionId: string,
+  body: SubmitDelegationBody,
+  claim?: (status: number, body: unknown) => Write,
+): Promise<DelegationReceipt> {
+  const session = await liveSession(engine, sessionId);
+  if (session.workspace_path === engine.gatewayFolder)
+    throw new AppError(
+      'session_is_gateway',
+      'this session of the gateway has no workspace for a worker: its client names one with x-metis-workspace on its first call',
+    );
+  await requireBudget(engine, session);
+  if (engine.draining.value) throw goingDown();
+  let stored: (delegation: DelegationRecord) => void = () => {};
+  const known = new Promise<DelegationReceipt>((resolve) => {
+    stored = (delegation) => resolve(receiptOf(delegation));
+  });
+  const caller = await outsideCaller(engine, session, {
+    claim: (delegation) => (claim ? [claim(202, receiptOf(delegation))] : []),
+    stored,
+  });
+  const request = await outsideRequest(engine, caller, inputOf(body));
+  try {
+    return await Promise.race([known, startOutside(engine, caller, engine.ids.toolUse(), request).then(() => known)]);
+  } catch (thrown) {
+    throw outsideFault(engine, thrown);
+  }
+}
+
+/** As the tool would be called. */
+function inputOf({ worker, input, attachments, ...rest }: SubmitDelegationBody): OutsideInput {
+  if (worker === undefined) return { worker: null, input: rest };
+  return { worker, input: { input, ...(attachments === undefined ? {} : { attachments }) } };
+}
+
+function receiptOf({ tool_use_id, parent_session_id, worker_session_id }: DelegationRecord): DelegationReceipt {
+  return { tool_use_id, session_id: parent_session_id, worker_session_id };
+}
+
+/** Resolves when the delegation no longer runs, at the latest after this time. Throws `TreeLost` where it goes on elsewhere. */
+export async function waitForDelegation(
+  engine: Engine,
+  toolUseId: string,
+  ms: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const run = engine.outside.get(toolUseId);
+  if (!run) return;
+  const enough = new AbortController();
+  const either = AbortSignal.any([signal, enough.signal]);
+  await Promise.race([run.done, sleep(engine.clock, ms, either).catch(() => {})]);
+  enough.abort();
+  throwIfLost(run.scope.signal);
+}
+
+/** What the delegation came to; null while it has not ended (04 §4.2). */
+export async function delegationResult(engine: Engine, toolUseId: ToolUseId): Promise<DelegationResult | null> {
+  const delegation = await engine.store.delegations.view(toolUseId);
+  if (delegation === null || delegation.ended_at === null) return null;
+  return resultOf(delegation);
+}

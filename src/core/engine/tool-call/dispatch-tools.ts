@@ -1,0 +1,95 @@
+// The tool step: all calls of one message at once, their results in block order (09 §4, §9.1, 04 §8).
+import { InsufficientContextRequestSchema } from '#protocol/delegate.ts';
+import { draft } from '#protocol/event.ts';
+import type { ToolResultBlock, ToolUseBlock } from '#protocol/message.ts';
+import { createSlots, Interrupted, type Slots } from '../state/concurrency.ts';
+import type { Engine } from '../state/engine.ts';
+import { contextRequested, type ToolResults, type TurnRun, toolCallsSettled } from '../state/turn-run.ts';
+import { runTool } from './run-tool.ts';
+import { CANCELLED_TEXT, errorResult } from './tool-results.ts';
+
+export interface Dispatched {
+  /** One result per call, unless the turn was interrupted: then of those that had settled by then. */
+  readonly results: ToolResults;
+  /** Why calls are still open. */
+  readonly interrupted: Interrupted | null;
+}
+
+/**
+ * Runs every call that has no result yet. Resolves when the last one has settled; each is stored as it settles.
+ * Tool failures are results, never exceptions; only the journal's own faults throw.
+ * @param known results stored earlier: of this message's invalid inputs, or from before a restart
+ */
+export async function dispatchTools(
+  engine: Engine,
+  run: TurnRun,
+  calls: readonly ToolUseBlock[],
+  known: ToolResults,
+): Promise<Dispatched> {
+  const results = new Map(known);
+  const slots = createSlots(engine.config.tools.max_concurrent_per_session);
+  let interrupted: Interrupted | null = null;
+
+  async function settle(call: ToolUseBlock, slots: Slots): Promise<void> {
+    try {
+      const outcome = await runTool(engine, run, call, slots);
+      results.set(call.id, outcome.result);
+      toolCallsSettled(run, 1, outcome.event_id);
+    } catch (thrown) {
+      if (!(thrown instanceof Interrupted)) throw thrown;
+      interrupted ??= thrown;
+    }
+  }
+
+  for (const question of run.worker ? calls.filter((c) => asksForContext(run, c)) : []) {
+    if (!results.has(question.id)) await settle(question, slots);
+    const asked = InsufficientContextRequestSchema.safeParse(question.input);
+    if (!asked.success || results.get(question.id)?.is_error !== false) continue;
+    contextRequested(run, asked.data);
+    for (const sibling of calls)
+      if (!results.has(sibling.id)) results.set(sibling.id, await turnAway(engine, run, sibling));
+  }
+  // Every call is waited for, whatever happens to one of them: a tool must not go on behind a turn that has ended.
+  for (const batch of batches(
+    run,
+    calls.filter((c) => !results.has(c.id)),
+  )) {
+    if (interrupted !== null) break;
+    const outcomes = await Promise.allSettled(batch.map((call) => settle(call, slots)));
+    for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
+  }
+  return { results, interrupted };
+}
+
+/** In order: what runs side by side, and each barrier alone. */
+function batches(run: TurnRun, calls: readonly ToolUseBlock[]): readonly (readonly ToolUseBlock[])[] {
+  const found: ToolUseBlock[][] = [[]];
+  for (const call of calls) {
+    if (run.tools.some((tool) => tool.name === call.name && tool.barrier)) found.push([call], []);
+    else found.at(-1)?.push(call);
+  }
+  return found.filter((batch) => batch.length > 0);
+}
+
+function asksForContext(run: TurnRun, call: ToolUseBlock): boolean {
+  return run.tools.some((tool) => tool.name === call.name && tool.requests_context);
+}
+
+/** A sibling of a valid context request: never started. */
+async function turnAway(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise<ToolResultBlock> {
+  const result = errorResult(call.id, CANCELLED_TEXT);
+  await engine.journal.commit({
+    writes: [{ kind: 'tool_call.settle', id: call.id, status: 'cancelled', result, at: engine.clock.now() }],
+    emit: [
+      draft({
+        type: 'tool.failed',
+        session_id: run.session.id,
+        turn_id: run.turn.id,
+        parent: run.call_event_id,
+        payload: { tool_use_id: call.id, error_class: 'cancelled', error_message: CANCELLED_TEXT, latency_ms: 0 },
+      }),
+    ],
+  });
+  toolCallsSettled(run, 1);
+  return result;
+}

@@ -1,0 +1,348 @@
+// One tool call, in the three steps every call takes: prepare, execute, finalize (09 §4).
+
+import { keyOfTool } from '#core/policy/tools/tool-names.ts';
+import type { SharedFile } from '#core/ports/spawner.ts';
+import type { Tool, ToolContext, ToolSet } from '#core/ports/tool.ts';
+import { Cancelled, cancelledBy } from '#protocol/abort.ts';
+import type { Issue } from '#protocol/errors.ts';
+import { draft } from '#protocol/event.ts';
+import type { EventId } from '#protocol/ids.ts';
+import type { ToolUseBlock } from '#protocol/message.ts';
+import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
+import { type ToolDefinition, ToolError, type ToolOutput } from '#protocol/tool.ts';
+import { type Approval, approveCall, closeOpenApprovals, mayShare } from '../approval/approve-call.ts';
+import { createMaker } from '../definitions/make-worker.ts';
+import { sessionFiles } from '../definitions/session-files.ts';
+import { skillShelf } from '../prompt/model-input.ts';
+import {
+  cancelScope,
+  childScope,
+  FAULT,
+  Interrupted,
+  isHandOver,
+  type Slots,
+  throwIfLost,
+  withGrace,
+} from '../state/concurrency.ts';
+import type { Engine } from '../state/engine.ts';
+import { named, type StartedCall, type TurnRun } from '../state/turn-run.ts';
+import {
+  CANCELLED_TEXT,
+  completed,
+  type Input,
+  invalidInput,
+  OPAQUE_TEXT,
+  RESTART_TEXT,
+  type Refusal,
+  refuse,
+  type Started,
+  type ToolOutcome,
+} from './tool-results.ts';
+
+// What is checked before a call may run, and the context it runs in (09 §4 steps 3-4, 09 §1).
+
+export interface InputFaults {
+  /** `path: message` problems, of the schema or of the tool's own rules. */
+  readonly issues: readonly Issue[];
+  /** The first path that may not be used, with the field that holds it. */
+  readonly outside: (Refusal & { readonly field: string }) | null;
+}
+
+/** What is wrong with an input: its form, else its paths, else what only the tool knows. Throws what `tool.check` throws. */
+export async function inputFaults(
+  toolset: ToolSet,
+  tool: Tool,
+  input: Input,
+  context: ToolContext,
+): Promise<InputFaults> {
+  const issues = toolset.validate(tool.definition.name, input);
+  if (issues.length > 0) return { issues, outside: null };
+  const outside = await pathRefusal(tool, input, context);
+  if (outside !== null || !tool.check) return { issues: [], outside };
+  return { issues: await tool.check(input, context), outside: null };
+}
+
+async function pathRefusal(tool: Tool, input: Input, context: ToolContext): Promise<InputFaults['outside']> {
+  const { definition } = tool;
+  if (!definition.requires_workspace || context.files === null) return null;
+  const use = definition.path_use ?? (definition.side_effects === 'write' ? 'write' : 'read');
+  for (const field of definition.path_fields) {
+    const value = input[field];
+    for (const path of Array.isArray(value) ? value : [value]) {
+      if (typeof path !== 'string') continue;
+      try {
+        await context.files.resolve(path, use);
+      } catch (error) {
+        if (!(error instanceof ToolError)) throw error;
+        return { field, error_class: error.error_class, text: error.message };
+      }
+    }
+  }
+  return null;
+}
+
+export function toolContext(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  { definition, signal }: { readonly definition: ToolDefinition; readonly signal: AbortSignal },
+): ToolContext {
+  const { session, turn } = run;
+  return {
+    session_id: session.id,
+    turn_id: turn.id,
+    tool_use_id: call.id,
+    workspace_path: session.workspace_path,
+    files: definition.requires_workspace ? sessionFiles(engine, session) : null,
+    known: engine.files.of(session.id),
+    signal,
+    spawner: definition.spawns ? engine.workers.spawner(run, call, definition.spawns) : null,
+    maker: definition.creates_workers ? createMaker(engine, run, call) : null,
+    memory: session.is_worker
+      ? null
+      : { change: (change) => engine.workspaces.changeMemory(session.workspace_path, change) },
+    skills: skillShelf(engine, session),
+    is_worker: session.is_worker,
+    timeout_seconds: limitSeconds(engine, definition),
+    emit: async (event) => {
+      await engine.journal.commit({
+        emit: [{ ...event, session_id: session.id, turn_id: turn.id, parent: run.call_event_id }],
+      });
+    },
+    logger: engine.log.child({ session_id: session.id, turn_id: turn.id, tool_use_id: call.id }),
+  };
+}
+
+const CLASS_TIMEOUT = { none: 60, read: 60, write: 60, execute: 600, network: 600 } as const;
+
+/** What the configuration says of this tool, else the tool itself, else its class; null = no limit. */
+function limitSeconds(engine: Engine, { name, side_effects, timeout_seconds: own }: ToolDefinition): number | null {
+  if (own === 0) return null;
+  const { per_tool } = engine.config.tools.timeouts;
+  const key = keyOfTool(per_tool, name);
+  const seconds = (key === null ? undefined : per_tool[key]) ?? own ?? CLASS_TIMEOUT[side_effects];
+  return seconds === 0 ? null : seconds;
+}
+
+interface Prepared {
+  readonly tool: Tool;
+  readonly definition: ToolDefinition;
+  readonly context: ToolContext;
+  readonly input: Input;
+  /** Set when a person changed the input before it ran. */
+  readonly edited: Input | null;
+  readonly stop: AbortController;
+  /** Its `tool.called`, when it had started before a restart. */
+  readonly called: EventId | null;
+}
+
+const CANCELLED: Refusal = { error_class: 'cancelled', text: CANCELLED_TEXT };
+
+/**
+ * Runs one call to its stored result. Never throws for a tool's problem; throws `Interrupted` when the turn is interrupted
+ * before the call has a result.
+ */
+export async function runTool(engine: Engine, run: TurnRun, given: ToolUseBlock, slots: Slots): Promise<ToolOutcome> {
+  const definition = run.tools.find((t) => t.name === given.name);
+  if (run.signal.aborted) return stopped(engine, run, given);
+  if (!definition)
+    return refuse(engine, run, given, {
+      error_class: 'not_found',
+      text: `Tool '${given.name}' is not available in this session.`,
+    });
+  const { scope: stop, detach } = childScope(run.signal);
+  const tool = run.toolset.create(given.name);
+  const call = { ...given, input: plain(tool, given.input) };
+  const context = toolContext(engine, run, call, { definition, signal: stop.signal });
+  try {
+    const called = run.called.get(call.id) ?? null;
+    if (called !== null && !mayRunAgain(definition, call, called))
+      return await refuse(engine, run, call, {
+        error_class: 'cancelled',
+        text: RESTART_TEXT,
+        started: { parent: called.event_id, began: engine.clock.monotonic() },
+      });
+    let edited: Input | null = null;
+    if (called === null) {
+      let faults: InputFaults;
+      let shared: readonly SharedFile[];
+      let payload: Readonly<Record<string, unknown>> | null;
+      try {
+        faults = await inputFaults(run.toolset, tool, call.input, context);
+        const wrong = faults.issues.length > 0 || faults.outside !== null;
+        shared = wrong ? [] : ((await tool.shares?.(call.input, context)) ?? []);
+        payload = wrong ? null : ((await tool.shown?.(call.input, context)) ?? null);
+      } catch (thrown) {
+        return await refuse(engine, run, call, refusalOf(engine, run, call, { thrown, expiredAfter: null }));
+      }
+      if (faults.issues.length > 0) return await invalidInput(engine, run, call, faults.issues);
+      if (faults.outside) return await refuse(engine, run, call, faults.outside);
+      const approval = await approveCall(engine, run, call, {
+        definition,
+        shared,
+        payload,
+        recheck: (input) => recheck(engine, run, call, { tool, context, input: plain(tool, input) }),
+      }).catch(async (err: unknown): Promise<Approval> => {
+        throwIfLost(run.signal, err);
+        engine.log.error(
+          { err, ...named(run), tool: call.name, tool_use_id: call.id },
+          'a confirmation failed; the call is refused',
+        );
+        await closeOpenApprovals(engine, run.session.root_session_id, (row) => row.tool_use_id === call.id);
+        if (run.signal.aborted) return { ok: false, refusal: CANCELLED };
+        return { ok: false, refusal: { error_class: 'user_denied', text: 'Denied by policy.' } };
+      });
+      if (!approval.ok && approval.refusal.error_class === 'cancelled') return await stopped(engine, run, call);
+      if (!approval.ok) return await refuse(engine, run, call, approval.refusal);
+      edited = approval.input && plain(tool, approval.input);
+    }
+    const release = await slots.take(run.signal).catch(() => null);
+    if (release === null) return await stopped(engine, run, call);
+    try {
+      if (engine.draining.value) return await stopped(engine, run, call);
+      const input = edited ?? call.input;
+      const event = called?.event_id ?? null;
+      return await execute(engine, run, call, { tool, definition, context, input, edited, stop, called: event });
+    } finally {
+      release();
+    }
+  } finally {
+    detach();
+  }
+}
+
+/**
+ * After a restart: whether a call that had started may be started again. An input that a person had edited is gone with the process, and the one they rejected must not run in its place.
+ */
+function mayRunAgain(definition: ToolDefinition, call: ToolUseBlock, called: StartedCall): boolean {
+  if (definition.restartable) return true;
+  const harmless = definition.side_effects === 'none' || definition.side_effects === 'read';
+  return harmless && called.input_hash === sha256Hex(canonicalJson(call.input));
+}
+
+/** A call that must not start any more: left open when the turn goes on after a restart, cancelled otherwise. */
+async function stopped(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise<ToolOutcome> {
+  throwIfLost(run.signal);
+  if (isHandOver(engine, run.signal)) throw new Interrupted('restart');
+  if (engine.draining.value) cancelScope(run.scope, new Cancelled('shutdown'));
+  return refuse(engine, run, call, CANCELLED);
+}
+
+function plain(tool: Tool, input: Input): Record<string, unknown> {
+  return { ...(tool.plain?.(input) ?? input) };
+}
+
+/** An edited input is checked like the original; it is not asked about again. */
+async function recheck(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  { tool, context, input }: { readonly tool: Tool; readonly context: ToolContext; readonly input: Input },
+): Promise<readonly Issue[]> {
+  try {
+    if (tool.checkYaml && typeof input.yaml === 'string') return await tool.checkYaml(input.yaml, context);
+    const { issues, outside } = await inputFaults(run.toolset, tool, input, context);
+    if (outside) return [{ path: outside.field, message: outside.text }];
+    if (issues.length > 0) return issues;
+    const shared = (await tool.shares?.(input, context)) ?? [];
+    return (await mayShare(engine, run, call, shared)) ? [] : [{ path: 'attachments', message: 'denied by policy' }];
+  } catch (error) {
+    if (!(error instanceof ToolError)) throw error;
+    return [{ path: '', message: error.message }];
+  }
+}
+
+async function execute(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  { tool, definition, context, input, edited, stop, called }: Prepared,
+): Promise<ToolOutcome> {
+  const started: Started = {
+    parent: called ?? (await announce(engine, run, call, { definition, input })),
+    began: engine.clock.monotonic(),
+  };
+  const limit = effectiveLimit(context.timeout_seconds, input);
+  let timedOut = false;
+  const timer =
+    limit === null
+      ? null
+      : engine.clock.after(limit * 1000, () => {
+          timedOut = true;
+          stop.abort(new Cancelled('timeout'));
+        });
+  const onStop = () => void tool.cancel().catch((err: unknown) => context.logger.warn({ err }, 'cancel failed'));
+  stop.signal.addEventListener('abort', onStop, { once: true });
+  let output: ToolOutput;
+  try {
+    if (stop.signal.aborted) throw stop.signal.reason;
+    const work = tool.execute(input, context);
+    // A worker is never left behind: each of its calls and tools is, and its closing events must come before this one.
+    output = await (definition.spawns
+      ? work
+      : withGrace(engine, stop.signal, work, { ...named(run), what: call.name }));
+  } catch (thrown) {
+    if (thrown instanceof Interrupted) throw thrown;
+    throwIfLost(run.signal, thrown);
+    if (!timedOut && run.signal.aborted && isHandOver(engine, run.signal)) throw new Interrupted('restart');
+    // Outside every scope: a call must not settle before its delegation, whose end may have been refused.
+    if (definition.spawns)
+      await engine.workers.closeUnder(run.turn.id, run.signal.aborted ? cancelledBy(run.signal) : FAULT, call.id);
+    const refusal = refusalOf(engine, run, call, { thrown, expiredAfter: timedOut ? limit : null });
+    return await refuse(engine, run, call, { ...refusal, started });
+  } finally {
+    timer?.cancel();
+    stop.signal.removeEventListener('abort', onStop);
+  }
+  // Outside the try: a fault of the store must not turn a tool that succeeded into one that failed.
+  return completed(engine, run, call, { edited, output, started });
+}
+
+/** `tool.called` is stored before the tool runs: after a crash it tells what may have taken effect (04 §13). */
+async function announce(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  { definition, input }: Pick<Prepared, 'definition' | 'input'>,
+): Promise<EventId> {
+  const json = canonicalJson(input);
+  const events = await engine.journal.commit({
+    emit: [
+      draft({
+        type: 'tool.called',
+        session_id: run.session.id,
+        turn_id: run.turn.id,
+        parent: run.call_event_id,
+        payload: {
+          tool_use_id: call.id,
+          tool_name: call.name,
+          input_hash: sha256Hex(json),
+          input_size_bytes: Buffer.byteLength(json),
+          side_effects: definition.side_effects,
+        },
+      }),
+    ],
+  });
+  return events[0]!.id;
+}
+
+/** An input may ask for less time than the limit, never for more. */
+function effectiveLimit(limit: number | null, input: Input): number | null {
+  const asked = input.timeout_seconds;
+  return limit !== null && typeof asked === 'number' && asked > 0 ? Math.min(limit, asked) : limit;
+}
+
+function refusalOf(
+  engine: Engine,
+  run: TurnRun,
+  call: ToolUseBlock,
+  { thrown, expiredAfter }: { readonly thrown: unknown; readonly expiredAfter: number | null },
+): Refusal {
+  const partial = thrown instanceof ToolError && thrown.partial ? `\n${thrown.partial}` : '';
+  if (expiredAfter !== null)
+    return { error_class: 'timeout', text: `Tool '${call.name}' exceeded ${expiredAfter}s timeout.${partial}` };
+  if (run.signal.aborted) return { error_class: 'cancelled', text: `${CANCELLED_TEXT}${partial}` };
+  if (thrown instanceof ToolError) return { error_class: thrown.error_class, text: `${thrown.message}${partial}` };
+  engine.log.error({ err: thrown, ...named(run), tool: call.name, tool_use_id: call.id }, 'a tool failed unexpectedly');
+  return { error_class: 'execution_error', text: OPAQUE_TEXT };
+}

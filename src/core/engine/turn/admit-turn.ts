@@ -1,0 +1,209 @@
+// Admission of a turn: route first, then one transaction that makes the turn exist (00 §3 step 2, 03 §10).
+import { extended, summaryOf } from '#core/policy/context/history.ts';
+import { viewOf } from '#core/policy/context/view.ts';
+import { routingRecord } from '#core/policy/routing/chain.ts';
+import type { Batch, Write } from '#core/ports/journal.ts';
+import type { AppError } from '#protocol/errors.ts';
+import { draft, type Event } from '#protocol/event.ts';
+import type { EventId, TurnId } from '#protocol/ids.ts';
+import { type ContentBlock, textOf, withoutRaw } from '#protocol/message.ts';
+import { providerOf } from '#protocol/model.ts';
+import { ROUTING_MODE_OF, type RouteDecision } from '#protocol/route.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { sha256Hex } from '#protocol/text/canonical-json.ts';
+import type { TurnRecord } from '#protocol/turn.ts';
+import { toolsetOf } from '../definitions/session-workers.ts';
+import { isCrowded } from '../model-call/call-model.ts';
+import { callStarted, modelRequest } from '../model-call/model-request.ts';
+import { offeredTools, warnOfMissingTools, wireTool } from '../prompt/model-input.ts';
+import { routeDecided } from '../routing/route-environment.ts';
+import { routeTurn } from '../routing/route-turn.ts';
+import type { Engine } from '../state/engine.ts';
+import type { DelegationCap } from '../state/memory.ts';
+import { type DelegationTree, newTally, type TurnRun, type WorkerClock, type WorkerRun } from '../state/turn-run.ts';
+import { newUserMessage } from './incoming-message.ts';
+import { mayAnnounce } from './run-turn.ts';
+
+export interface AdmissionRequest {
+  readonly session: SessionRecord;
+  readonly turn_id: TurnId;
+  /** Checked and stripped of its override prefix. */
+  readonly content: readonly ContentBlock[];
+  readonly override: string | null;
+  readonly scope: AbortController;
+  readonly worker: WorkerRun | null;
+  readonly clocks: readonly WorkerClock[];
+  readonly tree: DelegationTree;
+  readonly caps: readonly DelegationCap[];
+  /** Stored with the turn and in front of it; its last event is then the parent of `turn.started`. */
+  readonly before: Batch | null;
+  /** Parent of `turn.started` without such a batch. */
+  readonly parent_event: EventId | null;
+  /** For a worker: the names its delegation granted. */
+  readonly tool_names: readonly string[] | null;
+  /** Writes the idempotency row beside the turn. */
+  readonly claim: ((turn: TurnRecord) => Write) | null;
+}
+
+/** `events` are those of the whole batch, what came before the turn first. */
+export type Admission =
+  | { readonly ok: true; readonly run: TurnRun; readonly events: readonly Event[] }
+  | {
+      readonly ok: false;
+      readonly decision: RouteDecision;
+      readonly error: AppError;
+      readonly events: readonly Event[];
+    };
+
+/**
+ * Decides the route and, unless it is refused, stores turn, user message, `turn.started` and `route.decided` together,
+ * and with them `llm.call_started` of the first call where no money has to be reserved for it and it fits its window.
+ * A refusal stores its `route.decided` alone, behind what was to come before the turn. Throws `JournalConflict('turn_in_flight')` when another turn is open.
+ */
+export async function admitTurn(engine: Engine, request: AdmissionRequest): Promise<Admission> {
+  const { session, worker, before } = request;
+  const toolset = await toolsetOf(engine, session);
+  warnOfMissingTools(engine, session, toolset);
+  const now = engine.clock.now();
+  const turnId = request.turn_id;
+  const stored = await engine.store.messages.history(session.id);
+  const userMessage = newUserMessage(engine, session, { turn_id: turnId, content: request.content, now });
+  const history = extended(stored, userMessage);
+  const checkpoints = await engine.store.messages.checkpoints(session.id);
+  const routed = await routeTurn(engine, {
+    session,
+    turn_id: turnId,
+    history: viewOf(history, checkpoints),
+    earlier: stored,
+    override: request.override,
+    worker,
+    caps: request.caps,
+    toolset,
+    tool_names: request.tool_names,
+    now,
+  });
+  const { decision, refusal, context, environment, tools, elapsed_ms } = routed;
+  if (refusal) {
+    const place = { session_id: session.id, turn_id: turnId, parent: null };
+    const refused = routeDecided(place, decision, elapsed_ms, null);
+    const events = await engine.journal.commit({
+      writes: before?.writes ?? [],
+      emit: [...(before?.emit ?? []), ...environment.notices, refused],
+    });
+    return { ok: false, decision, error: refusal, events };
+  }
+
+  const model = engine.registry.get(decision.chosen_model);
+  const adapter = model && engine.providers.get(model.adapter);
+  if (!model || !adapter) throw new Error(`the chain chose a model without an adapter: ${decision.chosen_model}`);
+  const effective = offeredTools(engine, session, { toolset, tools, model, granted: request.tool_names });
+
+  const turn: TurnRecord = {
+    id: turnId,
+    session_id: session.id,
+    user_message_id: userMessage.id,
+    status: 'in_flight',
+    per_message_override: request.override,
+    chosen_model: model.id,
+    provider: providerOf(model.id),
+    routing_mode: ROUTING_MODE_OF[decision.chain[decision.winner_index]!.policy],
+    stop_reason: null,
+    cancel_reason: null,
+    interrupted_reason: null,
+    error_code: null,
+    error_class: null,
+    error_message: null,
+    retryable: null,
+    llm_call_count: 0,
+    tool_call_count: 0,
+    started_at: now,
+    ended_at: null,
+    wall_time_seconds: null,
+    final_message_id: null,
+    tools: effective.map((t) => t.name),
+    resume_attempts: 0,
+  };
+  const writes: Write[] = [...(before?.writes ?? [])];
+  if (environment.version !== session.routing_policy_version)
+    writes.push({ kind: 'session.set_policy_version', session_id: session.id, version: environment.version });
+  writes.push(
+    { kind: 'turn.insert', turn, fingerprint: routed.fingerprint },
+    { kind: 'message.insert', message: userMessage },
+  );
+  if (request.claim) writes.push(request.claim(turn));
+  const about = {
+    session,
+    turn,
+    turn_index: summaryOf(history).turns,
+    model,
+    wire_tools: effective.map(wireTool),
+    worker,
+    history,
+    checkpoints,
+    tally: newTally(),
+  };
+  const prepared = modelRequest(engine, about, routed.volatile);
+  const crowded = isCrowded(engine, prepared);
+  const announced = !context.budget_limited && !crowded && mayAnnounce(engine, request.scope.signal);
+  const first = [...(before?.emit ?? []), ...environment.notices];
+  const started = first.length;
+  const events = await engine.journal.commit({
+    writes,
+    emit: [
+      ...first,
+      draft({
+        type: 'turn.started',
+        session_id: session.id,
+        turn_id: turnId,
+        parent: before ? before.emit.length - 1 : request.parent_event,
+        payload: {
+          user_message_hash: sha256Hex(textOf(userMessage.content)),
+          user_message_id: userMessage.id,
+          estimated_input_tokens: context.estimated_input_tokens,
+          has_images: context.has_images,
+          has_tool_calls_in_history: summaryOf(stored).has_tool_results,
+        },
+      }),
+      routeDecided({ session_id: session.id, turn_id: turnId, parent: started }, decision, elapsed_ms, null),
+      {
+        session_id: session.id,
+        turn_id: turnId,
+        timestamp: now,
+        delta: { type: 'message.appended', payload: { message: withoutRaw(userMessage) } },
+      },
+      ...(announced ? [callStarted(about, prepared, started)] : []),
+    ],
+  });
+  const startedEvent = events[started]!.id;
+
+  return {
+    ok: true,
+    events,
+    run: {
+      ...about,
+      adapter,
+      routing: routingRecord(decision),
+      toolset,
+      tools: effective,
+      scope: request.scope,
+      signal: request.scope.signal,
+      started_event_id: startedEvent,
+      started_monotonic: engine.clock.monotonic(),
+      clocks: request.clocks,
+      tree: request.tree,
+      caps: request.caps,
+      called: new Map(),
+      resumed: false,
+      cause: startedEvent,
+      overflow_answered: false,
+      next_call: crowded ? null : { prepared, started: announced ? events[started + 2]!.id : null },
+      stop_reason: null,
+      call_event_id: null,
+      final_message_id: null,
+      context_request: null,
+      limit: null,
+      budget_warned: false,
+      refusal: null,
+    },
+  };
+}

@@ -1,0 +1,288 @@
+// Ending a turn whose last step is behind it: one transaction with the one terminal event (00 §3 step 7).
+
+import { summaryOf } from '#core/policy/context/history.ts';
+import { routingRecord } from '#core/policy/routing/chain.ts';
+import type { ToolCallState } from '#core/ports/store.ts';
+import type { ToolSet } from '#core/ports/tool.ts';
+import { Cancelled, cancelledBy, createScope } from '#protocol/abort.ts';
+import { isInputsWaiting } from '#protocol/batch.ts';
+import { type InsufficientContextRequest, InsufficientContextRequestSchema } from '#protocol/delegate.ts';
+import { draft, type EventDraft, TERMINAL_TOOL_EVENTS } from '#protocol/event.ts';
+import { type StopReason, type StoredMessage, toolUses } from '#protocol/message.ts';
+import type { RouteDecision } from '#protocol/route.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import type { ToolDefinition } from '#protocol/tool.ts';
+import type { TurnRecord, TurnStopReason } from '#protocol/turn.ts';
+import { appended } from '../model-call/call-records.ts';
+import { closeOpenParts, type Ending, openCallOutcomes, turnEnd } from '../model-call/turn-end.ts';
+import { wireTool } from '../prompt/model-input.ts';
+import { FAULT, type InterruptReason, isHandOver } from '../state/concurrency.ts';
+import { type Engine, safeText } from '../state/engine.ts';
+import type { DelegationCap } from '../state/memory.ts';
+import {
+  type DelegationTree,
+  messagesStored,
+  type ToolResults,
+  type TurnBase,
+  type TurnEnd,
+  type TurnRun,
+  toolCallsSettled,
+  type WorkerClock,
+  type WorkerRun,
+} from '../state/turn-run.ts';
+import {
+  answerMessages,
+  CANCELLED_TEXT,
+  FAILED_TEXT,
+  RESTART_TEXT,
+  startedCalls,
+  storedResults,
+} from '../tool-call/tool-results.ts';
+
+/**
+ * Ends a turn: what its newest message still waits for is answered, model calls that were announced get their outcome,
+ * messages it has not read are counted, and the one terminal event comes last, in one transaction.
+ * @param text what a tool call without a result is answered with
+ */
+export async function endTurn(
+  engine: Engine,
+  run: TurnBase,
+  ending: Ending,
+  text = ending.status === 'cancelled' ? CANCELLED_TEXT : FAILED_TEXT,
+): Promise<TurnEnd> {
+  const closing = await closeCalls(engine, run, text);
+  for (;;) {
+    const unread = await engine.store.turns.inputs(run.turn.id);
+    if (await storeEnd(engine, run, ending, { closing, unread: unread.length })) break;
+  }
+  switch (ending.status) {
+    case 'completed':
+      return ending;
+    case 'cancelled':
+      return { status: 'cancelled', reason: ending.by.reason };
+    case 'failed':
+      return { status: 'failed', message: safeText(engine, ending.message, run.session.workspace_path) };
+  }
+}
+
+/** Ends a turn whose model has said all, unless a message for it came at the last moment: null then. */
+export async function completeTurn(engine: Engine, run: TurnBase, stopReason: TurnStopReason): Promise<TurnEnd | null> {
+  const ending = { status: 'completed', stop_reason: stopReason } as const;
+  const closing = await closeCalls(engine, run, FAILED_TEXT);
+  return (await storeEnd(engine, run, ending, { closing, unread: 0 })) ? ending : null;
+}
+
+/** False when another number of messages than `unread` waits for the turn. */
+async function storeEnd(
+  engine: Engine,
+  run: TurnBase,
+  ending: Ending,
+  { closing, unread }: { readonly closing: Closing; readonly unread: number },
+): Promise<boolean> {
+  const { messages, writes, failed } = closing;
+  // A fault may have come between an announcement and its call.
+  const calls = await openCallOutcomes(engine, run.turn.id);
+  const { write, event } = turnEnd(engine, run, ending, unread);
+  const emit = [...calls, ...failed, ...messages.map((m) => appended(engine, run, m)), event];
+  try {
+    await engine.journal.commit({ writes: [...writes, write], emit });
+  } catch (error) {
+    if (isInputsWaiting(error)) return false;
+    throw error;
+  }
+  messagesStored(run, messages);
+  return true;
+}
+
+interface Closing extends ReturnType<typeof answerMessages> {
+  /** The terminal event of every call that had none. */
+  readonly failed: readonly EventDraft[];
+}
+
+/**
+ * Answers what the newest message still waits for: with the stored results, and with `text` where there is none.
+ * The store is asked, since a fault may have come between a result and this turn's own memory of it.
+ */
+async function closeCalls(engine: Engine, run: TurnBase, text: string): Promise<Closing> {
+  const calls = unanswered(run);
+  if (calls.length === 0) return { messages: [], writes: [], failed: [] };
+  const results = await storedResults(engine, run.turn.id);
+  const called = await startedCalls(engine, run.turn.id);
+  const missing = calls.filter((call) => !results.has(call.id));
+  toolCallsSettled(run, missing.length);
+  const failed = missing.map((call) =>
+    draft({
+      type: 'tool.failed',
+      session_id: run.session.id,
+      turn_id: run.turn.id,
+      parent: called.get(call.id)?.event_id ?? run.call_event_id,
+      payload: { tool_use_id: call.id, error_class: 'cancelled', error_message: text, latency_ms: 0 },
+    }),
+  );
+  return { ...answerMessages(engine, run, calls, { results, missing: text }), failed };
+}
+
+/** Tool calls of the turn's newest complete message that no stored tool message answers yet (01 §6.2). */
+function unanswered(run: TurnBase) {
+  const at = run.history.findLastIndex((m) => m.role === 'assistant' && m.metadata.status === 'complete');
+  const asked: StoredMessage | undefined = run.history[at];
+  if (!asked || asked.turn_id !== run.turn.id) return [];
+  const answered = new Set(run.history.slice(at + 1).map((m) => m.metadata.parent_tool_use_id));
+  return toolUses(asked.content).filter((call) => !answered.has(call.id));
+}
+
+// The locals of a turn that was interrupted, rebuilt from what is stored of it (04 §13).
+
+interface Rebuilt {
+  readonly run: TurnBase;
+  /** Null when the turn's model is not configured any more. */
+  readonly served: Pick<TurnRun, 'model' | 'adapter'> | null;
+  /** Results of the newest message's calls that are stored but not yet answered in the history. */
+  readonly known: ToolResults;
+}
+
+export async function rebuildRun(
+  engine: Engine,
+  session: SessionRecord,
+  turn: TurnRecord,
+  around: {
+    readonly scope: AbortController;
+    readonly toolset: ToolSet;
+    readonly worker: WorkerRun | null;
+    readonly clocks: readonly WorkerClock[];
+    readonly tree: DelegationTree;
+    readonly caps: readonly DelegationCap[];
+  },
+): Promise<Rebuilt> {
+  const { events, turns, messages } = engine.store;
+  const model = turn.chosen_model === null ? null : engine.registry.get(turn.chosen_model);
+  const adapter = model && engine.providers.get(model.adapter);
+  const started = await events.lastOfTurn(turn.id, ['turn.started']);
+  const decided = await events.lastOfTurn(turn.id, ['route.decided']);
+  const lastCompleted = await events.lastOfTurn(turn.id, ['llm.call_completed']);
+  // A summary is made before the turn's own first call.
+  const completed = lastCompleted?.payload.purpose === 'turn' ? lastCompleted : null;
+  const cause = await events.lastOfTurn(turn.id, [...TERMINAL_TOOL_EVENTS, 'turn.steered']);
+  const said = await events.lastOfTurn(turn.id, [...TERMINAL_TOOL_EVENTS, 'budget.warning']);
+  if (!started || !decided) throw new Error(`turn ${turn.id} has no beginning`);
+  const calls = await turns.toolCalls(turn.id);
+  const totals = await turns.totals(turn.id);
+  const history = [...(await messages.history(session.id))];
+  const last = history.findLast((m) => m.role === 'assistant' && m.turn_id === turn.id);
+  const tools = turn.tools
+    .map((name) => around.toolset.definition(name))
+    .filter((definition): definition is ToolDefinition => definition !== null)
+    .filter(({ planners_only }) => !(planners_only && session.is_worker));
+  const elapsed = engine.clock.now() - turn.started_at;
+
+  const run: TurnBase = {
+    session,
+    turn,
+    turn_index: summaryOf(history).turns,
+    routing: routingRecord(decided.payload as unknown as RouteDecision),
+    toolset: around.toolset,
+    tools,
+    wire_tools: tools.map(wireTool),
+    scope: around.scope,
+    signal: around.scope.signal,
+    started_event_id: started.id,
+    started_monotonic: engine.clock.monotonic() - Math.max(0, elapsed),
+    worker: around.worker,
+    clocks: around.clocks,
+    tree: around.tree,
+    caps: around.caps,
+    history,
+    checkpoints: await messages.checkpoints(session.id),
+    overflow_answered: false,
+    tally: {
+      llm_calls: totals.calls,
+      tool_calls: calls.filter((c) => c.result !== null).length,
+      input_tokens: totals.input_tokens,
+      output_tokens: totals.output_tokens,
+      cached_input_tokens: totals.cached_input_tokens,
+      cache_creation_input_tokens: totals.cache_creation_input_tokens,
+      cost_pusd: totals.cost_pusd,
+    },
+    called: await startedCalls(engine, turn.id),
+    resumed: true,
+    next_call: null,
+    cause: cause?.id ?? started.id,
+    stop_reason: (completed?.payload.stop_reason as StopReason | undefined) ?? null,
+    call_event_id: completed?.id ?? null,
+    final_message_id: last?.id ?? null,
+    context_request: contextRequest(around.toolset, last, calls),
+    limit: null,
+    // The first result behind a warning says it.
+    budget_warned: said?.type === 'budget.warning',
+    refusal: null,
+  };
+  return { run, served: model && adapter ? { model, adapter } : null, known: await storedResults(engine, turn.id) };
+}
+
+/** The request for more context that ended a worker's turn, if its newest message holds a valid one. */
+export function contextRequest(
+  toolset: ToolSet,
+  last: StoredMessage | undefined,
+  calls: readonly ToolCallState[],
+): InsufficientContextRequest | null {
+  const questions = last ? toolUses(last.content).filter((c) => toolset.definition(c.name)?.requests_context) : [];
+  // Before the answers are stored the batch is not over: its other calls have to be turned away first.
+  const valid = questions.find(({ id }) => calls.some((c) => c.id === id && c.status === 'succeeded' && c.answered));
+  return valid ? (InsufficientContextRequestSchema.safeParse(valid.input).data ?? null) : null;
+}
+
+// Ending a turn that nobody runs any more: after a crash, or when it was interrupted and is not wanted back (04 §13).
+
+const SHUTDOWN = new Cancelled('shutdown');
+
+/**
+ * Ends the session's open turn, if it has one, with everything below it. For a caller that holds the session's lock:
+ * such a turn was interrupted, or lost its loop to a fault of the journal.
+ */
+export async function endOpenTurn(engine: Engine, session: SessionRecord, reason: Cancelled = SHUTDOWN): Promise<void> {
+  const turn = await engine.store.turns.open(session.id);
+  if (turn) await endUnfinishedTurn(engine, session, turn, reason);
+}
+
+/**
+ * Ends a turn that has no running loop: it is rebuilt as if it were to go on, and cancelled (01 §11.5). Doing it twice
+ * changes nothing.
+ */
+export async function endUnfinishedTurn(
+  engine: Engine,
+  session: SessionRecord,
+  turn: TurnRecord,
+  reason: Cancelled,
+): Promise<void> {
+  await closeOpenParts(engine, session, turn.id, reason);
+  const scope = createScope();
+  scope.abort(reason);
+  const toolset = engine.tools.knownTools(session.workspace_path);
+  const alone = { scope, toolset, worker: null, clocks: [], tree: { delegations: 0 }, caps: [] };
+  const { run } = await rebuildRun(engine, session, turn, alone);
+  // Nobody can know what a call did that its process did not outlive.
+  const text = reason.reason === 'shutdown' && reason !== FAULT ? RESTART_TEXT : CANCELLED_TEXT;
+  await endTurn(engine, run, { status: 'cancelled', by: reason }, text);
+}
+
+// Putting a turn down where it stands: no terminal event, everything stored so far is kept for its resumption (04 §13).
+
+/** Puts the turn down; one that was cancelled at the last moment ends instead, since nobody else would end it. */
+export async function interruptTurn(engine: Engine, run: TurnRun, reason: InterruptReason): Promise<TurnEnd> {
+  await engine.journal.commit({
+    writes: [
+      {
+        kind: 'turn.interrupt',
+        turn_id: run.turn.id,
+        reason,
+        llm_call_count: run.tally.llm_calls,
+        tool_call_count: run.tally.tool_calls,
+      },
+    ],
+    emit: [],
+  });
+  if (!run.signal.aborted || isHandOver(engine, run.signal)) return { status: 'interrupted', reason };
+  const cancelled = cancelledBy(run.signal);
+  await endUnfinishedTurn(engine, run.session, run.turn, cancelled);
+  return { status: 'cancelled', reason: cancelled.reason };
+}

@@ -1,0 +1,249 @@
+// What a caller may send in a message, checked and made self-contained: files are read once, here (10 §8, 05 §3.2 step 3).
+import { checkImage, checkImages, MAX_IMAGES } from '#core/policy/context/images.ts';
+import { parseOverride } from '#core/policy/routing/override.ts';
+import type { Write } from '#core/ports/journal.ts';
+import { JournalConflict } from '#protocol/batch.ts';
+import { isoTime } from '#protocol/clock.ts';
+import { AppError, type Issue, validationError } from '#protocol/errors.ts';
+import type { TurnId } from '#protocol/ids.ts';
+import {
+  type ContentBlock,
+  type ImageBlock,
+  plainMetadata,
+  type StoredMessage,
+  type TextBlock,
+  textBlock,
+  textOf,
+} from '#protocol/message.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+import { plainText } from '#protocol/text/plain-text.ts';
+import { ToolError } from '#protocol/tool.ts';
+import { MAX_TURN_INPUTS, type TurnRecord } from '#protocol/turn.ts';
+import { readAttachments } from '../definitions/session-files.ts';
+import { alreadyEnded, belongsToDelegation } from '../session/session-records.ts';
+import type { Engine } from '../state/engine.ts';
+
+/** A block as it arrives. */
+export type IntakeBlock = TextBlock | IntakeImage;
+
+/** Its bytes, or with `file_ref` a path in the workspace. */
+interface IntakeImage extends Pick<ImageBlock, 'type' | 'media_type'> {
+  readonly source: { readonly kind: 'base64' | 'file_ref'; readonly data: string };
+}
+
+const MAX_BLOCKS = 100;
+
+/** A message ready to be stored. */
+export interface TakenMessage {
+  readonly content: readonly ContentBlock[];
+  /** Canonical id. */
+  readonly override: string | null;
+}
+
+/**
+ * Form, images and override: everything that can be wrong with a message before something is touched.
+ * Throws `validation_error` that names the block, `unknown_alias` or `override_missing_body`.
+ */
+export async function takeMessage(
+  engine: Engine,
+  session: SessionRecord,
+  message: {
+    readonly content: string | readonly IntakeBlock[];
+    readonly per_message_override: string | null;
+    /** Files of the workspace, for a session that is a named worker (13 §5). */
+    readonly attachments?: readonly string[];
+  },
+): Promise<TakenMessage> {
+  const said = await takeIn(engine, session, message.content);
+  const content = [...said, ...(await takeFiles(engine, session, message.attachments ?? []))];
+  const excess = checkImages(imagesOf(content));
+  if (excess !== null) throw validationError([{ path: 'attachments', message: `with them the message ${excess}` }]);
+  const { registry } = engine;
+  const parsed = parseOverride({ content, field: message.per_message_override, registry });
+  if (!parsed.ok) throw new AppError(parsed.error.code, parsed.error.message);
+  return parsed.value;
+}
+
+const imagesOf = (blocks: readonly ContentBlock[]) => blocks.filter((b): b is ImageBlock => b.type === 'image');
+
+async function takeFiles(
+  engine: Engine,
+  session: SessionRecord,
+  paths: readonly string[],
+): Promise<readonly ContentBlock[]> {
+  if (paths.length === 0) return [];
+  const named = session.worker_definition;
+  if (named === null)
+    throw validationError([
+      { path: 'attachments', message: 'belong to a session with a worker; send text and image blocks' },
+    ]);
+  // Whoever writes the message chooses the files: the worker's policy holds, its sandboxes are for its own tools.
+  const caller = { workspace_path: session.workspace_path, worker_definition: null };
+  try {
+    return (await readAttachments(engine, caller, named.definition, paths)).blocks;
+  } catch (error) {
+    if (!(error instanceof ToolError)) throw error;
+    const boxes = Object.keys(named.definition.sandboxes);
+    const own = paths.some((path) => boxes.includes(path.split(/[/\\]/, 1)[0] ?? ''));
+    const hint = own ? "; paths are of the workspace here, not of the worker's sandboxes" : '';
+    throw validationError([{ path: 'attachments', message: `${error.message}${hint}` }]);
+  }
+}
+
+async function takeIn(
+  engine: Engine,
+  session: SessionRecord,
+  content: string | readonly IntakeBlock[],
+): Promise<readonly ContentBlock[]> {
+  const given: readonly IntakeBlock[] = typeof content === 'string' ? [{ type: 'text', text: content }] : content;
+  const issues: Issue[] = [];
+  if (given.length < 1 || given.length > MAX_BLOCKS)
+    throw validationError([{ path: 'content', message: `must have 1 to ${MAX_BLOCKS} blocks` }]);
+  // Before a file is read for one of them.
+  if (given.filter((b) => b.type === 'image').length > MAX_IMAGES)
+    throw validationError([{ path: 'content', message: `holds more than ${MAX_IMAGES} images` }]);
+  const blocks: ContentBlock[] = [];
+  for (const [index, block] of given.entries()) {
+    const path = `content.${index}`;
+    if (block.type === 'text') blocks.push(textBlock(plainText(block.text)));
+    else {
+      const image = await readImage(engine, session, block);
+      if (typeof image === 'string') issues.push({ path, message: image });
+      else blocks.push(image);
+    }
+  }
+  const excess = checkImages(imagesOf(blocks));
+  if (excess !== null) issues.push({ path: 'content', message: excess });
+  if (issues.length > 0) throw validationError(issues);
+  if (!blocks.some((b) => b.type === 'image' || (b.type === 'text' && b.text.trim() !== '')))
+    throw validationError([{ path: 'content', message: 'must hold a non-blank text or an image' }]);
+  return blocks;
+}
+
+/** The image as a base64 block, or what is wrong with it. */
+async function readImage(
+  engine: Engine,
+  session: SessionRecord,
+  { source: { kind, data }, media_type }: IntakeImage,
+): Promise<ImageBlock | string> {
+  if (kind === 'base64') return checkImage(data, media_type) ?? { type: 'image', source: { kind, data }, media_type };
+  const read = await engine.workspaces.readImage(session.workspace_path, data);
+  if (read === null)
+    return `${data} is not a readable PNG, JPEG, GIF or WebP image of at most 5 MiB and 8000 pixels a side inside the workspace`;
+  return read.media_type === media_type ? read : `${data} is ${read.media_type}, not ${media_type}`;
+}
+
+// A message for a turn that runs: stored at once, read at its next step boundary (20 §4).
+
+const MAX_CHARACTERS = 20_000;
+
+/** What is answered to a message that joined a turn. */
+export interface SteeringReceipt {
+  readonly turn_id: TurnId;
+  readonly session_id: SessionRecord['id'];
+  readonly submitted_at: string;
+  readonly user_message_id: null;
+  readonly steered: true;
+  readonly input_id: string;
+}
+
+/** Throws `validation_error` for what no running turn can take, whether one runs or not. */
+export function checkSteering({ content, override }: TakenMessage, attachments: readonly string[]): void {
+  const issues: Issue[] = [];
+  if (attachments.length > 0) issues.push({ path: 'attachments', message: 'cannot steer a turn' });
+  else if (content.some((block) => block.type !== 'text'))
+    issues.push({ path: 'content', message: 'must be text alone to steer a turn' });
+  else if ([...textOf(content)].length > MAX_CHARACTERS)
+    issues.push({ path: 'content', message: `must have at most ${MAX_CHARACTERS} characters to steer a turn` });
+  if (override !== null)
+    issues.push({ path: 'per_message_override', message: 'a steered message runs on the model of its turn' });
+  if (issues.length > 0) throw validationError(issues);
+}
+
+/**
+ * Gives the message to the session's open turn. Null when there is none: the session's lock is then held for `turnId`,
+ * and an ordinary turn may start. A turn that is being cancelled or admitted is waited for.
+ * Throws `session_is_worker`, `session_already_ended`, or `turn_in_flight` when too many messages wait.
+ */
+export async function steerOrReserve(
+  engine: Engine,
+  session: SessionRecord,
+  message: TakenMessage & {
+    readonly turnId: TurnId;
+    readonly claim: ((status: number, body: unknown) => Write) | undefined;
+  },
+): Promise<SteeringReceipt | null> {
+  for (;;) {
+    const turn = await engine.store.turns.open(session.id);
+    const running = turn && engine.locks.turn(turn.id);
+    const takes = turn && (turn.status === 'interrupted' || running?.scope.signal.aborted === false);
+    if (takes) {
+      const receipt = await join(engine, session, turn, message);
+      if (receipt !== null) return receipt;
+      continue;
+    }
+    if (engine.ending.has(session.id)) throw alreadyEnded();
+    if (session.is_worker) throw belongsToDelegation();
+    const lock = engine.locks.reserve(session.id, message.turnId);
+    if (!lock.held) return null;
+    await (lock.turn?.done ?? engine.locks.decided(session.id));
+  }
+}
+
+/** Null when the turn has ended meanwhile. */
+async function join(
+  engine: Engine,
+  session: SessionRecord,
+  turn: TurnRecord,
+  { content, claim }: Parameters<typeof steerOrReserve>[2],
+): Promise<SteeringReceipt | null> {
+  const submitted = engine.clock.now();
+  const receipt: SteeringReceipt = {
+    turn_id: turn.id,
+    session_id: session.id,
+    submitted_at: isoTime(submitted),
+    user_message_id: null,
+    steered: true,
+    input_id: engine.ids.next(),
+  };
+  const input = {
+    id: receipt.input_id,
+    session_id: session.id,
+    turn_id: turn.id,
+    content: content.flatMap((block) => (block.type === 'text' ? [textBlock(block.text)] : [])),
+    submitted_at: submitted,
+  };
+  try {
+    await engine.journal.commit({
+      writes: [{ kind: 'turn_input.insert', input }, ...(claim ? [claim(202, receipt)] : [])],
+      emit: [],
+    });
+    return receipt;
+  } catch (error) {
+    if (!(error instanceof JournalConflict)) throw error;
+    if (error.code === 'turn_closed') return null;
+    if (error.code === 'inputs_full')
+      throw new AppError('turn_in_flight', `${MAX_TURN_INPUTS} messages wait for this turn already; send it later`, {
+        current_turn_id: turn.id,
+      });
+    throw error;
+  }
+}
+
+/** The message as it is stored with its turn. */
+export function newUserMessage(
+  engine: Engine,
+  session: SessionRecord,
+  said: { readonly turn_id: TurnId; readonly content: readonly ContentBlock[]; readonly now: number },
+): StoredMessage {
+  return {
+    id: engine.ids.message(),
+    session_id: session.id,
+    turn_id: said.turn_id,
+    role: 'user',
+    content: [...said.content],
+    metadata: plainMetadata(),
+    created_at: isoTime(said.now),
+    provider_raw: null,
+  };
+}

@@ -1,0 +1,255 @@
+// The turn loop: ask the machine what is next, do it, until a terminal event is stored (00 §3, 04 §3.1).
+
+import { next, type Step } from '#core/policy/turn-machine.ts';
+import type { Write } from '#core/ports/journal.ts';
+import { Cancelled, cancelledBy } from '#protocol/abort.ts';
+import { TreeLost } from '#protocol/batch.ts';
+import type { Transient } from '#protocol/delta.ts';
+import { draft, type EventDraft } from '#protocol/event.ts';
+import type { StoredMessage, ToolUseBlock } from '#protocol/message.ts';
+import { callModel, isCrowded } from '../model-call/call-model.ts';
+import { appended } from '../model-call/call-records.ts';
+import { callStarted, modelRequest } from '../model-call/model-request.ts';
+import { closeOpenParts } from '../model-call/turn-end.ts';
+import { limitsOf, pauseTree } from '../money/budget-limits.ts';
+import { reportExceeded, warnIfNear } from '../money/budget-notices.ts';
+import { volatilePrompt } from '../prompt/model-input.ts';
+import { cancelScope, FAULT, isHandOver, throwIfLost } from '../state/concurrency.ts';
+import type { Engine } from '../state/engine.ts';
+import type { BudgetRefusal } from '../state/memory.ts';
+import {
+  inputsRead,
+  limitReached,
+  type ModelRequest,
+  messagesStored,
+  nextCallPrepared,
+  refused,
+  type ToolResults,
+  type TurnEnd,
+  type TurnRun,
+} from '../state/turn-run.ts';
+import { dispatchTools } from '../tool-call/dispatch-tools.ts';
+import { answerMessages, FAILED_TEXT } from '../tool-call/tool-results.ts';
+import { completeTurn, endTurn, interruptTurn } from './end-turn.ts';
+import { newUserMessage } from './incoming-message.ts';
+
+// The tool messages of a finished batch, what was said to the turn meanwhile, and the model call that takes both along (00 §3 step 5).
+
+/** Stores the tool messages of a finished batch in one transaction with what was said meanwhile, and announces the call that takes them along. */
+export async function storeAnswers(
+  engine: Engine,
+  run: TurnRun,
+  calls: readonly ToolUseBlock[],
+  results: ToolResults,
+): Promise<void> {
+  const { messages, writes } = answerMessages(engine, run, calls, { results, missing: FAILED_TEXT });
+  const inputs = (await waitingInputs(engine, run, messages)) ?? NONE;
+  const prepared = await certainCall(engine, run, [...run.history, ...messages, ...inputs.messages]);
+  const emit = [...messages.map((m) => appended(engine, run, m)), ...inputs.emit];
+  const cause = inputs.messages.length === 0 ? run.cause : emit.findLastIndex((item) => 'type' in item);
+  const events = await engine.journal.commit({
+    writes: [...writes, ...inputs.writes],
+    emit: [...emit, ...(prepared ? [callStarted(run, prepared, cause)] : [])],
+  });
+  messagesStored(run, messages);
+  const read = inputs.messages.length;
+  if (read > 0) inputsRead(run, inputs.messages, events[read - 1]!.id);
+  if (prepared) nextCallPrepared(run, { prepared, started: events[read]!.id });
+}
+
+// Messages sent to a turn that runs: read at its next step boundary (20 §4).
+
+/** What waits for the turn, as the messages it becomes. */
+export interface Inputs {
+  readonly messages: readonly StoredMessage[];
+  readonly writes: readonly Write[];
+  /** For each message its `turn.steered`, then the message for those who watch. */
+  readonly emit: readonly (EventDraft | Transient)[];
+}
+
+export const NONE: Inputs = { messages: [], writes: [], emit: [] };
+
+/** What is to be read now, behind `before`. Null where something waits and no model call may follow: nobody would answer it, and the turn gives it back as it ends. */
+export async function waitingInputs(
+  engine: Engine,
+  run: TurnRun,
+  before: readonly StoredMessage[] = [],
+): Promise<Inputs | null> {
+  const inputs = await engine.store.turns.inputs(run.turn.id);
+  if (inputs.length === 0) return NONE;
+  const { session, turn } = run;
+  const now = engine.clock.now();
+  const messages = inputs.map(({ content }) => newUserMessage(engine, session, { turn_id: turn.id, content, now }));
+  if (nextStep(engine, run, [...run.history, ...before, ...messages]).kind !== 'call_model') return null;
+  return {
+    messages,
+    writes: inputs.flatMap(({ id }, i): Write[] => [
+      { kind: 'turn_input.read', id },
+      { kind: 'message.insert', message: messages[i]! },
+    ]),
+    emit: inputs.flatMap(({ id, submitted_at }, i) => [
+      draft({
+        type: 'turn.steered',
+        session_id: session.id,
+        turn_id: turn.id,
+        parent: run.started_event_id,
+        payload: { message_id: messages[i]!.id, input_id: id, waited_ms: Math.max(0, now - submitted_at) },
+      }),
+      appended(engine, run, messages[i]!),
+    ]),
+  };
+}
+
+/**
+ * Reads what waits for a turn that would end here, so that one more model call follows.
+ * @returns `limited` where no call may follow
+ */
+export async function readInputs(engine: Engine, run: TurnRun): Promise<'read' | 'nothing' | 'limited'> {
+  const inputs = await waitingInputs(engine, run);
+  if (inputs === null) return 'limited';
+  const { messages, writes, emit } = inputs;
+  if (messages.length === 0) return 'nothing';
+  const events = await engine.journal.commit({ writes, emit });
+  inputsRead(run, messages, events.at(-1)!.id);
+  return 'read';
+}
+
+// What a running turn does next, and its next call where that is certain before the step in hand is stored (00 §3).
+
+export function nextStep(engine: Engine, run: TurnRun, history: readonly StoredMessage[] = run.history): Step {
+  return next({
+    last: lastSent(history),
+    stopReason: run.stop_reason,
+    llmCalls: run.tally.llm_calls,
+    maxLlmCalls: maxLlmCalls(engine, run),
+    outputTokensLeft: run.worker?.output_tokens_left ?? null,
+    contextRequested: run.context_request !== null,
+  });
+}
+
+/**
+ * The call that follows once `history` is stored, to be announced in the same transaction. Null where the turn may go
+ * another way, money has to be reserved first, or room has to be made in the window.
+ */
+export async function certainCall(
+  engine: Engine,
+  run: TurnRun,
+  history: readonly StoredMessage[],
+): Promise<ModelRequest | null> {
+  if (nextStep(engine, run, history).kind !== 'call_model') return null;
+  const volatile = await volatilePrompt(engine, run.session);
+  // Last, behind everything that may take time.
+  if ((await limitsOf(engine, run.session, run.caps)).length > 0) return null;
+  if (!mayAnnounce(engine, run.signal)) return null;
+  const prepared = modelRequest(engine, { ...run, history }, volatile);
+  return isCrowded(engine, prepared) ? null : prepared;
+}
+
+/** Nobody stops the turn: a call that is announced all the same is turned away, and costs two events. */
+export function mayAnnounce(engine: Engine, signal: AbortSignal): boolean {
+  return !signal.aborted && !engine.draining.value;
+}
+
+/** The newest message that a provider would be sent. */
+function lastSent(history: readonly StoredMessage[]): StoredMessage {
+  const last = history.findLast((m) => m.metadata.status === 'complete');
+  if (!last) throw new Error('a turn without its user message');
+  return last;
+}
+
+/** Model calls in one turn of a worker, however many `turn.max_llm_calls` allows a planner. */
+const MAX_WORKER_LLM_CALLS = 25;
+
+function maxLlmCalls(engine: Engine, run: TurnRun): number {
+  const limit = engine.config.turn.max_llm_calls;
+  return run.session.is_worker ? Math.min(limit, MAX_WORKER_LLM_CALLS) : limit;
+}
+
+/**
+ * Runs an admitted turn to its terminal event, or puts it down where it can be taken up again. Nothing is thrown but
+ * the journal's own faults. A cancellation is honoured between steps and inside them; its closing cannot be cancelled.
+ * @param known results of the newest message's tool calls from before a restart
+ */
+export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults = new Map()): Promise<TurnEnd> {
+  let results = known;
+  try {
+    for (;;) {
+      throwIfLost(run.signal);
+      const step = nextStep(engine, run);
+      // The calls of a stopped turn are dispatched all the same: each is turned away with its own terminal event.
+      // So is a call that is announced: it is made, turned away at once, and so has its outcome.
+      const owed = step.kind === 'run_tools' || run.next_call?.started != null;
+      if (run.signal.aborted && !owed) return await stop(engine, run);
+      if (step.kind === 'finish') {
+        const inputs = step.limit === null ? await readInputs(engine, run) : 'limited';
+        if (inputs === 'read') continue;
+        limitReached(run, step.limit);
+        const { stopReason } = step;
+        if (inputs === 'limited') return await endTurn(engine, run, { status: 'completed', stop_reason: stopReason });
+        const end = await completeTurn(engine, run, stopReason);
+        if (end !== null) return end;
+        continue;
+      }
+      if (engine.draining.value && !run.signal.aborted) {
+        cancelScope(run.scope, new Cancelled('shutdown'));
+        continue;
+      }
+      if (step.kind === 'call_model') {
+        const outcome = await callModel(engine, run);
+        if (outcome.ok) {
+          if (outcome.end !== null) return outcome.end;
+          results = outcome.settled;
+          await warnIfNear(engine, run);
+        } else if (outcome.error === null) return await overBudget(engine, run, outcome.refusal);
+        else if (!run.signal.aborted)
+          return await endTurn(engine, run, {
+            status: 'failed',
+            error_code: 'provider_error',
+            message: outcome.error.message,
+            error_class: outcome.error.error_class,
+            retryable: outcome.error.retryable,
+          });
+        continue;
+      }
+      const done = await dispatchTools(engine, run, step.calls, results);
+      throwIfLost(run.signal);
+      results = done.results;
+      if (run.signal.aborted) return await stop(engine, run);
+      if (done.interrupted) return await interruptTurn(engine, run, done.interrupted.reason);
+      await storeAnswers(engine, run, step.calls, results);
+      results = new Map();
+    }
+  } catch (thrown) {
+    if (thrown instanceof TreeLost) return { status: 'lost' };
+    engine.log.error({ err: thrown, session_id: run.session.id, turn_id: run.turn.id }, 'a turn failed unexpectedly');
+    // When one of these is refused too the turn stays open: whoever comes next, or the next start, ends it whole.
+    await closeOpenParts(engine, run.session, run.turn.id, FAULT);
+    return endTurn(engine, run, {
+      status: 'failed',
+      error_code: 'internal_error',
+      message: 'internal error',
+      error_class: null,
+      retryable: false,
+    });
+  }
+}
+
+/** A refused call: the tree waits for a higher limit, or this turn ends here (14 §3). */
+async function overBudget(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<TurnEnd> {
+  if (refusal.on_reached === 'stop') {
+    await reportExceeded(engine, run, refusal);
+    refused(run, refusal);
+    return endTurn(engine, run, { status: 'completed', stop_reason: 'budget_exceeded' });
+  }
+  if (pauseTree(engine, run.session, refusal)) await reportExceeded(engine, run, refusal);
+  return interruptTurn(engine, run, 'budget');
+}
+
+/** An aborted turn ends as cancelled, unless the process stops and the turn goes on after its next start. */
+async function stop(engine: Engine, run: TurnRun): Promise<TurnEnd> {
+  if (isHandOver(engine, run.signal)) return interruptTurn(engine, run, 'restart');
+  // Workers that were interrupted before the cancellation came have nobody else who would end them.
+  const by = cancelledBy(run.signal);
+  await engine.workers.closeUnder(run.turn.id, by);
+  return endTurn(engine, run, { status: 'cancelled', by });
+}

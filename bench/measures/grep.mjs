@@ -5,7 +5,7 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { rgPath } from '@vscode/ripgrep';
 import { grep } from '#tools/builtin/grep.ts';
-import { createWorkspaceFiles } from '#tools/workspace/paths.ts';
+import { createWorkspaceFiles } from '#tools/workspace/confined-files.ts';
 import { timed } from '../client.mjs';
 import { median } from '../stats.mjs';
 

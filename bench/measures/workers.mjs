@@ -5,7 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { silentLogger } from '#core/ports/log.ts';
-import { createWorkerLibrary } from '#tools/workspace/workers/library.ts';
+import { createWorkerLibrary } from '#tools/workspace/worker-files.ts';
 
 export const name = 'workers';
 

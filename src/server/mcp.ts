@@ -5,8 +5,8 @@ import type { Logger } from '#core/ports/log.ts';
 import type { SchemaCompiler } from '#core/ports/tool.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
-import { createMcp, type Mcp } from '#tools/mcp-client/servers.ts';
-import { readMcpFile } from '#tools/workspace/mcp-file.ts';
+import { createMcp, type Mcp } from '#tools/mcp-client/workspace-servers.ts';
+import { readMcpFile } from '#tools/workspace/workspaces.ts';
 import type { Credentials, Env } from './credentials.ts';
 import type { TraceRelay } from './telemetry/trace-relay.ts';
 

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { ToolFactory } from '#core/ports/tool.ts';
-import { define, inputSchema } from '#tools/builtin/definition.ts';
+import { define, inputSchema } from '#tools/builtin/common.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

@@ -36,11 +36,10 @@ import { openDatabase, type SqliteStoreHandle } from '#store/sqlite/connection/o
 import { newestId } from '#store/sqlite/read/id-seed.ts';
 import { createStore } from '#store/sqlite/read/store.ts';
 import { createJournal } from '#store/sqlite/write/journal.ts';
-import { builtinTools } from '#tools/builtin/builtin.ts';
-import { createToolRegistry } from '#tools/registry.ts';
-import { schemaCompiler } from '#tools/schema.ts';
-import { createToolSet } from '#tools/tool-set.ts';
-import { createWorkerLibrary } from '#tools/workspace/workers/library.ts';
+import { builtinTools } from '#tools/builtin/builtin-tools.ts';
+import { schemaCompiler } from '#tools/schema-compiler.ts';
+import { createToolRegistry, createToolSet } from '#tools/tool-registry.ts';
+import { createWorkerLibrary } from '#tools/workspace/worker-files.ts';
 import { createWorkspaces } from '#tools/workspace/workspaces.ts';
 import { newDatabase } from './new-database.ts';
 import { priceTableA } from './prices.ts';

@@ -4,10 +4,9 @@ import type { WorkerSpawner } from '#core/ports/spawner.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { defaultConfig } from '#protocol/config.ts';
 import { toolText } from '#protocol/tool.ts';
-import { builtinTools } from '#tools/builtin/builtin.ts';
-import { delegate } from '#tools/builtin/delegate.ts';
-import { requestContext } from '#tools/builtin/request-context.ts';
-import { createToolSet } from '#tools/tool-set.ts';
+import { builtinTools } from '#tools/builtin/builtin-tools.ts';
+import { delegate, requestContext } from '#tools/builtin/delegation-tools.ts';
+import { createToolSet } from '#tools/tool-registry.ts';
 import { call, contextOf, failure, run, workspace } from './call.ts';
 
 const factories = builtinTools({ shellEnv: {}, shell: defaultConfig('/data').tools.shell, clock: systemClock });

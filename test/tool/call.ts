@@ -11,8 +11,8 @@ import type { FileKnowledge, Tool, ToolContext, ToolFactory } from '#core/ports/
 import type { Workspaces } from '#core/ports/workspace.ts';
 import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
 import { ToolError, type ToolOutput } from '#protocol/tool.ts';
-import { createWorkspaceFiles } from '#tools/workspace/paths.ts';
-import { createWorkerLibrary } from '#tools/workspace/workers/library.ts';
+import { createWorkspaceFiles } from '#tools/workspace/confined-files.ts';
+import { createWorkerLibrary } from '#tools/workspace/worker-files.ts';
 import { createWorkspaces } from '#tools/workspace/workspaces.ts';
 
 /** A workspace with these files (`name: text`); a name ending in `/` is a folder. Removed when the test is over. */

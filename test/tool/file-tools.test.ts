@@ -5,11 +5,10 @@ import { describe, expect, it } from 'vitest';
 import { createFileLedger } from '#core/engine/state/file-ledger.ts';
 import { MAX_OUTPUT_BYTES } from '#core/policy/tools/tool-output.ts';
 import type { SessionId } from '#protocol/ids.ts';
-import { editFile } from '#tools/builtin/edit-file.ts';
+import { editFile, writeFile } from '#tools/builtin/edit-files.ts';
 import { listFiles } from '#tools/builtin/list-files.ts';
 import { readFile } from '#tools/builtin/read-file.ts';
-import { writeFile } from '#tools/builtin/write-file.ts';
-import { createToolSet } from '#tools/tool-set.ts';
+import { createToolSet } from '#tools/tool-registry.ts';
 import { call, failure, run, workspace } from './call.ts';
 
 const registry = createToolSet([readFile, writeFile, editFile, listFiles]);

@@ -3,9 +3,8 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { rgPath } from '@vscode/ripgrep';
 import { describe, expect, it } from 'vitest';
-import { grep } from '#tools/builtin/grep.ts';
-import { createHitList } from '#tools/builtin/hit-list.ts';
-import { createWorkspaceFiles } from '#tools/workspace/paths.ts';
+import { createHitList, grep } from '#tools/builtin/grep.ts';
+import { createWorkspaceFiles } from '#tools/workspace/confined-files.ts';
 import { call, failure, run, workspace } from './call.ts';
 
 const tool = grep({ ripgrep: rgPath });

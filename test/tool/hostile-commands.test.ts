@@ -8,8 +8,8 @@ import path from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { systemClock } from '#protocol/clock.ts';
 import { shell } from '#tools/builtin/shell.ts';
-import { createSandbox } from '#tools/sandbox/sandbox.ts';
-import { shellEnvironment } from '#tools/sandbox/shell-env.ts';
+import { createSandbox } from '#tools/sandbox/bubblewrap.ts';
+import { shellEnvironment } from '#tools/sandbox/command.ts';
 import { run, workspace } from './call.ts';
 
 const env = shellEnvironment({ PATH: process.env.PATH, HOME: process.env.HOME }, []);

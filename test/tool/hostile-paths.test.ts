@@ -7,7 +7,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { ToolError } from '#protocol/tool.ts';
 import { listFiles } from '#tools/builtin/list-files.ts';
 import { readFile } from '#tools/builtin/read-file.ts';
-import { createWorkspaceFiles } from '#tools/workspace/paths.ts';
+import { createWorkspaceFiles } from '#tools/workspace/confined-files.ts';
 import { call, textOf, workspace } from './call.ts';
 import { hostilePaths } from './hostile-paths.ts';
 

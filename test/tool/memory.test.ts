@@ -4,7 +4,7 @@ import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { MemoryWrite } from '#protocol/event/context.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
-import { memoryAdd, memoryConsolidate, memoryReplace } from '#tools/builtin/memory.ts';
+import { memoryAdd, memoryConsolidate, memoryReplace } from '#tools/builtin/memory-and-skills.ts';
 import { call, failure, run, textOf, workspace } from './call.ts';
 
 type Told = MemoryWrite & { readonly file: string; readonly operation: string };

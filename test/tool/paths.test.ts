@@ -18,7 +18,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { PathUse, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { ToolError } from '#protocol/tool.ts';
-import { createWorkspaceFiles } from '#tools/workspace/paths.ts';
+import { createWorkspaceFiles } from '#tools/workspace/confined-files.ts';
 
 let base: string;
 let root: string;

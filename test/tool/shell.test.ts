@@ -1,4 +1,5 @@
 // shell: real processes, real signals (09 §9.3, §10, §12, §13).
+
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
@@ -7,10 +8,9 @@ import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Cancelled } from '#protocol/abort.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
-import { createOutputWindow } from '#tools/builtin/output-window.ts';
 import { shell } from '#tools/builtin/shell.ts';
-import { createSandbox } from '#tools/sandbox/sandbox.ts';
-import { shellEnvironment } from '#tools/sandbox/shell-env.ts';
+import { createSandbox } from '#tools/sandbox/bubblewrap.ts';
+import { createOutputWindow, shellEnvironment } from '#tools/sandbox/command.ts';
 import { until } from '../support/until.ts';
 import { call, failure, run, textOf, workspace } from './call.ts';
 

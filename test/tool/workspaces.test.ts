@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Logger, silentLogger } from '#core/ports/log.ts';
 import type { Workspaces } from '#core/ports/workspace.ts';
-import { createWorkerLibrary } from '#tools/workspace/workers/library.ts';
+import { createWorkerLibrary } from '#tools/workspace/worker-files.ts';
 import { createWorkspaces } from '#tools/workspace/workspaces.ts';
 
 const PNG = Buffer.concat([Buffer.from('89504e470d0a1a0a', 'hex'), Buffer.alloc(16)]);

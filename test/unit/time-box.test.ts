@@ -1,7 +1,7 @@
 // Work on somebody else's text is broken off by the processor time it took, whatever else the machine does (01 §5).
 import vm from 'node:vm';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { OutOfTime, withinTime } from '#tools/time-box.ts';
+import { OutOfTime, withinTime } from '#tools/schema-compiler.ts';
 
 afterEach(() => void vi.restoreAllMocks());
 

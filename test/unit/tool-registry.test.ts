@@ -1,9 +1,8 @@
 // What `tools.disabled` takes away from everybody (09 §2).
 import { expect, it } from 'vitest';
 import { systemClock } from '#protocol/clock.ts';
-import { builtinTools } from '#tools/builtin/builtin.ts';
-import { createToolRegistry } from '#tools/registry.ts';
-import { createToolSet } from '#tools/tool-set.ts';
+import { builtinTools } from '#tools/builtin/builtin-tools.ts';
+import { createToolRegistry, createToolSet } from '#tools/tool-registry.ts';
 
 const shell = { sandbox: 'off', sandbox_network: false, env_passthrough: [] } as const;
 const builtin = createToolSet(

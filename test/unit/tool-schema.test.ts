@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import type { ToolFactory } from '#core/ports/tool.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { toolText } from '#protocol/tool.ts';
-import { MAX_SCHEMA_BYTES, schemaCompiler } from '#tools/schema.ts';
-import { createToolSet } from '#tools/tool-set.ts';
+import { MAX_SCHEMA_BYTES, schemaCompiler } from '#tools/schema-compiler.ts';
+import { createToolSet } from '#tools/tool-registry.ts';
 
 function tool(name: string, input_schema: Record<string, unknown> = { type: 'object' }): ToolFactory {
   return () => ({

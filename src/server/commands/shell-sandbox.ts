@@ -1,6 +1,6 @@
 // Whether the cage that `tools.shell.sandbox: required` asks for works on this machine (09 §12).
 import { spawnSync } from 'node:child_process';
-import { shellEnvironment } from '#tools/sandbox/shell-env.ts';
+import { shellEnvironment } from '#tools/sandbox/command.ts';
 import type { Env } from '../credentials.ts';
 
 const LIMIT_MS = 5000;

@@ -4,7 +4,7 @@ import type { LiveBus } from '#core/ports/live-bus.ts';
 import type { ToolContext } from '#core/ports/tool.ts';
 import type { Event, PayloadOf } from '#protocol/event.ts';
 import type { ToolUseId, TurnId } from '#protocol/ids.ts';
-import type { Mcp } from '#tools/mcp-client/servers.ts';
+import type { Mcp } from '#tools/mcp-client/workspace-servers.ts';
 
 /** The W3C headers as they came. */
 export interface TraceHeaders {

@@ -3,9 +3,7 @@ import { setImmediate } from 'node:timers/promises';
 import type { ToolFactory } from '#core/ports/tool.ts';
 import type { ConfinedPath, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { toolText } from '#protocol/tool.ts';
-import { byteKey } from './byte-order.ts';
-import { define, filesOf, inputSchema, nothingToCancel, pathSchema } from './definition.ts';
-import { PRUNED_FOLDERS } from './pruned.ts';
+import { byteKey, define, filesOf, inputSchema, nothingToCancel, PRUNED_FOLDERS, pathSchema } from './common.ts';
 
 const BETWEEN = 1000;
 

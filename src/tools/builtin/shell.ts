@@ -5,9 +5,9 @@ import type { ToolFactory } from '#core/ports/tool.ts';
 import { TreeLost } from '#protocol/batch.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { ToolError } from '#protocol/tool.ts';
+import type { Sandbox } from '../sandbox/bubblewrap.ts';
 import { type CommandEnd, type RunningCommand, startCommand } from '../sandbox/command.ts';
-import type { Sandbox } from '../sandbox/sandbox.ts';
-import { define, inputSchema } from './definition.ts';
+import { define, inputSchema } from './common.ts';
 
 const definition = define({
   name: 'shell',

@@ -2,8 +2,7 @@
 import { createParser } from 'eventsource-parser';
 import { faultOfJson } from '#core/policy/parsing/json.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
-import { MESSAGE, type OnFault } from './message.ts';
-import { beginSlice } from './pace.ts';
+import { beginSlice, MESSAGE_LIMITS, type OnFault } from './message-limits.ts';
 
 /**
  * A `fetch` that refuses what is too large, and says when the connection is lost: a request that was under way when its
@@ -50,7 +49,8 @@ export function guardedFetch(
     const text = await limitedText(body).catch((error: unknown) => {
       throw lost(error, `closed the connection during an answer (${causeOf(error)})`);
     });
-    const fault = text === null ? `has more than ${MESSAGE.bytes} bytes` : sse ? null : faultOfJson(text, MESSAGE);
+    const fault =
+      text === null ? `has more than ${MESSAGE_LIMITS.bytes} bytes` : sse ? null : faultOfJson(text, MESSAGE_LIMITS);
     if (fault !== null) {
       onFault(`sent a message that ${fault}`);
       throw new Error(fault);
@@ -77,7 +77,7 @@ function guardedEvents(body: ReadableStream<Uint8Array>, clock: Clock, ends: Eve
   const parser = createParser({
     onEvent({ id, event, data }) {
       // The address that the older transport begins with is no message.
-      const fault = event === 'endpoint' ? null : faultOfJson(data, MESSAGE);
+      const fault = event === 'endpoint' ? null : faultOfJson(data, MESSAGE_LIMITS);
       if (fault !== null) throw new TooLarge(fault);
       resumable ||= id !== undefined;
       answered ||= data !== '';
@@ -86,9 +86,9 @@ function guardedEvents(body: ReadableStream<Uint8Array>, clock: Clock, ends: Eve
     },
     onRetry: (ms) => void written.push(`retry: ${ms}\n\n`),
     onError(error) {
-      if (error.type === 'max-buffer-size-exceeded') throw new TooLarge(`has more than ${MESSAGE.bytes} bytes`);
+      if (error.type === 'max-buffer-size-exceeded') throw new TooLarge(`has more than ${MESSAGE_LIMITS.bytes} bytes`);
     },
-    maxBufferSize: MESSAGE.bytes,
+    maxBufferSize: MESSAGE_LIMITS.bytes,
   });
   return new ReadableStream({
     async pull(controller) {
@@ -129,7 +129,7 @@ async function limitedText(body: ReadableStream<Uint8Array>): Promise<string | n
   let size = 0;
   for await (const part of body) {
     size += part.length;
-    if (size > MESSAGE.bytes) return null;
+    if (size > MESSAGE_LIMITS.bytes) return null;
     parts.push(part);
   }
   return Buffer.concat(parts).toString('utf8');

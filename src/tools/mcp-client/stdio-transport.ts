@@ -6,9 +6,8 @@ import type { JSONRPCMessage, Transport } from '@modelcontextprotocol/client';
 import { faultOfJson } from '#core/policy/parsing/json.ts';
 import { isMapping } from '#core/policy/parsing/yaml.ts';
 import type { Clock } from '#protocol/clock.ts';
-import { signalGroup } from '../sandbox/group.ts';
-import { MESSAGE, type OnFault } from './message.ts';
-import { beginSlice } from './pace.ts';
+import { signalGroup } from '../sandbox/command.ts';
+import { beginSlice, MESSAGE_LIMITS, type OnFault } from './message-limits.ts';
 
 const STEP_MS = 2000;
 const DRAIN_MS = 1000;
@@ -55,7 +54,7 @@ export function stdioTransport(options: StdioOptions): Transport {
         readLines(started.stdout, {
           clock,
           onLine: receive,
-          onTooLong: () => fail(`sent a message of more than ${MESSAGE.bytes} bytes`),
+          onTooLong: () => fail(`sent a message of more than ${MESSAGE_LIMITS.bytes} bytes`),
         });
         gone = ended(started);
       });
@@ -84,7 +83,7 @@ export function stdioTransport(options: StdioOptions): Transport {
 
   function receive(line: string): void {
     if (line.trim() === '') return;
-    const fault = faultOfJson(line, MESSAGE);
+    const fault = faultOfJson(line, MESSAGE_LIMITS);
     if (fault !== null) {
       fail(`sent a message that ${fault}`);
       return;
@@ -158,7 +157,7 @@ function readLines(
       const end = rest.indexOf(NEWLINE);
       const part = end < 0 ? rest : rest.subarray(0, end);
       size += part.length;
-      if (size > MESSAGE.bytes) {
+      if (size > MESSAGE_LIMITS.bytes) {
         tooLong = true;
         parts = [];
         onTooLong();

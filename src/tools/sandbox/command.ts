@@ -1,9 +1,92 @@
-// One command as a process group of its own: what it prints, how it ended, and how to end all of it (09 §9.3, §13).
+// Runs one command as a process group: its output, its exit, its environment, and how to stop the group (09 §9.3, §12, §13).
+
+import { isUtf8 } from 'node:buffer';
 import { spawn } from 'node:child_process';
-import { MAX_OUTPUT_BYTES } from '#core/policy/tools/tool-output.ts';
+import { MAX_OUTPUT_BYTES, omittedNote, utf8Tail } from '#core/policy/tools/tool-output.ts';
 import type { Clock } from '#protocol/clock.ts';
-import { createOutputWindow } from '../builtin/output-window.ts';
-import { signalGroup } from './group.ts';
+
+// Signals to a process group: a command with everything it started (09 §9.3).
+
+/** Nothing happens when nobody is left in the group. */
+export function signalGroup(leader: number | undefined, signal: NodeJS.Signals): void {
+  if (leader === undefined) return;
+  try {
+    process.kill(-leader, signal);
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
+  }
+}
+
+// The output of a running program in bounded memory: its first and its last part (09 §10).
+
+interface OutputWindow {
+  push(data: Buffer): void;
+  /** Everything, or both ends with the number of bytes between them. Invalid bytes are U+FFFD. Call once, at the end. */
+  text(): string;
+}
+
+/**
+ * Bytes are kept as they come and read as text at the end: a flood that is no text would take long to read.
+ * @param half bytes kept of each end
+ */
+export function createOutputWindow(half: number): OutputWindow {
+  const head: Buffer[] = [];
+  let headBytes = 0;
+  const ring = Buffer.alloc(half);
+  let behind = 0;
+
+  return {
+    push(data) {
+      // What a stream hands out is its own again afterwards.
+      const first = Buffer.from(data.subarray(0, half - headBytes));
+      if (first.length > 0) head.push(first);
+      headBytes += first.length;
+      // Of a piece longer than the ring only its end can survive.
+      let rest = data.subarray(first.length);
+      behind += Math.max(0, rest.length - half);
+      rest = rest.subarray(Math.max(0, rest.length - half));
+      const at = behind % half;
+      const fits = Math.min(rest.length, half - at);
+      rest.copy(ring, at, 0, fits);
+      rest.copy(ring, 0, fits);
+      behind += rest.length;
+    },
+    text() {
+      const start = Buffer.concat(head);
+      if (behind <= half) {
+        const whole = readable(Buffer.concat([start, ring.subarray(0, behind)]));
+        return whole.length <= 2 * half ? whole.toString('utf8') : bothEnds(whole, whole, 0);
+      }
+      const at = behind % half;
+      const end = utf8Tail(Buffer.concat([ring.subarray(at), ring.subarray(0, at)]));
+      const kept = wholeCharacters(start);
+      return bothEnds(readable(kept), readable(end), start.length + behind - kept.length - end.length);
+    },
+  };
+
+  /** The first half of one and the last half of the other; `between` bytes are lost already. */
+  function bothEnds(first: Buffer, last: Buffer, between: number): string {
+    const from = wholeCharacters(first.subarray(0, half));
+    const to = utf8Tail(last.subarray(Math.max(0, last.length - half)));
+    const lost =
+      first === last ? first.length - from.length - to.length : first.length + last.length - from.length - to.length;
+    return `${from.toString('utf8')}${omittedNote(between + lost)}\n${to.toString('utf8')}`;
+  }
+}
+
+/** As UTF-8: an invalid byte becomes U+FFFD, which takes three. */
+function readable(data: Buffer): Buffer {
+  return isUtf8(data) ? data : Buffer.from(data.toString('utf8'));
+}
+
+/** Without a character at its end that was cut in two. */
+function wholeCharacters(data: Buffer): Buffer {
+  let start = data.length - 1;
+  while (start >= 0 && ((data[start] ?? 0) & 0xc0) === 0x80) start -= 1;
+  const lead = data[start] ?? 0;
+  const size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
+  return start + size > data.length ? data.subarray(0, start) : data;
+}
 
 const GRACE_MS = 5000;
 const DRAIN_MS = 1000;
@@ -81,4 +164,25 @@ export function startCommand({
       return true;
     },
   };
+}
+
+// The environment of a command: a short list of harmless names, never the server's own (09 §12).
+
+const HARMLESS_VARIABLES = new Set(['PATH', 'HOME', 'LANG', 'TZ', 'TMPDIR', 'USER', 'SHELL']);
+
+/**
+ * What `shell` inherits.
+ * @param env the server's environment
+ * @param passthrough further names the configuration allows
+ */
+export function shellEnvironment(
+  env: Readonly<Record<string, string | undefined>>,
+  passthrough: readonly string[],
+): Record<string, string> {
+  const allowed = (name: string) =>
+    HARMLESS_VARIABLES.has(name) || name.startsWith('LC_') || passthrough.includes(name);
+  const kept = Object.entries(env).filter(
+    (entry): entry is [string, string] => entry[1] !== undefined && allowed(entry[0]),
+  );
+  return { ...Object.fromEntries(kept), TERM: 'dumb' };
 }

@@ -1,4 +1,4 @@
-// Files by descriptor: what was checked is what is opened, although somebody may swap a link in between (09 §8 step 5).
+// Files by descriptor: the checked file is the opened file, even if a link is swapped in between (09 §8 step 5).
 import { constants, lstatSync } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readdir, readlink, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -210,4 +210,21 @@ async function modeOf(path: string): Promise<number | null> {
   if (stat.isSymbolicLink()) throw new SwappedPath();
   if (!stat.isFile()) throw new NotRegular();
   return stat.mode & 0o777;
+}
+
+// One queue of writers per real path, for the whole process (09 §8).
+
+const tails = new Map<string, Promise<unknown>>();
+
+/** Runs `fn` when everybody who asked for this path before has finished, whether well or not. */
+export async function exclusive<T>(realPath: string, fn: () => Promise<T>): Promise<T> {
+  const before = tails.get(realPath) ?? Promise.resolve();
+  const turn = before.then(fn);
+  const tail = turn.catch(() => {});
+  tails.set(realPath, tail);
+  try {
+    return await turn;
+  } finally {
+    if (tails.get(realPath) === tail) tails.delete(realPath);
+  }
 }

@@ -1,21 +1,80 @@
-// Everything the engine asks of a workspace folder, in one port (09 §5.1, §8, 10).
+// The `Workspaces` port: files, trust, memory, skills, instructions, images and routing files of a folder (09 §5.1, §8, 10).
 import { realpathSync } from 'node:fs';
 import { realpath, stat } from 'node:fs/promises';
 import { homedir } from 'node:os';
+import { resolve } from 'node:path';
+import { faultOfSize, imageType, MAX_IMAGE_BYTES } from '#core/policy/context/images.ts';
+import { OUTSIDE } from '#core/policy/parsing/limits.ts';
+import { utf8Head } from '#core/policy/tools/tool-output.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { WorkerLibrary } from '#core/ports/worker-library.ts';
-import type { Workspaces } from '#core/ports/workspace.ts';
-import { isMissing } from './descriptors.ts';
-import { readImage } from './images.ts';
-import { readInstructions } from './instructions.ts';
-import { changeMemory, memoryText } from './memory.ts';
-import { createWorkspaceFiles } from './paths.ts';
-import { readRoutingFile } from './routing-files.ts';
-import { createSaidOnce } from './said-once.ts';
-import { createSandboxFiles, openSandboxes } from './sandboxes.ts';
-import { createSkills } from './skills.ts';
-import { persistTrust, readTrust } from './trust.ts';
-import { withoutDefinitions } from './workers/write-guard.ts';
+import type { RoutingFile, WorkspaceFiles, Workspaces } from '#core/ports/workspace.ts';
+import type { ImageBlock } from '#protocol/message.ts';
+import { sha256Hex } from '#protocol/text/canonical-json.ts';
+import { ToolError } from '#protocol/tool.ts';
+import { createWorkspaceFiles } from './confined-files.ts';
+import { isMissing, problemOf, readStart } from './descriptors.ts';
+import { changeMemory, memoryText } from './memory-files.ts';
+import { createOnceLogger } from './once-logger.ts';
+import { createSkills } from './skill-folders.ts';
+import { persistTrust, readTrust } from './trust-yaml.ts';
+import { withoutDefinitions } from './worker-files.ts';
+import { createSandboxFiles, openSandboxes } from './worker-sandboxes.ts';
+
+// The two routing files as bytes; the routing policy parses them (03 §6.4).
+
+/** Far above any file a person writes; a larger one is cut and then fails to parse, with a message. */
+const MAX_ROUTING_FILE_BYTES = 1024 * 1024;
+
+/** One file as it is now; one that cannot be read counts as absent. */
+async function readRoutingFile(path: string, realPath: string, log: Logger): Promise<RoutingFile> {
+  const bytes = await readStart(realPath, MAX_ROUTING_FILE_BYTES).catch((error: unknown) => {
+    log.warn({ path, problem: problemOf(error) }, 'a routing file cannot be read');
+    return null;
+  });
+  return { path, bytes, stamp: bytes === null ? '' : sha256Hex(bytes) };
+}
+
+// Instructions of the project for every agent: the first instruction file that exists (10 §2).
+
+const MAX_INSTRUCTION_BYTES = 32 * 1024;
+
+/** The first of `names` (workspace-relative) that is a readable file, cut at 32 KiB with a note; null when there is none. */
+async function readInstructions(
+  files: WorkspaceFiles,
+  names: readonly string[],
+  log: Logger,
+): Promise<{ readonly path: string; readonly text: string } | null> {
+  for (const name of names) {
+    if (isMissing(resolve(files.root, name))) continue;
+    try {
+      const data = await readStart((await files.resolve(name, 'read')).absolute, MAX_INSTRUCTION_BYTES + 1);
+      if (data === null) continue;
+      const text = utf8Head(data, MAX_INSTRUCTION_BYTES).toString('utf8');
+      const note =
+        data.length > MAX_INSTRUCTION_BYTES ? `\n[truncated: ${name} exceeds ${MAX_INSTRUCTION_BYTES} bytes]` : '';
+      return { path: name, text: `${text}${note}` };
+    } catch (error) {
+      log.warn({ path: resolve(files.root, name), problem: problemOf(error) }, 'an instruction file is ignored');
+    }
+  }
+  return null;
+}
+
+// Images of the workspace, read once and kept as bytes (10 §8).
+
+/** Null when the file is missing, outside, too large or no supported image. */
+async function readImage(files: WorkspaceFiles, path: string): Promise<ImageBlock | null> {
+  try {
+    const data = await files.read(await files.resolve(path, 'read'), MAX_IMAGE_BYTES);
+    const type = imageType(data);
+    if (type === null || faultOfSize(data, type) !== null) return null;
+    return { type: 'image', source: { kind: 'base64', data: data.toString('base64') }, media_type: type };
+  } catch (error) {
+    if (error instanceof ToolError) return null;
+    throw error;
+  }
+}
 
 /** @param paths absolute: the routing file and the skills folder that hold for every workspace */
 export function createWorkspaces({
@@ -33,7 +92,7 @@ export function createWorkspaces({
   readonly log: Logger;
 }): Workspaces {
   // Some files are read before every call of a model: the same complaint every time would say nothing new.
-  const once = createSaidOnce(log);
+  const once = createOnceLogger(log);
   const skills = createSkills(globalSkillsPath, once);
   // A model must not write what a worker is made of.
   const hidden = dataFolder === undefined ? null : realpathSync(dataFolder);
@@ -77,4 +136,19 @@ async function realDirectory(path: string): Promise<string | null> {
 /** A person may keep the global file wherever a link says; a link inside a workspace is not followed. */
 async function real(path: string): Promise<string> {
   return isMissing(path) ? path : realpath(path).catch(() => path);
+}
+
+// The text of a workspace's `.mcp.json`, a file that other programs read too (09 §11, 18 §2).
+
+const MCP_FILE = '.mcp.json';
+
+/** One byte more than is allowed at most, so that a reader sees that it is too long. Null when there is none to read. */
+export async function readMcpFile(root: string, log: Logger): Promise<string | null> {
+  try {
+    // A link in its place is refused: file tools may write what it leads to.
+    return (await readStart(`${root}/${MCP_FILE}`, OUTSIDE.bytes + 1))?.toString('utf8') ?? null;
+  } catch (error) {
+    log.warn({ workspace: root }, `.mcp.json: ${problemOf(error)}; it is ignored`);
+    return null;
+  }
 }

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { silentLogger } from '#core/ports/log.ts';
-import { createWorkerLibrary } from '#tools/workspace/workers/library.ts';
+import { createWorkerLibrary } from '#tools/workspace/worker-files.ts';
 import { tempFolder } from '../../support/engine.ts';
 import { startServer } from '../../support/http.ts';
 import { call, planner, scenario, worker } from '../../support/scenario.ts';

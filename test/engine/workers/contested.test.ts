@@ -3,9 +3,8 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { silentLogger } from '#core/ports/log.ts';
-import { createWorkspaceFiles } from '#tools/workspace/paths.ts';
-import { createWorkerLibrary } from '#tools/workspace/workers/library.ts';
-import { withoutDefinitions } from '#tools/workspace/workers/write-guard.ts';
+import { createWorkspaceFiles } from '#tools/workspace/confined-files.ts';
+import { createWorkerLibrary, withoutDefinitions } from '#tools/workspace/worker-files.ts';
 import { tempFolder } from '../../support/engine.ts';
 import { startServer } from '../../support/http.ts';
 

@@ -6,7 +6,7 @@ import { silentLogger } from '#core/ports/log.ts';
 import type { PathUse, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { ToolError } from '#protocol/tool.ts';
 import { SandboxSchema } from '#protocol/worker/definition.ts';
-import { createWorkerLibrary } from '#tools/workspace/workers/library.ts';
+import { createWorkerLibrary } from '#tools/workspace/worker-files.ts';
 import { createWorkspaces } from '#tools/workspace/workspaces.ts';
 import { tempFolder } from '../../support/engine.ts';
 import { type Parsed, startServer } from '../../support/http.ts';

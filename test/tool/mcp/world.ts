@@ -5,9 +5,9 @@ import type { Logger } from '#core/ports/log.ts';
 import type { ToolContext } from '#core/ports/tool.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import { type McpServerConfig, McpServerSchema } from '#protocol/mcp.ts';
-import type { McpTool } from '#tools/mcp-client/server.ts';
-import { createMcp, type McpOptions } from '#tools/mcp-client/servers.ts';
-import { schemaCompiler } from '#tools/schema.ts';
+import type { McpTool } from '#tools/mcp-client/mcp-server.ts';
+import { createMcp, type McpOptions } from '#tools/mcp-client/workspace-servers.ts';
+import { schemaCompiler } from '#tools/schema-compiler.ts';
 import { until } from '../../support/until.ts';
 import { contextOf, textOf, workspace } from '../call.ts';
 

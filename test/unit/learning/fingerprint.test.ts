@@ -8,7 +8,7 @@ import { MAX_NAMES, tracesOf, withPaths } from '#core/policy/learning/traces.ts'
 import type { Fingerprint } from '#protocol/learning/pattern.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
-import { editFile } from '#tools/builtin/edit-file.ts';
+import { editFile } from '#tools/builtin/edit-files.ts';
 import { readFile } from '#tools/builtin/read-file.ts';
 import { message, toolUse } from '../../support/messages.ts';
 

@@ -8,9 +8,8 @@ import { type CostRow, createMetisClient, type MetisClient, type Session, type T
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import type { CommandContext } from '#server/context.ts';
-import { startCommand } from '#tools/sandbox/command.ts';
-import { createSandbox } from '#tools/sandbox/sandbox.ts';
-import { shellEnvironment } from '#tools/sandbox/shell-env.ts';
+import { createSandbox } from '#tools/sandbox/bubblewrap.ts';
+import { shellEnvironment, startCommand } from '#tools/sandbox/command.ts';
 import { type Arm, type ArmServer, type BenchmarkSettings, startArmServer } from './server.ts';
 
 const CHECK_LIMIT_MS = 300_000;

@@ -4,8 +4,8 @@ import { hasSuffix, sandboxRoot } from '#core/policy/workers/sandbox-rules.ts';
 import type { ConfinedPath, PathUse, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { Sandbox } from '#protocol/worker/definition.ts';
+import { below } from './confined-files.ts';
 import { createFolder } from './descriptors.ts';
-import { below } from './paths.ts';
 
 /** On the workspace itself it takes paths that begin with no sandbox's name. */
 const UNNAMED = 'workspace';

@@ -3,8 +3,16 @@ import { createHash } from 'node:crypto';
 import { lstat, realpath } from 'node:fs/promises';
 import type { ConfinedPath, DirectoryEntry, PathUse, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { ToolError } from '#protocol/tool.ts';
-import { errnoOf, isMissing, listDirectory, NotRegular, openRegular, replaceFile, SwappedPath } from './descriptors.ts';
-import { exclusive } from './path-lock.ts';
+import {
+  errnoOf,
+  exclusive,
+  isMissing,
+  listDirectory,
+  NotRegular,
+  openRegular,
+  replaceFile,
+  SwappedPath,
+} from './descriptors.ts';
 
 const MAX_PATH_BYTES = 4096;
 const MAX_READ_BYTES = 64 * 1024 * 1024;

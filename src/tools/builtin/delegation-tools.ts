@@ -1,11 +1,64 @@
-// worker_create and worker_call: a session makes workers of its own and calls them (13 §6.3).
-
+// Tools around workers: delegate, _request_context, worker_create, worker_call (04 §4, 04 §8, 13 §6.3).
+import {
+  DELEGATE_DESCRIPTION,
+  DELEGATE_JSON_SCHEMA,
+  REQUEST_CONTEXT_DESCRIPTION,
+  REQUEST_CONTEXT_JSON_SCHEMA,
+} from '#core/policy/delegation/tool-schemas.ts';
 import { attachmentsSchema, INPUT_SCHEMA, plainInput } from '#core/policy/workers/worker-tools.ts';
 import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool.ts';
-import { ToolError } from '#protocol/tool.ts';
-import { define, inputSchema, nothingToCancel } from './definition.ts';
+import { REQUEST_CONTEXT, ToolError, toolText } from '#protocol/tool.ts';
+import { define, inputSchema, nothingToCancel } from './common.ts';
 
-const creating = define({
+const delegateDefinition = define({
+  name: 'delegate',
+  description: DELEGATE_DESCRIPTION,
+  input_schema: DELEGATE_JSON_SCHEMA,
+  side_effects: 'execute',
+  requires_workspace: false,
+  path_fields: [],
+  // The worker's own clock bounds it.
+  timeout_seconds: 0,
+  spawns: 'delegate',
+  // The worker of a call is found by the call's id.
+  restartable: true,
+});
+
+export const delegate: ToolFactory = () => ({
+  definition: delegateDefinition,
+  // The signal of the call reaches the worker's turn.
+  cancel: nothingToCancel,
+  check: async (input, { spawner }) => (spawner === null ? [] : spawner.check(input)),
+  async execute(input, { spawner }) {
+    if (spawner === null) throw new ToolError('permission_denied', 'workers cannot delegate');
+    return spawner.spawn(input);
+  },
+});
+
+// _request_context: a worker requests missing information; the turn loop reads the request itself (04 §8).
+
+const requestContextDefinition = define({
+  name: REQUEST_CONTEXT,
+  description: REQUEST_CONTEXT_DESCRIPTION,
+  input_schema: REQUEST_CONTEXT_JSON_SCHEMA,
+  side_effects: 'none',
+  requires_workspace: false,
+  path_fields: [],
+  requests_context: true,
+});
+
+export const requestContext: ToolFactory = () => ({
+  definition: requestContextDefinition,
+  cancel: nothingToCancel,
+  async execute(_input, { is_worker }) {
+    if (!is_worker) throw new ToolError('permission_denied', 'only a worker can request context');
+    return toolText('Request recorded.');
+  },
+});
+
+// worker_create and worker_call: a session creates its own workers and calls them (13 §6.3).
+
+const workerCreateDefinition = define({
   name: 'worker_create',
   description:
     'Creates a worker for this session: a specialist with instructions of its own, called with worker_call. A person sees the whole definition first and may change it; the answer says what was made. The name of a worker that you created replaces it, so that you can refine it. Its folders, rules and limits come from the server.',
@@ -32,7 +85,7 @@ const creating = define({
   ),
 });
 
-const calling = define({
+const workerCallDefinition = define({
   name: 'worker_call',
   description:
     'Calls a worker that was created in this session with worker_create. Other workers are tools of their own name.',
@@ -55,7 +108,7 @@ const calling = define({
 });
 
 export const workerCreate: ToolFactory = () => ({
-  definition: creating,
+  definition: workerCreateDefinition,
   cancel: nothingToCancel,
   check: (input, context) => makerOf(context).check(proposalOf(input)),
   shown: (input, context) => makerOf(context).shown(proposalOf(input)),
@@ -74,7 +127,7 @@ function makerOf({ maker }: ToolContext) {
 }
 
 export const workerCall: ToolFactory = () => ({
-  definition: calling,
+  definition: workerCallDefinition,
   plain: plainInput,
   // The signal of the call reaches the worker's turn.
   cancel: nothingToCancel,

@@ -1,5 +1,4 @@
 // `.metis/trust.yaml`: which tools run without a question in a workspace, and which never do (09 §5.1).
-
 import type { Document } from 'yaml';
 import { z } from 'zod';
 import type { Limits } from '#core/policy/parsing/limits.ts';
@@ -8,8 +7,7 @@ import { isMapping, readYaml } from '#core/policy/parsing/yaml.ts';
 import { isSameTool } from '#core/policy/tools/tool-names.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { Trust, TrustChange } from '#core/ports/workspace.ts';
-import { problemOf, readStart, replaceFile } from './descriptors.ts';
-import { exclusive } from './path-lock.ts';
+import { exclusive, problemOf, readStart, replaceFile } from './descriptors.ts';
 
 const MAX_BYTES = 64 * 1024;
 const RELATIVE = '.metis/trust.yaml';

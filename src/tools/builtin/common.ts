@@ -1,4 +1,4 @@
-// What the definitions of the built-in tools have in common (09 §13).
+// Parts that the built-in tools share: definitions, stale-file checks, text decoding, listing order (09 §13).
 import { createHash } from 'node:crypto';
 import type { ToolContext } from '#core/ports/tool.ts';
 import type { ConfinedPath, WorkspaceFiles } from '#core/ports/workspace.ts';
@@ -87,3 +87,36 @@ export function notText(path: string, hint = ''): ToolError {
 export async function nothingToCancel(): Promise<boolean> {
   return false;
 }
+
+// Order of names as their UTF-8 bytes, the order of every listing (09 §13).
+
+/** Compares like the UTF-8 bytes would. */
+export function byteOrder(a: string, b: string): number {
+  // UTF-16 order differs from byte order only where surrogates meet the characters behind them.
+  if (/[\ud800-\uffff]/.test(a) && /[\ud800-\uffff]/.test(b)) return Buffer.compare(Buffer.from(a), Buffer.from(b));
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/** A text whose plain order is that of the given one's UTF-8 bytes: for sorting very many. */
+export function byteKey(text: string): string {
+  return /[\u0080-\uffff]/.test(text) ? Buffer.from(text).toString('latin1') : text;
+}
+
+// Folders that searches and recursive listings leave out: dependencies, builds, caches (09 §13).
+
+export const PRUNED_FOLDERS: readonly string[] = [
+  '.git',
+  '__pycache__',
+  '.venv',
+  'venv',
+  'node_modules',
+  'dist',
+  'build',
+  '.mypy_cache',
+  '.pytest_cache',
+  '.ruff_cache',
+  '.tox',
+  'site',
+  '.next',
+  '.cache',
+];

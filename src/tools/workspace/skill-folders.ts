@@ -13,9 +13,9 @@ import type { Skill, SkillEntry } from '#protocol/context/skill.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
+import { createWorkspaceFiles } from './confined-files.ts';
 import { errnoOf, isMissing, listDirectory, problemOf, readStart } from './descriptors.ts';
-import { createWorkspaceFiles } from './paths.ts';
-import type { SaidOnce } from './said-once.ts';
+import type { OnceLogger } from './once-logger.ts';
 
 const MAX_FILE_BYTES = 64 * 1024;
 /** Folders of one root that are looked at for the index. */
@@ -47,7 +47,7 @@ export interface Skills {
 }
 
 /** @param globalPath absolute; a person may keep it wherever a link says */
-export function createSkills(globalPath: string, log: SaidOnce): Skills {
+export function createSkills(globalPath: string, log: OnceLogger): Skills {
   const kept = new Map<string, Kept>();
 
   /** From the lowest rank to the highest. */
@@ -63,7 +63,7 @@ export function createSkills(globalPath: string, log: SaidOnce): Skills {
       // One that a link takes out of the workspace, or to what may not be read there, is somebody else's.
       const path = await files.resolve(folder, 'read').catch((error: unknown) => {
         const fields = { workspace, folder, problem: problemOf(error) };
-        log.say('warn', `${workspace}/${folder}`, fields, 'a folder of skills is ignored');
+        log.log('warn', `${workspace}/${folder}`, fields, 'a folder of skills is ignored');
         return null;
       });
       if (path !== null) found.push({ path: path.absolute, source: 'workspace' });
@@ -115,7 +115,7 @@ export function createSkills(globalPath: string, log: SaidOnce): Skills {
           const other = byName.get(entry.name);
           if (other !== undefined) {
             const fields = { skill: entry.name, used: root.path, instead_of: other.root.path };
-            log.say('info', `${root.path}/${entry.name}`, fields, 'two skills have the same name');
+            log.log('info', `${root.path}/${entry.name}`, fields, 'two skills have the same name');
           }
           byName.set(entry.name, { entry, root });
         }
@@ -127,7 +127,7 @@ export function createSkills(globalPath: string, log: SaidOnce): Skills {
       const skill = (await find(workspace, name))?.skill ?? null;
       if (skill !== null && skill.estimated_body_tokens > LARGE_BODY_TOKENS) {
         const fields = { skill: name, estimated_body_tokens: skill.estimated_body_tokens };
-        log.say('warn', `${workspace} ${name} ${skill.version}`, fields, 'a skill is large: shorten its SKILL.md');
+        log.log('warn', `${workspace} ${name} ${skill.version}`, fields, 'a skill is large: shorten its SKILL.md');
       }
       return skill;
     },
@@ -147,10 +147,10 @@ export function createSkills(globalPath: string, log: SaidOnce): Skills {
 }
 
 /** Names in byte order, of what may be a skill's folder. */
-async function folderNames(root: Root, log: SaidOnce): Promise<readonly string[]> {
+async function folderNames(root: Root, log: OnceLogger): Promise<readonly string[]> {
   const entries = await listDirectory(root.path).catch((error: unknown): readonly DirectoryEntry[] => {
     const fields = { path: root.path, problem: problemOf(error) };
-    log.say('warn', root.path, fields, 'a folder of skills cannot be read');
+    log.log('warn', root.path, fields, 'a folder of skills cannot be read');
     return [];
   });
   const names = entries
@@ -159,7 +159,7 @@ async function folderNames(root: Root, log: SaidOnce): Promise<readonly string[]
     .sort((a, b) => (a < b ? -1 : 1));
   if (names.length > MAX_FOLDERS) {
     const fields = { path: root.path, folders: names.length };
-    log.say('warn', root.path, fields, `a folder of skills has more than ${MAX_FOLDERS}; the first by name are listed`);
+    log.log('warn', root.path, fields, `a folder of skills has more than ${MAX_FOLDERS}; the first by name are listed`);
   }
   return names.slice(0, MAX_FOLDERS);
 }
@@ -180,7 +180,7 @@ async function stampOf(file: string): Promise<string> {
 }
 
 /** The skill, or all that is wrong with its file, which is logged once per content. */
-async function readFrom(file: string, name: string, log: SaidOnce): Promise<Result<Omit<Skill, 'source'>, string>> {
+async function readFrom(file: string, name: string, log: OnceLogger): Promise<Result<Omit<Skill, 'source'>, string>> {
   let about: string;
   let fault: string;
   try {
@@ -191,7 +191,7 @@ async function readFrom(file: string, name: string, log: SaidOnce): Promise<Resu
     if (read.ok) {
       const { skill, warnings } = read.value;
       for (const problem of warnings)
-        log.say(
+        log.log(
           'warn',
           `${file} ${sha256Hex(data)} ${problem}`,
           { path: file, problem },
@@ -205,7 +205,7 @@ async function readFrom(file: string, name: string, log: SaidOnce): Promise<Resu
     fault = errnoOf(error) ?? problemOf(error);
     about = fault;
   }
-  log.say('warn', `${file} ${about}`, { path: file, problem: fault }, 'a skill is ignored: its SKILL.md is not valid');
+  log.log('warn', `${file} ${about}`, { path: file, problem: fault }, 'a skill is ignored: its SKILL.md is not valid');
   return err(fault);
 }
 

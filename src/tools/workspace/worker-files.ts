@@ -1,4 +1,4 @@
-// Definitions on the disk, each parsed once for as long as its files stay the same (13 §3).
+// The worker library on disk: a cached definition is valid while its files are unchanged (13 §3).
 import { realpathSync } from 'node:fs';
 import { lstat, mkdir, realpath, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -6,13 +6,22 @@ import { agentName } from '#core/policy/workers/agent-file.ts';
 import { MAX_WORKER_BYTES } from '#core/policy/workers/read-definition.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { WorkerLibrary } from '#core/ports/worker-library.ts';
+import type { WorkspaceFiles } from '#core/ports/workspace.ts';
 import { AppError } from '#protocol/errors.ts';
+import { ToolError } from '#protocol/tool.ts';
 import type { FoundWorker } from '#protocol/worker/definition.ts';
-import { errnoOf, NotRegular, problemOf, readStart, replaceFile, SwappedPath } from '../descriptors.ts';
-import { exclusive } from '../path-lock.ts';
-import { createSaidOnce } from '../said-once.ts';
-import { completeWorker, loadWorker, readInside, readSource } from './load.ts';
-import { type Located, locateAll, PLACES, stampOf } from './places.ts';
+import { errnoOf, exclusive, NotRegular, problemOf, readStart, replaceFile, SwappedPath } from './descriptors.ts';
+import {
+  completeWorker,
+  type Located,
+  loadWorker,
+  locateAll,
+  PLACES,
+  readInside,
+  readSource,
+  stampOf,
+} from './load-worker.ts';
+import { createOnceLogger } from './once-logger.ts';
 
 /** Files that are read at a time: enough to keep the disk busy. */
 const AT_ONCE = 32;
@@ -30,7 +39,7 @@ interface Kept {
 }
 
 export function createWorkerLibrary(log: Logger): WorkerLibrary {
-  const once = createSaidOnce(log);
+  const once = createOnceLogger(log);
   const roots = new Map<string, Map<string, Kept>>();
 
   function keptOf(root: string): Map<string, Kept> {
@@ -162,4 +171,60 @@ function realOf(path: string): readonly string[] {
   } catch {
     return [];
   }
+}
+
+// Write protection: file tools of a model cannot write worker definitions (13 §3.4).
+
+const DEFINITION = /^(\.metis\/.+|workers\/[^/]+\.(yaml|json)|\.claude\/agents\/.+\.md)$/;
+/** Each may be a link to another folder of the workspace, whose real name is no way around. */
+const FOLDERS = [
+  '.metis/workers',
+  '.metis/prompts',
+  '.metis/schemas',
+  'workers',
+  '.claude/agents',
+  'prompts',
+  'schemas',
+];
+const PROMPT = /^prompts\/([^/]+)\.[^./]+$/;
+
+export function withoutDefinitions(root: string, files: WorkspaceFiles, library: WorkerLibrary): WorkspaceFiles {
+  return {
+    ...files,
+    async resolve(path, use) {
+      const confined = await files.resolve(path, use);
+      if (use !== 'write') return confined;
+      const names = [confined.relative, ...(await aliases(root, confined.absolute))].map(folded);
+      if (names.some((name) => DEFINITION.test(name)) || (await belongs(confined.absolute, names)))
+        throw new ToolError(
+          'permission_denied',
+          `Path '${path.replace(/\p{Cc}/gu, '?')}' is protected: it is part of a worker's definition; worker_create makes a new worker`,
+        );
+      return confined;
+    },
+  };
+
+  async function belongs(absolute: string, names: readonly string[]): Promise<boolean> {
+    const stems = names.flatMap((name) => PROMPT.exec(name)?.[1] ?? []);
+    if (stems.length > 0 && (await library.names(root)).some((name) => stems.includes(name.toLowerCase()))) return true;
+    return library.owns(root, absolute);
+  }
+}
+
+/** What the path is called by way of a folder of definitions that is a link. */
+async function aliases(root: string, absolute: string): Promise<readonly string[]> {
+  const found: string[] = [];
+  for (const folder of FOLDERS) {
+    const real = await realpath(`${root}/${folder}`).catch(() => null);
+    if (real !== null && absolute.startsWith(`${real}/`)) found.push(`${folder}${absolute.slice(real.length)}`);
+  }
+  return found;
+}
+
+/** In the spelling that every file system takes for the same (09 §8). */
+function folded(relative: string): string {
+  return relative
+    .normalize('NFKC')
+    .replace(/[\p{Cf}\p{Mn}]/gu, '')
+    .toLowerCase();
 }

@@ -3,18 +3,14 @@ import { rgPath } from '@vscode/ripgrep';
 import type { ToolFactory } from '#core/ports/tool.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
-import { createSandbox } from '../sandbox/sandbox.ts';
-import { delegate } from './delegate.ts';
-import { editFile } from './edit-file.ts';
+import { createSandbox } from '../sandbox/bubblewrap.ts';
+import { delegate, requestContext, workerCall, workerCreate } from './delegation-tools.ts';
+import { editFile, writeFile } from './edit-files.ts';
 import { grep } from './grep.ts';
 import { listFiles } from './list-files.ts';
-import { memoryAdd, memoryConsolidate, memoryReplace } from './memory.ts';
+import { memoryAdd, memoryConsolidate, memoryReplace, skillLoad } from './memory-and-skills.ts';
 import { readFile } from './read-file.ts';
-import { requestContext } from './request-context.ts';
 import { shell } from './shell.ts';
-import { skillLoad } from './skill-load.ts';
-import { workerCall, workerCreate } from './workers.ts';
-import { writeFile } from './write-file.ts';
 
 export interface BuiltinOptions {
   /** The ripgrep program; default: the one that is installed with the server. */

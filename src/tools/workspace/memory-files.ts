@@ -9,6 +9,7 @@ import { plainText } from '#protocol/text/plain-text.ts';
 import { ToolError } from '#protocol/tool.ts';
 import {
   errnoOf,
+  exclusive,
   isMissing,
   NotRegular,
   openRegular,
@@ -17,8 +18,7 @@ import {
   replaceFile,
   SwappedPath,
 } from './descriptors.ts';
-import { exclusive } from './path-lock.ts';
-import type { SaidOnce } from './said-once.ts';
+import type { OnceLogger } from './once-logger.ts';
 
 /** Of a file that a person let grow beyond this, only size and hash are taken. */
 const MAX_KEPT_BYTES = 1024 * 1024;
@@ -30,7 +30,7 @@ const CHUNK_BYTES = 64 * 1024;
  * Both files under their headings, blank ones left out; null when there is nothing to say.
  * A file that is too large is shown in part, one that cannot be read not at all, with a line in the log.
  */
-export async function memoryText(files: WorkspaceFiles, log: SaidOnce): Promise<string | null> {
+export async function memoryText(files: WorkspaceFiles, log: OnceLogger): Promise<string | null> {
   const folder = `${files.root}/.metis`;
   if (isMissing(folder)) return null;
   const sections: string[] = [];
@@ -41,7 +41,7 @@ export async function memoryText(files: WorkspaceFiles, log: SaidOnce): Promise<
     const over = data.length > hard;
     if (over) {
       const fields = { workspace: files.root, file: name, cap: hard };
-      log.say(
+      log.log(
         'warn',
         `${files.root}/${name}`,
         fields,
@@ -54,13 +54,13 @@ export async function memoryText(files: WorkspaceFiles, log: SaidOnce): Promise<
   return sections.length === 0 ? null : sections.join('\n\n');
 }
 
-async function readMemory(files: WorkspaceFiles, name: MemoryFile, bytes: number, log: SaidOnce): Promise<Buffer> {
+async function readMemory(files: WorkspaceFiles, name: MemoryFile, bytes: number, log: OnceLogger): Promise<Buffer> {
   try {
     const path = await files.resolve(`.metis/${name}`, 'read');
     return (await readStart(path.absolute, bytes)) ?? Buffer.alloc(0);
   } catch (error) {
     const fields = { workspace: files.root, file: name, problem: problemOf(error) };
-    log.say('warn', `${files.root}/${name}`, fields, 'a memory file is ignored');
+    log.log('warn', `${files.root}/${name}`, fields, 'a memory file is ignored');
     return Buffer.alloc(0);
   }
 }

@@ -1,4 +1,6 @@
-// One definition with all that belongs to it: its file, its prompt, the schema of its answers (13 §3.2, §3.3, §6.6).
+// Finds worker definitions and reads one with its prompt and its output schema (13 §3.1 to §3.3, §6.6).
+
+import { statSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { readJson } from '#core/policy/parsing/json.ts';
 import { OUTSIDE } from '#core/policy/parsing/limits.ts';
@@ -16,16 +18,119 @@ import {
   type WorkerDefinition,
   type WorkerProblem,
 } from '#protocol/worker/definition.ts';
-import { errnoOf, isMissing, problemOf, readStart, SwappedPath } from '../descriptors.ts';
-import { createWorkspaceFiles } from '../paths.ts';
-import type { SaidOnce } from '../said-once.ts';
-import { folderInside, type Located } from './places.ts';
+import { createWorkspaceFiles } from './confined-files.ts';
+import { errnoOf, isMissing, listDirectory, problemOf, readStart, SwappedPath } from './descriptors.ts';
+import type { OnceLogger } from './once-logger.ts';
+
+// Folders with worker definitions, and the files of each name (13 §3.1).
+
+/** In the order of rank. */
+export const PLACES = [
+  { folder: '.metis/workers', endings: ['.yaml', '.json'], form: 'definition' },
+  { folder: 'workers', endings: ['.yaml', '.json'], form: 'definition' },
+  { folder: '.claude/agents', endings: ['.md'], form: 'agent' },
+] as const;
+/** Files of one folder that are looked at. */
+const MAX_FILES = 5000;
+/** Folders of agents below their own. */
+const MAX_DEPTH = 8;
+
+type Place = (typeof PLACES)[number];
+
+/** The files of one name in the place of the highest rank that has one; more than one is a fault of theirs. */
+export interface Located {
+  readonly name: string;
+  readonly place: Place;
+  /** Paths below the folder, in byte order. */
+  readonly files: readonly string[];
+  /** Real path of the folder. */
+  readonly directory: string;
+}
+
+/** By name. @param nameOf the name of an agent, which its file says */
+export async function locateAll(
+  root: string,
+  log: OnceLogger,
+  nameOf: (path: string, stem: string) => Promise<string>,
+): Promise<ReadonlyMap<string, Located>> {
+  const found = new Map<string, Located>();
+  for (const place of PLACES.toReversed()) {
+    const directory = await folderInside(root, place.folder, log);
+    if (directory === null) continue;
+    const files = await filesOf(directory, place, log);
+    const here = new Map<string, string[]>();
+    for (const file of files) {
+      const ending = place.endings.find((e) => file.endsWith(e) && file.length > e.length);
+      if (ending === undefined) continue;
+      const stem = file.slice(file.lastIndexOf('/') + 1, -ending.length);
+      const name = place.form === 'agent' ? await nameOf(`${directory}/${file}`, stem) : stem;
+      here.set(name, [...(here.get(name) ?? []), file]);
+    }
+    for (const [name, files] of here) found.set(name, { name, place, files, directory });
+  }
+  return found;
+}
+
+/** Real path of a folder of the workspace; null when it is missing, or a link takes it elsewhere. */
+async function folderInside(root: string, folder: string, log: OnceLogger): Promise<string | null> {
+  const path = `${root}/${folder}`;
+  if (isMissing(path)) return null;
+  const real = await realpath(path).catch(() => null);
+  if (real?.startsWith(root === '/' ? '/' : `${root}/`)) return real;
+  log.log(
+    'warn',
+    path,
+    { workspace: root, folder },
+    'a folder of worker definitions is ignored: it leads out of the workspace',
+  );
+  return null;
+}
+
+async function filesOf(directory: string, place: Place, log: OnceLogger): Promise<readonly string[]> {
+  const names: string[] = [];
+  // Agents may lie in folders of the folder; links to folders are not followed.
+  const folders = [{ path: '', depth: 0 }];
+  for (const { path, depth } of folders) {
+    const entries = await entriesOf(`${directory}/${path}`.replace(/\/$/, ''), log);
+    for (const { name, kind } of entries) {
+      if (name.startsWith('.')) continue;
+      if (kind !== 'directory') names.push(`${path}${name}`);
+      else if (place.form === 'agent' && depth < MAX_DEPTH && folders.length < MAX_FILES)
+        folders.push({ path: `${path}${name}/`, depth: depth + 1 });
+    }
+    if (names.length > MAX_FILES) break;
+  }
+  names.sort((a, b) => (a < b ? -1 : 1));
+  if (names.length > MAX_FILES) {
+    const fields = { path: directory, files: names.length };
+    log.log('warn', directory, fields, `${place.folder} has more than ${MAX_FILES} files; the first by name are read`);
+  }
+  return names.slice(0, MAX_FILES);
+}
+
+async function entriesOf(directory: string, log: OnceLogger) {
+  return listDirectory(directory).catch((error: unknown) => {
+    if (errnoOf(error) !== 'ENOTDIR')
+      log.log('warn', directory, { path: directory, problem: problemOf(error) }, 'a folder of workers cannot be read');
+    return [];
+  });
+}
+
+/** Changes whenever the content may have changed, its coming and going included. */
+export function stampOf(path: string): string {
+  try {
+    const stat = statSync(path, { throwIfNoEntry: false });
+    return stat === undefined ? '' : `${stat.mtimeMs} ${stat.ctimeMs} ${stat.size} ${stat.ino}`;
+  } catch (error) {
+    return errnoOf(error) ?? 'unknown';
+  }
+}
 
 const LEADS_OUT = 'is a link that leads out of the workspace';
 const MAX_SCHEMA_FILE = OUTSIDE.bytes;
 
-export interface Looking {
-  readonly log: SaidOnce;
+interface Looking {
+  readonly log: OnceLogger;
   /** Told of every file before it is looked for. */
   looked(path: string): void;
   /** Collects the files that the definition and its instructions were read from. */
@@ -80,7 +185,11 @@ export async function loadWorker(
 }
 
 /** A definition of no file, such as a session's. */
-export async function completeWorker(root: string, definition: WorkerDefinition, log: SaidOnce): Promise<FoundWorker> {
+export async function completeWorker(
+  root: string,
+  definition: WorkerDefinition,
+  log: OnceLogger,
+): Promise<FoundWorker> {
   const errors: WorkerProblem[] = [];
   const looking = { log, looked: () => {}, sources: [] };
   const rest = await belongings(root, definition, { file: null, looking, errors });
@@ -227,7 +336,7 @@ export async function readInside(root: string, path: string): Promise<Result<Sou
   }
 }
 
-export interface Source {
+interface Source {
   readonly text: string;
   readonly sha256: string;
 }

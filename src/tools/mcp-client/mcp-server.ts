@@ -12,7 +12,7 @@ import type { Issue } from '#protocol/errors.ts';
 import type { McpServerConfig } from '#protocol/mcp.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { type ToolDefinition, ToolError } from '#protocol/tool.ts';
-import { type CallOptions, type Connection, connect, type Endpoint, McpFault } from './connection.ts';
+import { type CallOptions, type Connection, connect, type Endpoint, McpFault } from './mcp-connection.ts';
 import { mcpTool } from './mcp-tool.ts';
 
 const STARTUP_SECONDS = 30;

@@ -9,9 +9,9 @@ import { orAbort } from '#protocol/abort.ts';
 import type { ToolProblem } from '#protocol/api/tools.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
 import { isWebAddress, type McpServerConfig, type McpServers } from '#protocol/mcp.ts';
-import { type Endpoint, McpFault } from './connection.ts';
-import { noiseLog } from './noise.ts';
-import { createMcpServer, type McpServer, type McpTool } from './server.ts';
+import { type Endpoint, McpFault } from './mcp-connection.ts';
+import { createMcpServer, type McpServer, type McpTool } from './mcp-server.ts';
+import { noiseLog } from './message-limits.ts';
 
 const IDLE_MS = 30 * 60_000;
 /** Of one project file. */

@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { MAX_MCP_TOOLS } from '#core/policy/mcp/listed-tools.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { guardedFetch } from './http-transport.ts';
-import type { OnFault } from './message.ts';
+import type { OnFault } from './message-limits.ts';
 import { type StdioOptions, stdioTransport } from './stdio-transport.ts';
 
 /** The library's own limit must never be the one that strikes. */

@@ -1,10 +1,9 @@
-// memory_add, memory_replace, memory_consolidate: what sessions of a workspace keep for the next ones (10 §4.3).
-
+// Tools for memory files (memory_add, memory_replace, memory_consolidate) and for skills (skill_load) (10 §4.3, §5.4).
 import { editMemory, type MemoryEdit, memoryAnswer } from '#core/policy/context/memory.ts';
 import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool.ts';
 import type { MemoryFile, MemoryWrite } from '#protocol/event/context.ts';
 import { type JsonSchema, ToolError, type ToolOutput, toolText } from '#protocol/tool.ts';
-import { define, inputSchema, nothingToCancel } from './definition.ts';
+import { define, inputSchema, nothingToCancel } from './common.ts';
 
 const FILE: JsonSchema = {
   type: 'string',
@@ -83,3 +82,38 @@ async function write(file: MemoryFile, edit: MemoryEdit, context: ToolContext): 
     files_modified: [`.metis/${file}`],
   });
 }
+
+const skillLoadDefinition = define({
+  name: 'skill_load',
+  description:
+    'Reads a skill: instructions for a kind of task, listed by name in your instructions. Read it before you begin such a task. With file it reads a file that the skill mentions.',
+  side_effects: 'read',
+  requires_workspace: false,
+  path_fields: [],
+  loads_skills: true,
+  input_schema: inputSchema(
+    {
+      name: { type: 'string', minLength: 1, maxLength: 64, description: 'Name of the skill.' },
+      file: { type: 'string', minLength: 1, description: 'Text file, relative to the folder of the skill.' },
+    },
+    ['name'],
+  ),
+});
+
+export const skillLoad: ToolFactory = () => ({
+  definition: skillLoadDefinition,
+  cancel: nothingToCancel,
+  async execute(input, { skills }) {
+    const name = input.name as string;
+    if (input.file !== undefined) return toolText(await skills.file(name, input.file as string));
+    const skill = await skills.load(name);
+    return toolText(`# Skill: ${skill.name} (source: ${skill.source})\n\n${skill.body}`, {
+      skill_loaded: {
+        skill_id: skill.name,
+        skill_version: skill.version,
+        load_size_tokens: skill.estimated_body_tokens,
+        source: skill.source,
+      },
+    });
+  },
+});

@@ -1,5 +1,4 @@
-// edit_file: replaces one place of a file (09 §13).
-
+// edit_file replaces one text in a file; write_file creates or overwrites a file (09 §13).
 import type { ToolFactory } from '#core/ports/tool.ts';
 import { ToolError, toolText } from '#protocol/tool.ts';
 import {
@@ -12,11 +11,11 @@ import {
   pathSchema,
   refuseStale,
   utf8Text,
-} from './definition.ts';
+} from './common.ts';
 
 const MAX_FILE_BYTES = 16 * 1024 * 1024;
 
-const definition = define({
+const editFileDefinition = define({
   name: 'edit_file',
   description:
     'Replaces a text in a file of the workspace. The old text must occur exactly once, so include enough of its surroundings; both texts are taken literally.',
@@ -34,7 +33,7 @@ const definition = define({
 });
 
 export const editFile: ToolFactory = () => ({
-  definition,
+  definition: editFileDefinition,
   cancel: nothingToCancel,
   async check(input, context) {
     await checkStale(context, input.path as string, 'allowed');
@@ -67,3 +66,47 @@ function onlyOccurrence(text: string, sought: string, path: string): number {
   if (count === 1) return first;
   throw new ToolError('execution_error', `text to replace appears ${count} times in ${path}; must be unique`);
 }
+
+// write_file: creates or overwrites a file (09 §13).
+
+const writeFileDefinition = define({
+  name: 'write_file',
+  description:
+    'Writes a file of the workspace: creates it, with missing folders, or replaces its whole content. To change a part of a file use edit_file.',
+  side_effects: 'write',
+  file_access: 'write',
+  group: 'sandbox.write',
+  input_schema: inputSchema(
+    {
+      path: pathSchema('File, relative to the workspace.'),
+      content: { type: 'string', description: 'The complete new content.' },
+    },
+    ['path', 'content'],
+  ),
+});
+
+export const writeFile: ToolFactory = () => ({
+  definition: writeFileDefinition,
+  cancel: nothingToCancel,
+  async check(input, context) {
+    await checkStale(context, input.path as string, 'refused');
+    return [];
+  },
+  async execute(input, context) {
+    const files = filesOf(context);
+    const content = input.content as string;
+    const path = await files.resolve(input.path as string, 'write');
+    const created = await files.exclusive(path, async () => {
+      context.signal.throwIfAborted();
+      const now = await files.hash(path, context.signal);
+      refuseStale(context, path, { now, unread: 'refused' });
+      await files.write(path, content);
+      context.known.wrote(path.relative, hashOf(content));
+      return now === null;
+    });
+    return toolText(`Wrote ${Buffer.byteLength(content)} bytes to ${path.given}`, {
+      files_modified: [path.relative],
+      files_created: created ? [path.relative] : [],
+    });
+  },
+});

@@ -1,0 +1,139 @@
+// The tools of a workspace: built-in tools, tools of its MCP servers, and named workers (09 §1, §2, 13 §6.1).
+import { namesTool } from '#core/policy/tools/tool-names.ts';
+import { plainInput } from '#core/policy/workers/worker-tools.ts';
+import type { Tool, ToolFactory, ToolRegistry, ToolSet } from '#core/ports/tool.ts';
+import { type Issue, StartupError } from '#protocol/errors.ts';
+import { REQUEST_CONTEXT, TOOL_NAME_PATTERN, type ToolDefinition, ToolError } from '#protocol/tool.ts';
+import type { Mcp } from './mcp-client/workspace-servers.ts';
+import { schemaCompiler, validatorOnUse } from './schema-compiler.ts';
+
+// A named worker as a tool. The spawner resolves the worker (13 §6.1).
+
+function workerTool(definition: ToolDefinition) {
+  const factory = (): Tool => ({
+    definition,
+    plain: plainInput,
+    // The signal of the call reaches the worker's turn.
+    cancel: async () => false,
+    check: async (input, { spawner }) => spawner?.check(input) ?? [],
+    shares: async (input, { spawner }) => spawner?.shares(input) ?? [],
+    async execute(input, { spawner }) {
+      if (spawner === null) throw new ToolError('permission_denied', 'this session cannot call workers');
+      return spawner.spawn(input);
+    },
+  });
+  return { definition, validate: validatorOnUse(definition.input_schema), factory };
+}
+
+/** A tool that some workspaces or sessions have beside the built-in ones. */
+interface AddedTool {
+  readonly definition: ToolDefinition;
+  readonly validate: (value: unknown) => readonly Issue[];
+  readonly factory: ToolFactory;
+}
+
+/**
+ * @param mcp null = no MCP server is configured: every workspace has the built-in tools, and no turn waits for more
+ * @param disabled names, or prefixes with a final `*`, of tools that nobody has, a turn from before a restart included
+ */
+export function createToolRegistry(builtin: ToolSet, mcp: Mcp | null, disabled: readonly string[]): ToolRegistry {
+  const own = disabled.length === 0 ? builtin : without(builtin, disabled);
+  const withWorkers = (toolset: ToolSet, workers: readonly ToolDefinition[]) =>
+    joined(toolset, workers.filter(({ name }) => !isDisabled(name, disabled)).map(workerTool));
+  if (mcp === null)
+    return { toolsOf: () => own, knownTools: () => own, problems: () => [], hold: () => () => {}, withWorkers };
+  const withMcp = (tools: readonly AddedTool[]) =>
+    joined(
+      own,
+      tools.filter(({ definition }) => !isDisabled(definition.name, disabled)),
+    );
+  return {
+    toolsOf: async (workspace) => withMcp(await mcp.tools(workspace)),
+    knownTools: (workspace) => withMcp(mcp.known(workspace)),
+    problems: mcp.problems,
+    hold: mcp.hold,
+    withWorkers,
+  };
+}
+
+function isDisabled(name: string, disabled: readonly string[]): boolean {
+  // A worker that cannot ask would have to guess.
+  if (name === REQUEST_CONTEXT) return false;
+  return disabled.some((entry) => namesTool(entry, name));
+}
+
+function without(tools: ToolSet, disabled: readonly string[]): ToolSet {
+  const definitions = tools.definitions().filter(({ name }) => !isDisabled(name, disabled));
+  return {
+    ...tools,
+    definitions: () => definitions,
+    definition: (name) => (isDisabled(name, disabled) ? null : tools.definition(name)),
+  };
+}
+
+function joined(builtin: ToolSet, more: readonly AddedTool[]): ToolSet {
+  if (more.length === 0) return builtin;
+  const added = new Map(more.map((tool) => [tool.definition.name, tool]));
+  // Names are ASCII, so code unit order is byte order.
+  const definitions: readonly ToolDefinition[] = [
+    ...builtin.definitions(),
+    ...more.map(({ definition }) => definition),
+  ].sort((a, b) => (a.name < b.name ? -1 : 1));
+  return {
+    definitions: () => definitions,
+    definition: (name) => added.get(name)?.definition ?? builtin.definition(name),
+    validate: (name, input) => added.get(name)?.validate(input) ?? builtin.validate(name, input),
+    create: (name) => added.get(name)?.factory() ?? builtin.create(name),
+  };
+}
+
+// Tools by name: each registered once, its input schema compiled once, made fresh for every call (09 §1, §3).
+
+interface Registration {
+  readonly definition: ToolDefinition;
+  readonly validate: (value: unknown) => readonly Issue[];
+  readonly factory: ToolFactory;
+}
+
+/**
+ * Registers all tools, or none: a bad name, a duplicate or a schema that breaks the rule throws
+ * `StartupError('invalid_tool')` with one line per problem that names the tool and the path.
+ * @param shipped schemas that this program's tests have proven: each is compiled when its tool is first called
+ */
+export function createToolSet(factories: readonly ToolFactory[], { shipped = false } = {}): ToolSet {
+  const tools = new Map<string, Registration>();
+  const problems: string[] = [];
+  for (const factory of factories) {
+    const { definition } = factory();
+    const { name } = definition;
+    const compiled = shipped
+      ? ({ ok: true, validate: validatorOnUse(definition.input_schema) } as const)
+      : schemaCompiler.compile(definition.input_schema);
+    if (name !== REQUEST_CONTEXT && !TOOL_NAME_PATTERN.test(name)) {
+      problems.push(`tool ${JSON.stringify(name)}: name: must match ${TOOL_NAME_PATTERN.source}`);
+    } else if (tools.has(name)) {
+      problems.push(`tool "${name}": name: is registered twice`);
+    } else if (compiled.ok) {
+      tools.set(name, { definition, validate: compiled.validate, factory });
+    } else {
+      problems.push(
+        ...compiled.problems.map(({ path, message }) => `tool "${name}": input_schema.${path}: ${message}`),
+      );
+    }
+  }
+  if (problems.length > 0) throw new StartupError('invalid_tool', problems);
+
+  // Names are ASCII, so code unit order is byte order.
+  const definitions = [...tools.keys()].sort().map((name) => registered(name).definition);
+  function registered(name: string): Registration {
+    const tool = tools.get(name);
+    if (tool === undefined) throw new Error(`no tool named ${name}`);
+    return tool;
+  }
+  return {
+    definitions: () => definitions,
+    definition: (name) => tools.get(name)?.definition ?? null,
+    validate: (name, input) => registered(name).validate(input),
+    create: (name) => registered(name).factory(),
+  };
+}

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import { calcPrice, findProvider } from '@pydantic/genai-prices';
 import { parse } from 'yaml';
-import { importPrices } from '#core/policy/pricing/import.ts';
+import { importPrices } from '#core/policy/pricing/import-prices.ts';
 import { formatPriceTable, parsePriceTable } from '#core/policy/pricing/price-file.ts';
 import { buildPriceTable } from '#core/policy/pricing/price-table.ts';
 

@@ -3,7 +3,7 @@
 // of which learns nothing, in turn within one run. All of it is processor time: what else runs on the machine is not in it.
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createLearning } from '#core/learning/learning.ts';
+import { createLearning } from '#core/learning/learning-loop.ts';
 import { signed } from '#core/policy/learning/fingerprint.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { createIdGenerator } from '#protocol/ids.ts';

@@ -2,9 +2,8 @@
 import path from 'node:path';
 import { createEngine, type Engine } from '#core/engine/create-engine.ts';
 import { drain, recover, resumeAll, treeWork } from '#core/engine/lifecycle.ts';
-import { createLearning } from '#core/learning/learning.ts';
-import type { PriceTable } from '#core/policy/pricing/price-table.ts';
-import { staleRates } from '#core/policy/pricing/versions.ts';
+import { createLearning } from '#core/learning/learning-loop.ts';
+import { type PriceTable, staleRates } from '#core/policy/pricing/price-table.ts';
 import { createModelRegistry, type ModelRegistry } from '#core/policy/registry/registry.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { Providers } from '#core/ports/provider.ts';

@@ -1,8 +1,7 @@
 // Loads the price tables of the configuration: the first is the base, the others lie over it (08 §2, §3).
 import fs from 'node:fs';
 import path from 'node:path';
-import type { RawTable } from '#core/policy/pricing/price-entry.ts';
-import { parsePriceTable } from '#core/policy/pricing/price-file.ts';
+import { parsePriceTable, type RawTable } from '#core/policy/pricing/price-file.ts';
 import { buildPriceTable, type PriceTable } from '#core/policy/pricing/price-table.ts';
 import type { Journal } from '#core/ports/journal.ts';
 import type { Config } from '#protocol/config.ts';

@@ -2,7 +2,7 @@
 import { expect, it, vi } from 'vitest';
 import { scoreTurn } from '#core/engine/control-turn.ts';
 import { endSession, purgeSession } from '#core/engine/manage-session.ts';
-import { GATHER_MS } from '#core/learning/learning.ts';
+import { GATHER_MS } from '#core/learning/learning-loop.ts';
 import type { Logger } from '#core/ports/log.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import type { PayloadOf } from '#protocol/event.ts';

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base';
 import { expect, it } from 'vitest';
-import { textsIn } from '#core/policy/pricing/prompt.ts';
+import { textsIn } from '#core/policy/pricing/prompt-tokens.ts';
 import { toPusd, type Usd } from '#protocol/money.ts';
 import type { Received, Said } from '../api/gateway/provider.ts';
 import { type GatewayWorld, jsonOf, startGateway } from '../api/gateway/world.ts';

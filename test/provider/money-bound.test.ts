@@ -3,7 +3,7 @@ import { deflateSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { requestPrompt } from '#core/policy/context/request-prompt.ts';
-import { newText, tokenBound } from '#core/policy/pricing/prompt.ts';
+import { newText, tokenBound } from '#core/policy/pricing/prompt-tokens.ts';
 import { silentLogger } from '#core/ports/log.ts';
 import { createAnthropicEncoder } from '#models/wire/anthropic/encode-request.ts';
 import { createOpenAiEncoder } from '#models/wire/openai/encode-request.ts';

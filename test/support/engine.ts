@@ -9,7 +9,7 @@ import { createSession } from '#core/engine/manage-session.ts';
 import type { SessionInput } from '#core/engine/session/session-records.ts';
 import type { Engine } from '#core/engine/state/engine.ts';
 import { submitTurn, type TurnSubmission } from '#core/engine/submit-work.ts';
-import { createLearning, type LearningLoop } from '#core/learning/learning.ts';
+import { createLearning, type LearningLoop } from '#core/learning/learning-loop.ts';
 import type { PriceTable } from '#core/policy/pricing/price-table.ts';
 import { createModelRegistry, parseRegistry } from '#core/policy/registry/registry.ts';
 import type { DayLimit } from '#core/ports/day-limit.ts';

@@ -20,7 +20,7 @@ import {
 import { layerErrors, located } from '../policy/routing/policy-layers.ts';
 import { policyWarnings } from '../policy/routing/policy-warnings.ts';
 import type { Analytics } from '../ports/analytics.ts';
-import { knownToolsetOf } from './definitions/session-workers.ts';
+import { knownToolsetOf } from './definitions/find-workers.ts';
 import { cacheLifetime, maxOutputTokens } from './model-call/model-request.ts';
 import { leftOf, limitsOf, requireBudget, reservedOf } from './money/budget-limits.ts';
 import { ceiling, pricingId } from './money/call-price.ts';

@@ -9,7 +9,7 @@ import { fromPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { OnReached } from '#protocol/scalars.ts';
 import type { Session } from '#protocol/session.ts';
 import type { Turn } from '#protocol/turn.ts';
-import { readStructured } from '../policy/delegation/schema-repair.ts';
+import { readStructured } from '../policy/delegation/worker-outcome.ts';
 import { NOTHING_YET, sessionView } from '../policy/session/session-view.ts';
 import type { Write } from '../ports/journal.ts';
 import { endOutside } from './delegation/outside-delegation.ts';

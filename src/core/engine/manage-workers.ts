@@ -1,5 +1,4 @@
 // A person keeps, replaces and removes workers of a project (13 §10).
-
 import type { ToolList } from '#protocol/api/tools.ts';
 import type { TrustedFileInfo } from '#protocol/api/trust.ts';
 import type { WorkerDetail, WorkerInfo } from '#protocol/api/workers.ts';
@@ -10,8 +9,7 @@ import type { SessionId } from '#protocol/ids.ts';
 import type { FoundWorker, WorkerDefinition } from '#protocol/worker/definition.ts';
 import type { SessionWorker } from '#protocol/worker/session-worker.ts';
 import { checkDefinition, readDefinition } from '../policy/workers/read-definition.ts';
-import { type Made, workerDetail, workerInfo } from '../policy/workers/worker-info.ts';
-import { definitionYaml } from '../policy/workers/write-definition.ts';
+import { definitionYaml, type Made, workerDetail, workerInfo } from '../policy/workers/write-definition.ts';
 import {
   allowedBy,
   asFound,
@@ -20,7 +18,7 @@ import {
   projectWorker,
   projectWorkers,
   surroundings,
-} from './definitions/session-workers.ts';
+} from './definitions/find-workers.ts';
 import { openWorkspace } from './session/session-records.ts';
 import type { Engine } from './state/engine.ts';
 
@@ -146,7 +144,7 @@ function fromValue(
 
 async function saved(engine: Engine, root: string, definition: WorkerDefinition): Promise<FoundWorker> {
   // The library that keeps comments has 72 files: loaded when somebody writes a worker.
-  const { revisedYaml } = await import('../policy/workers/revise-definition.ts');
+  const { revisedYaml } = await import('../policy/workers/write-definition.ts');
   await engine.library.save(root, definition.name, (before) =>
     before === null ? definitionYaml(definition) : revisedYaml(before, definition),
   );

@@ -1,5 +1,4 @@
 // What events teach: rows and events, of each to be written together (12 §12.3, §12.5).
-
 import type { Clock } from '#protocol/clock.ts';
 import { type AnyEvent, draft, type EventDraft, type PayloadOf } from '#protocol/event.ts';
 import type { IdGenerator, TurnId } from '#protocol/ids.ts';
@@ -7,8 +6,7 @@ import { type PatternRecord, USER_RUBRIC, type Verdict } from '#protocol/learnin
 import { textOf } from '#protocol/message.ts';
 import { fromPusd, type Usd } from '#protocol/money.ts';
 import { signed } from '../policy/learning/fingerprint.ts';
-import { judgeSession, type TurnVerdict } from '../policy/learning/session-rubric.ts';
-import { JUDGED_TYPES, judgeTurn } from '../policy/learning/turn-heuristic.ts';
+import { JUDGED_TYPES, judgeSession, judgeTurn, type TurnVerdict } from '../policy/learning/rubrics.ts';
 import type { Write } from '../ports/journal.ts';
 import type { LearnedTurn } from '../ports/patterns.ts';
 import type { Store } from '../ports/store.ts';

@@ -2,8 +2,7 @@
 import type { Clock } from '#protocol/clock.ts';
 import type { PatternOutcome, PatternRecord, StoredPattern } from '#protocol/learning/pattern.ts';
 import { type Pusd, toPusd } from '#protocol/money.ts';
-import type { Neighbour } from '../policy/learning/recommend.ts';
-import { type Names, type Shape, shapeOf } from '../policy/learning/similarity.ts';
+import { type Names, type Neighbour, type Shape, shapeOf } from '../policy/learning/recommend-model.ts';
 import type { PatternReader } from '../ports/patterns.ts';
 
 // What was learned of one workspace, held in memory: read once, then kept up by the loop (12 §12.4).

@@ -1,11 +1,9 @@
 // Parses large bodies on a thread, which starts with the first one: they do not hold the event loop (19 §2.2).
-
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
-import type { Prompt } from '#core/policy/pricing/prompt.ts';
-import { promptFrom } from '#core/policy/pricing/read-prompt.ts';
+import { type Prompt, promptFrom } from '#core/policy/pricing/prompt-tokens.ts';
 import type { BodyParser } from '#core/ports/body-parser.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { ClientWire } from '#protocol/api/gateway.ts';

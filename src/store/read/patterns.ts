@@ -1,6 +1,6 @@
 // Learned patterns: what every database is asked for, each with its outcomes (12 §12.3).
 
-import { wholeFingerprint } from '#core/policy/learning/stored-fingerprint.ts';
+import { wholeFingerprint } from '#core/policy/learning/fingerprint.ts';
 import type { LearnedTurn } from '#core/ports/patterns.ts';
 import type { PatternOutcome, StoredPattern } from '#protocol/learning/pattern.ts';
 import type { Pusd } from '#protocol/money.ts';

@@ -2,8 +2,8 @@
 // slice (07 §9.4, 08 §7).
 
 import { PROMPT_CLASSES, wholeDays } from '#core/policy/analytics/rollup.ts';
-import { costOfSums, type TokenSums } from '#core/policy/pricing/cost.ts';
-import { promptAbove, promptSteps } from '#core/policy/pricing/repricing.ts';
+import { costOfSums, type TokenSums } from '#core/policy/pricing/price-file.ts';
+import { promptAbove, promptSteps } from '#core/policy/pricing/price-table.ts';
 import type { CallPricer } from '#core/ports/analytics.ts';
 import type { TimeWindow } from '#protocol/analytics.ts';
 import { CALL_MEASURES, MEASURES } from '../schema/rollups.ts';

@@ -1,7 +1,7 @@
 // Changes of turns, messages and tool calls: what every database is told (01 §6, §8).
 
 import { storedMetadata } from '#core/policy/journal/stored-payload.ts';
-import { storedFingerprint } from '#core/policy/learning/stored-fingerprint.ts';
+import { storedFingerprint } from '#core/policy/learning/fingerprint.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { Fingerprint } from '#protocol/learning/pattern.ts';
 import type { StoredMessage } from '#protocol/message.ts';

@@ -4,7 +4,7 @@ import {
   DELEGATE_JSON_SCHEMA,
   REQUEST_CONTEXT_DESCRIPTION,
   REQUEST_CONTEXT_JSON_SCHEMA,
-} from '#core/policy/delegation/tool-schemas.ts';
+} from '#core/policy/delegation/delegate-tool.ts';
 import { attachmentsSchema, INPUT_SCHEMA, plainInput } from '#core/policy/workers/worker-tools.ts';
 import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool.ts';
 import { REQUEST_CONTEXT, ToolError, toolText } from '#protocol/tool.ts';

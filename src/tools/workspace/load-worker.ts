@@ -1,13 +1,16 @@
 // Finds worker definitions and reads one with its prompt and its output schema (13 §3.1 to §3.3, §6.6).
-
 import { statSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { readJson } from '#core/policy/parsing/json.ts';
 import { OUTSIDE } from '#core/policy/parsing/limits.ts';
 import { readAgent } from '#core/policy/workers/agent-file.ts';
-import { definitionDigest } from '#core/policy/workers/digest.ts';
-import { PROMPT_SUFFIXES, templateParts } from '#core/policy/workers/prompt-file.ts';
-import { MAX_WORKER_BYTES, readDefinition } from '#core/policy/workers/read-definition.ts';
+import {
+  definitionDigest,
+  MAX_WORKER_BYTES,
+  PROMPT_SUFFIXES,
+  readDefinition,
+  templateParts,
+} from '#core/policy/workers/read-definition.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';

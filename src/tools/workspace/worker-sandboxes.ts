@@ -1,6 +1,6 @@
 // Sandboxes: named folders of the workspace, and nothing outside of them (13 §4).
 import { stat } from 'node:fs/promises';
-import { hasSuffix, sandboxRoot } from '#core/policy/workers/sandbox-rules.ts';
+import { hasSuffix, sandboxRoot } from '#core/policy/workers/read-definition.ts';
 import type { ConfinedPath, PathUse, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { Sandbox } from '#protocol/worker/definition.ts';

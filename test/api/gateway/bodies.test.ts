@@ -2,9 +2,8 @@
 import http from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { objectMembers } from '#core/policy/gateway/members.ts';
+import { objectMembers, spliced } from '#core/policy/gateway/json-members.ts';
 import { requestFacts } from '#core/policy/gateway/request-facts.ts';
-import { spliced } from '#core/policy/gateway/splice.ts';
 import { CLIENT_BODY } from '#core/policy/parsing/limits.ts';
 import { claudeCode, jsonOf, startGateway } from './world.ts';
 

@@ -7,8 +7,13 @@ import { clientPrompt } from '#core/policy/gateway/client-prompt.ts';
 import { requestFacts } from '#core/policy/gateway/request-facts.ts';
 import { readJson } from '#core/policy/parsing/json.ts';
 import { CLIENT_BODY } from '#core/policy/parsing/limits.ts';
-import { newText, type Prompt, type PromptPart } from '#core/policy/pricing/prompt.ts';
-import { promptFrom, readPrompt as readPromptParts } from '#core/policy/pricing/read-prompt.ts';
+import {
+  newText,
+  type Prompt,
+  type PromptPart,
+  promptFrom,
+  readPrompt as readPromptParts,
+} from '#core/policy/pricing/prompt-tokens.ts';
 import type { ThreadedParser } from '#models/threads/threaded-parser.ts';
 import { messagesMeter } from '#models/wire/meter/messages.ts';
 import { createMeter, type LargeAnswers, readWholeAnswer } from '#models/wire/meter/meter.ts';

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { estimateRequest, estimateText } from '#core/policy/context/estimate.ts';
 import { codePoints } from '#core/policy/context/message-size.ts';
 import { requestPrompt, type SentParts } from '#core/policy/context/request-prompt.ts';
-import { newText, tokenBound } from '#core/policy/pricing/prompt.ts';
+import { newText, tokenBound } from '#core/policy/pricing/prompt-tokens.ts';
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import { message, text, toolResult, toolUse } from '../../support/messages.ts';
 

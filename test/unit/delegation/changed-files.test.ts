@@ -1,6 +1,6 @@
 // What a delegation reports of the files it changed (20 §1).
 import { describe, expect, it } from 'vitest';
-import { changesLine, workerChanges } from '#core/policy/delegation/changed-files.ts';
+import { changesLine, workerChanges } from '#core/policy/delegation/worker-outcome.ts';
 import { type CallChanges, type FileChange, NO_CHANGES } from '#protocol/file-change.ts';
 
 const call = (path: string, change: FileChange['change'], shell = false): CallChanges => ({

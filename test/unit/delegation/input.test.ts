@@ -1,8 +1,14 @@
 // The input of `delegate`: form, context references and size (04 §4, §4.1).
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, it } from 'vitest';
-import { contextIssue, parseDelegateInput, resolveContext, taskSize } from '#core/policy/delegation/input.ts';
-import { DELEGATE_JSON_SCHEMA, REQUEST_CONTEXT_JSON_SCHEMA } from '#core/policy/delegation/tool-schemas.ts';
+import {
+  contextIssue,
+  DELEGATE_JSON_SCHEMA,
+  parseDelegateInput,
+  REQUEST_CONTEXT_JSON_SCHEMA,
+  resolveContext,
+  taskSize,
+} from '#core/policy/delegation/delegate-tool.ts';
 import { InsufficientContextRequestSchema } from '#protocol/delegate.ts';
 import { messageId, toolUseId } from '../../support/messages.ts';
 

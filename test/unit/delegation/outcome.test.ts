@@ -1,7 +1,12 @@
 // How a worker's end becomes an outcome and what its planner reads of it (04 §4.2, §5.3, §7, §12).
 import { describe, expect, it } from 'vitest';
-import { plannerTexts, type WorkerEnd, workerOutcome } from '#core/policy/delegation/outcome.ts';
-import { readStructured, repairMessage } from '#core/policy/delegation/schema-repair.ts';
+import {
+  plannerTexts,
+  readStructured,
+  repairMessage,
+  type WorkerEnd,
+  workerOutcome,
+} from '#core/policy/delegation/worker-outcome.ts';
 import { NO_CHANGES } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { err, ok } from '#protocol/result.ts';

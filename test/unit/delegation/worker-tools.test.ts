@@ -1,7 +1,7 @@
 // Tool sets of planners and of the workers they delegate to (09 §2, 04 §11).
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { offersDelegate, plannerTools, workerTools } from '#core/policy/delegation/worker-tools.ts';
+import { offersDelegate, plannerTools, workerTools } from '#core/policy/workers/worker-tools.ts';
 
 const named = (...names: string[]) => names.map((name) => ({ name }));
 const registered = [

@@ -1,7 +1,7 @@
 // The bound of an answer, in a field that its adapter knows (19 §2.5).
 import { expect, it } from 'vitest';
 import { sentBody } from '#core/engine/gateway/relay-call.ts';
-import { outputBound } from '#core/policy/gateway/bound.ts';
+import { outputBound } from '#core/policy/gateway/largest-bill.ts';
 import { requestFacts } from '#core/policy/gateway/request-facts.ts';
 import { must } from '../../support/engine.ts';
 

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { clientPrompt } from '#core/policy/gateway/client-prompt.ts';
 import { requestFacts } from '#core/policy/gateway/request-facts.ts';
-import { newText, type Prompt, promptChains } from '#core/policy/pricing/prompt.ts';
+import { newText, type Prompt, promptChains } from '#core/policy/pricing/prompt-tokens.ts';
 import type { ClientWire } from '#protocol/api/gateway.ts';
 import { must } from '../../support/engine.ts';
 

@@ -1,6 +1,6 @@
 // What waits to be learned: bounded, and what it drops is said (12 §12.3).
 import { describe, expect, it } from 'vitest';
-import { createBacklog } from '#core/learning/learning.ts';
+import { createBacklog } from '#core/learning/learning-loop.ts';
 import type { Published } from '#core/ports/live-bus.ts';
 
 let ids = 0;

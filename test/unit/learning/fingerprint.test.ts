@@ -1,10 +1,16 @@
 // The shape of a turn and how alike two shapes are (12 §12.2).
 import { describe, expect, it } from 'vitest';
-import { fingerprintOf, signed } from '#core/policy/learning/fingerprint.ts';
-import { intentsOf } from '#core/policy/learning/intents.ts';
-import { shapeOf, similarity } from '#core/policy/learning/similarity.ts';
-import { storedFingerprint, wholeFingerprint } from '#core/policy/learning/stored-fingerprint.ts';
-import { MAX_NAMES, tracesOf, withPaths } from '#core/policy/learning/traces.ts';
+import {
+  fingerprintOf,
+  intentsOf,
+  MAX_NAMES,
+  signed,
+  storedFingerprint,
+  tracesOf,
+  wholeFingerprint,
+  withPaths,
+} from '#core/policy/learning/fingerprint.ts';
+import { shapeOf, similarity } from '#core/policy/learning/recommend-model.ts';
 import type { Fingerprint } from '#protocol/learning/pattern.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';

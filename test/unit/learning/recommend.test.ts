@@ -1,7 +1,6 @@
 // Scoring of what earlier turns suggest, with the chapter's worked numbers (12 §12.4).
 import { describe, expect, it } from 'vitest';
-import { type Neighbour, recommend } from '#core/policy/learning/recommend.ts';
-import { shapeOf } from '#core/policy/learning/similarity.ts';
+import { type Neighbour, recommend, shapeOf } from '#core/policy/learning/recommend-model.ts';
 import { defaultConfig } from '#protocol/config.ts';
 import type { Fingerprint, PatternOutcome } from '#protocol/learning/pattern.ts';
 import { toPusd } from '#protocol/money.ts';

@@ -1,7 +1,6 @@
 // Verdicts on turns and sessions, with the chapter's worked numbers (12 §12.5).
 import { describe, expect, it } from 'vitest';
-import { judgeSession } from '#core/policy/learning/session-rubric.ts';
-import { judgeTurn } from '#core/policy/learning/turn-heuristic.ts';
+import { judgeSession, judgeTurn } from '#core/policy/learning/rubrics.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 
 type Completed = Parameters<typeof judgeTurn>[0];

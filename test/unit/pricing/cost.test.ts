@@ -1,10 +1,10 @@
 // What a call costs, to the last digit (08 §4, §5).
+
 import { Decimal } from 'decimal.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { credibleUsage } from '#core/policy/pricing/credible-usage.ts';
-import { priceCall, servedModelId } from '#core/policy/pricing/price-call.ts';
-import type { PriceTable } from '#core/policy/pricing/price-table.ts';
+import { type PriceTable, priceCall, servedModelId } from '#core/policy/pricing/price-table.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { NO_TOKENS, promptTokens, type TokenUsage } from '#protocol/usage.ts';
 import { priceTableA, priceTableB, tableOf } from '../../support/prices.ts';

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import { calcPrice, findProvider } from '@pydantic/genai-prices';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { parse } from 'yaml';
-import { importEntry, importPrices, PUBLISHED, type SourceHit } from '#core/policy/pricing/import.ts';
+import { importEntry, importPrices, PUBLISHED, type SourceHit } from '#core/policy/pricing/import-prices.ts';
 import { formatPriceTable, parsePriceTable } from '#core/policy/pricing/price-file.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';

@@ -1,8 +1,7 @@
 // Table files, overlays and versions (08 §2, §3).
 import { describe, expect, it } from 'vitest';
 import { formatPriceTable, parsePriceTable } from '#core/policy/pricing/price-file.ts';
-import { storedPriceTable } from '#core/policy/pricing/price-table.ts';
-import { staleRates } from '#core/policy/pricing/versions.ts';
+import { staleRates, storedPriceTable } from '#core/policy/pricing/price-table.ts';
 import { priceFileA, priceTableA, tableOf } from '../../support/prices.ts';
 
 const HAIKU = 'anthropic:claude-haiku-4-5';

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { createKnownPrompts, lookUpPrompt, rememberPrompt } from '#core/engine/state/memory.ts';
-import { newText, type Prompt, tokenBound } from '#core/policy/pricing/prompt.ts';
+import { newText, type Prompt, tokenBound } from '#core/policy/pricing/prompt-tokens.ts';
 import type { SessionId } from '#protocol/ids.ts';
 
 const WINDOW = { max_context_tokens: Infinity, max_image_tokens: 1000 };

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { calcPrice } from '@pydantic/genai-prices';
 import { describe, expect, it } from 'vitest';
-import { PUBLISHED } from '#core/policy/pricing/import.ts';
+import { PUBLISHED } from '#core/policy/pricing/import-prices.ts';
 import { usableAdapters } from '#core/policy/registry/adapter-config.ts';
 import { createModelRegistry, parseRegistry } from '#core/policy/registry/registry.ts';
 import { decideRoute } from '#core/policy/routing/chain.ts';

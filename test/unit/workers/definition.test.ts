@@ -1,11 +1,7 @@
 // Definitions read and written: every fault with its line, one form for one content (13 §2, §3).
 import { describe, expect, it } from 'vitest';
-import { definitionDigest } from '#core/policy/workers/digest.ts';
-import { templateParts } from '#core/policy/workers/prompt-file.ts';
-import { readDefinition } from '#core/policy/workers/read-definition.ts';
-import { revisedYaml } from '#core/policy/workers/revise-definition.ts';
-import { hasSuffix } from '#core/policy/workers/sandbox-rules.ts';
-import { definitionYaml } from '#core/policy/workers/write-definition.ts';
+import { definitionDigest, hasSuffix, readDefinition, templateParts } from '#core/policy/workers/read-definition.ts';
+import { definitionYaml, revisedYaml } from '#core/policy/workers/write-definition.ts';
 import type { WorkerDefinition } from '#protocol/worker/definition.ts';
 
 const read = (text: string, format: 'yaml' | 'json' = 'yaml') =>

@@ -1,12 +1,9 @@
 // A model makes a worker: proposed, checked, seen by a person as the whole definition, and kept with its session tree (13 §6.3).
-
 import path from 'node:path';
 import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
 import { isSameTool } from '#core/policy/tools/tool-names.ts';
-import { expandSpec, WorkerSpecSchema } from '#core/policy/workers/expand.ts';
-import type { Fault } from '#core/policy/workers/fault.ts';
-import { checkDefinition, readDefinition } from '#core/policy/workers/read-definition.ts';
-import { definitionYaml } from '#core/policy/workers/write-definition.ts';
+import { checkDefinition, type Fault, readDefinition } from '#core/policy/workers/read-definition.ts';
+import { definitionYaml, expandSpec, WorkerSpecSchema } from '#core/policy/workers/write-definition.ts';
 import type { WorkerMaker, WorkerProposal } from '#core/ports/spawner.ts';
 import type { Issue } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
@@ -17,7 +14,7 @@ import type { FoundWorker, WorkerDefinition } from '#protocol/worker/definition.
 import type { SessionWorker } from '#protocol/worker/session-worker.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { checkWorker, surroundings } from './session-workers.ts';
+import { checkWorker, surroundings } from './find-workers.ts';
 
 interface Draft {
   readonly definition: WorkerDefinition | null;

@@ -1,6 +1,6 @@
 // The files of a call, read once: these bytes are what is approved and what is sent (13 §5).
 import { checkImages } from '#core/policy/context/images.ts';
-import { attachmentOf, countFault, MAX_ATTACHED_BYTES, policyFault } from '#core/policy/workers/attachments.ts';
+import { attachmentOf, countFault, MAX_ATTACHED_BYTES, policyFault } from '#core/policy/workers/attachment-policy.ts';
 import type { ConfinedPath, WorkspaceFiles } from '#core/ports/workspace.ts';
 import type { AttachedFile } from '#protocol/delegate.ts';
 import type { ContentBlock, ImageBlock } from '#protocol/message.ts';

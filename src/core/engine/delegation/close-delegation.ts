@@ -1,6 +1,5 @@
 // Commit F: the worker session ends, the delegation's record gets its outcome, and one `delegate.*` event tells (04 §5.4).
-import { workerChanges } from '#core/policy/delegation/changed-files.ts';
-import type { DelegateOutcome } from '#core/policy/delegation/outcome.ts';
+import { type DelegateOutcome, workerChanges } from '#core/policy/delegation/worker-outcome.ts';
 import type { Write } from '#core/ports/journal.ts';
 import type { WorkerUsage } from '#core/ports/store.ts';
 import type { Cancelled } from '#protocol/abort.ts';

@@ -1,7 +1,7 @@
 // What a delegation is made of: its record, its worker's session, and the two events that tell of them (04 §5.1).
 import { workerTaskPrompt } from '#core/policy/context/worker-brief.ts';
-import { taskSize } from '#core/policy/delegation/input.ts';
-import type { WorkerToolSet } from '#core/policy/delegation/worker-tools.ts';
+import { taskSize } from '#core/policy/delegation/delegate-tool.ts';
+import type { WorkerToolSet } from '#core/policy/workers/worker-tools.ts';
 import type { Write } from '#core/ports/journal.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { draft, type Event, type EventDraft } from '#protocol/event.ts';

@@ -1,6 +1,6 @@
 // The `delegate` call: its input checked against the calling session and turned into a request (04 §4, §5.1).
 import { checkImages } from '#core/policy/context/images.ts';
-import { contextIssue, parseDelegateInput, resolveContext } from '#core/policy/delegation/input.ts';
+import { contextIssue, parseDelegateInput, resolveContext } from '#core/policy/delegation/delegate-tool.ts';
 import type { SharedFile } from '#core/ports/spawner.ts';
 import type { CalledWorker, ContextItem, DelegateRequest } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
@@ -8,8 +8,8 @@ import { type ContentBlock, type ImageBlock, textOf } from '#protocol/message.ts
 import { err, ok, type Result } from '#protocol/result.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { FoundWorker } from '#protocol/worker/definition.ts';
+import { projectWorker, sessionWorker } from '../definitions/find-workers.ts';
 import { readAttachments, sessionFiles } from '../definitions/session-files.ts';
-import { projectWorker, sessionWorker } from '../definitions/session-workers.ts';
 import type { Caller } from '../state/delegation-runs.ts';
 import type { Engine } from '../state/engine.ts';
 

@@ -1,9 +1,8 @@
 // The one path that creates a child session, runs it and closes its delegation, whatever tool asked (04 §5, 13 §1).
-import { referredFiles } from '#core/policy/delegation/input.ts';
-import { plannerTexts, type WorkerEnd, workerOutcome } from '#core/policy/delegation/outcome.ts';
-import { type WorkerToolSet, workerTools } from '#core/policy/delegation/worker-tools.ts';
+import { referredFiles } from '#core/policy/delegation/delegate-tool.ts';
+import { plannerTexts, type WorkerEnd, workerOutcome } from '#core/policy/delegation/worker-outcome.ts';
 import { tierModel } from '#core/policy/routing/policy-file.ts';
-import { namedTools } from '#core/policy/workers/worker-tools.ts';
+import { namedTools, type WorkerToolSet, workerTools } from '#core/policy/workers/worker-tools.ts';
 import { Cancelled } from '#protocol/abort.ts';
 import type { DelegateRequest, DelegationRecord } from '#protocol/delegate.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
@@ -13,7 +12,7 @@ import { ok, type Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { type ToolOutput, toolTexts } from '#protocol/tool.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
-import { toolsetFor, toolsetOf } from '../definitions/session-workers.ts';
+import { toolsetFor, toolsetOf } from '../definitions/find-workers.ts';
 import { currentPolicies } from '../routing/route-environment.ts';
 import { cancelScope, childScope, FAULT, Interrupted, takeWhenFree, throwIfLost } from '../state/concurrency.ts';
 import type { Caller } from '../state/delegation-runs.ts';

@@ -1,7 +1,6 @@
 // A worker's turns: one as a rule, more when its answer has to be repaired (04 §5.2, §12).
 import { WORKER_FIRST_MESSAGE } from '#core/policy/context/worker-brief.ts';
-import type { WorkerEnd } from '#core/policy/delegation/outcome.ts';
-import { readStructured, repairMessage } from '#core/policy/delegation/schema-repair.ts';
+import { readStructured, repairMessage, type WorkerEnd } from '#core/policy/delegation/worker-outcome.ts';
 import { Cancelled } from '#protocol/abort.ts';
 import { TreeLost } from '#protocol/batch.ts';
 import type { InsufficientContextRequest } from '#protocol/delegate.ts';

@@ -1,6 +1,6 @@
 // Which model a call of the gateway goes to: what stands, or the seven slots (19 §2.4).
 import { shownName } from '#core/policy/cut.ts';
-import { type NamedModel, namedModel, offeredModels, speaks } from '#core/policy/gateway/names.ts';
+import { type NamedModel, namedModel, offeredModels, speaks } from '#core/policy/gateway/model-names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { wiresOf } from '#core/policy/registry/adapter-config.ts';
 import { snapshot } from '#core/policy/registry/availability.ts';

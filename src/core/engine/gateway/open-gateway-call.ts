@@ -1,10 +1,9 @@
 // From a request to an announced call: its session, its decision, its money; what is new is one commit (19 §2.2).
 import { shownName } from '#core/policy/cut.ts';
-import { outputBound } from '#core/policy/gateway/bound.ts';
-import { largestBill, unboundedOther } from '#core/policy/gateway/largest-bill.ts';
-import type { OtherModel } from '#core/policy/gateway/other-models.ts';
+import { largestBill, outputBound, unboundedOther } from '#core/policy/gateway/largest-bill.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
-import type { Prompt } from '#core/policy/pricing/prompt.ts';
+import type { OtherModel } from '#core/policy/gateway/request-parts.ts';
+import type { Prompt } from '#core/policy/pricing/prompt-tokens.ts';
 import type { AdapterConfig } from '#core/policy/registry/adapter-config.ts';
 import type { Write } from '#core/ports/journal.ts';
 import { isClientKnown } from '#protocol/batch.ts';

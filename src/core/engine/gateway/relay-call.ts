@@ -1,10 +1,10 @@
 // How a call's bytes go to its provider and back, and what came of it (19 §2.2).
 
 import { shownName } from '#core/policy/cut.ts';
-import { boundKey } from '#core/policy/gateway/bound.ts';
-import type { NamedModel } from '#core/policy/gateway/names.ts';
+import { type Splice, spliced } from '#core/policy/gateway/json-members.ts';
+import { boundKey } from '#core/policy/gateway/largest-bill.ts';
+import type { NamedModel } from '#core/policy/gateway/model-names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
-import { type Splice, spliced } from '#core/policy/gateway/splice.ts';
 import { type AdapterConfig, wiresOf } from '#core/policy/registry/adapter-config.ts';
 import { type RelayAnswer, RelayFault, type RelayHeaders, type RelayRequest } from '#core/ports/relay.ts';
 import { Cancelled, createScope } from '#protocol/abort.ts';

@@ -1,5 +1,5 @@
 // What a call of the gateway leaves behind: its counts and its money, or why it failed; nothing of what was said (19 §2.2, §2.7).
-import { entryOfName } from '#core/policy/gateway/names.ts';
+import { entryOfName } from '#core/policy/gateway/model-names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { credibleUsage } from '#core/policy/pricing/credible-usage.ts';
 import type { MeterReading } from '#core/ports/relay.ts';

@@ -1,8 +1,13 @@
 // What a call of ours can cost at most, and by whose prices (14 §2).
 import { requestPrompt, type SentParts } from '#core/policy/context/request-prompt.ts';
-import { ceilingPrice } from '#core/policy/pricing/ceiling.ts';
-import { isAnsweredByOther, priceCall, servedModelId } from '#core/policy/pricing/price-call.ts';
-import { type KnownPrompt, type NewText, newText, type Prompt, tokenBound } from '#core/policy/pricing/prompt.ts';
+import { ceilingPrice, isAnsweredByOther, priceCall, servedModelId } from '#core/policy/pricing/price-table.ts';
+import {
+  type KnownPrompt,
+  type NewText,
+  newText,
+  type Prompt,
+  tokenBound,
+} from '#core/policy/pricing/prompt-tokens.ts';
 import { overheadTokens, promptClass } from '#core/policy/registry/adapter-config.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { ModelEntry } from '#protocol/model.ts';

@@ -1,6 +1,6 @@
 // Money is reserved before a call leaves and settled when its usage is known, so that parallel calls cannot overshoot (14).
 
-import { affordableOutput } from '#core/policy/gateway/bound.ts';
+import { affordableOutput } from '#core/policy/gateway/largest-bill.ts';
 import type { DayLimit, Share } from '#core/ports/day-limit.ts';
 import { orAbort } from '#protocol/abort.ts';
 import type { CanonicalRequest } from '#protocol/model-request.ts';

@@ -1,10 +1,8 @@
 // Which tools a turn offers: those that spawn a worker follow the routed model (09 §2, 04 §3.2).
-
 import { namedPrompt } from '#core/policy/context/named-prompt.ts';
 import { stablePrompt } from '#core/policy/context/system-prompt.ts';
-import { offersDelegate, plannerTools } from '#core/policy/delegation/worker-tools.ts';
 import { isIndexed, skillIndex } from '#core/policy/skills/skill-index.ts';
-import { namedTools } from '#core/policy/workers/worker-tools.ts';
+import { namedTools, offersDelegate, plannerTools } from '#core/policy/workers/worker-tools.ts';
 import type { SkillShelf, ToolSet } from '#core/ports/tool.ts';
 import type { CalledWorker } from '#protocol/delegate.ts';
 import type { ModelEntry } from '#protocol/model.ts';

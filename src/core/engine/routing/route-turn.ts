@@ -2,8 +2,7 @@
 import { estimateRequest } from '#core/policy/context/estimate.ts';
 import { hasImage, summaryOf } from '#core/policy/context/history.ts';
 import { elidables, savedBy } from '#core/policy/context/window.ts';
-import { fingerprintOf } from '#core/policy/learning/fingerprint.ts';
-import { tracesOf, withPaths } from '#core/policy/learning/traces.ts';
+import { fingerprintOf, tracesOf, withPaths } from '#core/policy/learning/fingerprint.ts';
 import { type RouteEnv, validationFailure } from '#core/policy/routing/candidate.ts';
 import { decideRoute, routeError } from '#core/policy/routing/chain.ts';
 import type { ToolSet } from '#core/ports/tool.ts';

@@ -9,7 +9,7 @@ import type { SessionRecord } from '#protocol/session.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { WorkerDefinition, WorkerSnapshot } from '#protocol/worker/definition.ts';
-import { knownToolsetOf, projectWorker } from '../definitions/session-workers.ts';
+import { knownToolsetOf, projectWorker } from '../definitions/find-workers.ts';
 import { baseTools, newNamedPrompt, newStablePrompt } from '../prompt/model-input.ts';
 import { currentPolicies } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';

@@ -1,7 +1,7 @@
 // What every verb of the engine works with: ports, pure tables, and the few things that live in memory only.
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import type { PriceTable } from '#core/policy/pricing/price-table.ts';
-import type { Prompt } from '#core/policy/pricing/prompt.ts';
+import type { Prompt } from '#core/policy/pricing/prompt-tokens.ts';
 import type { ModelRegistry } from '#core/policy/registry/registry.ts';
 import type { BodyParser } from '#core/ports/body-parser.ts';
 import type { DayLimit } from '#core/ports/day-limit.ts';

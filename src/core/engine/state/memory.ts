@@ -1,6 +1,6 @@
 // Money that running calls hold, and what is remembered of limits: in memory only, made again after a restart (14).
 
-import { type KnownPrompt, type Prompt, promptChains } from '#core/policy/pricing/prompt.ts';
+import { type KnownPrompt, type Prompt, promptChains } from '#core/policy/pricing/prompt-tokens.ts';
 import { type Availability, emptyAvailability } from '#core/policy/registry/availability.ts';
 import { type PolicyLayer, UNREAD } from '#core/policy/routing/policy-layers.ts';
 import type { Clock } from '#protocol/clock.ts';

@@ -5,7 +5,7 @@ import { draft } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
-import { toolsetOf } from '../definitions/session-workers.ts';
+import { toolsetOf } from '../definitions/find-workers.ts';
 import { waitsForMoney } from '../money/budget-limits.ts';
 import { cancelScope } from '../state/concurrency.ts';
 import type { Engine } from '../state/engine.ts';

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
-import { type Prompt, type PromptPart, textsIn } from '../pricing/prompt.ts';
+import { type Prompt, type PromptPart, textsIn } from '../pricing/prompt-tokens.ts';
 
 /** What one model call carries. */
 export interface RequestParts {

@@ -3,8 +3,8 @@ import { createHash, hash } from 'node:crypto';
 import type { ClientWire } from '#protocol/api/gateway.ts';
 import { CLIENT_BODY } from '../parsing/limits.ts';
 import { isMapping } from '../parsing/yaml.ts';
-import { type Prompt, type PromptPart, textsIn } from '../pricing/prompt.ts';
-import { arrayElements, type Member } from './members.ts';
+import { type Prompt, type PromptPart, textsIn } from '../pricing/prompt-tokens.ts';
+import { arrayElements, type Member } from './json-members.ts';
 import type { RequestFacts } from './request-facts.ts';
 import type { ItemSize } from './request-parts.ts';
 

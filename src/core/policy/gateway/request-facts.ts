@@ -4,11 +4,8 @@ import { err, ok, type Result } from '#protocol/result.ts';
 import { CLIENT_BODY } from '../parsing/limits.ts';
 import { isMapping } from '../parsing/yaml.ts';
 import { MATCH_LIMIT } from '../routing/predicates.ts';
-import { countOf } from './count.ts';
-import { includeUsage, type Member, objectMembers } from './members.ts';
-import type { OtherModel } from './other-models.ts';
-import { type ItemSize, readParts } from './request-parts.ts';
-import type { Splice } from './splice.ts';
+import { includeUsage, type Member, objectMembers, type Splice } from './json-members.ts';
+import { countOf, type ItemSize, type OtherModel, readParts } from './request-parts.ts';
 
 export interface RequestFacts {
   readonly wire: ClientWire;

@@ -1,11 +1,118 @@
 // The shape of a turn before it is routed, and its signature (12 §12.2). No model call, no embedding.
-import { EFFECT_CLASSES, type Fingerprint } from '#protocol/learning/pattern.ts';
+import path from 'node:path';
+import {
+  EFFECT_CLASSES,
+  type Fingerprint,
+  FingerprintSchema,
+  INTENTS,
+  type Intent,
+} from '#protocol/learning/pattern.ts';
+import type { StoredMessage } from '#protocol/message.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
-import { intentsOf } from './intents.ts';
-import type { Traces } from './traces.ts';
+import { createBeginnings } from '../context/beginnings.ts';
+import { defaultsOf, sparse, whole } from '../journal/sparse.ts';
 
-export interface FingerprintFacts {
+// What tools a session called and which files they touched, summed up message by message (12 §12.2).
+
+interface Traces {
+  readonly tools: ReadonlySet<string>;
+  /** Lower case, with the dot. */
+  readonly extensions: ReadonlySet<string>;
+  /** First segments of workspace-relative paths. */
+  readonly buckets: ReadonlySet<string>;
+}
+interface Summing {
+  readonly tools: Set<string>;
+  readonly extensions: Set<string>;
+  readonly buckets: Set<string>;
+}
+type Place = Pick<Summing, 'extensions' | 'buckets'>;
+
+/** Of each kind, the first ones: names come from models, and each is kept with every turn. */
+export const MAX_NAMES = 64;
+const MAX_NAME_LENGTH = 100;
+
+const beginnings = createBeginnings<Summing>();
+
+/** @param definition of a tool that is registered today; null = of none of that name */
+export function tracesOf(
+  history: readonly StoredMessage[],
+  workspace: string,
+  definition: (name: string) => ToolDefinition | null,
+): Traces {
+  const begun = beginnings.of(history);
+  const sum = begun?.state ?? { tools: new Set(), extensions: new Set(), buckets: new Set() };
+  for (let i = begun?.count ?? 0; i < history.length; i += 1) {
+    const { role, metadata, content } = history[i]!;
+    if (role !== 'assistant' || metadata.status !== 'complete') continue;
+    for (const block of content) {
+      if (block.type !== 'tool_use') continue;
+      add(sum.tools, block.name);
+      const tool = definition(block.name);
+      if (tool?.file_access) for (const file of pathsIn(tool, block.input)) addPath(sum, file, workspace);
+    }
+  }
+  beginnings.keep(history, sum);
+  return sum;
+}
+
+/** The same with these files touched beside. */
+export function withPaths(traces: Traces, paths: readonly string[], workspace: string): Traces {
+  if (paths.length === 0) return traces;
+  const more = { tools: traces.tools, extensions: new Set(traces.extensions), buckets: new Set(traces.buckets) };
+  for (const file of paths) addPath(more, file, workspace);
+  return more;
+}
+
+function pathsIn(tool: ToolDefinition, input: unknown): string[] {
+  if (typeof input !== 'object' || input === null) return [];
+  const values = tool.path_fields.flatMap((field) => (input as Record<string, unknown>)[field] ?? []);
+  return values.filter((value) => typeof value === 'string');
+}
+
+function addPath(place: Place, file: string, workspace: string): void {
+  const inside = relative(file, workspace);
+  if (inside === null) return;
+  const slash = inside.indexOf('/');
+  add(place.buckets, slash === -1 ? '.' : inside.slice(0, slash));
+  const extension = path.posix.extname(inside).toLowerCase();
+  if (extension !== '') add(place.extensions, extension);
+}
+
+/** Null for a path that is outside, and for the workspace itself. */
+function relative(file: string, workspace: string): string | null {
+  const plain = path.posix.normalize(file.replaceAll('\\', '/'));
+  const root = workspace.replaceAll('\\', '/').replace(/\/$/, '');
+  const inside = plain.startsWith(`${root}/`) ? plain.slice(root.length + 1) : plain;
+  const outside = inside === '.' || inside === '' || inside === '..' || /^(\.\.\/|\/|~)/.test(inside);
+  return outside ? null : inside.replace(/\/$/, '');
+}
+
+function add(set: Set<string>, name: string): void {
+  if (name.length <= MAX_NAME_LENGTH && set.size < MAX_NAMES) set.add(name);
+}
+
+// What a message seems to be about, by the words in it (12 §12.2).
+
+const WORDS: Readonly<Record<Intent, RegExp>> = {
+  commit: /\b(commit|stage|git add)\b/i,
+  refactor: /\b(refactor|rename|extract|inline|cleanup|simplif)/i,
+  architecture: /\b(architect|(design|module|abstraction|interface)\b)/i,
+  debug: /\b(debug|bug|error|stack ?trace|broken|fails?)\b/i,
+  doc: /\b(docs?|document|readme|comment|docstring)\b/i,
+  test: /\b(tests?|pytest|unit ?test|e2e)\b/i,
+};
+/** What is looked at of a message, as by the predicates of rules. */
+const MAX_LENGTH = 20_000;
+
+/** In the order of the table. */
+export function intentsOf(text: string): Intent[] {
+  const looked = text.slice(0, MAX_LENGTH);
+  return INTENTS.filter((intent) => WORDS[intent].test(looked));
+}
+
+interface FingerprintFacts {
   /** The new user message, or what a worker was told to do. */
   readonly text: string;
   readonly has_images: boolean;
@@ -42,4 +149,21 @@ export function signed(fingerprint: Fingerprint): {
 } {
   const structural_json = canonicalJson(fingerprint);
   return { structural_json, structural_sig: sha256Hex(structural_json) };
+}
+
+// The shape of a turn as its row holds it: without what a missing field stands for, and what its session knows (12 §12.2).
+
+const DEFAULTS = defaultsOf(FingerprintSchema);
+
+/** What has to be stored of a shape. */
+export function storedFingerprint({ workspace_hash: _, ...shape }: Fingerprint): Record<string, unknown> {
+  return sparse(DEFAULTS, shape);
+}
+
+/**
+ * The shape again; one that was stored whole stays as it is.
+ * @param workspaceHash of its session
+ */
+export function wholeFingerprint(stored: Readonly<Record<string, unknown>>, workspaceHash: string): Fingerprint {
+  return whole(DEFAULTS, { workspace_hash: workspaceHash, ...stored }) as Fingerprint;
 }

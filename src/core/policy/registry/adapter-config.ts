@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { type ClientWire, ClientWireSchema } from '#protocol/api/gateway.ts';
 import { issueLines } from '../parsing/issue-lines.ts';
 import { isMapping } from '../parsing/yaml.ts';
-import type { PromptClass } from '../pricing/ceiling.ts';
+import type { PromptClass } from '../pricing/price-table.ts';
 
 export const ADAPTER_ID_PATTERN = /^[a-z0-9_-]+$/;
 /** Whoever says nothing for so long has been lost. */

@@ -1,7 +1,7 @@
 // A slot's candidate and the ten checks it must pass (03 §5, §7).
 import { type ModelEntry, providerOf } from '#protocol/model.ts';
 import type { PolicyEvaluation, SlotName, TurnContext, ValidationFailure } from '#protocol/route.ts';
-import { speaks } from '../gateway/names.ts';
+import { speaks } from '../gateway/model-names.ts';
 import { type AvailabilitySnapshot, findOutage, providerKey } from '../registry/availability.ts';
 import type { ModelRegistry } from '../registry/registry.ts';
 import type { RoutingPolicies } from './policy-file.ts';

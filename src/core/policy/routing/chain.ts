@@ -11,7 +11,7 @@ import {
   type SlotName,
   type TurnContext,
 } from '#protocol/route.ts';
-import { listPriced, whyUnlisted } from '../gateway/names.ts';
+import { listPriced, whyUnlisted } from '../gateway/model-names.ts';
 import { findOutage } from '../registry/availability.ts';
 import { notEvaluated, type RouteEnv, type Slot } from './candidate.ts';
 import { describeOutage, type OutageDetail } from './outage-message.ts';

@@ -1,12 +1,148 @@
 // Reads `.claude/agents/**/*.md` as a definition: the head says what it may use, the body is its prompt (13 §3.1, 18 §2).
+
+import { err, ok, type Result } from '#protocol/result.ts';
 import { type WorkerDefinition, WorkerDefinitionSchema, type WorkerProblem } from '#protocol/worker/definition.ts';
 import { OUTSIDE } from '../parsing/limits.ts';
 import { plainIssues } from '../parsing/plain-issue.ts';
+import { isMapping, readYaml } from '../parsing/yaml.ts';
 import { lineFinder } from '../parsing/yaml-lines.ts';
-import { readAgentText } from './agent-head.ts';
-import { agentTools } from './agent-tools.ts';
-import type { Fault } from './fault.ts';
-import { inOrder, located } from './read-definition.ts';
+import { namesTool } from '../tools/tool-names.ts';
+import { type Fault, inOrder, located } from './read-definition.ts';
+
+// What an agent's file lets it use, in terms of a definition: whatever cannot be expressed narrows it (13 §3.1).
+
+const READING: readonly string[] = ['Read', 'Grep', 'Glob'];
+const WRITING: readonly string[] = ['Write', 'Edit'];
+/** What an agent has that names none. */
+const DEFAULT = [...READING, ...WRITING, 'Bash'];
+/** `Bash(git diff:*)`. */
+const SCOPED = /^([A-Za-z]+)\((.*)\)$/s;
+const MCP_SERVER = /^mcp__(?:(?!__).)+$/s;
+const MAX_SHOWN = 64;
+
+interface AgentLists {
+  /** Null = not written. */
+  readonly tools: readonly string[] | null;
+  readonly disallowed: readonly string[];
+  readonly hasSkills: boolean;
+  /** `permissionMode: plan`. */
+  readonly isPlanning: boolean;
+}
+
+interface AgentTools {
+  /** Null = it reads no files. */
+  readonly files: 'ro' | 'rw' | null;
+  readonly tools: readonly string[];
+  /** Tools that a prefix in `tools` covers and that it must not have. */
+  readonly denied: readonly string[];
+  readonly errors: readonly string[];
+  readonly warnings: readonly string[];
+}
+
+function agentTools({ tools, disallowed, hasSkills, isPlanning }: AgentLists): AgentTools {
+  const errors: string[] = [];
+  const warnings: string[] = [];
+  const own = new Set<string>();
+  const granted = new Set<string>();
+  // A star is all of them.
+  for (const entry of tools?.flatMap((tool) => (tool === '*' ? DEFAULT : tool)) ?? DEFAULT) {
+    const scope = SCOPED.exec(entry);
+    if (entry === 'Skill' || scope?.[1] === 'Skill') granted.add('skill_load');
+    else if (entry.startsWith('mcp__')) granted.add(serverPrefix(entry));
+    else if (DEFAULT.includes(entry)) own.add(entry);
+    else if (scope?.[1] === 'Bash')
+      errors.push(`${shown(entry)} cannot be kept: the shell is not narrowed to commands; write Bash, or leave it out`);
+    else warnings.push(`${shown(entry)} is not known here and is left out`);
+  }
+  if (hasSkills) granted.add('skill_load');
+  const denied = new Set<string>();
+  for (const entry of disallowed) {
+    const tool = SCOPED.exec(entry)?.[1] ?? entry;
+    if (tool !== entry && (own.has(tool) || (tool === 'Skill' && granted.has('skill_load'))))
+      warnings.push(`${shown(entry)} takes all of ${tool} away: a part of it cannot be`);
+    own.delete(tool);
+    if (tool === 'Skill') granted.delete('skill_load');
+    if (tool.startsWith('mcp__')) withhold(serverPrefix(tool), granted, denied, warnings);
+  }
+  if (isPlanning) {
+    for (const tool of [...WRITING, 'Bash']) own.delete(tool);
+    const lost = [...granted].filter((tool) => tool.startsWith('mcp__'));
+    for (const tool of lost) granted.delete(tool);
+    if (lost.length > 0) warnings.push(`${shown(lost.join(', '))}: an agent that plans has no tools of MCP servers`);
+  }
+  const writes = WRITING.some((tool) => own.has(tool));
+  const files = writes ? 'rw' : READING.some((tool) => own.has(tool)) ? 'ro' : null;
+  if (own.has('Bash')) granted.add('shell');
+  return { files, tools: [...granted].sort(), denied: [...denied], errors, warnings };
+}
+
+/** A server's name alone means all its tools. */
+function serverPrefix(entry: string): string {
+  return MCP_SERVER.test(entry) && !entry.endsWith('*') ? `${entry}__*` : entry;
+}
+
+function withhold(entry: string, granted: Set<string>, denied: Set<string>, warnings: string[]): void {
+  for (const grant of [...granted]) {
+    if (namesTool(entry, grant)) granted.delete(grant);
+    else if (!grant.endsWith('*')) continue;
+    else if (!entry.endsWith('*') && namesTool(grant, entry)) denied.add(entry);
+    else if (entry.endsWith('*') && namesTool(grant, entry.slice(0, -1))) {
+      granted.delete(grant);
+      warnings.push(`${shown(grant)} is left out: ${shown(entry)} cannot be taken away from it`);
+    }
+  }
+}
+
+function shown(entry: string): string {
+  return JSON.stringify(entry.slice(0, MAX_SHOWN));
+}
+
+// The head of an agent's file as other programs read it: YAML, or lines of `key: text` where it is none (13 §3.1).
+
+const HEAD = /^---[ \t]*\n(?:([\s\S]*?)\n)?---[ \t]*(?:\n|$)/;
+/** Keys that begin a line of a head; every other line goes on with the text above it. */
+const KEY =
+  /^(name|description|tools|disallowedTools|model|maxTurns|skills|color|permissionMode|mcpServers|hooks|memory|background|isolation|effort|initialPrompt):(?:[ \t]|$)/;
+
+interface AgentText {
+  /** Without its first and last line. */
+  readonly head: string;
+  readonly keys: Readonly<Record<string, unknown>>;
+  readonly body: string;
+}
+
+/** The error is one line. */
+function readAgentText(text: string): Result<AgentText, string> {
+  const plain = text.replace(/^\uFEFF/, '').replaceAll('\r\n', '\n');
+  const found = HEAD.exec(plain);
+  if (found === null && plain.startsWith('---\n')) return err('a line of exactly "---" must end the head');
+  const head = found?.[1] ?? '';
+  const yaml = readYaml(head, OUTSIDE);
+  const keys = yaml.ok ? (yaml.value ?? {}) : keysByLine(head);
+  if (keys === null) return err(`the head ${yaml.ok ? '' : yaml.error}`);
+  if (!isMapping(keys)) return err('the head must be a mapping');
+  return ok({ head, keys, body: plain.slice(found?.[0].length ?? 0).trim() });
+}
+
+/** Null where the text is too long, or no line begins with a key. */
+function keysByLine(head: string): Readonly<Record<string, unknown>> | null {
+  if (Buffer.byteLength(head) > OUTSIDE.bytes) return null;
+  const entries: { readonly key: string; readonly lines: string[] }[] = [];
+  for (const line of head.split('\n')) {
+    const key = KEY.exec(line)?.[1];
+    if (key !== undefined) entries.push({ key, lines: [line] });
+    else entries.at(-1)?.lines.push(line);
+  }
+  if (entries.length === 0) return null;
+  // The first of two counts, and a key of the prototype is a key like any other.
+  return Object.fromEntries(entries.reverse().map(({ key, lines }) => [key, valueUnder(key, lines.join('\n'))]));
+}
+
+function valueUnder(key: string, text: string): unknown {
+  const yaml = readYaml(text, OUTSIDE);
+  if (yaml.ok && isMapping(yaml.value) && Object.keys(yaml.value).length === 1) return yaml.value[key];
+  return text.slice(key.length + 1).trim();
+}
 
 const KEYS: ReadonlySet<string> = new Set([
   'name',
@@ -30,7 +166,7 @@ const MAX_TOOLS = 256;
 const MAX_NAME = 64;
 const MAX_DESCRIPTION = 1024;
 /** The sandbox of an agent, whose name its paths may leave out. */
-export const AGENT_SANDBOX = 'workspace';
+const AGENT_SANDBOX = 'workspace';
 
 interface Faults {
   readonly errors: Fault[];

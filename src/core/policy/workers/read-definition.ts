@@ -1,19 +1,170 @@
 // Reads a definition: the text of a file or a value from a caller, with everything that is wrong with it (13 §2, §3.2).
-import { type WorkerDefinition, WorkerDefinitionSchema, type WorkerProblem } from '#protocol/worker/definition.ts';
+
+import { err, ok, type Result } from '#protocol/result.ts';
+import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
+import {
+  type Sandbox,
+  type WorkerDefinition,
+  WorkerDefinitionSchema,
+  type WorkerProblem,
+} from '#protocol/worker/definition.ts';
 import { readJson } from '../parsing/json.ts';
 import { type Limits, OUTSIDE } from '../parsing/limits.ts';
 import { plainIssues } from '../parsing/plain-issue.ts';
 import { isMapping, lineOfError, readYaml } from '../parsing/yaml.ts';
 import { lineFinder } from '../parsing/yaml-lines.ts';
-import type { Fault } from './fault.ts';
-import { normalised } from './normalise.ts';
-import { sandboxFaults } from './sandbox-rules.ts';
+
+// The spellings in which a definition may be written, brought into the one in which it is kept (13 §2).
+
+/** Tools of the old toolset that are no workers. */
+const DELEGATION_TOOLS: readonly string[] = ['worker_create', 'worker_call'];
+/** The tool that loads skills, as definitions of Claude Code name it. */
+const SKILL_TOOL = 'Skill';
+
+type Mapping = Readonly<Record<string, unknown>>;
+
+/** The mapping with `tool_rules` as a map, `toolsets` spread over two lists, `Skill` as `skill_load`, sandboxes in today's words; what is wrong goes into `faults`. */
+function normalised(given: Mapping, faults: Fault[]): Mapping {
+  const { toolsets, ...rest } = given;
+  let value: Record<string, unknown> = { ...rest };
+  if (toolsets !== undefined) value = withToolsets(value, toolsets, faults);
+  if (Array.isArray(value.tools)) value.tools = value.tools.map((tool) => (tool === SKILL_TOOL ? 'skill_load' : tool));
+  if (Array.isArray(value.tool_rules)) value.tool_rules = rulesByName(value.tool_rules, faults);
+  else if (isMapping(value.tool_rules)) value.tool_rules = namedEntries(value.tool_rules, 'tool_rules', faults);
+  if (isMapping(value.sandboxes)) {
+    const sandboxes = namedEntries(value.sandboxes, 'sandboxes', faults);
+    value.sandboxes = mapped(sandboxes, (entry, name) => (isMapping(entry) ? sandbox(entry, name, faults) : entry));
+  }
+  return value;
+}
+
+/** Each entry with its key as `name`; one that names itself otherwise is a fault. */
+function namedEntries(map: Mapping, field: string, faults: Fault[]): Mapping {
+  return mapped(map, (entry, key) => {
+    // A map does not show it to whoever looks through its keys.
+    if (key === '__proto__') faults.push({ path: [field, key], message: 'is not a name' });
+    if (!isMapping(entry)) return entry ?? { name: key };
+    if (entry.name !== undefined && entry.name !== key)
+      faults.push({ path: [field, key, 'name'], message: `must equal its key "${key}"` });
+    return { ...entry, name: key };
+  });
+}
+
+function sandbox(entry: Mapping, name: string, faults: Fault[]): Mapping {
+  const { suffixes, ...rest } = entry;
+  const value: Record<string, unknown> = { ...rest };
+  if (suffixes !== undefined) {
+    if (value.allowed_suffixes === undefined) value.allowed_suffixes = suffixes;
+    else faults.push({ path: ['sandboxes', name, 'suffixes'], message: 'is the same as allowed_suffixes; keep one' });
+  }
+  if (typeof value.mode === 'string') value.mode = value.mode.toLowerCase();
+  return value;
+}
+
+function rulesByName(list: readonly unknown[], faults: Fault[]): Mapping {
+  const rules = new Map<string, unknown>();
+  for (const [index, rule] of list.entries()) {
+    const name = isMapping(rule) ? rule.name : undefined;
+    if (typeof name !== 'string') faults.push({ path: ['tool_rules', index, 'name'], message: 'is required' });
+    else if (rules.has(name)) faults.push({ path: ['tool_rules', index, 'name'], message: `"${name}" stands twice` });
+    else rules.set(name, rule);
+  }
+  return Object.fromEntries(rules);
+}
+
+function withToolsets(value: Record<string, unknown>, toolsets: unknown, faults: Fault[]): Record<string, unknown> {
+  if (!isMapping(toolsets)) {
+    faults.push({ path: ['toolsets'], message: 'must be a mapping' });
+    return value;
+  }
+  for (const name of Object.keys(toolsets))
+    if (name !== 'delegation') faults.push({ path: ['toolsets', name], message: `unknown toolset "${name}"` });
+  const { delegation } = toolsets;
+  if (delegation === undefined) return value;
+  if (!isMapping(delegation)) {
+    faults.push({ path: ['toolsets', 'delegation'], message: 'must be a mapping of workers' });
+    return value;
+  }
+  const names = Object.keys(delegation);
+  const isTool = (name: string) => DELEGATION_TOOLS.includes(name);
+  return {
+    ...value,
+    allow_workers: joined(
+      value.allow_workers,
+      names.filter((name) => !isTool(name)),
+    ),
+    tools: joined(value.tools, names.filter(isTool)),
+  };
+}
+
+/** A list that is none stays as it is, for the schema to say so. */
+function joined(list: unknown, more: readonly string[]): unknown {
+  if (list !== undefined && !Array.isArray(list)) return list;
+  return [...new Set([...(list ?? []), ...more])];
+}
+
+function mapped(map: Mapping, fn: (entry: unknown, key: string) => unknown): Mapping {
+  return Object.fromEntries(Object.entries(map).map(([key, entry]) => [key, fn(entry, key)]));
+}
+
+// What sandboxes may be, and which files belong into one (13 §4).
+
+/** The path below the workspace in one spelling, `.` for the workspace itself; null when it leads out of it. */
+export function sandboxRoot(path: string): string | null {
+  const plain = path.replaceAll('\\', '/');
+  if (plain === '' || plain.startsWith('/') || plain.startsWith('~') || plain.includes('\0')) return null;
+  if (/^[A-Za-z]:/.test(plain)) return null;
+  const parts: string[] = [];
+  for (const part of plain.split('/')) {
+    if (part === '' || part === '.') continue;
+    if (part !== '..') parts.push(part);
+    else if (parts.pop() === undefined) return null;
+  }
+  return parts.length === 0 ? '.' : parts.join('/');
+}
+
+/** A sandbox that is written to must not hold one that is only read: what is protected by the one would be open by the other. */
+function sandboxFaults(sandboxes: Readonly<Record<string, Sandbox>>): readonly Fault[] {
+  const faults: Fault[] = [];
+  const roots = new Map<string, string>();
+  for (const [name, { path }] of Object.entries(sandboxes)) {
+    const root = sandboxRoot(path);
+    if (root === null)
+      faults.push({ path: ['sandboxes', name, 'path'], message: 'must be a folder below the workspace' });
+    else roots.set(name, root);
+  }
+  for (const [name, root] of roots) {
+    if (sandboxes[name]?.mode !== 'rw') continue;
+    for (const [other, inner] of roots)
+      if (sandboxes[other]?.mode === 'ro' && (root === '.' || inner === root || inner.startsWith(`${root}/`)))
+        faults.push({
+          path: ['sandboxes', name, 'path'],
+          message: `sandbox_overlap: "${name}" may be written to and holds "${other}", which may not`,
+        });
+  }
+  return faults;
+}
+
+/** Whether a file of this name is one of these; no suffixes = every file is. `""` is a name without a dot after its first character. */
+export function hasSuffix(fileName: string, suffixes: readonly string[]): boolean {
+  const name = fileName.toLowerCase();
+  return suffixes.some((suffix) =>
+    suffix === '' ? name.indexOf('.', 1) < 0 : name.length > suffix.length && name.endsWith(suffix),
+  );
+}
+
+// A fault of a definition by its key path, before it is known where that stands.
+
+export interface Fault {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+}
 
 /** UTF-8 bytes of a definition or a prompt file. */
 export const MAX_WORKER_BYTES = OUTSIDE.bytes;
 const LIMITS: Limits = OUTSIDE;
 
-export interface ReadDefinition {
+interface ReadDefinition {
   /** Null when it is not one. */
   readonly definition: WorkerDefinition | null;
   readonly errors: readonly WorkerProblem[];
@@ -87,4 +238,47 @@ export function inOrder(problems: readonly WorkerProblem[]): readonly WorkerProb
 
 export function located(fault: Fault, file: string | null, line: number | null): WorkerProblem {
   return { path: fault.path.map(String).join('.'), message: fault.message, file, line };
+}
+
+// A worker's prompt in a file of its own: raw text, or a template that knows one thing, to put in another file (13 §3.3).
+
+/** In this order; the first that exists counts. */
+export const PROMPT_SUFFIXES = ['jinja2', 'j2', 'txt', 'md'] as const;
+
+type PromptPart =
+  | { readonly kind: 'text'; readonly text: string }
+  /** Path below the folder of prompts. */
+  | { readonly kind: 'file'; readonly path: string };
+
+const TAG = /\{\{\s*file\(\s*(?:"([^"\n]*)"|'([^'\n]*)')\s*\)\s*\}\}/g;
+const OTHER = /\{\{|\{%|\{#/;
+const MAX_PARTS = 64;
+
+/** What a template is made of. What `file` brings in is not looked at again. */
+export function templateParts(text: string): Result<readonly PromptPart[], string> {
+  const parts: PromptPart[] = [];
+  let last = 0;
+  for (const match of text.matchAll(TAG)) {
+    if (match.index > last) parts.push({ kind: 'text', text: text.slice(last, match.index) });
+    parts.push({ kind: 'file', path: match[1] ?? match[2] ?? '' });
+    last = match.index + match[0].length;
+  }
+  if (last < text.length) parts.push({ kind: 'text', text: text.slice(last) });
+  const odd = parts.find((part) => part.kind === 'text' && OTHER.test(part.text));
+  if (odd?.kind === 'text')
+    return err(`unsupported_template_syntax: only {{ file("...") }} is known, not ${JSON.stringify(shown(odd.text))}`);
+  return parts.length > 2 * MAX_PARTS ? err(`brings in more than ${MAX_PARTS} files`) : ok(parts);
+}
+
+function shown(text: string): string {
+  const at = text.search(OTHER);
+  return text.slice(at, at + 40).split('\n', 1)[0] ?? '';
+}
+
+// The fingerprint of a definition: what a worker runs with, whoever wrote it down (13 §2).
+
+/** @param instructions as they are used, from the definition or its prompt file */
+export function definitionDigest(definition: WorkerDefinition, instructions: string): string {
+  const { locked: _, ...rest } = definition;
+  return sha256Hex(canonicalJson({ ...rest, instructions }));
 }

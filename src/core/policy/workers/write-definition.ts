@@ -1,12 +1,24 @@
 // A definition as it is saved: the same text for the same content, defaults left out (13 §3.4).
 import { dump } from 'js-yaml';
+import { type Document, isMap, parseDocument } from 'yaml';
+import { z } from 'zod';
+import type { WorkerDetail, WorkerInfo } from '#protocol/api/workers.ts';
+import type { Config } from '#protocol/config.ts';
+import { canonicalJson } from '#protocol/text/canonical-json.ts';
 import {
   AttachmentPolicySchema,
+  type FoundWorker,
   SandboxSchema,
+  STANDARD_POLICY,
   ToolRuleSchema,
   type WorkerDefinition,
   WorkerDefinitionSchema,
+  WorkerNameSchema,
 } from '#protocol/worker/definition.ts';
+import { OUTSIDE } from '../parsing/limits.ts';
+import { isMapping, readYaml } from '../parsing/yaml.ts';
+import { namesTool } from '../tools/tool-names.ts';
+import { checkDefinition, type Fault, readDefinition } from './read-definition.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -45,4 +57,172 @@ function entries(
 function without(value: Fields, standard: Fields, always: readonly string[] = []): Fields {
   const differs = (key: string) => JSON.stringify(value[key]) !== JSON.stringify(standard[key]);
   return Object.fromEntries(Object.entries(value).filter(([key]) => always.includes(key) || differs(key)));
+}
+
+// A person's file with other content: what they wrote around it, comments above all, stays (13 §3.4).
+
+/** The writer that keeps comments slows down with the square of the lines. */
+const MAX_CHARS = 32 * 1024;
+/** Another spelling of these two lists. */
+const OLD_LISTS = ['allow_workers', 'tools'];
+
+/**
+ * The definition as YAML.
+ * @param before of the file that it replaces: only what differs is changed in it, if it can be
+ */
+export function revisedYaml(before: string, definition: WorkerDefinition): string {
+  const plain = definitionYaml(definition);
+  if (!before.includes('#') || before.length > MAX_CHARS) return plain;
+  const of = (text: string) => readDefinition(text, { name: definition.name, file: null, format: 'yaml' }).definition;
+  const old = of(before);
+  const written = readYaml(plain, OUTSIDE);
+  if (old === null || !written.ok || !isMapping(written.value)) return plain;
+  const document: Document = parseDocument(before);
+  if (document.errors.length > 0 || !isMap(document.contents)) return plain;
+  const spread = document.has('toolsets') && OLD_LISTS.some((key) => differs(old, definition, key));
+  if (spread) document.delete('toolsets');
+  // Whatever is written in a form that this does not know, the content counts.
+  try {
+    revise(document, [], {
+      old: spread ? { ...old, allow_workers: null, tools: null } : old,
+      definition,
+      written: written.value,
+    });
+    const text = document.toString({ lineWidth: 0 });
+    return same(of(text), definition) ? text : plain;
+  } catch {
+    return plain;
+  }
+}
+
+/** @param as `written`: the new content without what is standard */
+function revise(
+  document: Document,
+  path: readonly string[],
+  as: { readonly old: unknown; readonly definition: Fields; readonly written: Fields },
+): void {
+  const { definition, written } = as;
+  const old = isMapping(as.old) ? as.old : {};
+  for (const key of new Set([...Object.keys(old), ...Object.keys(definition)])) {
+    if (!differs(old, definition, key)) continue;
+    const at = [...path, key];
+    const [value, inner] = [written[key], definition[key]];
+    if (value === undefined) document.deleteIn(at);
+    else if (isMapping(value) && isMapping(inner) && isMap(document.getIn(at)))
+      revise(document, at, { old: old[key], definition: inner, written: value });
+    else document.setIn(at, value);
+  }
+}
+
+function differs(a: Fields, b: Fields, key: string): boolean {
+  return !same(a[key], b[key]);
+}
+
+function same(a: unknown, b: unknown): boolean {
+  return a === b || (a !== undefined && b !== undefined && canonicalJson(a) === canonicalJson(b));
+}
+
+// From what a model proposes to a whole definition: what it may not say comes from the server's configuration (13 §2).
+
+const text = (most: number) =>
+  z
+    .string()
+    .min(1)
+    .max(most)
+    .refine((t) => t.trim() !== '', 'must not be blank');
+
+/** What a model may say of a worker. */
+export const WorkerSpecSchema = z.strictObject({
+  name: WorkerNameSchema,
+  instructions: text(200_000),
+  description: text(1024),
+  model: z.string().min(1).max(256).nullable().default(null),
+  output_schema_ref: z.string().min(1).max(512).nullable().default(null),
+  tools: z.array(z.string().min(1).max(128)).max(256).default([]),
+});
+export type WorkerSpec = z.infer<typeof WorkerSpecSchema>;
+
+/** @param creator the tools of whoever proposes it: what a worker gets of the configured ones is among them */
+export function expandSpec(spec: WorkerSpec, defaults: Config['workers']['creation'], creator: readonly string[]) {
+  const granted = creator.filter((tool) => defaults.default_tools.some((entry) => namesTool(entry, tool)));
+  return {
+    name: spec.name,
+    description: spec.description,
+    instructions: spec.instructions,
+    model: spec.model ?? defaults.default_model,
+    output_schema_ref: spec.output_schema_ref,
+    sandboxes: defaults.default_sandboxes,
+    // Nothing configured is nothing written: an empty one would count as the worker's own for what it hands on.
+    attachment_policy:
+      Object.keys(defaults.default_attachment_policy).length === 0 ? null : defaults.default_attachment_policy,
+    allow_workers: defaults.default_allow_workers,
+    tools: [...new Set([...granted, ...spec.tools])],
+    tool_rules: defaults.default_tool_rules,
+    locked: false,
+  };
+}
+
+/** What is wrong with the configured defaults, by key of `workers.creation`: every worker that a model makes would have it. */
+export function creationFaults(defaults: Config['workers']['creation']): readonly Fault[] {
+  const spec = { name: 'made', instructions: 'x', description: 'x', model: null, output_schema_ref: null };
+  const { faults } = checkDefinition(expandSpec({ ...spec, tools: defaults.default_tools }, defaults, []), null);
+  return faults.map(({ path: [field, ...rest], message }) => ({
+    path: [`default_${String(field)}`, ...rest],
+    message,
+  }));
+}
+
+// A definition as callers see it (13 §10).
+
+/** What a session's worker has beside its definition. */
+export interface Made {
+  readonly root_session_id: WorkerInfo['root_session_id'];
+  readonly created_by_session_id: WorkerInfo['created_by_session_id'];
+  readonly created_by_tool_use_id: WorkerInfo['created_by_tool_use_id'];
+  readonly edited_by_user: boolean;
+  readonly created_at: string;
+}
+
+export function workerInfo(worker: FoundWorker, made: Made | null): WorkerInfo {
+  const { definition } = worker;
+  return {
+    name: worker.name,
+    description: definition?.description ?? null,
+    origin: worker.origin,
+    read_only: worker.read_only,
+    locked: definition?.locked ?? false,
+    valid: worker.errors.length === 0,
+    errors: [...worker.errors],
+    warnings: [...worker.warnings],
+    digest: worker.digest,
+    path: worker.path,
+    model: definition?.model ?? null,
+    tier: definition?.tier ?? null,
+    accepts_attachments: definition !== null && acceptsAttachments(definition),
+    output_schema_ref: definition?.output_schema_ref ?? null,
+    sandboxes: Object.values(definition?.sandboxes ?? {}),
+    tools: definition?.tools ?? [],
+    allow_workers: definition?.allow_workers ?? [],
+    root_session_id: made?.root_session_id ?? null,
+    created_by_session_id: made?.created_by_session_id ?? null,
+    created_by_tool_use_id: made?.created_by_tool_use_id ?? null,
+    edited_by_user: made?.edited_by_user ?? null,
+    created_at: made?.created_at ?? null,
+  };
+}
+
+/** The same with what it consists of. */
+export function workerDetail(worker: FoundWorker, made: Made | null): WorkerDetail {
+  const { definition, instructions, instructions_source } = worker;
+  return {
+    ...workerInfo(worker, made),
+    definition,
+    resolved_instructions: instructions,
+    instructions_source,
+    yaml: definition === null ? null : definitionYaml(definition),
+  };
+}
+
+function acceptsAttachments({ attachment_policy }: NonNullable<FoundWorker['definition']>): boolean {
+  return (attachment_policy ?? STANDARD_POLICY).max_attachments > 0;
 }

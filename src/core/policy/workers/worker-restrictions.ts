@@ -13,7 +13,7 @@ const GROUPS = [
   { name: 'worker.call', side_effects: 'execute', group: 'worker.call' },
 ] as const;
 
-export interface ServerPolicy {
+interface ServerPolicy {
   readonly confirmation: Pick<Config['tool_confirmation'], 'default' | 'per_tool'>;
   /** `workers.dynamic`. */
   readonly dynamic: boolean;
@@ -45,4 +45,25 @@ function isAutomatic(key: string, { tools, confirmation }: ServerPolicy): boolea
     ...GROUPS.filter(({ group }) => group === key),
   ];
   return covered.length > 0 && covered.every((tool) => toolMode(confirmation, tool) === 'auto');
+}
+
+// Workers and tools share one space of names (13 §6.2).
+
+const RESERVED: ReadonlySet<string> = new Set([
+  'delegate',
+  'worker_call',
+  'worker_create',
+  'agent_call',
+  'agent_create',
+  'web_search',
+  'web_fetch',
+  'code_execution',
+  'image_generation',
+]);
+
+/** Why a worker cannot bear the name; null = it can. Letters of either case are the same. */
+export function reservedName(name: string, tools: readonly string[]): string | null {
+  const lower = name.toLowerCase();
+  if (RESERVED.has(lower) || lower.startsWith('mcp__') || name.startsWith('_')) return `"${name}" is a reserved name`;
+  return tools.some((tool) => tool.toLowerCase() === lower) ? `"${name}" is the name of a tool` : null;
 }

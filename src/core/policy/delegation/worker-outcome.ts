@@ -1,14 +1,106 @@
 // From the way a worker ended to its delegation's outcome, and from there to what the planner reads (04 §4.2, §5.3, §7).
 import type { DelegationRecord, FailureMode, InsufficientContextRequest } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
-import type { WorkerChanges } from '#protocol/file-change.ts';
+import { type CallChanges, type FileChange, MAX_CHANGED_FILES, type WorkerChanges } from '#protocol/file-change.ts';
 import type { Usd } from '#protocol/money.ts';
-import type { Result } from '#protocol/result.ts';
+import { err, ok, type Result } from '#protocol/result.ts';
 import type { Disposition } from '#protocol/session.ts';
 import type { TurnStopReason } from '#protocol/turn.ts';
 import { cutText } from '../cut.ts';
-import { changesLine } from './changed-files.ts';
-import { problemLines } from './schema-repair.ts';
+import { readJson } from '../parsing/json.ts';
+import { MODEL_JSON } from '../parsing/limits.ts';
+
+// Reading a worker's answer as the JSON object its planner asked for, and asking again when it is not (04 §12).
+
+const MAX_REPORTED = 10;
+
+/**
+ * The object in a worker's last text.
+ * @param validate the compiled schema; no issues = valid
+ */
+export function readStructured(
+  text: string,
+  validate: (value: unknown) => readonly Issue[],
+): Result<Record<string, unknown>, readonly Issue[]> {
+  const json = readJson(withoutFence(text.trim()), MODEL_JSON);
+  if (!json.ok) return err([{ path: '$', message: json.error }]);
+  const { value } = json;
+  if (!isObject(value)) return err([{ path: '$', message: 'must be a JSON object' }]);
+  const issues = validate(value);
+  return issues.length === 0 ? ok(value) : err(issues);
+}
+
+/** The user message that starts a repair turn: at most 10 problems and the demand for the corrected object alone. */
+export function repairMessage(issues: readonly Issue[]): string {
+  return `Your last message is not the JSON object that was asked for:\n${problemLines(issues).join('\n')}\nAnswer with the corrected JSON object only, without any other text.`;
+}
+
+/** `path: problem`, at most 10 lines. */
+function problemLines(issues: readonly Issue[]): string[] {
+  return issues.slice(0, MAX_REPORTED).map((issue) => `${issue.path}: ${issue.message}`);
+}
+
+/** The inside, where the whole text is one fenced block; a language tag may follow the opening fence. */
+function withoutFence(text: string): string {
+  const fence = /^(?:`{3,}|~{3,})/.exec(text)?.[0];
+  const start = text.indexOf('\n') + 1;
+  const end = text.length - (fence?.length ?? 0);
+  const fenced = fence !== undefined && start > 0 && start <= end && text.endsWith(fence);
+  return fenced && !text.slice(fence.length, start).includes('`') ? text.slice(start, end) : text;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+// From what single calls changed to what a delegation reports, and the line that the planner reads of it (20 §1).
+
+const MAX_NAMED = 20;
+const MAX_NAME_CHARS = 200;
+
+/** What a path came to over several changes; null = nothing. */
+function after(before: FileChange['change'] | undefined, next: FileChange['change']): FileChange['change'] | null {
+  if (before === 'created') return next === 'deleted' ? null : 'created';
+  return before === 'deleted' && next === 'created' ? 'edited' : next;
+}
+
+/**
+ * The report of one delegation.
+ * @param calls of the worker and the workers below it, in the order in which they settled
+ * @param overlapping which of these paths others changed after this worker had read them
+ */
+export function workerChanges(
+  calls: readonly CallChanges[],
+  overlapping: (paths: readonly string[]) => readonly string[],
+): WorkerChanges {
+  const changes = new Map<string, FileChange['change']>();
+  for (const { path, change } of calls.flatMap((call) => call.files)) {
+    const now = after(changes.get(path), change);
+    if (now === null) changes.delete(path);
+    else changes.set(path, now);
+  }
+  const paths = [...changes.keys()].sort();
+  return {
+    changed_files: paths.slice(0, MAX_CHANGED_FILES).map((path) => ({ path, change: changes.get(path)! })),
+    changed_files_truncated: paths.length > MAX_CHANGED_FILES,
+    shell_used: calls.some((call) => call.shell),
+    overlaps: [...overlapping(paths)].sort().slice(0, MAX_CHANGED_FILES),
+  };
+}
+
+/** `[changed 2 files: a.ts, b.ts; also changed by another worker: b.ts]`; null when there is nothing to say. */
+export function changesLine(changes: WorkerChanges): string | null {
+  const { changed_files, changed_files_truncated, overlaps } = changes;
+  if (changed_files.length === 0) return null;
+  const count = `${changed_files_truncated ? 'more than ' : ''}${changed_files.length}`;
+  const changed = `changed ${count} file${count === '1' ? '' : 's'}: ${names(changed_files.map((file) => file.path))}`;
+  return `[${changed}${overlaps.length === 0 ? '' : `; also changed by another worker: ${names(overlaps)}`}]`;
+}
+
+function names(paths: readonly string[]): string {
+  const shown = paths.slice(0, MAX_NAMED).map((path) => cutText(path.replace(/\p{C}/gu, '?'), MAX_NAME_CHARS));
+  return paths.length > MAX_NAMED ? `${shown.join(', ')} and ${paths.length - MAX_NAMED} more` : shown.join(', ');
+}
 
 const MAX_PLANNER_CHARS = 100_000;
 const NO_RETRY = 'do not start the same work again unless the user asks for it';

@@ -4,7 +4,7 @@ import { err, ok, type Result } from '#protocol/result.ts';
 import { plainText } from '#protocol/text/plain-text.ts';
 import type { AttachmentPolicy } from '#protocol/worker/definition.ts';
 import { checkImage } from '../context/images.ts';
-import { hasSuffix } from './sandbox-rules.ts';
+import { hasSuffix } from './read-definition.ts';
 
 const IMAGES: Readonly<Record<string, string>> = {
   '.png': 'image/png',

@@ -1,9 +1,7 @@
 // The workers of a workspace as the server would use them: read, and checked against everything around them (13 §3).
-
 import { namesTool } from '#core/policy/tools/tool-names.ts';
-import { reservedName } from '#core/policy/workers/names.ts';
 import { readDefinition } from '#core/policy/workers/read-definition.ts';
-import { listWidenings } from '#core/policy/workers/widening.ts';
+import { listWidenings, reservedName } from '#core/policy/workers/worker-restrictions.ts';
 import { workerTool } from '#core/policy/workers/worker-tools.ts';
 import type { ToolSet } from '#core/ports/tool.ts';
 import type { SessionId } from '#protocol/ids.ts';

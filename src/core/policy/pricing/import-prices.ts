@@ -1,7 +1,7 @@
 // From the data of a public price collection to a table of ours: a pure mapping, run when the table is made (08 §10).
 import { Decimal } from 'decimal.js';
 import { providerOf } from '#protocol/model.ts';
-import type { RawEntry, RawTable } from './price-entry.ts';
+import type { RawEntry, RawTable } from './price-file.ts';
 
 /** A rate in US dollars per million tokens; a tier holds for the whole call above `start` prompt tokens. */
 type SourceRate = number | { readonly base: number; readonly tiers: readonly { start: number; price: number }[] };

@@ -1,8 +1,12 @@
-// The connections of the server: how many there are, which of them make room for others, and how a close ends them (05 §1.7).
+// The connections under the requests: their limit, unread bodies, requests that the parser rejects, and the close (05 §1.2, §1.7, §1.10).
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Clock } from '#protocol/clock.ts';
+import { AppError, type ErrorCode, validationError } from '#protocol/errors.ts';
+import { envelopeOf, MAX_TARGET_BYTES, uriTooLong } from './error-handler.ts';
 
-export interface Connections {
+interface Connections {
   /** It came when there was no room: it is served the health routes alone. */
   isSpare(socket: Socket): boolean;
   /**
@@ -107,4 +111,94 @@ function createGroups() {
     },
     all: () => addresses.keys(),
   };
+}
+
+// Bytes that a client sends after its answer are read and discarded within limits: closing at once could cost it the answer (05 §1.2).
+
+/** Read after an answer before the connection is cut. */
+const MOST_UNREAD_BYTES = 64 * 1024 * 1024;
+const BODY_LINGER_MS = 20_000;
+
+export type BodyDiscard = (request: FastifyRequest, reply: FastifyReply) => void;
+
+/** For requests that are answered before their body has been read: called before the head of the answer is written. */
+export function createBodyDiscard(clock: Clock): BodyDiscard {
+  return function discardBody(request, reply) {
+    const { raw } = request;
+    if (raw.complete || raw.destroyed || request.ws) return;
+    const { raw: response } = reply;
+    const last = !response.shouldKeepAlive || reply.getHeader('connection') === 'close';
+    // With `close` the connection would end behind the answer, and what arrives after that is a reset.
+    reply.header('connection', 'keep-alive');
+    let left = MOST_UNREAD_BYTES;
+    const cut = () => raw.socket.destroy();
+    const deadline = clock.after(BODY_LINGER_MS, cut);
+    raw.on('data', (chunk: Buffer) => {
+      left -= chunk.length;
+      if (left < 0) cut();
+    });
+    raw.once('close', () => {
+      deadline.cancel();
+      if (!last) return;
+      if (response.writableFinished) raw.socket.end();
+      else response.once('finish', () => raw.socket.end());
+    });
+  };
+}
+
+// Requests that the HTTP parser or a WebSocket handshake rejects are answered in the error envelope (05 §1.10).
+
+const STATUS_TEXT: Partial<Record<ErrorCode, string>> = {
+  headers_too_large: '431 Request Header Fields Too Large',
+  uri_too_long: '414 URI Too Long',
+};
+const ANSWER_LINGER_MS = 2000;
+
+interface ParserError {
+  readonly code?: string;
+  /** The bytes it stumbled over. */
+  readonly rawPacket?: unknown;
+}
+
+/** Makes the listener of `clientError` and `wsClientError`. It closes the connection. */
+export function createParserErrorAnswer(clock: Clock) {
+  /** Connections that have their answer, with what had been read by then. */
+  const answered = new WeakMap<Socket, number>();
+
+  return function answerParserError(error: ParserError, socket: Socket): void {
+    const before = answered.get(socket);
+    // What a client goes on sending is an error each time.
+    if (before !== undefined && error.code?.startsWith('HPE_') && socket.bytesRead - before < MOST_UNREAD_BYTES) return;
+    if (before !== undefined || error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) {
+      socket.destroy();
+      return;
+    }
+    answered.set(socket, socket.bytesRead);
+    // A client that goes on sending must not keep the connection; closing at once could cost it the answer.
+    const deadline = clock.after(ANSWER_LINGER_MS, () => socket.destroy());
+    socket.once('close', deadline.cancel);
+    const answer = parserError(error);
+    const body = JSON.stringify(envelopeOf(answer));
+    socket.end(
+      `HTTP/1.1 ${STATUS_TEXT[answer.code] ?? '400 Bad Request'}\r\nConnection: close\r\n` +
+        'Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n' +
+        `Content-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+    );
+  };
+}
+
+/** Whether an answer is under way, into which another one must not be written. Node tells by this field alone. */
+function isAnswering(socket: Socket): boolean {
+  const { _httpMessage: response } = socket as { readonly _httpMessage?: ServerResponse | null };
+  return response?.headersSent ?? false;
+}
+
+function parserError({ code, rawPacket }: ParserError): AppError {
+  if (code !== 'HPE_HEADER_OVERFLOW') {
+    return validationError([{ path: '', message: 'not a valid HTTP request' }]);
+  }
+  // The parser counts request line and headers together: without an end of line in reach it was the line.
+  const isLine =
+    Buffer.isBuffer(rawPacket) && /^[A-Z]+ \S+$/.test(rawPacket.toString('latin1', 0, MAX_TARGET_BYTES + 8));
+  return isLine ? uriTooLong() : new AppError('headers_too_large', 'the headers are larger than 16 KiB');
 }

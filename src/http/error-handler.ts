@@ -1,4 +1,4 @@
-// Every error on its way out: one envelope, codes from the one table, bugs opaque (05 §1.10).
+// Turns every error into its answer: one envelope, codes from one table, bugs opaque (05 §1.10).
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { StorageFault, TreeLost } from '#core/ports/journal.ts';
 import type { Logger } from '#core/ports/log.ts';

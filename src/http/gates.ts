@@ -1,15 +1,71 @@
 // The gates before a handler, in their order: shutdown, Host, Origin, token, rate, route, body (05 §1.2).
 import type { Socket } from 'node:net';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
+import type { z } from 'zod';
 import { goingDown } from '#core/engine/lifecycle.ts';
 import type { Config } from '#protocol/config.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
-import type { HttpApp } from './app.ts';
-import { bearerOf, type TokenCheck } from './auth.ts';
+import {
+  authorityOf,
+  bearerOf,
+  createHostRule,
+  createOriginRule,
+  isForeignLoad,
+  isLoopback,
+  type TokenCheck,
+} from './access.ts';
 import { MAX_TARGET_BYTES, notFound, uriTooLong } from './error-handler.ts';
 import { markNotTaken } from './forward/headers.ts';
-import { authorityOf, createHostRule, createOriginRule, isForeignLoad, isLoopback } from './origin.ts';
-import { type RouteTable, trackRoutes } from './route-table.ts';
+import type { HttpApp } from './http-app.ts';
+
+// The route table: paths and methods as 405, preflights and the body gate need them.
+
+interface RouteTable {
+  /** Every method that some path takes, but HEAD, which no page has to ask for. */
+  methods(): readonly string[];
+  /** Methods that the path of this request target takes; none when there is no such path. */
+  allowed(target: string): readonly string[];
+  /** Whether an empty object is not enough as the body of this route. */
+  bodyRequired(method: string, pattern: string): boolean;
+}
+
+interface PathEntry {
+  readonly match: RegExp;
+  readonly methods: Set<string>;
+}
+
+/** Follows the registration of routes. Call it before the first one. */
+function trackRoutes(app: HttpApp): RouteTable {
+  const paths = new Map<string, PathEntry>();
+  const needBody = new Set<string>();
+
+  app.addHook('onRoute', ({ method, url, schema }: RouteOptions) => {
+    const path = paths.get(url) ?? { match: patternOf(url), methods: new Set<string>() };
+    paths.set(url, path);
+    for (const one of [method].flat()) {
+      path.methods.add(one);
+      const body = schema?.body as z.ZodType | undefined;
+      if (body !== undefined && !body.safeParse({}).success) needBody.add(`${one} ${url}`);
+    }
+  });
+
+  return {
+    methods: () =>
+      [...new Set([...paths.values()].flatMap(({ methods }) => [...methods]))].filter((m) => m !== 'HEAD').sort(),
+    allowed(target) {
+      const path = target.split('?', 1)[0] ?? '';
+      const entry = [...paths.values()].find(({ match }) => match.test(path));
+      return entry === undefined ? [] : [...entry.methods].sort();
+    },
+    bodyRequired: (method, pattern) => needBody.has(`${method} ${pattern}`),
+  };
+}
+
+/** `/sessions/:session_id` as a pattern of whole paths. */
+function patternOf(url: string): RegExp {
+  const escaped = url.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replace(/:[A-Za-z_]+/g, '[^/]+');
+  return new RegExp(`^${escaped}$`);
+}
 
 const MAX_HEADER_BYTES = 16_384;
 const PREFLIGHT_SECONDS = 600;
@@ -18,7 +74,7 @@ const MINUTE_MS = 60_000;
 export const ANSWER_HEADERS = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' } as const;
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?$/i;
 
-export interface GateSettings {
+interface GateSettings {
   readonly server: Config['server'];
   readonly tokens: TokenCheck;
   /** Of the gateway: sets the caller. Throws `unauthorized`. */

@@ -1,4 +1,5 @@
-// The contract as documents, made from the schemas that check the traffic (05 §5).
+// The API contract as documents, generated from the schemas that validate the traffic (05 §5).
+
 import { STATUS_CODES } from 'node:http';
 import swagger from '@fastify/swagger';
 import websocket from '@fastify/websocket';
@@ -16,8 +17,7 @@ import { SIGNED_USD_PATTERN, USD_PATTERN } from '#protocol/money.ts';
 import { UsdLimitSchema } from '#protocol/scalars.ts';
 import { SessionSchema } from '#protocol/session.ts';
 import { TurnSchema } from '#protocol/turn.ts';
-import type { HttpApp } from './app.ts';
-import type { RouteDeps } from './deps.ts';
+import type { HttpApp, RouteDeps } from './http-app.ts';
 import { errorsOf, REQUEST_HEADERS, type RequestHeader } from './operation.ts';
 import { requestValidator } from './params.ts';
 import { registerRoutes } from './register-routes.ts';

@@ -1,4 +1,4 @@
-// Shared shapes of paths and queries, and the one way their faults are told (05 §1.6, §1.7).
+// Shared schemas of paths, queries and pages, and how their faults are reported (05 §1.6, §1.7).
 import type { FastifySchemaCompiler } from 'fastify';
 import { z } from 'zod';
 import { shownName } from '#core/policy/cut.ts';
@@ -6,6 +6,7 @@ import { nearestKey } from '#core/policy/parsing/known-keys.ts';
 import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
 import { type Issue, validationError } from '#protocol/errors.ts';
 import { ConfirmationIdSchema, SessionIdSchema, TurnIdSchema } from '#protocol/scalars.ts';
+import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 
 export const SessionParams = z.object({ session_id: SessionIdSchema });
 export const TurnParams = z.object({ session_id: SessionIdSchema, turn_id: TurnIdSchema });
@@ -73,7 +74,7 @@ export const CursorSchema = z.string().max(1024).optional().describe('next_curso
 export const PageQuery = { cursor: CursorSchema, limit: limit(50, 200) };
 
 /** A zod error as issues: dotted paths, and each unknown key under its own name. */
-export function issuesOf(error: z.core.$ZodError, schema: z.ZodType): Issue[] {
+function issuesOf(error: z.core.$ZodError, schema: z.ZodType): Issue[] {
   return plainIssues(error, schema).map(({ path, message }) => ({ path: path.map(String).join('.'), message }));
 }
 
@@ -99,4 +100,43 @@ function repeatedParameters(query: unknown): Issue[] {
   return Object.entries(query ?? {})
     .filter(([, value]) => Array.isArray(value))
     .map(([path]) => ({ path, message: 'is given more than once' }));
+}
+
+// Page cursors are opaque: the last sort key, bound to the query it came from (05 §1.7).
+
+const HASH_LENGTH = 16;
+
+/** What a page is a page of: the path and every filter, without `cursor` and `limit`. */
+type PageScope = Readonly<Record<string, unknown>>;
+
+/** Null for the last page. */
+export function encodeCursor(key: string | null, scope: PageScope): string | null {
+  if (key === null) return null;
+  return Buffer.from(JSON.stringify({ k: key, q: hashOf(scope) })).toString('base64url');
+}
+
+/** The sort key to go on after; null for the first page. Throws `validation_error`. */
+export function decodeCursor(cursor: string | undefined, scope: PageScope): string | null {
+  if (cursor === undefined) return null;
+  const { k, q } = parsed(cursor);
+  if (typeof k !== 'string' || typeof q !== 'string') throw refused('is not a cursor of this server');
+  if (q !== hashOf(scope)) throw refused('belongs to a query with other parameters; start again without it');
+  return k;
+}
+
+function parsed(cursor: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(cursor, 'base64url').toString('utf8'));
+    return typeof value === 'object' && value !== null ? { ...value } : {};
+  } catch {
+    return {};
+  }
+}
+
+function hashOf(scope: PageScope): string {
+  return sha256Hex(canonicalJson(scope)).slice(0, HASH_LENGTH);
+}
+
+function refused(message: string) {
+  return validationError([{ path: 'cursor', message }]);
 }

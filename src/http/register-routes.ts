@@ -1,26 +1,17 @@
 // Every route of the server, in one place.
-import type { HttpApp } from './app.ts';
-import type { RouteDeps } from './deps.ts';
-import { gatewayRoutes } from './gateway/routes.ts';
-import { analyticsRoutes } from './routes/analytics.ts';
-import { confirmationRoutes } from './routes/confirmations.ts';
-import { dashboardRoutes } from './routes/dashboard.ts';
-import { delegationRoutes } from './routes/delegations.ts';
-import { historyRoutes } from './routes/history.ts';
-import { maintenanceRoutes } from './routes/maintenance.ts';
-import { mcpRoutes } from './routes/mcp.ts';
-import { metaRoutes } from './routes/meta.ts';
-import { modelRoutes } from './routes/models.ts';
-import { nodeRoutes } from './routes/nodes.ts';
-import { patternRoutes } from './routes/patterns.ts';
-import { pricingRoutes } from './routes/pricing.ts';
-import { routingRoutes } from './routes/routing.ts';
-import { sessionRoutes } from './routes/sessions.ts';
-import { streamRoutes } from './routes/stream.ts';
-import { toolRoutes } from './routes/tools.ts';
-import { trustRoutes } from './routes/trust.ts';
-import { turnRoutes } from './routes/turns.ts';
-import { workerRoutes } from './routes/workers.ts';
+
+import { gatewayRoutes } from './gateway/gateway-routes.ts';
+import type { HttpApp, RouteDeps } from './http-app.ts';
+import { analyticsRoutes } from './routes/analytics-routes.ts';
+import { confirmationRoutes } from './routes/confirmation-routes.ts';
+import { delegationRoutes } from './routes/delegation-routes.ts';
+import { historyRoutes, streamRoutes } from './routes/history-routes.ts';
+import { maintenanceRoutes, metaRoutes, nodeRoutes } from './routes/meta-routes.ts';
+import { modelRoutes, patternRoutes, pricingRoutes, routingRoutes } from './routes/model-routes.ts';
+import { dashboardRoutes, mcpRoutes } from './routes/mounted-routes.ts';
+import { sessionRoutes } from './routes/session-routes.ts';
+import { turnRoutes } from './routes/turn-routes.ts';
+import { toolRoutes, trustRoutes, workerRoutes } from './routes/workspace-routes.ts';
 
 export function registerRoutes(app: HttpApp, deps: RouteDeps): void {
   metaRoutes(app, deps);

@@ -7,7 +7,7 @@ import { type PriceTable, staleRates } from '#core/policy/pricing/price-table.ts
 import { createModelRegistry, type ModelRegistry } from '#core/policy/registry/registry.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { Providers } from '#core/ports/provider.ts';
-import { createHttpServer } from '#http/server.ts';
+import { createHttpServer } from '#http/http-server.ts';
 import type { Send } from '#models/http/http.ts';
 import { createHttpClient } from '#models/http/http-client.ts';
 import { createRelays } from '#models/relay/relays.ts';

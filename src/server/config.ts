@@ -5,7 +5,7 @@ import { OWN_FILE } from '#core/policy/parsing/limits.ts';
 import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
 import { isMapping, readYaml } from '#core/policy/parsing/yaml.ts';
 import { creationFaults } from '#core/policy/workers/write-definition.ts';
-import { isLoopback } from '#http/origin.ts';
+import { isLoopback } from '#http/access.ts';
 import { type Config, ConfigSchema, defaultConfig } from '#protocol/config.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import {

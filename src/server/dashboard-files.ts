@@ -1,7 +1,7 @@
 // The built dashboard, read once: a server keeps serving what it started with, also while another build runs.
 import fs from 'node:fs';
 import path from 'node:path';
-import type { DashboardFile } from '#http/dashboard-file.ts';
+import type { DashboardFile } from '#http/http-app.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 
 const MEDIA_TYPES: Readonly<Record<string, string>> = {

@@ -1,6 +1,6 @@
 // Binding the configured address, or saying why it cannot be (05 §4).
 
-import type { HttpApp } from '#http/app.ts';
+import type { HttpApp } from '#http/http-app.ts';
 import type { Config } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
 

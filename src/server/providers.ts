@@ -6,7 +6,7 @@ import { type AdapterConfig, keyAdvice } from '#core/policy/registry/adapter-con
 import type { RegistryFile } from '#core/policy/registry/registry.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { Providers } from '#core/ports/provider.ts';
-import { createHostRule, type HostSettings } from '#http/origin.ts';
+import { createHostRule, type HostSettings } from '#http/access.ts';
 import { type AdapterSetup, createAdapters } from '#models/adapters/adapters.ts';
 import { createThreadedParser, type ThreadedParser } from '#models/threads/threaded-parser.ts';
 import { createThreadedTokenizer, type ThreadedTokenizer } from '#models/threads/threaded-tokenizer.ts';

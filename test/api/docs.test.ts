@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { docsPage } from '#http/docs/page.ts';
+import { docsPage } from '#http/docs/docs-page.ts';
 import { openApiDocument } from '#http/openapi.ts';
 import { type Parsed, startServer } from '../support/http.ts';
 import { planner, scenario } from '../support/scenario.ts';

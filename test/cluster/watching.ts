@@ -1,9 +1,9 @@
 // Nodes in one process for tests of watching: journal, store and bus over the real services, and streams without sockets.
 import { connect } from '@nats-io/transport-node';
 import { onTestFinished } from 'vitest';
+import type { Sink } from '#http/stream/frames.ts';
 import { createStreamHub } from '#http/stream/hub.ts';
 import { openSessionStream } from '#http/stream/session-stream.ts';
-import type { Sink } from '#http/stream/sink.ts';
 import type { Subscription } from '#http/stream/subscription.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import type { Delta, Transient } from '#protocol/delta.ts';

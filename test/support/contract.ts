@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { onTestFinished } from 'vitest';
-import type { HttpApp } from '#http/app.ts';
+import type { HttpApp } from '#http/http-app.ts';
 import type { Parsed } from './http.ts';
 
 const FILE = path.resolve(import.meta.dirname, '../../openapi/openapi.json');

@@ -1,4 +1,4 @@
-// What of a request goes on to another node, and what of its answer comes back (16 §5.2).
+// Which headers of a request go on to another node, and which of its answer come back (16 §5.2).
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
 /** The epoch at which the receiver owns the tree; 0 = it is to claim it. */

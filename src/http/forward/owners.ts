@@ -1,21 +1,56 @@
-// Requests for trees on any node: answered by the node that owns the tree, or that takes it (16 §5).
+// Routes each request to the node that owns its tree, or to the node that claims it (16 §5).
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Engine } from '#core/engine/create-engine.ts';
+import { gatewayRoot } from '#core/engine/gateway-call.ts';
 import { goingDown } from '#core/engine/lifecycle.ts';
 import type { Hold } from '#core/ports/trees.ts';
 import { type Clock, sleep, type Timer } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { SessionId } from '#protocol/ids.ts';
-import type { HttpApp } from '../app.ts';
-import type { RouteDeps } from '../deps.ts';
-import type { BodyDiscard } from '../unread-body.ts';
-import { type HeldBody, holdBody, wholeBody } from './body.ts';
-import { createExchange } from './exchange.ts';
+import { ConfirmationIdSchema, SessionIdSchema } from '#protocol/scalars.ts';
+import type { BodyDiscard } from '../connections.ts';
+import { clientOf } from '../gateway/identity.ts';
+import type { HttpApp, RouteDeps } from '../http-app.ts';
+import { createExchange, type HeldBody, holdBody, wholeBody } from './exchange.ts';
 import { FORWARDED, markNotTaken } from './headers.ts';
-import type { Owners, Patience } from './patience.ts';
-import { nodeFor } from './placement.ts';
-import type { Reach } from './reach.ts';
-import { type Target, targetOf } from './target.ts';
+import { nodeFor, type Owners, type Patience, type Reach } from './other-nodes.ts';
+
+// The tree of a request is read from its head alone (16 §5.2).
+
+interface Target {
+  readonly root: SessionId;
+  /** A turn is to begin: it runs where there is room for it. */
+  readonly turn: boolean;
+  /** May be sent again though it may have been done: then it changes nothing, or is answered as the first. */
+  readonly repeatable: boolean;
+}
+
+/** Null for what any node answers: reads, what makes a new tree, and ids that nobody has. */
+async function targetOf(engine: Engine, request: FastifyRequest): Promise<Target | null> {
+  const root = await rootOf(engine, request);
+  if (root === null) return null;
+  const { method, headers, routeOptions } = request;
+  const { turn = false, repeatable = false } = routeOptions.config;
+  const again = repeatable || method === 'PATCH' || method === 'DELETE' || headers['idempotency-key'] !== undefined;
+  return { root, turn, repeatable: again };
+}
+
+async function rootOf(engine: Engine, request: FastifyRequest): Promise<SessionId | null> {
+  if (request.routeOptions.config.gateway_call === true) return gatewayRoot(engine, clientOf(request));
+  if (request.method === 'GET' || request.method === 'HEAD') return null;
+  const { session_id, confirmation_id } = (request.params ?? {}) as Readonly<Record<string, unknown>>;
+  const session = SessionIdSchema.safeParse(session_id);
+  if (session.success) return rootOfSession(engine, session.data);
+  const confirmation = ConfirmationIdSchema.safeParse(confirmation_id);
+  if (!confirmation.success) return null;
+  return (await engine.store.confirmations.record(confirmation.data))?.root_session_id ?? null;
+}
+
+async function rootOfSession({ store, trees }: Engine, id: SessionId): Promise<SessionId | null> {
+  if (trees.holds(id)) return id;
+  return (await store.sessions.record(id))?.root_session_id ?? null;
+}
 
 /** Where every tree is this process's. */
 const ALL_HERE: Owners = {

@@ -1,10 +1,10 @@
-// Who calls the gateway: the key that comes along, and the client's own headers for its sessions (19 §2.3, §2.7).
+// Who calls the gateway: the key of the request, and the client's own headers for its sessions (19 §2.3, §2.7).
 import type { FastifyRequest } from 'fastify';
 import type { GatewayClient } from '#core/engine/gateway-call.ts';
 import type { Config } from '#protocol/config.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import { UsdLimitSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
-import { bearerOf, createDigestCheck, type TokenCheck } from '../auth.ts';
+import { bearerOf, createDigestCheck, type TokenCheck } from '../access.ts';
 import { isRepeated } from '../gates.ts';
 
 const MAX_REF = 200;

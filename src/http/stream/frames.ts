@@ -1,5 +1,6 @@
-// Server frames as text: one serialisation per event, whatever the number of clients (06 §4).
+// Server frames: one serialisation per event for all clients, their bytes, and the sinks they are written to (06 §4, §9).
 
+import type { Writable } from 'node:stream';
 import type { Published } from '#core/ports/live-bus.ts';
 import type { Store } from '#core/ports/store.ts';
 import { isoTime } from '#protocol/clock.ts';
@@ -81,4 +82,103 @@ export function errorFrame({ code, message, details }: AppError): Frame {
 export function snapshotFrame({ workers, ...rest }: Snapshot): Frame {
   const fields = workers === null ? rest : { ...rest, workers };
   return { type: 'snapshot', id: rest.snapshot_at_event_id, text: JSON.stringify({ type: 'snapshot', ...fields }) };
+}
+
+/** First byte of a whole text message (RFC 6455 §5.2). */
+const WHOLE_TEXT = 0x81;
+/** A batch above it is not kept: many clients rarely replay the same pages at the same time. */
+const MAX_KEPT_BYTES = 1024 * 1024;
+
+/**
+ * Text frames as a server sends them: unmasked, uncompressed, one after the other. The last batch is kept, since all
+ * subscribers of a session are sent the same one.
+ */
+export function createBatchEncoder(): (frames: readonly Frame[]) => Buffer {
+  let kept: { readonly frames: readonly Frame[]; readonly bytes: Buffer } | null = null;
+  return (frames) => {
+    if (kept !== null && same(kept.frames, frames)) return kept.bytes;
+    const bytes = encode(frames);
+    kept = bytes.length > MAX_KEPT_BYTES ? null : { frames, bytes };
+    return bytes;
+  };
+}
+
+function same(a: readonly Frame[], b: readonly Frame[]): boolean {
+  return a.length === b.length && a.every((frame, i) => frame === b[i]);
+}
+
+function encode(frames: readonly Frame[]): Buffer {
+  const sizes = frames.map(({ text }) => Buffer.byteLength(text));
+  const bytes = Buffer.allocUnsafe(sizes.reduce((sum, size) => sum + headSize(size) + size, 0));
+  let at = 0;
+  for (const [i, size] of sizes.entries()) {
+    at = writeHead(bytes, at, size);
+    at += bytes.write(frames[i]!.text, at, size, 'utf8');
+  }
+  return bytes;
+}
+
+function headSize(size: number): number {
+  return size < 126 ? 2 : size < 65_536 ? 4 : 10;
+}
+
+/** Returns where the payload begins. */
+function writeHead(bytes: Buffer, at: number, size: number): number {
+  bytes[at] = WHOLE_TEXT;
+  if (size < 126) {
+    bytes[at + 1] = size;
+    return at + 2;
+  }
+  if (size < 65_536) {
+    bytes[at + 1] = 126;
+    return bytes.writeUInt16BE(size, at + 2);
+  }
+  bytes[at + 1] = 127;
+  return bytes.writeBigUInt64BE(BigInt(size), at + 2);
+}
+
+/** Bytes a client may leave unread for long, and for how long it may leave more. */
+export const MAX_BACKLOG_BYTES = 8 * 1024 * 1024;
+export const PATIENCE_MS = 10_000;
+/** How many times that, or of the largest frame, it may leave unread for a moment. */
+export const BURST = 4;
+/** A client that does not take the end must not hold up anybody, least of all a shutdown. */
+export const CLOSE_WITHIN_MS = 5_000;
+
+/** Why the server closes, with its WebSocket code. */
+export const CLOSE_CODES = {
+  session_ended: 1000,
+  session_purged: 1000,
+  server_shutdown: 1001,
+  binary_not_supported: 1003,
+  invalid_json: 1007,
+  subscribe_timeout: 1008,
+  unauthorized: 1008,
+  not_found: 1008,
+  cursor_expired: 1008,
+  validation_error: 1008,
+  internal_error: 1011,
+} as const;
+export type CloseReason = keyof typeof CLOSE_CODES;
+
+export interface Sink {
+  /** Queues one frame; never waits. */
+  send(frame: Frame): void;
+  /** Bytes queued and not taken by the network yet. */
+  backlog(): number;
+  /** Resolves when all that was queued has left, or when the client is gone. */
+  flushed(): Promise<void>;
+  /** Ends after the queued frames, or `CLOSE_WITHIN_MS` later. */
+  close(reason: CloseReason): void;
+  /** Ends at once. */
+  terminate(): void;
+}
+
+/**
+ * Resolves when all that was written has left, or when the client is gone. Only pages ask for it: a callback for each
+ * write would take a tick of its own for each piece of an answer.
+ */
+export function drained(stream: Writable): Promise<void> {
+  if (stream.writableLength === 0 || !stream.writable) return Promise.resolve();
+  return new Promise((resolve) => stream.write('', () => resolve()));
 }

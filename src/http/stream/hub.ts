@@ -1,12 +1,12 @@
-// All live clients of the process: who gets which event, heartbeats, the limit, and the end (06 §4.3, §10, §12).
+// All connected stream clients of the process: event distribution, heartbeats, the limit, and shutdown (06 §4.3, §10, §12).
 
 import type { LiveBus, Published } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { Store } from '#core/ports/store.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import type { CloseReason } from './frames.ts';
 import { linkOf, sessionOf } from './scope.ts';
-import type { CloseReason } from './sink.ts';
 
 const HEARTBEAT_MS = 30_000;
 

@@ -1,17 +1,62 @@
-// One subscription of one session: snapshot or replay, then live, each event exactly once (06 §4.3, §4.4).
-
+// One subscription to one session: snapshot or replay, then live events, each exactly once (06 §4.3, §4.4).
 import type { Published } from '#core/ports/live-bus.ts';
+import type { Store } from '#core/ports/store.ts';
+import type { Delta, Transient } from '#protocol/delta.ts';
 import { AppError } from '#protocol/errors.ts';
 import { CATALOG } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { notFound } from '../error-handler.ts';
-import { createKeptMessages, type KeptMessages } from './appended.ts';
-import { ackFrame, eventFrame, frameOf, type Snapshot, snapshotFrame, transientFrame } from './frames.ts';
+import {
+  ackFrame,
+  BURST,
+  type CloseReason,
+  eventFrame,
+  frameOf,
+  MAX_BACKLOG_BYTES,
+  PATIENCE_MS,
+  type Sink,
+  type Snapshot,
+  snapshotFrame,
+  transientFrame,
+} from './frames.ts';
 import type { Member, StreamHub } from './hub.ts';
 import { ALWAYS_FROM_WORKERS, createScope, linkOf, type Scope, sessionOf, typeOf } from './scope.ts';
-import { BURST, type CloseReason, MAX_BACKLOG_BYTES, PATIENCE_MS, type Sink } from './sink.ts';
 import type { Subscription } from './subscription.ts';
+
+interface Appended extends Transient {
+  readonly delta: Extract<Delta, { type: 'message.appended' }>;
+}
+
+interface KeptMessages {
+  /** Passes over what is no `message.appended`. */
+  keep(transient: Transient): void;
+  none(): boolean;
+  /** Those kept so far, in their order. */
+  take(): AsyncIterable<Transient>;
+}
+
+/** Without their content, which is read again: a client may take long to catch up. */
+function createKeptMessages(messages: Pick<Store['messages'], 'get'>): KeptMessages {
+  let kept: Appended[] = [];
+  return {
+    keep(transient) {
+      const { delta } = transient;
+      if (delta.type !== 'message.appended') return;
+      const message = { ...delta.payload.message, content: [] };
+      kept.push({ ...transient, delta: { ...delta, payload: { message } } });
+    },
+    none: () => kept.length === 0,
+    async *take() {
+      const now = kept;
+      kept = [];
+      for (const { delta, ...rest } of now) {
+        const message = await messages.get(delta.payload.message.id);
+        if (message !== null) yield { ...rest, delta: { ...delta, payload: { message } } };
+      }
+    },
+  };
+}
 
 const PAGE_ROWS = 500;
 

@@ -4,12 +4,19 @@ import type { WebSocket } from 'ws';
 import { readJson } from '#core/policy/parsing/json.ts';
 import { OUTSIDE } from '#core/policy/parsing/limits.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
-import type { TokenCheck } from '../auth.ts';
-import { createBatchEncoder } from './batch.ts';
-import { errorFrame, type Frame } from './frames.ts';
+import type { TokenCheck } from '../access.ts';
+import {
+  CLOSE_CODES,
+  CLOSE_WITHIN_MS,
+  type CloseReason,
+  createBatchEncoder,
+  drained,
+  errorFrame,
+  type Frame,
+  type Sink,
+} from './frames.ts';
 import type { StreamHub } from './hub.ts';
 import { openSessionStream, type SessionStream } from './session-stream.ts';
-import { CLOSE_CODES, CLOSE_WITHIN_MS, type CloseReason, drained, type Sink } from './sink.ts';
 import { type Subscription, subscriptionOfFrame, subscriptionOfQuery } from './subscription.ts';
 
 const SUBSCRIBE_WITHIN_MS = 10_000;

@@ -1,11 +1,10 @@
-// One SSE client: the same frames as a socket gets, as server-sent events (06 §13).
+// One SSE client: the same frames as a socket receives, as server-sent events (06 §13).
 import type { ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AppError } from '#protocol/errors.ts';
-import type { Frame } from './frames.ts';
+import { CLOSE_WITHIN_MS, drained, type Frame, type Sink } from './frames.ts';
 import type { StreamHub } from './hub.ts';
 import { openSessionStream, type SessionStream } from './session-stream.ts';
-import { CLOSE_WITHIN_MS, drained, type Sink } from './sink.ts';
 import type { Subscription } from './subscription.ts';
 
 const RETRY_MS = 2000;

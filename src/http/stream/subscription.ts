@@ -1,4 +1,4 @@
-// What a client asks to see: the same fields by frame, by URL and over SSE (06 §3).
+// What a client subscribes to: the same fields by frame, by URL and over SSE (06 §3).
 import { z } from 'zod';
 import { TRANSIENT_TYPES } from '#protocol/delta.ts';
 import { EVENT_TYPES, type EventType } from '#protocol/event.ts';

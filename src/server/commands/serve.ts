@@ -1,6 +1,6 @@
 // `metis serve`: the server, until a signal ends it.
 import v8 from 'node:v8';
-import { isLoopback, servedNames } from '#http/origin.ts';
+import { isLoopback, servedNames } from '#http/access.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { createServer } from '../compose.ts';

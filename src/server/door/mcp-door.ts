@@ -1,7 +1,7 @@
 // What answers at `/mcp`, loaded by the first who asks (19 §3).
 import { createHash, randomUUID } from 'node:crypto';
 import type { Trees } from '#core/ports/trees.ts';
-import type { HttpDeps } from '#http/deps.ts';
+import type { HttpDeps } from '#http/http-app.ts';
 import type { HttpDoor } from '#mcp/http.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';

@@ -2,7 +2,7 @@
 import { lookup } from 'node:dns/promises';
 import path from 'node:path';
 import type { NodeInfo } from '#core/ports/trees.ts';
-import { createProbe } from '#http/forward/reach.ts';
+import { createProbe } from '#http/forward/other-nodes.ts';
 import type { Config } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { natsFault } from '#store/bus/nats/link.ts';

@@ -1,7 +1,7 @@
 // The figures of `/metrics` and of OTLP: folded from committed events since the start, written as Prometheus text by hand (18 §2).
 
 import type { LiveBus } from '#core/ports/live-bus.ts';
-import type { MetricGauges } from '#http/deps.ts';
+import type { MetricGauges } from '#http/http-app.ts';
 import { FailureModeSchema } from '#protocol/delegate.ts';
 import type { Event, EventType, PayloadOf } from '#protocol/event.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';

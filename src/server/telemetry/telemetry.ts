@@ -4,7 +4,7 @@ import type { LiveBus } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { Providers } from '#core/ports/provider.ts';
 import type { Relays } from '#core/ports/relay.ts';
-import type { MetricGauges } from '#http/deps.ts';
+import type { MetricGauges } from '#http/http-app.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import { type AnswerFacts, createAnswerFacts } from './answer-facts.ts';
 import type { FindCallTarget } from './call-target.ts';

@@ -1,11 +1,11 @@
 // Frames as the bytes of one write.
+
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
-import { createBatchEncoder } from '#http/stream/batch.ts';
-import type { Frame } from '#http/stream/frames.ts';
+import { createBatchEncoder, type Frame } from '#http/stream/frames.ts';
 
 const frame = (text: string): Frame => ({ type: 'event', id: null, text });
 const texts = (all: readonly string[]) => all.map(frame);

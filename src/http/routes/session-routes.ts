@@ -19,12 +19,10 @@ import {
 import { DoorSchema, SessionIdSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
 import { SessionSchema, SessionStatusSchema } from '#protocol/session.ts';
 import { WorkerNameSchema } from '#protocol/worker/definition.ts';
-import type { HttpApp } from '../app.ts';
-import { decodeCursor, encodeCursor } from '../cursor.ts';
-import type { RouteDeps } from '../deps.ts';
 import { found } from '../error-handler.ts';
+import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
-import { flag, nameList, PageQuery, SessionParams } from '../params.ts';
+import { decodeCursor, encodeCursor, flag, nameList, PageQuery, SessionParams } from '../params.ts';
 
 const ListQuery = z.strictObject({
   workspace_path: WorkspacePathSchema.optional().describe('Sessions of this workspace.'),

@@ -1,4 +1,4 @@
-// The paths that other programs' base URLs lead to: a model call each, relayed as it is (19 §2.1).
+// The routes that other programs' base URLs lead to: one model call each, relayed unchanged (19 §2.1).
 import { once } from 'node:events';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import {
@@ -15,12 +15,11 @@ import { RelayFault } from '#core/ports/relay.ts';
 import { Cancelled } from '#protocol/abort.ts';
 import { type ClientWire, ClientWireSchema, WIRE_PATHS } from '#protocol/api/gateway.ts';
 import { AppError } from '#protocol/errors.ts';
-import type { HttpApp } from '../app.ts';
-import type { RouteDeps } from '../deps.ts';
 import { knownError, leftError, notFound } from '../error-handler.ts';
 import { ANSWER_HEADERS } from '../gates.ts';
-import { wireError } from './errors.ts';
+import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { clientOf } from './identity.ts';
+import { wireError } from './wire-errors.ts';
 
 const COUNT = '/count_tokens';
 /** Becomes part of a path. */

@@ -1,4 +1,4 @@
-// `/analytics/*`: parameters in, one report out (07). Nothing here writes.
+// `/analytics/*`: parameters in, one report out (07). No route here writes.
 import { z } from 'zod';
 import type { Engine } from '#core/engine/create-engine.ts';
 import { compareQuality } from '#core/engine/inspect-routing.ts';
@@ -20,7 +20,7 @@ import { isoTime } from '#protocol/clock.ts';
 import { type Issue, validationError } from '#protocol/errors.ts';
 import type { Result } from '#protocol/result.ts';
 import { WorkspacePathSchema } from '#protocol/scalars.ts';
-import type { HttpApp } from '../app.ts';
+import type { HttpApp } from '../http-app.ts';
 import { operation } from '../operation.ts';
 
 export interface AnalyticsDeps {

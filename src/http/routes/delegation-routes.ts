@@ -1,12 +1,10 @@
-// `/sessions/{id}/delegations`: a worker for whoever asks, without a planner's turn (19 §3.1).
-
+// `/sessions/{id}/delegations`: start a worker directly, without a planner's turn (19 §3.1).
 import { delegationResult, submitDelegation, waitForDelegation } from '#core/engine/submit-work.ts';
 import { DelegationReceiptSchema, DelegationResultSchema, SubmitDelegationBody } from '#protocol/api/delegations.ts';
-import type { HttpApp } from '../app.ts';
-import type { RouteDeps } from '../deps.ts';
+import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
 import { SessionParams } from '../params.ts';
-import { waitAsPreferred } from '../prefer.ts';
+import { waitAsPreferred } from '../submissions.ts';
 
 export function delegationRoutes(app: HttpApp, deps: RouteDeps): void {
   const { engine, idempotency } = deps;

@@ -1,16 +1,26 @@
-// What happened in a session: messages, events, workers (05 §3.4).
+// The history of a session: messages, events, workers, and the upgrade to its live stream (05 §3.4, 06 §2).
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { EventListReply, MessageListReply, WorkerListReply } from '#protocol/api/history.ts';
+import { validationError } from '#protocol/errors.ts';
 import { EVENT_TYPES } from '#protocol/event.ts';
 import { EventIdSchema, MessageIdSchema, ToolUseIdSchema } from '#protocol/scalars.ts';
-import type { HttpApp } from '../app.ts';
-import { decodeCursor, encodeCursor } from '../cursor.ts';
-import type { RouteDeps } from '../deps.ts';
 import { found } from '../error-handler.ts';
+import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
-import { CursorSchema, flag, limit, nameList, PageQuery, parseOrThrow, SessionParams } from '../params.ts';
-import { serveEventStream } from '../stream/sse.ts';
+import {
+  CursorSchema,
+  decodeCursor,
+  encodeCursor,
+  flag,
+  limit,
+  nameList,
+  PageQuery,
+  parseOrThrow,
+  SessionParams,
+} from '../params.ts';
+import { serveSocket } from '../stream/socket.ts';
+import { serveEventStream, tooManyConnections } from '../stream/sse.ts';
 import { subscriptionOfQuery } from '../stream/subscription.ts';
 
 const MessagesQuery = z.strictObject({
@@ -168,4 +178,42 @@ async function stream({ hub }: RouteDeps, request: FastifyRequest, reply: Fastif
     return serveEventStream(hub, request, reply, { sessionId, subscription: asked });
   const { last_event_id: since } = parseOrThrow(z.object({ last_event_id: EventIdSchema }), { last_event_id: last });
   return serveEventStream(hub, request, reply, { sessionId, subscription: { ...asked, since, snapshot: false } });
+}
+
+/** `GET /sessions/{id}/stream`: the upgrade to a WebSocket (06 §2). */
+export function streamRoutes(app: HttpApp, { engine, hub, tokens }: RouteDeps): void {
+  app.route({
+    method: 'GET',
+    url: '/sessions/:session_id/stream',
+    config: { upgrade: true },
+    schema: {
+      params: SessionParams,
+      ...operation({
+        id: 'streamSession',
+        tag: 'history',
+        summary: 'Live frames of a session over a WebSocket.',
+        results: { 101: z.null().describe('Switching to WebSocket') },
+        errors: ['validation_error', 'not_found', 'too_many_connections'],
+      }),
+      ...{ 'x-websocket': true },
+    },
+    preHandler: [
+      async (request) => {
+        const { session_id } = request.params;
+        // Whoever has not shown a token yet learns nothing about which sessions exist.
+        if (request.authorised) found(await engine.store.sessions.record(session_id), 'session', session_id);
+      },
+      // Synchronous and last, so that nothing can take the place between this check and the upgrade.
+      (_request, _reply, done) => done(hub.full() ? tooManyConnections(hub) : undefined),
+    ],
+    handler: async () => {
+      throw validationError([{ path: 'Upgrade', message: 'this path needs a WebSocket upgrade' }]);
+    },
+    wsHandler: (socket, request) => {
+      const { session_id } = SessionParams.parse(request.params);
+      const query = request.query as Record<string, unknown>;
+      const connection = request.raw.socket;
+      serveSocket(hub, tokens, socket, { sessionId: session_id, authorised: request.authorised, query, connection });
+    },
+  });
 }

@@ -1,27 +1,23 @@
 // The HTTP server: fastify with our gates, our errors and our routes (05).
+
 import type { IncomingMessage } from 'node:http';
 import websocket from '@fastify/websocket';
 import fastify, { type FastifyRequest } from 'fastify';
 import { readBody } from '#core/policy/parsing/body.ts';
 import { validationError } from '#protocol/errors.ts';
-import type { HttpApp } from './app.ts';
-import { createTokenCheck } from './auth.ts';
-import { trackConnections } from './connections.ts';
-import type { HttpDeps } from './deps.ts';
+import { createTokenCheck, pathOf } from './access.ts';
+import { createBodyDiscard, createParserErrorAnswer, trackConnections } from './connections.ts';
 import { createErrorHandler } from './error-handler.ts';
+import { createReach, NO_NODES, PATIENCE } from './forward/other-nodes.ts';
 import { installOwners } from './forward/owners.ts';
-import { PATIENCE } from './forward/patience.ts';
-import { createReach, NO_NODES } from './forward/reach.ts';
 import { installGates } from './gates.ts';
 import { createClientGate } from './gateway/identity.ts';
-import { createIdempotency } from './idempotency.ts';
-import { pathOf } from './origin.ts';
+import type { HttpApp, HttpDeps } from './http-app.ts';
 import { requestValidator } from './params.ts';
-import { createParserErrorAnswer } from './parser-error.ts';
-import { createRecentCounts } from './recent-answer.ts';
 import { registerRoutes } from './register-routes.ts';
+import { createRecentCounts } from './routes/meta-routes.ts';
 import { createStreamHub } from './stream/hub.ts';
-import { createBodyDiscard } from './unread-body.ts';
+import { createIdempotency } from './submissions.ts';
 
 const MAX_HEADER_BYTES = 16_384;
 const MAX_FRAME_BYTES = 64 * 1024;
@@ -144,7 +140,7 @@ export function createHttpServer(deps: HttpDeps): HttpApp {
       documents: {
         openApi: async (version) => (await import('./openapi.ts')).openApiDocument(version),
         events: async () => (await import('./openapi.ts')).eventsDocument(),
-        page: async (version) => (await import('./docs/page.ts')).docsPage(version),
+        page: async (version) => (await import('./docs/docs-page.ts')).docsPage(version),
       },
       closing: closing.signal,
     });

@@ -1,15 +1,13 @@
-// `/confirmations`: what waits for a person, and the answer (05 §3.3).
+// `/confirmations`: pending approvals and their answers (05 §3.3).
 import { z } from 'zod';
 import { answerConfirmation } from '#core/engine/answer-approval.ts';
 import { AnswerConfirmationBody, AnswerConfirmationReply, ConfirmationListReply } from '#protocol/api/confirmations.ts';
 import { ConfirmationDetailSchema } from '#protocol/confirmation.ts';
 import { SessionIdSchema } from '#protocol/scalars.ts';
-import type { HttpApp } from '../app.ts';
-import { decodeCursor, encodeCursor } from '../cursor.ts';
-import type { RouteDeps } from '../deps.ts';
 import { found } from '../error-handler.ts';
+import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
-import { ConfirmationParams, PageQuery } from '../params.ts';
+import { ConfirmationParams, decodeCursor, encodeCursor, PageQuery } from '../params.ts';
 
 const ListQuery = z.strictObject({
   session_id: SessionIdSchema.optional().describe('Questions of this session and its workers.'),

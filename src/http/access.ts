@@ -1,4 +1,5 @@
-// Which Host and Origin headers are ours: the guards against DNS rebinding and foreign web pages (05 §1.2, §1.4).
+// Which callers are let in: the Host and Origin rules against DNS rebinding and foreign pages, and bearer tokens (05 §1.2 to §1.4).
+import { createHash, timingSafeEqual } from 'node:crypto';
 
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
 const HTTP_PORT = 80;
@@ -56,7 +57,7 @@ function bracketed(host: string): string {
   return host.includes(':') && !host.startsWith('[') ? `[${host}]` : host;
 }
 
-export type OriginVerdict = 'none' | 'own' | 'listed' | 'foreign';
+type OriginVerdict = 'none' | 'own' | 'listed' | 'foreign';
 
 /** Makes the Origin rule. `hostHeader` must have passed the Host rule. */
 export function createOriginRule(listed: readonly string[]) {
@@ -77,4 +78,44 @@ export function isForeignLoad(headers: Readonly<Record<string, unknown>>): boole
   const site = headers['sec-fetch-site'];
   if (site === undefined || site === 'same-origin' || site === 'none') return false;
   return headers['sec-fetch-mode'] !== 'navigate' || headers['sec-fetch-dest'] !== 'document';
+}
+
+// Tokens are compared as SHA-256 digests in constant time, and are never stored or logged (05 §1.3).
+
+export interface TokenCheck {
+  /** False = nobody needs a token. */
+  readonly required: boolean;
+  /** The token's SHA-256 in hex when it is one of ours, else null. */
+  accept(token: string): string | null;
+}
+
+export function createTokenCheck(tokens: readonly string[]): TokenCheck {
+  return checkOf(tokens.map(digest));
+}
+
+/** The same for tokens of which only the SHA-256, in hex, is known. */
+export function createDigestCheck(digests: readonly string[]): TokenCheck {
+  return checkOf(digests.map((hex) => Buffer.from(hex, 'hex')));
+}
+
+function checkOf(known: readonly Buffer[]): TokenCheck {
+  return {
+    required: known.length > 0,
+    accept(token) {
+      const given = digest(token);
+      let match = false;
+      // Every digest is compared, so that the time says nothing of which one was near.
+      for (const one of known) match = timingSafeEqual(one, given) || match;
+      return match ? given.toString('hex') : null;
+    },
+  };
+}
+
+function digest(token: string): Buffer {
+  return createHash('sha256').update(token).digest();
+}
+
+/** The token of an `Authorization: Bearer` header; null when there is none or it has another form. */
+export function bearerOf(header: string | undefined): string | null {
+  return /^Bearer +(\S+) *$/i.exec(header ?? '')?.[1] ?? null;
 }

@@ -1,4 +1,4 @@
-// Idempotency keys: one effect per key, the first answer again for every repetition (05 §1.8).
+// What routes that start work share: idempotency keys and `Prefer: wait` (05 §1.8, 18 §2).
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type IdempotencyRow, JournalConflict, type Write } from '#core/ports/journal.ts';
 import type { Store } from '#core/ports/store.ts';
@@ -10,7 +10,7 @@ const KEPT_MS = 24 * 60 * 60 * 1000;
 const KEY_PATTERN = /^[\x20-\x7e]{1,255}$/;
 
 /** Makes the row that is written with the effect. */
-export type Claim = (status: number, body: unknown) => Write;
+type Claim = (status: number, body: unknown) => Write;
 
 export interface Idempotency {
   /** Takes the body as it came, before defaults are filled in. A `preValidation` hook. */
@@ -110,4 +110,38 @@ function inProgress(): AppError {
 }
 function reused(): AppError {
   return new AppError('idempotency_key_reused', 'this key was used with another body; take a new key');
+}
+
+const MAX_WAIT_SECONDS = 600;
+
+/**
+ * Waits as long as the request asks for, at most until its client or the server goes; false when it did not ask.
+ * @param wait resolves earlier when there is nothing to wait for any more
+ */
+export async function waitAsPreferred(
+  { closing }: { readonly closing: AbortSignal },
+  request: FastifyRequest,
+  wait: (ms: number, signal: AbortSignal) => Promise<void>,
+): Promise<boolean> {
+  const seconds = waitOf(request.headers.prefer);
+  if (seconds === null) return false;
+  const enough = new AbortController();
+  const stop = () => enough.abort();
+  const { socket } = request.raw;
+  socket.once('close', stop);
+  closing.addEventListener('abort', stop);
+  try {
+    await wait(seconds * 1000, enough.signal);
+  } finally {
+    // Both outlive this request.
+    socket.off('close', stop);
+    closing.removeEventListener('abort', stop);
+  }
+  return true;
+}
+
+/** Whole seconds of a `wait` preference, at most 600; null without one. */
+function waitOf(prefer: string | string[] | undefined): number | null {
+  const seconds = /(?:^|[,;])\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:$|[,;])/i.exec([prefer ?? ''].flat().join(','))?.[1];
+  return seconds === undefined ? null : Math.min(MAX_WAIT_SECONDS, Number(seconds));
 }

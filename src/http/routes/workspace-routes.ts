@@ -1,14 +1,24 @@
-// `/workers`: the named workers of a workspace (13 §10).
+// What a workspace offers: named workers, tools, and trusted files (09 §11.3, 13 §10, 20 §11).
 import { z } from 'zod';
-import { createWorker, deleteWorker, listWorkers, replaceWorker, showWorker } from '#core/engine/manage-workers.ts';
+import {
+  createWorker,
+  deleteWorker,
+  listTools,
+  listTrust,
+  listWorkers,
+  replaceWorker,
+  showWorker,
+  trustFile,
+  untrustFile,
+} from '#core/engine/manage-workers.ts';
+import { ToolListReply } from '#protocol/api/tools.ts';
+import { TrustedFileSchema, TrustFileBody, TrustQuery, TrustReply, UntrustQuery } from '#protocol/api/trust.ts';
 import { CreateWorkerBody, DefinitionListReply, ReplaceWorkerBody, WorkerDetailSchema } from '#protocol/api/workers.ts';
 import { SessionIdSchema, WorkerOriginSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
 import { WorkerNameSchema } from '#protocol/worker/definition.ts';
-import type { HttpApp } from '../app.ts';
-import { decodeCursor, encodeCursor } from '../cursor.ts';
-import type { RouteDeps } from '../deps.ts';
+import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
-import { flag, PageQuery } from '../params.ts';
+import { decodeCursor, encodeCursor, flag, PageQuery } from '../params.ts';
 
 const InWorkspace = WorkspacePathSchema.describe('The workspace whose workers are meant.');
 const WithSession = SessionIdSchema.optional().describe('Those that the tree of this session has made too.');
@@ -130,6 +140,86 @@ export function workerRoutes(app: HttpApp, { engine }: RouteDeps): void {
     },
     async (request, reply) => {
       await deleteWorker(engine, request.query.workspace_path, request.params.name, request.query.force);
+      return reply.status(204).send();
+    },
+  );
+}
+
+/** `/tools`: the tools of a workspace, and problems of its MCP servers (09 §11.3). */
+export function toolRoutes(app: HttpApp, { engine }: RouteDeps): void {
+  app.get(
+    '/tools',
+    {
+      schema: {
+        querystring: z.strictObject({ workspace_path: WorkspacePathSchema.describe('The workspace of the tools.') }),
+        ...operation({
+          id: 'listTools',
+          tag: 'workers',
+          summary: 'List the tools of a workspace as this server knows them, and problems of its MCP servers.',
+          results: { 200: ToolListReply },
+          errors: ['validation_error', 'not_found', 'workspace_not_allowed', 'workspace_not_shared'],
+        }),
+      },
+    },
+    async (request, reply) => reply.send(await listTools(engine, request.query.workspace_path)),
+  );
+}
+
+/** `/workspaces/trust`: files of a workspace that are trusted or wait for trust (20 §11). */
+export function trustRoutes(app: HttpApp, { engine }: RouteDeps): void {
+  app.get(
+    '/workspaces/trust',
+    {
+      schema: {
+        querystring: TrustQuery,
+        ...operation({
+          id: 'listTrustedFiles',
+          tag: 'workers',
+          summary: 'List the files of a workspace that are trusted, and those that count only once they are.',
+          results: { 200: TrustReply },
+          errors: ['validation_error', 'not_found', 'workspace_not_allowed', 'workspace_not_shared'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { workspace_path, path = null } = request.query;
+      return reply.send({ files: [...(await listTrust(engine, workspace_path, path))] });
+    },
+  );
+
+  app.post(
+    '/workspaces/trust',
+    {
+      schema: {
+        body: TrustFileBody,
+        ...operation({
+          id: 'trustFile',
+          tag: 'workers',
+          summary: 'Trust the bytes of a file; a changed file is not trusted any more.',
+          results: { 200: TrustedFileSchema },
+          errors: ['not_found', 'workspace_not_allowed', 'workspace_not_shared'],
+        }),
+      },
+    },
+    async (request, reply) => reply.send(await trustFile(engine, request.body)),
+  );
+
+  app.delete(
+    '/workspaces/trust',
+    {
+      schema: {
+        querystring: UntrustQuery,
+        ...operation({
+          id: 'untrustFile',
+          tag: 'workers',
+          summary: 'Take back the trust in a file.',
+          results: { 204: null },
+          errors: ['validation_error', 'not_found', 'workspace_not_allowed', 'workspace_not_shared'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      await untrustFile(engine, request.query.workspace_path, request.query.path);
       return reply.status(204).send();
     },
   );

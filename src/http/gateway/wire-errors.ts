@@ -1,4 +1,4 @@
-// Errors of the gateway as each wire's clients read them, with the statuses that they really obey (19 §2.6).
+// Errors of the gateway in the format of each wire, with the statuses that its clients act on (19 §2.6).
 
 import { RelayFault } from '#core/ports/relay.ts';
 import type { ClientWire } from '#protocol/api/gateway.ts';

@@ -1,15 +1,74 @@
-// What the routes are given: the engine, the reports, and the state of the HTTP server itself.
+// The typed fastify instance of this server, what each route may configure, and what the routes are given.
+import type {} from '@fastify/websocket';
+import type {
+  FastifyBaseLogger,
+  FastifyInstance,
+  RawReplyDefaultExpression,
+  RawRequestDefaultExpression,
+  RawServerDefault,
+} from 'fastify';
+import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { Engine } from '#core/engine/create-engine.ts';
 import type { ServerCounts } from '#core/engine/manage-session.ts';
 import type { Analytics } from '#core/ports/analytics.ts';
 import type { PriceVersions } from '#core/ports/price-versions.ts';
+import type { ClientWire } from '#protocol/api/gateway.ts';
 import type { TurnId } from '#protocol/ids.ts';
-import type { TokenCheck } from './auth.ts';
-import type { DashboardFile } from './dashboard-file.ts';
-import type { Owners, Patience } from './forward/patience.ts';
-import type { Reach } from './forward/reach.ts';
-import type { Idempotency } from './idempotency.ts';
+import type { TokenCheck } from './access.ts';
+import type { Owners, Patience, Reach } from './forward/other-nodes.ts';
 import type { StreamHub } from './stream/hub.ts';
+import type { Idempotency } from './submissions.ts';
+
+/** Fastify whose handlers see the types of their zod schemas. */
+export type HttpApp = FastifyInstance<
+  RawServerDefault,
+  RawRequestDefaultExpression,
+  RawReplyDefaultExpression,
+  FastifyBaseLogger,
+  ZodTypeProvider
+>;
+
+declare module 'fastify' {
+  /** What a route asks of the gates (05 §1.2). */
+  interface FastifyContextConfig {
+    /** Where no token is needed: everywhere, or where the server listens for this machine only. */
+    open?: 'everywhere' | 'on_loopback';
+    /** No rate limit: the health routes. */
+    unlimited?: boolean;
+    /** Callers come with a key of the gateway, and are answered in their own wire. */
+    gateway?: ClientWire;
+    /** A call of a client, for a session that its headers name. */
+    gateway_call?: boolean;
+    /** Starts a turn. */
+    turn?: boolean;
+    /** Done twice it is as done once. PATCH, DELETE and what has an `Idempotency-Key` need not say so. */
+    repeatable?: boolean;
+    /** Takes WebSocket upgrades; a token may then come in the first frame. */
+    upgrade?: boolean;
+  }
+  interface FastifyInstance {
+    /** What is going on at this moment, for metrics. */
+    gauges(): Promise<MetricGauges>;
+  }
+  interface FastifyRequest {
+    /** SHA-256 (hex) of the caller's token; '' without one. */
+    tokenHash: string;
+    /** Name of the gateway's key that came with the call; '' without one. */
+    caller: string;
+    /** False only on an upgrade whose token is still to come by frame. */
+    authorised: boolean;
+  }
+}
+
+/** A file of the built dashboard. */
+export interface DashboardFile {
+  /** `/`, or `/assets/…` with a hash of its content in the name. */
+  readonly path: string;
+  readonly mediaType: string;
+  readonly body: Buffer;
+  /** Strong, quotes included. */
+  readonly etag: string;
+}
 
 /** What is going on at this moment. */
 export interface MetricGauges {

@@ -18,13 +18,11 @@ import {
   TurnReceipt,
 } from '#protocol/api/turns.ts';
 import { type Turn, TurnSchema } from '#protocol/turn.ts';
-import type { HttpApp } from '../app.ts';
-import { decodeCursor, encodeCursor } from '../cursor.ts';
-import type { RouteDeps } from '../deps.ts';
 import { found } from '../error-handler.ts';
+import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
-import { PageQuery, SessionParams, TurnParams } from '../params.ts';
-import { waitAsPreferred } from '../prefer.ts';
+import { decodeCursor, encodeCursor, PageQuery, SessionParams, TurnParams } from '../params.ts';
+import { waitAsPreferred } from '../submissions.ts';
 
 export function turnRoutes(app: HttpApp, deps: RouteDeps): void {
   const { engine, idempotency, traces } = deps;

@@ -1,11 +1,40 @@
-// `/mcp`: the way in for MCP clients over HTTP. What answers there is handed in (19 §3).
+// Routes outside the OpenAPI document: the dashboard at `/`, and `/mcp` (05 §3.7, 17 §3, 19 §3).
+
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { HttpApp } from '../app.ts';
-import { bearerOf } from '../auth.ts';
-import type { RouteDeps } from '../deps.ts';
+import { bearerOf } from '../access.ts';
+import type { HttpApp, RouteDeps } from '../http-app.ts';
 
+/** Approvals are given on this page: nothing foreign runs on it, and no other page holds it in a frame. */
+const HEADERS = {
+  'content-security-policy': "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'referrer-policy': 'no-referrer',
+  'cross-origin-opener-policy': 'same-origin',
+};
+const FOR_EVER = 'public, max-age=31536000, immutable';
+
+export function dashboardRoutes(app: HttpApp, { dashboard }: RouteDeps): void {
+  for (const { path, mediaType, body, etag } of dashboard ?? []) {
+    app.get(
+      path,
+      { config: { open: 'everywhere', unlimited: true }, schema: { hide: true } },
+      async (request, reply) => {
+        reply.headers(HEADERS).header('etag', etag);
+        reply.header('cache-control', path === '/' ? 'no-cache' : FOR_EVER);
+        if (knows(request.headers['if-none-match'], etag)) return reply.status(304).send();
+        return reply.type(mediaType).send(body);
+      },
+    );
+  }
+}
+
+function knows(header: string | undefined, etag: string): boolean {
+  const known = header?.split(',').map((one) => one.trim().replace(/^W\//, '')) ?? [];
+  return known.includes(etag) || known.includes('*');
+}
+
+/** `/mcp`: MCP clients over HTTP (19 §3). */
 export function mcpRoutes(app: HttpApp, { mcp, turnBodyLimit, owners }: RouteDeps): void {
   if (mcp === undefined) return;
   app.route({

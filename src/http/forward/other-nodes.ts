@@ -1,9 +1,12 @@
-// Whether other nodes are reached at the address that they gave: each is asked for its id again and again (16 §5.8).
+// The other nodes: which can be reached, how long each is waited for, and which one takes a tree without an owner (16 §5.3, §5.4, §5.8).
+
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Dispatcher } from 'undici';
 import { z } from 'zod';
 import type { Logger } from '#core/ports/log.ts';
 import type { NodeInfo, Trees } from '#core/ports/trees.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
+import type { SessionId } from '#protocol/ids.ts';
 
 export interface Reach {
   /** False for a node whose address did not lead to it twice in a row. */
@@ -15,7 +18,7 @@ export interface Reach {
   close(): Promise<void>;
 }
 
-export interface Probe {
+interface Probe {
   /** Null = the node answered, or goes down; else why it cannot be reached. Never rejects. @param version of the asking node */
   ask(node: Pick<NodeInfo, 'id' | 'url' | 'version'>, version: string): Promise<string | null>;
   close(): Promise<void>;
@@ -133,3 +136,59 @@ export function createReach(
 
 /** For a server that has no other nodes. */
 export const NO_NODES: Reach = { canReach: () => true, unreachable: () => 0, start: () => {}, close: async () => {} };
+
+/** How long an owner is waited for. */
+export interface Patience {
+  /** An owner that cannot be reached is tried for so long. */
+  readonly total_ms: number;
+  readonly between_ms: number;
+  /** One that took a request and says nothing counts as gone. */
+  readonly silence_ms: number;
+  /** So does one that says for so long that it lives, and does not answer. */
+  readonly answer_ms: number;
+  /** So often a node that took one says that it lives. */
+  readonly alive_ms: number;
+  /** The same for a read, which this node can answer as well. */
+  readonly read_ms: number;
+  /** So often each other node is asked whether its address leads to it. */
+  readonly probe_ms: number;
+}
+
+export const PATIENCE: Patience = {
+  total_ms: 20_000,
+  between_ms: 250,
+  silence_ms: 5000,
+  // Above the longest that a request asks to wait, and its wait for room before.
+  answer_ms: 660_000,
+  alive_ms: 1500,
+  read_ms: 2000,
+  probe_ms: 3000,
+};
+
+export interface Owners {
+  /**
+   * Of a read that the owner answers better: true when it did.
+   * Throws `misdirected_request` where another node thought that this one owns the tree.
+   */
+  answerRead(request: FastifyRequest, reply: FastifyReply, root: SessionId): Promise<boolean>;
+  /**
+   * Of a request that turned out to belong to this tree when its body had been read: true when another node answered it.
+   * Throws `node_unavailable`, `misdirected_request`.
+   */
+  answerElsewhere(request: FastifyRequest, reply: FastifyReply, root: SessionId): Promise<boolean>;
+  /**
+   * Of a connection that lives in the memory of this node: true when it is another one, and that answered.
+   * Throws `node_unavailable`.
+   */
+  answerAt(request: FastifyRequest, reply: FastifyReply, node: string): Promise<boolean>;
+}
+
+/**
+ * The node with the tree's place that runs the fewest turns, this one first among equals; null when none lives.
+ * @param self id of this node
+ */
+export function nodeFor(place: string, nodes: readonly NodeInfo[], self: string): NodeInfo | null {
+  const able = nodes.filter((node) => !node.draining && node.places.includes(place));
+  const rank = (node: NodeInfo) => node.turns + (node.id === self ? 0 : 0.5);
+  return able.reduce<NodeInfo | null>((best, node) => (best === null || rank(node) < rank(best) ? node : best), null);
+}

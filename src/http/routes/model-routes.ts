@@ -1,0 +1,218 @@
+// Models and how one is chosen: `/models`, `/pricing`, `/routing` and `/patterns` (05 §2, §3.5).
+
+import { z } from 'zod';
+import type { Engine } from '#core/engine/create-engine.ts';
+import { checkPolicy, explainRoute, listPatterns, policyInForce } from '#core/engine/inspect-routing.ts';
+import { type AvailabilitySnapshot, availabilityOf, snapshot } from '#core/policy/registry/availability.ts';
+import {
+  CheckRoutingBody,
+  CheckRoutingReply,
+  ExplainRouteBody,
+  ExplainRouteReply,
+  ModelListReply,
+  PricingReply,
+  RoutingPolicyReply,
+} from '#protocol/api/models.ts';
+import { PatternListReply } from '#protocol/api/patterns.ts';
+import { isoTime } from '#protocol/clock.ts';
+import type { Model, ModelEntry } from '#protocol/model.ts';
+import { fromPusd } from '#protocol/money.ts';
+import { WorkspacePathSchema } from '#protocol/scalars.ts';
+import { notFound } from '../error-handler.ts';
+import type { HttpApp, RouteDeps } from '../http-app.ts';
+import { operation } from '../operation.ts';
+import { decodeCursor, encodeCursor, PageQuery } from '../params.ts';
+
+const TOKENS_PER_MTOK = 1_000_000n;
+
+export function modelRoutes(app: HttpApp, { engine }: RouteDeps): void {
+  app.get(
+    '/models',
+    {
+      schema: operation({
+        id: 'listModels',
+        tag: 'models',
+        summary: 'Every registered model, by id.',
+        results: { 200: ModelListReply },
+        errors: [],
+      }),
+    },
+    async (_request, reply) => {
+      const outages = snapshot(engine.routes.availability, engine.clock.monotonic());
+      const models = engine.registry.models.map((entry) => viewOf(engine, entry, outages));
+      return reply.send({ models: models.sort((a, b) => (a.id < b.id ? -1 : 1)) });
+    },
+  );
+}
+
+function viewOf(engine: Engine, entry: ModelEntry, outages: AvailabilitySnapshot): Model {
+  const { id, adapter, tier, can_delegate, aliases, capabilities } = entry;
+  return {
+    id,
+    adapter,
+    tier,
+    can_delegate,
+    aliases: [...aliases],
+    capabilities,
+    configured: engine.registry.isConfigured(id),
+    availability: availabilityOf(outages, entry),
+    pricing: pricingOf(engine, entry),
+  };
+}
+
+function pricingOf({ prices }: Engine, { pricing_id }: ModelEntry): Model['pricing'] {
+  const rates = prices.ratesFor(pricing_id, 0);
+  if (rates === null) return null;
+  const perMtok = (rate: bigint) => fromPusd(rate * TOKENS_PER_MTOK);
+  return {
+    input_per_mtok: perMtok(rates.input),
+    output_per_mtok: perMtok(rates.output),
+    cached_read_per_mtok: perMtok(rates.cached_read),
+    cache_creation_per_mtok: perMtok(rates.cache_write),
+    currency: 'USD',
+    pricing_version: prices.version,
+  };
+}
+
+/** `/pricing`: current and earlier rates (08 §8). */
+export function pricingRoutes(app: HttpApp, { engine, priceVersions }: RouteDeps): void {
+  app.get(
+    '/pricing',
+    {
+      schema: {
+        querystring: z.strictObject({
+          version: z.string().min(1).default('current').describe('A version of the price list, or current.'),
+        }),
+        ...operation({
+          id: 'getPricing',
+          tag: 'models',
+          summary: 'Price versions, and the table of one of them.',
+          results: { 200: PricingReply },
+          errors: ['validation_error', 'not_found'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { version: active } = engine.prices;
+      const stored = await priceVersions.list();
+      return reply.send({
+        active_version: active,
+        currency: 'USD',
+        versions: stored.map(({ version, source, created_at }) => ({
+          version,
+          source,
+          created_at: isoTime(created_at),
+          active: version === active,
+        })),
+        table: await tableOf(request.query.version),
+      });
+    },
+  );
+
+  async function tableOf(asked: string) {
+    const { prices } = engine;
+    if (asked === 'current' || asked === prices.version) {
+      const { version: pricing_version, contentHash: content_hash, source, models } = prices;
+      return { pricing_version, content_hash, source, models };
+    }
+    const stored = await priceVersions.get(asked);
+    if (stored === null) throw notFound('pricing_version', asked);
+    const { version: pricing_version, content_hash, source, models_json } = stored;
+    return { pricing_version, content_hash, source, models: JSON.parse(models_json) as typeof prices.models };
+  }
+}
+
+/** `/routing`: shows the policy in force, checks a file, explains a decision (05 §3.5). */
+export function routingRoutes(app: HttpApp, { engine }: RouteDeps): void {
+  app.get(
+    '/routing/policy',
+    {
+      schema: {
+        querystring: z.strictObject({
+          workspace_path: WorkspacePathSchema.optional().describe('With the rules of this workspace.'),
+        }),
+        ...operation({
+          id: 'getRoutingPolicy',
+          tag: 'models',
+          summary: 'The routing policy a turn that starts now would meet.',
+          results: { 200: RoutingPolicyReply },
+          errors: ['validation_error', 'not_found', 'workspace_not_allowed', 'workspace_not_shared'],
+        }),
+      },
+    },
+    async (request, reply) => reply.send(await policyInForce(engine, request.query.workspace_path ?? null)),
+  );
+
+  app.post(
+    '/routing/check',
+    {
+      schema: {
+        body: CheckRoutingBody,
+        ...operation({
+          id: 'checkRoutingPolicy',
+          tag: 'models',
+          summary: 'Check the text of a routing file, or the files on disk; loads nothing.',
+          results: { 200: CheckRoutingReply },
+          errors: ['not_found', 'workspace_not_allowed', 'workspace_not_shared'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { policy_yaml, workspace_path } = request.body;
+      return reply.send(await checkPolicy(engine, policy_yaml, workspace_path));
+    },
+  );
+
+  app.post(
+    '/routing/explain',
+    {
+      schema: {
+        body: ExplainRouteBody,
+        ...operation({
+          id: 'explainRoute',
+          tag: 'models',
+          summary: 'Which model a message would get as the first of a new session, and why; runs and stores nothing.',
+          results: { 200: ExplainRouteReply },
+          errors: [
+            'not_found',
+            'workspace_not_allowed',
+            'workspace_not_shared',
+            'model_not_configured',
+            'unknown_alias',
+            'override_missing_body',
+          ],
+        }),
+      },
+    },
+    async (request, reply) => reply.send(await explainRoute(engine, request.body)),
+  );
+}
+
+/** `/patterns`: what routing has learned in a workspace (12 §12.7). */
+export function patternRoutes(app: HttpApp, { engine }: RouteDeps): void {
+  app.get(
+    '/patterns',
+    {
+      schema: {
+        querystring: z.strictObject({
+          workspace_path: WorkspacePathSchema.describe('The workspace that learned them.'),
+          ...PageQuery,
+        }),
+        ...operation({
+          id: 'listPatterns',
+          tag: 'models',
+          summary: 'Shapes of turns in a workspace, newest first, and how each model did with them.',
+          results: { 200: PatternListReply },
+          errors: ['validation_error', 'not_found', 'workspace_not_allowed', 'workspace_not_shared'],
+        }),
+      },
+    },
+    async (request, reply) => {
+      const { cursor, limit, workspace_path } = request.query;
+      const filter = { workspace_path };
+      const before = decodeCursor(cursor, filter);
+      const { patterns, next } = await listPatterns(engine, workspace_path, { before, limit });
+      return reply.send({ patterns, next_cursor: encodeCursor(next, filter) });
+    },
+  );
+}

@@ -3,8 +3,8 @@ import readline from 'node:readline/promises';
 import { ApiError, type ConfirmationDetail, type MetisClient } from '#client/client.ts';
 import { type Clock, sleep, systemClock } from '#protocol/clock.ts';
 import type { Style } from './style.ts';
-import { age, pieces, printable } from './style.ts';
-import { type TextOutput, tell } from './terminal.ts';
+import { formatAge, splitByWidth, toPrintable } from './style.ts';
+import { printMessage, type TextOutput } from './terminal.ts';
 
 export interface Desk {
   readonly client: MetisClient;
@@ -21,9 +21,9 @@ export interface Desk {
 }
 
 export interface Approvals {
-  requested(confirmationId: string): void;
+  add(confirmationId: string): void;
   /** Answered here or elsewhere, expired or not wanted any more. */
-  resolved(confirmationId: string): void;
+  withdraw(confirmationId: string): void;
   /** Takes back the question that stands. */
   close(): Promise<void>;
 }
@@ -44,7 +44,7 @@ export function createApprovals(desk: Desk): Approvals {
       asked = { id, over };
       const release = desk.hold();
       try {
-        await settle(desk, id, over.signal);
+        await settleApproval(desk, id, over.signal);
       } finally {
         asked = null;
         release();
@@ -54,11 +54,11 @@ export function createApprovals(desk: Desk): Approvals {
   }
 
   return {
-    requested(id) {
+    add(id) {
       waiting.push(id);
       working ??= work();
     },
-    resolved(id) {
+    withdraw(id) {
       const at = waiting.indexOf(id);
       if (at >= 0) waiting.splice(at, 1);
       if (asked?.id === id) asked.over.abort();
@@ -72,15 +72,15 @@ export function createApprovals(desk: Desk): Approvals {
 }
 
 /** Asks until the server has an answer. Never throws: a question that cannot be asked ends by its deadline. */
-async function settle(desk: Desk, id: string, over: AbortSignal): Promise<void> {
+async function settleApproval(desk: Desk, id: string, over: AbortSignal): Promise<void> {
   const { client, output } = desk;
   try {
     const question = await client.getConfirmation(id, { signal: over });
     // Answered by a rule or by somebody else before it could be shown.
     if (question.decision !== null) return;
-    output.write(`${questionLines(desk, question).join('\n')}\n`);
+    output.write(`${formatQuestion(desk, question).join('\n')}\n`);
     while (!over.aborted) {
-      const answer = await ask(desk, over);
+      const answer = await askPerson(desk, over);
       try {
         await client.answerConfirmation(id, answer);
         return;
@@ -91,14 +91,14 @@ async function settle(desk: Desk, id: string, over: AbortSignal): Promise<void> 
     }
   } catch (error) {
     if (over.aborted) output.write('\n(no answer is needed any more)\n');
-    else tell(output, error instanceof Error ? error.message : String(error));
+    else printMessage(output, error instanceof Error ? error.message : String(error));
   }
 }
 
 type Answer = { readonly decision: 'approve' } | { readonly decision: 'reject'; readonly reason: string | null };
 
 /** Throws when `over` is aborted while it waits. */
-async function ask({ input, output, clock = systemClock, interrupt }: Desk, over: AbortSignal): Promise<Answer> {
+async function askPerson({ input, output, clock = systemClock, interrupt }: Desk, over: AbortSignal): Promise<Answer> {
   const discard = () => {};
   input.on('data', discard);
   input.resume();
@@ -113,7 +113,7 @@ async function ask({ input, output, clock = systemClock, interrupt }: Desk, over
       const text = await lines.question('approve? yes, no, or no and why: ', {
         signal: AbortSignal.any([over, gone.signal]),
       });
-      const answer = answerOf(text);
+      const answer = parseAnswer(text);
       if (answer !== null) return answer;
     }
   } catch (error) {
@@ -127,7 +127,7 @@ async function ask({ input, output, clock = systemClock, interrupt }: Desk, over
 }
 
 /** Null for what is neither yes nor no. */
-export function answerOf(text: string): Answer | null {
+export function parseAnswer(text: string): Answer | null {
   const [, word = '', rest = ''] = /^\s*(\S*)\s*(.*?)\s*$/s.exec(text) ?? [];
   const said = word.toLowerCase().replace(/[,.:;]$/, '');
   if (['y', 'yes', 'a', 'approve'].includes(said) && rest === '') return { decision: 'approve' };
@@ -137,18 +137,18 @@ export function answerOf(text: string): Answer | null {
 }
 const MAX_REASON = 500;
 
-function questionLines(desk: Desk, question: ConfirmationDetail): string[] {
+function formatQuestion(desk: Desk, question: ConfirmationDetail): string[] {
   const { style, output, who, clock = systemClock } = desk;
   const width = (output.columns || DEFAULT_COLUMNS) - 1;
-  const left = age(Date.parse(question.expires_at) - clock.now());
-  const by = printable(question.expires_at).slice(11, 19);
-  const head = printable(
+  const left = formatAge(Date.parse(question.expires_at) - clock.now());
+  const by = toPrintable(question.expires_at).slice(11, 19);
+  const head = toPrintable(
     `${who(question.session_id)} asks for approval: ${question.tool_name} (${question.side_effects})`,
   );
   return [
     '',
-    ...pieces(head, width).map((line) => style.bold(style.yellow(line))),
-    ...inputLines(question.input, width),
+    ...splitByWidth(head, width).map((line) => style.bold(style.yellow(line))),
+    ...formatInput(question.input, width),
     style.dim(`Without an answer it is denied in ${left}, at ${by} UTC.`),
   ];
 }
@@ -157,20 +157,20 @@ function questionLines(desk: Desk, question: ConfirmationDetail): string[] {
  * The whole input, each line behind a bar, a broken one behind a dotted one. Texts of several lines stand as they are;
  * what a terminal would not show as it is, is escaped.
  */
-export function inputLines(input: Readonly<Record<string, unknown>>, width: number): string[] {
+export function formatInput(input: Readonly<Record<string, unknown>>, width: number): string[] {
   return Object.entries(input).flatMap(([name, value]) => {
     const several = typeof value === 'string' && value.includes('\n');
     const text = typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '');
-    const lines = text.split('\n').map(escaped);
+    const lines = text.split('\n').map(escapeControls);
     const shown =
       several || lines.length > 1
-        ? [`${escaped(name)}:`, ...lines.map((line) => `  ${line}`)]
-        : [`${escaped(name)}: ${lines[0]}`];
-    return shown.flatMap((line) => pieces(line, width - 4).map((part, i) => `  ${i === 0 ? '│' : '┊'} ${part}`));
+        ? [`${escapeControls(name)}:`, ...lines.map((line) => `  ${line}`)]
+        : [`${escapeControls(name)}: ${lines[0]}`];
+    return shown.flatMap((line) => splitByWidth(line, width - 4).map((part, i) => `  ${i === 0 ? '│' : '┊'} ${part}`));
   });
 }
 
 /** Control and format characters by their code; a joiner within an emoji stays. */
-function escaped(text: string): string {
+function escapeControls(text: string): string {
   return text.replace(/(?!\u200d)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`);
 }

@@ -1,10 +1,10 @@
 // `metis cost`: what model calls cost, grouped; every figure is the server's (17 §2, 07).
 import { type CostRow, createMetisClient } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
-import { sinceTime } from './since.ts';
-import { columnsOf, compact, dollars, grouped, jsonLine, printable } from './style.ts';
-import { type Column, tableLines } from './table.ts';
-import { askServer, type ServerFlags, styleOf, type Terminal, widthOf } from './terminal.ts';
+import { parseSinceTime } from './since.ts';
+import { countColumns, formatCompact, formatDollars, groupDigits, toJsonLine, toPrintable } from './style.ts';
+import { type Column, layOutTable } from './table.ts';
+import { askServer, createTerminalStyle, getTableWidth, type ServerFlags, type Terminal } from './terminal.ts';
 
 export const COST_COLUMNS: readonly Column[] = [
   { title: 'calls', align: 'right', drop: 3 },
@@ -20,14 +20,14 @@ type Figures = Pick<
 >;
 
 /** The cells under `COST_COLUMNS`: the cost to its last digit, tokens by `count`. */
-export function costCells(row: Figures, count: (tokens: number) => string = grouped): string[] {
+export function composeCostCells(row: Figures, count: (tokens: number) => string = groupDigits): string[] {
   return [
     count(row.call_count),
     count(row.input_tokens),
     count(row.cache_creation_input_tokens),
     count(row.cached_input_tokens),
     count(row.output_tokens),
-    dollars(row.cost_usd),
+    formatDollars(row.cost_usd),
   ];
 }
 
@@ -59,47 +59,47 @@ export async function showCost(terminal: Terminal, server: ServerAddress, flags:
   return askServer(terminal, server, async () => {
     const report = await createMetisClient(server).getCost<string>({
       group_by: flags.groupBy,
-      from: sinceTime(flags.since) ?? flags.since,
+      from: parseSinceTime(flags.since) ?? flags.since,
       parent_session: flags.session,
       limit: MAX_ROWS,
     });
     if (flags.json) {
-      stdout.write(jsonLine(report));
+      stdout.write(toJsonLine(report));
       return 0;
     }
     const dimensions = flags.groupBy === 'none' ? [''] : flags.groupBy.split(',').map((name) => name.trim());
     const rows = Array.isArray(report.data) ? report.data : [];
-    const keys = (row: CostRow) => dimensions.map((name) => keyOf(row, name));
+    const keys = (row: CostRow) => dimensions.map((name) => readDimension(row, name));
     const columns: Column[] = [
       ...dimensions.map((title) => ({ title, whole: IDS.includes(title), least: 16 })),
       ...COST_COLUMNS,
     ];
     const table = (count: (tokens: number) => string, width: number) =>
-      tableLines(
+      layOutTable(
         columns,
         [
-          ...rows.map((row) => [...keys(row), ...costCells(row, count)]),
+          ...rows.map((row) => [...keys(row), ...composeCostCells(row, count)]),
           ...(rows.length === 0 ? [] : [null]),
-          [...dimensions.map((_, i) => (i === 0 ? 'total' : '')), ...costCells(report.totals, count)],
+          [...dimensions.map((_, i) => (i === 0 ? 'total' : '')), ...composeCostCells(report.totals, count)],
         ],
         width,
       );
-    const width = widthOf(terminal);
-    const whole = table(grouped, Number.POSITIVE_INFINITY);
+    const width = getTableWidth(terminal);
+    const whole = table(groupDigits, Number.POSITIVE_INFINITY);
     // Where not all of it fits, tokens are rounded before a column goes.
-    const lines = columnsOf(whole[1]!) <= width ? whole : table(compact, width);
-    const style = styleOf(terminal);
+    const lines = countColumns(whole[1]!) <= width ? whole : table(formatCompact, width);
+    const style = createTerminalStyle(terminal);
     lines[0] = style.bold(lines[0]!);
     lines[lines.length - 1] = style.bold(lines.at(-1)!);
     const { start, end } = report.window;
-    stdout.write(`${lines.join('\n')}\n${style.dim(printable(`${start} to ${end}`))}\n`);
-    for (const warning of report.warnings) terminal.stderr.write(`metis: ${printable(warning)}\n`);
+    stdout.write(`${lines.join('\n')}\n${style.dim(toPrintable(`${start} to ${end}`))}\n`);
+    for (const warning of report.warnings) terminal.stderr.write(`metis: ${toPrintable(warning)}\n`);
     if (report.next_cursor !== null) terminal.stderr.write(`metis: more than ${MAX_ROWS} rows, the rest is left out\n`);
     return 0;
   });
 }
 
-function keyOf(row: CostRow, dimension: string): string {
+function readDimension(row: CostRow, dimension: string): string {
   const value = row[KEY_FIELDS[dimension] ?? (dimension as keyof CostRow)];
   return value === undefined || value === null ? '-' : String(value);
 }

@@ -1,9 +1,9 @@
 // `metis events`: what is stored of a session, and with `--follow` what comes (17 §2).
 import { createMetisClient, type LoggedEvent } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
-import { followSession, logged, storedEvents } from './follow.ts';
-import { clipped, jsonLine, padded, printable } from './style.ts';
-import { askServer, type ServerFlags, styleOf, type Terminal, widthOf } from './terminal.ts';
+import { followSession, storedEvents, toLoggedEvent } from './follow.ts';
+import { clip, pad, toJsonLine, toPrintable } from './style.ts';
+import { askServer, createTerminalStyle, getTableWidth, type ServerFlags, type Terminal } from './terminal.ts';
 
 const TYPE_WIDTH = 27;
 /** `12:34:56.789` of an ISO time. */
@@ -28,15 +28,15 @@ export async function showEvents(
   const client = createMetisClient(server);
   const { stdout, stderr } = terminal;
   const print = (event: LoggedEvent) =>
-    stdout.write(flags.json ? jsonLine(event) : `${eventLine(terminal, event, sessionId)}\n`);
+    stdout.write(flags.json ? toJsonLine(event) : `${formatEvent(terminal, event, sessionId)}\n`);
   const include_worker_sessions = flags.workers ?? false;
   return askServer(terminal, server, async () => {
     // A stream waits for a server that is away; who asks for the first time is told.
     await client.getSession(sessionId);
     if (flags.follow) {
       const gap = () => stderr.write('metis: the server no longer holds all that came meanwhile\n');
-      for await (const event of followSession(client, sessionId, { include_worker_sessions, signal, gap })) {
-        if (!event.transient) print(logged(event));
+      for await (const event of followSession(client, sessionId, { include_worker_sessions, signal, onGap: gap })) {
+        if (!event.transient) print(toLoggedEvent(event));
       }
     } else for await (const event of storedEvents(client, sessionId, { include_worker_sessions }, signal)) print(event);
     return 0;
@@ -46,19 +46,19 @@ export async function showEvents(
   });
 }
 
-function eventLine(terminal: Terminal, event: LoggedEvent, sessionId: string): string {
-  const style = styleOf(terminal);
-  const time = printable(event.timestamp).slice(...CLOCK_AT);
-  const who = event.session_id === sessionId ? 'session ' : `…${printable(event.session_id).slice(-6)} `;
-  const type = padded(printable(event.type), TYPE_WIDTH);
-  const left = widthOf(terminal) - time.length - who.length - TYPE_WIDTH - 3;
-  const facts = printable(factsOf(event.payload));
-  return `${style.dim(time)} ${style.cyan(who)} ${style.bold(type)} ${clipped(facts, left)}`.trimEnd();
+function formatEvent(terminal: Terminal, event: LoggedEvent, sessionId: string): string {
+  const style = createTerminalStyle(terminal);
+  const time = toPrintable(event.timestamp).slice(...CLOCK_AT);
+  const who = event.session_id === sessionId ? 'session ' : `…${toPrintable(event.session_id).slice(-6)} `;
+  const type = pad(toPrintable(event.type), TYPE_WIDTH);
+  const left = getTableWidth(terminal) - time.length - who.length - TYPE_WIDTH - 3;
+  const facts = toPrintable(formatPayload(event.payload));
+  return `${style.dim(time)} ${style.cyan(who)} ${style.bold(type)} ${clip(facts, left)}`.trimEnd();
 }
 
 /** The plain fields of a payload, lists of names among them, ids last; hashes and what is nested say nothing at a glance. */
-function factsOf(payload: object): string {
-  const fields = Object.entries(payload).map(([name, value]): [string, unknown] => [name, asNames(value)]);
+function formatPayload(payload: object): string {
+  const fields = Object.entries(payload).map(([name, value]): [string, unknown] => [name, joinNames(value)]);
   const isId = ([name]: [string, unknown]) => name.endsWith('_id');
   return [...fields.filter((field) => !isId(field)), ...fields.filter(isId)]
     .filter(([name, value]) => value !== null && value !== '' && typeof value !== 'object' && !name.endsWith('_hash'))
@@ -66,7 +66,7 @@ function factsOf(payload: object): string {
     .join(' ');
 }
 
-function asNames(value: unknown): unknown {
+function joinNames(value: unknown): unknown {
   const isNames = Array.isArray(value) && value.length > 0 && value.every((item) => typeof item === 'string');
   return isNames ? value.join(',') : value;
 }

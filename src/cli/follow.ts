@@ -9,18 +9,18 @@ export interface FollowOptions {
   /** Ends it, without an error. */
   readonly signal: AbortSignal;
   /** The stream stands, for the first time or again after a gap: no event above the snapshot's will be missed. */
-  readonly standing?: (snapshot: Snapshot) => Promise<void>;
+  readonly onSnapshot?: (snapshot: Snapshot) => Promise<void>;
   /** The server dropped the place this was at; what it still holds from there on follows. */
-  readonly gap?: () => void;
+  readonly onGap?: () => void;
   /** The connection was lost, or stands again. */
-  readonly connected?: (yes: boolean) => void;
+  readonly onConnection?: (yes: boolean) => void;
 }
 
 /** Stored events each once and in order, deltas between them. Ends with the session. Throws as `stream` does. */
 export async function* followSession(
   client: MetisClient,
   sessionId: string,
-  { include_worker_sessions = false, signal, standing, gap, connected }: FollowOptions,
+  { include_worker_sessions = false, signal, onSnapshot: standing, onGap: gap, onConnection: connected }: FollowOptions,
 ): AsyncGenerator<StreamEvent, void, undefined> {
   let last: string | undefined;
   let begun = false;
@@ -66,6 +66,6 @@ export async function* storedEvents(
 }
 
 /** As the log holds it, without what marks it on a stream. */
-export function logged({ transient: _, ...event }: StoredEvent): LoggedEvent {
+export function toLoggedEvent({ transient: _, ...event }: StoredEvent): LoggedEvent {
   return event as LoggedEvent;
 }

@@ -1,7 +1,7 @@
 // Draws a session tree in place: one line a session, repainted as it changes. On a terminal only.
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import type { SessionTree, TreeNode } from './session-tree.ts';
-import { age, columnsOf, compact, padded, printable, roundedDollars, type Style } from './style.ts';
+import { countColumns, formatAge, formatCompact, formatRoundedDollars, pad, type Style, toPrintable } from './style.ts';
 
 export interface Screen {
   write(text: string): unknown;
@@ -45,8 +45,8 @@ export function startLiveTree(
   };
   const paint = (spinning: boolean) => {
     const width = (screen.columns || DEFAULT_COLUMNS) - 1;
-    const below = spinning ? printable(note()) : '';
-    const lines = treeLines(tree.nodes, {
+    const below = spinning ? toPrintable(note()) : '';
+    const lines = drawTree(tree.nodes, {
       width,
       // One line for the cursor, and what stands above the top cannot be painted again.
       height: (screen.rows || DEFAULT_ROWS) - (below === '' ? 1 : 2),
@@ -54,7 +54,7 @@ export function startLiveTree(
       spinner: spinning ? SPINNER[frame % SPINNER.length]! : '·',
       style,
     });
-    if (below !== '') lines.push(style.dim(padded(`  ${below}`, width).trimEnd()));
+    if (below !== '') lines.push(style.dim(pad(`  ${below}`, width).trimEnd()));
     screen.write(`${clear()}${lines.join('\n')}\n`);
     painted = lines.length;
     frame++;
@@ -102,7 +102,7 @@ const MIN_DOING = 14;
 const MIN_MODEL = 10;
 
 /** One line a session, of at most `width` columns each; where they are too many the ended ones are counted in the last. */
-export function treeLines(nodes: readonly TreeNode[], view: View): string[] {
+export function drawTree(nodes: readonly TreeNode[], view: View): string[] {
   const { width, height } = view;
   const shown = new Set(nodes);
   const hidden: TreeNode[] = [];
@@ -113,8 +113,9 @@ export function treeLines(nodes: readonly TreeNode[], view: View): string[] {
     shown.delete(node);
     hidden.push(node);
   }
-  const rows = nodes.filter((node) => shown.has(node)).map((node) => ({ node, ...cellsOf(node, view.now) }));
-  const most = (cell: (row: (typeof rows)[number]) => string) => Math.max(...rows.map((row) => columnsOf(cell(row))));
+  const rows = nodes.filter((node) => shown.has(node)).map((node) => ({ node, ...composeTreeCells(node, view.now) }));
+  const most = (cell: (row: (typeof rows)[number]) => string) =>
+    Math.max(...rows.map((row) => countColumns(cell(row))));
   const widths = {
     label: Math.min(
       most(({ label }) => label),
@@ -135,8 +136,8 @@ export function treeLines(nodes: readonly TreeNode[], view: View): string[] {
           Math.max(MIN_MODEL, free - 1 - Math.max(MIN_DOING, wanted)),
         );
   const doing = Math.max(0, free - (model > 0 ? model + 1 : 0));
-  const lines = rows.map((row) => line(row, { ...widths, model, doing }, view));
-  if (hidden.length > 0) lines.push(view.style.dim(padded(hiddenLine(hidden), width).trimEnd()));
+  const lines = rows.map((row) => drawTreeLine(row, { ...widths, model, doing }, view));
+  if (hidden.length > 0) lines.push(view.style.dim(pad(summarizeHidden(hidden), width).trimEnd()));
   return lines;
 }
 
@@ -149,46 +150,46 @@ interface Cells {
   readonly time: string;
 }
 
-function cellsOf(node: TreeNode, now: number): Cells {
+function composeTreeCells(node: TreeNode, now: number): Cells {
   const used = node.input_tokens + node.output_tokens > 0;
   return {
     label: `${'  '.repeat(node.depth)}${node.label}`,
-    model: printable(node.model),
-    doing: printable(node.doing),
-    tokens: used ? `${compact(node.input_tokens)}↑ ${compact(node.output_tokens)}↓` : '',
-    cost: used ? roundedDollars(node.cost) : '',
-    time: node.started_at === null ? '' : age((node.ended_at ?? now) - node.started_at),
+    model: toPrintable(node.model),
+    doing: toPrintable(node.doing),
+    tokens: used ? `${formatCompact(node.input_tokens)}↑ ${formatCompact(node.output_tokens)}↓` : '',
+    cost: used ? formatRoundedDollars(node.cost) : '',
+    time: node.started_at === null ? '' : formatAge((node.ended_at ?? now) - node.started_at),
   };
 }
 
-function line(
+function drawTreeLine(
   row: Cells & { readonly node: TreeNode },
   widths: Readonly<Record<keyof Cells, number>>,
   { width, spinner, style }: View,
 ): string {
   const { node } = row;
   const cell = (name: keyof Cells, align: 'left' | 'right' = 'left') =>
-    widths[name] <= 0 ? '' : `${name === 'label' ? '' : ' '}${padded(row[name], widths[name], align)}`;
-  if (width < 2 + widths.label + widths.cost + widths.time + 2) return padded(`${row.label} ${row.doing}`, width);
+    widths[name] <= 0 ? '' : `${name === 'label' ? '' : ' '}${pad(row[name], widths[name], align)}`;
+  if (width < 2 + widths.label + widths.cost + widths.time + 2) return pad(`${row.label} ${row.doing}`, width);
   return (
-    `${markOf(node, spinner, style)} ${style.bold(cell('label'))}${style.dim(cell('model'))}${cell('doing')}` +
+    `${chooseMark(node, spinner, style)} ${style.bold(cell('label'))}${style.dim(cell('model'))}${cell('doing')}` +
     `${style.dim(cell('tokens', 'right'))}${cell('cost', 'right')}${style.dim(cell('time', 'right'))}`
   );
 }
 
-function markOf({ state, asks }: TreeNode, spinner: string, style: Style): string {
+function chooseMark({ state, asks }: TreeNode, spinner: string, style: Style): string {
   if (state === 'completed') return style.green('✓');
   if (state === 'failed' || state === 'cancelled') return style.red('✗');
   if (asks.size > 0) return style.yellow('?');
   return style.cyan(state === 'running' ? spinner : '·');
 }
 
-function hiddenLine(hidden: readonly TreeNode[]): string {
+function summarizeHidden(hidden: readonly TreeNode[]): string {
   const ended = hidden.filter((node) => node.ended_at !== null).length;
   const parts = [
     ...(ended > 0 ? [`${ended} ended`] : []),
     ...(ended < hidden.length ? [`${hidden.length - ended} at work`] : []),
   ];
-  const cost = roundedDollars(hidden.reduce((sum, node) => sum + node.cost, 0n));
+  const cost = formatRoundedDollars(hidden.reduce((sum, node) => sum + node.cost, 0n));
   return `  and ${hidden.length} more ${hidden.length === 1 ? 'worker' : 'workers'}: ${parts.join(', ')}, ${cost}`;
 }

@@ -3,9 +3,9 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { createMetisClient, type RouteExplanation } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
-import { grouped, jsonLine, padded, printable } from './style.ts';
-import { tableLines } from './table.ts';
-import { askServer, type ServerFlags, styleOf, type Terminal, widthOf } from './terminal.ts';
+import { groupDigits, pad, toJsonLine, toPrintable } from './style.ts';
+import { layOutTable } from './table.ts';
+import { askServer, createTerminalStyle, getTableWidth, type ServerFlags, type Terminal } from './terminal.ts';
 
 /** Exit code: 0 when the file is valid, 1 when it is not or nobody could say. */
 export async function checkRouting(
@@ -19,17 +19,17 @@ export async function checkRouting(
   try {
     text = fs.readFileSync(path.resolve(terminal.cwd, file), 'utf8');
   } catch (error) {
-    stderr.write(`metis: ${file} cannot be read: ${reasonOf(error)}\n`);
+    stderr.write(`metis: ${file} cannot be read: ${explainFileError(error)}\n`);
     return 1;
   }
   return askServer(terminal, server, async () => {
     const check = await createMetisClient(server).checkRoutingPolicy({ policy_yaml: text });
     const { valid, errors, warnings } = check;
-    if (flags.json) stdout.write(jsonLine(check));
+    if (flags.json) stdout.write(toJsonLine(check));
     else {
-      const style = styleOf(terminal);
-      for (const line of errors) stdout.write(`${style.red('error')}    ${printable(line)}\n`);
-      for (const line of warnings) stdout.write(`${style.yellow('warning')}  ${printable(line)}\n`);
+      const style = createTerminalStyle(terminal);
+      for (const line of errors) stdout.write(`${style.red('error')}    ${toPrintable(line)}\n`);
+      for (const line of warnings) stdout.write(`${style.yellow('warning')}  ${toPrintable(line)}\n`);
       if (valid) stdout.write(`${style.green('ok')}       ${file}\n`);
     }
     return valid ? 0 : 1;
@@ -49,13 +49,13 @@ export async function explainRoute(
       workspace_path: path.resolve(terminal.cwd, flags.workspace ?? '.'),
       model: flags.model,
     });
-    terminal.stdout.write(flags.json ? jsonLine(answer) : `${explanation(terminal, answer).join('\n')}\n`);
+    terminal.stdout.write(flags.json ? toJsonLine(answer) : `${formatExplanation(terminal, answer).join('\n')}\n`);
     return answer.refused === null ? 0 : 1;
   });
 }
 
-function explanation(terminal: Terminal, answer: RouteExplanation): string[] {
-  const style = styleOf(terminal);
+function formatExplanation(terminal: Terminal, answer: RouteExplanation): string[] {
+  const style = createTerminalStyle(terminal);
   // The slot of a refused message could have served it and does not.
   const winner = answer.refused === null ? answer.chain[answer.winner_index] : undefined;
   const rows: string[][] = [];
@@ -71,7 +71,7 @@ function explanation(terminal: Terminal, answer: RouteExplanation): string[] {
       entry.candidate_model ?? '',
       entry.validation_failure === null
         ? entry.reason
-        : `${entry.reason}: ${failure(entry.validation_failure, entry.candidate_model)}`,
+        : `${entry.reason}: ${describeFailure(entry.validation_failure, entry.candidate_model)}`,
     ]);
     for (const { rule_name, candidate_model, validation_failure } of passedOver)
       rows.push([
@@ -79,24 +79,24 @@ function explanation(terminal: Terminal, answer: RouteExplanation): string[] {
         '',
         'rejected',
         candidate_model,
-        `matched rule '${rule_name}': ${failure(validation_failure, candidate_model)}`,
+        `matched rule '${rule_name}': ${describeFailure(validation_failure, candidate_model)}`,
       ]);
   }
   const columns = [' #', 'slot', 'verdict', 'model', 'reason'].map((title) => ({ title }));
-  const width = widthOf(terminal);
-  const whole = tableLines(columns, rows, Number.POSITIVE_INFINITY);
+  const width = getTableWidth(terminal);
+  const whole = layOutTable(columns, rows, Number.POSITIVE_INFINITY);
   // The reasons say the most: where they do not fit beside the rest they stand below it.
   const beside = whole.every((line) => line.length <= width);
-  const [header, rule, ...body] = beside ? whole : tableLines(columns.slice(0, -1), rows, width);
+  const [header, rule, ...body] = beside ? whole : layOutTable(columns.slice(0, -1), rows, width);
   const painted = body.flatMap((line, i) => {
     const row = i === winningRow ? style.bold(line) : line;
-    return beside ? [row] : [row, padded(`     ${printable(rows[i]!.at(-1)!)}`, width).trimEnd()];
+    return beside ? [row] : [row, pad(`     ${toPrintable(rows[i]!.at(-1)!)}`, width).trimEnd()];
   });
-  return [printable(verdict(answer)), '', header!, rule!, ...painted];
+  return [toPrintable(describeVerdict(answer)), '', header!, rule!, ...painted];
 }
 
 /** A model of the registry is not configured for one reason alone. */
-function failure(code: string, model: string | null): string {
+function describeFailure(code: string, model: string | null): string {
   return code === 'not_configured' ? `no key for ${model?.split(':')[0]}` : code;
 }
 
@@ -106,13 +106,19 @@ const REASONS: Readonly<Record<string, string>> = {
   EISDIR: 'it is a folder',
   EACCES: 'it may not be read',
 };
-function reasonOf(error: unknown): string {
+function explainFileError(error: unknown): string {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   return REASONS[code] ?? (code || String(error));
 }
 
-function verdict({ chosen_model, refused, chain, winner_index, estimated_input_tokens }: RouteExplanation): string {
-  const about = `about ${grouped(estimated_input_tokens)} input tokens`;
+function describeVerdict({
+  chosen_model,
+  refused,
+  chain,
+  winner_index,
+  estimated_input_tokens,
+}: RouteExplanation): string {
+  const about = `about ${groupDigits(estimated_input_tokens)} input tokens`;
   if (refused === null) return `${chosen_model}, ${about}`;
   if (refused === 'routing_failed') return `refused: no model can serve this message, ${about}`;
   return `refused: the chosen model cannot serve this message, ${chain[winner_index]?.candidate_model} could; ${about}`;

@@ -10,10 +10,10 @@ import {
 import type { ServerAddress } from '#client/request.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
 import { createApprovals, type Desk } from './approvals.ts';
-import { followSession, logged } from './follow.ts';
+import { followSession, toLoggedEvent } from './follow.ts';
 import { createSessionTree } from './session-tree.ts';
-import { dollars, grouped, jsonLine, printable, printableText } from './style.ts';
-import { askServer, type ServerFlags, styleOf, type Terminal, tell } from './terminal.ts';
+import { formatDollars, groupDigits, toJsonLine, toPrintable, toPrintableText } from './style.ts';
+import { askServer, createTerminalStyle, printMessage, type ServerFlags, type Terminal } from './terminal.ts';
 import { watchWaiting } from './waiting.ts';
 import { startWatch, type Watch } from './watch.ts';
 
@@ -51,11 +51,11 @@ export async function runTask(
     const client = createMetisClient(server);
     let session: Session;
     try {
-      session = await client.createSession(sessionFor(terminal, flags));
+      session = await client.createSession(composeSession(terminal, flags));
     } catch (error) {
       if (!(error instanceof ApiError) || error.status === 401 || error.status >= 500) throw error;
       // What the flags ask for cannot be had.
-      tell(terminal.stderr, error.message);
+      printMessage(terminal.stderr, error.message);
       return EXIT.usage;
     }
     try {
@@ -65,7 +65,7 @@ export async function runTask(
       // What was refused is told whatever becomes of it.
       await forgetEmpty(client, session.id).catch(() => {});
       if (error.code !== 'budget_exceeded') throw error;
-      tell(terminal.stderr, error.message);
+      printMessage(terminal.stderr, error.message);
       return EXIT.budget;
     }
   });
@@ -77,7 +77,7 @@ async function forgetEmpty(client: MetisClient, id: string): Promise<void> {
   if (turn_count === 0 && status === 'idle') await client.endSession(id, { purge: true });
 }
 
-function sessionFor({ stdin, stderr }: RunTerminal, flags: RunFlags): NewSession {
+function composeSession({ stdin, stderr }: RunTerminal, flags: RunFlags): NewSession {
   const somebody = stdin.isTTY === true && stderr.isTTY === true;
   return {
     workspace_path: flags.workspace,
@@ -97,9 +97,9 @@ async function runTurn(
   { task, json }: { readonly task: string; readonly json: boolean },
 ): Promise<number> {
   const { stdout, stderr, interrupted } = terminal;
-  const style = styleOf(terminal, stderr);
+  const style = createTerminalStyle(terminal, stderr);
   const tree = createSessionTree(session.id, session);
-  const run: Run = { turnId: null, turn: null, overrun: null, note: '' };
+  const run: RunState = { turnId: null, turn: null, overrun: null, note: '' };
   const who = (id: string) => tree.nodes.find((node) => node.session_id === id)?.label ?? 'a worker';
   const waiting = stderr.isTTY === true ? watchWaiting(client, session.id, who) : null;
   const watch = startWatch(tree, stderr, style, () => run.note || (waiting?.line() ?? ''));
@@ -108,7 +108,7 @@ async function runTurn(
   const leaving = new AbortController();
   void interrupted.then(() => {
     if (run.turnId === null) leaving.abort();
-    else void cancel(client, session.id, run.turnId, watch);
+    else void cancelRun(client, session.id, run.turnId, watch);
   });
   const note = (text: string) => {
     run.note = text;
@@ -118,25 +118,25 @@ async function runTurn(
     const events = followSession(client, session.id, {
       include_worker_sessions: true,
       signal: leaving.signal,
-      connected: (yes) => {
+      onConnection: (yes) => {
         if (!yes) note('the server does not answer; trying again');
-        else if (run.note !== '') void lookAgain(client, session.id, run, note);
+        else if (run.note !== '') void checkInterrupted(client, session.id, run, note);
       },
       // A later snapshot means that events are gone, the turn's end perhaps among them.
-      standing: async () => {
+      onSnapshot: async () => {
         if (run.turnId === null) run.turnId = (await client.submitTurn(session.id, { content: task })).turn_id;
-        else run.turn = ended(await client.getTurn(session.id, run.turnId));
+        else run.turn = ifEnded(await client.getTurn(session.id, run.turnId));
         if (run.turn !== null) leaving.abort();
       },
     });
     for await (const event of events) {
       watch.apply(event);
       if (event.transient) continue;
-      waiting?.moved(event.session_id);
-      if (json) stdout.write(jsonLine(logged(event)));
+      waiting?.clear(event.session_id);
+      if (json) stdout.write(toJsonLine(toLoggedEvent(event)));
       if (event.type === 'tool.confirmation_requested' && session.approval_mode === 'interactive')
-        approvals.requested(event.payload.confirmation_request_id);
-      else if (event.type === 'tool.confirmation_resolved') approvals.resolved(event.payload.confirmation_request_id);
+        approvals.add(event.payload.confirmation_request_id);
+      else if (event.type === 'tool.confirmation_resolved') approvals.withdraw(event.payload.confirmation_request_id);
       else if (event.type === 'budget.exceeded') run.overrun = event.payload;
       else if (event.type === 'turn.resumed') note('');
       if (event.turn_id === run.turnId && ENDS.includes(event.type)) break;
@@ -147,10 +147,10 @@ async function runTurn(
     await approvals.close();
     watch.stop();
   }
-  return run.turn === null ? EXIT.cancelled : report(terminal, client, { ...run, turn: run.turn, json });
+  return run.turn === null ? EXIT.cancelled : reportRun(terminal, client, { ...run, turn: run.turn, json });
 }
 
-interface Run {
+interface RunState {
   turnId: string | null;
   /** Once it has ended. */
   turn: Turn | null;
@@ -160,10 +160,10 @@ interface Run {
 }
 
 /** After a time without the server: does the turn go on by itself? */
-async function lookAgain(
+async function checkInterrupted(
   client: MetisClient,
   sessionId: string,
-  { turnId }: Run,
+  { turnId }: RunState,
   note: (text: string) => void,
 ): Promise<void> {
   note('');
@@ -176,25 +176,25 @@ async function lookAgain(
   }
 }
 
-function ended(turn: Turn): Turn | null {
+function ifEnded(turn: Turn): Turn | null {
   return turn.ended_at === null ? null : turn;
 }
 
-async function cancel(client: MetisClient, sessionId: string, turnId: string, watch: Watch): Promise<void> {
+async function cancelRun(client: MetisClient, sessionId: string, turnId: string, watch: Watch): Promise<void> {
   watch.say('cancelling; Ctrl-C once more leaves at once');
   try {
     await client.cancelTurn(sessionId, turnId, { reason: 'interrupted at the terminal' });
   } catch (error) {
     // It may have ended in the meantime; then its end is on the way.
     if (!(error instanceof ApiError)) watch.say('the server does not answer; Ctrl-C leaves');
-    else if (error.code !== 'turn_already_completed') watch.say(`metis: ${printable(error.message)}`);
+    else if (error.code !== 'turn_already_completed') watch.say(`metis: ${toPrintable(error.message)}`);
   }
 }
 
 /** A model's words may be those of a file it read: a pipe gets them to the byte, a terminal without what it would act on. */
 function writeAnswer(stdout: Terminal['stdout'], output: NonNullable<Turn['output']>): void {
-  if (typeof output !== 'string') stdout.write(jsonLine(output));
-  else stdout.write(`${stdout.isTTY === true ? printableText(output.trimEnd()) : output.trimEnd()}\n`);
+  if (typeof output !== 'string') stdout.write(toJsonLine(output));
+  else stdout.write(`${stdout.isTTY === true ? toPrintableText(output.trimEnd()) : output.trimEnd()}\n`);
 }
 
 interface Overrun {
@@ -205,26 +205,26 @@ interface Overrun {
 }
 
 /** The least budget that the refused call fits in; other limits are not this command's. */
-function cure({ scope, spent_usd, needed_usd }: Overrun): string {
+function suggestBudget({ scope, spent_usd, needed_usd }: Overrun): string {
   if (scope !== 'session') return '';
   return `; --budget ${fromPusd(sumPusd([toPusd(spent_usd), toPusd(needed_usd)]))} would have let it go`;
 }
 
 /** What the turn ended with; its exit code. */
-async function report(
+async function reportRun(
   terminal: RunTerminal,
   client: MetisClient,
-  { turn, overrun, json }: Pick<Run, 'overrun'> & { readonly turn: Turn; readonly json: boolean },
+  { turn, overrun, json }: Pick<RunState, 'overrun'> & { readonly turn: Turn; readonly json: boolean },
 ): Promise<number> {
   const { stdout, stderr } = terminal;
   if (!json && turn.status === 'completed' && turn.output !== null) writeAnswer(stdout, turn.output);
   const { id, cost_so_far_usd, workers_cost_usd, worker_count } = await client.getSession(turn.session_id);
-  const style = styleOf(terminal, stderr);
+  const style = createTerminalStyle(terminal, stderr);
   const total = fromPusd(sumPusd([toPusd(cost_so_far_usd), toPusd(workers_cost_usd)]));
-  const count = `${grouped(worker_count)} ${worker_count === 1 ? 'worker' : 'workers'}`;
-  const part = worker_count === 0 ? '' : `, ${dollars(workers_cost_usd)} of it by ${count}`;
-  stderr.write(`${style.dim(printable(`${id}: ${dollars(total)}${part}`))}\n`);
-  const say = (text: string) => tell(stderr, text);
+  const count = `${groupDigits(worker_count)} ${worker_count === 1 ? 'worker' : 'workers'}`;
+  const part = worker_count === 0 ? '' : `, ${formatDollars(workers_cost_usd)} of it by ${count}`;
+  stderr.write(`${style.dim(toPrintable(`${id}: ${formatDollars(total)}${part}`))}\n`);
+  const say = (text: string) => printMessage(stderr, text);
   if (turn.status === 'cancelled') {
     say(`cancelled: ${turn.cancel_reason}`);
     return EXIT.cancelled;
@@ -237,8 +237,8 @@ async function report(
     say(
       overrun === null
         ? 'the budget is too small for the next model call'
-        : `the budget is too small: ${dollars(overrun.spent_usd)} of ${dollars(overrun.limit_usd)} spent ` +
-            `(limit of the ${overrun.scope}), and the next model call may cost ${dollars(overrun.needed_usd)}${cure(overrun)}`,
+        : `the budget is too small: ${formatDollars(overrun.spent_usd)} of ${formatDollars(overrun.limit_usd)} spent ` +
+            `(limit of the ${overrun.scope}), and the next model call may cost ${formatDollars(overrun.needed_usd)}${suggestBudget(overrun)}`,
     );
     return EXIT.budget;
   }

@@ -2,7 +2,7 @@
 import type { Session } from '#client/client.ts';
 import type { StoredEvent, TransientEvent } from '#client/events.ts';
 import { type Pusd, sumPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
-import { printable } from './style.ts';
+import { toPrintable } from './style.ts';
 
 export type NodeState = 'waiting' | 'running' | 'completed' | 'failed' | 'cancelled';
 
@@ -111,7 +111,7 @@ function applyToNode(node: TreeNode, event: StoredEvent | TransientEvent): strin
       const { allowed_tool_count, dropped_tools, worker_name } = event.payload;
       // Tools that the planner did not name are left out of every worker of its kind.
       if (allowed_tool_count === null || dropped_tools.length === 0) return null;
-      return `${worker_name ?? 'a worker'} does not get ${dropped_tools.map(printable).join(', ')}`;
+      return `${worker_name ?? 'a worker'} does not get ${dropped_tools.map(toPrintable).join(', ')}`;
     }
     case 'route.decided':
       node.model = event.payload.chosen_model;
@@ -126,7 +126,7 @@ function applyToNode(node: TreeNode, event: StoredEvent | TransientEvent): strin
       node.doing = `→ ${event.payload.tool_name}`;
       return null;
     case 'tool.use_end':
-      node.announced.set(event.payload.tool_use_id, subject(event.payload.final_input));
+      node.announced.set(event.payload.tool_use_id, describeInput(event.payload.final_input));
       return null;
     case 'llm.call_completed': {
       const { payload } = event;
@@ -167,17 +167,22 @@ function applyToNode(node: TreeNode, event: StoredEvent | TransientEvent): strin
       return event.type === 'tool.completed' && !event.payload.success ? `${name} reports a failure` : null;
     }
     case 'turn.completed':
-      return finish(node, event, 'completed', event.payload.stop_reason === 'budget_exceeded' ? 'over budget' : 'done');
+      return finishNode(
+        node,
+        event,
+        'completed',
+        event.payload.stop_reason === 'budget_exceeded' ? 'over budget' : 'done',
+      );
     case 'turn.failed':
-      return finish(node, event, 'failed', `failed: ${event.payload.error_code}`);
+      return finishNode(node, event, 'failed', `failed: ${event.payload.error_code}`);
     case 'turn.cancelled':
-      return finish(node, event, 'cancelled', `cancelled: ${event.payload.reason}`);
+      return finishNode(node, event, 'cancelled', `cancelled: ${event.payload.reason}`);
     default:
       return null;
   }
 }
 
-function finish(node: TreeNode, event: { readonly timestamp: string }, state: NodeState, doing: string): string {
+function finishNode(node: TreeNode, event: { readonly timestamp: string }, state: NodeState, doing: string): string {
   node.state = state;
   node.doing = doing;
   node.ended_at = Date.parse(event.timestamp);
@@ -200,7 +205,7 @@ const SUBJECTS = ['path', 'command', 'pattern', 'task', 'name', 'query', 'url'];
 const MAX_SUBJECT = 120;
 
 /** The one argument that says most of what a call works on. */
-function subject(input: Readonly<Record<string, unknown>>): string {
+function describeInput(input: Readonly<Record<string, unknown>>): string {
   const text = SUBJECTS.map((name) => input[name]).find((value) => typeof value === 'string' && value !== '');
-  return typeof text === 'string' ? printable(text.slice(0, MAX_SUBJECT)) : '';
+  return typeof text === 'string' ? toPrintable(text.slice(0, MAX_SUBJECT)) : '';
 }

@@ -3,12 +3,12 @@ import { createMetisClient, type Session, type SessionsQuery } from '#client/cli
 import type { ServerAddress } from '#client/request.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { sumPusd, toPusd } from '#protocol/money.ts';
-import { age, jsonLine, roundedDollars } from './style.ts';
-import { type Column, tableLines } from './table.ts';
-import { askServer, type ServerFlags, styleOf, type Terminal, widthOf } from './terminal.ts';
+import { formatAge, formatRoundedDollars, toJsonLine } from './style.ts';
+import { type Column, layOutTable } from './table.ts';
+import { askServer, createTerminalStyle, getTableWidth, type ServerFlags, type Terminal } from './terminal.ts';
 
-const PAGE = 200;
-const COLUMNS: readonly Column[] = [
+const SESSIONS_PAGE = 200;
+const SESSION_COLUMNS: readonly Column[] = [
   { title: 'session', whole: true },
   { title: 'title', least: 10 },
   { title: 'state', whole: true },
@@ -34,42 +34,46 @@ export async function listSessions(terminal: Terminal, server: ServerAddress, fl
     const sessions: Session[] = [];
     let cursor: string | null = null;
     do {
-      const limit = Math.min(PAGE, flags.limit - sessions.length);
+      const limit = Math.min(SESSIONS_PAGE, flags.limit - sessions.length);
       const page = await client.listSessions({ ...query, limit, cursor: cursor ?? undefined });
       sessions.push(...page.sessions);
       cursor = page.next_cursor;
     } while (cursor !== null && sessions.length < flags.limit);
     if (flags.json) {
-      for (const session of sessions) stdout.write(jsonLine(session));
+      for (const session of sessions) stdout.write(toJsonLine(session));
       return 0;
     }
     if (sessions.length === 0) {
       stdout.write('no sessions\n');
       return 0;
     }
-    const style = styleOf(terminal);
-    const [header, rule, ...rows] = tableLines(COLUMNS, sessions.map(cells), widthOf(terminal));
+    const style = createTerminalStyle(terminal);
+    const [header, rule, ...rows] = layOutTable(
+      SESSION_COLUMNS,
+      sessions.map(composeSessionCells),
+      getTableWidth(terminal),
+    );
     stdout.write(`${[style.bold(header!), style.dim(rule!), ...rows].join('\n')}\n`);
     if (cursor !== null) stdout.write(`${style.dim(`more than ${flags.limit}; --limit shows more`)}\n`);
     return 0;
   });
 }
 
-function cells(session: Session): string[] {
+function composeSessionCells(session: Session): string[] {
   const { worker_count, active_worker_count } = session;
   return [
     session.id,
-    session.title ?? session.task ?? nameOf(session),
+    session.title ?? session.task ?? describeClient(session),
     session.status,
     session.last_model ?? '',
     worker_count === 0 ? '' : `${active_worker_count}/${worker_count}`,
-    roundedDollars(sumPusd([toPusd(session.cost_so_far_usd), toPusd(session.workers_cost_usd)])),
-    age(systemClock.now() - Date.parse(session.updated_at)),
+    formatRoundedDollars(sumPusd([toPusd(session.cost_so_far_usd), toPusd(session.workers_cost_usd)])),
+    formatAge(systemClock.now() - Date.parse(session.updated_at)),
   ];
 }
 
 /** Of a session that a client keeps under a name of its own: that name, after the client's. */
-function nameOf({ client, client_ref }: Session): string {
+function describeClient({ client, client_ref }: Session): string {
   if (client_ref === null) return client ?? '';
   return client === null || client_ref.startsWith(client) ? client_ref : `${client} ${client_ref}`;
 }

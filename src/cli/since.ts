@@ -7,7 +7,7 @@ const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 
  * `all`, an age such as `90m`, `24h`, `7d` or `2w`, a day (`2026-01-31`, from midnight UTC) or an RFC 3339 time, as the
  * server wants it. Null for anything else.
  */
-export function sinceTime(text: string): string | null {
+export function parseSinceTime(text: string): string | null {
   if (text === 'all') return text;
   const [, count, unit] = /^(\d{1,6})([mhdw])$/.exec(text) ?? [];
   if (count !== undefined) return isoTime(Math.max(0, systemClock.now() - Number(count) * UNIT_MS[unit!]!));

@@ -1,5 +1,5 @@
 // A table of text that lines up and never exceeds its width.
-import { clipped, columnsOf, padded, printable } from './style.ts';
+import { clip, countColumns, pad, toPrintable } from './style.ts';
 
 const MIN_TEXT = 4;
 const GAP = 2;
@@ -19,30 +19,30 @@ export interface Column {
  * Header, a rule, then the rows; null is a rule. Where the whole exceeds `width`, columns that may go are left out, then
  * text columns give way, the widest first. Lines carry no trailing spaces, and cells nothing that a terminal acts on.
  */
-export function tableLines(
+export function layOutTable(
   columns: readonly Column[],
   given: readonly (readonly string[] | null)[],
   width: number,
 ): string[] {
-  const rows = given.map((row) => row?.map(printable) ?? null);
+  const rows = given.map((row) => row?.map(toPrintable) ?? null);
   const cells = rows.filter((row) => row !== null);
   const natural = columns.map((column, i) =>
-    cells.reduce((most, row) => Math.max(most, columnsOf(row[i] ?? '')), columnsOf(column.title)),
+    cells.reduce((most, row) => Math.max(most, countColumns(row[i] ?? '')), countColumns(column.title)),
   );
-  const kept = keptColumns(columns, natural, width);
+  const kept = chooseColumns(columns, natural, width);
   const widths = kept.map((at) => natural[at]!);
-  let excess = sum(widths) - width;
+  let excess = sumWidths(widths) - width;
   while (excess-- > 0) {
-    const texts = kept.map((at, i) => (fixed(columns[at]!) ? 0 : widths[i]!));
+    const texts = kept.map((at, i) => (hasFixedWidth(columns[at]!) ? 0 : widths[i]!));
     const widest = texts.indexOf(Math.max(...texts));
     if (texts[widest]! <= MIN_TEXT) break;
     widths[widest]!--;
   }
-  const rule = '─'.repeat(Math.min(width, sum(widths)));
+  const rule = '─'.repeat(Math.min(width, sumWidths(widths)));
   const line = (row: readonly string[]) =>
-    clipped(
+    clip(
       kept
-        .map((at, i) => padded(row[at] ?? '', widths[i]!, columns[at]!.align))
+        .map((at, i) => pad(row[at] ?? '', widths[i]!, columns[at]!.align))
         .join(' '.repeat(GAP))
         .trimEnd(),
       width,
@@ -50,18 +50,18 @@ export function tableLines(
   return [line(columns.map((c) => c.title)), rule, ...rows.map((row) => (row === null ? rule : line(row)))];
 }
 
-function fixed({ align, whole }: Column): boolean {
+function hasFixedWidth({ align, whole }: Column): boolean {
   return align === 'right' || whole === true;
 }
 
-function sum(widths: readonly number[]): number {
+function sumWidths(widths: readonly number[]): number {
   return widths.reduce((total, width) => total + width, Math.max(0, GAP * (widths.length - 1)));
 }
 
 /** Places of the columns that fit, each with the least it needs. */
-function keptColumns(columns: readonly Column[], natural: readonly number[], width: number): number[] {
+function chooseColumns(columns: readonly Column[], natural: readonly number[], width: number): number[] {
   const least = columns.map((column, i) =>
-    fixed(column) ? natural[i]! : Math.min(natural[i]!, column.least ?? MIN_TEXT),
+    hasFixedWidth(column) ? natural[i]! : Math.min(natural[i]!, column.least ?? MIN_TEXT),
   );
   const going = columns
     .map(({ drop }, at) => ({ drop, at }))
@@ -69,7 +69,7 @@ function keptColumns(columns: readonly Column[], natural: readonly number[], wid
     .sort((a, b) => a.drop! - b.drop!)
     .map(({ at }) => at);
   let kept = columns.map((_, at) => at);
-  while (going.length > 0 && sum(kept.map((at) => least[at]!)) > width) {
+  while (going.length > 0 && sumWidths(kept.map((at) => least[at]!)) > width) {
     const gone = going.shift();
     kept = kept.filter((at) => at !== gone);
   }

@@ -1,6 +1,6 @@
 // What a command that asks a server is handed, and its one way to say that the server could not help.
 import { ApiError, type ServerAddress } from '#client/request.ts';
-import { createStyle, printable, type Style, wrapped } from './style.ts';
+import { createStyle, type Style, toPrintable, wrapWords } from './style.ts';
 
 export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -39,29 +39,29 @@ export async function askServer(
   } catch (error) {
     if (error instanceof ApiError) {
       const cure = error.status === 401 ? '; give one with --token or METIS_TOKEN' : '';
-      tell(stderr, `${error.message}${cure}`);
+      printMessage(stderr, `${error.message}${cure}`);
     }
     // fetch's own way to say that there was no connection.
     else if (error instanceof TypeError && error.cause !== undefined)
-      tell(stderr, `no server answers at ${baseUrl}; metis serve starts one`);
+      printMessage(stderr, `no server answers at ${baseUrl}; metis serve starts one`);
     else throw error;
     return EXIT_FAILED;
   }
 }
 
 /** Of what goes to `output`, stdout unless told. */
-export function styleOf({ stdout, env }: Terminal, output: TextOutput = stdout): Style {
+export function createTerminalStyle({ stdout, env }: Terminal, output: TextOutput = stdout): Style {
   return createStyle(output.isTTY === true && !env.NO_COLOR);
 }
 
 /** A sentence to the person, broken between words on a terminal. */
-export function tell(output: TextOutput, sentence: string): void {
-  const text = `metis: ${printable(sentence)}`;
-  const lines = output.isTTY === true ? wrapped(text, (output.columns || 80) - 1) : [text];
+export function printMessage(output: TextOutput, sentence: string): void {
+  const text = `metis: ${toPrintable(sentence)}`;
+  const lines = output.isTTY === true ? wrapWords(text, (output.columns || 80) - 1) : [text];
   output.write(`${lines.join('\n')}\n`);
 }
 
 /** Columns a table may take: what the terminal has, as many as it needs where there is none. */
-export function widthOf({ stdout }: Terminal): number {
+export function getTableWidth({ stdout }: Terminal): number {
   return stdout.isTTY === true ? stdout.columns || 80 : Number.POSITIVE_INFINITY;
 }

@@ -3,8 +3,8 @@ import path from 'node:path';
 import readline from 'node:readline/promises';
 import { createMetisClient, type TrustedFileInfo } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
-import { jsonLine, printable, printableText } from './style.ts';
-import { askServer, type ServerFlags, type Terminal, tell } from './terminal.ts';
+import { toJsonLine, toPrintable, toPrintableText } from './style.ts';
+import { askServer, printMessage, type ServerFlags, type Terminal } from './terminal.ts';
 
 export interface TrustFlags extends Pick<ServerFlags, 'json'> {
   readonly workspace?: string;
@@ -15,7 +15,10 @@ export interface TrustFlags extends Pick<ServerFlags, 'json'> {
 }
 
 /** Terminal with a person at it, or a pipe. */
-export type Asking = Terminal & { readonly stdin: NodeJS.ReadStream; readonly stderr: NodeJS.WritableStream };
+export type InteractiveTerminal = Terminal & {
+  readonly stdin: NodeJS.ReadStream;
+  readonly stderr: NodeJS.WritableStream;
+};
 
 const EXIT_REFUSED = 1;
 
@@ -25,8 +28,8 @@ export async function listTrust(terminal: Terminal, server: ServerAddress, flags
     const client = createMetisClient(server);
     const { files } = await client.listTrustedFiles({ workspace_path: findRoot(terminal, flags) });
     for (const file of files) {
-      if (flags.json) terminal.stdout.write(jsonLine(file));
-      else for (const line of describe(file)) terminal.stdout.write(`${printable(line)}\n`);
+      if (flags.json) terminal.stdout.write(toJsonLine(file));
+      else for (const line of describeTrust(file)) terminal.stdout.write(`${toPrintable(line)}\n`);
     }
     if (files.length === 0 && !flags.json) terminal.stdout.write('no file is trusted, and none waits for trust\n');
     return 0;
@@ -38,7 +41,7 @@ export async function listTrust(terminal: Terminal, server: ServerAddress, flags
  * Exit code: 0 when the file is trusted (with `remove`: is not any more), else 1.
  */
 export async function changeTrust(
-  terminal: Asking,
+  terminal: InteractiveTerminal,
   server: ServerAddress,
   file: string,
   flags: TrustFlags,
@@ -49,43 +52,46 @@ export async function changeTrust(
     const about = { workspace_path: root, path: relativeTo(root, path.resolve(terminal.cwd, file)) };
     if (flags.remove) {
       await client.untrustFile(about);
-      tell(terminal.stderr, `${about.path} is not trusted any more`);
+      printMessage(terminal.stderr, `${about.path} is not trusted any more`);
       return 0;
     }
     if (flags.sha256 !== undefined) {
       await client.trustFile({ ...about, sha256: flags.sha256 });
-      tell(terminal.stderr, `${about.path} is trusted`);
+      printMessage(terminal.stderr, `${about.path} is trusted`);
       return 0;
     }
     const [found] = (await client.listTrustedFiles(about)).files;
     if (found === undefined || found.sha256 === null) throw new Error(`the server sent no content of ${about.path}`);
-    terminal.stdout.write(`${printableText((found.content ?? '').trimEnd())}\n\n`);
-    for (const line of describe(found)) terminal.stdout.write(`${printable(line)}\n`);
+    terminal.stdout.write(`${toPrintableText((found.content ?? '').trimEnd())}\n\n`);
+    for (const line of describeTrust(found)) terminal.stdout.write(`${toPrintable(line)}\n`);
     if (found.trusted) return 0;
     if (terminal.stdin.isTTY !== true) {
-      tell(terminal.stderr, `nothing was changed: without a terminal, confirm the bytes with --sha256 ${found.sha256}`);
+      printMessage(
+        terminal.stderr,
+        `nothing was changed: without a terminal, confirm the bytes with --sha256 ${found.sha256}`,
+      );
       return EXIT_REFUSED;
     }
     if (!(await isConfirmed(terminal, `Trust ${about.path} as shown? yes or no: `))) {
-      tell(terminal.stderr, `${about.path} is not trusted`);
+      printMessage(terminal.stderr, `${about.path} is not trusted`);
       return EXIT_REFUSED;
     }
     await client.trustFile({ ...about, sha256: found.sha256 });
-    tell(terminal.stderr, `${about.path} is trusted`);
+    printMessage(terminal.stderr, `${about.path} is trusted`);
     return 0;
   });
 }
 
-function describe({ path: file, trusted, trusted_sha256, sha256, widens }: TrustedFileInfo): string[] {
+function describeTrust({ path: file, trusted, trusted_sha256, sha256, widens }: TrustedFileInfo): string[] {
   const changed = sha256 === null ? 'is missing' : 'has changed since it was trusted';
   const state = trusted ? 'is trusted' : trusted_sha256 === null ? 'is not trusted' : changed;
   return [`${file} ${state}`, ...widens.map((one) => `  ${one}`)];
 }
 
-async function isConfirmed({ stdin, stderr }: Asking, question: string): Promise<boolean> {
+async function isConfirmed({ stdin, stderr }: InteractiveTerminal, question: string): Promise<boolean> {
   const lines = readline.createInterface({ input: stdin, output: stderr, terminal: true });
   try {
-    return /^\s*y(es)?\s*$/i.test(await lines.question(printable(question)));
+    return /^\s*y(es)?\s*$/i.test(await lines.question(toPrintable(question)));
   } catch {
     // The terminal was closed.
     return false;

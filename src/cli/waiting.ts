@@ -2,7 +2,7 @@
 import type { MetisClient } from '#client/client.ts';
 import { type Waiting, waitingEnds, wordsFor } from '#client/waiting.ts';
 import { type Clock, systemClock, type Timer } from '#protocol/clock.ts';
-import { age } from './style.ts';
+import { formatAge } from './style.ts';
 
 const ASK_AGAIN_MS = 2000;
 const SHOWN = 3;
@@ -10,7 +10,7 @@ export interface WaitingLine {
   /** '' when nothing is waited for. */
   line(): string;
   /** Something happened in a session: what was known of it is over. */
-  moved(sessionId: string): void;
+  clear(sessionId: string): void;
   stop(): void;
 }
 
@@ -40,12 +40,12 @@ export function watchWaiting(
         .slice(0, SHOWN)
         .map(
           ({ kind, session_id, since }) =>
-            `${wordsFor(kind)} (${who(session_id)}, ${age(clock.now() - Date.parse(since))})`,
+            `${wordsFor(kind)} (${who(session_id)}, ${formatAge(clock.now() - Date.parse(since))})`,
         );
       const more = ends.length > SHOWN ? ` and ${ends.length - SHOWN} more` : '';
       return told.length === 0 ? '' : `waits for ${told.join(', ')}${more}`;
     },
-    moved(id) {
+    clear(id) {
       waiting = waiting.filter(({ session_id }) => session_id !== id);
     },
     stop() {

@@ -2,7 +2,7 @@
 import type { StreamEvent } from '#client/client.ts';
 import { type LiveTree, startLiveTree } from './live-tree.ts';
 import type { SessionTree } from './session-tree.ts';
-import { printable, type Style } from './style.ts';
+import { type Style, toPrintable } from './style.ts';
 import type { TextOutput } from './terminal.ts';
 
 export interface Watch extends LiveTree {
@@ -23,7 +23,7 @@ export function startWatch(tree: SessionTree, output: TextOutput, style: Style, 
     apply(event) {
       const line = tree.apply(event);
       const label = tree.nodes.find((node) => node.session_id === event.session_id)?.label ?? '';
-      if (line !== null) output.write(`${label.padEnd(LABEL_WIDTH)} ${printable(line)}\n`);
+      if (line !== null) output.write(`${label.padEnd(LABEL_WIDTH)} ${toPrintable(line)}\n`);
     },
     say: (text) => output.write(`${text}\n`),
     hold: () => () => {},

@@ -3,14 +3,14 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { createMetisClient, type WorkerInfo } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
-import { jsonLine, printable, printableText } from './style.ts';
-import { type Column, tableLines } from './table.ts';
-import { askServer, type ServerFlags, styleOf, type Terminal, widthOf } from './terminal.ts';
+import { toJsonLine, toPrintable, toPrintableText } from './style.ts';
+import { type Column, layOutTable } from './table.ts';
+import { askServer, createTerminalStyle, getTableWidth, type ServerFlags, type Terminal } from './terminal.ts';
 
-const PAGE = 200;
+const WORKERS_PAGE = 200;
 const AGENT_FOLDERS = ['.', 'workers', '.metis/workers', 'agents'];
 const MAX_AGENT_FILES = 5;
-const COLUMNS: readonly Column[] = [
+const WORKER_COLUMNS: readonly Column[] = [
   { title: 'worker', whole: true },
   { title: 'state' },
   { title: 'model' },
@@ -26,12 +26,16 @@ export interface WorkersFlags extends Pick<ServerFlags, 'json'> {
 export async function listWorkers(terminal: Terminal, server: ServerAddress, flags: WorkersFlags): Promise<number> {
   const { stdout } = terminal;
   return askServer(terminal, server, async () => {
-    const workers = await allWorkers(terminal, server, flags);
-    if (flags.json) for (const worker of workers) stdout.write(jsonLine(worker));
+    const workers = await listAllWorkers(terminal, server, flags);
+    if (flags.json) for (const worker of workers) stdout.write(toJsonLine(worker));
     else if (workers.length === 0) stdout.write('no workers\n');
     else {
-      const style = styleOf(terminal);
-      const [header, rule, ...rows] = tableLines(COLUMNS, workers.map(cells), widthOf(terminal));
+      const style = createTerminalStyle(terminal);
+      const [header, rule, ...rows] = layOutTable(
+        WORKER_COLUMNS,
+        workers.map(composeWorkerCells),
+        getTableWidth(terminal),
+      );
       stdout.write(`${[style.bold(header!), style.dim(rule!), ...rows].join('\n')}\n`);
     }
     reportAgentFiles(terminal, flags);
@@ -48,18 +52,20 @@ export async function showWorker(
 ): Promise<number> {
   const { stdout } = terminal;
   return askServer(terminal, server, async () => {
-    const worker = await createMetisClient(server).getWorkerDefinition(name, { workspace_path: root(terminal, flags) });
+    const worker = await createMetisClient(server).getWorkerDefinition(name, {
+      workspace_path: resolveWorkspace(terminal, flags),
+    });
     const exit = worker.valid ? 0 : 1;
     if (flags.json) {
-      stdout.write(jsonLine(worker));
+      stdout.write(toJsonLine(worker));
       return exit;
     }
     const { path: file, instructions_source: source } = worker;
-    stdout.write(`# ${printable(file ?? 'a worker of a session')}, ${stateOf(worker)}\n`);
-    for (const line of problemLines(terminal, worker)) stdout.write(`${line}\n`);
-    if (worker.yaml !== null) stdout.write(text(worker.yaml));
+    stdout.write(`# ${toPrintable(file ?? 'a worker of a session')}, ${describeState(worker)}\n`);
+    for (const line of formatProblems(terminal, worker)) stdout.write(`${line}\n`);
+    if (worker.yaml !== null) stdout.write(toLines(worker.yaml));
     if (source !== null && source !== 'inline')
-      stdout.write(`\n# instructions from ${printable(source)}\n${text(worker.resolved_instructions ?? '')}`);
+      stdout.write(`\n# instructions from ${toPrintable(source)}\n${toLines(worker.resolved_instructions ?? '')}`);
     return exit;
   });
 }
@@ -68,15 +74,15 @@ export async function showWorker(
 export async function checkWorkers(terminal: Terminal, server: ServerAddress, flags: WorkersFlags): Promise<number> {
   const { stdout } = terminal;
   return askServer(terminal, server, async () => {
-    const workers = await allWorkers(terminal, server, flags);
+    const workers = await listAllWorkers(terminal, server, flags);
     if (flags.json) {
       const told = workers.map(({ name, path, valid, errors, warnings }) => ({ name, path, valid, errors, warnings }));
-      for (const worker of told) stdout.write(jsonLine(worker));
+      for (const worker of told) stdout.write(toJsonLine(worker));
     } else {
-      const style = styleOf(terminal);
+      const style = createTerminalStyle(terminal);
       for (const worker of workers) {
-        for (const line of problemLines(terminal, worker)) stdout.write(`${line}\n`);
-        if (worker.valid) stdout.write(`${style.green('ok')}       ${printable(worker.path ?? worker.name)}\n`);
+        for (const line of formatProblems(terminal, worker)) stdout.write(`${line}\n`);
+        if (worker.valid) stdout.write(`${style.green('ok')}       ${toPrintable(worker.path ?? worker.name)}\n`);
       }
       if (workers.length === 0) stdout.write('no workers\n');
     }
@@ -87,16 +93,18 @@ export async function checkWorkers(terminal: Terminal, server: ServerAddress, fl
 
 /** Files of another program, which look like workers to a person. */
 function reportAgentFiles(terminal: Terminal, flags: WorkersFlags): void {
-  const found = AGENT_FOLDERS.flatMap((folder) => agentFiles(path.join(root(terminal, flags), folder), folder));
+  const found = AGENT_FOLDERS.flatMap((folder) =>
+    listAgentFiles(path.join(resolveWorkspace(terminal, flags), folder), folder),
+  );
   if (found.length === 0) return;
-  const named = found.slice(0, MAX_AGENT_FILES).map(printable).join(', ');
+  const named = found.slice(0, MAX_AGENT_FILES).map(toPrintable).join(', ');
   const more = found.length > MAX_AGENT_FILES ? ` and ${found.length - MAX_AGENT_FILES} more` : '';
   terminal.stderr.write(
     `metis: .agent files are another program's format and are not read: ${named}${more}; write workers/NAME.yaml instead\n`,
   );
 }
 
-function agentFiles(folder: string, name: string): string[] {
+function listAgentFiles(folder: string, name: string): string[] {
   try {
     return fs
       .readdirSync(folder)
@@ -109,12 +117,16 @@ function agentFiles(folder: string, name: string): string[] {
   }
 }
 
-async function allWorkers(terminal: Terminal, server: ServerAddress, flags: WorkersFlags): Promise<WorkerInfo[]> {
+async function listAllWorkers(terminal: Terminal, server: ServerAddress, flags: WorkersFlags): Promise<WorkerInfo[]> {
   const client = createMetisClient(server);
   const workers: WorkerInfo[] = [];
   let cursor: string | null = null;
   do {
-    const query = { workspace_path: root(terminal, flags), limit: PAGE, cursor: cursor ?? undefined };
+    const query = {
+      workspace_path: resolveWorkspace(terminal, flags),
+      limit: WORKERS_PAGE,
+      cursor: cursor ?? undefined,
+    };
     const page = await client.listWorkerDefinitions(query);
     workers.push(...page.workers);
     cursor = page.next_cursor;
@@ -122,26 +134,26 @@ async function allWorkers(terminal: Terminal, server: ServerAddress, flags: Work
   return workers;
 }
 
-function root({ cwd }: Terminal, { workspace }: WorkersFlags): string {
+function resolveWorkspace({ cwd }: Terminal, { workspace }: WorkersFlags): string {
   return path.resolve(cwd, workspace ?? '.');
 }
 
-function cells(worker: WorkerInfo): string[] {
+function composeWorkerCells(worker: WorkerInfo): string[] {
   const { name, model, tier, sandboxes, tools, description } = worker;
   const touches = [...sandboxes.map((sandbox) => `${sandbox.name}:${sandbox.mode}`), ...tools];
-  return [name, stateOf(worker), model ?? tier ?? '', touches.join(' '), description ?? ''];
+  return [name, describeState(worker), model ?? tier ?? '', touches.join(' '), description ?? ''];
 }
 
-function stateOf({ valid, locked }: WorkerInfo): string {
+function describeState({ valid, locked }: WorkerInfo): string {
   if (!valid) return 'invalid';
   return locked ? 'locked' : 'ok';
 }
 
-function problemLines(terminal: Terminal, { path: file, name, errors, warnings }: WorkerInfo): string[] {
-  const style = styleOf(terminal);
+function formatProblems(terminal: Terminal, { path: file, name, errors, warnings }: WorkerInfo): string[] {
+  const style = createTerminalStyle(terminal);
   const line = (problem: WorkerInfo['errors'][number]) => {
     const place = `${problem.file ?? file ?? name}${problem.line === null ? '' : `:${problem.line}`}`;
-    return printable(`${place}: ${problem.path === '' ? '' : `${problem.path}: `}${problem.message}`);
+    return toPrintable(`${place}: ${problem.path === '' ? '' : `${problem.path}: `}${problem.message}`);
   };
   return [
     ...errors.map((problem) => `${style.red('error')}    ${line(problem)}`),
@@ -150,6 +162,6 @@ function problemLines(terminal: Terminal, { path: file, name, errors, warnings }
 }
 
 /** Whole lines. */
-function text(given: string): string {
-  return `${printableText(given.trimEnd())}\n`;
+function toLines(given: string): string {
+  return `${toPrintableText(given.trimEnd())}\n`;
 }

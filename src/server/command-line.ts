@@ -1,7 +1,7 @@
 // The process side of `metis`: signals, streams and exit codes; the commands themselves stand in the program (17 §2).
 import os from 'node:os';
 import { CommanderError } from 'commander';
-import { printable } from '#cli/style.ts';
+import { toPrintable } from '#cli/style.ts';
 import type { CommandContext } from './context.ts';
 import { createProgram } from './program.ts';
 
@@ -65,7 +65,7 @@ export async function runCommandLine(of: Pick<CommandContext, 'packageDir' | 've
     if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
     else {
       const message = error instanceof Error ? error.message : String(error);
-      process.stderr.write(`metis: unexpected failure: ${printable(message)}\n`);
+      process.stderr.write(`metis: unexpected failure: ${toPrintable(message)}\n`);
       process.exitCode = EXIT_BUG;
     }
   }

@@ -27,8 +27,8 @@ import { readDashboard } from './dashboard-files.ts';
 import { createMcpDoor } from './door/mcp-door.ts';
 import { listen } from './listen.ts';
 import { startMcp } from './mcp.ts';
-import { keyedReceivers, noticedBy, startNotify } from './notify/notify.ts';
-import { keepPrices, loadPrices } from './prices.ts';
+import { mapEventTypes, resolveReceiverKeys, startNotify } from './notify/notify.ts';
+import { loadPrices, storePrices } from './prices.ts';
 import { startProviders, startThreads } from './providers.ts';
 import { checkDefaultModels, checkRoutingFile } from './routing-file.ts';
 import { openEmbedded } from './storage/embedded.ts';
@@ -106,14 +106,14 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
   const byDefault = checkDefaultModels(config, registry);
   if (byDefault.errors.length > 0) throw new StartupError('config_invalid', byDefault.errors);
   for (const line of byDefault.warnings) log.warn({}, line);
-  const receivers = keyedReceivers(config.notify, options.credentials);
+  const receivers = resolveReceiverKeys(config.notify, options.credentials);
   const prices = loadPrices(config.pricing, packageDir);
-  for (const warning of warnings(file.models, prices, config, clock.now())) log.warn({}, warning);
+  for (const warning of listWarnings(file.models, prices, config, clock.now())) log.warn({}, warning);
 
   const gatewayFolder = path.join(options.dataDir, 'gateway');
   const storage = await openStorage(options, {
     gatewayFolder,
-    noticed: noticedBy(receivers),
+    noticed: mapEventTypes(receivers),
     ids,
     clock,
     alike: [[...file.adapters], file.models, prices.contentHash],
@@ -125,7 +125,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     const secrets = [...options.credentials.secrets, ...config.server.auth_tokens];
     const targetOf = createCallTargets(registry, options.credentials);
     const telemetry = await startTelemetry({ ...options, bus, relay, metrics, secrets, targetOf, clock });
-    await keepPrices(journal, prices);
+    await storePrices(journal, prices);
     const rules = checkRoutingFile(config.routing.global_path, registry);
     for (const line of rules?.errors ?? []) log.error({}, `${line}; none of the file's rules apply`);
     for (const line of rules?.warnings ?? []) log.warn({}, line);
@@ -178,13 +178,13 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       store,
       bus,
       registry,
-      providers: telemetry?.listening(providers) ?? providers,
+      providers: telemetry?.wrapProviders(providers) ?? providers,
       prices,
       ...threads,
       tools,
       schemas: schemaCompiler,
       workspaces,
-      relays: telemetry?.relaying(relays.relays) ?? relays.relays,
+      relays: telemetry?.wrapRelays(relays.relays) ?? relays.relays,
       gatewayFolder,
       library,
       recommender: learning.recommender,
@@ -250,7 +250,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       notice,
       listen: async () => {
         const bound = await listen(http, config.server);
-        mcpDoor.opens(bound.url);
+        mcpDoor.setAddress(bound.url);
         await trees.join(bound, treeWork(engine));
         if (!trees.several) {
           resuming = resumeAll(engine).catch((err: unknown) => log.error({ err }, 'open turns could not be resumed'));
@@ -281,7 +281,7 @@ async function openStorage(
   return openCluster({ ...storage, url });
 }
 
-function warnings(models: readonly ModelEntry[], prices: PriceTable, config: Config, now: number): string[] {
+function listWarnings(models: readonly ModelEntry[], prices: PriceTable, config: Config, now: number): string[] {
   const unpriced = models.filter((model) => !prices.has(model.pricing_id)).map((model) => model.id);
   const stale = staleRates(prices.importedOn, now);
   return [

@@ -4,7 +4,7 @@ import { nearestKey } from '#core/policy/parsing/known-keys.ts';
 import { ConfigSchema } from '#protocol/config.ts';
 
 /** Every key in schema order, e.g. `server.port`, with the schema of its value. */
-export const CONFIG_KEYS: ReadonlyMap<string, z.ZodType> = leaves(ConfigSchema, '');
+export const CONFIG_KEYS: ReadonlyMap<string, z.ZodType> = collectKeys(ConfigSchema, '');
 
 /** The prefixes that hold keys and are none themselves: `server`, `tools.shell`, ... */
 export const CONFIG_SECTIONS: ReadonlySet<string> = new Set(
@@ -14,10 +14,10 @@ export const CONFIG_SECTIONS: ReadonlySet<string> = new Set(
   }),
 );
 
-function leaves(schema: z.ZodObject, prefix: string): Map<string, z.ZodType> {
+function collectKeys(schema: z.ZodObject, prefix: string): Map<string, z.ZodType> {
   const found = new Map<string, z.ZodType>();
   for (const [name, child] of Object.entries(schema.shape)) {
-    if (child instanceof z.ZodObject) for (const [k, v] of leaves(child, `${prefix}${name}.`)) found.set(k, v);
+    if (child instanceof z.ZodObject) for (const [k, v] of collectKeys(child, `${prefix}${name}.`)) found.set(k, v);
     else found.set(`${prefix}${name}`, child as z.ZodType);
   }
   return found;
@@ -27,7 +27,7 @@ function leaves(schema: z.ZodObject, prefix: string): Map<string, z.ZodType> {
  * What a key that is none was probably meant to be, as the end of a sentence; '' when nothing is near. Either a name is
  * misspelt, or what stands before it is missing: `server.prt`, `port`.
  */
-export function meantKey(key: string): string {
+export function suggestKey(key: string): string {
   const names = key.split('.');
   const known = [...CONFIG_KEYS.keys(), ...CONFIG_SECTIONS];
   const right = names.findIndex((_, i) => !known.includes(names.slice(0, i + 1).join('.')));
@@ -42,26 +42,26 @@ export function meantKey(key: string): string {
       .slice(right + 1)
       .map((name) => `.${name}`)
       .join('');
-    return suggestion(known.includes(`${prefix}${near}${rest}`) ? `${prefix}${near}${rest}` : `${prefix}${near}`);
+    return formatSuggestion(known.includes(`${prefix}${near}${rest}`) ? `${prefix}${near}${rest}` : `${prefix}${near}`);
   }
   const ends = known.filter((one) => one.endsWith(`.${key}`));
-  return suggestion(ends.length === 1 ? ends[0]! : null);
+  return formatSuggestion(ends.length === 1 ? ends[0]! : null);
 }
 
 /** The same of a variable's name. */
-export function meantVariable(name: string): string {
+export function suggestVariable(name: string): string {
   const cut = 'METIS_'.length;
-  const names = [...CONFIG_KEYS.keys()].map((key) => environmentName(key).slice(cut));
+  const names = [...CONFIG_KEYS.keys()].map((key) => toEnvironmentName(key).slice(cut));
   const near = nearestKey(name.slice(cut), names);
-  return suggestion(near === null ? null : `METIS_${near}`);
+  return formatSuggestion(near === null ? null : `METIS_${near}`);
 }
 
-function suggestion(meant: string | null): string {
+function formatSuggestion(meant: string | null): string {
   return meant === null ? '' : `; did you mean "${meant}"?`;
 }
 
 /** `delegation.max_depth` -> `METIS_DELEGATION_MAX_DEPTH`. */
-export function environmentName(key: string): string {
+export function toEnvironmentName(key: string): string {
   return `METIS_${key.toUpperCase().replaceAll('.', '_')}`;
 }
 
@@ -69,9 +69,9 @@ export function environmentName(key: string): string {
  * Reads a value from the environment or the command line: scalars as text, lists and maps as JSON, `null` as null.
  * What does not parse is returned as the text it is, for the schema to refuse.
  */
-export function valueFromText(schema: z.ZodType, text: string): unknown {
+export function parseValue(schema: z.ZodType, text: string): unknown {
   if (schema instanceof z.ZodNullable) {
-    return text === 'null' || text === '' ? null : valueFromText(schema.unwrap() as z.ZodType, text);
+    return text === 'null' || text === '' ? null : parseValue(schema.unwrap() as z.ZodType, text);
   }
   if (schema instanceof z.ZodNumber) return /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
   if (schema instanceof z.ZodBoolean) return text === 'true' ? true : text === 'false' ? false : text;
@@ -86,8 +86,8 @@ export function valueFromText(schema: z.ZodType, text: string): unknown {
 }
 
 /** How a list or a map is written as text, for somebody whose text was none; '' for every other schema. */
-export function textForm(schema: z.ZodType): string {
-  if (schema instanceof z.ZodNullable) return textForm(schema.unwrap() as z.ZodType);
+export function describeTextForm(schema: z.ZodType): string {
+  if (schema instanceof z.ZodNullable) return describeTextForm(schema.unwrap() as z.ZodType);
   if (schema instanceof z.ZodArray) return `; a list is written as JSON, like '["one", "two"]'`;
   return schema instanceof z.ZodRecord ? `; a map is written as JSON, like '{"name": "value"}'` : '';
 }

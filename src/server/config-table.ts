@@ -118,16 +118,16 @@ export function withKeyTable(page: string): string {
   const begin = page.indexOf(BEGIN);
   const end = page.indexOf(END);
   if (begin < 0 || end < begin) throw new Error(`the page lacks ${BEGIN} or ${END}`);
-  return `${page.slice(0, begin + BEGIN.length)}\n\n${keyTable()}\n\n${page.slice(end)}`;
+  return `${page.slice(0, begin + BEGIN.length)}\n\n${writeKeyTable()}\n\n${page.slice(end)}`;
 }
 
-function keyTable(): string {
+function writeKeyTable(): string {
   const defaults = defaultConfig('~/.metis');
   const rows = [...CONFIG_KEYS].map(([key, schema]) => {
     const meaning = CONFIG_MEANING[key];
     if (meaning === undefined) throw new Error(`${key} has no meaning in CONFIG_MEANING`);
     const value = key.split('.').reduce<unknown>((at, part) => (at as Record<string, unknown>)[part], defaults);
-    return [`\`${key}\``, typeOf(schema), shown(value), meaning];
+    return [`\`${key}\``, describeType(schema), formatDefault(value), meaning];
   });
   const table = [['Key', 'Type', 'Default', 'For'], ...rows];
   const widths = table[0]!.map((_, i) => Math.max(...table.map((row) => row[i]!.length)));
@@ -135,15 +135,15 @@ function keyTable(): string {
   return [line(table[0]!), line(widths.map((width) => '-'.repeat(width))), ...table.slice(1).map(line)].join('\n');
 }
 
-function shown(value: unknown): string {
+function formatDefault(value: unknown): string {
   const text = JSON.stringify(value);
   return `\`${text.length > MAX_DEFAULT ? `${text.slice(0, MAX_DEFAULT)}…` : text}\``;
 }
 
-function typeOf(schema: z.ZodType): string {
-  if (schema instanceof z.ZodNullable) return `${typeOf(schema.unwrap() as z.ZodType)} or null`;
+function describeType(schema: z.ZodType): string {
+  if (schema instanceof z.ZodNullable) return `${describeType(schema.unwrap() as z.ZodType)} or null`;
   if (schema === UsdLimitSchema) return 'US dollars as text';
-  return typeInWords(z.toJSONSchema(schema) as JsonType);
+  return describeJsonType(z.toJSONSchema(schema) as JsonType);
 }
 
 interface JsonType {
@@ -156,11 +156,11 @@ interface JsonType {
   readonly exclusiveMinimum?: number;
 }
 
-function typeInWords(type: JsonType): string {
+function describeJsonType(type: JsonType): string {
   if (type.enum !== undefined) return type.enum.map((value) => `\`${value}\``).join(', ');
-  if (type.type === 'array') return `list of ${typeInWords(type.items ?? {})}s`;
+  if (type.type === 'array') return `list of ${describeJsonType(type.items ?? {})}s`;
   if (type.type === 'object') {
-    const values = typeInWords(type.additionalProperties ?? {});
+    const values = describeJsonType(type.additionalProperties ?? {});
     return values === 'anything' ? 'map' : `map to ${values}`;
   }
   if (type.type !== 'integer' && type.type !== 'number') return type.type ?? 'anything';

@@ -11,11 +11,11 @@ import { err, ok, type Result } from '#protocol/result.ts';
 import {
   CONFIG_KEYS,
   CONFIG_SECTIONS,
-  environmentName,
-  meantKey,
-  meantVariable,
-  textForm,
-  valueFromText,
+  describeTextForm,
+  parseValue,
+  suggestKey,
+  suggestVariable,
+  toEnvironmentName,
 } from './config-keys.ts';
 
 export interface ConfigFlags {
@@ -79,9 +79,9 @@ const KEYS_MERGED_WITH_DEFAULT = new Set(['tool_confirmation.per_tool']);
 const REMOTE_RATE_LIMIT = 600;
 
 /** The data folder: `--data`, else `~/.metis`. Absolute. */
-export function dataDirectory(input: Pick<ConfigInput, 'flags' | 'cwd' | 'home'>): string {
+export function resolveDataDirectory(input: Pick<ConfigInput, 'flags' | 'cwd' | 'home'>): string {
   const { data } = input.flags;
-  return data === undefined ? path.join(input.home, '.metis') : absolute(data, input.cwd, input.home);
+  return data === undefined ? path.join(input.home, '.metis') : resolvePath(data, input.cwd, input.home);
 }
 
 /**
@@ -90,12 +90,12 @@ export function dataDirectory(input: Pick<ConfigInput, 'flags' | 'cwd' | 'home'>
  */
 export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
   const problems: string[] = [];
-  const dataDir = dataDirectory(input);
-  const files = configFiles(input, dataDir);
+  const dataDir = resolveDataDirectory(input);
+  const files = listConfigFiles(input, dataDir);
   const settings = [
-    ...files.flatMap((file) => fileSettings(file, problems)),
-    ...environmentSettings(input.env, input.cwd, problems),
-    ...flagSettings(input.flags, input.cwd, problems),
+    ...files.flatMap((file) => readFileSettings(file, problems)),
+    ...readEnvironmentSettings(input.env, input.cwd, problems),
+    ...readFlagSettings(input.flags, input.cwd, problems),
   ];
 
   const defaults = defaultConfig(dataDir);
@@ -106,14 +106,14 @@ export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
     if (!parsed?.success) {
       for (const issue of parsed === undefined ? [] : plainIssues(parsed.error, CONFIG_KEYS.get(setting.key))) {
         const where = [setting.key, ...issue.path.map(String)].join('.');
-        const form = setting.asText && issue.path.length === 0 ? textForm(CONFIG_KEYS.get(setting.key)!) : '';
+        const form = setting.asText && issue.path.length === 0 ? describeTextForm(CONFIG_KEYS.get(setting.key)!) : '';
         problems.push(`${setting.source}: ${where}: ${issue.message}${form}`);
       }
       continue;
     }
     const value = PATH_KEYS.has(setting.key) ? withAbsolutePaths(parsed.data, setting.base, input.home) : parsed.data;
     const isMerged = KEYS_MERGED_WITH_DEFAULT.has(setting.key);
-    assign(
+    assignKey(
       merged,
       setting.key,
       isMerged ? { ...(readKey(defaults, setting.key) as object), ...(value as object) } : value,
@@ -138,12 +138,12 @@ export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
   if (!origin.has('registry.path') && !fs.existsSync(config.registry.path)) {
     config.registry.path = path.join(input.packageDir, 'config', 'registry.yaml');
   }
-  const conflicts = crossChecks(config, (key) => origin.get(key) ?? 'default');
+  const conflicts = checkAcrossKeys(config, (key) => origin.get(key) ?? 'default');
   return conflicts.length > 0 ? err(conflicts) : ok({ config, dataDir, files, given: new Set(origin.keys()) });
 }
 
 /** What no single key can be blamed for. */
-function crossChecks(config: Config, source: (key: string) => string): string[] {
+function checkAcrossKeys(config: Config, source: (key: string) => string): string[] {
   const problems: string[] = [];
   const { host, auth_tokens, workspace_roots } = config.server;
   if (!isLoopback(host)) {
@@ -170,14 +170,14 @@ function crossChecks(config: Config, source: (key: string) => string): string[] 
   return problems;
 }
 
-function configFiles(input: ConfigInput, dataDir: string): string[] {
-  if (input.flags.config !== undefined) return [absolute(input.flags.config, input.cwd, input.home)];
+function listConfigFiles(input: ConfigInput, dataDir: string): string[] {
+  if (input.flags.config !== undefined) return [resolvePath(input.flags.config, input.cwd, input.home)];
   return [path.join(input.packageDir, 'config', 'server.yaml'), path.join(dataDir, 'server.yaml')].filter((file) =>
     fs.existsSync(file),
   );
 }
 
-function fileSettings(file: string, problems: string[]): Setting[] {
+function readFileSettings(file: string, problems: string[]): Setting[] {
   let text: string;
   try {
     text = fs.readFileSync(file, 'utf8');
@@ -204,20 +204,20 @@ function fileSettings(file: string, problems: string[]): Setting[] {
     for (const [name, value] of Object.entries(map)) {
       const key = `${prefix}${name}`;
       if (CONFIG_KEYS.has(key)) settings.push({ key, value, source: file, base: path.dirname(file) });
-      else if (!CONFIG_SECTIONS.has(key)) problems.push(`${file}: ${key}: unknown key${meantKey(key)}`);
+      else if (!CONFIG_SECTIONS.has(key)) problems.push(`${file}: ${key}: unknown key${suggestKey(key)}`);
       else if (isMapping(value)) collect(value, `${key}.`);
       else if (value !== null) problems.push(`${file}: ${key}: must be a map of keys`);
     }
   }
 }
 
-function environmentSettings(env: ConfigInput['env'], cwd: string, problems: string[]): Setting[] {
-  const keyByName = new Map([...CONFIG_KEYS.keys()].map((key) => [environmentName(key), key]));
+function readEnvironmentSettings(env: ConfigInput['env'], cwd: string, problems: string[]): Setting[] {
+  const keyByName = new Map([...CONFIG_KEYS.keys()].map((key) => [toEnvironmentName(key), key]));
   const settings: Setting[] = [];
   const add = (name: string, key: string, text: string) =>
     settings.push({
       key,
-      value: valueFromText(CONFIG_KEYS.get(key)!, text),
+      value: parseValue(CONFIG_KEYS.get(key)!, text),
       source: `environment ${name}`,
       base: cwd,
       asText: true,
@@ -230,26 +230,26 @@ function environmentSettings(env: ConfigInput['env'], cwd: string, problems: str
     if (!name.startsWith('METIS_') || OTHER_NAMES.has(name) || text === undefined) continue;
     const key = keyByName.get(name);
     if (key === undefined)
-      problems.push(`environment ${name}: no configuration key has this name${meantVariable(name)}`);
+      problems.push(`environment ${name}: no configuration key has this name${suggestVariable(name)}`);
     else add(name, key, text);
   }
   return settings;
 }
 
-function flagSettings(flags: ConfigFlags, cwd: string, problems: string[]): Setting[] {
+function readFlagSettings(flags: ConfigFlags, cwd: string, problems: string[]): Setting[] {
   const pairs: [source: string, key: string, text: string][] = [];
   for (const pair of flags.set ?? []) {
     const cut = pair.indexOf('=');
     if (cut <= 0) problems.push(`--set ${pair}: must have the form key=value`);
     else if (!CONFIG_KEYS.has(pair.slice(0, cut)))
-      problems.push(`--set: ${pair.slice(0, cut)}: unknown key${meantKey(pair.slice(0, cut))}`);
+      problems.push(`--set: ${pair.slice(0, cut)}: unknown key${suggestKey(pair.slice(0, cut))}`);
     else pairs.push(['--set', pair.slice(0, cut), pair.slice(cut + 1)]);
   }
   if (flags.host !== undefined) pairs.push(['--host', 'server.host', flags.host]);
   if (flags.port !== undefined) pairs.push(['--port', 'server.port', flags.port]);
   return pairs.map(([source, key, text]) => ({
     key,
-    value: valueFromText(CONFIG_KEYS.get(key)!, text),
+    value: parseValue(CONFIG_KEYS.get(key)!, text),
     source,
     base: cwd,
     asText: true,
@@ -260,7 +260,7 @@ function readKey(config: Config, key: string): unknown {
   return key.split('.').reduce<unknown>((at, part) => (at as Record<string, unknown>)[part], config);
 }
 
-function assign(config: Config, key: string, value: unknown): void {
+function assignKey(config: Config, key: string, value: unknown): void {
   const parts = key.split('.');
   let at = config as unknown as Record<string, unknown>;
   for (const part of parts.slice(0, -1)) at = at[part] as Record<string, unknown>;
@@ -270,10 +270,10 @@ function assign(config: Config, key: string, value: unknown): void {
 function withAbsolutePaths(value: unknown, base: string, home: string): unknown {
   if (Array.isArray(value)) return value.map((item) => withAbsolutePaths(item, base, home));
   // The one table that is no file.
-  return typeof value === 'string' && value !== 'builtin' ? absolute(value, base, home) : value;
+  return typeof value === 'string' && value !== 'builtin' ? resolvePath(value, base, home) : value;
 }
 
-function absolute(given: string, base: string, home: string): string {
+function resolvePath(given: string, base: string, home: string): string {
   if (given === '~') return home;
   if (given.startsWith('~/')) return path.join(home, given.slice(2));
   return path.resolve(base, given);

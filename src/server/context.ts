@@ -1,5 +1,5 @@
 // What a command is handed of the process it runs in, so that nothing below reads the process itself.
-import { printable } from '#cli/style.ts';
+import { toPrintable } from '#cli/style.ts';
 
 export interface Output {
   write(text: string): unknown;
@@ -30,6 +30,6 @@ export interface CommandContext {
 
 /** One line per problem on stderr; the exit code of a command that could not start. */
 export function refuse(context: CommandContext, problems: readonly string[]): number {
-  for (const problem of problems) context.stderr.write(`metis: ${printable(problem)}\n`);
+  for (const problem of problems) context.stderr.write(`metis: ${toPrintable(problem)}\n`);
   return 1;
 }

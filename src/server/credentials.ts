@@ -55,7 +55,7 @@ export function readEnvFile(dataDir: string): EnvFile {
       return { path: file, values: {}, problem, remarks: [] };
     }
     const text = fs.readFileSync(file, 'utf8');
-    const remarks = strayLines(text).map(
+    const remarks = findStrayLines(text).map(
       (line) => `${file}: line ${line} has no "=" and says nothing; write NAME=value`,
     );
     return { path: file, values: parseEnv(text) as Env, problem: null, remarks };
@@ -67,7 +67,7 @@ export function readEnvFile(dataDir: string): EnvFile {
 }
 
 /** Numbers of the lines that are no comment and set nothing; a value in quotes may go over several. */
-function strayLines(text: string): number[] {
+function findStrayLines(text: string): number[] {
   const stray: number[] = [];
   let quote: string | null = null;
   for (const [i, line] of text.split('\n').entries()) {
@@ -91,21 +91,21 @@ function strayLines(text: string): number[] {
 export function createCredentials(env: Env, overrides: Readonly<Record<string, string>> = {}): Credentials {
   const secrets = new Set(Object.values(overrides));
   // Names come from files: `__proto__` is a name as well.
-  const given = (name: string) => (Object.hasOwn(env, name) && env[name]) || null;
+  const readVariable = (name: string) => (Object.hasOwn(env, name) && env[name]) || null;
   for (const [name, value] of Object.entries(env)) if (value && SECRET_NAME.test(name)) secrets.add(value);
 
   return {
     keyName: (id, { api_key_env }) => keyVariable(id, api_key_env),
     forAdapter(id, adapter) {
-      const key = overrides[id] ?? given(keyVariable(id, adapter.api_key_env));
-      const ownUrl = given(baseUrlName(id));
+      const key = overrides[id] ?? readVariable(keyVariable(id, adapter.api_key_env));
+      const ownUrl = readVariable(getBaseUrlVariable(id));
       if (key !== null) secrets.add(key);
       // A server at an address of one's own often has no keys at all.
       const optional = adapter.key_optional === true || (adapter.type === 'openai' && ownUrl !== null);
       return key === null && !optional ? null : { key, base_url: adapter.base_url ?? ownUrl };
     },
     secret(name) {
-      const value = given(name);
+      const value = readVariable(name);
       if (value !== null) secrets.add(value);
       return value;
     },
@@ -122,6 +122,6 @@ export function displayKey(key: string): string {
 }
 
 /** The variable that may hold the address of an adapter. */
-export function baseUrlName(id: string): string {
+export function getBaseUrlVariable(id: string): string {
   return `${environmentStem(id)}_BASE_URL`;
 }

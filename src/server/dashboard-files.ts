@@ -18,12 +18,12 @@ export function readDashboard(packageDir: string): readonly DashboardFile[] {
   if (!fs.existsSync(page)) return [];
   const assets = path.join(folder, 'assets');
   return [
-    dashboardFile('/', page),
-    ...fs.readdirSync(assets).map((name) => dashboardFile(`/assets/${name}`, path.join(assets, name))),
+    readDashboardFile('/', page),
+    ...fs.readdirSync(assets).map((name) => readDashboardFile(`/assets/${name}`, path.join(assets, name))),
   ];
 }
 
-function dashboardFile(url: string, file: string): DashboardFile {
+function readDashboardFile(url: string, file: string): DashboardFile {
   const body = fs.readFileSync(file);
   const mediaType = MEDIA_TYPES[path.extname(file)] ?? 'application/octet-stream';
   return { path: url, mediaType, body, etag: `"${sha256Hex(body).slice(0, 32)}"` };

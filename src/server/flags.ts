@@ -1,11 +1,11 @@
 // The flags that commands share, and how their values are read.
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { sinceTime } from '#cli/since.ts';
+import { parseSinceTime } from '#cli/since.ts';
 import { SESSION_ID_PATTERN } from '#protocol/ids.ts';
 import { fromPusd, toPusd, USD_LIMIT_PATTERN, ZERO_PUSD } from '#protocol/money.ts';
 
 /** A command with its example: no `--help` is without one. */
-export function command(name: string, description: string, ...examples: readonly string[]): Command {
+export function createCommand(name: string, description: string, ...examples: readonly string[]): Command {
   const title = examples.length === 1 ? 'Example' : 'Examples';
   return new Command(name)
     .description(description)
@@ -37,15 +37,15 @@ export function withAddressFlags(command: Command): Command {
 }
 
 /** Of a command that asks a running server, of its data folder unless it is named (19 §5). */
-export function serverOption(): Option {
+export function createServerOption(): Option {
   const text = 'address of the server; else the one of the data folder, or the configured one';
-  return new Option('--server <url>', text).argParser(serverUrl);
+  return new Option('--server <url>', text).argParser(parseServerUrl);
 }
 
 /** Of every command that asks a running server. */
 export function withServerFlags(command: Command): Command {
   return command
-    .addOption(serverOption())
+    .addOption(createServerOption())
     .addOption(new Option('--token <token>', 'its access token; METIS_TOKEN when left out'))
     .addOption(new Option('--data <dir>', 'the data folder whose server is asked; ~/.metis when left out'))
     .addOption(new Option('--json', 'the answer as JSON'));
@@ -56,14 +56,14 @@ export function withDoorFlags(command: Command): Command {
   return withConfigFlags(command)
     .addOption(
       new Option('--server <url>', 'the server to ask; else the one of the data folder, or one of its own').argParser(
-        serverUrl,
+        parseServerUrl,
       ),
     )
     .addOption(new Option('--token <token>', 'its access token; METIS_TOKEN when left out'));
 }
 
 /** The address of a server as somebody types it, with or without `http://`. */
-export function serverUrl(text: string): string {
+export function parseServerUrl(text: string): string {
   const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `http://${text}`;
   if (!URL.canParse(url) || !['http:', 'https:'].includes(new URL(url).protocol))
     throw new InvalidArgumentError('It must be an address like 127.0.0.1:8420 or http://127.0.0.1:8420.');
@@ -73,7 +73,7 @@ export function serverUrl(text: string): string {
   return url;
 }
 
-export function wholeNumber(least: number, most: number): (text: string) => number {
+export function createNumberParser(least: number, most: number): (text: string) => number {
   return (text) => {
     if (!/^\d{1,9}$/.test(text) || Number(text) < least || Number(text) > most)
       throw new InvalidArgumentError(`It must be a whole number from ${least} to ${most}.`);
@@ -82,28 +82,28 @@ export function wholeNumber(least: number, most: number): (text: string) => numb
 }
 
 /** Reports find nothing under an id that is none, and would say $0. */
-export function sessionId(text: string): string {
+export function parseSessionId(text: string): string {
   if (!SESSION_ID_PATTERN.test(text))
     throw new InvalidArgumentError('It must be the id of a session; metis sessions lists them.');
   return text;
 }
 
 /** What is more than blanks. */
-export function words(text: string): string {
+export function parseWords(text: string): string {
   if (text.trim() === '') throw new InvalidArgumentError('It must say something.');
   return text;
 }
 
 /** An amount above 0, also with a dollar sign before it. */
-export function usd(text: string): string {
+export function parseUsd(text: string): string {
   const given = text.replace(/^\$/, '');
   const amount = USD_LIMIT_PATTERN.test(given) ? toPusd(given) : ZERO_PUSD;
   if (amount === ZERO_PUSD) throw new InvalidArgumentError('It must be an amount in US dollars above 0, like 0.50.');
   return fromPusd(amount);
 }
 
-export function since(text: string): string {
-  if (sinceTime(text) === null)
+export function parseSince(text: string): string {
+  if (parseSinceTime(text) === null)
     throw new InvalidArgumentError('It must be like 24h, 7d, 2w, 2026-01-31, an RFC 3339 time, or all.');
   return text;
 }

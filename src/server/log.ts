@@ -6,7 +6,7 @@ import { REDACTED, scrub } from '#protocol/text/scrub.ts';
 import type { CommandContext } from './context.ts';
 import type { Settings } from './start.ts';
 import { createLogOutput } from './telemetry/log-output.ts';
-import { inSource } from './trace.ts';
+import { mapToSource } from './trace.ts';
 
 const STDERR = 2;
 const REDACTED_PATHS = ['*.apiKey', '*.api_key', 'headers.authorization', 'headers["x-api-key"]'];
@@ -52,9 +52,9 @@ export function startLog({ stderr }: CommandContext, { config, credentials, give
 
 /** Name, scrubbed text and the frames; of what is no error, a stack written as text is told in places of the source. */
 function describeError(value: unknown): unknown {
-  if (typeof value === 'string') return inSource(value);
+  if (typeof value === 'string') return mapToSource(value);
   if (!(value instanceof Error)) return value;
-  const frames = inSource(value.stack ?? '')
+  const frames = mapToSource(value.stack ?? '')
     .split('\n')
     .filter((line) => line.startsWith('    at '));
   return { type: value.name, message: scrub(value.message), stack: frames.join('\n') };

@@ -36,7 +36,7 @@ function readTable(file: string): ReturnType<typeof parsePriceTable> {
 }
 
 /** Stores the active table's rates, so that its calls can be explained for ever. Throws `StartupError('pricing_version_conflict')`. */
-export async function keepPrices(journal: Journal, prices: PriceTable): Promise<void> {
+export async function storePrices(journal: Journal, prices: PriceTable): Promise<void> {
   try {
     await journal.savePriceVersion({
       version: prices.version,

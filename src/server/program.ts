@@ -14,20 +14,20 @@ import type { ConfigFlags } from './config.ts';
 import type { CommandContext } from './context.ts';
 import type { AttachFlags } from './door/attach.ts';
 import {
-  command,
-  serverOption,
-  sessionId,
-  since,
-  usd,
-  wholeNumber,
+  createCommand,
+  createNumberParser,
+  createServerOption,
+  parseSessionId,
+  parseSince,
+  parseUsd,
+  parseWords,
   withAddressFlags,
   withConfigFlags,
   withDoorFlags,
   withServerFlags,
-  words,
 } from './flags.ts';
-import { benchmarkCommand, demoCommand } from './trial-commands.ts';
-import { trustCommand, workersCommand } from './workers-commands.ts';
+import { createBenchmarkCommand, createDemoCommand } from './trial-commands.ts';
+import { createTrustCommand, createWorkersCommand } from './workers-commands.ts';
 
 const BEGINNING = `
 Begin with:
@@ -40,7 +40,7 @@ Begin with:
 export function createProgram(context: CommandContext, ended: (code: number) => void): Command {
   const finish = async (code: Promise<number>) => ended(await code);
   const ask = (flags: ServerFlags, body: (server: ServerAddress) => Promise<number>) =>
-    finish(import('./start.ts').then(({ askWith }) => askWith(context, flags, body)));
+    finish(import('./start.ts').then(({ withServer: askWith }) => askWith(context, flags, body)));
   const program = new Command('metis')
     .description('A session server for planner and worker LLM agents.')
     .version(context.version, '-v, --version', 'the version')
@@ -52,20 +52,20 @@ export function createProgram(context: CommandContext, ended: (code: number) => 
   program.commandsGroup('Work:');
   program.addCommand(
     withConfigFlags(
-      command(
+      createCommand(
         'run',
         'Run one task and show it at work: the tree on stderr, the answer on stdout.',
         'metis run "Which tests are missing?" --workspace . --budget 0.50',
         'metis run "Write the changelog" --json > events.jsonl',
       )
-        .addArgument(new Argument('<task>', 'what is to be done').argParser(words))
+        .addArgument(new Argument('<task>', 'what is to be done').argParser(parseWords))
         .option('--workspace <dir>', 'the folder to work in; the current one when left out')
         .option('--model <model>', "the planner's model, id or alias; routing decides when left out")
         .option('--worker <name>', 'the named worker of the workspace that does it')
-        .addOption(new Option('--budget <usd>', 'the most it may cost with all its workers').argParser(usd))
+        .addOption(new Option('--budget <usd>', 'the most it may cost with all its workers').argParser(parseUsd))
         .option('--approve', 'let every tool call pass without asking; the server must allow it')
         .option('--json', 'every event of the tree as a line of JSON on stdout instead of the answer')
-        .addOption(serverOption())
+        .addOption(createServerOption())
         .option('--token <token>', 'its access token; METIS_TOKEN when left out'),
     )
       .addHelpText(
@@ -80,38 +80,49 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
         finish(import('./commands/run.ts').then(({ run }) => run(context, flags, task))),
       ),
   );
-  program.addCommand(demoCommand(context, finish));
-  program.addCommand(benchmarkCommand(context, finish));
+  program.addCommand(createDemoCommand(context, finish));
+  program.addCommand(createBenchmarkCommand(context, finish));
   program.addCommand(
     withDoorFlags(
-      command('acp', 'Speak ACP on stdin and stdout: Metis as the agent of an editor.', 'metis acp'),
+      createCommand('acp', 'Speak ACP on stdin and stdout: Metis as the agent of an editor.', 'metis acp'),
     ).action((flags: AttachFlags) =>
       finish(import('./commands/acp.ts').then(({ serveAcp }) => serveAcp(context, flags))),
     ),
   );
   program.addCommand(
     withDoorFlags(
-      command(
+      createCommand(
         'mcp',
         'Speak MCP on stdin and stdout, so that any agent can delegate to workers.',
         'metis mcp --workspace . --budget 1.00',
       )
         .option('--workspace <dir>', 'the folder that workers work in; the current one when left out')
-        .addOption(new Option('--budget <usd>', 'the most that all workers of this client may cost').argParser(usd)),
+        .addOption(
+          new Option('--budget <usd>', 'the most that all workers of this client may cost').argParser(parseUsd),
+        ),
     ).action((flags: McpFlags) => finish(import('./commands/mcp.ts').then(({ serveMcp }) => serveMcp(context, flags)))),
   );
   program.addCommand(
     withAddressFlags(
-      command('serve', 'Run the server.', 'metis serve --port 9000 --data ./data', 'metis serve --set log.level=debug'),
+      createCommand(
+        'serve',
+        'Run the server.',
+        'metis serve --port 9000 --data ./data',
+        'metis serve --set log.level=debug',
+      ),
     ).action((flags: ConfigFlags) => finish(import('./commands/serve.ts').then(({ serve }) => serve(context, flags)))),
   );
 
   program.commandsGroup('Ask a running server:');
   program.addCommand(
     withServerFlags(
-      command('sessions', 'List the sessions of a running server, newest first.', 'metis sessions --status running'),
+      createCommand(
+        'sessions',
+        'List the sessions of a running server, newest first.',
+        'metis sessions --status running',
+      ),
     )
-      .addOption(new Option('--limit <n>', 'how many at most').default(20).argParser(wholeNumber(1, 100_000)))
+      .addOption(new Option('--limit <n>', 'how many at most').default(20).argParser(createNumberParser(1, 100_000)))
       .addOption(new Option('--status <status...>', 'only these').choices(['idle', 'running', 'interrupted', 'ended']))
       .option('--workers', "the workers' sessions too")
       .action((flags: ServerFlags & SessionsFlags) =>
@@ -120,7 +131,7 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
   );
   program.addCommand(
     withServerFlags(
-      command(
+      createCommand(
         'cost',
         'Show what model calls cost.',
         'metis cost --group-by day,model --since 30d',
@@ -137,16 +148,16 @@ none gives the total alone.`,
       .addOption(
         new Option('--since <when>', '24h, 7d, 2w, a day like 2026-01-31, a time, or all')
           .default('7d')
-          .argParser(since),
+          .argParser(parseSince),
       )
-      .addOption(new Option('--session <id>', "one planner's session with its workers").argParser(sessionId))
+      .addOption(new Option('--session <id>', "one planner's session with its workers").argParser(parseSessionId))
       .action((flags: ServerFlags & CostFlags) =>
         ask(flags, async (server) => (await import('#cli/cost.ts')).showCost(context, server, flags)),
       ),
   );
   program.addCommand(
     withServerFlags(
-      command('events', 'Print the events of a session.', 'metis events sess_01JZ... --follow --workers')
+      createCommand('events', 'Print the events of a session.', 'metis events sess_01JZ... --follow --workers')
         .argument('<session>', 'its id; metis sessions lists them')
         .option('--follow', 'go on with what happens, also over a restart of the server, until the session ends')
         .option('--workers', 'the events of its workers too'),
@@ -160,20 +171,21 @@ none gives the total alone.`,
     }),
   );
   program.addCommand(
-    command('routing', 'Ask a running server about its routing.', 'metis routing explain "say hello"')
+    createCommand('routing', 'Ask a running server about its routing.', 'metis routing explain "say hello"')
       .addCommand(
         withServerFlags(
-          command('check', 'Say whether a routing file is valid.', 'metis routing check .metis/routing.yaml').argument(
-            '<file>',
-            'the file to check; it is not loaded',
-          ),
+          createCommand(
+            'check',
+            'Say whether a routing file is valid.',
+            'metis routing check .metis/routing.yaml',
+          ).argument('<file>', 'the file to check; it is not loaded'),
         ).action((file: string, flags: ServerFlags) =>
           ask(flags, async (server) => (await import('#cli/routing.ts')).checkRouting(context, server, file, flags)),
         ),
       )
       .addCommand(
         withServerFlags(
-          command(
+          createCommand(
             'explain',
             'Show which model a message would get and why; runs and stores nothing.',
             'metis routing explain "say hello" --workspace .',
@@ -186,13 +198,13 @@ none gives the total alone.`,
         ),
       ),
   );
-  program.addCommand(workersCommand(context, ask));
-  program.addCommand(trustCommand(context, ask));
+  program.addCommand(createWorkersCommand(context, ask));
+  program.addCommand(createTrustCommand(context, ask));
 
   program.commandsGroup('Set up and look after:');
   program.addCommand(
     withAddressFlags(
-      command(
+      createCommand(
         'doctor',
         'Check data folder, keys, prices and port, and say what to do.',
         'metis doctor',
@@ -203,9 +215,9 @@ none gives the total alone.`,
     ),
   );
   program.addCommand(
-    command('config', 'Work on the configuration.', 'metis config check').addCommand(
+    createCommand('config', 'Work on the configuration.', 'metis config check').addCommand(
       withAddressFlags(
-        command(
+        createCommand(
           'check',
           'Say whether the server would accept its configuration.',
           'metis config check --config server.yaml',
@@ -217,7 +229,11 @@ none gives the total alone.`,
   );
   program.addCommand(
     withConfigFlags(
-      command('backup', 'Copy the database to a new file, also while a server runs.', 'metis backup metis-monday.db'),
+      createCommand(
+        'backup',
+        'Copy the database to a new file, also while a server runs.',
+        'metis backup metis-monday.db',
+      ),
     )
       .argument('<file>', 'the copy; must not exist')
       .action((file: string, flags: ConfigFlags) =>
@@ -225,35 +241,37 @@ none gives the total alone.`,
       ),
   );
   program.addCommand(
-    withConfigFlags(command('prune', 'Delete old events; costs and messages stay.', 'metis prune --days 30 --dry-run'))
+    withConfigFlags(
+      createCommand('prune', 'Delete old events; costs and messages stay.', 'metis prune --days 30 --dry-run'),
+    )
       .addOption(
         new Option('--days <n>', 'age from which events go; trace.retention_days when left out').argParser(
-          wholeNumber(1, 36_500),
+          createNumberParser(1, 36_500),
         ),
       )
       .option('--dry-run', 'count, and change nothing')
-      .addOption(serverOption())
+      .addOption(createServerOption())
       .addOption(new Option('--token <token>', 'its access token; METIS_TOKEN when left out'))
       .action((flags: PruneFlags) => finish(import('./commands/prune.ts').then(({ prune }) => prune(context, flags)))),
   );
   program.addCommand(
-    command('rollups', 'Work on the cost sums of the database.', 'metis rollups verify')
+    createCommand('rollups', 'Work on the cost sums of the database.', 'metis rollups verify')
       .addCommand(
-        withConfigFlags(command('verify', 'Compare sums, ledger and events.', 'metis rollups verify')).action(
+        withConfigFlags(createCommand('verify', 'Compare sums, ledger and events.', 'metis rollups verify')).action(
           (flags: ConfigFlags) =>
             finish(import('./commands/rollups.ts').then(({ verifyRollups }) => verifyRollups(context, flags))),
         ),
       )
       .addCommand(
         withConfigFlags(
-          command('rebuild', 'Make the sums again; no server may have the file.', 'metis rollups rebuild'),
+          createCommand('rebuild', 'Make the sums again; no server may have the file.', 'metis rollups rebuild'),
         ).action((flags: ConfigFlags) =>
-          finish(import('./commands/rollups.ts').then(({ rebuild }) => rebuild(context, flags))),
+          finish(import('./commands/rollups.ts').then(({ rebuildCostSums: rebuild }) => rebuild(context, flags))),
         ),
       ),
   );
   program.addCommand(
-    command(
+    createCommand(
       'completion',
       'Print what makes the shell complete commands and flags.',
       'source <(metis completion bash)',
@@ -272,7 +290,7 @@ none gives the total alone.`,
 function withHelp(program: Command): Command {
   program.helpCommand(false);
   return program.addCommand(
-    command('help', 'Say what a command takes.', 'metis help routing explain')
+    createCommand('help', 'Say what a command takes.', 'metis help routing explain')
       .argument('[command...]', 'the command and the one below it')
       .action((names: string[]) => {
         let asked = program;

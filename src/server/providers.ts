@@ -12,9 +12,9 @@ import { createThreadedParser, type ThreadedParser } from '#models/threads/threa
 import { createThreadedTokenizer, type ThreadedTokenizer } from '#models/threads/threaded-tokenizer.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
-import { baseUrlName, type Credentials } from './credentials.ts';
+import { type Credentials, getBaseUrlVariable } from './credentials.ts';
 import { readRegistry } from './registry-file.ts';
-import { threadProgram } from './storage/thread-program.ts';
+import { findThreadProgram } from './storage/thread-program.ts';
 
 export interface ProviderSettings extends Omit<AdapterSetup, 'adapters' | 'readScenario'> {
   readonly registryPath: string;
@@ -38,8 +38,8 @@ export interface StartedProviders {
 /** Throws `StartupError`: `registry_invalid`, `scenario_invalid`, `provider_is_server`. */
 export function startProviders(settings: ProviderSettings): StartedProviders {
   const own = readRegistry(settings.registryPath, settings.packageDir);
-  const file = settings.scenario === null ? own : scriptedPart(own, settings.scenario);
-  const circles = circlesOf(file.adapters, settings.credentials, settings.server);
+  const file = settings.scenario === null ? own : keepScripted(own, settings.scenario);
+  const circles = findOwnAddresses(file.adapters, settings.credentials, settings.server);
   if (circles.length > 0) throw new StartupError('provider_is_server', circles);
   const providers = createAdapters({
     ...settings,
@@ -47,14 +47,14 @@ export function startProviders(settings: ProviderSettings): StartedProviders {
     readScenario: (name) => readScenario(name, settings.packageDir),
   });
   const real = [...providers.keys()].some((id) => file.adapters.get(id)?.type !== 'scripted');
-  return { file, providers, notice: real ? null : noticeOf(file, providers, settings) };
+  return { file, providers, notice: real ? null : composeNotice(file, providers, settings) };
 }
 
 /**
  * One line for each adapter whose address is the server's own: a call would come back as another one, without end. Who
  * points a client at the gateway by a variable of the shell easily starts the server with it (11 §9, 19 §2.1).
  */
-export function circlesOf(
+export function findOwnAddresses(
   adapters: ReadonlyMap<string, AdapterConfig>,
   credentials: Pick<Credentials, 'forAdapter'>,
   server: ServerAddress,
@@ -69,13 +69,13 @@ export function circlesOf(
     if (at !== server.port || !isOurs(host, server.port)) return [];
     const cure =
       adapter.base_url === null
-        ? `${baseUrlName(id)} is for the clients of this server; start the server without it`
+        ? `${getBaseUrlVariable(id)} is for the clients of this server; start the server without it`
         : 'write the address of the provider into the registry';
     return [`${id}: its address ${written} is this server itself; ${cure}, or choose another --port`];
   });
 }
 
-function noticeOf({ adapters }: RegistryFile, providers: Providers, settings: ProviderSettings): string {
+function composeNotice({ adapters }: RegistryFile, providers: Providers, settings: ProviderSettings): string {
   const { credentials, envFile, registryPath } = settings;
   const real = [...adapters].filter(([, adapter]) => adapter.type !== 'scripted');
   if (providers.size === 0) {
@@ -95,7 +95,7 @@ function noticeOf({ adapters }: RegistryFile, providers: Providers, settings: Pr
 }
 
 /** Adapters of type scripted with their models. */
-function scriptedPart(file: RegistryFile, scenario: string | null): RegistryFile {
+function keepScripted(file: RegistryFile, scenario: string | null): RegistryFile {
   const adapters = new Map(
     [...file.adapters]
       .filter(([, adapter]) => adapter.type === 'scripted')
@@ -123,8 +123,8 @@ export interface Threads {
 
 /** Each thread starts with its first text. */
 export function startThreads(packageDir: string, clock: Clock, log: Logger): Threads {
-  const bodies = createThreadedParser(threadProgram(packageDir, 'models/threads/parser-thread'), log);
-  const program = threadProgram(packageDir, 'models/threads/tokenizer-thread');
+  const bodies = createThreadedParser(findThreadProgram(packageDir, 'models/threads/parser-thread'), log);
+  const program = findThreadProgram(packageDir, 'models/threads/tokenizer-thread');
   const tokenizer = createThreadedTokenizer(program, clock, log);
   return {
     bodies,

@@ -20,13 +20,13 @@ import type { Credentials } from './credentials.ts';
 export function readRegistry(file: string, packageDir: string): RegistryFile {
   const shipped = path.join(packageDir, 'config', 'registry.yaml');
   let known: ReadonlyMap<string, ModelEntry> | null = null;
-  return parsedFile(file, () => {
-    known ??= new Map(file === shipped ? [] : parsedFile(shipped).models.map((model) => [model.id, model]));
+  return parseRegistryFile(file, () => {
+    known ??= new Map(file === shipped ? [] : parseRegistryFile(shipped).models.map((model) => [model.id, model]));
     return known;
   });
 }
 
-function parsedFile(file: string, known?: KnownModels): RegistryFile {
+function parseRegistryFile(file: string, known?: KnownModels): RegistryFile {
   let text: string;
   try {
     text = fs.readFileSync(file, 'utf8');
@@ -40,7 +40,7 @@ function parsedFile(file: string, known?: KnownModels): RegistryFile {
 }
 
 /** The registry as a server with these keys would have it. */
-export function registryWith(file: RegistryFile, credentials: Credentials): ModelRegistry {
+export function createUsableRegistry(file: RegistryFile, credentials: Credentials): ModelRegistry {
   const usable = usableAdapters(file.adapters, (id, adapter) => credentials.forAdapter(id, adapter) !== null);
   return createModelRegistry(file, usable);
 }

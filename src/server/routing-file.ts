@@ -42,9 +42,9 @@ export function checkRoutingFile(file: string, registry: ModelRegistry): Routing
     const { code } = cause as NodeJS.ErrnoException;
     return code === 'ENOENT' ? null : { errors: [`${file}: cannot be read: ${code}`], warnings: [] };
   }
-  const located = (lines: readonly string[]) => lines.map((line) => `${file}: ${line}`);
+  const withFileName = (lines: readonly string[]) => lines.map((line) => `${file}: ${line}`);
   const parsed = parsePolicyFile(text, 'global', registry);
   return parsed.ok
-    ? { errors: [], warnings: located(policyWarnings(parsed.value, 'global', registry)) }
-    : { errors: located(parsed.error), warnings: [] };
+    ? { errors: [], warnings: withFileName(policyWarnings(parsed.value, 'global', registry)) }
+    : { errors: withFileName(parsed.error), warnings: [] };
 }

@@ -1,7 +1,7 @@
 // The first steps every server command shares: keys file, configuration, credentials.
 import type { ServerAddress } from '#client/request.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
-import { type ConfigFlags, dataDirectory, type LoadedConfig, loadConfig } from './config.ts';
+import { type ConfigFlags, type LoadedConfig, loadConfig, resolveDataDirectory } from './config.ts';
 import { type CommandContext, refuse } from './context.ts';
 import { type Credentials, createCredentials, type EnvFile, readEnvFile } from './credentials.ts';
 import { findServer } from './door/find-server.ts';
@@ -13,7 +13,7 @@ export interface Settings extends LoadedConfig {
 
 /** Errors: one line per problem. */
 export function loadSettings(context: CommandContext, flags: ConfigFlags): Result<Settings, string[]> {
-  const envFile = readEnvFile(dataDirectory({ flags, cwd: context.cwd, home: context.home }));
+  const envFile = readEnvFile(resolveDataDirectory({ flags, cwd: context.cwd, home: context.home }));
   // What is already set wins over the file.
   const env = { ...envFile.values, ...context.env };
   const loaded = loadConfig({ env, flags, cwd: context.cwd, home: context.home, packageDir: context.packageDir });
@@ -21,7 +21,7 @@ export function loadSettings(context: CommandContext, flags: ConfigFlags): Resul
 }
 
 /** Runs `body` with the server that the flags name, else that of the data folder, else the configured one; its exit code. */
-export async function askWith(
+export async function withServer(
   context: CommandContext,
   flags: { readonly server?: string; readonly token?: string; readonly data?: string },
   body: (server: ServerAddress) => Promise<number>,
@@ -32,7 +32,7 @@ export async function askWith(
   const { data } = flags;
   const settings = loadSettings(context, data === undefined ? {} : { data });
   if (!settings.ok) return refuse(context, settings.error);
-  const configured = configuredServer(context, settings.value, flags);
+  const configured = getConfiguredServer(context, settings.value, flags);
   const found = await findServer(settings.value, configured, data !== undefined);
   if (found === null && data !== undefined) {
     const { dataDir } = settings.value;
@@ -43,22 +43,22 @@ export async function askWith(
 }
 
 /** Every address of the machine is bound, and one of them is asked. */
-const ASKED_AT: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '[::1]', '[::]': '[::1]' };
+const LOCAL_HOSTS: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '[::1]', '[::]': '[::1]' };
 
 /** Where a server that is bound to this address is asked from this machine. */
-export function askedAt(host: string, port: number | string): string {
-  return `http://${ASKED_AT[host] ?? (host.includes(':') ? `[${host}]` : host)}:${port}`;
+export function toClientUrl(host: string, port: number | string): string {
+  return `http://${LOCAL_HOSTS[host] ?? (host.includes(':') ? `[${host}]` : host)}:${port}`;
 }
 
 /** Where the server of this configuration would be asked, with the token it would want. */
-export function configuredServer(
+export function getConfiguredServer(
   { env }: CommandContext,
   { config }: Settings,
   flags: { readonly server?: string; readonly token?: string },
 ): ServerAddress {
   const { host, port, auth_tokens } = config.server;
   return {
-    baseUrl: flags.server ?? askedAt(host, port),
+    baseUrl: flags.server ?? toClientUrl(host, port),
     token: flags.token ?? env.METIS_TOKEN ?? auth_tokens[0] ?? null,
   };
 }

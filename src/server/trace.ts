@@ -7,9 +7,9 @@ import { fileURLToPath } from 'node:url';
 const maps = new Map<string, SourceMap | null>();
 
 /** The stack of an error with each place in a built file replaced by that of its source; the rest stays as it is. */
-export function inSource(stack: string): string {
+export function mapToSource(stack: string): string {
   return stack.replaceAll(/(file:\/\/\S+\.js):(\d+):(\d+)/g, (place, url: string, line: string, column: string) => {
-    const entry = mapOf(url)?.findEntry(Number(line) - 1, Number(column) - 1);
+    const entry = findSourceMap(url)?.findEntry(Number(line) - 1, Number(column) - 1);
     if (entry === undefined || !('originalSource' in entry)) return place;
     const source = entry.originalSource.replace(/^(?:\.\.\/)+/, '');
     return `${source}:${entry.originalLine + 1}:${entry.originalColumn + 1}`;
@@ -17,7 +17,7 @@ export function inSource(stack: string): string {
 }
 
 /** Null for a file without a map, such as a library's. */
-function mapOf(url: string): SourceMap | null {
+function findSourceMap(url: string): SourceMap | null {
   const known = maps.get(url);
   if (known !== undefined) return known;
   const read = readMap(url);

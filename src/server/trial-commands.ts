@@ -3,12 +3,12 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { BenchmarkFlags } from './commands/benchmark/benchmark.ts';
 import { parsePolicy } from './commands/benchmark/policy.ts';
 import type { CommandContext } from './context.ts';
-import { command, usd, withConfigFlags } from './flags.ts';
+import { createCommand, parseUsd, withConfigFlags } from './flags.ts';
 
 type Finish = (code: Promise<number>) => Promise<void>;
 
-export function demoCommand(context: CommandContext, finish: Finish): Command {
-  return command(
+export function createDemoCommand(context: CommandContext, finish: Finish): Command {
+  return createCommand(
     'demo',
     'Watch a planner hand work to three workers; needs no key and no network.',
     'metis demo --keep',
@@ -24,9 +24,9 @@ export function demoCommand(context: CommandContext, finish: Finish): Command {
     );
 }
 
-export function benchmarkCommand(context: CommandContext, finish: Finish): Command {
+export function createBenchmarkCommand(context: CommandContext, finish: Finish): Command {
   return withConfigFlags(
-    command(
+    createCommand(
       'benchmark',
       'Run workloads with delegation and by the planner alone, and compare their cost.',
       'metis benchmark examples/benchmark --scripted',
@@ -38,9 +38,11 @@ export function benchmarkCommand(context: CommandContext, finish: Finish): Comma
         new Option(
           '--delegation-policy <policy>',
           'PLANNER-planner-WORKER-worker: the models of planner and workers',
-        ).argParser(policy),
+        ).argParser(parsePolicyFlag),
       )
-      .addOption(new Option('--budget <usd>', 'the most that all runs together may cost').default('1').argParser(usd))
+      .addOption(
+        new Option('--budget <usd>', 'the most that all runs together may cost').default('1').argParser(parseUsd),
+      )
       .option('--scripted', 'play the scenario of each workload; needs no key')
       .option('--approve', 'let every tool call pass, commands too; without it they are denied')
       .option('--json', 'the result as JSON'),
@@ -58,7 +60,7 @@ Exit code: 0 every run passed, 1 otherwise, 130 interrupted.`,
     );
 }
 
-function policy(text: string): string {
+function parsePolicyFlag(text: string): string {
   if (parsePolicy(text) === null)
     throw new InvalidArgumentError('It must be like sonnet-planner-haiku-worker, with ids or aliases of models.');
   return text;

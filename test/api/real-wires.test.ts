@@ -4,7 +4,7 @@ import path from 'node:path';
 import { Decimal } from 'decimal.js';
 import { describe, expect, test } from 'vitest';
 import { createStyle } from '#cli/style.ts';
-import { demoReport } from '#server/commands/demo-report.ts';
+import { writeDemoReport } from '#server/commands/demo-report.ts';
 import { copyExample, JOB_PROVIDERS, type JobRole, type JobStep, jobRole, playJob } from '../support/demo-job.ts';
 import { tempFolder } from '../support/engine.ts';
 import type { FakeCall } from '../support/fake-provider.ts';
@@ -86,7 +86,7 @@ describe.each(WIRES)("the demo's job over the %s wire", (wire) => {
     const workers = sum(steps.filter((step) => step.role !== 'planner').map(costOf));
     const report = await server.client.getCost({ parent_session: session, from: 'all' });
     expect(report.totals).toMatchObject({ cost_usd: all, call_count: 15 });
-    const table = await demoReport(server.client, session, createStyle(false), 100);
+    const table = await writeDemoReport(server.client, session, createStyle(false), 100);
     const lines = (label: string) => new RegExp(`^${label} .*\\$([\\d.]+)$`, 'm').exec(table)?.[1];
     expect([lines('total'), lines('workers')]).toEqual([all, workers]);
     const planners = sum(steps.filter((step) => step.role === 'planner').map(costOf));

@@ -8,7 +8,7 @@ import { silentLogger } from '#core/ports/log.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { NotifySchema, type Receiver } from '#protocol/config/notify.ts';
 import { createCredentials } from '#server/credentials.ts';
-import { keyedReceivers, startNotify } from '#server/notify/notify.ts';
+import { resolveReceiverKeys, startNotify } from '#server/notify/notify.ts';
 import { runReceiver } from '#server/notify/receiver.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
@@ -49,7 +49,7 @@ async function receiver(answer: (told: Told, n: number) => number | null = () =>
 function tell(t: TestEngine, url: string, over: Partial<Receiver> & { clock?: Clock; log?: never } = {}) {
   const { clock = t.engine.clock, ...rest } = over;
   const [one] = NotifySchema.parse([{ url, events: ['turn.completed', 'session.ended'], ...rest }]);
-  const keyed = keyedReceivers([one!], createCredentials({ HOOK: SECRET }));
+  const keyed = resolveReceiverKeys([one!], createCredentials({ HOOK: SECRET }));
   const { store, journal, bus } = t.engine;
   const parts = { store, journal, bus, notices: null, clock, log: silentLogger, secrets: [SECRET, 'hush-hush'] };
   const notify = startNotify(keyed, parts)!;
@@ -123,7 +123,7 @@ describe('a receiver', () => {
     for (let i = 1; i < LOOKS; i++) {
       await until(() => looks === i && clock.pending() === 1);
       if (i % 2 === 0) clock.advance(500);
-      else one.stored({ type: 'turn.completed' });
+      else one.wake({ type: 'turn.completed' });
     }
     await until(() => looks >= LOOKS && clock.pending() === 1);
     expect(getEventListeners(ending.signal, 'abort')).toHaveLength(1);
@@ -205,11 +205,13 @@ describe('the list of receivers', () => {
 
   it('stops the start when the key of a signature is not set', () => {
     const [inherited] = NotifySchema.parse([{ ...one, secret_env: '__proto__' }]);
-    expect(() => keyedReceivers([inherited!], createCredentials({}))).toThrow(/__proto__ is not set/);
+    expect(() => resolveReceiverKeys([inherited!], createCredentials({}))).toThrow(/__proto__ is not set/);
     const twice = ['http://hook.example/x', 'http://HOOK.example:80/x'].map((url) => ({ ...one, url }));
     expect(NotifySchema.safeParse(twice).success).toBe(false);
     const [keyed] = NotifySchema.parse([{ ...one, secret_env: 'NOT_SET' }]);
-    expect(() => keyedReceivers([keyed!], createCredentials({}))).toThrow(/notify\.0\.secret_env: NOT_SET is not set/);
+    expect(() => resolveReceiverKeys([keyed!], createCredentials({}))).toThrow(
+      /notify\.0\.secret_env: NOT_SET is not set/,
+    );
   });
 });
 

@@ -7,7 +7,7 @@ import { load } from 'js-yaml';
 import picomatch from 'picomatch';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { CONFIG_KEYS, environmentName, valueFromText } from '#server/config-keys.ts';
+import { CONFIG_KEYS, parseValue, toEnvironmentName } from '#server/config-keys.ts';
 import { ROOT, temporaryHome } from '../app/metis.ts';
 
 const NOBODY = 65534;
@@ -155,13 +155,13 @@ it('what the build needs goes to the engine; keys, data, git and what was built 
 
 describe('docker-compose.single.yml', () => {
   it('sets keys of the configuration to values that they take, and known names besides', () => {
-    const names = new Map([...CONFIG_KEYS].map(([key, schema]) => [environmentName(key), schema]));
+    const names = new Map([...CONFIG_KEYS].map(([key, schema]) => [toEnvironmentName(key), schema]));
     const set = [metis, cluster.services.metis!].flatMap(({ environment }) => Object.entries(environment!));
     for (const [name, value] of set) {
       const schema = names.get(name);
       if (schema === undefined) expect(name).toMatch(/^(?:ANTHROPIC|OPENAI|OPENROUTER)_(?:API_KEY|BASE_URL)$/);
       else if (value !== null)
-        expect(schema.safeParse(valueFromText(schema, filled(String(value), GIVEN))).error).toBe(undefined);
+        expect(schema.safeParse(parseValue(schema, filled(String(value), GIVEN))).error).toBe(undefined);
     }
   });
 

@@ -5,11 +5,11 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { silentLogger } from '#core/ports/log.ts';
 import { createThreadedTokenizer } from '#models/threads/threaded-tokenizer.ts';
 import { systemClock } from '#protocol/clock.ts';
-import { threadProgram } from '#server/storage/thread-program.ts';
+import { findThreadProgram } from '#server/storage/thread-program.ts';
 import { manualClock } from '../support/manual-clock.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
-const PROGRAM = threadProgram(ROOT, 'models/threads/tokenizer-thread');
+const PROGRAM = findThreadProgram(ROOT, 'models/threads/tokenizer-thread');
 
 function start(program = PROGRAM, clock = manualClock()) {
   const tokenizer = createThreadedTokenizer(program, clock, silentLogger);

@@ -1,7 +1,7 @@
 // `metis acp`: the ACP agent over stdin and stdout, for the editor that started it (19 §4, §5).
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { printable } from '#cli/style.ts';
+import { toPrintable } from '#cli/style.ts';
 import { createMetisClient } from '#client/client.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
@@ -26,7 +26,7 @@ export async function serveAcp(context: CommandContext, flags: AttachFlags): Pro
         uuid: randomUUID,
         clock: systemClock,
         failed: (error) =>
-          context.stderr.write(`metis: ${printable(error instanceof Error ? error.message : String(error))}\n`),
+          context.stderr.write(`metis: ${toPrintable(error instanceof Error ? error.message : String(error))}\n`),
       });
       const output = new WritableStream<Uint8Array>({
         write: (chunk) => void context.stdout.write(Buffer.from(chunk).toString('utf8')),

@@ -25,34 +25,34 @@ interface Place {
 }
 
 export function completionScript(program: Command, shell: Shell): string {
-  const places = [...placesOf(program, program.name()), ...helpPlaces(program)];
-  return { bash, zsh, fish }[shell](places);
+  const places = [...listPlaces(program, program.name()), ...listHelpPlaces(program)];
+  return { bash: writeBash, zsh: writeZsh, fish: writeFish }[shell](places);
 }
 
-function placesOf(command: Command, at: string): Place[] {
+function listPlaces(command: Command, at: string): Place[] {
   const [argument] = command.registeredArguments;
   return [
     {
       at,
-      commands: command.commands.map((below) => ({ name: below.name(), about: firstSentence(below), takes: null })),
+      commands: command.commands.map((below) => ({ name: below.name(), about: readFirstSentence(below), takes: null })),
       flags: command
         .createHelp()
         .visibleOptions(command)
         .flatMap(({ long, description, flags, argChoices }) =>
-          long ? [{ name: long, about: description, takes: takesOf(flags, argChoices) }] : [],
+          long ? [{ name: long, about: description, takes: readValueKind(flags, argChoices) }] : [],
         ),
-      argument: argument ? takesOf(`<${argument.name()}>`, argument.argChoices) : null,
+      argument: argument ? readValueKind(`<${argument.name()}>`, argument.argChoices) : null,
     },
-    ...command.commands.flatMap((below) => placesOf(below, `${at} ${below.name()}`)),
+    ...command.commands.flatMap((below) => listPlaces(below, `${at} ${below.name()}`)),
   ];
 }
 
 /** `metis help` takes the names of commands, as deep as they go. */
-function helpPlaces(program: Command): Place[] {
+function listHelpPlaces(program: Command): Place[] {
   const below = (command: Command, at: string): Place[] => [
     {
       at,
-      commands: command.commands.map((one) => ({ name: one.name(), about: firstSentence(one), takes: null })),
+      commands: command.commands.map((one) => ({ name: one.name(), about: readFirstSentence(one), takes: null })),
       flags: [],
       argument: null,
     },
@@ -61,11 +61,11 @@ function helpPlaces(program: Command): Place[] {
   return below(program, `${program.name()} help`);
 }
 
-function firstSentence(command: Command): string {
+function readFirstSentence(command: Command): string {
   return command.description().split(/[.;:]/, 1)[0]!;
 }
 
-function takesOf(flags: string, choices: readonly string[] | undefined): Takes | null {
+function readValueKind(flags: string, choices: readonly string[] | undefined): Takes | null {
   if (choices) return { kind: 'words', words: choices };
   const [, value] = /[<[]([^>\]]+)[>\]]/.exec(flags) ?? [];
   if (value === undefined) return null;
@@ -73,54 +73,54 @@ function takesOf(flags: string, choices: readonly string[] | undefined): Takes |
 }
 
 /** Every place that is one word further than another. */
-function steps(places: readonly Place[], quote: (text: string) => string): string {
+function listSteps(places: readonly Place[], quote: (text: string) => string): string {
   return [...new Set(places.flatMap(({ at, commands }) => commands.map(({ name }) => `${at} ${name}`)))]
     .map(quote)
     .join('|');
 }
 /** The flags that take something, together with all that are answered alike. */
-function valued(
+function listFlagsWithValue(
   places: readonly Place[],
   reply: (takes: Takes) => string,
 ): { readonly at: string; readonly answer: string }[] {
   const alike = new Map<string, string[]>();
-  for (const { at, flags } of unique(places))
+  for (const { at, flags } of withoutRepeats(places))
     for (const { name, takes } of flags)
-      if (takes !== null) alike.set(reply(takes), [...(alike.get(reply(takes)) ?? []), posix(`${at} ${name}`)]);
+      if (takes !== null) alike.set(reply(takes), [...(alike.get(reply(takes)) ?? []), quotePosix(`${at} ${name}`)]);
   return [...alike].map(([answer, places]) => ({ at: places.join('|'), answer }));
 }
 /** `metis help` is declared and made again below: the later one knows more. */
-function unique(places: readonly Place[]): Place[] {
+function withoutRepeats(places: readonly Place[]): Place[] {
   return [...new Map(places.map((place) => [place.at, place])).values()];
 }
-const posix = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
-const names = (words: readonly Word[]) => words.map(({ name }) => name).join(' ');
+const quotePosix = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
+const joinNames = (words: readonly Word[]) => words.map(({ name }) => name).join(' ');
 
-function bash(places: readonly Place[]): string {
+function writeBash(places: readonly Place[]): string {
   const reply: Record<Takes['kind'], (takes: Takes) => string> = {
     words: (takes) =>
-      `COMPREPLY=($(compgen -W ${posix(takes.kind === 'words' ? takes.words.join(' ') : '')} -- "$cur"))`,
+      `COMPREPLY=($(compgen -W ${quotePosix(takes.kind === 'words' ? takes.words.join(' ') : '')} -- "$cur"))`,
     // Nothing: `-o default` offers files.
     file: () => ':',
     folder: () => `compopt -o filenames 2>/dev/null; local IFS=$'\\n'; COMPREPLY=($(compgen -d -- "$cur"))`,
     text: () => 'compopt +o default 2>/dev/null',
   };
-  const own = unique(places).map(({ at, commands, flags, argument }) => {
-    const all = `COMPREPLY=($(compgen -W ${posix(`${names(commands)} ${names(flags)}`.trim())} -- "$cur"))`;
+  const own = withoutRepeats(places).map(({ at, commands, flags, argument }) => {
+    const all = `COMPREPLY=($(compgen -W ${quotePosix(`${joinNames(commands)} ${joinNames(flags)}`.trim())} -- "$cur"))`;
     const free = argument === null || argument.kind === 'text' ? all : reply[argument.kind](argument);
-    return `    ${posix(at)}) if [[ $cur == -* ]]; then ${all}; else ${free}; fi ;;`;
+    return `    ${quotePosix(at)}) if [[ $cur == -* ]]; then ${all}; else ${free}; fi ;;`;
   });
   return `# metis in bash. Now: source <(metis completion bash). Always: the same line in ~/.bashrc
 _metis() {
   local cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD-1]} at=metis i
   for ((i = 1; i < COMP_CWORD; i++)); do
     case "$at \${COMP_WORDS[i]}" in
-      ${steps(places, posix)}) at="$at \${COMP_WORDS[i]}" ;;
+      ${listSteps(places, quotePosix)}) at="$at \${COMP_WORDS[i]}" ;;
     esac
   done
   COMPREPLY=()
   case "$at $prev" in
-${valued(places, (takes) => reply[takes.kind](takes))
+${listFlagsWithValue(places, (takes) => reply[takes.kind](takes))
   .map(({ at, answer }) => `    ${at}) ${answer}; return ;;`)
   .join('\n')}
   esac
@@ -132,20 +132,20 @@ complete -o default -F _metis metis
 `;
 }
 
-function zsh(places: readonly Place[]): string {
+function writeZsh(places: readonly Place[]): string {
   const reply = (takes: Takes) =>
     ({
-      words: `compadd -- ${takes.kind === 'words' ? takes.words.map(posix).join(' ') : ''}`,
+      words: `compadd -- ${takes.kind === 'words' ? takes.words.map(quotePosix).join(' ') : ''}`,
       file: '_files',
       folder: '_files -/',
       text: '_message value',
     })[takes.kind];
   const list = (words: readonly Word[]) =>
-    words.map(({ name, about }) => posix(`${name.replaceAll(':', '\\:')}:${about}`)).join(' ');
-  const own = unique(places).map(({ at, commands, flags, argument }) => {
+    words.map(({ name, about }) => quotePosix(`${name.replaceAll(':', '\\:')}:${about}`)).join(' ');
+  const own = withoutRepeats(places).map(({ at, commands, flags, argument }) => {
     const free =
       argument === null || argument.kind === 'text' ? '' : `; [[ $PREFIX == -* ]] || { ${reply(argument)}; return }`;
-    return `    (${posix(at)}) commands=(${list(commands)}) flags=(${list(flags)})${free} ;;`;
+    return `    (${quotePosix(at)}) commands=(${list(commands)}) flags=(${list(flags)})${free} ;;`;
   });
   return `#compdef metis
 # metis in zsh. Now: source <(metis completion zsh). Always: metis completion zsh > a folder of $fpath, as _metis
@@ -154,11 +154,11 @@ _metis() {
   local -a commands flags
   for ((i = 2; i < CURRENT; i++)); do
     case "$at \${words[i]}" in
-      (${steps(places, posix)}) at="$at \${words[i]}" ;;
+      (${listSteps(places, quotePosix)}) at="$at \${words[i]}" ;;
     esac
   done
   case "$at \${words[CURRENT-1]}" in
-${valued(places, reply)
+${listFlagsWithValue(places, reply)
   .map(({ at, answer }) => `    (${at}) ${answer}; return ;;`)
   .join('\n')}
   esac
@@ -172,7 +172,7 @@ if [[ $funcstack[1] == _metis ]]; then _metis "$@"; else compdef _metis metis; f
 `;
 }
 
-function fish(places: readonly Place[]): string {
+function writeFish(places: readonly Place[]): string {
   const quote = (text: string) => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
   const reply = (takes: Takes) =>
     ({
@@ -181,7 +181,7 @@ function fish(places: readonly Place[]): string {
       folder: "-x -a '(__fish_complete_directories)'",
       text: '-x',
     })[takes.kind];
-  const lines = unique(places).flatMap(({ at, commands, flags, argument }) => {
+  const lines = withoutRepeats(places).flatMap(({ at, commands, flags, argument }) => {
     const here = `complete -c metis -n ${quote(`__metis_at ${at}`)}`;
     const free = { words: '', file: '-F', folder: "-a '(__fish_complete_directories)'", text: '' };
     const given = argument?.kind === 'words' ? reply(argument).replace('-x ', '') : free[argument?.kind ?? 'text'];
@@ -194,7 +194,7 @@ function fish(places: readonly Place[]): string {
       ...(given === '' ? [] : [`${here} ${given}`]),
     ];
   });
-  const known = steps(places, quote).split('|').join(' ');
+  const known = listSteps(places, quote).split('|').join(' ');
   return `# metis in fish. Always: metis completion fish > ~/.config/fish/completions/metis.fish
 function __metis_at
     set -l at metis

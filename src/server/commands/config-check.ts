@@ -2,9 +2,9 @@
 import { StartupError } from '#protocol/errors.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
-import { keyedReceivers } from '../notify/notify.ts';
+import { resolveReceiverKeys } from '../notify/notify.ts';
 import { loadPrices } from '../prices.ts';
-import { readRegistry, registryWith } from '../registry-file.ts';
+import { createUsableRegistry, readRegistry } from '../registry-file.ts';
 import { checkDefaultModels, checkRoutingFile } from '../routing-file.ts';
 import { loadSettings } from '../start.ts';
 
@@ -17,7 +17,7 @@ export async function checkConfig(context: CommandContext, flags: ConfigFlags): 
   const warnings: string[] = [...envFile.remarks];
   for (const check of [
     () => {
-      const registry = registryWith(readRegistry(config.registry.path, context.packageDir), credentials);
+      const registry = createUsableRegistry(readRegistry(config.registry.path, context.packageDir), credentials);
       for (const { errors, warnings: found } of [
         checkDefaultModels(config, registry),
         checkRoutingFile(config.routing.global_path, registry) ?? { errors: [], warnings: [] },
@@ -27,7 +27,7 @@ export async function checkConfig(context: CommandContext, flags: ConfigFlags): 
       }
     },
     () => loadPrices(config.pricing, context.packageDir),
-    () => keyedReceivers(config.notify, credentials),
+    () => resolveReceiverKeys(config.notify, credentials),
   ]) {
     try {
       check();

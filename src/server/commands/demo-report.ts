@@ -1,16 +1,16 @@
 // What the demo's session cost, by session and model, as the server's analytics say it.
-import { COST_COLUMNS, costCells } from '#cli/cost.ts';
+import { COST_COLUMNS, composeCostCells } from '#cli/cost.ts';
 import type { Style } from '#cli/style.ts';
-import { type Column, tableLines } from '#cli/table.ts';
+import { type Column, layOutTable } from '#cli/table.ts';
 import type { MetisClient } from '#client/client.ts';
 import type { CostRow } from '#protocol/analytics.ts';
 import { toPusd } from '#protocol/money.ts';
 
-const COLUMNS: readonly Column[] = [{ title: 'session' }, { title: 'model' }, ...COST_COLUMNS];
+const DEMO_COLUMNS: readonly Column[] = [{ title: 'session' }, { title: 'model' }, ...COST_COLUMNS];
 const ALL_TIME = 'all';
 
 /** The table and the sentences under it; every figure is the server's. Ends with a line break. */
-export async function demoReport(
+export async function writeDemoReport(
   client: MetisClient,
   sessionId: string,
   style: Style,
@@ -29,7 +29,7 @@ export async function demoReport(
   const place = (row: CostRow) => order.indexOf(row.session_id ?? '');
   const subtotal = (label: string, is: (row: CostRow) => boolean) => {
     const row = parts.data.find(is);
-    return row ? [cells(label, '', row)] : [];
+    return row ? [composeCostRow(label, '', row)] : [];
   };
   const subtotals =
     root === null
@@ -37,16 +37,16 @@ export async function demoReport(
           ...subtotal('planner', (row) => row.is_worker === 'planner'),
           ...subtotal('workers', (row) => row.is_worker === 'worker'),
         ]
-      : parts.data.map((row) => cells(row.worker_name ?? '', '', row));
-  const lines = tableLines(
-    COLUMNS,
+      : parts.data.map((row) => composeCostRow(row.worker_name ?? '', '', row));
+  const lines = layOutTable(
+    DEMO_COLUMNS,
     [
       ...[...bySession.data]
         .sort((a, b) => place(a) - place(b))
-        .map((row) => cells(names[place(row)] ?? '', row.model ?? '', row)),
+        .map((row) => composeCostRow(names[place(row)] ?? '', row.model ?? '', row)),
       null,
       ...subtotals,
-      cells('total', '', bySession.totals),
+      composeCostRow('total', '', bySession.totals),
     ],
     columns - 1,
   );
@@ -60,20 +60,20 @@ export async function demoReport(
     '',
     `The workers' tokens on the planner's model: $${baseline_repriced_usd}`,
     style.green(`Saved by delegating: $${savings_usd}`),
-    `That is ${percent(savings_pct)} of the workers' part and ${percent(share(saved, wholeJob))} of the whole job.`,
+    `That is ${formatPercent(savings_pct)} of the workers' part and ${formatPercent(divide(saved, wholeJob))} of the whole job.`,
     '',
   ].join('\n');
 }
 
 /** 0 where the whole is nothing. */
-function share(part: bigint, whole: bigint): number {
+function divide(part: bigint, whole: bigint): number {
   return whole === 0n ? 0 : Number(part) / Number(whole);
 }
 
-function percent(ratio: number): string {
+function formatPercent(ratio: number): string {
   return `${(ratio * 100).toFixed(1)} %`;
 }
 
-function cells(label: string, model: string, row: Parameters<typeof costCells>[0]): string[] {
-  return [label, model, ...costCells(row)];
+function composeCostRow(label: string, model: string, row: Parameters<typeof composeCostCells>[0]): string[] {
+  return [label, model, ...composeCostCells(row)];
 }

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { createSessionTree } from '#cli/session-tree.ts';
-import { createStyle, printable, printableText, wrapped } from '#cli/style.ts';
+import { createStyle, toPrintable, toPrintableText, wrapWords } from '#cli/style.ts';
 import { startWatch } from '#cli/watch.ts';
 import { createMetisClient, type MetisClient, type Session } from '#client/client.ts';
 import { silentLogger } from '#core/ports/log.ts';
@@ -15,7 +15,7 @@ import { type CommandContext, refuse } from '../context.ts';
 import { type Credentials, createCredentials, readEnvFile } from '../credentials.ts';
 import { readRegistry } from '../registry-file.ts';
 import { type DemoJob, PLANNER_JOB, WORKERS_JOB } from './demo-job.ts';
-import { demoReport } from './demo-report.ts';
+import { writeDemoReport } from './demo-report.ts';
 
 const DEFAULT_COLUMNS = 80;
 
@@ -46,10 +46,10 @@ export async function demo(context: CommandContext, flags: DemoFlags): Promise<n
     const job = flags.workers ? WORKERS_JOB : PLANNER_JOB;
     const workspace = path.join(folder, job.example);
     fs.cpSync(path.join(context.packageDir, 'examples', job.example), workspace, { recursive: true });
-    const server = await startServer(context, job, flags, folder);
+    const server = await startDemoServer(context, job, flags, folder);
     try {
       const { url } = await server.listen();
-      const { done, session_id } = await runJob(context, server, { job, url, workspace, signal: stopped.signal });
+      const { done, session_id } = await runDemoJob(context, server, { job, url, workspace, signal: stopped.signal });
       if (stopped.signal.aborted) return 130;
       if (flags.keep) {
         context.stdout.write(
@@ -73,7 +73,7 @@ export async function demo(context: CommandContext, flags: DemoFlags): Promise<n
 }
 
 /** A server that shares nothing with the person's own: configuration, data and port are its own. */
-async function startServer(
+async function startDemoServer(
   context: CommandContext,
   job: DemoJob,
   flags: DemoFlags,
@@ -97,7 +97,7 @@ async function startServer(
       scenario: path.join(packageDir, job.scenario),
     });
   }
-  const credentials = only(createCredentials({ ...keys.values, ...context.env }), flags.provider);
+  const credentials = limitToProvider(createCredentials({ ...keys.values, ...context.env }), flags.provider);
   const adapter = readRegistry(config.registry.path, packageDir).adapters.get(flags.provider);
   if (adapter === undefined || credentials.forAdapter(flags.provider, adapter) === null) {
     const name = adapter === undefined ? 'its key' : credentials.keyName(flags.provider, adapter);
@@ -107,7 +107,7 @@ async function startServer(
 }
 
 /** The same credentials with every other provider left out. */
-function only(credentials: Credentials, provider: string): Credentials {
+function limitToProvider(credentials: Credentials, provider: string): Credentials {
   return {
     keyName: credentials.keyName,
     secret: credentials.secret,
@@ -118,7 +118,7 @@ function only(credentials: Credentials, provider: string): Credentials {
   };
 }
 
-async function runJob(
+async function runDemoJob(
   context: CommandContext,
   server: RunningServer,
   {
@@ -139,28 +139,28 @@ async function runJob(
 
   stdout.write(`${style.bold('Metis')} on ${url}\n`);
   stdout.write(`${style.dim('Task:')} ${job.about}\n\n`);
-  const turn = await followTurn(context, client, { session, task: job.task, signal });
+  const turn = await watchDemoTurn(context, client, { session, task: job.task, signal });
   if (turn.status === 'completed' && typeof turn.output === 'string')
-    stdout.write(`\n${wrapped(printableText(turn.output.trim()), DEFAULT_COLUMNS - 1).join('\n')}\n`);
+    stdout.write(`\n${wrapWords(toPrintableText(turn.output.trim()), DEFAULT_COLUMNS - 1).join('\n')}\n`);
   else
     stdout.write(
-      `\n${style.red(printable(`The turn ${turn.status}: ${turn.error_message ?? turn.cancel_reason ?? ''}`))}\n`,
+      `\n${style.red(toPrintable(`The turn ${turn.status}: ${turn.error_message ?? turn.cancel_reason ?? ''}`))}\n`,
     );
-  const written = job.results === null ? [] : filesOf(path.join(workspace, job.results));
+  const written = job.results === null ? [] : listFiles(path.join(workspace, job.results));
   if (written.length > 0) stdout.write('\n');
-  for (const { name, bytes } of written) stdout.write(`wrote ${job.results}/${printable(name)}, ${bytes} bytes\n`);
-  stdout.write(`\n${await demoReport(client, session.id, style, stdout.columns ?? DEFAULT_COLUMNS)}`);
+  for (const { name, bytes } of written) stdout.write(`wrote ${job.results}/${toPrintable(name)}, ${bytes} bytes\n`);
+  stdout.write(`\n${await writeDemoReport(client, session.id, style, stdout.columns ?? DEFAULT_COLUMNS)}`);
   const done = turn.status === 'completed' && (job.results === null || written.length > 0);
   return { done, session_id: session.id };
 }
 
-function filesOf(folder: string): { readonly name: string; readonly bytes: number }[] {
+function listFiles(folder: string): { readonly name: string; readonly bytes: number }[] {
   const names = fs.existsSync(folder) ? fs.readdirSync(folder).sort() : [];
   return names.map((name) => ({ name, bytes: fs.statSync(path.join(folder, name)).size }));
 }
 
 /** Submits the task and shows its events until it has ended: a live tree on a terminal, else a line per step. */
-async function followTurn(
+async function watchDemoTurn(
   context: CommandContext,
   client: MetisClient,
   { session, task, signal }: { readonly session: Session; readonly task: string; readonly signal: AbortSignal },

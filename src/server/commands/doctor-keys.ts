@@ -13,7 +13,7 @@ export interface KeyLine {
 }
 
 /** One line for each adapter that can be used. Throws `StartupError` for a proxy that is no address. */
-export async function keyLines({ env }: CommandContext, { adapters }: RegistryFile, settings: Settings) {
+export async function checkKeysOnline({ env }: CommandContext, { adapters }: RegistryFile, settings: Settings) {
   const { credentials } = settings;
   const send = createHttpClient(env);
   const lines = await Promise.all(
@@ -23,7 +23,7 @@ export async function keyLines({ env }: CommandContext, { adapters }: RegistryFi
       const { secrets } = credentials;
       const check = await checkKey({ config, found, send, clock: systemClock, secrets });
       if (check === null) return null;
-      return lineOf(id, check, {
+      return describeKeyCheck(id, check, {
         keyed: found.key !== null,
         variable: credentials.keyName(id, config),
         file: settings.envFile.path,
@@ -39,7 +39,7 @@ interface KeyPlace {
   readonly file: string;
 }
 
-function lineOf(id: string, { verdict, answer }: KeyCheck, { keyed, variable, file }: KeyPlace): KeyLine {
+function describeKeyCheck(id: string, { verdict, answer }: KeyCheck, { keyed, variable, file }: KeyPlace): KeyLine {
   if (verdict === 'accepted') return { level: 'ok', text: `${id}: ${keyed ? 'the key is accepted' : 'it answers'}` };
   if (verdict === 'rejected') {
     const advice = `check ${variable} in the environment or in ${file}`;

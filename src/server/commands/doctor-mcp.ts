@@ -10,14 +10,14 @@ export interface McpLine {
 }
 
 /** One line a server. Arguments, headers and what follows an address's host are not shown: they may hold secrets. */
-export function mcpLines({ mcp, mcp_servers }: Config, searchPath: string | undefined): McpLine[] {
-  const lines = Object.entries(mcp_servers).map(([name, server]) => lineOf(name, server, searchPath ?? ''));
+export function checkMcpServers({ mcp, mcp_servers }: Config, searchPath: string | undefined): McpLine[] {
+  const lines = Object.entries(mcp_servers).map(([name, server]) => describeMcpServer(name, server, searchPath ?? ''));
   if (mcp.project_files)
     lines.push({ usable: true, text: 'the .mcp.json of a workspace is read, and starts the programs it names' });
   return lines;
 }
 
-function lineOf(name: string, { enabled, url, command = '' }: McpServerConfig, searchPath: string): McpLine {
+function describeMcpServer(name: string, { enabled, url, command = '' }: McpServerConfig, searchPath: string): McpLine {
   const about = `MCP server ${name}`;
   if (enabled === false) return { usable: true, text: `${about} is switched off` };
   if (url !== undefined)

@@ -8,7 +8,7 @@ export interface NotifyLine {
 }
 
 /** One line a receiver. What follows an address's host is not shown: it may hold a secret. */
-export function notifyLines({ notify }: Config, credentials: Credentials): NotifyLine[] {
+export function checkWebhooks({ notify }: Config, credentials: Credentials): NotifyLine[] {
   return notify.map(({ url, events, secret_env }, i) => {
     const about = `webhook to ${new URL(url).origin}`;
     const told = `${about}: ${events.join(', ')}`;

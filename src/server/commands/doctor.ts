@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { rgPath } from '@vscode/ripgrep';
-import { createStyle, printable, wrapped } from '#cli/style.ts';
+import { createStyle, toPrintable, wrapWords } from '#cli/style.ts';
 import { keyAdvice, usableAdapters } from '#core/policy/registry/adapter-config.ts';
 import type { RegistryFile } from '#core/policy/registry/registry.ts';
 import { StartupError } from '#protocol/errors.ts';
@@ -13,14 +13,14 @@ import { openToOthers } from '#store/sqlite/connection/private-file.ts';
 import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { loadPrices } from '../prices.ts';
-import { circlesOf } from '../providers.ts';
-import { readRegistry, registryWith } from '../registry-file.ts';
+import { findOwnAddresses } from '../providers.ts';
+import { createUsableRegistry, readRegistry } from '../registry-file.ts';
 import { checkDefaultModels, checkRoutingFile } from '../routing-file.ts';
 import { loadSettings, type Settings } from '../start.ts';
-import { keyLines } from './doctor-keys.ts';
-import { mcpLines } from './doctor-mcp.ts';
-import { notifyLines } from './doctor-notify.ts';
-import { isRoot, NO_SANDBOX, RUNS_AS_ROOT, sandboxWorks } from './shell-sandbox.ts';
+import { checkKeysOnline } from './doctor-keys.ts';
+import { checkMcpServers } from './doctor-mcp.ts';
+import { checkWebhooks } from './doctor-notify.ts';
+import { canSandbox, isRoot, NO_SANDBOX, RUNS_AS_ROOT } from './shell-sandbox.ts';
 
 interface Finding {
   readonly level: 'ok' | 'warning' | 'error';
@@ -41,30 +41,32 @@ export async function doctor(context: CommandContext, { online, ...flags }: Doct
   const settings = loadSettings(context, flags);
   if (!settings.ok) return refuse(context, settings.error);
   const findings = [
-    ...dataFolder(settings.value),
-    ...(await database(context, settings.value)),
-    ...models(context, settings.value),
-    ...(online === true ? await onlineKeys(context, settings.value) : []),
-    ripgrep(),
-    ...sandbox(context, settings.value),
+    ...checkDataFolder(settings.value),
+    ...(await checkDatabase(context, settings.value)),
+    ...checkModels(context, settings.value),
+    ...(online === true ? await tryKeys(context, settings.value) : []),
+    checkRipgrep(),
+    ...checkSandbox(context, settings.value),
     ...(isRoot() ? [warning(RUNS_AS_ROOT)] : []),
-    ...mcpLines(settings.value.config, context.env.PATH).map(({ usable, text }) => (usable ? ok : warning)(text)),
-    ...notifyLines(settings.value.config, settings.value.credentials).map(({ usable, text }) =>
+    ...checkMcpServers(settings.value.config, context.env.PATH).map(({ usable, text }) =>
+      (usable ? ok : warning)(text),
+    ),
+    ...checkWebhooks(settings.value.config, settings.value.credentials).map(({ usable, text }) =>
       (usable ? ok : problem)(text),
     ),
-    await port(settings.value),
+    await checkPort(settings.value),
   ];
   const style = createStyle(context.stdout.isTTY === true && !context.env.NO_COLOR);
   const paint = { ok: style.green, warning: style.yellow, error: style.red };
   const width = context.stdout.isTTY === true ? (context.stdout.columns || 80) - 1 : Number.POSITIVE_INFINITY;
   for (const { level, text } of findings) {
-    const lines = wrapped(printable(text), width - LEVEL_WIDTH).join(`\n${' '.repeat(LEVEL_WIDTH)}`);
+    const lines = wrapWords(toPrintable(text), width - LEVEL_WIDTH).join(`\n${' '.repeat(LEVEL_WIDTH)}`);
     context.stdout.write(`${paint[level](level.padEnd(LEVEL_WIDTH))}${lines}\n`);
   }
   return findings.some(({ level }) => level === 'error') ? 1 : 0;
 }
 
-function dataFolder({ dataDir, config, envFile }: Settings): Finding[] {
+function checkDataFolder({ dataDir, config, envFile }: Settings): Finding[] {
   if (envFile.problem !== null) return [problem(envFile.problem)];
   if (fs.statSync(dataDir, { throwIfNoEntry: false })?.isDirectory() === false)
     return [problem(`the data folder ${dataDir} is a file; name a folder with --data`)];
@@ -84,13 +86,13 @@ function dataFolder({ dataDir, config, envFile }: Settings): Finding[] {
   }
   return [
     ok(cluster ? `data folder ${dataDir}` : `data folder ${dataDir}, database ${config.storage.db_path}`),
-    ...(cluster ? [] : rights(folder, config.storage.db_path)),
+    ...(cluster ? [] : checkRights(folder, config.storage.db_path)),
     ...envFile.remarks.map(warning),
   ];
 }
 
 /** Whoever may read the database reads whole conversations. */
-function rights(folder: string, database: string): Finding[] {
+function checkRights(folder: string, database: string): Finding[] {
   const open = openToOthers(database);
   const mode = fs.statSync(folder, { throwIfNoEntry: false })?.mode ?? 0;
   return [
@@ -105,42 +107,42 @@ function rights(folder: string, database: string): Finding[] {
   ];
 }
 
-async function database({ packageDir }: CommandContext, { config }: Settings): Promise<readonly Finding[]> {
+async function checkDatabase({ packageDir }: CommandContext, { config }: Settings): Promise<readonly Finding[]> {
   const { url } = config.database;
-  if (url !== null) return (await import('../storage/cluster-doctor.ts')).clusterLines(url, config, packageDir);
+  if (url !== null) return (await import('../storage/cluster-doctor.ts')).checkCluster(url, config, packageDir);
   try {
     inspectDatabase(config.storage.db_path, path.join(packageDir, 'migrations'));
     return [];
   } catch (error) {
-    return problemsOf(error);
+    return toFindings(error);
   }
 }
 
-function models(context: CommandContext, settings: Settings): Finding[] {
+function checkModels(context: CommandContext, settings: Settings): Finding[] {
   const { config } = settings;
   try {
     const registry = readRegistry(config.registry.path, context.packageDir);
     const prices = loadPrices(config.pricing, context.packageDir);
     const unpriced = registry.models.filter((model) => !prices.has(model.pricing_id)).map((model) => model.id);
     return [
-      ...keys(registry, settings),
-      ...circlesOf(registry.adapters, settings.credentials, config.server).map(problem),
+      ...checkKeys(registry, settings),
+      ...findOwnAddresses(registry.adapters, settings.credentials, config.server).map(problem),
       unpriced.length === 0
-        ? ok(`${priced(registry.models.length, config.registry.path)} (${prices.version})`)
+        ? ok(`${describePriced(registry.models.length, config.registry.path)} (${prices.version})`)
         : warning(`no price for ${unpriced.join(', ')}; add a table with them to pricing.tables`),
-      ...routing(registry, settings),
+      ...checkRouting(registry, settings),
     ];
   } catch (error) {
-    return problemsOf(error);
+    return toFindings(error);
   }
 }
 
-function priced(count: number, file: string): string {
+function describePriced(count: number, file: string): string {
   return count === 1 ? `the one model of ${file} has a price` : `all ${count} models of ${file} have prices`;
 }
 
 /** One provider is enough; one that somebody wrote an address for is meant to be used. */
-function keys({ adapters }: RegistryFile, { credentials, envFile }: Settings): Finding[] {
+function checkKeys({ adapters }: RegistryFile, { credentials, envFile }: Settings): Finding[] {
   const real = [...adapters]
     .filter(([, adapter]) => adapter.type !== 'scripted')
     .map(([id, adapter]) => ({ id, adapter, found: credentials.forAdapter(id, adapter) }));
@@ -158,17 +160,17 @@ function keys({ adapters }: RegistryFile, { credentials, envFile }: Settings): F
   return none ? [...findings, warning('no provider can be used, so scripted models will answer')] : findings;
 }
 
-async function onlineKeys(context: CommandContext, settings: Settings): Promise<readonly Finding[]> {
+async function tryKeys(context: CommandContext, settings: Settings): Promise<readonly Finding[]> {
   try {
-    return await keyLines(context, readRegistry(settings.config.registry.path, context.packageDir), settings);
+    return await checkKeysOnline(context, readRegistry(settings.config.registry.path, context.packageDir), settings);
   } catch (error) {
     // A registry that cannot be read has its own line.
-    return problemsOf(error);
+    return toFindings(error);
   }
 }
 
-function routing(file: RegistryFile, { config, credentials }: Settings): Finding[] {
-  const registry = registryWith(file, credentials);
+function checkRouting(file: RegistryFile, { config, credentials }: Settings): Finding[] {
+  const registry = createUsableRegistry(file, credentials);
   const byDefault = checkDefaultModels(config, registry);
   const found = checkRoutingFile(config.routing.global_path, registry);
   const errors = [...byDefault.errors, ...(found?.errors ?? [])];
@@ -181,18 +183,18 @@ function routing(file: RegistryFile, { config, credentials }: Settings): Finding
   ];
 }
 
-function problemsOf(error: unknown): Finding[] {
+function toFindings(error: unknown): Finding[] {
   if (error instanceof StartupError) return error.problems.map(problem);
   throw error;
 }
 
-function ripgrep(): Finding {
+function checkRipgrep(): Finding {
   const run = spawnSync(rgPath, ['--version'], { encoding: 'utf8' });
   if (run.status === 0) return ok(`ripgrep ${run.stdout.split(/\s/)[1]}`);
   return warning('ripgrep does not run, so the grep tool fails; reinstall with npm ci');
 }
 
-function sandbox({ env }: CommandContext, { config, credentials }: Settings): Finding[] {
+function checkSandbox({ env }: CommandContext, { config, credentials }: Settings): Finding[] {
   if (config.tools.shell.sandbox !== 'required') {
     if (credentials.secrets.length === 0) return [];
     return [
@@ -201,12 +203,12 @@ function sandbox({ env }: CommandContext, { config, credentials }: Settings): Fi
       ),
     ];
   }
-  return sandboxWorks(env)
+  return canSandbox(env)
     ? [ok('bubblewrap works: commands of the shell tool run in a sandbox')]
     : [problem(NO_SANDBOX)];
 }
 
-function port({ config }: Settings): Promise<Finding> {
+function checkPort({ config }: Settings): Promise<Finding> {
   const { host, port: number } = config.server;
   return new Promise((resolve) => {
     const probe = net.createServer();

@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto';
 import path from 'node:path';
-import { printable } from '#cli/style.ts';
+import { toPrintable } from '#cli/style.ts';
 import { createRoot } from '#mcp/root.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
@@ -41,7 +41,7 @@ export async function serveMcp(context: CommandContext, flags: McpFlags): Promis
         mcpServer(context.version, createStates(world), () => root),
         {
           transport,
-          onerror: (error) => context.stderr.write(`metis: ${printable(lineOf(error))}\n`),
+          onerror: (error) => context.stderr.write(`metis: ${toPrintable(summarizeError(error))}\n`),
         },
       );
       await Promise.race([ended, context.outputClosed, context.stopSignal()]);
@@ -59,7 +59,7 @@ export async function serveMcp(context: CommandContext, flags: McpFlags): Promis
 }
 
 /** What the schemas of the protocol say of a stranger's line fills a page. */
-function lineOf({ name, message }: Error): string {
+function summarizeError({ name, message }: Error): string {
   return name === 'ZodError' || name === '$ZodError'
     ? 'a line on stdin is no message of the protocol'
     : (message.split('\n', 1)[0] ?? '');

@@ -1,7 +1,7 @@
 // `metis prune`: deletes old events, through the server that holds the file or on the file itself, so that one process writes (02 §6).
 import fs from 'node:fs';
 import path from 'node:path';
-import { printable } from '#cli/style.ts';
+import { toPrintable } from '#cli/style.ts';
 import { ApiError, createMetisClient } from '#client/client.ts';
 import type { PruneReport } from '#core/ports/journal.ts';
 import { isoTime, systemClock } from '#protocol/clock.ts';
@@ -15,7 +15,7 @@ import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { findServer } from '../door/find-server.ts';
 import { startLog } from '../log.ts';
-import { configuredServer, loadSettings, type Settings } from '../start.ts';
+import { getConfiguredServer, loadSettings, type Settings } from '../start.ts';
 
 export interface PruneFlags extends ConfigFlags {
   readonly days?: number;
@@ -48,12 +48,12 @@ export async function prune(context: CommandContext, flags: PruneFlags): Promise
   if (config.database.url === null && !fs.existsSync(db_path))
     return refuse(context, [`there is no database at ${db_path}; see --data`]);
   try {
-    const report = await placeOf(settings.value)(context, settings.value, { ...flags, days });
+    const report = await choosePruner(settings.value)(context, settings.value, { ...flags, days });
     const { rows_deleted, cutoff, sessions_skipped, oldest_kept_timestamp } = report;
     const summary =
       `${flags.dryRun ? 'would delete' : 'deleted'} ${rows_deleted} events older than ${cutoff}; ` +
       `${sessions_skipped} sessions with an open turn keep theirs; oldest kept: ${oldest_kept_timestamp ?? 'none'}`;
-    context.stdout.write(`${printable(summary)}\n`);
+    context.stdout.write(`${toPrintable(summary)}\n`);
     return 0;
   } catch (cause) {
     const error = databaseFault(db_path, cause);
@@ -65,19 +65,19 @@ export async function prune(context: CommandContext, flags: PruneFlags): Promise
 }
 
 /** A server that holds the file does it; in a cluster any program may, one at a time. */
-function placeOf({ config }: Settings): typeof onFile {
-  if (config.database.url !== null) return inCluster;
-  return isOwned(config.storage.db_path) ? throughServer : onFile;
+function choosePruner({ config }: Settings): typeof pruneFile {
+  if (config.database.url !== null) return pruneInCluster;
+  return isOwned(config.storage.db_path) ? pruneThroughServer : pruneFile;
 }
 
-async function inCluster(context: CommandContext, settings: Settings, flags: Deletion): Promise<Report> {
+async function pruneInCluster(context: CommandContext, settings: Settings, flags: Deletion): Promise<Report> {
   const { withCluster } = await import('../storage/cluster-upkeep.ts');
   const at = { url: settings.config.database.url!, packageDir: context.packageDir, log: startLog(context, settings) };
-  return withCluster(at, async (upkeep) => reported(await upkeep.prune(cutoffOf(flags), flags.dryRun ?? false)));
+  return withCluster(at, async (upkeep) => toReport(await upkeep.prune(computeCutoff(flags), flags.dryRun ?? false)));
 }
 
-async function throughServer(context: CommandContext, settings: Settings, flags: Deletion): Promise<Report> {
-  const configured = configuredServer(context, settings, flags);
+async function pruneThroughServer(context: CommandContext, settings: Settings, flags: Deletion): Promise<Report> {
+  const configured = getConfiguredServer(context, settings, flags);
   const found = flags.server === undefined ? await findServer(settings, configured, true) : null;
   const server = { ...configured, baseUrl: found?.baseUrl ?? configured.baseUrl };
   try {
@@ -93,7 +93,7 @@ async function throughServer(context: CommandContext, settings: Settings, flags:
   }
 }
 
-async function onFile(context: CommandContext, settings: Settings, flags: Deletion): Promise<Report> {
+async function pruneFile(context: CommandContext, settings: Settings, flags: Deletion): Promise<Report> {
   const { db_path, synchronous } = settings.config.storage;
   const log = startLog(context, settings);
   const migrationsDir = path.join(context.packageDir, 'migrations');
@@ -101,15 +101,15 @@ async function onFile(context: CommandContext, settings: Settings, flags: Deleti
   try {
     const ids = createIdGenerator(() => systemClock.now(), Math.random);
     const journal = createJournal({ db, ids, clock: systemClock, bus: createBus(log), log });
-    return reported(await journal.prune(cutoffOf(flags), flags.dryRun ?? false));
+    return toReport(await journal.prune(computeCutoff(flags), flags.dryRun ?? false));
   } finally {
     db.close();
   }
 }
 
-const cutoffOf = ({ days }: Deletion) => systemClock.now() - days * DAY_MS;
+const computeCutoff = ({ days }: Deletion) => systemClock.now() - days * DAY_MS;
 
-function reported(report: PruneReport): Report {
+function toReport(report: PruneReport): Report {
   return {
     ...report,
     cutoff: isoTime(report.cutoff),

@@ -18,7 +18,9 @@ export async function verifyRollups(context: CommandContext, flags: ConfigFlags)
   return withSettings(context, flags, async (settings) => {
     const { config } = settings;
     if (config.database.url !== null) {
-      return inCluster(context, settings, async (upkeep) => told(context, await upkeep.verifyRollups(), upkeep.calls));
+      return withClusterUpkeep(context, settings, async (upkeep) =>
+        reportDifferences(context, await upkeep.verifyRollups(), upkeep.calls),
+      );
     }
     const { db_path } = config.storage;
     const reader = openReader(db_path);
@@ -28,14 +30,14 @@ export async function verifyRollups(context: CommandContext, flags: ConfigFlags)
           `${db_path} was written by an older version; start the server once, which brings it forward`,
         ]);
       }
-      return await told(context, differencesIn(reader), async () => callsIn(reader));
+      return await reportDifferences(context, differencesIn(reader), async () => countCalls(reader));
     } finally {
       reader.close();
     }
   });
 }
 
-async function told(
+async function reportDifferences(
   { stdout }: CommandContext,
   differences: readonly string[],
   calls: () => Promise<number>,
@@ -47,10 +49,10 @@ async function told(
 }
 
 /** Refuses while a server owns the database file; the nodes of a cluster wait for it with their calls. */
-export async function rebuild(context: CommandContext, flags: ConfigFlags): Promise<number> {
+export async function rebuildCostSums(context: CommandContext, flags: ConfigFlags): Promise<number> {
   return withSettings(context, flags, async (settings) => {
     if (settings.config.database.url !== null) {
-      return inCluster(context, settings, async (upkeep) => {
+      return withClusterUpkeep(context, settings, async (upkeep) => {
         await upkeep.rebuildRollups();
         context.stdout.write(`rollups made again from ${await upkeep.calls()} calls\n`);
         return 0;
@@ -62,7 +64,7 @@ export async function rebuild(context: CommandContext, flags: ConfigFlags): Prom
     const database = openDatabase({ path: db_path, synchronous, migrationsDir, log });
     try {
       rebuildRollups(database.db);
-      context.stdout.write(`rollups made again from ${callsIn(database.db)} calls\n`);
+      context.stdout.write(`rollups made again from ${countCalls(database.db)} calls\n`);
       return 0;
     } finally {
       database.close();
@@ -70,7 +72,7 @@ export async function rebuild(context: CommandContext, flags: ConfigFlags): Prom
   });
 }
 
-async function inCluster(
+async function withClusterUpkeep(
   context: CommandContext,
   settings: Settings,
   work: (upkeep: ClusterUpkeep) => Promise<number>,
@@ -101,6 +103,6 @@ async function withSettings(
   }
 }
 
-function callsIn(db: Database.Database): number {
+function countCalls(db: Database.Database): number {
   return (db.prepare('SELECT count(*) AS n FROM ledger_calls').get() as { n: number }).n;
 }

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { SHOW_CURSOR } from '#cli/live-tree.ts';
 import { EXIT, type RunFlags, runTask } from '#cli/run.ts';
-import { tell } from '#cli/terminal.ts';
+import { printMessage } from '#cli/terminal.ts';
 import type { ServerAddress } from '#client/request.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { isOwned } from '#store/sqlite/connection/owner-lock.ts';
@@ -12,7 +12,7 @@ import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { findServer } from '../door/find-server.ts';
 import { createLogger } from '../log.ts';
-import { configuredServer, loadSettings, type Settings } from '../start.ts';
+import { getConfiguredServer, loadSettings, type Settings } from '../start.ts';
 
 export interface RunCommandFlags extends ConfigFlags, Omit<RunFlags, 'workspace'> {
   readonly workspace?: string;
@@ -45,7 +45,7 @@ export async function run(context: CommandContext, flags: RunCommandFlags, task:
       return await at({ baseUrl: flags.server, token: flags.token ?? env.METIS_TOKEN ?? null });
     const settings = loadSettings(context, flags);
     if (!settings.ok) return refuse(context, settings.error);
-    const server = configuredServer(context, settings.value, flags);
+    const server = getConfiguredServer(context, settings.value, flags);
     const known = await findServer(settings.value, server, flags.data !== undefined);
     if (known !== null) return await at({ ...server, baseUrl: known.baseUrl });
     const { db_path } = settings.value.config.storage;
@@ -55,7 +55,7 @@ export async function run(context: CommandContext, flags: RunCommandFlags, task:
     }
     const away = flags.data === undefined ? `at ${server.baseUrl}` : `for ${settings.value.dataDir}`;
     const own = { approve: flags.approve ?? false, away, leave: leave.signal };
-    return await onOwnServer(context, settings.value, own, at);
+    return await withOwnServer(context, settings.value, own, at);
   } catch (error) {
     if (error === leave.signal.reason) context.exit(EXIT.cancelled);
     if (error instanceof StartupError) return refuse(context, error.problems);
@@ -65,7 +65,7 @@ export async function run(context: CommandContext, flags: RunCommandFlags, task:
   }
 }
 
-async function onOwnServer(
+async function withOwnServer(
   context: CommandContext,
   settings: Settings,
   { approve, away, leave }: { readonly approve: boolean; readonly away: string; readonly leave: AbortSignal },
@@ -97,8 +97,8 @@ async function onOwnServer(
   });
   try {
     const { url } = await server.listen();
-    tell(stderr, `no server answers ${away}, so one runs for this task alone, data in ${dataDir}`);
-    if (server.notice !== null) tell(stderr, server.notice);
+    printMessage(stderr, `no server answers ${away}, so one runs for this task alone, data in ${dataDir}`);
+    if (server.notice !== null) printMessage(stderr, server.notice);
     return await body({ baseUrl: url, token: config.server.auth_tokens[0] ?? null });
   } finally {
     await server.close();

@@ -8,8 +8,8 @@ import type { ConfigFlags } from '../config.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { writeServerFile } from '../door/server-file.ts';
 import { startLog } from '../log.ts';
-import { askedAt, loadSettings } from '../start.ts';
-import { isRoot, NO_SANDBOX, RUNS_AS_ROOT, sandboxWorks } from './shell-sandbox.ts';
+import { loadSettings, toClientUrl } from '../start.ts';
+import { canSandbox, isRoot, NO_SANDBOX, RUNS_AS_ROOT } from './shell-sandbox.ts';
 
 /**
  * By how much the old heap may grow before it is collected. A turn outlives the young heap, and under many of them V8
@@ -53,7 +53,7 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
     });
     try {
       const { url } = await server.listen();
-      forget = writeServerFile(dataDir, { url: askedAt(config.server.host, new URL(url).port), embedded: false });
+      forget = writeServerFile(dataDir, { url: toClientUrl(config.server.host, new URL(url).port), embedded: false });
       context.stdout.write(
         `Metis ${context.version} listens on ${url}, data in ${dataDir}; the dashboard is at ${url}/\n`,
       );
@@ -65,7 +65,7 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
       }
       if (server.notice !== null) context.stdout.write(`${server.notice}\n`);
       // It serves all the same: what needs no command works.
-      if (config.tools.shell.sandbox === 'required' && !sandboxWorks(context.env)) {
+      if (config.tools.shell.sandbox === 'required' && !canSandbox(context.env)) {
         log.warn({}, `${NO_SANDBOX}; until then every command of the shell tool is refused`);
         context.stdout.write(`Every command of the shell tool will be refused: ${NO_SANDBOX}.\n`);
       }

@@ -9,7 +9,7 @@ export const NO_SANDBOX =
   'tools.shell.sandbox is "required" but bwrap does not work here; install bubblewrap, allow unprivileged user namespaces, or set it to "off"';
 
 /** Where the system allows no namespaces of one's own, bubblewrap is installed and works all the same not. */
-export function sandboxWorks(env: Env): boolean {
+export function canSandbox(env: Env): boolean {
   const cage = ['--unshare-user', '--unshare-pid', '--unshare-net', '--ro-bind', '/', '/', 'true'];
   return spawnSync('bwrap', cage, { env: shellEnvironment(env, []), timeout: LIMIT_MS }).status === 0;
 }

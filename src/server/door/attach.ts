@@ -7,8 +7,8 @@ import { createServer, type RunningServer } from '../compose.ts';
 import type { ConfigFlags } from '../config.ts';
 import type { CommandContext } from '../context.ts';
 import { startLog } from '../log.ts';
-import { configuredServer, loadSettings, type Settings } from '../start.ts';
-import { type Found, findServer } from './find-server.ts';
+import { getConfiguredServer, loadSettings, type Settings } from '../start.ts';
+import { type FoundServer, findServer } from './find-server.ts';
 import { writeServerFile } from './server-file.ts';
 
 export interface AttachFlags extends ConfigFlags {
@@ -35,7 +35,7 @@ const PAUSE_MS = 100;
 export async function attach(context: CommandContext, flags: AttachFlags): Promise<Attachment> {
   const alive = keepAlive();
   try {
-    return await attached(context, flags, alive);
+    return await findOrStart(context, flags, alive);
   } catch (error) {
     alive.cancel();
     throw error;
@@ -48,7 +48,7 @@ function keepAlive(): Timer {
   return { cancel: () => clearInterval(timer) };
 }
 
-async function attached(context: CommandContext, flags: AttachFlags, alive: Timer): Promise<Attachment> {
+async function findOrStart(context: CommandContext, flags: AttachFlags, alive: Timer): Promise<Attachment> {
   const { env } = context;
   if (flags.server !== undefined) {
     const server = { baseUrl: flags.server, token: flags.token ?? env.METIS_TOKEN ?? null };
@@ -57,16 +57,16 @@ async function attached(context: CommandContext, flags: AttachFlags, alive: Time
   const loaded = loadSettings(context, flags);
   if (!loaded.ok) throw new StartupError('config_invalid', loaded.error);
   const settings = loaded.value;
-  const configured = configuredServer(context, settings, flags);
+  const configured = getConfiguredServer(context, settings, flags);
   let own: { readonly server: RunningServer; readonly forget: () => void } | null = null;
   let closed = false;
 
-  async function start(): Promise<Found> {
-    const started = await startOwn(context, settings);
+  async function start(): Promise<FoundServer> {
+    const started = await startOwnServer(context, settings);
     own = started;
     return { baseUrl: started.url, embedded: true };
   }
-  async function find(mayStart: boolean): Promise<Found> {
+  async function find(mayStart: boolean): Promise<FoundServer> {
     const deadline = systemClock.monotonic() + (mayStart ? SEARCH_MS : RETURN_MS);
     for (;;) {
       const known = await findServer(settings, configured, flags.data !== undefined);
@@ -120,7 +120,7 @@ async function attached(context: CommandContext, flags: AttachFlags, alive: Time
   };
 }
 
-async function startOwn(context: CommandContext, settings: Settings) {
+async function startOwnServer(context: CommandContext, settings: Settings) {
   const { config, credentials, envFile, dataDir } = settings;
   const server = await createServer({
     config: { ...config, server: { ...config.server, host: '127.0.0.1', port: 0, rate_limit_rpm: null } },

@@ -7,7 +7,7 @@ import { readServerFile } from './server-file.ts';
 
 const ANSWER_MS = 5000;
 
-export interface Found {
+export interface FoundServer {
   readonly baseUrl: string;
   /** It goes with a process that serves another client. */
   readonly embedded: boolean;
@@ -21,14 +21,14 @@ export async function findServer(
   settings: LoadedConfig,
   configured: ServerAddress,
   named: boolean,
-): Promise<Found | null> {
+): Promise<FoundServer | null> {
   const said = readServerFile(settings.dataDir);
-  if (said !== null && (await answers({ ...configured, baseUrl: said.url })))
+  if (said !== null && (await isAnswering({ ...configured, baseUrl: said.url })))
     return { baseUrl: said.url, embedded: said.embedded };
   const { db_path } = settings.config.storage;
   const held = fs.existsSync(db_path) && (await isHeld(db_path));
   // A data folder that was named and that no server holds is not the one of a server that answers.
-  if ((named && !held) || !(await answers(configured))) return null;
+  if ((named && !held) || !(await isAnswering(configured))) return null;
   return { baseUrl: configured.baseUrl, embedded: false };
 }
 
@@ -39,7 +39,7 @@ async function isHeld(file: string): Promise<boolean> {
 }
 
 /** A server that is up, or on its way: one that goes down is not found. */
-async function answers(server: ServerAddress): Promise<boolean> {
+async function isAnswering(server: ServerAddress): Promise<boolean> {
   try {
     const health = await createMetisClient({ baseUrl: server.baseUrl }).getHealth({
       signal: AbortSignal.timeout(ANSWER_MS),

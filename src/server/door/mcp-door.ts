@@ -6,13 +6,13 @@ import type { HttpDoor } from '#mcp/http.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import { canonicalJson } from '#protocol/text/canonical-json.ts';
-import { askedAt } from '../start.ts';
+import { toClientUrl } from '../start.ts';
 
 export interface McpDoor {
   /** Undefined where nothing is to answer. */
   readonly fetch: HttpDeps['mcp'];
   /** The server listens, at this address. */
-  opens(url: string): void;
+  setAddress(url: string): void;
   /** Its calls end; their workers go on with the next start. */
   close(): Promise<void>;
 }
@@ -26,7 +26,7 @@ export function createMcpDoor(clock: Clock, version: string, config: Config, tre
     const of = {
       address: () => address,
       node: () => (trees.several ? trees.node : ''),
-      key: sharedKey(config),
+      key: deriveSharedKey(config),
     };
     return createHttpDoor({ clock, uuid: randomUUID }, version, of);
   };
@@ -36,15 +36,15 @@ export function createMcpDoor(clock: Clock, version: string, config: Config, tre
   };
   return {
     fetch: mcp.serve ? fetch : undefined,
-    opens: (url) => {
-      address = askedAt(server.host, new URL(url).port);
+    setAddress: (url) => {
+      address = toClientUrl(server.host, new URL(url).port);
     },
     close: async () => (await door)?.close(),
   };
 }
 
 /** Of all nodes of a cluster, from what they alone know and share: a client's next call may come to another. */
-function sharedKey({ database, cluster, server }: Config): string | null {
+function deriveSharedKey({ database, cluster, server }: Config): string | null {
   if (database.url === null) return null;
   const { username, password, pathname } = new URL(database.url);
   const known = [cluster.name, username, password, pathname, [...server.auth_tokens].sort()];

@@ -13,12 +13,12 @@ export type ServerFile = z.infer<typeof ServerFileSchema>;
 
 const MAX_BYTES = 4096;
 
-const fileIn = (dataDir: string) => path.join(dataDir, 'server.json');
+const getServerFilePath = (dataDir: string) => path.join(dataDir, 'server.json');
 
 /** Null where there is none, or what is there is not one. */
 export function readServerFile(dataDir: string): ServerFile | null {
   try {
-    const file = fileIn(dataDir);
+    const file = getServerFilePath(dataDir);
     if (fs.statSync(file).size > MAX_BYTES) return null;
     return ServerFileSchema.parse(JSON.parse(fs.readFileSync(file, 'utf8')));
   } catch {
@@ -28,7 +28,7 @@ export function readServerFile(dataDir: string): ServerFile | null {
 
 /** Says where this process answers; the returned function takes it back, unless another server has said so since. */
 export function writeServerFile(dataDir: string, content: Omit<ServerFile, 'pid'>): () => void {
-  const file = fileIn(dataDir);
+  const file = getServerFilePath(dataDir);
   const mine: ServerFile = { ...content, pid: process.pid };
   const draft = `${file}.${process.pid}`;
   fs.writeFileSync(draft, `${JSON.stringify(mine)}\n`, { mode: 0o600 });

@@ -4,7 +4,7 @@ import type { LiveBus } from '#core/ports/live-bus.ts';
 import type { Receiver } from '#protocol/config/notify.ts';
 import { StartupError } from '#protocol/errors.ts';
 import type { Credentials } from '../credentials.ts';
-import { placeOf, type ReceiverParts, type RunningReceiver, runReceiver, typesOf } from './receiver.ts';
+import { getCursorName, listEventTypes, type ReceiverParts, type RunningReceiver, runReceiver } from './receiver.ts';
 
 export interface NotifyParts extends Omit<ReceiverParts, 'fetch'> {
   readonly bus: LiveBus;
@@ -23,7 +23,10 @@ export interface KeyedReceiver {
 }
 
 /** Throws `StartupError('config_invalid')` for a key that is not set. */
-export function keyedReceivers(receivers: readonly Receiver[], credentials: Credentials): readonly KeyedReceiver[] {
+export function resolveReceiverKeys(
+  receivers: readonly Receiver[],
+  credentials: Credentials,
+): readonly KeyedReceiver[] {
   return receivers.map((receiver, i) => {
     if (receiver.secret_env === null) return { receiver, key: null };
     const key = credentials.secret(receiver.secret_env);
@@ -35,8 +38,8 @@ export function keyedReceivers(receivers: readonly Receiver[], credentials: Cred
 }
 
 /** Types of events by the place of the receiver that is told of them. */
-export function noticedBy(receivers: readonly KeyedReceiver[]): ReadonlyMap<string, ReadonlySet<string>> {
-  return new Map(receivers.map(({ receiver }) => [placeOf(receiver), typesOf(receiver)]));
+export function mapEventTypes(receivers: readonly KeyedReceiver[]): ReadonlyMap<string, ReadonlySet<string>> {
+  return new Map(receivers.map(({ receiver }) => [getCursorName(receiver), listEventTypes(receiver)]));
 }
 
 /** Null when nobody is to be told. */
@@ -49,7 +52,7 @@ export function startNotify(receivers: readonly KeyedReceiver[], { bus, ...parts
   const { notices } = parts;
   const done = notices === null ? work(closing.signal) : notices.alone(closing.signal, work);
   const unsubscribe = bus.subscribe('notify', (items) => {
-    for (const item of items) if (item.kind === 'event') for (const one of running) one.stored(item.event);
+    for (const item of items) if (item.kind === 'event') for (const one of running) one.wake(item.event);
   });
   return {
     async close() {

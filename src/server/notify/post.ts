@@ -10,7 +10,7 @@ export interface Post {
 }
 
 /** Null when it was taken, else why not. Rejects only when `ending` aborts. */
-export async function post(
+export async function postNotice(
   { url, headers, body }: Post,
   around: { readonly clock: Clock; readonly fetch: typeof fetch; readonly ending: AbortSignal },
 ): Promise<string | null> {
@@ -32,7 +32,7 @@ export async function post(
     return response.ok ? null : `answered ${response.status}`;
   } catch (error) {
     around.ending.throwIfAborted();
-    return stop.signal.aborted ? 'did not answer within 10 s' : reasonOf(error);
+    return stop.signal.aborted ? 'did not answer within 10 s' : describeFailure(error);
   } finally {
     timer.cancel();
     around.ending.removeEventListener('abort', onEnd);
@@ -40,7 +40,7 @@ export async function post(
 }
 
 /** The system's code, never a text that may hold the URL. */
-function reasonOf(error: unknown): string {
+function describeFailure(error: unknown): string {
   const cause = error instanceof Error ? error.cause : null;
   const code = cause instanceof Error && 'code' in cause ? cause.code : null;
   return typeof code === 'string' ? `cannot be reached (${code})` : 'cannot be reached';

@@ -9,7 +9,7 @@ import { type Clock, sleep } from '#protocol/clock.ts';
 import { NOTIFIED_EVENTS, type Receiver } from '#protocol/config/notify.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
-import { post } from './post.ts';
+import { postNotice } from './post.ts';
 
 const PAGE_ROWS = 50;
 /** How soon a receiver is told of what another node stored. */
@@ -35,26 +35,26 @@ export interface ReceiverParts {
 export interface RunningReceiver {
   readonly types: ReadonlySet<string>;
   /** An event was stored. Synchronous and quick. */
-  stored(event: { readonly type: string }): void;
+  wake(event: { readonly type: string }): void;
   /** Tells until `ending`, or until it is closed and its place is stored. Never rejects. */
   work(ending: AbortSignal): Promise<void>;
 }
 
 /** Under which name it is remembered where it stands. */
-export function placeOf({ url }: Receiver): string {
+export function getCursorName({ url }: Receiver): string {
   return `notify:${sha256Hex(url)}`;
 }
 
 /** What it is told of. */
-export function typesOf({ events }: Receiver): ReadonlySet<string> {
+export function listEventTypes({ events }: Receiver): ReadonlySet<string> {
   return new Set<string>(NOTIFIED_EVENTS.filter((type) => events.includes(type)));
 }
 
 /** @param key what signs its notices; null = nothing does */
 export function runReceiver(receiver: Receiver, key: string | null, parts: ReceiverParts): RunningReceiver {
   const { store, journal, clock, log } = parts;
-  const types = typesOf(receiver);
-  const place = placeOf(receiver);
+  const types = listEventTypes(receiver);
+  const place = getCursorName(receiver);
   // A path may be a secret.
   const about = { receiver: new URL(receiver.url).host };
   let wake = () => {};
@@ -80,7 +80,7 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
     for (let attempt = 0; ; attempt++) {
       const signed = key === null ? {} : { 'metis-signature': signature(key, body, clock.now()) };
       const headers = { 'metis-event-id': event.id, ...signed };
-      const fault = await post({ url: receiver.url, headers, body }, { ...parts, ending });
+      const fault = await postNotice({ url: receiver.url, headers, body }, { ...parts, ending });
       if (fault === null) return;
       if (clock.now() - Date.parse(event.timestamp) > GIVE_UP_MS) {
         log.error({ ...about, event_id: event.id, type: event.type, fault }, 'a receiver was not told of an event');
@@ -159,7 +159,7 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
 
   return {
     types,
-    stored({ type }) {
+    wake({ type }) {
       passed += 1;
       if (!types.has(type) && passed < STORE_EVERY) return;
       woken = true;

@@ -14,11 +14,15 @@ export interface ClusterLine {
 }
 
 /** Changes nothing. */
-export async function clusterLines(url: string, config: Config, packageDir: string): Promise<readonly ClusterLine[]> {
-  return [...(await databaseLines(url, config, packageDir)), await natsLine(config.nats.url)];
+export async function checkCluster(url: string, config: Config, packageDir: string): Promise<readonly ClusterLine[]> {
+  return [...(await checkClusterDatabase(url, config, packageDir)), await checkNats(config.nats.url)];
 }
 
-async function databaseLines(url: string, { cluster }: Config, packageDir: string): Promise<readonly ClusterLine[]> {
+async function checkClusterDatabase(
+  url: string,
+  { cluster }: Config,
+  packageDir: string,
+): Promise<readonly ClusterLine[]> {
   try {
     const found = await inspectCluster(url, path.join(packageDir, 'migrations', 'postgres'), cluster.shared_roots);
     const { host, pathname } = new URL(url);
@@ -26,9 +30,9 @@ async function databaseLines(url: string, { cluster }: Config, packageDir: strin
     const text = `PostgreSQL ${found.version}, database ${host}${pathname}${forward}`;
     return [
       { level: 'ok', text },
-      ...rootLines(cluster, found.rootFaults),
-      ...(await nodeLines(found.nodes)),
-      ...(await addressLines(cluster, found.nodes)),
+      ...checkSharedRoots(cluster, found.rootFaults),
+      ...(await checkNodes(found.nodes)),
+      ...(await checkAdvertiseUrl(cluster, found.nodes)),
     ];
   } catch (error) {
     if (error instanceof StartupError) return error.problems.map((text) => ({ level: 'error', text }));
@@ -36,7 +40,7 @@ async function databaseLines(url: string, { cluster }: Config, packageDir: strin
   }
 }
 
-function rootLines(cluster: Config['cluster'], faults: readonly string[]): readonly ClusterLine[] {
+function checkSharedRoots(cluster: Config['cluster'], faults: readonly string[]): readonly ClusterLine[] {
   const { shared_roots: roots, local_workspaces: local } = cluster;
   if (faults.length > 0) return faults.map((text) => ({ level: 'error', text }));
   if (roots.length > 0) return [{ level: 'ok', text: `shared roots ${roots.join(', ')}` }];
@@ -46,7 +50,7 @@ function rootLines(cluster: Config['cluster'], faults: readonly string[]): reado
 }
 
 /** Of the nodes that run: whether this machine reaches them. */
-async function nodeLines(nodes: readonly NodeInfo[]): Promise<readonly ClusterLine[]> {
+async function checkNodes(nodes: readonly NodeInfo[]): Promise<readonly ClusterLine[]> {
   if (nodes.length === 0) return [];
   const probe = createProbe();
   const lines = nodes.map(async (node): Promise<ClusterLine> => {
@@ -63,7 +67,7 @@ async function nodeLines(nodes: readonly NodeInfo[]): Promise<readonly ClusterLi
 }
 
 /** Of the configured address of this node, while no node runs there. */
-async function addressLines(
+async function checkAdvertiseUrl(
   { advertise_url: url }: Config['cluster'],
   nodes: readonly NodeInfo[],
 ): Promise<readonly ClusterLine[]> {
@@ -80,7 +84,7 @@ async function addressLines(
 }
 
 /** Without NATS everything works, only later on other nodes. */
-async function natsLine(url: string | null): Promise<ClusterLine> {
+async function checkNats(url: string | null): Promise<ClusterLine> {
   const late = 'clients of other nodes see events within 2 s, and no deltas';
   if (url === null) return { level: 'warning', text: `nats.url is not set: ${late}` };
   const { host } = new URL(url);

@@ -38,13 +38,13 @@ export async function withCluster<T>(
     log: at.log,
   });
   try {
-    return await work(upkeepOf(pool));
+    return await work(createUpkeep(pool));
   } finally {
     await pool.close();
   }
 }
 
-function upkeepOf(pool: Pool): ClusterUpkeep {
+function createUpkeep(pool: Pool): ClusterUpkeep {
   return {
     prune: (cutoff, dryRun) => prune(pool, cutoff, dryRun),
     verifyRollups: () => verifyRollups(pool),

@@ -51,7 +51,7 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
   const trees = createTrees({
     pool,
     heartbeat: heartbeat.send,
-    selfAt: (bound) => selfAt(bound, options, filesIn(migrationsDir).length),
+    selfAt: (bound) => describeNode(bound, options, filesIn(migrationsDir).length),
     roots: createRootWatch(cluster.shared_roots, checkRoot, log),
     files: { shared_roots: cluster.shared_roots, no_files: options.gatewayFolder },
     leaseSeconds: cluster.lease_seconds,
@@ -110,7 +110,7 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
 
 const ALL_ADDRESSES: readonly string[] = ['0.0.0.0', '[::]'];
 
-function selfAt(
+function describeNode(
   bound: { readonly url: string },
   { config, version, alike, dataDir }: StorageOptions,
   schema: number,
@@ -126,12 +126,12 @@ function selfAt(
     schema,
     places: placesOf({ node_name: name, shared_roots: cluster.shared_roots }),
     // Each node's data folder may be called otherwise: what lies in it is what must be alike.
-    configHash: sha256Hex(canonicalJson([alikeIn(config), ...alike]).replaceAll(dataDir, '~/.metis')),
+    configHash: sha256Hex(canonicalJson([withoutOwnKeys(config), ...alike]).replaceAll(dataDir, '~/.metis')),
   };
 }
 
 /** What a node may have of its own is left out (16 §7.5). */
-function alikeIn(config: Config): unknown {
+function withoutOwnKeys(config: Config): unknown {
   const { server, storage: _storage, database: _database, log: _log, providers: _providers, cluster, ...rest } = config;
   const { host: _host, port: _port, allowed_hosts: _names, ...door } = server;
   const { node_name: _name, advertise_url: _url, max_turns: _turns, ...shared } = cluster;

@@ -10,7 +10,7 @@ import { createAnalytics } from '#store/sqlite/report/analytics.ts';
 import { createThreadedAnalytics, type ThreadedAnalytics } from '#store/sqlite/report/threaded-analytics.ts';
 import { createJournal } from '#store/sqlite/write/journal.ts';
 import type { Storage, StorageOptions } from './storage.ts';
-import { threadProgram } from './thread-program.ts';
+import { findThreadProgram } from './thread-program.ts';
 
 /** Throws `StartupError`; what was opened by then is closed again. */
 export function openEmbedded(options: StorageOptions): Storage {
@@ -19,18 +19,18 @@ export function openEmbedded(options: StorageOptions): Storage {
   const migrationsDir = path.join(packageDir, 'migrations');
   const database = openDatabase({ path: db_path, synchronous, migrationsDir, log });
   try {
-    return openedStorage(database);
+    return createStorage(database);
   } catch (error) {
     database.close();
     throw databaseFault(db_path, error);
   }
 
-  function openedStorage(db: SqliteStoreHandle): Storage {
+  function createStorage(db: SqliteStoreHandle): Storage {
     const floor = newestId(db.db);
     if (floor !== null) ids.seed(floor);
     const bus = createBus(log);
     const store = createStore(db);
-    const reports = options.reportsOnThread ? threadedReports(options) : null;
+    const reports = options.reportsOnThread ? startReportThread(options) : null;
     return {
       bus,
       journal: createJournal({ db, ids, clock, bus, log, trusted }),
@@ -99,8 +99,8 @@ export function createOwnTrees({ version, id, open }: Alone): Trees {
   };
 }
 
-function threadedReports({ config, packageDir, log }: StorageOptions): ThreadedAnalytics {
-  const program = threadProgram(packageDir, 'store/sqlite/report/analytics-thread');
+function startReportThread({ config, packageDir, log }: StorageOptions): ThreadedAnalytics {
+  const program = findThreadProgram(packageDir, 'store/sqlite/report/analytics-thread');
   const { free_providers: freeProviders } = config.pricing;
   return createThreadedAnalytics(program, { path: config.storage.db_path, freeProviders }, log);
 }

@@ -5,15 +5,15 @@ import type { Relay, RelayRequest, Relays } from '#core/ports/relay.ts';
 import { scrubSecrets } from '#protocol/text/scrub.ts';
 
 /** Calls whose answers are remembered; the spans and metrics of a call read them as soon as it is stored. */
-const MAX_CALLS = 1000;
+const MAX_ANSWERS = 1000;
 
 export interface AnswerFacts {
   /** The same adapters, whose answers are read. */
-  listening(providers: Providers): Providers;
+  wrapProviders(providers: Providers): Providers;
   /** The same relays, whose answers are read. */
-  relaying(relays: Relays): Relays;
+  wrapRelays(relays: Relays): Relays;
   /** `gen_ai.response.model`, `gen_ai.response.id` and `gen_ai.request.stream`, as far as they are known. */
-  read(requestId: string): Attributes;
+  find(requestId: string): Attributes;
 }
 
 interface Reported {
@@ -26,25 +26,25 @@ export function createAnswerFacts(secrets: readonly string[]): AnswerFacts {
   const calls = new Map<string, Attributes>();
 
   function keep(requestId: string, { served_model, response_id }: Reported, stream: boolean): void {
-    const named = (name: string, value: string | null) =>
+    const attribute = (name: string, value: string | null) =>
       value === null ? {} : { [name]: scrubSecrets(value, secrets) };
     calls.delete(requestId);
     calls.set(requestId, {
-      ...named('gen_ai.response.model', served_model),
-      ...named('gen_ai.response.id', response_id),
+      ...attribute('gen_ai.response.model', served_model),
+      ...attribute('gen_ai.response.id', response_id),
       ...(stream ? { 'gen_ai.request.stream': true } : {}),
     });
-    if (calls.size > MAX_CALLS) calls.delete(calls.keys().next().value!);
+    if (calls.size > MAX_ANSWERS) calls.delete(calls.keys().next().value!);
   }
 
-  async function* listened(adapter: ProviderAdapter, ...[request, signal]: Parameters<ProviderAdapter['stream']>) {
+  async function* streamAndKeep(adapter: ProviderAdapter, ...[request, signal]: Parameters<ProviderAdapter['stream']>) {
     for await (const event of adapter.stream(request, signal)) {
       if (event.type === 'message.complete') keep(request.request_id, event, true);
       yield event;
     }
   }
 
-  async function relayed(relay: Relay, request: RelayRequest, withKey: boolean, signal: AbortSignal) {
+  async function sendAndKeep(relay: Relay, request: RelayRequest, withKey: boolean, signal: AbortSignal) {
     const answer = await relay.send(request, withKey, signal);
     const type = answer.headers.find(([name]) => name === 'content-type')?.[1] ?? '';
     return {
@@ -58,20 +58,20 @@ export function createAnswerFacts(secrets: readonly string[]): AnswerFacts {
   }
 
   return {
-    listening: (providers) =>
+    wrapProviders: (providers) =>
       new Map(
         [...providers].map(([id, adapter]) => [
           id,
-          { ...adapter, stream: (request, signal) => listened(adapter, request, signal) },
+          { ...adapter, stream: (request, signal) => streamAndKeep(adapter, request, signal) },
         ]),
       ),
-    relaying: (relays) =>
+    wrapRelays: (relays) =>
       new Map(
         [...relays].map(([id, relay]) => [
           id,
-          { ...relay, send: (request, withKey, signal) => relayed(relay, request, withKey, signal) },
+          { ...relay, send: (request, withKey, signal) => sendAndKeep(relay, request, withKey, signal) },
         ]),
       ),
-    read: (requestId) => calls.get(requestId) ?? {},
+    find: (requestId) => calls.get(requestId) ?? {},
   };
 }

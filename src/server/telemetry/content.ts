@@ -15,7 +15,7 @@ const MAX_CALLS = 1000;
 
 export interface Content {
   /** The same adapters, whose calls are listened to. */
-  listening(providers: Providers): Providers;
+  wrapProviders(providers: Providers): Providers;
   /** What was said in this call, once. */
   take(requestId: string): Attributes | undefined;
 }
@@ -27,21 +27,21 @@ export function createContent(secrets: readonly string[]): Content {
   const calls = new Map<string, Attributes>();
   const text = (value: string) => scrub(value, { secrets });
 
-  async function* listened(adapter: ProviderAdapter, request: CanonicalRequest, signal: AbortSignal) {
+  async function* streamAndRecord(adapter: ProviderAdapter, request: CanonicalRequest, signal: AbortSignal) {
     const { request_id } = request;
     for (const oldest of calls.keys()) {
       if (calls.size < MAX_CALLS) break;
       calls.delete(oldest);
     }
-    calls.set(request_id, asked(request));
+    calls.set(request_id, describeRequest(request));
     for await (const event of adapter.stream(request, signal)) {
       const kept = event.type === 'message.complete' ? calls.get(request_id) : undefined;
-      if (kept) kept['gen_ai.output.messages'] = answered(event as MessageComplete);
+      if (kept) kept['gen_ai.output.messages'] = describeAnswer(event as MessageComplete);
       yield event as StreamEvent;
     }
   }
 
-  function asked({ messages, system_prompt, system_prompt_volatile }: CanonicalRequest): Attributes {
+  function describeRequest({ messages, system_prompt, system_prompt_volatile }: CanonicalRequest): Attributes {
     const system = [system_prompt, system_prompt_volatile].flatMap((one) => (one === null ? [] : bothEnds(one)));
     const shown: { role: string; parts: Part[] }[] = [];
     let left = MAX_PARTS;
@@ -49,7 +49,7 @@ export function createContent(secrets: readonly string[]): Content {
       const { role, content } = messages[i]!;
       const newest = content.slice(-left);
       left -= newest.length;
-      shown.unshift({ role, parts: newest.flatMap(part) });
+      shown.unshift({ role, parts: newest.flatMap(toParts) });
     }
     return {
       'gen_ai.input.messages': JSON.stringify(shown),
@@ -65,13 +65,13 @@ export function createContent(secrets: readonly string[]): Content {
     return ends.map((one) => ({ type: 'text', content: text(one) }));
   }
 
-  function answered({ final_content, stop_reason }: MessageComplete): string {
-    const parts = final_content.slice(0, MAX_PARTS).flatMap(part);
+  function describeAnswer({ final_content, stop_reason }: MessageComplete): string {
+    const parts = final_content.slice(0, MAX_PARTS).flatMap(toParts);
     return JSON.stringify([{ role: 'assistant', parts, finish_reason: stop_reason }]);
   }
 
   /** A block under the names of the conventions; bytes are left out. */
-  function part(block: ContentBlock): Part[] {
+  function toParts(block: ContentBlock): Part[] {
     switch (block.type) {
       case 'text':
         return [{ type: 'text', content: text(block.text) }];
@@ -94,11 +94,11 @@ export function createContent(secrets: readonly string[]): Content {
   }
 
   return {
-    listening: (providers) =>
+    wrapProviders: (providers) =>
       new Map(
         [...providers].map(([id, adapter]) => [
           id,
-          { ...adapter, stream: (request, signal) => listened(adapter, request, signal) },
+          { ...adapter, stream: (request, signal) => streamAndRecord(adapter, request, signal) },
         ]),
       ),
     take(requestId) {

@@ -17,7 +17,7 @@ const MAX_RESPONSE_MODELS = 200;
 /** What the calls that end from now on used, and how long they took. */
 export function createGenAiMetrics(
   bus: LiveBus,
-  { answers, targetOf }: { readonly answers: Pick<AnswerFacts, 'read'>; readonly targetOf: FindCallTarget },
+  { answers, targetOf }: { readonly answers: Pick<AnswerFacts, 'find'>; readonly targetOf: FindCallTarget },
 ): () => Family[] {
   const usage = createHistogram(
     'gen_ai.client.token.usage',
@@ -27,21 +27,21 @@ export function createGenAiMetrics(
   );
   const duration = createHistogram('gen_ai.client.operation.duration', 'Time of a model call.', SECONDS, 's');
   const seen = new Set<unknown>();
-  const labelsOf = ({ model, provider }: { readonly model: string; readonly provider: string }) => {
+  const labelCall = ({ model, provider }: { readonly model: string; readonly provider: string }) => {
     const target = targetOf(model);
     return {
       'gen_ai.operation.name': 'chat',
       'gen_ai.provider.name': provider,
       'gen_ai.request.model': target.model,
-      ...textsOf({ 'server.address': target.server['server.address'] }),
+      ...toLabels({ 'server.address': target.server['server.address'] }),
     };
   };
   foldEvents(bus, 'gen-ai-metrics', {
     'llm.call_completed'(payload) {
-      const { 'gen_ai.response.model': served } = answers.read(payload.request_id);
+      const { 'gen_ai.response.model': served } = answers.find(payload.request_id);
       if (seen.size < MAX_RESPONSE_MODELS) seen.add(served);
       const shown = seen.has(served) ? served : undefined;
-      const labels = { ...labelsOf(payload), ...textsOf({ 'gen_ai.response.model': shown }) };
+      const labels = { ...labelCall(payload), ...toLabels({ 'gen_ai.response.model': shown }) };
       usage.observe({ ...labels, 'gen_ai.token.type': 'input' }, promptTokens(payload));
       usage.observe({ ...labels, 'gen_ai.token.type': 'output' }, payload.output_tokens);
       const { error_class } = payload;
@@ -49,12 +49,12 @@ export function createGenAiMetrics(
       duration.observe({ ...labels, ...(error_class === null ? {} : { 'error.type': error_class }) }, seconds);
     },
     'llm.call_failed': (payload) =>
-      duration.observe({ ...labelsOf(payload), 'error.type': payload.error_class }, payload.latency_ms / 1000),
+      duration.observe({ ...labelCall(payload), 'error.type': payload.error_class }, payload.latency_ms / 1000),
   });
   return () => [usage.family(), duration.family()];
 }
 
 /** Labels are texts. */
-function textsOf(attributes: Attributes): Readonly<Record<string, string>> {
+function toLabels(attributes: Attributes): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.entries(attributes).flatMap(([k, v]) => (v === undefined ? [] : [[k, String(v)]])));
 }

@@ -13,7 +13,7 @@ export function createLogOutput(fd: number): DestinationStream {
   /** The last line is there in part. */
   let isTorn = false;
 
-  function put(line: string): boolean {
+  function writeLine(line: string): boolean {
     const bytes = Buffer.from(isTorn ? `\n${line}` : line);
     let written = 0;
     for (let tries = lost === 0 ? TRIES : 1; written < bytes.byteLength; ) {
@@ -35,8 +35,8 @@ export function createLogOutput(fd: number): DestinationStream {
   return {
     write(line) {
       const report = `{"level":"warn"${stdTimeFunctions.isoTime()},"lines":${lost},"msg":"lines of the log could not be written"}\n`;
-      if (lost > 0 && put(report)) lost = 0;
-      if (!put(line)) lost += 1;
+      if (lost > 0 && writeLine(report)) lost = 0;
+      if (!writeLine(line)) lost += 1;
     },
   };
 }

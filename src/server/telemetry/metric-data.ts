@@ -9,7 +9,7 @@ export interface Modules {
 }
 
 /** @param span Unix milliseconds of the start, and of now */
-export function metricData(
+export function toMetricData(
   { api, sdk }: Modules,
   family: Family,
   span: { readonly from: number; readonly until: number },
@@ -21,7 +21,7 @@ export function metricData(
     unit: family.unit ?? '',
     valueType: family.type !== 'histogram' && family.whole ? INT : DOUBLE,
   };
-  const times = { startTime: hrTime(span.from), endTime: hrTime(span.until) };
+  const times = { startTime: toHrTime(span.from), endTime: toHrTime(span.until) };
   const base = { descriptor, aggregationTemporality: sdk.AggregationTemporality.CUMULATIVE };
   if (family.type === 'histogram') {
     const boundaries = [...family.bounds];
@@ -38,7 +38,7 @@ export function metricData(
     : { ...base, dataPointType: sdk.DataPointType.SUM, dataPoints, isMonotonic: true };
 }
 
-function hrTime(ms: number): HrTime {
+function toHrTime(ms: number): HrTime {
   const seconds = Math.floor(ms / 1000);
   return [seconds, Math.round((ms - seconds * 1000) * 1e6)];
 }

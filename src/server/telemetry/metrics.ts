@@ -63,36 +63,37 @@ export function createMetrics(bus: LiveBus, models: readonly string[]): Metrics 
   for (const outcome of TURN_OUTCOMES) for (const is_worker of IS_WORKER) turns.add({ outcome, is_worker }, 0n);
   for (const outcome of ['completed', ...FailureModeSchema.options]) delegations.add({ outcome }, 0n);
 
-  function failed(model: string, errorClass: string): void {
+  function countFailure(model: string, errorClass: string): void {
     calls.add({ model, outcome: errorClass === 'cancelled' ? 'cancelled' : 'failed' });
     if (errorClass !== 'cancelled') errors.add({ model, error_class: errorClass });
   }
-  const ended = (outcome: (typeof TURN_OUTCOMES)[number]) => (payload: { readonly parent_session_id: string | null }) =>
-    turns.add({ outcome, is_worker: String(payload.parent_session_id !== null) });
+  const countTurn =
+    (outcome: (typeof TURN_OUTCOMES)[number]) => (payload: { readonly parent_session_id: string | null }) =>
+      turns.add({ outcome, is_worker: String(payload.parent_session_id !== null) });
 
   foldEvents(bus, 'metrics', {
     'llm.call_completed'({ model, is_worker, stop_reason, error_class, cost_usd, latency_ms }) {
       cost.add({ model, is_worker: String(is_worker) }, toPusd(cost_usd));
-      if (stop_reason === 'cancelled') return failed(model, error_class ?? 'cancelled');
+      if (stop_reason === 'cancelled') return countFailure(model, error_class ?? 'cancelled');
       calls.add({ model, outcome: 'completed' });
       latency.observe({ model }, latency_ms / 1000);
     },
-    'llm.call_failed': ({ model, error_class }) => failed(model, error_class),
+    'llm.call_failed': ({ model, error_class }) => countFailure(model, error_class),
     'route.decided'({ refused, chain, winner_index }) {
       const winner = chain[winner_index];
       if (refused === null && winner !== undefined) wins.add({ policy: winner.policy });
     },
-    'turn.completed': ended('completed'),
-    'turn.failed': ended('failed'),
-    'turn.cancelled': ended('cancelled'),
+    'turn.completed': countTurn('completed'),
+    'turn.failed': countTurn('failed'),
+    'turn.cancelled': countTurn('cancelled'),
     'delegate.completed': () => delegations.add({ outcome: 'completed' }),
     'delegate.failed': ({ failure_mode }) => delegations.add({ outcome: failure_mode }),
   });
 
   const all = [calls, errors, latency, cost, wins, turns, delegations];
   return {
-    text: (now) => [...all.flatMap(({ lines }) => lines()), ...gauges(now)].map((line) => `${line}\n`).join(''),
-    families: (now) => [...all.map(({ family }) => family()), ...gaugeFamilies(now)],
+    text: (now) => [...all.flatMap(({ lines }) => lines()), ...writeGauges(now)].map((line) => `${line}\n`).join(''),
+    families: (now) => [...all.map(({ family }) => family()), ...listGaugeFamilies(now)],
   };
 }
 
@@ -104,7 +105,7 @@ const GAUGES: { readonly [K in keyof MetricGauges]: string } = {
   unreachable_nodes: 'Other nodes of the cluster that this one cannot reach.',
 };
 
-function gauges(now: MetricGauges): string[] {
+function writeGauges(now: MetricGauges): string[] {
   return Object.entries(GAUGES).flatMap(([name, help]) => [
     `# HELP metis_${name} ${help}`,
     `# TYPE metis_${name} gauge`,
@@ -112,7 +113,7 @@ function gauges(now: MetricGauges): string[] {
   ]);
 }
 
-function gaugeFamilies(now: MetricGauges): Family[] {
+function listGaugeFamilies(now: MetricGauges): Family[] {
   return Object.entries(GAUGES).map(([name, help]) => ({
     ...{ name: `metis_${name}`, help, type: 'gauge', whole: true },
     points: [{ labels: {}, value: now[name as keyof MetricGauges] }],

@@ -11,7 +11,7 @@ export const SAMPLERS = [
   'parentbased_traceidratio',
 ] as const;
 
-export interface Wishes {
+export interface OtelSettings {
   /** Where each goes; null = it is not sent. */
   readonly traces: string | null;
   readonly metrics: string | null;
@@ -31,36 +31,39 @@ const LOCAL = 'http://localhost:4318';
 const LONGEST_MS = 2 ** 31 - 1;
 
 /** Null = nothing is sent and there is nothing to say about it. An empty variable is one that is not set. */
-export function readWishes(env: Env): Wishes | null {
+export function readOtelSettings(env: Env): OtelSettings | null {
   if (env.OTEL_SDK_DISABLED?.trim().toLowerCase() === 'true') return null;
   const remarks = new Set<string>();
-  const traces = target(env, 'TRACES', remarks);
-  const metrics = target(env, 'METRICS', remarks);
+  const traces = readTarget(env, 'TRACES', remarks);
+  const metrics = readTarget(env, 'METRICS', remarks);
   if (traces === null && metrics === null && remarks.size === 0) return null;
-  const sampling = traces === null ? ({ sampler: 'parentbased_always_on', ratio: 1 } as const) : sampled(env, remarks);
-  const content = traces !== null && withContent(env, remarks);
+  const sampling =
+    traces === null ? ({ sampler: 'parentbased_always_on', ratio: 1 } as const) : readSampler(env, remarks);
+  const content = traces !== null && isContentRecorded(env, remarks);
   const temporality = `${BASE}_METRICS_TEMPORALITY_PREFERENCE`;
   if (metrics !== null && (env[temporality] || 'cumulative').toLowerCase() !== 'cumulative')
-    remarks.add(`${temporality}=${shown(env[temporality])} is not known here: metrics are cumulative`);
-  const interval_ms = milliseconds(env.OTEL_METRIC_EXPORT_INTERVAL, 60_000);
+    remarks.add(`${temporality}=${shorten(env[temporality])} is not known here: metrics are cumulative`);
+  const interval_ms = readMilliseconds(env.OTEL_METRIC_EXPORT_INTERVAL, 60_000);
   return {
     traces,
     metrics,
     ...sampling,
     content,
-    batch_ms: milliseconds(env.OTEL_BSP_SCHEDULE_DELAY, 5000),
+    batch_ms: readMilliseconds(env.OTEL_BSP_SCHEDULE_DELAY, 5000),
     interval_ms,
-    timeout_ms: Math.min(interval_ms, milliseconds(env.OTEL_METRIC_EXPORT_TIMEOUT, 30_000)),
+    timeout_ms: Math.min(interval_ms, readMilliseconds(env.OTEL_METRIC_EXPORT_TIMEOUT, 30_000)),
     remarks: [...remarks],
   };
 }
 
-function target(env: Env, signal: 'TRACES' | 'METRICS', remarks: Set<string>): string | null {
+function readTarget(env: Env, signal: 'TRACES' | 'METRICS', remarks: Set<string>): string | null {
   const what = signal.toLowerCase();
   const exporter = env[`OTEL_${signal}_EXPORTER`]?.trim() || null;
   if (exporter === 'none') return null;
   if (exporter !== null && exporter !== 'otlp') {
-    remarks.add(`OTEL_${signal}_EXPORTER=${shown(exporter)} is not known here, but otlp and none: no ${what} are sent`);
+    remarks.add(
+      `OTEL_${signal}_EXPORTER=${shorten(exporter)} is not known here, but otlp and none: no ${what} are sent`,
+    );
     return null;
   }
   const own = `${BASE}_${signal}_ENDPOINT`;
@@ -72,10 +75,10 @@ function target(env: Env, signal: 'TRACES' | 'METRICS', remarks: Set<string>): s
     remarks.add(`${name} is no address that starts with http:// or https://: no ${what} are sent`);
     return null;
   }
-  return isSpoken(env, signal, remarks) ? url : null;
+  return isKnownProtocol(env, signal, remarks) ? url : null;
 }
 
-function isSpoken(env: Env, signal: string, remarks: Set<string>): boolean {
+function isKnownProtocol(env: Env, signal: string, remarks: Set<string>): boolean {
   const name = env[`${BASE}_${signal}_PROTOCOL`] ? `${BASE}_${signal}_PROTOCOL` : `${BASE}_PROTOCOL`;
   const protocol = env[name]?.trim() || 'http/json';
   if (protocol === 'http/json') return true;
@@ -84,18 +87,18 @@ function isSpoken(env: Env, signal: string, remarks: Set<string>): boolean {
     return true;
   }
   remarks.add(
-    `${name}=${shown(protocol)} is not spoken here: set it to http/json and the endpoint to the collector's port ` +
+    `${name}=${shorten(protocol)} is not spoken here: set it to http/json and the endpoint to the collector's port ` +
       'for HTTP, usually 4318; nothing is sent',
   );
   return false;
 }
 
-function sampled(env: Env, remarks: Set<string>): Pick<Wishes, 'sampler' | 'ratio'> {
+function readSampler(env: Env, remarks: Set<string>): Pick<OtelSettings, 'sampler' | 'ratio'> {
   const asked = env.OTEL_TRACES_SAMPLER?.trim() || 'parentbased_always_on';
   const sampler = SAMPLERS.find((one) => one === asked);
   if (sampler === undefined) {
     remarks.add(
-      `OTEL_TRACES_SAMPLER=${shown(asked)} is not known here, but ${SAMPLERS.join(', ')}: traces are kept as their ` +
+      `OTEL_TRACES_SAMPLER=${shorten(asked)} is not known here, but ${SAMPLERS.join(', ')}: traces are kept as their ` +
         'callers say, those without a caller all',
     );
     return { sampler: 'parentbased_always_on', ratio: 1 };
@@ -104,22 +107,22 @@ function sampled(env: Env, remarks: Set<string>): Pick<Wishes, 'sampler' | 'rati
   const ratio = Number(text);
   const usable = ratio >= 0 && ratio <= 1;
   if (!usable && sampler.endsWith('ratio'))
-    remarks.add(`OTEL_TRACES_SAMPLER_ARG=${shown(text)} is no number from 0 to 1: 1 is used`);
+    remarks.add(`OTEL_TRACES_SAMPLER_ARG=${shorten(text)} is no number from 0 to 1: 1 is used`);
   return { sampler, ratio: usable ? ratio : 1 };
 }
 
-function withContent(env: Env, remarks: Set<string>): boolean {
+function isContentRecorded(env: Env, remarks: Set<string>): boolean {
   const name = 'OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT';
   const asked = env[name]?.trim().toLowerCase() || 'false';
   if (['true', 'span_only', 'span_and_event'].includes(asked)) return true;
   if (!['false', 'no_content'].includes(asked))
-    remarks.add(`${name}=${shown(asked)} is not known here, but true and false: nothing of what is said is recorded`);
+    remarks.add(`${name}=${shorten(asked)} is not known here, but true and false: nothing of what is said is recorded`);
   return false;
 }
 
-function milliseconds(text: string | undefined, otherwise: number): number {
+function readMilliseconds(text: string | undefined, otherwise: number): number {
   const value = Math.round(Number(text));
   return value >= 1 && value <= LONGEST_MS ? value : otherwise;
 }
 
-const shown = (value: string | undefined) => (value ?? '').slice(0, 64);
+const shorten = (value: string | undefined) => (value ?? '').slice(0, 64);

@@ -32,12 +32,12 @@ export function createSums(name: string, help: string, show?: (sum: bigint) => s
   const sums = new Map<string, { readonly labels: Labels; sum: bigint }>();
   return {
     add(labels, amount = 1n) {
-      const one = ofLabels(sums, labels, () => ({ labels, sum: 0n }));
+      const one = findSeries(sums, labels, () => ({ labels, sum: 0n }));
       one.sum += amount;
     },
     lines: () => [
-      ...head(name, help, 'counter'),
-      ...inOrder(sums).map(([labels, { sum }]) => `${name}{${labels}} ${text(sum)}`),
+      ...writeHead(name, help, 'counter'),
+      ...sortSeries(sums).map(([labels, { sum }]) => `${name}{${labels}} ${text(sum)}`),
     ],
     family: () => ({
       ...{ name, help, type: 'counter', whole: show === undefined },
@@ -60,7 +60,7 @@ export function createHistogram(name: string, help: string, bounds: readonly num
   const series = new Map<string, { readonly labels: Labels; readonly counts: number[]; sum: number; count: number }>();
   return {
     observe(labels, value) {
-      const one = ofLabels(series, labels, () => ({ labels, counts: [...bounds, 0].map(() => 0), sum: 0, count: 0 }));
+      const one = findSeries(series, labels, () => ({ labels, counts: [...bounds, 0].map(() => 0), sum: 0, count: 0 }));
       const place = bounds.findIndex((bound) => value <= bound);
       const index = place < 0 ? bounds.length : place;
       one.counts[index] = (one.counts[index] ?? 0) + 1;
@@ -68,8 +68,8 @@ export function createHistogram(name: string, help: string, bounds: readonly num
       one.count += 1;
     },
     lines: () => [
-      ...head(name, help, 'histogram'),
-      ...inOrder(series).flatMap(([labels, { counts, sum, count }]) => {
+      ...writeHead(name, help, 'histogram'),
+      ...sortSeries(series).flatMap(([labels, { counts, sum, count }]) => {
         let below = 0;
         return [
           ...bounds.map((bound, i) => {
@@ -92,22 +92,22 @@ export function createHistogram(name: string, help: string, bounds: readonly num
   };
 }
 
-function ofLabels<T>(series: Map<string, T>, labels: Labels, empty: () => T): T {
-  const key = written(labels);
+function findSeries<T>(series: Map<string, T>, labels: Labels, empty: () => T): T {
+  const key = formatLabels(labels);
   const found = series.get(key) ?? empty();
   series.set(key, found);
   return found;
 }
 
-function head(name: string, help: string, type: string): string[] {
+function writeHead(name: string, help: string, type: string): string[] {
   return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`];
 }
 
-function inOrder<T>(series: ReadonlyMap<string, T>): [string, T][] {
+function sortSeries<T>(series: ReadonlyMap<string, T>): [string, T][] {
   return [...series].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
-function written(labels: Labels): string {
+function formatLabels(labels: Labels): string {
   return Object.entries(labels)
     .map(([name, value]) => `${name}="${value.replace(/[\\"]/g, '\\$&').replaceAll('\n', '\\n')}"`)
     .join(',');

@@ -118,7 +118,7 @@ export function foldSpans(
     'llm.call_completed'(payload, event) {
       const { request_id, stop_reason, error_class } = payload;
       close(calls, request_id, event, {
-        ...answers.read(request_id),
+        ...answers.find(request_id),
         'gen_ai.response.finish_reasons': [stop_reason],
         // Ours are disjoint; here the cached ones are among the input.
         'gen_ai.usage.input_tokens': promptTokens(payload),
@@ -150,10 +150,10 @@ export function foldSpans(
     'delegate.started': ({ worker_session_id, tool_use_id }) => void workers.set(worker_session_id, tool_use_id),
     'session.ended': (_payload, { session_id }) => void workers.delete(session_id),
   });
-  relay.use((toolUseId) => headersOf(tools.get(toolUseId)));
+  relay.use((toolUseId) => toTraceHeaders(tools.get(toolUseId)));
 }
 
-function headersOf(found: Open | undefined): TraceHeaders | undefined {
+function toTraceHeaders(found: Open | undefined): TraceHeaders | undefined {
   if (found === undefined) return undefined;
   const { traceId, spanId, traceFlags, traceState } = found.span.spanContext();
   const state = traceState?.serialize();

@@ -11,11 +11,11 @@ import type { FindCallTarget } from './call-target.ts';
 import { createContent } from './content.ts';
 import { createGenAiMetrics } from './gen-ai-metrics.ts';
 import type { Metrics } from './metrics.ts';
-import { type Env, readWishes, type Wishes } from './otel-environment.ts';
+import { type Env, type OtelSettings, readOtelSettings } from './otel-environment.ts';
 import type { TraceRelay } from './trace-relay.ts';
 
 /** For what is left to send when the server goes down. */
-const LAST_WORDS_MS = 2000;
+const FLUSH_TIMEOUT_MS = 2000;
 
 export interface TelemetryParts {
   readonly env: Env;
@@ -32,9 +32,9 @@ export interface TelemetryParts {
 
 export interface Telemetry {
   /** The adapters as the engine is to have them: their answers are read for spans and metrics. */
-  listening(providers: Providers): Providers;
+  wrapProviders(providers: Providers): Providers;
   /** The same of the gateway's relays. */
-  relaying(relays: Relays): Relays;
+  wrapRelays(relays: Relays): Relays;
   /** From now on figures are sent, these of the moment among them. */
   sendMetrics(gauges: () => Promise<MetricGauges>): void;
   close(): Promise<void>;
@@ -43,24 +43,24 @@ export interface Telemetry {
 /** Null = nobody asked. */
 export async function startTelemetry(parts: TelemetryParts): Promise<Telemetry | null> {
   const { env, clock, log, secrets } = parts;
-  const wishes = readWishes(env);
-  if (wishes === null) return null;
-  for (const remark of wishes.remarks) log.warn({}, remark);
-  const content = wishes.content ? createContent(secrets) : null;
+  const settings = readOtelSettings(env);
+  if (settings === null) return null;
+  for (const remark of settings.remarks) log.warn({}, remark);
+  const content = settings.content ? createContent(secrets) : null;
   if (content !== null) log.warn({}, 'what is said to models and by them is sent with the traces');
   const answers = createAnswerFacts(secrets);
   const traces =
-    wishes.traces === null ? null : await startTraces(parts, wishes, { url: wishes.traces, content, answers });
+    settings.traces === null ? null : await startTraces(parts, settings, { url: settings.traces, content, answers });
   const metrics =
-    wishes.metrics === null ? null : await prepareMetrics(parts, wishes, { url: wishes.metrics, answers });
+    settings.metrics === null ? null : await prepareMetrics(parts, settings, { url: settings.metrics, answers });
   return {
-    listening: (providers) => answers.listening(content?.listening(providers) ?? providers),
-    relaying: answers.relaying,
+    wrapProviders: (providers) => answers.wrapProviders(content?.wrapProviders(providers) ?? providers),
+    wrapRelays: answers.wrapRelays,
     sendMetrics: (gauges) => metrics?.start(gauges),
     close: async () => {
       const enough = new AbortController();
       const sent = Promise.allSettled([traces?.shutdown(), metrics?.shutdown()]);
-      await Promise.race([sent, sleep(clock, LAST_WORDS_MS, enough.signal).catch(() => {})]);
+      await Promise.race([sent, sleep(clock, FLUSH_TIMEOUT_MS, enough.signal).catch(() => {})]);
       enough.abort();
     },
   };
@@ -68,7 +68,7 @@ export async function startTelemetry(parts: TelemetryParts): Promise<Telemetry |
 
 async function startTraces(
   { bus, relay, targetOf, version, log }: TelemetryParts,
-  wishes: Wishes,
+  wishes: OtelSettings,
   {
     url,
     content,
@@ -84,13 +84,13 @@ async function startTraces(
     import('@opentelemetry/sdk-trace'),
     import('@opentelemetry/exporter-trace-otlp-http'),
     import('./spans.ts'),
-    resourceOf(version),
+    createResource(version),
   ]);
   const processor = new sdk.BatchSpanProcessor({
-    exporter: saidOnce(new OTLPTraceExporter({ url }), { what: 'traces', url, log }),
+    exporter: logOutages(new OTLPTraceExporter({ url }), { what: 'traces', url, log }),
     scheduledDelayMillis: wishes.batch_ms,
   });
-  const sampler = samplerOf(sdk, wishes);
+  const sampler = createSampler(sdk, wishes);
   const provider = new sdk.TracerProvider({ resource, sampler, spanProcessors: [processor] });
   foldSpans(api, provider.getTracer('metis', version), { bus, relay, content, answers, targetOf });
   log.info({ endpoint: new URL(url).origin }, 'traces are sent');
@@ -99,20 +99,20 @@ async function startTraces(
 
 async function prepareMetrics(
   { bus, metrics, targetOf, version, clock, log }: TelemetryParts,
-  wishes: Wishes,
+  wishes: OtelSettings,
   { url, answers }: { readonly url: string; readonly answers: AnswerFacts },
 ) {
-  const [api, sdk, { OTLPMetricExporter }, { metricData }, resource] = await Promise.all([
+  const [api, sdk, { OTLPMetricExporter }, { toMetricData: metricData }, resource] = await Promise.all([
     import('@opentelemetry/api'),
     import('@opentelemetry/sdk-metrics'),
     import('@opentelemetry/exporter-metrics-otlp-http'),
     import('./metric-data.ts'),
-    resourceOf(version),
+    createResource(version),
   ]);
   const genAi = createGenAiMetrics(bus, { answers, targetOf });
   const from = clock.now();
   const reader = new sdk.PeriodicExportingMetricReader({
-    exporter: saidOnce(new OTLPMetricExporter({ url }), { what: 'metrics', url, log }),
+    exporter: logOutages(new OTLPMetricExporter({ url }), { what: 'metrics', url, log }),
     exportIntervalMillis: wishes.interval_ms,
     exportTimeoutMillis: wishes.timeout_ms,
   });
@@ -136,13 +136,13 @@ async function prepareMetrics(
 }
 
 /** Headers, timeout and compression the exporters read themselves; name and attributes of the service this does. */
-async function resourceOf(version: string) {
+async function createResource(version: string) {
   const { detectResources, envDetector, resourceFromAttributes } = await import('@opentelemetry/resources');
   const ours = resourceFromAttributes({ 'service.name': 'metis', 'service.version': version });
   return ours.merge(detectResources({ detectors: [envDetector] }));
 }
 
-function samplerOf(sdk: typeof import('@opentelemetry/sdk-trace'), { sampler, ratio }: Wishes): Sampler {
+function createSampler(sdk: typeof import('@opentelemetry/sdk-trace'), { sampler, ratio }: OtelSettings): Sampler {
   const roots: Readonly<Record<string, () => Sampler>> = {
     always_on: () => new sdk.AlwaysOnSampler(),
     always_off: () => new sdk.AlwaysOffSampler(),
@@ -159,7 +159,7 @@ interface Exporter<T> {
 }
 
 /** Says once that what is sent is lost, and once that it arrives again. */
-function saidOnce<T>(
+function logOutages<T>(
   exporter: Exporter<T>,
   { what, url, log }: { readonly what: string; readonly url: string; readonly log: Logger },
 ): Exporter<T> {

@@ -33,7 +33,7 @@ export function createTraceRelay(bus: LiveBus): TraceRelay {
   /** Worker session -> the headers of the turn that opened it. */
   const workers = new Map<string, TraceHeaders>();
   const calls = new AsyncLocalStorage<Pick<ToolContext, 'turn_id' | 'tool_use_id'>>();
-  let spanOf: (toolUseId: ToolUseId) => TraceHeaders | undefined = () => undefined;
+  let findSpan: (toolUseId: ToolUseId) => TraceHeaders | undefined = () => undefined;
 
   function fold({ type, session_id, turn_id, payload }: Event): void {
     if (turn_id === null) return void (type === 'session.ended' && workers.delete(session_id));
@@ -60,11 +60,11 @@ export function createTraceRelay(bus: LiveBus): TraceRelay {
     forget: (turnId) => void turns.delete(turnId),
     of: (turnId) => turns.get(turnId),
     use: (spans) => {
-      spanOf = spans;
+      findSpan = spans;
     },
     fetch: (plain) => (input, init) => {
       const call = calls.getStore();
-      const trace = call && (spanOf(call.tool_use_id) ?? turns.get(call.turn_id));
+      const trace = call && (findSpan(call.tool_use_id) ?? turns.get(call.turn_id));
       if (!trace) return plain(input, init);
       const headers = new Headers(init?.headers);
       for (const [name, value] of Object.entries(trace)) headers.set(name, value);
@@ -72,7 +72,7 @@ export function createTraceRelay(bus: LiveBus): TraceRelay {
     },
     mcp: (plain) => {
       type McpTools = ReturnType<Mcp['known']>;
-      const traced = (tools: McpTools): McpTools =>
+      const traceTools = (tools: McpTools): McpTools =>
         tools.map((one) => ({
           ...one,
           factory: () => {
@@ -82,8 +82,8 @@ export function createTraceRelay(bus: LiveBus): TraceRelay {
         }));
       return {
         ...plain,
-        tools: async (workspace) => traced(await plain.tools(workspace)),
-        known: (workspace) => traced(plain.known(workspace)),
+        tools: async (workspace) => traceTools(await plain.tools(workspace)),
+        known: (workspace) => traceTools(plain.known(workspace)),
       };
     },
   };

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { defaultConfig } from '#protocol/config.ts';
 import { type ConfigInput, loadConfig } from '#server/config.ts';
-import { CONFIG_KEYS, environmentName } from '#server/config-keys.ts';
+import { CONFIG_KEYS, toEnvironmentName } from '#server/config-keys.ts';
 
 let root: string;
 let input: ConfigInput;
@@ -272,7 +272,7 @@ describe('problems', () => {
 });
 
 it('no two keys share an environment name', () => {
-  const names = [...CONFIG_KEYS.keys()].map(environmentName);
+  const names = [...CONFIG_KEYS.keys()].map(toEnvironmentName);
   expect(new Set(names).size).toBe(names.length);
 });
 

@@ -8,7 +8,7 @@ import { recordingLog } from '../../provider/support.ts';
 test('the models that answered are 200 series at most, and the calls of the others count without their name', () => {
   const bus = createBus(recordingLog().log);
   const families = createGenAiMetrics(bus, {
-    answers: { read: (id) => ({ 'gen_ai.response.model': `m${id}` }) },
+    answers: { find: (id) => ({ 'gen_ai.response.model': `m${id}` }) },
     targetOf: () => ({ model: 'opus', server: {} }),
   });
   const usage = { input_tokens: 1, cached_input_tokens: 0, cache_creation_input_tokens: 0, output_tokens: 1 };

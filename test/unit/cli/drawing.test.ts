@@ -1,25 +1,25 @@
 // What a person sees of a running session: one line each, never wider than the terminal, no codes unless asked.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { startLiveTree, treeLines } from '#cli/live-tree.ts';
+import { drawTree, startLiveTree } from '#cli/live-tree.ts';
 import { createSessionTree } from '#cli/session-tree.ts';
 import {
-  age,
-  clipped,
-  columnsOf,
-  compact,
+  clip,
+  countColumns,
   createStyle,
-  dollars,
-  grouped,
-  jsonLine,
-  padded,
-  pieces,
-  printable,
-  printableText,
-  roundedDollars,
-  wrapped,
+  formatAge,
+  formatCompact,
+  formatDollars,
+  formatRoundedDollars,
+  groupDigits,
+  pad,
+  splitByWidth,
+  toJsonLine,
+  toPrintable,
+  toPrintableText,
+  wrapWords,
 } from '#cli/style.ts';
-import { tableLines } from '#cli/table.ts';
+import { layOutTable } from '#cli/table.ts';
 import type { StoredEvent, TransientEvent } from '#client/events.ts';
 import { toPusd } from '#protocol/money.ts';
 
@@ -117,10 +117,10 @@ describe('the live tree', () => {
             Object.assign(node, { doing, model, input_tokens: tokens, output_tokens: tokens, cost: pusd });
             Object.assign(node, { started_at: -tokens, ended_at: ended ? 0 : null });
           }
-          const lines = treeLines(tree.nodes, view(width, height));
+          const lines = drawTree(tree.nodes, view(width, height));
           expect(lines.length).toBeLessThanOrEqual(Math.max(2, height));
           for (const line of lines) {
-            expect(columnsOf(line)).toBeLessThanOrEqual(width);
+            expect(countColumns(line)).toBeLessThanOrEqual(width);
             expect(line).not.toMatch(/\p{Cc}/u);
           }
         },
@@ -143,7 +143,7 @@ describe('the live tree', () => {
     tree.apply(event('w', 'route.decided', { chosen_model: '模型:小' }));
     tree.apply(event('w', 'tool.use_end', { tool_use_id: 't', final_input: { path: 'src/a.ts' } }));
     tree.apply(event('w', 'tool.called', { tool_use_id: 't', tool_name: 'edit_file' }));
-    expect(treeLines(tree.nodes, view(79))).toEqual(
+    expect(drawTree(tree.nodes, view(79))).toEqual(
       [
         '⠋ planner    anthropic:claude-opus-5 delegate           12k↑ 700↓ $1.5000 10s',
         '⠋   worker 1 模型:小                 edit_file src/a.ts                    3s',
@@ -151,8 +151,8 @@ describe('the live tree', () => {
         expect.stringMatching(new RegExp(`^${line.replaceAll(/[$.]/g, '\\$&').replaceAll(/ {2,}/g, ' +')}$`)),
       ),
     );
-    const [first, second] = treeLines(tree.nodes, view(79));
-    expect([columnsOf(first!), columnsOf(second!)]).toEqual([79, 79]);
+    const [first, second] = drawTree(tree.nodes, view(79));
+    expect([countColumns(first!), countColumns(second!)]).toEqual([79, 79]);
   });
 
   it('counts ended workers in one line where the terminal is too low for all', () => {
@@ -161,7 +161,7 @@ describe('the live tree', () => {
       tree.apply(event(`w${i}`, 'session.created', { is_worker: true, parent_session_id: 'p' }));
       if (i < 25) tree.apply({ ...event(`w${i}`, 'turn.completed', {}), timestamp: '1970-01-01T00:00:00.000Z' });
     }
-    const lines = treeLines(tree.nodes, view(79, 10));
+    const lines = drawTree(tree.nodes, view(79, 10));
     expect(lines).toHaveLength(10);
     expect(lines.at(-1)).toBe('  and 22 more workers: 22 ended, $0.0000');
     for (const worker of [26, 27, 28, 29, 30]) expect(lines.join('\n')).toContain(`worker ${worker}`);
@@ -182,16 +182,16 @@ describe('the live tree', () => {
 
 describe('figures', () => {
   it('are rounded half up in integers: four places, two from $100 on', () => {
-    expect(roundedDollars(toPusd('0.00005'))).toBe('$0.0001');
-    expect(roundedDollars(toPusd('0.00004999'))).toBe('$0.0000');
-    expect(roundedDollars(toPusd('12.3'))).toBe('$12.3000');
-    expect(roundedDollars(toPusd('1234567.005'))).toBe('$1,234,567.01');
+    expect(formatRoundedDollars(toPusd('0.00005'))).toBe('$0.0001');
+    expect(formatRoundedDollars(toPusd('0.00004999'))).toBe('$0.0000');
+    expect(formatRoundedDollars(toPusd('12.3'))).toBe('$12.3000');
+    expect(formatRoundedDollars(toPusd('1234567.005'))).toBe('$1,234,567.01');
   });
   it('keep every digit where they are exact', () => {
-    expect(['0', '0.000000000001', '1234567.5'].map(dollars)).toEqual(['$0', '$0.000000000001', '$1,234,567.5']);
+    expect(['0', '0.000000000001', '1234567.5'].map(formatDollars)).toEqual(['$0', '$0.000000000001', '$1,234,567.5']);
   });
   it('are short at a glance', () => {
-    expect([0, 999, 1000, 1234, 12_345, 999_999, 1_250_000, 3e9].map(compact)).toEqual([
+    expect([0, 999, 1000, 1234, 12_345, 999_999, 1_250_000, 3e9].map(formatCompact)).toEqual([
       '0',
       '999',
       '1k',
@@ -201,17 +201,17 @@ describe('figures', () => {
       '1.2M',
       '3G',
     ]);
-    expect([0, 59_999, 60_000, 7_200_000, 200_000_000].map(age)).toEqual(['0s', '59s', '1m', '2h', '2d']);
+    expect([0, 59_999, 60_000, 7_200_000, 200_000_000].map(formatAge)).toEqual(['0s', '59s', '1m', '2h', '2d']);
   });
   it('are grouped by thousands', () => {
-    expect([0, 999, 1000, 1234567].map(grouped)).toEqual(['0', '999', '1,000', '1,234,567']);
+    expect([0, 999, 1000, 1234567].map(groupDigits)).toEqual(['0', '999', '1,000', '1,234,567']);
   });
 });
 
 describe('a table', () => {
   const columns = [{ title: 'session' }, { title: 'cost', align: 'right' as const }];
   it('lines its columns up and draws a rule where asked', () => {
-    expect(tableLines(columns, [['planner', '$1.5'], null, ['total', '$12.25']], 80)).toEqual([
+    expect(layOutTable(columns, [['planner', '$1.5'], null, ['total', '$12.25']], 80)).toEqual([
       'session    cost',
       '───────────────',
       'planner    $1.5',
@@ -220,7 +220,7 @@ describe('a table', () => {
     ]);
   });
   it('cuts the first column rather than exceed its width', () => {
-    const lines = tableLines(columns, [['x'.repeat(100), '$1']], 40);
+    const lines = layOutTable(columns, [['x'.repeat(100), '$1']], 40);
     for (const line of lines) expect(line.length).toBeLessThanOrEqual(40);
     expect(lines[2]).toMatch(/…\s+\$1$/);
   });
@@ -232,40 +232,40 @@ describe('a table', () => {
       { title: 'cost', align: 'right' as const },
     ];
     const row = ['sess_01JZZZZZZZZZZZZZZZZZZZZZZZ', 'm'.repeat(60), '1,234,567', '$1,234,567.123456789012'];
-    expect(tableLines(many, [row], 80)[2]).toBe(`${row[0]}  ${'m'.repeat(10)}…  ${row[2]}  ${row[3]}`);
-    expect(tableLines(many, [row], 70)[2]).toBe(`${row[0]}  ${row[2]}  ${row[3]}`);
-    expect(tableLines(many, [row], 60)[2]).toBe(`${row[0]}  ${row[3]}`);
+    expect(layOutTable(many, [row], 80)[2]).toBe(`${row[0]}  ${'m'.repeat(10)}…  ${row[2]}  ${row[3]}`);
+    expect(layOutTable(many, [row], 70)[2]).toBe(`${row[0]}  ${row[2]}  ${row[3]}`);
+    expect(layOutTable(many, [row], 60)[2]).toBe(`${row[0]}  ${row[3]}`);
   });
 });
 
 describe('text', () => {
   it('takes the columns a terminal gives it', () => {
-    expect(['abc', '日本', '🙂', '👨‍👩‍👧', 'e\u0301'].map(columnsOf)).toEqual([3, 4, 2, 2, 1]);
-    expect(padded('日本語', 5)).toBe('日本…');
-    expect(padded('日本語', 4)).toBe('日… ');
-    expect(clipped('👨‍👩‍👧👨‍👩‍👧', 3)).toBe('👨‍👩‍👧…');
-    expect(padded('é', 3, 'right')).toBe('  é');
+    expect(['abc', '日本', '🙂', '👨‍👩‍👧', 'e\u0301'].map(countColumns)).toEqual([3, 4, 2, 2, 1]);
+    expect(pad('日本語', 5)).toBe('日本…');
+    expect(pad('日本語', 4)).toBe('日… ');
+    expect(clip('👨‍👩‍👧👨‍👩‍👧', 3)).toBe('👨‍👩‍👧…');
+    expect(pad('é', 3, 'right')).toBe('  é');
   });
   it('is broken between words, and loses nothing', () => {
-    expect(wrapped('one two three', 8)).toEqual(['one two', 'three']);
-    expect(wrapped('a 日本日本 b', 4)).toEqual(['a', '日本', '日本', 'b']);
+    expect(wrapWords('one two three', 8)).toEqual(['one two', 'three']);
+    expect(wrapWords('a 日本日本 b', 4)).toEqual(['a', '日本', '日本', 'b']);
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme' }), fc.integer({ min: 4, max: 20 }), (text, width) => {
-        expect(pieces(text, width).join('')).toBe(text);
-        for (const piece of pieces(text, width)) expect(columnsOf(piece)).toBeLessThanOrEqual(width);
+        expect(splitByWidth(text, width).join('')).toBe(text);
+        for (const piece of splitByWidth(text, width)) expect(countColumns(piece)).toBeLessThanOrEqual(width);
       }),
     );
   });
   it('moves no cursor and turns no direction', () => {
-    expect(printable('a\x1b[2Jb\r\nc\u202ed\u2028e')).toBe('a [2Jb c d e');
-    expect(printable('a\u200bb\u2060c\ufeffd\u00ade\u{e0041}f')).toBe('a b c d e f');
-    expect(printable('👨‍👩‍👧')).toBe('👨‍👩‍👧');
-    expect(printableText('one\r\n\ttwo\x1b]52;c;eA==\x07\u009b2J\rthree')).toBe('one\n\ttwo ]52;c;eA==  2J three');
+    expect(toPrintable('a\x1b[2Jb\r\nc\u202ed\u2028e')).toBe('a [2Jb c d e');
+    expect(toPrintable('a\u200bb\u2060c\ufeffd\u00ade\u{e0041}f')).toBe('a b c d e f');
+    expect(toPrintable('👨‍👩‍👧')).toBe('👨‍👩‍👧');
+    expect(toPrintableText('one\r\n\ttwo\x1b]52;c;eA==\x07\u009b2J\rthree')).toBe('one\n\ttwo ]52;c;eA==  2J three');
   });
   it('is the same JSON for whoever parses it, with nothing that a terminal acts on', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (text) => {
-        const line = jsonLine({ text: `${text}\u009b2J\u202e\u{e0041}\x7f` });
+        const line = toJsonLine({ text: `${text}\u009b2J\u202e\u{e0041}\x7f` });
         expect(line.slice(0, -1)).not.toMatch(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u);
         expect(JSON.parse(line).text).toBe(`${text}\u009b2J\u202e\u{e0041}\x7f`);
       }),

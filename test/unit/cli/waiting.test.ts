@@ -16,6 +16,6 @@ it('a session in which something happened waits no more, until the server says s
   clock.advance(2000);
   await Promise.resolve();
   expect(waiting.line()).toBe('waits for the model (w1, 2s), an approval (w2, 2s)');
-  waiting.moved('w1');
+  waiting.clear('w1');
   expect(waiting.line()).toBe('waits for an approval (w2, 2s)');
 });

@@ -2,16 +2,16 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { jsonLine } from '#cli/style.ts';
-import { styleOf, widthOf } from '#cli/terminal.ts';
+import { toJsonLine } from '#cli/style.ts';
+import { createTerminalStyle, getTableWidth } from '#cli/terminal.ts';
 import { ApiError } from '#client/request.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
 import type { ConfigFlags } from '#server/config.ts';
 import { type CommandContext, refuse } from '#server/context.ts';
 import { type Policy, parsePolicy } from './policy.ts';
-import { benchmarkText, createBenchmark } from './report.ts';
-import { notRun, type RunResult, runArm } from './run.ts';
+import { createBenchmark, writeBenchmark } from './report.ts';
+import { createSkippedRun, type RunResult, runArm } from './run.ts';
 import { type BenchmarkSettings, readModels } from './server.ts';
 import { readWorkloads, type Workload } from './workload.ts';
 
@@ -35,7 +35,7 @@ export async function benchmark(context: CommandContext, flags: BenchmarkFlags, 
   const workloads = readWorkloads(path.resolve(context.cwd, folder));
   if (!workloads.ok) return refuse(context, workloads.error);
   const given = flags.delegationPolicy === undefined ? null : parsePolicy(flags.delegationPolicy);
-  const problems = faults(workloads.value, flags, given);
+  const problems = findFaults(workloads.value, flags, given);
   if (problems.length > 0) return refuse(context, problems);
   const models = readModels(context, flags);
   if (!models.ok) return refuse(context, models.error);
@@ -50,7 +50,9 @@ export async function benchmark(context: CommandContext, flags: BenchmarkFlags, 
     const place = { folder: temporary, budget: flags.budget, signal: stopped.signal };
     const runs = await runAll(context, workloads.value, settings, place);
     const result = createBenchmark(runs, { simulated: flags.scripted ?? false, budget_usd: flags.budget });
-    const text = flags.json ? jsonLine(result) : benchmarkText(result, styleOf(context), widthOf(context));
+    const text = flags.json
+      ? toJsonLine(result)
+      : writeBenchmark(result, createTerminalStyle(context), getTableWidth(context));
     context.stdout.write(text);
     if (stopped.signal.aborted) return 130;
     return runs.every((run) => run.result === 'passed') ? 0 : 1;
@@ -65,7 +67,7 @@ export async function benchmark(context: CommandContext, flags: BenchmarkFlags, 
 }
 
 /** What can be said before a run starts. */
-function faults(workloads: readonly Workload[], flags: BenchmarkFlags, policy: Policy | null): string[] {
+function findFaults(workloads: readonly Workload[], flags: BenchmarkFlags, policy: Policy | null): string[] {
   const problems: string[] = [];
   if (policy !== null && flags.model !== undefined && flags.model !== policy.planner)
     problems.push(`--model ${flags.model} is not the planner of --delegation-policy ${flags.delegationPolicy}`);
@@ -92,8 +94,8 @@ async function runAll(
       const arm = { workload, delegate };
       const spent = sumPusd(runs.map((run) => toPusd(run.cost_usd)));
       const left = ((toPusd(budget) - spent) / LIMIT_STEP) * LIMIT_STEP;
-      if (signal.aborted) runs.push(notRun(arm, 'interrupted'));
-      else if (left <= 0n) runs.push(notRun(arm, 'nothing is left of the limit; raise --budget'));
+      if (signal.aborted) runs.push(createSkippedRun(arm, 'interrupted'));
+      else if (left <= 0n) runs.push(createSkippedRun(arm, 'nothing is left of the limit; raise --budget'));
       else {
         context.stderr.write(`${workload.name}, ${delegate ? 'delegated' : 'inline'}\n`);
         const own = fs.mkdtempSync(path.join(folder, 'run-'));

@@ -1,11 +1,11 @@
 // What the runs of `metis benchmark` passed and cost, and delegation held against the planner alone (17 §6).
-import { COST_COLUMNS, costCells } from '#cli/cost.ts';
-import { dollars, printable, type Style } from '#cli/style.ts';
-import { type Column, tableLines } from '#cli/table.ts';
+import { COST_COLUMNS, composeCostCells } from '#cli/cost.ts';
+import { formatDollars, type Style, toPrintable } from '#cli/style.ts';
+import { type Column, layOutTable } from '#cli/table.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
 import type { RunResult } from './run.ts';
 
-const COLUMNS: readonly Column[] = [
+const REPORT_COLUMNS: readonly Column[] = [
   { title: 'workload', least: 12 },
   { title: 'run', whole: true },
   { title: 'result', whole: true },
@@ -41,10 +41,10 @@ export function createBenchmark(
 ): Benchmark {
   const { simulated, budget_usd } = of;
   const spent_usd = fromPusd(sumPusd(runs.map((run) => toPusd(run.cost_usd))));
-  return { simulated, budget_usd, spent_usd, runs, comparisons: compare(runs) };
+  return { simulated, budget_usd, spent_usd, runs, comparisons: compareRuns(runs) };
 }
 
-function compare(runs: readonly RunResult[]): Comparison[] {
+function compareRuns(runs: readonly RunResult[]): Comparison[] {
   const comparable = runs.filter((run) => run.result === 'passed' && !run.has_unpriced_calls);
   return comparable
     .filter((run) => run.delegate)
@@ -59,15 +59,15 @@ function compare(runs: readonly RunResult[]): Comparison[] {
 }
 
 /** The table and the sentences under it; each line ends with a line break. */
-export function benchmarkText({ simulated, runs, comparisons }: Benchmark, style: Style, width: number): string {
-  const lines = tableLines(
-    COLUMNS,
+export function writeBenchmark({ simulated, runs, comparisons }: Benchmark, style: Style, width: number): string {
+  const lines = layOutTable(
+    REPORT_COLUMNS,
     runs.map((run) => [
       run.workload,
       name(run),
       RESULTS[run.result],
       String(run.delegate_calls),
-      ...costCells(run),
+      ...composeCostCells(run),
       run.wall_time_seconds === null ? '-' : run.wall_time_seconds.toFixed(1),
     ]),
     width,
@@ -89,7 +89,7 @@ export function benchmarkText({ simulated, runs, comparisons }: Benchmark, style
   const note = simulated
     ? 'Scripted models answered: tokens and money are simulated.'
     : 'Each row is one run; another run of the same task may differ.';
-  return [...lines, '', ...[...reasons, ...unpriced, ...compared].map(printable), style.dim(note), ''].join('\n');
+  return [...lines, '', ...[...reasons, ...unpriced, ...compared].map(toPrintable), style.dim(note), ''].join('\n');
 }
 
 function name({ delegate }: RunResult): string {
@@ -99,5 +99,5 @@ function name({ delegate }: RunResult): string {
 function sentence({ workload, delegated_usd, inline_usd, saved_pct }: Comparison): string {
   const percent = `${Math.abs(saved_pct * 100).toFixed(1)} %`;
   const than = saved_pct === 0 ? 'as much as' : saved_pct > 0 ? `${percent} less than` : `${percent} more than`;
-  return `${workload}: delegating costs ${than} inline: ${dollars(delegated_usd)} and ${dollars(inline_usd)}.`;
+  return `${workload}: delegating costs ${than} inline: ${formatDollars(delegated_usd)} and ${formatDollars(inline_usd)}.`;
 }

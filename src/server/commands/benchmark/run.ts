@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { createSessionTree } from '#cli/session-tree.ts';
-import { styleOf } from '#cli/terminal.ts';
+import { createTerminalStyle } from '#cli/terminal.ts';
 import { startWatch } from '#cli/watch.ts';
 import { type CostRow, createMetisClient, type MetisClient, type Session, type Turn } from '#client/client.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
@@ -36,7 +36,7 @@ export interface RunResult extends Figures {
 }
 
 /** A run that nothing was paid for. */
-export function notRun({ workload, delegate }: Arm, reason: string): RunResult {
+export function createSkippedRun({ workload, delegate }: Arm, reason: string): RunResult {
   return {
     workload: workload.name,
     delegate,
@@ -85,12 +85,12 @@ export async function runArm(
       on_reached: 'stop',
       approval_mode: settings.approve ? 'approve_all' : 'strict',
     });
-    const turn = await followTurn(context, client, { session, task: arm.workload.prompt, signal: place.signal });
+    const turn = await watchRun(context, client, { session, task: arm.workload.prompt, signal: place.signal });
     const [{ totals }, { worker_count, has_unpriced_calls }] = await Promise.all([
       client.getCost({ group_by: 'none', parent_session: session.id, from: 'all' }),
       client.getSession(session.id),
     ]);
-    const end = await judge(context, arm, { turn, workers: worker_count, workspace, started, signal: place.signal });
+    const end = await judgeRun(context, arm, { turn, workers: worker_count, workspace, started, signal: place.signal });
     const { call_count, input_tokens, cache_creation_input_tokens, cached_input_tokens, output_tokens, cost_usd } =
       totals;
     return {
@@ -115,12 +115,16 @@ export async function runArm(
 }
 
 /** Submits the task and shows its steps on stderr; an abort cancels it, and its end is waited for. */
-async function followTurn(
+async function watchRun(
   context: CommandContext,
   client: MetisClient,
   { session, task, signal }: { readonly session: Session; readonly task: string; readonly signal: AbortSignal },
 ): Promise<Turn> {
-  const watch = startWatch(createSessionTree(session.id, session), context.stderr, styleOf(context, context.stderr));
+  const watch = startWatch(
+    createSessionTree(session.id, session),
+    context.stderr,
+    createTerminalStyle(context, context.stderr),
+  );
   const keepCursor = context.onExit(() => watch.stop());
   let turnId: string | null = null;
   const cancel = () => {
@@ -144,7 +148,7 @@ async function followTurn(
   }
 }
 
-async function judge(
+async function judgeRun(
   context: CommandContext,
   { workload, delegate }: Arm,
   {
@@ -161,19 +165,18 @@ async function judge(
     readonly signal: AbortSignal;
   },
 ): Promise<Pick<RunResult, 'result' | 'reason'>> {
-  const failed = (reason: string) => ({ result: 'failed', reason: reason.slice(0, MAX_REASON) }) as const;
+  const fail = (reason: string) => ({ result: 'failed', reason: reason.slice(0, MAX_REASON) }) as const;
   if (turn.status !== 'completed')
-    return failed(`the turn ${turn.status}: ${turn.error_message ?? turn.cancel_reason ?? ''}`);
+    return fail(`the turn ${turn.status}: ${turn.error_message ?? turn.cancel_reason ?? ''}`);
   if (turn.stop_reason === 'budget_exceeded')
     return { result: 'not_run', reason: 'the limit ended it; raise --budget' };
   const env = shellEnvironment(context.env, config.tools.shell.env_passthrough);
   const fault = await runCheck(workload.check, { workspace, env, shell: config.tools.shell, signal }).catch(
     (error: unknown) => `the check could not run: ${error instanceof Error ? error.message : String(error)}`,
   );
-  if (fault !== null) return failed(fault);
+  if (fault !== null) return fail(fault);
   const { min_delegate_calls: least } = workload.expect;
-  if (delegate && workers < least)
-    return failed(`${workers} workers started, and expect.min_delegate_calls is ${least}`);
+  if (delegate && workers < least) return fail(`${workers} workers started, and expect.min_delegate_calls is ${least}`);
   return { result: 'passed', reason: null };
 }
 

@@ -98,6 +98,12 @@ it('a file imports few others', () => {
 const PROSE =
   /^(?:src\/.*\.(?:tsx?|md|css)|README\.md|SECURITY\.md|CONTRIBUTING\.md|docs\/(?!decisions\/).*\.md|openapi\/.*\.json|config\/.*\.yaml)$/;
 
+/** The lines of a text; a page's without its code, which holds names of the wire. */
+function readable(path: string, text: string): readonly string[] {
+  const lines = text.split('\n');
+  return path.endsWith('.md') ? lines.map((line) => line.replace(/`[^`]*`/g, '')) : lines;
+}
+
 it('texts use the words of the field', () => {
   const found = projectTexts()
     .filter(({ path }) => PROSE.test(path) && path.startsWith(room))

@@ -8,9 +8,9 @@ import { createModelRegistry, type ModelRegistry } from '#core/policy/registry/r
 import type { Logger } from '#core/ports/log.ts';
 import type { Providers } from '#core/ports/provider.ts';
 import { createHttpServer } from '#http/http-server.ts';
-import type { Send } from '#models/http/http.ts';
 import { createHttpClient } from '#models/http/http-client.ts';
-import { createRelays } from '#models/relay/relays.ts';
+import type { Send } from '#models/http/provider-http.ts';
+import { createRelays } from '#models/relay/gateway-relay.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';

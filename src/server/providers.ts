@@ -7,7 +7,7 @@ import type { RegistryFile } from '#core/policy/registry/registry.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { Providers } from '#core/ports/provider.ts';
 import { createHostRule, type HostSettings } from '#http/access.ts';
-import { type AdapterSetup, createAdapters } from '#models/adapters/adapters.ts';
+import { type AdapterSetup, createAdapters } from '#models/adapters/create-adapters.ts';
 import { createThreadedParser, type ThreadedParser } from '#models/threads/threaded-parser.ts';
 import { createThreadedTokenizer, type ThreadedTokenizer } from '#models/threads/threaded-tokenizer.ts';
 import type { Clock } from '#protocol/clock.ts';

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { silentLogger } from '#core/ports/log.ts';
-import { createAnthropicEncoder } from '#models/wire/anthropic/encode-request.ts';
+import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
 import type { CanonicalRequest } from '#protocol/model-request.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';

@@ -1,7 +1,7 @@
 // Attempts against a real server: errors, retries, timers, cancellation, and what is on the wire (11.1, 11.3, 11.7, 11.8).
 import { getEventListeners } from 'node:events';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import type { Send } from '#models/http/http.ts';
+import type { Send } from '#models/http/provider-http.ts';
 import { Cancelled, orAbort } from '#protocol/abort.ts';
 import { displayKey } from '#server/credentials.ts';
 import { type FakeAnswer, type FakeCall, type FakeProvider, startFakeProvider } from '../support/fake-provider.ts';

@@ -2,12 +2,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { silentLogger } from '#core/ports/log.ts';
-import { readAnthropicRequest } from '#models/wire/anthropic/decode-request.ts';
-import { createAnthropicEncoder } from '#models/wire/anthropic/encode-request.ts';
-import { createAnthropicEventEncoder } from '#models/wire/anthropic/encode-stream.ts';
-import { readOpenAiRequest } from '#models/wire/openai/decode-request.ts';
-import { createOpenAiEncoder } from '#models/wire/openai/encode-request.ts';
-import { createOpenAiEventEncoder } from '#models/wire/openai/encode-stream.ts';
+import { createAnthropicEventEncoder, readAnthropicRequest } from '#models/wire/anthropic-client.ts';
+import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
+import { createOpenAiEventEncoder, readOpenAiRequest } from '#models/wire/openai-client.ts';
+import { createOpenAiEncoder } from '#models/wire/openai-request.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
 import type { ContentBlock, StopReason } from '#protocol/message.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';

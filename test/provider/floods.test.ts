@@ -1,10 +1,10 @@
 // What a provider sends too much of ends its answer, in whatever field it arrives, and nothing makes its reading slow (11.3).
 import { describe, expect, it } from 'vitest';
 import { silentLogger } from '#core/ports/log.ts';
-import { createAnthropicDecoder } from '#models/wire/anthropic/decode-stream.ts';
+import { createAnthropicDecoder } from '#models/wire/anthropic-stream.ts';
 import { createAssembly } from '#models/wire/assembly.ts';
 import { classify, readWireError, WireFault } from '#models/wire/fault.ts';
-import { createOpenAiDecoder } from '#models/wire/openai/decode-stream.ts';
+import { createOpenAiDecoder } from '#models/wire/openai-stream.ts';
 import { createIdGenerator } from '#protocol/ids.ts';
 
 const WIRES = { anthropic: createAnthropicDecoder, openai: createOpenAiDecoder };

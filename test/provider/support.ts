@@ -1,15 +1,14 @@
 // What provider tests share: requests, a reader that keeps everything, a clock that tests drive.
 import { type Logger, silentLogger } from '#core/ports/log.ts';
 import { AdapterError, type ProviderAdapter } from '#core/ports/provider.ts';
-import { anthropicWire } from '#models/adapters/anthropic.ts';
-import { type BaseOptions, createAdapter } from '#models/adapters/base.ts';
-import { openAiWire } from '#models/adapters/openai.ts';
-import { createHttpTransport, type HttpResponse, type Send } from '#models/http/http.ts';
+import { type BaseOptions, createAdapter } from '#models/adapters/adapter-loop.ts';
+import { anthropicWire, openAiWire } from '#models/adapters/provider-wires.ts';
 import { createHttpClient } from '#models/http/http-client.ts';
-import { createScriptedAdapter } from '#models/scripted/adapter.ts';
+import { createHttpTransport, type HttpResponse, type Send } from '#models/http/provider-http.ts';
 import { parseScenario } from '#models/scripted/scenario.ts';
-import type { AnthropicOptions } from '#models/wire/anthropic/encode-request.ts';
-import type { OpenAiOptions } from '#models/wire/openai/encode-request.ts';
+import { createScriptedAdapter } from '#models/scripted/scripted-adapter.ts';
+import type { AnthropicOptions } from '#models/wire/anthropic-request.ts';
+import type { OpenAiOptions } from '#models/wire/openai-request.ts';
 import { orAbort } from '#protocol/abort.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import { createIdGenerator, type RequestId } from '#protocol/ids.ts';

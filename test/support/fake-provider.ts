@@ -2,10 +2,8 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { readAnthropicRequest } from '#models/wire/anthropic/decode-request.ts';
-import { createAnthropicEventEncoder } from '#models/wire/anthropic/encode-stream.ts';
-import { readOpenAiRequest } from '#models/wire/openai/decode-request.ts';
-import { createOpenAiEventEncoder } from '#models/wire/openai/encode-stream.ts';
+import { createAnthropicEventEncoder, readAnthropicRequest } from '#models/wire/anthropic-client.ts';
+import { createOpenAiEventEncoder, readOpenAiRequest } from '#models/wire/openai-client.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
 import { type StopReason, textOf } from '#protocol/message.ts';
 import { NO_TOKENS, type TokenUsage } from '#protocol/usage.ts';

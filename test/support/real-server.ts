@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
 import { createMetisClient, type MetisClient } from '#client/client.ts';
-import type { Send } from '#models/http/http.ts';
+import type { Send } from '#models/http/provider-http.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { defaultConfig } from '#protocol/config.ts';
 import type { Delta } from '#protocol/delta.ts';

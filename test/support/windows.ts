@@ -2,9 +2,9 @@
 
 import type { ProviderAdapter } from '#core/ports/provider.ts';
 import type { ToolFactory } from '#core/ports/tool.ts';
-import type { ScriptedAdapter } from '#models/scripted/adapter.ts';
 import type { Scenario } from '#models/scripted/scenario.ts';
 import { parseScenario } from '#models/scripted/scenario.ts';
+import type { ScriptedAdapter } from '#models/scripted/scripted-adapter.ts';
 import { type StoredMessage, textOf } from '#protocol/message.ts';
 import type { CanonicalRequest } from '#protocol/model-request.ts';
 import { toolText } from '#protocol/tool.ts';

@@ -1,11 +1,11 @@
-// Tries the key of an adapter with one request that costs nothing: a list of models, or OpenRouter's page of the key (17 §2).
+// Checks the key of an adapter with one free request: the list of models, or OpenRouter's information about the key (17 §2).
 import type { AdapterConfig } from '#core/policy/registry/adapter-config.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { scrub } from '#protocol/text/scrub.ts';
-import { type HttpResponse, networkFault, type Send } from '../http/http.ts';
+import { type HttpResponse, networkFault, type Send } from '../http/provider-http.ts';
 import { classify, readWireError } from '../wire/fault.ts';
-import { DEFAULT_BASE_URLS } from './adapters.ts';
-import { ANTHROPIC_VERSION } from './anthropic.ts';
+import { DEFAULT_BASE_URLS } from './create-adapters.ts';
+import { ANTHROPIC_VERSION } from './provider-wires.ts';
 
 const TIMEOUT_SECONDS = 15;
 /** Bytes of an answer that are read. */

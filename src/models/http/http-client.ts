@@ -1,10 +1,10 @@
-// The network behind the seam: kept connections, TLS and the environment's proxies, by undici (11.1).
+// The HTTP client: connection pool, TLS and the environment's proxies, built on undici (11.1).
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import type { Agent, buildConnector, Dispatcher } from 'undici';
 import { StartupError } from '#protocol/errors.ts';
-import type { HttpRequest, HttpResponse, Send } from './http.ts';
+import type { HttpRequest, HttpResponse, Send } from './provider-http.ts';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 

@@ -1,10 +1,14 @@
-// Writes every HTTP attempt of an adapter to a folder (11.12).
+// Writes HTTP attempts of adapters and exchanges of the gateway to a folder (11.12, 19 §2.7).
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from '#core/ports/log.ts';
 import type { Clock } from '#protocol/clock.ts';
-import type { AttemptInfo, HttpResponse, Send } from '../http/http.ts';
-import { createRecordingWriter, type WriterOptions } from '../threads/threaded-parser.ts';
-import { type Exchange, KEPT_HEADERS, type Recording } from './recording.ts';
+import { makeFolder } from '#protocol/folder.ts';
+import type { AttemptInfo, HttpResponse, Send } from '../http/provider-http.ts';
+import type { ThreadedParser } from '../threads/threaded-parser.ts';
+import { type Exchange, KEPT_HEADERS, type Recording, recordingText } from './recording.ts';
 
-export interface RecorderOptions extends WriterOptions {
+interface RecorderOptions extends WriterOptions {
   readonly adapter: string;
   readonly send: Send;
   readonly clock: Clock;
@@ -98,6 +102,99 @@ export function createRecorder(options: RecorderOptions): Recorder {
     send: record,
     async settled() {
       await Promise.all(unsaved);
+    },
+  };
+}
+
+// Exchanges of the gateway: one file a call, in the format of 11.12 (19 §2.7).
+
+interface ExchangeLogOptions extends WriterOptions {
+  readonly adapter: string;
+  readonly clock: Clock;
+  readonly secrets: readonly string[];
+}
+
+/** One call while it is under way. */
+export interface LoggedExchange {
+  head(status: number, header: (name: string) => string | null): void;
+  piece(bytes: Uint8Array): void;
+  /** Writes the file; only the first call does. */
+  end(how: Recording['end']): void;
+}
+
+export interface ExchangeLog {
+  /** @param credentials those of the request, taken out beside the server's secrets */
+  begin(requestId: string, path: string, body: readonly Uint8Array[], credentials: readonly string[]): LoggedExchange;
+  /** Resolves when every exchange that has ended is on disk. */
+  settled(): Promise<void>;
+}
+
+export function createExchangeLog({ adapter, clock, secrets: known, ...where }: ExchangeLogOptions): ExchangeLog {
+  const unsaved = new Set<Promise<void>>();
+  const writer = createRecordingWriter(where);
+  return {
+    begin(requestId, path, body, credentials) {
+      const secrets = [...known, ...credentials];
+      const sent = Buffer.concat(body);
+      const startedAt = clock.monotonic();
+      const decoder = new TextDecoder();
+      const chunks: { at_ms: number; text: string }[] = [];
+      const headers: Record<string, string> = {};
+      let status: number | null = null;
+      let ended = false;
+      return {
+        head(code, header) {
+          status = code;
+          for (const name of KEPT_HEADERS) {
+            const value = header(name);
+            if (value !== null) headers[name] = value;
+          }
+        },
+        piece(bytes) {
+          const piece = decoder.decode(bytes, { stream: true });
+          chunks.push({ at_ms: Math.round(clock.monotonic() - startedAt), text: piece });
+        },
+        end(how) {
+          if (ended) return;
+          ended = true;
+          const exchange = { adapter, path, status, headers, chunks, end: how, secrets };
+          const saving = writer.save(`${requestId}-1.json`, sent, exchange).finally(() => unsaved.delete(saving));
+          unsaved.add(saving);
+        },
+      };
+    },
+    async settled() {
+      await Promise.all(unsaved);
+    },
+  };
+}
+
+// Files of recordings; a thread formats large ones (11.12, 19 §2.7).
+
+interface RecordingWriter {
+  /** A fault is logged. */
+  save(name: string, body: Buffer, exchange: Exchange): Promise<void>;
+}
+
+export interface WriterOptions {
+  readonly dir: string;
+  readonly log: Logger;
+  readonly parser: Pick<ThreadedParser, 'above' | 'makeRecording'>;
+}
+
+function createRecordingWriter({ dir, log, parser }: WriterOptions): RecordingWriter {
+  return {
+    async save(name, body, exchange) {
+      const file = join(dir, name);
+      try {
+        const length = exchange.chunks.reduce((sum, chunk) => sum + chunk.text.length, body.byteLength);
+        const isLarge = length > parser.above;
+        const text = isLarge ? await parser.makeRecording(body, exchange) : recordingText(body, exchange);
+        makeFolder(dir, 0o700);
+        await writeFile(file, text, { mode: 0o600 });
+      } catch (error) {
+        log.warn({ file, error: String(error) }, 'an exchange could not be recorded');
+      }
     },
   };
 }

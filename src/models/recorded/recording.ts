@@ -1,4 +1,4 @@
-// A recorded HTTP attempt as a file, and how a request finds the one that answers it (11.12).
+// A recorded HTTP attempt: its file format, and the key that matches a request to its recording (11.12).
 import { z } from 'zod';
 import { ErrorClassSchema } from '#protocol/scalars.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';

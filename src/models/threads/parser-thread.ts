@@ -7,8 +7,8 @@ import { type ReadPrompt, readPrompt } from '#core/policy/pricing/prompt-tokens.
 import type { ClientWire } from '#protocol/api/gateway.ts';
 import type { Result } from '#protocol/result.ts';
 import { type Exchange, recordingText } from '../recorded/recording.ts';
-import { type Reading, readWholeAnswer } from '../wire/meter/meter.ts';
-import { METERS } from '../wire/meter/meters.ts';
+import { type Reading, readWholeAnswer } from '../wire/answer-meter.ts';
+import { METERS } from '../wire/wire-meters.ts';
 
 type Bytes = Uint8Array<ArrayBuffer>;
 

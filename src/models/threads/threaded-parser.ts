@@ -1,15 +1,12 @@
-// Parses large bodies on a thread, which starts with the first one: they do not hold the event loop (19 §2.2).
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+// Parses large bodies on a thread, which starts with the first body, so that they do not block the event loop (19 §2.2).
 import { Worker } from 'node:worker_threads';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { type Prompt, promptFrom } from '#core/policy/pricing/prompt-tokens.ts';
 import type { BodyParser } from '#core/ports/body-parser.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { ClientWire } from '#protocol/api/gateway.ts';
-import { makeFolder } from '#protocol/folder.ts';
-import { type Exchange, recordingText } from '../recorded/recording.ts';
-import type { Reading } from '../wire/meter/meter.ts';
+import type { Exchange } from '../recorded/recording.ts';
+import type { Reading } from '../wire/answer-meter.ts';
 import type { ParseAnswer, ParseJobs, ParseKind, ParseQuestion } from './parser-thread.ts';
 
 export interface ThreadedParser extends BodyParser<RequestFacts, Prompt> {
@@ -97,34 +94,4 @@ function ownBytes(bytes: Buffer): Uint8Array<ArrayBuffer> {
   if (buffer instanceof ArrayBuffer && byteOffset === 0 && buffer.byteLength === byteLength)
     return new Uint8Array(buffer);
   return new Uint8Array(bytes);
-}
-
-// Writes recordings to a folder; the text of a large one is made on the thread (11.12, 19 §2.7).
-
-interface RecordingWriter {
-  /** A fault is logged. */
-  save(name: string, body: Buffer, exchange: Exchange): Promise<void>;
-}
-
-export interface WriterOptions {
-  readonly dir: string;
-  readonly log: Logger;
-  readonly parser: Pick<ThreadedParser, 'above' | 'makeRecording'>;
-}
-
-export function createRecordingWriter({ dir, log, parser }: WriterOptions): RecordingWriter {
-  return {
-    async save(name, body, exchange) {
-      const file = join(dir, name);
-      try {
-        const length = exchange.chunks.reduce((sum, chunk) => sum + chunk.text.length, body.byteLength);
-        const isLarge = length > parser.above;
-        const text = isLarge ? await parser.makeRecording(body, exchange) : recordingText(body, exchange);
-        makeFolder(dir, 0o700);
-        await writeFile(file, text, { mode: 0o600 });
-      } catch (error) {
-        log.warn({ file, error: String(error) }, 'an exchange could not be recorded');
-      }
-    },
-  };
 }

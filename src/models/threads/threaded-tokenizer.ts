@@ -1,4 +1,4 @@
-// Counts tokens on a thread, which starts with the first text: large texts do not hold the event loop (14 §2).
+// Counts tokens on a thread, which starts with the first text, so that large texts do not block the event loop (14 §2).
 import { Worker } from 'node:worker_threads';
 import type { Logger } from '#core/ports/log.ts';
 import type { Tokenizer } from '#core/ports/tokenizer.ts';

@@ -1,12 +1,40 @@
-// From the pieces a provider sends to canonical stream events: block order, tool arguments, what is held back (11.3).
-
+// Turns the pieces of a provider into canonical stream events: block order, tool arguments, deferred fragments (11.3).
 import type { IdGenerator, MessageId, ToolUseId } from '#protocol/ids.ts';
 import type { StopReason } from '#protocol/message.ts';
 import type { StreamEvent } from '#protocol/model-stream.ts';
-import { parseArguments } from './arguments.ts';
-import { nameOf } from './event-data.ts';
 import { fault, WireFault } from './fault.ts';
-import { noUsage, type UsageReport } from './usage-report.ts';
+import { nameOf, parseArguments } from './provider-values.ts';
+
+// Token counts as the provider reported them (11.5, 11.6).
+
+/** Null = not reported. */
+export interface UsageReport {
+  input: number | null;
+  cached: number | null;
+  creation: number | null;
+  creation1h: number | null;
+  output: number | null;
+  reasoning: number | null;
+  /** The output count is a preliminary one: the provider had not finished when it gave it. */
+  early: boolean;
+}
+
+/** One of several samplings inside a call. */
+export interface UsageRound {
+  /** Null = the model of the call. */
+  readonly model: string | null;
+  readonly usage: Readonly<Omit<UsageReport, 'early'>>;
+}
+
+export function noUsage(): UsageReport {
+  return { input: null, cached: null, creation: null, creation1h: null, output: null, reasoning: null, early: false };
+}
+
+/** A reported count: null = not reported, `NaN` = reported, and no whole number from 0. */
+export function count(value: unknown): number | null {
+  if (value == null) return null;
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : Number.NaN;
+}
 
 /** Characters of one answer, above which the server is taken for broken. */
 const MAX_CHARACTERS = 64 * 1024 * 1024;
@@ -19,7 +47,7 @@ const MAX_CALLS = 500;
 const MAX_NAME = 256;
 
 /** A block of opaque bytes that has a place in the message and no event. */
-export interface Redacted {
+interface Redacted {
   readonly type: 'redacted';
   readonly data: string;
 }

@@ -1,4 +1,4 @@
-// What went wrong on the wire, and the one table that turns it into an error class (11.7).
+// Failures on the wire, and the table that maps them to error classes (11.7).
 
 import { faultOfValue, OUTSIDE } from '#core/policy/parsing/limits.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';

@@ -1,7 +1,7 @@
 // Where a model's calls go, under the names that the GenAI conventions want: the provider's name of the model, host and port (18 §2).
 import type { Attributes } from '@opentelemetry/api';
 import type { ModelRegistry } from '#core/policy/registry/registry.ts';
-import { DEFAULT_BASE_URLS } from '#models/adapters/adapters.ts';
+import { DEFAULT_BASE_URLS } from '#models/adapters/create-adapters.ts';
 import type { Credentials } from '../credentials.ts';
 
 export interface CallTarget {

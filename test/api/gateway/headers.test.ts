@@ -1,6 +1,6 @@
 // Names that no header can hold, and headers of a provider that speak for this server's address (19 §2.2).
 import { expect, test } from 'vitest';
-import type { HttpResponse } from '#models/http/http.ts';
+import type { HttpResponse } from '#models/http/provider-http.ts';
 import { registryAt } from '../../support/registry-at.ts';
 import { jsonOf, startGateway } from './world.ts';
 

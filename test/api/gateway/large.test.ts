@@ -14,10 +14,10 @@ import {
   promptFrom,
   readPrompt as readPromptParts,
 } from '#core/policy/pricing/prompt-tokens.ts';
+import { withoutUsageChunk } from '#models/relay/answer-filters.ts';
 import type { ThreadedParser } from '#models/threads/threaded-parser.ts';
-import { messagesMeter } from '#models/wire/meter/messages.ts';
-import { createMeter, type LargeAnswers, readWholeAnswer } from '#models/wire/meter/meter.ts';
-import { withoutUsageChunk } from '#models/wire/meter/withheld-usage.ts';
+import { createMeter, type LargeAnswers, readWholeAnswer } from '#models/wire/answer-meter.ts';
+import { messagesMeter } from '#models/wire/wire-meters.ts';
 import { must } from '../../support/engine.ts';
 import { jsonOf, startGateway } from './world.ts';
 

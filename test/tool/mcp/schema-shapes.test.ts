@@ -2,8 +2,8 @@
 import { expect, it } from 'vitest';
 import { mcpToolName } from '#core/policy/tools/tool-names.ts';
 import { silentLogger } from '#core/ports/log.ts';
-import { createAnthropicEncoder } from '#models/wire/anthropic/encode-request.ts';
-import { createOpenAiEncoder } from '#models/wire/openai/encode-request.ts';
+import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
+import { createOpenAiEncoder } from '#models/wire/openai-request.ts';
 import type { WireTool } from '#protocol/model-request.ts';
 import { request, user } from '../../provider/support.ts';
 import { IMPOSSIBLE, SHAPES } from '../../support/mcp-shapes.ts';

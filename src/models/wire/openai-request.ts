@@ -1,23 +1,25 @@
-// A canonical request as the body of OpenAI Chat Completions, for OpenAI, OpenRouter and servers that resemble them (11.6).
+// Encodes a canonical request as the body of OpenAI Chat Completions, for OpenAI, OpenRouter and compatible servers (11.6).
 import type { DocumentBlock, ImageBlock, StoredMessage } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest, WireTool } from '#protocol/model-request.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
-import { between, grown, NO_TEXT } from '../growing-text.ts';
+import type { Remarks } from './codec.ts';
 import {
+  between,
   callName,
   type Drop,
   dropper,
   encodedOnce,
   foldedOnce,
+  grown,
   INTERRUPTED,
   isBlank,
   joined,
+  NO_TEXT,
   refusal,
   systemTexts,
   wellFormed,
-} from '../history.ts';
-import type { Remarks } from '../remarks.ts';
+} from './encode-history.ts';
 
 export interface OpenAiOptions {
   readonly stream_usage?: boolean | undefined;

@@ -1,5 +1,4 @@
-// The loop that every adapter shares: attempts, retries, timers, cancellation, and how a stream that broke off is closed (11.3, 11.8).
-
+// The loop that every adapter shares: attempts, retries, timers, cancellation, and the end of a broken stream (11.3, 11.8).
 import type { Logger } from '#core/ports/log.ts';
 import { AdapterError, type AdapterErrorFields, type ProviderAdapter } from '#core/ports/provider.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
@@ -8,13 +7,11 @@ import type { CanonicalRequest } from '#protocol/model-request.ts';
 import type { MessageComplete, StreamEvent } from '#protocol/model-stream.ts';
 import { scrub } from '#protocol/text/scrub.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
-import { createGuard, type Guard, type TimeLimits } from '../http/guard.ts';
-import { mayRetry, retryDelay } from '../http/retry.ts';
-import { parseArguments } from '../wire/arguments.ts';
+import { createGuard, type Guard, mayRetry, retryDelay, type TimeLimits } from '../http/attempt-limits.ts';
 import { type AssembledEvent, type Assembly, createAssembly } from '../wire/assembly.ts';
 import { type Fault, fault, WireFault } from '../wire/fault.ts';
-import { apply, createFold, type Fold } from './fold.ts';
-import { hasUsage, settleUsage } from './usage.ts';
+import { parseArguments } from '../wire/provider-values.ts';
+import { apply, createFold, type Fold, hasUsage, settleUsage } from './yielded-message.ts';
 
 /** One attempt on a wire. Throws `WireFault`; any other throw counts as a bug. */
 export interface Exchange {

@@ -1,12 +1,9 @@
-// Server-sent events of Anthropic Messages into an assembly (11.5).
+// Decodes server-sent events of Anthropic Messages into an assembly (11.5).
 import type { StopReason } from '#protocol/message.ts';
-import { argumentsText } from '../arguments.ts';
-import type { Assembly, Slot } from '../assembly.ts';
-import type { Decoder } from '../decoder.ts';
-import { nameOf, readEventData } from '../event-data.ts';
-import { fault, readWireError, streamFault, WireFault } from '../fault.ts';
-import type { Remarks } from '../remarks.ts';
-import { count } from '../usage-report.ts';
+import { type Assembly, count, type Slot } from './assembly.ts';
+import type { Decoder, Remarks } from './codec.ts';
+import { fault, readWireError, streamFault, WireFault } from './fault.ts';
+import { argumentsText, nameOf, readEventData } from './provider-values.ts';
 
 /** Fields of all events in one shape; everything from outside may be missing. */
 interface WireEvent {
@@ -43,7 +40,7 @@ interface WireUsage {
   readonly output_tokens_details?: { readonly thinking_tokens?: unknown } | null;
 }
 
-export const STOP_REASONS: ReadonlyMap<string, StopReason> = new Map([
+export const ANTHROPIC_STOP_REASONS: ReadonlyMap<string, StopReason> = new Map([
   ['end_turn', 'end_turn'],
   ['max_tokens', 'max_tokens'],
   ['stop_sequence', 'stop_sequence'],
@@ -123,7 +120,7 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): De
 
   function complete(): void {
     for (const slot of blocks.values()) if (slot) close(slot);
-    const mapped = (stopReason !== null && STOP_REASONS.get(stopReason)) || 'end_turn';
+    const mapped = (stopReason !== null && ANTHROPIC_STOP_REASONS.get(stopReason)) || 'end_turn';
     const reason = mapped === 'end_turn' && assembly.hasTools() ? 'tool_use' : mapped;
     assembly.stop = { reason, raw: stopReason };
   }

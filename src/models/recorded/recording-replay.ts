@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { StartupError } from '#protocol/errors.ts';
-import type { HttpResponse, Send } from '../http/http.ts';
+import type { HttpResponse, Send } from '../http/provider-http.ts';
 import { fault, WireFault } from '../wire/fault.ts';
 import { bodyKey, type Recording, RecordingSchema } from './recording.ts';
 

@@ -1,18 +1,27 @@
-// Sends a client's bytes to a provider and hands the answer's bytes on, reading its counts behind them (19 §2.2).
+// Relays a client's bytes to a provider and the answer's bytes back, and reads the token counts on the way (19 §2.2).
 import { type Duplex, Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+import type { AdapterConfig } from '#core/policy/registry/adapter-config.ts';
+import type { Logger } from '#core/ports/log.ts';
 import { type Relay, type RelayAnswer, RelayFault, type RelayHeaders, type RelayRequest } from '#core/ports/relay.ts';
 import type { ClientWire } from '#protocol/api/gateway.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { scrub } from '#protocol/text/scrub.ts';
-import { type HttpResponse, networkFault, type Send } from '../http/http.ts';
-import type { ExchangeLog, LoggedExchange } from '../recorded/exchange-log.ts';
+import { type CredentialSource, DEFAULT_BASE_URLS } from '../adapters/create-adapters.ts';
+import { ANTHROPIC_VERSION } from '../adapters/provider-wires.ts';
+import { type HttpResponse, networkFault, type Send } from '../http/provider-http.ts';
+import { createExchangeLog, type ExchangeLog, type LoggedExchange } from '../recorded/recorder.ts';
 import type { ThreadedParser } from '../threads/threaded-parser.ts';
-import { createMeter, type Meter } from '../wire/meter/meter.ts';
-import { METERS } from '../wire/meter/meters.ts';
-import { withoutUsageChunk } from '../wire/meter/withheld-usage.ts';
-import { HOP_BY_HOP, namedByConnection, returnedHeaders } from './returned-headers.ts';
-import { readSentCredentials, type SentCredentials } from './sent-credentials.ts';
+import { createMeter, type Meter } from '../wire/answer-meter.ts';
+import { METERS } from '../wire/wire-meters.ts';
+import {
+  HOP_BY_HOP,
+  namedByConnection,
+  readSentCredentials,
+  returnedHeaders,
+  type SentCredentials,
+  withoutUsageChunk,
+} from './answer-filters.ts';
 
 /** Silence after which an answer is given up, whether it streams or thinks; none has a total (19 §2.7). */
 const IDLE_SECONDS = 300;
@@ -27,7 +36,7 @@ const DECODERS: Readonly<Record<string, () => Duplex>> = {
 /** Where clients of these wires keep their keys, and the account that a key acts for. */
 const CREDENTIALS = new Set(['authorization', 'x-api-key', 'api-key', 'openai-organization', 'openai-project']);
 
-export interface RelayOptions {
+interface RelayOptions {
   readonly type: 'anthropic' | 'openai' | 'openrouter';
   readonly baseUrl: string;
   readonly key: string | null;
@@ -41,7 +50,7 @@ export interface RelayOptions {
   readonly parser: Pick<ThreadedParser, 'above' | 'readAnswer'>;
 }
 
-export function createRelay(options: RelayOptions): Relay {
+function createRelay(options: RelayOptions): Relay {
   const base = options.baseUrl.replace(/\/+$/, '');
   return {
     keyed: options.keyed,
@@ -229,4 +238,57 @@ function faultOf(error: unknown, watch: Watch, { values }: SentCredentials): Rel
   if (error instanceof RelayFault) return error;
   const { error_detail, message } = networkFault(error);
   return new RelayFault('network', error_detail ?? scrub(message, { secrets: values }));
+}
+
+// One relay for every adapter that has an address (19 §2.1).
+
+interface RelaySetup {
+  readonly adapters: ReadonlyMap<string, AdapterConfig>;
+  readonly credentials: CredentialSource;
+  /** Folder for exchanges; null = none is kept. */
+  readonly record: string | null;
+  readonly send: Send;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly parser: ThreadedParser;
+}
+
+interface OpenRelays {
+  readonly relays: ReadonlyMap<string, Relay>;
+  /** Resolves when what was recorded is on disk. */
+  settled(): Promise<void>;
+}
+
+export function createRelays({ adapters, credentials, record, send, clock, log, parser }: RelaySetup): OpenRelays {
+  const relays = new Map<string, Relay>();
+  const logs: ExchangeLog[] = [];
+  for (const [id, config] of adapters) {
+    if (config.type === 'scripted') continue;
+    const found = credentials.forAdapter(id, config);
+    const { secrets } = credentials;
+    const exchanges =
+      record === null ? null : createExchangeLog({ dir: record, adapter: id, clock, secrets, log, parser });
+    if (exchanges !== null) logs.push(exchanges);
+    relays.set(
+      id,
+      createRelay({
+        type: config.type,
+        baseUrl: config.base_url ?? found?.base_url ?? DEFAULT_BASE_URLS[config.type],
+        key: found?.key?.trim() || null,
+        keyed: found !== null,
+        extraHeaders: config.extra_headers,
+        anthropicVersion: config.options.anthropic_version ?? ANTHROPIC_VERSION,
+        send,
+        clock,
+        record: exchanges,
+        parser,
+      }),
+    );
+  }
+  return {
+    relays,
+    async settled() {
+      await Promise.all(logs.map((one) => one.settled()));
+    },
+  };
 }

@@ -1,18 +1,16 @@
-// What every wire does to a history before it speaks its own dialect: pairing of calls and results, system text, dropped blocks (11.4).
-
+// Steps that every wire takes to encode a history: pair calls with results, collect system text, drop blocks (11.4).
 import { type Beginnings, createBeginnings } from '#core/policy/context/beginnings.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
-import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
-import { textOf } from '#protocol/message.ts';
+import { type ContentBlock, type StoredMessage, textOf } from '#protocol/message.ts';
 import { type ModelEntry, providerOf } from '#protocol/model.ts';
 import type { CanonicalRequest } from '#protocol/model-request.ts';
-import type { Remarks } from './remarks.ts';
+import type { Remarks } from './codec.ts';
 
 /** What a call gets that has no result, so that no provider refuses the history. */
 export const INTERRUPTED = 'Tool call was interrupted before it produced a result.';
 
 /** One step of a history that every provider accepts: each call is followed by its result at once. */
-export type Step =
+type Step =
   | { readonly kind: 'user' | 'assistant' | 'result'; readonly message: StoredMessage }
   | { readonly kind: 'interrupted'; readonly tool_use_id: ToolUseId };
 
@@ -175,4 +173,39 @@ export function encodedOnce<T>(
 export function wellFormed(json: string): string {
   if (!json.includes('\\ud')) return json;
   return json.replaceAll(/(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g, '$1\\ufffd');
+}
+
+// The encoded bytes of a history are kept: the next request appends its new messages (11.5, 11.6).
+
+/**
+ * UTF-8 text. It stays what it is while a longer one is made of it, for which it lends its room: of one text, only one
+ * longer text is used at a time. Joined strings in its place cost 2.3 ms at 4,000 messages: each is visited again.
+ */
+export interface GrowingText {
+  readonly bytes: Buffer;
+  readonly length: number;
+}
+
+export const NO_TEXT: GrowingText = { bytes: Buffer.alloc(0), length: 0 };
+const LEAST_BYTES = 2048;
+
+export function grown({ bytes, length }: GrowingText, added: string): GrowingText {
+  const longer = length + Buffer.byteLength(added);
+  let room = bytes;
+  if (longer > bytes.length) {
+    room = Buffer.allocUnsafeSlow(Math.max(LEAST_BYTES, longer * 2));
+    bytes.copy(room, 0, 0, length);
+  }
+  room.write(added, length);
+  return { bytes: room, length: longer };
+}
+
+/** All in one, between what stands before and behind. */
+export function between(before: string, { bytes, length }: GrowingText, behind: string): Buffer {
+  const start = Buffer.byteLength(before);
+  const all = Buffer.allocUnsafe(start + length + Buffer.byteLength(behind));
+  all.write(before);
+  bytes.copy(all, start, 0, length);
+  all.write(behind, start + length);
+  return all;
 }

@@ -1,13 +1,16 @@
-// Chunks of OpenAI Chat Completions, and of the many servers that resemble it, into an assembly (11.6).
+// Decodes chunks of OpenAI Chat Completions and compatible servers into an assembly (11.6).
 import type { StopReason } from '#protocol/message.ts';
-import { argumentsText, parseArguments } from '../arguments.ts';
-import type { Assembly, Slot } from '../assembly.ts';
-import type { Decoder } from '../decoder.ts';
-import { nameOf, readEventData } from '../event-data.ts';
-import { fault, readWireError, streamFault, WireFault } from '../fault.ts';
-import { createObjectScan, type ObjectScan } from '../object-scan.ts';
-import type { Remarks } from '../remarks.ts';
-import { count } from '../usage-report.ts';
+import { type Assembly, count, type Slot } from './assembly.ts';
+import type { Decoder, Remarks } from './codec.ts';
+import { fault, readWireError, streamFault, WireFault } from './fault.ts';
+import {
+  argumentsText,
+  createObjectScan,
+  nameOf,
+  type ObjectScan,
+  parseArguments,
+  readEventData,
+} from './provider-values.ts';
 
 /** What is read of a chunk; everything from outside may be missing. */
 interface Chunk {
@@ -42,7 +45,7 @@ interface WireUsage {
   readonly completion_tokens_details?: { readonly reasoning_tokens?: unknown } | null;
 }
 
-export const STOP_REASONS: ReadonlyMap<string, StopReason> = new Map([
+export const OPENAI_STOP_REASONS: ReadonlyMap<string, StopReason> = new Map([
   ['stop', 'end_turn'],
   ['length', 'max_tokens'],
   ['tool_calls', 'tool_use'],
@@ -127,7 +130,7 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: Remarks): Decod
 
   function complete(reason: string): void {
     closeAll();
-    const mapped = STOP_REASONS.get(reason) ?? 'end_turn';
+    const mapped = OPENAI_STOP_REASONS.get(reason) ?? 'end_turn';
     assembly.stop = { reason: mapped !== 'max_tokens' && assembly.hasTools() ? 'tool_use' : mapped, raw: reason };
   }
 

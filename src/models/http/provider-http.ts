@@ -1,14 +1,14 @@
-// One attempt over HTTP: sends the request, reads the server-sent events, and knows when the body or the caller has ended (11.1).
+// One attempt over HTTP: sends the request and reads the server-sent events until the body or the caller ends (11.1).
 import { createParser, type EventSourceParser } from 'eventsource-parser';
 import type { Clock } from '#protocol/clock.ts';
-import type { Attempt, Exchange, Transport } from '../adapters/base.ts';
-import type { Wire } from '../adapters/wire.ts';
-import type { Decoder } from '../wire/decoder.ts';
-import { EVENT_CHARACTERS } from '../wire/event-data.ts';
+import type { Attempt, Exchange, Transport } from '../adapters/adapter-loop.ts';
+import type { Wire } from '../adapters/provider-wires.ts';
+import type { Decoder } from '../wire/codec.ts';
 import { classify, type Fault, fault, readWireError, WireFault } from '../wire/fault.ts';
-import { retryAfterSeconds } from './retry.ts';
+import { EVENT_CHARACTERS } from '../wire/provider-values.ts';
+import { retryAfterSeconds } from './attempt-limits.ts';
 
-// The seam between adapters and the network: one request, its answer, and a body that is read piece by piece (11.1).
+// The interface to the network: one request, its response, and a body that is read in pieces (11.1).
 
 /** Which attempt a request belongs to: for a recorder, none of it reaches the wire. */
 export type AttemptInfo = Pick<Attempt, 'request' | 'attempt'>;
@@ -43,8 +43,6 @@ export interface HttpResponse {
 
 /** Resolves when the head of the response is here; rejects with the system's error, and at once when the signal aborts. */
 export type Send = (request: HttpRequest) => Promise<HttpResponse>;
-
-// What the network throws, as a fault (11.7).
 
 /** A socket that failed or bytes that make no sense; `error_detail` is the system's code where there is one. */
 export function networkFault(error: unknown, detail: string | null = null): Fault {

@@ -1,20 +1,23 @@
-// A canonical request as the body of Anthropic Messages: byte-stable, with its cache breakpoints (11.5).
+// Encodes a canonical request as the body of Anthropic Messages: byte-stable, with cache breakpoints (11.5).
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest, WireTool } from '#protocol/model-request.ts';
-import { between, type GrowingText, grown, NO_TEXT } from '../growing-text.ts';
+import type { Remarks } from './codec.ts';
 import {
+  between,
   callName,
   dropper,
   encodedOnce,
   foldedOnce,
+  type GrowingText,
+  grown,
   INTERRUPTED,
   isBlank,
+  NO_TEXT,
   refusal,
   systemTexts,
   wellFormed,
-} from '../history.ts';
-import type { Remarks } from '../remarks.ts';
+} from './encode-history.ts';
 
 export interface AnthropicOptions {
   readonly prompt_cache?: boolean | undefined;

@@ -1,15 +1,13 @@
-// The scripted provider: answers from a scenario, through the same loop as a real one; no key, no network, no chance (11.11).
-
+// The scripted provider: deterministic answers from a scenario through the loop of real adapters, without key or network (11.11).
 import { estimateRequest } from '#core/policy/context/estimate.ts';
 import { codePoints } from '#core/policy/context/message-size.ts';
 import type { ProviderAdapter } from '#core/ports/provider.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import type { CanonicalRequest } from '#protocol/model-request.ts';
-import { type Attempt, type BaseOptions, createAdapter, type Exchange } from '../adapters/base.ts';
+import { type Attempt, type BaseOptions, createAdapter, type Exchange } from '../adapters/adapter-loop.ts';
 import type { Assembly } from '../wire/assembly.ts';
 import { fault, WireFault } from '../wire/fault.ts';
-import { createMatcher, factsOf } from './match.ts';
-import type { Respond, Scenario } from './scenario.ts';
+import { createMatcher, factsOf, type Respond, type Scenario } from './scenario.ts';
 
 const REQUESTS_KEPT = 1000;
 const CHUNK_CHARS = 24;

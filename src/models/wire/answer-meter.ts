@@ -1,11 +1,11 @@
-// Reads an answer behind its bytes: counts, why it stopped, whether it is whole; nothing of what it says is kept (19 §2.2).
+// Meters a relayed answer: token counts, stop reason, completeness; no content is kept (19 §2.2).
 import { createParser } from 'eventsource-parser';
 import { readJson } from '#core/policy/parsing/json.ts';
 import { WHOLE_ANSWER } from '#core/policy/parsing/limits.ts';
 import type { StopReason } from '#protocol/message.ts';
-import { EVENT_CHARACTERS, nameOf, tryEventData } from '../event-data.ts';
-import { classify, readWireError } from '../fault.ts';
-import { noUsage, type UsageReport, type UsageRound } from '../usage-report.ts';
+import { noUsage, type UsageReport, type UsageRound } from './assembly.ts';
+import { classify, readWireError } from './fault.ts';
+import { EVENT_CHARACTERS, nameOf, tryEventData } from './provider-values.ts';
 
 /** Bytes of an error that are looked at. */
 const MAX_ERROR = 64 * 1024;

@@ -1,4 +1,4 @@
-// What a client's request body says, whichever wire it came over; read within bounds, its first fault in one line.
+// Interfaces of codecs, independent of the wire: client requests, decoders, event encoders, log.
 import type { z } from 'zod';
 import { readJson } from '#core/policy/parsing/json.ts';
 import { CLIENT_BODY } from '#core/policy/parsing/limits.ts';
@@ -8,6 +8,8 @@ import type { ContentBlock } from '#protocol/message.ts';
 import type { WireTool } from '#protocol/model-request.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
+import type { TokenUsage } from '#protocol/usage.ts';
+import type { AssembledEvent } from './assembly.ts';
 
 export interface ClientMessage {
   readonly role: 'user' | 'assistant' | 'tool';
@@ -39,4 +41,36 @@ export function readBody<T>(text: string, schema: z.ZodType<T>): Result<T, strin
   if (parsed.success) return ok(parsed.data);
   const issue = plainIssues(parsed.error)[0]!;
   return err(`${issue.path.map(String).join('.') || 'body'}: ${issue.message}`);
+}
+
+/** Reads the events of one response into an assembly. */
+export interface Decoder {
+  /** One server-sent event that is not a comment. Throws `WireFault` for a reported failure, `SyntaxError` for data that is not JSON. */
+  event(data: string): void;
+  /** The body ended without a word of its own: completes the assembly where that is enough. */
+  end(): void;
+}
+
+/** What the first event of an answer says. */
+export interface AnswerHead {
+  /** The answer's id on the wire. */
+  readonly id: string;
+  /** The model's name on the wire. */
+  readonly model: string;
+  /** Counts of the prompt, where they are known before the answer; else null. */
+  readonly usage: TokenUsage | null;
+}
+
+/**
+ * The server-sent events of one canonical event, each as the text that is written. Estimated counts are not said.
+ * A message that ended in an error or was cancelled gets no end: its reader sees that it broke off.
+ */
+export type EventEncoder = (event: AssembledEvent) => readonly string[];
+
+/** Writes a log line: an unexpected event, or a block that the wire cannot express. */
+type Remark = (fields: Readonly<Record<string, unknown>>, message: string) => void;
+
+export interface Remarks {
+  readonly debug: Remark;
+  readonly warn: Remark;
 }

@@ -1,21 +1,25 @@
-// Builds every adapter that can be used, out of the registry's configuration (11.9 to 11.12).
+// Builds all usable adapters from the registry's configuration (11.9 to 11.12).
 import { type AdapterConfig, keyAdvice, usableAdapters } from '#core/policy/registry/adapter-config.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { ProviderAdapter, Providers } from '#core/ports/provider.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
-import { createHttpTransport, type Send } from '../http/http.ts';
 import { createHttpClient } from '../http/http-client.ts';
-import { createRecorder, type Recorder } from '../recorded/recorder.ts';
-import { loadReplay, type Replay } from '../recorded/replay.ts';
-import { createScriptedAdapter } from '../scripted/adapter.ts';
+import { createHttpTransport, type Send } from '../http/provider-http.ts';
+import { createRecorder, type Recorder, type WriterOptions } from '../recorded/recorder.ts';
+import { loadReplay, type Replay } from '../recorded/recording-replay.ts';
 import { parseScenario } from '../scripted/scenario.ts';
-import type { WriterOptions } from '../threads/threaded-parser.ts';
-import { ANTHROPIC_BASE_URL, anthropicWire } from './anthropic.ts';
-import { type BaseOptions, createAdapter } from './base.ts';
-import { OPENAI_BASE_URL, OPENROUTER_BASE_URL, openAiWire } from './openai.ts';
-import type { Wire } from './wire.ts';
+import { createScriptedAdapter } from '../scripted/scripted-adapter.ts';
+import { type BaseOptions, createAdapter } from './adapter-loop.ts';
+import {
+  ANTHROPIC_BASE_URL,
+  anthropicWire,
+  OPENAI_BASE_URL,
+  OPENROUTER_BASE_URL,
+  openAiWire,
+  type Wire,
+} from './provider-wires.ts';
 
 type RealConfig = AdapterConfig & { readonly type: Exclude<AdapterConfig['type'], 'scripted'> };
 

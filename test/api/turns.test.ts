@@ -7,7 +7,8 @@ import type { ToolFactory } from '#core/ports/tool.ts';
 import { createHttpServer } from '#http/http-server.ts';
 import { type ToolDefinition, toolText } from '#protocol/tool.ts';
 import { createTraceRelay } from '#server/telemetry/trace-relay.ts';
-import { createPriceVersionReader } from '#store/sqlite/read/price-version-reader.ts';
+import { createPriceVersionReader } from '#store/read/store.ts';
+import { createReads } from '#store/sqlite/connection/reads.ts';
 import { createAnalytics } from '#store/sqlite/report/analytics.ts';
 import { type Parsed, startServer, type TestServer } from '../support/http.ts';
 import { type ManualClock, manualClock } from '../support/manual-clock.ts';
@@ -255,7 +256,7 @@ describe('Idempotency-Key', () => {
     const door = createHttpServer({
       engine: server.engine,
       analytics: createAnalytics(server.db.reader),
-      priceVersions: createPriceVersionReader(server.db.reader),
+      priceVersions: createPriceVersionReader(createReads(server.db.reader)),
       metrics: () => '',
       traces: createTraceRelay(server.engine.bus),
       version: '0.0.0-test',

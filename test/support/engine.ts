@@ -32,9 +32,10 @@ import { createCredentials } from '#server/credentials.ts';
 import { startMcp } from '#server/mcp.ts';
 import { createOwnTrees } from '#server/storage/embedded.ts';
 import { createBus } from '#store/bus/memory/bus.ts';
+import { createStore } from '#store/read/store.ts';
+import { newestId } from '#store/sqlite/connection/id-seed.ts';
 import { openDatabase, type SqliteStoreHandle } from '#store/sqlite/connection/open.ts';
-import { newestId } from '#store/sqlite/read/id-seed.ts';
-import { createStore } from '#store/sqlite/read/store.ts';
+import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
 import { createJournal } from '#store/sqlite/write/journal.ts';
 import { builtinTools } from '#tools/builtin/builtin-tools.ts';
 import { schemaCompiler } from '#tools/schema-compiler.ts';
@@ -194,7 +195,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
     served,
   );
   const journal = createJournal({ db, ids, clock, bus, log });
-  const store = createStore(db);
+  const store = createStore(createReadDatabase(db.db), db.caches);
   const around = {
     store,
     journal,

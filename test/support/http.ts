@@ -12,7 +12,8 @@ import { type Message, plainMetadata } from '#protocol/message.ts';
 import type { Session } from '#protocol/session.ts';
 import { createMetrics } from '#server/telemetry/metrics.ts';
 import { createTraceRelay } from '#server/telemetry/trace-relay.ts';
-import { createPriceVersionReader } from '#store/sqlite/read/price-version-reader.ts';
+import { createPriceVersionReader } from '#store/read/store.ts';
+import { createReads } from '#store/sqlite/connection/reads.ts';
 import { createAnalytics } from '#store/sqlite/report/analytics.ts';
 import { watchAnswers } from './contract.ts';
 import { type EngineOptions, startEngine, type TestEngine } from './engine.ts';
@@ -79,7 +80,7 @@ export async function openDoor(test: TestEngine, options: DoorOptions = {}): Pro
     engine: trees === undefined ? test.engine : { ...test.engine, trees },
     ...(patience === undefined ? {} : { patience }),
     analytics: createAnalytics(test.db.reader),
-    priceVersions: createPriceVersionReader(test.db.reader),
+    priceVersions: createPriceVersionReader(createReads(test.db.reader)),
     metrics: createMetrics(
       test.engine.bus,
       test.engine.registry.models.map(({ id }) => id),

@@ -8,6 +8,7 @@ import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import { createClusterBus } from '#store/bus/nats/bus.ts';
 import { openLink } from '#store/bus/nats/link.ts';
 import { createDayLimit } from '#store/cluster/day-limit.ts';
+import { createHeldCaches } from '#store/cluster/held-caches.ts';
 import type { NodeSelf } from '#store/cluster/nodes.ts';
 import { createNotices } from '#store/cluster/notices.ts';
 import { createRootWatch } from '#store/cluster/root-watch.ts';
@@ -17,11 +18,11 @@ import { createTrees } from '#store/cluster/trees.ts';
 import { filesIn } from '#store/postgres/connection/migrate.ts';
 import { openDatabase } from '#store/postgres/connection/open.ts';
 import { patientReads } from '#store/postgres/connection/patient.ts';
+import { createReadDatabase } from '#store/postgres/connection/reads.ts';
 import { createSingle } from '#store/postgres/connection/single.ts';
-import { createKnown } from '#store/postgres/read/known.ts';
-import { createPriceVersionReader, createStore } from '#store/postgres/read/store.ts';
 import { createAnalytics } from '#store/postgres/report/analytics.ts';
 import { createJournal } from '#store/postgres/write/journal.ts';
+import { createPriceVersionReader, createStore } from '#store/read/store.ts';
 import type { Storage, StorageOptions } from './storage.ts';
 
 /** Of the lease: a heartbeat that was not answered by then is sent again. */
@@ -60,9 +61,10 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
     log,
     ...(options.leave === undefined ? {} : { leave: options.leave }),
   });
-  const known = createKnown(trees);
+  const caches = createHeldCaches(trees);
   const reads = patientReads(pool, clock, trees.valid);
-  const store = createStore(reads, known);
+  const readDatabase = createReadDatabase(reads);
+  const store = createStore(readDatabase, caches);
   const bus = createClusterBus({
     cluster: cluster.name,
     link: config.nats.url === null ? null : openLink({ url: config.nats.url, name: cluster.name, clock, log }),
@@ -75,7 +77,7 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
   });
   const dayLimit = createDayLimit({ pool, trees, leaseSeconds: cluster.lease_seconds, clock, log });
   trees.onLost((root) => {
-    known.dropTree(root);
+    caches.dropTree(root);
     bus.forget(root);
   });
   return {
@@ -89,11 +91,11 @@ export async function openCluster(options: StorageOptions & { readonly url: stri
       log,
       trusted,
       noticed: options.noticed,
-      ...known.following,
+      ...caches.following,
     }),
     store,
     analytics: createAnalytics(reads),
-    priceVersions: createPriceVersionReader(reads),
+    priceVersions: createPriceVersionReader(readDatabase.reads),
     trees,
     dayLimit,
     notices: createNotices(pool, clock, log),

@@ -2,10 +2,10 @@
 import path from 'node:path';
 import type { Trees } from '#core/ports/trees.ts';
 import { createBus } from '#store/bus/memory/bus.ts';
+import { createPriceVersionReader, createStore } from '#store/read/store.ts';
+import { newestId } from '#store/sqlite/connection/id-seed.ts';
 import { databaseFault, openDatabase, type SqliteStoreHandle } from '#store/sqlite/connection/open.ts';
-import { newestId } from '#store/sqlite/read/id-seed.ts';
-import { createPriceVersionReader } from '#store/sqlite/read/price-version-reader.ts';
-import { createStore } from '#store/sqlite/read/store.ts';
+import { createReadDatabase, createReads } from '#store/sqlite/connection/reads.ts';
 import { createAnalytics } from '#store/sqlite/report/analytics.ts';
 import { createThreadedAnalytics, type ThreadedAnalytics } from '#store/sqlite/report/threaded-analytics.ts';
 import { createJournal } from '#store/sqlite/write/journal.ts';
@@ -29,14 +29,14 @@ export function openEmbedded(options: StorageOptions): Storage {
     const floor = newestId(db.db);
     if (floor !== null) ids.seed(floor);
     const bus = createBus(log);
-    const store = createStore(db);
+    const store = createStore(createReadDatabase(db.db), db.caches);
     const reports = options.reportsOnThread ? startReportThread(options) : null;
     return {
       bus,
       journal: createJournal({ db, ids, clock, bus, log, trusted }),
       store,
       analytics: reports ?? createAnalytics(db.reader),
-      priceVersions: createPriceVersionReader(db.reader),
+      priceVersions: createPriceVersionReader(createReads(db.reader)),
       trees: createOwnTrees({
         version: options.version,
         id: () => ids.next(),

@@ -1,5 +1,9 @@
-// Confirmations: what every database is asked for (09 §6, 13 §7.4).
+// Confirmations: open approvals and remembered decisions (09 §6, 13 §7.4).
+
+import type { ConfirmationReader } from '#core/ports/store.ts';
+import { type ConfirmationRowStored, confirmationRow, wireConfirmation } from '../schema/rows.ts';
 import { WITH_TREE } from '../schema/words.ts';
+import { type Reads, toPage } from './reads.ts';
 
 /** Few approvals are open at a time, of all that ever were: wherever they are asked for, SQLite must begin with them. */
 const PENDING = 'confirmations INDEXED BY confirmations_open WHERE decision IS NULL';
@@ -26,11 +30,36 @@ export interface ConfirmationQuery {
 }
 
 /** One row more than the page holds. */
-export function pageOf({ session_id, status, after, limit }: ConfirmationQuery) {
+export function listQuery({ session_id, status, after, limit }: ConfirmationQuery) {
   const scope = session_id === null ? '' : 'AND session_id IN (SELECT id FROM tree)';
   return {
     sql: `${session_id === null ? '' : WITH_TREE} SELECT *, ${RULES} FROM ${FROM[status]} ${scope}
       AND id > ? ORDER BY id LIMIT ?`,
     values: [...(session_id === null ? [] : [session_id]), after ?? '', limit + 1],
+  };
+}
+
+export function createConfirmationReader({ all, get }: Reads): ConfirmationReader {
+  const byId = (id: string) => get<ConfirmationRowStored>(BY_ID, id);
+  return {
+    view: async (id) => {
+      const row = await byId(id);
+      return row === undefined ? null : { ...wireConfirmation(row), input: { ...confirmationRow(row).input } };
+    },
+    record: async (id) => {
+      const row = await byId(id);
+      return row === undefined ? null : confirmationRow(row);
+    },
+    list: async (query) => {
+      const page = listQuery(query);
+      const rows = await all<ConfirmationRowStored>(page.sql, ...page.values);
+      return toPage(rows, query.limit, (row) => row.id, wireConfirmation);
+    },
+    allOpen: async (root) =>
+      (root === undefined
+        ? await all<ConfirmationRowStored>(OPEN)
+        : await all<ConfirmationRowStored>(OPEN_OF_TREE, root)
+      ).map(confirmationRow),
+    granted: async (rootSessionId, keyHash) => (await get(GRANT, rootSessionId, keyHash)) !== undefined,
   };
 }

@@ -1,12 +1,13 @@
-// Delegations: what every database is asked for, and the wire object made of the answers (01 §9, 04 §4.2).
-
-import type { TurnTotals, WorkerUsage } from '#core/ports/store.ts';
+// Delegations, and what their workers spent (01 §9, 04 §4.2).
+import type { DelegationReader, TurnTotals, WorkerUsage } from '#core/ports/store.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { Delegation, DelegationRecord } from '#protocol/delegate.ts';
+import type { CallChanges } from '#protocol/file-change.ts';
 import { fromPusd } from '#protocol/money.ts';
-import { isoOrNull, LIMIT_AS_TEXT } from '../schema/rows.ts';
+import { type DelegationRow, delegationRecord, isoOrNull, LIMIT_AS_TEXT } from '../schema/rows.ts';
 import { WITH_TREE } from '../schema/words.ts';
-import type { LastCall } from './spend.ts';
+import { type Reads, toPage } from './reads.ts';
+import type { LastCall, Spend } from './spend.ts';
 
 const SELECT = `SELECT d.*, ${LIMIT_AS_TEXT} FROM delegations d`;
 /** Spelled as in their index. */
@@ -84,4 +85,46 @@ function wallTime(record: Omit<DelegationRecord, 'request'>, { session, last }: 
   const from = session?.created_at ?? record.created_at;
   const to = record.ended_at ?? last?.ts_ms ?? from;
   return Math.max(0, to - from) / 1000;
+}
+
+export function createDelegationReader({ all, get }: Reads, spend: Spend): DelegationReader {
+  async function readFacts(sessionId: string): Promise<WorkerFacts> {
+    const [calls, last, session] = await Promise.all([
+      spend.calls(sessionId),
+      spend.lastCall(sessionId),
+      get<NonNullable<WorkerFacts['session']>>(WORKER, sessionId),
+    ]);
+    return { calls, last, session };
+  }
+  async function view(row: DelegationRow) {
+    const id = row.worker_session_id;
+    return delegationView(delegationRecord(row), id === null ? null : await readFacts(id));
+  }
+  async function recordOrNull(text: string, id: string) {
+    const row = await get<DelegationRow>(text, id);
+    return row === undefined ? null : delegationRecord(row);
+  }
+  const records = async (text: string, ...values: string[]) =>
+    (await all<DelegationRow>(text, ...values)).map(delegationRecord);
+
+  return {
+    get: (toolUseId) => recordOrNull(BY_CALL, toolUseId),
+    ofWorker: (sessionId) => recordOrNull(BY_WORKER, sessionId),
+    list: async (sessionId, { recursive, after, limit }) => {
+      const rows = await all<DelegationRow>(recursive ? OF_TREE : OWN, sessionId, after ?? '', limit + 1);
+      const page = toPage(rows, limit, (row) => row.tool_use_id, view);
+      return { rows: await Promise.all(page.rows), next: page.next };
+    },
+    view: async (toolUseId) => {
+      const row = await get<DelegationRow>(BY_CALL, toolUseId);
+      return row === undefined ? null : view(row);
+    },
+    changes: async (workerSessionId) =>
+      (await all<{ changed_json: string }>(CHANGED, workerSessionId)).map(
+        (row) => JSON.parse(row.changed_json) as CallChanges,
+      ),
+    usage: async (workerSessionId) => workerUsage(await readFacts(workerSessionId)),
+    open: (turnId) => records(OPEN_OF_TURN, turnId),
+    allOpen: (root) => (root === undefined ? records(OPEN) : records(OPEN_OF_TREE, root)),
+  };
 }

@@ -1,6 +1,8 @@
-// Events: what every database is asked for; always by id (02 §5).
-import type { EventQuery } from '#core/ports/store.ts';
+// Events: replay, lists and the lookups of recovery, always by id (02 §5).
+import type { EventQuery, EventReader } from '#core/ports/store.ts';
+import { type EventRow, rawEvent, storedEvent } from '../schema/rows.ts';
 import { BEHIND_ALL, EVENTS_OF_TURN, TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
+import { type Reads, toPage } from './reads.ts';
 
 const TYPE_IN = 'type IN (SELECT value FROM json_each(?))';
 const OF_TURN = `SELECT e.* FROM ${EVENTS_OF_TURN} WHERE t.id = ? AND ${TYPE_IN} ORDER BY e.id`;
@@ -40,7 +42,7 @@ const OF_SESSION = `session_key = (${KEYS} = ?)`;
 const NUMBER_IN = `type IN (SELECT number FROM event_types WHERE ${TYPE_IN})`;
 
 /** The whole statement but its limit. Ids are found through an index first, so that a page reads only its own rows. */
-export function compose(query: EventQuery): { readonly sql: string; readonly values: readonly unknown[] } {
+export function composeQuery(query: EventQuery): { readonly sql: string; readonly values: readonly unknown[] } {
   const values: unknown[] = [];
   const bind = (term: string, ...bound: unknown[]) => {
     values.push(...bound);
@@ -58,4 +60,31 @@ export function compose(query: EventQuery): { readonly sql: string; readonly val
   }
   const ids = `SELECT id FROM event_rows WHERE ${terms.join(' AND ')} ORDER BY id LIMIT ?`;
   return { sql: `${head} SELECT * FROM events WHERE id IN (${ids}) ORDER BY id`, values };
+}
+
+export function createEventReader({ all, get }: Reads): Omit<EventReader, 'newestId' | 'prunedThrough'> {
+  function read(query: EventQuery, limit: number): Promise<readonly EventRow[]> {
+    const page = composeQuery(query);
+    return all<EventRow>(page.sql, ...page.values, limit);
+  }
+  return {
+    list: async (query) => toPage(await read(query, query.limit + 1), query.limit, (row) => row.id, storedEvent),
+    listRaw: async (query) => (await read(query, query.limit)).map(rawEvent),
+    openCalls: async (turnId) =>
+      (turnId === undefined
+        ? await all<EventRow>(ALL_OPEN_CALLS)
+        : await all<EventRow>(OPEN_CALLS_OF_TURN, turnId)
+      ).map(storedEvent),
+    openGatewayCalls: async (since, root) =>
+      (root === undefined
+        ? await all<EventRow>(ALL_OPEN_GATEWAY_CALLS, since)
+        : await all<EventRow>(OPEN_GATEWAY_CALLS_OF_TREE, since, root)
+      ).map(storedEvent),
+    callCount: async (sessionId) => (await get<{ n: number }>(CALL_COUNT, sessionId))?.n ?? 0,
+    lastOfTurn: async (turnId, types) => {
+      const row = await get<EventRow>(LAST_OF_TURN, turnId, JSON.stringify(types));
+      return row === undefined ? null : storedEvent(row);
+    },
+    ofTurn: async (turnId, types) => (await all<EventRow>(ALL_OF_TURN, turnId, JSON.stringify(types))).map(storedEvent),
+  };
 }

@@ -1,9 +1,10 @@
-// Learned patterns: what every database is asked for, each with its outcomes (12 §12.3).
-
+// Learned patterns of a workspace, each with its outcomes (12 §12.3).
 import { wholeFingerprint } from '#core/policy/learning/fingerprint.ts';
-import type { LearnedTurn } from '#core/ports/patterns.ts';
+import type { LearnedTurn, PatternReader } from '#core/ports/patterns.ts';
 import type { PatternOutcome, StoredPattern } from '#protocol/learning/pattern.ts';
 import type { Pusd } from '#protocol/money.ts';
+import { BEHIND_ALL } from '../schema/words.ts';
+import { type Reads, toPage } from './reads.ts';
 
 export interface FingerprintRow {
   readonly id: string;
@@ -59,4 +60,24 @@ export function storedPatterns(rows: readonly FingerprintRow[], outcomes: readon
     fingerprint: JSON.parse(structural_json),
     outcomes: found.get(id) ?? [],
   }));
+}
+
+export function createPatternReader({ all }: Reads): PatternReader {
+  const withOutcomes = async (rows: readonly FingerprintRow[]) =>
+    storedPatterns(rows, await all<OutcomeRow>(OUTCOMES, JSON.stringify(rows.map(({ id }) => id))));
+  return {
+    turns: async (turnIds) => learnedTurns(await all<TurnRow>(TURNS, JSON.stringify(turnIds))),
+    bySignature: async (workspacePath, after, limit) =>
+      withOutcomes(await all<FingerprintRow>(BY_SIGNATURE, workspacePath, after, limit)),
+    newest: async (workspacePath, before, limit) => {
+      const found = await all<FingerprintRow>(NEWEST, workspacePath, before ?? BEHIND_ALL, limit + 1);
+      const page = toPage(
+        found,
+        limit,
+        (row) => row.id,
+        (row) => row,
+      );
+      return { rows: await withOutcomes(page.rows), next: page.next };
+    },
+  };
 }

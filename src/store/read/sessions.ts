@@ -1,14 +1,18 @@
-// Sessions: what every database is asked for (01 §7.1).
-
+// Sessions: records for the engine, wire objects with their derived fields for clients (01 §7.1).
 import type { SessionStamp } from '#core/policy/journal/envelope.ts';
-import type { Spent } from '#core/policy/session/session-view.ts';
+import { type SessionFacts, type Spent, sessionView } from '#core/policy/session/session-view.ts';
 import { firstLine } from '#core/policy/session/title.ts';
-import type { SessionQuery } from '#core/ports/store.ts';
+import type { SessionQuery, SessionReader } from '#core/ports/store.ts';
+import type { SessionId } from '#protocol/ids.ts';
 import type { Pusd, Usd } from '#protocol/money.ts';
-import type { SessionRecord, SessionStatus } from '#protocol/session.ts';
-import { LIMIT_AS_TEXT, type SessionRow, usdOrNull } from '../schema/rows.ts';
+import type { Session, SessionRecord, SessionStatus } from '#protocol/session.ts';
+import { LIMIT_AS_TEXT, type SessionRow, sessionRecord, usdOrNull } from '../schema/rows.ts';
 import { TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
-import { answerText } from './turns.ts';
+import type { CachedSession, ReadCaches } from './caches.ts';
+import { type ReadDatabase, type Reads, toPage } from './reads.ts';
+import type { Spend } from './spend.ts';
+import { parseAnswerText } from './turns.ts';
+import { createWaiting } from './waiting.ts';
 
 const SELECT = `SELECT s.*, ${LIMIT_AS_TEXT} FROM sessions s`;
 /** A client's session is active while a call of it is open, which only the engine knows. */
@@ -39,12 +43,6 @@ export const BY_ID = `${SELECT} WHERE s.id = ?`;
 /** With the limit whose share was warned about last. */
 export const KNOWN = `SELECT *, ${LIMIT_AS_TEXT}, CAST(budget_warned_pusd AS TEXT) AS warned_text FROM sessions WHERE id = ?`;
 export type KnownRow = SessionRow & { readonly warned_text: string | null };
-/** A session as the engine works with it. */
-export interface KnownSession {
-  readonly record: SessionRecord;
-  /** The limit whose share was warned about last. */
-  readonly warned_usd: Usd | null;
-}
 export const OPEN_TURN = `SELECT id, status FROM turns WHERE session_id = ? AND ${TURN_IS_OPEN}`;
 export const DELEGATION = `SELECT ${LIMIT_AS_TEXT}, request_json FROM delegations WHERE worker_session_id = ?`;
 export const DESCENDANTS = `${WITH_TREE} SELECT id FROM tree WHERE depth > 0 ORDER BY depth DESC, id`;
@@ -95,17 +93,17 @@ export function delegationFacts({ max_cost_text, request_json }: DelegationRow):
   return { task, max_cost_usd: usdOrNull(max_cost_text) };
 }
 
-export function titleOf(firstMessage: string): string | null {
-  return firstLine(answerText(firstMessage));
+export function parseTitle(firstMessage: string): string | null {
+  return firstLine(parseAnswerText(firstMessage));
 }
 
 /** What is left of a tree without its root; an unpriced call of the root's own is among its own anyway. */
-export function lessOwn(tree: Spent, own: Spent): Spent {
+export function subtractOwn(tree: Spent, own: Spent): Spent {
   return { cost_pusd: (tree.cost_pusd - own.cost_pusd) as Pusd, unpriced: tree.unpriced };
 }
 
 /** One row more than the page holds. */
-export function pageOf(query: SessionQuery): { readonly sql: string; readonly values: readonly unknown[] } {
+export function listQuery(query: SessionQuery): { readonly sql: string; readonly values: readonly unknown[] } {
   const terms: string[] = [];
   const values: unknown[] = [];
   const add = (term: string, ...bound: unknown[]) => {
@@ -129,4 +127,114 @@ export function pageOf(query: SessionQuery): { readonly sql: string; readonly va
   }
   const where = terms.length === 0 ? '' : `WHERE ${terms.join(' AND ')}`;
   return { sql: `${SELECT} ${where} ORDER BY s.id DESC LIMIT ?`, values: [...values, query.limit + 1] };
+}
+
+export interface SessionReaderParts {
+  readonly spend: Spend;
+  readonly cache: ReadCaches['sessions'];
+  readonly together: ReadDatabase['together'];
+}
+
+export function createSessionReader(reads: Reads, { spend, cache, together }: SessionReaderParts): SessionReader {
+  const { all, get } = reads;
+  const readTitle = createTitles(get);
+  const waitingOn = createWaiting(reads);
+
+  async function readSession(id: string): Promise<CachedSession | null> {
+    const cached = cache.get(id);
+    if (cached !== null) return cached;
+    const row = await get<KnownRow>(KNOWN, id);
+    if (row === undefined) return null;
+    const { warned_text, ...rest } = row;
+    const session = { record: sessionRecord(rest), warned_usd: usdOrNull(warned_text) };
+    cache.put(id, session);
+    return session;
+  }
+  async function findRecord(text: string, ...values: string[]) {
+    const row = await get<{ id: string }>(text, ...values);
+    return row === undefined ? null : ((await readSession(row.id))?.record ?? null);
+  }
+
+  async function lastModel({ id, door }: SessionRecord): Promise<string | null> {
+    if (door === 'gateway') return (await spend.lastCall(id))?.model ?? null;
+    return (await get<{ chosen_model: string | null }>(LAST_MODEL, id))?.chosen_model ?? null;
+  }
+
+  async function view(row: SessionRow): Promise<Session> {
+    const record = sessionRecord(row);
+    const { is_worker: isWorker } = record;
+    const delegation = isWorker ? await get<DelegationRow>(DELEGATION, row.id) : undefined;
+    const [own, open, others, model, descendants, title] = await Promise.all([
+      spend.ofSession(row.id),
+      get<NonNullable<SessionFacts['open_turn']>>(OPEN_TURN, row.id),
+      isWorker ? spend.ofDescendants(row.id) : spend.ofTree(row.id),
+      lastModel(record),
+      get<SessionFacts['descendants']>(isWorker ? WORKERS_BELOW : WORKERS_OF_TREE, row.id),
+      delegation === undefined ? readTitle(row.id) : null,
+    ]);
+    return sessionView(record, {
+      open_turn: open ?? null,
+      own,
+      workers: isWorker ? others : subtractOwn(others, own),
+      last_model: model,
+      descendants: descendants!,
+      delegation: delegation === undefined ? null : delegationFacts(delegation),
+      title,
+      // A worker runs only under a turn that is open.
+      waiting_on: open === undefined ? [] : await waitingOn(row),
+    });
+  }
+  const ids = (rows: readonly { readonly id: SessionId }[]) => rows.map(({ id }) => id);
+  const count = async (text: string, ...values: unknown[]) => (await get<{ n: number }>(text, ...values))?.n ?? 0;
+
+  return {
+    limit: async (rootSessionId) => {
+      const root = await readSession(rootSessionId);
+      if (root === null) return null;
+      const { max_cost_usd, on_reached } = root.record;
+      return { max_cost_usd, on_reached, warned_usd: root.warned_usd };
+    },
+    record: async (id) => (await readSession(id))?.record ?? null,
+    ofClient: (caller, ref) => findRecord(OF_CLIENT, caller, ref),
+    workerOfClient: (root, ref) => findRecord(WORKER_OF_CLIENT, root, ref),
+    workerOfCaller: (caller, ref) => findRecord(WORKER_OF_CALLER, caller, ref),
+    view: async (id) => {
+      const row = await get<SessionRow>(BY_ID, id);
+      return row === undefined ? null : view(row);
+    },
+    list: (query) =>
+      together(async () => {
+        const { sql, values } = listQuery(query);
+        const rows = await all<SessionRow>(sql, ...values);
+        const page = toPage(rows, query.limit, (row) => row.id, view);
+        return { rows: await Promise.all(page.rows), next: page.next };
+      }),
+    descendants: async (id) => ids(await all<{ id: SessionId }>(DESCENDANTS, id)),
+    lineage: async (id) => ids(await all<{ id: SessionId }>(LINEAGE, id)),
+    counts: async () => {
+      const [active_sessions, active_workers, active_turns] = await Promise.all([
+        count(ACTIVE_SESSIONS, 0),
+        count(ACTIVE_SESSIONS, 1),
+        count(ACTIVE_TURNS),
+      ]);
+      return { active_sessions, active_workers, active_turns };
+    },
+  };
+}
+
+const MAX_TITLES = 10_000;
+
+/** Null before the first user message, and when that has no text. A title is kept: the first message never changes. */
+function createTitles(get: Reads['get']): (sessionId: string) => Promise<string | null> {
+  const cached = new Map<string, string | null>();
+  return async (sessionId) => {
+    const known = cached.get(sessionId);
+    if (known !== undefined) return known;
+    const first = await get<{ content_json: string }>(FIRST_MESSAGE, sessionId);
+    if (first === undefined) return null;
+    const title = parseTitle(first.content_json);
+    if (cached.size >= MAX_TITLES) cached.delete(cached.keys().next().value ?? '');
+    cached.set(sessionId, title);
+    return title;
+  };
 }

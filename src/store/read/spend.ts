@@ -1,10 +1,12 @@
-// Money as the ledger and its rollups have it, exact (01 §11.2).
+// Money as the ledger and its rollups hold it, exact (01 §11.2).
 
+import { DAY_MS, HOUR_MS } from '#core/policy/analytics/rollup.ts';
 import type { Spent } from '#core/policy/session/session-view.ts';
-import type { TurnTotals } from '#core/ports/store.ts';
+import type { SpendReader, TurnTotals } from '#core/ports/store.ts';
 import type { Pusd } from '#protocol/money.ts';
 import { TOKEN_COUNTS } from '../schema/rollups.ts';
 import { WITH_TREE } from '../schema/words.ts';
+import type { Reads } from './reads.ts';
 
 /** Read with integers as bigint, likewise below. */
 export interface SpentRow {
@@ -40,11 +42,11 @@ export const EDGE = 'SELECT coalesce(sum(cost_pusd), 0) AS pusd FROM ledger_call
 /** Whole hours: days do not tell callers apart. */
 export const OF_CALLER = 'SELECT coalesce(sum(cost_pusd), 0) AS pusd FROM session_hours WHERE hour >= ? AND caller = ?';
 
-export function spent(row: SpentRow): Spent {
+export function toSpent(row: SpentRow): Spent {
   return { cost_pusd: row.cost_pusd, unpriced: row.unpriced > 0n };
 }
 
-export function turnTotals(row: SumsRow): TurnTotals {
+export function toTurnTotals(row: SumsRow): TurnTotals {
   return {
     calls: Number(row.calls),
     input_tokens: Number(row.input_tokens),
@@ -52,5 +54,51 @@ export function turnTotals(row: SumsRow): TurnTotals {
     cached_input_tokens: Number(row.cached_input_tokens),
     cache_creation_input_tokens: Number(row.cache_creation_input_tokens),
     cost_pusd: row.cost_pusd,
+  };
+}
+
+/** Sums for the other readers, by index. */
+export interface Spend {
+  ofSession(sessionId: string): Promise<Spent>;
+  /** All of a tree, its root included. */
+  ofTree(rootSessionId: string): Promise<Spent>;
+  /** Descendants of a session that need not be a root. */
+  ofDescendants(sessionId: string): Promise<Spent>;
+  ofTurn(turnId: string): Promise<TurnTotals>;
+  /** Calls of one session as the ledger has them. */
+  calls(sessionId: string): Promise<TurnTotals>;
+  lastCall(sessionId: string): Promise<LastCall | null>;
+}
+
+export function createSpend({ get, getExact }: Reads): Spend {
+  const spent = (text: string) => async (id: string) => toSpent((await getExact<SpentRow>(text, id))!);
+  const totals = (text: string) => async (id: string) => toTurnTotals((await getExact<SumsRow>(text, id))!);
+  return {
+    ofSession: spent(OF_SESSION),
+    ofTree: spent(OF_TREE),
+    ofDescendants: spent(OF_DESCENDANTS),
+    ofTurn: totals(OF_TURN),
+    calls: totals(CALLS),
+    lastCall: async (id) => (await get<LastCall>(LAST_CALL, id)) ?? null,
+  };
+}
+
+export function createSpendReader({ getExact }: Reads, spend: Spend): SpendReader {
+  const sum = async (text: string, ...values: number[]) => (await getExact<{ pusd: bigint }>(text, ...values))!.pusd;
+  return {
+    ofSession: async (sessionId) => (await spend.ofSession(sessionId)).cost_pusd,
+    ofSubtree: async (sessionId) => {
+      const [own, below] = await Promise.all([spend.ofSession(sessionId), spend.ofDescendants(sessionId)]);
+      return (own.cost_pusd + below.cost_pusd) as Pusd;
+    },
+    ofTree: async (rootSessionId) => (await spend.ofTree(rootSessionId)).cost_pusd,
+    ofCaller: async (caller, from) => (await getExact<{ pusd: Pusd }>(OF_CALLER, from / HOUR_MS, caller))!.pusd,
+    // Whole days from the rollup; only the first day, when it is entered in its middle, from the facts.
+    since: async (from) => {
+      const day = Math.ceil(from / DAY_MS);
+      const whole = await sum(WHOLE_DAYS, day);
+      const edge = from === day * DAY_MS ? 0n : await sum(EDGE, from, day * DAY_MS);
+      return (whole + edge) as Pusd;
+    },
   };
 }

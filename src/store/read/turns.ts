@@ -1,14 +1,24 @@
-// Turns: what every database is asked for, and the wire object made of the answers (01 §8).
-
-import type { TurnTotals } from '#core/ports/store.ts';
+// Turns and their tool calls; tokens and money of a turn come from the ledger (01 §8).
+import type { TurnReader, TurnTotals } from '#core/ports/store.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { type ContentBlock, textOf } from '#protocol/message.ts';
 import { fromPusd, type Pusd } from '#protocol/money.ts';
 import { OPEN_TURN_STATUSES, type Turn } from '#protocol/turn.ts';
-import { isoOrNull, type TurnInputRow, type TurnRow, turnInput, turnRecord, userScore } from '../schema/rows.ts';
-import { TURN_IS_OPEN } from '../schema/words.ts';
+import {
+  isoOrNull,
+  type ToolCallRowStored,
+  type TurnInputRow,
+  type TurnRow,
+  toolCallState,
+  turnInput,
+  turnRecord,
+  userScore,
+} from '../schema/rows.ts';
+import { BEHIND_ALL, TURN_IS_OPEN } from '../schema/words.ts';
+import { type Reads, toPage } from './reads.ts';
+import type { Spend } from './spend.ts';
 
 const OPEN_WITH_SESSION = `SELECT t.* FROM turns t JOIN sessions s ON s.id = t.session_id WHERE t.${TURN_IS_OPEN}`;
 const DEEPEST_FIRST = 'ORDER BY s.delegation_depth DESC, t.id';
@@ -35,14 +45,14 @@ export function isOpen(row: TurnRow): boolean {
 }
 
 /** The object that a worker handed back, if it is one. */
-export function handedBack(output_json: string | null | undefined): Turn['output'] {
+export function parseHandedBack(output_json: string | null | undefined): Turn['output'] {
   if (output_json === null || output_json === undefined) return null;
   const object = JSON.parse(output_json) as DelegationRecord['output'];
   return typeof object === 'object' ? object : null;
 }
 
 /** What an answer says in words. */
-export function answerText(content_json: string): string {
+export function parseAnswerText(content_json: string): string {
   return textOf(JSON.parse(content_json) as ContentBlock[]);
 }
 
@@ -86,5 +96,67 @@ export function turnView(
       submitted_at: isoTime(submitted_at),
     })),
     user_score: userScore(row),
+  };
+}
+
+export function createTurnReader({ all, get }: Reads, spend: Spend): TurnReader {
+  const count = async (text: string, id: string) => (await get<{ n: number }>(text, id))?.n ?? 0;
+  const readInputs = (id: string) => all<TurnInputRow>(INPUTS, id);
+
+  async function readOutput(turn: TurnRow): Promise<Turn['output']> {
+    const handed = await get<{ output_json: string | null }>(HANDED_BACK, turn.session_id, turn.id);
+    const object = parseHandedBack(handed?.output_json);
+    if (object !== null) return object;
+    // One at a time: the newest answer has words nearly always.
+    for (let newest = 0; ; newest += 1) {
+      const answer = await get<{ content_json: string }>(`${ANSWERS} LIMIT 1 OFFSET ?`, turn.id, newest);
+      if (answer === undefined) return null;
+      const text = parseAnswerText(answer.content_json);
+      if (text !== '') return text;
+    }
+  }
+
+  async function sumCost(workers: readonly SessionId[]): Promise<bigint> {
+    const sums = await Promise.all(workers.flatMap((id) => [spend.ofSession(id), spend.ofDescendants(id)]));
+    return sums.reduce((sum, { cost_pusd }) => sum + cost_pusd, 0n);
+  }
+
+  async function view(row: TurnRow): Promise<Turn> {
+    const open = isOpen(row);
+    const [totals, inputs, opened, settled_calls, output] = await Promise.all([
+      spend.ofTurn(row.id),
+      readInputs(row.id),
+      all<{ id: SessionId }>(WORKERS, row.session_id, row.id),
+      open ? count(SETTLED_CALLS, row.id) : 0,
+      open ? null : readOutput(row),
+    ]);
+    const workers = opened.map(({ id }) => id);
+    return turnView(row, { totals, inputs, workers, workers_cost: await sumCost(workers), settled_calls, output });
+  }
+  const recordOrNull = (row: TurnRow | undefined) => (row === undefined ? null : turnRecord(row));
+
+  return {
+    record: async (sessionId, turnId) => recordOrNull(await get<TurnRow>(BY_ID, sessionId, turnId)),
+    open: async (sessionId) => recordOrNull(await get<TurnRow>(OPEN, sessionId)),
+    newest: async (sessionId) => recordOrNull(await get<TurnRow>(PAGE, sessionId, BEHIND_ALL, 1)),
+    view: async (sessionId, turnId) => {
+      const row = await get<TurnRow>(BY_ID, sessionId, turnId);
+      return row === undefined ? null : view(row);
+    },
+    list: async (sessionId, before, limit) => {
+      const rows = await all<TurnRow>(PAGE, sessionId, before ?? BEHIND_ALL, limit + 1);
+      const page = toPage(rows, limit, (row) => row.id, view);
+      return { rows: await Promise.all(page.rows), next: page.next };
+    },
+    count: (sessionId) => count(COUNT, sessionId),
+    allOpen: async (root) =>
+      (root === undefined ? await all<TurnRow>(ALL_OPEN) : await all<TurnRow>(OPEN_OF_TREE, root)).map(turnRecord),
+    inputs: async (turnId) => (await readInputs(turnId)).map(turnInput),
+    toolCalls: async (turnId) => (await all<ToolCallRowStored>(CALLS, turnId)).map(toolCallState),
+    toolCall: async (id) => {
+      const row = await get<ToolCallRowStored>(CALL, id);
+      return row === undefined ? null : toolCallState(row);
+    },
+    totals: (turnId) => spend.ofTurn(turnId),
   };
 }

@@ -1,9 +1,9 @@
 // What the turns of a tree wait for at this moment, from rows alone (20 §6).
-
 import { isoTime } from '#protocol/clock.ts';
 import type { Waiting } from '#protocol/session.ts';
 import type { TurnStatus } from '#protocol/turn.ts';
 import { EVENTS_OF_TURN, TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
+import type { Reads } from './reads.ts';
 
 const MAX_LISTED = 50;
 
@@ -54,7 +54,7 @@ export const PENDING = `
 export type Wait = readonly [Waiting['kind'], string, number];
 
 /** Of a turn that runs. */
-export function waitsOf(
+export function listWaits(
   asked: readonly Since[],
   call: NewestCall | undefined,
   pending: readonly PendingCall[],
@@ -76,4 +76,26 @@ export function waitingOn(turns: readonly { readonly turn: OpenTurn; readonly wa
     .sort((a, b) => a.since - b.since || (a.id < b.id ? -1 : 1))
     .slice(0, MAX_LISTED)
     .map(({ since, ...what }) => ({ ...what, since: isoTime(since) }) as Waiting);
+}
+
+/** The session's own and its descendants', oldest first, at most 50. */
+export type WaitingOf = (session: { readonly id: string; readonly is_worker: number | boolean }) => Promise<Waiting[]>;
+
+export function createWaiting({ all, get }: Reads): WaitingOf {
+  async function readWaits({ id, session_id, status, interrupted_reason }: OpenTurn): Promise<readonly Wait[]> {
+    if (status === 'interrupted') {
+      if (interrupted_reason !== 'budget') return [];
+      return [['budget', id, (await get<{ since: number }>(NEWEST_EVENT, id))?.since ?? 0]];
+    }
+    const [asked, call, pending] = await Promise.all([
+      all<Since>(ASKED, id),
+      get<NewestCall>(NEWEST_CALL, id),
+      all<PendingCall>(PENDING, session_id, id),
+    ]);
+    return listWaits(asked, call, pending);
+  }
+  return async ({ id, is_worker }) => {
+    const turns = await all<OpenTurn>(is_worker ? BELOW : OF_ROOT, id);
+    return waitingOn(await Promise.all(turns.map(async (turn) => ({ turn, waits: await readWaits(turn) }))));
+  };
 }

@@ -14,10 +14,10 @@ import { fromPusd, type Usd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnInputRecord, TurnRecord, UserScore } from '#protocol/turn.ts';
 import type { WorkerSnapshot } from '#protocol/worker/definition.ts';
-import { NO_TIMEOUT } from '../read/values.ts';
 import type * as conversation from './conversation.ts';
 import type * as ledger from './ledger.ts';
 import type * as memory from './memory.ts';
+import { NO_TIMEOUT } from './values.ts';
 
 /** Money beside other columns is selected as text: a JS number would lose picodollars. */
 type WithLimit<Row extends { readonly max_cost_pusd: number | null }> = Row & {

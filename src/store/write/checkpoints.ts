@@ -1,6 +1,6 @@
 // Checkpoints of compaction as their table holds them (01 §11.3).
 import type { Checkpoint } from '#protocol/context/checkpoint.ts';
-import { json } from '../read/values.ts';
+import { json } from '../schema/values.ts';
 
 export const COLUMNS = [
   'id',

@@ -2,7 +2,7 @@
 import type { ConfirmationRow } from '#protocol/batch.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { toPusd } from '#protocol/money.ts';
-import { json, NO_TIMEOUT } from '../read/values.ts';
+import { json, NO_TIMEOUT } from '../schema/values.ts';
 
 export const DELEGATION_COLUMNS = [
   'tool_use_id',

@@ -2,7 +2,7 @@
 
 import { toPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { bit, json } from '../read/values.ts';
+import { bit, json } from '../schema/values.ts';
 
 export const COLUMNS = [
   'id',

@@ -7,7 +7,7 @@ import type { Fingerprint } from '#protocol/learning/pattern.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import { canonicalJson } from '#protocol/text/canonical-json.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
-import { bit, json } from '../read/values.ts';
+import { bit, json } from '../schema/values.ts';
 import { TURN_IS_OPEN } from '../schema/words.ts';
 
 export const TURN_COLUMNS = [

@@ -11,17 +11,18 @@ import type { Hold, TreeWork } from '#core/ports/trees.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import { createIdGenerator, type SessionId } from '#protocol/ids.ts';
 import { createBus } from '#store/bus/memory/bus.ts';
+import { createHeldCaches } from '#store/cluster/held-caches.ts';
 import { createRootWatch } from '#store/cluster/root-watch.ts';
 import { createTrees, type NodeTrees } from '#store/cluster/trees.ts';
 import { filesIn } from '#store/postgres/connection/migrate.ts';
 import { openDatabase } from '#store/postgres/connection/open.ts';
 import type { Pool } from '#store/postgres/connection/pool.ts';
-import { createKnown } from '#store/postgres/read/known.ts';
-import { createStore } from '#store/postgres/read/store.ts';
+import { createReadDatabase } from '#store/postgres/connection/reads.ts';
 import { verifyRollups } from '#store/postgres/report/verify.ts';
 import { createJournal } from '#store/postgres/write/journal.ts';
 import { placeOf, ROOT_OF } from '#store/postgres/write/place.ts';
 import { rebuildRollups } from '#store/postgres/write/rebuild.ts';
+import { createStore } from '#store/read/store.ts';
 import { ownSchema, type Schema } from '../../support/services.ts';
 import { type LogLine, NOON, recordingLogger, type World } from '../suite/world.ts';
 
@@ -139,12 +140,12 @@ export async function openSchema(url: string, start: number, options: NodeOption
     await pool.close();
   };
   onTestFinished(close);
-  const known = createKnown(trees);
-  const store = createStore(pool, known);
+  const caches = createHeldCaches(trees);
+  const store = createStore(createReadDatabase(pool), caches);
   const bus = (await options.bus?.({ pool, store, trees, clock, log })) ?? createBus(log);
   const published: Published[] = [];
   bus.subscribe('test', (items) => void published.push(...items));
-  const journal = createJournal({ pool, trees, ids, clock, bus, log, ...known.following });
+  const journal = createJournal({ pool, trees, ids, clock, bus, log, ...caches.following });
   const rows = async (sql: string, ...values: unknown[]) => {
     const found = await pool.send<Record<string, unknown>>(sql, values, 'exact');
     return [...found.rows];

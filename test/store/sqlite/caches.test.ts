@@ -1,10 +1,12 @@
 // What SQLite's store keeps decoded: it is what the rows say, and it is bounded (01 §11.1).
 import { expect, test } from 'vitest';
 import type { Write } from '#core/ports/journal.ts';
+import type { Store } from '#core/ports/store.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { StoredMessage } from '#protocol/message.ts';
-import { createHistoryCache } from '#store/read/history-cache.ts';
-import { createSessionCache } from '#store/sqlite/cache/session-cache.ts';
+import { createHistoryCache, NO_CACHES } from '#store/read/caches.ts';
+import { createStore } from '#store/read/store.ts';
+import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
 import { outcome, turnRecord, userMessage } from '../../support/records.ts';
 import { storedSession } from '../suite/nouns.ts';
 import { openWorld } from './world.ts';
@@ -33,22 +35,20 @@ test('what is kept of a session is its row, after every change and after one tha
   const world = openWorld();
   const session = await storedSession(world, { active_model: 'openai:x', max_cost_usd: '1' });
   const { id } = session;
-  const kept = async () => ({
-    record: await world.store.sessions.record(id),
-    limit: await world.store.sessions.limit(id),
+  const read = async ({ sessions }: Pick<Store, 'sessions'>) => ({
+    record: await sessions.record(id),
+    limit: await sessions.limit(id),
   });
-  const asRead = () => {
-    const { record, warned_usd } = createSessionCache(world.handle.db).get(id)!;
-    const { max_cost_usd, on_reached } = record;
-    return { record, limit: { max_cost_usd, on_reached, warned_usd } };
-  };
-  expect(await kept()).toEqual(asRead());
-  const seen = new Set([JSON.stringify(asRead())]);
+  const uncached = createStore(createReadDatabase(world.handle.db), NO_CACHES);
+  const kept = () => read(world.store);
+  const asRead = () => read(uncached);
+  expect(await kept()).toEqual(await asRead());
+  const seen = new Set([JSON.stringify(await asRead())]);
   async function change(...writes: Write[]): Promise<void> {
     world.time.now += 1000;
     await world.journal.commit({ writes, emit: [] });
-    expect(await kept(), writes[0]!.kind).toEqual(asRead());
-    seen.add(JSON.stringify(asRead()));
+    expect(await kept(), writes[0]!.kind).toEqual(await asRead());
+    seen.add(JSON.stringify(await asRead()));
   }
   const at = () => world.time.now + 1000;
   const changes: (() => Write)[] = [
@@ -71,7 +71,7 @@ test('what is kept of a session is its row, after every change and after one tha
   };
   const nobody: Write = { kind: 'session.set_model', session_id: 'sess_none' as SessionId, model: null, at: at() };
   await expect(world.journal.commit({ writes: [ended, nobody], emit: [] })).rejects.toThrow('no session');
-  expect(await kept()).toEqual(asRead());
+  expect(await kept()).toEqual(await asRead());
   await change(ended);
   expect((await kept()).record).toMatchObject({
     turn_count: 1,

@@ -7,13 +7,14 @@ import { getTableConfig, type SQLiteTable } from 'drizzle-orm/sqlite-core';
 import { expect, test } from 'vitest';
 import { silentLogger } from '#core/ports/log.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
-import { compose } from '#store/read/events.ts';
+import { composeQuery } from '#store/read/events.ts';
+import { createStore } from '#store/read/store.ts';
 import * as conversation from '#store/schema/conversation.ts';
 import * as ledger from '#store/schema/ledger.ts';
 import * as memory from '#store/schema/memory.ts';
 import { REPORTED_TYPES, TYPE_NUMBERS, typeIs } from '#store/schema/words.ts';
 import { openDatabase } from '#store/sqlite/connection/open.ts';
-import { createStore } from '#store/sqlite/read/store.ts';
+import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
 import { MIGRATIONS, openWorld, tempFolder } from './world.ts';
 
 const ROOT = resolve(import.meta.dirname, '../../..');
@@ -128,7 +129,7 @@ test('events of an older database are read field by field as they were, of unkno
 test('pages of a tree and of a session are found by session, whatever else is stored', async () => {
   const world = openWorld();
   for (const include_workers of [true, false]) {
-    const { sql, values } = compose({
+    const { sql, values } = composeQuery({
       ...{ session_id: 'sess_1' as SessionId, include_workers, types: null, after: null, until: null, limit: 1 },
     });
     const plan = await world.rows(`EXPLAIN QUERY PLAN ${sql}`, ...values, 1);
@@ -184,7 +185,7 @@ test('what is open is found by its index, however much has ended', async () => {
       };
     },
   });
-  const store = createStore({ ...handle, db: watched });
+  const store = createStore(createReadDatabase(watched), handle.caches);
   const turn = 'turn_1' as TurnId;
   const sessions = { workspace_path: null, include_workers: true, parent_session_id: null, worker_name: null };
   for (const status of [['running'], ['running', 'interrupted']] as const)

@@ -7,9 +7,10 @@ import type { Published } from '#core/ports/live-bus.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import { createIdGenerator } from '#protocol/ids.ts';
 import { createBus } from '#store/bus/memory/bus.ts';
+import { createStore } from '#store/read/store.ts';
+import { newestId } from '#store/sqlite/connection/id-seed.ts';
 import { openDatabase, type SqliteStoreHandle } from '#store/sqlite/connection/open.ts';
-import { newestId } from '#store/sqlite/read/id-seed.ts';
-import { createStore } from '#store/sqlite/read/store.ts';
+import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
 import { verifyRollups } from '#store/sqlite/report/verify.ts';
 import { createJournal } from '#store/sqlite/write/journal.ts';
 import { rebuildRollups } from '#store/sqlite/write/rebuild.ts';
@@ -53,7 +54,7 @@ export function openWorld(path = join(tempFolder(), 'metis.db'), start = NOON): 
     path,
     handle,
     journal: createJournal({ db: handle, ids, clock, bus, log }),
-    store: createStore(handle),
+    store: createStore(createReadDatabase(db), handle.caches),
     bus,
     ids,
     time,

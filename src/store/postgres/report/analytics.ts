@@ -8,10 +8,10 @@ import { routing } from '#store/report/routing-report.ts';
 import { savings } from '#store/report/savings-report.ts';
 import type { Read } from '#store/report/slices.ts';
 import type { Pool } from '../connection/pool.ts';
-import { readsOver } from '../connection/reads.ts';
+import { createReads } from '../connection/reads.ts';
 
 export function createAnalytics(pool: Pool): Analytics {
-  const ask = <T>(report: (read: Read) => Promise<T>) => pool.report((send) => report(readsOver(send).allExact));
+  const ask = <T>(report: (read: Read) => Promise<T>) => pool.report((send) => report(createReads(send).allExact));
   return {
     cost: (query, pricer) => ask((read) => (pricer ? repricedCost(read, query, pricer) : stampedCost(read, query))),
     savings: (query, pricer) => ask((read) => savings(read, query, pricer)),

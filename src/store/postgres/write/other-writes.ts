@@ -2,12 +2,10 @@
 
 import { JournalConflict } from '#core/ports/journal.ts';
 import { toPusd } from '#protocol/money.ts';
-import { KEY_COLUMNS, SET_META } from '#store/read/meta.ts';
-import * as workers from '#store/read/session-workers.ts';
-import * as trusted from '#store/read/trusted-files.ts';
-import { bit, json } from '#store/read/values.ts';
+import { bit, json } from '#store/schema/values.ts';
 import * as checkpoints from '#store/write/checkpoints.ts';
 import * as sql from '#store/write/delegations.ts';
+import * as others from '#store/write/others.ts';
 import * as patterns from '#store/write/patterns.ts';
 import type { Tx } from '../connection/pool.ts';
 import { insertRow } from './insert.ts';
@@ -16,8 +14,8 @@ import type { Appliers } from './writes.ts';
 const insertDelegation = insertRow('delegations', sql.DELEGATION_COLUMNS);
 const insertConfirmation = insertRow('confirmations', sql.CONFIRMATION_COLUMNS);
 const insertCheckpoint = insertRow('compaction_checkpoints', checkpoints.COLUMNS);
-const insertWorker = insertRow('worker_definitions', workers.COLUMNS);
-const insertKey = insertRow('idempotency_keys', KEY_COLUMNS);
+const insertWorker = insertRow('worker_definitions', others.WORKER_COLUMNS);
+const insertKey = insertRow('idempotency_keys', others.KEY_COLUMNS);
 
 /** Of those that another node deletes at this moment, nobody waits for the other. */
 const DROP_EXPIRED = `DELETE FROM idempotency_keys WHERE ctid IN (
@@ -59,11 +57,11 @@ export const otherWrites: Appliers<Kinds | 'idempotency.insert'> = {
     }),
   'checkpoint.insert': ({ checkpoint }, { tx }) => insertCheckpoint(tx, checkpoints.checkpointRow(checkpoint)),
   'worker.insert': ({ worker }, { tx }) => insertWorker(tx, { ...worker, edited_by_user: bit(worker.edited_by_user) }),
-  'trusted_file.put': ({ file }, { tx }) => tx.run(trusted.PUT, file),
-  'trusted_file.remove': (write, { tx }) => tx.run(trusted.REMOVE, write),
+  'trusted_file.put': ({ file }, { tx }) => tx.run(others.PUT_TRUSTED_FILE, file),
+  'trusted_file.remove': (write, { tx }) => tx.run(others.REMOVE_TRUSTED_FILE, write),
   'worker.replace': ({ worker }, { tx }) =>
-    tx.run(workers.REPLACE, { ...worker, edited_by_user: bit(worker.edited_by_user) }),
-  'meta.set': ({ key, value }, { tx }) => tx.run(SET_META, { key, value }),
+    tx.run(others.REPLACE_WORKER, { ...worker, edited_by_user: bit(worker.edited_by_user) }),
+  'meta.set': ({ key, value }, { tx }) => tx.run(others.SET_META, { key, value }),
   'idempotency.insert': ({ row }, { tx, clock }) => {
     tx.run(DROP_EXPIRED, [clock.now()]);
     insertKey(tx, row);

@@ -2,7 +2,7 @@
 
 import type { Journal } from '#core/ports/journal.ts';
 import type { Clock } from '#protocol/clock.ts';
-import { PRICE_COLUMNS, PRICE_HASH, ratesChanged } from '#store/read/meta.ts';
+import { PRICE_COLUMNS, PRICE_HASH, ratesChanged } from '#store/write/others.ts';
 import type { Pool } from '../connection/pool.ts';
 
 const INSERT = `INSERT INTO price_versions (${PRICE_COLUMNS.join(', ')})

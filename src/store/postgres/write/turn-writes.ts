@@ -6,7 +6,7 @@ import { InvalidMessageError, JournalConflict } from '#core/ports/journal.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { MAX_TURN_INPUTS, type TurnStatus } from '#protocol/turn.ts';
-import { bit, json } from '#store/read/values.ts';
+import { bit, json } from '#store/schema/values.ts';
 import * as sql from '#store/write/turns.ts';
 import type { Answer } from '../connection/client.ts';
 import type { Tx } from '../connection/pool.ts';

@@ -4,8 +4,7 @@ import Database from 'better-sqlite3';
 import type { Logger } from '#core/ports/log.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { makeFolder } from '#protocol/folder.ts';
-import { createHistoryCache, type HistoryCache } from '#store/read/history-cache.ts';
-import { createSessionCache, type SessionCache } from '../cache/session-cache.ts';
+import { createHistoryCache, createSessionCache, type HistoryCache, type SessionCache } from '#store/read/caches.ts';
 import { resolveDatabasePath } from './check-place.ts';
 import { type Checkpointer, createCheckpointer } from './checkpointer.ts';
 import { keepPlans } from './kept-plans.ts';
@@ -21,10 +20,8 @@ export interface SqliteStoreHandle {
   readonly reader: Database.Database;
   /** Told of every commit. */
   readonly checkpoints: Checkpointer;
-  /** Decoded history of active sessions: read by the store, kept current by the journal. */
-  readonly history: HistoryCache;
-  /** Sessions in use: read by the store, kept current by the journal. */
-  readonly sessions: SessionCache;
+  /** Sessions in use and their histories: read by the store, kept current by the journal. */
+  readonly caches: { readonly histories: HistoryCache; readonly sessions: SessionCache };
   /** Frees the owner lock as well. Idempotent. */
   close(): void;
 }
@@ -77,8 +74,8 @@ export function openDatabase({ path: given, synchronous, migrationsDir, log }: O
     opened.push(reader);
     const checkpoints = createCheckpointer(path, synchronous, log);
     opened.push(checkpoints);
-    const history = createHistoryCache(HISTORY_CACHE_BYTES);
-    return { path, db, reader, checkpoints, history, sessions: createSessionCache(db), close };
+    const caches = { histories: createHistoryCache(HISTORY_CACHE_BYTES), sessions: createSessionCache() };
+    return { path, db, reader, checkpoints, caches, close };
   } catch (cause) {
     close();
     throw asStartupError(path, cause);

@@ -7,16 +7,11 @@ import { reliability } from '#store/report/reliability-report.ts';
 import { repricedCost } from '#store/report/repriced-cost.ts';
 import { routing } from '#store/report/routing-report.ts';
 import { savings } from '#store/report/savings-report.ts';
-import type { Read } from '#store/report/slices.ts';
-import { createStatementCache } from '../connection/statements.ts';
+import { createReads } from '../connection/reads.ts';
 
 /** @param reader the `query_only` connection of the open database */
 export function createAnalytics(reader: Database.Database): Analytics {
-  const prepare = createStatementCache<never>(reader);
-  const read: Read = async (sql, ...values) =>
-    prepare(sql)
-      .safeIntegers()
-      .all(...values);
+  const { allExact: read } = createReads(reader);
   const atOneMoment = createMoments(reader);
   return {
     cost: (query, pricer) => (pricer ? repricedCost(read, query, pricer) : atOneMoment(() => stampedCost(read, query))),

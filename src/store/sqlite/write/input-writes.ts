@@ -2,7 +2,7 @@
 import type Database from 'better-sqlite3';
 import { JournalConflict } from '#core/ports/journal.ts';
 import { MAX_TURN_INPUTS } from '#protocol/turn.ts';
-import { json } from '#store/read/values.ts';
+import { json } from '#store/schema/values.ts';
 import * as sql from '#store/write/turns.ts';
 import { insertInto } from '../connection/named.ts';
 import type { Appliers } from './writes.ts';

@@ -56,7 +56,8 @@ interface QueuedTask {
 type Queued = QueuedBatch | QueuedTask | Extract<Published, { readonly kind: 'transient' }>;
 
 export function createJournal({ db: handle, ids, clock, bus, log, trusted = false }: JournalOptions): Journal {
-  const { db, history, sessions, checkpoints } = handle;
+  const { db, checkpoints } = handle;
+  const { histories, sessions } = handle.caches;
   const live = createLiveSessions(db);
   const guard = createGuard(db, live);
   const appliers: Appliers = {
@@ -118,8 +119,8 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
 
   /** What is kept decoded follows the commit before anybody hears of it. */
   function keepCurrent(effects: Effects): void {
-    for (const { message, bytes } of effects.messages) history.append(message, bytes);
-    for (const sessionId of effects.ended) history.drop(sessionId);
+    for (const { message, bytes } of effects.messages) histories.append(message, bytes);
+    for (const sessionId of effects.ended) histories.drop(sessionId);
     for (const { id, values } of effects.sessions) {
       if (values === null) sessions.drop(id);
       else sessions.change(id, values);
@@ -166,7 +167,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
       const gone = await inOrder(() => purgeTree(sessionId));
       for (const id of gone) {
         live.forget(id);
-        history.drop(id);
+        histories.drop(id);
         sessions.drop(id);
       }
       return gone.length;

@@ -1,7 +1,7 @@
 // The key-value rows of `meta` and the idempotency keys (01 §11.3).
 import type Database from 'better-sqlite3';
 import type { Clock } from '#protocol/clock.ts';
-import { KEY_COLUMNS, SET_META } from '#store/read/meta.ts';
+import { KEY_COLUMNS, SET_META } from '#store/write/others.ts';
 import { insertInto, named } from '../connection/named.ts';
 import type { Appliers } from './writes.ts';
 

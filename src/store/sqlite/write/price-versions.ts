@@ -2,7 +2,7 @@
 import type Database from 'better-sqlite3';
 import type { Journal } from '#core/ports/journal.ts';
 import type { Clock } from '#protocol/clock.ts';
-import { PRICE_COLUMNS, PRICE_HASH, ratesChanged } from '#store/read/meta.ts';
+import { PRICE_COLUMNS, PRICE_HASH, ratesChanged } from '#store/write/others.ts';
 import { insertInto } from '../connection/named.ts';
 
 type PriceVersion = Parameters<Journal['savePriceVersion']>[0];

@@ -3,7 +3,7 @@ import type Database from 'better-sqlite3';
 import { checkSessionLinks, type ParentLinks } from '#core/policy/journal/session-links.ts';
 import { JournalConflict } from '#core/ports/journal.ts';
 import { toPusd } from '#protocol/money.ts';
-import { json } from '#store/read/values.ts';
+import { json } from '#store/schema/values.ts';
 import type { Effects } from '#store/write/effects.ts';
 import * as sql from '#store/write/sessions.ts';
 import { insertInto, type Named, named } from '../connection/named.ts';

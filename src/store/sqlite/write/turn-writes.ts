@@ -7,7 +7,7 @@ import type { Logger } from '#core/ports/log.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnStatus } from '#protocol/turn.ts';
-import { bit, json } from '#store/read/values.ts';
+import { bit, json } from '#store/schema/values.ts';
 import * as sql from '#store/write/turns.ts';
 import { insertInto, type Named, named } from '../connection/named.ts';
 import type { Appliers } from './writes.ts';

@@ -1,18 +1,17 @@
 // Workers of sessions, inserted and replaced by the session that made them, and trusted files (01 §11.3).
 import type Database from 'better-sqlite3';
-import { COLUMNS, REPLACE } from '#store/read/session-workers.ts';
-import * as trusted from '#store/read/trusted-files.ts';
-import { bit } from '#store/read/values.ts';
+import { bit } from '#store/schema/values.ts';
+import * as others from '#store/write/others.ts';
 import { insertInto, named } from '../connection/named.ts';
 import type { Appliers } from './writes.ts';
 
 export function workerWrites(
   db: Database.Database,
 ): Appliers<`worker.${'insert' | 'replace'}` | `trusted_file.${'put' | 'remove'}`> {
-  const putTrust = named(db, trusted.PUT);
-  const removeTrust = named(db, trusted.REMOVE);
-  const insert = insertInto(db, 'worker_definitions', COLUMNS);
-  const replace = named(db, REPLACE);
+  const putTrust = named(db, others.PUT_TRUSTED_FILE);
+  const removeTrust = named(db, others.REMOVE_TRUSTED_FILE);
+  const insert = insertInto(db, 'worker_definitions', others.WORKER_COLUMNS);
+  const replace = named(db, others.REPLACE_WORKER);
   return {
     'worker.insert': ({ worker }) => void insert({ ...worker, edited_by_user: bit(worker.edited_by_user) }),
     'trusted_file.put': ({ file }) => void putTrust.run(file),

@@ -1,0 +1,59 @@
+// Caches of held trees: they follow each commit, as part of the claim (16 §4.6).
+import { createHistoryCache, createSessionCache, type ReadCaches } from '#store/read/caches.ts';
+import type { Effects } from '#store/write/effects.ts';
+
+const HISTORY_BYTES = 64 * 1024 * 1024;
+
+export interface HeldCaches extends ReadCaches {
+  /** For the journal. */
+  readonly following: {
+    readonly keepCurrent: (effects: Effects) => void;
+    readonly forget: (sessions: readonly string[]) => void;
+  };
+  /** For a tree that is held no longer. */
+  dropTree(root: string): void;
+}
+
+/** Keeps and answers nothing of a tree that is not held: other nodes change it. */
+export function createHeldCaches(trees: { holds(root: string): boolean }): HeldCaches {
+  const histories = createHistoryCache(HISTORY_BYTES);
+  const sessions = createSessionCache();
+  const getHeld: ReadCaches['sessions']['get'] = (id) => {
+    const cached = sessions.get(id);
+    return cached !== null && trees.holds(cached.record.root_session_id) ? cached : null;
+  };
+  return {
+    sessions: {
+      get: getHeld,
+      put(id, session) {
+        if (trees.holds(session.record.root_session_id)) sessions.put(id, session);
+      },
+    },
+    // A history does not name its tree, so it is kept only beside its session.
+    histories: {
+      get: (id) => (getHeld(id) === null ? null : histories.get(id)),
+      put(id, messages, bytes) {
+        if (getHeld(id) !== null) histories.put(id, messages, bytes);
+      },
+    },
+    following: {
+      keepCurrent(effects) {
+        for (const { message, bytes } of effects.messages) histories.append(message, bytes);
+        for (const id of effects.ended) histories.drop(id);
+        for (const { id, values } of effects.sessions) {
+          if (values === null) sessions.drop(id);
+          else sessions.change(id, values);
+        }
+      },
+      forget(ids) {
+        for (const id of ids) {
+          histories.drop(id);
+          sessions.drop(id);
+        }
+      },
+    },
+    dropTree(root) {
+      for (const id of sessions.dropTree(root)) histories.drop(id);
+    },
+  };
+}

@@ -1,0 +1,116 @@
+// Decoded rows of sessions in use, so that a turn neither parses its history nor reads its session before every step.
+import { extended } from '#core/policy/context/history.ts';
+import type { StoredMessage } from '#protocol/message.ts';
+import type { Usd } from '#protocol/money.ts';
+import type { SessionRecord } from '#protocol/session.ts';
+
+/** What the readers take from caches and add to them. */
+export interface ReadCaches {
+  readonly histories: Pick<HistoryCache, 'get' | 'put'>;
+  readonly sessions: Pick<SessionCache, 'get' | 'put'>;
+}
+
+export const NO_CACHES: ReadCaches = {
+  histories: { get: () => null, put: () => {} },
+  sessions: { get: () => null, put: () => {} },
+};
+
+/** Evicts the least recently used first. An array once handed out never changes. */
+export interface HistoryCache {
+  get(sessionId: string): readonly StoredMessage[] | null;
+  /** Keeps a whole history; one that alone exceeds the bound is not kept. */
+  put(sessionId: string, messages: readonly StoredMessage[], bytes: number): void;
+  /** Extends a history that is kept; does nothing for one that is not. */
+  append(message: StoredMessage, bytes: number): void;
+  drop(sessionId: string): void;
+}
+
+interface History {
+  readonly messages: readonly StoredMessage[];
+  /** Length of the JSON text they came from. */
+  readonly bytes: number;
+}
+
+export function createHistoryCache(maxBytes: number): HistoryCache {
+  const entries = new Map<string, History>();
+  let total = 0;
+
+  function drop(sessionId: string): void {
+    total -= entries.get(sessionId)?.bytes ?? 0;
+    entries.delete(sessionId);
+  }
+  function put(sessionId: string, messages: readonly StoredMessage[], bytes: number): void {
+    drop(sessionId);
+    entries.set(sessionId, { messages, bytes });
+    total += bytes;
+    for (const oldest of entries.keys()) {
+      if (total <= maxBytes) return;
+      drop(oldest);
+    }
+  }
+  return {
+    get(sessionId) {
+      const entry = entries.get(sessionId);
+      if (entry === undefined) return null;
+      entries.delete(sessionId);
+      entries.set(sessionId, entry);
+      return entry.messages;
+    },
+    put,
+    append(message, bytes) {
+      const entry = entries.get(message.session_id);
+      if (entry !== undefined) put(message.session_id, extended(entry.messages, message), entry.bytes + bytes);
+    },
+    drop,
+  };
+}
+
+/** A session as the engine works with it. */
+export interface CachedSession {
+  readonly record: SessionRecord;
+  /** The limit whose share was warned about last. */
+  readonly warned_usd: Usd | null;
+}
+
+/** Evicts the least recently used first. A record once handed out never changes. */
+export interface SessionCache {
+  get(id: string): CachedSession | null;
+  put(id: string, session: CachedSession): void;
+  /** For a session that is kept; does nothing for one that is not. */
+  change(id: string, values: Partial<SessionRecord>): void;
+  drop(id: string): void;
+  /** Returns the ids that were kept of the tree. */
+  dropTree(root: string): readonly string[];
+}
+
+/** A record holds its system prompt, so some MiB at most. */
+const MAX_SESSIONS = 256;
+
+export function createSessionCache(): SessionCache {
+  const entries = new Map<string, CachedSession>();
+
+  function put(id: string, session: CachedSession): void {
+    entries.delete(id);
+    entries.set(id, session);
+    if (entries.size > MAX_SESSIONS) entries.delete(entries.keys().next().value ?? '');
+  }
+  return {
+    get(id) {
+      const known = entries.get(id);
+      if (known === undefined) return null;
+      put(id, known);
+      return known;
+    },
+    put,
+    change(id, values) {
+      const known = entries.get(id);
+      if (known !== undefined) entries.set(id, { ...known, record: { ...known.record, ...values } });
+    },
+    drop: (id) => void entries.delete(id),
+    dropTree(root) {
+      const ids = [...entries].filter(([, { record }]) => record.root_session_id === root).map(([id]) => id);
+      for (const id of ids) entries.delete(id);
+      return ids;
+    },
+  };
+}

@@ -1,0 +1,127 @@
+// All reads over one database (ports/store).
+import type { IdempotencyRow } from '#core/ports/journal.ts';
+import type { PriceVersionRecord, PriceVersions } from '#core/ports/price-versions.ts';
+import type { Store } from '#core/ports/store.ts';
+import { StorageFault } from '#protocol/batch.ts';
+import type { TrustedFile } from '#protocol/trusted-file.ts';
+import type { SessionWorker } from '#protocol/worker/session-worker.ts';
+import { NO_CACHES, type ReadCaches } from './caches.ts';
+import { createConfirmationReader } from './confirmations.ts';
+import { createDelegationReader } from './delegations.ts';
+import { createEventReader } from './events.ts';
+import { createMessageReader } from './messages.ts';
+import { createPatternReader } from './patterns.ts';
+import type { ReadDatabase, Reads } from './reads.ts';
+import { createSessionReader } from './sessions.ts';
+import { createSpend, createSpendReader } from './spend.ts';
+import { createTurnReader } from './turns.ts';
+
+const PRICE_VERSION =
+  'SELECT version, content_hash, source, models_json, created_at FROM price_versions WHERE version = ?';
+const PRICE_VERSIONS =
+  'SELECT version, content_hash, source, created_at FROM price_versions ORDER BY created_at DESC, version DESC';
+const IDEMPOTENCY_KEY = 'SELECT * FROM idempotency_keys WHERE method = ? AND path = ? AND token_hash = ? AND key = ?';
+const META = 'SELECT value FROM meta WHERE key = ?';
+/** Writes a row: an empty transaction succeeds on a full disk too. */
+const PROBE = "INSERT INTO meta (key, value) VALUES ('probe', '') ON CONFLICT (key) DO UPDATE SET value = ''";
+const WORKER = 'SELECT * FROM worker_definitions WHERE root_session_id = ? AND name = ?';
+const WORKERS = 'SELECT * FROM worker_definitions WHERE root_session_id = ? ORDER BY name';
+const TRUSTED_DIGEST = 'SELECT sha256 FROM trusted_files WHERE workspace_path = ? AND path = ?';
+const TRUSTED_FILES = 'SELECT * FROM trusted_files WHERE workspace_path = ? ORDER BY path';
+
+const NEWEST_MESSAGES = 50;
+const MAX_LISTED = 1000;
+
+export function createStore(database: ReadDatabase, caches: ReadCaches): Store {
+  const { reads, probe, journalFault } = database;
+  return {
+    ...createReaders(database, reads, caches),
+    // An expired row stays until a later key is stored; the caller compares `expires_at`.
+    idempotency: async (method, path, tokenHash, key) =>
+      (await reads.get<IdempotencyRow>(IDEMPOTENCY_KEY, method, path, tokenHash, key)) ?? null,
+    // Without the caches, so that all of it is of one moment.
+    snapshot: (sessionId, includeWorkers) =>
+      database.atOneMoment((moment) =>
+        readSnapshot(createReaders(database, moment, NO_CACHES), sessionId, includeWorkers),
+      ),
+    meta: async (key) => (await reads.get<{ value: string }>(META, key))?.value ?? null,
+    writeFault: async () => {
+      try {
+        await probe(PROBE);
+        return null;
+      } catch (error) {
+        const fault = journalFault(error);
+        return fault instanceof StorageFault ? fault.message : 'the database cannot be written';
+      }
+    },
+  };
+}
+
+type Readers = Omit<Store, 'idempotency' | 'snapshot' | 'meta' | 'writeFault'>;
+
+function createReaders(
+  { together, eventMarks }: ReadDatabase,
+  reads: Reads,
+  { histories, sessions }: ReadCaches,
+): Readers {
+  const spend = createSpend(reads);
+  return {
+    sessions: createSessionReader(reads, { spend, cache: sessions, together }),
+    turns: createTurnReader(reads, spend),
+    messages: createMessageReader(reads, histories),
+    events: { ...createEventReader(reads), ...eventMarks(reads) },
+    delegations: createDelegationReader(reads, spend),
+    confirmations: createConfirmationReader(reads),
+    spend: createSpendReader(reads, spend),
+    patterns: createPatternReader(reads),
+    workers: {
+      get: async (root, name) => {
+        const row = await reads.get<WorkerRow>(WORKER, root, name);
+        return row === undefined ? null : sessionWorker(row);
+      },
+      list: async (root) => (await reads.all<WorkerRow>(WORKERS, root)).map(sessionWorker),
+    },
+    trustedFiles: {
+      digest: async (workspace, path) =>
+        (await reads.get<{ readonly sha256: string }>(TRUSTED_DIGEST, workspace, path))?.sha256 ?? null,
+      list: (workspace) => reads.all<TrustedFile>(TRUSTED_FILES, workspace),
+    },
+  };
+}
+
+type WorkerRow = Omit<SessionWorker, 'edited_by_user'> & { readonly edited_by_user: number };
+
+function sessionWorker(row: WorkerRow): SessionWorker {
+  return { ...row, edited_by_user: row.edited_by_user === 1 };
+}
+
+/** A session at one moment, for a client that joins (06 §4.1). */
+async function readSnapshot(
+  { sessions, messages, events, confirmations, delegations }: Readers,
+  sessionId: string,
+  includeWorkers: boolean,
+): ReturnType<Store['snapshot']> {
+  const record = await sessions.record(sessionId);
+  if (record === null) return null;
+  const [session, page, newest, approvals, workers] = await Promise.all([
+    sessions.view(sessionId),
+    messages.page(sessionId, { before: null, after: null, limit: NEWEST_MESSAGES }),
+    events.newestId(record.root_session_id),
+    confirmations.list({ session_id: sessionId, status: 'pending', after: null, limit: MAX_LISTED }),
+    includeWorkers ? delegations.list(sessionId, { recursive: true, after: null, limit: MAX_LISTED }) : null,
+  ]);
+  return {
+    session: session!,
+    messages: page.messages,
+    snapshot_at_event_id: newest,
+    pending_confirmations: approvals.rows,
+    workers: workers?.rows ?? null,
+  };
+}
+
+export function createPriceVersionReader({ all, get }: Reads): PriceVersions {
+  return {
+    get: async (version) => (await get<PriceVersionRecord>(PRICE_VERSION, version)) ?? null,
+    list: () => all<PriceVersionRecord>(PRICE_VERSIONS),
+  };
+}

@@ -1,6 +1,6 @@
 // What an engine remembers beside its store is bounded: the oldest makes room.
 import { expect, it } from 'vitest';
-import { stampedUsage } from '#core/engine/money/call-price.ts';
+import { stampUsage } from '#core/engine/money/call-price.ts';
 import { createOutsideRuns } from '#core/engine/state/delegation-runs.ts';
 import {
   createRouteMemory,
@@ -61,7 +61,7 @@ it('1,000 models without a price are logged once each, an older one again', asyn
   const haiku = t.engine.registry.get('anthropic:claude-haiku-4-5')!;
   const call = (n: number) => {
     const id = `anthropic:m${n}`;
-    stampedUsage(t.engine, { ...haiku, id, pricing_id: id }, NO_TOKENS, { served: null, latency: 0, where: {} });
+    stampUsage(t.engine, { ...haiku, id, pricing_id: id }, NO_TOKENS, { served: null, latency: 0, where: {} });
   };
   const logged = () => lines.filter((line) => JSON.stringify(line).includes('no price for this model')).length;
   for (const _ of [1, 2]) for (let n = 0; n < 1000; n += 1) call(n);

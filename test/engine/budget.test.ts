@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { resumeTurn } from '#core/engine/control-turn.ts';
 import { recover, resumeAll } from '#core/engine/lifecycle.ts';
 import { endSession, patchSession } from '#core/engine/manage-session.ts';
-import { ceiling } from '#core/engine/money/call-price.ts';
+import { computeCeiling } from '#core/engine/money/call-price.ts';
 import { StorageFault } from '#protocol/batch.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
@@ -63,7 +63,7 @@ describe('on_reached: stop', () => {
     const request = { system_prompt: 'x'.repeat(2_000_000), system_prompt_volatile: null, messages: [], tools: [] };
     const { id } = await t.session();
     const rest = { output_schema: null, max_output_tokens: 100, cache_ttl: '5m' } as const;
-    const most = await ceiling(t.engine, id as SessionId, model, { ...request, ...rest });
+    const most = await computeCeiling(t.engine, id as SessionId, model, { ...request, ...rest });
     expect(model.capabilities.max_context_tokens).toBe(100_000);
     // At 1 and 5 USD per million: 100,000 tokens in and 100 out, not 800,000 in.
     expect(fromPusd(most.price)).toBe('0.1005');

@@ -1,6 +1,6 @@
 // What a call teaches of its prompt, and the class in which a prompt is reserved (14 §2).
 import { describe, expect, it } from 'vitest';
-import { ceiling } from '#core/engine/money/call-price.ts';
+import { computeCeiling } from '#core/engine/money/call-price.ts';
 import { parseScenario } from '#models/scripted/scenario.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { fromPusd } from '#protocol/money.ts';
@@ -95,7 +95,7 @@ models:
     async (adapter, cache_ttl, usd) => {
       const t = await startEngine({ scenario: always({ text: 'ok' }), registry, prices: priceTableA() });
       const model = t.engine.registry.get(`${adapter}:m`)!;
-      const most = await ceiling(t.engine, 'sess_1' as SessionId, model, {
+      const most = await computeCeiling(t.engine, 'sess_1' as SessionId, model, {
         system_prompt: 'x'.repeat(42),
         system_prompt_volatile: null,
         messages: [],

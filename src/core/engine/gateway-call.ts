@@ -6,30 +6,30 @@ import type { SessionRecord } from '#protocol/session.ts';
 import { clientPrompt } from '../policy/gateway/client-prompt.ts';
 import { requestFacts } from '../policy/gateway/request-facts.ts';
 import { type RelayAnswer, RelayFault, type RelayRequest } from '../ports/relay.ts';
-import { askedModel, decide, standing } from './gateway/choose-model.ts';
-import { clientSession, ENDED, type GatewayClient, placeClient, rootRef } from './gateway/client-session.ts';
+import { decideGatewayRoute, findStandingDecision, resolveRequestedModel } from './gateway/choose-model.ts';
+import { ENDED, type GatewayClient, openClientSession, placeClient, resolveRootRef } from './gateway/client-session.ts';
 import { type OpeningOptions, openCall } from './gateway/open-gateway-call.ts';
 import {
   type AnswerRequest,
-  brokenOff,
+  buildRelayRequest,
+  buildSentBody,
+  describeBreak,
   fetchAnswer,
   type GatewayRequest,
   type GatewaySink,
   keepAnswer,
-  outcomeOf,
-  pump,
-  relayRequest,
-  send,
-  sentBody,
-  sentName,
+  pumpBody,
+  readOutcome,
+  resolveSentName,
+  sendRelay,
 } from './gateway/relay-call.ts';
-import { type Begun, settleCall } from './gateway/settle-gateway-call.ts';
+import { type AnnouncedCall, settleCall } from './gateway/settle-gateway-call.ts';
 import { goingDown } from './lifecycle.ts';
 import type { Engine } from './state/engine.ts';
 import type { GatewayCall } from './state/gateway-memory.ts';
 import { forkMemory } from './state/memory.ts';
 
-export { gatewayModel, gatewayModels } from './gateway/choose-model.ts';
+export { findGatewayModel as gatewayModel, listGatewayModels as gatewayModels } from './gateway/choose-model.ts';
 export type { GatewayClient } from './gateway/client-session.ts';
 export type { GatewayRequest, GatewaySink } from './gateway/relay-call.ts';
 
@@ -100,9 +100,9 @@ async function begin(engine: Engine, request: GatewayRequest, how: Omit<OpeningO
   const call = await openCall(engine, client, facts, { ...how, prompt });
   try {
     const adapter = engine.registry.adapters.get(call.model.adapter)!;
-    const sent = sentBody(bytes, facts, { model: call.sent, output_tokens: call.output_tokens }, adapter);
+    const sent = buildSentBody(bytes, facts, { model: call.sent, output_tokens: call.output_tokens }, adapter);
     const { withhold_usage } = sent;
-    return { call, outgoing: relayRequest(request, sent.pieces, { withhold_usage, request_id: call.request_id }) };
+    return { call, outgoing: buildRelayRequest(request, sent.pieces, { withhold_usage, request_id: call.request_id }) };
   } catch (error) {
     call.release();
     throw error;
@@ -115,19 +115,19 @@ export async function relayCount(engine: Engine, request: GatewayRequest, sink: 
   const { bytes, facts } = await readRequest(engine, request);
   // Nothing that is noticed on the way is taken from those who store it.
   const apart: Engine = { ...engine, routes: forkMemory(engine.routes) };
-  const asked = askedModel(apart, facts);
-  const { session, new_root, fresh } = await clientSession(apart, await placeClient(apart, request.client), null);
-  const stands = fresh.length > 0 ? null : await standing(apart, session, asked);
-  const decided = stands === null ? await decide(apart, session, { ...asked, new_root }) : null;
+  const asked = resolveRequestedModel(apart, facts);
+  const { session, new_root, fresh } = await openClientSession(apart, await placeClient(apart, request.client), null);
+  const stands = fresh.length > 0 ? null : await findStandingDecision(apart, session, asked);
+  const decided = stands === null ? await decideGatewayRoute(apart, session, { ...asked, new_root }) : null;
   const model = stands?.model ?? decided!.model;
   if (model === null) throw decided!.refusal!;
   const adapter = engine.registry.adapters.get(model.adapter)!;
-  const changes = { model: stands === null ? sentName(asked.named, model) : stands.sent, output_tokens: null };
-  const { pieces } = sentBody(bytes, facts, changes, adapter);
-  const outgoing = relayRequest(request, pieces, { withhold_usage: false, request_id: engine.ids.request() });
-  const answer = await send(engine, model.adapter, outgoing, request.signal);
+  const changes = { model: stands === null ? resolveSentName(asked.named, model) : stands.sent, output_tokens: null };
+  const { pieces } = buildSentBody(bytes, facts, changes, adapter);
+  const outgoing = buildRelayRequest(request, pieces, { withhold_usage: false, request_id: engine.ids.request() });
+  const answer = await sendRelay(engine, model.adapter, outgoing, request.signal);
   sink.head(answer.status, [...answer.headers, ['x-metis-model', model.id]]);
-  await pump(engine, answer, { sink, signal: request.signal });
+  await pumpBody(engine, answer, { sink, signal: request.signal });
   sink.end();
 }
 
@@ -139,7 +139,7 @@ export async function relayAnswer(engine: Engine, request: AnswerRequest, sink: 
 
 /** The tree that a client's calls belong to; null where its next one opens it. */
 export async function gatewayRoot(engine: Engine, client: GatewayClient): Promise<SessionId | null> {
-  const ref = rootRef(engine, await placeClient(engine, client));
+  const ref = resolveRootRef(engine, await placeClient(engine, client));
   return (await engine.store.sessions.ofClient(client.caller, ref))?.id ?? null;
 }
 
@@ -157,7 +157,7 @@ async function readRequest({ bodies }: Engine, { wire, takeBody }: GatewayReques
 /** Sends the call and hands its answer on; the outcome is stored before the answer ends. */
 async function relay(
   engine: Engine,
-  call: Begun,
+  call: AnnouncedCall,
   {
     outgoing,
     sink,
@@ -172,16 +172,16 @@ async function relay(
 ): Promise<void> {
   let answer: RelayAnswer;
   try {
-    answer = await send(engine, call.model.adapter, outgoing, signal);
+    answer = await sendRelay(engine, call.model.adapter, outgoing, signal);
   } catch (error) {
-    await settleCall(engine, call, { reading: null, ...brokenOff(error, signal) });
+    await settleCall(engine, call, { reading: null, ...describeBreak(error, signal) });
     throw error instanceof RelayFault ? new RelayFault(error.error_class, error.message) : error;
   }
   const own = [['x-metis-session', call.session.id] as const, ['x-metis-model', call.model.id] as const];
   let broken: unknown = null;
   try {
     sink.head(answer.status, [...answer.headers, ...own]);
-    await pump(engine, answer, { sink, signal });
+    await pumpBody(engine, answer, { sink, signal });
   } catch (error) {
     broken = error;
     const { request_id } = call;
@@ -191,9 +191,9 @@ async function relay(
   // The provider goes on with the answer when the client leaves.
   const goesOn = !engine.draining.value && (!signal.aborted || cancelledBy(signal).detail === CLIENT_LEFT);
   if (background?.done === false && goesOn) keepAnswer(engine, call, { id: background.id, caller });
-  else await settleCall(engine, call, outcomeOf(answer, broken, signal));
+  else await settleCall(engine, call, readOutcome(answer, broken, signal));
   if (broken === null) sink.end();
-  else sink.cut();
+  else sink.abort();
 }
 
 function cancelledError(signal: AbortSignal): Error {

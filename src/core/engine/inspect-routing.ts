@@ -20,10 +20,10 @@ import {
 import { layerErrors, located } from '../policy/routing/policy-layers.ts';
 import { policyWarnings } from '../policy/routing/policy-warnings.ts';
 import type { Analytics } from '../ports/analytics.ts';
-import { knownToolsetOf } from './definitions/find-workers.ts';
+import { loadKnownToolset } from './definitions/find-workers.ts';
 import { cacheLifetime, maxOutputTokens } from './model-call/model-request.ts';
-import { leftOf, limitsOf, requireBudget, reservedOf } from './money/budget-limits.ts';
-import { ceiling, pricingId } from './money/call-price.ts';
+import { computeLeft, listLimits, readReserved, requireBudget } from './money/budget-limits.ts';
+import { computeCeiling, resolvePricingId } from './money/call-price.ts';
 import { offeredTools, volatilePrompt } from './prompt/model-input.ts';
 import { currentPolicies } from './routing/route-environment.ts';
 import { routeTurn } from './routing/route-turn.ts';
@@ -164,7 +164,7 @@ export async function explainRoute(engine: Engine, question: RouteQuestion): Pro
     override: message.override,
     worker: null,
     caps: [],
-    toolset: await knownToolsetOf(apart, session),
+    toolset: await loadKnownToolset(apart, session),
     tool_names: null,
     now,
   });
@@ -224,7 +224,7 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
     ...viewOf(earlier, await messages.checkpoints(session.id)),
     newUserMessage(apart, session, { turn_id: turnId, content: message.content, now }),
   ];
-  const toolset = await knownToolsetOf(apart, session);
+  const toolset = await loadKnownToolset(apart, session);
   const { decision, refusal, context, tools } = await routeTurn(apart, {
     session,
     turn_id: turnId,
@@ -241,7 +241,7 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
   const model = apart.registry.get(decision.chosen_model);
   if (!model) throw new Error(`the chain chose an unknown model: ${decision.chosen_model}`);
 
-  const { price: most } = await ceiling(apart, session.id, model, {
+  const { price: most } = await computeCeiling(apart, session.id, model, {
     system_prompt: session.system_prompt,
     system_prompt_volatile: await volatilePrompt(apart, session),
     messages: history,
@@ -250,15 +250,15 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
     cache_ttl: cacheLifetime(apart, { session, history: earlier }),
     output_schema: session.worker_definition?.output_schema ?? null,
   });
-  const least = apart.prices.cost(pricingId(apart, model.id), {
+  const least = apart.prices.cost(resolvePricingId(apart, model.id), {
     ...NO_TOKENS,
     input_tokens: context.estimated_input_tokens,
   }).cost_pusd;
   const limits = await Promise.all(
-    (await limitsOf(apart, session, [])).map(async (limit) => {
-      const spent = await limit.spent();
-      const reserved = reservedOf(apart, limit.pool);
-      const left = leftOf(limit.limit, spent, reserved);
+    (await listLimits(apart, session, [])).map(async (limit) => {
+      const spent = await limit.readSpent();
+      const reserved = readReserved(apart, limit.pool);
+      const left = computeLeft(limit.limit, spent, reserved);
       return { scope: limit.scope, limit: limit.limit, spent, reserved, left };
     }),
   );

@@ -8,7 +8,7 @@ import type { TurnRecord } from '#protocol/turn.ts';
 import type { TreeWork } from '../ports/trees.ts';
 import { closeOpenApprovals } from './approval/approve-call.ts';
 import { endUnfinishedDelegation } from './delegation/close-delegation.ts';
-import { resumeOutside } from './delegation/outside-delegation.ts';
+import { resumeOutsideDelegations } from './delegation/outside-delegation.ts';
 import { dropAnswers } from './gateway/relay-call.ts';
 import { closeCallsOfTree, closeOpenCalls, keepSettled } from './model-call/turn-end.ts';
 import { pauseWaitingTrees } from './money/budget-limits.ts';
@@ -102,7 +102,7 @@ export async function resumeAll(engine: Engine, root?: SessionId): Promise<void>
     await resumeTopLevel(engine, session, turn);
   };
   const open = await engine.store.turns.allOpen(root);
-  await resumeOutside(engine, root);
+  await resumeOutsideDelegations(engine, root);
   await Promise.all(
     open.map((turn) =>
       resume(turn).catch((err: unknown) => {
@@ -190,7 +190,7 @@ export function treeWork(engine: Engine): TreeWork {
       await recover(engine, root);
       const resume = () => resumeAll(engine, root);
       // Not waited for: whoever asks for the tree meanwhile finds its turn being resumed.
-      const resumed = (await suspects.includes(root)) ? suspects.inTurn(root, resume) : resume();
+      const resumed = (await suspects.includes(root)) ? suspects.resumeInTurn(root, resume) : resume();
       void resumed.catch((err: unknown) => {
         if (err instanceof TreeLost) return;
         engine.log.error({ err, session_id: root }, 'a tree could not be resumed');

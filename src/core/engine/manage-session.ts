@@ -12,9 +12,9 @@ import type { Turn } from '#protocol/turn.ts';
 import { readStructured } from '../policy/delegation/worker-outcome.ts';
 import { NOTHING_YET, sessionView } from '../policy/session/session-view.ts';
 import type { Write } from '../ports/journal.ts';
-import { endOutside } from './delegation/outside-delegation.ts';
+import { endOutsideDelegations } from './delegation/outside-delegation.ts';
 import { endGatewayTree } from './gateway/client-session.ts';
-import { forget, leftOf, reservedOf } from './money/budget-limits.ts';
+import { computeLeft, forgetLimit, readReserved } from './money/budget-limits.ts';
 import { takeNotices } from './routing/route-environment.ts';
 import {
   alreadyEnded,
@@ -163,7 +163,7 @@ export async function endSession(engine: Engine, id: string): Promise<EndReply &
   await takeOver(engine.locks, session.id, null, new Cancelled('user_cancel', 'session ended'));
   try {
     await endOpenTurn(engine, session);
-    await endOutside(engine, session, new Cancelled('user_cancel', 'session ended'));
+    await endOutsideDelegations(engine, session, new Cancelled('user_cancel', 'session ended'));
     await endGatewayTree(engine, session);
     const at = engine.clock.now();
     const now = (await engine.store.sessions.record(session.id)) ?? session;
@@ -185,7 +185,7 @@ export async function endSession(engine: Engine, id: string): Promise<EndReply &
         }),
       ],
     });
-    forget(engine, 'session', session.id);
+    forgetLimit(engine, 'session', session.id);
     engine.files.forget(session.id);
     engine.starts.delete(session.id);
     return { id: session.id, ended_at: isoTime(at), purged: false };
@@ -221,10 +221,10 @@ export function withReserved(engine: Engine, stored: Session): Session {
   const { budget } = session;
   if (budget === null) return session;
   const key = session.is_worker ? `delegation:${session.parent_tool_use_id}` : `session:${session.id}`;
-  const reserved = reservedOf(engine, key);
+  const reserved = readReserved(engine, key);
   if (reserved === ZERO_PUSD) return session;
   const limit = budget.max_cost_usd === null ? ZERO_PUSD : toPusd(budget.max_cost_usd);
-  const left = leftOf(limit, toPusd(budget.spent_usd), reserved);
+  const left = computeLeft(limit, toPusd(budget.spent_usd), reserved);
   return {
     ...session,
     budget: { ...budget, reserved_usd: fromPusd(reserved), remaining_usd: fromPusd(left) },

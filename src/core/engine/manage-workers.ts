@@ -11,13 +11,13 @@ import type { SessionWorker } from '#protocol/worker/session-worker.ts';
 import { checkDefinition, readDefinition } from '../policy/workers/read-definition.ts';
 import { definitionYaml, type Made, workerDetail, workerInfo } from '../policy/workers/write-definition.ts';
 import {
-  allowedBy,
-  asFound,
   checkWorker,
+  createCheckContext,
+  findProjectWorker,
+  listAllowedWorkers,
+  listProjectWorkers,
   listWorkerWidenings,
-  projectWorker,
-  projectWorkers,
-  surroundings,
+  resolveSessionWorker,
 } from './definitions/find-workers.ts';
 import { openWorkspace } from './session/session-records.ts';
 import type { Engine } from './state/engine.ts';
@@ -87,7 +87,7 @@ export async function deleteWorker(engine: Engine, workspace: string, name: stri
 }
 
 async function changeable(engine: Engine, root: string, name: string, force: boolean): Promise<void> {
-  const worker = await projectWorker(engine, root, name);
+  const worker = await findProjectWorker(engine, root, name);
   if (worker === null) throw new AppError('not_found', `no worker named ${name}`, { resource: 'worker' });
   if (worker.read_only) throw new AppError('worker_read_only', `${worker.path} is only read; change the file itself`);
   if (force) return;
@@ -114,7 +114,7 @@ async function valid(
   const found = checkWorker(
     engine,
     await engine.library.complete(root, read.definition),
-    surroundings(engine.tools.knownTools(root), names),
+    createCheckContext(engine.tools.knownTools(root), names),
   );
   if (found.errors.length > 0)
     throw validationError(found.errors.map(({ path, message }) => ({ path: `definition.${path}`, message })));
@@ -154,7 +154,7 @@ async function saved(engine: Engine, root: string, definition: WorkerDefinition)
     const trusted = { workspace_path: root, ...file, trusted_by: 'user', trusted_at: engine.clock.now() };
     await engine.journal.commit({ writes: [{ kind: 'trusted_file.put', file: trusted }], emit: [] });
   }
-  const worker = await projectWorker(engine, root, definition.name);
+  const worker = await findProjectWorker(engine, root, definition.name);
   if (worker === null) throw new AppError('internal_error', 'the saved worker is not there any more');
   return worker;
 }
@@ -174,10 +174,12 @@ export async function listWorkers(
 ): Promise<readonly WorkerInfo[]> {
   if (callable) return callableWorkers(engine, await openWorkspace(engine, workspace), session);
   const root = await openWorkspace(engine, workspace);
-  const project = (await projectWorkers(engine, root)).map((worker) => workerInfo(worker, null));
+  const project = (await listProjectWorkers(engine, root)).map((worker) => workerInfo(worker, null));
   const rows = session === null ? [] : await engine.store.workers.list(await rootOf(engine, session));
   const own = await Promise.all(
-    rows.map(async (row) => workerInfo(await asFound(engine, { ...row, workspace_path: root }, row), madeOf(row))),
+    rows.map(async (row) =>
+      workerInfo(await resolveSessionWorker(engine, { ...row, workspace_path: root }, row), madeOf(row)),
+    ),
   );
   return [...project, ...own].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
@@ -189,19 +191,19 @@ export async function showWorker(
   { name, session }: { readonly name: string; readonly session: SessionId | null },
 ): Promise<WorkerDetail> {
   const root = await openWorkspace(engine, workspace);
-  const worker = await projectWorker(engine, root, name);
+  const worker = await findProjectWorker(engine, root, name);
   if (worker !== null) return workerDetail(worker, null);
   const row = session === null ? null : await engine.store.workers.get(await rootOf(engine, session), name);
   if (row === null) throw new AppError('not_found', `no worker named ${name}`, { resource: 'worker' });
-  return workerDetail(await asFound(engine, { ...row, workspace_path: root }, row), madeOf(row));
+  return workerDetail(await resolveSessionWorker(engine, { ...row, workspace_path: root }, row), madeOf(row));
 }
 
 /** As a planner is offered them (13 §6.1). */
 async function callableWorkers(engine: Engine, root: string, id: SessionId | null): Promise<readonly WorkerInfo[]> {
   const session = id === null ? null : await engine.store.sessions.record(id);
   if (id !== null && session === null) throw unknownSession(id);
-  const allowed = session === null ? engine.config.workers.planner_allow_workers : allowedBy(engine, session);
-  const found = (await projectWorkers(engine, root)).filter(
+  const allowed = session === null ? engine.config.workers.planner_allow_workers : listAllowedWorkers(engine, session);
+  const found = (await listProjectWorkers(engine, root)).filter(
     ({ name, errors }) => errors.length === 0 && (allowed.includes('*') || allowed.includes(name)),
   );
   return found.map((worker) => workerInfo(worker, null)).sort((a, b) => (a.name < b.name ? -1 : 1));

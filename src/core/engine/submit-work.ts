@@ -15,11 +15,11 @@ import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
 import type { Write } from '../ports/journal.ts';
 import {
+  createOutsideCaller,
   type OutsideInput,
-  outsideCaller,
-  outsideFault,
-  outsideRequest,
-  startOutside,
+  resolveOutsideRequest,
+  startOutsideDelegation,
+  toOutsideError,
 } from './delegation/outside-delegation.ts';
 import { goingDown } from './lifecycle.ts';
 import { requireBudget } from './money/budget-limits.ts';
@@ -286,15 +286,18 @@ export async function submitDelegation(
   const known = new Promise<DelegationReceipt>((resolve) => {
     stored = (delegation) => resolve(receiptOf(delegation));
   });
-  const caller = await outsideCaller(engine, session, {
+  const caller = await createOutsideCaller(engine, session, {
     claim: (delegation) => (claim ? [claim(202, receiptOf(delegation))] : []),
     stored,
   });
-  const request = await outsideRequest(engine, caller, inputOf(body));
+  const request = await resolveOutsideRequest(engine, caller, inputOf(body));
   try {
-    return await Promise.race([known, startOutside(engine, caller, engine.ids.toolUse(), request).then(() => known)]);
+    return await Promise.race([
+      known,
+      startOutsideDelegation(engine, caller, engine.ids.toolUse(), request).then(() => known),
+    ]);
   } catch (thrown) {
-    throw outsideFault(engine, thrown);
+    throw toOutsideError(engine, thrown);
   }
 }
 

@@ -9,12 +9,12 @@ import type { Journal } from '../ports/journal.ts';
 import type { LiveBus, Published } from '../ports/live-bus.ts';
 import type { Logger } from '../ports/log.ts';
 import type { Recommender } from '../ports/recommender.ts';
-import { LEARNED_TYPES, type LearnDeps, lessonsOf, type Occasion, type SeenTurn } from './lessons.ts';
+import { deriveLessons, LEARNED_TYPES, type LearnDeps, type ObservedTurn, type Occasion } from './lessons.ts';
 import { createPatternMemory, type PatternMemory } from './pattern-memory.ts';
 
 // What waits to be learned, as the bus tells it: each event that teaches, with what was seen of its turn (12 §12.3).
 
-type Seen = { -readonly [K in keyof SeenTurn]: SeenTurn[K] } & { readonly events: AnyEvent[] };
+type Seen = { -readonly [K in keyof ObservedTurn]: ObservedTurn[K] } & { readonly events: AnyEvent[] };
 
 /** Beyond it nothing more is kept. What the journal holds is read again where one node reads it. */
 const MAX_WAITING = 1000;
@@ -27,7 +27,7 @@ const OWN_RUBRICS: ReadonlySet<string> = new Set([TURN_RUBRIC, SESSION_RUBRIC]);
 
 interface Backlog {
   /** To be subscribed to the bus. */
-  see(items: readonly Published[]): void;
+  receive(items: readonly Published[]): void;
   /** How many wait. */
   size(): number;
   /** The first ones, oldest first; they wait no longer. */
@@ -36,7 +36,7 @@ interface Backlog {
    * True once when something that taught was not kept, and before the first one: where the journal is read, it has to be
    * read up to what is newest now. From here on everything is kept again.
    */
-  lost(): boolean;
+  takeLoss(): boolean;
 }
 
 /**
@@ -46,9 +46,9 @@ interface Backlog {
 export function createBacklog(wake: () => void, isReread: boolean): Backlog {
   const open = new Map<string, Seen>();
   let waiting: Occasion[] = [];
-  let lost = true;
+  let hasLost = true;
 
-  function answered({ turn_id, delta }: Transient): void {
+  function recordAnswer({ turn_id, delta }: Transient): void {
     if (delta.type !== 'message.complete' || turn_id === null) return;
     const { message_id, final_content } = delta.payload;
     const seen = open.get(turn_id);
@@ -56,7 +56,7 @@ export function createBacklog(wake: () => void, isReread: boolean): Backlog {
   }
 
   /** What is over is given back where all of it was seen. */
-  function follow(event: AnyEvent): SeenTurn | null {
+  function followTurn(event: AnyEvent): ObservedTurn | null {
     const { type, turn_id } = event;
     if (turn_id === null) return null;
     const seen = open.get(turn_id);
@@ -68,32 +68,32 @@ export function createBacklog(wake: () => void, isReread: boolean): Backlog {
     return seen ?? null;
   }
 
-  function add(occasion: Occasion): void {
+  function addOccasion(occasion: Occasion): void {
     if (waiting.length >= MAX_WAITING) {
-      lost = true;
+      hasLost = true;
       if (isReread) waiting = [];
-    } else if (!(lost && isReread)) waiting.push(occasion);
+    } else if (!(hasLost && isReread)) waiting.push(occasion);
     wake();
   }
 
   return {
-    see(items) {
+    receive(items) {
       for (const item of items) {
         if (item.kind === 'transient') {
-          answered(item.transient);
+          recordAnswer(item.transient);
           continue;
         }
         const event = item.event as AnyEvent;
-        const seen = follow(event);
+        const seen = followTurn(event);
         if (LEARNED.has(event.type) && !isOwn(event))
-          add({ event, seen: event.type === 'turn.completed' ? seen : null });
+          addOccasion({ event, seen: event.type === 'turn.completed' ? seen : null });
       }
     },
     size: () => waiting.length,
     take: (most) => waiting.splice(0, most),
-    lost() {
-      const before = lost;
-      lost = false;
+    takeLoss() {
+      const before = hasLost;
+      hasLost = false;
       return before;
     },
   };
@@ -123,16 +123,16 @@ export interface LearningLoop {
 }
 
 /** Begins behind the newest event when there was no loop before. */
-function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
+function startLearningLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
   const { store, journal, bus, clock, log, alone } = deps;
   const closing = new AbortController();
-  let wake = () => {};
-  const backlog = createBacklog(() => wake(), alone);
+  let wakeLoop = () => {};
+  const backlog = createBacklog(() => wakeLoop(), alone);
 
   function nextWake(): Promise<void> {
     if (backlog.size() > 0 || closing.signal.aborted) return Promise.resolve();
     return new Promise((resolve) => {
-      wake = resolve;
+      wakeLoop = resolve;
     });
   }
 
@@ -140,17 +140,17 @@ function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
    * Nothing of it reaches a turn: what cannot be learned is logged and passed over.
    * @param place everything up to it has been learned; null = none is kept
    */
-  async function learn(occasions: readonly Occasion[], place: string | null, again = !alone): Promise<void> {
+  async function learnOccasions(occasions: readonly Occasion[], place: string | null, again = !alone): Promise<void> {
     const touched = new Set<string>();
     try {
-      await memory.exclusively(async (patternsOf) => {
-        const lessons = await lessonsOf(deps, occasions, (path) => {
+      await memory.runExclusively(async (patternsOf) => {
+        const lessons = await deriveLessons(deps, occasions, (path) => {
           touched.add(path);
           return patternsOf(path);
         });
         if (lessons.length === 0) return;
         // Handed over in one tick they share a transaction; each stands or falls by itself.
-        const batches = place === null ? lessons : [...lessons, placed(place)];
+        const batches = place === null ? lessons : [...lessons, buildCursorBatch(place)];
         const commits = batches.map((batch) => journal.commit(batch));
         for (const commit of await Promise.allSettled(commits)) if (commit.status === 'rejected') throw commit.reason;
       });
@@ -158,11 +158,11 @@ function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
       for (const path of touched) memory.forget(path);
       if (occasions.length > 1) {
         // One of them did it. What was learned of the others is found in the store, and learned no second time.
-        for (const { event } of occasions) await learn([{ event, seen: null }], place);
+        for (const { event } of occasions) await learnOccasions([{ event, seen: null }], place);
         return;
       }
       // Another node may have learned something of the workspace since its patterns were read.
-      if (again) return learn(occasions, place, false);
+      if (again) return learnOccasions(occasions, place, false);
       const { id, type, session_id, turn_id } = occasions[0]!.event;
       log.warn({ err, event_id: id, type, session_id, turn_id }, 'nothing was learned of an event');
     }
@@ -170,9 +170,14 @@ function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
 
   /** Verdicts on sessions and those of people build on what is stored of turns. */
   async function learnInOrder(occasions: readonly Occasion[], place: string | null): Promise<void> {
-    const of = (wanted: (typeof LEARNED_TYPES)[number]) => occasions.filter(({ event }) => event.type === wanted);
-    for (const together of [of('turn.completed'), of('session.ended'), ...of('eval.completed').map((one) => [one])])
-      if (together.length > 0) await learn(together, place);
+    const filterType = (wanted: (typeof LEARNED_TYPES)[number]) =>
+      occasions.filter(({ event }) => event.type === wanted);
+    for (const together of [
+      filterType('turn.completed'),
+      filterType('session.ended'),
+      ...filterType('eval.completed').map((one) => [one]),
+    ])
+      if (together.length > 0) await learnOccasions(together, place);
   }
 
   /** Up to what is newest now. Returns the place behind it. */
@@ -192,64 +197,64 @@ function startLoop(deps: LoopDeps, memory: PatternMemory): LearningLoop {
     return place;
   }
 
-  async function keep(place: string): Promise<void> {
-    await journal.commit(placed(place));
+  async function storePlace(place: string): Promise<void> {
+    await journal.commit(buildCursorBatch(place));
   }
 
   /** What waits, as soon as something does; empty when the loop is to end. */
-  async function gathered(): Promise<readonly Occasion[]> {
+  async function gatherOccasions(): Promise<readonly Occasion[]> {
     if (backlog.size() === 0) await nextWake();
     if (backlog.size() < MOST) await sleep(clock, GATHER_MS, closing.signal).catch(() => {});
     return backlog.take(MOST);
   }
 
-  async function workBesideOthers(): Promise<void> {
-    backlog.lost();
+  async function runShared(): Promise<void> {
+    backlog.takeLoss();
     let isBehind = false;
     while (!closing.signal.aborted || backlog.size() > 0) {
-      await learnInOrder(await gathered(), null);
-      const isLost = backlog.lost();
+      await learnInOrder(await gatherOccasions(), null);
+      const isLost = backlog.takeLoss();
       if (isLost && !isBehind) log.warn({}, 'turns end faster than they are learned; some of them are not learned');
       isBehind = (isBehind || isLost) && backlog.size() > 0;
     }
   }
 
-  async function workAlone(): Promise<void> {
+  async function runAlone(): Promise<void> {
     try {
       let place = await store.meta(CURSOR);
       if (place === null) {
         place = (await store.events.newestId()) ?? '';
-        await keep(place);
+        await storePlace(place);
       }
       for (;;) {
-        if (backlog.lost()) {
+        if (backlog.takeLoss()) {
           place = await readJournal(place);
           if (closing.signal.aborted) break;
         }
         if (backlog.size() === 0 && closing.signal.aborted) break;
-        const unread = (await gathered()).filter(({ event }) => event.id > place!);
+        const unread = (await gatherOccasions()).filter(({ event }) => event.id > place!);
         await learnInOrder(unread, place);
         place = unread.at(-1)?.event.id ?? place;
       }
-      await keep(place);
+      await storePlace(place);
     } catch (err) {
       log.error({ err }, 'nothing more is learned until the next start');
     }
   }
 
-  const unsubscribe = bus.subscribe('learning', backlog.see);
-  const done = alone ? workAlone() : workBesideOthers();
+  const unsubscribe = bus.subscribe('learning', backlog.receive);
+  const done = alone ? runAlone() : runShared();
   return {
     async close() {
       unsubscribe();
       closing.abort();
-      wake();
+      wakeLoop();
       await done;
     },
   };
 }
 
-function placed(place: string) {
+function buildCursorBatch(place: string) {
   return { writes: [{ kind: 'meta.set', key: CURSOR, value: place } as const], emit: [] };
 }
 
@@ -278,11 +283,11 @@ export function createLearning(deps: LearningDeps): Learning {
   return {
     recommender: {
       recommend: async ({ workspace_path, fingerprint, config }) => {
-        const patterns = memory.held(workspace_path) ?? (await memory.of(workspace_path));
-        return recommend(patterns.shape(fingerprint), patterns.patterns(), config, deps.hasModel);
+        const patterns = memory.peek(workspace_path) ?? (await memory.load(workspace_path));
+        return recommend(patterns.buildQueryShape(fingerprint), patterns.listPatterns(), config, deps.hasModel);
       },
       forget: memory.forget,
     },
-    start: () => startLoop({ maxOutcomes: MAX_OUTCOMES, ...deps }, memory),
+    start: () => startLearningLoop({ maxOutcomes: MAX_OUTCOMES, ...deps }, memory),
   };
 }

@@ -28,7 +28,7 @@ export interface Lesson {
 }
 
 /** What was seen of a turn while it ran. */
-export interface SeenTurn {
+export interface ObservedTurn {
   /** Of `JUDGED_TYPES`. */
   readonly events: readonly AnyEvent[];
   /** The last answer of a model. */
@@ -39,7 +39,7 @@ export interface SeenTurn {
 export interface Occasion {
   readonly event: AnyEvent;
   /** Of a turn that ended, where all of it was seen; null = it is read back from the store. */
-  readonly seen: SeenTurn | null;
+  readonly seen: ObservedTurn | null;
 }
 
 export const LEARNED_TYPES = ['turn.completed', 'session.ended', 'eval.completed'] as const;
@@ -50,7 +50,7 @@ const PAGE = 500;
 type PatternsOf = (workspacePath: string) => Promise<WorkspacePatterns>;
 
 /** Of several events, which must not build on each other; nothing of one that was learned before, or is about what was purged. */
-export async function lessonsOf(
+export async function deriveLessons(
   deps: LearnDeps,
   occasions: readonly Occasion[],
   patternsOf: PatternsOf,
@@ -61,10 +61,10 @@ export async function lessonsOf(
   for (const { event, seen } of occasions) {
     const { turn_id } = event;
     const turn = turn_id === null ? undefined : turns?.get(turn_id);
-    if (event.type === 'session.ended') lessons.push(await ofSession(deps, event));
+    if (event.type === 'session.ended') lessons.push(await judgeEndedSession(deps, event));
     else if (turn !== undefined && turn_id !== null) {
       const learned = { event, seen, turn, turn_id };
-      lessons.push(await (event.type === 'turn.completed' ? ofTurn : ofVerdict)(deps, learned, patternsOf));
+      lessons.push(await (event.type === 'turn.completed' ? learnTurn : learnVerdict)(deps, learned, patternsOf));
     }
   }
   return lessons.filter((lesson) => lesson !== null);
@@ -76,21 +76,21 @@ interface Learned extends Occasion {
 }
 
 /** Recorded, judged and scored in one. */
-async function ofTurn(deps: LearnDeps, learned: Learned, patternsOf: PatternsOf): Promise<Lesson | null> {
+async function learnTurn(deps: LearnDeps, learned: Learned, patternsOf: PatternsOf): Promise<Lesson | null> {
   const { event, seen, turn, turn_id } = learned;
   const events = seen?.events ?? (await deps.store.events.ofTurn(turn_id, [...JUDGED_TYPES, 'eval.completed']));
-  const judged = deps.evalDisabled || events.some((one) => one.type === 'eval.completed' && !isPersons(one));
+  const judged = deps.evalDisabled || events.some((one) => one.type === 'eval.completed' && !isUserVerdict(one));
   const completed = event.payload as PayloadOf<'turn.completed'>;
-  const verdict = judged ? null : judgeTurn(completed, events, await lastText(deps, events, seen));
+  const verdict = judged ? null : judgeTurn(completed, events, await readLastText(deps, events, seen));
   const emit: EventDraft[] = [];
-  if (verdict !== null) emit.push(evaluated(deps, event, { subject_kind: 'turn', subject_id: turn_id, verdict }));
+  if (verdict !== null) emit.push(draftEvaluation(deps, event, { subject_kind: 'turn', subject_id: turn_id, verdict }));
   const { fingerprint, chosen_model } = turn;
   if (fingerprint === null || chosen_model === null || turn.recorded !== null)
     return emit.length === 0 ? null : { writes: [], emit };
 
   const patterns = await patternsOf(turn.workspace_path);
   const shape = signed(fingerprint);
-  const known = patterns.idOf(shape.structural_sig);
+  const known = patterns.findId(shape.structural_sig);
   const record: PatternRecord = {
     turn_id,
     workspace_path: turn.workspace_path,
@@ -99,14 +99,14 @@ async function ofTurn(deps: LearnDeps, learned: Learned, patternsOf: PatternsOf)
     primary_model: chosen_model,
     cost_usd: completed.total_cost_usd,
     latency_ms: completed.wall_time_seconds * 1000,
-    pricing_version: pricedBy(events),
+    pricing_version: readPricingVersion(events),
     score: verdict !== null && verdict.confidence >= MIN_EVAL_CONFIDENCE ? verdict.score : null,
     at: deps.clock.now(),
   };
-  const before = patterns.outcome({ sig: shape.structural_sig, model: chosen_model })?.sample_size ?? 0;
-  patterns.record(record, fingerprint);
+  const before = patterns.findOutcome({ sig: shape.structural_sig, model: chosen_model })?.sample_size ?? 0;
+  patterns.addRecord(record, fingerprint);
   emit.push(
-    recorded(
+    draftRecorded(
       event,
       { ...record, model: chosen_model },
       { before, after: before + 1, was_new: known === null, ...record },
@@ -118,7 +118,7 @@ async function ofTurn(deps: LearnDeps, learned: Learned, patternsOf: PatternsOf)
 }
 
 /** A verdict that came by itself, perhaps long after the turn; a person's takes the place of what counted before. */
-async function ofVerdict(
+async function learnVerdict(
   { store, clock }: LearnDeps,
   { event, turn, turn_id }: Learned,
   patternsOf: PatternsOf,
@@ -127,22 +127,22 @@ async function ofVerdict(
   const { recorded: place, workspace_path } = turn;
   if (subject_kind !== 'turn' || confidence < MIN_EVAL_CONFIDENCE) return null;
   if (place === null) return null;
-  const replaces = isPersons(event);
+  const replaces = isUserVerdict(event);
   if (place.score !== null && (!replaces || place.score === score)) return null;
   const patterns = await patternsOf(workspace_path);
   const at = clock.now();
   const { structural_sig: sig, primary_model: model, fingerprint_id, pricing_version } = place;
-  patterns.score({ sig, model }, score, place.score, at);
-  const n = patterns.outcome({ sig, model })?.sample_size ?? 0;
+  patterns.addScore({ sig, model }, score, place.score, at);
+  const n = patterns.findOutcome({ sig, model })?.sample_size ?? 0;
   const cost_usd = fromPusd((await store.turns.totals(turn_id)).cost_pusd);
   const counted = { before: n, after: n, was_new: false, score, cost_usd };
   return {
     writes: [{ kind: 'pattern.score', turn_id, score, replaces, at }],
-    emit: [recorded(event, { model, fingerprint_id, pricing_version }, counted)],
+    emit: [draftRecorded(event, { model, fingerprint_id, pricing_version }, counted)],
   };
 }
 
-async function ofSession(deps: LearnDeps, event: AnyEvent): Promise<Lesson | null> {
+async function judgeEndedSession(deps: LearnDeps, event: AnyEvent): Promise<Lesson | null> {
   const { store } = deps;
   if (deps.evalDisabled) return null;
   // One verdict a turn: a person's newest, where there is one.
@@ -157,7 +157,7 @@ async function ofSession(deps: LearnDeps, event: AnyEvent): Promise<Lesson | nul
       if (type === 'eval.completed') {
         const { subject_kind, subject_id, eval_id, score } = payload as PayloadOf<'eval.completed'>;
         if (subject_kind === 'session') return null;
-        const persons = isPersons(one);
+        const persons = isUserVerdict(one);
         if (persons || !turns.get(subject_id)?.persons) turns.set(subject_id, { eval_id, score, persons });
         continue;
       }
@@ -177,15 +177,15 @@ async function ofSession(deps: LearnDeps, event: AnyEvent): Promise<Lesson | nul
     delegations_total: delegations.total,
     delegations_failed: delegations.failed,
   });
-  const evaluation = evaluated(deps, event, { subject_kind: 'session', subject_id: event.session_id, verdict });
+  const evaluation = draftEvaluation(deps, event, { subject_kind: 'session', subject_id: event.session_id, verdict });
   return { writes: [], emit: [evaluation] };
 }
 
-function isPersons({ payload }: AnyEvent): boolean {
+function isUserVerdict({ payload }: AnyEvent): boolean {
   return payload.rubric_id === USER_RUBRIC;
 }
 
-function recorded(
+function draftRecorded(
   { id, session_id, turn_id }: AnyEvent,
   about: { readonly fingerprint_id: string; readonly model: string; readonly pricing_version: string },
   counted: {
@@ -214,7 +214,7 @@ function recorded(
   });
 }
 
-function evaluated(
+function draftEvaluation(
   { ids }: LearnDeps,
   { session_id, turn_id, id }: AnyEvent,
   {
@@ -227,19 +227,23 @@ function evaluated(
 }
 
 /** Of the answer of the turn's last model call. */
-async function lastText({ store }: LearnDeps, events: readonly AnyEvent[], seen: SeenTurn | null): Promise<string> {
-  const answers = callsOf(events).filter((call) => call.purpose === 'turn' && call.message_id !== null);
+async function readLastText(
+  { store }: LearnDeps,
+  events: readonly AnyEvent[],
+  seen: ObservedTurn | null,
+): Promise<string> {
+  const answers = listCalls(events).filter((call) => call.purpose === 'turn' && call.message_id !== null);
   const id = answers.at(-1)?.message_id ?? null;
   if (seen?.answer?.message_id === id) return seen?.answer?.text ?? '';
   const message = id === null ? null : await store.messages.get(id);
   return message === null ? '' : textOf(message.content);
 }
 
-function pricedBy(events: readonly AnyEvent[]): string {
-  return callsOf(events).at(-1)?.pricing_version ?? '';
+function readPricingVersion(events: readonly AnyEvent[]): string {
+  return listCalls(events).at(-1)?.pricing_version ?? '';
 }
 
-function callsOf(events: readonly AnyEvent[]): PayloadOf<'llm.call_completed'>[] {
+function listCalls(events: readonly AnyEvent[]): PayloadOf<'llm.call_completed'>[] {
   const calls = events.filter(({ type }) => type === 'llm.call_completed');
   return calls.map(({ payload }) => payload as PayloadOf<'llm.call_completed'>);
 }

@@ -7,10 +7,10 @@ import type { PatternReader } from '../ports/patterns.ts';
 
 // What was learned of one workspace, held in memory: read once, then kept up by the loop (12 §12.4).
 
-type Kept = { -readonly [K in keyof PatternOutcome]: PatternOutcome[K] };
+type MutableOutcome = { -readonly [K in keyof PatternOutcome]: PatternOutcome[K] };
 interface Pattern extends Neighbour {
   readonly sig: string;
-  readonly outcomes: Map<string, Kept>;
+  readonly outcomes: Map<string, MutableOutcome>;
 }
 
 /** Of one outcome. */
@@ -23,7 +23,7 @@ export class WorkspacePatterns {
   readonly #names: Names = new Map();
   readonly #patterns = new Map<string, Pattern>();
   /** Least recently updated first. */
-  readonly #recency = new Map<string, { readonly pattern: Pattern; readonly outcome: Kept }>();
+  readonly #recency = new Map<string, { readonly pattern: Pattern; readonly outcome: MutableOutcome }>();
 
   /** @param stored every pattern of the workspace */
   constructor(stored: readonly StoredPattern[]) {
@@ -40,42 +40,42 @@ export class WorkspacePatterns {
     return this.#recency.size;
   }
 
-  patterns(): Iterable<Neighbour> {
+  listPatterns(): Iterable<Neighbour> {
     return this.#patterns.values();
   }
 
   /** A shape to ask with; names nobody used yet leave no trace. */
-  shape(fingerprint: StoredPattern['fingerprint']): Shape {
+  buildQueryShape(fingerprint: StoredPattern['fingerprint']): Shape {
     return shapeOf(fingerprint, this.#names, false);
   }
 
-  idOf(sig: string): string | null {
+  findId(sig: string): string | null {
     return this.#patterns.get(sig)?.fingerprint_id ?? null;
   }
 
-  outcome({ sig, model }: OutcomePlace): PatternOutcome | null {
+  findOutcome({ sig, model }: OutcomePlace): PatternOutcome | null {
     return this.#patterns.get(sig)?.outcomes.get(model) ?? null;
   }
 
-  record(record: PatternRecord, fingerprint: StoredPattern['fingerprint']): void {
+  addRecord(record: PatternRecord, fingerprint: StoredPattern['fingerprint']): void {
     const sig = record.structural_sig;
     const pattern =
       this.#patterns.get(sig) ?? this.#add(sig, record.fingerprint_id, shapeOf(fingerprint, this.#names, true));
-    const outcome = pattern.outcomes.get(record.primary_model) ?? fresh(record.primary_model);
+    const outcome = pattern.outcomes.get(record.primary_model) ?? emptyOutcome(record.primary_model);
     outcome.sample_size += 1;
     outcome.sum_cost_pusd = (outcome.sum_cost_pusd + toPusd(record.cost_usd)) as Pusd;
     outcome.sum_latency_ms += record.latency_ms;
     outcome.last_updated_at = record.at;
-    if (record.score !== null) count(outcome, record.score, null);
+    if (record.score !== null) addToMean(outcome, record.score, null);
     this.#touch(pattern, outcome);
   }
 
   /** @param replaced what the turn counted with before; null = it did not */
-  score({ sig, model }: OutcomePlace, score: number, replaced: number | null, at: number): void {
+  addScore({ sig, model }: OutcomePlace, score: number, replaced: number | null, at: number): void {
     const pattern = this.#patterns.get(sig);
     const outcome = pattern?.outcomes.get(model);
     if (!pattern || !outcome) return;
-    count(outcome, score, replaced);
+    addToMean(outcome, score, replaced);
     outcome.last_updated_at = at;
     this.#touch(pattern, outcome);
   }
@@ -99,7 +99,7 @@ export class WorkspacePatterns {
     return pattern;
   }
 
-  #touch(pattern: Pattern, outcome: Kept): void {
+  #touch(pattern: Pattern, outcome: MutableOutcome): void {
     const key = `${pattern.sig} ${outcome.model}`;
     pattern.outcomes.set(outcome.model, outcome);
     this.#recency.delete(key);
@@ -107,14 +107,14 @@ export class WorkspacePatterns {
   }
 }
 
-function count(outcome: Kept, score: number, replaced: number | null): void {
+function addToMean(outcome: MutableOutcome, score: number, replaced: number | null): void {
   if (replaced === null) outcome.success_score_count += 1;
   const before = replaced ?? outcome.success_score_mean;
   const mean = outcome.success_score_mean + (score - before) / outcome.success_score_count;
   outcome.success_score_mean = Math.max(0, Math.min(1, mean));
 }
 
-function fresh(model: string): Kept {
+function emptyOutcome(model: string): MutableOutcome {
   return {
     model,
     sample_size: 0,
@@ -133,11 +133,11 @@ const SLICE = 500;
 
 export interface PatternMemory {
   /** What is held of the workspace, null when it has to be read. */
-  held(workspacePath: string): WorkspacePatterns | null;
+  peek(workspacePath: string): WorkspacePatterns | null;
   /** Read where it is not held, when nobody changes it. Rejects when the store fails; the next one tries again. */
-  of(workspacePath: string): Promise<WorkspacePatterns>;
+  load(workspacePath: string): Promise<WorkspacePatterns>;
   /** Runs `change` when nobody reads or changes anything. It gets the patterns by the function it is handed. */
-  exclusively<T>(change: (of: PatternMemory['of']) => Promise<T>): Promise<T>;
+  runExclusively<T>(change: (of: PatternMemory['load']) => Promise<T>): Promise<T>;
   forget(workspacePath: string): void;
 }
 
@@ -150,7 +150,7 @@ export function createPatternMemory(
   const readAt = new Map<string, number>();
   let last: Promise<unknown> = Promise.resolve();
 
-  function held(workspacePath: string): WorkspacePatterns | null {
+  function peekPatterns(workspacePath: string): WorkspacePatterns | null {
     const patterns = kept.get(workspacePath);
     kept.delete(workspacePath);
     if (patterns === undefined || isOld(workspacePath)) return null;
@@ -162,8 +162,8 @@ export function createPatternMemory(
     return age !== null && age.clock.monotonic() - (readAt.get(workspacePath) ?? 0) > age.ms;
   }
 
-  async function read(workspacePath: string): Promise<WorkspacePatterns> {
-    const known = held(workspacePath);
+  async function readPatterns(workspacePath: string): Promise<WorkspacePatterns> {
+    const known = peekPatterns(workspacePath);
     if (known !== null) return known;
     if (age !== null) readAt.set(workspacePath, age.clock.monotonic());
     const rows: StoredPattern[] = [];
@@ -184,16 +184,16 @@ export function createPatternMemory(
     return patterns;
   }
 
-  function exclusively<T>(change: (of: PatternMemory['of']) => Promise<T>): Promise<T> {
-    const mine = last.then(() => change(read));
+  function runExclusively<T>(change: (of: PatternMemory['load']) => Promise<T>): Promise<T> {
+    const mine = last.then(() => change(readPatterns));
     last = mine.catch(() => {});
     return mine;
   }
 
   return {
-    held,
-    of: (workspacePath) => exclusively((of) => of(workspacePath)),
-    exclusively,
+    peek: peekPatterns,
+    load: (workspacePath) => runExclusively((of) => of(workspacePath)),
+    runExclusively,
     forget: (workspacePath) => {
       kept.delete(workspacePath);
     },

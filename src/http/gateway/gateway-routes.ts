@@ -203,7 +203,7 @@ function sinkOf(reply: FastifyReply): GatewaySink {
       return more ? undefined : drained(raw);
     },
     end: () => void raw.end(),
-    cut: () => void raw.destroy(),
+    abort: () => void raw.destroy(),
   };
 }
 

@@ -111,7 +111,7 @@ export const workerCreate: ToolFactory = () => ({
   definition: workerCreateDefinition,
   cancel: nothingToCancel,
   check: (input, context) => makerOf(context).check(proposalOf(input)),
-  shown: (input, context) => makerOf(context).shown(proposalOf(input)),
+  shown: (input, context) => makerOf(context).describe(proposalOf(input)),
   checkYaml: (yaml, context) => makerOf(context).check({ yaml }),
   execute: (input, context) => makerOf(context).make(proposalOf(input)),
 });

@@ -5,7 +5,7 @@ import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { untilTaken } from '#core/engine/gateway/relay-call.ts';
+import { awaitClient } from '#core/engine/gateway/relay-call.ts';
 import { manualClock } from '../../support/manual-clock.ts';
 import { KEYS } from '../../support/registry-at.ts';
 import { until } from '../../support/until.ts';
@@ -225,7 +225,7 @@ describe('a call that is stopped', () => {
 
   test('by the time for which its client takes nothing of the answer, which is not held against the provider', async () => {
     const clock = manualClock();
-    const taken = untilTaken(clock, new Promise(() => {}), new AbortController().signal);
+    const taken = awaitClient(clock, new Promise(() => {}), new AbortController().signal);
     clock.advance(299_999);
     expect(clock.pending()).toBe(1);
     clock.advance(1);
@@ -234,10 +234,10 @@ describe('a call that is stopped', () => {
       message: 'the client took nothing for 300 s',
     });
     const left = new AbortController();
-    const stopped = untilTaken(clock, new Promise(() => {}), left.signal);
+    const stopped = awaitClient(clock, new Promise(() => {}), left.signal);
     left.abort();
     await expect(stopped).rejects.toThrow('the call was cancelled');
-    await untilTaken(clock, Promise.resolve(), new AbortController().signal);
+    await awaitClient(clock, Promise.resolve(), new AbortController().signal);
     expect(clock.pending()).toBe(0);
   });
 

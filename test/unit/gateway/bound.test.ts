@@ -1,6 +1,6 @@
 // The bound of an answer, in a field that its adapter knows (19 §2.5).
 import { expect, it } from 'vitest';
-import { sentBody } from '#core/engine/gateway/relay-call.ts';
+import { buildSentBody } from '#core/engine/gateway/relay-call.ts';
 import { outputBound } from '#core/policy/gateway/largest-bill.ts';
 import { requestFacts } from '#core/policy/gateway/request-facts.ts';
 import { must } from '../../support/engine.ts';
@@ -18,7 +18,7 @@ it('does not count in a field that the adapter is said not to know, beside which
   expect([completion, tokens].map(({ facts }) => outputBound(facts, model, plain))).toEqual([7, 7]);
   expect([completion, tokens].map(({ facts }) => outputBound(facts, model, old))).toEqual([most, 7]);
   const lowered = ({ bytes, facts }: typeof tokens) => {
-    const { pieces } = sentBody(bytes, facts, { model: null, output_tokens: 5 }, old);
+    const { pieces } = buildSentBody(bytes, facts, { model: null, output_tokens: 5 }, old);
     return JSON.parse(Buffer.concat(pieces).toString());
   };
   expect(lowered(completion)).toEqual({ model: 'gpt-5', max_completion_tokens: 7, max_tokens: 5, messages: [] });

@@ -23,18 +23,18 @@ const answer = (turn_id: string, text: string): Published =>
   }) as never;
 function started(isReread = true) {
   const backlog = createBacklog(() => {}, isReread);
-  expect(backlog.lost()).toBe(true);
+  expect(backlog.takeLoss()).toBe(true);
   return backlog;
 }
 
 describe('the backlog', () => {
   it('hands out what teaches with what was seen of the turn, and leaves out the loop’s own verdicts', () => {
     const backlog = started();
-    backlog.see([event('turn.started', 'a'), event('llm.call_started', 'a'), answer('a', 'first')]);
-    backlog.see([event('tool.called', 'a'), answer('a', 'last'), event('llm.call_completed', 'a')]);
-    backlog.see([event('turn.completed', 'a'), event('turn.completed', 'from before')]);
-    backlog.see([event('eval.completed', 'a', { rubric_id: 'turn-heuristic-v1' })]);
-    backlog.see([event('eval.completed', 'a', { rubric_id: 'user-score-v1' }), event('session.ended', null)]);
+    backlog.receive([event('turn.started', 'a'), event('llm.call_started', 'a'), answer('a', 'first')]);
+    backlog.receive([event('tool.called', 'a'), answer('a', 'last'), event('llm.call_completed', 'a')]);
+    backlog.receive([event('turn.completed', 'a'), event('turn.completed', 'from before')]);
+    backlog.receive([event('eval.completed', 'a', { rubric_id: 'turn-heuristic-v1' })]);
+    backlog.receive([event('eval.completed', 'a', { rubric_id: 'user-score-v1' }), event('session.ended', null)]);
     const taken = backlog.take(10);
     expect(taken.map((one) => [one.event.type, one.seen?.events.map(({ type }) => type) ?? null])).toEqual([
       ['turn.completed', ['llm.call_started', 'llm.call_completed']],
@@ -48,34 +48,34 @@ describe('the backlog', () => {
 
   it('that is full drops what waits and says so, once', () => {
     const backlog = started();
-    for (let n = 0; n < 1000; n += 1) backlog.see([event('turn.completed', `t${n}`)]);
-    expect([backlog.size(), backlog.lost()]).toEqual([1000, false]);
-    for (let n = 0; n < 50; n += 1) backlog.see([event('turn.completed', `u${n}`)]);
-    expect([backlog.size(), backlog.lost(), backlog.lost()]).toEqual([0, true, false]);
-    backlog.see([event('turn.completed', 'v')]);
+    for (let n = 0; n < 1000; n += 1) backlog.receive([event('turn.completed', `t${n}`)]);
+    expect([backlog.size(), backlog.takeLoss()]).toEqual([1000, false]);
+    for (let n = 0; n < 50; n += 1) backlog.receive([event('turn.completed', `u${n}`)]);
+    expect([backlog.size(), backlog.takeLoss(), backlog.takeLoss()]).toEqual([0, true, false]);
+    backlog.receive([event('turn.completed', 'v')]);
     expect(backlog.take(10).map((one) => one.event.turn_id)).toEqual(['v']);
   });
 
   it('that is full keeps what waits where the journal is not read again, and takes more once there is room', () => {
     const backlog = started(false);
-    for (let n = 0; n < 1050; n += 1) backlog.see([event('turn.completed', `t${n}`)]);
-    expect([backlog.size(), backlog.lost(), backlog.lost()]).toEqual([1000, true, false]);
+    for (let n = 0; n < 1050; n += 1) backlog.receive([event('turn.completed', `t${n}`)]);
+    expect([backlog.size(), backlog.takeLoss(), backlog.takeLoss()]).toEqual([1000, true, false]);
     expect(backlog.take(2).map((one) => one.event.turn_id)).toEqual(['t0', 't1']);
-    backlog.see([event('turn.completed', 'v')]);
+    backlog.receive([event('turn.completed', 'v')]);
     expect(backlog.take(1000).at(-1)!.event.turn_id).toBe('v');
   });
 
   it('keeps nothing of turns that are too many, too long or over', () => {
     const backlog = started();
     const seen = (turn: string) => {
-      backlog.see([event('turn.completed', turn)]);
+      backlog.receive([event('turn.completed', turn)]);
       return backlog.take(1)[0]!.seen;
     };
-    for (let n = 0; n < 1001; n += 1) backlog.see([event('turn.started', `t${n}`)]);
+    for (let n = 0; n < 1001; n += 1) backlog.receive([event('turn.started', `t${n}`)]);
     expect([seen('t0'), seen('t1')]).toEqual([null, { events: [], answer: null }]);
-    for (let n = 0; n < 201; n += 1) backlog.see([event('tool.completed', 't2')]);
+    for (let n = 0; n < 201; n += 1) backlog.receive([event('tool.completed', 't2')]);
     expect(seen('t2')).toBeNull();
-    backlog.see([event('turn.failed', 't3')]);
+    backlog.receive([event('turn.failed', 't3')]);
     expect(seen('t3')).toBeNull();
     expect(seen('t1')).toBeNull();
   });

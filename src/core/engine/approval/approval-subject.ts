@@ -9,7 +9,7 @@ import type { ToolUseBlock } from '#protocol/message.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import { scrubValue } from '#protocol/text/scrub.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
-import { sessionFiles } from '../definitions/session-files.ts';
+import { openSessionFiles } from '../definitions/session-files.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 
@@ -27,7 +27,7 @@ export interface Subject {
 const SHARING: Covered = { name: 'sandbox.read', side_effects: 'read', group: 'sandbox.read' };
 
 /** The call itself: its full arguments with real paths, and the content of the files that go with it. */
-export async function calling(
+export async function describeCall(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
@@ -41,12 +41,14 @@ export async function calling(
   const { definition, shared } = about;
   const input: Record<string, unknown> = { ...call.input };
   if (definition.requires_workspace) {
-    const files = sessionFiles(engine, session);
-    const real = async (value: unknown) =>
+    const files = openSessionFiles(engine, session);
+    const resolvePathValue = async (value: unknown) =>
       typeof value === 'string' ? (await files.resolve(value, 'list')).absolute : value;
     for (const field of definition.path_fields) {
       const value = input[field];
-      input[field] = Array.isArray(value) ? await Promise.all(value.map(real)) : await real(value);
+      input[field] = Array.isArray(value)
+        ? await Promise.all(value.map(resolvePathValue))
+        : await resolvePathValue(value);
     }
   }
   if (shared.length > 0) input.attachments = shared.map(({ absolute }) => absolute);
@@ -56,7 +58,7 @@ export async function calling(
   );
   const payload = about.payload ?? approvalPayload(definition, call.input, engine.secrets);
   const row = () =>
-    question(engine, run, call, {
+    createApprovalRow(engine, run, call, {
       keyHash,
       input: call.input,
       request: {
@@ -77,7 +79,7 @@ export async function calling(
 }
 
 /** One file that the call hands on. */
-export function sharing(engine: Engine, run: TurnRun, call: ToolUseBlock, file: SharedFile): Subject {
+export function describeSharing(engine: Engine, run: TurnRun, call: ToolUseBlock, file: SharedFile): Subject {
   const { path, absolute, bytes, sha256, target_worker } = file;
   const keyHash = sha256Hex(
     canonicalJson({
@@ -89,7 +91,7 @@ export function sharing(engine: Engine, run: TurnRun, call: ToolUseBlock, file: 
   );
   const payload = { path, bytes, target_worker, sha256 };
   const row = () =>
-    question(engine, run, call, {
+    createApprovalRow(engine, run, call, {
       keyHash,
       input: payload,
       request: {
@@ -106,7 +108,7 @@ export function sharing(engine: Engine, run: TurnRun, call: ToolUseBlock, file: 
   return { covered: SHARING, keyHash, row };
 }
 
-type Asked = Pick<
+type RequestFields = Pick<
   ToolConfirmationRequested,
   | 'side_effects'
   | 'input_summary'
@@ -118,14 +120,14 @@ type Asked = Pick<
   | 'allowed_scopes'
 >;
 
-function question(
+function createApprovalRow(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
   about: {
     readonly keyHash: string;
     readonly input: Readonly<Record<string, unknown>>;
-    readonly request: Asked;
+    readonly request: RequestFields;
   },
 ): ConfirmationRow {
   const { session } = run;

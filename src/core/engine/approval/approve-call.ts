@@ -11,11 +11,11 @@ import type { ToolDefinition, ToolErrorClass } from '#protocol/tool.ts';
 import type { Engine } from '../state/engine.ts';
 import { claim, type OpenApproval } from '../state/memory.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { calling, type Subject, sharing } from './approval-subject.ts';
+import { describeCall, describeSharing, type Subject } from './approval-subject.ts';
 
 // An approval as its two events (09 §6.1).
 
-function requested(run: TurnRun, row: ConfirmationRow): EventDraft {
+function draftRequested(run: TurnRun, row: ConfirmationRow): EventDraft {
   return draft({
     type: 'tool.confirmation_requested',
     session_id: row.session_id,
@@ -25,7 +25,7 @@ function requested(run: TurnRun, row: ConfirmationRow): EventDraft {
   });
 }
 
-function resolved(
+function draftResolved(
   row: ConfirmationRow,
   parent: EventId | number | null,
   answer: Pick<Answer, 'decision' | 'scope'>,
@@ -72,20 +72,20 @@ export async function approveCall(
   },
 ): Promise<Approval> {
   for (const file of about.shared) {
-    const approval = await approve(engine, run, sharing(engine, run, call, file), async () => []);
+    const approval = await approveSubject(engine, run, describeSharing(engine, run, call, file), async () => []);
     if (!approval.ok) return approval;
   }
-  return approve(engine, run, await calling(engine, run, call, about), about.recheck);
+  return approveSubject(engine, run, await describeCall(engine, run, call, about), about.recheck);
 }
 
 /** Whether files may be handed on at all, of an input that a person edited: they are not asked again. */
-export async function mayShare(engine: Engine, run: TurnRun, call: ToolUseBlock, shared: readonly SharedFile[]) {
+export async function canShare(engine: Engine, run: TurnRun, call: ToolUseBlock, shared: readonly SharedFile[]) {
   for (const file of shared)
-    if ((await decide(engine, run, sharing(engine, run, call, file))) === 'deny_policy') return false;
+    if ((await decideSubject(engine, run, describeSharing(engine, run, call, file))) === 'deny_policy') return false;
   return true;
 }
 
-async function decide(engine: Engine, run: TurnRun, { covered, keyHash }: Subject): Promise<ApprovalDecision> {
+async function decideSubject(engine: Engine, run: TurnRun, { covered, keyHash }: Subject): Promise<ApprovalDecision> {
   const { session } = run;
   return decideApproval({
     inEffectiveSet: true,
@@ -98,32 +98,32 @@ async function decide(engine: Engine, run: TurnRun, { covered, keyHash }: Subjec
   });
 }
 
-async function approve(engine: Engine, run: TurnRun, subject: Subject, recheck: Recheck): Promise<Approval> {
-  const decision = await decide(engine, run, subject);
+async function approveSubject(engine: Engine, run: TurnRun, subject: Subject, recheck: Recheck): Promise<Approval> {
+  const decision = await decideSubject(engine, run, subject);
   switch (decision) {
     case 'allow':
       return ALLOWED;
     case 'not_found':
-      return denied('not_found', `Tool '${subject.covered.name}' is not available in this session.`);
+      return denyCall('not_found', `Tool '${subject.covered.name}' is not available in this session.`);
     case 'deny_policy':
-      return denied('user_denied', 'Denied by policy.');
+      return denyCall('user_denied', 'Denied by policy.');
     case 'approve_all':
     case 'deny_strict': {
       const yes = decision === 'approve_all';
-      await byPolicy(engine, run, subject.row(), yes ? 'approve' : 'reject');
-      return yes ? ALLOWED : denied('user_denied', `Strict mode: tool '${subject.covered.name}' not pre-approved`);
+      await answerByPolicy(engine, run, subject.row(), yes ? 'approve' : 'reject');
+      return yes ? ALLOWED : denyCall('user_denied', `Strict mode: tool '${subject.covered.name}' not pre-approved`);
     }
     case 'ask':
-      return ask(engine, run, subject.row(), recheck);
+      return requestApproval(engine, run, subject.row(), recheck);
   }
 }
 
-function denied(error_class: ToolErrorClass, text: string): Approval {
+function denyCall(error_class: ToolErrorClass, text: string): Approval {
   return { ok: false, refusal: { error_class, text } };
 }
 
 /** `approve_all` and `strict` answer at once, and leave the same trace as a person would (09 §6.3). */
-async function byPolicy(engine: Engine, run: TurnRun, row: ConfirmationRow, decision: 'approve' | 'reject') {
+async function answerByPolicy(engine: Engine, run: TurnRun, row: ConfirmationRow, decision: 'approve' | 'reject') {
   await engine.journal.commit({
     writes: [
       { kind: 'confirmation.insert', confirmation: row },
@@ -138,25 +138,30 @@ async function byPolicy(engine: Engine, run: TurnRun, row: ConfirmationRow, deci
         at: engine.clock.now(),
       },
     ],
-    emit: [requested(run, row), resolved(row, 0, { decision, scope: 'once' }, 'policy')],
+    emit: [draftRequested(run, row), draftResolved(row, 0, { decision, scope: 'once' }, 'policy')],
   });
 }
 
-async function ask(engine: Engine, run: TurnRun, row: ConfirmationRow, recheck: Recheck): Promise<Approval> {
+async function requestApproval(
+  engine: Engine,
+  run: TurnRun,
+  row: ConfirmationRow,
+  recheck: Recheck,
+): Promise<Approval> {
   for (const clock of run.clocks) clock.pause();
   try {
     const events = await engine.journal.commit({
       writes: [{ kind: 'confirmation.insert', confirmation: row }],
-      emit: [requested(run, row)],
+      emit: [draftRequested(run, row)],
     });
-    return verdict(engine, await answerTo(engine, run, row, { requestEvent: events[0]!.id, recheck }));
+    return toApproval(engine, await awaitAnswer(engine, run, row, { requestEvent: events[0]!.id, recheck }));
   } finally {
     for (const clock of run.clocks) clock.resume();
   }
 }
 
 /** Resolves with the first of: a person's answer, the deadline, the turn's cancellation. */
-function answerTo(
+function awaitAnswer(
   engine: Engine,
   run: TurnRun,
   row: ConfirmationRow,
@@ -166,13 +171,13 @@ function answerTo(
     let due: 'timeout' | 'cancelled' | null = null;
     const giveUp = (decision: 'timeout' | 'cancelled') => {
       due = decision;
-      void closeUnanswered(engine, row, decision);
+      void closeExpired(engine, row, decision);
     };
-    const onAbort = () => giveUp('cancelled');
+    const cancelApproval = () => giveUp('cancelled');
     const timer = engine.clock.after(row.expires_at - row.requested_at, () => giveUp('timeout'));
-    const close = () => {
+    const stopWaiting = () => {
       timer.cancel();
-      run.signal.removeEventListener('abort', onAbort);
+      run.signal.removeEventListener('abort', cancelApproval);
       engine.approvals.delete(row.id);
     };
     const open: OpenApproval = {
@@ -180,47 +185,47 @@ function answerTo(
       request_event: requestEvent,
       recheck,
       settle: (answer) => {
-        close();
+        stopWaiting();
         resolve(answer);
       },
       fail: (error) => {
-        close();
+        stopWaiting();
         reject(error);
       },
-      putDown: onAbort,
+      putDown: cancelApproval,
       unclaimed: () => {
         if (due !== null) giveUp(due);
       },
     };
     engine.approvals.set(row.id, open);
-    if (run.signal.aborted || engine.draining.value) onAbort();
-    else run.signal.addEventListener('abort', onAbort, { once: true });
+    if (run.signal.aborted || engine.draining.value) cancelApproval();
+    else run.signal.addEventListener('abort', cancelApproval, { once: true });
   });
 }
 
-function verdict(engine: Engine, answer: Answer): Approval {
+function toApproval(engine: Engine, answer: Answer): Approval {
   switch (answer.decision) {
     case 'approve':
       return ALLOWED;
     case 'modify':
       return { ok: true, input: answer.modified_input };
     case 'reject':
-      return denied(
+      return denyCall(
         'user_denied',
         answer.reason ? `User denied this operation. Reason: ${answer.reason}` : 'User denied this operation.',
       );
     case 'timeout':
-      return denied(
+      return denyCall(
         'confirmation_timeout',
         `Confirmation timed out after ${engine.config.tool_confirmation.timeout_seconds}s; the tool did not run.`,
       );
     case 'cancelled':
-      return denied('cancelled', 'Tool call cancelled.');
+      return denyCall('cancelled', 'Tool call cancelled.');
   }
 }
 
 /** Closes a question that nobody answered in time; an answer that is being stored right now wins. */
-async function closeUnanswered(engine: Engine, row: ConfirmationRow, decision: 'timeout' | 'cancelled'): Promise<void> {
+async function closeExpired(engine: Engine, row: ConfirmationRow, decision: 'timeout' | 'cancelled'): Promise<void> {
   const open = engine.approvals.get(row.id);
   if (!open || open.claim !== null) return;
   const answer: Answer = { decision, scope: null, reason: null, modified_input: null };
@@ -249,7 +254,7 @@ export async function storeAnswer(
         at: engine.clock.now(),
       },
     ],
-    emit: [resolved(row, parent, answer, by)],
+    emit: [draftResolved(row, parent, answer, by)],
   });
 }
 
@@ -278,7 +283,7 @@ export async function closeOpenApprovals(
           at: engine.clock.now(),
         },
       ],
-      emit: [resolved(row, asked?.id ?? null, { decision: 'cancelled', scope: null }, 'policy')],
+      emit: [draftResolved(row, asked?.id ?? null, { decision: 'cancelled', scope: null }, 'policy')],
     });
   }
 }

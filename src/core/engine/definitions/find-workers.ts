@@ -19,13 +19,13 @@ async function checkTrust(engine: Engine, root: string, worker: FoundWorker, too
   if (widenings.length === 0) return worker;
   const untrusted = await findUntrusted(engine, root, worker.sources);
   if (untrusted === null) return worker;
-  const problem = ({ path, widens }: (typeof widenings)[number]): WorkerProblem => ({
+  const describeWidening = ({ path, widens }: (typeof widenings)[number]): WorkerProblem => ({
     path,
     message: `${widens}: ${untrusted.path} ${untrusted.state}. Read it, then run: metis trust ${untrusted.path}`,
     file: worker.path,
     line: null,
   });
-  return { ...worker, errors: [...worker.errors, ...widenings.map(problem)] };
+  return { ...worker, errors: [...worker.errors, ...widenings.map(describeWidening)] };
 }
 
 /** What the worker's file asks for beyond what its server would let it do; a worker of no file widens nothing. */
@@ -60,7 +60,7 @@ interface Untrusted {
 const schemaFaults = new WeakMap<FoundWorker, readonly string[]>();
 
 /** What all workers of a list are checked against, made once for it. */
-interface Surroundings {
+interface CheckContext {
   readonly tools: readonly string[];
   readonly known: ReadonlySet<string>;
   /** Who has a name, by the name in lower case. */
@@ -68,21 +68,21 @@ interface Surroundings {
 }
 
 /** @param names of all workers of the workspace; of those that differ in case alone the first is one */
-export function surroundings(toolset: ToolSet, names: readonly string[]): Surroundings {
+export function createCheckContext(toolset: ToolSet, names: readonly string[]): CheckContext {
   const first = new Map<string, string>();
   for (const name of names) if (!first.has(name.toLowerCase())) first.set(name.toLowerCase(), name);
   return { tools: toolset.definitions().map((tool) => tool.name), known: new Set(names), first };
 }
 
 /** The worker with these problems added to its own. */
-export function checkWorker(engine: Engine, worker: FoundWorker, { tools, known, first }: Surroundings): FoundWorker {
+export function checkWorker(engine: Engine, worker: FoundWorker, { tools, known, first }: CheckContext): FoundWorker {
   const { definition, path: file } = worker;
   const errors: WorkerProblem[] = [...worker.errors];
   const warnings: WorkerProblem[] = [...worker.warnings];
-  const into = (list: WorkerProblem[]) => (path: string, message: string) =>
+  const collectInto = (list: WorkerProblem[]) => (path: string, message: string) =>
     void list.push({ path, message, file, line: null });
-  const error = into(errors);
-  const warn = into(warnings);
+  const error = collectInto(errors);
+  const warn = collectInto(warnings);
   const reserved = reservedName(worker.name, tools);
   if (reserved !== null) error('name', reserved);
   const other = first.get(worker.name.toLowerCase());
@@ -92,7 +92,7 @@ export function checkWorker(engine: Engine, worker: FoundWorker, { tools, known,
   if (definition.model !== null && engine.registry.resolveAlias(definition.model) === null)
     error('model', `${JSON.stringify(definition.model)} is neither a model id nor an alias of this server`);
   if (worker.output_schema !== null)
-    for (const fault of faultsOfSchema(engine, worker)) error('output_schema_ref', fault);
+    for (const fault of findSchemaFaults(engine, worker)) error('output_schema_ref', fault);
   for (const name of definition.allow_workers)
     if (name !== '*' && !known.has(name)) warn('allow_workers', `there is no worker "${name}"`);
   const offered = [...tools, 'worker_create', 'worker_call'];
@@ -107,7 +107,7 @@ function describeUnknownTool(entry: string): string {
   return `no MCP server has offered "${entry}" so far; servers start with the first turn in the workspace`;
 }
 
-function faultsOfSchema(engine: Engine, worker: FoundWorker): readonly string[] {
+function findSchemaFaults(engine: Engine, worker: FoundWorker): readonly string[] {
   let faults = schemaFaults.get(worker);
   if (faults === undefined) {
     const compiled = engine.schemas.compile(worker.output_schema);
@@ -118,21 +118,21 @@ function faultsOfSchema(engine: Engine, worker: FoundWorker): readonly string[] 
 }
 
 /** All of the workspace by name, invalid ones included. */
-export async function projectWorkers(engine: Engine, root: string): Promise<readonly FoundWorker[]> {
+export async function listProjectWorkers(engine: Engine, root: string): Promise<readonly FoundWorker[]> {
   const found = await engine.library.list(root);
   const toolset = engine.tools.knownTools(root);
-  const around = surroundings(toolset, await engine.library.names(root));
+  const around = createCheckContext(toolset, await engine.library.names(root));
   return Promise.all(found.map((worker) => checkTrust(engine, root, checkWorker(engine, worker, around), toolset)));
 }
 
 /** Null when the workspace has none of the name. A name is never a path. */
-export async function projectWorker(engine: Engine, root: string, name: string): Promise<FoundWorker | null> {
+export async function findProjectWorker(engine: Engine, root: string, name: string): Promise<FoundWorker | null> {
   if (!WORKER_NAME_PATTERN.test(name)) return null;
   const worker = await engine.library.find(root, name);
   if (worker === null) return null;
   const names = await engine.library.names(root);
   const toolset = engine.tools.knownTools(root);
-  return checkTrust(engine, root, checkWorker(engine, worker, surroundings(toolset, names)), toolset);
+  return checkTrust(engine, root, checkWorker(engine, worker, createCheckContext(toolset, names)), toolset);
 }
 
 // Workers that a session tree made for itself, as its sessions call them (13 §3.4, §6.3).
@@ -143,12 +143,12 @@ interface Tree {
 }
 
 /** Null when this tree made none of the name. */
-export async function sessionWorker(engine: Engine, tree: Tree, name: string): Promise<FoundWorker | null> {
+export async function findSessionWorker(engine: Engine, tree: Tree, name: string): Promise<FoundWorker | null> {
   const row = await engine.store.workers.get(tree.root_session_id, name);
-  return row === null ? null : asFound(engine, tree, row);
+  return row === null ? null : resolveSessionWorker(engine, tree, row);
 }
 
-export async function asFound(
+export async function resolveSessionWorker(
   engine: Engine,
   { workspace_path: root }: Tree,
   row: SessionWorker,
@@ -168,7 +168,7 @@ export async function asFound(
   }
   const found = { ...(await engine.library.complete(root, definition)), ...bare };
   const names = [...(await engine.library.names(root)), row.name];
-  return checkWorker(engine, found, surroundings(engine.tools.knownTools(root), names));
+  return checkWorker(engine, found, createCheckContext(engine.tools.knownTools(root), names));
 }
 
 // The tools there are for one session: those of its workspace, and the workers it may call (09 §1, 13 §6.1).
@@ -176,29 +176,38 @@ export async function asFound(
 type Caller = Pick<SessionRecord, 'workspace_path' | 'is_worker' | 'allow_workers' | 'worker_definition'>;
 
 /** As a turn finds them that starts now; waits for servers of the workspace. */
-export async function toolsetOf(engine: Engine, session: Caller): Promise<ToolSet> {
-  return withWorkers(engine, await engine.tools.toolsOf(session.workspace_path), session, allowedBy(engine, session));
+export async function loadToolset(engine: Engine, session: Caller): Promise<ToolSet> {
+  return addWorkerTools(
+    engine,
+    await engine.tools.toolsOf(session.workspace_path),
+    session,
+    listAllowedWorkers(engine, session),
+  );
 }
 
 /** As far as they are known: nothing is started or waited for. */
-export function knownToolsetOf(engine: Engine, session: Caller): Promise<ToolSet> {
+export function loadKnownToolset(engine: Engine, session: Caller): Promise<ToolSet> {
   const known = engine.tools.knownTools(session.workspace_path);
-  return withWorkers(engine, known, session, allowedBy(engine, session));
+  return addWorkerTools(engine, known, session, listAllowedWorkers(engine, session));
 }
 
 /** Those of a session that may call these workers. */
-export async function toolsetFor(engine: Engine, workspace: string, allowed: readonly string[]): Promise<ToolSet> {
-  return withWorkers(engine, await engine.tools.toolsOf(workspace), { workspace_path: workspace }, allowed);
+export async function loadWorkerToolset(
+  engine: Engine,
+  workspace: string,
+  allowed: readonly string[],
+): Promise<ToolSet> {
+  return addWorkerTools(engine, await engine.tools.toolsOf(workspace), { workspace_path: workspace }, allowed);
 }
 
 /** Whom a session may call; `*` is every worker of the project. A worker of `delegate` may call none. */
-export function allowedBy(engine: Engine, session: Caller): readonly string[] {
+export function listAllowedWorkers(engine: Engine, session: Caller): readonly string[] {
   if (session.worker_definition !== null) return session.worker_definition.definition.allow_workers;
   if (session.is_worker) return [];
   return session.allow_workers ?? engine.config.workers.planner_allow_workers;
 }
 
-async function withWorkers(
+async function addWorkerTools(
   engine: Engine,
   toolset: ToolSet,
   { workspace_path: root }: Pick<Caller, 'workspace_path'>,
@@ -206,8 +215,8 @@ async function withWorkers(
 ): Promise<ToolSet> {
   if (allowed.length === 0) return toolset;
   const found = allowed.includes('*')
-    ? await projectWorkers(engine, root)
-    : await Promise.all([...new Set(allowed)].map((name) => projectWorker(engine, root, name)));
+    ? await listProjectWorkers(engine, root)
+    : await Promise.all([...new Set(allowed)].map((name) => findProjectWorker(engine, root, name)));
   const tools = found.flatMap((worker) => {
     if (worker === null || worker.errors.length > 0 || worker.definition === null) return [];
     return [workerTool({ ...worker, definition: worker.definition })];

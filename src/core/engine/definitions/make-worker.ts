@@ -14,9 +14,9 @@ import type { FoundWorker, WorkerDefinition } from '#protocol/worker/definition.
 import type { SessionWorker } from '#protocol/worker/session-worker.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { checkWorker, surroundings } from './find-workers.ts';
+import { checkWorker, createCheckContext } from './find-workers.ts';
 
-interface Draft {
+interface WorkerDraft {
   readonly definition: WorkerDefinition | null;
   readonly found: FoundWorker | null;
   readonly issues: readonly Issue[];
@@ -24,22 +24,22 @@ interface Draft {
   readonly replaced: SessionWorker | null;
 }
 
-type Read = Pick<Draft, 'definition' | 'issues'>;
+type ProposalReading = Pick<WorkerDraft, 'definition' | 'issues'>;
 
-export function createMaker(engine: Engine, run: TurnRun, call: ToolUseBlock): WorkerMaker {
+export function createWorkerMaker(engine: Engine, run: TurnRun, call: ToolUseBlock): WorkerMaker {
   const { session } = run;
-  const copyOf = (name: string) =>
+  const resolveCopyPath = (name: string) =>
     path.join(engine.config.workers.generated_dir, session.root_session_id, `${name}.yaml`);
 
-  async function drafted(proposal: WorkerProposal): Promise<Draft> {
-    const read = 'yaml' in proposal ? fromYaml(proposal.yaml) : fromSpec(engine, run, proposal.spec);
+  async function draftWorker(proposal: WorkerProposal): Promise<WorkerDraft> {
+    const read = 'yaml' in proposal ? readYamlProposal(proposal.yaml) : readSpecProposal(engine, run, proposal.spec);
     if (read.definition === null) return { ...read, found: null, replaced: null };
     const { definition } = read;
     const root = session.workspace_path;
     const found = checkWorker(
       engine,
       await engine.library.complete(root, definition),
-      surroundings(engine.tools.knownTools(root), [definition.name]),
+      createCheckContext(engine.tools.knownTools(root), [definition.name]),
     );
     const issues = [...read.issues, ...found.errors.map(({ path: at, message }) => ({ path: at, message }))];
     const known = await engine.store.workers.list(session.root_session_id);
@@ -59,19 +59,19 @@ export function createMaker(engine: Engine, run: TurnRun, call: ToolUseBlock): W
   }
 
   return {
-    check: async (proposal) => (await drafted(proposal)).issues,
-    async shown(proposal) {
-      const { definition } = await drafted(proposal);
+    check: async (proposal) => (await draftWorker(proposal)).issues,
+    async describe(proposal) {
+      const { definition } = await draftWorker(proposal);
       if (definition === null) return {};
-      return { ...call.input, yaml: definitionYaml(definition), path: copyOf(definition.name) };
+      return { ...call.input, yaml: definitionYaml(definition), path: resolveCopyPath(definition.name) };
     },
     async make(proposal) {
-      return engine.library.change(session.workspace_path, () => made(proposal));
+      return engine.library.change(session.workspace_path, () => makeWorker(proposal));
     },
   };
 
-  async function made(proposal: WorkerProposal) {
-    const { definition, found, issues, replaced } = await drafted(proposal);
+  async function makeWorker(proposal: WorkerProposal) {
+    const { definition, found, issues, replaced } = await draftWorker(proposal);
     if (issues.length > 0 || definition === null || found === null || found.digest === null)
       throw new ToolError('validation_error', issues.map((i) => `${i.path}: ${i.message}`).join('\n'));
     const yaml = definitionYaml(definition);
@@ -81,22 +81,22 @@ export function createMaker(engine: Engine, run: TurnRun, call: ToolUseBlock): W
       created_by_session_id: session.id,
       created_by_tool_use_id: call.id,
       yaml,
-      path: copyOf(definition.name),
+      path: resolveCopyPath(definition.name),
       digest: found.digest,
       edited_by_user: 'yaml' in proposal || JSON.stringify(proposal.spec) !== JSON.stringify(call.input),
       created_at: engine.clock.now(),
     };
-    await store(engine, run, worker, replaced);
+    await storeWorker(engine, run, worker, replaced);
     await engine.library.keepCopy(worker.path ?? '', yaml).catch((err: unknown) => {
       engine.log.warn({ err, path: worker.path }, 'the copy of a worker for people could not be written');
     });
     return toolText(
-      JSON.stringify(answer(worker, definition, { asked: call.input.name, replaced: replaced !== null })),
+      JSON.stringify(describeCreated(worker, definition, { asked: call.input.name, replaced: replaced !== null })),
     );
   }
 }
 
-function answer(
+function describeCreated(
   { name, digest, path: copy, edited_by_user }: SessionWorker,
   definition: WorkerDefinition,
   { asked, replaced }: { readonly asked: unknown; readonly replaced: boolean },
@@ -107,10 +107,10 @@ function answer(
 
 /** A session refines what it made itself; what a person locked stays, and so does what a person kept: it is in the project. */
 function isReplaceable(worker: SessionWorker, session: SessionId): boolean {
-  return worker.created_by_session_id === session && fromYaml(worker.yaml).definition?.locked === false;
+  return worker.created_by_session_id === session && readYamlProposal(worker.yaml).definition?.locked === false;
 }
 
-async function store(
+async function storeWorker(
   engine: Engine,
   run: TurnRun,
   worker: SessionWorker,
@@ -140,7 +140,7 @@ async function store(
   });
 }
 
-function fromYaml(yaml: string): Read {
+function readYamlProposal(yaml: string): ProposalReading {
   const { definition, errors } = readDefinition(yaml, { name: null, file: null, format: 'yaml' });
   const issues = errors.map(({ path: at, message, line }) => ({
     path: at,
@@ -149,18 +149,18 @@ function fromYaml(yaml: string): Read {
   return { definition, issues };
 }
 
-function fromSpec(engine: Engine, run: TurnRun, input: Readonly<Record<string, unknown>>): Read {
+function readSpecProposal(engine: Engine, run: TurnRun, input: Readonly<Record<string, unknown>>): ProposalReading {
   const spec = WorkerSpecSchema.safeParse(input);
-  const told = (faults: readonly Fault[]) =>
+  const toIssues = (faults: readonly Fault[]) =>
     faults.map((fault) => ({ path: fault.path.map(String).join('.'), message: fault.message }));
-  if (!spec.success) return { definition: null, issues: told(plainIssues(spec.error)) };
+  if (!spec.success) return { definition: null, issues: toIssues(plainIssues(spec.error)) };
   const expanded = expandSpec(spec.data, engine.config.workers.creation, run.turn.tools);
   const { definition, faults } = checkDefinition(expanded, null);
   const foreign = spec.data.tools.filter((tool) => !run.turn.tools.some((own) => isSameTool(tool, own)));
   return {
     definition,
     issues: [
-      ...told(faults),
+      ...toIssues(faults),
       ...foreign.map((tool) => ({ path: 'tools', message: `"${tool}" is not one of your own tools` })),
     ],
   };

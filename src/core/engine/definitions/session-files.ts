@@ -42,8 +42,8 @@ export async function readAttachments(
     ...(own?.attachment_policy ? [{ policy: own.attachment_policy, whose: `the caller '${own.name}'` }] : []),
     { policy: inbound, whose: `'${callee.name}'` },
   ];
-  refuse(policies, ({ policy, whose }) => countFault(paths.length, policy, whose));
-  const files = filesOf(engine, caller);
+  requirePolicies(policies, ({ policy, whose }) => countFault(paths.length, policy, whose));
+  const files = openCallerFiles(engine, caller);
   const confined: ConfinedPath[] = [];
   for (const path of paths) confined.push(await files.resolve(path, 'read'));
   const seen = new Set<string>();
@@ -51,7 +51,7 @@ export async function readAttachments(
   if (twice) throw new ToolError('validation_error', `${twice.given}: is attached twice`);
   // Before anything large is read for nothing.
   const listed = confined.map(({ given }) => ({ path: given, bytes: 0 }));
-  refuse(policies, ({ policy, whose }) => policyFault(listed, policy, whose));
+  requirePolicies(policies, ({ policy, whose }) => policyFault(listed, policy, whose));
   let left = Math.min(MAX_ATTACHED_BYTES, ...policies.map(({ policy }) => policy.max_total_bytes));
   const read: { readonly path: ConfinedPath; readonly data: Buffer }[] = [];
   for (const path of confined) {
@@ -60,7 +60,7 @@ export async function readAttachments(
     left -= data.length;
     if (left >= 0) continue;
     const soFar = read.map(({ path, data }) => ({ path: path.given, bytes: data.length }));
-    refuse(policies, ({ policy, whose }) => policyFault(soFar, policy, whose));
+    requirePolicies(policies, ({ policy, whose }) => policyFault(soFar, policy, whose));
     throw new ToolError('validation_error', `more than ${MAX_ATTACHED_BYTES} bytes of attachments, no call takes more`);
   }
   const made = read.map(({ path, data }) => {
@@ -77,7 +77,7 @@ export async function readAttachments(
 }
 
 /** The same files again, for a worker that was made before a restart and never ran; the error names one that changed. */
-export async function readAgain(
+export async function rereadAttachments(
   engine: Engine,
   caller: Owner,
   files: readonly AttachedFile[],
@@ -99,7 +99,7 @@ export async function readAgain(
 }
 
 /** A caller's sandboxes; one without has the whole workspace as one. */
-function filesOf(engine: Engine, { workspace_path: root, worker_definition: named }: Owner) {
+function openCallerFiles(engine: Engine, { workspace_path: root, worker_definition: named }: Owner) {
   const whole: Sandbox = {
     name: 'workspace',
     path: '.',
@@ -117,9 +117,9 @@ interface Policy {
   readonly whose: string;
 }
 
-function refuse(policies: readonly Policy[], faultOf: (policy: Policy) => string | null): void {
+function requirePolicies(policies: readonly Policy[], findFault: (policy: Policy) => string | null): void {
   for (const policy of policies) {
-    const fault = faultOf(policy);
+    const fault = findFault(policy);
     if (fault !== null) throw new ToolError('validation_error', fault);
   }
 }
@@ -137,7 +137,7 @@ async function readAtMost(files: WorkspaceFiles, path: ConfinedPath, bytes: numb
 
 // The files a session's tools may reach: the workspace, or the sandboxes of its definition (13 §4).
 
-export function sessionFiles(
+export function openSessionFiles(
   engine: Engine,
   session: Pick<SessionRecord, 'workspace_path' | 'worker_definition'>,
 ): WorkspaceFiles {

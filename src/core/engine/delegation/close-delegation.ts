@@ -8,11 +8,11 @@ import { draft, type EventDraft } from '#protocol/event.ts';
 import { NO_CHANGES, type WorkerChanges } from '#protocol/file-change.ts';
 import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
 import { fromPusd } from '#protocol/money.ts';
-import { forget } from '../money/budget-limits.ts';
+import { forgetLimit } from '../money/budget-limits.ts';
 import { type Engine, safeText } from '../state/engine.ts';
 import { secondsSince } from '../state/memory.ts';
 import { endUnfinishedTurn } from '../turn/end-turn.ts';
-import { type Spawned, startedEvent } from './open-delegation.ts';
+import { findStartedEvent, type SpawnedDelegation } from './open-delegation.ts';
 
 /**
  * Returns what the worker spent and changed, whether it succeeded or not. A delegation without a worker is stored here for the
@@ -20,7 +20,7 @@ import { type Spawned, startedEvent } from './open-delegation.ts';
  */
 export async function closeDelegation(
   engine: Engine,
-  spawned: Spawned,
+  spawned: SpawnedDelegation,
   outcome: DelegateOutcome,
   activeSeconds: number,
 ): Promise<{ readonly usage: UsageSummary; readonly changes: WorkerChanges }> {
@@ -28,7 +28,7 @@ export async function closeDelegation(
   const at = engine.clock.now();
   const seconds = secondsSince(engine, delegation.worker_session_id, delegation.created_at);
   const used = session ? await engine.store.delegations.usage(session.id) : null;
-  const changes = session ? await changesOf(engine, session.id) : NO_CHANGES;
+  const changes = session ? await readChanges(engine, session.id) : NO_CHANGES;
   const message =
     outcome.error_message === null ? null : safeText(engine, outcome.error_message, session?.workspace_path ?? null);
   const writes: Write[] = [];
@@ -63,9 +63,9 @@ export async function closeDelegation(
     active_seconds: activeSeconds,
     ended_at: at,
   });
-  emit.push(closingEvent(engine, spawned, outcome, { message, used, seconds, changes }));
+  emit.push(draftClosingEvent(engine, spawned, outcome, { message, used, seconds, changes }));
   await engine.journal.commit({ writes, emit });
-  forget(engine, 'delegation', delegation.tool_use_id);
+  forgetLimit(engine, 'delegation', delegation.tool_use_id);
   if (session) engine.starts.delete(session.id);
   const usage = {
     model: used?.model || (delegation.resolved_model ?? ''),
@@ -79,14 +79,14 @@ export async function closeDelegation(
   return { usage, changes };
 }
 
-async function changesOf(engine: Engine, worker: SessionId): Promise<WorkerChanges> {
+async function readChanges(engine: Engine, worker: SessionId): Promise<WorkerChanges> {
   const calls = await engine.store.delegations.changes(worker);
   return workerChanges(calls, (paths) => engine.files.overlaps(worker, paths));
 }
 
-function closingEvent(
+function draftClosingEvent(
   engine: Engine,
-  { delegation, session, parent_event }: Spawned,
+  { delegation, session, parent_event }: SpawnedDelegation,
   outcome: DelegateOutcome,
   {
     message,
@@ -154,7 +154,7 @@ function closingEvent(
 // Closing delegations whose workers have no running loop any more (04 §13).
 
 /** @param only the delegation of this tool call, when the others are to stay */
-export async function closeUnder(
+export async function closeOpenDelegations(
   engine: Engine,
   turnId: TurnId,
   { reason, only }: { readonly reason: Cancelled; readonly only: ToolUseId | null },
@@ -180,7 +180,7 @@ export async function endUnfinishedDelegation(
     {
       delegation,
       session: session?.ended_at === null ? session : null,
-      parent_event: await startedEvent(engine, delegation),
+      parent_event: await findStartedEvent(engine, delegation),
       opening: null,
     },
     unfinishedOutcome(reason),

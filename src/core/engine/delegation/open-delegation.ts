@@ -19,11 +19,11 @@ export interface Opening {
   readonly writes: readonly Write[];
   readonly emit: readonly EventDraft[];
   /** They are. */
-  readonly stored: () => void;
+  readonly onStored: () => void;
 }
 
 /** A delegation: its record, its session and the event everything below hangs on. */
-export interface Spawned {
+export interface SpawnedDelegation {
   readonly delegation: DelegationRecord;
   readonly session: SessionRecord | null;
   /** `delegate.started`, or the planner's `llm.call_completed` when there is no session; null before it is opened. */
@@ -77,7 +77,7 @@ export function newDelegation(
   };
 }
 
-export async function workerSession(
+export async function newWorkerSession(
   engine: Engine,
   run: Caller,
   delegation: DelegationRecord,
@@ -94,7 +94,7 @@ export async function workerSession(
         )
       : await newNamedPrompt(engine, session.workspace_path, worker, {
           worker: true,
-          readsSkills: readsSkills(run, delegation),
+          readsSkills: canReadSkills(run, delegation),
         });
   return {
     ...session,
@@ -126,13 +126,13 @@ export async function workerSession(
   };
 }
 
-function readsSkills({ toolset }: Caller, { effective_tools }: DelegationRecord): boolean {
+function canReadSkills({ toolset }: Caller, { effective_tools }: DelegationRecord): boolean {
   return effective_tools.some((name) => toolset.definition(name)?.loads_skills);
 }
 
-export function openingOf(run: Caller, delegation: DelegationRecord, session: SessionRecord): Opening {
+export function createOpening(run: Caller, delegation: DelegationRecord, session: SessionRecord): Opening {
   return {
-    stored: () => run.outside?.stored(delegation),
+    onStored: () => run.outside?.stored(delegation),
     writes: [
       { kind: 'session.insert', session },
       { kind: 'delegation.insert', delegation },
@@ -170,23 +170,27 @@ export function openingOf(run: Caller, delegation: DelegationRecord, session: Se
 }
 
 /** Stores what no turn has taken along, and `writes` with it: the delegation of a worker that never began has its end too. */
-export async function openWith(engine: Engine, spawned: Spawned, writes: readonly Write[]): Promise<void> {
+export async function storeOpening(
+  engine: Engine,
+  spawned: SpawnedDelegation,
+  writes: readonly Write[],
+): Promise<void> {
   const { opening } = spawned;
   if (opening === null && writes.length === 0) return;
   const batch = { writes: [...(opening?.writes ?? []), ...writes], emit: opening?.emit ?? [] };
-  opened(spawned, await engine.journal.commit(batch));
+  markOpened(spawned, await engine.journal.commit(batch));
 }
 
 /** @param events of the batch that began with the opening */
-export function opened(spawned: Spawned, events: readonly Event[]): void {
+export function markOpened(spawned: SpawnedDelegation, events: readonly Event[]): void {
   if (spawned.opening === null) return;
   spawned.parent_event = events[spawned.opening.emit.length - 1]!.id;
-  spawned.opening.stored();
+  spawned.opening.onStored();
   spawned.opening = null;
 }
 
 /** The `delegate.started` of a delegation; null where there was none. */
-export async function startedEvent(engine: Engine, delegation: DelegationRecord): Promise<EventId | null> {
+export async function findStartedEvent(engine: Engine, delegation: DelegationRecord): Promise<EventId | null> {
   const { parent_turn_id: turn, parent_session_id: session_id, tool_use_id } = delegation;
   const types = ['delegate.started'] as const;
   // Its id is older than its event, and nothing but other delegations of the session lies between.

@@ -9,15 +9,15 @@ import type { SessionId, ToolUseId } from '#protocol/ids.ts';
 import { ok } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { ToolError } from '#protocol/tool.ts';
-import { toolsetOf } from '../definitions/find-workers.ts';
-import { readAgain } from '../definitions/session-files.ts';
+import { loadToolset } from '../definitions/find-workers.ts';
+import { rereadAttachments } from '../definitions/session-files.ts';
 import { baseTools, workerCallers } from '../prompt/model-input.ts';
 import { alreadyEnded } from '../session/session-records.ts';
 import { FAULT, Interrupted, throwIfLost } from '../state/concurrency.ts';
 import type { Caller, OutsideCall } from '../state/delegation-runs.ts';
 import type { Engine } from '../state/engine.ts';
 import { endUnfinishedDelegation } from './close-delegation.ts';
-import { type ResolvedRequest, resolveNamed, resolveRequest } from './resolve-request.ts';
+import { type ResolvedRequest, resolveNamedRequest, resolveRequest } from './resolve-request.ts';
 import { resumeWorker, spawnWorker } from './run-worker.ts';
 
 /** What is asked for: the input of `delegate`, or a named worker with its own. */
@@ -26,12 +26,12 @@ export type OutsideInput =
   | { readonly worker: string; readonly input: Readonly<Record<string, unknown>> };
 
 /** The session as a caller of workers, now. */
-export async function outsideCaller(
+export async function createOutsideCaller(
   engine: Engine,
   session: SessionRecord,
   call: Omit<OutsideCall, 'tools'>,
 ): Promise<Caller> {
-  const toolset = await toolsetOf(engine, session);
+  const toolset = await loadToolset(engine, session);
   const tools = [...baseTools(session, { toolset, granted: null }), ...workerCallers(engine, session, toolset)];
   const scope = createScope();
   return {
@@ -51,7 +51,7 @@ export async function outsideCaller(
 }
 
 /** Throws `validation_error`, or `not_found` for a worker that this session may not call. */
-export async function outsideRequest(
+export async function resolveOutsideRequest(
   engine: Engine,
   caller: Caller,
   { worker, input }: OutsideInput,
@@ -59,7 +59,7 @@ export async function outsideRequest(
   await requireAllowed(engine, caller, worker);
   if (worker === null) {
     const resolved = await resolveRequest(engine, caller, input);
-    if (!resolved.ok) throw validationError(resolved.error.map(pathless));
+    if (!resolved.ok) throw validationError(resolved.error.map(clearRootPath));
     return resolved.value;
   }
   if (caller.toolset.definition(worker)?.spawns !== 'worker_tool')
@@ -67,9 +67,9 @@ export async function outsideRequest(
       resource: 'worker',
     });
   const issues = caller.toolset.validate(worker, input);
-  if (issues.length > 0) throw validationError(issues.map(pathless));
+  if (issues.length > 0) throw validationError(issues.map(clearRootPath));
   try {
-    return await resolveNamed(engine, caller, { entry: 'worker_tool', name: worker }, input);
+    return await resolveNamedRequest(engine, caller, { entry: 'worker_tool', name: worker }, input);
   } catch (error) {
     if (!(error instanceof ToolError)) throw error;
     const path = input.attachments === undefined ? 'worker' : 'attachments';
@@ -97,7 +97,7 @@ async function requireAllowed(engine: Engine, { session, toolset }: Caller, work
 }
 
 /** A problem of the whole has no path. */
-function pathless({ path, message }: Issue): Issue {
+function clearRootPath({ path, message }: Issue): Issue {
   return { path: path === '$' ? '' : path, message };
 }
 
@@ -105,33 +105,38 @@ function pathless({ path, message }: Issue): Issue {
  * Runs the delegation in the session's next free place; what it came to is stored. Registered at once, so that the end of
  * the session meets it. Rejects where it was never stored.
  */
-export function startOutside(
+export function startOutsideDelegation(
   engine: Engine,
   caller: Caller,
   toolUseId: ToolUseId,
   resolved: ResolvedRequest,
 ): Promise<void> {
-  return run(engine, caller, toolUseId, () => spawnWorker(engine, caller, toolUseId, resolved));
+  return runDelegation(engine, caller, toolUseId, () => spawnWorker(engine, caller, toolUseId, resolved));
 }
 
-function run(engine: Engine, caller: Caller, toolUseId: ToolUseId, work: () => Promise<unknown>): Promise<void> {
+function runDelegation(
+  engine: Engine,
+  caller: Caller,
+  toolUseId: ToolUseId,
+  work: () => Promise<unknown>,
+): Promise<void> {
   const { session, scope } = caller;
   if (engine.ending.has(session.id)) throw alreadyEnded();
-  const worked = inPlace(engine, caller, toolUseId, work);
+  const worked = runInSlot(engine, caller, toolUseId, work);
   const done = worked.catch(() => {});
   const { id: session_id, root_session_id } = session;
   engine.outside.add({ session_id, root_session_id, tool_use_id: toolUseId, scope, done });
   return worked;
 }
 
-async function inPlace(engine: Engine, { session, signal }: Caller, id: ToolUseId, work: () => Promise<unknown>) {
+async function runInSlot(engine: Engine, { session, signal }: Caller, id: ToolUseId, work: () => Promise<unknown>) {
   const release = await engine.outside.slots(session.id).take(signal);
   try {
     if (engine.draining.value) throw new Interrupted('restart');
     await work();
   } catch (thrown) {
     throwIfLost(signal, thrown);
-    const wasStored = await endBroken(engine, session, { id, thrown }).catch((error: unknown) => {
+    const wasStored = await endFailedDelegation(engine, session, { id, thrown }).catch((error: unknown) => {
       // Its end could not be stored: the delegation would stay open for ever (16 §4.4).
       engine.trees.giveUp(session.root_session_id);
       throw error;
@@ -143,7 +148,7 @@ async function inPlace(engine: Engine, { session, signal }: Caller, id: ToolUseI
 }
 
 /** Ends a delegation whose work threw, unless it is to go on; false where it was never stored. */
-async function endBroken(
+async function endFailedDelegation(
   engine: Engine,
   session: SessionRecord,
   { id, thrown }: { readonly id: ToolUseId; readonly thrown: unknown },
@@ -157,7 +162,7 @@ async function endBroken(
 }
 
 /** Why a delegation was never stored, as its caller is told. */
-export function outsideFault(engine: Engine, thrown: unknown): unknown {
+export function toOutsideError(engine: Engine, thrown: unknown): unknown {
   if (thrown instanceof JournalConflict && thrown.code === 'session_ended') return alreadyEnded();
   if (thrown instanceof Interrupted || (engine.draining.value && thrown instanceof Cancelled))
     return new AppError('service_shutting_down', 'the server is going down; try again soon');
@@ -170,26 +175,26 @@ export function outsideFault(engine: Engine, thrown: unknown): unknown {
  * Takes the interrupted delegations of a tree up again that no turn will; all trees' where none is named. One that waits
  * for money, or runs already, is left alone.
  */
-export async function resumeOutside(engine: Engine, root?: SessionId, only?: ToolUseId): Promise<void> {
+export async function resumeOutsideDelegations(engine: Engine, root?: SessionId, only?: ToolUseId): Promise<void> {
   if (engine.draining.value) return;
   for (const delegation of await engine.store.delegations.allOpen(root)) {
     if (delegation.parent_turn_id !== null || engine.outside.get(delegation.tool_use_id)) continue;
     if (only !== undefined && delegation.tool_use_id !== only) continue;
     const session = await engine.store.sessions.record(delegation.parent_session_id);
     if (session === null || engine.budget.paused.has(session.root_session_id)) continue;
-    await takeUp(engine, session, delegation);
+    await resumeDelegation(engine, session, delegation);
   }
 }
 
 /** Resolves when it runs. */
-async function takeUp(engine: Engine, session: SessionRecord, delegation: DelegationRecord): Promise<void> {
-  const caller = await outsideCaller(engine, session, { claim: () => [], stored: () => {} });
+async function resumeDelegation(engine: Engine, session: SessionRecord, delegation: DelegationRecord): Promise<void> {
+  const caller = await createOutsideCaller(engine, session, { claim: () => [], stored: () => {} });
   // Somebody else may have taken it up meanwhile.
   if (engine.outside.get(delegation.tool_use_id)) return;
-  const blocks = async ({ request }: DelegationRecord) =>
-    request.worker === null ? ok([]) : readAgain(engine, session, request.attachments);
-  const resumed = run(engine, caller, delegation.tool_use_id, () =>
-    resumeWorker(engine, caller, delegation.tool_use_id, blocks),
+  const readBlocks = async ({ request }: DelegationRecord) =>
+    request.worker === null ? ok([]) : rereadAttachments(engine, session, request.attachments);
+  const resumed = runDelegation(engine, caller, delegation.tool_use_id, () =>
+    resumeWorker(engine, caller, delegation.tool_use_id, readBlocks),
   );
   void resumed.catch((err: unknown) =>
     engine.log.error({ err, session_id: session.id }, 'a delegation could not be resumed'),
@@ -197,7 +202,7 @@ async function takeUp(engine: Engine, session: SessionRecord, delegation: Delega
 }
 
 /** Ends the delegations of a session that no turn waits for: those that run, and those that were interrupted. */
-export async function endOutside(engine: Engine, session: SessionRecord, reason: Cancelled): Promise<void> {
+export async function endOutsideDelegations(engine: Engine, session: SessionRecord, reason: Cancelled): Promise<void> {
   await engine.outside.stop(session.id, reason);
   for (const delegation of await engine.store.delegations.allOpen(session.root_session_id))
     if (delegation.parent_turn_id === null && delegation.parent_session_id === session.id)

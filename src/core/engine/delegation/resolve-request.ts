@@ -8,8 +8,8 @@ import { type ContentBlock, type ImageBlock, textOf } from '#protocol/message.ts
 import { err, ok, type Result } from '#protocol/result.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { FoundWorker } from '#protocol/worker/definition.ts';
-import { projectWorker, sessionWorker } from '../definitions/find-workers.ts';
-import { readAttachments, sessionFiles } from '../definitions/session-files.ts';
+import { findProjectWorker, findSessionWorker } from '../definitions/find-workers.ts';
+import { openSessionFiles, readAttachments } from '../definitions/session-files.ts';
 import type { Caller } from '../state/delegation-runs.ts';
 import type { Engine } from '../state/engine.ts';
 
@@ -37,8 +37,8 @@ export async function resolveRequest(
     if (!compiled.ok)
       issues.push(...compiled.problems.map((p) => ({ path: `output_schema.${p.path}`, message: p.message })));
   }
-  issues.push(...(await outsideWorkspace(engine, run, context.include)));
-  const found = await references(engine, run, context.include);
+  issues.push(...(await findOutsidePaths(engine, run, context.include)));
+  const found = await collectReferences(engine, run, context.include);
   if (found.excess !== null) return err([...issues, found.excess]);
   const entries = resolveContext(context.include, {
     message: (id) => found.texts.get(id) ?? null,
@@ -66,8 +66,8 @@ export async function resolveRequest(
 }
 
 /** A reference may only name what the caller itself may read. */
-async function outsideWorkspace(engine: Engine, run: Caller, include: readonly ContextItem[]): Promise<Issue[]> {
-  const files = sessionFiles(engine, run.session);
+async function findOutsidePaths(engine: Engine, run: Caller, include: readonly ContextItem[]): Promise<Issue[]> {
+  const files = openSessionFiles(engine, run.session);
   const issues: Issue[] = [];
   for (const [index, item] of include.entries()) {
     if (item.type !== 'file' && item.type !== 'file_range') continue;
@@ -90,7 +90,7 @@ interface References {
 }
 
 /** Texts and images of the items that name messages, tool results and image files. */
-async function references(engine: Engine, run: Caller, include: readonly ContextItem[]): Promise<References> {
+async function collectReferences(engine: Engine, run: Caller, include: readonly ContextItem[]): Promise<References> {
   const texts = new Map<string, string>();
   const images: ImageBlock[] = [];
   for (const [index, item] of include.entries()) {
@@ -123,17 +123,20 @@ export interface NamedRequest extends ResolvedRequest {
 }
 
 /** Throws `ToolError` for a call that cannot be made: too deep, or of a worker that is not there or not valid. */
-export async function resolveNamed(
+export async function resolveNamedRequest(
   engine: Engine,
   run: Caller,
   { name, entry }: { readonly name: string; readonly entry: DelegateRequest['entry'] },
   input: Input,
 ): Promise<NamedRequest> {
   const { session } = run;
-  refuseDepth(engine, run, name);
-  const own = entry === 'worker_call' ? await sessionWorker(engine, session, name) : null;
-  if (entry === 'worker_call' && own === null) throw await unknownWorker(engine, run, name);
-  const { worker, schema } = callable(own ?? (await projectWorker(engine, session.workspace_path, name)), name);
+  requireDepth(engine, run, name);
+  const own = entry === 'worker_call' ? await findSessionWorker(engine, session, name) : null;
+  if (entry === 'worker_call' && own === null) throw await unknownWorkerError(engine, run, name);
+  const { worker, schema } = requireCallable(
+    own ?? (await findProjectWorker(engine, session.workspace_path, name)),
+    name,
+  );
   const { definition } = worker;
   const paths = (input.attachments as readonly string[] | undefined) ?? [];
   const { files, blocks } = await readAttachments(engine, session, definition, paths);
@@ -163,7 +166,7 @@ export async function resolveNamed(
   };
 }
 
-async function unknownWorker(engine: Engine, { session }: Caller, name: string): Promise<ToolError> {
+async function unknownWorkerError(engine: Engine, { session }: Caller, name: string): Promise<ToolError> {
   const names = (await engine.store.workers.list(session.root_session_id)).map((worker) => worker.name);
   const project = (await engine.library.names(session.workspace_path)).includes(name);
   const there = names.length === 0 ? 'this session has created none' : `created in this session: ${names.join(', ')}`;
@@ -171,7 +174,7 @@ async function unknownWorker(engine: Engine, { session }: Caller, name: string):
   return new ToolError('not_found', `no worker '${name.slice(0, 64)}' to call: ${there}${hint}`);
 }
 
-function refuseDepth(engine: Engine, { session }: Caller, target: string): void {
+function requireDepth(engine: Engine, { session }: Caller, target: string): void {
   const { max_depth } = engine.config.delegation;
   if (session.delegation_depth < max_depth) return;
   throw new ToolError(
@@ -181,7 +184,7 @@ function refuseDepth(engine: Engine, { session }: Caller, target: string): void 
 }
 
 /** The worker as it is called. Throws `ToolError('execution_error')` with everything that is wrong with it. */
-function callable(
+function requireCallable(
   found: FoundWorker | null,
   name: string,
 ): { readonly worker: CalledWorker; readonly schema: Readonly<Record<string, unknown>> | null } {

@@ -12,7 +12,7 @@ import { ok, type Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { type ToolOutput, toolTexts } from '#protocol/tool.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
-import { toolsetFor, toolsetOf } from '../definitions/find-workers.ts';
+import { loadToolset, loadWorkerToolset } from '../definitions/find-workers.ts';
 import { currentPolicies } from '../routing/route-environment.ts';
 import { cancelScope, childScope, FAULT, Interrupted, takeWhenFree, throwIfLost } from '../state/concurrency.ts';
 import type { Caller } from '../state/delegation-runs.ts';
@@ -22,9 +22,16 @@ import { startWorkerClock, type ToolResults, type TurnRun, type WorkerRun } from
 import { contextRequest, endOpenTurn, rebuildRun } from '../turn/end-turn.ts';
 import { announceResumed, failModelGone } from '../turn/planner-turn.ts';
 import { closeDelegation } from './close-delegation.ts';
-import { newDelegation, openingOf, openWith, type Spawned, startedEvent, workerSession } from './open-delegation.ts';
+import {
+  createOpening,
+  findStartedEvent,
+  newDelegation,
+  newWorkerSession,
+  type SpawnedDelegation,
+  storeOpening,
+} from './open-delegation.ts';
 import type { ResolvedRequest } from './resolve-request.ts';
-import { runWorkerTurn, type Work, type WorkedTurn, workUntilDone } from './worker-turns.ts';
+import { type FinishedTurn, runWorkerTurn, type Work, workUntilDone } from './worker-turns.ts';
 
 /**
  * Runs one worker to its end and returns what the planner reads. A failure of the worker is a result;
@@ -39,7 +46,7 @@ export async function spawnWorker(
   // Where a sandbox is missing the call fails, and there never was a worker.
   const sandboxes = Object.values(request.worker?.definition.sandboxes ?? {});
   await engine.workspaces.openSandboxes(run.session.workspace_path, sandboxes);
-  const tools = await toolsOf(engine, run, request);
+  const tools = await resolveWorkerTools(engine, run, request);
   const { policies, version } = await currentPolicies(engine, run.session.workspace_path);
   const named = request.worker?.definition.model ?? null;
   const model =
@@ -51,10 +58,10 @@ export async function spawnWorker(
   const delegation = newDelegation(engine, run, toolUseId, { request, tools, model });
 
   const claimed = run.outside
-    ? { writes: run.outside.claim(delegation), emit: [], stored: () => run.outside?.stored(delegation) }
+    ? { writes: run.outside.claim(delegation), emit: [], onStored: () => run.outside?.stored(delegation) }
     : null;
-  const refuse = (end: WorkerEnd) =>
-    finish(
+  const refuseSpawn = (end: WorkerEnd) =>
+    finishDelegation(
       engine,
       run,
       { delegation, session: null, parent_event: run.call_event_id, opening: claimed },
@@ -62,20 +69,20 @@ export async function spawnWorker(
     );
   // Counted before the next await, so that parallel calls cannot pass the cap together.
   if (run.tree.delegations >= engine.config.delegation.max_workers_per_turn)
-    return refuse({ kind: 'not_spawned', message: 'too many delegations in this turn' });
-  if (model === null && request.tier !== null) return refuse({ kind: 'no_model' });
+    return refuseSpawn({ kind: 'not_spawned', message: 'too many delegations in this turn' });
+  if (model === null && request.tier !== null) return refuseSpawn({ kind: 'no_model' });
   run.tree.delegations += 1;
 
-  const session = await workerSession(engine, run, delegation, version);
+  const session = await newWorkerSession(engine, run, delegation, version);
   noteStart(engine, session.id);
   const record = { ...delegation, worker_session_id: session.id };
-  const opening = openingOf(run, record, session);
+  const opening = createOpening(run, record, session);
   const spawned = { delegation: record, session, parent_event: null, opening };
   return runSpawned(engine, run, spawned, { blocks: ok(blocks), outputTokensUsed: 0, begin: null });
 }
 
 /** The tools of the worker: narrowed from its planner's, or what its own definition says (09 §2). */
-async function toolsOf(engine: Engine, run: Caller, request: DelegateRequest): Promise<WorkerToolSet> {
+async function resolveWorkerTools(engine: Engine, run: Caller, request: DelegateRequest): Promise<WorkerToolSet> {
   const { session } = run;
   if (request.worker === null)
     return workerTools({
@@ -85,7 +92,7 @@ async function toolsOf(engine: Engine, run: Caller, request: DelegateRequest): P
       registered: run.toolset.definitions(),
     });
   const { definition, creator_tools } = request.worker;
-  const own = await toolsetFor(engine, session.workspace_path, definition.allow_workers);
+  const own = await loadWorkerToolset(engine, session.workspace_path, definition.allow_workers);
   const tools = namedTools({
     definition,
     registered: own.definitions(),
@@ -95,7 +102,7 @@ async function toolsOf(engine: Engine, run: Caller, request: DelegateRequest): P
   return { ...tools, allowed_tool_count: null };
 }
 
-function reasonOf({ worker }: DelegateRequest): string {
+function describeTierReason({ worker }: DelegateRequest): string {
   if (worker === null) return 'delegate() tier resolution';
   return worker.definition.model === null ? 'worker definition tier' : 'worker definition model';
 }
@@ -104,12 +111,12 @@ function reasonOf({ worker }: DelegateRequest): string {
 async function runSpawned(
   engine: Engine,
   run: Caller,
-  spawned: Spawned,
+  spawned: SpawnedDelegation,
   from: {
     readonly blocks: Work['blocks'];
     readonly outputTokensUsed: number;
     /** Runs the turn that was open; null starts with the first one. */
-    readonly begin: ((work: Work) => Promise<WorkedTurn | null>) | null;
+    readonly begin: ((work: Work) => Promise<FinishedTurn | null>) | null;
   },
 ): Promise<ToolOutput> {
   const { delegation } = spawned;
@@ -123,7 +130,7 @@ async function runSpawned(
     task: delegation.request.task,
     files: referredFiles(delegation.request.context),
     tier_model: delegation.resolved_model,
-    tier_reason: reasonOf(delegation.request),
+    tier_reason: describeTierReason(delegation.request),
     output_schema: delegation.request.output_schema,
     output_tokens_left: delegation.max_tokens === null ? null : delegation.max_tokens - from.outputTokensUsed,
     clock,
@@ -147,12 +154,12 @@ async function runSpawned(
       });
     // A fault of the journal may have kept the worker's turn from its end.
     await endOpenTurn(engine, session, FAULT);
-    return await finish(engine, run, spawned, { worker, end });
+    return await finishDelegation(engine, run, spawned, { worker, end });
   } catch (thrown) {
     if (thrown instanceof Interrupted) {
       const { tool_use_id } = delegation;
       const active_seconds = clock.activeSeconds();
-      await openWith(engine, spawned, [{ kind: 'delegation.interrupt', tool_use_id, active_seconds }]);
+      await storeOpening(engine, spawned, [{ kind: 'delegation.interrupt', tool_use_id, active_seconds }]);
     }
     throw thrown;
   } finally {
@@ -162,16 +169,16 @@ async function runSpawned(
   }
 }
 
-async function finish(
+async function finishDelegation(
   engine: Engine,
   run: Caller,
-  spawned: Spawned,
+  spawned: SpawnedDelegation,
   { worker, end }: { readonly worker: WorkerRun | null; readonly end: WorkerEnd },
 ): Promise<ToolOutput> {
   const outcome = workerOutcome(end);
-  if (spawned.session) await openWith(engine, spawned, []);
+  if (spawned.session) await storeOpening(engine, spawned, []);
   const { usage, changes } = await closeDelegation(engine, spawned, outcome, worker?.clock.activeSeconds() ?? 0);
-  if (spawned.session === null) spawned.opening?.stored();
+  if (spawned.session === null) spawned.opening?.onStored();
   if (outcome.cancel_scope === 'planner') {
     cancelScope(run.scope, new Cancelled('shutdown'));
     throw run.signal.reason;
@@ -216,13 +223,13 @@ export async function resumeWorker(
     ? await engine.store.sessions.record(delegation.worker_session_id)
     : null;
   if (!session) throw new Error(`delegation ${toolUseId} is open without a worker`);
-  const started = await startedEvent(engine, delegation);
+  const started = await findStartedEvent(engine, delegation);
   const used = await engine.store.delegations.usage(session.id);
   await engine.journal.commit({
     writes: [{ kind: 'delegation.resume', tool_use_id: delegation.tool_use_id }],
     emit: [],
   });
-  const spawned: Spawned = { delegation, session, parent_event: started, opening: null };
+  const spawned: SpawnedDelegation = { delegation, session, parent_event: started, opening: null };
   return runSpawned(engine, run, spawned, {
     blocks: await blocksFor(delegation),
     outputTokensUsed: used.output_tokens,
@@ -231,13 +238,13 @@ export async function resumeWorker(
 }
 
 /** The worker's newest turn, run on from where it stands; null when it has none yet. */
-async function begin(engine: Engine, planner: Caller, work: Work): Promise<WorkedTurn | null> {
+async function begin(engine: Engine, planner: Caller, work: Work): Promise<FinishedTurn | null> {
   const { id } = work.session;
   // Somebody may be cancelling that very turn at this moment: what stands when they are done is what counts.
   await takeWhenFree(engine.locks, id, null);
-  let taken: { readonly run: TurnRun; readonly known: ToolResults } | WorkedTurn | null = null;
+  let taken: { readonly run: TurnRun; readonly known: ToolResults } | FinishedTurn | null = null;
   try {
-    taken = await takeUp(engine, planner, work);
+    taken = await rebuildOpenTurn(engine, planner, work);
   } finally {
     if (taken === null || !('run' in taken)) engine.locks.release(id);
   }
@@ -245,13 +252,13 @@ async function begin(engine: Engine, planner: Caller, work: Work): Promise<Worke
 }
 
 /** What there is to run on, or what it came to before. For a caller that holds the lock. */
-async function takeUp(engine: Engine, planner: Caller, work: Work) {
+async function rebuildOpenTurn(engine: Engine, planner: Caller, work: Work) {
   const turn = await engine.store.turns.newest(work.session.id);
   if (turn === null) return null;
-  if (turn.ended_at !== null) return ended(engine, work.session, turn, work.worker.output_tokens_left);
+  if (turn.ended_at !== null) return readEndedTurn(engine, work.session, turn, work.worker.output_tokens_left);
   const { run, served, known } = await rebuildRun(engine, work.session, turn, {
     scope: work.scope,
-    toolset: await toolsetOf(engine, work.session),
+    toolset: await loadToolset(engine, work.session),
     worker: work.worker,
     clocks: [work.worker.clock, ...planner.clocks],
     tree: planner.tree,
@@ -259,19 +266,19 @@ async function takeUp(engine: Engine, planner: Caller, work: Work) {
   });
   if (served === null) {
     const end = await failModelGone(engine, run);
-    return { ...(await ended(engine, work.session, turn, null)), end };
+    return { ...(await readEndedTurn(engine, work.session, turn, null)), end };
   }
   await announceResumed(engine, run);
   return { run: { ...run, ...served }, known };
 }
 
 /** A turn that had ended before the delegation was closed. */
-async function ended(
+async function readEndedTurn(
   engine: Engine,
   session: SessionRecord,
   turn: TurnRecord,
   tokensLeft: number | null,
-): Promise<WorkedTurn> {
+): Promise<FinishedTurn> {
   const history = await engine.store.messages.history(session.id);
   const last = history.findLast((m) => m.role === 'assistant' && m.turn_id === turn.id);
   return {

@@ -5,14 +5,14 @@ import type { ToolUseBlock } from '#protocol/message.ts';
 import { ok } from '#protocol/result.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
-import { readAgain } from '../definitions/session-files.ts';
+import { rereadAttachments } from '../definitions/session-files.ts';
 import type { Entry, Workers } from '../state/delegation-runs.ts';
 import type { Engine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import { RESTART_TEXT } from '../tool-call/tool-results.ts';
-import { closeUnder } from './close-delegation.ts';
-import { resumeOutside } from './outside-delegation.ts';
-import { type NamedRequest, resolveNamed, resolveRequest } from './resolve-request.ts';
+import { closeOpenDelegations } from './close-delegation.ts';
+import { resumeOutsideDelegations } from './outside-delegation.ts';
+import { type NamedRequest, resolveNamedRequest, resolveRequest } from './resolve-request.ts';
 import { resumeWorker, spawnWorker } from './run-worker.ts';
 
 type Input = Readonly<Record<string, unknown>>;
@@ -21,14 +21,14 @@ type Input = Readonly<Record<string, unknown>>;
 export function createWorkers(engine: () => Engine): Workers {
   return {
     spawner: (run, call, entry) => createSpawner(engine(), run, call, entry),
-    closeUnder: (turnId, reason, only) => closeUnder(engine(), turnId, { reason, only: only ?? null }),
-    resumeOutside: (root, only) => resumeOutside(engine(), root, only),
+    closeUnder: (turnId, reason, only) => closeOpenDelegations(engine(), turnId, { reason, only: only ?? null }),
+    resumeOutside: (root, only) => resumeOutsideDelegations(engine(), root, only),
   };
 }
 
 /** The spawner of one call; null where the session is too deep to delegate (04 §11). */
 function createSpawner(engine: Engine, run: TurnRun, call: ToolUseBlock, entry: Entry): WorkerSpawner | null {
-  if (entry !== 'delegate') return namedSpawner(engine, run, call, entry);
+  if (entry !== 'delegate') return createNamedSpawner(engine, run, call, entry);
   if (run.session.delegation_depth >= engine.config.delegation.delegate_depth) return null;
   return {
     async check(input) {
@@ -51,13 +51,13 @@ function createSpawner(engine: Engine, run: TurnRun, call: ToolUseBlock, entry: 
 }
 
 /** What was checked, and perhaps approved, is what runs: it is resolved once for each input. */
-function namedSpawner(engine: Engine, run: TurnRun, call: ToolUseBlock, entry: Entry): WorkerSpawner {
+function createNamedSpawner(engine: Engine, run: TurnRun, call: ToolUseBlock, entry: Entry): WorkerSpawner {
   const resolved = new Map<string, NamedRequest>();
-  async function resolve(input: Input): Promise<NamedRequest> {
+  async function resolveOnce(input: Input): Promise<NamedRequest> {
     const key = canonicalJson(input);
     const request =
       resolved.get(key) ??
-      (await resolveNamed(
+      (await resolveNamedRequest(
         engine,
         run,
         { entry, name: entry === 'worker_call' ? String(input.worker) : call.name },
@@ -68,19 +68,19 @@ function namedSpawner(engine: Engine, run: TurnRun, call: ToolUseBlock, entry: E
   }
   return {
     async check(input) {
-      await resolve(input);
+      await resolveOnce(input);
       return [];
     },
-    shares: async (input) => (await resolve(input)).shared,
+    shares: async (input) => (await resolveOnce(input)).shared,
     async spawn(input) {
-      const again = ({ request }: DelegationRecord) => readAgain(engine, run.session, request.attachments);
-      const known = run.resumed ? await resumeWorker(engine, run, call.id, again) : null;
+      const reread = ({ request }: DelegationRecord) => rereadAttachments(engine, run.session, request.attachments);
+      const known = run.resumed ? await resumeWorker(engine, run, call.id, reread) : null;
       if (known) return known;
       refuseOtherInput(run, call, input);
       // The bytes that a person may have approved are gone with the process.
       if (run.called.has(call.id) && Array.isArray(input.attachments) && input.attachments.length > 0)
         throw new ToolError('cancelled', RESTART_TEXT);
-      return spawnWorker(engine, run, call.id, await resolve(input));
+      return spawnWorker(engine, run, call.id, await resolveOnce(input));
     },
   };
 }

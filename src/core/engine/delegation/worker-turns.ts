@@ -15,10 +15,10 @@ import type { BudgetRefusal, DelegationCap } from '../state/memory.ts';
 import type { ToolResults, TurnEnd, TurnRun, WorkerRun } from '../state/turn-run.ts';
 import { admitTurn } from '../turn/admit-turn.ts';
 import { runTurn } from '../turn/run-turn.ts';
-import { opened, type Spawned } from './open-delegation.ts';
+import { markOpened, type SpawnedDelegation } from './open-delegation.ts';
 
 export interface Work {
-  readonly spawned: Spawned;
+  readonly spawned: SpawnedDelegation;
   readonly session: SessionRecord;
   readonly worker: WorkerRun;
   /** Ends all the worker's turns: its own timeout, a direct cancel, or the planner's end. */
@@ -30,7 +30,7 @@ export interface Work {
 }
 
 /** What one turn came to. */
-export interface WorkedTurn {
+export interface FinishedTurn {
   readonly end: TurnEnd;
   readonly text: string;
   readonly llm_calls: number;
@@ -47,34 +47,34 @@ export async function workUntilDone(
   engine: Engine,
   planner: Caller,
   work: Work,
-  begun: WorkedTurn | null = null,
+  begun: FinishedTurn | null = null,
 ): Promise<WorkerEnd> {
-  const validate = outputValidator(engine, work.worker);
+  const validate = createOutputValidator(engine, work.worker);
   const { request } = work.spawned.delegation;
   const first = request.worker === null ? WORKER_FIRST_MESSAGE : request.task;
   if (begun === null && !work.blocks.ok) return { kind: 'failed', message: work.blocks.error, text: '' };
   let content: readonly ContentBlock[] = [textBlock(first), ...(work.blocks.ok ? work.blocks.value : [])];
-  let repairs = await repairsDone(engine, work, begun);
+  let repairs = await countRepairs(engine, work, begun);
   let turn = begun;
-  let said = '';
+  let lastAnswer = '';
   for (;;) {
     if (turn === null) {
-      if (work.scope.signal.aborted) return haltedBetween(engine, planner, work, said);
-      const next = await oneTurn(engine, planner, work, content);
+      if (work.scope.signal.aborted) return endBetweenTurns(engine, planner, work, lastAnswer);
+      const next = await runNextTurn(engine, planner, work, content);
       if ('kind' in next) return next;
       turn = next;
     }
     const { end, text } = turn;
     if (end.status === 'lost') throw new TreeLost(work.session.root_session_id);
     if (end.status === 'interrupted') throw new Interrupted(end.reason);
-    if (end.status === 'cancelled') return stopped(planner, work, text, end.reason === 'timeout');
+    if (end.status === 'cancelled') return classifyStop(planner, work, text, end.reason === 'timeout');
     if (end.status === 'failed') return { kind: 'failed', message: end.message, text };
     const structured = end.stop_reason === 'end_turn' && validate ? readStructured(text, validate) : null;
     const repairable = structured?.ok === false && repairs < engine.config.delegation.schema_repair_attempts;
-    if (!repairable) return completed(turn, end.stop_reason, structured);
+    if (!repairable) return completeWorker(turn, end.stop_reason, structured);
     if (work.worker.output_tokens_left !== null && work.worker.output_tokens_left <= 0)
-      return completed({ ...turn, tokens_exhausted: true }, 'tool_use', null);
-    said = text;
+      return completeWorker({ ...turn, tokens_exhausted: true }, 'tool_use', null);
+    lastAnswer = text;
     content = [textBlock(repairMessage(structured.error))];
     repairs += 1;
     turn = null;
@@ -82,19 +82,19 @@ export async function workUntilDone(
 }
 
 /** Stopped while none of its turns ran: it goes on after the next start, as a turn would, or has ended. */
-function haltedBetween(engine: Engine, planner: Caller, work: Work, text: string): WorkerEnd {
+function endBetweenTurns(engine: Engine, planner: Caller, work: Work, text: string): WorkerEnd {
   throwIfLost(work.scope.signal);
   if (isHandOver(engine, work.scope.signal)) throw new Interrupted('restart');
-  return stopped(planner, work, text);
+  return classifyStop(planner, work, text);
 }
 
 /** A resumed worker has used a repair for every turn after its first. */
-async function repairsDone(engine: Engine, work: Work, begun: WorkedTurn | null): Promise<number> {
+async function countRepairs(engine: Engine, work: Work, begun: FinishedTurn | null): Promise<number> {
   return begun === null ? 0 : Math.max(0, (await engine.store.turns.count(work.session.id)) - 1);
 }
 
-function completed(
-  turn: WorkedTurn,
+function completeWorker(
+  turn: FinishedTurn,
   stopReason: Extract<TurnEnd, { status: 'completed' }>['stop_reason'],
   structured: Extract<WorkerEnd, { kind: 'completed' }>['structured'],
 ): WorkerEnd {
@@ -115,7 +115,7 @@ function completed(
  * Who stopped it: the planner's end comes with the planner's own reason, the clock with `timeout`, else somebody directly.
  * @param expired its turn had run out of time, perhaps before a restart
  */
-function stopped(planner: Caller, work: Work, text: string, expired = false): WorkerEnd {
+function classifyStop(planner: Caller, work: Work, text: string, expired = false): WorkerEnd {
   const reason = work.scope.signal.reason;
   if (planner.signal.aborted && reason === planner.signal.reason) return { kind: 'cancelled', scope: 'planner', text };
   const seconds = work.spawned.delegation.timeout_seconds;
@@ -126,12 +126,12 @@ function stopped(planner: Caller, work: Work, text: string, expired = false): Wo
   return { kind: 'cancelled', scope: shutdown ? 'planner' : 'worker', text };
 }
 
-async function oneTurn(
+async function runNextTurn(
   engine: Engine,
   planner: Caller,
   work: Work,
   content: readonly ContentBlock[],
-): Promise<WorkedTurn | WorkerEnd> {
+): Promise<FinishedTurn | WorkerEnd> {
   const { session, worker, scope } = work;
   const turnId = engine.ids.turn();
   await takeWhenFree(engine.locks, session.id, turnId);
@@ -153,7 +153,7 @@ async function oneTurn(
     engine.locks.release(session.id);
     throw error;
   });
-  opened(work.spawned, admission.events);
+  markOpened(work.spawned, admission.events);
   if (admission.ok) return runWorkerTurn(engine, admission.run);
   engine.locks.release(session.id);
   if (admission.decision.fallback_dearer && !engine.config.delegation.allow_dearer_fallback)
@@ -163,7 +163,7 @@ async function oneTurn(
 }
 
 /** Runs an admitted or rebuilt turn under the session's lock, which the caller has reserved. */
-export async function runWorkerTurn(engine: Engine, run: TurnRun, known?: ToolResults): Promise<WorkedTurn> {
+export async function runWorkerTurn(engine: Engine, run: TurnRun, known?: ToolResults): Promise<FinishedTurn> {
   let end: TurnEnd = { status: 'failed', message: 'internal error' };
   const turn = engine.locks.start(run.session, run.turn.id, run.scope, async () => {
     end = await runTurn(engine, run, known);
@@ -171,7 +171,7 @@ export async function runWorkerTurn(engine: Engine, run: TurnRun, known?: ToolRe
   await turn.done;
   return {
     end,
-    text: lastText(run),
+    text: readTurnText(run),
     llm_calls: run.tally.llm_calls,
     tokens_exhausted: run.limit === 'output_tokens',
     context_request: run.context_request,
@@ -180,12 +180,12 @@ export async function runWorkerTurn(engine: Engine, run: TurnRun, known?: ToolRe
 }
 
 /** The text of the newest assistant message of the turn, cut ones included. */
-function lastText(run: TurnRun): string {
+function readTurnText(run: TurnRun): string {
   const last = run.history.findLast((m) => m.role === 'assistant');
   return last && last.turn_id === run.turn.id ? textOf(last.content) : '';
 }
 
-function outputValidator(engine: Engine, worker: WorkerRun): ((value: unknown) => readonly Issue[]) | null {
+function createOutputValidator(engine: Engine, worker: WorkerRun): ((value: unknown) => readonly Issue[]) | null {
   if (worker.output_schema === null) return null;
   const compiled = engine.schemas.compile(worker.output_schema);
   if (!compiled.ok) throw new Error('an output schema that compiled at the call no longer does');

@@ -14,14 +14,14 @@ import type { EventDraft } from '#protocol/event.ts';
 import { type ModelEntry, providerOf } from '#protocol/model.ts';
 import type { RouteDecision, TurnContext } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { limitsOf } from '../money/budget-limits.ts';
-import { pricingId } from '../money/call-price.ts';
+import { listLimits } from '../money/budget-limits.ts';
+import { resolvePricingId } from '../money/call-price.ts';
 import { routeDecided, routeEnvironment } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
 import { readDecision, type StandingDecision } from '../state/gateway-memory.ts';
 
 /** A request with the model it names. */
-export interface Asked {
+export interface RequestedModel {
   readonly facts: RequestFacts;
   /** Null where the client leaves the choice to the server. */
   readonly named: NamedModel | null;
@@ -35,14 +35,14 @@ export interface Asked {
 const PRINTABLE_ASCII = /^[\x21-\x7e]+$/;
 
 /** Adapters that a call may go to. */
-export function usableAdapters({ relays, config }: Engine): ReadonlySet<string> {
+export function listUsableAdapters({ relays, config }: Engine): ReadonlySet<string> {
   const own = config.gateway.credentials === 'client';
   return new Set([...relays].filter(([, { keyed }]) => keyed || own).map(([id]) => id));
 }
 
 /** Throws `model_not_configured` where no adapter of the wire can be used. */
-export function askedModel(engine: Engine, facts: RequestFacts): Asked {
-  const usable = usableAdapters(engine);
+export function resolveRequestedModel(engine: Engine, facts: RequestFacts): RequestedModel {
+  const usable = listUsableAdapters(engine);
   const named = namedModel(engine.registry, facts.wire, facts.model, usable);
   if (named === null)
     throw new AppError(
@@ -68,19 +68,23 @@ export function askedModel(engine: Engine, facts: RequestFacts): Asked {
 }
 
 /** The decision that stands for the session and this name, unless its model cannot serve this request. */
-export async function standing(engine: Engine, session: SessionRecord, asked: Asked): Promise<StandingDecision | null> {
+export async function findStandingDecision(
+  engine: Engine,
+  session: SessionRecord,
+  asked: RequestedModel,
+): Promise<StandingDecision | null> {
   const decision = readDecision(engine.gateway, session.id, asked.facts.model);
   if (decision === null) return null;
   const env = {
     registry: asked.registry,
     availability: snapshot(engine.routes.availability, engine.clock.monotonic()),
-    isPriced: (id: string) => engine.prices.has(pricingId(engine, id)),
+    isPriced: (id: string) => engine.prices.has(resolvePricingId(engine, id)),
   };
-  const context = await contextOf(engine, session, asked, '0');
+  const context = await buildTurnContext(engine, session, asked, '0');
   return validationFailure(decision.model.id, context, env) === null ? decision : null;
 }
 
-interface Decided {
+interface GatewayDecision {
   readonly decision: RouteDecision;
   /** Null when it was refused. */
   readonly model: ModelEntry | null;
@@ -90,9 +94,13 @@ interface Decided {
 }
 
 /** Asks the seven slots. Stores nothing. */
-export async function decide(engine: Engine, session: SessionRecord, asked: Asked): Promise<Decided> {
+export async function decideGatewayRoute(
+  engine: Engine,
+  session: SessionRecord,
+  asked: RequestedModel,
+): Promise<GatewayDecision> {
   const environment = await routeEnvironment(engine, session, engine.clock.now());
-  const context = await contextOf(engine, session, asked, environment.cost_today_usd);
+  const context = await buildTurnContext(engine, session, asked, environment.cost_today_usd);
   const env: RouteEnv = { ...environment.env, registry: asked.registry };
   const before = engine.clock.monotonic();
   const decision = decideRoute(context, env);
@@ -102,13 +110,17 @@ export async function decide(engine: Engine, session: SessionRecord, asked: Aske
   return {
     decision,
     model: decision.refused === null ? asked.registry.get(decision.chosen_model) : null,
-    refusal: refusalOf(engine, asked, decision) ?? routeError(decision, context, env),
+    refusal: describeRefusal(engine, asked, decision) ?? routeError(decision, context, env),
     emit: [...environment.notices, event],
   };
 }
 
 /** The model asked for has no key here, or is none of this wire: then the sentence names those that are. */
-function refusalOf(engine: Engine, { named, facts, registry }: Asked, { refused }: RouteDecision): AppError | null {
+function describeRefusal(
+  engine: Engine,
+  { named, facts, registry }: RequestedModel,
+  { refused }: RouteDecision,
+): AppError | null {
   if (refused === null || named === null) return null;
   if (speaks(registry, named.model, facts.wire)) {
     if (registry.isConfigured(named.model.id)) return null;
@@ -117,7 +129,7 @@ function refusalOf(engine: Engine, { named, facts, registry }: Asked, { refused 
       `${named.model.id} cannot be reached: this server has no key for ${named.model.adapter}; set the key, or see metis doctor`,
     );
   }
-  const names = offeredModels(registry, usableAdapters(engine), facts.wire).map(({ name }) => name);
+  const names = offeredModels(registry, listUsableAdapters(engine), facts.wire).map(({ name }) => name);
   return new AppError(
     'explicit_model_rejected',
     `${named.model.id} cannot be asked by ${facts.wire}; models that can: ${names.join(', ') || 'none'}`,
@@ -129,25 +141,25 @@ function refusalOf(engine: Engine, { named, facts, registry }: Asked, { refused 
  * Adapters at the address that the client's own key is meant for: that of the model it names, or of the first adapter of
  * the wire. Null where the server's keys are used.
  */
-function ownKeyAdapters(
+function listOwnKeyAdapters(
   { config, relays, registry }: Engine,
   { wire }: RequestFacts,
   named: NamedModel | null,
 ): ReadonlySet<string> | null {
   if (config.gateway.credentials === 'server') return null;
-  const meant = named?.model.adapter ?? firstOfWire(registry, wire);
+  const meant = named?.model.adapter ?? findFirstAdapter(registry, wire);
   const origin = relays.get(meant ?? '')?.origin;
   return new Set([...relays].filter(([, relay]) => relay.origin === origin).map(([id]) => id));
 }
 
-function firstOfWire({ adapters }: ModelRegistry, wire: RequestFacts['wire']): string | null {
+function findFirstAdapter({ adapters }: ModelRegistry, wire: RequestFacts['wire']): string | null {
   return [...adapters].find(([, config]) => wiresOf(config).includes(wire))?.[0] ?? null;
 }
 
-async function contextOf(
+async function buildTurnContext(
   engine: Engine,
   session: SessionRecord,
-  { facts, named, new_root }: Asked,
+  { facts, named, new_root }: RequestedModel,
   costToday: string,
 ): Promise<TurnContext> {
   const { rules_apply_to } = engine.config.gateway;
@@ -163,7 +175,7 @@ async function contextOf(
     has_system_prompt: facts.has_system,
     requires_structured_output: facts.structured,
     document_media_types: facts.document_media_types,
-    budget_limited: (await limitsOf(engine, { ...session, new_root }, [])).length > 0,
+    budget_limited: (await listLimits(engine, { ...session, new_root }, [])).length > 0,
     per_message_override: null,
     session_active_model: session.active_model,
     is_worker: session.is_worker,
@@ -177,7 +189,7 @@ async function contextOf(
       wire: facts.wire,
       name: facts.model,
       model: named?.model.id ?? null,
-      own_key_adapters: ownKeyAdapters(engine, facts, named),
+      own_key_adapters: listOwnKeyAdapters(engine, facts, named),
       binding: named !== null && !rulesApply,
     },
     recommendation: null,
@@ -190,11 +202,11 @@ async function contextOf(
 /** Nobody knows when a model was made; both kinds of client want to read a time. */
 const MADE_AT = 0;
 
-export function gatewayModels(engine: Engine) {
-  const offered = offeredModels(engine.registry, usableAdapters(engine), null);
+export function listGatewayModels(engine: Engine) {
+  const offered = offeredModels(engine.registry, listUsableAdapters(engine), null);
   const data = [
-    ...offered.map(({ name, model }) => entry(name, model.id, providerOf(model.id))),
-    ...(offered.length === 0 ? [] : [entry('claude-auto', 'Metis decides', 'metis')]),
+    ...offered.map(({ name, model }) => toListEntry(name, model.id, providerOf(model.id))),
+    ...(offered.length === 0 ? [] : [toListEntry('claude-auto', 'Metis decides', 'metis')]),
   ];
   return {
     object: 'list',
@@ -209,9 +221,9 @@ export function gatewayModels(engine: Engine) {
  * The entry of one model, by any name that a call may ask for it by; null where the registry lists none.
  * @param wires in the order in which they are looked at
  */
-export function gatewayModel(engine: Engine, name: string, wires: readonly ClientWire[]) {
-  const { data } = gatewayModels(engine);
-  const usable = usableAdapters(engine);
+export function findGatewayModel(engine: Engine, name: string, wires: readonly ClientWire[]) {
+  const { data } = listGatewayModels(engine);
+  const usable = listUsableAdapters(engine);
   for (const wire of wires) {
     const named = namedModel(engine.registry, wire, name, usable);
     if (named === 'auto') return data.find(({ id }) => id === 'claude-auto') ?? null;
@@ -222,7 +234,7 @@ export function gatewayModel(engine: Engine, name: string, wires: readonly Clien
   return null;
 }
 
-function entry(id: string, display_name: string, owned_by: string) {
+function toListEntry(id: string, display_name: string, owned_by: string) {
   return {
     id,
     type: 'model',

@@ -63,37 +63,37 @@ export async function placeClient({ store }: Engine, client: GatewayClient): Pro
 }
 
 /** What the client calls its session of today. */
-export function rootRef(engine: Engine, { root, product }: GatewayClient): string {
+export function resolveRootRef(engine: Engine, { root, product }: GatewayClient): string {
   return root ?? `${product} ${isoTime(engine.clock.now()).slice(0, 10)}`;
 }
 
 /** The session of a call, opened where the client is new. Throws as `createSession`, and `session_already_ended`. */
-export async function clientSession(
+export async function openClientSession(
   engine: Engine,
   client: GatewayClient,
   delegatedBy: string | null,
 ): Promise<ClientSession> {
   const { sessions } = engine.store;
-  const ref = rootRef(engine, client);
+  const ref = resolveRootRef(engine, client);
   const known = await sessions.ofClient(client.caller, ref);
-  const root = known ?? (await newRoot(engine, client, ref));
+  const root = known ?? (await createRoot(engine, client, ref));
   const new_root = known === null ? root : null;
   const fresh = known === null ? [root] : [];
-  if (root.ended_at !== null || engine.ending.has(root.id)) throw refOver(ref);
+  if (root.ended_at !== null || engine.ending.has(root.id)) throw sessionEndedError(ref);
   if (client.worker === null) return { session: root, new_root, fresh };
   const worker = known === null ? null : await sessions.workerOfClient(root.id, client.worker);
   if (worker !== null) {
-    if (worker.ended_at !== null) throw refOver(ref);
+    if (worker.ended_at !== null) throw sessionEndedError(ref);
     return { session: worker, new_root, fresh };
   }
   const above = known === null || client.parent === null ? null : await sessions.workerOfClient(root.id, client.parent);
   const parent = above === null || above.ended_at !== null || above.delegation_depth >= MAX_DEPTH ? root : above;
-  const session = newWorker(engine, parent, client, delegatedBy);
+  const session = createClientWorker(engine, parent, client, delegatedBy);
   return { session, new_root, fresh: [...fresh, session] };
 }
 
 /** An ended session is not opened again under its name: the client, which shows the sentence, needs another one. */
-function refOver(ref: string): AppError {
+function sessionEndedError(ref: string): AppError {
   return new AppError(
     'session_already_ended',
     `the session "${ref}" was ended on this server, which takes no more calls of it; ` +
@@ -101,7 +101,7 @@ function refOver(ref: string): AppError {
   );
 }
 
-async function newRoot(engine: Engine, client: GatewayClient, ref: string): Promise<SessionRecord> {
+async function createRoot(engine: Engine, client: GatewayClient, ref: string): Promise<SessionRecord> {
   const { config } = engine;
   const workspace = client.workspace === null ? engine.gatewayFolder : await openWorkspace(engine, client.workspace);
   const { version } = await currentPolicies(engine, workspace);
@@ -111,17 +111,17 @@ async function newRoot(engine: Engine, client: GatewayClient, ref: string): Prom
     caller: client.caller,
     client: client.product,
     client_ref: ref,
-    max_cost_usd: lower(config.budgets.session_default_usd, client.budget_usd),
+    max_cost_usd: pickLowerLimit(config.budgets.session_default_usd, client.budget_usd),
     on_reached: 'stop',
   };
 }
 
-function lower(ours: string | null, theirs: string | null): string | null {
+function pickLowerLimit(ours: string | null, theirs: string | null): string | null {
   if (ours === null || theirs === null) return ours ?? theirs;
   return toPusd(theirs) < toPusd(ours) ? theirs : ours;
 }
 
-function newWorker(
+function createClientWorker(
   engine: Engine,
   parent: SessionRecord,
   client: GatewayClient,

@@ -13,18 +13,23 @@ import type { EventId, RequestId } from '#protocol/ids.ts';
 import { type ModelEntry, providerOf } from '#protocol/model.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { enoughUsd, limitsOf, type Spender } from '../money/budget-limits.ts';
-import { budgetEvents } from '../money/budget-notices.ts';
+import { listLimits, minimumLimitUsd, type Spender } from '../money/budget-limits.ts';
+import { draftBudgetEvents } from '../money/budget-notices.ts';
 import { type BoundPrompt, boundPrompt } from '../money/call-price.ts';
-import { awaitMoney, type Granted, tryMoney, type Wanted } from '../money/reserve-money.ts';
+import { awaitMoney, type MoneyGrant, tryMoney, type WantedMoney } from '../money/reserve-money.ts';
 import { alreadyEnded, createdEvent } from '../session/session-records.ts';
 import type { Engine } from '../state/engine.ts';
 import { keepCount, keepDecision, type StandingDecision } from '../state/gateway-memory.ts';
 import { noteStart } from '../state/memory.ts';
-import { type Asked, askedModel, decide, standing } from './choose-model.ts';
-import { type ClientSession, clientSession, type GatewayClient, rootRef } from './client-session.ts';
-import { sentName } from './relay-call.ts';
-import type { Begun } from './settle-gateway-call.ts';
+import {
+  decideGatewayRoute,
+  findStandingDecision,
+  type RequestedModel,
+  resolveRequestedModel,
+} from './choose-model.ts';
+import { type ClientSession, type GatewayClient, openClientSession, resolveRootRef } from './client-session.ts';
+import { resolveSentName } from './relay-call.ts';
+import type { AnnouncedCall } from './settle-gateway-call.ts';
 
 // Requests whose cost no reservation can hold: refused under a limit (19 §2.5).
 
@@ -38,7 +43,7 @@ const LIMIT_NAMES = {
 /** Throws `validation_error` where a limit covers the call and the request lets it cost what nothing bounds. */
 async function requireBounded(engine: Engine, spender: Spender, model: ModelEntry, facts: RequestFacts): Promise<void> {
   if (!facts.background && facts.other_models.length === 0) return;
-  const [limit] = await limitsOf(engine, spender, []);
+  const [limit] = await listLimits(engine, spender, []);
   if (limit === undefined) return;
   const under = `not possible under the ${LIMIT_NAMES[limit.scope]} limit of ${fromPusd(limit.limit)} USD`;
   if (facts.background) {
@@ -49,16 +54,16 @@ async function requireBounded(engine: Engine, spender: Spender, model: ModelEntr
   const { prices, registry } = engine;
   const other = unboundedOther({ prices, registry, model, facts });
   if (other === null) return;
-  throw validationError([{ path: other.member, message: `${under}: ${whyUnbounded(other)}` }]);
+  throw validationError([{ path: other.member, message: `${under}: ${describeUnbounded(other)}` }]);
 }
 
-function whyUnbounded({ name, uses, member }: OtherModel): string {
+function describeUnbounded({ name, uses, member }: OtherModel): string {
   if (name === '') return `the provider chooses the model of ${member}; name a model that GET /v1/models shows`;
   if (uses === null) return `the advisor may be asked without end; set its max_uses`;
   return `the model ${shownName(name)} has no price here; name one that GET /v1/models shows, or price it in a file of pricing.tables`;
 }
 
-interface OpenedCall extends Begun {
+interface OpenedCall extends AnnouncedCall {
   /** What stands in the body for the model; null = what the client wrote. */
   readonly sent: string | null;
   /** The lowered bound of the answer; null = as asked. */
@@ -70,13 +75,13 @@ interface Opening {
   readonly session: SessionRecord;
   readonly decision: StandingDecision;
   readonly wanted: PricedCall;
-  readonly granted: Granted;
+  readonly granted: MoneyGrant;
   /** Of the call's announcement, where it was stored with what was new. */
   readonly started: EventId | null;
   readonly request_id: RequestId;
 }
 
-interface PricedCall extends Wanted {
+interface PricedCall extends WantedMoney {
   /** Null until its price was asked for. */
   bound: BoundPrompt | null;
 }
@@ -99,11 +104,11 @@ export async function openCall(
   facts: RequestFacts,
   how: OpeningOptions,
 ): Promise<OpenedCall> {
-  const asked = askedModel(engine, facts);
-  const opening = await oneAtATime(engine, `${client.caller}\n${rootRef(engine, client)}`, () =>
-    open(engine, client, asked, how).catch((error: unknown) => {
+  const asked = resolveRequestedModel(engine, facts);
+  const opening = await serializeOpening(engine, `${client.caller}\n${resolveRootRef(engine, client)}`, () =>
+    openOnce(engine, client, asked, how).catch((error: unknown) => {
       // Another door opened the client's session meanwhile.
-      if (isClientKnown(error)) return open(engine, client, asked, how);
+      if (isClientKnown(error)) return openOnce(engine, client, asked, how);
       throw error;
     }),
   );
@@ -111,20 +116,20 @@ export async function openCall(
   const { model } = decision;
   let { granted, started } = opening;
   if (granted.kind === 'wait') granted = await awaitMoney(engine, wanted, granted.pool, how.signal);
-  if (granted.kind === 'refused') throw await refused(engine, session, decision, granted);
+  if (granted.kind === 'refused') throw await reportRefusal(engine, session, decision, granted);
   try {
     if (started === null) {
       how.signal.throwIfAborted();
-      const call_index = await nextIndex(engine, session);
+      const call_index = await nextCallIndex(engine, session);
       const place = { session, model, facts, request_id, call_index };
-      const [event] = await engine.journal.commit({ emit: [callStarted(place, decision.event_id)] });
+      const [event] = await engine.journal.commit({ emit: [draftCallStarted(place, decision.event_id)] });
       started = event!.id;
     }
   } catch (error) {
     granted.release();
     throw error;
   }
-  const lowered = granted.output_tokens < outputBound(facts, model, adapterOf(engine, model));
+  const lowered = granted.output_tokens < outputBound(facts, model, findAdapter(engine, model));
   return {
     session,
     model,
@@ -143,7 +148,7 @@ export async function openCall(
 }
 
 /** Two first calls of a client open one session, and agree on one decision. */
-function oneAtATime<T>({ gateway }: Engine, key: string, work: () => Promise<T>): Promise<T> {
+function serializeOpening<T>({ gateway }: Engine, key: string, work: () => Promise<T>): Promise<T> {
   const before = gateway.openings.get(key) ?? Promise.resolve();
   const mine = before.then(work);
   const settled = mine
@@ -158,45 +163,50 @@ function oneAtATime<T>({ gateway }: Engine, key: string, work: () => Promise<T>)
   return mine;
 }
 
-async function open(engine: Engine, client: GatewayClient, given: Asked, how: OpeningOptions): Promise<Opening> {
+async function openOnce(
+  engine: Engine,
+  client: GatewayClient,
+  given: RequestedModel,
+  how: OpeningOptions,
+): Promise<Opening> {
   const { facts, named } = given;
-  const { session, new_root, fresh } = await clientSession(engine, client, named?.model.id ?? null);
+  const { session, new_root, fresh } = await openClientSession(engine, client, named?.model.id ?? null);
   const asked = { ...given, new_root };
   how.enter(session);
-  await requireLive(engine, session, new_root);
+  await requireActiveRoot(engine, session, new_root);
   const spender = { ...session, new_root };
   const request_id = engine.ids.request();
-  const stands = fresh.length > 0 ? null : await standing(engine, session, asked);
+  const stands = fresh.length > 0 ? null : await findStandingDecision(engine, session, asked);
   if (stands !== null) {
     await requireBounded(engine, spender, stands.model, facts);
-    const wanted = pricedCall(engine, { session, new_root, model: stands.model, facts }, how.prompt);
+    const wanted = priceGatewayCall(engine, { session, new_root, model: stands.model, facts }, how.prompt);
     const granted = await tryMoney(engine, wanted, FIRST_TRY);
     return { session, decision: stands, wanted, granted, started: null, request_id };
   }
 
-  const { model, refusal, emit } = await decide(engine, session, asked);
-  const created = { writes: insertsOf(fresh), emit: [...fresh.map(createdEvent), ...emit] };
+  const { model, refusal, emit } = await decideGatewayRoute(engine, session, asked);
+  const created = { writes: listInserts(fresh), emit: [...fresh.map(createdEvent), ...emit] };
   if (model === null) {
     await engine.journal.commit(created);
-    opened(engine, fresh);
-    throw withSession(refusal!, session);
+    noteStarts(engine, fresh);
+    throw addSessionDetail(refusal!, session);
   }
   await requireBounded(engine, spender, model, facts);
-  const wanted = pricedCall(engine, { session, new_root, model, facts }, how.prompt);
+  const wanted = priceGatewayCall(engine, { session, new_root, model, facts }, how.prompt);
   const granted = await tryMoney(engine, wanted, FIRST_TRY);
   const route = created.emit.length - 1;
   const start: EventDraft[] = [];
   try {
     if (granted.kind === 'granted') {
-      const call_index = await nextIndex(engine, session);
-      start.push(callStarted({ session, model, facts, request_id, call_index }, route));
+      const call_index = await nextCallIndex(engine, session);
+      start.push(draftCallStarted({ session, model, facts, request_id, call_index }, route));
     }
     const events = await engine.journal.commit({ writes: created.writes, emit: [...created.emit, ...start] });
-    opened(engine, fresh);
+    noteStarts(engine, fresh);
     const decision: StandingDecision = {
       root_session_id: session.root_session_id,
       model,
-      sent: sentName(named, model),
+      sent: resolveSentName(named, model),
       event_id: events[route]!.id,
     };
     keepDecision(engine.gateway, session.id, facts.model, decision);
@@ -209,7 +219,7 @@ async function open(engine: Engine, client: GatewayClient, given: Asked, how: Op
 }
 
 /** The root may have been ended while the session was looked for: from here on its end aborts the call. */
-async function requireLive(engine: Engine, { root_session_id }: SessionRecord, new_root: SessionRecord | null) {
+async function requireActiveRoot(engine: Engine, { root_session_id }: SessionRecord, new_root: SessionRecord | null) {
   if (new_root !== null) return;
   const root = await engine.store.sessions.record(root_session_id);
   if (root === null || root.ended_at !== null || engine.ending.has(root_session_id)) throw alreadyEnded();
@@ -217,15 +227,15 @@ async function requireLive(engine: Engine, { root_session_id }: SessionRecord, n
 
 const FIRST_TRY = { mayWait: true, own: null } as const;
 
-function insertsOf(fresh: ClientSession['fresh']): readonly Write[] {
+function listInserts(fresh: ClientSession['fresh']): readonly Write[] {
   return fresh.map((session) => ({ kind: 'session.insert', session }));
 }
 
-function opened(engine: Engine, fresh: ClientSession['fresh']): void {
+function noteStarts(engine: Engine, fresh: ClientSession['fresh']): void {
   for (const { id } of fresh) noteStart(engine, id);
 }
 
-function pricedCall(
+function priceGatewayCall(
   engine: Engine,
   call: {
     readonly session: SessionRecord;
@@ -239,7 +249,7 @@ function pricedCall(
   const { prices, registry, config } = engine;
   const priced: PricedCall = {
     covered: { session: { ...session, new_root }, caps: [] },
-    asked: outputBound(facts, model, adapterOf(engine, model)),
+    asked: outputBound(facts, model, findAdapter(engine, model)),
     floor: Math.max(config.gateway.min_output_tokens, facts.output.least),
     bound: null,
     async price() {
@@ -252,12 +262,12 @@ function pricedCall(
   return priced;
 }
 
-function adapterOf({ registry }: Engine, { adapter }: ModelEntry): AdapterConfig {
+function findAdapter({ registry }: Engine, { adapter }: ModelEntry): AdapterConfig {
   return registry.adapters.get(adapter)!;
 }
 
 /** From 1 in the session, counted on behind a restart. */
-async function nextIndex(engine: Engine, { id }: SessionRecord): Promise<number> {
+async function nextCallIndex(engine: Engine, { id }: SessionRecord): Promise<number> {
   const { gateway, store } = engine;
   const stored = gateway.counts.get(id) ?? (await store.events.callCount(id));
   // Another call may have counted while the store was read.
@@ -274,7 +284,7 @@ interface Announced {
   readonly call_index: number;
 }
 
-function callStarted({ session, model, facts, request_id, call_index }: Announced, parent: EventId | number) {
+function draftCallStarted({ session, model, facts, request_id, call_index }: Announced, parent: EventId | number) {
   return draft({
     type: 'llm.call_started',
     session_id: session.id,
@@ -295,30 +305,30 @@ function callStarted({ session, model, facts, request_id, call_index }: Announce
 }
 
 /** Says what a limit refused, on the session and its root. */
-async function refused(
+async function reportRefusal(
   engine: Engine,
   session: SessionRecord,
   decision: StandingDecision,
-  { refusal }: Extract<Granted, { kind: 'refused' }>,
+  { refusal }: Extract<MoneyGrant, { kind: 'refused' }>,
 ): Promise<AppError> {
   const place = { session, turn_id: null, model: decision.model.id, caps: [] };
-  await engine.journal.commit({ emit: budgetEvents(place, 'budget.exceeded', refusal, decision.event_id) });
+  await engine.journal.commit({ emit: draftBudgetEvents(place, 'budget.exceeded', refusal, decision.event_id) });
   const { scope, limit_usd, spent_usd, reserved_usd, needed_usd } = refusal;
   const held = toPusd(reserved_usd) === 0n ? '' : `, ${reserved_usd} USD held by running calls`;
   const raise =
     scope === 'session'
-      ? `raise it with PATCH /sessions/${session.root_session_id} {"max_cost_usd": "${enoughUsd(refusal)}"} or more, or begin a new session`
+      ? `raise it with PATCH /sessions/${session.root_session_id} {"max_cost_usd": "${minimumLimitUsd(refusal)}"} or more, or begin a new session`
       : scope === 'key'
         ? 'wait for 00:00 UTC, or raise daily_usd of the key in gateway.keys'
         : 'wait for 00:00 UTC, or raise budgets.daily_usd';
   const message = `The Metis ${LIMIT_NAMES[scope]} limit of ${limit_usd} USD is reached: ${spent_usd} USD spent${held}, and this call may cost up to ${needed_usd} USD. To go on: ${raise}.`;
-  return withSession(
+  return addSessionDetail(
     new AppError('budget_exceeded', message, { scope, limit_usd, spent_usd, reserved_usd, needed_usd }),
     session,
   );
 }
 
 /** A client is told which session it was. */
-function withSession(error: AppError, { id }: Pick<SessionRecord, 'id'>): AppError {
+function addSessionDetail(error: AppError, { id }: Pick<SessionRecord, 'id'>): AppError {
   return new AppError(error.code, error.message, { ...error.details, session_id: id });
 }

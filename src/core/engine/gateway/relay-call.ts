@@ -14,9 +14,9 @@ import { AppError } from '#protocol/errors.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { Engine } from '../state/engine.ts';
 import type { BackgroundAnswer, GatewayCall, Outcome } from '../state/gateway-memory.ts';
-import { usableAdapters } from './choose-model.ts';
+import { listUsableAdapters } from './choose-model.ts';
 import type { GatewayClient } from './client-session.ts';
-import { type Begun, settleCall } from './settle-gateway-call.ts';
+import { type AnnouncedCall, settleCall } from './settle-gateway-call.ts';
 
 // How long an answer waits for a client that does not read it (19 §2.2).
 
@@ -28,24 +28,24 @@ const PATIENCE_SECONDS = 300;
  * for so long that nobody reads there: neither its money nor its place may be held for ever. It is not the provider's
  * fault then.
  */
-export async function untilTaken(clock: Clock, taken: Promise<void>, signal: AbortSignal): Promise<void> {
-  let stop = () => {};
+export async function awaitClient(clock: Clock, taken: Promise<void>, signal: AbortSignal): Promise<void> {
+  let cleanUp = () => {};
   const over = new Promise<never>((_resolve, reject) => {
-    const leave = () => reject(new RelayFault('cancelled', 'the call was cancelled'));
+    const rejectCancelled = () => reject(new RelayFault('cancelled', 'the call was cancelled'));
     const timer = clock.after(PATIENCE_SECONDS * 1000, () =>
       reject(new RelayFault('cancelled', `the client took nothing for ${PATIENCE_SECONDS} s`)),
     );
-    signal.addEventListener('abort', leave, { once: true });
-    stop = () => {
+    signal.addEventListener('abort', rejectCancelled, { once: true });
+    cleanUp = () => {
       timer.cancel();
-      signal.removeEventListener('abort', leave);
+      signal.removeEventListener('abort', rejectCancelled);
     };
-    if (signal.aborted) leave();
+    if (signal.aborted) rejectCancelled();
   });
   try {
     await Promise.race([taken, over]);
   } finally {
-    stop();
+    cleanUp();
   }
 }
 
@@ -68,10 +68,10 @@ export interface GatewaySink {
   write(piece: Uint8Array): Promise<void> | undefined;
   end(): void;
   /** The answer broke off: the client must not take it for whole. */
-  cut(): void;
+  abort(): void;
 }
 
-export function relayRequest(
+export function buildRelayRequest(
   { wire, tail, headers }: GatewayRequest,
   pieces: readonly Buffer[],
   rest: Pick<RelayRequest, 'withhold_usage' | 'request_id'>,
@@ -91,7 +91,7 @@ export function relayRequest(
   };
 }
 
-export function send(
+export function sendRelay(
   engine: Engine,
   adapter: string,
   request: RelayRequest,
@@ -100,38 +100,38 @@ export function send(
   return engine.relays.get(adapter)!.send(request, engine.config.gateway.credentials === 'server', signal);
 }
 
-export async function pump(
+export async function pumpBody(
   { clock }: Engine,
   { body }: RelayAnswer,
   { sink, signal }: { readonly sink: GatewaySink; readonly signal: AbortSignal },
 ): Promise<void> {
   for await (const piece of body) {
     const full = sink.write(piece);
-    if (full !== undefined) await untilTaken(clock, full, signal);
+    if (full !== undefined) await awaitClient(clock, full, signal);
   }
 }
 
-export function outcomeOf(answer: RelayAnswer, broken: unknown, signal: AbortSignal): Outcome {
+export function readOutcome(answer: RelayAnswer, broken: unknown, signal: AbortSignal): Outcome {
   const reading = answer.reading();
   const { fault } = reading;
-  if (broken !== null) return { reading, ...brokenOff(broken, signal) };
+  if (broken !== null) return { reading, ...describeBreak(broken, signal) };
   const rest = { reading, error_detail: null, counts: true };
   if (fault !== null) {
     const name = fault.name === null ? '' : ` (${fault.name})`;
     const { error_class, error_detail } = fault;
-    return { ...rest, error_class, error_detail, said: `the provider answered ${answer.status}${name}` };
+    return { ...rest, error_class, error_detail, message: `the provider answered ${answer.status}${name}` };
   }
-  if (reading.whole) return { ...rest, error_class: null, said: '' };
-  return { ...rest, error_class: 'network', said: 'the stream ended before the answer was whole' };
+  if (reading.whole) return { ...rest, error_class: null, message: '' };
+  return { ...rest, error_class: 'network', message: 'the stream ended before the answer was whole' };
 }
 
 /** How a call ended that threw. What this server could not hand on says nothing about the provider. */
-export function brokenOff(error: unknown, signal: AbortSignal): Omit<Outcome, 'reading'> {
+export function describeBreak(error: unknown, signal: AbortSignal): Omit<Outcome, 'reading'> {
   const isFault = error instanceof RelayFault;
   return {
     error_class: signal.aborted ? 'cancelled' : isFault ? error.error_class : 'other',
     error_detail: null,
-    said: isFault ? error.message : 'the answer could not be handed on',
+    message: isFault ? error.message : 'the answer could not be handed on',
     counts: isFault,
   };
 }
@@ -153,7 +153,7 @@ interface Changes {
   readonly output_tokens: number | null;
 }
 
-export function sentBody(bytes: Buffer, facts: RequestFacts, changes: Changes, adapter: Optioned): Sent {
+export function buildSentBody(bytes: Buffer, facts: RequestFacts, changes: Changes, adapter: Optioned): Sent {
   const splices: Splice[] = [];
   const { members } = facts;
   const replace = (key: string, text: string) => {
@@ -168,7 +168,7 @@ export function sentBody(bytes: Buffer, facts: RequestFacts, changes: Changes, a
     if (members.has(key)) replace(key, String(changes.output_tokens));
     else inserted += `${JSON.stringify(key)}:${changes.output_tokens},`;
   }
-  const withhold = asksForUsage(facts, adapter);
+  const withhold = isUsageNeeded(facts, adapter);
   if (withhold) {
     const asking = facts.stream_options?.asking ?? null;
     if (!members.has('stream_options')) inserted += '"stream_options":{"include_usage":true},';
@@ -180,12 +180,12 @@ export function sentBody(bytes: Buffer, facts: RequestFacts, changes: Changes, a
 }
 
 /** A server of which is said that it does not know the option is not asked. */
-function asksForUsage({ wire, stream, stream_options }: RequestFacts, { options }: Optioned): boolean {
+function isUsageNeeded({ wire, stream, stream_options }: RequestFacts, { options }: Optioned): boolean {
   return wire === 'chat' && stream && stream_options?.include_usage !== true && options.stream_usage !== false;
 }
 
 /** What stands in the body for the model that was chosen; null = what the client wrote. */
-export function sentName(named: NamedModel | null, model: ModelEntry): string | null {
+export function resolveSentName(named: NamedModel | null, model: ModelEntry): string | null {
   return named !== null && named.model.id === model.id ? named.sent : model.wire_name;
 }
 
@@ -200,36 +200,36 @@ const NOT_FETCHED: Outcome = {
   reading: null,
   error_class: 'cancelled',
   error_detail: null,
-  said: 'its answer was not fetched',
+  message: 'its answer was not fetched',
   counts: false,
 };
-const DELETED: Outcome = { ...NOT_FETCHED, said: 'its answer was deleted before its end' };
+const DELETED: Outcome = { ...NOT_FETCHED, message: 'its answer was deleted before its end' };
 
 /** Keeps the call open, with its reservation, until its answer is fetched or its session is ended. */
 export function keepAnswer(
   engine: Engine,
-  call: Begun,
+  call: AnnouncedCall,
   { id, caller }: { readonly id: string; readonly caller: string },
 ): void {
   const { calls, answers } = engine.gateway;
   const { session, model } = call;
   const scope = createScope();
-  let settled = () => {};
+  let resolveDone = () => {};
   const done = new Promise<void>((resolve) => {
-    settled = resolve;
+    resolveDone = resolve;
   });
   const { root_session_id } = session;
   const open: GatewayCall = { session_id: session.id, root_session_id, scope, done, background: true };
   let over = false;
-  const finish = async (outcome: Outcome): Promise<void> => {
+  const finishAnswer = async (outcome: Outcome): Promise<void> => {
     if (over) return;
     over = true;
     timer.cancel();
     await settleCall(engine, call, outcome);
     calls.delete(open);
-    settled();
+    resolveDone();
   };
-  const giveUp = () => finish(NOT_FETCHED);
+  const giveUp = () => finishAnswer(NOT_FETCHED);
   const timer = engine.clock.after(PATIENCE_MS, () => void giveUp());
   scope.signal.addEventListener('abort', () => void giveUp(), { once: true });
   calls.add(open);
@@ -241,7 +241,7 @@ export function keepAnswer(
     model: model.id,
     session_id: session.id,
     signal: scope.signal,
-    finish,
+    finish: finishAnswer,
   });
   void before?.finish(NOT_FETCHED);
   if (answers.size <= MAX_ANSWERS) return;
@@ -251,7 +251,7 @@ export function keepAnswer(
 }
 
 /** Null for an answer that this process does not know. Throws `not_found` for one of another caller. */
-function keptAnswer({ gateway }: Engine, caller: string, id: string): BackgroundAnswer | null {
+function findAnswer({ gateway }: Engine, caller: string, id: string): BackgroundAnswer | null {
   const kept = gateway.answers.get(id) ?? null;
   if (kept !== null && kept.caller !== caller) throw new AppError('not_found', `no response ${shownName(id)}`);
   return kept;
@@ -272,27 +272,27 @@ export interface AnswerRequest extends GatewayRequest {
  * by the first reply that shows its end.
  */
 export async function fetchAnswer(engine: Engine, request: AnswerRequest, sink: GatewaySink): Promise<void> {
-  const kept = keptAnswer(engine, request.client.caller, request.answer_id);
-  const adapter = kept?.adapter ?? firstAdapter(engine, request.wire);
+  const kept = findAnswer(engine, request.client.caller, request.answer_id);
+  const adapter = kept?.adapter ?? requireAdapter(engine, request.wire);
   const signal = kept === null ? request.signal : AbortSignal.any([request.signal, kept.signal]);
   const { method } = request;
-  const asked = relayRequest(request, [], { withhold_usage: false, request_id: engine.ids.request() });
+  const asked = buildRelayRequest(request, [], { withhold_usage: false, request_id: engine.ids.request() });
   const outgoing = method === 'POST' ? asked : { ...asked, method };
-  const answer = await send(engine, adapter, outgoing, signal);
+  const answer = await sendRelay(engine, adapter, outgoing, signal);
   const own =
     kept === null ? [] : [['x-metis-session', kept.session_id] as const, ['x-metis-model', kept.model] as const];
   sink.head(answer.status, [...answer.headers, ...own]);
-  await pump(engine, answer, { sink, signal });
+  await pumpBody(engine, answer, { sink, signal });
   const reading = answer.reading();
   if (kept !== null && answer.status < 300) {
     if (method === 'DELETE') await kept.finish(DELETED);
-    else if (reading.background?.done === true) await kept.finish(outcomeOf(answer, null, signal));
+    else if (reading.background?.done === true) await kept.finish(readOutcome(answer, null, signal));
   }
   sink.end();
 }
 
-function firstAdapter(engine: Engine, wire: ClientWire): string {
-  const usable = usableAdapters(engine);
+function requireAdapter(engine: Engine, wire: ClientWire): string {
+  const usable = listUsableAdapters(engine);
   for (const [id, config] of engine.registry.adapters) if (usable.has(id) && wiresOf(config).includes(wire)) return id;
   throw new AppError('model_not_configured', `no adapter that speaks ${wire} has a key on this server`);
 }

@@ -9,14 +9,14 @@ import type { EventId, RequestId } from '#protocol/ids.ts';
 import { type ModelEntry, providerOf } from '#protocol/model.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
-import { warnedOf } from '../money/budget-notices.ts';
-import { type BoundPrompt, learnPrompt, type Round, stampedUsage } from '../money/call-price.ts';
+import { warnOfLimits } from '../money/budget-notices.ts';
+import { type BoundPrompt, learnPrompt, type Round, stampUsage } from '../money/call-price.ts';
 import { observeCall, outageEvents } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
 import type { Outcome } from '../state/gateway-memory.ts';
 
 /** A call that was announced. */
-export interface Begun {
+export interface AnnouncedCall {
   readonly session: SessionRecord;
   readonly model: ModelEntry;
   readonly request_id: RequestId;
@@ -41,11 +41,11 @@ export interface Begun {
  * cannot be stored is logged and keeps its reservation: a limit must not forget what was spent. The calls of a lost tree
  * are closed by the node that takes the tree.
  */
-export async function settleCall(engine: Engine, call: Begun, outcome: Outcome): Promise<void> {
+export async function settleCall(engine: Engine, call: AnnouncedCall, outcome: Outcome): Promise<void> {
   const where = { session_id: call.session.id, request_id: call.request_id };
-  let stored: Stored;
+  let stored: StoredOutcome;
   try {
-    stored = await store(engine, call, outcome);
+    stored = await storeOutcome(engine, call, outcome);
   } catch (err) {
     if (err instanceof TreeLost) {
       call.release();
@@ -55,23 +55,25 @@ export async function settleCall(engine: Engine, call: Begun, outcome: Outcome):
   }
   call.release();
   if (stored.billed && call.limited)
-    await warnedOf(engine, { session: call.session, turn_id: null, model: call.model.id, caps: [] }, stored.event);
+    await warnOfLimits(engine, { session: call.session, turn_id: null, model: call.model.id, caps: [] }, stored.event);
 }
 
-interface Stored {
+interface StoredOutcome {
   readonly event: EventId;
   /** The ledger has a row of it. */
   readonly billed: boolean;
 }
 
-async function store(engine: Engine, call: Begun, outcome: Outcome): Promise<Stored> {
+async function storeOutcome(engine: Engine, call: AnnouncedCall, outcome: Outcome): Promise<StoredOutcome> {
   const { session, model } = call;
   const { error_class, error_detail } = outcome;
   const failure = error_class === null ? null : { error_class, error_detail };
   const counts = outcome.counts && !isClientsOwn(engine, call, outcome);
   const outages = counts ? observeCall(engine, model, failure) : [];
-  const usage = outcome.reading === null ? null : usageOf(engine, call, outcome);
-  const emit: EventDraft[] = [usage === null ? failed(engine, call, outcome) : completed(engine, call, outcome, usage)];
+  const usage = outcome.reading === null ? null : resolveUsage(engine, call, outcome);
+  const emit: EventDraft[] = [
+    usage === null ? draftFailed(engine, call, outcome) : draftCompleted(engine, call, outcome, usage),
+  ];
   emit.push(...outageEvents(outages, { session_id: session.id, turn_id: null, parent: 0 }));
   const [event] = await engine.journal.commit({ emit });
   if (usage !== null && call.prompt !== null && error_class === null && isOfOneModel(engine, call, outcome.reading!))
@@ -80,19 +82,23 @@ async function store(engine: Engine, call: Begun, outcome: Outcome): Promise<Sto
 }
 
 /** Counts of several models say nothing of one. */
-function isOfOneModel(engine: Engine, call: Begun, reading: MeterReading): boolean {
-  return roundsOf(engine, call, reading).every(({ model }) => model.id === call.model.id);
+function isOfOneModel(engine: Engine, call: AnnouncedCall, reading: MeterReading): boolean {
+  return listRounds(engine, call, reading).every(({ model }) => model.id === call.model.id);
 }
 
 /** A failure that another client's call would not meet: of the client's own key, or of a name that it wrote itself. */
-function isClientsOwn({ config }: Engine, { by_wire_name }: Begun, { error_class, error_detail }: Outcome): boolean {
+function isClientsOwn(
+  { config }: Engine,
+  { by_wire_name }: AnnouncedCall,
+  { error_class, error_detail }: Outcome,
+): boolean {
   const isAboutModel = error_detail === 'model_not_found' || error_detail === 'model_denied';
   if (isAboutModel && !by_wire_name) return true;
   if (config.gateway.credentials !== 'client') return false;
   return isAboutModel || error_class === 'auth' || (error_class === 'rate_limit' && error_detail !== 'overloaded');
 }
 
-function common({ session, model, request_id }: Begun) {
+function commonPayload({ session, model, request_id }: AnnouncedCall) {
   return {
     model: model.id,
     provider: providerOf(model.id),
@@ -103,34 +109,34 @@ function common({ session, model, request_id }: Begun) {
   };
 }
 
-function latency(engine: Engine, { began }: Begun): number {
+function measureLatency(engine: Engine, { began }: AnnouncedCall): number {
   return Math.round(engine.clock.monotonic() - began);
 }
 
-function failed(engine: Engine, call: Begun, { error_class, said }: Outcome): EventDraft {
+function draftFailed(engine: Engine, call: AnnouncedCall, { error_class, message: said }: Outcome): EventDraft {
   return draft({
     type: 'llm.call_failed',
     session_id: call.session.id,
     turn_id: null,
     parent: call.started,
     payload: {
-      ...common(call),
+      ...commonPayload(call),
       error_class: error_class ?? 'other',
       error_message_redacted: said,
       retry_count: 0,
-      latency_ms: latency(engine, call),
+      latency_ms: measureLatency(engine, call),
     },
   });
 }
 
-function completed(engine: Engine, call: Begun, outcome: Outcome, tokens: TokenUsage): EventDraft {
+function draftCompleted(engine: Engine, call: AnnouncedCall, outcome: Outcome, tokens: TokenUsage): EventDraft {
   const { session, model, request_id } = call;
   const reading = outcome.reading!;
-  const { usage } = stampedUsage(engine, model, tokens, {
+  const { usage } = stampUsage(engine, model, tokens, {
     served: reading.served_model,
-    latency: latency(engine, call),
+    latency: measureLatency(engine, call),
     where: { session_id: session.id, request_id },
-    ...(tokens.usage_estimated || reading.rounds.length === 0 ? {} : { rounds: roundsOf(engine, call, reading) }),
+    ...(tokens.usage_estimated || reading.rounds.length === 0 ? {} : { rounds: listRounds(engine, call, reading) }),
   });
   return draft({
     type: 'llm.call_completed',
@@ -139,8 +145,8 @@ function completed(engine: Engine, call: Begun, outcome: Outcome, tokens: TokenU
     parent: call.started,
     payload: {
       ...usage,
-      ...common(call),
-      stop_reason: outcome.error_class === null ? stopOf(reading) : 'cancelled',
+      ...commonPayload(call),
+      stop_reason: outcome.error_class === null ? resolveStopReason(reading) : 'cancelled',
       error_class: outcome.error_class,
       produced_tool_calls: reading.tool_calls,
       produced_thinking_blocks: reading.thinking_blocks,
@@ -151,7 +157,7 @@ function completed(engine: Engine, call: Begun, outcome: Outcome, tokens: TokenU
 }
 
 /** A round without a model is one of the call's model; of several answers by fallbacks the model that served is the last. */
-function roundsOf({ registry }: Engine, { model }: Begun, { rounds, served_model }: MeterReading): Round[] {
+function listRounds({ registry }: Engine, { model }: AnnouncedCall, { rounds, served_model }: MeterReading): Round[] {
   const others = rounds.some((round) => round.model !== null);
   return rounds.map(({ model: name, usage }) => ({
     model: name === null ? model : entryOfName(registry, model, name),
@@ -168,13 +174,13 @@ function roundsOf({ registry }: Engine, { model }: Begun, { rounds, served_model
   }));
 }
 
-function stopOf({ stop_reason, tool_calls }: MeterReading) {
+function resolveStopReason({ stop_reason, tool_calls }: MeterReading) {
   const reason = stop_reason === 'cancelled' || stop_reason === 'error' ? 'end_turn' : (stop_reason ?? 'end_turn');
   return reason === 'end_turn' && tool_calls > 0 ? 'tool_use' : reason;
 }
 
 /** Null where nothing is known of a call that did not end well (01 §4.4). What is missing is estimated. */
-function usageOf(engine: Engine, call: Begun, { reading, error_class }: Outcome): TokenUsage | null {
+function resolveUsage(engine: Engine, call: AnnouncedCall, { reading, error_class }: Outcome): TokenUsage | null {
   const { usage, characters, tool_calls, response_id } = reading!;
   const inputKnown = usage.input !== null || usage.cached !== null || usage.creation !== null;
   const outputKnown = usage.output !== null && !usage.early;

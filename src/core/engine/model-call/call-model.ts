@@ -19,8 +19,8 @@ import type { Elision, HistorySummary } from '#protocol/context/checkpoint.ts';
 import { plainMetadata, textBlock, textOf } from '#protocol/message.ts';
 import { type ModelEntry, providerOf } from '#protocol/model.ts';
 import type { CanonicalRequest } from '#protocol/model-request.ts';
-import { limitsOf } from '../money/budget-limits.ts';
-import { pricingId } from '../money/call-price.ts';
+import { listLimits } from '../money/budget-limits.ts';
+import { resolvePricingId } from '../money/call-price.ts';
 import { volatilePrompt } from '../prompt/model-input.ts';
 import { currentPolicies } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
@@ -128,8 +128,8 @@ async function summariser(engine: Engine, run: TurnRun): Promise<ModelEntry | st
   if (availabilityOf(snapshot(routes.availability, clock.monotonic()), model) !== 'healthy')
     return `${model.id} is not available`;
   if (!model.capabilities.supports_system_prompt) return `${model.id} takes no system prompt`;
-  const limited = (await limitsOf(engine, run.session, run.caps)).length > 0;
-  return limited && !prices.has(pricingId(engine, model.id)) ? `${model.id} has no price` : model;
+  const limited = (await listLimits(engine, run.session, run.caps)).length > 0;
+  return limited && !prices.has(resolvePricingId(engine, model.id)) ? `${model.id} has no price` : model;
 }
 
 /** The turn as its summariser's: the figures are the turn's own. */

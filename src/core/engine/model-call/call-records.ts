@@ -11,7 +11,7 @@ import type { MessageComplete, StreamEvent } from '#protocol/model-stream.ts';
 import type { Pusd } from '#protocol/money.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 import type { TokenUsage, Usage } from '#protocol/usage.ts';
-import { stampedUsage } from '../money/call-price.ts';
+import { stampUsage } from '../money/call-price.ts';
 import type { Engine } from '../state/engine.ts';
 import type { BudgetRefusal } from '../state/memory.ts';
 import { named, type ToolResults, type TurnBase, type TurnEnd, type TurnRun } from '../state/turn-run.ts';
@@ -57,7 +57,7 @@ export function charge(
   tokens: TokenUsage,
   { served, latency }: { readonly served: string | null; readonly latency: number },
 ): { usage: Usage; cost: Pusd } {
-  return stampedUsage(engine, call.run.model, tokens, { served, latency, where: named(call.run) });
+  return stampUsage(engine, call.run.model, tokens, { served, latency, where: named(call.run) });
 }
 
 export function storedMessage(

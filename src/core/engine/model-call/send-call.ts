@@ -9,7 +9,7 @@ import type { CanonicalRequest } from '#protocol/model-request.ts';
 import type { MessageComplete, StreamEvent } from '#protocol/model-stream.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
 import { learnPrompt } from '../money/call-price.ts';
-import { reserve } from '../money/reserve-money.ts';
+import { reserveMoney } from '../money/reserve-money.ts';
 import { throwIfLost, withGrace } from '../state/concurrency.ts';
 import type { Engine } from '../state/engine.ts';
 import { type ModelRequest, named, type TurnRun } from '../state/turn-run.ts';
@@ -102,7 +102,7 @@ export async function makeCall(
   how: { readonly keep: Keep; readonly started: EventId | null },
 ): Promise<CallOutcome> {
   // Asked of an announced call too: a limit may have been set while its announcement was stored.
-  const { reservation, prompt } = await reserve(engine, run, prepared.request);
+  const { reservation, prompt } = await reserveMoney(engine, run, prepared.request);
   if (!reservation.ok) {
     if (how.started) await turnAway(engine, newCall(engine, run, { prepared, started: how.started, limited: true }));
     return { ok: false, error: null, refusal: reservation.refusal };

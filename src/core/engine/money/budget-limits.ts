@@ -20,7 +20,7 @@ export interface Limit {
   readonly on_reached: OnReached;
   /** Other nodes of a cluster spend of it too; null = this node alone (16 §8). */
   readonly shared: Pick<SharedLimit, 'since' | 'caller'> | null;
-  spent(): Promise<Pusd>;
+  readSpent(): Promise<Pusd>;
 }
 
 /** What other nodes hold of a pool, where that is known. */
@@ -33,7 +33,7 @@ export type Spender = Pick<SessionRecord, 'root_session_id' | 'caller'> & {
 };
 
 /** The limits that cover a call of this session, the widest last. Empty when none is set. */
-export async function limitsOf(
+export async function listLimits(
   engine: Engine,
   session: Spender,
   caps: readonly DelegationCap[],
@@ -46,7 +46,7 @@ export async function limitsOf(
     limit: cap.limit,
     on_reached: 'stop',
     shared: null,
-    spent: () => spend.ofSubtree(cap.session_id),
+    readSpent: () => spend.ofSubtree(cap.session_id),
   }));
   const root = session.root_session_id;
   const tree = (await sessions.limit(root)) ?? session.new_root ?? null;
@@ -58,7 +58,7 @@ export async function limitsOf(
       limit: toPusd(tree.max_cost_usd),
       on_reached: tree.on_reached,
       shared: null,
-      spent: () => spend.ofTree(root),
+      readSpent: () => spend.ofTree(root),
     });
   const today = new Date(engine.clock.now()).setUTCHours(0, 0, 0, 0);
   const { caller } = session;
@@ -71,7 +71,7 @@ export async function limitsOf(
       limit: toPusd(ofKey),
       on_reached: 'stop',
       shared: { since: today, caller },
-      spent: () => spend.ofCaller(caller, today),
+      readSpent: () => spend.ofCaller(caller, today),
     });
   const daily = engine.config.budgets.daily_usd;
   if (daily !== null)
@@ -82,24 +82,24 @@ export async function limitsOf(
       limit: toPusd(daily),
       on_reached: 'stop',
       shared: { since: today, caller: null },
-      spent: () => spend.since(today),
+      readSpent: () => spend.since(today),
     });
   return limits;
 }
 
 /** What is left of a limit; never negative. */
-export function leftOf(limit: Pusd, spent: Pusd, reserved: Pusd): Pusd {
+export function computeLeft(limit: Pusd, spent: Pusd, reserved: Pusd): Pusd {
   const left = limit - spent - reserved;
   return left > 0n ? (left as Pusd) : ZERO_PUSD;
 }
 
 /** What running calls hold of a pool. */
-export function reservedOf(engine: Engine, pool: string): Pusd {
+export function readReserved(engine: Engine, pool: string): Pusd {
   return engine.budget.reserved.get(pool) ?? ZERO_PUSD;
 }
 
 /** Why a limit refuses `needed`, with its amounts at this moment. */
-export function refusal(
+export function buildRefusal(
   limit: Limit,
   { spent, reserved, needed }: { readonly spent: Pusd; readonly reserved: Pusd; readonly needed: Pusd },
 ): BudgetRefusal {
@@ -111,17 +111,17 @@ export function refusal(
     spent_usd: fromPusd(spent),
     reserved_usd: fromPusd(reserved),
     needed_usd: fromPusd(needed),
-    left_usd: fromPusd(leftOf(limit.limit, spent, reserved)),
+    left_usd: fromPusd(computeLeft(limit.limit, spent, reserved)),
   };
 }
 
 /** A day and its limit as one value of the `meta` table. */
-export function dayMark(limit: { readonly key: string; readonly limit: Pusd }): string {
+export function formatDayMark(limit: { readonly key: string; readonly limit: Pusd }): string {
   return `${limit.key} ${fromPusd(limit.limit)}`;
 }
 
 /** Nothing is remembered of a tree or a delegation that has ended. */
-export function forget(engine: Engine, scope: 'session' | 'delegation', id: SessionId | ToolUseId): void {
+export function forgetLimit(engine: Engine, scope: 'session' | 'delegation', id: SessionId | ToolUseId): void {
   const { warned, paused } = engine.budget;
   warned.delete(`${scope}:${id}`);
   if (scope === 'session') paused.delete(id as SessionId);
@@ -130,15 +130,19 @@ export function forget(engine: Engine, scope: 'session' | 'delegation', id: Sess
 // Whether a limit lets anything further begin, asked of what is stored (14 §3).
 
 /** A limit that lets no further turn begin: used up, or it ended or paused a turn and was not raised since (14 §3). */
-async function exhaustedLimit(
+async function findExhaustedLimit(
   engine: Engine,
   session: Pick<SessionRecord, 'root_session_id' | 'caller'>,
 ): Promise<BudgetRefusal | null> {
-  for (const limit of await limitsOf(engine, session, [])) {
-    const spent = await limit.spent();
-    const refused = await refusalInForce(engine, session.root_session_id, limit);
+  for (const limit of await listLimits(engine, session, [])) {
+    const spent = await limit.readSpent();
+    const refused = await findRefusalInForce(engine, session.root_session_id, limit);
     if (spent < limit.limit && refused === null) continue;
-    return refusal(limit, { spent, reserved: reservedOf(engine, limit.pool), needed: refused?.needed ?? ZERO_PUSD });
+    return buildRefusal(limit, {
+      spent,
+      reserved: readReserved(engine, limit.pool),
+      needed: refused?.needed ?? ZERO_PUSD,
+    });
   }
   return null;
 }
@@ -149,14 +153,14 @@ interface Refused {
 }
 
 /** Asked of what is stored, so that a restart forgets nothing. */
-async function refusalInForce(engine: Engine, root: SessionId, limit: Limit): Promise<Refused | null> {
+async function findRefusalInForce(engine: Engine, root: SessionId, limit: Limit): Promise<Refused | null> {
   const { turns, meta } = engine.store;
   const unknown: Refused = { needed: ZERO_PUSD };
-  if (limit.scope === 'day') return (await meta(DAY_REACHED)) === dayMark(limit) ? unknown : null;
+  if (limit.scope === 'day') return (await meta(DAY_REACHED)) === formatDayMark(limit) ? unknown : null;
   // No turn is one of the gateway's calls.
   if (limit.scope === 'key') return null;
   const newest = await turns.newest(root);
-  const met = newest && (await limitMet(engine, newest.id));
+  const met = newest && (await findLimitMet(engine, newest.id));
   if (met !== null && limit.limit <= met.limit) return met;
   return engine.budget.paused.has(root) && (await turns.open(root)) !== null ? unknown : null;
 }
@@ -168,7 +172,7 @@ interface Met {
 }
 
 /** The tree's limit as it was when it last refused a call of this turn; null when it did not. */
-async function limitMet(engine: Engine, turnId: TurnId): Promise<(Refused & Met) | null> {
+async function findLimitMet(engine: Engine, turnId: TurnId): Promise<(Refused & Met) | null> {
   const events = await engine.store.events.ofTurn(turnId, ['budget.exceeded']);
   const last = events.findLast((event) => event.payload.scope === 'session');
   if (!last) return null;
@@ -180,7 +184,7 @@ async function limitMet(engine: Engine, turnId: TurnId): Promise<(Refused & Met)
 export const DAY_REACHED = 'budget_day_reached';
 
 /** The smallest limit that covers what is spent, held and needed. */
-export function enoughUsd({ spent_usd, reserved_usd, needed_usd }: Amounts): Usd {
+export function minimumLimitUsd({ spent_usd, reserved_usd, needed_usd }: Amounts): Usd {
   return limitFor([spent_usd, reserved_usd, needed_usd]);
 }
 
@@ -188,13 +192,13 @@ type Amounts = Pick<BudgetRefusal, 'spent_usd' | 'reserved_usd' | 'needed_usd'>;
 
 /** Throws `budget_exceeded` with the amounts when a limit lets nothing further begin (14 §3). */
 export async function requireBudget(engine: Engine, session: SessionRecord): Promise<void> {
-  const exhausted = await exhaustedLimit(engine, session);
+  const exhausted = await findExhaustedLimit(engine, session);
   if (!exhausted) return;
   const { scope, limit_usd, spent_usd, reserved_usd, needed_usd } = exhausted;
   const needed = toPusd(needed_usd);
   const message =
     needed > ZERO_PUSD
-      ? `the ${scope} limit of ${limit_usd} USD does not cover the next call, which may cost up to ${needed_usd} USD (${spent_usd} USD spent); raise it to ${enoughUsd(exhausted)} USD or more to go on`
+      ? `the ${scope} limit of ${limit_usd} USD does not cover the next call, which may cost up to ${needed_usd} USD (${spent_usd} USD spent); raise it to ${minimumLimitUsd(exhausted)} USD or more to go on`
       : `the ${scope} limit of ${limit_usd} USD is reached (${spent_usd} USD spent); raise it to go on`;
   const details = { scope, limit_usd, spent_usd, reserved_usd, needed_usd: needed > ZERO_PUSD ? needed_usd : null };
   throw new AppError('budget_exceeded', message, details);
@@ -213,16 +217,16 @@ export function pauseTree(
 }
 
 /** Whether the tree has to wait on. Asked of the limit that is stored, in whatever order it was changed and met. */
-export async function waitsForMoney(engine: Engine, root: SessionId): Promise<boolean> {
+export async function isWaitingForMoney(engine: Engine, root: SessionId): Promise<boolean> {
   const { paused } = engine.budget;
   const met = paused.get(root);
   if (met === undefined) return false;
-  if (!isRaised(await treeLimit(engine, root), met)) return true;
+  if (!isRaised(await readTreeLimit(engine, root), met)) return true;
   paused.delete(root);
   return false;
 }
 
-async function treeLimit(engine: Engine, root: SessionId): Promise<Pusd | null> {
+async function readTreeLimit(engine: Engine, root: SessionId): Promise<Pusd | null> {
   const limit = (await engine.store.sessions.limit(root))?.max_cost_usd ?? null;
   return limit === null ? null : toPusd(limit);
 }
@@ -242,13 +246,13 @@ export async function pauseWaitingTrees(engine: Engine, open: readonly TurnRecor
     const session = await engine.store.sessions.record(turn.session_id);
     if (!session) continue;
     const root = session.root_session_id;
-    const limit = await treeLimit(engine, root);
+    const limit = await readTreeLimit(engine, root);
     // A part that waits with another was not refused itself.
-    const met = (await limitMet(engine, turn.id)) ?? (limit && { at: '', limit });
+    const met = (await findLimitMet(engine, turn.id)) ?? (limit && { at: '', limit });
     if (met && met.at >= (refusals.get(root)?.at ?? '')) refusals.set(root, met);
   }
   for (const [root, { limit }] of refusals) {
     engine.budget.paused.set(root, limit);
-    await waitsForMoney(engine, root);
+    await isWaitingForMoney(engine, root);
   }
 }

@@ -8,7 +8,7 @@ import type { SessionRecord } from '#protocol/session.ts';
 import type { Engine } from '../state/engine.ts';
 import type { BudgetRefusal, DelegationCap } from '../state/memory.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { DAY_REACHED, dayMark, type Limit, leftOf, limitsOf, reservedOf } from './budget-limits.ts';
+import { computeLeft, DAY_REACHED, formatDayMark, type Limit, listLimits, readReserved } from './budget-limits.ts';
 
 type Amounts = Pick<BudgetRefusal, 'scope' | 'limit_usd' | 'spent_usd' | 'reserved_usd' | 'needed_usd'>;
 
@@ -20,11 +20,11 @@ interface BudgetPlace {
   readonly caps: readonly DelegationCap[];
 }
 
-function placeOf(run: TurnRun): BudgetPlace {
+function toBudgetPlace(run: TurnRun): BudgetPlace {
   return { session: run.session, turn_id: run.turn.id, model: run.model.id, caps: run.caps };
 }
 
-export function budgetEvents(
+export function draftBudgetEvents(
   { session, turn_id, model }: BudgetPlace,
   type: 'budget.warning' | 'budget.exceeded',
   amounts: Amounts,
@@ -48,10 +48,13 @@ export function budgetEvents(
 export async function reportExceeded(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<void> {
   const writes: Write[] = [];
   if (refusal.scope === 'day' && !run.session.is_worker) {
-    const mark = dayMark({ key: refusal.key, limit: toPusd(refusal.limit_usd) });
+    const mark = formatDayMark({ key: refusal.key, limit: toPusd(refusal.limit_usd) });
     writes.push({ kind: 'meta.set', key: DAY_REACHED, value: mark });
   }
-  await engine.journal.commit({ writes, emit: budgetEvents(placeOf(run), 'budget.exceeded', refusal, run.cause) });
+  await engine.journal.commit({
+    writes,
+    emit: draftBudgetEvents(toBudgetPlace(run), 'budget.exceeded', refusal, run.cause),
+  });
 }
 
 /**
@@ -59,30 +62,30 @@ export async function reportExceeded(engine: Engine, run: TurnRun, refusal: Budg
  * is stored and paid for. What could not be stored is tried again after the next settlement.
  */
 export async function warnIfNear(engine: Engine, run: TurnRun): Promise<void> {
-  if (await warnedOf(engine, placeOf(run), run.call_event_id ?? run.cause)) run.budget_warned = true;
+  if (await warnOfLimits(engine, toBudgetPlace(run), run.call_event_id ?? run.cause)) run.budget_warned = true;
 }
 
 /** The same for any call; true when a warning was given. `parent` is what the warning hangs on. */
-export async function warnedOf(engine: Engine, place: BudgetPlace, parent: EventId): Promise<boolean> {
+export async function warnOfLimits(engine: Engine, place: BudgetPlace, parent: EventId): Promise<boolean> {
   let warned = false;
   try {
-    for (const limit of await limitsOf(engine, place.session, place.caps))
-      if (await warn(engine, place, limit, parent)) warned = true;
+    for (const limit of await listLimits(engine, place.session, place.caps))
+      if (await storeWarning(engine, place, limit, parent)) warned = true;
   } catch (err) {
     engine.log.error({ err, session_id: place.session.id }, 'a budget warning could not be stored');
   }
   return warned;
 }
 
-async function warn(engine: Engine, place: BudgetPlace, limit: Limit, parent: EventId): Promise<boolean> {
+async function storeWarning(engine: Engine, place: BudgetPlace, limit: Limit, parent: EventId): Promise<boolean> {
   const { warned } = engine.budget;
-  const spent = await limit.spent();
-  if (!near(engine, limit, spent) || warned.get(limit.key) === limit.limit) return false;
+  const spent = await limit.readSpent();
+  if (!isNear(engine, limit, spent) || warned.get(limit.key) === limit.limit) return false;
   // Marked before the next await, so that parallel calls warn once.
   if (limit.scope === 'day') for (const key of warned.keys()) if (key.startsWith('day:')) warned.delete(key);
   warned.set(limit.key, limit.limit);
   try {
-    if (await warnedBefore(engine, place, limit)) return false;
+    if (await hasWarnedBefore(engine, place, limit)) return false;
     const writes: Write[] = [];
     if (limit.scope === 'session')
       writes.push({
@@ -90,17 +93,17 @@ async function warn(engine: Engine, place: BudgetPlace, limit: Limit, parent: Ev
         session_id: place.session.root_session_id,
         limit_usd: fromPusd(limit.limit),
       });
-    if (limit.scope === 'day') writes.push({ kind: 'meta.set', key: DAY_WARNED, value: dayMark(limit) });
+    if (limit.scope === 'day') writes.push({ kind: 'meta.set', key: DAY_WARNED, value: formatDayMark(limit) });
     const amounts = {
       scope: limit.scope,
       limit_usd: fromPusd(limit.limit),
       spent_usd: fromPusd(spent),
-      reserved_usd: fromPusd(reservedOf(engine, limit.pool)),
+      reserved_usd: fromPusd(readReserved(engine, limit.pool)),
       needed_usd: '0',
     };
     await engine.journal.commit({
       writes,
-      emit: budgetEvents(place, 'budget.warning', amounts, parent),
+      emit: draftBudgetEvents(place, 'budget.warning', amounts, parent),
     });
     return true;
   } catch (thrown) {
@@ -111,15 +114,15 @@ async function warn(engine: Engine, place: BudgetPlace, limit: Limit, parent: Ev
 
 const DAY_WARNED = 'budget_day_warned';
 
-function near(engine: Engine, limit: Limit, spent: bigint): boolean {
+function isNear(engine: Engine, limit: Limit, spent: bigint): boolean {
   // The ratio has at most a few decimals; a millionth is finer than anybody asks for.
   const millionths = BigInt(Math.round(engine.config.budgets.warn_ratio * 1_000_000));
   return spent * 1_000_000n >= limit.limit * millionths;
 }
 
 /** By this process or one before it: of a delegation, which lives as long as its worker, and of a key it is known in memory only. */
-async function warnedBefore(engine: Engine, { session }: BudgetPlace, limit: Limit): Promise<boolean> {
-  if (limit.scope === 'day') return (await engine.store.meta(DAY_WARNED)) === dayMark(limit);
+async function hasWarnedBefore(engine: Engine, { session }: BudgetPlace, limit: Limit): Promise<boolean> {
+  if (limit.scope === 'day') return (await engine.store.meta(DAY_WARNED)) === formatDayMark(limit);
   if (limit.scope === 'delegation' || limit.scope === 'key') return false;
   const stored = (await engine.store.sessions.limit(session.root_session_id))?.warned_usd ?? null;
   return stored !== null && toPusd(stored) === limit.limit;
@@ -131,7 +134,7 @@ async function warnedBefore(engine: Engine, { session }: BudgetPlace, limit: Lim
  * The content with what this result has to say of the budget: a warning that was given since the last one, and behind a
  * delegation what is left of the tightest limit.
  */
-export async function withBudgetLines(
+export async function appendBudgetLines(
   engine: Engine,
   run: TurnRun,
   content: readonly ToolResultContent[],
@@ -142,23 +145,23 @@ export async function withBudgetLines(
   const warned = run.budget_warned;
   run.budget_warned = false;
   if (!warned && !delegated) return [...content];
-  const left = await tightest(engine, run);
+  const left = await formatTightestLimit(engine, run);
   if (left === null) return [...content];
   const lines = [...(warned ? [`[budget warning: ${left}]`] : []), ...(delegated ? [`[budget: ${left}]`] : [])];
   return [...content, ...lines.map((text) => ({ type: 'text' as const, text }))];
 }
 
 /** `$0.42 of $2 left` of the limit with the least left, as it is at this moment; null where none covers the turn. */
-async function tightest(engine: Engine, run: TurnRun): Promise<string | null> {
+async function formatTightestLimit(engine: Engine, run: TurnRun): Promise<string | null> {
   for (;;) {
-    const limits = await limitsOf(engine, run.session, run.caps);
+    const limits = await listLimits(engine, run.session, run.caps);
     const seen = engine.budget.settlements;
-    const spent = await Promise.all(limits.map((limit) => limit.spent()));
+    const spent = await Promise.all(limits.map((limit) => limit.readSpent()));
     // A call that settled meanwhile is in neither sum.
     if (seen !== engine.budget.settlements) continue;
     const rest = limits.map(({ limit, pool }, i) => ({
       limit,
-      left: leftOf(limit, spent[i]!, reservedOf(engine, pool)),
+      left: computeLeft(limit, spent[i]!, readReserved(engine, pool)),
     }));
     const [first, ...others] = rest;
     if (first === undefined) return null;

@@ -40,14 +40,14 @@ export async function boundPrompt(
   const { known, trace } = lookUpPrompt(engine.prompts, session, model.id, prompt);
   const adapter = engine.registry.adapters.get(model.adapter);
   const overhead = adapter === undefined ? 0 : overheadTokens(adapter);
-  const bound = (text: NewText) => tokenBound(text, model.capabilities, overhead);
+  const computeBound = (text: NewText) => tokenBound(text, model.capabilities, overhead);
   const candidates = [null, ...known].map((given: KnownPrompt | null) => newText(prompt, given));
-  const best = candidates.reduce((least, text) => (bound(text) < bound(least) ? text : least));
-  return { tokens: bound(await counted(engine, model, best)), trace };
+  const best = candidates.reduce((least, text) => (computeBound(text) < computeBound(least) ? text : least));
+  return { tokens: computeBound(await countTokens(engine, model, best)), trace };
 }
 
 /** The same with the tokens of its texts in place of their bytes, where the model's tokenizer is known. */
-async function counted({ tokenizer }: Engine, model: ModelEntry, text: NewText): Promise<NewText> {
+async function countTokens({ tokenizer }: Engine, model: ModelEntry, text: NewText): Promise<NewText> {
   if (model.tokenizer === null || tokenizer === null || text.unbounded) return text;
   const parts = text.parts.filter((part) => part.texts !== null);
   const bytes = parts.reduce((sum, part) => sum + part.bytes, 0);
@@ -77,7 +77,7 @@ export function learnPrompt(
 type PricedRequest = SentParts & Pick<CanonicalRequest, 'max_output_tokens' | 'cache_ttl'>;
 
 /** The most a call can cost: its request at its bound, its answer at the cap (14 §2). */
-export async function ceiling(
+export async function computeCeiling(
   engine: Engine,
   session: SessionId,
   model: ModelEntry,
@@ -85,7 +85,7 @@ export async function ceiling(
 ): Promise<{ readonly price: Pusd; readonly prompt: BoundPrompt }> {
   const prompt = await boundPrompt(engine, session, model, requestPrompt(request));
   const adapter = engine.registry.adapters.get(model.adapter);
-  const price = ceilingPrice(engine.prices, pricingId(engine, model.id), {
+  const price = ceilingPrice(engine.prices, resolvePricingId(engine, model.id), {
     prompt_tokens: prompt.tokens,
     output_tokens: request.max_output_tokens,
     cache: adapter === undefined ? 'none' : promptClass(adapter, request.cache_ttl),
@@ -94,7 +94,7 @@ export async function ceiling(
 }
 
 /** The price table row of a model. */
-export function pricingId(engine: Engine, modelId: string): string {
+export function resolvePricingId(engine: Engine, modelId: string): string {
   return engine.registry.get(modelId)?.pricing_id ?? modelId;
 }
 
@@ -115,7 +115,7 @@ const MAX_UNPRICED = 1000;
  * @param call `served` is the model that answered, null for the one asked; `where` goes into a warning; `rounds` add up
  * to `tokens`, absent = one
  */
-export function stampedUsage(
+export function stampUsage(
   engine: Engine,
   model: ModelEntry,
   tokens: TokenUsage,

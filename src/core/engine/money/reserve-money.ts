@@ -9,8 +9,16 @@ import type { Engine } from '../state/engine.ts';
 import type { MoneyWaiter } from '../state/gateway-memory.ts';
 import type { Budget, BudgetRefusal, DelegationCap } from '../state/memory.ts';
 import type { TurnRun } from '../state/turn-run.ts';
-import { type Elsewhere, type Limit, leftOf, limitsOf, refusal, reservedOf, type Spender } from './budget-limits.ts';
-import { type BoundPrompt, ceiling } from './call-price.ts';
+import {
+  buildRefusal,
+  computeLeft,
+  type Elsewhere,
+  type Limit,
+  listLimits,
+  readReserved,
+  type Spender,
+} from './budget-limits.ts';
+import { type BoundPrompt, computeCeiling } from './call-price.ts';
 
 type Reservation =
   | { readonly ok: true; readonly limited: boolean; release(): void }
@@ -20,7 +28,7 @@ type Reservation =
  * Takes the money of one call from every limit that covers it, or from none.
  * @returns `prompt`: what was reserved for; null where no limit covers the call
  */
-export async function reserve(
+export async function reserveMoney(
   engine: Engine,
   run: TurnRun,
   request: CanonicalRequest,
@@ -28,7 +36,7 @@ export async function reserve(
   let prompt: BoundPrompt | null = null;
   const covered = { session: run.session, caps: run.caps };
   const reservation = await takeMoney(engine, covered, async () => {
-    const most = await ceiling(engine, run.session.id, run.model, request);
+    const most = await computeCeiling(engine, run.session.id, run.model, request);
     prompt = most.prompt;
     return () => ({ needed: most.price, take: most.price });
   });
@@ -52,27 +60,31 @@ interface Room {
 }
 
 /** What a call needs, and what it takes in this room; more than is left is refused. */
-type Ask = (room: Room) => { readonly needed: Pusd; readonly take: Pusd };
+type AmountRequest = (room: Room) => { readonly needed: Pusd; readonly take: Pusd };
 
 /**
  * Asks how much is to be taken and takes it in one step; where other nodes hold too much of a limit, asks again.
  * @param prepare called once, and only where a limit covers the call
  */
-async function takeMoney(engine: Engine, covered: Covered, prepare: () => Promise<Ask>): Promise<Reservation> {
-  let prepared: Promise<Ask> | null = null;
-  const ask = () => (prepared ??= prepare());
+async function takeMoney(
+  engine: Engine,
+  covered: Covered,
+  prepare: () => Promise<AmountRequest>,
+): Promise<Reservation> {
+  let prepared: Promise<AmountRequest> | null = null;
+  const prepareOnce = () => (prepared ??= prepare());
   /** What other nodes hold of a limit that refused there. */
   const elsewhere = new Map<string, Pusd>();
   for (;;) {
-    const taken = await takeHere(engine, covered, ask, elsewhere);
+    const taken = await takeOnThisNode(engine, covered, prepareOnce, elsewhere);
     if (!taken.ok || engine.dayLimit === null) return taken;
-    const shares = await sharesOf(engine.dayLimit, taken, elsewhere);
-    if (shares !== null) return { ...taken, release: () => giveBack(taken, shares) };
+    const shares = await takeShares(engine.dayLimit, taken, elsewhere);
+    if (shares !== null) return { ...taken, release: () => releaseAll(taken, shares) };
   }
 }
 
 /** What is held here last: who waits for it looks at once. */
-function giveBack(taken: Taken, shares: readonly GrantedShare[]): void {
+function releaseAll(taken: Taken, shares: readonly GrantedShare[]): void {
   for (const share of shares) share.release();
   taken.release();
 }
@@ -89,40 +101,40 @@ interface Taken {
 const NOTHING: Taken = { ok: true, limited: false, limits: [], amount: ZERO_PUSD, release: () => {} };
 
 /** Of the money of this node. */
-async function takeHere(
+async function takeOnThisNode(
   engine: Engine,
   { session, caps }: Covered,
-  prepare: () => Promise<Ask>,
+  prepare: () => Promise<AmountRequest>,
   elsewhere: Elsewhere,
 ): Promise<Taken | Extract<Reservation, { ok: false }>> {
   const { budget } = engine;
   for (;;) {
     // Again in each round: the day may have changed.
-    const limits = await limitsOf(engine, session, caps);
+    const limits = await listLimits(engine, session, caps);
     if (limits.length === 0) return NOTHING;
-    const ask = await prepare();
+    const computeAmount = await prepare();
     const seen = budget.settlements;
-    const spent = await Promise.all(limits.map((limit) => limit.spent()));
+    const spent = await Promise.all(limits.map((limit) => limit.readSpent()));
     // A call that settled meanwhile is in neither sum: its reservation is gone, its cost came after the read.
     if (seen !== budget.settlements) continue;
     // From here to the last line nothing is awaited: no two calls pass on the same money.
     const sums = limits.map((limit, i): Sums => {
-      const own = reservedOf(engine, limit.pool);
+      const own = readReserved(engine, limit.pool);
       return { limit, spent: spent[i]!, own, reserved: (own + (elsewhere.get(limit.pool) ?? 0n)) as Pusd };
     });
-    const { needed, take } = ask(roomOf(sums));
+    const { needed, take } = computeAmount(findTightestRoom(sums));
     for (const { limit, spent, reserved } of sums) {
       const held = limit.scope === 'session' && budget.paused.has(session.root_session_id);
       if (!held && spent + reserved + take <= limit.limit) continue;
-      return { ok: false, refusal: refusal(limit, { spent, reserved, needed }) };
+      return { ok: false, refusal: buildRefusal(limit, { spent, reserved, needed }) };
     }
     for (const { limit, own } of sums) budget.reserved.set(limit.pool, (own + take) as Pusd);
-    return { ok: true, limited: true, limits, amount: take, release: () => release(budget, limits, take) };
+    return { ok: true, limited: true, limits, amount: take, release: () => releaseMoney(budget, limits, take) };
   }
 }
 
 /** What was taken here, of the limits that all nodes share. Null = one refused, and what was taken is given back. */
-async function sharesOf(
+async function takeShares(
   dayLimit: DayLimit,
   taken: Taken,
   elsewhere: Map<string, Pusd>,
@@ -134,14 +146,14 @@ async function sharesOf(
       const share = await dayLimit.take({ pool, limit, ...shared }, taken.amount);
       if (!share.ok) {
         elsewhere.set(pool, share.elsewhere);
-        giveBack(taken, shares);
+        releaseAll(taken, shares);
         return null;
       }
       shares.push(share);
     }
     return shares;
   } catch (error) {
-    giveBack(taken, shares);
+    releaseAll(taken, shares);
     throw error;
   }
 }
@@ -156,10 +168,10 @@ interface Sums {
   readonly reserved: Pusd;
 }
 
-function roomOf(sums: readonly Sums[]): Room {
+function findTightestRoom(sums: readonly Sums[]): Room {
   const rooms = sums.map(
     ({ limit: { limit, pool }, spent, own, reserved }): Room => ({
-      left: leftOf(limit, spent, reserved),
+      left: computeLeft(limit, spent, reserved),
       pool,
       busy: own > 0n,
     }),
@@ -167,19 +179,19 @@ function roomOf(sums: readonly Sums[]): Room {
   return rooms.reduce((least, room) => (room.left < least.left ? room : least));
 }
 
-function release(budget: Budget, limits: readonly Limit[], amount: Pusd): void {
+function releaseMoney(budget: Budget, limits: readonly Limit[], amount: Pusd): void {
   budget.settlements += 1;
   for (const { pool } of limits) {
     const left = (budget.reserved.get(pool) ?? 0n) - amount;
     if (left > 0n) budget.reserved.set(pool, left as Pusd);
     else budget.reserved.delete(pool);
   }
-  for (const wake of [...budget.settled]) wake();
+  for (const wakeWaiter of [...budget.settled]) wakeWaiter();
 }
 
 // Money for a call of the gateway: it waits for others, then makes do with less, and only then is refused (19 §2.5).
 
-export interface Wanted {
+export interface WantedMoney {
   readonly covered: Covered;
   /** Tokens of the answer that the client asked for, or its model's maximum. */
   readonly asked: number;
@@ -189,7 +201,7 @@ export interface Wanted {
   price(): Promise<(outputTokens: number) => Pusd>;
 }
 
-export type Granted =
+export type MoneyGrant =
   | { readonly kind: 'granted'; readonly output_tokens: number; readonly limited: boolean; release(): void }
   | { readonly kind: 'refused'; readonly refusal: BudgetRefusal }
   /** Others hold what it needs. */
@@ -198,13 +210,13 @@ export type Granted =
 /** One try. @param mayWait false = it takes what there is */
 export async function tryMoney(
   engine: Engine,
-  wanted: Wanted,
+  wanted: WantedMoney,
   how: { readonly mayWait: boolean; readonly own: MoneyWaiter | null },
-): Promise<Granted> {
+): Promise<MoneyGrant> {
   const { budget, gateway } = engine;
   let output = wanted.asked;
-  let wait: Extract<Granted, { kind: 'wait' }> | null = null;
-  const ask = (price: (outputTokens: number) => Pusd) => (room: Room) => {
+  let wait: Extract<MoneyGrant, { kind: 'wait' }> | null = null;
+  const planAmount = (price: (outputTokens: number) => Pusd) => (room: Room) => {
     output = wanted.asked;
     wait = null;
     const full = price(wanted.asked);
@@ -226,7 +238,7 @@ export async function tryMoney(
     output = fits;
     return { needed: full, take: price(fits) };
   };
-  const taken = await takeMoney(engine, wanted.covered, async () => ask(await wanted.price()));
+  const taken = await takeMoney(engine, wanted.covered, async () => planAmount(await wanted.price()));
   if (taken.ok) return { kind: 'granted', output_tokens: output, limited: taken.limited, release: taken.release };
   return wait ?? { kind: 'refused', refusal: taken.refusal };
 }
@@ -234,10 +246,10 @@ export async function tryMoney(
 /** Waits in the order of arrival, at most `gateway.wait_seconds`. Rejects with the signal's reason. */
 export async function awaitMoney(
   engine: Engine,
-  wanted: Wanted,
+  wanted: WantedMoney,
   pool: string,
   signal: AbortSignal,
-): Promise<Exclude<Granted, { kind: 'wait' }>> {
+): Promise<Exclude<MoneyGrant, { kind: 'wait' }>> {
   const { budget, gateway, clock, config } = engine;
   const own: MoneyWaiter = { pool };
   gateway.waiting.push(own);

@@ -23,7 +23,7 @@ import type { ModelEntry } from '#protocol/model.ts';
 import { fromPusd } from '#protocol/money.ts';
 import type { RouteDecision } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { pricingId } from '../money/call-price.ts';
+import { resolvePricingId } from '../money/call-price.ts';
 import type { Engine } from '../state/engine.ts';
 import { rememberWorkspace } from '../state/memory.ts';
 
@@ -44,9 +44,9 @@ export async function routeEnvironment(engine: Engine, session: SessionRecord, n
       registry: engine.registry,
       policies,
       availability: snapshot(engine.routes.availability, engine.clock.monotonic()),
-      isPriced: (id) => engine.prices.has(pricingId(engine, id)),
+      isPriced: (id) => engine.prices.has(resolvePricingId(engine, id)),
       rateSum: (id) => {
-        const rates = engine.prices.ratesFor(pricingId(engine, id), 0);
+        const rates = engine.prices.ratesFor(resolvePricingId(engine, id), 0);
         return rates === null ? null : rates.input + rates.output;
       },
       allowDearerFallback: engine.config.delegation.allow_dearer_fallback,

@@ -13,7 +13,7 @@ import { type ContentBlock, type StoredMessage, textOf } from '#protocol/message
 import type { RouteDecision, TurnContext } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
-import { limitsOf } from '../money/budget-limits.ts';
+import { listLimits } from '../money/budget-limits.ts';
 import { baseTools, volatilePrompt } from '../prompt/model-input.ts';
 import type { Engine } from '../state/engine.ts';
 import type { DelegationCap } from '../state/memory.ts';
@@ -151,7 +151,7 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
     has_system_prompt: (session.system_prompt ?? volatile) !== null,
     requires_structured_output: output_schema !== null,
     document_media_types: summaryOf(history).document_types,
-    budget_limited: session.max_cost_usd !== null || (await limitsOf(engine, session, turn.caps)).length > 0,
+    budget_limited: session.max_cost_usd !== null || (await listLimits(engine, session, turn.caps)).length > 0,
     per_message_override: turn.override,
     session_active_model: session.active_model,
     is_worker: session.is_worker,

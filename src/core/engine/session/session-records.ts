@@ -9,7 +9,7 @@ import type { SessionRecord } from '#protocol/session.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { WorkerDefinition, WorkerSnapshot } from '#protocol/worker/definition.ts';
-import { knownToolsetOf, projectWorker } from '../definitions/find-workers.ts';
+import { findProjectWorker, loadKnownToolset } from '../definitions/find-workers.ts';
 import { baseTools, newNamedPrompt, newStablePrompt } from '../prompt/model-input.ts';
 import { currentPolicies } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
@@ -114,7 +114,7 @@ export function blankRoot(engine: Engine, workspace: string, version: string | n
 
 /** The worker as the session will run it, its sandboxes open. Throws `not_found` or `validation_error` with its problems. */
 async function workerOf(engine: Engine, workspace: string, name: string) {
-  const found = await projectWorker(engine, workspace, name);
+  const found = await findProjectWorker(engine, workspace, name);
   if (found === null)
     throw new AppError('not_found', `no worker named ${name} in this workspace; GET /workers lists them`, {
       resource: 'worker',
@@ -159,7 +159,7 @@ async function readsSkills(
     allow_workers: null,
     worker_definition: { definition, output_schema: null },
   };
-  const toolset = await knownToolsetOf(engine, session);
+  const toolset = await loadKnownToolset(engine, session);
   return baseTools(session, { toolset, granted: null }).some((tool) => tool.loads_skills);
 }
 

@@ -14,7 +14,7 @@ export interface Outcome {
   /** 11.7. */
   readonly error_detail: string | null;
   /** What is written of a failure; never a provider's own words, which may quote the client's. */
-  readonly said: string;
+  readonly message: string;
   /** It says something about the provider, and not only about the client. */
   readonly counts: boolean;
 }

@@ -10,9 +10,9 @@ import type { EventId } from '#protocol/ids.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import { type ToolDefinition, ToolError, type ToolOutput } from '#protocol/tool.ts';
-import { type Approval, approveCall, closeOpenApprovals, mayShare } from '../approval/approve-call.ts';
-import { createMaker } from '../definitions/make-worker.ts';
-import { sessionFiles } from '../definitions/session-files.ts';
+import { type Approval, approveCall, canShare, closeOpenApprovals } from '../approval/approve-call.ts';
+import { createWorkerMaker } from '../definitions/make-worker.ts';
+import { openSessionFiles } from '../definitions/session-files.ts';
 import { skillShelf } from '../prompt/model-input.ts';
 import {
   cancelScope,
@@ -93,11 +93,11 @@ export function toolContext(
     turn_id: turn.id,
     tool_use_id: call.id,
     workspace_path: session.workspace_path,
-    files: definition.requires_workspace ? sessionFiles(engine, session) : null,
+    files: definition.requires_workspace ? openSessionFiles(engine, session) : null,
     known: engine.files.of(session.id),
     signal,
     spawner: definition.spawns ? engine.workers.spawner(run, call, definition.spawns) : null,
-    maker: definition.creates_workers ? createMaker(engine, run, call) : null,
+    maker: definition.creates_workers ? createWorkerMaker(engine, run, call) : null,
     memory: session.is_worker
       ? null
       : { change: (change) => engine.workspaces.changeMemory(session.workspace_path, change) },
@@ -245,7 +245,7 @@ async function recheck(
     if (outside) return [{ path: outside.field, message: outside.text }];
     if (issues.length > 0) return issues;
     const shared = (await tool.shares?.(input, context)) ?? [];
-    return (await mayShare(engine, run, call, shared)) ? [] : [{ path: 'attachments', message: 'denied by policy' }];
+    return (await canShare(engine, run, call, shared)) ? [] : [{ path: 'attachments', message: 'denied by policy' }];
   } catch (error) {
     if (!(error instanceof ToolError)) throw error;
     return [{ path: '', message: error.message }];

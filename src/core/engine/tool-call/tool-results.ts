@@ -10,7 +10,7 @@ import type { EventId, ToolUseId, TurnId } from '#protocol/ids.ts';
 import { plainMetadata, type StoredMessage, type ToolResultBlock, type ToolUseBlock } from '#protocol/message.ts';
 import { canonicalJson } from '#protocol/text/canonical-json.ts';
 import type { ToolCallStatus, ToolErrorClass, ToolOutput } from '#protocol/tool.ts';
-import { withBudgetLines } from '../money/budget-notices.ts';
+import { appendBudgetLines } from '../money/budget-notices.ts';
 import { type Engine, safeName, safeText } from '../state/engine.ts';
 import type { StartedCall, ToolResults, TurnRun } from '../state/turn-run.ts';
 
@@ -111,7 +111,7 @@ export async function completed(
   const { parent, began } = how.started;
   const output = truncateOutput(how.output);
   const delegated = run.tools.some((tool) => tool.name === call.name && tool.spawns);
-  const content = await withBudgetLines(engine, run, output.content, delegated);
+  const content = await appendBudgetLines(engine, run, output.content, delegated);
   if (edited) content.unshift({ type: 'text', text: editNote(call.input, edited) });
   const result: ToolResultBlock = {
     type: 'tool_result',
@@ -211,7 +211,7 @@ export async function refuse(
     files_modified: null,
     command_executed: null,
   });
-  const content = await withBudgetLines(engine, run, truncated.content, false);
+  const content = await appendBudgetLines(engine, run, truncated.content, false);
   const result: ToolResultBlock = { ...errorResult(call.id, ''), content };
   const message = refusal.text === OPAQUE_TEXT ? 'execution_error' : refusal.text;
   const events = await engine.journal.commit({
@@ -251,7 +251,7 @@ export async function invalidInput(
 ): Promise<ToolOutcome> {
   const lines = issues.map((i) => `${i.path === '' ? '$' : i.path}: ${i.message}`);
   const said = errorResult(call.id, lines.join('\n'));
-  const result = { ...said, content: await withBudgetLines(engine, run, said.content, false) };
+  const result = { ...said, content: await appendBudgetLines(engine, run, said.content, false) };
   const events = await engine.journal.commit({
     writes: [{ kind: 'tool_call.settle', id: call.id, status: 'failed', result, at: engine.clock.now() }],
     emit: [

@@ -2,12 +2,12 @@
 
 import { TreeLost } from '#protocol/batch.ts';
 import type { SessionId } from '#protocol/ids.ts';
-import { forget } from '../money/budget-limits.ts';
+import { forgetLimit } from '../money/budget-limits.ts';
 import type { Engine } from '../state/engine.ts';
 import { callsOfTree, dropDecisions } from '../state/gateway-memory.ts';
 
 /** What shows that a turn does no harm; so does time. */
-const MOVES: readonly string[] = [
+const PROGRESS_EVENTS: readonly string[] = [
   'llm.call_completed',
   'llm.call_failed',
   'tool.completed',
@@ -21,25 +21,26 @@ interface Suspects {
   /** Whether the tree's turn is one: it was taken up before without coming to anything, and lost so again. */
   includes(root: SessionId): Promise<boolean>;
   /** Resumes it when the one before it has come to something: were they at work together, all would be blamed for one. */
-  inTurn(root: SessionId, resume: () => Promise<void>): Promise<void>;
+  resumeInTurn(root: SessionId, resume: () => Promise<void>): Promise<void>;
 }
 
 export function createSuspects(engine: Engine): Suspects {
   let last: Promise<unknown> = Promise.resolve();
 
-  function moved(root: SessionId): Promise<void> {
+  function awaitProgress(root: SessionId): Promise<void> {
     return new Promise((resolve) => {
-      const done = () => {
+      const finishWaiting = () => {
         timer.cancel();
         unsubscribe();
         resolve();
       };
-      const timer = engine.clock.after(HARMLESS_AFTER_MS, done);
+      const timer = engine.clock.after(HARMLESS_AFTER_MS, finishWaiting);
       const unsubscribe = engine.bus.subscribe('suspects', (items) => {
         for (const item of items) {
-          if (item.kind !== 'event' || !MOVES.includes(item.event.type)) continue;
+          if (item.kind !== 'event' || !PROGRESS_EVENTS.includes(item.event.type)) continue;
           const { session_id, payload } = item.event;
-          if (session_id === root || ('root_session_id' in payload && payload.root_session_id === root)) return done();
+          if (session_id === root || ('root_session_id' in payload && payload.root_session_id === root))
+            return finishWaiting();
         }
       });
     });
@@ -50,10 +51,10 @@ export function createSuspects(engine: Engine): Suspects {
       const turn = await engine.store.turns.open(root);
       return turn !== null && turn.resume_attempts > 0 && turn.interrupted_reason === 'restart';
     },
-    inTurn(root, resume) {
+    resumeInTurn(root, resume) {
       const resumed = last.then(async () => {
         if (!engine.trees.holds(root)) return;
-        const over = moved(root);
+        const over = awaitProgress(root);
         await resume();
         await over;
       });
@@ -71,18 +72,18 @@ export function createSuspects(engine: Engine): Suspects {
  */
 export async function loseTree(engine: Engine, root: SessionId, patienceMs: number): Promise<void> {
   const lost = new TreeLost(root, patienceMs);
-  const work = () => [
+  const listWork = () => [
     ...engine.locks.active().filter((turn) => turn.root_session_id === root),
     ...engine.outside.ofTree(root),
     ...callsOfTree(engine.gateway, root),
   ];
-  for (let left = work(); left.length > 0; left = work()) {
+  for (let left = listWork(); left.length > 0; left = listWork()) {
     for (const { scope } of left) if (!scope.signal.aborted) scope.abort(lost);
     await Promise.all(left.map(({ done }) => done));
   }
   // What is being admitted, resumed or ended finds that nothing can be stored.
   while (engine.locks.isHeld(root)) await engine.locks.decided(root);
-  forget(engine, 'session', root);
+  forgetLimit(engine, 'session', root);
   dropDecisions(engine.gateway, root);
   engine.starts.delete(root);
   engine.files.forget(root);

@@ -12,7 +12,7 @@ import { ROUTING_MODE_OF, type RouteDecision } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
-import { toolsetOf } from '../definitions/find-workers.ts';
+import { loadToolset } from '../definitions/find-workers.ts';
 import { isCrowded } from '../model-call/call-model.ts';
 import { callStarted, modelRequest } from '../model-call/model-request.ts';
 import { offeredTools, warnOfMissingTools, wireTool } from '../prompt/model-input.ts';
@@ -62,7 +62,7 @@ export type Admission =
  */
 export async function admitTurn(engine: Engine, request: AdmissionRequest): Promise<Admission> {
   const { session, worker, before } = request;
-  const toolset = await toolsetOf(engine, session);
+  const toolset = await loadToolset(engine, session);
   warnOfMissingTools(engine, session, toolset);
   const now = engine.clock.now();
   const turnId = request.turn_id;

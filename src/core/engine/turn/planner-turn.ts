@@ -5,8 +5,8 @@ import { draft } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
-import { toolsetOf } from '../definitions/find-workers.ts';
-import { waitsForMoney } from '../money/budget-limits.ts';
+import { loadToolset } from '../definitions/find-workers.ts';
+import { isWaitingForMoney } from '../money/budget-limits.ts';
 import { cancelScope } from '../state/concurrency.ts';
 import type { Engine } from '../state/engine.ts';
 import type { ToolResults, TurnBase, TurnEnd, TurnRun } from '../state/turn-run.ts';
@@ -79,7 +79,7 @@ export function startTopLevel(engine: Engine, run: TurnRun, known?: ToolResults)
 export async function resumeIfPaid(engine: Engine, sessionId: SessionId): Promise<void> {
   if (engine.draining.value) return;
   try {
-    if (await waitsForMoney(engine, sessionId)) return;
+    if (await isWaitingForMoney(engine, sessionId)) return;
     await engine.workers.resumeOutside(sessionId);
     const turn = await engine.store.turns.open(sessionId);
     if (turn?.status !== 'interrupted' || turn.interrupted_reason !== 'budget') return;
@@ -110,7 +110,7 @@ export async function resumeTopLevel(engine: Engine, session: SessionRecord, tur
     const scope = createScope();
     const { run, served, known } = await rebuildRun(engine, session, turn, {
       scope,
-      toolset: await toolsetOf(engine, session),
+      toolset: await loadToolset(engine, session),
       worker: null,
       clocks: [],
       tree: { delegations: await workersSoFar(engine, turn) },

@@ -11,7 +11,7 @@ import { callModel, isCrowded } from '../model-call/call-model.ts';
 import { appended } from '../model-call/call-records.ts';
 import { callStarted, modelRequest } from '../model-call/model-request.ts';
 import { closeOpenParts } from '../model-call/turn-end.ts';
-import { limitsOf, pauseTree } from '../money/budget-limits.ts';
+import { listLimits, pauseTree } from '../money/budget-limits.ts';
 import { reportExceeded, warnIfNear } from '../money/budget-notices.ts';
 import { volatilePrompt } from '../prompt/model-input.ts';
 import { cancelScope, FAULT, isHandOver, throwIfLost } from '../state/concurrency.ts';
@@ -139,7 +139,7 @@ export async function certainCall(
   if (nextStep(engine, run, history).kind !== 'call_model') return null;
   const volatile = await volatilePrompt(engine, run.session);
   // Last, behind everything that may take time.
-  if ((await limitsOf(engine, run.session, run.caps)).length > 0) return null;
+  if ((await listLimits(engine, run.session, run.caps)).length > 0) return null;
   if (!mayAnnounce(engine, run.signal)) return null;
   const prepared = modelRequest(engine, { ...run, history }, volatile);
   return isCrowded(engine, prepared) ? null : prepared;

@@ -1,7 +1,20 @@
-// Prompts of one session that wait for the end of their turn (19 §4).
-import type { StopReason } from '@agentclientprotocol/sdk';
-import { RequestError } from '@agentclientprotocol/sdk';
-import type { StreamEvent, Turn } from '#client/client.ts';
+// The prompts of one session that wait for their turn to end, and its permission requests (19 §4).
+import {
+  type AgentContext,
+  type ContentBlock,
+  type PermissionOption,
+  RequestError,
+  type StopReason,
+} from '@agentclientprotocol/sdk';
+import {
+  ApiError,
+  type Confirmation,
+  type ConfirmationAnswer,
+  type MetisClient,
+  type NewTurn,
+  type StreamEvent,
+  type Turn,
+} from '#client/client.ts';
 
 /** How a turn ended, as an editor is told. */
 export type Ending =
@@ -34,7 +47,7 @@ function completed(stop: NonNullable<Turn['stop_reason']>): Ending {
   return { stopReason: 'end_turn', why: null };
 }
 
-export interface Prompts {
+interface Prompts {
   /** Resolves with the end of the turn, past or to come. */
   end(turn: string): Promise<Ending>;
   ended(turn: string, ending: Ending): void;
@@ -73,4 +86,128 @@ export function createPrompts(): Prompts {
       if (lost !== null) throw lost.error;
     },
   };
+}
+
+type Question = Pick<
+  Confirmation,
+  'confirmation_request_id' | 'tool_use_id' | 'tool_name' | 'input_summary' | 'command_summary' | 'is_worker'
+> & { readonly allowed_scopes: readonly string[] };
+
+interface Choice extends PermissionOption {
+  readonly answer: ConfirmationAnswer;
+}
+
+/** What may be answered; a worker's question leaves no rule behind. */
+function choicesOf({ allowed_scopes, is_worker, tool_name }: Question): Choice[] {
+  const lasting = allowed_scopes.includes('always') && !is_worker;
+  const choices: Choice[] = [
+    { optionId: 'approve', name: 'Allow', kind: 'allow_once', answer: { decision: 'approve' } },
+    { optionId: 'reject', name: 'Reject', kind: 'reject_once', answer: { decision: 'reject' } },
+  ];
+  if (allowed_scopes.includes('identical'))
+    choices.splice(1, 0, {
+      optionId: 'approve_identical',
+      name: 'Allow this very call from now on',
+      kind: 'allow_always',
+      answer: { decision: 'approve', scope: 'identical' },
+    });
+  if (!lasting) return choices;
+  const always = { scope: 'always' } as const;
+  const allow = { name: `Always allow ${tool_name} here`, answer: { decision: 'approve', ...always } } as const;
+  const reject = { name: `Always reject ${tool_name} here`, answer: { decision: 'reject', ...always } } as const;
+  return [
+    ...choices,
+    { optionId: 'approve_always', kind: 'allow_always', ...allow },
+    { optionId: 'reject_always', kind: 'reject_always', ...reject },
+  ];
+}
+
+interface Permissions {
+  ask(question: Question): void;
+  /** Somebody has answered, wherever. */
+  answered(id: string): void;
+  close(): void;
+}
+
+/** @param failed hears what kept an answer from the server */
+export function createPermissions(
+  client: MetisClient,
+  editor: AgentContext,
+  sessionId: string,
+  failed: (error: unknown) => void,
+): Permissions {
+  const open = new Map<string, AbortController>();
+
+  async function put(question: Question, signal: AbortSignal): Promise<void> {
+    const choices = choicesOf(question);
+    const { outcome } = await editor.request(
+      'session/request_permission',
+      {
+        sessionId,
+        toolCall: {
+          toolCallId: question.tool_use_id,
+          title: `${question.tool_name}: ${question.command_summary ?? question.input_summary}`,
+        },
+        options: choices.map(({ answer: _, ...option }) => option),
+      },
+      { cancellationSignal: signal },
+    );
+    if (signal.aborted || outcome.outcome === 'cancelled') return;
+    const chosen = choices.find(({ optionId }) => optionId === outcome.optionId);
+    await client.answerConfirmation(question.confirmation_request_id, chosen?.answer ?? { decision: 'reject' });
+  }
+
+  return {
+    ask(question) {
+      const id = question.confirmation_request_id;
+      if (open.has(id)) return;
+      const gone = new AbortController();
+      open.set(id, gone);
+      put(question, gone.signal).catch((error: unknown) => {
+        const late = error instanceof ApiError && error.code === 'confirmation_already_resolved';
+        if (!gone.signal.aborted && !late) failed(error);
+      });
+    },
+    answered(id) {
+      open.get(id)?.abort();
+      open.delete(id);
+    },
+    close() {
+      for (const gone of open.values()) gone.abort();
+      open.clear();
+    },
+  };
+}
+
+type Block = Exclude<NewTurn['content'], string>[number];
+
+/** Throws for what cannot be said to a model. */
+export function turnContent(prompt: readonly ContentBlock[]): Block[] {
+  return prompt.map(blockOf);
+}
+
+function blockOf(block: ContentBlock): Block {
+  switch (block.type) {
+    case 'text':
+      return { type: 'text', text: block.text };
+    case 'image':
+      return { type: 'image', source: { kind: 'base64', data: block.data }, media_type: block.mimeType };
+    case 'resource_link':
+      return { type: 'text', text: pathOf(block.uri) };
+    case 'resource':
+      if ('text' in block.resource) return { type: 'text', text: `${block.resource.uri}\n${block.resource.text}` };
+      throw RequestError.invalidParams({ uri: block.resource.uri }, 'embedded resources must be text');
+    default:
+      throw RequestError.invalidParams({ type: block.type }, 'prompts hold text, images, links and embedded text');
+  }
+}
+
+/** A link is a path to a model that reads files. */
+function pathOf(uri: string): string {
+  if (!uri.startsWith('file://')) return uri;
+  try {
+    return decodeURIComponent(new URL(uri).pathname);
+  } catch {
+    return uri;
+  }
 }

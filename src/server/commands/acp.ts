@@ -18,7 +18,7 @@ export async function serveAcp(context: CommandContext, flags: AttachFlags): Pro
     try {
       const [{ ndJsonStream }, { createAgent }] = await Promise.all([
         import('@agentclientprotocol/sdk'),
-        import('#acp/agent.ts'),
+        import('#acp/acp-agent.ts'),
       ]);
       const agent = createAgent({
         client: createMetisClient(server),

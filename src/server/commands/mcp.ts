@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import path from 'node:path';
 import { toPrintable } from '#cli/style.ts';
-import { createRoot } from '#mcp/root.ts';
+import { createRoot } from '#mcp/root-session.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { type CommandContext, refuse } from '../context.ts';
@@ -21,7 +21,7 @@ export async function serveMcp(context: CommandContext, flags: McpFlags): Promis
     try {
       const [{ serveStdio, StdioServerTransport }, { createStates, mcpServer }] = await Promise.all([
         import('@modelcontextprotocol/server/stdio'),
-        import('#mcp/server.ts'),
+        import('#mcp/mcp-server.ts'),
       ]);
       const world = { clock: systemClock, uuid: randomUUID };
       const root = createRoot(world, server, {

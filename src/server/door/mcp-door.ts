@@ -2,7 +2,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type { Trees } from '#core/ports/trees.ts';
 import type { HttpDeps } from '#http/http-app.ts';
-import type { HttpDoor } from '#mcp/http.ts';
+import type { HttpDoor } from '#mcp/mcp-http.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import { canonicalJson } from '#protocol/text/canonical-json.ts';
@@ -22,7 +22,7 @@ export function createMcpDoor(clock: Clock, version: string, config: Config, tre
   let address = '';
   let door: Promise<HttpDoor> | null = null;
   const open = async () => {
-    const { createHttpDoor } = await import('#mcp/http.ts');
+    const { createHttpDoor } = await import('#mcp/mcp-http.ts');
     const of = {
       address: () => address,
       node: () => (trees.several ? trees.node : ''),

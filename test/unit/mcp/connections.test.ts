@@ -1,7 +1,7 @@
 // Connections of the older MCP protocols over HTTP: how many there may be, and which go first (19 §3.2).
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { createHttpDoor } from '#mcp/http.ts';
+import { createHttpDoor } from '#mcp/mcp-http.ts';
 import { manualClock } from '../../support/manual-clock.ts';
 
 const OF_CALLER = 100;

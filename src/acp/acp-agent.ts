@@ -10,8 +10,8 @@ import {
 } from '@agentclientprotocol/sdk';
 import { ApiError, type MetisClient, type Model, type Session } from '#client/client.ts';
 import type { Clock } from '#protocol/clock.ts';
-import { changeOf, configOptions } from './options.ts';
-import { type OpenSession, openSession } from './session.ts';
+import { type OpenSession, openSession } from './open-session.ts';
+import { changeOf, configOptions } from './session-options.ts';
 
 export interface AgentParts {
   readonly client: MetisClient;

@@ -1,4 +1,4 @@
-// The session that one MCP client's delegations hang below: opened when it is first needed (19 §3.2).
+// The session above one MCP client's delegations, opened when it is first needed (19 §3.2).
 import { createMetisClient, type MetisClient, type NewSession } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
 import type { Clock } from '#protocol/clock.ts';

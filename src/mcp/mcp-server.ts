@@ -16,11 +16,10 @@ import {
 import { ApiError, type NewDelegation } from '#client/client.ts';
 import { resultOf } from '#protocol/api/delegations.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
-import { type Answer, type Asked, type Asking, delegate, goOn } from './delegate.ts';
-import { delegated, failed, running, structuredResult } from './result.ts';
-import type { Root, World } from './root.ts';
-import { OWN_NAMES, toolsOf } from './tools.ts';
-import { delegationOfWorker, delegations, watchWorker } from './watch.ts';
+import { type Answer, type Asked, type Asking, delegate, goOn } from './delegate-call.ts';
+import { delegated, failed, OWN_NAMES, running, structuredResult, toolsOf } from './mcp-tools.ts';
+import type { Root, World } from './root-session.ts';
+import { delegationOfWorker, delegations, watchWorker } from './watch-worker.ts';
 
 const INSTRUCTIONS =
   'Delegates self-contained tasks to cheaper workers in this workspace, with exact cost and a limit that holds. Say everything a worker needs in its task.';

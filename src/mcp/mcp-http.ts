@@ -1,4 +1,4 @@
-// The MCP server over streamable HTTP: both protocols at one address (19 §3.2).
+// The MCP server over streamable HTTP: the stateless and the older protocol at one address (19 §3.2).
 import { createHash } from 'node:crypto';
 import {
   createMcpHandler,
@@ -9,8 +9,8 @@ import {
 import type { NewSession } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
 import { isoTime } from '#protocol/clock.ts';
-import { createRoot, type Root, type World } from './root.ts';
-import { createStates, mcpServer } from './server.ts';
+import { createStates, mcpServer } from './mcp-server.ts';
+import { createRoot, type Root, type World } from './root-session.ts';
 
 export interface HttpDoor {
   /**

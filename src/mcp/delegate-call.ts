@@ -1,4 +1,4 @@
-// One delegation as an MCP call: asked for, followed, answered, cancelled (19 §3.2, §3.3).
+// One delegation as an MCP tool call: submitted, watched, answered, cancelled (19 §3.2, §3.3).
 import {
   type CallToolResult,
   type InputRequiredResult,
@@ -9,11 +9,20 @@ import {
 import type { DelegationResult, NewDelegation } from '#client/client.ts';
 import { resultOf } from '#protocol/api/delegations.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
-import { answerWith, type FormAnswer, formFor, type Question, whatFor } from './approvals.ts';
-import { createProgress } from './progress.ts';
-import { delegated, running } from './result.ts';
-import type { Root } from './root.ts';
-import { cancelWorker, delegationOf, delegationOfWorker, watchWorker } from './watch.ts';
+import { delegated, running } from './mcp-tools.ts';
+import type { Root } from './root-session.ts';
+import {
+  answerWith,
+  cancelWorker,
+  createProgress,
+  delegationOf,
+  delegationOfWorker,
+  type FormAnswer,
+  formFor,
+  type Question,
+  watchWorker,
+  whatFor,
+} from './watch-worker.ts';
 
 export type Answer = CallToolResult | InputRequiredResult;
 

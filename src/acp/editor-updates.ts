@@ -1,10 +1,18 @@
-// From the events of a session to what an editor is told: each thing once and in order, live or read again (19 §4).
+// Turns a session's events into editor updates: each once and in order, live or replayed (19 §4).
 import type { SessionUpdate } from '@agentclientprotocol/sdk';
 import type { Delegation, Message, Snapshot, StreamEvent } from '#client/client.ts';
 import { fromPusd, type Pusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
-import { type ContentBlock, textOf } from './message.ts';
-import { kindOf, locationsOf, oneLine, textContent, titleOf } from './tool-calls.ts';
-import { createPlan, createWorkerLabels } from './workers.ts';
+import {
+  type ContentBlock,
+  createPlan,
+  createWorkerLabels,
+  kindOf,
+  locationsOf,
+  oneLine,
+  textContent,
+  textOf,
+  titleOf,
+} from './editor-content.ts';
 
 export interface UpdatesOf {
   readonly session: string;

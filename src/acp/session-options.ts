@@ -1,6 +1,6 @@
-// What a person may set of a session in the editor: its model and its limit (19 §4).
+// Session options in the editor: model and money limit (19 §4).
 import { RequestError, type SessionConfigOption } from '@agentclientprotocol/sdk';
-import type { Model, Session, SessionChange } from '#client/client.ts';
+import { ApiError, type Model, type Session, type SessionChange } from '#client/client.ts';
 
 const AUTO = 'auto';
 const NONE = 'none';
@@ -40,4 +40,16 @@ export function changeOf(configId: string, value: unknown): SessionChange {
   if (configId === 'model') return { active_model: value === AUTO ? null : value };
   if (configId === 'budget') return { max_cost_usd: value === NONE ? null : value };
   throw RequestError.invalidParams({ configId }, 'there is no such option');
+}
+
+/** The id of a model that sees images, of the tier that was tried where there is one; null where sight was not what failed. */
+export function findSightedModel(error: unknown, models: readonly Model[]): string | null {
+  if (!(error instanceof ApiError && error.code === 'routing_failed')) return null;
+  const { tried } = error.details;
+  if (!Array.isArray(tried)) return null;
+  const blind = (tried as { model?: unknown; reason?: unknown }[]).find(({ reason }) => reason === 'no_vision_support');
+  if (blind === undefined) return null;
+  const tier = models.find(({ id }) => id === blind.model)?.tier ?? null;
+  const sighted = models.filter(({ configured, capabilities }) => configured && capabilities.supports_images);
+  return (sighted.find((model) => model.tier === tier) ?? sighted[0])?.id ?? null;
 }

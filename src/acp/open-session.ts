@@ -1,14 +1,12 @@
-// One session as an editor has it open: its stream, its prompts, its permissions (19 §4).
+// One session that an editor has open: its stream, its prompts, its permission requests (19 §4).
 import { type AgentContext, type PromptResponse, RequestError, type SessionUpdate } from '@agentclientprotocol/sdk';
 import { createBackoff } from '#client/backoff.ts';
 import { ApiError, type MetisClient, type Model, type Session, type StreamItem } from '#client/client.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
-import { turnContent } from './content.ts';
-import { createPermissions } from './permissions.ts';
-import { createPrompts, type Ending, endingOf, endingOfTurn } from './prompts.ts';
-import { messagesAfter, replay } from './replay.ts';
-import { findSightedModel } from './sight.ts';
-import { createUpdates } from './updates.ts';
+import { createUpdates } from './editor-updates.ts';
+import { createPermissions, createPrompts, type Ending, endingOf, endingOfTurn, turnContent } from './prompts.ts';
+import { messagesAfter, replay } from './replay-session.ts';
+import { findSightedModel } from './session-options.ts';
 
 export interface OpenSession {
   /** Resolves once the stream stands. */

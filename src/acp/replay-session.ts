@@ -1,7 +1,7 @@
-// What was said and done in a session before an editor looked at it (19 §4).
+// Replays a session's stored messages and workers to an editor that opens it (19 §4).
 import type { Delegation, Message, MetisClient } from '#client/client.ts';
-import { textOf } from './message.ts';
-import type { Updates } from './updates.ts';
+import { textOf } from './editor-content.ts';
+import type { Updates } from './editor-updates.ts';
 
 /** Messages above this id, oldest first. */
 export async function* messagesAfter(

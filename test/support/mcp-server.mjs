@@ -59,10 +59,15 @@ offer('learn', object({ name: { type: 'string' } }), ({ name }) => {
   send({ method: 'notifications/tools/list_changed' });
   return text('learned');
 });
-offer('progress', object(), async (_, progressToken) => {
+offer('progress', object({ at_once: { type: 'boolean' } }), async ({ at_once }, progressToken) => {
+  // With the answer in one piece.
+  if (at_once) {
+    process.stdout.cork();
+    setImmediate(() => process.stdout.uncork());
+  }
   for (const progress of [1, 2, 3]) {
     send({ method: 'notifications/progress', params: { progressToken, progress, total: 3 } });
-    await new Promise((resolve) => setTimeout(resolve, 10));
+    if (!at_once) await new Promise((resolve) => setTimeout(resolve, 10));
   }
   return text('done');
 });

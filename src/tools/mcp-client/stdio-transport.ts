@@ -93,8 +93,11 @@ export function stdioTransport(options: StdioOptions): Transport {
       // Many servers write their log to the wrong output.
       onGarbage();
       onNoise(line);
-    } else {
+    } else if ('method' in message) {
       transport.onmessage?.(message);
+    } else {
+      // The library puts off what it is notified of, and forgets the progress of a call with its answer.
+      queueMicrotask(() => transport.onmessage?.(message));
     }
   }
 

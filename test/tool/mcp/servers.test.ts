@@ -62,13 +62,16 @@ describe('a server that behaves', () => {
     );
   });
 
-  it('may report progress', async () => {
-    const world = mcpWorld({ fix: fixture() });
-    const progress: unknown[] = [];
-    const logger = { ...world, debug: (fields: unknown) => void progress.push(fields) } as never;
-    expect(await world.call('mcp__fix__progress', {}, { logger })).toBe('done');
-    expect(progress).toEqual([{ progress: '1/3 ' }, { progress: '2/3 ' }, { progress: '3/3 ' }]);
-  });
+  it.each([false, true])(
+    'may report progress, all of which is heard before the answer; in one piece with it: %j',
+    async (at_once) => {
+      const world = mcpWorld({ fix: fixture() });
+      const progress: unknown[] = [];
+      const logger = { ...world, debug: (fields: unknown) => void progress.push(fields) } as never;
+      expect(await world.call('mcp__fix__progress', { at_once }, { logger })).toBe('done');
+      expect(progress).toEqual([{ progress: '1/3 ' }, { progress: '2/3 ' }, { progress: '3/3 ' }]);
+    },
+  );
 
   it('changes its list, and the next turn has the new one', async () => {
     const world = mcpWorld({ fix: fixture() });

@@ -2,9 +2,7 @@
 import readline from 'node:readline/promises';
 import { ApiError, type ConfirmationDetail, type MetisClient } from '#client/client.ts';
 import { type Clock, sleep, systemClock } from '#protocol/clock.ts';
-import type { Style } from './style.ts';
-import { formatAge, splitByWidth, toPrintable } from './style.ts';
-import { printMessage, type TextOutput } from './terminal.ts';
+import { formatAge, printMessage, type Style, splitByWidth, type TextOutput, toPrintable } from './terminal.ts';
 
 export interface Desk {
   readonly client: MetisClient;

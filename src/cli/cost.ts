@@ -1,10 +1,22 @@
 // `metis cost`: what model calls cost, grouped; every figure is the server's (17 §2, 07).
 import { type CostRow, createMetisClient } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
-import { parseSinceTime } from './since.ts';
-import { countColumns, formatCompact, formatDollars, groupDigits, toJsonLine, toPrintable } from './style.ts';
-import { type Column, layOutTable } from './table.ts';
-import { askServer, createTerminalStyle, getTableWidth, type ServerFlags, type Terminal } from './terminal.ts';
+import {
+  askServer,
+  type Column,
+  countColumns,
+  createTerminalStyle,
+  formatCompact,
+  formatDollars,
+  getTableWidth,
+  groupDigits,
+  layOutTable,
+  parseSinceTime,
+  type ServerFlags,
+  type Terminal,
+  toJsonLine,
+  toPrintable,
+} from './terminal.ts';
 
 export const COST_COLUMNS: readonly Column[] = [
   { title: 'calls', align: 'right', drop: 3 },

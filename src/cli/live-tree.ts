@@ -1,16 +1,27 @@
-// Draws a session tree in place: one line a session, repainted as it changes. On a terminal only.
+// A running session tree: drawn in place on a terminal, else a line for each step.
+
+import type { StreamEvent } from '#client/client.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import type { SessionTree, TreeNode } from './session-tree.ts';
-import { countColumns, formatAge, formatCompact, formatRoundedDollars, pad, type Style, toPrintable } from './style.ts';
+import {
+  countColumns,
+  formatAge,
+  formatCompact,
+  formatRoundedDollars,
+  pad,
+  type Style,
+  type TextOutput,
+  toPrintable,
+} from './terminal.ts';
 
-export interface Screen {
+interface Screen {
   write(text: string): unknown;
   /** Width and height in characters; asked at every repaint. */
   readonly columns?: number | undefined;
   readonly rows?: number | undefined;
 }
 
-export interface LiveTree {
+interface LiveTree {
   /** Writes lines above the tree. */
   say(text: string): void;
   /** Takes the tree away, so that something else can be written, until the returned function is called. */
@@ -85,7 +96,7 @@ export function startLiveTree(
   };
 }
 
-export interface View {
+interface View {
   /** Columns a line may take. */
   readonly width: number;
   /** Lines there is room for. */
@@ -192,4 +203,30 @@ function summarizeHidden(hidden: readonly TreeNode[]): string {
   ];
   const cost = formatRoundedDollars(hidden.reduce((sum, node) => sum + node.cost, 0n));
   return `  and ${hidden.length} more ${hidden.length === 1 ? 'worker' : 'workers'}: ${parts.join(', ')}, ${cost}`;
+}
+
+export interface Watch extends LiveTree {
+  /** Every event of the tree, in order. */
+  apply(event: StreamEvent): void;
+}
+
+/** The label of a planner or of a worker without a name; a longer one stands as it is. */
+const LABEL_WIDTH = 9;
+
+/** `note` is shown below the painted tree, where it is not empty. */
+export function startWatch(tree: SessionTree, output: TextOutput, style: Style, note?: () => string): Watch {
+  if (output.isTTY === true) {
+    const live = startLiveTree(tree, output, style, note ? { note } : {});
+    return { ...live, apply: (event) => void tree.apply(event) };
+  }
+  return {
+    apply(event) {
+      const line = tree.apply(event);
+      const label = tree.nodes.find((node) => node.session_id === event.session_id)?.label ?? '';
+      if (line !== null) output.write(`${label.padEnd(LABEL_WIDTH)} ${toPrintable(line)}\n`);
+    },
+    say: (text) => output.write(`${text}\n`),
+    hold: () => () => {},
+    stop() {},
+  };
 }

@@ -3,9 +3,18 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { createMetisClient, type RouteExplanation } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
-import { groupDigits, pad, toJsonLine, toPrintable } from './style.ts';
-import { layOutTable } from './table.ts';
-import { askServer, createTerminalStyle, getTableWidth, type ServerFlags, type Terminal } from './terminal.ts';
+import {
+  askServer,
+  createTerminalStyle,
+  getTableWidth,
+  groupDigits,
+  layOutTable,
+  pad,
+  type ServerFlags,
+  type Terminal,
+  toJsonLine,
+  toPrintable,
+} from './terminal.ts';
 
 /** Exit code: 0 when the file is valid, 1 when it is not or nobody could say. */
 export async function checkRouting(

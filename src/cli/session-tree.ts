@@ -2,7 +2,7 @@
 import type { Session } from '#client/client.ts';
 import type { StoredEvent, TransientEvent } from '#client/events.ts';
 import { type Pusd, sumPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
-import { toPrintable } from './style.ts';
+import { toPrintable } from './terminal.ts';
 
 export type NodeState = 'waiting' | 'running' | 'completed' | 'failed' | 'cancelled';
 

@@ -3,9 +3,18 @@ import { createMetisClient, type Session, type SessionsQuery } from '#client/cli
 import type { ServerAddress } from '#client/request.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { sumPusd, toPusd } from '#protocol/money.ts';
-import { formatAge, formatRoundedDollars, toJsonLine } from './style.ts';
-import { type Column, layOutTable } from './table.ts';
-import { askServer, createTerminalStyle, getTableWidth, type ServerFlags, type Terminal } from './terminal.ts';
+import {
+  askServer,
+  type Column,
+  createTerminalStyle,
+  formatAge,
+  formatRoundedDollars,
+  getTableWidth,
+  layOutTable,
+  type ServerFlags,
+  type Terminal,
+  toJsonLine,
+} from './terminal.ts';
 
 const SESSIONS_PAGE = 200;
 const SESSION_COLUMNS: readonly Column[] = [

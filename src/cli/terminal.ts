@@ -1,6 +1,166 @@
-// What a command that asks a server is handed, and its one way to say that the server could not help.
+// Output of commands: colours, widths, figures, tables and messages for a terminal or a pipe.
+
+import { styleText } from 'node:util';
+import stringWidth from 'string-width';
 import { ApiError, type ServerAddress } from '#client/request.ts';
-import { createStyle, type Style, toPrintable, wrapWords } from './style.ts';
+import { isoTime, systemClock } from '#protocol/clock.ts';
+import { fromPusd } from '#protocol/money.ts';
+
+type Paint = (text: string) => string;
+export interface Style {
+  readonly bold: Paint;
+  readonly dim: Paint;
+  readonly red: Paint;
+  readonly green: Paint;
+  readonly yellow: Paint;
+  readonly cyan: Paint;
+}
+
+const plain: Paint = (text) => text;
+const PLAIN: Style = { bold: plain, dim: plain, red: plain, green: plain, yellow: plain, cyan: plain };
+const COLOURED: Style = {
+  bold: (text) => styleText('bold', text),
+  dim: (text) => styleText('dim', text),
+  red: (text) => styleText('red', text),
+  green: (text) => styleText('green', text),
+  yellow: (text) => styleText('yellow', text),
+  cyan: (text) => styleText('cyan', text),
+};
+
+export function createStyle(coloured: boolean): Style {
+  return coloured ? COLOURED : PLAIN;
+}
+
+/** How many columns a terminal gives it: a wide character or an emoji takes two, a combining mark none. */
+export function countColumns(text: string): number {
+  return /^[\x20-\x7e]*$/.test(text) ? text.length : stringWidth(text);
+}
+
+/** At most `width` columns: what does not fit ends in an ellipsis, never inside a character. */
+export function clip(text: string, width: number): string {
+  if (width <= 0) return '';
+  if (countColumns(text) <= width) return text;
+  let kept = '';
+  let taken = 0;
+  for (const { segment } of GRAPHEMES.segment(text)) {
+    taken += countColumns(segment);
+    if (taken > width - 1) break;
+    kept += segment;
+  }
+  return `${kept}…`;
+}
+const GRAPHEMES = new Intl.Segmenter();
+
+/** Exactly `width` columns: padded with spaces, or clipped. */
+export function pad(text: string, width: number, align: 'left' | 'right' = 'left'): string {
+  const shown = clip(text, width);
+  const space = ' '.repeat(Math.max(0, width - countColumns(shown)));
+  return align === 'left' ? `${shown}${space}` : `${space}${shown}`;
+}
+
+/** Lines of at most `width` columns, broken between words, inside one only where it is longer than a line. */
+export function wrapWords(text: string, width: number): string[] {
+  return text.split('\n').flatMap((paragraph) => {
+    const lines: string[] = [];
+    let line = '';
+    for (const word of paragraph.split(' ').flatMap((part) => splitByWidth(part, width))) {
+      if (line !== '' && countColumns(line) + 1 + countColumns(word) > width) {
+        lines.push(line);
+        line = word;
+      } else line = line === '' ? word : `${line} ${word}`;
+    }
+    return [...lines, line];
+  });
+}
+
+/** The text cut into parts of at most `width` columns; nothing is lost. */
+export function splitByWidth(text: string, width: number): string[] {
+  if (countColumns(text) <= width) return [text];
+  const parts: string[] = [];
+  let part = '';
+  let taken = 0;
+  for (const { segment } of GRAPHEMES.segment(text)) {
+    const columns = countColumns(segment);
+    if (part !== '' && taken + columns > width) {
+      parts.push(part);
+      part = '';
+      taken = 0;
+    }
+    part += segment;
+    taken += columns;
+  }
+  return [...parts, part];
+}
+
+/** `12345` -> `12,345`. */
+export function groupDigits(count: number): string {
+  return String(count).replace(/\B(?=(\d{3})+$)/g, ',');
+}
+
+/** `1234567.5` -> `$1,234,567.5`, to the last digit. */
+export function formatDollars(usd: string): string {
+  const [whole = '0', fraction] = usd.split('.');
+  return `$${groupDigits(Number(whole))}${fraction === undefined ? '' : `.${fraction}`}`;
+}
+
+/** For a glance: four decimal places below $100, two from there. Half up, in integers. */
+export function formatRoundedDollars(pusd: bigint): string {
+  const places = pusd < HUNDRED_DOLLARS ? 4 : 2;
+  const unit = 10n ** BigInt(12 - places);
+  const [whole = '0', fraction = ''] = fromPusd(((pusd + unit / 2n) / unit) * unit).split('.');
+  return formatDollars(`${whole}.${fraction.padEnd(places, '0')}`);
+}
+const HUNDRED_DOLLARS = 100n * 10n ** 12n;
+
+/** `950`, `1.2k`, `35k`, `1.2M`: at most four characters up to a billion, rounded down. */
+export function formatCompact(count: number): string {
+  for (const [unit, name] of UNITS) {
+    if (count < unit) continue;
+    const tenths = Math.floor((count * 10) / unit);
+    return `${tenths < 100 ? tenths / 10 : Math.floor(tenths / 10)}${name}`;
+  }
+  return String(count);
+}
+const UNITS = [
+  [1e9, 'G'],
+  [1e6, 'M'],
+  [1e3, 'k'],
+] as const;
+
+/** `42s`, `7m`, `3h`, `12d`: the largest unit that is not 0. */
+export function formatAge(ms: number): string {
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  if (seconds < 60) return `${seconds}s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)}m`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)}h`;
+  return `${Math.floor(seconds / 86_400)}d`;
+}
+
+/** What a terminal acts on or does not show: control and format characters, but for the joiners of emoji and scripts. */
+const UNSEEN = String.raw`[\p{Cc}\p{Zl}\p{Zp}]|(?![\u200c\u200d])\p{Cf}`;
+const ON_A_LINE = new RegExp(`(?:${UNSEEN})+`, 'gu');
+const IN_A_TEXT = new RegExp(String.raw`(?![\n\t])(?:${UNSEEN})`, 'gu');
+const IN_JSON = /[\x7f-\x9f\p{Cf}\p{Zl}\p{Zp}]/gu;
+
+/** On one line, without what a terminal acts on: texts of models and callers move no cursor and look like nothing else. */
+export function toPrintable(text: string): string {
+  return text.replace(ON_A_LINE, ' ');
+}
+
+/** As it is but for what a terminal acts on: lines and tabs stay. For what is read on a terminal, never for a pipe. */
+export function toPrintableText(text: string): string {
+  return text.replaceAll('\r\n', '\n').replace(IN_A_TEXT, ' ');
+}
+
+/** A line of JSON. What a terminal would act on is escaped, which changes nothing for whoever parses it. */
+export function toJsonLine(value: unknown): string {
+  const escapeUnits = (char: string) =>
+    char
+      .split('')
+      .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+      .join('');
+  return `${JSON.stringify(value).replace(IN_JSON, escapeUnits)}\n`;
+}
 
 export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -64,4 +224,94 @@ export function printMessage(output: TextOutput, sentence: string): void {
 /** Columns a table may take: what the terminal has, as many as it needs where there is none. */
 export function getTableWidth({ stdout }: Terminal): number {
   return stdout.isTTY === true ? stdout.columns || 80 : Number.POSITIVE_INFINITY;
+}
+
+const MIN_TEXT = 4;
+const GAP = 2;
+
+export interface Column {
+  readonly title: string;
+  readonly align?: 'left' | 'right';
+  /** Never cut: what people copy. */
+  readonly whole?: boolean;
+  /** A text says nothing with fewer columns than these. */
+  readonly least?: number;
+  /** Left out where the width does not do, the lowest number first. */
+  readonly drop?: number;
+}
+
+/**
+ * Header, a rule, then the rows; null is a rule. Where the whole exceeds `width`, columns that may go are left out, then
+ * text columns give way, the widest first. Lines carry no trailing spaces, and cells nothing that a terminal acts on.
+ */
+export function layOutTable(
+  columns: readonly Column[],
+  given: readonly (readonly string[] | null)[],
+  width: number,
+): string[] {
+  const rows = given.map((row) => row?.map(toPrintable) ?? null);
+  const cells = rows.filter((row) => row !== null);
+  const natural = columns.map((column, i) =>
+    cells.reduce((most, row) => Math.max(most, countColumns(row[i] ?? '')), countColumns(column.title)),
+  );
+  const kept = chooseColumns(columns, natural, width);
+  const widths = kept.map((at) => natural[at]!);
+  let excess = sumWidths(widths) - width;
+  while (excess-- > 0) {
+    const texts = kept.map((at, i) => (hasFixedWidth(columns[at]!) ? 0 : widths[i]!));
+    const widest = texts.indexOf(Math.max(...texts));
+    if (texts[widest]! <= MIN_TEXT) break;
+    widths[widest]!--;
+  }
+  const rule = '─'.repeat(Math.min(width, sumWidths(widths)));
+  const line = (row: readonly string[]) =>
+    clip(
+      kept
+        .map((at, i) => pad(row[at] ?? '', widths[i]!, columns[at]!.align))
+        .join(' '.repeat(GAP))
+        .trimEnd(),
+      width,
+    );
+  return [line(columns.map((c) => c.title)), rule, ...rows.map((row) => (row === null ? rule : line(row)))];
+}
+
+function hasFixedWidth({ align, whole }: Column): boolean {
+  return align === 'right' || whole === true;
+}
+
+function sumWidths(widths: readonly number[]): number {
+  return widths.reduce((total, width) => total + width, Math.max(0, GAP * (widths.length - 1)));
+}
+
+/** Places of the columns that fit, each with the least it needs. */
+function chooseColumns(columns: readonly Column[], natural: readonly number[], width: number): number[] {
+  const least = columns.map((column, i) =>
+    hasFixedWidth(column) ? natural[i]! : Math.min(natural[i]!, column.least ?? MIN_TEXT),
+  );
+  const going = columns
+    .map(({ drop }, at) => ({ drop, at }))
+    .filter(({ drop }) => drop !== undefined)
+    .sort((a, b) => a.drop! - b.drop!)
+    .map(({ at }) => at);
+  let kept = columns.map((_, at) => at);
+  while (going.length > 0 && sumWidths(kept.map((at) => least[at]!)) > width) {
+    const gone = going.shift();
+    kept = kept.filter((at) => at !== gone);
+  }
+  return kept;
+}
+
+const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
+
+/**
+ * `all`, an age such as `90m`, `24h`, `7d` or `2w`, a day (`2026-01-31`, from midnight UTC) or an RFC 3339 time, as the
+ * server wants it. Null for anything else.
+ */
+export function parseSinceTime(text: string): string | null {
+  if (text === 'all') return text;
+  const [, count, unit] = /^(\d{1,6})([mhdw])$/.exec(text) ?? [];
+  if (count !== undefined) return isoTime(Math.max(0, systemClock.now() - Number(count) * UNIT_MS[unit!]!));
+  const time = /^\d{4}-\d\d-\d\d$/.test(text) ? `${text}T00:00:00Z` : text;
+  const known = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/i.test(time);
+  return known && !Number.isNaN(Date.parse(time)) ? time : null;
 }

@@ -1,7 +1,7 @@
 // The process side of `metis`: signals, streams and exit codes; the commands themselves stand in the program (17 §2).
 import os from 'node:os';
 import { CommanderError } from 'commander';
-import { toPrintable } from '#cli/style.ts';
+import { toPrintable } from '#cli/terminal.ts';
 import type { CommandContext } from './context.ts';
 import { createProgram } from './program.ts';
 

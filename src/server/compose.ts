@@ -1,4 +1,6 @@
 // The composition root: builds every part of a server in the order of its start, and takes it down again (05 §4).
+
+import fs from 'node:fs';
 import path from 'node:path';
 import { createEngine, type Engine } from '#core/engine/create-engine.ts';
 import { drain, recover, resumeAll, treeWork } from '#core/engine/lifecycle.ts';
@@ -7,6 +9,7 @@ import { type PriceTable, staleRates } from '#core/policy/pricing/price-table.ts
 import { createModelRegistry, type ModelRegistry } from '#core/policy/registry/registry.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { Providers } from '#core/ports/provider.ts';
+import type { DashboardFile, HttpApp } from '#http/http-app.ts';
 import { createHttpServer } from '#http/http-server.ts';
 import { createHttpClient } from '#models/http/http-client.ts';
 import type { Send } from '#models/http/provider-http.ts';
@@ -16,29 +19,83 @@ import type { Config } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { createIdGenerator, type IdGenerator } from '#protocol/ids.ts';
 import type { ModelEntry } from '#protocol/model.ts';
+import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { builtinTools } from '#tools/builtin/builtin-tools.ts';
 import { shellEnvironment } from '#tools/sandbox/command.ts';
 import { schemaCompiler } from '#tools/schema-compiler.ts';
 import { createToolRegistry, createToolSet } from '#tools/tool-registry.ts';
 import { createWorkerLibrary } from '#tools/workspace/worker-files.ts';
 import { createWorkspaces } from '#tools/workspace/workspaces.ts';
+import { createMcpDoor, startMcp } from './compose-mcp.ts';
 import type { Credentials } from './credentials.ts';
-import { readDashboard } from './dashboard-files.ts';
-import { createMcpDoor } from './door/mcp-door.ts';
-import { listen } from './listen.ts';
-import { startMcp } from './mcp.ts';
-import { mapEventTypes, resolveReceiverKeys, startNotify } from './notify/notify.ts';
-import { loadPrices, storePrices } from './prices.ts';
-import { startProviders, startThreads } from './providers.ts';
-import { checkDefaultModels, checkRoutingFile } from './routing-file.ts';
-import { openEmbedded } from './storage/embedded.ts';
-import type { Storage, StorageOptions } from './storage/storage.ts';
-import { createCallTargets } from './telemetry/call-target.ts';
+import {
+  checkDefaultModels,
+  checkRoutingFile,
+  loadPrices,
+  startProviders,
+  startThreads,
+  storePrices,
+} from './models.ts';
+import { mapEventTypes, resolveReceiverKeys, startNotify } from './notify.ts';
+import { openEmbedded, type Storage, type StorageOptions } from './storage/storage.ts';
+import { createCallTargets } from './telemetry/call-facts.ts';
 import { createMetrics } from './telemetry/metrics.ts';
 import { startTelemetry } from './telemetry/telemetry.ts';
 import { createTraceRelay } from './telemetry/trace-relay.ts';
 
-export interface ServerOptions {
+const MEDIA_TYPES: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+};
+
+/** None where the package was not built: then the server has its interface and no page. */
+function readDashboard(packageDir: string): readonly DashboardFile[] {
+  const folder = path.join(packageDir, 'dist', 'dashboard');
+  const page = path.join(folder, 'index.html');
+  if (!fs.existsSync(page)) return [];
+  const assets = path.join(folder, 'assets');
+  return [
+    readDashboardFile('/', page),
+    ...fs.readdirSync(assets).map((name) => readDashboardFile(`/assets/${name}`, path.join(assets, name))),
+  ];
+}
+
+function readDashboardFile(url: string, file: string): DashboardFile {
+  const body = fs.readFileSync(file);
+  const mediaType = MEDIA_TYPES[path.extname(file)] ?? 'application/octet-stream';
+  return { path: url, mediaType, body, etag: `"${sha256Hex(body).slice(0, 32)}"` };
+}
+
+/** Connections that wait to be taken; the system lowers it to what it allows. Node's 511 is too few for a crowd that comes back at once. */
+const BACKLOG = 4096;
+
+/** Throws `StartupError('address_in_use' | 'address_unusable')`. */
+async function listen(http: HttpApp, { host, port }: Config['server']): Promise<{ readonly url: string }> {
+  try {
+    await http.listen({ host, port, backlog: BACKLOG });
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code === 'EADDRINUSE') {
+      throw new StartupError('address_in_use', [
+        `port ${port} on ${host} is taken; stop what listens there or choose another with --port`,
+      ]);
+    }
+    if (code === 'EACCES' || code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
+      throw new StartupError('address_unusable', [
+        `${host}:${port} cannot be bound (${code}); check --host and --port`,
+      ]);
+    }
+    throw cause;
+  }
+  const address = http.server.address();
+  // The configured port may be 0: then the system chose.
+  const bound = typeof address === 'object' && address !== null ? address.port : port;
+  return { url: `http://${host.includes(':') ? `[${host}]` : host}:${bound}` };
+}
+
+interface ServerOptions {
   readonly config: Config;
   readonly credentials: Credentials;
   readonly log: Logger;

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { defaultConfig } from '#protocol/config.ts';
 import { UsdLimitSchema } from '#protocol/scalars.ts';
-import { CONFIG_KEYS } from './config-keys.ts';
+import { CONFIG_KEYS } from './config.ts';
 
 /** What each key is for, in a few words. A key of a later version's part says that nothing uses it yet. */
 export const CONFIG_MEANING: Readonly<Record<string, string>> = {

@@ -1,5 +1,10 @@
-// What a command is handed of the process it runs in, so that nothing below reads the process itself.
-import { toPrintable } from '#cli/style.ts';
+// What a command gets from its process, and its first steps: keys file, configuration, credentials, the server to ask.
+import { toPrintable } from '#cli/terminal.ts';
+import type { ServerAddress } from '#client/request.ts';
+import { err, ok, type Result } from '#protocol/result.ts';
+import { type ConfigFlags, type LoadedConfig, loadConfig, resolveDataDirectory } from './config.ts';
+import { type Credentials, createCredentials, type EnvFile, readEnvFile } from './credentials.ts';
+import { findServer } from './find-server.ts';
 
 export interface Output {
   write(text: string): unknown;
@@ -32,4 +37,61 @@ export interface CommandContext {
 export function refuse(context: CommandContext, problems: readonly string[]): number {
   for (const problem of problems) context.stderr.write(`metis: ${toPrintable(problem)}\n`);
   return 1;
+}
+
+export interface Settings extends LoadedConfig {
+  readonly credentials: Credentials;
+  readonly envFile: EnvFile;
+}
+
+/** Errors: one line per problem. */
+export function loadSettings(context: CommandContext, flags: ConfigFlags): Result<Settings, string[]> {
+  const envFile = readEnvFile(resolveDataDirectory({ flags, cwd: context.cwd, home: context.home }));
+  // What is already set wins over the file.
+  const env = { ...envFile.values, ...context.env };
+  const loaded = loadConfig({ env, flags, cwd: context.cwd, home: context.home, packageDir: context.packageDir });
+  return loaded.ok ? ok({ ...loaded.value, envFile, credentials: createCredentials(env) }) : err(loaded.error);
+}
+
+/** Runs `body` with the server that the flags name, else that of the data folder, else the configured one; its exit code. */
+export async function withServer(
+  context: CommandContext,
+  flags: { readonly server?: string; readonly token?: string; readonly data?: string },
+  body: (server: ServerAddress) => Promise<number>,
+): Promise<number> {
+  const { server, token } = flags;
+  // Another machine's server has nothing to do with the configuration of this one.
+  if (server !== undefined) return body({ baseUrl: server, token: token ?? context.env.METIS_TOKEN ?? null });
+  const { data } = flags;
+  const settings = loadSettings(context, data === undefined ? {} : { data });
+  if (!settings.ok) return refuse(context, settings.error);
+  const configured = getConfiguredServer(context, settings.value, flags);
+  const found = await findServer(settings.value, configured, data !== undefined);
+  if (found === null && data !== undefined) {
+    const { dataDir } = settings.value;
+    return refuse(context, [`no server answers for ${dataDir}; metis serve --data ${dataDir} starts one`]);
+  }
+  // Where nobody answers the address says so.
+  return body({ ...configured, baseUrl: found?.baseUrl ?? configured.baseUrl });
+}
+
+/** Every address of the machine is bound, and one of them is asked. */
+const LOCAL_HOSTS: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '[::1]', '[::]': '[::1]' };
+
+/** Where a server that is bound to this address is asked from this machine. */
+export function toClientUrl(host: string, port: number | string): string {
+  return `http://${LOCAL_HOSTS[host] ?? (host.includes(':') ? `[${host}]` : host)}:${port}`;
+}
+
+/** Where the server of this configuration would be asked, with the token it would want. */
+export function getConfiguredServer(
+  { env }: CommandContext,
+  { config }: Settings,
+  flags: { readonly server?: string; readonly token?: string },
+): ServerAddress {
+  const { host, port, auth_tokens } = config.server;
+  return {
+    baseUrl: flags.server ?? toClientUrl(host, port),
+    token: flags.token ?? env.METIS_TOKEN ?? auth_tokens[0] ?? null,
+  };
 }

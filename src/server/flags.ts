@@ -1,6 +1,6 @@
 // The flags that commands share, and how their values are read.
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { parseSinceTime } from '#cli/since.ts';
+import { parseSinceTime } from '#cli/terminal.ts';
 import { SESSION_ID_PATTERN } from '#protocol/ids.ts';
 import { fromPusd, toPusd, USD_LIMIT_PATTERN, ZERO_PUSD } from '#protocol/money.ts';
 
@@ -63,7 +63,7 @@ export function withDoorFlags(command: Command): Command {
 }
 
 /** The address of a server as somebody types it, with or without `http://`. */
-export function parseServerUrl(text: string): string {
+function parseServerUrl(text: string): string {
   const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `http://${text}`;
   if (!URL.canParse(url) || !['http:', 'https:'].includes(new URL(url).protocol))
     throw new InvalidArgumentError('It must be an address like 127.0.0.1:8420 or http://127.0.0.1:8420.');
@@ -106,4 +106,18 @@ export function parseSince(text: string): string {
   if (parseSinceTime(text) === null)
     throw new InvalidArgumentError('It must be like 24h, 7d, 2w, 2026-01-31, an RFC 3339 time, or all.');
   return text;
+}
+
+const POLICY = /^(.+)-planner-(.+)-worker$/;
+
+/** Model ids or aliases; null = what the configuration says. */
+export interface Policy {
+  readonly planner: string | null;
+  readonly worker: string | null;
+}
+
+/** @param text like `sonnet-planner-haiku-worker`; null = not a policy */
+export function parsePolicy(text: string): { readonly planner: string; readonly worker: string } | null {
+  const [, planner, worker] = POLICY.exec(text) ?? [];
+  return planner === undefined || worker === undefined ? null : { planner, worker };
 }

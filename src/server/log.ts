@@ -1,12 +1,81 @@
 // The process log: one JSON line an entry on stderr, scrubbed of secrets before it is written (11.9).
+import fs from 'node:fs';
+import { SourceMap } from 'node:module';
+import { fileURLToPath } from 'node:url';
 import { type DestinationStream, pino, stdTimeFunctions } from 'pino';
 import type { Logger } from '#core/ports/log.ts';
 import type { Config } from '#protocol/config.ts';
 import { REDACTED, scrub } from '#protocol/text/scrub.ts';
-import type { CommandContext } from './context.ts';
-import type { Settings } from './start.ts';
-import { createLogOutput } from './telemetry/log-output.ts';
-import { mapToSource } from './trace.ts';
+import type { CommandContext, Settings } from './context.ts';
+
+/** Tries for a reader that is slow for a moment. After a lost line there is one try. */
+const TRIES = 100;
+const AGAIN_MS = 10;
+const BUSY: readonly unknown[] = ['EAGAIN', 'EBUSY'];
+
+/** Writes at once. A line that cannot be written is dropped and counted, and ends nothing (17 §2). Once lines can be written again, a line reports how many were lost. */
+export function createLogOutput(fd: number): DestinationStream {
+  let lost = 0;
+  /** The last line is there in part. */
+  let isTorn = false;
+
+  function writeLine(line: string): boolean {
+    const bytes = Buffer.from(isTorn ? `\n${line}` : line);
+    let written = 0;
+    for (let tries = lost === 0 ? TRIES : 1; written < bytes.byteLength; ) {
+      try {
+        written += fs.writeSync(fd, bytes, written);
+      } catch (error) {
+        tries -= 1;
+        if (tries === 0 || !BUSY.includes((error as NodeJS.ErrnoException).code)) {
+          isTorn ||= written > 0;
+          return false;
+        }
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)), 0, 0, AGAIN_MS);
+      }
+    }
+    isTorn = false;
+    return true;
+  }
+
+  return {
+    write(line) {
+      const report = `{"level":"warn"${stdTimeFunctions.isoTime()},"lines":${lost},"msg":"lines of the log could not be written"}\n`;
+      if (lost > 0 && writeLine(report)) lost = 0;
+      if (!writeLine(line)) lost += 1;
+    },
+  };
+}
+
+/** Read with the first error of each file, not with every start. */
+const maps = new Map<string, SourceMap | null>();
+
+/** The stack of an error with each place in a built file replaced by that of its source; the rest stays as it is. */
+function mapToSource(stack: string): string {
+  return stack.replaceAll(/(file:\/\/\S+\.js):(\d+):(\d+)/g, (place, url: string, line: string, column: string) => {
+    const entry = findSourceMap(url)?.findEntry(Number(line) - 1, Number(column) - 1);
+    if (entry === undefined || !('originalSource' in entry)) return place;
+    const source = entry.originalSource.replace(/^(?:\.\.\/)+/, '');
+    return `${source}:${entry.originalLine + 1}:${entry.originalColumn + 1}`;
+  });
+}
+
+/** Null for a file without a map, such as a library's. */
+function findSourceMap(url: string): SourceMap | null {
+  const known = maps.get(url);
+  if (known !== undefined) return known;
+  const read = readMap(url);
+  maps.set(url, read);
+  return read;
+}
+
+function readMap(url: string): SourceMap | null {
+  try {
+    return new SourceMap(JSON.parse(fs.readFileSync(`${fileURLToPath(url)}.map`, 'utf8')));
+  } catch {
+    return null;
+  }
+}
 
 const STDERR = 2;
 const REDACTED_PATHS = ['*.apiKey', '*.api_key', 'headers.authorization', 'headers["x-api-key"]'];
@@ -50,7 +119,7 @@ export function startLog({ stderr }: CommandContext, { config, credentials, give
   return createLogger(level, () => [...credentials.secrets, ...config.server.auth_tokens]);
 }
 
-/** Name, scrubbed text and the frames; of what is no error, a stack written as text is told in places of the source. */
+/** Name, scrubbed text and frames of an error. A stack that is a plain text gets places of the source as well. */
 function describeError(value: unknown): unknown {
   if (typeof value === 'string') return mapToSource(value);
   if (!(value instanceof Error)) return value;

@@ -1,33 +1,88 @@
 // Every command of `metis` with its flags, its help and an example (17 §2). A command's parts are loaded when it runs.
-import { Argument, Command, Option } from 'commander';
-import type { CostFlags } from '#cli/cost.ts';
-import type { EventsFlags } from '#cli/events.ts';
-import type { SessionsFlags } from '#cli/sessions.ts';
+import { Argument, Command, InvalidArgumentError, Option } from 'commander';
 import type { ServerFlags } from '#cli/terminal.ts';
 import type { ServerAddress } from '#client/request.ts';
+import { addQueryCommands, createTrustCommand, createWorkersCommand } from './ask-commands.ts';
+import type { BenchmarkFlags } from './commands/benchmark.ts';
 import { completionScript, SHELLS, type Shell } from './commands/completion.ts';
+import type { PruneFlags } from './commands/database.ts';
 import type { DoctorFlags } from './commands/doctor.ts';
-import type { McpFlags } from './commands/mcp.ts';
-import type { PruneFlags } from './commands/prune.ts';
-import type { RunCommandFlags } from './commands/run.ts';
+import type { AttachFlags, McpFlags } from './commands/mcp-acp.ts';
+import type { RunCommandFlags } from './commands/run-command.ts';
 import type { ConfigFlags } from './config.ts';
 import type { CommandContext } from './context.ts';
-import type { AttachFlags } from './door/attach.ts';
 import {
   createCommand,
   createNumberParser,
   createServerOption,
-  parseSessionId,
-  parseSince,
+  parsePolicy,
   parseUsd,
   parseWords,
   withAddressFlags,
   withConfigFlags,
   withDoorFlags,
-  withServerFlags,
 } from './flags.ts';
-import { createBenchmarkCommand, createDemoCommand } from './trial-commands.ts';
-import { createTrustCommand, createWorkersCommand } from './workers-commands.ts';
+
+type Finish = (code: Promise<number>) => Promise<void>;
+
+function createDemoCommand(context: CommandContext, finish: Finish): Command {
+  return createCommand(
+    'demo',
+    'Watch a planner hand work to three workers; needs no key and no network.',
+    'metis demo --keep',
+    'metis demo --workers',
+  )
+    .option('--keep', 'leave the server running afterwards')
+    .option('--workers', 'the job of named workers: three pitch decks, judged')
+    .addOption(
+      new Option('--provider <name>', 'use real models instead of scripted ones').choices(['anthropic', 'openai']),
+    )
+    .action((flags: { keep?: boolean; provider?: string; workers?: boolean }) =>
+      finish(import('./commands/demo.ts').then(({ demo }) => demo(context, flags))),
+    );
+}
+
+function createBenchmarkCommand(context: CommandContext, finish: Finish): Command {
+  return withConfigFlags(
+    createCommand(
+      'benchmark',
+      'Run workloads with delegation and by the planner alone, and compare their cost.',
+      'metis benchmark examples/benchmark --scripted',
+      'metis benchmark ./workloads --budget 2.00',
+    )
+      .argument('<folder>', 'a folder with a workload.yaml, or a folder of such folders')
+      .option('--model <model>', "the planner's model, id or alias; the first of the tier deep when left out")
+      .addOption(
+        new Option(
+          '--delegation-policy <policy>',
+          'PLANNER-planner-WORKER-worker: the models of planner and workers',
+        ).argParser(parsePolicyFlag),
+      )
+      .addOption(
+        new Option('--budget <usd>', 'the most that all runs together may cost').default('1').argParser(parseUsd),
+      )
+      .option('--scripted', 'play the scenario of each workload; needs no key')
+      .option('--approve', 'let every tool call pass, commands too; without it they are denied')
+      .option('--json', 'the result as JSON'),
+  )
+    .addHelpText(
+      'after',
+      `
+Each run has a copy of the workspace and a data folder of its own: it is not in
+the reports of your server, nor under its limit of the day. The check of a
+workload runs what models wrote, as you.
+Exit code: 0 every run passed, 1 otherwise, 130 interrupted.`,
+    )
+    .action((folder: string, flags: BenchmarkFlags) =>
+      finish(import('./commands/benchmark.ts').then(({ benchmark }) => benchmark(context, flags, folder))),
+    );
+}
+
+function parsePolicyFlag(text: string): string {
+  if (parsePolicy(text) === null)
+    throw new InvalidArgumentError('It must be like sonnet-planner-haiku-worker, with ids or aliases of models.');
+  return text;
+}
 
 const BEGINNING = `
 Begin with:
@@ -40,7 +95,7 @@ Begin with:
 export function createProgram(context: CommandContext, ended: (code: number) => void): Command {
   const finish = async (code: Promise<number>) => ended(await code);
   const ask = (flags: ServerFlags, body: (server: ServerAddress) => Promise<number>) =>
-    finish(import('./start.ts').then(({ withServer: askWith }) => askWith(context, flags, body)));
+    finish(import('./context.ts').then(({ withServer }) => withServer(context, flags, body)));
   const program = new Command('metis')
     .description('A session server for planner and worker LLM agents.')
     .version(context.version, '-v, --version', 'the version')
@@ -77,7 +132,7 @@ is denied. Ctrl-C cancels, a second one leaves.
 Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
       )
       .action((task: string, flags: RunCommandFlags) =>
-        finish(import('./commands/run.ts').then(({ run }) => run(context, flags, task))),
+        finish(import('./commands/run-command.ts').then(({ run }) => run(context, flags, task))),
       ),
   );
   program.addCommand(createDemoCommand(context, finish));
@@ -86,7 +141,7 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
     withDoorFlags(
       createCommand('acp', 'Speak ACP on stdin and stdout: Metis as the agent of an editor.', 'metis acp'),
     ).action((flags: AttachFlags) =>
-      finish(import('./commands/acp.ts').then(({ serveAcp }) => serveAcp(context, flags))),
+      finish(import('./commands/mcp-acp.ts').then(({ serveAcp }) => serveAcp(context, flags))),
     ),
   );
   program.addCommand(
@@ -100,7 +155,9 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
         .addOption(
           new Option('--budget <usd>', 'the most that all workers of this client may cost').argParser(parseUsd),
         ),
-    ).action((flags: McpFlags) => finish(import('./commands/mcp.ts').then(({ serveMcp }) => serveMcp(context, flags)))),
+    ).action((flags: McpFlags) =>
+      finish(import('./commands/mcp-acp.ts').then(({ serveMcp }) => serveMcp(context, flags))),
+    ),
   );
   program.addCommand(
     withAddressFlags(
@@ -114,90 +171,7 @@ Exit code: 0 completed, 1 failed, 2 usage, 3 cancelled, 4 budget exceeded.`,
   );
 
   program.commandsGroup('Ask a running server:');
-  program.addCommand(
-    withServerFlags(
-      createCommand(
-        'sessions',
-        'List the sessions of a running server, newest first.',
-        'metis sessions --status running',
-      ),
-    )
-      .addOption(new Option('--limit <n>', 'how many at most').default(20).argParser(createNumberParser(1, 100_000)))
-      .addOption(new Option('--status <status...>', 'only these').choices(['idle', 'running', 'interrupted', 'ended']))
-      .option('--workers', "the workers' sessions too")
-      .action((flags: ServerFlags & SessionsFlags) =>
-        ask(flags, async (server) => (await import('#cli/sessions.ts')).listSessions(context, server, flags)),
-      ),
-  );
-  program.addCommand(
-    withServerFlags(
-      createCommand(
-        'cost',
-        'Show what model calls cost.',
-        'metis cost --group-by day,model --since 30d',
-        'metis cost --session sess_01JZ... --group-by session',
-      ).addHelpText(
-        'after',
-        `
-Groups: model, provider, session, parent_session, root_session, is_worker, day,
-hour, delegation_tier, worker_name, workspace; two are separated by a comma,
-none gives the total alone.`,
-      ),
-    )
-      .option('--group-by <dimensions>', 'one or two groups', 'model')
-      .addOption(
-        new Option('--since <when>', '24h, 7d, 2w, a day like 2026-01-31, a time, or all')
-          .default('7d')
-          .argParser(parseSince),
-      )
-      .addOption(new Option('--session <id>', "one planner's session with its workers").argParser(parseSessionId))
-      .action((flags: ServerFlags & CostFlags) =>
-        ask(flags, async (server) => (await import('#cli/cost.ts')).showCost(context, server, flags)),
-      ),
-  );
-  program.addCommand(
-    withServerFlags(
-      createCommand('events', 'Print the events of a session.', 'metis events sess_01JZ... --follow --workers')
-        .argument('<session>', 'its id; metis sessions lists them')
-        .option('--follow', 'go on with what happens, also over a restart of the server, until the session ends')
-        .option('--workers', 'the events of its workers too'),
-    ).action((session: string, flags: ServerFlags & EventsFlags) => {
-      const stopped = new AbortController();
-      // Ctrl-C and a reader that left end the following, and nothing else.
-      void Promise.race([context.stopSignal(), context.outputClosed]).then(() => stopped.abort());
-      return ask(flags, async (server) =>
-        (await import('#cli/events.ts')).showEvents(context, server, session, { ...flags, signal: stopped.signal }),
-      );
-    }),
-  );
-  program.addCommand(
-    createCommand('routing', 'Ask a running server about its routing.', 'metis routing explain "say hello"')
-      .addCommand(
-        withServerFlags(
-          createCommand(
-            'check',
-            'Say whether a routing file is valid.',
-            'metis routing check .metis/routing.yaml',
-          ).argument('<file>', 'the file to check; it is not loaded'),
-        ).action((file: string, flags: ServerFlags) =>
-          ask(flags, async (server) => (await import('#cli/routing.ts')).checkRouting(context, server, file, flags)),
-        ),
-      )
-      .addCommand(
-        withServerFlags(
-          createCommand(
-            'explain',
-            'Show which model a message would get and why; runs and stores nothing.',
-            'metis routing explain "say hello" --workspace .',
-          )
-            .argument('<text>', 'the message')
-            .option('--workspace <dir>', "the session's workspace; the current folder when left out")
-            .option('--model <model>', 'id or alias the session is set to'),
-        ).action((text: string, flags: ServerFlags & { workspace?: string; model?: string }) =>
-          ask(flags, async (server) => (await import('#cli/routing.ts')).explainRoute(context, server, text, flags)),
-        ),
-      ),
-  );
+  addQueryCommands(program, context, ask);
   program.addCommand(createWorkersCommand(context, ask));
   program.addCommand(createTrustCommand(context, ask));
 
@@ -223,7 +197,7 @@ none gives the total alone.`,
           'metis config check --config server.yaml',
         ),
       ).action((flags: ConfigFlags) =>
-        finish(import('./commands/config-check.ts').then(({ checkConfig }) => checkConfig(context, flags))),
+        finish(import('./commands/doctor.ts').then(({ checkConfig }) => checkConfig(context, flags))),
       ),
     ),
   );
@@ -237,7 +211,7 @@ none gives the total alone.`,
     )
       .argument('<file>', 'the copy; must not exist')
       .action((file: string, flags: ConfigFlags) =>
-        finish(import('./commands/backup.ts').then(({ backup }) => backup(context, flags, file))),
+        finish(import('./commands/database.ts').then(({ backup }) => backup(context, flags, file))),
       ),
   );
   program.addCommand(
@@ -252,21 +226,23 @@ none gives the total alone.`,
       .option('--dry-run', 'count, and change nothing')
       .addOption(createServerOption())
       .addOption(new Option('--token <token>', 'its access token; METIS_TOKEN when left out'))
-      .action((flags: PruneFlags) => finish(import('./commands/prune.ts').then(({ prune }) => prune(context, flags)))),
+      .action((flags: PruneFlags) =>
+        finish(import('./commands/database.ts').then(({ prune }) => prune(context, flags))),
+      ),
   );
   program.addCommand(
     createCommand('rollups', 'Work on the cost sums of the database.', 'metis rollups verify')
       .addCommand(
         withConfigFlags(createCommand('verify', 'Compare sums, ledger and events.', 'metis rollups verify')).action(
           (flags: ConfigFlags) =>
-            finish(import('./commands/rollups.ts').then(({ verifyRollups }) => verifyRollups(context, flags))),
+            finish(import('./commands/database.ts').then(({ verifyRollups }) => verifyRollups(context, flags))),
         ),
       )
       .addCommand(
         withConfigFlags(
           createCommand('rebuild', 'Make the sums again; no server may have the file.', 'metis rollups rebuild'),
         ).action((flags: ConfigFlags) =>
-          finish(import('./commands/rollups.ts').then(({ rebuildCostSums: rebuild }) => rebuild(context, flags))),
+          finish(import('./commands/database.ts').then(({ rebuildCostSums }) => rebuildCostSums(context, flags))),
         ),
       ),
   );

@@ -9,7 +9,7 @@ import { showEvents } from '#cli/events.ts';
 import { explainRoute } from '#cli/routing.ts';
 import { listSessions } from '#cli/sessions.ts';
 import type { Terminal } from '#cli/terminal.ts';
-import { checkWorkers, listWorkers, showWorker } from '#cli/workers.ts';
+import { checkWorkers, listWorkers, showWorker } from '#cli/worker-definitions.ts';
 import { createMetisClient } from '#client/client.ts';
 import { type Parsed, startServer } from '../support/http.ts';
 import { planner, scenario } from '../support/scenario.ts';

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { createLogOutput } from '#server/telemetry/log-output.ts';
+import { createLogOutput } from '#server/log.ts';
 import { tempFolder } from '../support/engine.ts';
 import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';

@@ -7,7 +7,7 @@ import { load } from 'js-yaml';
 import picomatch from 'picomatch';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { CONFIG_KEYS, parseValue, toEnvironmentName } from '#server/config-keys.ts';
+import { CONFIG_KEYS, parseValue, toEnvironmentName } from '#server/config.ts';
 import { ROOT, temporaryHome } from '../app/metis.ts';
 
 const NOBODY = 65534;

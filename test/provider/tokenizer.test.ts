@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { silentLogger } from '#core/ports/log.ts';
 import { createThreadedTokenizer } from '#models/threads/threaded-tokenizer.ts';
 import { systemClock } from '#protocol/clock.ts';
-import { findThreadProgram } from '#server/storage/thread-program.ts';
+import { findThreadProgram } from '#server/models.ts';
 import { manualClock } from '../support/manual-clock.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');

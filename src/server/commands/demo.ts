@@ -2,20 +2,140 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { COST_COLUMNS, composeCostCells } from '#cli/cost.ts';
+import { startWatch } from '#cli/live-tree.ts';
 import { createSessionTree } from '#cli/session-tree.ts';
-import { createStyle, toPrintable, toPrintableText, wrapWords } from '#cli/style.ts';
-import { startWatch } from '#cli/watch.ts';
-import { createMetisClient, type MetisClient, type Session } from '#client/client.ts';
+import {
+  type Column,
+  createStyle,
+  layOutTable,
+  type Style,
+  toPrintable,
+  toPrintableText,
+  wrapWords,
+} from '#cli/terminal.ts';
+import { createMetisClient, type MetisClient, type NewSession, type Session } from '#client/client.ts';
 import { silentLogger } from '#core/ports/log.ts';
+import type { CostRow } from '#protocol/analytics.ts';
 import { defaultConfig } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
+import { toPusd } from '#protocol/money.ts';
+import type { Tier } from '#protocol/scalars.ts';
 import type { Turn } from '#protocol/turn.ts';
 import { createServer, type RunningServer } from '../compose.ts';
 import { type CommandContext, refuse } from '../context.ts';
 import { type Credentials, createCredentials, readEnvFile } from '../credentials.ts';
-import { readRegistry } from '../registry-file.ts';
-import { type DemoJob, PLANNER_JOB, WORKERS_JOB } from './demo-job.ts';
-import { writeDemoReport } from './demo-report.ts';
+import { readRegistry } from '../models.ts';
+
+const DEMO_COLUMNS: readonly Column[] = [{ title: 'session' }, { title: 'model' }, ...COST_COLUMNS];
+const ALL_TIME = 'all';
+
+/** The table and the sentences under it; every figure is the server's. Ends with a line break. */
+export async function writeDemoReport(
+  client: MetisClient,
+  sessionId: string,
+  style: Style,
+  columns: number,
+): Promise<string> {
+  const family = { parent_session: sessionId, from: ALL_TIME };
+  const { worker_name: root } = await client.getSession(sessionId);
+  const [bySession, parts, savings, { workers }] = await Promise.all([
+    client.getCost({ ...family, group_by: 'session,model' }),
+    client.getCost({ ...family, group_by: root === null ? 'is_worker' : 'worker_name' }),
+    client.getSavings({ ...family, baseline: 'planner' }),
+    client.listWorkers(sessionId, { recursive: true }),
+  ]);
+  const names = [root ?? 'planner', ...workers.map(({ worker_name }, i) => `${worker_name ?? 'worker'} ${i + 1}`)];
+  const order: (string | null)[] = [sessionId, ...workers.map((worker) => worker.worker_session_id)];
+  const place = (row: CostRow) => order.indexOf(row.session_id ?? '');
+  const subtotal = (label: string, is: (row: CostRow) => boolean) => {
+    const row = parts.data.find(is);
+    return row ? [composeCostRow(label, '', row)] : [];
+  };
+  const subtotals =
+    root === null
+      ? [
+          ...subtotal('planner', (row) => row.is_worker === 'planner'),
+          ...subtotal('workers', (row) => row.is_worker === 'worker'),
+        ]
+      : parts.data.map((row) => composeCostRow(row.worker_name ?? '', '', row));
+  const lines = layOutTable(
+    DEMO_COLUMNS,
+    [
+      ...[...bySession.data]
+        .sort((a, b) => place(a) - place(b))
+        .map((row) => composeCostRow(names[place(row)] ?? '', row.model ?? '', row)),
+      null,
+      ...subtotals,
+      composeCostRow('total', '', bySession.totals),
+    ],
+    columns - 1,
+  );
+  lines[0] = style.bold(lines[0]!);
+  lines[lines.length - 1] = style.bold(lines.at(-1)!);
+  const { baseline_repriced_usd, savings_usd, savings_pct } = savings.data;
+  const saved = toPusd(savings_usd);
+  const wholeJob = toPusd(bySession.totals.cost_usd) + saved;
+  return [
+    ...lines,
+    '',
+    `The workers' tokens on the planner's model: $${baseline_repriced_usd}`,
+    style.green(`Saved by delegating: $${savings_usd}`),
+    `That is ${formatPercent(savings_pct)} of the workers' part and ${formatPercent(divide(saved, wholeJob))} of the whole job.`,
+    '',
+  ].join('\n');
+}
+
+/** 0 where the whole is nothing. */
+function divide(part: bigint, whole: bigint): number {
+  return whole === 0n ? 0 : Number(part) / Number(whole);
+}
+
+function formatPercent(ratio: number): string {
+  return `${(ratio * 100).toFixed(1)} %`;
+}
+
+function composeCostRow(label: string, model: string, row: Parameters<typeof composeCostCells>[0]): string[] {
+  return [label, model, ...composeCostCells(row)];
+}
+
+export interface DemoJob {
+  /** Folder below `examples/`. */
+  readonly example: string;
+  /** What scripted models say; relative to the package. */
+  readonly scenario: string;
+  readonly task: string;
+  /** For whoever watches. */
+  readonly about: string;
+  /** Folder of the workspace that the result is written to; null = the answer is all. A job that writes nothing there is not done. */
+  readonly results: string | null;
+  session(modelFor: (tier: Tier) => string | null): Omit<NewSession, 'workspace_path'>;
+}
+
+export const PLANNER_JOB: DemoJob = {
+  example: 'auth-refactor',
+  scenario: 'config/scenarios/auth-refactor.yaml',
+  task:
+    'The login providers in src/ (google, github, gitlab) repeat the same checks of their input. Write src/checks.mjs with ' +
+    'one function for these checks, then let one worker per provider, all three at once, make its file call it. ' +
+    'Nothing a caller sees may change. Then run `node --test` and report in two sentences.',
+  about: 'three login providers repeat the same checks; put them into one place.',
+  results: null,
+  session: (modelFor) => {
+    const planner = modelFor('deep');
+    return planner === null ? {} : { initial_active_model: planner };
+  },
+};
+
+export const WORKERS_JOB: DemoJob = {
+  example: 'pitchdeck-eval',
+  scenario: 'config/scenarios/pitchdeck-eval.yaml',
+  task: 'Evaluate all decks of the pipeline.',
+  about: 'an orchestrator has a locked evaluator judge three pitch decks.',
+  results: 'evaluations',
+  // Its rules ask before a file is written; the folder is a throw-away copy.
+  session: () => ({ worker: 'orchestrator', approval_mode: 'approve_all' }),
+};
 
 const DEFAULT_COLUMNS = 80;
 

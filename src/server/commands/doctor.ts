@@ -1,26 +1,36 @@
-// `metis doctor`: what a server on this machine would find, one line each, with what to do about it (17 §2).
+// `metis doctor` and `metis config check`: what would keep a server from starting, one line each, and what to do (17 §2).
+
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { rgPath } from '@vscode/ripgrep';
-import { createStyle, toPrintable, wrapWords } from '#cli/style.ts';
+import { createStyle, toPrintable, wrapWords } from '#cli/terminal.ts';
 import { keyAdvice, usableAdapters } from '#core/policy/registry/adapter-config.ts';
 import type { RegistryFile } from '#core/policy/registry/registry.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { inspectDatabase } from '#store/sqlite/connection/inspect.ts';
 import { openToOthers } from '#store/sqlite/connection/private-file.ts';
 import type { ConfigFlags } from '../config.ts';
-import { type CommandContext, refuse } from '../context.ts';
-import { loadPrices } from '../prices.ts';
-import { findOwnAddresses } from '../providers.ts';
-import { createUsableRegistry, readRegistry } from '../registry-file.ts';
-import { checkDefaultModels, checkRoutingFile } from '../routing-file.ts';
-import { loadSettings, type Settings } from '../start.ts';
-import { checkKeysOnline } from './doctor-keys.ts';
-import { checkMcpServers } from './doctor-mcp.ts';
-import { checkWebhooks } from './doctor-notify.ts';
-import { canSandbox, isRoot, NO_SANDBOX, RUNS_AS_ROOT } from './shell-sandbox.ts';
+import { type CommandContext, loadSettings, refuse, type Settings } from '../context.ts';
+import {
+  checkDefaultModels,
+  checkRoutingFile,
+  createUsableRegistry,
+  findOwnAddresses,
+  loadPrices,
+  readRegistry,
+} from '../models.ts';
+import { resolveReceiverKeys } from '../notify.ts';
+import {
+  canSandbox,
+  checkKeysOnline,
+  checkMcpServers,
+  checkWebhooks,
+  isRoot,
+  NO_SANDBOX,
+  RUNS_AS_ROOT,
+} from './doctor-checks.ts';
 
 interface Finding {
   readonly level: 'ok' | 'warning' | 'error';
@@ -109,7 +119,7 @@ function checkRights(folder: string, database: string): Finding[] {
 
 async function checkDatabase({ packageDir }: CommandContext, { config }: Settings): Promise<readonly Finding[]> {
   const { url } = config.database;
-  if (url !== null) return (await import('../storage/cluster-doctor.ts')).checkCluster(url, config, packageDir);
+  if (url !== null) return (await import('../storage/cluster-commands.ts')).checkCluster(url, config, packageDir);
   try {
     inspectDatabase(config.storage.db_path, path.join(packageDir, 'migrations'));
     return [];
@@ -219,4 +229,40 @@ function checkPort({ config }: Settings): Promise<Finding> {
     });
     probe.listen(number, host, () => probe.close(() => resolve(ok(`port ${number} on ${host} is free`))));
   });
+}
+
+/** Exit code: 0 when everything that is read at startup is in order, else 1 with one line per problem. */
+export async function checkConfig(context: CommandContext, flags: ConfigFlags): Promise<number> {
+  const settings = loadSettings(context, flags);
+  if (!settings.ok) return refuse(context, settings.error);
+  const { config, credentials, files, envFile } = settings.value;
+  const problems: string[] = envFile.problem === null ? [] : [envFile.problem];
+  const warnings: string[] = [...envFile.remarks];
+  for (const check of [
+    () => {
+      const registry = createUsableRegistry(readRegistry(config.registry.path, context.packageDir), credentials);
+      for (const { errors, warnings: found } of [
+        checkDefaultModels(config, registry),
+        checkRoutingFile(config.routing.global_path, registry) ?? { errors: [], warnings: [] },
+      ]) {
+        problems.push(...errors);
+        warnings.push(...found);
+      }
+    },
+    () => loadPrices(config.pricing, context.packageDir),
+    () => resolveReceiverKeys(config.notify, credentials),
+  ]) {
+    try {
+      check();
+    } catch (error) {
+      if (!(error instanceof StartupError)) throw error;
+      problems.push(...error.problems);
+    }
+  }
+  if (problems.length > 0) return refuse(context, problems);
+  const read = files.length > 0 ? files.join(', ') : 'built-in defaults only';
+  context.stdout.write(`configuration ok: ${read}\nregistry ok: ${config.registry.path}\n`);
+  for (const line of warnings) context.stdout.write(`warning: ${line}\n`);
+  context.stdout.write(`prices ok: ${config.pricing.tables.join(', ')}\n`);
+  return 0;
 }

@@ -5,11 +5,10 @@ import { systemClock } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { createServer } from '../compose.ts';
 import type { ConfigFlags } from '../config.ts';
-import { type CommandContext, refuse } from '../context.ts';
-import { writeServerFile } from '../door/server-file.ts';
+import { type CommandContext, loadSettings, refuse, toClientUrl } from '../context.ts';
+import { writeServerFile } from '../find-server.ts';
 import { startLog } from '../log.ts';
-import { loadSettings, toClientUrl } from '../start.ts';
-import { canSandbox, isRoot, NO_SANDBOX, RUNS_AS_ROOT } from './shell-sandbox.ts';
+import { canSandbox, isRoot, NO_SANDBOX, RUNS_AS_ROOT } from './doctor-checks.ts';
 
 /**
  * By how much the old heap may grow before it is collected. A turn outlives the young heap, and under many of them V8

@@ -1,5 +1,7 @@
-// The figures of `/metrics` and of OTLP: folded from committed events since the start, written as Prometheus text by hand (18 §2).
+// The metrics of `/metrics` and OTLP: folded from committed events since the start (18 §2).
 
+import type { Attributes, HrTime } from '@opentelemetry/api';
+import type { MetricData } from '@opentelemetry/sdk-metrics';
 import type { LiveBus } from '#core/ports/live-bus.ts';
 import type { MetricGauges } from '#http/http-app.ts';
 import { FailureModeSchema } from '#protocol/delegate.ts';
@@ -7,7 +9,121 @@ import type { Event, EventType, PayloadOf } from '#protocol/event.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 import { SLOTS } from '#protocol/route.ts';
 import { ErrorClassSchema } from '#protocol/scalars.ts';
-import { createHistogram, createSums, type Family } from './series.ts';
+import { promptTokens } from '#protocol/usage.ts';
+import type { AnswerFacts, FindCallTarget } from './call-facts.ts';
+
+type Labels = Readonly<Record<string, string>>;
+
+interface Point<T> {
+  readonly labels: Labels;
+  readonly value: T;
+}
+
+/** One histogram's values: `counts` has one more than there are bounds, each value in one of them. */
+interface Spread {
+  readonly counts: readonly number[];
+  readonly sum: number;
+  readonly count: number;
+}
+
+/** The figures of one name. */
+export type Family = { readonly name: string; readonly help: string; readonly unit?: string } & (
+  | { readonly type: 'counter' | 'gauge'; readonly whole: boolean; readonly points: readonly Point<number>[] }
+  | { readonly type: 'histogram'; readonly bounds: readonly number[]; readonly points: readonly Point<Spread>[] }
+);
+
+interface Sums {
+  add(labels: Labels, amount?: bigint): void;
+  lines(): string[];
+  family(): Family;
+}
+
+/** @param show a sum as it is written, where it is no plain count */
+function createSums(name: string, help: string, show?: (sum: bigint) => string): Sums {
+  const text = show ?? String;
+  const sums = new Map<string, { readonly labels: Labels; sum: bigint }>();
+  return {
+    add(labels, amount = 1n) {
+      const one = findSeries(sums, labels, () => ({ labels, sum: 0n }));
+      one.sum += amount;
+    },
+    lines: () => [
+      ...writeHead(name, help, 'counter'),
+      ...sortSeries(sums).map(([labels, { sum }]) => `${name}{${labels}} ${text(sum)}`),
+    ],
+    family: () => ({
+      ...{ name, help, type: 'counter', whole: show === undefined },
+      points: [...sums.values()].map(({ labels, sum }) => ({ labels, value: Number(text(sum)) })),
+    }),
+  };
+}
+
+interface Histogram {
+  observe(labels: Labels, value: number): void;
+  lines(): string[];
+  family(): Family;
+}
+
+/**
+ * @param bounds upper ones, ascending; `+Inf` is added
+ * @param unit where the name does not say it
+ */
+export function createHistogram(name: string, help: string, bounds: readonly number[], unit?: string): Histogram {
+  const series = new Map<string, { readonly labels: Labels; readonly counts: number[]; sum: number; count: number }>();
+  return {
+    observe(labels, value) {
+      const one = findSeries(series, labels, () => ({ labels, counts: [...bounds, 0].map(() => 0), sum: 0, count: 0 }));
+      const place = bounds.findIndex((bound) => value <= bound);
+      const index = place < 0 ? bounds.length : place;
+      one.counts[index] = (one.counts[index] ?? 0) + 1;
+      one.sum += value;
+      one.count += 1;
+    },
+    lines: () => [
+      ...writeHead(name, help, 'histogram'),
+      ...sortSeries(series).flatMap(([labels, { counts, sum, count }]) => {
+        let below = 0;
+        return [
+          ...bounds.map((bound, i) => {
+            below += counts[i] ?? 0;
+            return `${name}_bucket{${labels},le="${bound}"} ${below}`;
+          }),
+          `${name}_bucket{${labels},le="+Inf"} ${count}`,
+          `${name}_sum{${labels}} ${sum}`,
+          `${name}_count{${labels}} ${count}`,
+        ];
+      }),
+    ],
+    family: () => ({
+      ...{ name, help, type: 'histogram', bounds, ...(unit === undefined ? {} : { unit }) },
+      points: [...series.values()].map(({ labels, counts, sum, count }) => ({
+        labels,
+        value: { counts: [...counts], sum, count },
+      })),
+    }),
+  };
+}
+
+function findSeries<T>(series: Map<string, T>, labels: Labels, empty: () => T): T {
+  const key = formatLabels(labels);
+  const found = series.get(key) ?? empty();
+  series.set(key, found);
+  return found;
+}
+
+function writeHead(name: string, help: string, type: string): string[] {
+  return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`];
+}
+
+function sortSeries<T>(series: ReadonlyMap<string, T>): [string, T][] {
+  return [...series].sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+function formatLabels(labels: Labels): string {
+  return Object.entries(labels)
+    .map(([name, value]) => `${name}="${value.replace(/[\\"]/g, '\\$&').replaceAll('\n', '\\n')}"`)
+    .join(',');
+}
 
 /** Upper bounds of `metis_llm_latency_seconds`: model calls take from a moment to minutes. */
 const LATENCY_SECONDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300];
@@ -118,4 +234,96 @@ function listGaugeFamilies(now: MetricGauges): Family[] {
     ...{ name: `metis_${name}`, help, type: 'gauge', whole: true },
     points: [{ labels: {}, value: now[name as keyof MetricGauges] }],
   }));
+}
+
+export interface Modules {
+  readonly api: typeof import('@opentelemetry/api');
+  readonly sdk: typeof import('@opentelemetry/sdk-metrics');
+}
+
+/** @param span Unix milliseconds of the start, and of now */
+export function toMetricData(
+  { api, sdk }: Modules,
+  family: Family,
+  span: { readonly from: number; readonly until: number },
+): MetricData {
+  const { DOUBLE, INT } = api.ValueType;
+  const descriptor = {
+    name: family.name,
+    description: family.help,
+    unit: family.unit ?? '',
+    valueType: family.type !== 'histogram' && family.whole ? INT : DOUBLE,
+  };
+  const times = { startTime: toHrTime(span.from), endTime: toHrTime(span.until) };
+  const base = { descriptor, aggregationTemporality: sdk.AggregationTemporality.CUMULATIVE };
+  if (family.type === 'histogram') {
+    const boundaries = [...family.bounds];
+    const dataPoints = family.points.map(({ labels, value: { counts, sum, count } }) => ({
+      ...times,
+      attributes: { ...labels },
+      value: { buckets: { boundaries, counts: [...counts] }, sum, count },
+    }));
+    return { ...base, dataPointType: sdk.DataPointType.HISTOGRAM, dataPoints };
+  }
+  const dataPoints = family.points.map(({ labels, value }) => ({ ...times, attributes: { ...labels }, value }));
+  return family.type === 'gauge'
+    ? { ...base, dataPointType: sdk.DataPointType.GAUGE, dataPoints }
+    : { ...base, dataPointType: sdk.DataPointType.SUM, dataPoints, isMonotonic: true };
+}
+
+function toHrTime(ms: number): HrTime {
+  const seconds = Math.floor(ms / 1000);
+  return [seconds, Math.round((ms - seconds * 1000) * 1e6)];
+}
+
+/** The bounds that the conventions advise. */
+const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864];
+const SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+
+/** Names that a provider gives: each is a series for as long as the server runs. */
+const MAX_RESPONSE_MODELS = 200;
+
+/** The metrics that OpenTelemetry's GenAI conventions name: tokens and duration of the calls that end from now on (18 §2). */
+export function createGenAiMetrics(
+  bus: LiveBus,
+  { answers, targetOf }: { readonly answers: Pick<AnswerFacts, 'find'>; readonly targetOf: FindCallTarget },
+): () => Family[] {
+  const usage = createHistogram(
+    'gen_ai.client.token.usage',
+    'Tokens of a model call, cached ones among the input.',
+    TOKENS,
+    '{token}',
+  );
+  const duration = createHistogram('gen_ai.client.operation.duration', 'Time of a model call.', SECONDS, 's');
+  const seen = new Set<unknown>();
+  const labelCall = ({ model, provider }: { readonly model: string; readonly provider: string }) => {
+    const target = targetOf(model);
+    return {
+      'gen_ai.operation.name': 'chat',
+      'gen_ai.provider.name': provider,
+      'gen_ai.request.model': target.model,
+      ...toLabels({ 'server.address': target.server['server.address'] }),
+    };
+  };
+  foldEvents(bus, 'gen-ai-metrics', {
+    'llm.call_completed'(payload) {
+      const { 'gen_ai.response.model': served } = answers.find(payload.request_id);
+      if (seen.size < MAX_RESPONSE_MODELS) seen.add(served);
+      const shown = seen.has(served) ? served : undefined;
+      const labels = { ...labelCall(payload), ...toLabels({ 'gen_ai.response.model': shown }) };
+      usage.observe({ ...labels, 'gen_ai.token.type': 'input' }, promptTokens(payload));
+      usage.observe({ ...labels, 'gen_ai.token.type': 'output' }, payload.output_tokens);
+      const { error_class } = payload;
+      const seconds = payload.latency_ms / 1000;
+      duration.observe({ ...labels, ...(error_class === null ? {} : { 'error.type': error_class }) }, seconds);
+    },
+    'llm.call_failed': (payload) =>
+      duration.observe({ ...labelCall(payload), 'error.type': payload.error_class }, payload.latency_ms / 1000),
+  });
+  return () => [usage.family(), duration.family()];
+}
+
+/** Labels are texts. */
+function toLabels(attributes: Attributes): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(attributes).flatMap(([k, v]) => (v === undefined ? [] : [[k, String(v)]])));
 }

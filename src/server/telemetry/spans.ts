@@ -3,9 +3,7 @@ import type { Attributes, Context, Span, Tracer } from '@opentelemetry/api';
 import type { LiveBus } from '#core/ports/live-bus.ts';
 import type { Event } from '#protocol/event.ts';
 import { promptTokens } from '#protocol/usage.ts';
-import type { AnswerFacts } from './answer-facts.ts';
-import type { FindCallTarget } from './call-target.ts';
-import type { Content } from './content.ts';
+import type { AnswerFacts, Content, FindCallTarget } from './call-facts.ts';
 import { foldEvents } from './metrics.ts';
 import type { TraceHeaders, TraceRelay } from './trace-relay.ts';
 

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { checkWorkers, listWorkers, showWorker } from '#cli/workers.ts';
+import { checkWorkers, listWorkers, showWorker } from '#cli/worker-definitions.ts';
 import { tempFolder } from '../../support/engine.ts';
 import { type Parsed, startServer, type TestServer } from '../../support/http.ts';
 

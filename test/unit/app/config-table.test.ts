@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
-import { CONFIG_KEYS } from '#server/config-keys.ts';
+import { CONFIG_KEYS } from '#server/config.ts';
 import { CONFIG_MEANING, withKeyTable } from '#server/config-table.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../../..');

@@ -4,8 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { defaultConfig } from '#protocol/config.ts';
-import { type ConfigInput, loadConfig } from '#server/config.ts';
-import { CONFIG_KEYS, toEnvironmentName } from '#server/config-keys.ts';
+import { CONFIG_KEYS, type ConfigInput, loadConfig, toEnvironmentName } from '#server/config.ts';
 
 let root: string;
 let input: ConfigInput;

@@ -3,10 +3,9 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { CommandContext } from '#server/context.ts';
+import { type CommandContext, loadSettings } from '#server/context.ts';
 import { createCredentials, displayKey, readEnvFile } from '#server/credentials.ts';
 import { createLogger } from '#server/log.ts';
-import { loadSettings } from '#server/start.ts';
 
 let dir: string;
 beforeEach(() => {

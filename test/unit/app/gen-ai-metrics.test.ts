@@ -1,7 +1,7 @@
 // A provider that names another model with every answer makes no end of series (18 §2).
 import { expect, test } from 'vitest';
 import type { Event } from '#protocol/event.ts';
-import { createGenAiMetrics } from '#server/telemetry/gen-ai-metrics.ts';
+import { createGenAiMetrics } from '#server/telemetry/metrics.ts';
 import { createBus } from '#store/bus/memory/bus.ts';
 import { recordingLog } from '../../provider/support.ts';
 

@@ -12,14 +12,14 @@ import {
   formatDollars,
   formatRoundedDollars,
   groupDigits,
+  layOutTable,
   pad,
   splitByWidth,
   toJsonLine,
   toPrintable,
   toPrintableText,
   wrapWords,
-} from '#cli/style.ts';
-import { layOutTable } from '#cli/table.ts';
+} from '#cli/terminal.ts';
 import type { StoredEvent, TransientEvent } from '#client/events.ts';
 import { toPusd } from '#protocol/money.ts';
 

@@ -1,6 +1,6 @@
 // The line below the tree of `metis run`: what the server said last, as long as it still holds.
 import { expect, it, onTestFinished } from 'vitest';
-import { watchWaiting } from '#cli/waiting.ts';
+import { watchWaiting } from '#cli/run-task.ts';
 import type { MetisClient } from '#client/client.ts';
 import { manualClock, START } from '../../support/manual-clock.ts';
 

@@ -1,15 +1,19 @@
-// Finding the server of a door's process, or starting one inside it (19 §5).
+// `metis mcp` and `metis acp`: MCP or ACP on stdin and stdout, on a server that is found or started inside (19 §3 to §5).
 
+import { randomUUID } from 'node:crypto';
+import path from 'node:path';
+import { Readable } from 'node:stream';
+import { toPrintable } from '#cli/terminal.ts';
+import { createMetisClient } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
+import { createRoot } from '#mcp/root-session.ts';
 import { sleep, systemClock, type Timer } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { createServer, type RunningServer } from '../compose.ts';
 import type { ConfigFlags } from '../config.ts';
-import type { CommandContext } from '../context.ts';
+import { type CommandContext, getConfiguredServer, loadSettings, refuse, type Settings } from '../context.ts';
+import { type FoundServer, findServer, writeServerFile } from '../find-server.ts';
 import { startLog } from '../log.ts';
-import { getConfiguredServer, loadSettings, type Settings } from '../start.ts';
-import { type FoundServer, findServer } from './find-server.ts';
-import { writeServerFile } from './server-file.ts';
 
 export interface AttachFlags extends ConfigFlags {
   /** The one to ask, wherever it is. */
@@ -137,6 +141,101 @@ async function startOwnServer(context: CommandContext, settings: Settings) {
     return { server, url, forget: writeServerFile(dataDir, { url, embedded: true }) };
   } catch (error) {
     await server.close();
+    throw error;
+  }
+}
+
+export interface McpFlags extends AttachFlags {
+  readonly workspace?: string;
+  readonly budget?: string;
+}
+
+/** Until stdin ends. Exit code: 0, or 1 when no server could be found or started. */
+export async function serveMcp(context: CommandContext, flags: McpFlags): Promise<number> {
+  try {
+    const { server, leave, close } = await attach(context, flags);
+    try {
+      const [{ serveStdio, StdioServerTransport }, { createStates, mcpServer }] = await Promise.all([
+        import('@modelcontextprotocol/server/stdio'),
+        import('#mcp/mcp-server.ts'),
+      ]);
+      const world = { clock: systemClock, uuid: randomUUID };
+      const root = createRoot(world, server, {
+        workspace_path: path.resolve(context.cwd, flags.workspace ?? '.'),
+        door: 'mcp',
+        on_reached: 'stop',
+        max_cost_usd: flags.budget ?? null,
+        client_ref: context.env.CLAUDE_CODE_SESSION_ID ?? null,
+      });
+      const transport = new StdioServerTransport();
+      const closeTransport = transport.close.bind(transport);
+      // It closes by itself at the end of stdin, and at a line that is too long.
+      const ended = new Promise<void>((resolve) => {
+        transport.close = () => closeTransport().finally(resolve);
+      });
+      const handle = serveStdio(
+        mcpServer(context.version, createStates(world), () => root),
+        {
+          transport,
+          onerror: (error) => context.stderr.write(`metis: ${toPrintable(summarizeError(error))}\n`),
+        },
+      );
+      await Promise.race([ended, context.outputClosed, context.stopSignal()]);
+      leave();
+      await handle.close();
+      await root.settled();
+    } finally {
+      await close();
+    }
+    return 0;
+  } catch (error) {
+    if (error instanceof StartupError) return refuse(context, error.problems);
+    throw error;
+  }
+}
+
+/** What the schemas of the protocol say of a stranger's line fills a page. */
+function summarizeError({ name, message }: Error): string {
+  return name === 'ZodError' || name === '$ZodError'
+    ? 'a line on stdin is no message of the protocol'
+    : (message.split('\n', 1)[0] ?? '');
+}
+
+/** Of a message from the editor; a larger one ends the agent. */
+const MAX_FRAME_BYTES = 10 * 1024 * 1024;
+
+/** Until stdin ends. Exit code: 0, or 1 when no server could be found or started. */
+export async function serveAcp(context: CommandContext, flags: AttachFlags): Promise<number> {
+  try {
+    const { server, leave, close } = await attach(context, flags);
+    try {
+      const [{ ndJsonStream }, { createAgent }] = await Promise.all([
+        import('@agentclientprotocol/sdk'),
+        import('#acp/acp-agent.ts'),
+      ]);
+      const agent = createAgent({
+        client: createMetisClient(server),
+        version: context.version,
+        uuid: randomUUID,
+        clock: systemClock,
+        failed: (error) =>
+          context.stderr.write(`metis: ${toPrintable(error instanceof Error ? error.message : String(error))}\n`),
+      });
+      const output = new WritableStream<Uint8Array>({
+        write: (chunk) => void context.stdout.write(Buffer.from(chunk).toString('utf8')),
+      });
+      const input = Readable.toWeb(context.stdin) as ReadableStream<Uint8Array>;
+      const connection = agent.app.connect(ndJsonStream(output, input, { maxMessageBytes: MAX_FRAME_BYTES }));
+      await Promise.race([connection.closed, context.outputClosed, context.stopSignal()]);
+      leave();
+      await agent.close();
+      connection.close();
+    } finally {
+      await close();
+    }
+    return 0;
+  } catch (error) {
+    if (error instanceof StartupError) return refuse(context, error.problems);
     throw error;
   }
 }

@@ -3,9 +3,18 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { createMetisClient, type WorkerInfo } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
-import { toJsonLine, toPrintable, toPrintableText } from './style.ts';
-import { type Column, layOutTable } from './table.ts';
-import { askServer, createTerminalStyle, getTableWidth, type ServerFlags, type Terminal } from './terminal.ts';
+import {
+  askServer,
+  type Column,
+  createTerminalStyle,
+  getTableWidth,
+  layOutTable,
+  type ServerFlags,
+  type Terminal,
+  toJsonLine,
+  toPrintable,
+  toPrintableText,
+} from './terminal.ts';
 
 const WORKERS_PAGE = 200;
 const AGENT_FOLDERS = ['.', 'workers', '.metis/workers', 'agents'];

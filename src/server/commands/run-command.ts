@@ -2,17 +2,16 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { SHOW_CURSOR } from '#cli/live-tree.ts';
-import { EXIT, type RunFlags, runTask } from '#cli/run.ts';
+import { EXIT, type RunFlags, runTask } from '#cli/run-task.ts';
 import { printMessage } from '#cli/terminal.ts';
 import type { ServerAddress } from '#client/request.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { isOwned } from '#store/sqlite/connection/owner-lock.ts';
 import { createServer, type RunningServer } from '../compose.ts';
 import type { ConfigFlags } from '../config.ts';
-import { type CommandContext, refuse } from '../context.ts';
-import { findServer } from '../door/find-server.ts';
+import { type CommandContext, getConfiguredServer, loadSettings, refuse, type Settings } from '../context.ts';
+import { findServer } from '../find-server.ts';
 import { createLogger } from '../log.ts';
-import { getConfiguredServer, loadSettings, type Settings } from '../start.ts';
 
 export interface RunCommandFlags extends ConfigFlags, Omit<RunFlags, 'workspace'> {
   readonly workspace?: string;

@@ -8,14 +8,77 @@ import {
   type Turn,
 } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
+import { type Waiting, waitingEnds, wordsFor } from '#client/waiting.ts';
+import { type Clock, systemClock, type Timer } from '#protocol/clock.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
 import { createApprovals, type Desk } from './approvals.ts';
-import { followSession, toLoggedEvent } from './follow.ts';
+import { followSession, toLoggedEvent } from './events.ts';
+import { startWatch, type Watch } from './live-tree.ts';
 import { createSessionTree } from './session-tree.ts';
-import { formatDollars, groupDigits, toJsonLine, toPrintable, toPrintableText } from './style.ts';
-import { askServer, createTerminalStyle, printMessage, type ServerFlags, type Terminal } from './terminal.ts';
-import { watchWaiting } from './waiting.ts';
-import { startWatch, type Watch } from './watch.ts';
+import {
+  askServer,
+  createTerminalStyle,
+  formatAge,
+  formatDollars,
+  groupDigits,
+  printMessage,
+  type ServerFlags,
+  type Terminal,
+  toJsonLine,
+  toPrintable,
+  toPrintableText,
+} from './terminal.ts';
+
+const ASK_AGAIN_MS = 2000;
+const SHOWN = 3;
+export interface WaitingLine {
+  /** '' when nothing is waited for. */
+  line(): string;
+  /** Something happened in a session: what was known of it is over. */
+  clear(sessionId: string): void;
+  stop(): void;
+}
+
+/** Asks every 2 s; what the server does not answer is not shown. `who` names a session in a word. */
+export function watchWaiting(
+  client: MetisClient,
+  sessionId: string,
+  who: (sessionId: string) => string,
+  clock: Clock = systemClock,
+): WaitingLine {
+  let waiting: readonly Waiting[] = [];
+  let timer: Timer | null = null;
+  const stopped = new AbortController();
+  const look = async () => {
+    try {
+      waiting = (await client.getSession(sessionId, { signal: stopped.signal })).waiting_on;
+    } catch {
+      waiting = [];
+    }
+    if (!stopped.signal.aborted) timer = clock.after(ASK_AGAIN_MS, () => void look());
+  };
+  timer = clock.after(ASK_AGAIN_MS, () => void look());
+  return {
+    line() {
+      const ends = waitingEnds(waiting);
+      const told = ends
+        .slice(0, SHOWN)
+        .map(
+          ({ kind, session_id, since }) =>
+            `${wordsFor(kind)} (${who(session_id)}, ${formatAge(clock.now() - Date.parse(since))})`,
+        );
+      const more = ends.length > SHOWN ? ` and ${ends.length - SHOWN} more` : '';
+      return told.length === 0 ? '' : `waits for ${told.join(', ')}${more}`;
+    },
+    clear(id) {
+      waiting = waiting.filter(({ session_id }) => session_id !== id);
+    },
+    stop() {
+      stopped.abort();
+      timer?.cancel();
+    },
+  };
+}
 
 export interface RunFlags extends Pick<ServerFlags, 'json'> {
   /** Absolute. */

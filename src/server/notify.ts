@@ -1,15 +1,62 @@
-// One receiver outside: its place in the journal, kept over restarts, and its events one after the other (20 §7).
+// Webhooks: receivers get the events of their types one after the other, also over restarts (20 §7).
 
 import { noticeBody, signature } from '#core/policy/notify/notice.ts';
 import type { Journal } from '#core/ports/journal.ts';
+import type { LiveBus } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { Notices } from '#core/ports/notices.ts';
 import type { Store } from '#core/ports/store.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import { NOTIFIED_EVENTS, type Receiver } from '#protocol/config/notify.ts';
+import { StartupError } from '#protocol/errors.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
-import { postNotice } from './post.ts';
+import type { Credentials } from './credentials.ts';
+
+const TIMEOUT_MS = 10_000;
+
+interface Post {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+/** Null when it was taken, else why not. Rejects only when `ending` aborts. */
+async function postNotice(
+  { url, headers, body }: Post,
+  around: { readonly clock: Clock; readonly fetch: typeof fetch; readonly ending: AbortSignal },
+): Promise<string | null> {
+  const stop = new AbortController();
+  const timer = around.clock.after(TIMEOUT_MS, () => stop.abort());
+  const onEnd = () => stop.abort();
+  around.ending.addEventListener('abort', onEnd, { once: true });
+  try {
+    around.ending.throwIfAborted();
+    const response = await around.fetch(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...headers },
+      body,
+      redirect: 'manual',
+      signal: stop.signal,
+    });
+    // Whatever it says beyond its status is of no interest, however long it goes on.
+    await response.body?.cancel().catch(() => {});
+    return response.ok ? null : `answered ${response.status}`;
+  } catch (error) {
+    around.ending.throwIfAborted();
+    return stop.signal.aborted ? 'did not answer within 10 s' : describeFailure(error);
+  } finally {
+    timer.cancel();
+    around.ending.removeEventListener('abort', onEnd);
+  }
+}
+
+/** The system's code, never a text that may hold the URL. */
+function describeFailure(error: unknown): string {
+  const cause = error instanceof Error ? error.cause : null;
+  const code = cause instanceof Error && 'code' in cause ? cause.code : null;
+  return typeof code === 'string' ? `cannot be reached (${code})` : 'cannot be reached';
+}
 
 const PAGE_ROWS = 50;
 /** How soon a receiver is told of what another node stored. */
@@ -21,7 +68,7 @@ const STORE_EVERY = 5000;
 /** Told of workers in any case: else what a worker asks would wait unseen (06 §7). */
 const ALWAYS: readonly string[] = ['tool.confirmation_requested', 'tool.confirmation_resolved'];
 
-export interface ReceiverParts {
+interface ReceiverParts {
   readonly store: Store;
   readonly journal: Journal;
   readonly clock: Clock;
@@ -32,7 +79,7 @@ export interface ReceiverParts {
   readonly notices: Notices | null;
 }
 
-export interface RunningReceiver {
+interface RunningReceiver {
   readonly types: ReadonlySet<string>;
   /** An event was stored. Synchronous and quick. */
   wake(event: { readonly type: string }): void;
@@ -41,12 +88,12 @@ export interface RunningReceiver {
 }
 
 /** Under which name it is remembered where it stands. */
-export function getCursorName({ url }: Receiver): string {
+function getCursorName({ url }: Receiver): string {
   return `notify:${sha256Hex(url)}`;
 }
 
 /** What it is told of. */
-export function listEventTypes({ events }: Receiver): ReadonlySet<string> {
+function listEventTypes({ events }: Receiver): ReadonlySet<string> {
   return new Set<string>(NOTIFIED_EVENTS.filter((type) => events.includes(type)));
 }
 
@@ -166,5 +213,62 @@ export function runReceiver(receiver: Receiver, key: string | null, parts: Recei
       wake();
     },
     work: (ending) => (parts.notices === null ? work(ending) : workInTurn(parts.notices, ending)),
+  };
+}
+
+interface NotifyParts extends Omit<ReceiverParts, 'fetch'> {
+  readonly bus: LiveBus;
+  readonly fetch?: typeof fetch;
+}
+
+interface Notify {
+  /** Stops telling, in mid-attempt too; what was not taken is told after the next start. */
+  close(): Promise<void>;
+}
+
+/** A receiver and the key of its signature, null without one. */
+interface KeyedReceiver {
+  readonly receiver: Receiver;
+  readonly key: string | null;
+}
+
+/** Throws `StartupError('config_invalid')` for a key that is not set. */
+export function resolveReceiverKeys(
+  receivers: readonly Receiver[],
+  credentials: Credentials,
+): readonly KeyedReceiver[] {
+  return receivers.map((receiver, i) => {
+    if (receiver.secret_env === null) return { receiver, key: null };
+    const key = credentials.secret(receiver.secret_env);
+    if (key !== null) return { receiver, key };
+    throw new StartupError('config_invalid', [
+      `notify.${i}.secret_env: ${receiver.secret_env} is not set; set it in the environment or in the data folder's .env`,
+    ]);
+  });
+}
+
+/** Types of events by the place of the receiver that is told of them. */
+export function mapEventTypes(receivers: readonly KeyedReceiver[]): ReadonlyMap<string, ReadonlySet<string>> {
+  return new Map(receivers.map(({ receiver }) => [getCursorName(receiver), listEventTypes(receiver)]));
+}
+
+/** Null when nobody is to be told. */
+export function startNotify(receivers: readonly KeyedReceiver[], { bus, ...parts }: NotifyParts): Notify | null {
+  if (receivers.length === 0) return null;
+  const closing = new AbortController();
+  const around = { fetch: globalThis.fetch, ...parts };
+  const running: RunningReceiver[] = receivers.map(({ receiver, key }) => runReceiver(receiver, key, around));
+  const work = async (ending: AbortSignal) => void (await Promise.all(running.map((one) => one.work(ending))));
+  const { notices } = parts;
+  const done = notices === null ? work(closing.signal) : notices.alone(closing.signal, work);
+  const unsubscribe = bus.subscribe('notify', (items) => {
+    for (const item of items) if (item.kind === 'event') for (const one of running) one.wake(item.event);
+  });
+  return {
+    async close() {
+      unsubscribe();
+      closing.abort();
+      await done;
+    },
   };
 }

@@ -1,16 +1,16 @@
 // One run of `metis benchmark`: a copy of the workspace, one turn under what is left of the limit, then the check (17 §6).
 import fs from 'node:fs';
 import path from 'node:path';
+import { startWatch } from '#cli/live-tree.ts';
 import { createSessionTree } from '#cli/session-tree.ts';
 import { createTerminalStyle } from '#cli/terminal.ts';
-import { startWatch } from '#cli/watch.ts';
 import { type CostRow, createMetisClient, type MetisClient, type Session, type Turn } from '#client/client.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
-import type { CommandContext } from '#server/context.ts';
 import { createSandbox } from '#tools/sandbox/bubblewrap.ts';
 import { shellEnvironment, startCommand } from '#tools/sandbox/command.ts';
-import { type Arm, type ArmServer, type BenchmarkSettings, startArmServer } from './server.ts';
+import type { CommandContext } from '../context.ts';
+import { type Arm, type ArmServer, type BenchmarkSettings, startArmServer } from './benchmark-setup.ts';
 
 const CHECK_LIMIT_MS = 300_000;
 const MAX_REASON = 300;

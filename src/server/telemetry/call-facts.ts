@@ -1,10 +1,14 @@
 // What was said to models and by them, kept for the spans of their calls where it is asked for, scrubbed and cut (18 §2).
 import type { Attributes } from '@opentelemetry/api';
+import type { ModelRegistry } from '#core/policy/registry/registry.ts';
 import type { ProviderAdapter, Providers } from '#core/ports/provider.ts';
+import type { Relay, RelayRequest, Relays } from '#core/ports/relay.ts';
+import { DEFAULT_BASE_URLS } from '#models/adapters/create-adapters.ts';
 import type { ContentBlock } from '#protocol/message.ts';
 import type { CanonicalRequest } from '#protocol/model-request.ts';
 import type { MessageComplete, StreamEvent } from '#protocol/model-stream.ts';
 import { scrub, scrubSecrets } from '#protocol/text/scrub.ts';
+import type { Credentials } from '../credentials.ts';
 
 /** Of a request: the newest. */
 const MAX_PARTS = 40;
@@ -107,4 +111,108 @@ export function createContent(secrets: readonly string[]): Content {
       return kept;
     },
   };
+}
+
+/** Calls whose answers are remembered; the spans and metrics of a call read them as soon as it is stored. */
+const MAX_ANSWERS = 1000;
+
+export interface AnswerFacts {
+  /** The same adapters, whose answers are read. */
+  wrapProviders(providers: Providers): Providers;
+  /** The same relays, whose answers are read. */
+  wrapRelays(relays: Relays): Relays;
+  /** `gen_ai.response.model`, `gen_ai.response.id` and `gen_ai.request.stream`, as far as they are known. */
+  find(requestId: string): Attributes;
+}
+
+interface Reported {
+  readonly served_model: string | null;
+  readonly response_id: string | null;
+}
+
+/** @param secrets exact values that no attribute holds */
+export function createAnswerFacts(secrets: readonly string[]): AnswerFacts {
+  const calls = new Map<string, Attributes>();
+
+  function keep(requestId: string, { served_model, response_id }: Reported, stream: boolean): void {
+    const attribute = (name: string, value: string | null) =>
+      value === null ? {} : { [name]: scrubSecrets(value, secrets) };
+    calls.delete(requestId);
+    calls.set(requestId, {
+      ...attribute('gen_ai.response.model', served_model),
+      ...attribute('gen_ai.response.id', response_id),
+      ...(stream ? { 'gen_ai.request.stream': true } : {}),
+    });
+    if (calls.size > MAX_ANSWERS) calls.delete(calls.keys().next().value!);
+  }
+
+  async function* streamAndKeep(adapter: ProviderAdapter, ...[request, signal]: Parameters<ProviderAdapter['stream']>) {
+    for await (const event of adapter.stream(request, signal)) {
+      if (event.type === 'message.complete') keep(request.request_id, event, true);
+      yield event;
+    }
+  }
+
+  async function sendAndKeep(relay: Relay, request: RelayRequest, withKey: boolean, signal: AbortSignal) {
+    const answer = await relay.send(request, withKey, signal);
+    const type = answer.headers.find(([name]) => name === 'content-type')?.[1] ?? '';
+    return {
+      ...answer,
+      reading() {
+        const reading = answer.reading();
+        keep(request.request_id, reading, type.includes('event-stream'));
+        return reading;
+      },
+    };
+  }
+
+  return {
+    wrapProviders: (providers) =>
+      new Map(
+        [...providers].map(([id, adapter]) => [
+          id,
+          { ...adapter, stream: (request, signal) => streamAndKeep(adapter, request, signal) },
+        ]),
+      ),
+    wrapRelays: (relays) =>
+      new Map(
+        [...relays].map(([id, relay]) => [
+          id,
+          { ...relay, send: (request, withKey, signal) => sendAndKeep(relay, request, withKey, signal) },
+        ]),
+      ),
+    find: (requestId) => calls.get(requestId) ?? {},
+  };
+}
+
+interface CallTarget {
+  /** The model's name at its provider. */
+  readonly model: string;
+  /** `server.address` and `server.port`; nothing for a provider without an address. */
+  readonly server: Attributes;
+}
+
+/** Looks a model up by its id; one that the registry does not list is named by what stands behind its adapter. */
+export type FindCallTarget = (modelId: string) => CallTarget;
+
+export function createCallTargets(
+  registry: Pick<ModelRegistry, 'get' | 'adapters'>,
+  credentials: Pick<Credentials, 'forAdapter'>,
+): FindCallTarget {
+  return (modelId) => {
+    const listed = registry.get(modelId);
+    const colon = modelId.indexOf(':');
+    const adapter = listed?.adapter ?? modelId.slice(0, colon);
+    const config = registry.adapters.get(adapter);
+    const model = listed?.wire_name ?? modelId.slice(colon + 1);
+    if (config === undefined || config.type === 'scripted') return { model, server: {} };
+    const given = config.base_url ?? credentials.forAdapter(adapter, config)?.base_url;
+    const url = given ?? DEFAULT_BASE_URLS[config.type];
+    return { model, server: URL.canParse(url) ? describeServer(new URL(url)) : {} };
+  };
+}
+
+function describeServer({ hostname, port, protocol }: URL): Attributes {
+  const standard = protocol === 'http:' ? 80 : 443;
+  return { 'server.address': hostname, 'server.port': port === '' ? standard : Number(port) };
 }

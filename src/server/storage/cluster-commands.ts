@@ -1,12 +1,21 @@
 // What `metis doctor` says of a cluster: its database, shared roots and NATS (17 §2). Loaded only when `database.url` is set.
+
 import { lookup } from 'node:dns/promises';
 import path from 'node:path';
+import type { PruneReport } from '#core/ports/journal.ts';
+import type { Logger } from '#core/ports/log.ts';
 import type { NodeInfo } from '#core/ports/trees.ts';
 import { createProbe } from '#http/forward/other-nodes.ts';
+import { systemClock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { natsFault } from '#store/bus/nats/link.ts';
 import { inspectCluster } from '#store/cluster/inspect.ts';
+import { openDatabase } from '#store/postgres/connection/open.ts';
+import type { Pool } from '#store/postgres/connection/pool.ts';
+import { verifyRollups } from '#store/postgres/report/verify.ts';
+import { prune } from '#store/postgres/write/prune.ts';
+import { rebuildRollups } from '#store/postgres/write/rebuild.ts';
 
 export interface ClusterLine {
   readonly level: 'ok' | 'warning' | 'error';
@@ -92,4 +101,48 @@ async function checkNats(url: string | null): Promise<ClusterLine> {
   return fault === null
     ? { level: 'ok', text: `NATS at ${host}` }
     : { level: 'warning', text: `NATS at ${host} does not take this server (${fault}): ${late}` };
+}
+
+export interface ClusterUpkeep {
+  /** Throws `maintenance_running`. @param cutoff Unix ms */
+  prune(cutoff: number, dryRun: boolean): Promise<PruneReport>;
+  /** One line per difference. */
+  verifyRollups(): Promise<readonly string[]>;
+  /** Throws `maintenance_running`. */
+  rebuildRollups(): Promise<void>;
+  calls(): Promise<number>;
+}
+
+/** Whoever asked waits for it. */
+const STATEMENT_MS = 3_600_000;
+
+/** Opens the database for `work` alone. Throws `StartupError`. */
+export async function withCluster<T>(
+  at: { readonly url: string; readonly packageDir: string; readonly log: Logger },
+  work: (upkeep: ClusterUpkeep) => Promise<T>,
+): Promise<T> {
+  const pool = await openDatabase({
+    url: at.url,
+    size: 2,
+    synchronousCommit: 'on',
+    statementMs: STATEMENT_MS,
+    migrationsDir: path.join(at.packageDir, 'migrations', 'postgres'),
+    clock: systemClock,
+    patienceMs: 0,
+    log: at.log,
+  });
+  try {
+    return await work(createUpkeep(pool));
+  } finally {
+    await pool.close();
+  }
+}
+
+function createUpkeep(pool: Pool): ClusterUpkeep {
+  return {
+    prune: (cutoff, dryRun) => prune(pool, cutoff, dryRun),
+    verifyRollups: () => verifyRollups(pool),
+    rebuildRollups: () => rebuildRollups(pool),
+    calls: async () => (await pool.send<{ n: number }>('SELECT count(*) AS n FROM ledger_calls', [])).rows[0]!.n,
+  };
 }

@@ -1,9 +1,45 @@
-// The server of a data folder, by what that folder says of it, else by the configured address (19 §5).
+// Finds the server of a data folder: by its file `server.json`, else at the configured address (19 §5).
 import fs from 'node:fs';
+import path from 'node:path';
+import { z } from 'zod';
 import { createMetisClient } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
-import type { LoadedConfig } from '../config.ts';
-import { readServerFile } from './server-file.ts';
+import type { LoadedConfig } from './config.ts';
+
+const ServerFileSchema = z.object({
+  url: z.url(),
+  pid: z.int().positive(),
+  /** It lives in a process that serves one client, and goes with it. */
+  embedded: z.boolean(),
+});
+type ServerFile = z.infer<typeof ServerFileSchema>;
+
+const MAX_BYTES = 4096;
+
+const getServerFilePath = (dataDir: string) => path.join(dataDir, 'server.json');
+
+/** Null where there is none, or what is there is not one. */
+function readServerFile(dataDir: string): ServerFile | null {
+  try {
+    const file = getServerFilePath(dataDir);
+    if (fs.statSync(file).size > MAX_BYTES) return null;
+    return ServerFileSchema.parse(JSON.parse(fs.readFileSync(file, 'utf8')));
+  } catch {
+    return null;
+  }
+}
+
+/** Says where this process answers; the returned function takes it back, unless another server has said so since. */
+export function writeServerFile(dataDir: string, content: Omit<ServerFile, 'pid'>): () => void {
+  const file = getServerFilePath(dataDir);
+  const mine: ServerFile = { ...content, pid: process.pid };
+  const draft = `${file}.${process.pid}`;
+  fs.writeFileSync(draft, `${JSON.stringify(mine)}\n`, { mode: 0o600 });
+  fs.renameSync(draft, file);
+  return () => {
+    if (readServerFile(dataDir)?.pid === process.pid) fs.rmSync(file, { force: true });
+  };
+}
 
 const ANSWER_MS = 5000;
 

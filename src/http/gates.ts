@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
 import type { z } from 'zod';
-import { goingDown } from '#core/engine/lifecycle.ts';
+import { shuttingDownError } from '#core/engine/lifecycle.ts';
 import type { Config } from '#protocol/config.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import {
@@ -123,7 +123,7 @@ function callerGates({ server, tokens, isSpare, admitClient, draining, nodeUrl }
     const host = authorityOf(request.originalUrl) ?? headers.host;
     if (draining()) {
       markNotTaken(request, reply);
-      throw goingDown();
+      throw shuttingDownError();
     }
     if (isSpare(request.socket) && request.routeOptions.config.unlimited !== true) {
       reply.header('connection', 'close');

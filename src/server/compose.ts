@@ -3,7 +3,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { createEngine, type Engine } from '#core/engine/create-engine.ts';
-import { drain, recover, resumeAll, treeWork } from '#core/engine/lifecycle.ts';
+import { createTreeWork, drain, recover, resumeAll } from '#core/engine/lifecycle.ts';
 import { createLearning } from '#core/learning/learning-loop.ts';
 import { type PriceTable, staleRates } from '#core/policy/pricing/price-table.ts';
 import { createModelRegistry, type ModelRegistry } from '#core/policy/registry/registry.ts';
@@ -308,7 +308,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       listen: async () => {
         const bound = await listen(http, config.server);
         mcpDoor.setAddress(bound.url);
-        await trees.join(bound, treeWork(engine));
+        await trees.join(bound, createTreeWork(engine));
         if (!trees.several) {
           resuming = resumeAll(engine).catch((err: unknown) => log.error({ err }, 'open turns could not be resumed'));
         }

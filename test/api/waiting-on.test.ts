@@ -75,7 +75,7 @@ test('a turn that a limit paused waits for money since then', async () => {
   const session = await server.session({ initial_active_model: 'haiku', max_cost_usd: '0.009' });
   const turnId = await server.submit(session, 'go');
   const { timestamp } = await server.event('budget.exceeded');
-  await until(() => server.engine.locks.active().length === 0);
+  await until(() => server.engine.locks.activeTurns().length === 0);
   const money = { kind: 'budget', session_id: session.id, id: turnId, since: timestamp };
   expect(await waitingOn(server, session.id)).toEqual([money]);
 });

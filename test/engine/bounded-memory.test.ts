@@ -89,6 +89,6 @@ it('the places of a session are remembered while a delegation of it runs', async
   await until(() => outside.get('tu_0') === null);
   expect(outside.slots(session(1))).toBe(before);
   ended[1]!.open();
-  await outside.idle();
+  await outside.whenIdle();
   expect(outside.slots(session(1))).not.toBe(before);
 });

@@ -43,7 +43,7 @@ describe('a cancel', () => {
     await until(() => t.adapter.requests.some((r) => r.caller.is_worker));
     const drained = drain(t.engine);
     await t.event('llm.call_completed', (e) => e.actor === 'worker');
-    await until(() => t.engine.locks.active().length === 1);
+    await until(() => t.engine.locks.activeTurns().length === 1);
     await cancelTurn(t.engine, session.id, turnId, null);
     wait.open();
     await drained;

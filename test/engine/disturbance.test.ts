@@ -87,7 +87,7 @@ describe('whenever it comes, nothing is left open after', () => {
       const second = await startEngine({ ...options, folder: first.folder });
       await recover(second.engine);
       await resumeAll(second.engine);
-      await Promise.all(second.engine.locks.active().map((turn) => turn.done));
+      await Promise.all(second.engine.locks.activeTurns().map((turn) => turn.done));
       await sound(second, session.id, what);
       if (on_start === 'resume') {
         const events = await stored(second, session.id);

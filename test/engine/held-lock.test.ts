@@ -69,7 +69,7 @@ it('a drain waits for a turn that is being admitted, which goes on after the nex
   memory.release();
   const turnId = await submitted;
   await drain1;
-  expect(t.engine.locks.active()).toEqual([]);
+  expect(t.engine.locks.activeTurns()).toEqual([]);
   expect(await t.engine.store.turns.open(session.id)).toMatchObject({ id: turnId, status: 'interrupted' });
   expect(t.adapter.requests).toHaveLength(0);
   const next = await restart(t, options);
@@ -91,6 +91,6 @@ it('while a server drains no turn begins and none is taken up again', async () =
   const refused = { code: 'service_shutting_down' };
   await expect(t.submit(other, 'go')).rejects.toMatchObject(refused);
   await expect(resumeTurn(t.engine, session.id, turnId)).rejects.toMatchObject(refused);
-  await until(() => t.engine.locks.active().length === 0);
+  await until(() => t.engine.locks.activeTurns().length === 0);
   expect((await t.engine.store.turns.allOpen()).map((turn) => turn.status)).toEqual(['interrupted']);
 });

@@ -72,7 +72,7 @@ describe('a held turn', () => {
       const cancel = () => cancelTurn(second.engine, session.id, turnId, null);
       const resume = () => resumeTurn(second.engine, session.id, turnId);
       await Promise.allSettled(order === 0 ? [cancel(), resume()] : [resume(), cancel()]);
-      await until(() => second.engine.locks.active().length === 0);
+      await until(() => second.engine.locks.activeTurns().length === 0);
       const events = await storedEvents(second, session.id);
       const count = (type: string) => events.filter((e) => e.type === type).length;
       expect(count('turn.cancelled'), `order ${order}`).toBe(1);

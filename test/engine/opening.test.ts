@@ -35,10 +35,10 @@ test('cancelled before its first turn, a worker is opened and closed, once each'
 
 test('interrupted before its first turn, a worker is opened and waits', async () => {
   const { t, session, memory } = await preparing();
-  expect(t.engine.locks.active()).toHaveLength(1);
+  expect(t.engine.locks.activeTurns()).toHaveLength(1);
   const drained = drain(t.engine);
   // Its time is over at once: the planner's scope is cancelled, and its worker's with it.
-  await until(() => t.engine.locks.active().every((turn) => turn.scope.signal.aborted));
+  await until(() => t.engine.locks.activeTurns().every((turn) => turn.scope.signal.aborted));
   memory.release();
   await drained;
   expect(t.events.filter((e) => e.session_id !== session.id).map((e) => e.type)).toEqual(['session.created']);

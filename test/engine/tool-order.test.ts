@@ -56,7 +56,7 @@ describe('tool calls of one answer', () => {
     await turns(5);
     process.off('warning', note);
     expect(warnings.map((w) => w.name)).toEqual([]);
-    expect(t.engine.locks.active()).toEqual([]);
+    expect(t.engine.locks.activeTurns()).toEqual([]);
     expect(t.engine.approvals.size).toBe(0);
   });
 });

@@ -19,7 +19,7 @@ async function full() {
   const test = await startEngine({ scenario: HANGS, clock, config: { cluster: { max_turns: 2 } } });
   // Its drain would wait for a time that stands still.
   onTestFinished(() => {
-    for (const { scope } of test.engine.locks.active()) scope.abort(new Cancelled('user_cancel'));
+    for (const { scope } of test.engine.locks.activeTurns()) scope.abort(new Cancelled('user_cancel'));
   });
   const sessions = await Promise.all(Array.from({ length: 5 }, () => test.session()));
   const turns = [await test.submit(sessions[0]!, 'hang'), await test.submit(sessions[1]!, 'hang')];
@@ -46,7 +46,7 @@ describe('a node that runs as many turns as it may', () => {
     await cancel(it, sessions[1]!, turns[1]!);
     await later[1];
     expect(order).toEqual([2, 3]);
-    expect(it.engine.places.taken()).toBe(2);
+    expect(it.engine.places.countTaken()).toBe(2);
   });
 
   test('refuses one that has waited for 30 s with server_busy, and its place in the queue is free', async () => {
@@ -59,7 +59,7 @@ describe('a node that runs as many turns as it may', () => {
     await expect(late).rejects.toMatchObject({ code: 'server_busy' });
     expect(it.rows().turns).toBe(2);
     await cancel(it, sessions[0]!, turns[0]!);
-    await until(() => it.engine.places.taken() === 1);
+    await until(() => it.engine.places.countTaken() === 1);
     await it.ended(await it.submit(sessions[2]!, 'hi'));
   });
 
@@ -69,7 +69,7 @@ describe('a node that runs as many turns as it may', () => {
     expect(await it.submit(sessions[1]!, 'more', { if_busy: 'steer' })).toBe(turns[1]);
     const next = await it.submit(sessions[0]!, 'hang', { if_busy: 'interrupt' });
     expect((await it.ended(turns[0]!)).status).toBe('cancelled');
-    await until(() => it.engine.places.taken() === 2);
+    await until(() => it.engine.places.countTaken() === 2);
     expect(it.engine.locks.turn(next)).not.toBeNull();
   });
 });

@@ -38,7 +38,7 @@ describe('a tree that waits for money', () => {
     await t.event('budget.exceeded');
     const before = asked(t);
     wait.open();
-    await until(() => t.engine.locks.active().length === 0);
+    await until(() => t.engine.locks.activeTurns().length === 0);
     await turns(50);
     expect(await waiting(t)).toEqual(Array(3).fill('interrupted budget'));
     expect([asked(t), resumed(t)]).toEqual([before, 0]);
@@ -95,7 +95,7 @@ describe('a tree that waits for money', () => {
     const session = await t.session({ initial_active_model: 'sonnet', max_cost_usd: LIMIT });
     const turnId = await t.submit(session, 'go');
     await t.event('budget.exceeded');
-    await until(() => t.engine.locks.active().length === 0);
+    await until(() => t.engine.locks.activeTurns().length === 0);
     await cancelTurn(t.engine, session.id, turnId, null);
     expect(await t.run(session, 'more')).toMatchObject({ status: 'completed', output: 'on my own' });
   });
@@ -124,7 +124,7 @@ describe('a limit that is raised while something else moves', () => {
     await patchSession(t.engine, session.id, { max_cost_usd: TINY });
     const turnId = await t.submit(session, 'go');
     await t.event('budget.exceeded');
-    await until(() => t.engine.locks.active().length === 0);
+    await until(() => t.engine.locks.activeTurns().length === 0);
     free.open();
     await late;
     expect(await t.ended(turnId)).toMatchObject({ status: 'completed', output: 'end' });

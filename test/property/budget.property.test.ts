@@ -176,7 +176,7 @@ async function atEvent(t: TestEngine, n: number, done: Promise<void>): Promise<v
 }
 
 async function cancelOne(t: TestEngine, sessionId: string, turnId: string, ofWorker: boolean): Promise<void> {
-  const active = t.engine.locks.active().find((turn) => turn.session_id !== sessionId);
+  const active = t.engine.locks.activeTurns().find((turn) => turn.session_id !== sessionId);
   const target = ofWorker && active ? active : { session_id: sessionId, turn_id: turnId };
   await cancelTurn(t.engine, target.session_id, target.turn_id, null).catch((error) =>
     expect(error.code).toBe('turn_already_completed'),

@@ -113,7 +113,7 @@ async function act(w: World, session: string, { kind, pick }: Action): Promise<v
   const { engine } = w;
   try {
     if (kind === 'cancel') {
-      const turns = engine.locks.active();
+      const turns = engine.locks.activeTurns();
       const turn = turns[pick % turns.length];
       if (turn) await cancelTurn(engine, turn.session_id, turn.turn_id, null);
     } else if (kind === 'approve' || kind === 'reject') {
@@ -175,7 +175,7 @@ async function oneTree(w: World, tree: readonly Step[], planned: readonly Action
     return true;
   };
   await w.submit(session, 'go');
-  await live(w, pace, () => acting > 0 || engine.locks.active().length > 0, next);
+  await live(w, pace, () => acting > 0 || engine.locks.activeTurns().length > 0, next);
   await settle(w);
   expect(faults).toEqual([]);
   expect(clock.pending(), 'a timer was left behind').toBe(0);

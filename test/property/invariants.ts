@@ -134,6 +134,6 @@ function nothingIsOpen(t: TestEngine, root: string): void {
   const rows = t.db.db.prepare(OPEN).all({ root }) as { open: string }[];
   expect(rows.map((row) => row.open)).toEqual([]);
   const { locks, approvals, budget, ending } = t.engine;
-  expect(locks.active()).toEqual([]);
+  expect(locks.activeTurns()).toEqual([]);
   expect([approvals.size, budget.reserved.size, ending.size]).toEqual([0, 0, 0]);
 }

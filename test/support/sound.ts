@@ -68,7 +68,7 @@ export async function sound(t: TestEngine, sessionId: string, what: string): Pro
   pairs('tool_use_id', 'delegate.started', ['delegate.completed', 'delegate.failed']);
   expect(await t.engine.store.turns.allOpen(), what).toEqual([]);
   expect(await t.engine.store.delegations.allOpen(), what).toEqual([]);
-  expect(t.engine.locks.active(), what).toEqual([]);
+  expect(t.engine.locks.activeTurns(), what).toEqual([]);
   expect(t.engine.approvals.size, what).toBe(0);
   const ids = new Set(events.map((e) => e.id));
   for (const e of events)

@@ -62,7 +62,7 @@ export function contextOf(root: string, options: CallOptions = {}): ToolContext 
     tool_use_id: 'tu_01' as ToolUseId,
     workspace_path: root,
     files: createWorkspaceFiles(root),
-    known: known ?? createFileLedger().of('sess_01' as SessionId),
+    known: known ?? createFileLedger().knowledge('sess_01' as SessionId),
     signal: signal ?? new AbortController().signal,
     spawner: spawner ?? null,
     maker: null,

@@ -116,7 +116,7 @@ describe('write_file', () => {
     expect(output.files_modified).toEqual(['b/c.txt']);
     expect(fs.readFileSync(path.join(root, 'b/c.txt'), 'utf8')).toBe('é\n');
     expect(output.files_created).toEqual(['b/c.txt']);
-    const known = createFileLedger().of('sess_01' as SessionId);
+    const known = createFileLedger().knowledge('sess_01' as SessionId);
     await run(readFile, root, { path: 'a', limit: 1 }, { known });
     const again = await call(writeFile, root, { path: 'a', content: '' }, { known }).output;
     expect([again.files_modified, again.files_created]).toEqual([['a'], []]);
@@ -125,7 +125,7 @@ describe('write_file', () => {
 
   it('overwrites nothing that was not read, or has changed since', async () => {
     const root = workspace({ a: 'old' });
-    const known = createFileLedger().of('sess_01' as SessionId);
+    const known = createFileLedger().knowledge('sess_01' as SessionId);
     const refused = async (factory: typeof writeFile, input: Record<string, unknown>) =>
       (await failure(call(factory, root, input, { known }).output)).message;
     expect(await refused(writeFile, { path: 'a', content: '' })).toBe('you have not read it: a; read it first');

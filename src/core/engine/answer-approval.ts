@@ -48,9 +48,9 @@ export async function answerConfirmation(
   let checked = answer.decision !== 'modify';
   for (;;) {
     const open = engine.approvals.get(row.id);
-    if (!open) return repeated(engine, row, answer);
+    if (!open) return repeatAnswer(engine, row, answer);
     if (open.claim !== null) await open.claim;
-    else if (checked) return take(engine, row, open, answer);
+    else if (checked) return applyAnswer(engine, row, open, answer);
     else {
       await checkEdit(open, answer);
       checked = true;
@@ -69,25 +69,25 @@ async function checkEdit(open: OpenApproval, answer: ConfirmationAnswer): Promis
   throw new AppError('invalid_modified_input', `${at}: ${first.message}`, { issues });
 }
 
-async function take(
+async function applyAnswer(
   engine: Engine,
   row: ConfirmationRow,
   open: OpenApproval,
   answer: ConfirmationAnswer,
 ): Promise<ConfirmationReply> {
   try {
-    const settled = await claim(open, () => storeScoped(engine, row, open, answer));
-    open.settle(settled);
+    const toAnswer = await claim(open, () => storeScoped(engine, row, open, answer));
+    open.settle(toAnswer);
     return {
       confirmation_request_id: row.id,
       decision: answer.decision,
-      scope: settled.scope ?? 'once',
+      scope: toAnswer.scope ?? 'once',
       applied: true,
     };
   } catch (error) {
-    open.unclaimed();
+    open.releaseClaim();
     if (!(error instanceof JournalConflict)) throw error;
-    return repeated(engine, row, answer);
+    return repeatAnswer(engine, row, answer);
   }
 }
 
@@ -105,7 +105,11 @@ function checkForm(row: ConfirmationRow, answer: ConfirmationAnswer): void {
 }
 
 /** An answer after the first: the same decision is a no-op, another one a conflict. */
-async function repeated(engine: Engine, row: ConfirmationRow, answer: ConfirmationAnswer): Promise<ConfirmationReply> {
+async function repeatAnswer(
+  engine: Engine,
+  row: ConfirmationRow,
+  answer: ConfirmationAnswer,
+): Promise<ConfirmationReply> {
   const known = await engine.store.confirmations.view(row.id);
   if (known?.decision === answer.decision)
     return {
@@ -136,14 +140,14 @@ async function storeScoped(
   answer: ConfirmationAnswer,
 ): Promise<Answer> {
   const { decision, reason, modified_input } = answer;
-  const settled = (scope: Scope): Answer => ({
+  const toAnswer = (scope: Scope): Answer => ({
     decision,
     scope,
     reason,
     modified_input: decision === 'modify' ? modified_input : null,
   });
   const store = (scope: Scope) =>
-    storeAnswer(engine, row, { parent: open.request_event, answer: settled(scope), by: 'user' });
+    storeAnswer(engine, row, { parent: open.request_event, answer: toAnswer(scope), by: 'user' });
   const session = await engine.store.sessions.record(row.session_id);
   if (answer.scope !== 'always' || row.request.is_worker || session === null) {
     if (answer.scope === 'always')
@@ -153,7 +157,7 @@ async function storeScoped(
       );
     const scope = answer.scope === 'identical' && decision === 'approve' ? 'identical' : 'once';
     await store(scope);
-    return settled(scope);
+    return toAnswer(scope);
   }
   const list = decision === 'approve' ? 'always_allow' : 'always_deny';
   const change = { list, tool: row.tool_name } as const;
@@ -165,5 +169,5 @@ async function storeScoped(
       { session_id: row.session_id, turn_id: row.turn_id, confirmation_request_id: row.id, list },
       'trust.yaml was not changed; the answer holds once',
     );
-  return settled(kept ? 'always' : 'once');
+  return toAnswer(kept ? 'always' : 'once');
 }

@@ -7,12 +7,12 @@ import { draft, TERMINAL_TURN_EVENTS } from '#protocol/event.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
 import { USER_RUBRIC } from '#protocol/learning/pattern.ts';
 import type { UserScore } from '#protocol/turn.ts';
-import { goingDown } from './lifecycle.ts';
+import { shuttingDownError } from './lifecycle.ts';
 import { requireBudget } from './money/budget-limits.ts';
 import { cancelScope } from './state/concurrency.ts';
 import type { Engine } from './state/engine.ts';
 import { endOpenTurn } from './turn/end-turn.ts';
-import { resumeTopLevel } from './turn/planner-turn.ts';
+import { resumeTopLevelTurn } from './turn/planner-turn.ts';
 
 interface CancelReply {
   readonly turn_id: TurnId;
@@ -42,7 +42,7 @@ export async function cancelTurn(
   if (turn.ended_at !== null) throw new AppError('turn_already_completed', `this turn has ended: ${turn.status}`);
   if (engine.locks.reserve(session.id, turn.id).held) {
     // It is being admitted, resumed or ended at this moment: what comes of that is cancelled, or has ended.
-    await engine.locks.decided(session.id);
+    await engine.locks.whenDecided(session.id);
     return cancelTurn(engine, sessionId, turnId, reason);
   }
   try {
@@ -76,9 +76,9 @@ export async function resumeTurn(engine: Engine, sessionId: string, turnId: stri
   if (turn.status !== 'interrupted')
     throw new AppError('turn_not_interrupted', `this turn is ${turn.status}, not interrupted`);
   if (turn.interrupted_reason === 'budget') await requireBudget(engine, session);
-  if (engine.draining.value) throw goingDown();
+  if (engine.draining.value) throw shuttingDownError();
   if (delegation !== null) await engine.workers.resumeOutside(session.root_session_id, delegation.tool_use_id);
-  else await resumeTopLevel(engine, session, turn);
+  else await resumeTopLevelTurn(engine, session, turn);
   return { turn_id: turn.id, resumed: true };
 }
 
@@ -108,7 +108,7 @@ export async function scoreTurn(
   if ((await engine.store.sessions.record(sessionId)) === null)
     throw new AppError('not_found', `no session with id ${sessionId}`, { resource: 'session' });
   const turn = await engine.store.turns.view(sessionId, turnId);
-  if (turn === null) throw noTurn(turnId);
+  if (turn === null) throw unknownTurnError(turnId);
   const { id, session_id, user_score: said } = turn;
   const comment = given.comment === '' ? null : given.comment;
   const { score } = given;
@@ -141,20 +141,20 @@ export async function scoreTurn(
       emit: [verdict],
     });
   } catch (error) {
-    throw refusal(error, turnId);
+    throw toScoreError(error, turnId);
   }
   return { turn_id: id, session_id, ...user_score, changed: true };
 }
 
 /** It is still open, or was purged at this moment. */
-function refusal(error: unknown, turnId: string): unknown {
+function toScoreError(error: unknown, turnId: string): unknown {
   if (!(error instanceof JournalConflict)) return error;
-  if (error.code === 'turn_gone' || error.code === 'session_gone') return noTurn(turnId);
+  if (error.code === 'turn_gone' || error.code === 'session_gone') return unknownTurnError(turnId);
   return new AppError('turn_in_flight', 'this turn has not ended: it is scored when it has', {
     current_turn_id: turnId,
   });
 }
 
-function noTurn(turnId: string): AppError {
+function unknownTurnError(turnId: string): AppError {
   return new AppError('not_found', `no turn with id ${turnId} in this session`, { resource: 'turn' });
 }

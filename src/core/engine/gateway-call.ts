@@ -24,7 +24,7 @@ import {
   sendRelay,
 } from './gateway/relay-call.ts';
 import { type AnnouncedCall, settleCall } from './gateway/settle-gateway-call.ts';
-import { goingDown } from './lifecycle.ts';
+import { shuttingDownError } from './lifecycle.ts';
 import type { Engine } from './state/engine.ts';
 import type { GatewayCall } from './state/gateway-memory.ts';
 import { forkMemory } from './state/memory.ts';
@@ -55,11 +55,11 @@ export function takePlace({ gateway, config }: Engine): () => void {
  * provider gives none; from then on never.
  */
 export async function relayCall(engine: Engine, request: GatewayRequest, sink: GatewaySink): Promise<void> {
-  if (engine.draining.value) throw goingDown();
+  if (engine.draining.value) throw shuttingDownError();
   const scope = createScope();
-  const leave = () => scope.abort(new Cancelled('user_cancel', CLIENT_LEFT));
-  request.signal.addEventListener('abort', leave, { once: true });
-  if (request.signal.aborted) leave();
+  const abortCall = () => scope.abort(new Cancelled('user_cancel', CLIENT_LEFT));
+  request.signal.addEventListener('abort', abortCall, { once: true });
+  if (request.signal.aborted) abortCall();
   let finish = () => {};
   const done = new Promise<void>((resolve) => {
     finish = resolve;
@@ -71,12 +71,12 @@ export async function relayCall(engine: Engine, request: GatewayRequest, sink: G
     engine.gateway.calls.add(entered);
   };
   try {
-    const { call, outgoing } = await begin(engine, request, { signal: scope.signal, enter });
-    await relay(engine, call, { outgoing, sink, signal: scope.signal, caller: request.client.caller });
+    const { call, outgoing } = await beginCall(engine, request, { signal: scope.signal, enter });
+    await relayToProvider(engine, call, { outgoing, sink, signal: scope.signal, caller: request.client.caller });
   } catch (error) {
-    throw scope.signal.aborted && !(error instanceof AppError) ? cancelledError(scope.signal) : error;
+    throw scope.signal.aborted && !(error instanceof AppError) ? toCancelledError(scope.signal) : error;
   } finally {
-    request.signal.removeEventListener('abort', leave);
+    request.signal.removeEventListener('abort', abortCall);
     if (entered !== null) engine.gateway.calls.delete(entered);
     finish();
   }
@@ -86,7 +86,7 @@ export async function relayCall(engine: Engine, request: GatewayRequest, sink: G
  * A call that was announced, and what is sent for it. The request and what was read of it end here: while the answer
  * streams, nothing of it is held.
  */
-async function begin(engine: Engine, request: GatewayRequest, how: Omit<OpeningOptions, 'prompt'>) {
+async function beginCall(engine: Engine, request: GatewayRequest, how: Omit<OpeningOptions, 'prompt'>) {
   const { bytes: read, facts } = await readRequest(engine, request);
   let bytes = read;
   const prompt = async (withTexts: boolean) => {
@@ -111,7 +111,7 @@ async function begin(engine: Engine, request: GatewayRequest, how: Omit<OpeningO
 
 /** Relays a question about a request's size: it costs nothing and leaves no trace. */
 export async function relayCount(engine: Engine, request: GatewayRequest, sink: GatewaySink): Promise<void> {
-  if (engine.draining.value) throw goingDown();
+  if (engine.draining.value) throw shuttingDownError();
   const { bytes, facts } = await readRequest(engine, request);
   // Nothing that is noticed on the way is taken from those who store it.
   const apart: Engine = { ...engine, routes: forkMemory(engine.routes) };
@@ -133,7 +133,7 @@ export async function relayCount(engine: Engine, request: GatewayRequest, sink: 
 
 /** Relays a request for an answer that the provider makes in the background. */
 export async function relayAnswer(engine: Engine, request: AnswerRequest, sink: GatewaySink): Promise<void> {
-  if (engine.draining.value) throw goingDown();
+  if (engine.draining.value) throw shuttingDownError();
   await fetchAnswer(engine, request, sink);
 }
 
@@ -155,7 +155,7 @@ async function readRequest({ bodies }: Engine, { wire, takeBody }: GatewayReques
 }
 
 /** Sends the call and hands its answer on; the outcome is stored before the answer ends. */
-async function relay(
+async function relayToProvider(
   engine: Engine,
   call: AnnouncedCall,
   {
@@ -196,9 +196,9 @@ async function relay(
   else sink.abort();
 }
 
-function cancelledError(signal: AbortSignal): Error {
+function toCancelledError(signal: AbortSignal): Error {
   const { reason, detail } = cancelledBy(signal);
-  if (reason === 'shutdown') return goingDown();
+  if (reason === 'shutdown') return shuttingDownError();
   if (detail === ENDED) return new AppError('session_already_ended', 'this session has ended');
   return new RelayFault('cancelled', 'the call was cancelled');
 }

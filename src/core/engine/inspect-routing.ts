@@ -24,13 +24,13 @@ import { loadKnownToolset } from './definitions/find-workers.ts';
 import { cacheLifetime, maxOutputTokens } from './model-call/model-request.ts';
 import { computeLeft, listLimits, readReserved, requireBudget } from './money/budget-limits.ts';
 import { computeCeiling, resolvePricingId } from './money/call-price.ts';
-import { offeredTools, volatilePrompt } from './prompt/model-input.ts';
-import { currentPolicies } from './routing/route-environment.ts';
+import { readVolatilePrompt, selectOfferedTools } from './prompt/model-input.ts';
+import { readPolicies } from './routing/route-environment.ts';
 import { routeTurn } from './routing/route-turn.ts';
-import { liveSession, newSession, openWorkspace } from './session/session-records.ts';
+import { buildSession, requireOpenTopLevelSession, resolveWorkspace } from './session/session-records.ts';
 import type { Engine } from './state/engine.ts';
 import { type BudgetScope, forkMemory } from './state/memory.ts';
-import { type IntakeBlock, newUserMessage, takeMessage } from './turn/incoming-message.ts';
+import { type IntakeBlock, newUserMessage, prepareMessage } from './turn/incoming-message.ts';
 
 interface PolicyView {
   /** Null where there is no file. */
@@ -54,9 +54,9 @@ interface PolicyView {
  * What a turn that starts now would be routed by. Throws `not_found` (workspace) or `workspace_not_allowed`.
  * @param workspace null = what holds for every workspace
  */
-export async function policyInForce(engine: Engine, workspace: string | null): Promise<PolicyView> {
-  const root = workspace === null ? null : await openWorkspace(engine, workspace);
-  const { policies, version, layers } = await currentPolicies(engine, root);
+export async function describePolicy(engine: Engine, workspace: string | null): Promise<PolicyView> {
+  const root = workspace === null ? null : await resolveWorkspace(engine, workspace);
+  const { policies, version, layers } = await readPolicies(engine, root);
   const files = [layers.workspace, layers.global];
   const loaded = Math.max(...files.map(({ good }) => good?.loaded_at ?? 0));
   const errors = layerErrors(layers);
@@ -89,22 +89,22 @@ interface PolicyCheck {
  * @param workspace with a text: it is this workspace's file; null = by its keys, or the global file alone
  */
 export async function checkPolicy(engine: Engine, text: string | null, workspace: string | null): Promise<PolicyCheck> {
-  const root = workspace === null ? null : await openWorkspace(engine, workspace);
+  const root = workspace === null ? null : await resolveWorkspace(engine, workspace);
   const errors: string[] = [];
   const warnings: string[] = [];
-  for (const [given, content] of await contents(engine, text, root)) {
+  for (const [given, content] of await readContents(engine, text, root)) {
     const yaml = readPolicy(content);
     const kind = given ?? policyKind(yaml);
     const parsed = parsePolicy(yaml, kind, engine.registry);
     // A text that was sent is the one file there is.
-    const named = (lines: readonly string[]) => (text === null ? located(kind, lines) : lines);
-    if (parsed.ok) warnings.push(...named(policyWarnings(parsed.value, kind, engine.registry)));
-    else errors.push(...named(parsed.error));
+    const withFileNames = (lines: readonly string[]) => (text === null ? located(kind, lines) : lines);
+    if (parsed.ok) warnings.push(...withFileNames(policyWarnings(parsed.value, kind, engine.registry)));
+    else errors.push(...withFileNames(parsed.error));
   }
   return { valid: errors.length === 0, errors, warnings };
 }
 
-async function contents(
+async function readContents(
   { workspaces }: Engine,
   text: string | null,
   root: string | null,
@@ -146,14 +146,14 @@ interface RouteAnswer {
  */
 export async function explainRoute(engine: Engine, question: RouteQuestion): Promise<RouteAnswer> {
   const apart: Engine = { ...engine, routes: forkMemory(engine.routes) };
-  const session = await newSession(apart, {
+  const session = await buildSession(apart, {
     workspace_path: question.workspace_path,
     initial_active_model: question.model,
     max_cost_usd: null,
     on_reached: null,
     approval_mode: null,
   });
-  const message = await takeMessage(apart, session, { content: question.text, per_message_override: null });
+  const message = await prepareMessage(apart, session, { content: question.text, per_message_override: null });
   const turnId = apart.ids.turn();
   const now = apart.clock.now();
   const { decision, context, environment } = await routeTurn(apart, {
@@ -213,9 +213,9 @@ interface CostEstimate {
  */
 export async function estimateTurn(engine: Engine, sessionId: string, submission: Submission): Promise<CostEstimate> {
   const apart: Engine = { ...engine, routes: forkMemory(engine.routes) };
-  const session = await liveSession(apart, sessionId);
+  const session = await requireOpenTopLevelSession(apart, sessionId);
   await requireBudget(apart, session);
-  const message = await takeMessage(apart, session, submission);
+  const message = await prepareMessage(apart, session, submission);
   const turnId = apart.ids.turn();
   const now = apart.clock.now();
   const { messages } = apart.store;
@@ -243,9 +243,9 @@ export async function estimateTurn(engine: Engine, sessionId: string, submission
 
   const { price: most } = await computeCeiling(apart, session.id, model, {
     system_prompt: session.system_prompt,
-    system_prompt_volatile: await volatilePrompt(apart, session),
+    system_prompt_volatile: await readVolatilePrompt(apart, session),
     messages: history,
-    tools: offeredTools(apart, session, { toolset, tools, model, granted: null }),
+    tools: selectOfferedTools(apart, session, { toolset, tools, model, granted: null }),
     max_output_tokens: maxOutputTokens(apart, model),
     cache_ttl: cacheLifetime(apart, { session, history: earlier }),
     output_schema: session.worker_definition?.output_schema ?? null,
@@ -290,9 +290,9 @@ export async function listPatterns(
   workspace: string,
   page: { readonly before: string | null; readonly limit: number },
 ): Promise<{ readonly patterns: Pattern[]; readonly next: string | null }> {
-  const root = await openWorkspace(engine, workspace);
+  const root = await resolveWorkspace(engine, workspace);
   const { rows, next } = await engine.store.patterns.newest(root, page.before, page.limit);
-  return { patterns: rows.map((row) => patternOf(engine, row)), next };
+  return { patterns: rows.map((row) => toPattern(engine, row)), next };
 }
 
 /**
@@ -305,12 +305,12 @@ export async function compareQuality(
   workspace: string,
   window: TimeWindow,
 ): Promise<Quality> {
-  const workspace_path = await openWorkspace(engine, workspace);
+  const workspace_path = await resolveWorkspace(engine, workspace);
   const tiers = new Map(engine.registry.models.map(({ id, tier }) => [id, tier]));
   return analytics.quality({ workspace_path, since: window.from, tiers });
 }
 
-function patternOf({ registry }: Engine, { fingerprint_id, fingerprint, outcomes }: StoredPattern): Pattern {
+function toPattern({ registry }: Engine, { fingerprint_id, fingerprint, outcomes }: StoredPattern): Pattern {
   const { intent_tags, file_extensions, tool_names, estimated_input_tokens_bucket, has_images } = fingerprint;
   return {
     fingerprint_id,

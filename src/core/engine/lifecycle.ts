@@ -10,14 +10,14 @@ import { closeOpenApprovals } from './approval/approve-call.ts';
 import { endUnfinishedDelegation } from './delegation/close-delegation.ts';
 import { resumeOutsideDelegations } from './delegation/outside-delegation.ts';
 import { dropAnswers } from './gateway/relay-call.ts';
-import { closeCallsOfTree, closeOpenCalls, keepSettled } from './model-call/turn-end.ts';
+import { closeModelCallsInTree, closeOpenModelCalls, storeSettledMark } from './model-call/turn-end.ts';
 import { pauseWaitingTrees } from './money/budget-limits.ts';
 import { cancelScope } from './state/concurrency.ts';
 import type { Engine } from './state/engine.ts';
 import { hasCalls } from './state/gateway-memory.ts';
 import { createSuspects, loseTree } from './tree/lost-trees.ts';
 import { endUnfinishedTurn } from './turn/end-turn.ts';
-import { resumeTopLevel } from './turn/planner-turn.ts';
+import { resumeTopLevelTurn } from './turn/planner-turn.ts';
 
 export interface Recovery {
   readonly ended: number;
@@ -31,9 +31,9 @@ export interface Recovery {
 export async function recover(engine: Engine, root?: SessionId): Promise<Recovery> {
   const { store } = engine;
   // A worker's last sign of life is what it wrote itself, so its time is taken before anything is closed.
-  for (const delegation of await store.delegations.allOpen(root)) await holdDelegation(engine, delegation);
-  if (root === undefined) await closeOpenCalls(engine);
-  else await closeCallsOfTree(engine, root);
+  for (const delegation of await store.delegations.allOpen(root)) await interruptDelegation(engine, delegation);
+  if (root === undefined) await closeOpenModelCalls(engine);
+  else await closeModelCallsInTree(engine, root);
   await closeOpenApprovals(engine, root);
   await endOrphans(engine, root);
   const open = await store.turns.allOpen(root);
@@ -49,13 +49,13 @@ export async function recover(engine: Engine, root?: SessionId): Promise<Recover
   await pauseWaitingTrees(engine, open);
   for (const turn of open) {
     if (turn.status === 'interrupted') continue;
-    if (root === undefined || !(await hasMoved(engine, root, turn))) engine.crashed.add(turn.id);
-    await putDown(engine, turn);
+    if (root === undefined || !(await hasProgressed(engine, root, turn))) engine.crashed.add(turn.id);
+    await interruptOpenTurn(engine, turn);
   }
   return { ended: 0, interrupted: open.length };
 }
 
-async function putDown(engine: Engine, turn: TurnRecord): Promise<void> {
+async function interruptOpenTurn(engine: Engine, turn: TurnRecord): Promise<void> {
   const session = await engine.store.sessions.record(turn.session_id);
   const totals = await engine.store.turns.totals(turn.id);
   const calls = await engine.store.turns.toolCalls(turn.id);
@@ -74,7 +74,7 @@ async function putDown(engine: Engine, turn: TurnRecord): Promise<void> {
 }
 
 /** Whether the turn, or a worker under it, came to something since it was last taken up: it is not what kills its nodes (16 §4.3). */
-async function hasMoved({ store }: Engine, root: SessionId, turn: TurnRecord): Promise<boolean> {
+async function hasProgressed({ store }: Engine, root: SessionId, turn: TurnRecord): Promise<boolean> {
   const begun = await store.events.lastOfTurn(turn.id, ['turn.started', 'turn.resumed']);
   const { rows } = await store.events.list({
     session_id: root,
@@ -99,7 +99,7 @@ export async function resumeAll(engine: Engine, root?: SessionId): Promise<void>
     const session = await engine.store.sessions.record(turn.session_id);
     if (!session || session.is_worker) return;
     if (turn.interrupted_reason === 'budget' && engine.budget.paused.has(session.id)) return;
-    await resumeTopLevel(engine, session, turn);
+    await resumeTopLevelTurn(engine, session, turn);
   };
   const open = await engine.store.turns.allOpen(root);
   await resumeOutsideDelegations(engine, root);
@@ -108,14 +108,14 @@ export async function resumeAll(engine: Engine, root?: SessionId): Promise<void>
       resume(turn).catch((err: unknown) => {
         if (err instanceof TreeLost) return;
         engine.log.error({ err, session_id: turn.session_id, turn_id: turn.id }, 'a turn could not be resumed');
-        if (root !== undefined) giveUpIfUnstorable(engine, root, err);
+        if (root !== undefined) giveUpUnstorableTree(engine, root, err);
       }),
     ),
   );
 }
 
 /** Keeps what a worker has used of its time: until its last sign of life, open approvals left out. */
-async function holdDelegation(engine: Engine, delegation: DelegationRecord): Promise<void> {
+async function interruptDelegation(engine: Engine, delegation: DelegationRecord): Promise<void> {
   if (delegation.status === 'interrupted' || delegation.worker_session_id === null) return;
   const { rows } = await engine.store.events.list({
     session_id: delegation.worker_session_id,
@@ -171,15 +171,15 @@ async function isOrphan(engine: Engine, { parent_session_id, parent_turn_id }: D
 }
 
 /** A fault of the database passes, so the tree is tried again; a fault of the tree would come back at each attempt. */
-function giveUpIfUnstorable(engine: Engine, root: SessionId, error: unknown): void {
+function giveUpUnstorableTree(engine: Engine, root: SessionId, error: unknown): void {
   if (error instanceof StorageFault) engine.trees.giveUp(root);
 }
 
 /** What a node does with the trees that it holds. */
-export function treeWork(engine: Engine): TreeWork {
+export function createTreeWork(engine: Engine): TreeWork {
   const suspects = createSuspects(engine);
   return {
-    running: () => engine.places.taken(),
+    running: () => engine.places.countTaken(),
     inUse: (root) =>
       engine.locks.isHeld(root) ||
       engine.outside.sessions().includes(root) ||
@@ -194,7 +194,7 @@ export function treeWork(engine: Engine): TreeWork {
       void resumed.catch((err: unknown) => {
         if (err instanceof TreeLost) return;
         engine.log.error({ err, session_id: root }, 'a tree could not be resumed');
-        giveUpIfUnstorable(engine, root, err);
+        giveUpUnstorableTree(engine, root, err);
       });
     },
     lost: (root, patienceMs) => loseTree(engine, root, patienceMs),
@@ -210,21 +210,21 @@ export function treeWork(engine: Engine): TreeWork {
 export async function drain(engine: Engine): Promise<void> {
   engine.draining.value = true;
   dropAnswers(engine);
-  for (const approval of [...engine.approvals.values()]) approval.putDown();
+  for (const approval of [...engine.approvals.values()]) approval.interrupt();
   const timer = engine.clock.after(engine.config.shutdown.drain_seconds * 1000, () => {
-    for (const turn of engine.locks.active()) cancelScope(turn.scope, new Cancelled('shutdown'));
+    for (const turn of engine.locks.activeTurns()) cancelScope(turn.scope, new Cancelled('shutdown'));
     for (const call of engine.gateway.calls) cancelScope(call.scope, new Cancelled('shutdown'));
   });
-  await Promise.all([engine.locks.idle(), engine.outside.idle()]);
-  await engine.locks.idle();
+  await Promise.all([engine.locks.whenIdle(), engine.outside.whenIdle()]);
+  await engine.locks.whenIdle();
   while (engine.gateway.calls.size > 0) await Promise.all([...engine.gateway.calls].map(({ done }) => done));
   timer.cancel();
   if (engine.trees.several) return;
-  await keepSettled(engine).catch((err: unknown) =>
+  await storeSettledMark(engine).catch((err: unknown) =>
     engine.log.warn({ err }, 'the next start looks through more events'),
   );
 }
 
-export function goingDown(): AppError {
+export function shuttingDownError(): AppError {
   return new AppError('service_shutting_down', 'the server is going down; try again soon');
 }

@@ -17,18 +17,18 @@ import { endGatewayTree } from './gateway/client-session.ts';
 import { computeLeft, forgetLimit, readReserved } from './money/budget-limits.ts';
 import { takeNotices } from './routing/route-environment.ts';
 import {
-  alreadyEnded,
-  createdEvent,
-  knownModel,
-  liveSession,
-  newSession,
-  openWorkspace,
+  buildSession,
+  requireOpenTopLevelSession,
+  requireTopLevelSession,
+  resolveModel,
+  resolveWorkspace,
   type SessionInput,
-  topLevelSession,
+  sessionCreatedEvent,
+  sessionEndedError,
 } from './session/session-records.ts';
 import { takeOver } from './state/concurrency.ts';
 import type { Engine } from './state/engine.ts';
-import { callingSessions as calling, dropDecisions } from './state/gateway-memory.ts';
+import { listCallingSessions as calling, dropDecisions } from './state/gateway-memory.ts';
 import { noteStart, secondsSince } from './state/memory.ts';
 import { endOpenTurn } from './turn/end-turn.ts';
 import { resumeIfPaid } from './turn/planner-turn.ts';
@@ -42,29 +42,29 @@ type Claim = (status: number, body: unknown) => Write;
  */
 export async function createSession(engine: Engine, input: SessionInput, claim?: Claim): Promise<Session> {
   const { client_ref: ref = null } = input;
-  if (ref === null) return openNew(engine, input, claim);
-  const known = await sessionOfClient(engine, ref, input.workspace_path);
+  if (ref === null) return openNewSession(engine, input, claim);
+  const known = await findClientSession(engine, ref, input.workspace_path);
   if (known !== null) return known;
   try {
-    return await openNew(engine, input, claim);
+    return await openNewSession(engine, input, claim);
   } catch (error) {
     if (!(error instanceof JournalConflict && error.code === 'client_known')) throw error;
     // Somebody else was faster.
-    return (await sessionOfClient(engine, ref, input.workspace_path))!;
+    return (await findClientSession(engine, ref, input.workspace_path))!;
   }
 }
 
 /** The tree of the session that callers without a key know by this name. */
-export async function clientTree(engine: Engine, ref: string): Promise<SessionId | null> {
+export async function findClientTree(engine: Engine, ref: string): Promise<SessionId | null> {
   return (await engine.store.sessions.ofClient('', ref))?.id ?? null;
 }
 
 /** The session that callers without a key know by this name. What the gateway keeps without a workspace gets one. */
-async function sessionOfClient(engine: Engine, ref: string, workspace: string): Promise<Session | null> {
+async function findClientSession(engine: Engine, ref: string, workspace: string): Promise<Session | null> {
   const record = await engine.store.sessions.ofClient('', ref);
   if (record === null) return null;
   if (record.ended_at === null && record.workspace_path === engine.gatewayFolder) {
-    const workspace_path = await openWorkspace(engine, workspace);
+    const workspace_path = await resolveWorkspace(engine, workspace);
     const at = engine.clock.now();
     const write: Write = { kind: 'session.set_workspace', session_id: record.id, workspace_path, at };
     await engine.journal.commit({ writes: [write], emit: [] });
@@ -72,12 +72,12 @@ async function sessionOfClient(engine: Engine, ref: string, workspace: string): 
   return engine.store.sessions.view(record.id);
 }
 
-async function openNew(engine: Engine, input: SessionInput, claim?: Claim): Promise<Session> {
-  const session = await newSession(engine, input);
+async function openNewSession(engine: Engine, input: SessionInput, claim?: Claim): Promise<Session> {
+  const session = await buildSession(engine, input);
   const view = sessionView(session, NOTHING_YET);
   await engine.journal.commit({
     writes: [{ kind: 'session.insert', session }, ...(claim ? [claim(201, view)] : [])],
-    emit: [createdEvent(session), ...takeNotices(engine, session)],
+    emit: [sessionCreatedEvent(session), ...takeNotices(engine, session)],
   });
   noteStart(engine, session.id);
   // Its first turn finds them started.
@@ -105,14 +105,14 @@ interface PatchReply {
 
 /** Changes the sticky model (queued while a turn is open) and the limit (03 §4.2, 14 §1). */
 export async function patchSession(engine: Engine, id: string, patch: SessionPatch): Promise<PatchReply> {
-  const session = await liveSession(engine, id);
+  const session = await requireOpenTopLevelSession(engine, id);
   const at = engine.clock.now();
   const writes: Write[] = [];
   const open = await engine.store.turns.open(session.id);
   let target = session.pending_active_model ? session.pending_active_model.model : session.active_model;
   let queued = session.pending_active_model !== null;
   if (patch.active_model !== undefined) {
-    target = patch.active_model === null ? null : knownModel(engine, patch.active_model);
+    target = patch.active_model === null ? null : resolveModel(engine, patch.active_model);
     queued = open !== null && target !== session.active_model;
     if (open === null) writes.push({ kind: 'session.set_model', session_id: session.id, model: target, at });
     else
@@ -156,8 +156,8 @@ interface EndReply {
 
 /** Cancels what runs, waits for its terminal event, then ends the session (05 §3.1). */
 export async function endSession(engine: Engine, id: string): Promise<EndReply & { readonly purged: false }> {
-  const session = await liveSession(engine, id);
-  if (engine.ending.has(session.id)) throw alreadyEnded();
+  const session = await requireOpenTopLevelSession(engine, id);
+  if (engine.ending.has(session.id)) throw sessionEndedError();
   engine.ending.add(session.id);
   // Held to the end: no turn is admitted, resumed or ended beside it.
   await takeOver(engine.locks, session.id, null, new Cancelled('user_cancel', 'session ended'));
@@ -190,7 +190,7 @@ export async function endSession(engine: Engine, id: string): Promise<EndReply &
     engine.starts.delete(session.id);
     return { id: session.id, ended_at: isoTime(at), purged: false };
   } catch (error) {
-    if (error instanceof JournalConflict && error.code === 'session_ended') throw alreadyEnded();
+    if (error instanceof JournalConflict && error.code === 'session_ended') throw sessionEndedError();
     throw error;
   } finally {
     engine.locks.release(session.id);
@@ -203,7 +203,7 @@ export async function purgeSession(
   engine: Engine,
   id: string,
 ): Promise<EndReply & { readonly purged: true; readonly purged_session_count: number }> {
-  const session = await topLevelSession(engine, id);
+  const session = await requireTopLevelSession(engine, id);
   await engine.library.dropCopies(path.join(engine.config.workers.generated_dir, session.id)).catch((err: unknown) => {
     engine.log.warn({ err, session_id: session.id }, 'copies of created workers could not be removed');
   });
@@ -217,7 +217,7 @@ export async function purgeSession(
 
 /** The session as people see it, with what its calls hold at this moment. */
 export function withReserved(engine: Engine, stored: Session): Session {
-  const session = whileCalling(engine, stored);
+  const session = withOpenCalls(engine, stored);
   const { budget } = session;
   if (budget === null) return session;
   const key = session.is_worker ? `delegation:${session.parent_tool_use_id}` : `session:${session.id}`;
@@ -232,13 +232,16 @@ export function withReserved(engine: Engine, stored: Session): Session {
 }
 
 /** Sessions that run without a turn: clients' with an open call, and those with a delegation asked for from outside. */
-export function callingSessions({ gateway, outside }: Pick<Engine, 'gateway' | 'outside'>): readonly SessionId[] {
+export function listSessionsWithoutTurn({
+  gateway,
+  outside,
+}: Pick<Engine, 'gateway' | 'outside'>): readonly SessionId[] {
   return [...calling(gateway), ...outside.sessions()];
 }
 
 /** A client's session runs while a call of it is open, and is active above it. */
-function whileCalling({ gateway, outside }: Engine, session: Session): Session {
-  const open = callingSessions({ gateway, outside });
+function withOpenCalls({ gateway, outside }: Engine, session: Session): Session {
+  const open = listSessionsWithoutTurn({ gateway, outside });
   if (open.length === 0) return session;
   const below = [...gateway.calls].filter(
     (call) => call.root_session_id === session.id && call.session_id !== session.id,
@@ -260,7 +263,7 @@ export interface ServerCounts {
   readonly active_turns: number;
 }
 
-export async function serverCounts({ store, gateway }: Engine): Promise<ServerCounts> {
+export async function countServerWork({ store, gateway }: Engine): Promise<ServerCounts> {
   const counts = await store.sessions.counts();
   const open = [...gateway.calls];
   const sessions = (calls: typeof open) => new Set(calls.map((call) => call.session_id)).size;

@@ -19,7 +19,7 @@ import {
   listWorkerWidenings,
   resolveSessionWorker,
 } from './definitions/find-workers.ts';
-import { openWorkspace } from './session/session-records.ts';
+import { resolveWorkspace } from './session/session-records.ts';
 import type { Engine } from './state/engine.ts';
 
 /** One of the two. */
@@ -30,8 +30,8 @@ interface GivenDefinition {
 
 /** Throws `not_found` (workspace), `workspace_not_allowed`, `validation_error` or `worker_exists`. */
 export async function createWorker(engine: Engine, workspace: string, given: GivenDefinition): Promise<WorkerDetail> {
-  const root = await openWorkspace(engine, workspace);
-  const worker = await engine.library.change(root, () => created(engine, root, given));
+  const root = await resolveWorkspace(engine, workspace);
+  const worker = await engine.library.change(root, () => saveNewWorker(engine, root, given));
   await engine.journal.commit({
     emit: [
       draft({
@@ -55,11 +55,11 @@ export async function createWorker(engine: Engine, workspace: string, given: Giv
   return workerDetail(worker, null);
 }
 
-async function created(engine: Engine, root: string, given: GivenDefinition): Promise<FoundWorker> {
-  const definition = await valid(engine, root, given, null);
+async function saveNewWorker(engine: Engine, root: string, given: GivenDefinition): Promise<FoundWorker> {
+  const definition = await requireValidDefinition(engine, root, given, null);
   const known = (await engine.library.names(root)).find((name) => name.toLowerCase() === definition.name.toLowerCase());
   if (known !== undefined) throw new AppError('worker_exists', `there is a worker "${known}"; PUT replaces it`);
-  return saved(engine, root, definition);
+  return saveDefinition(engine, root, definition);
 }
 
 /** Throws what `createWorker` throws but `worker_exists`, and `not_found` (worker), `worker_read_only`, `worker_locked`. */
@@ -69,24 +69,24 @@ export async function replaceWorker(
   name: string,
   given: GivenDefinition & { readonly force: boolean },
 ): Promise<WorkerDetail> {
-  const root = await openWorkspace(engine, workspace);
+  const root = await resolveWorkspace(engine, workspace);
   return engine.library.change(root, async () => {
-    await changeable(engine, root, name, given.force);
-    const definition = await valid(engine, root, given, name);
-    return workerDetail(await saved(engine, root, definition), null);
+    await requireChangeable(engine, root, name, given.force);
+    const definition = await requireValidDefinition(engine, root, given, name);
+    return workerDetail(await saveDefinition(engine, root, definition), null);
   });
 }
 
 /** Throws `not_found` (workspace, worker), `workspace_not_allowed`, `worker_read_only`, `worker_locked`. */
 export async function deleteWorker(engine: Engine, workspace: string, name: string, force: boolean): Promise<void> {
-  const root = await openWorkspace(engine, workspace);
+  const root = await resolveWorkspace(engine, workspace);
   await engine.library.change(root, async () => {
-    await changeable(engine, root, name, force);
+    await requireChangeable(engine, root, name, force);
     await engine.library.remove(root, name);
   });
 }
 
-async function changeable(engine: Engine, root: string, name: string, force: boolean): Promise<void> {
+async function requireChangeable(engine: Engine, root: string, name: string, force: boolean): Promise<void> {
   const worker = await findProjectWorker(engine, root, name);
   if (worker === null) throw new AppError('not_found', `no worker named ${name}`, { resource: 'worker' });
   if (worker.read_only) throw new AppError('worker_read_only', `${worker.path} is only read; change the file itself`);
@@ -102,13 +102,13 @@ async function changeable(engine: Engine, root: string, name: string, force: boo
 }
 
 /** Everything is checked before anything is written. */
-async function valid(
+async function requireValidDefinition(
   engine: Engine,
   root: string,
   { definition: value, yaml }: GivenDefinition,
   name: string | null,
 ): Promise<WorkerDefinition> {
-  const read = yaml !== null ? fromText(yaml, name) : fromValue(value, name);
+  const read = yaml !== null ? parseDefinitionText(yaml, name) : parseDefinitionValue(value, name);
   if (read.definition === null) throw validationError(read.issues);
   const names = [read.definition.name];
   const found = checkWorker(
@@ -121,7 +121,7 @@ async function valid(
   return read.definition;
 }
 
-function fromText(
+function parseDefinitionText(
   yaml: string,
   name: string | null,
 ): { definition: WorkerDefinition | null; issues: readonly Issue[] } {
@@ -133,7 +133,7 @@ function fromText(
   return { definition, issues };
 }
 
-function fromValue(
+function parseDefinitionValue(
   value: unknown,
   name: string | null,
 ): { definition: WorkerDefinition | null; issues: readonly Issue[] } {
@@ -142,7 +142,7 @@ function fromValue(
   return { definition, issues };
 }
 
-async function saved(engine: Engine, root: string, definition: WorkerDefinition): Promise<FoundWorker> {
+async function saveDefinition(engine: Engine, root: string, definition: WorkerDefinition): Promise<FoundWorker> {
   // The library that keeps comments has 72 files: loaded when somebody writes a worker.
   const { revisedYaml } = await import('../policy/workers/write-definition.ts');
   await engine.library.save(root, definition.name, (before) =>
@@ -172,13 +172,13 @@ export async function listWorkers(
   session: SessionId | null,
   callable = false,
 ): Promise<readonly WorkerInfo[]> {
-  if (callable) return callableWorkers(engine, await openWorkspace(engine, workspace), session);
-  const root = await openWorkspace(engine, workspace);
+  if (callable) return listCallableWorkers(engine, await resolveWorkspace(engine, workspace), session);
+  const root = await resolveWorkspace(engine, workspace);
   const project = (await listProjectWorkers(engine, root)).map((worker) => workerInfo(worker, null));
-  const rows = session === null ? [] : await engine.store.workers.list(await rootOf(engine, session));
+  const rows = session === null ? [] : await engine.store.workers.list(await findRoot(engine, session));
   const own = await Promise.all(
     rows.map(async (row) =>
-      workerInfo(await resolveSessionWorker(engine, { ...row, workspace_path: root }, row), madeOf(row)),
+      workerInfo(await resolveSessionWorker(engine, { ...row, workspace_path: root }, row), describeOrigin(row)),
     ),
   );
   return [...project, ...own].sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -190,18 +190,18 @@ export async function showWorker(
   workspace: string,
   { name, session }: { readonly name: string; readonly session: SessionId | null },
 ): Promise<WorkerDetail> {
-  const root = await openWorkspace(engine, workspace);
+  const root = await resolveWorkspace(engine, workspace);
   const worker = await findProjectWorker(engine, root, name);
   if (worker !== null) return workerDetail(worker, null);
-  const row = session === null ? null : await engine.store.workers.get(await rootOf(engine, session), name);
+  const row = session === null ? null : await engine.store.workers.get(await findRoot(engine, session), name);
   if (row === null) throw new AppError('not_found', `no worker named ${name}`, { resource: 'worker' });
-  return workerDetail(await resolveSessionWorker(engine, { ...row, workspace_path: root }, row), madeOf(row));
+  return workerDetail(await resolveSessionWorker(engine, { ...row, workspace_path: root }, row), describeOrigin(row));
 }
 
 /** As a planner is offered them (13 §6.1). */
-async function callableWorkers(engine: Engine, root: string, id: SessionId | null): Promise<readonly WorkerInfo[]> {
+async function listCallableWorkers(engine: Engine, root: string, id: SessionId | null): Promise<readonly WorkerInfo[]> {
   const session = id === null ? null : await engine.store.sessions.record(id);
-  if (id !== null && session === null) throw unknownSession(id);
+  if (id !== null && session === null) throw unknownSessionError(id);
   const allowed = session === null ? engine.config.workers.planner_allow_workers : listAllowedWorkers(engine, session);
   const found = (await listProjectWorkers(engine, root)).filter(
     ({ name, errors }) => errors.length === 0 && (allowed.includes('*') || allowed.includes(name)),
@@ -209,17 +209,17 @@ async function callableWorkers(engine: Engine, root: string, id: SessionId | nul
   return found.map((worker) => workerInfo(worker, null)).sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-function unknownSession(id: SessionId): AppError {
+function unknownSessionError(id: SessionId): AppError {
   return new AppError('not_found', `no session with id ${id}`, { resource: 'session' });
 }
 
-async function rootOf(engine: Engine, id: SessionId): Promise<SessionId> {
+async function findRoot(engine: Engine, id: SessionId): Promise<SessionId> {
   const session = await engine.store.sessions.record(id);
-  if (session === null) throw unknownSession(id);
+  if (session === null) throw unknownSessionError(id);
   return session.root_session_id;
 }
 
-function madeOf({ created_at, ...row }: SessionWorker): Made {
+function describeOrigin({ created_at, ...row }: SessionWorker): Made {
   return { ...row, created_at: isoTime(created_at) };
 }
 
@@ -227,7 +227,7 @@ function madeOf({ created_at, ...row }: SessionWorker): Made {
 
 /** Starts no MCP server. Throws `not_found` (workspace) or `workspace_not_allowed`. */
 export async function listTools(engine: Engine, workspace: string): Promise<ToolList> {
-  const root = await openWorkspace(engine, workspace);
+  const root = await resolveWorkspace(engine, workspace);
   const tools = engine.tools.knownTools(root).definitions();
   return {
     tools: tools.map(({ name, description, side_effects, planners_only }) => ({
@@ -254,7 +254,7 @@ export async function listTrust(
   workspace: string,
   path: string | null,
 ): Promise<readonly TrustedFileInfo[]> {
-  const root = await openWorkspace(engine, workspace);
+  const root = await resolveWorkspace(engine, workspace);
   const widenings = await collectWidenings(engine, root);
   if (path !== null) {
     const file = await readFile(engine, root, path);
@@ -270,7 +270,7 @@ export async function trustFile(
   engine: Engine,
   { workspace_path, path, sha256 }: { readonly workspace_path: string; readonly path: string; readonly sha256: string },
 ): Promise<TrustedFileInfo> {
-  const root = await openWorkspace(engine, workspace_path);
+  const root = await resolveWorkspace(engine, workspace_path);
   const file = await readFile(engine, root, path);
   if (file.sha256 !== sha256)
     throw validationError([
@@ -283,7 +283,7 @@ export async function trustFile(
 
 /** Throws `not_found` (workspace, trust) or `workspace_not_allowed`. */
 export async function untrustFile(engine: Engine, workspace: string, path: string): Promise<void> {
-  const root = await openWorkspace(engine, workspace);
+  const root = await resolveWorkspace(engine, workspace);
   if ((await engine.store.trustedFiles.digest(root, path)) === null)
     throw new AppError('not_found', `${path} is not trusted in ${root}`, { resource: 'trust' });
   await engine.journal.commit({

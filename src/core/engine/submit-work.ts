@@ -21,9 +21,9 @@ import {
   startOutsideDelegation,
   toOutsideError,
 } from './delegation/outside-delegation.ts';
-import { goingDown } from './lifecycle.ts';
+import { shuttingDownError } from './lifecycle.ts';
 import { requireBudget } from './money/budget-limits.ts';
-import { alreadyEnded, liveSession, openSession } from './session/session-records.ts';
+import { requireOpenSession, requireOpenTopLevelSession, sessionEndedError } from './session/session-records.ts';
 import { takeOver, throwIfLost } from './state/concurrency.ts';
 import type { Engine } from './state/engine.ts';
 import { admitTurn } from './turn/admit-turn.ts';
@@ -31,12 +31,12 @@ import { endOpenTurn } from './turn/end-turn.ts';
 import {
   checkSteering,
   type IntakeBlock,
+  type PreparedMessage,
+  prepareMessage,
   type SteeringReceipt,
   steerOrReserve,
-  type TakenMessage,
-  takeMessage,
 } from './turn/incoming-message.ts';
-import { startTopLevel } from './turn/planner-turn.ts';
+import { startTopLevelTurn } from './turn/planner-turn.ts';
 
 export interface TurnSubmission {
   /** A string is one text block. */
@@ -73,9 +73,9 @@ export async function submitTurn(
   submission: TurnSubmission,
   claim?: Claim,
 ): Promise<TurnReceipt | SteeringReceipt> {
-  if (submission.if_busy === 'steer') return steer(engine, sessionId, submission, claim);
-  const session = await liveSession(engine, sessionId);
-  refuseGateway(session);
+  if (submission.if_busy === 'steer') return steerTurn(engine, sessionId, submission, claim);
+  const session = await requireOpenTopLevelSession(engine, sessionId);
+  rejectGatewaySession(session);
   await requireBudget(engine, session);
   const release = await acquireTurnSlot(engine, session.id);
   try {
@@ -92,23 +92,23 @@ async function submitWithSlot(
   submission: TurnSubmission,
   claim: Claim | undefined,
 ): Promise<TurnReceipt> {
-  if (engine.draining.value) throw goingDown();
+  if (engine.draining.value) throw shuttingDownError();
   const turnId = submission.turn_id ?? engine.ids.turn();
   const lock = engine.locks.reserve(session.id, turnId);
   if (lock.held && submission.if_busy === 'reject')
-    throw engine.ending.has(session.id) ? alreadyEnded() : inFlight(lock.turn_id);
+    throw engine.ending.has(session.id) ? sessionEndedError() : turnInFlightError(lock.turn_id);
   let owned = !lock.held;
   try {
-    const checked = await takeMessage(engine, session, submission);
+    const checked = await prepareMessage(engine, session, submission);
     if (!owned) {
       const reason = new Cancelled('user_cancel', 'interrupted by a new message');
       await takeOver(engine.locks, session.id, turnId, reason);
       owned = true;
     }
-    return await begin(engine, session, { ...checked, turnId, claim });
+    return await beginTurn(engine, session, { ...checked, turnId, claim });
   } catch (error) {
     if (owned) engine.locks.release(session.id);
-    throw await refusal(engine, session.id, error);
+    throw await toSubmitError(engine, session.id, error);
   }
 }
 
@@ -118,28 +118,28 @@ async function submitWithSlot(
  * @returns the release of the slot
  */
 async function acquireTurnSlot({ places, locks }: Engine, sessionId: SessionId): Promise<() => void> {
-  const isRunning = () => locks.active().some((turn) => turn.session_id === sessionId);
-  return !places.full() || isRunning() ? places.enter() : places.wait();
+  const isRunning = () => locks.activeTurns().some((turn) => turn.session_id === sessionId);
+  return !places.isFull() || isRunning() ? places.enter() : places.wait();
 }
 
 /** What is said there is said to its client. */
-function refuseGateway({ door }: SessionRecord): void {
+function rejectGatewaySession({ door }: SessionRecord): void {
   if (door === 'gateway')
     throw new AppError('session_is_gateway', 'this session is kept for a client of the gateway: it takes no turns');
 }
 
 /** A message for the turn that runs, a worker's too; an ordinary turn where none is open (20 §4). */
-async function steer(
+async function steerTurn(
   engine: Engine,
   sessionId: string,
   submission: TurnSubmission,
   claim: Claim | undefined,
 ): Promise<TurnReceipt | SteeringReceipt> {
-  const session = await openSession(engine, sessionId);
-  refuseGateway(session);
+  const session = await requireOpenSession(engine, sessionId);
+  rejectGatewaySession(session);
   await requireBudget(engine, session);
-  if (engine.draining.value) throw goingDown();
-  const checked = await takeMessage(engine, session, submission);
+  if (engine.draining.value) throw shuttingDownError();
+  const checked = await prepareMessage(engine, session, submission);
   checkSteering(checked, submission.attachments ?? []);
   const message = { ...checked, turnId: submission.turn_id ?? engine.ids.turn(), claim };
   const receipt = await steerOrReserve(engine, session, message);
@@ -147,35 +147,35 @@ async function steer(
   let release = () => {};
   try {
     release = await acquireTurnSlot(engine, session.id);
-    return await begin(engine, session, message);
+    return await beginTurn(engine, session, message);
   } catch (error) {
     engine.locks.release(session.id);
-    throw await refusal(engine, session.id, error);
+    throw await toSubmitError(engine, session.id, error);
   } finally {
     release();
   }
 }
 
-type ReadyMessage = TakenMessage & { readonly turnId: TurnId; readonly claim: Claim | undefined };
+type ReadyMessage = PreparedMessage & { readonly turnId: TurnId; readonly claim: Claim | undefined };
 
 /** Starts the turn under the session's lock, which the caller holds. */
-async function begin(engine: Engine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
+async function beginTurn(engine: Engine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
   await endOpenTurn(engine, session);
   engine.budget.paused.delete(session.id);
   // A model swap that waited for the end of the turn before is in force now.
-  return start(engine, await liveSession(engine, session.id), message);
+  return startTurn(engine, await requireOpenTopLevelSession(engine, session.id), message);
 }
 
-async function refusal(engine: Engine, sessionId: SessionId, error: unknown): Promise<unknown> {
+async function toSubmitError(engine: Engine, sessionId: SessionId, error: unknown): Promise<unknown> {
   if (!(error instanceof JournalConflict)) return error;
-  if (error.code === 'turn_in_flight') return inFlight((await engine.store.turns.open(sessionId))?.id ?? null);
-  return error.code === 'session_ended' ? alreadyEnded() : error;
+  if (error.code === 'turn_in_flight') return turnInFlightError((await engine.store.turns.open(sessionId))?.id ?? null);
+  return error.code === 'session_ended' ? sessionEndedError() : error;
 }
 
-async function start(engine: Engine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
+async function startTurn(engine: Engine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
   const { claim } = message;
   const scope = createScope();
-  const receiptOf = (turn: { id: TurnId; user_message_id: MessageId; started_at: number }): TurnReceipt => ({
+  const toTurnReceipt = (turn: { id: TurnId; user_message_id: MessageId; started_at: number }): TurnReceipt => ({
     turn_id: turn.id,
     session_id: session.id,
     submitted_at: isoTime(turn.started_at),
@@ -196,15 +196,15 @@ async function start(engine: Engine, session: SessionRecord, message: ReadyMessa
     before: null,
     parent_event: null,
     tool_names: null,
-    claim: claim ? (turn) => claim(202, receiptOf(turn)) : null,
+    claim: claim ? (turn) => claim(202, toTurnReceipt(turn)) : null,
   });
   if (!admission.ok) throw admission.error;
   const { run } = admission;
-  startTopLevel(engine, run);
-  return receiptOf(run.turn);
+  startTopLevelTurn(engine, run);
+  return toTurnReceipt(run.turn);
 }
 
-function inFlight(turnId: TurnId | null): AppError {
+function turnInFlightError(turnId: TurnId | null): AppError {
   return new AppError(
     'turn_in_flight',
     'a turn is running in this session; wait for it, cancel it, or send if_busy: "interrupt" or "steer"',
@@ -240,7 +240,7 @@ export async function waitForTurn(
       const stored = await engine.store.turns.record(session_id, turn_id);
       if (stored === null || stored.ended_at !== null || engine.draining.value) return;
       // One that has just been taken up says so in the store before it is seen to run.
-      if (stored.status === 'interrupted' && !goesOnByItself(engine, stored)) return;
+      if (stored.status === 'interrupted' && !isResumedAutomatically(engine, stored)) return;
       const session = await engine.store.sessions.record(session_id);
       const root = session?.root_session_id ?? session_id;
       if (!engine.trees.holds(root)) throw new TreeLost(root);
@@ -252,7 +252,7 @@ export async function waitForTurn(
 }
 
 /** Whether an interrupted turn waits for nobody: it is about to be resumed, where the server goes down by another node. */
-export function goesOnByItself(
+export function isResumedAutomatically(
   { config, trees, draining }: Engine,
   turn: Pick<TurnRecord, 'status' | 'interrupted_reason'>,
 ): boolean {
@@ -274,23 +274,23 @@ export async function submitDelegation(
   body: SubmitDelegationBody,
   claim?: (status: number, body: unknown) => Write,
 ): Promise<DelegationReceipt> {
-  const session = await liveSession(engine, sessionId);
+  const session = await requireOpenTopLevelSession(engine, sessionId);
   if (session.workspace_path === engine.gatewayFolder)
     throw new AppError(
       'session_is_gateway',
       'this session of the gateway has no workspace for a worker: its client names one with x-metis-workspace on its first call',
     );
   await requireBudget(engine, session);
-  if (engine.draining.value) throw goingDown();
-  let stored: (delegation: DelegationRecord) => void = () => {};
+  if (engine.draining.value) throw shuttingDownError();
+  let onStored: (delegation: DelegationRecord) => void = () => {};
   const known = new Promise<DelegationReceipt>((resolve) => {
-    stored = (delegation) => resolve(receiptOf(delegation));
+    onStored = (delegation) => resolve(toDelegationReceipt(delegation));
   });
   const caller = await createOutsideCaller(engine, session, {
-    claim: (delegation) => (claim ? [claim(202, receiptOf(delegation))] : []),
-    stored,
+    claim: (delegation) => (claim ? [claim(202, toDelegationReceipt(delegation))] : []),
+    onStored,
   });
-  const request = await resolveOutsideRequest(engine, caller, inputOf(body));
+  const request = await resolveOutsideRequest(engine, caller, toDelegateInput(body));
   try {
     return await Promise.race([
       known,
@@ -302,12 +302,16 @@ export async function submitDelegation(
 }
 
 /** As the tool would be called. */
-function inputOf({ worker, input, attachments, ...rest }: SubmitDelegationBody): OutsideInput {
+function toDelegateInput({ worker, input, attachments, ...rest }: SubmitDelegationBody): OutsideInput {
   if (worker === undefined) return { worker: null, input: rest };
   return { worker, input: { input, ...(attachments === undefined ? {} : { attachments }) } };
 }
 
-function receiptOf({ tool_use_id, parent_session_id, worker_session_id }: DelegationRecord): DelegationReceipt {
+function toDelegationReceipt({
+  tool_use_id,
+  parent_session_id,
+  worker_session_id,
+}: DelegationRecord): DelegationReceipt {
   return { tool_use_id, session_id: parent_session_id, worker_session_id };
 }
 
@@ -328,7 +332,7 @@ export async function waitForDelegation(
 }
 
 /** What the delegation came to; null while it has not ended (04 §4.2). */
-export async function delegationResult(engine: Engine, toolUseId: ToolUseId): Promise<DelegationResult | null> {
+export async function readDelegationResult(engine: Engine, toolUseId: ToolUseId): Promise<DelegationResult | null> {
   const delegation = await engine.store.delegations.view(toolUseId);
   if (delegation === null || delegation.ended_at === null) return null;
   return resultOf(delegation);

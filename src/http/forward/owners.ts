@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Engine } from '#core/engine/create-engine.ts';
 import { gatewayRoot } from '#core/engine/gateway-call.ts';
-import { goingDown } from '#core/engine/lifecycle.ts';
+import { shuttingDownError } from '#core/engine/lifecycle.ts';
 import type { Hold } from '#core/ports/trees.ts';
 import { type Clock, sleep, type Timer } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
@@ -122,7 +122,7 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
     const until = clock.monotonic() + patience.total_ms;
     try {
       for (;;) {
-        if (draining()) throw goingDown();
+        if (draining()) throw shuttingDownError();
         const at = await look(reply, root, turn);
         if (at === 'here') return at;
         if (at !== null) {
@@ -141,13 +141,13 @@ export function installOwners(app: HttpApp, deps: Deps): Owners {
 
   /** Where the tree is now; null while nobody can take it. */
   async function look(reply: FastifyReply, root: SessionId, turn: boolean): Promise<Where | 'here' | null> {
-    const hold = await trees.hold(root, turn && places.full() ? 'look' : 'claim');
+    const hold = await trees.hold(root, turn && places.isFull() ? 'look' : 'claim');
     if (hold === null || hold.own) return keep(reply, hold);
     const { url, epoch, place } = hold;
     if (url !== null) return { url, epoch };
     const self = trees.node;
     const able = (await trees.nodes()).filter((node) => node.id === self || others.canReach(node));
-    const nodes = able.map((node) => (node.id === self ? { ...node, turns: places.taken() } : node));
+    const nodes = able.map((node) => (node.id === self ? { ...node, turns: places.countTaken() } : node));
     const node = nodeFor(place, nodes, self);
     if (node === null) return null;
     if (node.id !== self) return { url: node.url, epoch: 0 };
@@ -243,7 +243,7 @@ function epochOf({ headers }: FastifyRequest): number {
 function leaving({ raw }: FastifyReply, closing: AbortSignal) {
   const gone = new AbortController();
   const left = () => gone.abort(new AppError('node_unavailable', 'the caller left'));
-  const down = () => gone.abort(goingDown());
+  const down = () => gone.abort(shuttingDownError());
   raw.once('close', left);
   closing.addEventListener('abort', down, { once: true });
   if (closing.aborted) down();

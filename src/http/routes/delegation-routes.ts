@@ -1,5 +1,5 @@
 // `/sessions/{id}/delegations`: start a worker directly, without a planner's turn (19 §3.1).
-import { delegationResult, submitDelegation, waitForDelegation } from '#core/engine/submit-work.ts';
+import { readDelegationResult, submitDelegation, waitForDelegation } from '#core/engine/submit-work.ts';
 import { DelegationReceiptSchema, DelegationResultSchema, SubmitDelegationBody } from '#protocol/api/delegations.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
@@ -45,7 +45,7 @@ export function delegationRoutes(app: HttpApp, deps: RouteDeps): void {
       const waited = await waitAsPreferred(deps, request, (ms, signal) =>
         waitForDelegation(engine, tool_use_id, ms, signal),
       );
-      const result = waited ? await delegationResult(engine, tool_use_id) : null;
+      const result = waited ? await readDelegationResult(engine, tool_use_id) : null;
       return result === null ? reply.status(202).send(receipt) : reply.send(result);
     },
   );

@@ -1,7 +1,7 @@
 // The server itself: health, readiness, metrics, documents, nodes and maintenance (05 §3.7, §5).
 import { z } from 'zod';
 import type { Engine } from '#core/engine/create-engine.ts';
-import { type ServerCounts, serverCounts } from '#core/engine/manage-session.ts';
+import { countServerWork, type ServerCounts } from '#core/engine/manage-session.ts';
 import {
   HealthReply,
   NodeListReply,
@@ -172,7 +172,7 @@ function createRecentAnswer<T>(clock: Clock, ask: () => Promise<T>): () => Promi
 
 /** What is open; while the database does not answer, what it answered last. */
 export function createRecentCounts(engine: Engine): () => Promise<ServerCounts> {
-  const ask = createRecentAnswer(engine.clock, () => serverCounts(engine));
+  const ask = createRecentAnswer(engine.clock, () => countServerWork(engine));
   let last: ServerCounts = { active_sessions: 0, active_workers: 0, active_turns: 0 };
   return async () => {
     last = (await ask())?.value ?? last;

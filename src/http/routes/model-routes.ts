@@ -2,7 +2,7 @@
 
 import { z } from 'zod';
 import type { Engine } from '#core/engine/create-engine.ts';
-import { checkPolicy, explainRoute, listPatterns, policyInForce } from '#core/engine/inspect-routing.ts';
+import { checkPolicy, describePolicy, explainRoute, listPatterns } from '#core/engine/inspect-routing.ts';
 import { type AvailabilitySnapshot, availabilityOf, snapshot } from '#core/policy/registry/availability.ts';
 import {
   CheckRoutingBody,
@@ -140,7 +140,7 @@ export function routingRoutes(app: HttpApp, { engine }: RouteDeps): void {
         }),
       },
     },
-    async (request, reply) => reply.send(await policyInForce(engine, request.query.workspace_path ?? null)),
+    async (request, reply) => reply.send(await describePolicy(engine, request.query.workspace_path ?? null)),
   );
 
   app.post(

@@ -1,10 +1,10 @@
 // `/sessions`: open, list, read, change, end, purge (05 §3.1).
 import { z } from 'zod';
 import {
-  callingSessions,
-  clientTree,
   createSession,
   endSession,
+  findClientTree,
+  listSessionsWithoutTurn,
   patchSession,
   purgeSession,
   withReserved,
@@ -63,7 +63,7 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
     },
     async (request, reply) => {
       const { client_ref: ref = null } = request.body;
-      const known = ref !== null && engine.trees.several ? await clientTree(engine, ref) : null;
+      const known = ref !== null && engine.trees.several ? await findClientTree(engine, ref) : null;
       if (known !== null && (await owners.answerElsewhere(request, reply, known))) return reply;
       const session = await idempotency.once(request, reply, (claim) => createSession(engine, request.body, claim));
       return reply.status(201).header('location', `/sessions/${session.id}`).send(session);
@@ -100,7 +100,7 @@ export function sessionRoutes(app: HttpApp, { engine, hub, idempotency, owners }
         parent_session_id,
         worker_name,
         door,
-        calling: callingSessions(engine),
+        calling: listSessionsWithoutTurn(engine),
         before: decodeCursor(cursor, filter),
         limit,
       });

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { cancelTurn, resumeTurn, scoreTurn } from '#core/engine/control-turn.ts';
 import { estimateTurn } from '#core/engine/inspect-routing.ts';
 import { withCheckedOutput } from '#core/engine/manage-session.ts';
-import { goesOnByItself, submitTurn, waitForTurn } from '#core/engine/submit-work.ts';
+import { isResumedAutomatically, submitTurn, waitForTurn } from '#core/engine/submit-work.ts';
 import {
   CancelTurnBody,
   CancelTurnReply,
@@ -241,5 +241,5 @@ async function finished(
   if (!asked) return null;
   const turn = await engine.store.turns.view(receipt.session_id, receipt.turn_id);
   if (turn === null || (turn.ended_at === null && turn.status !== 'interrupted')) return null;
-  return goesOnByItself(engine, turn) ? null : withCheckedOutput(engine, turn);
+  return isResumedAutomatically(engine, turn) ? null : withCheckedOutput(engine, turn);
 }

@@ -57,7 +57,7 @@ describe('a call with attachments', () => {
     const turn = await first.submit(session, 'go');
     await first.event('tool.called');
     const drained = drain(first.engine);
-    await until(() => [...first.engine.locks.active()].every(({ scope }) => scope.signal.aborted));
+    await until(() => [...first.engine.locks.activeTurns()].every(({ scope }) => scope.signal.aborted));
     door.open();
     await drained;
     expect(first.rows()).toMatchObject({ sessions: 2, delegations: 1, turns: 1 });

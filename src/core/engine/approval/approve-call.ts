@@ -192,8 +192,8 @@ function awaitAnswer(
         stopWaiting();
         reject(error);
       },
-      putDown: cancelApproval,
-      unclaimed: () => {
+      interrupt: cancelApproval,
+      releaseClaim: () => {
         if (due !== null) giveUp(due);
       },
     };

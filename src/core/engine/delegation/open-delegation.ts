@@ -8,8 +8,8 @@ import { draft, type Event, type EventDraft } from '#protocol/event.ts';
 import { NO_CHANGES } from '#protocol/file-change.ts';
 import type { EventId, ToolUseId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { newNamedPrompt, newStablePrompt } from '../prompt/model-input.ts';
-import { createdEvent } from '../session/session-records.ts';
+import { buildNamedPrompt, buildStablePrompt } from '../prompt/model-input.ts';
+import { sessionCreatedEvent } from '../session/session-records.ts';
 import type { Caller } from '../state/delegation-runs.ts';
 import type { Engine } from '../state/engine.ts';
 import type { ResolvedRequest } from './resolve-request.ts';
@@ -87,12 +87,12 @@ export async function newWorkerSession(
   const { worker, output_schema } = delegation.request;
   const stable =
     worker === null
-      ? await newStablePrompt(
+      ? await buildStablePrompt(
           engine,
           { ...session, is_worker: true, worker_definition: null },
           delegation.effective_tools,
         )
-      : await newNamedPrompt(engine, session.workspace_path, worker, {
+      : await buildNamedPrompt(engine, session.workspace_path, worker, {
           worker: true,
           readsSkills: canReadSkills(run, delegation),
         });
@@ -132,14 +132,14 @@ function canReadSkills({ toolset }: Caller, { effective_tools }: DelegationRecor
 
 export function createOpening(run: Caller, delegation: DelegationRecord, session: SessionRecord): Opening {
   return {
-    onStored: () => run.outside?.stored(delegation),
+    onStored: () => run.outside?.onStored(delegation),
     writes: [
       { kind: 'session.insert', session },
       { kind: 'delegation.insert', delegation },
       ...(run.outside?.claim(delegation) ?? []),
     ],
     emit: [
-      createdEvent(session),
+      sessionCreatedEvent(session),
       draft({
         type: 'delegate.started',
         session_id: run.session.id,

@@ -11,8 +11,8 @@ import type { SessionRecord } from '#protocol/session.ts';
 import { ToolError } from '#protocol/tool.ts';
 import { loadToolset } from '../definitions/find-workers.ts';
 import { rereadAttachments } from '../definitions/session-files.ts';
-import { baseTools, workerCallers } from '../prompt/model-input.ts';
-import { alreadyEnded } from '../session/session-records.ts';
+import { selectBaseTools, selectWorkerCallers } from '../prompt/model-input.ts';
+import { sessionEndedError } from '../session/session-records.ts';
 import { FAULT, Interrupted, throwIfLost } from '../state/concurrency.ts';
 import type { Caller, OutsideCall } from '../state/delegation-runs.ts';
 import type { Engine } from '../state/engine.ts';
@@ -32,7 +32,10 @@ export async function createOutsideCaller(
   call: Omit<OutsideCall, 'tools'>,
 ): Promise<Caller> {
   const toolset = await loadToolset(engine, session);
-  const tools = [...baseTools(session, { toolset, granted: null }), ...workerCallers(engine, session, toolset)];
+  const tools = [
+    ...selectBaseTools(session, { toolset, granted: null }),
+    ...selectWorkerCallers(engine, session, toolset),
+  ];
   const scope = createScope();
   return {
     session,
@@ -121,7 +124,7 @@ function runDelegation(
   work: () => Promise<unknown>,
 ): Promise<void> {
   const { session, scope } = caller;
-  if (engine.ending.has(session.id)) throw alreadyEnded();
+  if (engine.ending.has(session.id)) throw sessionEndedError();
   const worked = runInSlot(engine, caller, toolUseId, work);
   const done = worked.catch(() => {});
   const { id: session_id, root_session_id } = session;
@@ -163,10 +166,10 @@ async function endFailedDelegation(
 
 /** Why a delegation was never stored, as its caller is told. */
 export function toOutsideError(engine: Engine, thrown: unknown): unknown {
-  if (thrown instanceof JournalConflict && thrown.code === 'session_ended') return alreadyEnded();
+  if (thrown instanceof JournalConflict && thrown.code === 'session_ended') return sessionEndedError();
   if (thrown instanceof Interrupted || (engine.draining.value && thrown instanceof Cancelled))
     return new AppError('service_shutting_down', 'the server is going down; try again soon');
-  if (thrown instanceof Cancelled) return alreadyEnded();
+  if (thrown instanceof Cancelled) return sessionEndedError();
   if (thrown instanceof ToolError) return validationError([{ path: '', message: thrown.message }]);
   return thrown;
 }
@@ -188,7 +191,7 @@ export async function resumeOutsideDelegations(engine: Engine, root?: SessionId,
 
 /** Resolves when it runs. */
 async function resumeDelegation(engine: Engine, session: SessionRecord, delegation: DelegationRecord): Promise<void> {
-  const caller = await createOutsideCaller(engine, session, { claim: () => [], stored: () => {} });
+  const caller = await createOutsideCaller(engine, session, { claim: () => [], onStored: () => {} });
   // Somebody else may have taken it up meanwhile.
   if (engine.outside.get(delegation.tool_use_id)) return;
   const readBlocks = async ({ request }: DelegationRecord) =>

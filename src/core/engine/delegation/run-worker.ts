@@ -13,13 +13,13 @@ import type { SessionRecord } from '#protocol/session.ts';
 import { type ToolOutput, toolTexts } from '#protocol/tool.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
 import { loadToolset, loadWorkerToolset } from '../definitions/find-workers.ts';
-import { currentPolicies } from '../routing/route-environment.ts';
+import { readPolicies } from '../routing/route-environment.ts';
 import { cancelScope, childScope, FAULT, Interrupted, takeWhenFree, throwIfLost } from '../state/concurrency.ts';
 import type { Caller } from '../state/delegation-runs.ts';
 import type { Engine } from '../state/engine.ts';
 import { noteStart } from '../state/memory.ts';
 import { startWorkerClock, type ToolResults, type TurnRun, type WorkerRun } from '../state/turn-run.ts';
-import { contextRequest, endOpenTurn, rebuildRun } from '../turn/end-turn.ts';
+import { endOpenTurn, findContextRequest, rebuildRun } from '../turn/end-turn.ts';
 import { announceResumed, failModelGone } from '../turn/planner-turn.ts';
 import { closeDelegation } from './close-delegation.ts';
 import {
@@ -47,7 +47,7 @@ export async function spawnWorker(
   const sandboxes = Object.values(request.worker?.definition.sandboxes ?? {});
   await engine.workspaces.openSandboxes(run.session.workspace_path, sandboxes);
   const tools = await resolveWorkerTools(engine, run, request);
-  const { policies, version } = await currentPolicies(engine, run.session.workspace_path);
+  const { policies, version } = await readPolicies(engine, run.session.workspace_path);
   const named = request.worker?.definition.model ?? null;
   const model =
     named !== null
@@ -58,7 +58,7 @@ export async function spawnWorker(
   const delegation = newDelegation(engine, run, toolUseId, { request, tools, model });
 
   const claimed = run.outside
-    ? { writes: run.outside.claim(delegation), emit: [], onStored: () => run.outside?.stored(delegation) }
+    ? { writes: run.outside.claim(delegation), emit: [], onStored: () => run.outside?.onStored(delegation) }
     : null;
   const refuseSpawn = (end: WorkerEnd) =>
     finishDelegation(
@@ -292,7 +292,7 @@ async function readEndedTurn(
     llm_calls: turn.llm_call_count,
     tokens_exhausted: tokensLeft !== null && tokensLeft <= 0,
     refusal: null,
-    context_request: contextRequest(
+    context_request: findContextRequest(
       engine.tools.knownTools(session.workspace_path),
       last,
       await engine.store.turns.toolCalls(turn.id),

@@ -16,7 +16,7 @@ import type { RouteDecision, TurnContext } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { listLimits } from '../money/budget-limits.ts';
 import { resolvePricingId } from '../money/call-price.ts';
-import { routeDecided, routeEnvironment } from '../routing/route-environment.ts';
+import { readRouteEnvironment, routeDecidedEvent } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
 import { readDecision, type StandingDecision } from '../state/gateway-memory.ts';
 
@@ -99,14 +99,14 @@ export async function decideGatewayRoute(
   session: SessionRecord,
   asked: RequestedModel,
 ): Promise<GatewayDecision> {
-  const environment = await routeEnvironment(engine, session, engine.clock.now());
+  const environment = await readRouteEnvironment(engine, session, engine.clock.now());
   const context = await buildTurnContext(engine, session, asked, environment.cost_today_usd);
   const env: RouteEnv = { ...environment.env, registry: asked.registry };
   const before = engine.clock.monotonic();
   const decision = decideRoute(context, env);
   const elapsed_ms = Math.max(0, Math.round((engine.clock.monotonic() - before) * 1000) / 1000);
   const place = { session_id: session.id, turn_id: null, parent: null };
-  const event = routeDecided(place, decision, elapsed_ms, asked.facts.model);
+  const event = routeDecidedEvent(place, decision, elapsed_ms, asked.facts.model);
   return {
     decision,
     model: decision.refused === null ? asked.registry.get(decision.chosen_model) : null,

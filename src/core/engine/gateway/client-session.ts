@@ -7,11 +7,11 @@ import { draft } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import { currentPolicies } from '../routing/route-environment.ts';
-import { blankRoot, openWorkspace } from '../session/session-records.ts';
+import { readPolicies } from '../routing/route-environment.ts';
+import { buildBlankRoot, resolveWorkspace } from '../session/session-records.ts';
 import { cancelScope } from '../state/concurrency.ts';
 import type { Engine } from '../state/engine.ts';
-import { callsOfTree, dropDecisions } from '../state/gateway-memory.ts';
+import { dropDecisions, listCallsInTree } from '../state/gateway-memory.ts';
 import { secondsSince } from '../state/memory.ts';
 
 /** Who calls, by the client's own headers. */
@@ -103,10 +103,10 @@ function sessionEndedError(ref: string): AppError {
 
 async function createRoot(engine: Engine, client: GatewayClient, ref: string): Promise<SessionRecord> {
   const { config } = engine;
-  const workspace = client.workspace === null ? engine.gatewayFolder : await openWorkspace(engine, client.workspace);
-  const { version } = await currentPolicies(engine, workspace);
+  const workspace = client.workspace === null ? engine.gatewayFolder : await resolveWorkspace(engine, client.workspace);
+  const { version } = await readPolicies(engine, workspace);
   return {
-    ...blankRoot(engine, workspace, version),
+    ...buildBlankRoot(engine, workspace, version),
     door: 'gateway',
     caller: client.caller,
     client: client.product,
@@ -154,7 +154,7 @@ export const ENDED = 'session ended';
 
 /** Aborts every call of the tree and waits for their outcomes, then ends its sub-agents' sessions, the deepest first. */
 export async function endGatewayTree(engine: Engine, root: SessionRecord): Promise<void> {
-  const calls = callsOfTree(engine.gateway, root.id);
+  const calls = listCallsInTree(engine.gateway, root.id);
   for (const { scope } of calls) cancelScope(scope, new Cancelled('user_cancel', ENDED));
   await Promise.all(calls.map(({ done }) => done));
   dropDecisions(engine.gateway, root.id);

@@ -17,7 +17,7 @@ import { listLimits, minimumLimitUsd, type Spender } from '../money/budget-limit
 import { draftBudgetEvents } from '../money/budget-notices.ts';
 import { type BoundPrompt, boundPrompt } from '../money/call-price.ts';
 import { awaitMoney, type MoneyGrant, tryMoney, type WantedMoney } from '../money/reserve-money.ts';
-import { alreadyEnded, createdEvent } from '../session/session-records.ts';
+import { sessionCreatedEvent, sessionEndedError } from '../session/session-records.ts';
 import type { Engine } from '../state/engine.ts';
 import { keepCount, keepDecision, type StandingDecision } from '../state/gateway-memory.ts';
 import { noteStart } from '../state/memory.ts';
@@ -185,7 +185,7 @@ async function openOnce(
   }
 
   const { model, refusal, emit } = await decideGatewayRoute(engine, session, asked);
-  const created = { writes: listInserts(fresh), emit: [...fresh.map(createdEvent), ...emit] };
+  const created = { writes: listInserts(fresh), emit: [...fresh.map(sessionCreatedEvent), ...emit] };
   if (model === null) {
     await engine.journal.commit(created);
     noteStarts(engine, fresh);
@@ -222,7 +222,7 @@ async function openOnce(
 async function requireActiveRoot(engine: Engine, { root_session_id }: SessionRecord, new_root: SessionRecord | null) {
   if (new_root !== null) return;
   const root = await engine.store.sessions.record(root_session_id);
-  if (root === null || root.ended_at !== null || engine.ending.has(root_session_id)) throw alreadyEnded();
+  if (root === null || root.ended_at !== null || engine.ending.has(root_session_id)) throw sessionEndedError();
 }
 
 const FIRST_TRY = { mayWait: true, own: null } as const;

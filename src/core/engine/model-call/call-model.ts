@@ -21,21 +21,21 @@ import { type ModelEntry, providerOf } from '#protocol/model.ts';
 import type { CanonicalRequest } from '#protocol/model-request.ts';
 import { listLimits } from '../money/budget-limits.ts';
 import { resolvePricingId } from '../money/call-price.ts';
-import { volatilePrompt } from '../prompt/model-input.ts';
-import { currentPolicies } from '../routing/route-environment.ts';
+import { readVolatilePrompt } from '../prompt/model-input.ts';
+import { readPolicies } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
 import {
-  compacted,
+  countModelCall,
   type ModelRequest,
-  modelCallCounted,
-  overflowAnswered,
+  markOverflowAnswered,
+  recordCheckpoint,
   type TurnRun,
   takeNextCall,
 } from '../state/turn-run.ts';
-import { type CallOutcome, callCompleted, charge } from './call-records.ts';
-import { compactedEvent, modelRequest } from './model-request.ts';
-import { type Keep, makeCall } from './send-call.ts';
-import { observe, settleSuccess } from './settle-call.ts';
+import { type CallOutcome, callCompletedEvent, chargeCall } from './call-records.ts';
+import { buildModelRequest, compactedEvent } from './model-request.ts';
+import { makeCall, type SettleAnswer } from './send-call.ts';
+import { observeOutcome, settleSuccess } from './settle-call.ts';
 
 // The turns before the newest ones told by a summary: a model call of its own, made before the turn's first (10 §7).
 
@@ -53,24 +53,24 @@ async function summarise(engine: Engine, run: TurnRun, load: number): Promise<nu
     engine.log.warn({ session_id, turn_id: run.turn.id, why }, 'old turns could not be summarised');
     return load;
   };
-  if (run.resumed && (await triedBefore(engine, run))) return without('it was cut off by a restart');
-  const model = await summariser(engine, run);
+  if (run.resumed && (await hasTriedBefore(engine, run))) return without('it was cut off by a restart');
+  const model = await chooseSummaryModel(engine, run);
   if (typeof model === 'string') return without(model);
-  const prepared = summaryRequest(engine, run, model, turns);
+  const prepared = buildSummaryRequest(engine, run, model, turns);
   if (prepared === null) return without(`the newest of them does not fit ${model.id}`);
 
   let summary: HistorySummary | null = null;
-  const keep: Keep = async (eng, call) => {
-    const complete = call.heard.complete!;
-    const charged = charge(eng, call, complete.usage, {
+  const settleAnswer: SettleAnswer = async (eng, call) => {
+    const complete = call.stream.complete!;
+    const charged = chargeCall(eng, call, complete.usage, {
       served: complete.served_model,
       latency: complete.latency_ms,
     });
-    const made = summaryOf(eng, run, { turns, text: textOf(complete.final_content).trim(), model: model.id, load });
+    const made = buildSummary(eng, run, { turns, text: textOf(complete.final_content).trim(), model: model.id, load });
     await eng.journal.commit({
       writes: made === null ? [] : [{ kind: 'checkpoint.insert', checkpoint: made }],
       emit: [
-        callCompleted(call, charged.usage, {
+        callCompletedEvent(call, charged.usage, {
           stop_reason: complete.stop_reason as 'end_turn',
           error_class: null,
           content: complete.final_content,
@@ -79,20 +79,23 @@ async function summarise(engine: Engine, run: TurnRun, load: number): Promise<nu
         ...(made === null ? [] : [compactedEvent(run, made, turns.messages.length)]),
       ],
     });
-    observe(eng, call.run, null);
-    modelCallCounted(call.run, charged.usage, charged.cost);
-    if (made !== null) compacted(run, made);
+    observeOutcome(eng, call.run, null);
+    countModelCall(call.run, charged.usage, charged.cost);
+    if (made !== null) recordCheckpoint(run, made);
     summary = made;
     return { ok: true, settled: new Map(), end: null };
   };
-  const outcome = await makeCall(engine, asCaller(engine, run, model), prepared, { keep, started: null });
+  const outcome = await makeCall(engine, withSummaryModel(engine, run, model), prepared, {
+    settleAnswer,
+    started: null,
+  });
   if (!outcome.ok) return without(outcome.error === null ? 'a limit refused the call' : outcome.error.message);
   const made = summary as HistorySummary | null;
   return made === null ? without('the answer was empty, or longer than what it tells') : made.tokens_after;
 }
 
 /** Null when the text makes nothing smaller. */
-function summaryOf(
+function buildSummary(
   engine: Engine,
   run: TurnRun,
   of: { readonly turns: EarlierTurns; readonly text: string; readonly model: string; readonly load: number },
@@ -113,15 +116,15 @@ function summaryOf(
 }
 
 /** A process died in this turn's summary: whether it was billed nobody can know, and it is not tried twice. */
-async function triedBefore(engine: Engine, run: TurnRun): Promise<boolean> {
+async function hasTriedBefore(engine: Engine, run: TurnRun): Promise<boolean> {
   const started = await engine.store.events.ofTurn(run.turn.id, ['llm.call_started']);
   return started.some((event) => event.payload.purpose === 'compaction');
 }
 
 /** The model of tier `fast`, or why there is none. */
-async function summariser(engine: Engine, run: TurnRun): Promise<ModelEntry | string> {
+async function chooseSummaryModel(engine: Engine, run: TurnRun): Promise<ModelEntry | string> {
   const { registry, prices, routes, clock } = engine;
-  const { policies } = await currentPolicies(engine, run.session.workspace_path);
+  const { policies } = await readPolicies(engine, run.session.workspace_path);
   const id = tierModel(policies, registry, 'fast');
   const model = id === null ? null : registry.get(id);
   if (model === null || !registry.isConfigured(model.id)) return 'no model of tier fast is configured';
@@ -133,7 +136,7 @@ async function summariser(engine: Engine, run: TurnRun): Promise<ModelEntry | st
 }
 
 /** The turn as its summariser's: the figures are the turn's own. */
-function asCaller(engine: Engine, run: TurnRun, model: ModelEntry): TurnRun {
+function withSummaryModel(engine: Engine, run: TurnRun, model: ModelEntry): TurnRun {
   const adapter = engine.providers.get(model.adapter);
   if (adapter === undefined) throw new Error(`a configured model without an adapter: ${model.id}`);
   const turn = { ...run.turn, provider: providerOf(model.id) };
@@ -141,7 +144,12 @@ function asCaller(engine: Engine, run: TurnRun, model: ModelEntry): TurnRun {
 }
 
 /** Null when the turns do not fit the model. */
-function summaryRequest(engine: Engine, run: TurnRun, model: ModelEntry, turns: EarlierTurns): ModelRequest | null {
+function buildSummaryRequest(
+  engine: Engine,
+  run: TurnRun,
+  model: ModelEntry,
+  turns: EarlierTurns,
+): ModelRequest | null {
   const maxOutput = Math.min(MAX_SUMMARY_TOKENS, model.capabilities.max_output_tokens);
   const window = windowOf(model, maxOutput);
   const text = transcript(turns, run.checkpoints, window.budget - estimateText(SUMMARY_INSTRUCTIONS));
@@ -191,7 +199,7 @@ export function isCrowded(engine: Engine, { load, window }: ModelRequest): boole
 }
 
 /** The request as it fits its window, after what had to be stored for that; null when it cannot be made to, or the turn was stopped. */
-async function fitting(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<ModelRequest | null> {
+async function fitToWindow(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<ModelRequest | null> {
   if (!isCrowded(engine, prepared)) return prepared;
   const made = await makeRoom(engine, run, prepared);
   return run.signal.aborted || made.load > prepared.window.budget ? null : made;
@@ -201,7 +209,7 @@ async function fitting(engine: Engine, run: TurnRun, prepared: ModelRequest): Pr
  * The request made smaller because its provider found it too large, whatever was thought of it; null where nothing can
  * be taken out.
  */
-async function refitted(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<ModelRequest | null> {
+async function shrinkAfterOverflow(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<ModelRequest | null> {
   if (engine.config.context.compaction.mode === 'off') return null;
   const before = run.checkpoints;
   // The provider's word goes before the guess: it takes at least one token more than there is room for.
@@ -213,17 +221,17 @@ async function refitted(engine: Engine, run: TurnRun, prepared: ModelRequest): P
 async function makeRoom(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<ModelRequest> {
   const { budget, stop } = prepared.window;
   const before = run.checkpoints;
-  let load = await elide(engine, run, asNeeded(parts(run).old, prepared.load, stop), prepared.load);
+  let load = await elide(engine, run, asNeeded(listElidables(run).old, prepared.load, stop), prepared.load);
   if (load > stop && engine.config.context.compaction.mode === 'summarize') load = await summarise(engine, run, load);
   if (load > budget) {
-    const { old, recent } = parts(run);
+    const { old, recent } = listElidables(run);
     load = await elide(engine, run, asNeeded([...old, ...recent], load, budget), load);
   }
   if (run.checkpoints === before) return prepared;
-  return { ...modelRequest(engine, run, prepared.request.system_prompt_volatile), load };
+  return { ...buildModelRequest(engine, run, prepared.request.system_prompt_volatile), load };
 }
 
-function parts(run: TurnRun) {
+function listElidables(run: TurnRun) {
   return elidables(viewOf(run.history, run.checkpoints));
 }
 
@@ -243,7 +251,7 @@ async function elide(engine: Engine, run: TurnRun, taken: readonly Elidable[], t
     writes: [{ kind: 'checkpoint.insert', checkpoint }],
     emit: [compactedEvent(run, checkpoint, taken.length)],
   });
-  compacted(run, checkpoint);
+  recordCheckpoint(run, checkpoint);
   return checkpoint.tokens_after;
 }
 
@@ -254,20 +262,23 @@ async function elide(engine: Engine, run: TurnRun, taken: readonly Elidable[], t
  */
 export async function callModel(engine: Engine, run: TurnRun): Promise<CallOutcome> {
   const ahead = takeNextCall(run);
-  const first = ahead?.prepared ?? modelRequest(engine, run, await volatilePrompt(engine, run.session));
-  const prepared = ahead === null ? await fitting(engine, run, first) : first;
-  if (prepared === null) return notCalled(run, first);
-  const outcome = await makeCall(engine, run, prepared, { keep: settleSuccess, started: ahead?.started ?? null });
+  const first = ahead?.prepared ?? buildModelRequest(engine, run, await readVolatilePrompt(engine, run.session));
+  const prepared = ahead === null ? await fitToWindow(engine, run, first) : first;
+  if (prepared === null) return refuseUnsentCall(run, first);
+  const outcome = await makeCall(engine, run, prepared, {
+    settleAnswer: settleSuccess,
+    started: ahead?.started ?? null,
+  });
   if (outcome.ok || outcome.error?.error_class !== 'context_overflow' || run.signal.aborted) return outcome;
   if (run.overflow_answered) return outcome;
-  overflowAnswered(run);
-  const smaller = await refitted(engine, run, prepared);
+  markOverflowAnswered(run);
+  const smaller = await shrinkAfterOverflow(engine, run, prepared);
   if (smaller === null || run.signal.aborted) return outcome;
-  return makeCall(engine, run, smaller, { keep: settleSuccess, started: null });
+  return makeCall(engine, run, smaller, { settleAnswer: settleSuccess, started: null });
 }
 
 /** The turn was stopped while room was made, or there is none to be had. */
-function notCalled(run: TurnRun, { request, load, window }: ModelRequest): CallOutcome {
+function refuseUnsentCall(run: TurnRun, { request, load, window }: ModelRequest): CallOutcome {
   const { request_id } = request;
   if (run.signal.aborted)
     return { ok: false, error: new AdapterError('cancelled', { error_class: 'cancelled', request_id }) };

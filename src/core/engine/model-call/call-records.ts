@@ -14,7 +14,7 @@ import type { TokenUsage, Usage } from '#protocol/usage.ts';
 import { stampUsage } from '../money/call-price.ts';
 import type { Engine } from '../state/engine.ts';
 import type { BudgetRefusal } from '../state/memory.ts';
-import { named, type ToolResults, type TurnBase, type TurnEnd, type TurnRun } from '../state/turn-run.ts';
+import { logFields, type ToolResults, type TurnBase, type TurnEnd, type TurnRun } from '../state/turn-run.ts';
 
 // One model call while it is under way, and what became of it.
 
@@ -26,12 +26,12 @@ export type CallOutcome =
   | { readonly ok: false; readonly error: null; readonly refusal: BudgetRefusal };
 
 /** What the stream said so far that its last event does not repeat. */
-interface Heard {
+interface StreamState {
   /** Left behind after its cancellation: whatever still comes is discarded. */
   left_behind: boolean;
   message_id: MessageId | null;
   /** Of a call whose text is not streamed to anybody: what came of it. */
-  unshown: string;
+  hidden_text: string;
   complete: MessageComplete | null;
   readonly provider_tool_ids: Map<ToolUseId, string | null>;
   readonly input_errors: Map<ToolUseId, string>;
@@ -43,7 +43,7 @@ export interface Call {
   readonly request_id: RequestId;
   readonly started: EventId;
   readonly began: number;
-  readonly heard: Heard;
+  readonly stream: StreamState;
   /** A money limit covers it, whose share may have to be warned about. */
   readonly limited: boolean;
   /** It was paid for and its cost could not be stored: what was reserved for it is not given back. */
@@ -51,16 +51,16 @@ export interface Call {
 }
 
 /** The call's usage with its money, stamped once (08 §6). */
-export function charge(
+export function chargeCall(
   engine: Engine,
   call: Call,
   tokens: TokenUsage,
   { served, latency }: { readonly served: string | null; readonly latency: number },
 ): { usage: Usage; cost: Pusd } {
-  return stampUsage(engine, call.run.model, tokens, { served, latency, where: named(call.run) });
+  return stampUsage(engine, call.run.model, tokens, { served, latency, where: logFields(call.run) });
 }
 
-export function storedMessage(
+export function buildMessage(
   engine: Engine,
   call: Call,
   complete: MessageComplete,
@@ -71,7 +71,7 @@ export function storedMessage(
   // A model may answer with nothing, but no answer is stored without a block; adapters leave an empty text out.
   const content = final_content.length === 0 && status === 'complete' ? [textBlock('')] : [...final_content];
   return {
-    id: call.heard.message_id!,
+    id: call.stream.message_id!,
     session_id: run.session.id,
     turn_id: run.turn.id,
     role: 'assistant',
@@ -109,7 +109,7 @@ export function messageWrites(
           name: block.name,
           status: callStatus,
           provider: call.run.turn.provider ?? '',
-          provider_id: call.heard.provider_tool_ids.get(block.id) ?? null,
+          provider_id: call.stream.provider_tool_ids.get(block.id) ?? null,
           created_at: at,
         },
       }),
@@ -117,7 +117,7 @@ export function messageWrites(
   ];
 }
 
-export function callCompleted(
+export function callCompletedEvent(
   call: Call,
   usage: Usage,
   answer: {
@@ -185,11 +185,11 @@ export function toDelta(event: StreamEvent): Delta | null {
   }
 }
 
-export function transient(engine: Engine, run: TurnBase, delta: Delta): Transient {
+export function toTransient(engine: Engine, run: TurnBase, delta: Delta): Transient {
   return { session_id: run.session.id, turn_id: run.turn.id, timestamp: engine.clock.now(), delta };
 }
 
 /** A message that was just stored, for clients that did not send it. */
-export function appended(engine: Engine, run: TurnBase, message: StoredMessage): Transient {
-  return transient(engine, run, { type: 'message.appended', payload: { message: withoutRaw(message) } });
+export function messageAppended(engine: Engine, run: TurnBase, message: StoredMessage): Transient {
+  return toTransient(engine, run, { type: 'message.appended', payload: { message: withoutRaw(message) } });
 }

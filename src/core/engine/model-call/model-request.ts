@@ -22,7 +22,7 @@ type Source = Pick<
 };
 
 /** The turn's next call. Calls of the history without a stored result are logged: there must be none. */
-export function modelRequest(engine: Engine, run: Source, volatile: string | null): ModelRequest {
+export function buildModelRequest(engine: Engine, run: Source, volatile: string | null): ModelRequest {
   const { session } = run;
   const { messages, missing } = requestMessages(viewOf(run.history, run.checkpoints));
   if (missing.length > 0)
@@ -70,7 +70,7 @@ export function cacheLifetime(engine: Engine, { session, history }: Pick<Source,
 }
 
 /** @param parent an event, or the index of an earlier one of the same batch */
-export function callStarted(
+export function callStartedEvent(
   run: Source,
   { request, estimated, purpose }: ModelRequest,
   parent: EventId | number,

@@ -12,15 +12,15 @@ import { learnPrompt } from '../money/call-price.ts';
 import { reserveMoney } from '../money/reserve-money.ts';
 import { throwIfLost, withGrace } from '../state/concurrency.ts';
 import type { Engine } from '../state/engine.ts';
-import { type ModelRequest, named, type TurnRun } from '../state/turn-run.ts';
-import { type Call, type CallOutcome, toDelta, transient } from './call-records.ts';
-import { callStarted } from './model-request.ts';
-import { type Failure, observe, settleFailure } from './settle-call.ts';
+import { logFields, type ModelRequest, type TurnRun } from '../state/turn-run.ts';
+import { type Call, type CallOutcome, toDelta, toTransient } from './call-records.ts';
+import { callStartedEvent } from './model-request.ts';
+import { type Failure, observeOutcome, settleFailure } from './settle-call.ts';
 
 // The counts of a call as they are booked: what cannot be true is estimated, or a limit would be counted with a lie (08 §4.1).
 
 /** @param content what the call answered, as far as it came */
-function believedUsage(
+function correctUsage(
   engine: Engine,
   request: CanonicalRequest,
   reported: TokenUsage,
@@ -57,9 +57,9 @@ function estimateAnswer(content: readonly ContentBlock[]): number {
 // The closing of a model call whose stream was left behind: made from the deltas that were seen (04 §9, 01 §4.4).
 
 /** Null when nothing was streamed. Counts are estimates, since the provider's own never came. */
-function partialAnswer(engine: Engine, call: Call, request: CanonicalRequest): MessageComplete | null {
-  if (call.heard.message_id === null) return null;
-  const content = call.purpose === 'turn' ? streamed(engine, call) : [textBlock(call.heard.unshown)];
+function buildPartialAnswer(engine: Engine, call: Call, request: CanonicalRequest): MessageComplete | null {
+  if (call.stream.message_id === null) return null;
+  const content = call.purpose === 'turn' ? readStreamedBlocks(engine, call) : [textBlock(call.stream.hidden_text)];
   return {
     type: 'message.complete',
     stop_reason: 'cancelled',
@@ -82,14 +82,14 @@ function partialAnswer(engine: Engine, call: Call, request: CanonicalRequest): M
   };
 }
 
-function streamed(engine: Engine, { run, heard }: Call): readonly ContentBlock[] {
+function readStreamedBlocks(engine: Engine, { run, stream }: Call): readonly ContentBlock[] {
   const open = engine.bus.openMessages((id) => id === run.session.id);
-  const start = open.find((t) => t.delta.type === 'message.start' && t.delta.payload.message_id === heard.message_id);
+  const start = open.find((t) => t.delta.type === 'message.start' && t.delta.payload.message_id === stream.message_id);
   return start?.delta.type === 'message.start' ? start.delta.payload.content : [];
 }
 
 /** Stores what a call answered whole, in one transaction with its `llm.call_completed`. */
-export type Keep = (engine: Engine, call: Call) => Promise<CallOutcome>;
+export type SettleAnswer = (engine: Engine, call: Call) => Promise<CallOutcome>;
 
 /**
  * Reserves what the call may cost, announces it and makes it; the outcome is stored.
@@ -99,20 +99,20 @@ export async function makeCall(
   engine: Engine,
   run: TurnRun,
   prepared: ModelRequest,
-  how: { readonly keep: Keep; readonly started: EventId | null },
+  how: { readonly settleAnswer: SettleAnswer; readonly started: EventId | null },
 ): Promise<CallOutcome> {
   // Asked of an announced call too: a limit may have been set while its announcement was stored.
   const { reservation, prompt } = await reserveMoney(engine, run, prepared.request);
   if (!reservation.ok) {
-    if (how.started) await turnAway(engine, newCall(engine, run, { prepared, started: how.started, limited: true }));
+    if (how.started) await rejectCall(engine, newCall(engine, run, { prepared, started: how.started, limited: true }));
     return { ok: false, error: null, refusal: reservation.refusal };
   }
   let call: Call | null = null;
   try {
-    const started = how.started ?? (await announce(engine, run, prepared));
+    const started = how.started ?? (await announceModelCall(engine, run, prepared));
     call = newCall(engine, run, { prepared, started, limited: reservation.limited });
-    const outcome = await send(engine, call, prepared.request, how.keep);
-    const { complete } = call.heard;
+    const outcome = await sendCall(engine, call, prepared.request, how.settleAnswer);
+    const { complete } = call.stream;
     if (outcome.ok && complete !== null && prompt !== null)
       learnPrompt(engine, prompt, { model: run.model, usage: complete.usage, served: complete.served_model });
     return outcome;
@@ -123,12 +123,12 @@ export async function makeCall(
   }
 }
 
-async function announce(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<EventId> {
-  const events = await engine.journal.commit({ emit: [callStarted(run, prepared, run.cause)] });
+async function announceModelCall(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<EventId> {
+  const events = await engine.journal.commit({ emit: [callStartedEvent(run, prepared, run.cause)] });
   return events[0]!.id;
 }
 
-async function turnAway(engine: Engine, call: Call): Promise<void> {
+async function rejectCall(engine: Engine, call: Call): Promise<void> {
   const why = { error_class: 'cancelled', request_id: call.request_id } as const;
   const error = new AdapterError('a limit was set before the call left', why);
   await settleFailure(engine, call, { error, outages: [] });
@@ -146,10 +146,10 @@ function newCall(
     request_id: of.prepared.request.request_id,
     started: of.started,
     began: engine.clock.monotonic(),
-    heard: {
+    stream: {
       left_behind: false,
       message_id: null,
-      unshown: '',
+      hidden_text: '',
       complete: null,
       provider_tool_ids: new Map(),
       input_errors: new Map(),
@@ -160,30 +160,40 @@ function newCall(
 }
 
 /** Never throws for a provider's failure. */
-async function send(engine: Engine, call: Call, request: CanonicalRequest, keep: Keep): Promise<CallOutcome> {
+async function sendCall(
+  engine: Engine,
+  call: Call,
+  request: CanonicalRequest,
+  keep: SettleAnswer,
+): Promise<CallOutcome> {
   try {
-    await withGrace(engine, call.run.signal, listen(engine, call, request), {
-      ...named(call.run),
+    await withGrace(engine, call.run.signal, forwardStream(engine, call, request), {
+      ...logFields(call.run),
       what: 'model call',
     });
   } catch (thrown) {
-    call.heard.left_behind = true;
+    call.stream.left_behind = true;
     throwIfLost(call.run.signal, thrown);
-    call.heard.complete ??= partialAnswer(engine, call, request);
-    const error = asAdapterError(engine, call, request, thrown);
-    const failure = { error, outages: observe(engine, call.run, error) };
-    return settle(engine, call, failure, keep);
+    call.stream.complete ??= buildPartialAnswer(engine, call, request);
+    const error = toAdapterError(engine, call, request, thrown);
+    const failure = { error, outages: observeOutcome(engine, call.run, error) };
+    return storeOutcome(engine, call, failure, keep);
   }
-  return settle(engine, call, null, keep);
+  return storeOutcome(engine, call, null, keep);
 }
 
 /** Stores the outcome. A fault in that is thrown, since nobody can go on with an answer that is lost; the call is closed before. */
-async function settle(engine: Engine, call: Call, failure: Failure | null, keep: Keep): Promise<CallOutcome> {
+async function storeOutcome(
+  engine: Engine,
+  call: Call,
+  failure: Failure | null,
+  keep: SettleAnswer,
+): Promise<CallOutcome> {
   try {
     return failure === null ? await keep(engine, call) : await settleFailure(engine, call, failure);
   } catch (thrown) {
     throwIfLost(call.run.signal, thrown);
-    await settleLost(engine, call, failure);
+    await settleUnstorable(engine, call, failure);
     throw thrown;
   }
 }
@@ -194,62 +204,67 @@ const LOST = 'The answer could not be stored.';
  * What was paid for is recorded with its exact cost, a sentence in place of a content that may be what cannot be stored.
  * Only a cost that cannot be stored at all is left out, and stays reserved: the call must not stay open for ever.
  */
-async function settleLost(engine: Engine, call: Call, failure: Failure | null): Promise<void> {
-  const { heard, request_id } = call;
+async function settleUnstorable(engine: Engine, call: Call, failure: Failure | null): Promise<void> {
+  const { stream, request_id } = call;
   const outages = failure?.outages ?? [];
   const closed = { error_class: 'other', request_id } as const;
   const error = new AdapterError('the outcome of the call could not be stored', closed);
-  call.unbooked = heard.complete !== null || (failure?.error.usage ?? null) !== null;
+  call.unbooked = stream.complete !== null || (failure?.error.usage ?? null) !== null;
   if (call.unbooked)
     try {
-      if (heard.complete !== null && heard.complete.final_content.length > 0)
-        heard.complete = { ...heard.complete, final_content: [textBlock(LOST)], provider_raw: null };
+      if (stream.complete !== null && stream.complete.final_content.length > 0)
+        stream.complete = { ...stream.complete, final_content: [textBlock(LOST)], provider_raw: null };
       await settleFailure(engine, call, { error: failure?.error ?? error, outages });
       call.unbooked = false;
       return;
     } catch (err) {
       engine.log.error(
-        { err, ...named(call.run), request_id },
+        { err, ...logFields(call.run), request_id },
         'a call that was paid for could not be recorded with its cost',
       );
     }
-  heard.complete = null;
+  stream.complete = null;
   await settleFailure(engine, call, { error, outages });
 }
 
 /** Forwards the stream of an answer as it comes; resolves when it ended whole, throws what the adapter throws. */
-async function listen(engine: Engine, call: Call, request: CanonicalRequest): Promise<void> {
-  const { run, heard } = call;
+async function forwardStream(engine: Engine, call: Call, request: CanonicalRequest): Promise<void> {
+  const { run, stream } = call;
   for await (const event of run.adapter.stream(request, run.signal)) {
-    if (heard.left_behind) return;
-    note(engine, call, request, event);
+    if (stream.left_behind) return;
+    recordStreamEvent(engine, call, request, event);
     // What a summary says is for nobody who watches the conversation.
     const delta = call.purpose === 'turn' ? toDelta(event) : null;
-    if (delta) engine.journal.transient(transient(engine, run, delta));
+    if (delta) engine.journal.transient(toTransient(engine, run, delta));
   }
-  if (heard.complete === null) throw new Error('the stream ended without its last event');
+  if (stream.complete === null) throw new Error('the stream ended without its last event');
 }
 
-function note(engine: Engine, { heard, purpose }: Call, request: CanonicalRequest, event: StreamEvent): void {
-  heard.message_id = event.message_id as MessageId;
-  if (event.type === 'tool.use_start') heard.provider_tool_ids.set(event.tool_use_id, event.provider_tool_id);
+function recordStreamEvent(
+  engine: Engine,
+  { stream, purpose }: Call,
+  request: CanonicalRequest,
+  event: StreamEvent,
+): void {
+  stream.message_id = event.message_id as MessageId;
+  if (event.type === 'tool.use_start') stream.provider_tool_ids.set(event.tool_use_id, event.provider_tool_id);
   else if (event.type === 'tool.use_end' && event.input_error !== null)
-    heard.input_errors.set(event.tool_use_id, event.input_error);
-  else if (event.type === 'text.delta' && purpose === 'compaction') heard.unshown += event.text;
+    stream.input_errors.set(event.tool_use_id, event.input_error);
+  else if (event.type === 'text.delta' && purpose === 'compaction') stream.hidden_text += event.text;
   else if (event.type === 'message.complete')
-    heard.complete = { ...event, usage: believedUsage(engine, request, event.usage, event.final_content) };
+    stream.complete = { ...event, usage: correctUsage(engine, request, event.usage, event.final_content) };
 }
 
 /** Adapters throw nothing else; whatever else arrives here is a bug of ours and is closed like a provider's failure. */
-function asAdapterError(engine: Engine, call: Call, request: CanonicalRequest, thrown: unknown): AdapterError {
+function toAdapterError(engine: Engine, call: Call, request: CanonicalRequest, thrown: unknown): AdapterError {
   if (thrown instanceof AdapterError) {
-    if (thrown.usage === null || call.heard.complete !== null) return thrown;
-    return new AdapterError(thrown.message, { ...thrown, usage: believedUsage(engine, request, thrown.usage, []) });
+    if (thrown.usage === null || call.stream.complete !== null) return thrown;
+    return new AdapterError(thrown.message, { ...thrown, usage: correctUsage(engine, request, thrown.usage, []) });
   }
   const cancelled = call.run.signal.aborted;
   if (!cancelled)
     engine.log.error(
-      { err: thrown, ...named(call.run), request_id: call.request_id },
+      { err: thrown, ...logFields(call.run), request_id: call.request_id },
       'a provider stream failed unexpectedly',
     );
   return new AdapterError(cancelled ? 'cancelled' : 'unexpected failure while streaming', {

@@ -15,54 +15,54 @@ import type { Usage } from '#protocol/usage.ts';
 import { observeCall, outageEvents } from '../routing/route-environment.ts';
 import { type Engine, safeName, safeText } from '../state/engine.ts';
 import {
-  answerStored,
-  counted,
-  modelCallCounted,
-  partialAnswerStored,
+  addToTally,
+  countModelCall,
+  recordAnswer,
+  recordPartialAnswer,
   type ToolResults,
   type TurnRun,
 } from '../state/turn-run.ts';
 import { errorResult } from '../tool-call/tool-results.ts';
 import {
+  buildMessage,
   type Call,
   type CallOutcome,
-  callCompleted,
-  charge,
+  callCompletedEvent,
+  chargeCall,
   messageWrites,
-  storedMessage,
-  transient,
+  toTransient,
 } from './call-records.ts';
-import { turnEnd } from './turn-end.ts';
+import { buildTurnEnd } from './turn-end.ts';
 
 export async function settleSuccess(engine: Engine, call: Call): Promise<CallOutcome> {
-  const { run, heard } = call;
-  const complete = heard.complete!;
-  const settled = new Map([...heard.input_errors].map(([id, fault]) => [id, errorResult(id, `$: ${fault}`)]));
-  const charged = charge(engine, call, complete.usage, {
+  const { run, stream } = call;
+  const complete = stream.complete!;
+  const settled = new Map([...stream.input_errors].map(([id, fault]) => [id, errorResult(id, `$: ${fault}`)]));
+  const charged = chargeCall(engine, call, complete.usage, {
     served: complete.served_model,
     latency: complete.latency_ms,
   });
-  const message = storedMessage(engine, call, complete, { status: 'complete', usage: charged.usage });
-  const tally = counted(run.tally, charged.usage, charged.cost);
-  const stopReason = endOf(call, message, complete.stop_reason);
+  const message = buildMessage(engine, call, complete, { status: 'complete', usage: charged.usage });
+  const tally = addToTally(run.tally, charged.usage, charged.cost);
+  const stopReason = findTurnEnd(call, message, complete.stop_reason);
   let ending = stopReason && ({ status: 'completed', stop_reason: stopReason } as const);
   const store = () => {
-    const closing = ending && turnEnd(engine, { ...run, tally, final_message_id: message.id }, ending, 0);
+    const closing = ending && buildTurnEnd(engine, { ...run, tally, final_message_id: message.id }, ending, 0);
     return engine.journal.commit({
       writes: [
         ...messageWrites(engine, call, message, 'pending'),
-        ...settleInvalid(engine, settled),
+        ...invalidInputWrites(engine, settled),
         ...(closing ? [closing.write] : []),
       ],
       emit: [
-        messageComplete(engine, call, complete, { stop: complete.stop_reason, usage: charged.usage }),
-        callCompleted(call, charged.usage, {
+        messageCompleteDelta(engine, call, complete, { stop: complete.stop_reason, usage: charged.usage }),
+        callCompletedEvent(call, charged.usage, {
           stop_reason: complete.stop_reason as 'end_turn',
           error_class: null,
           content: message.content,
           message_id: message.id,
         }),
-        ...invalidInputs(engine, run, message, heard.input_errors),
+        ...invalidInputEvents(engine, run, message, stream.input_errors),
         ...(closing ? [closing.event] : []),
       ],
     });
@@ -73,14 +73,14 @@ export async function settleSuccess(engine: Engine, call: Call): Promise<CallOut
     ending = null;
     return store();
   });
-  observe(engine, run, null);
-  answerStored(run, message, {
+  observeOutcome(engine, run, null);
+  recordAnswer(run, message, {
     stop_reason: complete.stop_reason,
     event: events[0]!.id,
     settled: settled.size,
     last: events.at(-1)!.id,
   });
-  modelCallCounted(run, charged.usage, charged.cost);
+  countModelCall(run, charged.usage, charged.cost);
   return { ok: true, settled, end: ending };
 }
 
@@ -88,13 +88,13 @@ export async function settleSuccess(engine: Engine, call: Call): Promise<CallOut
  * How the turn completes with this message, when nothing can come between: no call to answer, no limit to warn about,
  * nobody who stops it. Then both are one batch, and a crash finds the turn either before its answer or ended.
  */
-function endOf({ run, limited }: Call, message: StoredMessage, stopReason: StopReason): TurnStopReason | null {
+function findTurnEnd({ run, limited }: Call, message: StoredMessage, stopReason: StopReason): TurnStopReason | null {
   if (limited || run.signal.aborted) return null;
   return endedBy({ last: message, stopReason, contextRequested: run.context_request !== null });
 }
 
 /** Arguments that are no JSON object are answered with the message itself: nothing of them survives a restart otherwise. */
-function settleInvalid(engine: Engine, settled: ToolResults): Write[] {
+function invalidInputWrites(engine: Engine, settled: ToolResults): Write[] {
   return [...settled.values()].map((result) => ({
     kind: 'tool_call.settle',
     id: result.tool_use_id,
@@ -104,7 +104,7 @@ function settleInvalid(engine: Engine, settled: ToolResults): Write[] {
   }));
 }
 
-function invalidInputs(
+function invalidInputEvents(
   engine: Engine,
   run: TurnRun,
   message: StoredMessage,
@@ -136,13 +136,13 @@ export interface Failure {
 }
 
 /** Takes note of what a call says about its model and provider: once a call, however often its storing is tried. */
-export function observe(engine: Engine, run: TurnRun, failure: CallFailure | null): readonly Unavailable[] {
+export function observeOutcome(engine: Engine, run: TurnRun, failure: CallFailure | null): readonly Unavailable[] {
   return observeCall(engine, run.model, failure);
 }
 
 export async function settleFailure(engine: Engine, call: Call, { error, outages }: Failure): Promise<CallOutcome> {
-  const { run, heard } = call;
-  const usage = heard.complete?.usage ?? error.usage;
+  const { run, stream } = call;
+  const usage = stream.complete?.usage ?? error.usage;
   const emit: (EventDraft | Transient)[] = [];
   const writes: Write[] = [];
   let charged: { usage: Usage; cost: Pusd } | null = null;
@@ -161,7 +161,7 @@ export async function settleFailure(engine: Engine, call: Call, { error, outages
           error_class: error.error_class,
           error_message_redacted: safeText(engine, error.message, run.session.workspace_path),
           retry_count: error.retry_count,
-          latency_ms: elapsed(engine, call),
+          latency_ms: elapsedMs(engine, call),
           request_id: call.request_id,
           is_worker: run.session.is_worker,
           parent_session_id: run.session.parent_session_id,
@@ -170,23 +170,23 @@ export async function settleFailure(engine: Engine, call: Call, { error, outages
       }),
     );
   } else {
-    charged = charge(engine, call, usage, {
-      served: heard.complete?.served_model ?? null,
-      latency: elapsed(engine, call),
+    charged = chargeCall(engine, call, usage, {
+      served: stream.complete?.served_model ?? null,
+      latency: elapsedMs(engine, call),
     });
     const cut: StopReason = error.error_class === 'cancelled' ? 'cancelled' : 'error';
-    if (heard.complete && call.purpose === 'turn') {
-      if (heard.complete.final_content.length > 0) {
-        partial = storedMessage(engine, call, heard.complete, { status: cut, usage: charged.usage });
+    if (stream.complete && call.purpose === 'turn') {
+      if (stream.complete.final_content.length > 0) {
+        partial = buildMessage(engine, call, stream.complete, { status: cut, usage: charged.usage });
         writes.push(...messageWrites(engine, call, partial, 'cancelled'));
       }
-      emit.push(messageComplete(engine, call, heard.complete, { stop: cut, usage: charged.usage }));
+      emit.push(messageCompleteDelta(engine, call, stream.complete, { stop: cut, usage: charged.usage }));
     }
     emit.push(
-      callCompleted(call, charged.usage, {
+      callCompletedEvent(call, charged.usage, {
         stop_reason: 'cancelled',
         error_class: error.error_class,
-        content: heard.complete?.final_content ?? [],
+        content: stream.complete?.final_content ?? [],
         message_id: partial?.id ?? null,
       }),
     );
@@ -194,22 +194,22 @@ export async function settleFailure(engine: Engine, call: Call, { error, outages
   const place = { session_id: run.session.id, turn_id: run.turn.id, parent: emit.length - 1 };
   emit.push(...outageEvents(outages, place));
   await engine.journal.commit({ writes, emit });
-  if (charged) modelCallCounted(run, charged.usage, charged.cost);
+  if (charged) countModelCall(run, charged.usage, charged.cost);
 
-  if (partial) partialAnswerStored(run, partial);
+  if (partial) recordPartialAnswer(run, partial);
   return { ok: false, error };
 }
 
-function messageComplete(
+function messageCompleteDelta(
   engine: Engine,
   call: Call,
   complete: MessageComplete,
   { stop, usage }: { readonly stop: StopReason; readonly usage: Usage },
 ): Transient {
-  return transient(engine, call.run, {
+  return toTransient(engine, call.run, {
     type: 'message.complete',
     payload: {
-      message_id: call.heard.message_id!,
+      message_id: call.stream.message_id!,
       stop_reason: stop,
       final_content: complete.final_content,
       usage,
@@ -218,6 +218,6 @@ function messageComplete(
   });
 }
 
-function elapsed(engine: Engine, call: Call): number {
+function elapsedMs(engine: Engine, call: Call): number {
   return Math.round(engine.clock.monotonic() - call.began);
 }

@@ -20,18 +20,18 @@ import type { TurnBase } from '../state/turn-run.ts';
  * Every call that was under way when its process or its loop died is a failed one; whether it was billed nobody can know.
  * @param turnId absent = of every open turn
  */
-export async function closeOpenCalls(engine: Engine, turnId?: TurnId): Promise<void> {
+export async function closeOpenModelCalls(engine: Engine, turnId?: TurnId): Promise<void> {
   const open = await engine.store.events.openCalls(turnId);
-  const ofClients = turnId === undefined ? await openGatewayCalls(engine) : [];
+  const ofClients = turnId === undefined ? await listOpenGatewayCalls(engine) : [];
   for (const call of [...open, ...ofClients]) await engine.journal.commit({ emit: [unknownOutcome(call)] });
 }
 
 /** The same of a tree that was just claimed: the calls of its open turns, and those that its client made. */
-export async function closeCallsOfTree(engine: Engine, root: SessionId): Promise<void> {
-  for (const { id } of await engine.store.turns.allOpen(root)) await closeOpenCalls(engine, id);
+export async function closeModelCallsInTree(engine: Engine, root: SessionId): Promise<void> {
+  for (const { id } of await engine.store.turns.allOpen(root)) await closeOpenModelCalls(engine, id);
   const session = await engine.store.sessions.record(root);
   if (session?.door !== 'gateway') return;
-  for (const call of await openGatewayCalls(engine, root))
+  for (const call of await listOpenGatewayCalls(engine, root))
     await engine.journal.commit({ emit: [unknownOutcome(call)] });
 }
 
@@ -39,7 +39,7 @@ export async function closeCallsOfTree(engine: Engine, root: SessionId): Promise
 const SETTLED_THROUGH = 'calls_settled_through';
 
 /** What a server that goes down in order leaves for its next start: no call runs any more, and none is looked for before here. */
-export async function keepSettled({ store, journal }: Engine): Promise<void> {
+export async function storeSettledMark({ store, journal }: Engine): Promise<void> {
   const value = await store.events.newestId();
   if (value !== null && value !== (await store.meta(SETTLED_THROUGH)))
     await journal.commit({ writes: [{ kind: 'meta.set', key: SETTLED_THROUGH, value }], emit: [] });
@@ -49,7 +49,7 @@ export async function keepSettled({ store, journal }: Engine): Promise<void> {
 const LONGEST_CALL_MS = 2 * DAY_MS;
 
 /** No turn leads to them, so they are looked for among what happened last. */
-async function openGatewayCalls({ store }: Engine, root?: SessionId): Promise<readonly AnyEvent[]> {
+async function listOpenGatewayCalls({ store }: Engine, root?: SessionId): Promise<readonly AnyEvent[]> {
   const newest = await store.events.newestId();
   if (newest === null) return [];
   const recent = ulidFloor(Math.max(0, ulidTime(newest) - LONGEST_CALL_MS));
@@ -58,7 +58,7 @@ async function openGatewayCalls({ store }: Engine, root?: SessionId): Promise<re
 }
 
 /** The same for the batch that ends the turn, behind which nothing can be stored of it any more. */
-export async function openCallOutcomes(engine: Engine, turnId: TurnId): Promise<readonly EventDraft[]> {
+export async function readOpenCallOutcomes(engine: Engine, turnId: TurnId): Promise<readonly EventDraft[]> {
   return (await engine.store.events.openCalls(turnId)).map(unknownOutcome);
 }
 
@@ -105,7 +105,7 @@ export type Ending =
  * @param run its figures as they are once that batch is stored
  * @param unread messages sent to it that it has not read
  */
-export function turnEnd(
+export function buildTurnEnd(
   engine: Engine,
   run: TurnBase,
   ending: Ending,
@@ -134,11 +134,11 @@ export function turnEnd(
   };
   return {
     write: { kind: 'turn.end', turn_id: run.turn.id, session_id: run.session.id, outcome, unread_inputs: unread },
-    event: terminal(run, ending, outcome, unread),
+    event: terminalEvent(run, ending, outcome, unread),
   };
 }
 
-function terminal(run: TurnBase, ending: Ending, outcome: TurnOutcome, unread_inputs: number): EventDraft {
+function terminalEvent(run: TurnBase, ending: Ending, outcome: TurnOutcome, unread_inputs: number): EventDraft {
   const { tally, session } = run;
   const place = { session_id: session.id, turn_id: run.turn.id, parent: run.started_event_id };
   const partial = {
@@ -200,5 +200,5 @@ export async function closeOpenParts(
 ): Promise<void> {
   await engine.workers.closeUnder(turnId, reason);
   await closeOpenApprovals(engine, root_session_id, (row) => row.turn_id === turnId);
-  await closeOpenCalls(engine, turnId);
+  await closeOpenModelCalls(engine, turnId);
 }

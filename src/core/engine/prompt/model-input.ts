@@ -19,7 +19,7 @@ const MAX_LISTED = 10;
  * says is its consent.
  * @param granted for a worker: the names of its delegation
  */
-export function baseTools(
+export function selectBaseTools(
   session: Pick<SessionRecord, 'is_worker' | 'worker_definition'>,
   { toolset, granted }: { readonly toolset: ToolSet; readonly granted: readonly string[] | null },
 ): readonly ToolDefinition[] {
@@ -34,15 +34,15 @@ export function baseTools(
   );
   // A delegation that is older than the rule does not get round it.
   const offered = registered.filter((t) => names.has(t.name) && !(t.planners_only && isWorker));
-  return named === null ? offered.filter((t) => !callsWorkers(t)) : offered;
+  return named === null ? offered.filter((t) => !canCallWorkers(t)) : offered;
 }
 
-function callsWorkers(tool: ToolDefinition): boolean {
+function canCallWorkers(tool: ToolDefinition): boolean {
   return tool.spawns !== undefined || tool.creates_workers === true;
 }
 
 /** The tools that a turn may be offered beside its base tools, whatever its model (04 §3.2, 13 §6.1). */
-export function workerCallers(
+export function selectWorkerCallers(
   engine: Engine,
   session: Pick<SessionRecord, 'is_worker' | 'worker_definition'>,
   toolset: ToolSet,
@@ -50,14 +50,14 @@ export function workerCallers(
   if (session.worker_definition !== null) return [];
   const { workers } = engine.config;
   return toolset.definitions().filter((tool) => {
-    if (!callsWorkers(tool)) return false;
+    if (!canCallWorkers(tool)) return false;
     if (tool.spawns === 'delegate') return true;
     return !session.is_worker && (tool.spawns === 'worker_tool' || workers.dynamic);
   });
 }
 
 /** One WARN, in the first turn of a session with a definition, for entries of its `tools` that name no tool. */
-export function warnOfMissingTools(
+export function warnAboutMissingTools(
   engine: Engine,
   { id, turn_count, is_worker: isWorker, worker_name, worker_definition: named }: SessionRecord,
   toolset: ToolSet,
@@ -73,7 +73,7 @@ export function warnOfMissingTools(
 }
 
 /** Everything the turn offers once its model is known, sorted by name; `tools` are its base tools. */
-export function offeredTools(
+export function selectOfferedTools(
   engine: Engine,
   session: SessionRecord,
   turn: {
@@ -91,7 +91,7 @@ export function offeredTools(
     model,
     granted,
   });
-  const more = workerCallers(engine, session, turn.toolset).filter((t) => t.spawns !== 'delegate' || delegates);
+  const more = selectWorkerCallers(engine, session, turn.toolset).filter((t) => t.spawns !== 'delegate' || delegates);
   return more.length === 0 ? turn.tools : [...turn.tools, ...more].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
@@ -99,7 +99,7 @@ export function offeredTools(
 const wireForms = new WeakMap<ToolDefinition, WireTool>();
 
 /** A tool as a provider sees it; the same object every time. */
-export function wireTool(tool: ToolDefinition): WireTool {
+export function toWireTool(tool: ToolDefinition): WireTool {
   let form = wireForms.get(tool);
   if (form === undefined) {
     form = { name: tool.name, description: tool.description, input_schema: tool.input_schema };
@@ -110,7 +110,7 @@ export function wireTool(tool: ToolDefinition): WireTool {
 
 // The system text of a new session with a definition, made once (10 §3.4).
 
-export async function newNamedPrompt(
+export async function buildNamedPrompt(
   engine: Engine,
   root: string,
   called: Pick<CalledWorker, 'instructions' | 'definition'>,
@@ -127,14 +127,14 @@ export async function newNamedPrompt(
 // The stable system text of a new session, made from its workspace once (10 §2).
 
 /** @param granted for a worker: the names of its delegation. Who cannot read a skill is told of none. */
-export async function newStablePrompt(
+export async function buildStablePrompt(
   engine: Engine,
   session: Pick<SessionRecord, 'workspace_path' | 'is_worker' | 'worker_definition'>,
   granted: readonly string[] | null,
 ): Promise<string | null> {
   const { config, workspaces } = engine;
   const { workspace_path: root, is_worker: worker } = session;
-  const tools = baseTools(session, { toolset: engine.tools.knownTools(root), granted });
+  const tools = selectBaseTools(session, { toolset: engine.tools.knownTools(root), granted });
   const readsSkills = tools.some((tool) => tool.loads_skills);
   return stablePrompt({
     base: config.context.base_system_prompt,
@@ -148,7 +148,7 @@ export async function newStablePrompt(
 // The part of a prompt that may differ from call to call (10 §2).
 
 /** The system text that may differ from call to call: a planner's memory as it is now, a worker's task; a definition has none (10 §2, §3.4). */
-export async function volatilePrompt(engine: Engine, session: SessionRecord): Promise<string | null> {
+export async function readVolatilePrompt(engine: Engine, session: SessionRecord): Promise<string | null> {
   return session.is_worker || session.worker_definition !== null
     ? session.system_prompt_volatile
     : await engine.workspaces.memoryText(session.workspace_path);
@@ -156,9 +156,9 @@ export async function volatilePrompt(engine: Engine, session: SessionRecord): Pr
 
 // The skills of one session: its index was fixed when it began, a skill is read as it is now (10 §5.1, §5.4).
 
-export function skillShelf(engine: Engine, session: SessionRecord): SkillShelf {
+export function createSkillShelf(engine: Engine, session: SessionRecord): SkillShelf {
   const { workspace_path: root, system_prompt } = session;
-  const there = <T>(found: T | null, name: string): T => {
+  const requireSkill = <T>(found: T | null, name: string): T => {
     if (found !== null) return found;
     const text = isIndexed(system_prompt, name)
       ? `skill '${name}' is no longer available`
@@ -166,7 +166,7 @@ export function skillShelf(engine: Engine, session: SessionRecord): SkillShelf {
     throw new ToolError('execution_error', text);
   };
   return {
-    load: async (name) => there(await engine.workspaces.skill(root, name), name),
-    file: async (name, path) => there(await engine.workspaces.skillFile(root, name, path), name),
+    load: async (name) => requireSkill(await engine.workspaces.skill(root, name), name),
+    file: async (name, path) => requireSkill(await engine.workspaces.skillFile(root, name, path), name),
   };
 }

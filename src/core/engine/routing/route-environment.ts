@@ -36,8 +36,12 @@ export interface RouteEnvironment {
 }
 
 /** Reads the policy files where they changed, lets outages expire, sums today's spend when a rule may ask for it. */
-export async function routeEnvironment(engine: Engine, session: SessionRecord, now: number): Promise<RouteEnvironment> {
-  const { policies, version } = await currentPolicies(engine, session.workspace_path);
+export async function readRouteEnvironment(
+  engine: Engine,
+  session: SessionRecord,
+  now: number,
+): Promise<RouteEnvironment> {
+  const { policies, version } = await readPolicies(engine, session.workspace_path);
   const today = new Date(now).setUTCHours(0, 0, 0, 0);
   return {
     env: {
@@ -67,7 +71,7 @@ interface PoliciesInForce {
  * The policies in force for a workspace, files re-read where they changed (03 §6.4).
  * @param workspace null = the global file alone
  */
-export async function currentPolicies(engine: Engine, workspace: string | null): Promise<PoliciesInForce> {
+export async function readPolicies(engine: Engine, workspace: string | null): Promise<PoliciesInForce> {
   const { registry, routes, workspaces, config } = engine;
   const files =
     workspace === null
@@ -76,12 +80,12 @@ export async function currentPolicies(engine: Engine, workspace: string | null):
   const now = engine.clock.now();
   const before = routes.global;
   routes.global = nextLayer(before, files.global, { kind: 'global', registry, now });
-  warnOfFault(engine, before, routes.global);
+  warnAboutFault(engine, before, routes.global);
   let own = UNREAD;
   if (workspace !== null && files.workspace !== null) {
     const seen = routes.workspaces.get(workspace) ?? UNREAD;
     own = nextLayer(seen, files.workspace, { kind: 'workspace', registry, now });
-    warnOfFault(engine, seen, own);
+    warnAboutFault(engine, seen, own);
     rememberWorkspace(routes, workspace, own);
   }
   const layers = { workspace: own, global: routes.global };
@@ -90,7 +94,7 @@ export async function currentPolicies(engine: Engine, workspace: string | null):
 }
 
 /** One line in the log for each content that is rejected. */
-function warnOfFault({ log }: Engine, before: PolicyLayer, { fault }: PolicyLayer): void {
+function warnAboutFault({ log }: Engine, before: PolicyLayer, { fault }: PolicyLayer): void {
   if (fault !== null && fault.digest !== before.fault?.digest)
     log.warn({ ...fault.report }, 'a routing file is invalid; nothing of it is in force');
 }
@@ -156,7 +160,7 @@ export function outageEvents(
  * @param elapsed_ms of the decision alone
  * @param requested what a client of the gateway asked for; null = nobody asked for a model of the event's own
  */
-export function routeDecided(
+export function routeDecidedEvent(
   place: { readonly session_id: SessionId; readonly turn_id: TurnId | null; readonly parent: number | null },
   decision: RouteDecision,
   elapsed_ms: number,

@@ -14,11 +14,11 @@ import type { RouteDecision, TurnContext } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
 import { listLimits } from '../money/budget-limits.ts';
-import { baseTools, volatilePrompt } from '../prompt/model-input.ts';
+import { readVolatilePrompt, selectBaseTools } from '../prompt/model-input.ts';
 import type { Engine } from '../state/engine.ts';
 import type { DelegationCap } from '../state/memory.ts';
 import type { WorkerRun } from '../state/turn-run.ts';
-import { type RouteEnvironment, routeEnvironment } from './route-environment.ts';
+import { type RouteEnvironment, readRouteEnvironment } from './route-environment.ts';
 
 // What slot 4 is decided with: the turn's shape, and what earlier turns of that shape suggest (03 §8, 12 §12.4).
 
@@ -48,7 +48,7 @@ const ABSENT: Advised = {
 };
 
 /** Never throws: whatever fails leaves the turn without advice, or without a shape. */
-async function adviceFor(
+async function adviseRoute(
   engine: Engine,
   turn: TurnToShape,
   message: StoredMessage,
@@ -59,7 +59,7 @@ async function adviceFor(
   if (recommender === null || !config.enabled) return ABSENT;
   let fingerprint: Fingerprint | null = null;
   try {
-    fingerprint = shapeOf(turn, message, context);
+    fingerprint = describeShape(turn, message, context);
     if (isChosen(context, env)) return { fingerprint, advice: ABSENT.advice };
     const { workspace_path } = context;
     const recommendation = await recommender.recommend({ workspace_path, fingerprint, config });
@@ -77,7 +77,7 @@ function isChosen(context: Unadvised, env: RouteEnv): boolean {
   );
 }
 
-function shapeOf(turn: TurnToShape, message: StoredMessage, context: Unadvised): Fingerprint {
+function describeShape(turn: TurnToShape, message: StoredMessage, context: Unadvised): Fingerprint {
   const { session, toolset, earlier, worker } = turn;
   const definition = (name: string) => toolset.definition(name);
   const traces = tracesOf(earlier, session.workspace_path, definition);
@@ -129,9 +129,9 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
   const { session, history, worker } = turn;
   const message = history.at(-1);
   if (!message) throw new Error('a turn is routed for a message');
-  const tools = baseTools(session, { toolset: turn.toolset, granted: turn.tool_names });
-  const volatile = await volatilePrompt(engine, session);
-  const environment = await routeEnvironment(engine, session, turn.now);
+  const tools = selectBaseTools(session, { toolset: turn.toolset, granted: turn.tool_names });
+  const volatile = await readVolatilePrompt(engine, session);
+  const environment = await readRouteEnvironment(engine, session, turn.now);
   const output_schema = worker?.output_schema ?? session.worker_definition?.output_schema ?? null;
   const estimated = estimateRequest({
     system_prompt: session.system_prompt,
@@ -144,7 +144,7 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
     session_id: session.id,
     turn_id: turn.turn_id,
     estimated_input_tokens: estimated,
-    smallest_input_tokens: smallest(engine, history, estimated),
+    smallest_input_tokens: smallestInputTokens(engine, history, estimated),
     has_images: summaryOf(history).has_images,
     message_has_images: hasImage(message),
     has_tool_definitions: tools.length > 0,
@@ -164,7 +164,7 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
     now: turn.now,
   };
   const { env } = environment;
-  const { fingerprint, advice } = await adviceFor(engine, turn, message, { context: gathered, env });
+  const { fingerprint, advice } = await adviseRoute(engine, turn, message, { context: gathered, env });
   const context: TurnContext = { ...gathered, ...advice };
   const before = engine.clock.monotonic();
   const decision = decideRoute(context, env);
@@ -174,7 +174,7 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
 }
 
 /** Looked for only where some model is too small for the whole. */
-function smallest(engine: Engine, view: readonly StoredMessage[], estimated: number): number {
+function smallestInputTokens(engine: Engine, view: readonly StoredMessage[], estimated: number): number {
   const fitsAll = engine.registry.models.every((m) => estimated <= m.capabilities.max_context_tokens);
   if (fitsAll || engine.config.context.compaction.mode === 'off') return estimated;
   const { old, recent } = elidables(view);

@@ -10,8 +10,8 @@ import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { WorkerDefinition, WorkerSnapshot } from '#protocol/worker/definition.ts';
 import { findProjectWorker, loadKnownToolset } from '../definitions/find-workers.ts';
-import { baseTools, newNamedPrompt, newStablePrompt } from '../prompt/model-input.ts';
-import { currentPolicies } from '../routing/route-environment.ts';
+import { buildNamedPrompt, buildStablePrompt, selectBaseTools } from '../prompt/model-input.ts';
+import { readPolicies } from '../routing/route-environment.ts';
 import type { Engine } from '../state/engine.ts';
 
 export interface SessionInput {
@@ -32,9 +32,9 @@ export interface SessionInput {
 }
 
 /** The record of a session as it would be opened now, not stored yet. Throws as `createSession` does. */
-export async function newSession(engine: Engine, input: SessionInput): Promise<SessionRecord> {
-  const workspace = await openWorkspace(engine, input.workspace_path);
-  const model = input.initial_active_model === null ? null : knownModel(engine, input.initial_active_model);
+export async function buildSession(engine: Engine, input: SessionInput): Promise<SessionRecord> {
+  const workspace = await resolveWorkspace(engine, input.workspace_path);
+  const model = input.initial_active_model === null ? null : resolveModel(engine, input.initial_active_model);
   const { config } = engine;
   const mode = input.approval_mode ?? config.tool_confirmation.mode;
   if (input.approval_mode === 'approve_all' && !config.workers.allow_approve_all)
@@ -43,17 +43,21 @@ export async function newSession(engine: Engine, input: SessionInput): Promise<S
       'approval_mode "approve_all" needs workers.allow_approve_all: true',
     );
 
-  const worker = input.worker == null ? null : await workerOf(engine, workspace, input.worker);
-  const { policies, version } = await currentPolicies(engine, workspace);
+  const worker = input.worker == null ? null : await resolveWorker(engine, workspace, input.worker);
+  const { policies, version } = await readPolicies(engine, workspace);
   return {
-    ...blankRoot(engine, workspace, version),
-    active_model: model ?? (worker === null ? null : modelOf(engine, policies, worker.definition)),
+    ...buildBlankRoot(engine, workspace, version),
+    active_model: model ?? (worker === null ? null : resolveWorkerModel(engine, policies, worker.definition)),
     system_prompt:
       worker === null
-        ? await newStablePrompt(engine, { workspace_path: workspace, is_worker: false, worker_definition: null }, null)
-        : await newNamedPrompt(engine, workspace, worker, {
+        ? await buildStablePrompt(
+            engine,
+            { workspace_path: workspace, is_worker: false, worker_definition: null },
+            null,
+          )
+        : await buildNamedPrompt(engine, workspace, worker, {
             worker: false,
-            readsSkills: await readsSkills(engine, workspace, worker),
+            readsSkills: await hasSkillReader(engine, workspace, worker),
           }),
     worker_name: worker?.name ?? null,
     worker_digest: worker?.digest ?? null,
@@ -73,7 +77,7 @@ export async function newSession(engine: Engine, input: SessionInput): Promise<S
  * A top-level session that nothing was said of: no model, prompt or worker, limits and approvals as configured.
  * @param version of the routing policies in force
  */
-export function blankRoot(engine: Engine, workspace: string, version: string | null): SessionRecord {
+export function buildBlankRoot(engine: Engine, workspace: string, version: string | null): SessionRecord {
   const { budgets, tool_confirmation } = engine.config;
   const id = engine.ids.session();
   const now = engine.clock.now();
@@ -113,7 +117,7 @@ export function blankRoot(engine: Engine, workspace: string, version: string | n
 }
 
 /** The worker as the session will run it, its sandboxes open. Throws `not_found` or `validation_error` with its problems. */
-async function workerOf(engine: Engine, workspace: string, name: string) {
+async function resolveWorker(engine: Engine, workspace: string, name: string) {
   const found = await findProjectWorker(engine, workspace, name);
   if (found === null)
     throw new AppError('not_found', `no worker named ${name} in this workspace; GET /workers lists them`, {
@@ -136,19 +140,19 @@ async function workerOf(engine: Engine, workspace: string, name: string) {
 }
 
 /** The model a definition asks for becomes the sticky one (13 §8). */
-function modelOf(
+function resolveWorkerModel(
   engine: Engine,
   policies: Parameters<typeof tierModel>[0],
   { model, tier }: WorkerDefinition,
 ): string | null {
-  if (model !== null) return knownModel(engine, model);
+  if (model !== null) return resolveModel(engine, model);
   if (tier === null) return null;
   const id = tierModel(policies, engine.registry, tier);
   if (id === null) throw new AppError('model_not_configured', `no model serves the tier ${tier}`, { input: tier });
   return id;
 }
 
-async function readsSkills(
+async function hasSkillReader(
   engine: Engine,
   workspace: string,
   { definition }: { readonly definition: WorkerDefinition },
@@ -160,11 +164,11 @@ async function readsSkills(
     worker_definition: { definition, output_schema: null },
   };
   const toolset = await loadKnownToolset(engine, session);
-  return baseTools(session, { toolset, granted: null }).some((tool) => tool.loads_skills);
+  return selectBaseTools(session, { toolset, granted: null }).some((tool) => tool.loads_skills);
 }
 
 /** `session.created` of any session, planner or worker. */
-export function createdEvent(session: SessionRecord) {
+export function sessionCreatedEvent(session: SessionRecord) {
   return draft({
     type: 'session.created',
     session_id: session.id,
@@ -191,7 +195,7 @@ export function createdEvent(session: SessionRecord) {
 }
 
 /** The canonical id of a model as a caller names it. Throws `model_not_configured`. */
-export function knownModel(engine: Engine, input: string): string {
+export function resolveModel(engine: Engine, input: string): string {
   const id = engine.registry.resolveAlias(input);
   if (id === null)
     throw new AppError('model_not_configured', `unknown model ${shownName(input)}; GET /models lists ids and aliases`, {
@@ -201,11 +205,11 @@ export function knownModel(engine: Engine, input: string): string {
 }
 
 /** The real directory of a workspace the server may use. Throws `not_found`, `workspace_not_allowed` or `workspace_not_shared`. */
-export async function openWorkspace(engine: Engine, given: string): Promise<string> {
+export async function resolveWorkspace(engine: Engine, given: string): Promise<string> {
   const real = await engine.workspaces.realDirectory(given);
   if (real === null)
     throw new AppError('not_found', `workspace_path is not an existing directory: ${given}`, { resource: 'workspace' });
-  if (!(await isAllowed(engine, real))) {
+  if (!(await isInAllowedRoot(engine, real))) {
     throw new AppError('workspace_not_allowed', 'workspace_path lies outside server.workspace_roots');
   }
   const { database, cluster } = engine.config;
@@ -218,7 +222,7 @@ export async function openWorkspace(engine: Engine, given: string): Promise<stri
   return real;
 }
 
-async function isAllowed(engine: Engine, real: string): Promise<boolean> {
+async function isInAllowedRoot(engine: Engine, real: string): Promise<boolean> {
   const roots = engine.config.server.workspace_roots;
   if (roots.length === 0) return true;
   for (const root of roots) {
@@ -231,26 +235,26 @@ async function isAllowed(engine: Engine, real: string): Promise<boolean> {
 // Finding a session that takes turns and settings (05 §3.1).
 
 /** Any session that has not ended. Throws `not_found` or `session_already_ended`. */
-export async function openSession(engine: Engine, id: string): Promise<SessionRecord> {
-  const session = await knownSession(engine, id);
-  if (session.ended_at !== null || engine.ending.has(session.id)) throw alreadyEnded();
+export async function requireOpenSession(engine: Engine, id: string): Promise<SessionRecord> {
+  const session = await requireSession(engine, id);
+  if (session.ended_at !== null || engine.ending.has(session.id)) throw sessionEndedError();
   return session;
 }
 
 /** A top-level session. Throws `not_found` or `session_is_worker`. */
-export async function topLevelSession(engine: Engine, id: string): Promise<SessionRecord> {
-  const session = await knownSession(engine, id);
-  if (session.is_worker) throw belongsToDelegation();
+export async function requireTopLevelSession(engine: Engine, id: string): Promise<SessionRecord> {
+  const session = await requireSession(engine, id);
+  if (session.is_worker) throw sessionIsWorkerError();
   return session;
 }
 
-async function knownSession(engine: Engine, id: string): Promise<SessionRecord> {
+async function requireSession(engine: Engine, id: string): Promise<SessionRecord> {
   const session = await engine.store.sessions.record(id);
   if (!session) throw new AppError('not_found', `no session with id ${id}`, { resource: 'session' });
   return session;
 }
 
-export function belongsToDelegation(): AppError {
+export function sessionIsWorkerError(): AppError {
   return new AppError(
     'session_is_worker',
     'this session belongs to a delegation: it can be read, its running turn steered or cancelled, nothing else',
@@ -258,12 +262,12 @@ export function belongsToDelegation(): AppError {
 }
 
 /** A top-level session that takes turns and settings. Throws `not_found`, `session_is_worker`, `session_already_ended`. */
-export async function liveSession(engine: Engine, id: string): Promise<SessionRecord> {
-  const session = await topLevelSession(engine, id);
-  if (session.ended_at !== null || engine.ending.has(session.id)) throw alreadyEnded();
+export async function requireOpenTopLevelSession(engine: Engine, id: string): Promise<SessionRecord> {
+  const session = await requireTopLevelSession(engine, id);
+  if (session.ended_at !== null || engine.ending.has(session.id)) throw sessionEndedError();
   return session;
 }
 
-export function alreadyEnded(): AppError {
+export function sessionEndedError(): AppError {
   return new AppError('session_already_ended', 'this session has ended');
 }

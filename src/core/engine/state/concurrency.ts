@@ -35,15 +35,15 @@ export interface SessionLocks {
   /** Gives a reservation back without a turn. */
   release(sessionId: SessionId): void;
   /** Resolves when a reservation of the session has become a turn or was given back. */
-  decided(sessionId: SessionId): Promise<void>;
+  whenDecided(sessionId: SessionId): Promise<void>;
   /** Starts a turn under the reservation; the lock is free again when `body` has settled. */
   start(session: LockedSession, turnId: TurnId, scope: AbortController, body: () => Promise<void>): ActiveTurn;
   turn(turnId: string): ActiveTurn | null;
   isHeld(sessionId: SessionId): boolean;
   /** Every turn that runs now. */
-  active(): readonly ActiveTurn[];
+  activeTurns(): readonly ActiveTurn[];
   /** Resolves when no lock is held: nothing runs, and nothing is being admitted, resumed or ended. */
-  idle(): Promise<void>;
+  whenIdle(): Promise<void>;
 }
 
 export function createSessionLocks(log: Logger): SessionLocks {
@@ -57,7 +57,7 @@ export function createSessionLocks(log: Logger): SessionLocks {
     for (const wake of wakes) wake();
   }
 
-  function decided(sessionId: string): Promise<void> {
+  function whenDecided(sessionId: string): Promise<void> {
     if (held.get(sessionId)?.turn !== null) return Promise.resolve();
     return new Promise((resolve) => {
       waiting.set(sessionId, [...(waiting.get(sessionId) ?? []), resolve]);
@@ -75,7 +75,7 @@ export function createSessionLocks(log: Logger): SessionLocks {
       held.delete(sessionId);
       decide(sessionId);
     },
-    decided,
+    whenDecided,
     start({ id: sessionId, root_session_id }, turnId, scope, body) {
       const done = body()
         .catch((error: unknown) => {
@@ -93,9 +93,9 @@ export function createSessionLocks(log: Logger): SessionLocks {
     },
     turn: (turnId) => byTurn.get(turnId) ?? null,
     isHeld: (sessionId) => held.has(sessionId),
-    active: () => [...byTurn.values()],
-    async idle() {
-      while (held.size > 0) await Promise.all([...held].map(([id, { turn }]) => turn?.done ?? decided(id)));
+    activeTurns: () => [...byTurn.values()],
+    async whenIdle() {
+      while (held.size > 0) await Promise.all([...held].map(([id, { turn }]) => turn?.done ?? whenDecided(id)));
     },
   };
 }
@@ -124,7 +124,7 @@ export async function takeWhenFree(
     const lock = locks.reserve(sessionId, turnId);
     if (!lock.held) return;
     if (lock.turn !== null) meanwhile(lock.turn);
-    await (lock.turn?.done ?? locks.decided(sessionId));
+    await (lock.turn?.done ?? locks.whenDecided(sessionId));
   }
 }
 
@@ -146,8 +146,8 @@ export function childScope(parent: AbortSignal): { readonly scope: AbortControll
 
 export interface TurnPlaces {
   /** Turns that run, and those that are about to. */
-  taken(): number;
-  full(): boolean;
+  countTaken(): number;
+  isFull(): boolean;
   /** At once, however full. @returns leaves again */
   enter(): () => void;
   /** In the order in which they came. Throws `server_busy` when there is no room in time. */
@@ -160,7 +160,7 @@ const PATIENCE_MS = 30_000;
 export function createTurnPlaces(most: number | null, clock: Clock): TurnPlaces {
   let taken = 0;
   const queue = new Set<() => void>();
-  const full = () => most !== null && taken >= most;
+  const isFull = () => most !== null && taken >= most;
 
   function enter(): () => void {
     taken += 1;
@@ -169,18 +169,18 @@ export function createTurnPlaces(most: number | null, clock: Clock): TurnPlaces 
       if (left) return;
       left = true;
       taken -= 1;
-      if (full()) return;
+      if (isFull()) return;
       const [next] = queue;
       next?.();
     };
   }
 
   return {
-    taken: () => taken,
-    full,
+    countTaken: () => taken,
+    isFull,
     enter,
     async wait() {
-      if (!full()) return enter();
+      if (!isFull()) return enter();
       return new Promise((resolve, reject) => {
         const go = () => {
           timer.cancel();

@@ -30,7 +30,7 @@ export interface OutsideCall {
   /** What is stored with the delegation. */
   readonly claim: (delegation: DelegationRecord) => readonly Write[];
   /** The delegation is stored. */
-  readonly stored: (delegation: DelegationRecord) => void;
+  readonly onStored: (delegation: DelegationRecord) => void;
 }
 
 /** A delegation without a turn that waits for its slot or runs in this process. */
@@ -50,19 +50,19 @@ export interface OutsideRuns {
   add(run: OutsideRun): void;
   get(toolUseId: string): OutsideRun | null;
   /** Those of a tree. */
-  ofTree(root: SessionId): readonly OutsideRun[];
+  listTree(root: SessionId): readonly OutsideRun[];
   /** Those with a delegation that waits or runs. */
   sessions(): readonly SessionId[];
   /** Aborts those of one session and resolves when nothing of them runs any more. */
   stop(session: SessionId, reason: Cancelled): Promise<void>;
   /** Resolves when nothing runs. */
-  idle(): Promise<void>;
+  whenIdle(): Promise<void>;
 }
 
 export function createOutsideRuns(places: number): OutsideRuns {
   const runs = new Map<string, OutsideRun>();
   const slots = new Map<SessionId, Slots>();
-  const of = (session: SessionId) => [...runs.values()].filter((run) => run.session_id === session);
+  const listRuns = (session: SessionId) => [...runs.values()].filter((run) => run.session_id === session);
   return {
     slots(session) {
       const known = slots.get(session) ?? createSlots(places);
@@ -73,18 +73,18 @@ export function createOutsideRuns(places: number): OutsideRuns {
       runs.set(run.tool_use_id, run);
       void run.done.then(() => {
         runs.delete(run.tool_use_id);
-        if (of(run.session_id).length === 0) slots.delete(run.session_id);
+        if (listRuns(run.session_id).length === 0) slots.delete(run.session_id);
       });
     },
     get: (toolUseId) => runs.get(toolUseId) ?? null,
-    ofTree: (root) => [...runs.values()].filter((run) => run.root_session_id === root),
+    listTree: (root) => [...runs.values()].filter((run) => run.root_session_id === root),
     sessions: () => [...new Set([...runs.values()].map(({ session_id }) => session_id))],
     async stop(session, reason) {
-      const open = of(session);
+      const open = listRuns(session);
       for (const { scope } of open) cancelScope(scope, reason);
       await Promise.all(open.map(({ done }) => done));
     },
-    async idle() {
+    async whenIdle() {
       while (runs.size > 0) await Promise.all([...runs.values()].map(({ done }) => done));
     },
   };

@@ -8,7 +8,7 @@ import type { SessionId, ToolUseId } from '#protocol/ids.ts';
 const MAX_KNOWN = 50_000;
 
 export interface FileLedger {
-  of(session: SessionId): FileKnowledge;
+  knowledge(session: SessionId): FileKnowledge;
   /** From here on the worker's reads and changes count for its delegation and the ones above. */
   open(
     delegation: Pick<DelegationRecord, 'tool_use_id' | 'parent_turn_id' | 'parent_session_id'>,
@@ -58,15 +58,15 @@ export function createFileLedger(): FileLedger {
     }
   }
   /** The worker's delegation and those it works under. */
-  function* chain(session: SessionId): Generator<OpenDelegation> {
+  function* listEnclosing(session: SessionId): Generator<OpenDelegation> {
     for (let at = delegations.get(session); at !== undefined; at = delegations.get(at.planner)) yield at;
   }
-  function seen(session: SessionId, path: string): void {
+  function recordRead(session: SessionId, path: string): void {
     now += 1;
-    for (const { firstSeen } of chain(session)) if (!firstSeen.has(path)) firstSeen.set(path, now);
+    for (const { firstSeen } of listEnclosing(session)) if (!firstSeen.has(path)) firstSeen.set(path, now);
   }
-  function changed(session: SessionId, path: string): void {
-    for (const { turn, call } of chain(session)) {
+  function recordChange(session: SessionId, path: string): void {
+    for (const { turn, call } of listEnclosing(session)) {
       const paths = changes.get(turn) ?? new Map<string, Map<ToolUseId, number>>();
       const by = paths.get(path) ?? new Map<ToolUseId, number>();
       changes.set(turn, paths.set(path, by.set(call, now)));
@@ -74,15 +74,15 @@ export function createFileLedger(): FileLedger {
   }
 
   return {
-    of: (session) => ({
+    knowledge: (session) => ({
       hash: (path) => known.get(session)?.get(path) ?? null,
       read(path, hash) {
-        seen(session, path);
+        recordRead(session, path);
         remember(session, path, hash);
       },
       wrote(path, hash) {
-        seen(session, path);
-        changed(session, path);
+        recordRead(session, path);
+        recordChange(session, path);
         remember(session, path, hash);
       },
     }),

@@ -128,7 +128,7 @@ export function keepCount(memory: GatewayMemory, session: SessionId, count: numb
 }
 
 /** Calls of these sessions' trees. */
-export function callsOfTree(memory: GatewayMemory, root: SessionId): readonly GatewayCall[] {
+export function listCallsInTree(memory: GatewayMemory, root: SessionId): readonly GatewayCall[] {
   return [...memory.calls].filter((call) => call.root_session_id === root);
 }
 
@@ -138,6 +138,6 @@ export function hasCalls(memory: GatewayMemory, root: SessionId): boolean {
 }
 
 /** Sessions with an open call. */
-export function callingSessions(memory: GatewayMemory): readonly SessionId[] {
+export function listCallingSessions(memory: GatewayMemory): readonly SessionId[] {
   return [...new Set([...memory.calls].map((call) => call.session_id))];
 }

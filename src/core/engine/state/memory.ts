@@ -63,9 +63,9 @@ export interface OpenApproval {
   /** Not even its end could be stored. */
   fail(error: unknown): void;
   /** The server stops: nobody can answer any more, and the next start asks again. */
-  putDown(): void;
+  interrupt(): void;
   /** No answer came of a claim: a deadline or a cancellation that fell into it still counts. */
-  unclaimed(): void;
+  releaseClaim(): void;
 }
 
 /** Holds an approval that nobody holds, from this very moment, until `store` has settled. */
@@ -194,7 +194,7 @@ export function lookUpPrompt(
     const head = memory.heads.get(key);
     if (head !== undefined) known.push(head);
   }
-  if (own.length > 0) keep(memory.sessions, session, own, MAX_SESSIONS);
+  if (own.length > 0) putLast(memory.sessions, session, own, MAX_SESSIONS);
   const head = new Set(prompt.head.map(({ key }) => key));
   return { known, trace: { session, chain: chains.get(length)!, start, messages: length, head, large } };
 }
@@ -205,11 +205,11 @@ export function rememberPrompt(memory: KnownPrompts, trace: PromptTrace, tokens:
   const own = memory.sessions.get(session) ?? [];
   const head = own.find((known) => isSame(known.head, trace.head))?.head ?? trace.head;
   const others = own.filter((known) => known.chain !== chain);
-  keep(memory.sessions, session, [...others, { chain, messages, head, tokens }].slice(-MAX_CHAINS), MAX_SESSIONS);
+  putLast(memory.sessions, session, [...others, { chain, messages, head, tokens }].slice(-MAX_CHAINS), MAX_SESSIONS);
   for (const key of large) {
     const known = memory.heads.get(key);
     const least = known !== undefined && known.tokens <= tokens ? known : { tokens, head, messages: 0 };
-    keep(memory.heads, key, least, MAX_HEADS);
+    putLast(memory.heads, key, least, MAX_HEADS);
   }
 }
 
@@ -218,7 +218,7 @@ function isSame(a: ReadonlySet<string>, b: ReadonlySet<string>): boolean {
 }
 
 /** The key used longest ago makes room. */
-function keep<Key, Value>(map: Map<Key, Value>, key: Key, value: Value, most: number): void {
+function putLast<Key, Value>(map: Map<Key, Value>, key: Key, value: Value, most: number): void {
   map.delete(key);
   map.set(key, value);
   if (map.size > most) map.delete(map.keys().next().value!);

@@ -192,7 +192,7 @@ export function newTally(): TurnTally {
 }
 
 /** A turn as a line of the log names it. */
-export function named({ session, turn }: TurnRun): { readonly session_id: string; readonly turn_id: string } {
+export function logFields({ session, turn }: TurnRun): { readonly session_id: string; readonly turn_id: string } {
   return { session_id: session.id, turn_id: turn.id };
 }
 
@@ -209,7 +209,7 @@ export type TurnEnd =
 // What a turn's run comes to as it goes on: the one place that changes it, each time right behind what was stored.
 
 /** The tally with one more model call in it. */
-export function counted(tally: TurnTally, usage: Usage, cost: Pusd): TurnTally {
+export function addToTally(tally: TurnTally, usage: Usage, cost: Pusd): TurnTally {
   return {
     llm_calls: tally.llm_calls + 1,
     tool_calls: tally.tool_calls,
@@ -222,13 +222,13 @@ export function counted(tally: TurnTally, usage: Usage, cost: Pusd): TurnTally {
 }
 
 /** Adds a settled model call to the turn's figures; they equal the ledger's because both come from the same usage. */
-export function modelCallCounted(run: TurnRun, usage: Usage, cost: Pusd): void {
-  Object.assign(run.tally, counted(run.tally, usage, cost));
+export function countModelCall(run: TurnRun, usage: Usage, cost: Pusd): void {
+  Object.assign(run.tally, addToTally(run.tally, usage, cost));
   if (run.worker?.output_tokens_left != null) run.worker.output_tokens_left -= usage.output_tokens;
 }
 
 /** A whole answer. `settled` is how many of its tool calls were settled with it, `last` the event of the last of them. */
-export function answerStored(
+export function recordAnswer(
   run: TurnRun,
   message: StoredMessage,
   how: {
@@ -244,41 +244,41 @@ export function answerStored(
   run.call_event_id = how.event;
   if (how.settled === 0) return;
   run.cause = how.last;
-  toolCallsSettled(run, how.settled);
+  recordSettledCalls(run, how.settled);
 }
 
 /** What there was of an answer that was cut off. */
-export function partialAnswerStored(run: TurnRun, message: StoredMessage): void {
+export function recordPartialAnswer(run: TurnRun, message: StoredMessage): void {
   run.history.push(message);
   run.final_message_id = message.id;
 }
 
 /** @param event the newest of their terminal events, where the next model call is to follow from it */
-export function toolCallsSettled(run: TurnBase, count: number, event: EventId | null = null): void {
+export function recordSettledCalls(run: TurnBase, count: number, event: EventId | null = null): void {
   run.tally.tool_calls += count;
   // Two that settle together may be heard of in another order than they are stored in.
   if (event !== null && event > run.cause) run.cause = event;
 }
 
-export function messagesStored(run: TurnBase, messages: readonly StoredMessage[]): void {
+export function recordMessages(run: TurnBase, messages: readonly StoredMessage[]): void {
   run.history.push(...messages);
 }
 
 /** Messages that were sent to the turn. @param event the `turn.steered` of the last of them, which the next call follows from */
-export function inputsRead(run: TurnBase, messages: readonly StoredMessage[], event: EventId): void {
-  messagesStored(run, messages);
+export function recordInputs(run: TurnBase, messages: readonly StoredMessage[], event: EventId): void {
+  recordMessages(run, messages);
   run.cause = event;
 }
 
-export function compacted(run: TurnRun, checkpoint: Checkpoint): void {
+export function recordCheckpoint(run: TurnRun, checkpoint: Checkpoint): void {
   run.checkpoints = [...run.checkpoints, checkpoint];
 }
 
-export function overflowAnswered(run: TurnRun): void {
+export function markOverflowAnswered(run: TurnRun): void {
   run.overflow_answered = true;
 }
 
-export function nextCallPrepared(run: TurnRun, call: NonNullable<TurnRun['next_call']>): void {
+export function setNextCall(run: TurnRun, call: NonNullable<TurnRun['next_call']>): void {
   run.next_call = call;
 }
 
@@ -289,14 +289,14 @@ export function takeNextCall(run: TurnRun): TurnRun['next_call'] {
   return call;
 }
 
-export function contextRequested(run: TurnRun, request: InsufficientContextRequest): void {
+export function recordContextRequest(run: TurnRun, request: InsufficientContextRequest): void {
   run.context_request = request;
 }
 
-export function limitReached(run: TurnRun, limit: LimitReached | null): void {
+export function recordLimit(run: TurnRun, limit: LimitReached | null): void {
   run.limit = limit;
 }
 
-export function refused(run: TurnRun, refusal: BudgetRefusal): void {
+export function recordRefusal(run: TurnRun, refusal: BudgetRefusal): void {
   run.refusal = refusal;
 }

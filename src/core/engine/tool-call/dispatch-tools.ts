@@ -4,7 +4,7 @@ import { draft } from '#protocol/event.ts';
 import type { ToolResultBlock, ToolUseBlock } from '#protocol/message.ts';
 import { createSlots, Interrupted, type Slots } from '../state/concurrency.ts';
 import type { Engine } from '../state/engine.ts';
-import { contextRequested, type ToolResults, type TurnRun, toolCallsSettled } from '../state/turn-run.ts';
+import { recordContextRequest, recordSettledCalls, type ToolResults, type TurnRun } from '../state/turn-run.ts';
 import { runTool } from './run-tool.ts';
 import { CANCELLED_TEXT, errorResult } from './tool-results.ts';
 
@@ -30,39 +30,39 @@ export async function dispatchTools(
   const slots = createSlots(engine.config.tools.max_concurrent_per_session);
   let interrupted: Interrupted | null = null;
 
-  async function settle(call: ToolUseBlock, slots: Slots): Promise<void> {
+  async function settleTool(call: ToolUseBlock, slots: Slots): Promise<void> {
     try {
       const outcome = await runTool(engine, run, call, slots);
       results.set(call.id, outcome.result);
-      toolCallsSettled(run, 1, outcome.event_id);
+      recordSettledCalls(run, 1, outcome.event_id);
     } catch (thrown) {
       if (!(thrown instanceof Interrupted)) throw thrown;
       interrupted ??= thrown;
     }
   }
 
-  for (const question of run.worker ? calls.filter((c) => asksForContext(run, c)) : []) {
-    if (!results.has(question.id)) await settle(question, slots);
+  for (const question of run.worker ? calls.filter((c) => isContextRequest(run, c)) : []) {
+    if (!results.has(question.id)) await settleTool(question, slots);
     const asked = InsufficientContextRequestSchema.safeParse(question.input);
     if (!asked.success || results.get(question.id)?.is_error !== false) continue;
-    contextRequested(run, asked.data);
+    recordContextRequest(run, asked.data);
     for (const sibling of calls)
-      if (!results.has(sibling.id)) results.set(sibling.id, await turnAway(engine, run, sibling));
+      if (!results.has(sibling.id)) results.set(sibling.id, await cancelSibling(engine, run, sibling));
   }
   // Every call is waited for, whatever happens to one of them: a tool must not go on behind a turn that has ended.
-  for (const batch of batches(
+  for (const batch of splitBatches(
     run,
     calls.filter((c) => !results.has(c.id)),
   )) {
     if (interrupted !== null) break;
-    const outcomes = await Promise.allSettled(batch.map((call) => settle(call, slots)));
+    const outcomes = await Promise.allSettled(batch.map((call) => settleTool(call, slots)));
     for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
   }
   return { results, interrupted };
 }
 
 /** In order: what runs side by side, and each barrier alone. */
-function batches(run: TurnRun, calls: readonly ToolUseBlock[]): readonly (readonly ToolUseBlock[])[] {
+function splitBatches(run: TurnRun, calls: readonly ToolUseBlock[]): readonly (readonly ToolUseBlock[])[] {
   const found: ToolUseBlock[][] = [[]];
   for (const call of calls) {
     if (run.tools.some((tool) => tool.name === call.name && tool.barrier)) found.push([call], []);
@@ -71,12 +71,12 @@ function batches(run: TurnRun, calls: readonly ToolUseBlock[]): readonly (readon
   return found.filter((batch) => batch.length > 0);
 }
 
-function asksForContext(run: TurnRun, call: ToolUseBlock): boolean {
+function isContextRequest(run: TurnRun, call: ToolUseBlock): boolean {
   return run.tools.some((tool) => tool.name === call.name && tool.requests_context);
 }
 
 /** A sibling of a valid context request: never started. */
-async function turnAway(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise<ToolResultBlock> {
+async function cancelSibling(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise<ToolResultBlock> {
   const result = errorResult(call.id, CANCELLED_TEXT);
   await engine.journal.commit({
     writes: [{ kind: 'tool_call.settle', id: call.id, status: 'cancelled', result, at: engine.clock.now() }],
@@ -90,6 +90,6 @@ async function turnAway(engine: Engine, run: TurnRun, call: ToolUseBlock): Promi
       }),
     ],
   });
-  toolCallsSettled(run, 1);
+  recordSettledCalls(run, 1);
   return result;
 }

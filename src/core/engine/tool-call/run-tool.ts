@@ -13,7 +13,7 @@ import { type ToolDefinition, ToolError, type ToolOutput } from '#protocol/tool.
 import { type Approval, approveCall, canShare, closeOpenApprovals } from '../approval/approve-call.ts';
 import { createWorkerMaker } from '../definitions/make-worker.ts';
 import { openSessionFiles } from '../definitions/session-files.ts';
-import { skillShelf } from '../prompt/model-input.ts';
+import { createSkillShelf } from '../prompt/model-input.ts';
 import {
   cancelScope,
   childScope,
@@ -25,17 +25,17 @@ import {
   withGrace,
 } from '../state/concurrency.ts';
 import type { Engine } from '../state/engine.ts';
-import { named, type StartedCall, type TurnRun } from '../state/turn-run.ts';
+import { logFields, type StartedCall, type TurnRun } from '../state/turn-run.ts';
 import {
   CANCELLED_TEXT,
-  completed,
   type Input,
-  invalidInput,
   OPAQUE_TEXT,
   RESTART_TEXT,
   type Refusal,
-  refuse,
   type Started,
+  settleCompleted,
+  settleInvalidInput,
+  settleRefused,
   type ToolOutcome,
 } from './tool-results.ts';
 
@@ -49,7 +49,7 @@ export interface InputFaults {
 }
 
 /** What is wrong with an input: its form, else its paths, else what only the tool knows. Throws what `tool.check` throws. */
-export async function inputFaults(
+export async function findInputFaults(
   toolset: ToolSet,
   tool: Tool,
   input: Input,
@@ -57,12 +57,12 @@ export async function inputFaults(
 ): Promise<InputFaults> {
   const issues = toolset.validate(tool.definition.name, input);
   if (issues.length > 0) return { issues, outside: null };
-  const outside = await pathRefusal(tool, input, context);
+  const outside = await findPathRefusal(tool, input, context);
   if (outside !== null || !tool.check) return { issues: [], outside };
   return { issues: await tool.check(input, context), outside: null };
 }
 
-async function pathRefusal(tool: Tool, input: Input, context: ToolContext): Promise<InputFaults['outside']> {
+async function findPathRefusal(tool: Tool, input: Input, context: ToolContext): Promise<InputFaults['outside']> {
   const { definition } = tool;
   if (!definition.requires_workspace || context.files === null) return null;
   const use = definition.path_use ?? (definition.side_effects === 'write' ? 'write' : 'read');
@@ -81,7 +81,7 @@ async function pathRefusal(tool: Tool, input: Input, context: ToolContext): Prom
   return null;
 }
 
-export function toolContext(
+export function buildToolContext(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
@@ -94,14 +94,14 @@ export function toolContext(
     tool_use_id: call.id,
     workspace_path: session.workspace_path,
     files: definition.requires_workspace ? openSessionFiles(engine, session) : null,
-    known: engine.files.of(session.id),
+    known: engine.files.knowledge(session.id),
     signal,
     spawner: definition.spawns ? engine.workers.spawner(run, call, definition.spawns) : null,
     maker: definition.creates_workers ? createWorkerMaker(engine, run, call) : null,
     memory: session.is_worker
       ? null
       : { change: (change) => engine.workspaces.changeMemory(session.workspace_path, change) },
-    skills: skillShelf(engine, session),
+    skills: createSkillShelf(engine, session),
     is_worker: session.is_worker,
     timeout_seconds: limitSeconds(engine, definition),
     emit: async (event) => {
@@ -144,20 +144,20 @@ const CANCELLED: Refusal = { error_class: 'cancelled', text: CANCELLED_TEXT };
  */
 export async function runTool(engine: Engine, run: TurnRun, given: ToolUseBlock, slots: Slots): Promise<ToolOutcome> {
   const definition = run.tools.find((t) => t.name === given.name);
-  if (run.signal.aborted) return stopped(engine, run, given);
+  if (run.signal.aborted) return refuseStopped(engine, run, given);
   if (!definition)
-    return refuse(engine, run, given, {
+    return settleRefused(engine, run, given, {
       error_class: 'not_found',
       text: `Tool '${given.name}' is not available in this session.`,
     });
   const { scope: stop, detach } = childScope(run.signal);
   const tool = run.toolset.create(given.name);
-  const call = { ...given, input: plain(tool, given.input) };
-  const context = toolContext(engine, run, call, { definition, signal: stop.signal });
+  const call = { ...given, input: toPlainInput(tool, given.input) };
+  const context = buildToolContext(engine, run, call, { definition, signal: stop.signal });
   try {
     const called = run.called.get(call.id) ?? null;
-    if (called !== null && !mayRunAgain(definition, call, called))
-      return await refuse(engine, run, call, {
+    if (called !== null && !canRunAgain(definition, call, called))
+      return await settleRefused(engine, run, call, {
         error_class: 'cancelled',
         text: RESTART_TEXT,
         started: { parent: called.event_id, began: engine.clock.monotonic() },
@@ -168,41 +168,41 @@ export async function runTool(engine: Engine, run: TurnRun, given: ToolUseBlock,
       let shared: readonly SharedFile[];
       let payload: Readonly<Record<string, unknown>> | null;
       try {
-        faults = await inputFaults(run.toolset, tool, call.input, context);
+        faults = await findInputFaults(run.toolset, tool, call.input, context);
         const wrong = faults.issues.length > 0 || faults.outside !== null;
         shared = wrong ? [] : ((await tool.shares?.(call.input, context)) ?? []);
         payload = wrong ? null : ((await tool.shown?.(call.input, context)) ?? null);
       } catch (thrown) {
-        return await refuse(engine, run, call, refusalOf(engine, run, call, { thrown, expiredAfter: null }));
+        return await settleRefused(engine, run, call, toToolRefusal(engine, run, call, { thrown, expiredAfter: null }));
       }
-      if (faults.issues.length > 0) return await invalidInput(engine, run, call, faults.issues);
-      if (faults.outside) return await refuse(engine, run, call, faults.outside);
+      if (faults.issues.length > 0) return await settleInvalidInput(engine, run, call, faults.issues);
+      if (faults.outside) return await settleRefused(engine, run, call, faults.outside);
       const approval = await approveCall(engine, run, call, {
         definition,
         shared,
         payload,
-        recheck: (input) => recheck(engine, run, call, { tool, context, input: plain(tool, input) }),
+        recheck: (input) => recheckEdit(engine, run, call, { tool, context, input: toPlainInput(tool, input) }),
       }).catch(async (err: unknown): Promise<Approval> => {
         throwIfLost(run.signal, err);
         engine.log.error(
-          { err, ...named(run), tool: call.name, tool_use_id: call.id },
+          { err, ...logFields(run), tool: call.name, tool_use_id: call.id },
           'a confirmation failed; the call is refused',
         );
         await closeOpenApprovals(engine, run.session.root_session_id, (row) => row.tool_use_id === call.id);
         if (run.signal.aborted) return { ok: false, refusal: CANCELLED };
         return { ok: false, refusal: { error_class: 'user_denied', text: 'Denied by policy.' } };
       });
-      if (!approval.ok && approval.refusal.error_class === 'cancelled') return await stopped(engine, run, call);
-      if (!approval.ok) return await refuse(engine, run, call, approval.refusal);
-      edited = approval.input && plain(tool, approval.input);
+      if (!approval.ok && approval.refusal.error_class === 'cancelled') return await refuseStopped(engine, run, call);
+      if (!approval.ok) return await settleRefused(engine, run, call, approval.refusal);
+      edited = approval.input && toPlainInput(tool, approval.input);
     }
     const release = await slots.take(run.signal).catch(() => null);
-    if (release === null) return await stopped(engine, run, call);
+    if (release === null) return await refuseStopped(engine, run, call);
     try {
-      if (engine.draining.value) return await stopped(engine, run, call);
+      if (engine.draining.value) return await refuseStopped(engine, run, call);
       const input = edited ?? call.input;
       const event = called?.event_id ?? null;
-      return await execute(engine, run, call, { tool, definition, context, input, edited, stop, called: event });
+      return await executeTool(engine, run, call, { tool, definition, context, input, edited, stop, called: event });
     } finally {
       release();
     }
@@ -214,26 +214,26 @@ export async function runTool(engine: Engine, run: TurnRun, given: ToolUseBlock,
 /**
  * After a restart: whether a call that had started may be started again. An input that a person had edited is gone with the process, and the one they rejected must not run in its place.
  */
-function mayRunAgain(definition: ToolDefinition, call: ToolUseBlock, called: StartedCall): boolean {
+function canRunAgain(definition: ToolDefinition, call: ToolUseBlock, called: StartedCall): boolean {
   if (definition.restartable) return true;
   const harmless = definition.side_effects === 'none' || definition.side_effects === 'read';
   return harmless && called.input_hash === sha256Hex(canonicalJson(call.input));
 }
 
 /** A call that must not start any more: left open when the turn goes on after a restart, cancelled otherwise. */
-async function stopped(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise<ToolOutcome> {
+async function refuseStopped(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise<ToolOutcome> {
   throwIfLost(run.signal);
   if (isHandOver(engine, run.signal)) throw new Interrupted('restart');
   if (engine.draining.value) cancelScope(run.scope, new Cancelled('shutdown'));
-  return refuse(engine, run, call, CANCELLED);
+  return settleRefused(engine, run, call, CANCELLED);
 }
 
-function plain(tool: Tool, input: Input): Record<string, unknown> {
+function toPlainInput(tool: Tool, input: Input): Record<string, unknown> {
   return { ...(tool.plain?.(input) ?? input) };
 }
 
 /** An edited input is checked like the original; it is not asked about again. */
-async function recheck(
+async function recheckEdit(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
@@ -241,7 +241,7 @@ async function recheck(
 ): Promise<readonly Issue[]> {
   try {
     if (tool.checkYaml && typeof input.yaml === 'string') return await tool.checkYaml(input.yaml, context);
-    const { issues, outside } = await inputFaults(run.toolset, tool, input, context);
+    const { issues, outside } = await findInputFaults(run.toolset, tool, input, context);
     if (outside) return [{ path: outside.field, message: outside.text }];
     if (issues.length > 0) return issues;
     const shared = (await tool.shares?.(input, context)) ?? [];
@@ -252,14 +252,14 @@ async function recheck(
   }
 }
 
-async function execute(
+async function executeTool(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
   { tool, definition, context, input, edited, stop, called }: Prepared,
 ): Promise<ToolOutcome> {
   const started: Started = {
-    parent: called ?? (await announce(engine, run, call, { definition, input })),
+    parent: called ?? (await announceToolCall(engine, run, call, { definition, input })),
     began: engine.clock.monotonic(),
   };
   const limit = effectiveLimit(context.timeout_seconds, input);
@@ -280,7 +280,7 @@ async function execute(
     // A worker is never left behind: each of its calls and tools is, and its closing events must come before this one.
     output = await (definition.spawns
       ? work
-      : withGrace(engine, stop.signal, work, { ...named(run), what: call.name }));
+      : withGrace(engine, stop.signal, work, { ...logFields(run), what: call.name }));
   } catch (thrown) {
     if (thrown instanceof Interrupted) throw thrown;
     throwIfLost(run.signal, thrown);
@@ -288,18 +288,18 @@ async function execute(
     // Outside every scope: a call must not settle before its delegation, whose end may have been refused.
     if (definition.spawns)
       await engine.workers.closeUnder(run.turn.id, run.signal.aborted ? cancelledBy(run.signal) : FAULT, call.id);
-    const refusal = refusalOf(engine, run, call, { thrown, expiredAfter: timedOut ? limit : null });
-    return await refuse(engine, run, call, { ...refusal, started });
+    const refusal = toToolRefusal(engine, run, call, { thrown, expiredAfter: timedOut ? limit : null });
+    return await settleRefused(engine, run, call, { ...refusal, started });
   } finally {
     timer?.cancel();
     stop.signal.removeEventListener('abort', onStop);
   }
   // Outside the try: a fault of the store must not turn a tool that succeeded into one that failed.
-  return completed(engine, run, call, { edited, output, started });
+  return settleCompleted(engine, run, call, { edited, output, started });
 }
 
 /** `tool.called` is stored before the tool runs: after a crash it tells what may have taken effect (04 §13). */
-async function announce(
+async function announceToolCall(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
@@ -332,7 +332,7 @@ function effectiveLimit(limit: number | null, input: Input): number | null {
   return limit !== null && typeof asked === 'number' && asked > 0 ? Math.min(limit, asked) : limit;
 }
 
-function refusalOf(
+function toToolRefusal(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
@@ -343,6 +343,9 @@ function refusalOf(
     return { error_class: 'timeout', text: `Tool '${call.name}' exceeded ${expiredAfter}s timeout.${partial}` };
   if (run.signal.aborted) return { error_class: 'cancelled', text: `${CANCELLED_TEXT}${partial}` };
   if (thrown instanceof ToolError) return { error_class: thrown.error_class, text: `${thrown.message}${partial}` };
-  engine.log.error({ err: thrown, ...named(run), tool: call.name, tool_use_id: call.id }, 'a tool failed unexpectedly');
+  engine.log.error(
+    { err: thrown, ...logFields(run), tool: call.name, tool_use_id: call.id },
+    'a tool failed unexpectedly',
+  );
   return { error_class: 'execution_error', text: OPAQUE_TEXT };
 }

@@ -19,13 +19,13 @@ export const RESTART_TEXT = 'Tool call interrupted by a server restart; it may o
 export const FAILED_TEXT = 'Tool call not executed: the turn failed.';
 
 /** Results of the turn's calls that are stored but not yet answered in its history. */
-export async function storedResults(engine: Engine, turnId: TurnId): Promise<ToolResults> {
+export async function readStoredResults(engine: Engine, turnId: TurnId): Promise<ToolResults> {
   const calls = await engine.store.turns.toolCalls(turnId);
   return new Map(calls.flatMap((c) => (c.answered || c.result === null ? [] : [[c.id, c.result] as const])));
 }
 
 /** The calls of the turn that had started. */
-export async function startedCalls(engine: Engine, turnId: TurnId): Promise<ReadonlyMap<ToolUseId, StartedCall>> {
+export async function readStartedCalls(engine: Engine, turnId: TurnId): Promise<ReadonlyMap<ToolUseId, StartedCall>> {
   const called = new Map<ToolUseId, StartedCall>();
   for (const { id, payload } of await engine.store.events.ofTurn(turnId, ['tool.called']))
     called.set(payload.tool_use_id as ToolUseId, { event_id: id, input_hash: payload.input_hash as string });
@@ -40,7 +40,7 @@ export function errorResult(id: ToolUseId, text: string): ToolResultBlock {
  * The tool messages of one assistant message, in block order, with the writes that store them.
  * @param missing the text of a call without a result
  */
-export function answerMessages(
+export function buildAnswers(
   engine: Engine,
   run: Pick<TurnRun, 'session' | 'turn'>,
   calls: readonly ToolUseBlock[],
@@ -101,7 +101,7 @@ export interface Started {
 export const OPAQUE_TEXT = 'Tool execution failed.';
 
 /** @param how `edited` is the input that ran, when a person had changed it */
-export async function completed(
+export async function settleCompleted(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
@@ -127,12 +127,12 @@ export async function completed(
         id: call.id,
         status,
         result,
-        ...changedBy(run, call, output),
+        ...describeChanges(run, call, output),
         at: engine.clock.now(),
       },
     ],
     emit: [
-      ...skillLoaded(run, call, output),
+      ...skillLoadedEvents(run, call, output),
       draft({
         type: 'tool.completed',
         session_id: run.session.id,
@@ -141,7 +141,7 @@ export async function completed(
         payload: {
           tool_use_id: call.id,
           success: output.success,
-          output_size_bytes: sizeOf(result),
+          output_size_bytes: countBytes(result),
           latency_ms: Math.round(engine.clock.monotonic() - began),
           files_modified: output.files_modified?.map((file) => safeName(engine, file)) ?? null,
           command_executed: output.command_executed === null ? null : safeName(engine, output.command_executed),
@@ -153,7 +153,7 @@ export async function completed(
 }
 
 /** With the call's end: a read that is cut before it runs again after a restart, and would tell it twice. */
-function skillLoaded(run: TurnRun, call: ToolUseBlock, { skill_loaded }: ToolOutput): EventDraft[] {
+function skillLoadedEvents(run: TurnRun, call: ToolUseBlock, { skill_loaded }: ToolOutput): EventDraft[] {
   if (skill_loaded === undefined) return [];
   return [
     draft({
@@ -167,7 +167,11 @@ function skillLoaded(run: TurnRun, call: ToolUseBlock, { skill_loaded }: ToolOut
 }
 
 /** What a call that ran did to the workspace, as far as it is known (20 §1). */
-function changedBy(run: TurnRun, call: ToolUseBlock, output: ToolOutput | null): { readonly changed?: CallChanges } {
+function describeChanges(
+  run: TurnRun,
+  call: ToolUseBlock,
+  output: ToolOutput | null,
+): { readonly changed?: CallChanges } {
   const shell = run.tools.find((tool) => tool.name === call.name)?.command_field !== undefined;
   const paths = output?.files_modified ?? [];
   if (paths.length === 0 && !shell) return {};
@@ -176,7 +180,7 @@ function changedBy(run: TurnRun, call: ToolUseBlock, output: ToolOutput | null):
   return { changed: { files, shell } };
 }
 
-function sizeOf(result: ToolResultBlock): number {
+function countBytes(result: ToolResultBlock): number {
   let bytes = 0;
   for (const block of result.content)
     bytes += Buffer.byteLength(block.type === 'text' ? block.text : block.source.data);
@@ -197,7 +201,7 @@ function editNote(before: Input, after: Input): string {
  * Stores a call that did not run or did not finish.
  * @param refusal `started` when it ran
  */
-export async function refuse(
+export async function settleRefused(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,
@@ -221,7 +225,7 @@ export async function refuse(
         id: call.id,
         status,
         result,
-        ...(refusal.started ? changedBy(run, call, null) : {}),
+        ...(refusal.started ? describeChanges(run, call, null) : {}),
         at: engine.clock.now(),
       },
     ],
@@ -243,7 +247,7 @@ export async function refuse(
   return { status, result, event_id: events[0]!.id };
 }
 
-export async function invalidInput(
+export async function settleInvalidInput(
   engine: Engine,
   run: TurnRun,
   call: ToolUseBlock,

@@ -4,7 +4,7 @@ import { TreeLost } from '#protocol/batch.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { forgetLimit } from '../money/budget-limits.ts';
 import type { Engine } from '../state/engine.ts';
-import { callsOfTree, dropDecisions } from '../state/gateway-memory.ts';
+import { dropDecisions, listCallsInTree } from '../state/gateway-memory.ts';
 
 /** What shows that a turn does no harm; so does time. */
 const PROGRESS_EVENTS: readonly string[] = [
@@ -73,16 +73,16 @@ export function createSuspects(engine: Engine): Suspects {
 export async function loseTree(engine: Engine, root: SessionId, patienceMs: number): Promise<void> {
   const lost = new TreeLost(root, patienceMs);
   const listWork = () => [
-    ...engine.locks.active().filter((turn) => turn.root_session_id === root),
-    ...engine.outside.ofTree(root),
-    ...callsOfTree(engine.gateway, root),
+    ...engine.locks.activeTurns().filter((turn) => turn.root_session_id === root),
+    ...engine.outside.listTree(root),
+    ...listCallsInTree(engine.gateway, root),
   ];
   for (let left = listWork(); left.length > 0; left = listWork()) {
     for (const { scope } of left) if (!scope.signal.aborted) scope.abort(lost);
     await Promise.all(left.map(({ done }) => done));
   }
   // What is being admitted, resumed or ended finds that nothing can be stored.
-  while (engine.locks.isHeld(root)) await engine.locks.decided(root);
+  while (engine.locks.isHeld(root)) await engine.locks.whenDecided(root);
   forgetLimit(engine, 'session', root);
   dropDecisions(engine.gateway, root);
   engine.starts.delete(root);

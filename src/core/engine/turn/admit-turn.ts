@@ -14,15 +14,15 @@ import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
 import { loadToolset } from '../definitions/find-workers.ts';
 import { isCrowded } from '../model-call/call-model.ts';
-import { callStarted, modelRequest } from '../model-call/model-request.ts';
-import { offeredTools, warnOfMissingTools, wireTool } from '../prompt/model-input.ts';
-import { routeDecided } from '../routing/route-environment.ts';
+import { buildModelRequest, callStartedEvent } from '../model-call/model-request.ts';
+import { selectOfferedTools, toWireTool, warnAboutMissingTools } from '../prompt/model-input.ts';
+import { routeDecidedEvent } from '../routing/route-environment.ts';
 import { routeTurn } from '../routing/route-turn.ts';
 import type { Engine } from '../state/engine.ts';
 import type { DelegationCap } from '../state/memory.ts';
 import { type DelegationTree, newTally, type TurnRun, type WorkerClock, type WorkerRun } from '../state/turn-run.ts';
 import { newUserMessage } from './incoming-message.ts';
-import { mayAnnounce } from './run-turn.ts';
+import { canAnnounce } from './run-turn.ts';
 
 export interface AdmissionRequest {
   readonly session: SessionRecord;
@@ -63,7 +63,7 @@ export type Admission =
 export async function admitTurn(engine: Engine, request: AdmissionRequest): Promise<Admission> {
   const { session, worker, before } = request;
   const toolset = await loadToolset(engine, session);
-  warnOfMissingTools(engine, session, toolset);
+  warnAboutMissingTools(engine, session, toolset);
   const now = engine.clock.now();
   const turnId = request.turn_id;
   const stored = await engine.store.messages.history(session.id);
@@ -85,7 +85,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   const { decision, refusal, context, environment, tools, elapsed_ms } = routed;
   if (refusal) {
     const place = { session_id: session.id, turn_id: turnId, parent: null };
-    const refused = routeDecided(place, decision, elapsed_ms, null);
+    const refused = routeDecidedEvent(place, decision, elapsed_ms, null);
     const events = await engine.journal.commit({
       writes: before?.writes ?? [],
       emit: [...(before?.emit ?? []), ...environment.notices, refused],
@@ -96,7 +96,7 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
   const model = engine.registry.get(decision.chosen_model);
   const adapter = model && engine.providers.get(model.adapter);
   if (!model || !adapter) throw new Error(`the chain chose a model without an adapter: ${decision.chosen_model}`);
-  const effective = offeredTools(engine, session, { toolset, tools, model, granted: request.tool_names });
+  const effective = selectOfferedTools(engine, session, { toolset, tools, model, granted: request.tool_names });
 
   const turn: TurnRecord = {
     id: turnId,
@@ -136,15 +136,15 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
     turn,
     turn_index: summaryOf(history).turns,
     model,
-    wire_tools: effective.map(wireTool),
+    wire_tools: effective.map(toWireTool),
     worker,
     history,
     checkpoints,
     tally: newTally(),
   };
-  const prepared = modelRequest(engine, about, routed.volatile);
+  const prepared = buildModelRequest(engine, about, routed.volatile);
   const crowded = isCrowded(engine, prepared);
-  const announced = !context.budget_limited && !crowded && mayAnnounce(engine, request.scope.signal);
+  const announced = !context.budget_limited && !crowded && canAnnounce(engine, request.scope.signal);
   const first = [...(before?.emit ?? []), ...environment.notices];
   const started = first.length;
   const events = await engine.journal.commit({
@@ -164,14 +164,14 @@ export async function admitTurn(engine: Engine, request: AdmissionRequest): Prom
           has_tool_calls_in_history: summaryOf(stored).has_tool_results,
         },
       }),
-      routeDecided({ session_id: session.id, turn_id: turnId, parent: started }, decision, elapsed_ms, null),
+      routeDecidedEvent({ session_id: session.id, turn_id: turnId, parent: started }, decision, elapsed_ms, null),
       {
         session_id: session.id,
         turn_id: turnId,
         timestamp: now,
         delta: { type: 'message.appended', payload: { message: withoutRaw(userMessage) } },
       },
-      ...(announced ? [callStarted(about, prepared, started)] : []),
+      ...(announced ? [callStartedEvent(about, prepared, started)] : []),
     ],
   });
   const startedEvent = events[started]!.id;

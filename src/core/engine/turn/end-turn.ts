@@ -13,30 +13,30 @@ import type { RouteDecision } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
 import type { TurnRecord, TurnStopReason } from '#protocol/turn.ts';
-import { appended } from '../model-call/call-records.ts';
-import { closeOpenParts, type Ending, openCallOutcomes, turnEnd } from '../model-call/turn-end.ts';
-import { wireTool } from '../prompt/model-input.ts';
+import { messageAppended } from '../model-call/call-records.ts';
+import { buildTurnEnd, closeOpenParts, type Ending, readOpenCallOutcomes } from '../model-call/turn-end.ts';
+import { toWireTool } from '../prompt/model-input.ts';
 import { FAULT, type InterruptReason, isHandOver } from '../state/concurrency.ts';
 import { type Engine, safeText } from '../state/engine.ts';
 import type { DelegationCap } from '../state/memory.ts';
 import {
   type DelegationTree,
-  messagesStored,
+  recordMessages,
+  recordSettledCalls,
   type ToolResults,
   type TurnBase,
   type TurnEnd,
   type TurnRun,
-  toolCallsSettled,
   type WorkerClock,
   type WorkerRun,
 } from '../state/turn-run.ts';
 import {
-  answerMessages,
+  buildAnswers,
   CANCELLED_TEXT,
   FAILED_TEXT,
   RESTART_TEXT,
-  startedCalls,
-  storedResults,
+  readStartedCalls,
+  readStoredResults,
 } from '../tool-call/tool-results.ts';
 
 /**
@@ -81,20 +81,20 @@ async function storeEnd(
 ): Promise<boolean> {
   const { messages, writes, failed } = closing;
   // A fault may have come between an announcement and its call.
-  const calls = await openCallOutcomes(engine, run.turn.id);
-  const { write, event } = turnEnd(engine, run, ending, unread);
-  const emit = [...calls, ...failed, ...messages.map((m) => appended(engine, run, m)), event];
+  const calls = await readOpenCallOutcomes(engine, run.turn.id);
+  const { write, event } = buildTurnEnd(engine, run, ending, unread);
+  const emit = [...calls, ...failed, ...messages.map((m) => messageAppended(engine, run, m)), event];
   try {
     await engine.journal.commit({ writes: [...writes, write], emit });
   } catch (error) {
     if (isInputsWaiting(error)) return false;
     throw error;
   }
-  messagesStored(run, messages);
+  recordMessages(run, messages);
   return true;
 }
 
-interface Closing extends ReturnType<typeof answerMessages> {
+interface Closing extends ReturnType<typeof buildAnswers> {
   /** The terminal event of every call that had none. */
   readonly failed: readonly EventDraft[];
 }
@@ -104,12 +104,12 @@ interface Closing extends ReturnType<typeof answerMessages> {
  * The store is asked, since a fault may have come between a result and this turn's own memory of it.
  */
 async function closeCalls(engine: Engine, run: TurnBase, text: string): Promise<Closing> {
-  const calls = unanswered(run);
+  const calls = findUnansweredCalls(run);
   if (calls.length === 0) return { messages: [], writes: [], failed: [] };
-  const results = await storedResults(engine, run.turn.id);
-  const called = await startedCalls(engine, run.turn.id);
+  const results = await readStoredResults(engine, run.turn.id);
+  const called = await readStartedCalls(engine, run.turn.id);
   const missing = calls.filter((call) => !results.has(call.id));
-  toolCallsSettled(run, missing.length);
+  recordSettledCalls(run, missing.length);
   const failed = missing.map((call) =>
     draft({
       type: 'tool.failed',
@@ -119,11 +119,11 @@ async function closeCalls(engine: Engine, run: TurnBase, text: string): Promise<
       payload: { tool_use_id: call.id, error_class: 'cancelled', error_message: text, latency_ms: 0 },
     }),
   );
-  return { ...answerMessages(engine, run, calls, { results, missing: text }), failed };
+  return { ...buildAnswers(engine, run, calls, { results, missing: text }), failed };
 }
 
 /** Tool calls of the turn's newest complete message that no stored tool message answers yet (01 §6.2). */
-function unanswered(run: TurnBase) {
+function findUnansweredCalls(run: TurnBase) {
   const at = run.history.findLastIndex((m) => m.role === 'assistant' && m.metadata.status === 'complete');
   const asked: StoredMessage | undefined = run.history[at];
   if (!asked || asked.turn_id !== run.turn.id) return [];
@@ -182,7 +182,7 @@ export async function rebuildRun(
     routing: routingRecord(decided.payload as unknown as RouteDecision),
     toolset: around.toolset,
     tools,
-    wire_tools: tools.map(wireTool),
+    wire_tools: tools.map(toWireTool),
     scope: around.scope,
     signal: around.scope.signal,
     started_event_id: started.id,
@@ -203,24 +203,24 @@ export async function rebuildRun(
       cache_creation_input_tokens: totals.cache_creation_input_tokens,
       cost_pusd: totals.cost_pusd,
     },
-    called: await startedCalls(engine, turn.id),
+    called: await readStartedCalls(engine, turn.id),
     resumed: true,
     next_call: null,
     cause: cause?.id ?? started.id,
     stop_reason: (completed?.payload.stop_reason as StopReason | undefined) ?? null,
     call_event_id: completed?.id ?? null,
     final_message_id: last?.id ?? null,
-    context_request: contextRequest(around.toolset, last, calls),
+    context_request: findContextRequest(around.toolset, last, calls),
     limit: null,
     // The first result behind a warning says it.
     budget_warned: said?.type === 'budget.warning',
     refusal: null,
   };
-  return { run, served: model && adapter ? { model, adapter } : null, known: await storedResults(engine, turn.id) };
+  return { run, served: model && adapter ? { model, adapter } : null, known: await readStoredResults(engine, turn.id) };
 }
 
 /** The request for more context that ended a worker's turn, if its newest message holds a valid one. */
-export function contextRequest(
+export function findContextRequest(
   toolset: ToolSet,
   last: StoredMessage | undefined,
   calls: readonly ToolCallState[],

@@ -20,7 +20,7 @@ import { plainText } from '#protocol/text/plain-text.ts';
 import { ToolError } from '#protocol/tool.ts';
 import { MAX_TURN_INPUTS, type TurnRecord } from '#protocol/turn.ts';
 import { readAttachments } from '../definitions/session-files.ts';
-import { alreadyEnded, belongsToDelegation } from '../session/session-records.ts';
+import { sessionEndedError, sessionIsWorkerError } from '../session/session-records.ts';
 import type { Engine } from '../state/engine.ts';
 
 /** A block as it arrives. */
@@ -34,7 +34,7 @@ interface IntakeImage extends Pick<ImageBlock, 'type' | 'media_type'> {
 const MAX_BLOCKS = 100;
 
 /** A message ready to be stored. */
-export interface TakenMessage {
+export interface PreparedMessage {
   readonly content: readonly ContentBlock[];
   /** Canonical id. */
   readonly override: string | null;
@@ -44,7 +44,7 @@ export interface TakenMessage {
  * Form, images and override: everything that can be wrong with a message before something is touched.
  * Throws `validation_error` that names the block, `unknown_alias` or `override_missing_body`.
  */
-export async function takeMessage(
+export async function prepareMessage(
   engine: Engine,
   session: SessionRecord,
   message: {
@@ -53,10 +53,10 @@ export async function takeMessage(
     /** Files of the workspace, for a session that is a named worker (13 §5). */
     readonly attachments?: readonly string[];
   },
-): Promise<TakenMessage> {
-  const said = await takeIn(engine, session, message.content);
-  const content = [...said, ...(await takeFiles(engine, session, message.attachments ?? []))];
-  const excess = checkImages(imagesOf(content));
+): Promise<PreparedMessage> {
+  const said = await readBlocks(engine, session, message.content);
+  const content = [...said, ...(await readAttachedFiles(engine, session, message.attachments ?? []))];
+  const excess = checkImages(listImages(content));
   if (excess !== null) throw validationError([{ path: 'attachments', message: `with them the message ${excess}` }]);
   const { registry } = engine;
   const parsed = parseOverride({ content, field: message.per_message_override, registry });
@@ -64,9 +64,9 @@ export async function takeMessage(
   return parsed.value;
 }
 
-const imagesOf = (blocks: readonly ContentBlock[]) => blocks.filter((b): b is ImageBlock => b.type === 'image');
+const listImages = (blocks: readonly ContentBlock[]) => blocks.filter((b): b is ImageBlock => b.type === 'image');
 
-async function takeFiles(
+async function readAttachedFiles(
   engine: Engine,
   session: SessionRecord,
   paths: readonly string[],
@@ -90,7 +90,7 @@ async function takeFiles(
   }
 }
 
-async function takeIn(
+async function readBlocks(
   engine: Engine,
   session: SessionRecord,
   content: string | readonly IntakeBlock[],
@@ -112,7 +112,7 @@ async function takeIn(
       else blocks.push(image);
     }
   }
-  const excess = checkImages(imagesOf(blocks));
+  const excess = checkImages(listImages(blocks));
   if (excess !== null) issues.push({ path: 'content', message: excess });
   if (issues.length > 0) throw validationError(issues);
   if (!blocks.some((b) => b.type === 'image' || (b.type === 'text' && b.text.trim() !== '')))
@@ -148,7 +148,7 @@ export interface SteeringReceipt {
 }
 
 /** Throws `validation_error` for what no running turn can take, whether one runs or not. */
-export function checkSteering({ content, override }: TakenMessage, attachments: readonly string[]): void {
+export function checkSteering({ content, override }: PreparedMessage, attachments: readonly string[]): void {
   const issues: Issue[] = [];
   if (attachments.length > 0) issues.push({ path: 'attachments', message: 'cannot steer a turn' });
   else if (content.some((block) => block.type !== 'text'))
@@ -168,7 +168,7 @@ export function checkSteering({ content, override }: TakenMessage, attachments: 
 export async function steerOrReserve(
   engine: Engine,
   session: SessionRecord,
-  message: TakenMessage & {
+  message: PreparedMessage & {
     readonly turnId: TurnId;
     readonly claim: ((status: number, body: unknown) => Write) | undefined;
   },
@@ -178,20 +178,20 @@ export async function steerOrReserve(
     const running = turn && engine.locks.turn(turn.id);
     const takes = turn && (turn.status === 'interrupted' || running?.scope.signal.aborted === false);
     if (takes) {
-      const receipt = await join(engine, session, turn, message);
+      const receipt = await joinTurn(engine, session, turn, message);
       if (receipt !== null) return receipt;
       continue;
     }
-    if (engine.ending.has(session.id)) throw alreadyEnded();
-    if (session.is_worker) throw belongsToDelegation();
+    if (engine.ending.has(session.id)) throw sessionEndedError();
+    if (session.is_worker) throw sessionIsWorkerError();
     const lock = engine.locks.reserve(session.id, message.turnId);
     if (!lock.held) return null;
-    await (lock.turn?.done ?? engine.locks.decided(session.id));
+    await (lock.turn?.done ?? engine.locks.whenDecided(session.id));
   }
 }
 
 /** Null when the turn has ended meanwhile. */
-async function join(
+async function joinTurn(
   engine: Engine,
   session: SessionRecord,
   turn: TurnRecord,

@@ -50,7 +50,7 @@ export async function failModelGone(engine: Engine, run: TurnBase): Promise<Turn
 }
 
 /** Runs the turn under the lock that the caller has reserved. */
-export function startTopLevel(engine: Engine, run: TurnRun, known?: ToolResults): void {
+export function startTopLevelTurn(engine: Engine, run: TurnRun, known?: ToolResults): void {
   const { scope, session } = run;
   let end: TurnEnd | null = null;
   const leave = engine.places.enter();
@@ -84,7 +84,7 @@ export async function resumeIfPaid(engine: Engine, sessionId: SessionId): Promis
     const turn = await engine.store.turns.open(sessionId);
     if (turn?.status !== 'interrupted' || turn.interrupted_reason !== 'budget') return;
     const session = await engine.store.sessions.record(sessionId);
-    if (session) await resumeTopLevel(engine, session, turn);
+    if (session) await resumeTopLevelTurn(engine, session, turn);
   } catch (err) {
     engine.log.error({ err, session_id: sessionId }, 'a turn that waited for money could not be resumed');
     if (err instanceof StorageFault) engine.trees.giveUp(sessionId);
@@ -98,7 +98,7 @@ const MAX_ATTEMPTS = 3;
  * Starts a top-level turn again where it stands; resolves when it runs. A turn somebody else holds is left alone, and
  * while the server drains every turn is.
  */
-export async function resumeTopLevel(engine: Engine, session: SessionRecord, turn: TurnRecord): Promise<void> {
+export async function resumeTopLevelTurn(engine: Engine, session: SessionRecord, turn: TurnRecord): Promise<void> {
   if (engine.draining.value || engine.locks.reserve(session.id, turn.id).held) return;
   try {
     if (turn.resume_attempts >= MAX_ATTEMPTS) {
@@ -113,7 +113,7 @@ export async function resumeTopLevel(engine: Engine, session: SessionRecord, tur
       toolset: await loadToolset(engine, session),
       worker: null,
       clocks: [],
-      tree: { delegations: await workersSoFar(engine, turn) },
+      tree: { delegations: await countWorkers(engine, turn) },
       caps: [],
     });
     if (served === null) {
@@ -122,7 +122,7 @@ export async function resumeTopLevel(engine: Engine, session: SessionRecord, tur
       return;
     }
     await announceResumed(engine, run);
-    startTopLevel(engine, { ...run, ...served }, known);
+    startTopLevelTurn(engine, { ...run, ...served }, known);
   } catch (error) {
     engine.locks.release(session.id);
     throw error;
@@ -130,7 +130,7 @@ export async function resumeTopLevel(engine: Engine, session: SessionRecord, tur
 }
 
 /** Workers that the turn and everything below it has had: a restart gives it no new ones to spend (04 §10). */
-async function workersSoFar(engine: Engine, turn: TurnRecord): Promise<number> {
+async function countWorkers(engine: Engine, turn: TurnRecord): Promise<number> {
   // No call of this turn has a smaller id than the turn itself; parents come before their children.
   const query = { recursive: true, after: `tu_${turn.id}`, limit: 1000 };
   const workers = new Set<string>();

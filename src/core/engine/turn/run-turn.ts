@@ -8,28 +8,28 @@ import type { Transient } from '#protocol/delta.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { StoredMessage, ToolUseBlock } from '#protocol/message.ts';
 import { callModel, isCrowded } from '../model-call/call-model.ts';
-import { appended } from '../model-call/call-records.ts';
-import { callStarted, modelRequest } from '../model-call/model-request.ts';
+import { messageAppended } from '../model-call/call-records.ts';
+import { buildModelRequest, callStartedEvent } from '../model-call/model-request.ts';
 import { closeOpenParts } from '../model-call/turn-end.ts';
 import { listLimits, pauseTree } from '../money/budget-limits.ts';
 import { reportExceeded, warnIfNear } from '../money/budget-notices.ts';
-import { volatilePrompt } from '../prompt/model-input.ts';
+import { readVolatilePrompt } from '../prompt/model-input.ts';
 import { cancelScope, FAULT, isHandOver, throwIfLost } from '../state/concurrency.ts';
 import type { Engine } from '../state/engine.ts';
 import type { BudgetRefusal } from '../state/memory.ts';
 import {
-  inputsRead,
-  limitReached,
   type ModelRequest,
-  messagesStored,
-  nextCallPrepared,
-  refused,
+  recordInputs,
+  recordLimit,
+  recordMessages,
+  recordRefusal,
+  setNextCall,
   type ToolResults,
   type TurnEnd,
   type TurnRun,
 } from '../state/turn-run.ts';
 import { dispatchTools } from '../tool-call/dispatch-tools.ts';
-import { answerMessages, FAILED_TEXT } from '../tool-call/tool-results.ts';
+import { buildAnswers, FAILED_TEXT } from '../tool-call/tool-results.ts';
 import { completeTurn, endTurn, interruptTurn } from './end-turn.ts';
 import { newUserMessage } from './incoming-message.ts';
 
@@ -42,19 +42,19 @@ export async function storeAnswers(
   calls: readonly ToolUseBlock[],
   results: ToolResults,
 ): Promise<void> {
-  const { messages, writes } = answerMessages(engine, run, calls, { results, missing: FAILED_TEXT });
-  const inputs = (await waitingInputs(engine, run, messages)) ?? NONE;
-  const prepared = await certainCall(engine, run, [...run.history, ...messages, ...inputs.messages]);
-  const emit = [...messages.map((m) => appended(engine, run, m)), ...inputs.emit];
+  const { messages, writes } = buildAnswers(engine, run, calls, { results, missing: FAILED_TEXT });
+  const inputs = (await collectInputs(engine, run, messages)) ?? NO_INPUTS;
+  const prepared = await prepareCertainCall(engine, run, [...run.history, ...messages, ...inputs.messages]);
+  const emit = [...messages.map((m) => messageAppended(engine, run, m)), ...inputs.emit];
   const cause = inputs.messages.length === 0 ? run.cause : emit.findLastIndex((item) => 'type' in item);
   const events = await engine.journal.commit({
     writes: [...writes, ...inputs.writes],
-    emit: [...emit, ...(prepared ? [callStarted(run, prepared, cause)] : [])],
+    emit: [...emit, ...(prepared ? [callStartedEvent(run, prepared, cause)] : [])],
   });
-  messagesStored(run, messages);
+  recordMessages(run, messages);
   const read = inputs.messages.length;
-  if (read > 0) inputsRead(run, inputs.messages, events[read - 1]!.id);
-  if (prepared) nextCallPrepared(run, { prepared, started: events[read]!.id });
+  if (read > 0) recordInputs(run, inputs.messages, events[read - 1]!.id);
+  if (prepared) setNextCall(run, { prepared, started: events[read]!.id });
 }
 
 // Messages sent to a turn that runs: read at its next step boundary (20 §4).
@@ -67,20 +67,20 @@ export interface Inputs {
   readonly emit: readonly (EventDraft | Transient)[];
 }
 
-export const NONE: Inputs = { messages: [], writes: [], emit: [] };
+export const NO_INPUTS: Inputs = { messages: [], writes: [], emit: [] };
 
 /** What is to be read now, behind `before`. Null where something waits and no model call may follow: nobody would answer it, and the turn gives it back as it ends. */
-export async function waitingInputs(
+export async function collectInputs(
   engine: Engine,
   run: TurnRun,
   before: readonly StoredMessage[] = [],
 ): Promise<Inputs | null> {
   const inputs = await engine.store.turns.inputs(run.turn.id);
-  if (inputs.length === 0) return NONE;
+  if (inputs.length === 0) return NO_INPUTS;
   const { session, turn } = run;
   const now = engine.clock.now();
   const messages = inputs.map(({ content }) => newUserMessage(engine, session, { turn_id: turn.id, content, now }));
-  if (nextStep(engine, run, [...run.history, ...before, ...messages]).kind !== 'call_model') return null;
+  if (decideNextStep(engine, run, [...run.history, ...before, ...messages]).kind !== 'call_model') return null;
   return {
     messages,
     writes: inputs.flatMap(({ id }, i): Write[] => [
@@ -95,7 +95,7 @@ export async function waitingInputs(
         parent: run.started_event_id,
         payload: { message_id: messages[i]!.id, input_id: id, waited_ms: Math.max(0, now - submitted_at) },
       }),
-      appended(engine, run, messages[i]!),
+      messageAppended(engine, run, messages[i]!),
     ]),
   };
 }
@@ -105,20 +105,20 @@ export async function waitingInputs(
  * @returns `limited` where no call may follow
  */
 export async function readInputs(engine: Engine, run: TurnRun): Promise<'read' | 'nothing' | 'limited'> {
-  const inputs = await waitingInputs(engine, run);
+  const inputs = await collectInputs(engine, run);
   if (inputs === null) return 'limited';
   const { messages, writes, emit } = inputs;
   if (messages.length === 0) return 'nothing';
   const events = await engine.journal.commit({ writes, emit });
-  inputsRead(run, messages, events.at(-1)!.id);
+  recordInputs(run, messages, events.at(-1)!.id);
   return 'read';
 }
 
 // What a running turn does next, and its next call where that is certain before the step in hand is stored (00 §3).
 
-export function nextStep(engine: Engine, run: TurnRun, history: readonly StoredMessage[] = run.history): Step {
+export function decideNextStep(engine: Engine, run: TurnRun, history: readonly StoredMessage[] = run.history): Step {
   return next({
-    last: lastSent(history),
+    last: findLastSent(history),
     stopReason: run.stop_reason,
     llmCalls: run.tally.llm_calls,
     maxLlmCalls: maxLlmCalls(engine, run),
@@ -131,27 +131,27 @@ export function nextStep(engine: Engine, run: TurnRun, history: readonly StoredM
  * The call that follows once `history` is stored, to be announced in the same transaction. Null where the turn may go
  * another way, money has to be reserved first, or room has to be made in the window.
  */
-export async function certainCall(
+export async function prepareCertainCall(
   engine: Engine,
   run: TurnRun,
   history: readonly StoredMessage[],
 ): Promise<ModelRequest | null> {
-  if (nextStep(engine, run, history).kind !== 'call_model') return null;
-  const volatile = await volatilePrompt(engine, run.session);
+  if (decideNextStep(engine, run, history).kind !== 'call_model') return null;
+  const volatile = await readVolatilePrompt(engine, run.session);
   // Last, behind everything that may take time.
   if ((await listLimits(engine, run.session, run.caps)).length > 0) return null;
-  if (!mayAnnounce(engine, run.signal)) return null;
-  const prepared = modelRequest(engine, { ...run, history }, volatile);
+  if (!canAnnounce(engine, run.signal)) return null;
+  const prepared = buildModelRequest(engine, { ...run, history }, volatile);
   return isCrowded(engine, prepared) ? null : prepared;
 }
 
 /** Nobody stops the turn: a call that is announced all the same is turned away, and costs two events. */
-export function mayAnnounce(engine: Engine, signal: AbortSignal): boolean {
+export function canAnnounce(engine: Engine, signal: AbortSignal): boolean {
   return !signal.aborted && !engine.draining.value;
 }
 
 /** The newest message that a provider would be sent. */
-function lastSent(history: readonly StoredMessage[]): StoredMessage {
+function findLastSent(history: readonly StoredMessage[]): StoredMessage {
   const last = history.findLast((m) => m.metadata.status === 'complete');
   if (!last) throw new Error('a turn without its user message');
   return last;
@@ -175,15 +175,15 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
   try {
     for (;;) {
       throwIfLost(run.signal);
-      const step = nextStep(engine, run);
+      const step = decideNextStep(engine, run);
       // The calls of a stopped turn are dispatched all the same: each is turned away with its own terminal event.
       // So is a call that is announced: it is made, turned away at once, and so has its outcome.
       const owed = step.kind === 'run_tools' || run.next_call?.started != null;
-      if (run.signal.aborted && !owed) return await stop(engine, run);
+      if (run.signal.aborted && !owed) return await stopTurn(engine, run);
       if (step.kind === 'finish') {
         const inputs = step.limit === null ? await readInputs(engine, run) : 'limited';
         if (inputs === 'read') continue;
-        limitReached(run, step.limit);
+        recordLimit(run, step.limit);
         const { stopReason } = step;
         if (inputs === 'limited') return await endTurn(engine, run, { status: 'completed', stop_reason: stopReason });
         const end = await completeTurn(engine, run, stopReason);
@@ -200,7 +200,7 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
           if (outcome.end !== null) return outcome.end;
           results = outcome.settled;
           await warnIfNear(engine, run);
-        } else if (outcome.error === null) return await overBudget(engine, run, outcome.refusal);
+        } else if (outcome.error === null) return await endOverBudget(engine, run, outcome.refusal);
         else if (!run.signal.aborted)
           return await endTurn(engine, run, {
             status: 'failed',
@@ -214,7 +214,7 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
       const done = await dispatchTools(engine, run, step.calls, results);
       throwIfLost(run.signal);
       results = done.results;
-      if (run.signal.aborted) return await stop(engine, run);
+      if (run.signal.aborted) return await stopTurn(engine, run);
       if (done.interrupted) return await interruptTurn(engine, run, done.interrupted.reason);
       await storeAnswers(engine, run, step.calls, results);
       results = new Map();
@@ -235,10 +235,10 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
 }
 
 /** A refused call: the tree waits for a higher limit, or this turn ends here (14 §3). */
-async function overBudget(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<TurnEnd> {
+async function endOverBudget(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<TurnEnd> {
   if (refusal.on_reached === 'stop') {
     await reportExceeded(engine, run, refusal);
-    refused(run, refusal);
+    recordRefusal(run, refusal);
     return endTurn(engine, run, { status: 'completed', stop_reason: 'budget_exceeded' });
   }
   if (pauseTree(engine, run.session, refusal)) await reportExceeded(engine, run, refusal);
@@ -246,7 +246,7 @@ async function overBudget(engine: Engine, run: TurnRun, refusal: BudgetRefusal):
 }
 
 /** An aborted turn ends as cancelled, unless the process stops and the turn goes on after its next start. */
-async function stop(engine: Engine, run: TurnRun): Promise<TurnEnd> {
+async function stopTurn(engine: Engine, run: TurnRun): Promise<TurnEnd> {
   if (isHandOver(engine, run.signal)) return interruptTurn(engine, run, 'restart');
   // Workers that were interrupted before the cancellation came have nobody else who would end them.
   const by = cancelledBy(run.signal);

@@ -291,7 +291,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
       const mcpClosed = mcp?.close();
       await http.close();
       await Promise.all([...providers.values()].map((adapter) => adapter.close()));
-      await relays.settled();
+      await relays.flush();
       await notify?.close();
       await loop.close();
       await mcpClosed;

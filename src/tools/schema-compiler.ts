@@ -97,29 +97,29 @@ const metaSchemas = new Map<Dialect, Ajv>();
  */
 export const schemaCompiler: SchemaCompiler = {
   compile(schema) {
-    const fault = faultOfForm(schema);
+    const fault = findFormFault(schema);
     if (fault !== null) return { ok: false, problems: [fault] };
     const { $schema, ...plain } = schema as Record<string, unknown>;
-    const dialect = dialectOf($schema);
+    const dialect = findDialect($schema);
     if (dialect === null) return { ok: false, problems: [{ path: '$schema', message: UNKNOWN_DIALECT }] };
     try {
-      const meta = schemaOfSchemas(dialect);
+      const meta = loadMetaSchema(dialect);
       const { faults, check } = withinTime(() => {
         const problems = meta.validateSchema(plain) ? [] : toIssues(meta.errors ?? []);
         const expressions = createExpressions();
-        const faults = [...problems, ...textFaults(plain, '', expressions)];
-        return { faults, check: faults.length > 0 ? null : compiled(plain, dialect, expressions) };
+        const faults = [...problems, ...findTextFaults(plain, '', expressions)];
+        return { faults, check: faults.length > 0 ? null : compileSchema(plain, dialect, expressions) };
       });
-      if (check === null) return { ok: false, problems: sorted(faults) };
+      if (check === null) return { ok: false, problems: sortIssues(faults) };
       return { ok: true, validate: (value) => validateWith((given) => withinTime(() => check(given)), check, value) };
     } catch (error) {
-      return { ok: false, problems: [{ path: '$', message: reason(error, 'refers to itself too often') }] };
+      return { ok: false, problems: [{ path: '$', message: describeError(error, 'refers to itself too often') }] };
     }
   },
 };
 
 /** Made outside of any time limit: it is kept, and must not be broken off while it is being made. */
-function schemaOfSchemas(dialect: Dialect): Ajv {
+function loadMetaSchema(dialect: Dialect): Ajv {
   let meta = metaSchemas.get(dialect);
   if (meta === undefined) {
     meta = new (dialect())(OPTIONS);
@@ -131,10 +131,10 @@ function schemaOfSchemas(dialect: Dialect): Ajv {
 }
 
 /** Validator of a schema that is part of this program, which its tests have compiled: made when it is first used. */
-export function validatorOnUse(schema: JsonSchema): (value: unknown) => readonly Issue[] {
+export function createLazyValidator(schema: JsonSchema): (value: unknown) => readonly Issue[] {
   let check: Check | null = null;
   return (value) => {
-    check ??= compiled(schema, DRAFT_2020, createExpressions());
+    check ??= compileSchema(schema, DRAFT_2020, createExpressions());
     return validateWith(check, check, value);
   };
 }
@@ -142,7 +142,7 @@ export function validatorOnUse(schema: JsonSchema): (value: unknown) => readonly
 type Check = ((value: unknown) => unknown) & { errors?: ErrorObject[] | null };
 
 /** An instance remembers every `$id` it saw: with one for each schema, none can reach or outlive another. */
-function compiled(schema: JsonSchema, dialect: Dialect, regExp: Expressions): Check {
+function compileSchema(schema: JsonSchema, dialect: Dialect, regExp: Expressions): Check {
   const code = { ...OPTIONS.code, regExp };
   return new (dialect())({ ...OPTIONS, code, meta: false, validateSchema: false }).compile(schema);
 }
@@ -170,13 +170,13 @@ function createExpressions(): Expressions {
 const UNKNOWN_DIALECT = 'must be that of JSON Schema 2020-12 or draft-07';
 
 /** 2020-12 where none is named; null = one that is not taken. */
-function dialectOf($schema: unknown): Dialect | null {
+function findDialect($schema: unknown): Dialect | null {
   if ($schema === undefined) return DRAFT_2020;
   if (typeof $schema !== 'string') return null;
   return DIALECTS.get($schema.replace(/^https?:\/\//, '').replace(/#$/, '')) ?? null;
 }
 
-function faultOfForm(schema: unknown): Issue | null {
+function findFormFault(schema: unknown): Issue | null {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) {
     return { path: '$', message: 'must be a JSON Schema object' };
   }
@@ -191,8 +191,8 @@ function faultOfForm(schema: unknown): Issue | null {
 }
 
 /** References and regular expressions that are not taken. */
-function textFaults(node: unknown, path: string, compile: Expressions): Issue[] {
-  if (Array.isArray(node)) return node.flatMap((item, i) => textFaults(item, `${path}[${i}]`, compile));
+function findTextFaults(node: unknown, path: string, compile: Expressions): Issue[] {
+  if (Array.isArray(node)) return node.flatMap((item, i) => findTextFaults(item, `${path}[${i}]`, compile));
   if (typeof node !== 'object' || node === null) return [];
   return Object.entries(node).flatMap(([key, value]) => {
     const here = path === '' ? key : `${path}.${key}`;
@@ -200,13 +200,16 @@ function textFaults(node: unknown, path: string, compile: Expressions): Issue[] 
     if ((key === '$ref' || key === '$dynamicRef') && typeof value === 'string' && !value.startsWith('#')) {
       return [{ path: here, message: 'must be a local reference (starting with "#")' }];
     }
-    if (key === 'pattern' && typeof value === 'string') return patternFaults(value, here, compile);
+    if (key === 'pattern' && typeof value === 'string') return findPatternFaults(value, here, compile);
     const names = key === 'patternProperties' && typeof value === 'object' && value !== null ? Object.keys(value) : [];
-    return [...names.flatMap((name) => patternFaults(name, here, compile)), ...textFaults(value, here, compile)];
+    return [
+      ...names.flatMap((name) => findPatternFaults(name, here, compile)),
+      ...findTextFaults(value, here, compile),
+    ];
   });
 }
 
-function patternFaults(source: string, path: string, compile: Expressions): Issue[] {
+function findPatternFaults(source: string, path: string, compile: Expressions): Issue[] {
   try {
     compile(source);
     return [];
@@ -222,12 +225,14 @@ function validateWith(run: (value: unknown) => unknown, check: Check, value: unk
     if (run(value) === true) return [];
   } catch (error) {
     // A schema that refers to itself without consuming input never ends.
-    return [{ path: '$', message: reason(error, 'cannot be checked: the schema or the value is nested too deeply') }];
+    return [
+      { path: '$', message: describeError(error, 'cannot be checked: the schema or the value is nested too deeply') },
+    ];
   }
-  return sorted(toIssues(check.errors ?? []));
+  return sortIssues(toIssues(check.errors ?? []));
 }
 
-function reason(error: unknown, tooDeep: string): string {
+function describeError(error: unknown, tooDeep: string): string {
   if (error instanceof RangeError) return tooDeep;
   if (error instanceof OutOfTime) return `${error.message} to check: make the schema simpler or the value smaller`;
   return error instanceof Error ? error.message : String(error);
@@ -235,35 +240,36 @@ function reason(error: unknown, tooDeep: string): string {
 
 function toIssues(errors: readonly ErrorObject[]): Issue[] {
   return errors.map((error) => {
-    const at = pathOf(error.instancePath);
+    const at = pointerToPath(error.instancePath);
     const { missingProperty, additionalProperty, unevaluatedProperty, allowedValues } = error.params;
-    if (missingProperty !== undefined) return { path: shown(joined(at, missingProperty)), message: 'is required' };
+    if (missingProperty !== undefined) return { path: cutPath(joinPath(at, missingProperty)), message: 'is required' };
     const unknown = additionalProperty ?? unevaluatedProperty;
-    if (unknown !== undefined) return { path: shown(joined(at, unknown)), message: 'is not a known property' };
+    if (unknown !== undefined) return { path: cutPath(joinPath(at, unknown)), message: 'is not a known property' };
     const detail = Array.isArray(allowedValues) ? `: ${allowedValues.map((v) => JSON.stringify(v)).join(', ')}` : '';
-    return { path: at === '' ? '$' : shown(at), message: `${error.message ?? error.keyword}${detail}` };
+    return { path: at === '' ? '$' : cutPath(at), message: `${error.message ?? error.keyword}${detail}` };
   });
 }
 
 /** A name in the value may be as long as the value. */
-function shown(path: string): string {
+function cutPath(path: string): string {
   return shortened(path, MAX_PATH);
 }
 
 /** `/include/0/path` becomes `include[0].path`. */
-function pathOf(pointer: string): string {
+function pointerToPath(pointer: string): string {
   let path = '';
-  for (const part of pointer.split('/').slice(1)) path = joined(path, part.replaceAll('~1', '/').replaceAll('~0', '~'));
+  for (const part of pointer.split('/').slice(1))
+    path = joinPath(path, part.replaceAll('~1', '/').replaceAll('~0', '~'));
   return path;
 }
 
-function joined(path: string, key: string): string {
+function joinPath(path: string, key: string): string {
   if (/^\d+$/.test(key)) return `${path}[${key}]`;
   return path === '' ? key : `${path}.${key}`;
 }
 
 /** By path, each fault once, bounded: a wrong array of a million items must not answer with a million lines. */
-function sorted(issues: readonly Issue[]): readonly Issue[] {
+function sortIssues(issues: readonly Issue[]): readonly Issue[] {
   const unique = [...new Map(issues.map((issue) => [`${issue.path}\n${issue.message}`, issue])).values()];
   unique.sort((a, b) => (a.path < b.path ? -1 : a.path > b.path ? 1 : 0));
   if (unique.length <= MAX_ISSUES) return unique;

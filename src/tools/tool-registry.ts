@@ -5,11 +5,11 @@ import type { Tool, ToolFactory, ToolRegistry, ToolSet } from '#core/ports/tool.
 import { type Issue, StartupError } from '#protocol/errors.ts';
 import { REQUEST_CONTEXT, TOOL_NAME_PATTERN, type ToolDefinition, ToolError } from '#protocol/tool.ts';
 import type { Mcp } from './mcp-client/workspace-servers.ts';
-import { schemaCompiler, validatorOnUse } from './schema-compiler.ts';
+import { createLazyValidator, schemaCompiler } from './schema-compiler.ts';
 
 // A named worker as a tool. The spawner resolves the worker (13 §6.1).
 
-function workerTool(definition: ToolDefinition) {
+function createWorkerTool(definition: ToolDefinition) {
   const factory = (): Tool => ({
     definition,
     plain: plainInput,
@@ -22,7 +22,7 @@ function workerTool(definition: ToolDefinition) {
       return spawner.spawn(input);
     },
   });
-  return { definition, validate: validatorOnUse(definition.input_schema), factory };
+  return { definition, validate: createLazyValidator(definition.input_schema), factory };
 }
 
 /** A tool that some workspaces or sessions have beside the built-in ones. */
@@ -37,19 +37,19 @@ interface AddedTool {
  * @param disabled names, or prefixes with a final `*`, of tools that nobody has, a turn from before a restart included
  */
 export function createToolRegistry(builtin: ToolSet, mcp: Mcp | null, disabled: readonly string[]): ToolRegistry {
-  const own = disabled.length === 0 ? builtin : without(builtin, disabled);
+  const own = disabled.length === 0 ? builtin : removeDisabled(builtin, disabled);
   const withWorkers = (toolset: ToolSet, workers: readonly ToolDefinition[]) =>
-    joined(toolset, workers.filter(({ name }) => !isDisabled(name, disabled)).map(workerTool));
+    mergeTools(toolset, workers.filter(({ name }) => !isDisabled(name, disabled)).map(createWorkerTool));
   if (mcp === null)
-    return { toolsOf: () => own, knownTools: () => own, problems: () => [], hold: () => () => {}, withWorkers };
+    return { resolveTools: () => own, knownTools: () => own, problems: () => [], hold: () => () => {}, withWorkers };
   const withMcp = (tools: readonly AddedTool[]) =>
-    joined(
+    mergeTools(
       own,
       tools.filter(({ definition }) => !isDisabled(definition.name, disabled)),
     );
   return {
-    toolsOf: async (workspace) => withMcp(await mcp.tools(workspace)),
-    knownTools: (workspace) => withMcp(mcp.known(workspace)),
+    resolveTools: async (workspace) => withMcp(await mcp.tools(workspace)),
+    knownTools: (workspace) => withMcp(mcp.knownTools(workspace)),
     problems: mcp.problems,
     hold: mcp.hold,
     withWorkers,
@@ -62,7 +62,7 @@ function isDisabled(name: string, disabled: readonly string[]): boolean {
   return disabled.some((entry) => namesTool(entry, name));
 }
 
-function without(tools: ToolSet, disabled: readonly string[]): ToolSet {
+function removeDisabled(tools: ToolSet, disabled: readonly string[]): ToolSet {
   const definitions = tools.definitions().filter(({ name }) => !isDisabled(name, disabled));
   return {
     ...tools,
@@ -71,7 +71,7 @@ function without(tools: ToolSet, disabled: readonly string[]): ToolSet {
   };
 }
 
-function joined(builtin: ToolSet, more: readonly AddedTool[]): ToolSet {
+function mergeTools(builtin: ToolSet, more: readonly AddedTool[]): ToolSet {
   if (more.length === 0) return builtin;
   const added = new Map(more.map((tool) => [tool.definition.name, tool]));
   // Names are ASCII, so code unit order is byte order.
@@ -107,7 +107,7 @@ export function createToolSet(factories: readonly ToolFactory[], { shipped = fal
     const { definition } = factory();
     const { name } = definition;
     const compiled = shipped
-      ? ({ ok: true, validate: validatorOnUse(definition.input_schema) } as const)
+      ? ({ ok: true, validate: createLazyValidator(definition.input_schema) } as const)
       : schemaCompiler.compile(definition.input_schema);
     if (name !== REQUEST_CONTEXT && !TOOL_NAME_PATTERN.test(name)) {
       problems.push(`tool ${JSON.stringify(name)}: name: must match ${TOOL_NAME_PATTERN.source}`);
@@ -124,8 +124,8 @@ export function createToolSet(factories: readonly ToolFactory[], { shipped = fal
   if (problems.length > 0) throw new StartupError('invalid_tool', problems);
 
   // Names are ASCII, so code unit order is byte order.
-  const definitions = [...tools.keys()].sort().map((name) => registered(name).definition);
-  function registered(name: string): Registration {
+  const definitions = [...tools.keys()].sort().map((name) => findRegistration(name).definition);
+  function findRegistration(name: string): Registration {
     const tool = tools.get(name);
     if (tool === undefined) throw new Error(`no tool named ${name}`);
     return tool;
@@ -133,7 +133,7 @@ export function createToolSet(factories: readonly ToolFactory[], { shipped = fal
   return {
     definitions: () => definitions,
     definition: (name) => tools.get(name)?.definition ?? null,
-    validate: (name, input) => registered(name).validate(input),
-    create: (name) => registered(name).factory(),
+    validate: (name, input) => findRegistration(name).validate(input),
+    create: (name) => findRegistration(name).factory(),
   };
 }

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { ToolFactory } from '#core/ports/tool.ts';
-import { define, inputSchema } from '#tools/builtin/common.ts';
+import { defineTool, inputSchema } from '#tools/builtin/common.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
@@ -18,7 +18,7 @@ describe('a tool over its limit', () => {
     const clock = manualClock();
     let told = 0;
     const patient: ToolFactory = () => ({
-      definition: define({
+      definition: defineTool({
         name: 'wait',
         description: 'Waits.',
         side_effects: 'none',
@@ -75,7 +75,7 @@ describe('a limit of the configuration', () => {
   it('by name stands in place of the one that the tool brings along, and never ends a worker', async () => {
     const clock = manualClock();
     const slow: ToolFactory = () => ({
-      definition: define({
+      definition: defineTool({
         name: 'wait',
         description: 'Waits.',
         side_effects: 'none',

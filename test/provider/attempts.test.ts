@@ -398,7 +398,7 @@ describe('texts that arrive together', () => {
       const said = { text: 'aaaa bbbb cccc', delta: 4, tool_calls: [{ name: 'write', input: { path: 'a' } }] };
       const provider = await serve(() => ({ ...said, split: (bytes) => [bytes] }));
       const ask = request({ entry: modelEntry(`${type}:m`) });
-      const { events, complete } = await drain(on(provider, { type, joinsTexts: true }), ask);
+      const { events, complete } = await drain(on(provider, { type, joinTextDeltas: true }), ask);
       expect(events.filter((event) => event.type === 'text.delta').map((event) => event.text)).toEqual([
         'aaaa bbbb cccc',
       ]);

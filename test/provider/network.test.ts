@@ -40,7 +40,7 @@ const serve = async (listener: RequestListener) =>
 async function whole(response: HttpResponse): Promise<string> {
   const pieces: Uint8Array[] = [];
   for (;;) {
-    const piece = await response.read();
+    const piece = await response.readPiece();
     if (piece === null) return Buffer.concat(pieces).toString('utf8');
     pieces.push(piece);
   }
@@ -85,7 +85,7 @@ describe('a request', () => {
       mark: 'm',
       body: '{"a":"ü"}',
     });
-    expect([response.ended(), await response.read()]).toEqual([true, null]);
+    expect([response.isEnded(), await response.readPiece()]).toEqual([true, null]);
   });
 
   test('a head without end is no answer', async () => {
@@ -126,7 +126,8 @@ describe('a request', () => {
     } while (sent > before && sent < total);
     expect(sent).toBeLessThan(total);
     let read = 0;
-    for (let piece = await response.read(); piece !== null; piece = await response.read()) read += piece.byteLength;
+    for (let piece = await response.readPiece(); piece !== null; piece = await response.readPiece())
+      read += piece.byteLength;
     expect(read).toBe(total);
   });
 });
@@ -160,12 +161,12 @@ describe('abort', () => {
     const { url, gone } = await stalling(true);
     const abort = new AbortController();
     const response = await createHttpClient({})(asking(url, abort.signal));
-    expect(Buffer.from((await response.read())!).toString()).toBe('first');
-    const reading = response.read();
+    expect(Buffer.from((await response.readPiece())!).toString()).toBe('first');
+    const reading = response.readPiece();
     const reason = new Error('enough');
     abort.abort(reason);
     await expect(reading).rejects.toBe(reason);
-    await expect(response.read()).rejects.toBe(reason);
+    await expect(response.readPiece()).rejects.toBe(reason);
     await until(gone);
   });
 
@@ -173,7 +174,7 @@ describe('abort', () => {
     const { url, gone } = await stalling(true);
     const response = await createHttpClient({})(asking(url));
     response.cancel();
-    expect(response.ended()).toBe(true);
+    expect(response.isEnded()).toBe(true);
     await until(gone);
   });
 

@@ -350,12 +350,12 @@ export function answer(
     status,
     header: (name) => headers[name] ?? null,
     headers: Object.entries(headers),
-    async read() {
+    async readPiece() {
       const piece = await orAbort(next(), signal);
       ended = piece === null;
       return piece;
     },
-    ended: () => ended,
+    isEnded: () => ended,
     cancel() {
       ended = true;
     },

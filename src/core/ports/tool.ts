@@ -66,7 +66,7 @@ export interface Tool {
    */
   check?(input: ToolInput, context: ToolContext): Promise<readonly Issue[]>;
   /** What a person is shown of the call, of an input that was checked; absent = its input. */
-  shown?(input: ToolInput, context: ToolContext): Promise<Readonly<Record<string, unknown>>>;
+  preview?(input: ToolInput, context: ToolContext): Promise<Readonly<Record<string, unknown>>>;
   /** What is wrong with a YAML that a person gives in place of the input; it then runs with `{yaml}`. Absent = there is no such form. */
   checkYaml?(yaml: string, context: ToolContext): Promise<readonly Issue[]>;
   /** What the call hands on, of an input that was checked: each may need a person's consent before the call itself. */
@@ -90,7 +90,7 @@ export interface ToolSet {
 /** Which tools there are differs by workspace: asked at the start of every turn (09 §1, §11). */
 export interface ToolRegistry {
   /** Every tool of a turn that starts now. A promise where servers of the workspace have to be started or listed first. */
-  toolsOf(workspace: string): ToolSet | Promise<ToolSet>;
+  resolveTools(workspace: string): ToolSet | Promise<ToolSet>;
   /** The same as far as it is known: for what only asks, and must neither start anything nor wait. */
   knownTools(workspace: string): ToolSet;
   /** What is known to be wrong with the workspace's MCP servers and their tools. */

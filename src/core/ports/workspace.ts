@@ -77,7 +77,7 @@ export interface MemoryChange {
   /** The new content. A file that a person let grow beyond any use comes with its beginning only. What it throws is thrown. */
   next(before: { readonly head: Buffer; readonly size: number }): Buffer;
   /** Called once the file has changed, and not at all when the content is the same; the next writer waits for it. */
-  told(write: MemoryWrite): Promise<void>;
+  notify(write: MemoryWrite): Promise<void>;
 }
 
 /** One routing file as found at a turn's start. */

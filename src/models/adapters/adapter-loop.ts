@@ -11,7 +11,7 @@ import { createGuard, type Guard, mayRetry, retryDelay, type TimeLimits } from '
 import { type AssembledEvent, type Assembly, createAssembly } from '../wire/assembly.ts';
 import { type Fault, fault, WireFault } from '../wire/fault.ts';
 import { parseArguments } from '../wire/provider-values.ts';
-import { apply, createFold, type Fold, hasUsage, settleUsage } from './yielded-message.ts';
+import { applyEvent, createFold, type Fold, hasUsage, settleUsage } from './yielded-message.ts';
 
 /** One attempt on a wire. Throws `WireFault`; any other throw counts as a bug. */
 export interface Exchange {
@@ -47,7 +47,7 @@ export interface BaseOptions {
   /** Exact values that no message may hold. */
   readonly secrets: readonly string[];
   /** Texts of one block that arrived together are one delta. */
-  readonly joinsTexts?: boolean;
+  readonly joinTextDeltas?: boolean;
 }
 
 /** An adapter out of a transport. */
@@ -55,7 +55,7 @@ export function createAdapter(options: BaseOptions, transport: Transport): Provi
   const estimated = new Set<string>();
   return {
     name: options.name,
-    stream: (request, signal) => run({ options, transport, estimated }, request, signal),
+    stream: (request, signal) => streamWithRetries({ options, transport, estimated }, request, signal),
     close: async () => {},
   };
 }
@@ -67,7 +67,7 @@ interface Adapter {
   readonly estimated: Set<string>;
 }
 
-async function* run(
+async function* streamWithRetries(
   { options, transport, estimated }: Adapter,
   request: CanonicalRequest,
   caller: AbortSignal,
@@ -82,26 +82,27 @@ async function* run(
       const fold = createFold();
       const assembly = createAssembly(request.model.id, options.ids);
       guard.begin();
-      let failure = guard.stopped();
+      let failure = guard.stopFault();
       const exchange = failure === null ? transport({ request, assembly, guard, attempt }) : null;
       const fail = (why: Fault, counts: TokenUsage | null) =>
-        adapterError(why, options.secrets, {
+        createAdapterError(why, options.secrets, {
           request_id: request.request_id,
           provider_request_id: exchange?.requestId() ?? null,
           usage: counts,
           latency_ms: latency(),
           retry_count: attempt - 1,
         });
-      const completed = () => completion(assembly, fold, request, { latency_ms: latency(), retry_count: attempt - 1 });
+      const buildCompletion = () =>
+        createCompletion(assembly, fold, request, { latency_ms: latency(), retry_count: attempt - 1 });
       try {
         if (exchange !== null) {
           try {
             await exchange.open();
-            guard.connected();
+            guard.startIdleTimer();
           } catch (error) {
-            failure = guard.stopped() ?? toFault(error, options, request);
+            failure = guard.stopFault() ?? toFault(error, options, request);
           }
-          failure = guard.stopped() ?? failure;
+          failure = guard.stopFault() ?? failure;
         }
         while (exchange !== null && failure === null && assembly.stop === null) {
           let more = true;
@@ -109,25 +110,25 @@ async function* run(
             more = await exchange.pull();
           } catch (error) {
             // Whatever the read threw because we stopped it, the reason is ours.
-            failure = guard.stopped() ?? toFault(error, options, request);
+            failure = guard.stopFault() ?? toFault(error, options, request);
           }
-          failure = guard.stopped() ?? failure;
+          failure = guard.stopFault() ?? failure;
           if (!more && assembly.stop === null)
             failure ??= fault('network', 'stream_truncated', 'the stream ended before the message was complete');
           const { queue } = assembly;
           for (let i = 0; i < queue.length && !caller.aborted; ) {
-            const { event, next } = options.joinsTexts ? joined(queue, i) : { event: queue[i]!, next: i + 1 };
+            const { event, next } = options.joinTextDeltas ? joinTexts(queue, i) : { event: queue[i]!, next: i + 1 };
             i = next;
-            apply(fold, event);
+            applyEvent(fold, event);
             if (event.type !== 'redacted') yield event;
           }
-          if (caller.aborted) failure = guard.stopped();
+          if (caller.aborted) failure = guard.stopFault();
           queue.length = 0;
         }
 
         if (failure === null) {
           if (!fold.started) yield { type: 'message.start', message_id: assembly.id, model: request.model.id };
-          const complete = completed();
+          const complete = buildCompletion();
           if (complete.usage.usage_estimated && !estimated.has(request.model.id)) {
             estimated.add(request.model.id);
             const { session_id, turn_id } = request.caller;
@@ -141,13 +142,13 @@ async function* run(
         }
 
         if (fold.started) {
-          for (const event of closing(assembly, fold, failure)) {
-            apply(fold, event);
+          for (const event of closeOpenBlocks(assembly, fold, failure)) {
+            applyEvent(fold, event);
             if (event.type !== 'redacted') yield event;
           }
           const stop = failure.error_class === 'cancelled' ? 'cancelled' : 'error';
           assembly.stop = { reason: stop, raw: assembly.stop?.raw ?? null };
-          const complete = completed();
+          const complete = buildCompletion();
           yield complete;
           throw fail(failure, complete.usage);
         }
@@ -157,7 +158,7 @@ async function* run(
       }
 
       if (hasUsage(assembly.usage)) usage = settleUsage(assembly.usage, request, assembly.slots);
-      const wait = retryWait(failure, attempt, options, guard);
+      const wait = computeRetryDelay(failure, attempt, options, guard);
       if (wait === null) throw fail(failure, usage);
       log.warn(
         {
@@ -189,7 +190,7 @@ async function* run(
  * Texts of one block as one: 28 % less processor time for a turn whose answer of 20 pieces comes at once.
  * @returns what stands at `at`, and where the next one does
  */
-function joined(queue: Assembly['queue'], at: number): { readonly event: AssembledEvent; readonly next: number } {
+function joinTexts(queue: Assembly['queue'], at: number): { readonly event: AssembledEvent; readonly next: number } {
   const first = queue[at]!;
   let next = at + 1;
   if (first.type !== 'text.delta') return { event: first, next };
@@ -203,7 +204,7 @@ function joined(queue: Assembly['queue'], at: number): { readonly event: Assembl
 }
 
 /** Seconds until the next attempt, or null when there must not be one. */
-function retryWait(failure: Fault, attempt: number, options: BaseOptions, guard: Guard): number | null {
+function computeRetryDelay(failure: Fault, attempt: number, options: BaseOptions, guard: Guard): number | null {
   if (!mayRetry(failure) || attempt > options.maxRetries) return null;
   const seconds = retryDelay(attempt, failure.retry_after_seconds, options.random);
   return seconds * 1000 < guard.remaining() ? seconds : null;
@@ -213,7 +214,7 @@ function retryWait(failure: Fault, attempt: number, options: BaseOptions, guard:
  * The events that end what is open. After a cancellation nothing but the end of the open call may follow;
  * after an error everything that had been received is handed over.
  */
-function closing(assembly: Assembly, fold: Fold, failure: Fault): Assembly['queue'] {
+function closeOpenBlocks(assembly: Assembly, fold: Fold, failure: Fault): Assembly['queue'] {
   if (failure.error_class !== 'cancelled') {
     assembly.breakOff();
     return assembly.queue;
@@ -232,7 +233,7 @@ function closing(assembly: Assembly, fold: Fold, failure: Fault): Assembly['queu
   ];
 }
 
-function completion(
+function createCompletion(
   assembly: Assembly,
   fold: Fold,
   request: CanonicalRequest,
@@ -267,7 +268,7 @@ function toFault(error: unknown, options: BaseOptions, request: CanonicalRequest
   return fault('other', 'adapter_bug', error instanceof Error ? error.message : String(error));
 }
 
-function adapterError(
+function createAdapterError(
   failure: Fault,
   secrets: readonly string[],
   call: Pick<AdapterErrorFields, 'request_id' | 'provider_request_id' | 'usage' | 'latency_ms' | 'retry_count'>,

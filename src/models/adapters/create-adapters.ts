@@ -23,7 +23,7 @@ import {
 
 type RealConfig = AdapterConfig & { readonly type: Exclude<AdapterConfig['type'], 'scripted'> };
 
-interface Found {
+interface AdapterCredentials {
   readonly key: string | null;
   readonly base_url: string | null;
 }
@@ -31,7 +31,7 @@ interface Found {
 /** Keys and addresses, as somebody who reads the environment found them. */
 export interface CredentialSource {
   /** Null: the adapter cannot be used. */
-  forAdapter(id: string, config: AdapterConfig): Found | null;
+  forAdapter(id: string, config: AdapterConfig): AdapterCredentials | null;
   /** The variable that would hold the adapter's key. */
   keyName(id: string, config: AdapterConfig): string;
   /** Every value that must appear nowhere. */
@@ -79,7 +79,7 @@ export function createAdapters(setup: AdapterSetup): Providers {
     without.push([id, config]);
     return false;
   });
-  if (without.length > 0) log.warn({ adapters: without.map(([id]) => id) }, missing(without, setup));
+  if (without.length > 0) log.warn({ adapters: without.map(([id]) => id) }, describeMissingKeys(without, setup));
 
   const direct = setup.send ?? createHttpClient(setup.env);
   const providers = new Map<string, ProviderAdapter>();
@@ -98,12 +98,12 @@ export function createAdapters(setup: AdapterSetup): Providers {
       ids: setup.ids,
       log: log.child({ adapter: id }),
       secrets,
-      joinsTexts: true,
+      joinTextDeltas: true,
     };
     providers.set(
       id,
       isReal(config)
-        ? realAdapter(config, base, { ...setup, found: found.get(id) ?? null, direct, replay })
+        ? createRealAdapter(config, base, { ...setup, found: found.get(id) ?? null, direct, replay })
         : createScriptedAdapter({ ...base, scenario: readScenario(config, setup) }),
     );
   }
@@ -115,16 +115,19 @@ function isReal(config: AdapterConfig): config is RealConfig {
 }
 
 /** One sentence, however many there are. */
-function missing(without: readonly [string, AdapterConfig][], { credentials, envFile }: AdapterSetup): string {
+function describeMissingKeys(
+  without: readonly [string, AdapterConfig][],
+  { credentials, envFile }: AdapterSetup,
+): string {
   const advice = without.map(([id, config]) => keyAdvice(config, credentials.keyName(id, config), envFile));
   return `no credentials configured for ${without.map(([id]) => id).join(', ')}; ${advice.join('; ')}`;
 }
 
-function realAdapter(
+function createRealAdapter(
   config: RealConfig,
   base: BaseOptions,
   by: {
-    readonly found: Found | null;
+    readonly found: AdapterCredentials | null;
     readonly direct: Send;
     readonly record: string | null;
     readonly replay: Replay | null;
@@ -132,7 +135,7 @@ function realAdapter(
   },
 ): ProviderAdapter {
   const { found, direct, record, replay, parser } = by;
-  const wire = wireOf(config, found?.key ?? null, base.log);
+  const wire = createWire(config, found?.key ?? null, base.log);
   const recorder: Recorder | null =
     record === null
       ? null
@@ -152,7 +155,7 @@ function realAdapter(
     clock: base.clock,
   });
   const adapter = createAdapter(base, transport);
-  return recorder === null ? adapter : { ...adapter, close: recorder.settled };
+  return recorder === null ? adapter : { ...adapter, close: recorder.flush };
 }
 
 export const DEFAULT_BASE_URLS = {
@@ -161,7 +164,7 @@ export const DEFAULT_BASE_URLS = {
   openrouter: OPENROUTER_BASE_URL,
 } as const satisfies Record<RealConfig['type'], string>;
 
-function wireOf(config: RealConfig, key: string | null, log: Logger): Wire {
+function createWire(config: RealConfig, key: string | null, log: Logger): Wire {
   const { options, type } = config;
   const trimmed = key?.trim() || null;
   return type === 'anthropic' ? anthropicWire(trimmed, options, log) : openAiWire(type, trimmed, options, log);

@@ -38,12 +38,12 @@ export async function checkKey({ config, found, send, clock, secrets }: KeyCheck
     const response = await send({
       method: 'GET',
       url: `${base}${path}`,
-      headers: headersFor(config, found.key?.trim() || null),
+      headers: buildHeaders(config, found.key?.trim() || null),
       body: [],
       signal: over.signal,
       of: null,
     });
-    return verdictOf(response.status, await readAnswer(response), secrets);
+    return readVerdict(response.status, await readAnswer(response), secrets);
   } catch (error) {
     const { error_detail, message } = networkFault(error);
     return { verdict: 'untested', answer: scrub(error_detail ?? message, { secrets }) };
@@ -52,7 +52,7 @@ export async function checkKey({ config, found, send, clock, secrets }: KeyCheck
   }
 }
 
-function headersFor({ type, options, extra_headers }: AdapterConfig, key: string | null): Record<string, string> {
+function buildHeaders({ type, options, extra_headers }: AdapterConfig, key: string | null): Record<string, string> {
   const own: Record<string, string> = { accept: 'application/json', 'user-agent': 'metis' };
   if (type === 'anthropic') own['anthropic-version'] = options.anthropic_version ?? ANTHROPIC_VERSION;
   if (key !== null)
@@ -61,7 +61,7 @@ function headersFor({ type, options, extra_headers }: AdapterConfig, key: string
   return own;
 }
 
-function verdictOf(status: number, body: unknown, secrets: readonly string[]): KeyCheck {
+function readVerdict(status: number, body: unknown, secrets: readonly string[]): KeyCheck {
   if (status >= 200 && status < 300) return { verdict: 'accepted', answer: String(status) };
   const error = readWireError(body);
   const [error_class] = classify(error, status);
@@ -73,7 +73,7 @@ function verdictOf(status: number, body: unknown, secrets: readonly string[]): K
 async function readAnswer(response: HttpResponse): Promise<unknown> {
   const pieces: Uint8Array[] = [];
   let bytes = 0;
-  for (let piece = await response.read(); piece !== null; piece = await response.read()) {
+  for (let piece = await response.readPiece(); piece !== null; piece = await response.readPiece()) {
     pieces.push(piece);
     bytes += piece.byteLength;
     if (bytes <= MAX_ANSWER) continue;

@@ -27,7 +27,7 @@ export function createFold(): Fold {
 }
 
 /** Adds one event in the order of the stream. */
-export function apply(fold: Fold, event: AssembledEvent): void {
+export function applyEvent(fold: Fold, event: AssembledEvent): void {
   const { content } = fold;
   switch (event.type) {
     case 'message.start':

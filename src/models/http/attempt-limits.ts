@@ -19,15 +19,15 @@ export interface Guard {
   /** Of the current attempt. */
   readonly signal: AbortSignal;
   /** Why it was stopped; null while it was not. */
-  stopped(): Fault | null;
+  stopFault(): Fault | null;
   /** Milliseconds until the total deadline. */
   remaining(): number;
   /** Starts an attempt: a fresh signal and the connect timer. */
   begin(): void;
   /** The head of the response is here: idle time counts from now. */
-  connected(): void;
+  startIdleTimer(): void;
   /** A sign of life. */
-  beat(): void;
+  touch(): void;
   /** The attempt is over. */
   end(): void;
   /** The call is over. */
@@ -65,7 +65,7 @@ export function createGuard(clock: Clock, limits: TimeLimits, caller: AbortSigna
       controller ??= new AbortController();
       return controller.signal;
     },
-    stopped: () => reason,
+    stopFault: () => reason,
     remaining: () => deadline - clock.monotonic(),
     begin() {
       controller = new AbortController();
@@ -74,12 +74,12 @@ export function createGuard(clock: Clock, limits: TimeLimits, caller: AbortSigna
       else if (deadline <= clock.monotonic()) expire('timeout_total', limits.total);
       timer = clock.after(limits.connect * 1000, () => expire('timeout_connect', limits.connect));
     },
-    connected() {
+    startIdleTimer() {
       timer?.cancel();
       lastBeat = clock.monotonic();
       watchIdle(limits.idle * 1000);
     },
-    beat() {
+    touch() {
       lastBeat = clock.monotonic();
     },
     end() {
@@ -118,18 +118,18 @@ export function retryDelay(attempt: number, retryAfter: number | null, random: (
 
 /** Seconds a response asks to wait: `retry-after-ms`, else `retry-after` in seconds or as an HTTP date; null when absent or unreadable. */
 export function retryAfterSeconds(header: (name: string) => string | null, now: number): number | null {
-  const ms = decimal(header('retry-after-ms'));
+  const ms = parseDecimal(header('retry-after-ms'));
   if (ms !== null) return ms / 1000;
   const value = header('retry-after');
   if (value === null) return null;
-  const seconds = decimal(value);
+  const seconds = parseDecimal(value);
   if (seconds !== null) return seconds;
   // Date.parse reads many things as a date; an HTTP date always starts with its weekday.
   const at = /^[A-Za-z]{3,}, /.test(value.trim()) ? Date.parse(value) : Number.NaN;
   return Number.isNaN(at) ? null : Math.max(0, (at - now) / 1000);
 }
 
-function decimal(value: string | null): number | null {
+function parseDecimal(value: string | null): number | null {
   const text = value?.trim() ?? '';
   return /^\d+(\.\d+)?$/.test(text) ? Number(text) : null;
 }

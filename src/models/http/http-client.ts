@@ -19,9 +19,9 @@ const HEADER_BYTES = 16 * 1024;
  * Throws `StartupError` for a proxy that is no address.
  */
 export function createHttpClient(env: Environment): Send {
-  const proxies = proxiesOf(env);
+  const proxies = readProxies(env);
   let dispatcher: Dispatcher | null = null;
-  const started = async (request: HttpRequest) => {
+  const startAndSend = async (request: HttpRequest) => {
     // Loaded by the first call: a server starts without it.
     const { Agent, buildConnector, EnvHttpProxyAgent, Pool } = await import('undici');
     const pool = (origin: string | URL, { connect, ...rest }: Agent.Options) =>
@@ -38,9 +38,9 @@ export function createHttpClient(env: Environment): Send {
       clientFactory: pool,
     };
     dispatcher ??= proxies.httpProxy || proxies.httpsProxy ? new EnvHttpProxyAgent(options) : new Agent(options);
-    return exchange(dispatcher, request);
+    return sendRequest(dispatcher, request);
   };
-  return (request) => (dispatcher === null ? started(request) : exchange(dispatcher, request));
+  return (request) => (dispatcher === null ? startAndSend(request) : sendRequest(dispatcher, request));
 }
 
 interface Proxies {
@@ -49,10 +49,10 @@ interface Proxies {
   readonly noProxy: string;
 }
 
-function proxiesOf(env: Environment): Proxies {
-  const named = (name: string) => env[name.toLowerCase()] || env[name] || '';
+function readProxies(env: Environment): Proxies {
+  const readVariable = (name: string) => env[name.toLowerCase()] || env[name] || '';
   const proxy = (name: string) => {
-    const value = named(name).trim();
+    const value = readVariable(name).trim();
     if (value === '') return '';
     const url = proxyUrl(value.includes('://') ? value : `http://${value}`);
     if (url === null)
@@ -61,7 +61,7 @@ function proxiesOf(env: Environment): Proxies {
       ]);
     return url;
   };
-  return { httpProxy: proxy('HTTP_PROXY'), httpsProxy: proxy('HTTPS_PROXY'), noProxy: named('NO_PROXY').trim() };
+  return { httpProxy: proxy('HTTP_PROXY'), httpsProxy: proxy('HTTPS_PROXY'), noProxy: readVariable('NO_PROXY').trim() };
 }
 
 /** What undici takes: no path, and a name and a password that can be decoded. */
@@ -99,7 +99,7 @@ function abandonable(connect: Connector): Connector {
       if (over) return void socket?.destroy();
       over = true;
       if (error === null) done(null, socket);
-      else done(REOPENED.has(codeOf(error)) ? brokenOff(error) : error, null);
+      else done(REOPENED.has(errorCode(error)) ? proxyFailure(error) : error, null);
     });
     openings.getStore()?.giveUps?.push((error) => {
       if (opening instanceof Socket) opening.destroy(error);
@@ -113,10 +113,10 @@ function abandonable(connect: Connector): Connector {
 /** What undici takes for the end of a kept connection. */
 const REOPENED = new Set(['UND_ERR_SOCKET', 'UND_ERR_INFO']);
 
-function codeOf(error: Error): string {
+function errorCode(error: Error): string {
   return 'code' in error ? String(error.code) : '';
 }
-function brokenOff(cause: Error): Error {
+function proxyFailure(cause: Error): Error {
   return Object.assign(new Error(`the proxy broke off: ${cause.message}`, { cause }), { code: 'ECONNRESET' });
 }
 
@@ -126,7 +126,10 @@ interface Reader {
   reject(error: unknown): void;
 }
 
-function exchange(dispatcher: Dispatcher, { method, url, headers, body, signal }: HttpRequest): Promise<HttpResponse> {
+function sendRequest(
+  dispatcher: Dispatcher,
+  { method, url, headers, body, signal }: HttpRequest,
+): Promise<HttpResponse> {
   return new Promise((resolve, reject) => {
     const { origin, pathname, search } = new URL(url);
     const unread: Uint8Array[] = [];
@@ -149,7 +152,7 @@ function exchange(dispatcher: Dispatcher, { method, url, headers, body, signal }
       else waiting.reject(error);
       waiting = null;
     }
-    function cut(reason: unknown): void {
+    function abort(reason: unknown): void {
       const error = reason instanceof Error ? reason : new Error('cut off');
       const giveUps = opening.giveUps ?? [];
       end(error);
@@ -157,7 +160,7 @@ function exchange(dispatcher: Dispatcher, { method, url, headers, body, signal }
       controller?.abort(error);
       for (const giveUp of giveUps) giveUp(new Error('given up'));
     }
-    const onAbort = () => cut(signal.reason);
+    const onAbort = () => abort(signal.reason);
 
     const response = (status: number, head: Readonly<Record<string, string | string[] | undefined>>): HttpResponse => ({
       status,
@@ -170,7 +173,7 @@ function exchange(dispatcher: Dispatcher, { method, url, headers, body, signal }
         const value = head[name];
         return (Array.isArray(value) ? value[0] : value) ?? null;
       },
-      read() {
+      readPiece() {
         if (unread.length > 0) {
           // All that came while the reader was away, as one piece.
           const all = unread.length === 1 ? unread[0]! : Buffer.concat(unread);
@@ -185,8 +188,8 @@ function exchange(dispatcher: Dispatcher, { method, url, headers, body, signal }
           waiting = { resolve, reject };
         });
       },
-      ended: () => over && unread.length === 0,
-      cancel: () => cut(null),
+      isEnded: () => over && unread.length === 0,
+      cancel: () => abort(null),
     });
 
     if (signal.aborted) return reject(signal.reason);
@@ -195,8 +198,8 @@ function exchange(dispatcher: Dispatcher, { method, url, headers, body, signal }
       origin,
       path: pathname + search,
       method: method ?? 'POST',
-      headers: byName(headers),
-      body: method === 'GET' ? null : bodyOf(body),
+      headers: groupHeaders(headers),
+      body: method === 'GET' ? null : toUndiciBody(body),
     } as const;
     openings.run(opening, () =>
       dispatcher.dispatch(asked, {
@@ -227,7 +230,7 @@ function exchange(dispatcher: Dispatcher, { method, url, headers, body, signal }
 }
 
 /** As undici takes them. Of a list that names one twice it would keep the last alone on the way through a proxy. */
-function byName(headers: HttpRequest['headers']): Record<string, string | string[]> {
+function groupHeaders(headers: HttpRequest['headers']): Record<string, string | string[]> {
   if (!Array.isArray(headers)) return headers as Record<string, string>;
   const values = new Map<string, string | string[]>();
   for (const [name, value] of headers) {
@@ -241,6 +244,6 @@ function byName(headers: HttpRequest['headers']): Record<string, string | string
  * One piece goes out as it is; several are one body with the length that the headers say. undici takes them from any
  * iterable, though its types name none but a stream, which costs a call several ticks before it leaves.
  */
-function bodyOf(body: HttpRequest['body']): Uint8Array | Readable {
+function toUndiciBody(body: HttpRequest['body']): Uint8Array | Readable {
   return Array.isArray(body) && body.length === 1 ? body[0]! : (body as unknown as Readable);
 }

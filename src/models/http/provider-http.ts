@@ -34,9 +34,9 @@ export interface HttpResponse {
   /** All of them, names in lower case. */
   readonly headers: readonly (readonly [name: string, value: string])[];
   /** The next piece, null behind the last. Rejects when the body breaks off, and at once when the request's signal aborts. */
-  read(): Promise<Uint8Array | null>;
+  readPiece(): Promise<Uint8Array | null>;
   /** Whether everything has been read, so that nothing is left to wait for. */
-  ended(): boolean;
+  isEnded(): boolean;
   /** Closes the connection unless the body has ended. */
   cancel(): void;
 }
@@ -47,12 +47,12 @@ export type Send = (request: HttpRequest) => Promise<HttpResponse>;
 /** A socket that failed or bytes that make no sense; `error_detail` is the system's code where there is one. */
 export function networkFault(error: unknown, detail: string | null = null): Fault {
   const code = error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : null;
-  return fault('network', detail ?? code, messageOf(error));
+  return fault('network', detail ?? code, errorMessage(error));
 }
 
 /** A name with several addresses fails with one error for each, and none of its own. */
-function messageOf(error: unknown): string {
-  if (error instanceof AggregateError && error.message === '') return error.errors.map(messageOf).join('; ');
+function errorMessage(error: unknown): string {
+  if (error instanceof AggregateError && error.message === '') return error.errors.map(errorMessage).join('; ');
   return error instanceof Error ? error.message : String(error);
 }
 
@@ -82,14 +82,14 @@ export function createHttpTransport(wire: Wire, options: HttpOptions): Transport
     'accept-encoding': 'identity',
     'user-agent': 'metis',
     ...wire.headers,
-    ...lowerCase(options.extraHeaders),
+    ...lowerCaseNames(options.extraHeaders),
   };
   const endpoint: Endpoint = { wire, url, headers, send: options.send, clock: options.clock };
   return (attempt) => createExchange(endpoint, attempt);
 }
 
 /** Names are the same in any case: what a registry adds replaces ours. */
-function lowerCase(headers: Readonly<Record<string, string>>): Record<string, string> {
+function lowerCaseNames(headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
 }
 
@@ -107,8 +107,8 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
   let decoder: Decoder;
   let parser: EventSourceParser;
   const text = new TextDecoder();
-  function alive(): void {
-    guard.beat();
+  function countEvent(): void {
+    guard.touch();
     assembly.weigh(EVENT_WEIGHT);
   }
 
@@ -124,17 +124,17 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
     requestId = response.header('request-id') ?? response.header('x-request-id');
     const type = response.header('content-type') ?? '';
     if (status < 200 || status > 299 || type.includes('application/json')) {
-      guard.connected();
-      throw new WireFault(await refusal(response, clock));
+      guard.startIdleTimer();
+      throw new WireFault(await readErrorResponse(response, clock));
     }
     decoder = wire.decoder(assembly);
     parser = createParser({
       onEvent(event) {
-        alive();
+        countEvent();
         // Nothing counts after the end of the message.
         if (assembly.stop === null) decoder.event(event.data);
       },
-      onComment: alive,
+      onComment: countEvent,
       onError(error) {
         if (error.type === 'max-buffer-size-exceeded')
           throw new WireFault(fault('other', 'response_too_large', 'an event of the stream is too large'));
@@ -147,7 +147,7 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
     if (response === null) return false;
     let piece: Uint8Array | null;
     try {
-      piece = await response.read();
+      piece = await response.readPiece();
     } catch (error) {
       throw new WireFault(networkFault(error));
     }
@@ -175,7 +175,7 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
     open,
     pull,
     close() {
-      if (response === null || response.ended()) return;
+      if (response === null || response.isEnded()) return;
       if (assembly.stop !== null && assembly.stop.reason !== 'error' && assembly.stop.reason !== 'cancelled')
         void drain(response, clock);
       else response.cancel();
@@ -187,7 +187,7 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
 async function drain(response: HttpResponse, clock: Clock): Promise<void> {
   const timer = clock.after(DRAIN_MS, () => response.cancel());
   try {
-    while ((await response.read()) !== null);
+    while ((await response.readPiece()) !== null);
   } catch {
     // The message is whole: how its connection ends is of no interest.
   } finally {
@@ -196,7 +196,7 @@ async function drain(response: HttpResponse, clock: Clock): Promise<void> {
 }
 
 /** The fault of a response that is not a stream. */
-async function refusal(response: HttpResponse, clock: Clock): Promise<Fault> {
+async function readErrorResponse(response: HttpResponse, clock: Clock): Promise<Fault> {
   const { status } = response;
   const ok = status >= 200 && status <= 299;
   const body = await readText(response);
@@ -222,7 +222,7 @@ async function readText(response: HttpResponse): Promise<string> {
   let size = 0;
   try {
     for (;;) {
-      const piece = await response.read();
+      const piece = await response.readPiece();
       if (piece === null) return out + text.decode();
       size += piece.byteLength;
       out += text.decode(piece, { stream: true });

@@ -18,7 +18,7 @@ interface RecorderOptions extends WriterOptions {
 export interface Recorder {
   readonly send: Send;
   /** Resolves when every attempt begun so far has ended and is on disk. */
-  settled(): Promise<void>;
+  flush(): Promise<void>;
 }
 
 export function createRecorder(options: RecorderOptions): Recorder {
@@ -28,15 +28,15 @@ export function createRecorder(options: RecorderOptions): Recorder {
 
   /** Keeps the attempt among the unsaved ones until its recording is written. */
   function begin(attempt: AttemptInfo, body: readonly Uint8Array[]): (exchange: Exchange) => void {
-    let ended: (exchange: Exchange) => void = () => {};
+    let finishAttempt: (exchange: Exchange) => void = () => {};
     const name = `${attempt.request.request_id}-${attempt.attempt}.json`;
     const saved = new Promise<Exchange>((resolve) => {
-      ended = resolve;
+      finishAttempt = resolve;
     })
       .then((exchange) => writer.save(name, Buffer.concat(body), exchange))
       .finally(() => unsaved.delete(saved));
     unsaved.add(saved);
-    return ended;
+    return finishAttempt;
   }
 
   const record: Send = async (request) => {
@@ -57,13 +57,13 @@ export function createRecorder(options: RecorderOptions): Recorder {
         end,
         secrets: options.secrets,
       });
-    const stopped = () => (request.signal.aborted ? 'aborted' : 'network');
+    const endReason = () => (request.signal.aborted ? 'aborted' : 'network');
 
     let response: HttpResponse;
     try {
       response = await options.send({ ...request, body });
     } catch (error) {
-      finish(stopped());
+      finish(endReason());
       throw error;
     }
     status = response.status;
@@ -78,19 +78,19 @@ export function createRecorder(options: RecorderOptions): Recorder {
     // The first end counts: a body may be read to its end, break off and be cut, in whatever order.
     return {
       ...response,
-      async read() {
+      async readPiece() {
         try {
-          const piece = await response.read();
+          const piece = await response.readPiece();
           keep(piece === null ? text.decode() : text.decode(piece, { stream: true }));
           if (piece === null) finish('complete');
           return piece;
         } catch (error) {
-          finish(stopped());
+          finish(endReason());
           throw error;
         }
       },
       // Its end is recorded when it has been read.
-      ended: () => false,
+      isEnded: () => false,
       cancel() {
         finish('aborted');
         response.cancel();
@@ -100,7 +100,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
 
   return {
     send: record,
-    async settled() {
+    async flush() {
       await Promise.all(unsaved);
     },
   };
@@ -126,7 +126,7 @@ export interface ExchangeLog {
   /** @param credentials those of the request, taken out beside the server's secrets */
   begin(requestId: string, path: string, body: readonly Uint8Array[], credentials: readonly string[]): LoggedExchange;
   /** Resolves when every exchange that has ended is on disk. */
-  settled(): Promise<void>;
+  flush(): Promise<void>;
 }
 
 export function createExchangeLog({ adapter, clock, secrets: known, ...where }: ExchangeLogOptions): ExchangeLog {
@@ -163,7 +163,7 @@ export function createExchangeLog({ adapter, clock, secrets: known, ...where }: 
         },
       };
     },
-    async settled() {
+    async flush() {
       await Promise.all(unsaved);
     },
   };

@@ -18,10 +18,10 @@ export function loadReplay(dir: string, secrets: readonly string[]): Replay {
   /** Unused recordings in name order, by what they answer. */
   const waiting = new Map<string, Recording[]>();
   const adapters = new Set<string>();
-  for (const file of names(dir)) {
+  for (const file of listRecordings(dir)) {
     const recording = readRecording(join(dir, file));
     adapters.add(recording.adapter);
-    const key = keyOf(recording.adapter, recording.path, recording.body, secrets);
+    const key = recordingKey(recording.adapter, recording.path, recording.body, secrets);
     const queue = waiting.get(key);
     if (queue) queue.push(recording);
     else waiting.set(key, [recording]);
@@ -33,7 +33,7 @@ export function loadReplay(dir: string, secrets: readonly string[]): Replay {
       async ({ url, body, signal }) => {
         const path = new URL(url).pathname;
         const recording = waiting
-          .get(keyOf(adapter, path, JSON.parse(Buffer.concat([...body]).toString('utf8')), secrets))
+          .get(recordingKey(adapter, path, JSON.parse(Buffer.concat([...body]).toString('utf8')), secrets))
           ?.shift();
         if (recording === undefined) {
           throw new WireFault(
@@ -45,19 +45,19 @@ export function loadReplay(dir: string, secrets: readonly string[]): Replay {
           );
         }
         const { status } = recording;
-        if (status !== null) return answerOf({ ...recording, status }, signal);
+        if (status !== null) return replayResponse({ ...recording, status }, signal);
         if (recording.end === 'aborted') return untilAborted(signal);
         throw new TypeError(`recorded failure: ${recording.end}`);
       },
   };
 }
 
-function keyOf(adapter: string, path: string, body: unknown, secrets: readonly string[]): string {
+function recordingKey(adapter: string, path: string, body: unknown, secrets: readonly string[]): string {
   return `${adapter} ${path} ${bodyKey(body, secrets)}`;
 }
 
 /** The chunks without their delays, and then the end that was recorded; an aborted one leaves the stream open, as it was. */
-function answerOf(recording: Recording & { readonly status: number }, signal: AbortSignal): HttpResponse {
+function replayResponse(recording: Recording & { readonly status: number }, signal: AbortSignal): HttpResponse {
   const bytes = new TextEncoder();
   let next = 0;
   let cut = false;
@@ -65,14 +65,14 @@ function answerOf(recording: Recording & { readonly status: number }, signal: Ab
     status: recording.status,
     header: (name) => recording.headers[name] ?? null,
     headers: Object.entries(recording.headers),
-    async read() {
+    async readPiece() {
       const chunk = cut ? undefined : recording.chunks[next++];
       if (chunk !== undefined) return bytes.encode(chunk.text);
       if (recording.end === 'complete' || cut) return null;
       if (recording.end === 'aborted') return untilAborted(signal);
       throw new TypeError(`recorded failure: ${recording.end}`);
     },
-    ended: () => cut || (recording.end === 'complete' && next >= recording.chunks.length),
+    isEnded: () => cut || (recording.end === 'complete' && next >= recording.chunks.length),
     cancel() {
       cut = true;
     },
@@ -86,17 +86,17 @@ function untilAborted(signal: AbortSignal): Promise<never> {
   });
 }
 
-function names(dir: string): string[] {
+function listRecordings(dir: string): string[] {
   try {
     return readdirSync(dir)
       .filter((name) => name.endsWith('.json'))
       .sort();
   } catch (error) {
-    throw new StartupError('replay_unreadable', [`providers.replay: ${dir} ${unreadable(error)}`]);
+    throw new StartupError('replay_unreadable', [`providers.replay: ${dir} ${describeReadError(error)}`]);
   }
 }
 
-function unreadable(error: unknown): string {
+function describeReadError(error: unknown): string {
   const { code } = error as NodeJS.ErrnoException;
   if (code === 'ENOENT') return 'does not exist; record into it first, with providers.record';
   return code === 'ENOTDIR' ? 'is no folder' : `cannot be read: ${code ?? String(error)}`;

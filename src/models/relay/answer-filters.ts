@@ -72,8 +72,8 @@ const NOT_RETURNED_PREFIXES = [
 const NOT_RETURNED = new Set([...HOP_BY_HOP, ...OF_THE_ADDRESS, 'content-length', 'vary']);
 
 /** @param decoded the coding of the body was taken off here */
-export function returnedHeaders(headers: RelayHeaders, decoded: boolean): RelayHeaders {
-  const ofConnection = namedByConnection(headers);
+export function filterHeaders(headers: RelayHeaders, decoded: boolean): RelayHeaders {
+  const ofConnection = connectionHeaders(headers);
   return headers.filter(([name]) => {
     if (NOT_RETURNED.has(name) || ofConnection.has(name) || (decoded && name === 'content-encoding')) return false;
     return !NOT_RETURNED_PREFIXES.some((prefix) => name.startsWith(prefix));
@@ -81,7 +81,7 @@ export function returnedHeaders(headers: RelayHeaders, decoded: boolean): RelayH
 }
 
 /** Headers that belong to the connection because its own header names them. */
-export function namedByConnection(headers: RelayHeaders): ReadonlySet<string> {
+export function connectionHeaders(headers: RelayHeaders): ReadonlySet<string> {
   const values = headers.filter(([name]) => name === 'connection').flatMap(([, value]) => value.split(','));
   return new Set(values.map((name) => name.trim().toLowerCase()));
 }
@@ -95,7 +95,7 @@ const MARK = Buffer.from(REDACTED);
 
 export interface SentCredentials {
   readonly values: readonly string[];
-  isIn(text: string): boolean;
+  isContainedIn(text: string): boolean;
   /** Takes them out of a body that arrives in pieces; every other byte goes on as it is, and at once. */
   createFilter(): BodyFilter;
 }
@@ -114,7 +114,7 @@ export function readSentCredentials(headers: RelayHeaders): SentCredentials {
     .filter(({ length }) => length >= SHORTEST);
   return {
     values,
-    isIn: (text) => values.some((value) => text.includes(value)),
+    isContainedIn: (text) => values.some((value) => text.includes(value)),
     createFilter: () => createFilter(values.map((value) => Buffer.from(value, 'latin1'))),
   };
 }
@@ -158,14 +158,14 @@ function openLength(bytes: Buffer, value: Buffer): number {
 const LF = 0x0a;
 const CR = 0x0d;
 
-interface Withheld {
+interface UsageFilter {
   /** The bytes that go on now: whole events, or all of a stream that is none. */
   pass(bytes: Uint8Array): Uint8Array;
   /** What is left when the stream has ended. */
   rest(): Uint8Array;
 }
 
-export function withoutUsageChunk(): Withheld {
+export function createUsageFilter(): UsageFilter {
   let waiting: Buffer = Buffer.alloc(0);
   return {
     pass(bytes) {

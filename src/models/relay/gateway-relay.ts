@@ -15,12 +15,12 @@ import type { ThreadedParser } from '../threads/threaded-parser.ts';
 import { createMeter, type Meter } from '../wire/answer-meter.ts';
 import { METERS } from '../wire/wire-meters.ts';
 import {
+  connectionHeaders,
+  createUsageFilter,
+  filterHeaders,
   HOP_BY_HOP,
-  namedByConnection,
   readSentCredentials,
-  returnedHeaders,
   type SentCredentials,
-  withoutUsageChunk,
 } from './answer-filters.ts';
 
 /** Silence after which an answer is given up, whether it streams or thinks; none has a total (19 §2.7). */
@@ -56,37 +56,43 @@ function createRelay(options: RelayOptions): Relay {
     keyed: options.keyed,
     origin: new URL(base).origin,
     async send(request, withKey, signal) {
-      const url = `${base}${endpoint(options.type, request.wire)}${request.tail}`;
-      const pieces = [...request.takeBody()];
-      const headers = sentHeaders(options, request, withKey);
+      const url = `${base}${endpointPath(options.type, request.wire)}${request.tail}`;
+      const readPieces = [...request.takeBody()];
+      const headers = buildRequestHeaders(options, request, withKey);
       const credentials = readSentCredentials(headers);
       const path = new URL(url).pathname;
       const record = request.body_bytes === 0 ? null : options.record;
-      const exchange = record?.begin(request.request_id, path, pieces, credentials.values) ?? null;
+      const exchange = record?.begin(request.request_id, path, readPieces, credentials.values) ?? null;
       const watch = createWatch(options.clock, signal);
       try {
         const response = await options.send({
           url,
           ...(request.method === undefined ? {} : { method: request.method }),
-          headers: [...headers, ...lengthOf(request)],
-          body: handedOut(pieces),
+          headers: [...headers, ...contentLength(request)],
+          body: drainPieces(readPieces),
           signal: watch.signal,
           of: null,
         });
         watch.beat();
         exchange?.head(response.status, (name) => response.header(name));
-        return answerOf(request, response, { watch, exchange, credentials, ownKey: withKey, parser: options.parser });
+        return createAnswer(request, response, {
+          watch,
+          exchange,
+          credentials,
+          ownKey: withKey,
+          parser: options.parser,
+        });
       } catch (error) {
         watch.end();
         exchange?.end(signal.aborted ? 'aborted' : 'network');
-        throw faultOf(error, watch, credentials);
+        throw toRelayFault(error, watch, credentials);
       }
     },
   };
 }
 
 /** Takes the list apart as it is read: whoever else still holds it holds nothing. */
-function handedOut(pieces: Uint8Array[]): Iterable<Uint8Array> {
+function drainPieces(pieces: Uint8Array[]): Iterable<Uint8Array> {
   return {
     [Symbol.iterator]: () => ({
       next: () => {
@@ -98,19 +104,19 @@ function handedOut(pieces: Uint8Array[]): Iterable<Uint8Array> {
 }
 
 /** Below the base URL of this type of adapter. */
-function endpoint(type: RelayOptions['type'], wire: ClientWire): string {
+function endpointPath(type: RelayOptions['type'], wire: ClientWire): string {
   const path = { messages: '/messages', chat: '/chat/completions', responses: '/responses' }[wire];
   return type === 'anthropic' ? `/v1${path}` : path;
 }
 
 /** A GET has no body. */
-function lengthOf({ method, body_bytes }: RelayRequest): RelayHeaders {
+function contentLength({ method, body_bytes }: RelayRequest): RelayHeaders {
   return method === 'GET' ? [] : [['content-length', String(body_bytes)]];
 }
 
-function sentHeaders(options: RelayOptions, { headers, wire }: RelayRequest, withKey: boolean): RelayHeaders {
+function buildRequestHeaders(options: RelayOptions, { headers, wire }: RelayRequest, withKey: boolean): RelayHeaders {
   const extra = Object.entries(options.extraHeaders).map(([name, value]) => [name.toLowerCase(), value] as const);
-  const ofConnection = namedByConnection(headers);
+  const ofConnection = connectionHeaders(headers);
   const given = headers.filter(([name]) => {
     if (NOT_SENT.has(name) || ofConnection.has(name) || name.startsWith('x-metis-')) return false;
     return !(withKey && CREDENTIALS.has(name)) && !extra.some(([own]) => own === name);
@@ -127,7 +133,7 @@ function sentHeaders(options: RelayOptions, { headers, wire }: RelayRequest, wit
 interface Watch {
   readonly signal: AbortSignal;
   /** The client has gone, or whoever else ends the call from here. */
-  aborted(): boolean;
+  isAborted(): boolean;
   /** A sign of life. */
   beat(): void;
   end(): void;
@@ -148,7 +154,7 @@ function createWatch(clock: Clock, client: AbortSignal): Watch {
   let timer = wait(IDLE_SECONDS * 1000);
   return {
     signal: controller.signal,
-    aborted: () => client.aborted,
+    isAborted: () => client.aborted,
     beat: () => {
       last = clock.monotonic();
     },
@@ -168,7 +174,7 @@ interface Call {
   readonly parser: RelayOptions['parser'];
 }
 
-function answerOf(
+function createAnswer(
   { wire, withhold_usage }: Pick<RelayRequest, 'wire' | 'withhold_usage'>,
   response: HttpResponse,
   { watch, exchange, credentials, ownKey, parser }: Call,
@@ -181,13 +187,13 @@ function answerOf(
     above: parser.above,
     read: (bytes) => parser.readAnswer(wire, bytes),
   });
-  const withheld = withhold_usage && streams && answered ? withoutUsageChunk() : null;
-  const decoder = decoderOf(response);
+  const withheld = withhold_usage && streams && answered ? createUsageFilter() : null;
+  const decoder = findDecoder(response);
   const filter = ownKey && status >= 400 ? credentials.createFilter() : null;
   const body = async function* (): AsyncGenerator<Uint8Array> {
     let ended = false;
     try {
-      for await (const piece of decoder === null ? pieces(response) : decoded(response, decoder())) {
+      for await (const piece of decoder === null ? pieces(response) : decodePieces(response, decoder())) {
         watch.beat();
         exchange?.piece(piece);
         const passed = withheld?.pass(piece) ?? filter?.pass(piece) ?? piece;
@@ -199,42 +205,42 @@ function answerOf(
       if (rest !== undefined && rest.byteLength > 0) yield rest;
       await meter.end();
     } catch (error) {
-      throw faultOf(error, watch, credentials);
+      throw toRelayFault(error, watch, credentials);
     } finally {
       watch.end();
-      exchange?.end(ended ? 'complete' : watch.aborted() ? 'aborted' : 'network');
+      exchange?.end(ended ? 'complete' : watch.isAborted() ? 'aborted' : 'network');
       if (!ended) response.cancel();
     }
   };
-  const headers = returnedHeaders(response.headers, decoder !== null).filter(
-    ([, value]) => !(ownKey && credentials.isIn(value)),
+  const headers = filterHeaders(response.headers, decoder !== null).filter(
+    ([, value]) => !(ownKey && credentials.isContainedIn(value)),
   );
-  return { status, headers, body: body(), reading: () => readingOf(meter, credentials) };
+  return { status, headers, body: body(), reading: () => redactReading(meter, credentials) };
 }
 
 /** Asked for without, a server may encode all the same. Null: the bytes are the answer, or the client's to decode. */
-function decoderOf(response: HttpResponse): (() => Duplex) | null {
+function findDecoder(response: HttpResponse): (() => Duplex) | null {
   return DECODERS[response.header('content-encoding')?.trim().toLowerCase() ?? ''] ?? null;
 }
 
-function decoded(response: HttpResponse, decoder: Duplex): AsyncIterable<Uint8Array> {
+function decodePieces(response: HttpResponse, decoder: Duplex): AsyncIterable<Uint8Array> {
   const source = Readable.from(pieces(response));
   source.once('error', (error) => decoder.destroy(error));
   return source.pipe(decoder);
 }
 
 async function* pieces(response: HttpResponse): AsyncGenerator<Uint8Array> {
-  for (let piece = await response.read(); piece !== null; piece = await response.read()) yield piece;
+  for (let piece = await response.readPiece(); piece !== null; piece = await response.readPiece()) yield piece;
 }
 
-function readingOf({ reading }: Meter, credentials: SentCredentials) {
+function redactReading({ reading }: Meter, credentials: SentCredentials) {
   const { fault } = reading;
-  const name = fault === null || fault.name === null || credentials.isIn(fault.name) ? null : fault.name;
+  const name = fault === null || fault.name === null || credentials.isContainedIn(fault.name) ? null : fault.name;
   return { ...reading, usage: { ...reading.usage }, fault: fault === null ? null : { ...fault, name } };
 }
 
-function faultOf(error: unknown, watch: Watch, { values }: SentCredentials): RelayFault {
-  if (watch.aborted()) return new RelayFault('cancelled', 'the call was cancelled');
+function toRelayFault(error: unknown, watch: Watch, { values }: SentCredentials): RelayFault {
+  if (watch.isAborted()) return new RelayFault('cancelled', 'the call was cancelled');
   if (error instanceof RelayFault) return error;
   const { error_detail, message } = networkFault(error);
   return new RelayFault('network', error_detail ?? scrub(message, { secrets: values }));
@@ -256,7 +262,7 @@ interface RelaySetup {
 interface OpenRelays {
   readonly relays: ReadonlyMap<string, Relay>;
   /** Resolves when what was recorded is on disk. */
-  settled(): Promise<void>;
+  flush(): Promise<void>;
 }
 
 export function createRelays({ adapters, credentials, record, send, clock, log, parser }: RelaySetup): OpenRelays {
@@ -287,8 +293,8 @@ export function createRelays({ adapters, credentials, record, send, clock, log, 
   }
   return {
     relays,
-    async settled() {
-      await Promise.all(logs.map((one) => one.settled()));
+    async flush() {
+      await Promise.all(logs.map((one) => one.flush()));
     },
   };
 }

@@ -95,7 +95,7 @@ export function parseScenario(text: string, path: string): Result<Scenario, stri
   const raw = yaml.value;
   const parsed = ScenarioSchema.safeParse(raw);
   if (!parsed.success) {
-    return err(plainIssues(parsed.error).map((issue) => `${path}: ${place(issue.path, raw)}: ${issue.message}`));
+    return err(plainIssues(parsed.error).map((issue) => `${path}: ${formatPath(issue.path, raw)}: ${issue.message}`));
   }
   const { defaults, fallback, strict } = parsed.data;
   const problems: string[] = [];
@@ -110,14 +110,14 @@ export function parseScenario(text: string, path: string): Result<Scenario, stri
         `${path}: rules[${index}] (${id}): unknown placeholder {{${name}}}; known: ${PLACEHOLDERS.join(', ')}`,
       );
     }
-    return { id, match: rule.match, times: uses(rule, responses), responses };
+    return { id, match: rule.match, times: countUses(rule, responses), responses };
   });
   for (const name of unknownPlaceholders(fallback)) problems.push(`${path}: fallback: unknown placeholder {{${name}}}`);
   if (problems.length > 0) return err(problems);
   return ok({ strict, fallback: { ...defaults, ...fallback }, rules });
 }
 
-function uses(rule: z.infer<typeof RuleSchema>, responses: readonly Respond[]): number {
+function countUses(rule: z.infer<typeof RuleSchema>, responses: readonly Respond[]): number {
   if (rule.responses !== undefined) return rule.responses.length;
   if (rule.times !== undefined) return rule.times === 'inf' ? Number.POSITIVE_INFINITY : rule.times;
   const placed = rule.match.turn !== undefined || rule.match.call !== undefined;
@@ -130,7 +130,7 @@ function unknownPlaceholders(respond: Respond): string[] {
 }
 
 /** `rules[2] (planner-start).respond.text`: the path in the file with the rule's id, as far as it has one. */
-function place(path: readonly PropertyKey[], raw: unknown): string {
+function formatPath(path: readonly PropertyKey[], raw: unknown): string {
   if (path.length === 0) return 'the file';
   let at = raw;
   let out = '';
@@ -158,16 +158,16 @@ export function createMatcher(scenario: Scenario): Matcher {
     used: 0,
   }));
   return (request) => {
-    const facts = factsOf(request);
+    const facts = collectFacts(request);
     for (const entry of rules) {
       const { rule } = entry;
       if (entry.used >= rule.times || (entry.model !== null && !entry.model(request.model.id))) continue;
-      if (!fits(rule.match, request, facts)) continue;
+      if (!matchesRule(rule.match, request, facts)) continue;
       const respond = rule.responses[Math.min(entry.used, rule.responses.length - 1)]!;
       entry.used++;
-      return substitute(respond, request, facts);
+      return fillPlaceholders(respond, request, facts);
     }
-    return scenario.strict ? null : substitute(scenario.fallback, request, facts);
+    return scenario.strict ? null : fillPlaceholders(scenario.fallback, request, facts);
   };
 }
 
@@ -179,7 +179,7 @@ interface Facts {
   readonly toolResult: string;
 }
 
-export function factsOf(request: CanonicalRequest): Facts {
+export function collectFacts(request: CanonicalRequest): Facts {
   const user = request.messages.findLast((m) => m.role === 'user');
   const tool = request.messages.findLast((m) => m.role === 'tool');
   const userText = user === undefined ? '' : textOf(user.content);
@@ -192,7 +192,7 @@ export function factsOf(request: CanonicalRequest): Facts {
   };
 }
 
-function fits(match: Match, request: CanonicalRequest, facts: Facts): boolean {
+function matchesRule(match: Match, request: CanonicalRequest, facts: Facts): boolean {
   const { caller } = request;
   return (
     (match.role === undefined || (match.role === 'worker') === caller.is_worker) &&
@@ -204,7 +204,7 @@ function fits(match: Match, request: CanonicalRequest, facts: Facts): boolean {
   );
 }
 
-function substitute(respond: Respond, request: CanonicalRequest, facts: Facts): Respond {
+function fillPlaceholders(respond: Respond, request: CanonicalRequest, facts: Facts): Respond {
   const values: Record<Placeholder, string> = {
     last_user_text: facts.userText,
     last_tool_result: facts.toolResult,

@@ -7,7 +7,7 @@ import type { CanonicalRequest } from '#protocol/model-request.ts';
 import { type Attempt, type BaseOptions, createAdapter, type Exchange } from '../adapters/adapter-loop.ts';
 import type { Assembly } from '../wire/assembly.ts';
 import { fault, WireFault } from '../wire/fault.ts';
-import { createMatcher, factsOf, type Respond, type Scenario } from './scenario.ts';
+import { collectFacts, createMatcher, type Respond, type Scenario } from './scenario.ts';
 
 const REQUESTS_KEPT = 1000;
 const CHUNK_CHARS = 24;
@@ -30,7 +30,7 @@ export function createScriptedAdapter(options: BaseOptions & { readonly scenario
       requestId: () => null,
       open: async () => {},
       pull: async () => {
-        if (steps === null) throw noMatch(request);
+        if (steps === null) throw noMatchFault(request);
         return (await steps.next()).done !== true;
       },
       close: () => {},
@@ -39,10 +39,10 @@ export function createScriptedAdapter(options: BaseOptions & { readonly scenario
   return { ...adapter, requests };
 }
 
-function noMatch(request: CanonicalRequest): WireFault {
+function noMatchFault(request: CanonicalRequest): WireFault {
   const { is_worker, turn_index, call_index } = request.caller;
   const role = is_worker ? 'worker' : 'planner';
-  const text = [...factsOf(request).userText].slice(0, 80).join('');
+  const text = [...collectFacts(request).userText].slice(0, 80).join('');
   return new WireFault(
     fault(
       'invalid_request',
@@ -64,7 +64,7 @@ async function* play(
   let chunks = 0;
   const wait = async (ms: number) => {
     await sleep(clock, ms, guard.signal);
-    guard.beat();
+    guard.touch();
   };
   const failAt = (count: number) => {
     if (error === undefined || (error.after_chunks ?? 0) > count) return;
@@ -77,11 +77,11 @@ async function* play(
   if (delay > 0) await wait(delay);
   failAt(0);
   assembly.servedModel = request.model.id;
-  for (const piece of pieces(respond)) {
+  for (const piece of splitAnswer(respond)) {
     const slot = assembly.open(piece.kind);
     if (chunks === 0) reportFirst(respond, request, assembly);
     if (piece.kind === 'tool') assembly.name(slot, piece.name, null);
-    for (const chunk of split(piece.text, respond.chunk_chars ?? CHUNK_CHARS)) {
+    for (const chunk of splitText(piece.text, respond.chunk_chars ?? CHUNK_CHARS)) {
       if (chunks > 0 && chunkDelay > 0) await wait(chunkDelay);
       assembly.append(slot, chunk);
       chunks++;
@@ -105,7 +105,7 @@ type Piece =
   | { readonly kind: 'thinking' | 'text'; readonly text: string }
   | { readonly kind: 'tool'; readonly name: string; readonly text: string };
 
-function pieces(respond: Respond): Piece[] {
+function splitAnswer(respond: Respond): Piece[] {
   return [
     ...(respond.thinking ? [{ kind: 'thinking' as const, text: respond.thinking }] : []),
     ...(respond.text ? [{ kind: 'text' as const, text: respond.text }] : []),
@@ -114,7 +114,7 @@ function pieces(respond: Respond): Piece[] {
 }
 
 /** Pieces of `size` code points. */
-function split(text: string, size: number): string[] {
+function splitText(text: string, size: number): string[] {
   const points = [...text];
   const out: string[] = [];
   for (let i = 0; i < points.length; i += size) out.push(points.slice(i, i + size).join(''));

@@ -3,9 +3,9 @@ import { createParser } from 'eventsource-parser';
 import { readJson } from '#core/policy/parsing/json.ts';
 import { WHOLE_ANSWER } from '#core/policy/parsing/limits.ts';
 import type { StopReason } from '#protocol/message.ts';
-import { noUsage, type UsageReport, type UsageRound } from './assembly.ts';
+import { emptyUsage, type UsageReport, type UsageRound } from './assembly.ts';
 import { classify, readWireError } from './fault.ts';
-import { EVENT_CHARACTERS, nameOf, tryEventData } from './provider-values.ts';
+import { EVENT_CHARACTERS, readName, tryEventData } from './provider-values.ts';
 
 /** Bytes of an error that are looked at. */
 const MAX_ERROR = 64 * 1024;
@@ -64,16 +64,16 @@ export function createMeter(wire: WireMeter, kind: Kind, large: LargeAnswers | n
 /** What an answer in one piece says. */
 export function readWholeAnswer(wire: WireMeter, bytes: Buffer): Reading {
   const reading: Reading = { ...emptyReading(), whole: true, characters: bytes.byteLength };
-  const read = readJson(bytes.toString('utf8'), WHOLE_ANSWER);
-  if (!read.ok) return reading;
+  const parse = readJson(bytes.toString('utf8'), WHOLE_ANSWER);
+  if (!parse.ok) return reading;
   reading.characters = 0;
-  wire.body(read.value, reading);
+  wire.body(parse.value, reading);
   return reading;
 }
 
 function emptyReading(): Reading {
   return {
-    usage: noUsage(),
+    usage: emptyUsage(),
     rounds: [],
     stop_reason: null,
     served_model: null,
@@ -115,7 +115,7 @@ function streamMeter(wire: WireMeter, reading: Reading): Meter {
 
 function wholeMeter(wire: WireMeter, large: LargeAnswers | null): Meter {
   const reading = emptyReading();
-  const pieces = boundedPieces(WHOLE_ANSWER.bytes);
+  const pieces = createBoundedBuffer(WHOLE_ANSWER.bytes);
   return {
     reading,
     feed(bytes) {
@@ -135,20 +135,20 @@ function wholeMeter(wire: WireMeter, large: LargeAnswers | null): Meter {
 
 function errorMeter(status: number): Meter {
   const reading = emptyReading();
-  const pieces = boundedPieces(MAX_ERROR);
+  const pieces = createBoundedBuffer(MAX_ERROR);
   return {
     reading,
     feed: (bytes) => pieces.add(bytes),
     end() {
       const body = pieces.take();
       const read = body === null ? null : readJson(body.toString('utf8'), WHOLE_ANSWER);
-      reading.fault = faultOf(read?.ok ? read.value : undefined, status);
+      reading.fault = readFault(read?.ok ? read.value : undefined, status);
     },
   };
 }
 
 /** Keeps pieces up to so many bytes; of more it keeps none. */
-function boundedPieces(most: number) {
+function createBoundedBuffer(most: number) {
   let kept: Uint8Array[] = [];
   let size = 0;
   return {
@@ -168,9 +168,9 @@ function boundedPieces(most: number) {
 }
 
 /** @param status null for an error inside an answer */
-export function faultOf(value: unknown, status: number | null): NonNullable<Reading['fault']> {
+export function readFault(value: unknown, status: number | null): NonNullable<Reading['fault']> {
   const error = readWireError(value);
   const [error_class, error_detail] = classify(error, status ?? error?.status ?? null);
-  const name = nameOf(error?.type ?? error?.code);
+  const name = readName(error?.type ?? error?.code);
   return { error_class, error_detail, name: name !== null && ERROR_NAME.test(name) ? name : null };
 }

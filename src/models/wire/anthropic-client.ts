@@ -13,7 +13,7 @@ import {
   type EventEncoder,
   readBody,
 } from './codec.ts';
-import { joined } from './encode-history.ts';
+import { joinTexts } from './encode-history.ts';
 
 const JsonObject = z.record(z.string(), z.unknown());
 const Source = z.object({ type: z.literal('base64'), media_type: z.string(), data: z.string() });
@@ -54,9 +54,9 @@ export function readAnthropicRequest(text: string, callIds: CallIds): Result<Cli
   const body = read.value;
   return ok({
     model: body.model,
-    system: joined(asParts(body.system).map((part) => part.text)),
+    system: joinTexts(toParts(body.system).map((part) => part.text)),
     messages: body.messages.flatMap(({ role, content }) => {
-      const blocks = asParts(content).map((block) => canonical(block, callIds));
+      const blocks = toParts(content).map((block) => toCanonicalBlock(block, callIds));
       const results = blocks.filter((block) => block.type === 'tool_result');
       const rest = blocks.filter((block) => block.type !== 'tool_result');
       const said: ClientMessage[] = results.map((result) => ({ role: 'tool', content: [result] }));
@@ -70,7 +70,7 @@ export function readAnthropicRequest(text: string, callIds: CallIds): Result<Cli
   });
 }
 
-function canonical(block: z.infer<typeof Block>, callIds: CallIds): ContentBlock {
+function toCanonicalBlock(block: z.infer<typeof Block>, callIds: CallIds): ContentBlock {
   switch (block.type) {
     case 'text':
     case 'image':
@@ -83,7 +83,7 @@ function canonical(block: z.infer<typeof Block>, callIds: CallIds): ContentBlock
       return {
         ...block,
         tool_use_id: callIds(block.tool_use_id),
-        content: asParts(block.content).map(resultPart),
+        content: toParts(block.content).map(resultPart),
       };
     case 'thinking':
       return { type: 'thinking', text: block.thinking, signature: block.signature };
@@ -101,7 +101,7 @@ function base64({ media_type, data }: z.infer<typeof Source>) {
 }
 
 /** A text alone stands for one part. */
-function asParts<T>(content: string | readonly T[]): readonly (T | z.infer<typeof Text>)[] {
+function toParts<T>(content: string | readonly T[]): readonly (T | z.infer<typeof Text>)[] {
   return typeof content === 'string' ? [{ type: 'text', text: content }] : content;
 }
 
@@ -137,7 +137,7 @@ export function createAnthropicEventEncoder(head: AnswerHead): EventEncoder {
   function complete(event: MessageComplete): string[] {
     if (event.stop_reason === 'error' || event.stop_reason === 'cancelled') return [];
     const stop_reason = WIRE_STOPS.get(event.stop_reason);
-    const usage = event.usage.usage_estimated ? {} : { usage: counts(event.usage, event.usage.output_tokens) };
+    const usage = event.usage.usage_estimated ? {} : { usage: encodeUsage(event.usage, event.usage.output_tokens) };
     return [
       ...close(),
       sse('message_delta', { delta: { stop_reason, stop_sequence: null }, ...usage }),
@@ -149,7 +149,7 @@ export function createAnthropicEventEncoder(head: AnswerHead): EventEncoder {
     switch (event.type) {
       case 'message.start': {
         const { id, model } = head;
-        const usage = head.usage === null ? {} : { usage: counts(head.usage, 1) };
+        const usage = head.usage === null ? {} : { usage: encodeUsage(head.usage, 1) };
         return [
           sse('message_start', { message: { id, type: 'message', role: 'assistant', model, content: [], ...usage } }),
         ];
@@ -187,7 +187,7 @@ function sse(type: string, data: object): string {
   return `event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`;
 }
 
-function counts(usage: TokenUsage, output_tokens: number): object {
+function encodeUsage(usage: TokenUsage, output_tokens: number): object {
   return {
     input_tokens: usage.input_tokens,
     cache_read_input_tokens: usage.cached_input_tokens,

@@ -2,21 +2,21 @@
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest, WireTool } from '#protocol/model-request.ts';
-import type { Remarks } from './codec.ts';
+import type { CodecLog } from './codec.ts';
 import {
-  between,
-  callName,
-  dropper,
-  encodedOnce,
-  foldedOnce,
+  appendText,
+  cacheEncoding,
+  cacheFold,
+  collectSystemTexts,
+  createDropLog,
+  findUnsupported,
   type GrowingText,
-  grown,
   INTERRUPTED,
   isBlank,
   NO_TEXT,
-  refusal,
-  systemTexts,
-  wellFormed,
+  replaceLoneSurrogates,
+  sanitizeToolName,
+  wrapText,
 } from './encode-history.ts';
 
 export interface AnthropicOptions {
@@ -36,7 +36,7 @@ interface Encoded {
 }
 
 /** What has been said so far. */
-interface Said {
+interface EncodedHistory {
   /** All messages but the last, each with its comma. */
   readonly before: GrowingText;
   readonly last: Encoded | null;
@@ -47,23 +47,23 @@ interface Said {
 /** Makes the encoder of one adapter; it keeps what it made of each message. */
 export function createAnthropicEncoder(
   options: AnthropicOptions,
-  remarks: Remarks,
+  remarks: CodecLog,
 ): (request: CanonicalRequest) => Buffer {
-  const drop = dropper(remarks);
+  const drop = createDropLog(remarks);
   const caching = options.prompt_cache !== false;
   const mark = (json: string, request: CanonicalRequest) => {
     if (!caching) return json;
     const ttl = (options.cache_ttl ?? request.cache_ttl) === '1h' ? ',"ttl":"1h"' : '';
     return `${json.slice(0, -1)},"cache_control":{"type":"ephemeral"${ttl}}}`;
   };
-  const encode = encodedOnce((message, model) => encodeMessage(message, model));
+  const encode = cacheEncoding((message, model) => encodeMessage(message, model));
   const toolTexts = new WeakMap<WireTool, string>();
 
   function encodeMessage(message: StoredMessage, model: ModelEntry): Encoded {
     const parts: string[] = [];
     let markable = -1;
     for (const block of message.content) {
-      const reason = refusal(block, message, model);
+      const reason = findUnsupported(block, message, model);
       if (reason !== null) {
         drop(message, block.type, reason);
         continue;
@@ -71,9 +71,9 @@ export function createAnthropicEncoder(
       const wire = encodeBlock(block, message, model);
       if (wire === null) continue;
       if (block.type !== 'thinking' && block.type !== 'redacted_thinking') markable = parts.length;
-      parts.push(wellFormed(JSON.stringify(wire)));
+      parts.push(replaceLoneSurrogates(JSON.stringify(wire)));
     }
-    return whole(message.role === 'assistant' ? 'assistant' : 'user', parts, markable);
+    return encodedMessage(message.role === 'assistant' ? 'assistant' : 'user', parts, markable);
   }
 
   function encodeBlock(block: ContentBlock, message: StoredMessage, model: ModelEntry): object | null {
@@ -86,11 +86,11 @@ export function createAnthropicEncoder(
         return block.type === 'image' ? { type: 'image', source } : { type: 'document', source, title: block.name };
       }
       case 'tool_use':
-        return { type: 'tool_use', id: block.id, name: callName(block.name), input: block.input };
+        return { type: 'tool_use', id: block.id, name: sanitizeToolName(block.name), input: block.input };
       case 'tool_result': {
         const content: object[] = [];
         for (const inner of block.content) {
-          const reason = refusal(inner, message, model);
+          const reason = findUnsupported(inner, message, model);
           if (reason !== null) drop(message, inner.type, reason);
           else {
             const wire = encodeBlock(inner, message, model);
@@ -107,51 +107,51 @@ export function createAnthropicEncoder(
   }
 
   /** Results first, then what the user said, in one message. */
-  function flushed(said: Said, after: Encoded | null): Said {
+  function flushResults(said: EncodedHistory, after: Encoded | null): EncodedHistory {
     const all = after === null ? said.results : [...said.results, after];
     const only =
       all.length === 1
         ? all[0]!
-        : whole(
+        : encodedMessage(
             'user',
             all.flatMap((e) => e.parts),
             lastMarkable(all),
           );
-    return added({ ...said, results: [] }, only);
+    return appendMessage({ ...said, results: [] }, only);
   }
 
-  function added(said: Said, message: Encoded): Said {
+  function appendMessage(said: EncodedHistory, message: Encoded): EncodedHistory {
     if (message.parts.length === 0) return said;
     const { before, last } = said;
-    return { ...said, before: last === null ? before : grown(before, `${last.json},`), last: message };
+    return { ...said, before: last === null ? before : appendText(before, `${last.json},`), last: message };
   }
 
-  const said = foldedOnce<Said>(
+  const said = cacheFold<EncodedHistory>(
     { before: NO_TEXT, last: null, results: [] },
     (said, step, model) => {
       if (step.kind === 'interrupted') {
         const part = toolResult(step.tool_use_id, [{ type: 'text', text: INTERRUPTED }], true);
-        return { ...said, results: [...said.results, whole('user', [JSON.stringify(part)], 0)] };
+        return { ...said, results: [...said.results, encodedMessage('user', [JSON.stringify(part)], 0)] };
       }
       const encoded = encode(step.message, model);
       if (step.kind === 'result') return { ...said, results: [...said.results, encoded] };
-      if (step.kind === 'user') return flushed(said, encoded);
-      return added(said.results.length > 0 ? flushed(said, null) : said, encoded);
+      if (step.kind === 'user') return flushResults(said, encoded);
+      return appendMessage(said.results.length > 0 ? flushResults(said, null) : said, encoded);
     },
     drop,
   );
 
   function withMessages(head: string, request: CanonicalRequest): Buffer {
     const open = said(request);
-    const { before, last } = open.results.length > 0 ? flushed(open, null) : open;
-    if (last === null || last.markable < 0) return between(`${head}[`, before, `${last?.json ?? ''}]}`);
+    const { before, last } = open.results.length > 0 ? flushResults(open, null) : open;
+    if (last === null || last.markable < 0) return wrapText(`${head}[`, before, `${last?.json ?? ''}]}`);
     const parts = [...last.parts];
     parts[last.markable] = mark(parts[last.markable]!, request);
-    return between(`${head}[`, before, `${messageJson(last.role, parts)}]}`);
+    return wrapText(`${head}[`, before, `${messageJson(last.role, parts)}]}`);
   }
 
   function systemJson(request: CanonicalRequest): string | null {
-    const { stable, volatile } = systemTexts(request);
+    const { stable, volatile } = collectSystemTexts(request);
     const blocks: string[] = [];
     if (stable !== null) blocks.push(mark(JSON.stringify({ type: 'text', text: stable }), request));
     if (volatile !== null) blocks.push(JSON.stringify({ type: 'text', text: volatile }));
@@ -189,7 +189,7 @@ export function createAnthropicEncoder(
       fields.push(
         `"output_config":${JSON.stringify({ format: { type: 'json_schema', schema: request.output_schema } })}`,
       );
-    return withMessages(`{${wellFormed(fields.join(','))},"messages":`, request);
+    return withMessages(`{${replaceLoneSurrogates(fields.join(','))},"messages":`, request);
   };
 }
 
@@ -199,7 +199,7 @@ function toolResult(tool_use_id: string, content: readonly object[], is_error: b
   return { type: 'tool_result', tool_use_id, ...(shown.length > 0 ? { content: shown } : {}), is_error };
 }
 
-function whole(role: Encoded['role'], parts: readonly string[], markable: number): Encoded {
+function encodedMessage(role: Encoded['role'], parts: readonly string[], markable: number): Encoded {
   return { role, parts, markable, json: messageJson(role, parts) };
 }
 

@@ -1,9 +1,9 @@
 // Decodes server-sent events of Anthropic Messages into an assembly (11.5).
 import type { StopReason } from '#protocol/message.ts';
-import { type Assembly, count, type Slot } from './assembly.ts';
-import type { Decoder, Remarks } from './codec.ts';
-import { fault, readWireError, streamFault, WireFault } from './fault.ts';
-import { argumentsText, nameOf, readEventData } from './provider-values.ts';
+import { type Assembly, readCount, type Slot } from './assembly.ts';
+import type { CodecLog, Decoder } from './codec.ts';
+import { fault, readWireError, toStreamFault, WireFault } from './fault.ts';
+import { argumentsText, readEventData, readName } from './provider-values.ts';
 
 /** Fields of all events in one shape; everything from outside may be missing. */
 interface WireEvent {
@@ -48,7 +48,7 @@ export const ANTHROPIC_STOP_REASONS: ReadonlyMap<string, StopReason> = new Map([
   ['model_context_window_exceeded', 'max_tokens'],
 ]);
 
-export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): Decoder {
+export function createAnthropicDecoder(assembly: Assembly, remarks: CodecLog): Decoder {
   /** By the provider's index; null for a block of a type that has no place in a canonical message. */
   const blocks = new Map<number, Slot | null>();
   const prefilled = new Map<Slot, string>();
@@ -64,23 +64,23 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): De
     switch (block.type) {
       case 'text': {
         const slot = assembly.open('text');
-        assembly.append(slot, string(block.text));
+        assembly.append(slot, toText(block.text));
         return slot;
       }
       case 'thinking': {
         const slot = assembly.open('thinking');
-        assembly.append(slot, string(block.thinking));
-        assembly.sign(slot, string(block.signature));
+        assembly.append(slot, toText(block.thinking));
+        assembly.sign(slot, toText(block.signature));
         return slot;
       }
       case 'redacted_thinking': {
         const slot = assembly.open('redacted');
-        assembly.append(slot, string(block.data));
+        assembly.append(slot, toText(block.data));
         return slot;
       }
       case 'tool_use': {
         const slot = assembly.open('tool');
-        assembly.name(slot, string(block.name), string(block.id) || null);
+        assembly.name(slot, toText(block.name), toText(block.id) || null);
         // Some compatible servers send the whole input here and no deltas.
         if (typeof block.input === 'object' && block.input !== null && Object.keys(block.input).length > 0) {
           const text = argumentsText(slot, block.input);
@@ -91,7 +91,7 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): De
         return slot;
       }
       default:
-        remarks.debug({ block_type: nameOf(block.type) }, 'content block of an unknown type ignored');
+        remarks.debug({ block_type: readName(block.type) }, 'content block of an unknown type ignored');
         return null;
     }
   }
@@ -104,16 +104,16 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): De
   function extend(slot: Slot, delta: NonNullable<WireEvent['delta']>): void {
     switch (delta.type) {
       case 'text_delta':
-        if (slot.kind === 'text') assembly.append(slot, string(delta.text));
+        if (slot.kind === 'text') assembly.append(slot, toText(delta.text));
         return;
       case 'input_json_delta':
-        if (slot.kind === 'tool') assembly.append(slot, string(delta.partial_json));
+        if (slot.kind === 'tool') assembly.append(slot, toText(delta.partial_json));
         return;
       case 'thinking_delta':
-        if (slot.kind === 'thinking') assembly.append(slot, string(delta.thinking));
+        if (slot.kind === 'thinking') assembly.append(slot, toText(delta.thinking));
         return;
       case 'signature_delta':
-        if (slot.kind === 'thinking') assembly.sign(slot, string(delta.signature));
+        if (slot.kind === 'thinking') assembly.sign(slot, toText(delta.signature));
         return;
     }
   }
@@ -130,7 +130,7 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): De
       const event = readEventData(data) as WireEvent | null;
       switch (event?.type) {
         case 'content_block_delta': {
-          const slot = blocks.get(indexOf(event));
+          const slot = blocks.get(blockIndex(event));
           if (slot && event.delta) extend(slot, event.delta);
           else if (slot === undefined)
             throw new WireFault(
@@ -139,33 +139,33 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): De
           return;
         }
         case 'content_block_start':
-          if (event.content_block) open(indexOf(event), event.content_block);
+          if (event.content_block) open(blockIndex(event), event.content_block);
           return;
         case 'content_block_stop': {
-          const slot = blocks.get(indexOf(event));
+          const slot = blocks.get(blockIndex(event));
           if (slot) close(slot);
           return;
         }
         case 'message_start':
-          assembly.servedModel = nameOf(event.message?.model) ?? assembly.servedModel;
-          assembly.responseId = nameOf(event.message?.id) ?? assembly.responseId;
+          assembly.servedModel = readName(event.message?.model) ?? assembly.servedModel;
+          assembly.responseId = readName(event.message?.id) ?? assembly.responseId;
           if (event.message?.usage) {
             readUsage(assembly, event.message.usage);
             assembly.usage.early = true;
           }
           return;
         case 'message_delta':
-          stopReason = nameOf(event.delta?.stop_reason) ?? stopReason;
+          stopReason = readName(event.delta?.stop_reason) ?? stopReason;
           if (event.usage) {
             readUsage(assembly, event.usage);
-            if (count(event.usage.output_tokens) !== null) assembly.usage.early = false;
+            if (readCount(event.usage.output_tokens) !== null) assembly.usage.early = false;
           }
           return;
         case 'message_stop':
           complete();
           return;
         case 'error':
-          throw streamFault(
+          throw toStreamFault(
             readWireError(event) ?? { type: null, code: null, status: null, message: 'the provider reported an error' },
           );
         case 'ping':
@@ -173,8 +173,8 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): De
         default: {
           // A compatible server or a proxy may report an error without the event type.
           const error = readWireError(event);
-          if (error !== null) throw streamFault(error);
-          remarks.debug({ event_type: nameOf(event?.type) }, 'event of an unknown type ignored');
+          if (error !== null) throw toStreamFault(error);
+          remarks.debug({ event_type: readName(event?.type) }, 'event of an unknown type ignored');
         }
       }
     },
@@ -186,18 +186,18 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: Remarks): De
 /** Counts are cumulative: what is given replaces what was known. */
 function readUsage(assembly: Assembly, wire: WireUsage): void {
   const { usage } = assembly;
-  usage.input = count(wire.input_tokens) ?? usage.input;
-  usage.output = count(wire.output_tokens) ?? usage.output;
-  usage.cached = count(wire.cache_read_input_tokens) ?? usage.cached;
-  usage.creation = count(wire.cache_creation_input_tokens) ?? usage.creation;
-  usage.creation1h = count(wire.cache_creation?.ephemeral_1h_input_tokens) ?? usage.creation1h;
-  usage.reasoning = count(wire.output_tokens_details?.thinking_tokens) ?? usage.reasoning;
+  usage.input = readCount(wire.input_tokens) ?? usage.input;
+  usage.output = readCount(wire.output_tokens) ?? usage.output;
+  usage.cached = readCount(wire.cache_read_input_tokens) ?? usage.cached;
+  usage.creation = readCount(wire.cache_creation_input_tokens) ?? usage.creation;
+  usage.creation1h = readCount(wire.cache_creation?.ephemeral_1h_input_tokens) ?? usage.creation1h;
+  usage.reasoning = readCount(wire.output_tokens_details?.thinking_tokens) ?? usage.reasoning;
 }
 
-function indexOf(event: WireEvent): number {
+function blockIndex(event: WireEvent): number {
   return typeof event.index === 'number' ? event.index : 0;
 }
 
-function string(value: unknown): string {
+function toText(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }

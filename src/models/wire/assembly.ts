@@ -3,7 +3,7 @@ import type { IdGenerator, MessageId, ToolUseId } from '#protocol/ids.ts';
 import type { StopReason } from '#protocol/message.ts';
 import type { StreamEvent } from '#protocol/model-stream.ts';
 import { fault, WireFault } from './fault.ts';
-import { nameOf, parseArguments } from './provider-values.ts';
+import { parseArguments, readName } from './provider-values.ts';
 
 // Token counts as the provider reported them (11.5, 11.6).
 
@@ -26,12 +26,12 @@ export interface UsageRound {
   readonly usage: Readonly<Omit<UsageReport, 'early'>>;
 }
 
-export function noUsage(): UsageReport {
+export function emptyUsage(): UsageReport {
   return { input: null, cached: null, creation: null, creation1h: null, output: null, reasoning: null, early: false };
 }
 
 /** A reported count: null = not reported, `NaN` = reported, and no whole number from 0. */
-export function count(value: unknown): number | null {
+export function readCount(value: unknown): number | null {
   if (value == null) return null;
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : Number.NaN;
 }
@@ -209,7 +209,7 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
   return {
     id,
     queue,
-    usage: noUsage(),
+    usage: emptyUsage(),
     slots,
     servedModel: null,
     responseId: null,
@@ -234,7 +234,7 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
     },
     name(slot, name, providerId) {
       weigh(name.length + (providerId?.length ?? 0));
-      slot.providerId ??= nameOf(providerId);
+      slot.providerId ??= readName(providerId);
       if (slot.name !== '' || name === '') return;
       slot.name = name.slice(0, MAX_NAME);
       if (slots[live] === slot) release(slot);

@@ -68,9 +68,9 @@ export interface AnswerHead {
 export type EventEncoder = (event: AssembledEvent) => readonly string[];
 
 /** Writes a log line: an unexpected event, or a block that the wire cannot express. */
-type Remark = (fields: Readonly<Record<string, unknown>>, message: string) => void;
+type WriteLog = (fields: Readonly<Record<string, unknown>>, message: string) => void;
 
-export interface Remarks {
-  readonly debug: Remark;
-  readonly warn: Remark;
+export interface CodecLog {
+  readonly debug: WriteLog;
+  readonly warn: WriteLog;
 }

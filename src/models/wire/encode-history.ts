@@ -4,7 +4,7 @@ import type { ToolUseId } from '#protocol/ids.ts';
 import { type ContentBlock, type StoredMessage, textOf } from '#protocol/message.ts';
 import { type ModelEntry, providerOf } from '#protocol/model.ts';
 import type { CanonicalRequest } from '#protocol/model-request.ts';
-import type { Remarks } from './codec.ts';
+import type { CodecLog } from './codec.ts';
 
 /** What a call gets that has no result, so that no provider refuses the history. */
 export const INTERRUPTED = 'Tool call was interrupted before it produced a result.';
@@ -18,7 +18,7 @@ type Step =
  * Orders results right behind their calls; what has no call is dropped. SYSTEM messages are left out, see `systemTexts`.
  * @param open calls that wait for their results; afterwards those that still do
  */
-function pair(message: StoredMessage, open: ToolUseId[], drop: Drop): Step[] {
+function pairResults(message: StoredMessage, open: ToolUseId[], drop: Drop): Step[] {
   const { role, content } = message;
   if (role === 'system') return [];
   if (role === 'tool') {
@@ -31,12 +31,12 @@ function pair(message: StoredMessage, open: ToolUseId[], drop: Drop): Step[] {
     drop(message, 'tool_result', 'no call before it waits for this result');
     return [];
   }
-  const steps: Step[] = [...open.splice(0).map(interrupted), { kind: role, message }];
+  const steps: Step[] = [...open.splice(0).map(interruptedStep), { kind: role, message }];
   if (role === 'assistant') for (const block of content) if (block.type === 'tool_use') open.push(block.id);
   return steps;
 }
 
-function interrupted(tool_use_id: ToolUseId): Step {
+function interruptedStep(tool_use_id: ToolUseId): Step {
   return { kind: 'interrupted', tool_use_id };
 }
 
@@ -44,7 +44,7 @@ function interrupted(tool_use_id: ToolUseId): Step {
  * Folds a history step by step. The fold of a beginning is kept, so that each message is looked at once, however long
  * the history gets: `fold` leaves the value it is given as it is.
  */
-export function foldedOnce<T>(
+export function cacheFold<T>(
   start: T,
   fold: (value: T, step: Step, model: ModelEntry) => T,
   drop: Drop,
@@ -61,9 +61,9 @@ export function foldedOnce<T>(
     const open = [...(begun?.state.open ?? [])];
     let value = begun === null ? start : begun.state.value;
     for (let i = begun?.count ?? 0; i < messages.length; i += 1)
-      for (const step of pair(messages[i]!, open, drop)) value = fold(value, step, model);
+      for (const step of pairResults(messages[i]!, open, drop)) value = fold(value, step, model);
     known.keep(messages, { value, open: [...open] });
-    for (const id of open) value = fold(value, interrupted(id), model);
+    for (const id of open) value = fold(value, interruptedStep(id), model);
     return value;
   };
 }
@@ -71,7 +71,7 @@ export function foldedOnce<T>(
 /** Logs a block that cannot be said to the provider. */
 export type Drop = (message: StoredMessage, blockType: string, reason: string) => void;
 
-export function dropper(remarks: Remarks): Drop {
+export function createDropLog(remarks: CodecLog): Drop {
   return (message, block_type, reason) =>
     remarks.warn(
       { session_id: message.session_id, message_id: message.id, block_type, reason },
@@ -80,25 +80,25 @@ export function dropper(remarks: Remarks): Drop {
 }
 
 /** Stable and volatile system text; null = none. */
-export function systemTexts(request: CanonicalRequest): {
+export function collectSystemTexts(request: CanonicalRequest): {
   readonly stable: string | null;
   readonly volatile: string | null;
 } {
-  const inline = inlineTexts(request.messages);
+  const inline = collectInlineTexts(request.messages);
   const demand =
     request.output_schema === null || request.model.capabilities.supports_structured_output
       ? null
       : `## Output\nYour last message must be one JSON object that is valid against this JSON Schema, with no text before or after it:\n${JSON.stringify(request.output_schema)}`;
   return {
-    stable: joined([request.system_prompt, ...inline]),
-    volatile: joined([request.system_prompt_volatile, demand]),
+    stable: joinTexts([request.system_prompt, ...inline]),
+    volatile: joinTexts([request.system_prompt_volatile, demand]),
   };
 }
 
 const systemBeginnings = createBeginnings<readonly string[]>();
 
 /** Of SYSTEM messages. */
-function inlineTexts(messages: readonly StoredMessage[]): readonly string[] {
+function collectInlineTexts(messages: readonly StoredMessage[]): readonly string[] {
   const known = systemBeginnings.of(messages);
   const texts = [...(known?.state ?? [])];
   for (let i = known?.count ?? 0; i < messages.length; i += 1)
@@ -108,13 +108,13 @@ function inlineTexts(messages: readonly StoredMessage[]): readonly string[] {
 }
 
 /** Texts separated by a blank line, blank ones left out; null when nothing remains. */
-export function joined(texts: readonly (string | null)[]): string | null {
+export function joinTexts(texts: readonly (string | null)[]): string | null {
   const present = texts.filter((t): t is string => t !== null && !isBlank(t));
   return present.length === 0 ? null : present.join('\n\n');
 }
 
 /** A called tool's name as every provider takes it: a made-up one cannot always be said back as it came. */
-export function callName(name: string): string {
+export function sanitizeToolName(name: string): string {
   return name.replaceAll(/[^a-zA-Z0-9_-]/g, '_').slice(0, 64);
 }
 
@@ -123,7 +123,7 @@ export function isBlank(text: string): boolean {
 }
 
 /** Why a model cannot be sent this block; null when it can. */
-export function refusal(block: ContentBlock, message: StoredMessage, model: ModelEntry): string | null {
+export function findUnsupported(block: ContentBlock, message: StoredMessage, model: ModelEntry): string | null {
   const { capabilities } = model;
   switch (block.type) {
     case 'image': {
@@ -150,7 +150,7 @@ export function refusal(block: ContentBlock, message: StoredMessage, model: Mode
  * Remembers what `encode` made of a message for a model: stored messages never change, so a long history is mapped once.
  * Dropped blocks are logged when the message is first encoded.
  */
-export function encodedOnce<T>(
+export function cacheEncoding<T>(
   encode: (message: StoredMessage, model: ModelEntry) => T,
 ): (message: StoredMessage, model: ModelEntry) => T {
   const byModel = new WeakMap<ModelEntry, WeakMap<StoredMessage, { readonly value: T }>>();
@@ -170,7 +170,7 @@ export function encodedOnce<T>(
 }
 
 /** Half of a surrogate pair, which JSON can only write as an escape, is refused by providers; U+FFFD stands in for it. */
-export function wellFormed(json: string): string {
+export function replaceLoneSurrogates(json: string): string {
   if (!json.includes('\\ud')) return json;
   return json.replaceAll(/(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g, '$1\\ufffd');
 }
@@ -189,7 +189,7 @@ export interface GrowingText {
 export const NO_TEXT: GrowingText = { bytes: Buffer.alloc(0), length: 0 };
 const LEAST_BYTES = 2048;
 
-export function grown({ bytes, length }: GrowingText, added: string): GrowingText {
+export function appendText({ bytes, length }: GrowingText, added: string): GrowingText {
   const longer = length + Buffer.byteLength(added);
   let room = bytes;
   if (longer > bytes.length) {
@@ -201,7 +201,7 @@ export function grown({ bytes, length }: GrowingText, added: string): GrowingTex
 }
 
 /** All in one, between what stands before and behind. */
-export function between(before: string, { bytes, length }: GrowingText, behind: string): Buffer {
+export function wrapText(before: string, { bytes, length }: GrowingText, behind: string): Buffer {
   const start = Buffer.byteLength(before);
   const all = Buffer.allocUnsafe(start + length + Buffer.byteLength(behind));
   all.write(before);

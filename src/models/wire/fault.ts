@@ -87,7 +87,7 @@ const ASKS_TOO_MUCH = /fewer max_tokens|can only afford/i;
  */
 export function classify(error: WireError | null, status: number | null): Verdict {
   const code = typeof error?.code === 'string' ? error.code : null;
-  const scoped = byWords(error, status);
+  const scoped = classifyByMessage(error, status);
   if (scoped !== null) return scoped;
   // A quota error comes as type `insufficient_quota` or as its code, beside a generic other name: the code is narrower.
   const named = (code !== null && BY_NAME.get(code)) || (error?.type != null && BY_NAME.get(error.type)) || null;
@@ -100,12 +100,12 @@ export function classify(error: WireError | null, status: number | null): Verdic
     TOO_LONG.test(error.message)
   )
     return ['context_overflow', null];
-  if (status !== null) return byStatus(status);
+  if (status !== null) return classifyByStatus(status);
   return invalid ? ['invalid_request', code] : ['other', code];
 }
 
 /** What a 402, 403 or 404 is about: the provider's words say it, the status alone does not. */
-function byWords(error: WireError | null, status: number | null): Verdict | null {
+function classifyByMessage(error: WireError | null, status: number | null): Verdict | null {
   const { type = null, code = null, message = '' } = error ?? {};
   if (status === 402 && ASKS_TOO_MUCH.test(message)) return ['auth', 'credit_too_low'];
   if (status === 404 || type === 'not_found_error') {
@@ -121,7 +121,7 @@ function byWords(error: WireError | null, status: number | null): Verdict | null
   return ['auth', type === 'permission_error' ? 'model_denied' : 'forbidden'];
 }
 
-function byStatus(status: number): Verdict {
+function classifyByStatus(status: number): Verdict {
   if (status === 429) return ['rate_limit', null];
   if (status === 529) return ['rate_limit', 'overloaded'];
   if (status === 401) return ['auth', null];
@@ -163,7 +163,7 @@ export function readWireError(body: unknown): WireError | null {
 }
 
 /** The fault of an error object that arrived inside a 200 response. */
-export function streamFault(error: WireError): WireFault {
+export function toStreamFault(error: WireError): WireFault {
   const [error_class, detail] = classify(error, error.status);
   return new WireFault(fault(error_class, detail, error.message, { provider_status: error.status }));
 }

@@ -12,7 +12,7 @@ import {
   type EventEncoder,
   readBody,
 } from './codec.ts';
-import { joined } from './encode-history.ts';
+import { joinTexts } from './encode-history.ts';
 import { OPENAI_STOP_REASONS } from './openai-stream.ts';
 import { parseArguments } from './provider-values.ts';
 
@@ -67,12 +67,12 @@ export function readOpenAiRequest(text: string, callIds: CallIds): Result<Client
   if (!read.ok) return read;
   const body = read.value;
   const system = body.messages.flatMap((message) =>
-    message.role === 'system' || message.role === 'developer' ? texts(message.content) : [],
+    message.role === 'system' || message.role === 'developer' ? toTextParts(message.content) : [],
   );
   return ok({
     model: body.model,
-    system: joined(system.map((part) => part.text)),
-    messages: body.messages.flatMap((message) => canonical(message, callIds)),
+    system: joinTexts(system.map((part) => part.text)),
+    messages: body.messages.flatMap((message) => toCanonicalMessages(message, callIds)),
     tools: body.tools.map(({ function: { name, description, parameters } }) => ({
       name,
       description,
@@ -85,14 +85,14 @@ export function readOpenAiRequest(text: string, callIds: CallIds): Result<Client
   });
 }
 
-function canonical(message: WireMessage, callIds: CallIds): ClientMessage[] {
+function toCanonicalMessages(message: WireMessage, callIds: CallIds): ClientMessage[] {
   switch (message.role) {
     case 'system':
     case 'developer':
       return [];
     case 'user': {
       const { content } = message;
-      const blocks = typeof content === 'string' ? texts(content) : content.map(userPart);
+      const blocks = typeof content === 'string' ? toTextParts(content) : content.map(userPart);
       return [{ role: 'user', content: blocks }];
     }
     case 'assistant': {
@@ -104,11 +104,11 @@ function canonical(message: WireMessage, callIds: CallIds): ClientMessage[] {
           input,
         }),
       );
-      return [{ role: 'assistant', content: [...texts(message.content ?? []), ...calls] }];
+      return [{ role: 'assistant', content: [...toTextParts(message.content ?? []), ...calls] }];
     }
     case 'tool': {
       const tool_use_id = callIds(message.tool_call_id);
-      const content = [...texts(message.content)];
+      const content = [...toTextParts(message.content)];
       return [{ role: 'tool', content: [{ type: 'tool_result', tool_use_id, content, is_error: false }] }];
     }
   }
@@ -125,7 +125,7 @@ function userPart(part: z.infer<typeof Text> | z.infer<typeof Image> | z.infer<t
 }
 
 /** A text alone stands for one part. */
-function texts(content: z.infer<typeof Texts>): readonly TextBlock[] {
+function toTextParts(content: z.infer<typeof Texts>): readonly TextBlock[] {
   return typeof content === 'string' ? [{ type: 'text', text: content }] : content;
 }
 
@@ -143,7 +143,7 @@ export function createOpenAiEventEncoder(head: AnswerHead): EventEncoder {
     if (event.stop_reason === 'error' || event.stop_reason === 'cancelled') return [];
     return [
       delta({}, WIRE_STOPS.get(event.stop_reason) ?? 'stop'),
-      ...(event.usage.usage_estimated ? [] : [chunk({ choices: [], usage: counts(event.usage) })]),
+      ...(event.usage.usage_estimated ? [] : [chunk({ choices: [], usage: encodeUsage(event.usage) })]),
       'data: [DONE]\n\n',
     ];
   }
@@ -172,7 +172,7 @@ export function createOpenAiEventEncoder(head: AnswerHead): EventEncoder {
 }
 
 /** The prompt count contains what was read from and written to a cache. */
-function counts(usage: TokenUsage): object {
+function encodeUsage(usage: TokenUsage): object {
   const { cached_input_tokens: cached, cache_creation_input_tokens: written } = usage;
   const prompt_tokens = usage.input_tokens + cached + written;
   return {

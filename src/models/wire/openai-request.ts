@@ -3,22 +3,22 @@ import type { DocumentBlock, ImageBlock, StoredMessage } from '#protocol/message
 import type { ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest, WireTool } from '#protocol/model-request.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
-import type { Remarks } from './codec.ts';
+import type { CodecLog } from './codec.ts';
 import {
-  between,
-  callName,
+  appendText,
+  cacheEncoding,
+  cacheFold,
+  collectSystemTexts,
+  createDropLog,
   type Drop,
-  dropper,
-  encodedOnce,
-  foldedOnce,
-  grown,
+  findUnsupported,
   INTERRUPTED,
   isBlank,
-  joined,
+  joinTexts,
   NO_TEXT,
-  refusal,
-  systemTexts,
-  wellFormed,
+  replaceLoneSurrogates,
+  sanitizeToolName,
+  wrapText,
 } from './encode-history.ts';
 
 export interface OpenAiOptions {
@@ -36,24 +36,24 @@ const RESERVED = new Set(['n', 'stream', 'messages']);
 export function createOpenAiEncoder(
   type: 'openai' | 'openrouter',
   options: OpenAiOptions,
-  remarks: Remarks,
+  remarks: CodecLog,
 ): (request: CanonicalRequest) => Buffer {
-  const drop = dropper(remarks);
-  const encode = encodedOnce((message, model) => {
+  const drop = createDropLog(remarks);
+  const encode = cacheEncoding((message, model) => {
     const json = encodeMessage(message, model, drop);
-    return json === null ? null : wellFormed(json);
+    return json === null ? null : replaceLoneSurrogates(json);
   });
   const toolTexts = new WeakMap<WireTool, string>();
 
   /** Messages with a comma before each. */
-  const said = foldedOnce(
+  const said = cacheFold(
     NO_TEXT,
     (said, step, model) => {
       const json =
         step.kind === 'interrupted'
           ? JSON.stringify(toolMessage(step.tool_use_id, INTERRUPTED, true))
           : encode(step.message, model);
-      return json === null ? said : grown(said, `,${json}`);
+      return json === null ? said : appendText(said, `,${json}`);
     },
     drop,
   );
@@ -71,34 +71,35 @@ export function createOpenAiEncoder(
   return (request) => {
     const { model, output_schema } = request;
     const fields = new Map<string, string>();
-    const set = (key: string, value: unknown) => fields.set(key, wellFormed(JSON.stringify(value)));
-    set('stream', true);
-    if (options.stream_usage !== false) set('stream_options', { include_usage: true });
-    set(options.max_tokens_field ?? 'max_completion_tokens', request.max_output_tokens);
-    if (request.tools.length > 0) fields.set('tools', wellFormed(`[${request.tools.map(toolJson).join(',')}]`));
-    if (request.stop_sequences.length > 0) set('stop', request.stop_sequences.slice(0, MAX_STOPS));
-    if (request.temperature !== null) set('temperature', request.temperature);
+    const setField = (key: string, value: unknown) => fields.set(key, replaceLoneSurrogates(JSON.stringify(value)));
+    setField('stream', true);
+    if (options.stream_usage !== false) setField('stream_options', { include_usage: true });
+    setField(options.max_tokens_field ?? 'max_completion_tokens', request.max_output_tokens);
+    if (request.tools.length > 0)
+      fields.set('tools', replaceLoneSurrogates(`[${request.tools.map(toolJson).join(',')}]`));
+    if (request.stop_sequences.length > 0) setField('stop', request.stop_sequences.slice(0, MAX_STOPS));
+    if (request.temperature !== null) setField('temperature', request.temperature);
     if (output_schema !== null && model.capabilities.supports_structured_output)
-      set('response_format', {
+      setField('response_format', {
         type: 'json_schema',
         json_schema: { name: 'response', schema: output_schema, strict: isStrict(output_schema) },
       });
-    for (const [key, value] of Object.entries(model.extra_body ?? {})) if (!RESERVED.has(key)) set(key, value);
+    for (const [key, value] of Object.entries(model.extra_body ?? {})) if (!RESERVED.has(key)) setField(key, value);
     const name = fields.get('model') ?? JSON.stringify(model.wire_name);
     fields.delete('model');
     const head = `{"model":${name},"messages":[`;
     const tail = `]${[...fields].map(([key, json]) => `,${JSON.stringify(key)}:${json}`).join('')}}`;
     const system = systemMessage(request, type);
     const history = said(request);
-    if (system !== null) return between(`${head}${wellFormed(JSON.stringify(system))}`, history, tail);
+    if (system !== null) return wrapText(`${head}${replaceLoneSurrogates(JSON.stringify(system))}`, history, tail);
     // Without the first comma.
     const bytes = history.bytes.subarray(Math.min(1, history.length));
-    return between(head, { bytes, length: Math.max(0, history.length - 1) }, tail);
+    return wrapText(head, { bytes, length: Math.max(0, history.length - 1) }, tail);
   };
 }
 
 function systemMessage(request: CanonicalRequest, type: 'openai' | 'openrouter'): object | null {
-  const { stable, volatile } = systemTexts(request);
+  const { stable, volatile } = collectSystemTexts(request);
   const { model } = request;
   if (type === 'openrouter' && model.capabilities.supports_prompt_caching && stable !== null) {
     if (MARKED_VENDORS.test(model.wire_name)) {
@@ -107,7 +108,7 @@ function systemMessage(request: CanonicalRequest, type: 'openai' | 'openrouter')
       return { role: 'system', content: parts };
     }
   }
-  const content = joined([stable, volatile]);
+  const content = joinTexts([stable, volatile]);
   return content === null ? null : { role: 'system', content };
 }
 
@@ -122,7 +123,7 @@ function encodeMessage(message: StoredMessage, model: ModelEntry, drop: Drop): s
       continue;
     }
     const sendable = block.type === 'image' || block.type === 'document';
-    const reason = sendable ? refusal(block, message, model) : 'this wire has no such block';
+    const reason = sendable ? findUnsupported(block, message, model) : 'this wire has no such block';
     if (reason !== null || !sendable) drop(message, block.type, reason ?? '');
     else parts.push(filePart(block));
   }
@@ -144,7 +145,7 @@ function encodeAssistant(message: StoredMessage, drop: Drop): string | null {
     if (block.type === 'text') {
       if (!isBlank(block.text)) texts.push(block.text);
     } else if (block.type === 'tool_use') {
-      const call = { name: callName(block.name), arguments: JSON.stringify(block.input) };
+      const call = { name: sanitizeToolName(block.name), arguments: JSON.stringify(block.input) };
       calls.push({ id: block.id, type: 'function', function: call });
     } else drop(message, block.type, 'this wire has no such block');
   }

@@ -1,15 +1,15 @@
 // Decodes chunks of OpenAI Chat Completions and compatible servers into an assembly (11.6).
 import type { StopReason } from '#protocol/message.ts';
-import { type Assembly, count, type Slot } from './assembly.ts';
-import type { Decoder, Remarks } from './codec.ts';
-import { fault, readWireError, streamFault, WireFault } from './fault.ts';
+import { type Assembly, readCount, type Slot } from './assembly.ts';
+import type { CodecLog, Decoder } from './codec.ts';
+import { fault, readWireError, toStreamFault, WireFault } from './fault.ts';
 import {
   argumentsText,
   createObjectScan,
-  nameOf,
   type ObjectScan,
   parseArguments,
   readEventData,
+  readName,
 } from './provider-values.ts';
 
 /** What is read of a chunk; everything from outside may be missing. */
@@ -60,7 +60,7 @@ interface Call {
   parses: boolean | null;
 }
 
-export function createOpenAiDecoder(assembly: Assembly, remarks: Remarks): Decoder {
+export function createOpenAiDecoder(assembly: Assembly, remarks: CodecLog): Decoder {
   let textSlot: Slot | null = null;
   const calls: Call[] = [];
   /** The newest call of an index, the first one of an id. */
@@ -100,12 +100,12 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: Remarks): Decod
     if (index !== null) {
       known = byIndex.get(index);
       // Servers exist that give every call of a message the index 0.
-      if (known && id !== null && known.id !== null && id !== known.id && beginsAnother(known, name)) known = undefined;
+      if (known && id !== null && known.id !== null && id !== known.id && beginsNewCall(known, name)) known = undefined;
     } else if (id !== null) known = byId.get(id);
     else {
       known = calls.at(-1);
       // Without index and id only a name can begin a call, once the one before it is whole.
-      if (known && (args !== '' || name !== known.slot.name) && beginsAnother(known, name)) known = undefined;
+      if (known && (args !== '' || name !== known.slot.name) && beginsNewCall(known, name)) known = undefined;
     }
     if (known) {
       identify(known, id);
@@ -161,9 +161,9 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: Remarks): Decod
         chunk.error !== undefined || choice?.error !== undefined
           ? (readWireError(chunk) ?? readWireError(choice))
           : null;
-      if (error !== null) throw streamFault(error);
-      assembly.servedModel = nameOf(chunk.model) ?? assembly.servedModel;
-      assembly.responseId = nameOf(chunk.id) ?? assembly.responseId;
+      if (error !== null) throw toStreamFault(error);
+      assembly.servedModel = readName(chunk.model) ?? assembly.servedModel;
+      assembly.responseId = readName(chunk.id) ?? assembly.responseId;
       if (!choice || (choice.index ?? 0) !== 0) return;
       const delta = choice.delta;
       if (delta) {
@@ -178,7 +178,7 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: Remarks): Decod
           throw new WireFault(
             fault('server_error', 'finish_reason_error', 'the provider ended the answer with an error'),
           );
-        finishReason = nameOf(choice.finish_reason) ?? 'unknown';
+        finishReason = readName(choice.finish_reason) ?? 'unknown';
       }
     },
     end,
@@ -186,9 +186,9 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: Remarks): Decod
 }
 
 /** Whether a named fragment cannot belong to a call that already has a name and whole arguments. */
-function beginsAnother(call: Call, name: string): boolean {
+function beginsNewCall(call: Call, name: string): boolean {
   const { slot, scan } = call;
-  if (name === '' || slot.name === '' || !scan.balanced()) return false;
+  if (name === '' || slot.name === '' || !scan.isBalanced()) return false;
   // Once: what follows a balanced text is white space, or makes it unbalanced for good.
   call.parses ??= parseArguments(slot.text, false).error === null;
   return call.parses;
@@ -207,16 +207,16 @@ function contentText(content: unknown): string {
 
 /** DeepSeek gives the count beside the prompt's, perhaps without details. */
 export function cachedTokens(wire: WireUsage): number | null {
-  return count(wire.prompt_tokens_details?.cached_tokens) ?? count(wire.prompt_cache_hit_tokens);
+  return readCount(wire.prompt_tokens_details?.cached_tokens) ?? readCount(wire.prompt_cache_hit_tokens);
 }
 
 /** The prompt count contains what was read from and written to a cache; the classes we keep are disjoint. */
-function readUsage(assembly: Assembly, wire: WireUsage, remarks: Remarks): void {
+function readUsage(assembly: Assembly, wire: WireUsage, remarks: CodecLog): void {
   const { usage } = assembly;
-  const prompt = count(wire.prompt_tokens);
+  const prompt = readCount(wire.prompt_tokens);
   if (prompt !== null) {
     const read = cachedTokens(wire) ?? 0;
-    const written = count(wire.prompt_tokens_details?.cache_write_tokens) ?? 0;
+    const written = readCount(wire.prompt_tokens_details?.cache_write_tokens) ?? 0;
     if (read + written > prompt)
       remarks.warn(
         { prompt_tokens: prompt, cached: read, written },
@@ -226,6 +226,6 @@ function readUsage(assembly: Assembly, wire: WireUsage, remarks: Remarks): void 
     usage.cached = read;
     usage.creation = written;
   }
-  usage.output = count(wire.completion_tokens) ?? usage.output;
-  usage.reasoning = count(wire.completion_tokens_details?.reasoning_tokens) ?? usage.reasoning ?? 0;
+  usage.output = readCount(wire.completion_tokens) ?? usage.output;
+  usage.reasoning = readCount(wire.completion_tokens_details?.reasoning_tokens) ?? usage.reasoning ?? 0;
 }

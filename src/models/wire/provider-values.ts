@@ -12,9 +12,9 @@ const LIMITS: Limits = { bytes: 4 * EVENT_CHARACTERS, depth: 150, nodes: 50_000 
 
 /** Throws `SyntaxError` for what is not JSON, and `WireFault` for what is too large to be part of an answer. */
 export function readEventData(data: string): unknown {
-  if (data.length > EVENT_CHARACTERS) throw tooLarge(`has more than ${EVENT_CHARACTERS} characters`);
+  if (data.length > EVENT_CHARACTERS) throw eventTooLarge(`has more than ${EVENT_CHARACTERS} characters`);
   const problem = data.length > SMALL_CHARACTERS ? faultOfJson(data, LIMITS) : null;
-  if (problem !== null) throw tooLarge(problem);
+  if (problem !== null) throw eventTooLarge(problem);
   return JSON.parse(data);
 }
 
@@ -27,12 +27,12 @@ export function tryEventData(data: string): unknown {
   }
 }
 
-function tooLarge(problem: string): WireFault {
+function eventTooLarge(problem: string): WireFault {
   return new WireFault(fault('other', 'response_too_large', `an event of the stream ${problem}`));
 }
 
 /** A name from outside, such as a model's; null for anything else and for what is too long to be one. */
-export function nameOf(value: unknown): string | null {
+export function readName(value: unknown): string | null {
   return typeof value === 'string' && value !== '' && value.length <= MAX_NAME ? value : null;
 }
 
@@ -75,7 +75,7 @@ export function argumentsText(slot: { refused: string | null }, value: object): 
 export interface ObjectScan {
   feed(piece: string): void;
   /** The braces that were opened are closed, and nothing but white space stands around them. */
-  balanced(): boolean;
+  isBalanced(): boolean;
 }
 
 export function createObjectScan(): ObjectScan {
@@ -104,6 +104,6 @@ export function createObjectScan(): ObjectScan {
     feed(piece) {
       for (let at = 0; at < piece.length && state !== 'spoiled'; at++) step(piece.charCodeAt(at));
     },
-    balanced: () => state === 'whole',
+    isBalanced: () => state === 'whole',
   };
 }

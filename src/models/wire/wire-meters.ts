@@ -1,11 +1,11 @@
 // The meter of each wire: token counts of Anthropic Messages, OpenAI Responses and Chat Completions (11.5, 11.6, 19 §2.2).
 import { isMapping } from '#core/policy/parsing/yaml.ts';
 import type { ClientWire } from '#protocol/api/gateway.ts';
-import { faultOf, type Reading, type WireMeter } from './answer-meter.ts';
+import { type Reading, readFault, type WireMeter } from './answer-meter.ts';
 import { ANTHROPIC_STOP_REASONS } from './anthropic-stream.ts';
-import { count, type UsageRound } from './assembly.ts';
+import { readCount, type UsageRound } from './assembly.ts';
 import { cachedTokens, OPENAI_STOP_REASONS } from './openai-stream.ts';
-import { nameOf } from './provider-values.ts';
+import { readName } from './provider-values.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -15,8 +15,8 @@ export const messagesMeter: WireMeter = {
     switch (value.type) {
       case 'message_start':
         if (!isMapping(value.message)) return;
-        reading.served_model = nameOf(value.message.model);
-        reading.response_id = nameOf(value.message.id);
+        reading.served_model = readName(value.message.model);
+        reading.response_id = readName(value.message.id);
         readMessagesUsage(value.message.usage, reading);
         reading.usage.early = true;
         return;
@@ -32,24 +32,24 @@ export const messagesMeter: WireMeter = {
         if (isMapping(value.delta)) readStop(value.delta.stop_reason, reading);
         if (!isMapping(value.usage)) return;
         readMessagesUsage(value.usage, reading);
-        if (count(value.usage.output_tokens) !== null) reading.usage.early = false;
+        if (readCount(value.usage.output_tokens) !== null) reading.usage.early = false;
         return;
       }
       case 'message_stop':
         reading.whole = true;
         return;
       case 'error':
-        reading.fault = faultOf(value, null);
+        reading.fault = readFault(value, null);
         return;
       default:
-        if ('error' in value) reading.fault = faultOf(value, null);
+        if ('error' in value) reading.fault = readFault(value, null);
     }
   },
   body(value, reading) {
     if (!isMapping(value)) return;
-    if (value.error != null) reading.fault = faultOf(value, null);
-    reading.served_model = nameOf(value.model);
-    reading.response_id = nameOf(value.id);
+    if (value.error != null) reading.fault = readFault(value, null);
+    reading.served_model = readName(value.model);
+    reading.response_id = readName(value.id);
     readStop(value.stop_reason, reading);
     readMessagesUsage(value.usage, reading);
     for (const block of Array.isArray(value.content) ? value.content : []) {
@@ -74,8 +74,8 @@ function readBlock(block: unknown, reading: Reading): void {
 function readMessagesUsage(wire: unknown, reading: Reading): void {
   if (!isMapping(wire)) return;
   const rounds = Array.isArray(wire.iterations) ? wire.iterations.filter(isMapping).filter(isBilled) : [];
-  if (rounds.length > 0) reading.rounds = rounds.map((one) => ({ model: nameOf(one.model), usage: countsOf(one) }));
-  const given = rounds.length > 0 ? reading.rounds.map(({ usage }) => usage) : [countsOf(wire)];
+  if (rounds.length > 0) reading.rounds = rounds.map((one) => ({ model: readName(one.model), usage: readCounts(one) }));
+  const given = rounds.length > 0 ? reading.rounds.map(({ usage }) => usage) : [readCounts(wire)];
   for (const key of CLASSES) {
     const counts = given.map((usage) => usage[key]).filter((n) => n !== null);
     if (counts.length > 0) reading.usage[key] = counts.reduce((a, b) => a + b, 0);
@@ -90,18 +90,18 @@ function isBilled({ type, output_tokens }: Json, at: number, all: readonly Json[
 
 const CLASSES = ['input', 'output', 'cached', 'creation', 'creation1h', 'reasoning'] as const;
 
-function countsOf(one: Json): UsageRound['usage'] {
+function readCounts(one: Json): UsageRound['usage'] {
   return {
-    input: count(one.input_tokens),
-    output: count(one.output_tokens),
-    cached: count(one.cache_read_input_tokens),
-    creation: count(one.cache_creation_input_tokens),
-    creation1h: count(inner(one.cache_creation, 'ephemeral_1h_input_tokens')),
-    reasoning: count(inner(one.output_tokens_details, 'thinking_tokens')),
+    input: readCount(one.input_tokens),
+    output: readCount(one.output_tokens),
+    cached: readCount(one.cache_read_input_tokens),
+    creation: readCount(one.cache_creation_input_tokens),
+    creation1h: readCount(readMember(one.cache_creation, 'ephemeral_1h_input_tokens')),
+    reasoning: readCount(readMember(one.output_tokens_details, 'thinking_tokens')),
   };
 }
 
-function inner(value: unknown, key: string): unknown {
+function readMember(value: unknown, key: string): unknown {
   return isMapping(value) ? value[key] : undefined;
 }
 
@@ -133,25 +133,25 @@ const responsesMeter: WireMeter = {
     const { type, response } = value;
     if (ENDS.has(type) && isMapping(response)) {
       readResponse(response, reading);
-      reading.background = backgroundOf(response, true);
+      reading.background = readBackground(response, true);
       reading.whole = true;
     } else if (BEGINNINGS.has(type) && isMapping(response)) {
-      reading.served_model = nameOf(response.model);
-      reading.response_id = nameOf(response.id);
-      if (response.background === true) reading.background = backgroundOf(response, false);
+      reading.served_model = readName(response.model);
+      reading.response_id = readName(response.id);
+      if (response.background === true) reading.background = readBackground(response, false);
     } else if (type === 'response.output_item.added') readItem(value.item, reading);
-    else if (type === 'error') reading.fault = faultOf(isMapping(value.error) ? value : { error: value }, null);
+    else if (type === 'error') reading.fault = readFault(isMapping(value.error) ? value : { error: value }, null);
     else if (typeof type === 'string' && PIECE.test(type)) reading.characters += countCharacters(value.delta);
   },
   body(value, reading) {
     if (!isMapping(value)) return;
     if (UNDER_WAY.has(value.status)) {
       reading.whole = false;
-      reading.background = backgroundOf(value, false);
+      reading.background = readBackground(value, false);
       return;
     }
-    if (value.error != null) reading.fault = faultOf(value, null);
-    if (OVER.has(value.status)) reading.background = backgroundOf(value, true);
+    if (value.error != null) reading.fault = readFault(value, null);
+    if (OVER.has(value.status)) reading.background = readBackground(value, true);
     for (const item of Array.isArray(value.output) ? value.output : []) {
       readItem(item, reading);
       reading.characters += JSON.stringify(item).length;
@@ -160,16 +160,16 @@ const responsesMeter: WireMeter = {
   },
 };
 
-function backgroundOf({ id }: ResponsesJson, done: boolean): Reading['background'] {
-  const name = nameOf(id);
+function readBackground({ id }: ResponsesJson, done: boolean): Reading['background'] {
+  const name = readName(id);
   return name === null ? null : { id: name, done };
 }
 
 function readResponse(response: ResponsesJson, reading: Reading): void {
-  reading.served_model = nameOf(response.model) ?? reading.served_model;
-  reading.response_id = nameOf(response.id) ?? reading.response_id;
+  reading.served_model = readName(response.model) ?? reading.served_model;
+  reading.response_id = readName(response.id) ?? reading.response_id;
   readResponsesUsage(response.usage, reading);
-  if (response.status === 'failed') reading.fault = faultOf(response, null);
+  if (response.status === 'failed') reading.fault = readFault(response, null);
   else if (response.status === 'cancelled')
     reading.fault = { error_class: 'cancelled', error_detail: null, name: 'cancelled' };
   else if (response.status === 'incomplete') {
@@ -187,16 +187,16 @@ function readItem(item: unknown, reading: Reading): void {
 /** The prompt count holds what was read from and written to a cache. */
 function readResponsesUsage(wire: unknown, { usage }: Reading): void {
   if (!isMapping(wire)) return;
-  const prompt = count(wire.input_tokens);
+  const prompt = readCount(wire.input_tokens);
   if (prompt !== null) {
     const details = isMapping(wire.input_tokens_details) ? wire.input_tokens_details : {};
-    usage.cached = count(details.cached_tokens) ?? 0;
-    usage.creation = count(details.cache_write_tokens) ?? 0;
+    usage.cached = readCount(details.cached_tokens) ?? 0;
+    usage.creation = readCount(details.cache_write_tokens) ?? 0;
     usage.input = Math.max(0, prompt - usage.cached - usage.creation);
   }
-  usage.output = count(wire.output_tokens) ?? usage.output;
+  usage.output = readCount(wire.output_tokens) ?? usage.output;
   const details = isMapping(wire.output_tokens_details) ? wire.output_tokens_details : {};
-  usage.reasoning = count(details.reasoning_tokens) ?? usage.reasoning;
+  usage.reasoning = readCount(details.reasoning_tokens) ?? usage.reasoning;
 }
 
 function countCharacters(value: unknown): number {
@@ -213,60 +213,62 @@ const chatMeter: WireMeter = {
   },
   event(value, reading) {
     if (!isMapping(value)) return;
-    readAnswer(value, 'delta', reading);
+    readChatAnswer(value, 'delta', reading);
     // Servers exist that leave the mark at the end out.
     if (reading.stop_reason !== null && reading.fault === null) reading.whole = true;
   },
   body(value, reading) {
-    if (isMapping(value)) readAnswer(value, 'message', reading);
+    if (isMapping(value)) readChatAnswer(value, 'message', reading);
   },
 };
 
-function readAnswer(value: Readonly<Record<string, unknown>>, part: 'delta' | 'message', reading: Reading): void {
-  reading.served_model = nameOf(value.model) ?? reading.served_model;
-  reading.response_id = nameOf(value.id) ?? reading.response_id;
+function readChatAnswer(value: Readonly<Record<string, unknown>>, part: 'delta' | 'message', reading: Reading): void {
+  reading.served_model = readName(value.model) ?? reading.served_model;
+  reading.response_id = readName(value.id) ?? reading.response_id;
   readChatUsage(value.usage ?? (isMapping(value.x_groq) ? value.x_groq.usage : null), reading);
-  if (value.error != null) reading.fault = faultOf(value, null);
+  if (value.error != null) reading.fault = readFault(value, null);
   for (const choice of Array.isArray(value.choices) ? value.choices : []) {
     if (!isMapping(choice)) continue;
     const { finish_reason } = choice;
     if (finish_reason === 'error' || choice.error != null)
       reading.fault =
-        choice.error == null ? { error_class: 'server_error', error_detail: null, name: null } : faultOf(choice, null);
+        choice.error == null
+          ? { error_class: 'server_error', error_detail: null, name: null }
+          : readFault(choice, null);
     else if (typeof finish_reason === 'string' && finish_reason !== '')
       reading.stop_reason = OPENAI_STOP_REASONS.get(finish_reason) ?? 'end_turn';
     const said = choice[part];
-    if (isMapping(said)) readSaid(said, reading);
+    if (isMapping(said)) readDelta(said, reading);
   }
 }
 
-function readSaid(said: Readonly<Record<string, unknown>>, reading: Reading): void {
-  for (const text of [said.content, said.refusal, said.reasoning, said.reasoning_content]) add(text, reading);
+function readDelta(said: Readonly<Record<string, unknown>>, reading: Reading): void {
+  for (const text of [said.content, said.refusal, said.reasoning, said.reasoning_content]) addCharacters(text, reading);
   for (const call of Array.isArray(said.tool_calls) ? said.tool_calls : []) {
     if (!isMapping(call) || !isMapping(call.function)) continue;
     if (typeof call.function.name === 'string' && call.function.name !== '') reading.tool_calls++;
-    add(call.function.name, reading);
-    add(call.function.arguments, reading);
+    addCharacters(call.function.name, reading);
+    addCharacters(call.function.arguments, reading);
   }
 }
 
-function add(text: unknown, reading: Reading): void {
+function addCharacters(text: unknown, reading: Reading): void {
   if (typeof text === 'string') reading.characters += text.length;
 }
 
 /** The prompt count holds what was read from and written to a cache; the classes we keep are disjoint. */
 function readChatUsage(wire: unknown, { usage }: Reading): void {
   if (!isMapping(wire)) return;
-  const prompt = count(wire.prompt_tokens);
+  const prompt = readCount(wire.prompt_tokens);
   if (prompt !== null) {
     const details = isMapping(wire.prompt_tokens_details) ? wire.prompt_tokens_details : {};
     usage.cached = cachedTokens(wire) ?? 0;
-    usage.creation = count(details.cache_write_tokens) ?? 0;
+    usage.creation = readCount(details.cache_write_tokens) ?? 0;
     usage.input = Math.max(0, prompt - usage.cached - usage.creation);
   }
-  usage.output = count(wire.completion_tokens) ?? usage.output;
+  usage.output = readCount(wire.completion_tokens) ?? usage.output;
   const details = isMapping(wire.completion_tokens_details) ? wire.completion_tokens_details : {};
-  usage.reasoning = count(details.reasoning_tokens) ?? usage.reasoning;
+  usage.reasoning = readCount(details.reasoning_tokens) ?? usage.reasoning;
 }
 
 export const METERS: Readonly<Record<ClientWire, WireMeter>> = {

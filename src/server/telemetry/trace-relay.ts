@@ -71,7 +71,7 @@ export function createTraceRelay(bus: LiveBus): TraceRelay {
       return plain(input, { ...init, headers });
     },
     mcp: (plain) => {
-      type McpTools = ReturnType<Mcp['known']>;
+      type McpTools = ReturnType<Mcp['knownTools']>;
       const traceTools = (tools: McpTools): McpTools =>
         tools.map((one) => ({
           ...one,
@@ -83,7 +83,7 @@ export function createTraceRelay(bus: LiveBus): TraceRelay {
       return {
         ...plain,
         tools: async (workspace) => traceTools(await plain.tools(workspace)),
-        known: (workspace) => traceTools(plain.known(workspace)),
+        knownTools: (workspace) => traceTools(plain.knownTools(workspace)),
       };
     },
   };

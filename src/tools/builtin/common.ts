@@ -7,7 +7,7 @@ import { type JsonSchema, type ToolDefinition, ToolError } from '#protocol/tool.
 type Given = Pick<ToolDefinition, 'name' | 'description' | 'input_schema' | 'side_effects'> & Partial<ToolDefinition>;
 
 /** A definition with the usual rest: needs the workspace, its paths in `path` and `paths`, the timeout of its class. */
-export function define(given: Given): ToolDefinition {
+export function defineTool(given: Given): ToolDefinition {
   return { requires_workspace: true, path_fields: ['path', 'paths'], timeout_seconds: null, ...given };
 }
 
@@ -22,7 +22,7 @@ export function pathSchema(description: string): JsonSchema {
 }
 
 /** The files of a tool that asked for the workspace. */
-export function filesOf(context: ToolContext): WorkspaceFiles {
+export function workspaceFiles(context: ToolContext): WorkspaceFiles {
   if (context.files === null) throw new Error('a workspace tool was called without a workspace');
   return context.files;
 }
@@ -34,7 +34,7 @@ type Unread = 'allowed' | 'refused';
 
 /** What `refuseStale` will say, as far as it can be known before anybody is asked. Throws `ToolError`. */
 export async function checkStale(context: ToolContext, given: string, unread: Unread): Promise<void> {
-  const files = filesOf(context);
+  const files = workspaceFiles(context);
   const path = await files.resolve(given, 'write');
   if (unread === 'allowed' && context.known.hash(path.relative) === null) return;
   const data = await files.read(path, MAX_CHECKED_BYTES).catch((error: unknown) => {
@@ -42,7 +42,7 @@ export async function checkStale(context: ToolContext, given: string, unread: Un
     if (error instanceof ToolError) return null;
     throw error;
   });
-  if (data !== null) refuseStale(context, path, { now: hashOf(data), unread });
+  if (data !== null) refuseStale(context, path, { now: hashContent(data), unread });
 }
 
 /**
@@ -65,7 +65,7 @@ export function refuseStale(
 }
 
 /** SHA-256 of a content in hex, as `WorkspaceFiles.hash` has it. */
-export function hashOf(data: string | Uint8Array): string {
+export function hashContent(data: string | Uint8Array): string {
   return createHash('sha256').update(data).digest('hex');
 }
 
@@ -74,24 +74,24 @@ export function utf8Text(data: Uint8Array, path: string, hint = ''): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(data);
   } catch {
-    throw notText(path, hint);
+    throw notTextError(path, hint);
   }
 }
 
 /** @param hint what to do instead; '' = nothing */
-export function notText(path: string, hint = ''): ToolError {
+export function notTextError(path: string, hint = ''): ToolError {
   return new ToolError('execution_error', `not valid UTF-8 text: ${path}${hint}`);
 }
 
 /** `cancel` of a tool that is done almost as soon as it started: there is nothing to end. */
-export async function nothingToCancel(): Promise<boolean> {
+export async function cancelNothing(): Promise<boolean> {
   return false;
 }
 
 // Order of names as their UTF-8 bytes, the order of every listing (09 §13).
 
 /** Compares like the UTF-8 bytes would. */
-export function byteOrder(a: string, b: string): number {
+export function compareBytes(a: string, b: string): number {
   // UTF-16 order differs from byte order only where surrogates meet the characters behind them.
   if (/[\ud800-\uffff]/.test(a) && /[\ud800-\uffff]/.test(b)) return Buffer.compare(Buffer.from(a), Buffer.from(b));
   return a < b ? -1 : a > b ? 1 : 0;

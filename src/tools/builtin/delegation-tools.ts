@@ -8,9 +8,9 @@ import {
 import { attachmentsSchema, INPUT_SCHEMA, plainInput } from '#core/policy/workers/worker-tools.ts';
 import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool.ts';
 import { REQUEST_CONTEXT, ToolError, toolText } from '#protocol/tool.ts';
-import { define, inputSchema, nothingToCancel } from './common.ts';
+import { cancelNothing, defineTool, inputSchema } from './common.ts';
 
-const delegateDefinition = define({
+const delegateDefinition = defineTool({
   name: 'delegate',
   description: DELEGATE_DESCRIPTION,
   input_schema: DELEGATE_JSON_SCHEMA,
@@ -27,7 +27,7 @@ const delegateDefinition = define({
 export const delegate: ToolFactory = () => ({
   definition: delegateDefinition,
   // The signal of the call reaches the worker's turn.
-  cancel: nothingToCancel,
+  cancel: cancelNothing,
   check: async (input, { spawner }) => (spawner === null ? [] : spawner.check(input)),
   async execute(input, { spawner }) {
     if (spawner === null) throw new ToolError('permission_denied', 'workers cannot delegate');
@@ -37,7 +37,7 @@ export const delegate: ToolFactory = () => ({
 
 // _request_context: a worker requests missing information; the turn loop reads the request itself (04 §8).
 
-const requestContextDefinition = define({
+const requestContextDefinition = defineTool({
   name: REQUEST_CONTEXT,
   description: REQUEST_CONTEXT_DESCRIPTION,
   input_schema: REQUEST_CONTEXT_JSON_SCHEMA,
@@ -49,7 +49,7 @@ const requestContextDefinition = define({
 
 export const requestContext: ToolFactory = () => ({
   definition: requestContextDefinition,
-  cancel: nothingToCancel,
+  cancel: cancelNothing,
   async execute(_input, { is_worker }) {
     if (!is_worker) throw new ToolError('permission_denied', 'only a worker can request context');
     return toolText('Request recorded.');
@@ -58,7 +58,7 @@ export const requestContext: ToolFactory = () => ({
 
 // worker_create and worker_call: a session creates its own workers and calls them (13 §6.3).
 
-const workerCreateDefinition = define({
+const workerCreateDefinition = defineTool({
   name: 'worker_create',
   description:
     'Creates a worker for this session: a specialist with instructions of its own, called with worker_call. A person sees the whole definition first and may change it; the answer says what was made. The name of a worker that you created replaces it, so that you can refine it. Its folders, rules and limits come from the server.',
@@ -85,7 +85,7 @@ const workerCreateDefinition = define({
   ),
 });
 
-const workerCallDefinition = define({
+const workerCallDefinition = defineTool({
   name: 'worker_call',
   description:
     'Calls a worker that was created in this session with worker_create. Other workers are tools of their own name.',
@@ -109,19 +109,19 @@ const workerCallDefinition = define({
 
 export const workerCreate: ToolFactory = () => ({
   definition: workerCreateDefinition,
-  cancel: nothingToCancel,
-  check: (input, context) => makerOf(context).check(proposalOf(input)),
-  shown: (input, context) => makerOf(context).describe(proposalOf(input)),
-  checkYaml: (yaml, context) => makerOf(context).check({ yaml }),
-  execute: (input, context) => makerOf(context).make(proposalOf(input)),
+  cancel: cancelNothing,
+  check: (input, context) => requireMaker(context).check(toProposal(input)),
+  preview: (input, context) => requireMaker(context).describe(toProposal(input)),
+  checkYaml: (yaml, context) => requireMaker(context).check({ yaml }),
+  execute: (input, context) => requireMaker(context).make(toProposal(input)),
 });
 
 /** No model can write `yaml`: the schema has no such key. */
-function proposalOf(input: ToolInput) {
+function toProposal(input: ToolInput) {
   return typeof input.yaml === 'string' ? { yaml: input.yaml } : { spec: input };
 }
 
-function makerOf({ maker }: ToolContext) {
+function requireMaker({ maker }: ToolContext) {
   if (maker === null) throw new ToolError('permission_denied', 'this session cannot create workers');
   return maker;
 }
@@ -130,7 +130,7 @@ export const workerCall: ToolFactory = () => ({
   definition: workerCallDefinition,
   plain: plainInput,
   // The signal of the call reaches the worker's turn.
-  cancel: nothingToCancel,
+  cancel: cancelNothing,
   check: async (input, { spawner }) => spawner?.check(input) ?? [],
   shares: async (input, { spawner }) => spawner?.shares(input) ?? [],
   async execute(input, { spawner }) {

@@ -2,20 +2,20 @@
 import type { ToolFactory } from '#core/ports/tool.ts';
 import { ToolError, toolText } from '#protocol/tool.ts';
 import {
+  cancelNothing,
   checkStale,
-  define,
-  filesOf,
-  hashOf,
+  defineTool,
+  hashContent,
   inputSchema,
-  nothingToCancel,
   pathSchema,
   refuseStale,
   utf8Text,
+  workspaceFiles,
 } from './common.ts';
 
 const MAX_FILE_BYTES = 16 * 1024 * 1024;
 
-const editFileDefinition = define({
+const editFileDefinition = defineTool({
   name: 'edit_file',
   description:
     'Replaces a text in a file of the workspace. The old text must occur exactly once, so include enough of its surroundings; both texts are taken literally.',
@@ -34,24 +34,24 @@ const editFileDefinition = define({
 
 export const editFile: ToolFactory = () => ({
   definition: editFileDefinition,
-  cancel: nothingToCancel,
+  cancel: cancelNothing,
   async check(input, context) {
     await checkStale(context, input.path as string, 'allowed');
     return [];
   },
   async execute(input, context) {
-    const files = filesOf(context);
+    const files = workspaceFiles(context);
     const old = input.old as string;
     const path = await files.resolve(input.path as string, 'write');
     await files.exclusive(path, async () => {
       context.signal.throwIfAborted();
       const data = await files.read(path, MAX_FILE_BYTES);
-      refuseStale(context, path, { now: hashOf(data), unread: 'allowed' });
+      refuseStale(context, path, { now: hashContent(data), unread: 'allowed' });
       const text = utf8Text(data, path.given, files.binary_hint);
       const at = onlyOccurrence(text, old, path.given);
       const edited = `${text.slice(0, at)}${input.new}${text.slice(at + old.length)}`;
       await files.write(path, edited);
-      context.known.wrote(path.relative, hashOf(edited));
+      context.known.wrote(path.relative, hashContent(edited));
     });
     return toolText(`Edited ${path.given}`, { files_modified: [path.relative] });
   },
@@ -69,7 +69,7 @@ function onlyOccurrence(text: string, sought: string, path: string): number {
 
 // write_file: creates or overwrites a file (09 §13).
 
-const writeFileDefinition = define({
+const writeFileDefinition = defineTool({
   name: 'write_file',
   description:
     'Writes a file of the workspace: creates it, with missing folders, or replaces its whole content. To change a part of a file use edit_file.',
@@ -87,13 +87,13 @@ const writeFileDefinition = define({
 
 export const writeFile: ToolFactory = () => ({
   definition: writeFileDefinition,
-  cancel: nothingToCancel,
+  cancel: cancelNothing,
   async check(input, context) {
     await checkStale(context, input.path as string, 'refused');
     return [];
   },
   async execute(input, context) {
-    const files = filesOf(context);
+    const files = workspaceFiles(context);
     const content = input.content as string;
     const path = await files.resolve(input.path as string, 'write');
     const created = await files.exclusive(path, async () => {
@@ -101,7 +101,7 @@ export const writeFile: ToolFactory = () => ({
       const now = await files.hash(path, context.signal);
       refuseStale(context, path, { now, unread: 'refused' });
       await files.write(path, content);
-      context.known.wrote(path.relative, hashOf(content));
+      context.known.wrote(path.relative, hashContent(content));
       return now === null;
     });
     return toolText(`Wrote ${Buffer.byteLength(content)} bytes to ${path.given}`, {

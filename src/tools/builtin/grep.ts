@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import type { ToolFactory } from '#core/ports/tool.ts';
 import type { WorkspaceFiles } from '#core/ports/workspace.ts';
 import { ToolError, toolText } from '#protocol/tool.ts';
-import { byteOrder, define, filesOf, inputSchema, PRUNED_FOLDERS, pathSchema } from './common.ts';
+import { compareBytes, defineTool, inputSchema, PRUNED_FOLDERS, pathSchema, workspaceFiles } from './common.ts';
 
 // The first hits of a search in path order, each from a file that a model may read (09 §13).
 
@@ -31,11 +31,12 @@ export function createHitList(files: WorkspaceFiles, wanted: number): HitList {
   let bound: string | null = null;
 
   /** Reads files in order until there are enough hits, and forgets the others. */
-  async function settle(): Promise<readonly string[]> {
+  async function takeFirstHits(): Promise<readonly string[]> {
     const first: string[] = [];
     const kept = new Map<string, readonly string[]>();
-    const paths = [...new Set([...checked.keys(), ...pending.keys()])].sort(byteOrder);
-    const read = async (path: string) => checked.get(path) ?? (await snippets(files, path, pending.get(path) ?? []));
+    const paths = [...new Set([...checked.keys(), ...pending.keys()])].sort(compareBytes);
+    const read = async (path: string) =>
+      checked.get(path) ?? (await readSnippets(files, path, pending.get(path) ?? []));
     for (let at = 0; at < paths.length && first.length < wanted; at += READ_AT_ONCE) {
       const next = paths.slice(at, at + READ_AT_ONCE);
       for (const [i, found] of (await Promise.all(next.map(read))).entries()) {
@@ -53,20 +54,20 @@ export function createHitList(files: WorkspaceFiles, wanted: number): HitList {
   return {
     async add(path, line) {
       if (!files.readable(path)) return;
-      if (bound !== null && byteOrder(path, bound) > 0) return;
-      const lines = pending.get(path);
+      if (bound !== null && compareBytes(path, bound) > 0) return;
+      const splitLines = pending.get(path);
       // Between files only: a file's hits must be complete when it is read.
-      if (lines === undefined && count >= MAX_PENDING) await settle();
-      if (lines === undefined) pending.set(path, [line]);
-      else lines.push(line);
+      if (splitLines === undefined && count >= MAX_PENDING) await takeFirstHits();
+      if (splitLines === undefined) pending.set(path, [line]);
+      else splitLines.push(line);
       count += 1;
     },
-    hits: settle,
+    hits: takeFirstHits,
   };
 }
 
 /** The lines as they are shown; none when the file is not readable text after all. */
-async function snippets(files: WorkspaceFiles, path: string, lines: readonly number[]): Promise<readonly string[]> {
+async function readSnippets(files: WorkspaceFiles, path: string, lines: readonly number[]): Promise<readonly string[]> {
   let text: string;
   try {
     const data = await files.read(await files.resolve(path, 'read'), MAX_FILE_BYTES);
@@ -78,11 +79,11 @@ async function snippets(files: WorkspaceFiles, path: string, lines: readonly num
   const all = text.split('\n');
   return lines.flatMap((line) => {
     const found = all[line - 1];
-    return found === undefined ? [] : `${path}:${line}: ${snippet(found.replace(/\r$/, ''))}`;
+    return found === undefined ? [] : `${path}:${line}: ${cutLine(found.replace(/\r$/, ''))}`;
   });
 }
 
-function snippet(line: string): string {
+function cutLine(line: string): string {
   if (line.length <= MAX_SNIPPET) return line;
   return `${line.slice(0, MAX_SNIPPET).replace(/[\uD800-\uDBFF]$/, '')}...`;
 }
@@ -147,7 +148,7 @@ function startSearch(options: SearchOptions): Search {
     async scanned() {
       await gone;
       if (failure !== null) throw new ToolError('execution_error', 'the search program could not be started');
-      if (searched === null) throw invalid(stderr);
+      if (searched === null) throw searchError(stderr);
       return searched;
     },
     async stop() {
@@ -190,13 +191,13 @@ async function* lines(stream: AsyncIterable<Buffer>): AsyncGenerator<string> {
 }
 
 /** What ripgrep complained about. It stops before the summary only when it could not begin. */
-function invalid(stderr: string): ToolError {
+function searchError(stderr: string): ToolError {
   const text = stderr.replace(/^rg: /, '').trim();
   const glob = /^error parsing glob/.test(text);
   return new ToolError('execution_error', `invalid ${glob ? 'path_glob' : 'regex'}: ${text || 'the search failed'}`);
 }
 
-const definition = define({
+const definition = defineTool({
   name: 'grep',
   description:
     'Searches the text files of the workspace for a regular expression (linear-time syntax: no look-around, no back-references) and shows the lines that match as path:line: text. Dependency, build and cache folders are left out.',
@@ -225,7 +226,7 @@ export function grep({ ripgrep }: { readonly ripgrep: string }): ToolFactory {
       cancel: async () => (stop === null ? false : stop()),
       async execute(input, context) {
         context.signal.throwIfAborted();
-        const files = filesOf(context);
+        const files = workspaceFiles(context);
         const pattern = input.pattern as string;
         const max = (input.max_results as number | undefined) ?? 50;
         const list = createHitList(files, max + 1);
@@ -233,7 +234,7 @@ export function grep({ ripgrep }: { readonly ripgrep: string }): ToolFactory {
         stop = async () => running?.stop() ?? false;
         const onAbort = () => void running?.stop();
         context.signal.addEventListener('abort', onAbort, { once: true });
-        let scanned = 0;
+        let countScanned = 0;
         try {
           for (const { prefix, absolute } of files.roots) {
             context.signal.throwIfAborted();
@@ -248,10 +249,10 @@ export function grep({ ripgrep }: { readonly ripgrep: string }): ToolFactory {
             });
             for await (const { path, line } of running.hits) await list.add(`${prefix}${path}`, line);
             context.signal.throwIfAborted();
-            scanned += await running.scanned();
+            countScanned += await running.scanned();
           }
           const hits = await list.hits();
-          if (hits.length === 0) return toolText(`(no matches for '${pattern}'; scanned ${scanned} files)`);
+          if (hits.length === 0) return toolText(`(no matches for '${pattern}'; scanned ${countScanned} files)`);
           const shown = hits.slice(0, max);
           const note =
             hits.length > max ? ` (truncated at max_results=${max}; refine pattern or path_glob for more)` : '';

@@ -3,11 +3,19 @@ import { setImmediate } from 'node:timers/promises';
 import type { ToolFactory } from '#core/ports/tool.ts';
 import type { ConfinedPath, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { toolText } from '#protocol/tool.ts';
-import { byteKey, define, filesOf, inputSchema, nothingToCancel, PRUNED_FOLDERS, pathSchema } from './common.ts';
+import {
+  byteKey,
+  cancelNothing,
+  defineTool,
+  inputSchema,
+  PRUNED_FOLDERS,
+  pathSchema,
+  workspaceFiles,
+} from './common.ts';
 
 const BETWEEN = 1000;
 
-const definition = define({
+const definition = defineTool({
   name: 'list_files',
   description:
     'Lists a folder of the workspace, one name per line, folders with a final slash. With recursive it lists everything below, except dependency, build and cache folders.',
@@ -26,9 +34,9 @@ const definition = define({
 
 export const listFiles: ToolFactory = () => ({
   definition,
-  cancel: nothingToCancel,
+  cancel: cancelNothing,
   async execute(input, context) {
-    const files = filesOf(context);
+    const files = workspaceFiles(context);
     const folder = await files.resolve((input.path as string | undefined) ?? '.', 'list');
     const max = (input.max_entries as number | undefined) ?? 1000;
     const lines: string[] = [];

@@ -3,7 +3,7 @@ import { editMemory, type MemoryEdit, memoryAnswer } from '#core/policy/context/
 import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool.ts';
 import type { MemoryFile, MemoryWrite } from '#protocol/event/context.ts';
 import { type JsonSchema, ToolError, type ToolOutput, toolText } from '#protocol/tool.ts';
-import { define, inputSchema, nothingToCancel } from './common.ts';
+import { cancelNothing, defineTool, inputSchema } from './common.ts';
 
 const FILE: JsonSchema = {
   type: 'string',
@@ -46,7 +46,7 @@ function memoryTool(given: {
   readonly fields: Readonly<Record<string, JsonSchema>>;
   edit(input: ToolInput): MemoryEdit;
 }): ToolFactory {
-  const definition = define({
+  const definition = defineTool({
     name: given.name,
     description: given.description,
     side_effects: 'write',
@@ -58,12 +58,12 @@ function memoryTool(given: {
   });
   return () => ({
     definition,
-    cancel: nothingToCancel,
-    execute: (input, context) => write(input.file as MemoryFile, given.edit(input), context),
+    cancel: cancelNothing,
+    execute: (input, context) => changeMemory(input.file as MemoryFile, given.edit(input), context),
   });
 }
 
-async function write(file: MemoryFile, edit: MemoryEdit, context: ToolContext): Promise<ToolOutput> {
+async function changeMemory(file: MemoryFile, edit: MemoryEdit, context: ToolContext): Promise<ToolOutput> {
   if (context.memory === null) throw new ToolError('execution_error', 'a worker has no memory files to write');
   const { operation } = edit;
   const written: MemoryWrite = await context.memory.change({
@@ -74,7 +74,7 @@ async function write(file: MemoryFile, edit: MemoryEdit, context: ToolContext): 
       if (!edited.ok) throw new ToolError('execution_error', edited.error);
       return edited.value;
     },
-    told: (change) => context.emit({ type: 'memory.updated', payload: { file, operation, ...change } }),
+    notify: (change) => context.emit({ type: 'memory.updated', payload: { file, operation, ...change } }),
   });
   const { text, over_soft_cap } = memoryAnswer(file, operation, written);
   return toolText(text, {
@@ -83,7 +83,7 @@ async function write(file: MemoryFile, edit: MemoryEdit, context: ToolContext): 
   });
 }
 
-const skillLoadDefinition = define({
+const skillLoadDefinition = defineTool({
   name: 'skill_load',
   description:
     'Reads a skill: instructions for a kind of task, listed by name in your instructions. Read it before you begin such a task. With file it reads a file that the skill mentions.',
@@ -102,7 +102,7 @@ const skillLoadDefinition = define({
 
 export const skillLoad: ToolFactory = () => ({
   definition: skillLoadDefinition,
-  cancel: nothingToCancel,
+  cancel: cancelNothing,
   async execute(input, { skills }) {
     const name = input.name as string;
     if (input.file !== undefined) return toolText(await skills.file(name, input.file as string));

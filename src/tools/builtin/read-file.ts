@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { alreadyCut, cutUtf8, MAX_OUTPUT_BYTES, omittedNote } from '#core/policy/tools/tool-output.ts';
 import type { ToolFactory } from '#core/ports/tool.ts';
 import { toolText } from '#protocol/tool.ts';
-import { define, filesOf, inputSchema, nothingToCancel, notText, pathSchema } from './common.ts';
+import { cancelNothing, defineTool, inputSchema, notTextError, pathSchema, workspaceFiles } from './common.ts';
 
 // The lines of a text that streams by: counts all, keeps the wanted ones as far as they fit (09 §10, §13).
 
@@ -29,22 +29,22 @@ function createLineWindow(offset: number, limit: number, bytes: number): LineWin
   let lineBytes = 0;
   let carriage = false;
 
-  function wanted(): boolean {
+  function isInWindow(): boolean {
     return total + 1 >= offset && total + 1 < offset + limit;
   }
-  function take(part: string) {
+  function addPart(part: string) {
     if (part === '') return;
     const size = Buffer.byteLength(part);
-    if (wanted() && !full && lineBytes <= bytes) line += part;
+    if (isInWindow() && !full && lineBytes <= bytes) line += part;
     lineBytes += size;
   }
-  function finish() {
-    if (wanted() && !full) keep();
+  function finishLine() {
+    if (isInWindow() && !full) keepLine();
     total += 1;
     line = '';
     lineBytes = 0;
   }
-  function keep() {
+  function keepLine() {
     const fits = keptBytes + lineBytes <= bytes;
     if (fits) kept.push(line);
     else full = true;
@@ -62,8 +62,8 @@ function createLineWindow(offset: number, limit: number, bytes: number): LineWin
       if (carriage && rest !== '') {
         carriage = false;
         const pair = rest.startsWith('\n');
-        take(pair ? '\r\n' : '\r');
-        finish();
+        addPart(pair ? '\r\n' : '\r');
+        finishLine();
         if (pair) rest = rest.slice(1);
       }
       // Whether a final `\r` ends a line alone is known with the next character only.
@@ -72,21 +72,21 @@ function createLineWindow(offset: number, limit: number, bytes: number): LineWin
       const ending = /\r\n|\n|\r/g;
       let from = 0;
       for (let match = ending.exec(rest); match !== null; match = ending.exec(rest)) {
-        take(rest.slice(from, ending.lastIndex));
-        finish();
+        addPart(rest.slice(from, ending.lastIndex));
+        finishLine();
         from = ending.lastIndex;
       }
-      take(rest.slice(from));
+      addPart(rest.slice(from));
     },
     end() {
-      if (carriage) take('\r');
-      if (lineBytes > 0) finish();
+      if (carriage) addPart('\r');
+      if (lineBytes > 0) finishLine();
       return { text: kept.join(''), total, last, cut: full };
     },
   };
 }
 
-const definition = define({
+const definition = defineTool({
   name: 'read_file',
   description:
     'Reads a UTF-8 text file of the workspace. For a long file give offset and limit; lines count from 1. Output beyond 256 KiB is cut at a line, with the offset to go on from.',
@@ -104,10 +104,10 @@ const definition = define({
 
 export const readFile: ToolFactory = () => ({
   definition,
-  cancel: nothingToCancel,
+  cancel: cancelNothing,
   async execute(input, context) {
     context.signal.throwIfAborted();
-    const files = filesOf(context);
+    const files = workspaceFiles(context);
     const path = await files.resolve(input.path as string, 'read');
     const offset = (input.offset as number | undefined) ?? 1;
     const limit = (input.limit as number | undefined) ?? Number.POSITIVE_INFINITY;
@@ -119,7 +119,7 @@ export const readFile: ToolFactory = () => ({
       try {
         return data === undefined ? decoder.decode() : decoder.decode(data, { stream: true });
       } catch {
-        throw notText(path.given, files.binary_hint);
+        throw notTextError(path.given, files.binary_hint);
       }
     };
     const digest = createHash('sha256');

@@ -7,9 +7,9 @@ import type { Clock } from '#protocol/clock.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { Sandbox } from '../sandbox/bubblewrap.ts';
 import { type CommandEnd, type RunningCommand, startCommand } from '../sandbox/command.ts';
-import { define, inputSchema } from './common.ts';
+import { defineTool, inputSchema } from './common.ts';
 
-const definition = define({
+const definition = defineTool({
   name: 'shell',
   description:
     'Runs a command with /bin/sh -c in the workspace and returns its exit code and what it printed. It has no input, and what it leaves in the background is ended with it.',
@@ -52,7 +52,7 @@ export function shell({ env, sandbox, clock }: ShellOptions): ToolFactory {
         context.signal.throwIfAborted();
         const started = start(argv, context.workspace_path);
         running = started;
-        const onAbort = () => void started.stop(patienceOf(context.signal));
+        const onAbort = () => void started.stop(gracePeriod(context.signal));
         context.signal.addEventListener('abort', onAbort, { once: true });
         const end = await started.ended
           .catch(() => {
@@ -60,7 +60,7 @@ export function shell({ env, sandbox, clock }: ShellOptions): ToolFactory {
           })
           .finally(() => context.signal.removeEventListener('abort', onAbort));
         if (context.signal.aborted) throw new ToolError('cancelled', 'Tool call cancelled.', end.output || null);
-        return alreadyCut(report(command, end), { success: end.code === 0, command_executed: command });
+        return alreadyCut(formatResult(command, end), { success: end.code === 0, command_executed: command });
       },
     };
   };
@@ -79,10 +79,10 @@ export function shell({ env, sandbox, clock }: ShellOptions): ToolFactory {
 }
 
 /** Whoever goes on with a lost tree must not find its command still at work (16 §4.4). */
-function patienceOf({ reason }: AbortSignal): number | undefined {
+function gracePeriod({ reason }: AbortSignal): number | undefined {
   return reason instanceof TreeLost ? reason.patience_ms : undefined;
 }
 
-function report(command: string, { code, signal, output }: CommandEnd): string {
+function formatResult(command: string, { code, signal, output }: CommandEnd): string {
   return `$ ${command}\nexit_code=${signal === null ? code : `signal:${signal}`}\n\n${output}`;
 }

@@ -20,7 +20,7 @@ export function guardedFetch(
   const sse = transport === 'sse';
   return async (input, init) => {
     const listening = !sse && init?.method === 'GET';
-    const lost = (error: unknown, reason: string) => {
+    const reportLost = (error: unknown, reason: string) => {
       // The library itself opens the stream of notices again.
       if (init?.signal?.aborted !== true && !listening) onFault(reason);
       return error;
@@ -29,25 +29,25 @@ export function guardedFetch(
     try {
       response = await plain(input, init);
     } catch (error) {
-      throw lost(error, `cannot be reached (${causeOf(error)})`);
+      throw reportLost(error, `cannot be reached (${errorCause(error)})`);
     }
     const { status, statusText, headers, body } = response;
     // A server that was started again does not know the session any more; which of the two it says is its choice.
-    if (status === 400 || status === 404) lost(null, `answered with HTTP status ${status}`);
+    if (status === 400 || status === 404) reportLost(null, `answered with HTTP status ${status}`);
     if (body === null) return response;
     if (isEventStream(response)) {
       const events = guardedEvents(body, clock, {
         onTooLarge: onFault,
-        onLost: (error) => void lost(error, `closed the connection during a call (${causeOf(error)})`),
+        onLost: (error) => void reportLost(error, `closed the connection during a call (${errorCause(error)})`),
         onEnd(answered) {
-          if (sse) lost(null, 'closed the connection');
-          else if (!answered) lost(null, 'closed the connection without an answer');
+          if (sse) reportLost(null, 'closed the connection');
+          else if (!answered) reportLost(null, 'closed the connection without an answer');
         },
       });
       return new Response(events, { status, statusText, headers });
     }
     const text = await limitedText(body).catch((error: unknown) => {
-      throw lost(error, `closed the connection during an answer (${causeOf(error)})`);
+      throw reportLost(error, `closed the connection during an answer (${errorCause(error)})`);
     });
     const fault =
       text === null ? `has more than ${MESSAGE_LIMITS.bytes} bytes` : sse ? null : faultOfJson(text, MESSAGE_LIMITS);
@@ -135,7 +135,7 @@ async function limitedText(body: ReadableStream<Uint8Array>): Promise<string | n
   return Buffer.concat(parts).toString('utf8');
 }
 
-function causeOf(error: unknown): string {
+function errorCause(error: unknown): string {
   const { cause } = error as { cause?: { code?: unknown } };
   return typeof cause?.code === 'string' ? cause.code : 'network error';
 }

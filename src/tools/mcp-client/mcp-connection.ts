@@ -93,7 +93,7 @@ export async function connect(options: ConnectionOptions): Promise<Connection> {
     open = false;
     options.onClosed(fault ?? 'closed the connection');
   };
-  const transport: Transport = transportOf(library, options, onFault);
+  const transport: Transport = createTransport(library, options, onFault);
   limitAnswers(transport, onFault);
   const limits = (signal: AbortSignal, ms: number | null) => ({
     signal,
@@ -105,7 +105,7 @@ export async function connect(options: ConnectionOptions): Promise<Connection> {
     await client.connect(transport, limits(options.signal, null));
   } catch (error) {
     await transport.close();
-    throw translated(error);
+    throw toMcpFault(error);
   }
   open = true;
   if (fault !== null) await close();
@@ -117,7 +117,7 @@ export async function connect(options: ConnectionOptions): Promise<Connection> {
       let cursor: string | undefined;
       for (let page = 0; page < MAX_PAGES; page++) {
         const params = cursor === undefined ? {} : { cursor };
-        const answer = await asked(() =>
+        const answer = await sendRequest(() =>
           client.request({ method: 'tools/list', params }, ToolPageSchema, limits(signal, null)),
         );
         entries.push(...answer.tools.slice(0, MAX_MCP_TOOLS + 1));
@@ -127,7 +127,7 @@ export async function connect(options: ConnectionOptions): Promise<Connection> {
       throw new McpFault('unavailable', `lists its tools on more than ${MAX_PAGES} pages`);
     },
     call: (name, input, { signal, timeoutMs, onProgress }) =>
-      asked(() =>
+      sendRequest(() =>
         client.request({ method: 'tools/call', params: { name, arguments: input } }, CallResultSchema, {
           ...limits(signal, timeoutMs),
           onprogress: ({ progress, total, message }) => onProgress(`${progress}/${total ?? '?'} ${message ?? ''}`),
@@ -145,29 +145,29 @@ export async function connect(options: ConnectionOptions): Promise<Connection> {
     await client.close();
   }
 
-  async function asked<T>(request: () => Promise<T>): Promise<T> {
+  async function sendRequest<T>(request: () => Promise<T>): Promise<T> {
     try {
       return await request();
     } catch (error) {
-      throw translated(error);
+      throw toMcpFault(error);
     }
   }
 
-  function translated(error: unknown): McpFault {
+  function toMcpFault(error: unknown): McpFault {
     if (fault !== null) return new McpFault('unavailable', fault);
-    if (error instanceof library.ProtocolError) return new McpFault('refused', shortened(error.message));
+    if (error instanceof library.ProtocolError) return new McpFault('refused', toOneLine(error.message));
     if (error instanceof library.SdkHttpError)
       return new McpFault('unavailable', `answered with HTTP status ${error.status}`);
     const code = error instanceof library.SdkError ? error.code : null;
     if (code === library.SdkErrorCode.RequestTimeout) return new McpFault('timeout', 'did not answer in time');
     if (code === library.SdkErrorCode.ConnectionClosed) return new McpFault('unavailable', 'closed the connection');
-    return new McpFault('unavailable', `did not answer as an MCP server: ${shortened(messageOf(error))}`);
+    return new McpFault('unavailable', `did not answer as an MCP server: ${toOneLine(errorMessage(error))}`);
   }
 }
 
 type Library = typeof import('@modelcontextprotocol/client');
 
-function transportOf(
+function createTransport(
   library: Library,
   { endpoint, clock, onGarbage }: Pick<ConnectionOptions, 'endpoint' | 'clock' | 'onGarbage'>,
   onFault: OnFault,
@@ -194,12 +194,12 @@ function limitAnswers(transport: Transport, onFault: OnFault): void {
   };
 }
 
-function messageOf(error: unknown): string {
+function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
 /** A stranger's words on one bounded line. */
-function shortened(text: string): string {
+function toOneLine(text: string): string {
   const line = text
     .slice(0, 4 * MAX_REASON)
     .replaceAll(/[\s\p{Cc}]+/gu, ' ')

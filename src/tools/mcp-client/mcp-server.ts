@@ -68,7 +68,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
   let garbled = false;
   let known: ReadonlyMap<string, McpTool> = new Map();
   let fault = 'has not been started';
-  let told = '';
+  let lastReport = '';
   let faults: readonly string[] = [];
 
   return {
@@ -78,7 +78,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
       const work = starting ?? listing;
       if (work === null || startedAt === null) return;
       const left = startedOnce ? PATIENCE_MS : startedAt + startupSeconds * 1000 - clock.monotonic();
-      await within(left, work);
+      await waitAtMost(left, work);
     },
     tools: () => [...known.values()],
     problems: () => (connection === null && startedOnce ? [fault, ...faults] : faults),
@@ -105,7 +105,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
   /** Never rejects. */
   async function start(): Promise<void> {
     try {
-      await limited(async (signal) => {
+      await withStartupLimit(async (signal) => {
         const opened = await connect({
           endpoint: options.endpoint(),
           workspace: options.workspace,
@@ -119,7 +119,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
           signal,
         });
         connection = opened;
-        await list(opened, signal).catch(async (error: unknown) => {
+        await readList(opened, signal).catch(async (error: unknown) => {
           connection = null;
           await opened.close();
           throw error;
@@ -127,17 +127,17 @@ export function createMcpServer(options: McpServerOptions): McpServer {
       });
       log.info({ mcp_server: name, tools: known.size }, 'an MCP server is connected');
     } catch (error) {
-      down(reasonOf(error));
+      markDown(describeError(error));
     }
   }
 
   function onClosed(reason: string): void {
     if (connection === null) return;
     connection = null;
-    down(reason);
+    markDown(reason);
   }
 
-  function down(reason: string): void {
+  function markDown(reason: string): void {
     if (closing.signal.aborted) return;
     fault = reason;
     const rest = known.size === 0 ? 'it has no tools until it answers' : 'it is started again when it is needed';
@@ -147,13 +147,13 @@ export function createMcpServer(options: McpServerOptions): McpServer {
   /** On `list_changed`. A server that says so without end is asked once a second. */
   function relist(): void {
     stale = true;
-    listing ??= relisting().finally(() => {
+    listing ??= relistTools().finally(() => {
       listing = null;
     });
   }
 
   /** Never rejects. */
-  async function relisting(): Promise<void> {
+  async function relistTools(): Promise<void> {
     // The list that is being read may be older than the notice.
     await starting;
     for (let pause = SETTLE_MS; stale && connection !== null && !closing.signal.aborted; pause = RELIST_MS) {
@@ -161,28 +161,28 @@ export function createMcpServer(options: McpServerOptions): McpServer {
       stale = false;
       const open = connection;
       if (open === null) return;
-      await limited((signal) => list(open, signal)).catch((error: unknown) => {
-        if (connection === open) tell([`${reasonOf(error)} when its tools changed; the old list is kept`]);
+      await withStartupLimit((signal) => readList(open, signal)).catch((error: unknown) => {
+        if (connection === open) logProblems([`${describeError(error)} when its tools changed; the old list is kept`]);
       });
     }
   }
 
-  async function list(open: Connection, signal: AbortSignal): Promise<void> {
+  async function readList(open: Connection, signal: AbortSignal): Promise<void> {
     const { tools, warnings } = listedTools(name, config, await open.list(signal));
     const problems = [...warnings];
     const next = new Map<string, McpTool>();
     for (const listed of tools) {
       const key = sha256Hex(JSON.stringify(listed));
-      const tool = known.get(key) ?? (await compiled(listed, problems));
+      const tool = known.get(key) ?? (await compileTool(listed, problems));
       if (tool !== null) next.set(key, tool);
     }
     signal.throwIfAborted();
     known = next;
     faults = problems.slice(0, MAX_PROBLEMS);
-    tell(problems);
+    logProblems(problems);
   }
 
-  async function compiled(listed: ListedTool, problems: string[]): Promise<McpTool | null> {
+  async function compileTool(listed: ListedTool, problems: string[]): Promise<McpTool | null> {
     // Each may take its time limit: others get their turn in between.
     await setImmediate();
     const leaveOut = (reason: string) => {
@@ -208,10 +208,10 @@ export function createMcpServer(options: McpServerOptions): McpServer {
   }
 
   /** One line for all that is wrong with a list, and none for a list that is wrong in the same way again. */
-  function tell(problems: readonly string[]): void {
+  function logProblems(problems: readonly string[]): void {
     const all = problems.join('\n');
-    if (all === told || problems.length === 0) return;
-    told = all;
+    if (all === lastReport || problems.length === 0) return;
+    lastReport = all;
     const more = problems.length > 1 ? ` (and ${problems.length - 1} more)` : '';
     const fields = { mcp_server: name, workspace: options.workspace, problems: problems.slice(0, MAX_PROBLEMS) };
     log.warn(fields, `MCP server '${name}' ${problems[0]}${more}`);
@@ -237,7 +237,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
     return new ToolError('execution_error', `MCP server '${name}' is unavailable: it ${reason}.`);
   }
 
-  async function limited(work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+  async function withStartupLimit(work: (signal: AbortSignal) => Promise<void>): Promise<void> {
     const late = new AbortController();
     const timer = clock.after(startupSeconds * 1000, () => {
       const hint = garbled ? '; what it wrote is not MCP' : '';
@@ -253,7 +253,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
     }
   }
 
-  function within(ms: number, work: Promise<void>): Promise<void> {
+  function waitAtMost(ms: number, work: Promise<void>): Promise<void> {
     return new Promise((resolve) => {
       const timer = clock.after(Math.max(0, ms), resolve);
       void work.then(() => {
@@ -264,7 +264,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
   }
 }
 
-function reasonOf(error: unknown): string {
+function describeError(error: unknown): string {
   if (error instanceof McpFault) return error.message;
   return `failed: ${error instanceof Error ? error.message : String(error)}`;
 }

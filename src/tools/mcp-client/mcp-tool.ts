@@ -16,22 +16,22 @@ import type { CallOptions, McpCallResult } from './mcp-connection.ts';
 const MAX_BLOCKS = 100;
 const MAX_LABEL = 100;
 
-function callOutput({ content, structuredContent, isError }: McpCallResult): ToolOutput {
-  const shown = content.slice(0, MAX_BLOCKS).map(blockOf);
+function convertResult({ content, structuredContent, isError }: McpCallResult): ToolOutput {
+  const shown = content.slice(0, MAX_BLOCKS).map(convertBlock);
   if (content.length > MAX_BLOCKS) shown.push(text(`[${content.length - MAX_BLOCKS} more blocks omitted]`));
   if (shown.length === 0 && structuredContent !== undefined) shown.push(text(JSON.stringify(structuredContent)));
   return { content: shown, success: !isError, metadata: null, files_modified: null, command_executed: null };
 }
 
-function blockOf(block: unknown): ToolResultContent {
+function convertBlock(block: unknown): ToolResultContent {
   if (!isMapping(block)) return text('[a block without a type omitted]');
   const { type, data, mimeType, resource } = block;
   if (type === 'text' && typeof block.text === 'string') return text(block.text);
   if (type === 'image' && typeof data === 'string' && typeof mimeType === 'string') return image(data, mimeType);
-  if (type === 'audio' && typeof data === 'string') return omitted(mimeType, data);
+  if (type === 'audio' && typeof data === 'string') return omittedBlock(mimeType, data);
   if (type === 'resource' && isMapping(resource)) {
     if (typeof resource.text === 'string') return text(resource.text);
-    if (typeof resource.blob === 'string') return omitted(resource.mimeType, resource.blob);
+    if (typeof resource.blob === 'string') return omittedBlock(resource.mimeType, resource.blob);
   }
   if (type === 'resource_link') return text(`${label(block.name)} (${label(block.uri)})`);
   return text(`[${label(type)} block omitted]`);
@@ -43,7 +43,7 @@ function image(data: string, mediaType: string): ToolResultContent {
   return { type: 'image', source: { kind: 'base64', data }, media_type: mediaType };
 }
 
-function omitted(mediaType: unknown, base64: string): ToolResultContent {
+function omittedBlock(mediaType: unknown, base64: string): ToolResultContent {
   return text(`[${label(mediaType)}, ${decodedBytes(base64)} bytes, omitted]`);
 }
 
@@ -71,7 +71,7 @@ export function mcpTool(
         running = true;
         try {
           const { timeout_seconds: seconds, logger } = context;
-          return callOutput(
+          return convertResult(
             await call(original, ownInput(input, names), {
               signal: AbortSignal.any([context.signal, stop.signal]),
               timeoutMs: seconds === null ? null : seconds * 1000,

@@ -39,7 +39,7 @@ export function beginSlice(clock: Clock): (messages?: number) => number {
 const NOISE_BYTES = 65_536;
 const NOISE_PERIOD_MS = 60_000;
 
-export function noiseLog(server: string, clock: Clock, log: Logger): (text: string) => void {
+export function createNoiseLog(server: string, clock: Clock, log: Logger): (text: string) => void {
   let began = clock.monotonic();
   let left = NOISE_BYTES;
   return (text) => {

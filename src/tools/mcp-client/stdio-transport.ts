@@ -56,7 +56,7 @@ export function stdioTransport(options: StdioOptions): Transport {
           onLine: receive,
           onTooLong: () => fail(`sent a message of more than ${MESSAGE_LIMITS.bytes} bytes`),
         });
-        gone = ended(started);
+        gone = waitForExit(started);
       });
     },
     send(message) {
@@ -88,7 +88,7 @@ export function stdioTransport(options: StdioOptions): Transport {
       fail(`sent a message that ${fault}`);
       return;
     }
-    const message = objectIn(line);
+    const message = parseObject(line);
     if (message === null) {
       // Many servers write their log to the wrong output.
       onGarbage();
@@ -107,7 +107,7 @@ export function stdioTransport(options: StdioOptions): Transport {
   }
 
   /** Resolves when the process is gone and what it wrote by then is read. */
-  function ended(process: Child): Promise<void> {
+  function waitForExit(process: Child): Promise<void> {
     return new Promise((resolve) => {
       process.once('exit', (code, signal) => {
         const finish = () => {
@@ -129,7 +129,7 @@ export function stdioTransport(options: StdioOptions): Transport {
   }
 }
 
-function objectIn(line: string): JSONRPCMessage | null {
+function parseObject(line: string): JSONRPCMessage | null {
   try {
     const value: unknown = JSON.parse(line);
     return isMapping(value) ? (value as unknown as JSONRPCMessage) : null;
@@ -151,9 +151,9 @@ function readLines(
   let size = 0;
   let tooLong = false;
   stream.on('error', () => {});
-  stream.on('data', read);
+  stream.on('data', readData);
 
-  function read(data: Buffer): void {
+  function readData(data: Buffer): void {
     const pauseNow = beginSlice(clock);
     let rest = data;
     while (!tooLong) {
@@ -180,7 +180,7 @@ function readLines(
       clock.after(pause, () => {
         if (stream.destroyed) return;
         stream.resume();
-        read(left);
+        readData(left);
       });
       return;
     }

@@ -11,7 +11,7 @@ import type { Clock, Timer } from '#protocol/clock.ts';
 import { isWebAddress, type McpServerConfig, type McpServers } from '#protocol/mcp.ts';
 import { type Endpoint, McpFault } from './mcp-connection.ts';
 import { createMcpServer, type McpServer, type McpTool } from './mcp-server.ts';
-import { noiseLog } from './message-limits.ts';
+import { createNoiseLog } from './message-limits.ts';
 
 const IDLE_MS = 30 * 60_000;
 /** Of one project file. */
@@ -38,7 +38,7 @@ export interface Mcp {
   /** The tools of a workspace by now; its servers are started, and waited for as long as they may take. */
   tools(workspace: string): Promise<readonly McpTool[]>;
   /** What is known of them without starting or waiting for anything. */
-  known(workspace: string): readonly McpTool[];
+  knownTools(workspace: string): readonly McpTool[];
   /** What is wrong with its servers, as far as it is known. */
   problems(workspace: string): readonly ToolProblem[];
   /** Starts the servers of a workspace, without waiting, and keeps them until the returned function is called. */
@@ -75,14 +75,14 @@ export function createMcp(options: McpOptions): Mcp {
         await wake(workspace);
         const ready = Promise.all([...workspace.servers.values()].map((server) => server.ready()));
         await orAbort(ready, hurry.signal).catch(() => {});
-        return toolsOf(workspace);
+        return collectTools(workspace);
       } finally {
         release();
       }
     },
-    known(root) {
+    knownTools(root) {
       const workspace = workspaces.get(root);
-      return workspace === undefined ? [] : toolsOf(workspace);
+      return workspace === undefined ? [] : collectTools(workspace);
     },
     problems(root) {
       const workspace = workspaces.get(root);
@@ -101,7 +101,7 @@ export function createMcp(options: McpOptions): Mcp {
     hurry: () => hurry.abort(),
     async close() {
       closed = true;
-      for (const workspace of [...workspaces.values()]) leave(workspace);
+      for (const workspace of [...workspaces.values()]) closeWorkspace(workspace);
       await Promise.all(leaving);
     },
   };
@@ -140,16 +140,16 @@ export function createMcp(options: McpOptions): Mcp {
       if (!held) return;
       held = false;
       workspace.holds -= 1;
-      if (workspace.holds === 0 && !closed) workspace.idle = clock.after(IDLE_MS, () => leave(workspace));
+      if (workspace.holds === 0 && !closed) workspace.idle = clock.after(IDLE_MS, () => closeWorkspace(workspace));
     };
   }
 
-  function leave(workspace: Workspace): void {
+  function closeWorkspace(workspace: Workspace): void {
     workspaces.delete(workspace.path);
-    for (const server of workspace.servers.values()) end(server);
+    for (const server of workspace.servers.values()) closeServer(server);
   }
 
-  function end(server: McpServer): void {
+  function closeServer(server: McpServer): void {
     const ending: Promise<void> = server
       .close()
       .catch((err: unknown) => log.warn({ err }, 'an MCP server did not close'))
@@ -179,24 +179,24 @@ export function createMcp(options: McpOptions): Mcp {
       const config = wanted.get(name);
       if (config !== undefined && JSON.stringify(config) === JSON.stringify(server.config)) continue;
       workspace.servers.delete(name);
-      end(server);
+      closeServer(server);
     }
     for (const [name, config] of wanted) {
       if (config.enabled === false || workspace.servers.has(name)) continue;
-      const foreign = !Object.hasOwn(configured, name);
+      const isProjectServer = !Object.hasOwn(configured, name);
       const server = createMcpServer({
         ...options,
         name,
         config,
         workspace: workspace.path,
-        endpoint: () => endpointOf(name, config, { workspace: workspace.path, foreign }),
+        endpoint: () => resolveEndpoint(name, config, { workspace: workspace.path, foreign: isProjectServer }),
       });
       workspace.servers.set(name, server);
     }
   }
 
   /** By name; of two servers whose tools got one name the first by name has it. */
-  function toolsOf(workspace: Workspace): McpTool[] {
+  function collectTools(workspace: Workspace): McpTool[] {
     const tools = new Map<string, McpTool>();
     for (const [, server] of [...workspace.servers].sort(([a], [b]) => (a < b ? -1 : 1))) {
       for (const tool of server.tools()) {
@@ -209,7 +209,7 @@ export function createMcp(options: McpOptions): Mcp {
     return [...tools.values()];
   }
 
-  function endpointOf(
+  function resolveEndpoint(
     name: string,
     config: McpServerConfig,
     { workspace, foreign }: { readonly workspace: string; readonly foreign: boolean },
@@ -232,7 +232,7 @@ export function createMcp(options: McpOptions): Mcp {
       cwd: path.resolve(workspace, config.cwd ?? '.'),
       env: { ...baseEnvironment(options.env), ...env },
       clock,
-      onNoise: noiseLog(name, clock, log),
+      onNoise: createNoiseLog(name, clock, log),
     };
   }
 }

@@ -18,40 +18,40 @@ type Found = 'missing' | 'folder' | 'file';
  * @param projectFiles whether the server starts the programs that `.mcp.json` names
  */
 async function protectedFiles(workspace: string, projectFiles: boolean): Promise<readonly string[]> {
-  const held = holder(workspace);
-  const args = [...(await held.taken('.metis'))];
+  const held = createProtection(workspace);
+  const args = [...(await held.protect('.metis'))];
   for (const name of ['trust.yaml', 'routing.yaml']) await held.look(`.metis/${name}`);
-  for (const name of ['prompts', 'schemas']) await held.lookBelow(`.metis/${name}`);
-  args.push(...(await held.taken('workers')));
-  const own = await held.definitions('workers', /\.(yaml|json)$/i);
-  const kept = await held.definitions('.metis/workers', /\.(yaml|json)$/i);
+  for (const name of ['prompts', 'schemas']) await held.inspectBelow(`.metis/${name}`);
+  args.push(...(await held.protect('workers')));
+  const own = await held.inspectDefinitions('workers', /\.(yaml|json)$/i);
+  const kept = await held.inspectDefinitions('.metis/workers', /\.(yaml|json)$/i);
   // They are of no meaning to a project without workers, which may have folders of these names for something else.
   if (own || kept)
     for (const name of ['prompts', 'schemas']) {
-      args.push(...(await held.taken(name)));
-      await held.lookBelow(name);
+      args.push(...(await held.protect(name)));
+      await held.inspectBelow(name);
     }
   // Mounted on itself, so that it cannot be moved away with what is mounted in it.
-  await held.taken('.claude');
+  await held.protect('.claude');
   args.push('--bind', `${workspace}/.claude`, `${workspace}/.claude`);
-  if ((await held.look('.claude')) === 'folder') args.push(...(await held.taken('.claude/agents')));
-  await held.definitions('.claude/agents', /\.md$/i, true);
+  if ((await held.look('.claude')) === 'folder') args.push(...(await held.protect('.claude/agents')));
+  await held.inspectDefinitions('.claude/agents', /\.md$/i, true);
   if (projectFiles) {
     await writeFile(`${workspace}/${MCP_FILE}`, '{ "mcpServers": {} }\n', { flag: 'wx' }).catch(() => {});
-    if ((await held.look(MCP_FILE)) !== 'file') throw unprotected(MCP_FILE, 'is not a regular file');
-    args.push(...readOnly(workspace, MCP_FILE));
+    if ((await held.look(MCP_FILE)) !== 'file') throw protectionError(MCP_FILE, 'is not a regular file');
+    args.push(...bindReadOnly(workspace, MCP_FILE));
   }
   return args;
 }
 
-function holder(workspace: string) {
+function createProtection(workspace: string) {
   /** A mount holds a path: what a link leads to, or a file's second name, stays open. */
-  async function look(path: string): Promise<Found> {
+  async function inspect(path: string): Promise<Found> {
     const found = await lstat(`${workspace}/${path}`).catch(() => null);
     if (found === null) return 'missing';
-    if (found.isSymbolicLink()) throw unprotected(path, 'is a link; put what it leads to in its place');
+    if (found.isSymbolicLink()) throw protectionError(path, 'is a link; put what it leads to in its place');
     if (found.isFile() && found.nlink > 1)
-      throw unprotected(path, 'has a second name (a hard link); put a copy in its place');
+      throw protectionError(path, 'has a second name (a hard link); put a copy in its place');
     return found.isDirectory() ? 'folder' : 'file';
   }
   /** Such a link is no worker, and out of a command's reach. */
@@ -61,51 +61,51 @@ function holder(workspace: string) {
     return real !== null && !real.startsWith(`${workspace}/`);
   }
   return {
-    look,
+    look: inspect,
     /** Read-only, whatever stands there; a folder where nothing does, else the command could make it. */
-    async taken(path: string): Promise<readonly string[]> {
+    async protect(path: string): Promise<readonly string[]> {
       await mkdir(`${workspace}/${path}`).catch(() => {});
-      const found = await look(path);
-      if (found === 'missing') throw unprotected(path, 'is missing and cannot be made');
-      if (path === '.metis' && found !== 'folder') throw unprotected(path, 'is not a directory');
-      return readOnly(workspace, path);
+      const found = await inspect(path);
+      if (found === 'missing') throw protectionError(path, 'is missing and cannot be made');
+      if (path === '.metis' && found !== 'folder') throw protectionError(path, 'is not a directory');
+      return bindReadOnly(workspace, path);
     },
     /** Whether the folder holds some. */
-    async definitions(folder: string, ending: RegExp, recursive = false): Promise<boolean> {
-      if ((await look(folder)) !== 'folder') return false;
-      const found = (await names(`${workspace}/${folder}`, recursive)).filter((name) => ending.test(name));
-      await eachOf(found, async (name) => {
+    async inspectDefinitions(folder: string, ending: RegExp, recursive = false): Promise<boolean> {
+      if ((await inspect(folder)) !== 'folder') return false;
+      const found = (await listNames(`${workspace}/${folder}`, recursive)).filter((name) => ending.test(name));
+      await forEachBatch(found, async (name) => {
         const path = `${folder}/${name}`;
-        if (!(await leadsOut(path))) await look(path);
+        if (!(await leadsOut(path))) await inspect(path);
       });
       return found.length > 0;
     },
     /** Links in it are followed within it only: they need no look of their own. */
-    async lookBelow(folder: string): Promise<void> {
-      if ((await look(folder)) !== 'folder') return;
+    async inspectBelow(folder: string): Promise<void> {
+      if ((await inspect(folder)) !== 'folder') return;
       const entries = await readdir(`${workspace}/${folder}`, { recursive: true, withFileTypes: true });
-      if (entries.length > MAX_FILES) throw unprotected(folder, `has more than ${MAX_FILES} files`);
+      if (entries.length > MAX_FILES) throw protectionError(folder, `has more than ${MAX_FILES} files`);
       const files = entries.filter((entry) => entry.isFile());
-      await eachOf(files, async ({ parentPath, name }) => {
-        await look(`${parentPath}/${name}`.slice(workspace.length + 1));
+      await forEachBatch(files, async ({ parentPath, name }) => {
+        await inspect(`${parentPath}/${name}`.slice(workspace.length + 1));
       });
     },
   };
 }
 
-async function eachOf<T>(all: readonly T[], act: (one: T) => Promise<void>): Promise<void> {
+async function forEachBatch<T>(all: readonly T[], act: (one: T) => Promise<void>): Promise<void> {
   for (let i = 0; i < all.length; i += AT_ONCE) await Promise.all(all.slice(i, i + AT_ONCE).map(act));
 }
 
-function names(folder: string, recursive: boolean): Promise<readonly string[]> {
+function listNames(folder: string, recursive: boolean): Promise<readonly string[]> {
   return readdir(folder, { recursive }).catch(() => []);
 }
 
-function readOnly(workspace: string, path: string): readonly string[] {
+function bindReadOnly(workspace: string, path: string): readonly string[] {
   return ['--ro-bind', `${workspace}/${path}`, `${workspace}/${path}`];
 }
 
-function unprotected(path: string, reason: string): ToolError {
+function protectionError(path: string, reason: string): ToolError {
   return new ToolError('execution_error', `the shell sandbox cannot protect ${path}: it ${reason}`);
 }
 
@@ -127,19 +127,19 @@ const MAX_SOCKETS = 200;
 const ANY_WRITE = 0o222;
 
 export function createSandbox(options: SandboxOptions): Sandbox {
-  const proven = new Set<string>();
+  const verified = new Set<string>();
   return async (workspace, argv) => {
-    const prefix = await bubblewrap(workspace, options);
+    const prefix = await buildArguments(workspace, options);
     const key = prefix.join('\0');
-    if (!proven.has(key) && !(await works(prefix, options.env))) {
+    if (!verified.has(key) && !(await canRun(prefix, options.env))) {
       throw new ToolError('execution_error', 'the shell sandbox is required but bubblewrap is not available');
     }
-    proven.add(key);
+    verified.add(key);
     return [...prefix, ...argv];
   };
 }
 
-async function bubblewrap(workspace: string, options: SandboxOptions): Promise<readonly string[]> {
+async function buildArguments(workspace: string, options: SandboxOptions): Promise<readonly string[]> {
   const hidden = options.dataFolder === null ? null : await realpath(options.dataFolder).catch(() => null);
   const hide = hidden === null ? [] : ['--tmpfs', hidden];
   // A data folder inside the workspace must be covered after the workspace, one around it before.
@@ -149,9 +149,9 @@ async function bubblewrap(workspace: string, options: SandboxOptions): Promise<r
     ...['--unshare-user', '--unshare-pid', '--unshare-ipc', '--unshare-uts'],
     ...(options.network ? [] : ['--unshare-net']),
     ...['--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc', '--tmpfs', '/tmp'],
-    ...(await kernelSettings()),
-    ...serviceSockets(),
-    ...(await otherSockets(workspace)),
+    ...(await bindKernelSettings()),
+    ...hideServiceSockets(),
+    ...(await hideOtherSockets(workspace)),
     ...(inside ? [] : hide),
     ...['--bind', workspace, workspace, ...(await protectedFiles(workspace, options.projectFiles))],
     ...(inside ? hide : []),
@@ -164,7 +164,7 @@ async function bubblewrap(workspace: string, options: SandboxOptions): Promise<r
  * Files of /proc that configure the kernel, read-only. The kernel asks for no capability there: their owner is root, so a
  * command of a server that runs as root could write them. What belongs to a process stays as it is.
  */
-async function kernelSettings(): Promise<readonly string[]> {
+async function bindKernelSettings(): Promise<readonly string[]> {
   if (process.getuid?.() !== 0) return [];
   const entries = await readdir('/proc', { withFileTypes: true }).catch(() => []);
   const shared: string[] = [];
@@ -181,7 +181,7 @@ async function kernelSettings(): Promise<readonly string[]> {
  * Sockets of the system's services (a container daemon's, for one) answer through a read-only mount too, so their folder
  * is empty but for what programs and names are found by.
  */
-function serviceSockets(): readonly string[] {
+function hideServiceSockets(): readonly string[] {
   const kept = ['/run/current-system', '/run/wrappers', '/run/systemd/resolve'];
   return ['--tmpfs', '/run', ...kept.flatMap((path) => ['--ro-bind-try', path, path])];
 }
@@ -190,7 +190,7 @@ function serviceSockets(): readonly string[] {
  * Sockets elsewhere, such as a container desktop's or a key agent's in somebody's home: nothing answers behind them. Those
  * of the workspace are its own.
  */
-async function otherSockets(workspace: string): Promise<readonly string[]> {
+async function hideOtherSockets(workspace: string): Promise<readonly string[]> {
   const table = await readFile('/proc/net/unix', 'utf8').catch(() => '');
   const bound = new Set(table.split('\n').flatMap((line) => /^\S+: (?:\S+ +){6}(\/.*)$/.exec(line)?.[1] ?? []));
   const covered = new Set<string>();
@@ -209,7 +209,7 @@ async function otherSockets(workspace: string): Promise<readonly string[]> {
   return [...covered].sort().flatMap((path) => ['--ro-bind-try', '/dev/null', path]);
 }
 
-function works(prefix: readonly string[], env: Readonly<Record<string, string>>): Promise<boolean> {
+function canRun(prefix: readonly string[], env: Readonly<Record<string, string>>): Promise<boolean> {
   const [program = '', ...args] = prefix;
   return new Promise((resolve) => {
     const child = spawn(program, [...args, 'true'], { env, stdio: 'ignore' });

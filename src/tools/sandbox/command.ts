@@ -54,19 +54,19 @@ export function createOutputWindow(half: number): OutputWindow {
     text() {
       const start = Buffer.concat(head);
       if (behind <= half) {
-        const whole = readable(Buffer.concat([start, ring.subarray(0, behind)]));
-        return whole.length <= 2 * half ? whole.toString('utf8') : bothEnds(whole, whole, 0);
+        const whole = toValidUtf8(Buffer.concat([start, ring.subarray(0, behind)]));
+        return whole.length <= 2 * half ? whole.toString('utf8') : joinEnds(whole, whole, 0);
       }
       const at = behind % half;
       const end = utf8Tail(Buffer.concat([ring.subarray(at), ring.subarray(0, at)]));
-      const kept = wholeCharacters(start);
-      return bothEnds(readable(kept), readable(end), start.length + behind - kept.length - end.length);
+      const kept = trimPartialCharacter(start);
+      return joinEnds(toValidUtf8(kept), toValidUtf8(end), start.length + behind - kept.length - end.length);
     },
   };
 
   /** The first half of one and the last half of the other; `between` bytes are lost already. */
-  function bothEnds(first: Buffer, last: Buffer, between: number): string {
-    const from = wholeCharacters(first.subarray(0, half));
+  function joinEnds(first: Buffer, last: Buffer, between: number): string {
+    const from = trimPartialCharacter(first.subarray(0, half));
     const to = utf8Tail(last.subarray(Math.max(0, last.length - half)));
     const lost =
       first === last ? first.length - from.length - to.length : first.length + last.length - from.length - to.length;
@@ -75,12 +75,12 @@ export function createOutputWindow(half: number): OutputWindow {
 }
 
 /** As UTF-8: an invalid byte becomes U+FFFD, which takes three. */
-function readable(data: Buffer): Buffer {
+function toValidUtf8(data: Buffer): Buffer {
   return isUtf8(data) ? data : Buffer.from(data.toString('utf8'));
 }
 
 /** Without a character at its end that was cut in two. */
-function wholeCharacters(data: Buffer): Buffer {
+function trimPartialCharacter(data: Buffer): Buffer {
   let start = data.length - 1;
   while (start >= 0 && ((data[start] ?? 0) & 0xc0) === 0x80) start -= 1;
   const lead = data[start] ?? 0;
@@ -179,10 +179,10 @@ export function shellEnvironment(
   env: Readonly<Record<string, string | undefined>>,
   passthrough: readonly string[],
 ): Record<string, string> {
-  const allowed = (name: string) =>
+  const isAllowed = (name: string) =>
     HARMLESS_VARIABLES.has(name) || name.startsWith('LC_') || passthrough.includes(name);
   const kept = Object.entries(env).filter(
-    (entry): entry is [string, string] => entry[1] !== undefined && allowed(entry[0]),
+    (entry): entry is [string, string] => entry[1] !== undefined && isAllowed(entry[0]),
   );
   return { ...Object.fromEntries(kept), TERM: 'dumb' };
 }

@@ -4,13 +4,13 @@ import { lstat, realpath } from 'node:fs/promises';
 import type { ConfinedPath, DirectoryEntry, PathUse, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { ToolError } from '#protocol/tool.ts';
 import {
-  errnoOf,
-  exclusive,
+  errorCode,
   isMissing,
   listDirectory,
   NotRegular,
   openRegular,
   replaceFile,
+  runExclusive,
   SwappedPath,
 } from './descriptors.ts';
 
@@ -30,32 +30,33 @@ const MAX_SPELLING = 64;
 export function createWorkspaceFiles(root: string, dataFolder: string | null = null): WorkspaceFiles {
   // A workspace that the server made inside of it is one like any other.
   const hidden = dataFolder !== null && root.startsWith(`${dataFolder}/`) ? null : dataFolder;
-  const free = (absolute: string) => hidden === null || (absolute !== hidden && !absolute.startsWith(`${hidden}/`));
-  const shownTo = (relative: string) => readable(relative) && free(joined(root, relative));
+  const isOutsideData = (absolute: string) =>
+    hidden === null || (absolute !== hidden && !absolute.startsWith(`${hidden}/`));
+  const isVisible = (relative: string) => isReadable(relative) && isOutsideData(joinRoot(root, relative));
   return {
     root,
     roots: [{ prefix: '', absolute: root }],
     binary_hint: '',
     async resolve(given, use) {
       const path = await confine(root, given, use);
-      if (free(path.absolute)) return path;
-      throw new ToolError('permission_denied', `Path '${shown(given)}' is protected`);
+      if (isOutsideData(path.absolute)) return path;
+      throw new ToolError('permission_denied', `Path '${formatPath(given)}' is protected`);
     },
     read: readWhole,
     chunks,
     hash,
     entries,
-    write: (path, data) => guarded(path, () => replaceFile(root, path.relative, data)),
-    exclusive: (path, fn) => exclusive(path.absolute, fn),
+    write: (path, data) => withToolErrors(path, () => replaceFile(root, path.relative, data)),
+    exclusive: (path, fn) => runExclusive(path.absolute, fn),
     below: async (folder, entry) => {
-      const inner = below(folder, entry);
-      return shownTo(inner.relative) ? inner : null;
+      const inner = childPath(folder, entry);
+      return isVisible(inner.relative) ? inner : null;
     },
-    readable: shownTo,
+    readable: isVisible,
   };
 }
 
-function joined(root: string, relative: string): string {
+function joinRoot(root: string, relative: string): string {
   return relative === '.' ? root : `${root === '/' ? '' : root}/${relative}`;
 }
 
@@ -64,12 +65,15 @@ async function confine(root: string, given: string, use: PathUse): Promise<Confi
   const inside = root === '/' ? '/' : `${root}/`;
   const target = given.startsWith('/') ? given : `${inside}${given}`;
   const absolute = await realTarget(target).catch((error: unknown) => {
-    throw new ToolError('execution_error', `cannot access ${shown(given)}: ${errnoOf(error) ?? 'unknown error'}`);
+    throw new ToolError(
+      'execution_error',
+      `cannot access ${formatPath(given)}: ${errorCode(error) ?? 'unknown error'}`,
+    );
   });
-  if (absolute === null || (absolute !== root && !absolute.startsWith(inside))) throw escapes(given);
+  if (absolute === null || (absolute !== root && !absolute.startsWith(inside))) throw escapeError(given);
   const relative = absolute === root ? '.' : absolute.slice(inside.length);
-  if (!permitted(relative, use) || !permitted(await unaliased(root, absolute, relative), use)) {
-    throw new ToolError('permission_denied', `Path '${shown(given)}' is protected`);
+  if (!isPermitted(relative, use) || !isPermitted(await resolveAlias(root, absolute, relative), use)) {
+    throw new ToolError('permission_denied', `Path '${formatPath(given)}' is protected`);
   }
   return { given, absolute, relative };
 }
@@ -83,7 +87,7 @@ async function realTarget(path: string): Promise<string | null> {
       const real = await realpath(prefix);
       return missing.length === 0 ? real : `${real === '/' ? '' : real}/${missing.reverse().join('/')}`;
     } catch (error) {
-      const code = errnoOf(error);
+      const code = errorCode(error);
       if (code === 'ELOOP') return null;
       if (code !== 'ENOENT' && code !== 'ENOTDIR') throw error;
     }
@@ -106,30 +110,30 @@ function checkForm(given: string): void {
         : Buffer.byteLength(given) > MAX_PATH_BYTES
           ? `is longer than ${MAX_PATH_BYTES} bytes`
           : null;
-  if (problem !== null) throw new ToolError('permission_denied', `Path '${shown(given)}' ${problem}`);
+  if (problem !== null) throw new ToolError('permission_denied', `Path '${formatPath(given)}' ${problem}`);
 }
 
 /** Fit for one line of a message. */
-function shown(given: string): string {
+function formatPath(given: string): string {
   const short = given.length > 200 ? `${given.slice(0, 200)}...` : given;
   return short.replace(/\p{Cc}/gu, '?');
 }
 
-function escapes(given: string): ToolError {
-  return new ToolError('permission_denied', `Path '${shown(given)}' escapes workspace boundary`);
+function escapeError(given: string): ToolError {
+  return new ToolError('permission_denied', `Path '${formatPath(given)}' escapes workspace boundary`);
 }
 
 /** Where `.metis` is a link to another folder of the workspace, that folder's real name is no way around. */
-async function unaliased(root: string, absolute: string, relative: string): Promise<string> {
+async function resolveAlias(root: string, absolute: string, relative: string): Promise<string> {
   const metis = await realpath(`${root}/${METIS}`).catch(() => null);
   if (metis === null || (absolute !== metis && !absolute.startsWith(`${metis}/`))) return relative;
   return `${METIS}${absolute.slice(metis.length)}`;
 }
 
-function permitted(relative: string, use: PathUse): boolean {
+function isPermitted(relative: string, use: PathUse): boolean {
   return use === 'write'
     ? !isMetis(relative) && !isSpelling(relative, MCP_FILE)
-    : readable(relative) && (use === 'list' || relative !== METIS);
+    : isReadable(relative) && (use === 'list' || relative !== METIS);
 }
 
 // Some file systems do not tell `.METIS` from `.metis`, or pass over characters nobody sees: no spelling of it is free.
@@ -147,7 +151,7 @@ function isSpelling(given: string, name: string): boolean {
   );
 }
 
-function readable(relative: string): boolean {
+function isReadable(relative: string): boolean {
   return !isMetis(relative) || /^\.metis(\/(MEMORY\.md|USER\.md|skills(\/.*)?))?$/s.test(relative);
 }
 
@@ -157,7 +161,10 @@ async function readWhole(path: ConfinedPath, limitBytes = MAX_READ_BYTES): Promi
   for await (const part of chunks(path)) {
     size += part.length;
     if (size > limitBytes) {
-      throw new ToolError('execution_error', `file too large: ${shown(path.given)} has more than ${limitBytes} bytes`);
+      throw new ToolError(
+        'execution_error',
+        `file too large: ${formatPath(path.given)} has more than ${limitBytes} bytes`,
+      );
     }
     parts.push(part);
   }
@@ -165,7 +172,7 @@ async function readWhole(path: ConfinedPath, limitBytes = MAX_READ_BYTES): Promi
 }
 
 async function* chunks(path: ConfinedPath): AsyncGenerator<Buffer> {
-  const handle = await guarded(path, () => openRegular(path.absolute));
+  const handle = await withToolErrors(path, () => openRegular(path.absolute));
   try {
     for (;;) {
       const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(CHUNK_BYTES), 0, CHUNK_BYTES);
@@ -188,18 +195,18 @@ async function hash(path: ConfinedPath, signal: AbortSignal): Promise<string | n
 }
 
 function entries(path: ConfinedPath): Promise<readonly DirectoryEntry[]> {
-  return guarded(path, () => listDirectory(path.absolute), 'directory');
+  return withToolErrors(path, () => listDirectory(path.absolute), 'directory');
 }
 
 /** Turns what a file system may say into what a model may read. */
-async function guarded<T>(path: ConfinedPath, act: () => Promise<T>, wanted = 'file'): Promise<T> {
+async function withToolErrors<T>(path: ConfinedPath, act: () => Promise<T>, wanted = 'file'): Promise<T> {
   try {
     return await act();
   } catch (error) {
-    if (error instanceof SwappedPath) throw escapes(path.given);
-    const given = shown(path.given);
+    if (error instanceof SwappedPath) throw escapeError(path.given);
+    const given = formatPath(path.given);
     if (error instanceof NotRegular) throw new ToolError('execution_error', `not a regular file: ${given}`);
-    const code = errnoOf(error);
+    const code = errorCode(error);
     if (code === null) throw error;
     throw new ToolError('execution_error', systemMessage(code, given, wanted));
   }
@@ -212,7 +219,7 @@ function systemMessage(code: string, given: string, wanted: string): string {
   return `cannot access ${given}: ${code}`;
 }
 
-export function below(folder: ConfinedPath, entry: DirectoryEntry): ConfinedPath {
+export function childPath(folder: ConfinedPath, entry: DirectoryEntry): ConfinedPath {
   return {
     given: `${folder.given}/${entry.name}`,
     absolute: `${folder.absolute === '/' ? '' : folder.absolute}/${entry.name}`,

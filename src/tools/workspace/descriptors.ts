@@ -13,14 +13,14 @@ export class SwappedPath extends Error {}
 export class NotRegular extends Error {}
 
 /** What went wrong, for the log. */
-export function problemOf(error: unknown): string {
+export function describeProblem(error: unknown): string {
   if (error instanceof SwappedPath) return 'is a link, or lies behind one';
   if (error instanceof NotRegular) return 'is not a regular file';
   return error instanceof Error ? error.message : String(error);
 }
 
 /** The code of a failed system call; null for every other error. */
-export function errnoOf(error: unknown): string | null {
+export function errorCode(error: unknown): string | null {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : null;
 }
 
@@ -54,7 +54,7 @@ export function isMissing(path: string): boolean {
 export async function readStart(absolute: string, bytes: number): Promise<Buffer | null> {
   if (isMissing(absolute)) return null;
   const handle = await openRegular(absolute).catch((error: unknown) => {
-    if (errnoOf(error) === 'ENOENT') return null;
+    if (errorCode(error) === 'ENOENT') return null;
     throw error;
   });
   if (handle === null) return null;
@@ -77,7 +77,7 @@ export async function readStart(absolute: string, bytes: number): Promise<Buffer
 export async function listDirectory(absolute: string): Promise<readonly DirectoryEntry[]> {
   const handle = await openUnfollowed(absolute, O_RDONLY | O_DIRECTORY);
   try {
-    const entries = await readdir(pathOf(handle, absolute), { withFileTypes: true });
+    const entries = await readdir(descriptorPath(handle, absolute), { withFileTypes: true });
     return entries.map((entry) => ({
       name: entry.name,
       kind: entry.isFile() ? 'file' : entry.isDirectory() ? 'directory' : 'other',
@@ -89,8 +89,8 @@ export async function listDirectory(absolute: string): Promise<readonly Director
 
 async function openUnfollowed(absolute: string, flags: number): Promise<FileHandle> {
   const handle = await open(absolute, flags | O_NOFOLLOW).catch((error: unknown) => {
-    if (errnoOf(error) === 'ELOOP') throw new SwappedPath();
-    if (errnoOf(error) === 'ENXIO') throw new NotRegular();
+    if (errorCode(error) === 'ELOOP') throw new SwappedPath();
+    if (errorCode(error) === 'ENXIO') throw new NotRegular();
     throw error;
   });
   if (!LINUX) return handle;
@@ -101,7 +101,7 @@ async function openUnfollowed(absolute: string, flags: number): Promise<FileHand
 }
 
 /** A path to an open directory that no swap can redirect; where the system has none, its plain path. */
-function pathOf(handle: FileHandle, absolute: string): string {
+function descriptorPath(handle: FileHandle, absolute: string): string {
   return LINUX ? `/proc/self/fd/${handle.fd}` : absolute;
 }
 
@@ -124,12 +124,12 @@ export async function replaceFile(
   let directory = await openUnfollowed(root, O_RDONLY | O_DIRECTORY);
   try {
     for (const segment of segments) {
-      const inside = await descend(pathOf(directory, at), segment);
+      const inside = await descend(descriptorPath(directory, at), segment);
       await directory.close();
       directory = inside;
       at = `${at}/${segment}`;
     }
-    await replaceIn(directory, `${pathOf(directory, at)}/${name}`, data, { sync, ready });
+    await replaceIn(directory, `${descriptorPath(directory, at)}/${name}`, data, { sync, ready });
   } finally {
     await directory.close();
   }
@@ -141,7 +141,7 @@ export async function createFolder(root: string, relative: string): Promise<void
   let directory = await openUnfollowed(root, O_RDONLY | O_DIRECTORY);
   try {
     for (const segment of relative === '.' ? [] : relative.split('/')) {
-      const inside = await descend(pathOf(directory, at), segment);
+      const inside = await descend(descriptorPath(directory, at), segment);
       await directory.close();
       directory = inside;
       at = `${at}/${segment}`;
@@ -157,21 +157,21 @@ async function descend(parent: string, segment: string): Promise<FileHandle> {
   try {
     return await open(path, flags);
   } catch (error) {
-    if (errnoOf(error) !== 'ENOENT') return swappedOr(error, path);
+    if (errorCode(error) !== 'ENOENT') return throwSwapped(error, path);
     await mkdir(path).catch((failure: unknown) => {
-      if (errnoOf(failure) !== 'EEXIST') throw failure;
+      if (errorCode(failure) !== 'EEXIST') throw failure;
     });
-    return open(path, flags).catch((failure: unknown) => swappedOr(failure, path));
+    return open(path, flags).catch((failure: unknown) => throwSwapped(failure, path));
   }
 }
 
 /** A link where a directory was is a swap; a file there is an ordinary mistake. */
-async function swappedOr(error: unknown, path: string): Promise<never> {
-  if (errnoOf(error) === 'ELOOP' || (await lstat(path).catch(() => null))?.isSymbolicLink()) throw new SwappedPath();
+async function throwSwapped(error: unknown, path: string): Promise<never> {
+  if (errorCode(error) === 'ELOOP' || (await lstat(path).catch(() => null))?.isSymbolicLink()) throw new SwappedPath();
   throw error;
 }
 
-let written = 0;
+let temporaryFiles = 0;
 
 async function replaceIn(
   directory: FileHandle,
@@ -179,9 +179,9 @@ async function replaceIn(
   data: string | Uint8Array,
   { sync, ready }: { readonly sync: boolean; readonly ready: (() => Promise<void>) | undefined },
 ): Promise<void> {
-  const mode = await modeOf(target);
-  written += 1;
-  const temporary = `${dirname(target)}/.metis-${process.pid}-${written}.tmp`;
+  const mode = await readMode(target);
+  temporaryFiles += 1;
+  const temporary = `${dirname(target)}/.metis-${process.pid}-${temporaryFiles}.tmp`;
   const handle = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o666);
   try {
     try {
@@ -201,9 +201,9 @@ async function replaceIn(
 }
 
 /** Mode of the regular file at a path; null when there is none. */
-async function modeOf(path: string): Promise<number | null> {
+async function readMode(path: string): Promise<number | null> {
   const stat = await lstat(path).catch((error: unknown) => {
-    if (errnoOf(error) === 'ENOENT') return null;
+    if (errorCode(error) === 'ENOENT') return null;
     throw error;
   });
   if (stat === null) return null;
@@ -217,7 +217,7 @@ async function modeOf(path: string): Promise<number | null> {
 const tails = new Map<string, Promise<unknown>>();
 
 /** Runs `fn` when everybody who asked for this path before has finished, whether well or not. */
-export async function exclusive<T>(realPath: string, fn: () => Promise<T>): Promise<T> {
+export async function runExclusive<T>(realPath: string, fn: () => Promise<T>): Promise<T> {
   const before = tails.get(realPath) ?? Promise.resolve();
   const turn = before.then(fn);
   const tail = turn.catch(() => {});

@@ -22,7 +22,7 @@ import {
   type WorkerProblem,
 } from '#protocol/worker/definition.ts';
 import { createWorkspaceFiles } from './confined-files.ts';
-import { errnoOf, isMissing, listDirectory, problemOf, readStart, SwappedPath } from './descriptors.ts';
+import { describeProblem, errorCode, isMissing, listDirectory, readStart, SwappedPath } from './descriptors.ts';
 import type { OnceLogger } from './once-logger.ts';
 
 // Folders with worker definitions, and the files of each name (13 §3.1).
@@ -50,23 +50,23 @@ export interface Located {
   readonly directory: string;
 }
 
-/** By name. @param nameOf the name of an agent, which its file says */
+/** By name. @param resolveName the name of an agent, which its file says */
 export async function locateAll(
   root: string,
   log: OnceLogger,
-  nameOf: (path: string, stem: string) => Promise<string>,
+  resolveName: (path: string, stem: string) => Promise<string>,
 ): Promise<ReadonlyMap<string, Located>> {
   const found = new Map<string, Located>();
   for (const place of PLACES.toReversed()) {
     const directory = await folderInside(root, place.folder, log);
     if (directory === null) continue;
-    const files = await filesOf(directory, place, log);
+    const files = await listFiles(directory, place, log);
     const here = new Map<string, string[]>();
     for (const file of files) {
       const ending = place.endings.find((e) => file.endsWith(e) && file.length > e.length);
       if (ending === undefined) continue;
       const stem = file.slice(file.lastIndexOf('/') + 1, -ending.length);
-      const name = place.form === 'agent' ? await nameOf(`${directory}/${file}`, stem) : stem;
+      const name = place.form === 'agent' ? await resolveName(`${directory}/${file}`, stem) : stem;
       here.set(name, [...(here.get(name) ?? []), file]);
     }
     for (const [name, files] of here) found.set(name, { name, place, files, directory });
@@ -89,12 +89,12 @@ async function folderInside(root: string, folder: string, log: OnceLogger): Prom
   return null;
 }
 
-async function filesOf(directory: string, place: Place, log: OnceLogger): Promise<readonly string[]> {
+async function listFiles(directory: string, place: Place, log: OnceLogger): Promise<readonly string[]> {
   const names: string[] = [];
   // Agents may lie in folders of the folder; links to folders are not followed.
   const folders = [{ path: '', depth: 0 }];
   for (const { path, depth } of folders) {
-    const entries = await entriesOf(`${directory}/${path}`.replace(/\/$/, ''), log);
+    const entries = await readEntries(`${directory}/${path}`.replace(/\/$/, ''), log);
     for (const { name, kind } of entries) {
       if (name.startsWith('.')) continue;
       if (kind !== 'directory') names.push(`${path}${name}`);
@@ -111,31 +111,36 @@ async function filesOf(directory: string, place: Place, log: OnceLogger): Promis
   return names.slice(0, MAX_FILES);
 }
 
-async function entriesOf(directory: string, log: OnceLogger) {
+async function readEntries(directory: string, log: OnceLogger) {
   return listDirectory(directory).catch((error: unknown) => {
-    if (errnoOf(error) !== 'ENOTDIR')
-      log.log('warn', directory, { path: directory, problem: problemOf(error) }, 'a folder of workers cannot be read');
+    if (errorCode(error) !== 'ENOTDIR')
+      log.log(
+        'warn',
+        directory,
+        { path: directory, problem: describeProblem(error) },
+        'a folder of workers cannot be read',
+      );
     return [];
   });
 }
 
 /** Changes whenever the content may have changed, its coming and going included. */
-export function stampOf(path: string): string {
+export function fileStamp(path: string): string {
   try {
     const stat = statSync(path, { throwIfNoEntry: false });
     return stat === undefined ? '' : `${stat.mtimeMs} ${stat.ctimeMs} ${stat.size} ${stat.ino}`;
   } catch (error) {
-    return errnoOf(error) ?? 'unknown';
+    return errorCode(error) ?? 'unknown';
   }
 }
 
 const LEADS_OUT = 'is a link that leads out of the workspace';
 const MAX_SCHEMA_FILE = OUTSIDE.bytes;
 
-interface Looking {
+interface LoadContext {
   readonly log: OnceLogger;
   /** Told of every file before it is looked for. */
-  looked(path: string): void;
+  onLookup(path: string): void;
   /** Collects the files that the definition and its instructions were read from. */
   readonly sources: FileDigest[];
 }
@@ -143,9 +148,9 @@ interface Looking {
 export async function loadWorker(
   root: string,
   located: Located,
-  given: Omit<Looking, 'sources'>,
+  given: Omit<LoadContext, 'sources'>,
 ): Promise<FoundWorker> {
-  const looking: Looking = { ...given, sources: [] };
+  const looking: LoadContext = { ...given, sources: [] };
   const { name, place, files, directory } = located;
   const file = `${place.folder}/${files[0]}`;
   const bare = { name, origin: 'project', path: file, read_only: place.form === 'agent' } as const;
@@ -157,16 +162,16 @@ export async function loadWorker(
     digest: null,
     sources: [],
   };
-  const failed = (message: string): FoundWorker => ({
+  const failure = (message: string): FoundWorker => ({
     ...bare,
     ...nothing,
     errors: [{ path: '', message, file, line: null }],
     warnings: [],
   });
-  if (files.length > 1) return failed(`ambiguous: ${files.join(' and ')} have the same name; keep one`);
-  looking.looked(`${directory}/${files[0]}`);
+  if (files.length > 1) return failure(`ambiguous: ${files.join(' and ')} have the same name; keep one`);
+  looking.onLookup(`${directory}/${files[0]}`);
   const text = await readInside(root, `${directory}/${files[0]}`);
-  if (!text.ok) return failed(text.error);
+  if (!text.ok) return failure(text.error);
   looking.sources.push({ path: file, sha256: text.value.sha256 });
   const format = files[0]!.endsWith('.json') ? 'json' : 'yaml';
   const read =
@@ -183,7 +188,7 @@ export async function loadWorker(
     });
   const { definition, warnings } = read;
   if (definition === null) return { ...bare, ...nothing, errors, warnings };
-  const rest = await belongings(root, definition, { file, looking, errors });
+  const rest = await loadReferences(root, definition, { file, looking, errors });
   return { ...bare, definition, ...rest, errors, warnings };
 }
 
@@ -194,21 +199,21 @@ export async function completeWorker(
   log: OnceLogger,
 ): Promise<FoundWorker> {
   const errors: WorkerProblem[] = [];
-  const looking = { log, looked: () => {}, sources: [] };
-  const rest = await belongings(root, definition, { file: null, looking, errors });
+  const looking = { log, onLookup: () => {}, sources: [] };
+  const rest = await loadReferences(root, definition, { file: null, looking, errors });
   const { name } = definition;
   return { name, origin: 'session', path: null, read_only: true, definition, ...rest, errors, warnings: [] };
 }
 
 /** What a definition refers to. Problems go into `errors`. */
-async function belongings(
+async function loadReferences(
   root: string,
   definition: WorkerDefinition,
   {
     file,
     looking,
     errors,
-  }: { readonly file: string | null; readonly looking: Looking; readonly errors: WorkerProblem[] },
+  }: { readonly file: string | null; readonly looking: LoadContext; readonly errors: WorkerProblem[] },
 ) {
   const problem = (path: string, message: string, where = file) =>
     errors.push({ path, message, file: where, line: null });
@@ -233,29 +238,29 @@ async function belongings(
 }
 
 /** `.metis/prompts` is before `prompts`, whatever the endings there. */
-async function readPrompt(root: string, name: string, looking: Looking) {
+async function readPrompt(root: string, name: string, looking: LoadContext) {
   for (const folder of ['.metis/prompts', 'prompts'])
     for (const suffix of PROMPT_SUFFIXES) {
       const inner = `${name}.${suffix}`;
-      looking.looked(`${root}/${folder}/${inner}`);
+      looking.onLookup(`${root}/${folder}/${inner}`);
       if (isMissing(`${root}/${folder}/${inner}`)) continue;
       const path = { folder, inner, shown: `${folder}/${inner}` };
       const raw = await readBeside(root, path, looking);
       const isTemplate = suffix === 'j2' || suffix === 'jinja2';
-      const text = raw.ok && isTemplate ? await rendered(root, raw.value, looking) : raw;
+      const text = raw.ok && isTemplate ? await renderTemplate(root, raw.value, looking) : raw;
       return { path: path.shown, text };
     }
   return null;
 }
 
-async function rendered(root: string, template: string, looking: Looking): Promise<Result<string, string>> {
+async function renderTemplate(root: string, template: string, looking: LoadContext): Promise<Result<string, string>> {
   const parts = templateParts(template);
   if (!parts.ok) return parts;
   let text = '';
   for (const part of parts.value) {
     if (part.kind === 'text') text += part.text;
     else {
-      const path = await beside(root, 'prompts', part.path, looking);
+      const path = await findBeside(root, 'prompts', part.path, looking);
       const read = path === null ? err('is missing') : await readBeside(root, path, looking);
       if (!read.ok) return err(`file(${JSON.stringify(part.path)}): ${read.error}`);
       text += read.value;
@@ -266,9 +271,9 @@ async function rendered(root: string, template: string, looking: Looking): Promi
   return ok(text);
 }
 
-async function readSchema(root: string, ref: string, looking: Looking): Promise<Result<unknown, string>> {
+async function readSchema(root: string, ref: string, looking: LoadContext): Promise<Result<unknown, string>> {
   for (const name of [ref, `${ref}.json`]) {
-    const path = await beside(root, 'schemas', name, looking);
+    const path = await findBeside(root, 'schemas', name, looking);
     if (path === null) continue;
     // A schema widens nothing, so its bytes need no trust.
     const text = await readBeside(root, path, { ...looking, sources: [] });
@@ -287,7 +292,12 @@ interface Beside {
 }
 
 /** Below `.metis/<folder>`, or else below `<folder>`; null when neither has it. */
-async function beside(root: string, folder: string, inner: string, { looked }: Looking): Promise<Beside | null> {
+async function findBeside(
+  root: string,
+  folder: string,
+  inner: string,
+  { onLookup: looked }: LoadContext,
+): Promise<Beside | null> {
   for (const place of [`.metis/${folder}`, folder]) {
     looked(`${root}/${place}/${inner}`);
     if (!isMissing(`${root}/${place}/${inner}`)) return { folder: place, inner, shown: `${place}/${inner}` };
@@ -299,13 +309,13 @@ async function beside(root: string, folder: string, inner: string, { looked }: L
 async function readBeside(
   root: string,
   { folder, inner, shown }: Beside,
-  { log, sources }: Looking,
+  { log, sources }: LoadContext,
 ): Promise<Result<string, string>> {
   const directory = await folderInside(root, folder, log);
   if (directory === null) return err('its folder leads out of the workspace');
   const files = createWorkspaceFiles(directory);
   try {
-    const source = decoded(await files.read(await files.resolve(inner, 'read'), MAX_SCHEMA_FILE));
+    const source = decodeSource(await files.read(await files.resolve(inner, 'read'), MAX_SCHEMA_FILE));
     if (!source.ok) return source;
     sources.push({ path: shown, sha256: source.value.sha256 });
     return ok(source.value.text);
@@ -332,10 +342,10 @@ export async function readInside(root: string, path: string): Promise<Result<Sou
       return readStart(real, MAX_WORKER_BYTES + 1);
     });
     if (data === null) return err('is missing');
-    return data.length > MAX_WORKER_BYTES ? err(`has more than ${MAX_WORKER_BYTES} bytes`) : decoded(data);
+    return data.length > MAX_WORKER_BYTES ? err(`has more than ${MAX_WORKER_BYTES} bytes`) : decodeSource(data);
   } catch (error) {
     if (error instanceof ToolError) return err(error.message);
-    return err(`cannot be read: ${errnoOf(error) ?? problemOf(error)}`);
+    return err(`cannot be read: ${errorCode(error) ?? describeProblem(error)}`);
   }
 }
 
@@ -344,7 +354,7 @@ interface Source {
   readonly sha256: string;
 }
 
-function decoded(data: Uint8Array): Result<Source, string> {
+function decodeSource(data: Uint8Array): Result<Source, string> {
   try {
     return ok({ text: new TextDecoder('utf-8', { fatal: true }).decode(data), sha256: sha256Hex(data) });
   } catch {

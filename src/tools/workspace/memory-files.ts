@@ -8,14 +8,14 @@ import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { plainText } from '#protocol/text/plain-text.ts';
 import { ToolError } from '#protocol/tool.ts';
 import {
-  errnoOf,
-  exclusive,
+  describeProblem,
+  errorCode,
   isMissing,
   NotRegular,
   openRegular,
-  problemOf,
   readStart,
   replaceFile,
+  runExclusive,
   SwappedPath,
 } from './descriptors.ts';
 import type { OnceLogger } from './once-logger.ts';
@@ -59,21 +59,24 @@ async function readMemory(files: WorkspaceFiles, name: MemoryFile, bytes: number
     const path = await files.resolve(`.metis/${name}`, 'read');
     return (await readStart(path.absolute, bytes)) ?? Buffer.alloc(0);
   } catch (error) {
-    const fields = { workspace: files.root, file: name, problem: problemOf(error) };
+    const fields = { workspace: files.root, file: name, problem: describeProblem(error) };
     log.log('warn', `${files.root}/${name}`, fields, 'a memory file is ignored');
     return Buffer.alloc(0);
   }
 }
 
 /** Changes one file as the port says. */
-export async function changeMemory(files: WorkspaceFiles, { file, next, told }: MemoryChange): Promise<MemoryWrite> {
+export async function changeMemory(
+  files: WorkspaceFiles,
+  { file, next, notify: told }: MemoryChange,
+): Promise<MemoryWrite> {
   const path = await files.resolve(`.metis/${file}`, 'read').catch((error: unknown) => {
     // What holds for reading holds for the tools that alone may write here.
-    throw refused(file, error);
+    throw toToolError(file, error);
   });
-  return exclusive(path.absolute, async () => {
+  return runExclusive(path.absolute, async () => {
     const { hash, ...before } = await readAll(path.absolute).catch((error: unknown) => {
-      throw refused(file, error);
+      throw toToolError(file, error);
     });
     const content = next(before);
     const write: MemoryWrite = {
@@ -89,7 +92,7 @@ export async function changeMemory(files: WorkspaceFiles, { file, next, told }: 
         throw new ToolError('execution_error', 'it was changed by somebody else in this moment; try again');
     };
     await replaceFile(files.root, path.relative, content, { sync: true, ready }).catch((error: unknown) => {
-      throw refused(file, error);
+      throw toToolError(file, error);
     });
     await told(write);
     return write;
@@ -119,10 +122,10 @@ async function readAll(absolute: string): Promise<MemoryContent & { readonly has
   return { head: Buffer.concat(parts), size, hash: hash.digest('hex') };
 }
 
-function refused(file: MemoryFile, error: unknown): unknown {
+function toToolError(file: MemoryFile, error: unknown): unknown {
   if (error instanceof SwappedPath || error instanceof NotRegular)
-    return new ToolError('execution_error', `${file} cannot be used: it ${problemOf(error)}`);
+    return new ToolError('execution_error', `${file} cannot be used: it ${describeProblem(error)}`);
   // A system's own message would name the folder.
-  const why = error instanceof ToolError ? error.message : errnoOf(error);
+  const why = error instanceof ToolError ? error.message : errorCode(error);
   return why === null ? error : new ToolError('execution_error', `${file} cannot be used: ${why}`);
 }

@@ -14,7 +14,7 @@ import { err, ok, type Result } from '#protocol/result.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
 import { createWorkspaceFiles } from './confined-files.ts';
-import { errnoOf, isMissing, listDirectory, problemOf, readStart } from './descriptors.ts';
+import { describeProblem, errorCode, isMissing, listDirectory, readStart } from './descriptors.ts';
 import type { OnceLogger } from './once-logger.ts';
 
 const MAX_FILE_BYTES = 64 * 1024;
@@ -51,7 +51,7 @@ export function createSkills(globalPath: string, log: OnceLogger): Skills {
   const kept = new Map<string, Kept>();
 
   /** From the lowest rank to the highest. */
-  async function roots(workspace: string): Promise<readonly Root[]> {
+  async function findRoots(workspace: string): Promise<readonly Root[]> {
     const found: Root[] = [];
     if (!isMissing(globalPath)) {
       const path = await realpath(globalPath).catch(() => null);
@@ -62,7 +62,7 @@ export function createSkills(globalPath: string, log: OnceLogger): Skills {
       if (isMissing(`${workspace}/${folder}`)) continue;
       // One that a link takes out of the workspace, or to what may not be read there, is somebody else's.
       const path = await files.resolve(folder, 'read').catch((error: unknown) => {
-        const fields = { workspace, folder, problem: problemOf(error) };
+        const fields = { workspace, folder, problem: describeProblem(error) };
         log.log('warn', `${workspace}/${folder}`, fields, 'a folder of skills is ignored');
         return null;
       });
@@ -71,17 +71,17 @@ export function createSkills(globalPath: string, log: OnceLogger): Skills {
     return found;
   }
 
-  async function entriesOf(root: Root): Promise<readonly SkillEntry[]> {
+  async function readEntries(root: Root): Promise<readonly SkillEntry[]> {
     const before = kept.get(root.path);
     const now: Kept = new Map();
     for (const name of await folderNames(root, log)) {
-      const found = await locate(root, name);
+      const found = await locateSkill(root, name);
       if (found === null) continue;
-      const stamp = await stampOf(found.file);
+      const stamp = await fileStamp(found.file);
       const known = before?.get(found.file);
       if (known?.stamp === stamp) now.set(found.file, known);
       else {
-        const skill = await readFrom(found.file, name, log);
+        const skill = await readSkillFile(found.file, name, log);
         const entry = skill.ok ? { name, description: skill.value.description } : null;
         now.set(found.file, { stamp, entry });
       }
@@ -96,10 +96,10 @@ export function createSkills(globalPath: string, log: OnceLogger): Skills {
   async function find(workspace: string, name: string): Promise<{ skill: Skill; folder: string } | null> {
     if (!isSkillName(name)) return null;
     let fault: string | null = null;
-    for (const root of (await roots(workspace)).toReversed()) {
-      const found = await locate(root, name);
+    for (const root of (await findRoots(workspace)).toReversed()) {
+      const found = await locateSkill(root, name);
       if (found === null) continue;
-      const read = await readFrom(found.file, name, log);
+      const read = await readSkillFile(found.file, name, log);
       if (read.ok) return { skill: { ...read.value, source: root.source }, folder: found.folder };
       fault ??= read.error;
     }
@@ -110,8 +110,8 @@ export function createSkills(globalPath: string, log: OnceLogger): Skills {
   return {
     async list(workspace) {
       const byName = new Map<string, { readonly entry: SkillEntry; readonly root: Root }>();
-      for (const root of await roots(workspace)) {
-        for (const entry of await entriesOf(root)) {
+      for (const root of await findRoots(workspace)) {
+        for (const entry of await readEntries(root)) {
           const other = byName.get(entry.name);
           if (other !== undefined) {
             const fields = { skill: entry.name, used: root.path, instead_of: other.root.path };
@@ -149,7 +149,7 @@ export function createSkills(globalPath: string, log: OnceLogger): Skills {
 /** Names in byte order, of what may be a skill's folder. */
 async function folderNames(root: Root, log: OnceLogger): Promise<readonly string[]> {
   const entries = await listDirectory(root.path).catch((error: unknown): readonly DirectoryEntry[] => {
-    const fields = { path: root.path, problem: problemOf(error) };
+    const fields = { path: root.path, problem: describeProblem(error) };
     log.log('warn', root.path, fields, 'a folder of skills cannot be read');
     return [];
   });
@@ -165,7 +165,7 @@ async function folderNames(root: Root, log: OnceLogger): Promise<readonly string
 }
 
 /** Null where there is no `SKILL.md`, or where a link takes it, or its folder, out of the root. */
-async function locate(root: Root, name: string): Promise<Found | null> {
+async function locateSkill(root: Root, name: string): Promise<Found | null> {
   const path = `${root.path}/${name}/SKILL.md`;
   if (isMissing(path)) return null;
   const file = await realpath(path).catch(() => null);
@@ -174,20 +174,24 @@ async function locate(root: Root, name: string): Promise<Found | null> {
   return inside(file) && inside(folder) ? { file, folder } : null;
 }
 
-async function stampOf(file: string): Promise<string> {
+async function fileStamp(file: string): Promise<string> {
   const { mtimeMs, size } = await stat(file).catch(() => ({ mtimeMs: 0, size: -1 }));
   return `${mtimeMs} ${size}`;
 }
 
 /** The skill, or all that is wrong with its file, which is logged once per content. */
-async function readFrom(file: string, name: string, log: OnceLogger): Promise<Result<Omit<Skill, 'source'>, string>> {
+async function readSkillFile(
+  file: string,
+  name: string,
+  log: OnceLogger,
+): Promise<Result<Omit<Skill, 'source'>, string>> {
   let about: string;
   let fault: string;
   try {
     // One byte more than a skill may have tells that there are more.
     const data = await readStart(file, MAX_SKILL_BYTES + 1);
     if (data === null) return err('is missing');
-    const read = data.length > MAX_SKILL_BYTES ? tooLarge() : parse(data, name);
+    const read = data.length > MAX_SKILL_BYTES ? tooLargeError() : parseSkill(data, name);
     if (read.ok) {
       const { skill, warnings } = read.value;
       for (const problem of warnings)
@@ -202,14 +206,14 @@ async function readFrom(file: string, name: string, log: OnceLogger): Promise<Re
     about = sha256Hex(data);
     fault = read.error.join('; ').slice(0, MAX_PROBLEM);
   } catch (error) {
-    fault = errnoOf(error) ?? problemOf(error);
+    fault = errorCode(error) ?? describeProblem(error);
     about = fault;
   }
   log.log('warn', `${file} ${about}`, { path: file, problem: fault }, 'a skill is ignored: its SKILL.md is not valid');
   return err(fault);
 }
 
-function parse(data: Buffer, name: string): Result<ReadSkill, readonly string[]> {
+function parseSkill(data: Buffer, name: string): Result<ReadSkill, readonly string[]> {
   let text: string;
   try {
     text = new TextDecoder('utf-8', { fatal: true }).decode(data);
@@ -219,6 +223,6 @@ function parse(data: Buffer, name: string): Result<ReadSkill, readonly string[]>
   return readSkill(text, name);
 }
 
-function tooLarge(): Result<never, readonly string[]> {
+function tooLargeError(): Result<never, readonly string[]> {
   return err([`has more than ${MAX_SKILL_BYTES} bytes; move parts of it to files beside it`]);
 }

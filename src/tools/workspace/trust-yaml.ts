@@ -7,7 +7,7 @@ import { isMapping, readYaml } from '#core/policy/parsing/yaml.ts';
 import { isSameTool } from '#core/policy/tools/tool-names.ts';
 import type { Logger } from '#core/ports/log.ts';
 import type { Trust, TrustChange } from '#core/ports/workspace.ts';
-import { exclusive, problemOf, readStart, replaceFile } from './descriptors.ts';
+import { describeProblem, readStart, replaceFile, runExclusive } from './descriptors.ts';
 
 const MAX_BYTES = 64 * 1024;
 const RELATIVE = '.metis/trust.yaml';
@@ -36,7 +36,7 @@ export async function readTrust(root: string, log: Logger): Promise<Trust> {
     return (await load(root)).trust;
   } catch (error) {
     const path = `${root}/${RELATIVE}`;
-    log.warn({ path, problem: problemOf(error) }, 'trust.yaml is malformed: its entries do not apply');
+    log.warn({ path, problem: describeProblem(error) }, 'trust.yaml is malformed: its entries do not apply');
     return MALFORMED;
   }
 }
@@ -49,7 +49,7 @@ export function persistTrust(
   log: Logger,
 ): Promise<boolean> {
   const path = `${root}/${RELATIVE}`;
-  return exclusive(path, async () => {
+  return runExclusive(path, async () => {
     let stored: Promise<void> | null = null;
     try {
       const { text: before, trust } = await load(root);
@@ -79,7 +79,7 @@ export function persistTrust(
       return true;
     } catch (error) {
       await (stored ?? store(false));
-      log.warn({ path, problem: problemOf(error) }, 'trust.yaml could not be changed');
+      log.warn({ path, problem: describeProblem(error) }, 'trust.yaml could not be changed');
       return false;
     }
   });
@@ -119,11 +119,11 @@ function setEntries(
   const before = document.get(list);
   const kept = isSeq(before) ? before.items : [];
   const nodeOf = new Map(kept.map((item) => [isNode(item) ? item.toJS(document) : item, item]));
-  const items = sorted(names).map((name) => nodeOf.get(name) ?? document.createNode(name));
+  const items = sortNames(names).map((name) => nodeOf.get(name) ?? document.createNode(name));
   if (isSeq(before) && kept.length > 0) before.items = items;
   else document.set(list, items);
 }
 
-function sorted(names: readonly string[]): string[] {
+function sortNames(names: readonly string[]): string[] {
   return [...new Set(names)].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
 }

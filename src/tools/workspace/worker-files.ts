@@ -10,16 +10,24 @@ import type { WorkspaceFiles } from '#core/ports/workspace.ts';
 import { AppError } from '#protocol/errors.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { FoundWorker } from '#protocol/worker/definition.ts';
-import { errnoOf, exclusive, NotRegular, problemOf, readStart, replaceFile, SwappedPath } from './descriptors.ts';
+import {
+  describeProblem,
+  errorCode,
+  NotRegular,
+  readStart,
+  replaceFile,
+  runExclusive,
+  SwappedPath,
+} from './descriptors.ts';
 import {
   completeWorker,
+  fileStamp,
   type Located,
   loadWorker,
   locateAll,
   PLACES,
   readInside,
   readSource,
-  stampOf,
 } from './load-worker.ts';
 import { createOnceLogger } from './once-logger.ts';
 
@@ -42,7 +50,7 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
   const once = createOnceLogger(log);
   const roots = new Map<string, Map<string, Kept>>();
 
-  function keptOf(root: string): Map<string, Kept> {
+  function cachedWorkers(root: string): Map<string, Kept> {
     const kept = roots.get(root) ?? new Map<string, Kept>();
     roots.delete(root);
     for (const oldest of roots.keys()) if (roots.size >= MAX_ROOTS) roots.delete(oldest);
@@ -51,11 +59,11 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
   }
 
   const names = new Map<string, { readonly stamp: string; readonly name: string }>();
-  const locate = (root: string) => locateAll(root, once, (path, stem) => nameOf(root, path, stem));
+  const locate = (root: string) => locateAll(root, once, (path, stem) => readAgentName(root, path, stem));
 
   /** Of an agent's file, read again when it changed. */
-  async function nameOf(root: string, path: string, stem: string): Promise<string> {
-    const stamp = stampOf(path);
+  async function readAgentName(root: string, path: string, stem: string): Promise<string> {
+    const stamp = fileStamp(path);
     const known = names.get(path);
     if (known?.stamp === stamp) return known.name;
     const text = await readInside(root, path);
@@ -66,34 +74,36 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
     return name;
   }
 
-  async function current(root: string, kept: Map<string, Kept>, located: Located): Promise<FoundWorker> {
+  async function loadCached(root: string, kept: Map<string, Kept>, located: Located): Promise<FoundWorker> {
     const key = `${located.place.folder}/${located.files.join('/')}`;
     const known = kept.get(key);
-    if (known && [...known.stamps].every(([path, stamp]) => stampOf(path) === stamp)) return known.found;
+    if (known && [...known.stamps].every(([path, stamp]) => fileStamp(path) === stamp)) return known.found;
     // Taken before anything is read: a change meanwhile shows the next time.
     const stamps = new Map<string, string>();
-    const found = await loadWorker(root, located, { log: once, looked: (path) => stamps.set(path, stampOf(path)) });
+    const found = await loadWorker(root, located, { log: once, onLookup: (path) => stamps.set(path, fileStamp(path)) });
     const there = [...stamps].filter(([, stamp]) => stamp !== '').map(([path]) => path);
-    kept.set(key, { stamps, reals: new Set(there.flatMap(realOf)), found });
+    kept.set(key, { stamps, reals: new Set(there.flatMap(findRealPath)), found });
     return found;
   }
 
   return {
     async find(root, name) {
       const located = (await locate(root)).get(name);
-      return located === undefined ? null : current(root, keptOf(root), located);
+      return located === undefined ? null : loadCached(root, cachedWorkers(root), located);
     },
     read: (root, path) => readSource(root, path),
-    change: (root, fn) => exclusive(`${root}\0workers`, fn),
+    change: (root, fn) => runExclusive(`${root}\0workers`, fn),
     complete: (root, definition) => completeWorker(root, definition, once),
     save: async (root, name, yaml) => {
       const located = (await locate(root)).get(name);
       const own = located?.place.form === 'definition' ? located : null;
       const path = `${own?.place.folder ?? PLACES[0].folder}/${name}.yaml`;
-      const target = await placeOf(root, own === null ? `${root}/${path}` : `${own.directory}/${name}.yaml`);
-      await exclusive(target, async () => {
+      const target = await resolveTarget(root, own === null ? `${root}/${path}` : `${own.directory}/${name}.yaml`);
+      await runExclusive(target, async () => {
         const relative = target.slice(root === '/' ? 1 : root.length + 1);
-        await writable(path, async () => replaceFile(root, relative, yaml(await textOf(target)), { sync: true }));
+        await reportWriteErrors(path, async () =>
+          replaceFile(root, relative, yaml(await readText(target)), { sync: true }),
+        );
         if (own !== null) await rm(`${own.directory}/${name}.json`, { force: true });
       });
       return path;
@@ -101,7 +111,9 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
     remove: async (root, name) => {
       const located = (await locate(root)).get(name);
       for (const file of located?.files ?? [])
-        await writable(`${located!.place.folder}/${file}`, () => rm(`${located!.directory}/${file}`, { force: true }));
+        await reportWriteErrors(`${located!.place.folder}/${file}`, () =>
+          rm(`${located!.directory}/${file}`, { force: true }),
+        );
     },
     keepCopy: async (path, yaml) => {
       await mkdir(dirname(path), { recursive: true, mode: 0o700 });
@@ -111,19 +123,19 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
     async owns(root, absolute) {
       await this.list(root);
       const path = absolute.toLowerCase();
-      for (const { stamps, reals } of keptOf(root).values()) {
+      for (const { stamps, reals } of cachedWorkers(root).values()) {
         if (reals.has(path)) return true;
         for (const looked of stamps.keys()) if (looked.toLowerCase() === path) return true;
       }
       return false;
     },
-    names: async (root) => [...(await locate(root)).values()].sort(byRank).map(({ name }) => name),
+    names: async (root) => [...(await locate(root)).values()].sort(compareRank).map(({ name }) => name),
     async list(root) {
       const all = [...(await locate(root)).values()].sort((a, b) => (a.name < b.name ? -1 : 1));
-      const kept = keptOf(root);
+      const kept = cachedWorkers(root);
       const found: FoundWorker[] = [];
       for (let i = 0; i < all.length; i += AT_ONCE) {
-        const some = all.slice(i, i + AT_ONCE).map((located) => current(root, kept, located));
+        const some = all.slice(i, i + AT_ONCE).map((located) => loadCached(root, kept, located));
         found.push(...(await Promise.all(some)));
       }
       const there = new Set(all.map(({ place, files }) => `${place.folder}/${files.join('/')}`));
@@ -134,7 +146,7 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
 }
 
 /** Where a link within the workspace leads; in place of one that leads out of it, or nowhere, a file is put. */
-async function placeOf(root: string, path: string): Promise<string> {
+async function resolveTarget(root: string, path: string): Promise<string> {
   if (!(await lstat(path).catch(() => null))?.isSymbolicLink()) return path;
   const real = await realpath(path).catch(() => null);
   if (real?.startsWith(root === '/' ? '/' : `${root}/`)) return real;
@@ -143,29 +155,29 @@ async function placeOf(root: string, path: string): Promise<string> {
 }
 
 /** Null where there is none, or none to be kept. */
-async function textOf(path: string): Promise<string | null> {
+async function readText(path: string): Promise<string | null> {
   const data = await readStart(path, MAX_WORKER_BYTES + 1);
   return data === null || data.length > MAX_WORKER_BYTES ? null : data.toString('utf8');
 }
 
 /** What the system, or a link in the way, refuses is told to whoever asked: they can clear the place. */
-async function writable(path: string, act: () => Promise<void>): Promise<void> {
+async function reportWriteErrors(path: string, act: () => Promise<void>): Promise<void> {
   try {
     await act();
   } catch (error) {
-    const known = error instanceof SwappedPath || error instanceof NotRegular || errnoOf(error) !== null;
+    const known = error instanceof SwappedPath || error instanceof NotRegular || errorCode(error) !== null;
     if (!known) throw error;
-    const problem = errnoOf(error) ?? `what stands there ${problemOf(error)}`;
+    const problem = errorCode(error) ?? `what stands there ${describeProblem(error)}`;
     throw new AppError('worker_read_only', `${path} cannot be written: ${problem}; make room for it and try again`);
   }
 }
 
 /** The first folder first; in one folder small letters first. */
-function byRank(a: Located, b: Located): number {
+function compareRank(a: Located, b: Located): number {
   return PLACES.indexOf(a.place) - PLACES.indexOf(b.place) || (a.name < b.name ? 1 : -1);
 }
 
-function realOf(path: string): readonly string[] {
+function findRealPath(path: string): readonly string[] {
   try {
     return [realpathSync.native(path).toLowerCase()];
   } catch {
@@ -188,14 +200,14 @@ const FOLDERS = [
 ];
 const PROMPT = /^prompts\/([^/]+)\.[^./]+$/;
 
-export function withoutDefinitions(root: string, files: WorkspaceFiles, library: WorkerLibrary): WorkspaceFiles {
+export function protectDefinitions(root: string, files: WorkspaceFiles, library: WorkerLibrary): WorkspaceFiles {
   return {
     ...files,
     async resolve(path, use) {
       const confined = await files.resolve(path, use);
       if (use !== 'write') return confined;
-      const names = [confined.relative, ...(await aliases(root, confined.absolute))].map(folded);
-      if (names.some((name) => DEFINITION.test(name)) || (await belongs(confined.absolute, names)))
+      const names = [confined.relative, ...(await findAliases(root, confined.absolute))].map(foldSpelling);
+      if (names.some((name) => DEFINITION.test(name)) || (await isPartOfWorker(confined.absolute, names)))
         throw new ToolError(
           'permission_denied',
           `Path '${path.replace(/\p{Cc}/gu, '?')}' is protected: it is part of a worker's definition; worker_create makes a new worker`,
@@ -204,7 +216,7 @@ export function withoutDefinitions(root: string, files: WorkspaceFiles, library:
     },
   };
 
-  async function belongs(absolute: string, names: readonly string[]): Promise<boolean> {
+  async function isPartOfWorker(absolute: string, names: readonly string[]): Promise<boolean> {
     const stems = names.flatMap((name) => PROMPT.exec(name)?.[1] ?? []);
     if (stems.length > 0 && (await library.names(root)).some((name) => stems.includes(name.toLowerCase()))) return true;
     return library.owns(root, absolute);
@@ -212,7 +224,7 @@ export function withoutDefinitions(root: string, files: WorkspaceFiles, library:
 }
 
 /** What the path is called by way of a folder of definitions that is a link. */
-async function aliases(root: string, absolute: string): Promise<readonly string[]> {
+async function findAliases(root: string, absolute: string): Promise<readonly string[]> {
   const found: string[] = [];
   for (const folder of FOLDERS) {
     const real = await realpath(`${root}/${folder}`).catch(() => null);
@@ -222,7 +234,7 @@ async function aliases(root: string, absolute: string): Promise<readonly string[
 }
 
 /** In the spelling that every file system takes for the same (09 §8). */
-function folded(relative: string): string {
+function foldSpelling(relative: string): string {
   return relative
     .normalize('NFKC')
     .replace(/[\p{Cf}\p{Mn}]/gu, '')

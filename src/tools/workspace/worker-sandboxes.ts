@@ -4,7 +4,7 @@ import { hasSuffix, sandboxRoot } from '#core/policy/workers/read-definition.ts'
 import type { ConfinedPath, PathUse, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { Sandbox } from '#protocol/worker/definition.ts';
-import { below } from './confined-files.ts';
+import { childPath } from './confined-files.ts';
 import { createFolder } from './descriptors.ts';
 
 /** On the workspace itself it takes paths that begin with no sandbox's name. */
@@ -20,39 +20,42 @@ interface Boxed extends ConfinedPath {
 export function createSandboxFiles(root: string, files: WorkspaceFiles, given: readonly Sandbox[]): WorkspaceFiles {
   const boxes = given.map((box) => ({ ...box, path: sandboxRoot(box.path) ?? box.path }));
   const named = new Map(boxes.map((box) => [box.name, box]));
-  const boxOf = (path: ConfinedPath): Sandbox => {
+  const requireSandbox = (path: ConfinedPath): Sandbox => {
     const { box } = path as Boxed;
     if (box) return box;
     throw new ToolError('execution_error', `not a regular file: ${path.given}`);
   };
 
   async function resolve(given: string, use: PathUse): Promise<Boxed> {
-    const plain = plainPath(given);
-    if (plain === null) throw leaves(given, boxes);
+    const plain = normalizePath(given);
+    if (plain === null) throw escapeError(given, boxes);
     if (plain === '' && use === 'list') return { given: ALL, absolute: root, relative: ALL, box: null };
     const [first = '', ...rest] = plain.split('/');
     const own = named.get(first);
     const unnamed = named.get(UNNAMED);
     const box = own ?? (unnamed?.path === ALL ? unnamed : undefined);
     if (box === undefined)
-      throw new ToolError('permission_denied', `unknown_sandbox: '${shown(given)}' must begin with ${names(boxes)}`);
-    return inside(box, own ? rest.join('/') : plain, { given, use });
+      throw new ToolError(
+        'permission_denied',
+        `unknown_sandbox: '${shown(given)}' must begin with ${listSandboxes(boxes)}`,
+      );
+    return resolveInside(box, own ? rest.join('/') : plain, { given, use });
   }
 
-  async function inside(
+  async function resolveInside(
     box: Sandbox,
     inner: string,
     { given, use }: { readonly given: string; readonly use: PathUse },
   ): Promise<Boxed> {
     if (use === 'write' && box.mode !== 'rw') {
       const writable = boxes.filter(({ mode }) => mode === 'rw');
-      const choice = writable.length === 0 ? 'none may be written to' : `write to ${names(writable)}`;
+      const choice = writable.length === 0 ? 'none may be written to' : `write to ${listSandboxes(writable)}`;
       throw new ToolError('permission_denied', `read_only_sandbox: '${box.name}' is only read; ${choice}`);
     }
-    const top = await confined(files, box.path, { given, use: 'list', boxes });
-    const path = inner === '' ? top : await confined(files, `${box.path}/${inner}`, { given, use, boxes });
+    const top = await confineInSandbox(files, box.path, { given, use: 'list', boxes });
+    const path = inner === '' ? top : await confineInSandbox(files, `${box.path}/${inner}`, { given, use, boxes });
     const within = path.absolute === top.absolute || path.absolute.startsWith(`${top.absolute}/`);
-    if (!within) throw leaves(given, boxes);
+    if (!within) throw escapeError(given, boxes);
     const relative = path.absolute.slice(top.absolute.length + 1);
     // Both the name that was given and the file that it leads to.
     if (use !== 'list') for (const name of [relative, inner]) refuseSuffix(box, name);
@@ -64,12 +67,12 @@ export function createSandboxFiles(root: string, files: WorkspaceFiles, given: r
       (found) => found.size,
       () => 0,
     );
-    if (size > boxOf(path).max_bytes) throw tooLarge(path, size);
+    if (size > requireSandbox(path).max_bytes) throw tooLarge(path, size);
   }
   const tooLarge = (path: ConfinedPath, bytes: number) =>
     new ToolError(
       'execution_error',
-      `file_too_large: ${path.given} has ${bytes} bytes, at most ${boxOf(path).max_bytes} are allowed in '${boxOf(path).name}'`,
+      `file_too_large: ${path.given} has ${bytes} bytes, at most ${requireSandbox(path).max_bytes} are allowed in '${requireSandbox(path).name}'`,
     );
 
   return {
@@ -79,14 +82,14 @@ export function createSandboxFiles(root: string, files: WorkspaceFiles, given: r
     resolve,
     async read(path, limitBytes) {
       await refuseLarge(path);
-      return files.read(path, Math.min(limitBytes ?? Number.POSITIVE_INFINITY, boxOf(path).max_bytes));
+      return files.read(path, Math.min(limitBytes ?? Number.POSITIVE_INFINITY, requireSandbox(path).max_bytes));
     },
     async *chunks(path) {
       await refuseLarge(path);
       let bytes = 0;
       for await (const data of files.chunks(path)) {
         bytes += data.length;
-        if (bytes > boxOf(path).max_bytes) throw tooLarge(path, bytes);
+        if (bytes > requireSandbox(path).max_bytes) throw tooLarge(path, bytes);
         yield data;
       }
     },
@@ -97,23 +100,23 @@ export function createSandboxFiles(root: string, files: WorkspaceFiles, given: r
     },
     async below(folder, entry) {
       const { box } = folder as Boxed;
-      if (box === null) return resolve(entry.name, 'list').catch(hidden);
-      if (entry.kind !== 'directory' && !suits(box, entry.name)) return null;
+      if (box === null) return resolve(entry.name, 'list').catch(hideToolError);
+      if (entry.kind !== 'directory' && !hasAllowedSuffix(box, entry.name)) return null;
       // What a link leads to is looked at before it is shown.
-      if (entry.kind === 'other') return resolve(`${folder.given}/${entry.name}`, 'read').catch(hidden);
-      const inner = below(folder, entry);
+      if (entry.kind === 'other') return resolve(`${folder.given}/${entry.name}`, 'read').catch(hideToolError);
+      const inner = childPath(folder, entry);
       return files.readable(inner.relative) ? { ...inner, box } : null;
     },
     async write(path, data) {
       const bytes = typeof data === 'string' ? Buffer.byteLength(data) : data.length;
-      if (bytes > boxOf(path).max_bytes) throw tooLarge(path, bytes);
+      if (bytes > requireSandbox(path).max_bytes) throw tooLarge(path, bytes);
       await files.write(path, data);
     },
     exclusive: (path, fn) => files.exclusive(path, fn),
     readable(path) {
       const [name = '', ...rest] = path.split('/');
       const box = named.get(name);
-      return box !== undefined && suits(box, path) && files.readable(joined(box.path, rest.join('/')));
+      return box !== undefined && hasAllowedSuffix(box, path) && files.readable(joinPath(box.path, rest.join('/')));
     },
   };
 }
@@ -139,7 +142,7 @@ async function openSandbox(root: string, files: WorkspaceFiles, { path, mode }: 
 }
 
 /** Without `./` and with `/` only; '' for the list of all; null for what no sandbox takes. */
-function plainPath(given: string): string | null {
+function normalizePath(given: string): string | null {
   const path = given.replaceAll('\\', '/');
   if (path === '' || path.startsWith('/') || path.startsWith('~') || path.includes('\0')) return null;
   if (/^[A-Za-z]:/.test(path)) return null;
@@ -149,7 +152,7 @@ function plainPath(given: string): string | null {
     .join('/');
 }
 
-async function confined(
+async function confineInSandbox(
   files: WorkspaceFiles,
   path: string,
   { given, use, boxes }: { readonly given: string; readonly use: PathUse; readonly boxes: readonly Sandbox[] },
@@ -159,34 +162,34 @@ async function confined(
   } catch (error) {
     if (!(error instanceof ToolError) || error.error_class !== 'permission_denied') throw error;
     const [, reason] = /(is protected.*)$/.exec(error.message) ?? [];
-    throw reason ? new ToolError('permission_denied', `Path '${shown(given)}' ${reason}`) : leaves(given, boxes);
+    throw reason ? new ToolError('permission_denied', `Path '${shown(given)}' ${reason}`) : escapeError(given, boxes);
   }
 }
 
 function refuseSuffix(box: Sandbox, path: string): void {
-  if (suits(box, path)) return;
+  if (hasAllowedSuffix(box, path)) return;
   const kinds = box.allowed_suffixes.map((suffix) => (suffix === '' ? 'names without a dot' : suffix)).join(', ');
   throw new ToolError('permission_denied', `suffix_not_allowed: '${box.name}' holds ${kinds}`);
 }
 
-function suits({ allowed_suffixes }: Sandbox, path: string): boolean {
+function hasAllowedSuffix({ allowed_suffixes }: Sandbox, path: string): boolean {
   return allowed_suffixes.length === 0 || hasSuffix(path.slice(path.lastIndexOf('/') + 1), allowed_suffixes);
 }
 
-function hidden(error: unknown): null {
+function hideToolError(error: unknown): null {
   if (error instanceof ToolError) return null;
   throw error;
 }
 
-function leaves(given: string, boxes: readonly Sandbox[]): ToolError {
-  return new ToolError('permission_denied', `path_escape: '${shown(given)}' is not below ${names(boxes)}`);
+function escapeError(given: string, boxes: readonly Sandbox[]): ToolError {
+  return new ToolError('permission_denied', `path_escape: '${shown(given)}' is not below ${listSandboxes(boxes)}`);
 }
 
-function names(boxes: readonly Sandbox[]): string {
+function listSandboxes(boxes: readonly Sandbox[]): string {
   return boxes.length === 0 ? 'any sandbox: there is none' : boxes.map(({ name }) => name).join(', ');
 }
 
-function joined(folder: string, inner: string): string {
+function joinPath(folder: string, inner: string): string {
   return folder === ALL ? inner : `${folder}/${inner}`;
 }
 

@@ -13,12 +13,12 @@ import type { ImageBlock } from '#protocol/message.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
 import { createWorkspaceFiles } from './confined-files.ts';
-import { isMissing, problemOf, readStart } from './descriptors.ts';
+import { describeProblem, isMissing, readStart } from './descriptors.ts';
 import { changeMemory, memoryText } from './memory-files.ts';
 import { createOnceLogger } from './once-logger.ts';
 import { createSkills } from './skill-folders.ts';
 import { persistTrust, readTrust } from './trust-yaml.ts';
-import { withoutDefinitions } from './worker-files.ts';
+import { protectDefinitions } from './worker-files.ts';
 import { createSandboxFiles, openSandboxes } from './worker-sandboxes.ts';
 
 // The two routing files as bytes; the routing policy parses them (03 §6.4).
@@ -29,7 +29,7 @@ const MAX_ROUTING_FILE_BYTES = 1024 * 1024;
 /** One file as it is now; one that cannot be read counts as absent. */
 async function readRoutingFile(path: string, realPath: string, log: Logger): Promise<RoutingFile> {
   const bytes = await readStart(realPath, MAX_ROUTING_FILE_BYTES).catch((error: unknown) => {
-    log.warn({ path, problem: problemOf(error) }, 'a routing file cannot be read');
+    log.warn({ path, problem: describeProblem(error) }, 'a routing file cannot be read');
     return null;
   });
   return { path, bytes, stamp: bytes === null ? '' : sha256Hex(bytes) };
@@ -55,7 +55,7 @@ async function readInstructions(
         data.length > MAX_INSTRUCTION_BYTES ? `\n[truncated: ${name} exceeds ${MAX_INSTRUCTION_BYTES} bytes]` : '';
       return { path: name, text: `${text}${note}` };
     } catch (error) {
-      log.warn({ path: resolve(files.root, name), problem: problemOf(error) }, 'an instruction file is ignored');
+      log.warn({ path: resolve(files.root, name), problem: describeProblem(error) }, 'an instruction file is ignored');
     }
   }
   return null;
@@ -96,14 +96,14 @@ export function createWorkspaces({
   const skills = createSkills(globalSkillsPath, once);
   // A model must not write what a worker is made of.
   const hidden = dataFolder === undefined ? null : realpathSync(dataFolder);
-  const guarded = (root: string) => withoutDefinitions(root, createWorkspaceFiles(root, hidden), library);
+  const createGuardedFiles = (root: string) => protectDefinitions(root, createWorkspaceFiles(root, hidden), library);
   const globalRoutingFile = async () => readRoutingFile(globalRoutingPath, await real(globalRoutingPath), log);
 
   return {
     realDirectory,
-    files: guarded,
-    sandboxes: (root, sandboxes) => createSandboxFiles(root, guarded(root), sandboxes),
-    openSandboxes: (root, sandboxes) => openSandboxes(root, guarded(root), sandboxes),
+    files: createGuardedFiles,
+    sandboxes: (root, sandboxes) => createSandboxFiles(root, createGuardedFiles(root), sandboxes),
+    openSandboxes: (root, sandboxes) => openSandboxes(root, createGuardedFiles(root), sandboxes),
     readTrust: (root) => readTrust(root, log),
     persistTrust: (root, change, store) => persistTrust(root, change, store, log),
     instructions: (root, names) => readInstructions(createWorkspaceFiles(root), names, log),
@@ -148,7 +148,7 @@ export async function readMcpFile(root: string, log: Logger): Promise<string | n
     // A link in its place is refused: file tools may write what it leads to.
     return (await readStart(`${root}/${MCP_FILE}`, OUTSIDE.bytes + 1))?.toString('utf8') ?? null;
   } catch (error) {
-    log.warn({ workspace: root }, `.mcp.json: ${problemOf(error)}; it is ignored`);
+    log.warn({ workspace: root }, `.mcp.json: ${describeProblem(error)}; it is ignored`);
     return null;
   }
 }

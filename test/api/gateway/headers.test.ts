@@ -54,8 +54,8 @@ function answerWith(headers: HttpResponse['headers'], status = 200): HttpRespons
     status,
     headers,
     header: (name) => headers.find(([one]) => one === name)?.[1] ?? null,
-    read: async () => pieces.shift() ?? null,
-    ended: () => pieces.length === 0,
+    readPiece: async () => pieces.shift() ?? null,
+    isEnded: () => pieces.length === 0,
     cancel: () => {},
   };
 }

@@ -14,7 +14,7 @@ import {
   promptFrom,
   readPrompt as readPromptParts,
 } from '#core/policy/pricing/prompt-tokens.ts';
-import { withoutUsageChunk } from '#models/relay/answer-filters.ts';
+import { createUsageFilter } from '#models/relay/answer-filters.ts';
 import type { ThreadedParser } from '#models/threads/threaded-parser.ts';
 import { createMeter, type LargeAnswers, readWholeAnswer } from '#models/wire/answer-meter.ts';
 import { messagesMeter } from '#models/wire/wire-meters.ts';
@@ -230,6 +230,6 @@ describe('an answer', () => {
     expect(meter.reading.whole).toBe(true);
     // Nor one that might be withheld.
     const chunk = Buffer.from(`data: {"choices":[],"usage":{"x":${deep}}${pad}}\n\n`);
-    expect(withoutUsageChunk().pass(chunk).byteLength).toBe(chunk.byteLength);
+    expect(createUsageFilter().pass(chunk).byteLength).toBe(chunk.byteLength);
   });
 });

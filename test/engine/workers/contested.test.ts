@@ -4,7 +4,7 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 import { silentLogger } from '#core/ports/log.ts';
 import { createWorkspaceFiles } from '#tools/workspace/confined-files.ts';
-import { createWorkerLibrary, withoutDefinitions } from '#tools/workspace/worker-files.ts';
+import { createWorkerLibrary, protectDefinitions } from '#tools/workspace/worker-files.ts';
 import { tempFolder } from '../../support/engine.ts';
 import { startServer } from '../../support/http.ts';
 
@@ -44,7 +44,7 @@ test('no file tool may write what a definition is made of by the name that a lin
   put('prompts', (file) => fs.symlinkSync('texts', file));
   put('.metis/workers/c.yaml', (file) => fs.symlinkSync('../../one/c.yaml', file));
   const library = createWorkerLibrary(silentLogger);
-  const guarded = withoutDefinitions(root, createWorkspaceFiles(root), library);
+  const guarded = protectDefinitions(root, createWorkspaceFiles(root), library);
   for (const at of ['defs/a.yaml', 'defs/new.yaml', 'defs/A.YAML', 'texts/a.md', 'texts/a.j2', 'one/c.yaml'])
     await expect(guarded.resolve(at, 'write'), at).rejects.toThrow("part of a worker's definition");
   for (const at of ['texts/free.md', 'one/other.yaml', 'defs/notes.txt'])

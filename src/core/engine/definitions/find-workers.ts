@@ -179,7 +179,7 @@ type Caller = Pick<SessionRecord, 'workspace_path' | 'is_worker' | 'allow_worker
 export async function loadToolset(engine: Engine, session: Caller): Promise<ToolSet> {
   return addWorkerTools(
     engine,
-    await engine.tools.toolsOf(session.workspace_path),
+    await engine.tools.resolveTools(session.workspace_path),
     session,
     listAllowedWorkers(engine, session),
   );
@@ -197,7 +197,7 @@ export async function loadWorkerToolset(
   workspace: string,
   allowed: readonly string[],
 ): Promise<ToolSet> {
-  return addWorkerTools(engine, await engine.tools.toolsOf(workspace), { workspace_path: workspace }, allowed);
+  return addWorkerTools(engine, await engine.tools.resolveTools(workspace), { workspace_path: workspace }, allowed);
 }
 
 /** Whom a session may call; `*` is every worker of the project. A worker of `delegate` may call none. */

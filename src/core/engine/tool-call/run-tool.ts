@@ -171,7 +171,7 @@ export async function runTool(engine: Engine, run: TurnRun, given: ToolUseBlock,
         faults = await findInputFaults(run.toolset, tool, call.input, context);
         const wrong = faults.issues.length > 0 || faults.outside !== null;
         shared = wrong ? [] : ((await tool.shares?.(call.input, context)) ?? []);
-        payload = wrong ? null : ((await tool.shown?.(call.input, context)) ?? null);
+        payload = wrong ? null : ((await tool.preview?.(call.input, context)) ?? null);
       } catch (thrown) {
         return await settleRefused(engine, run, call, toToolRefusal(engine, run, call, { thrown, expiredAfter: null }));
       }

@@ -2,7 +2,7 @@
 // what the relay needs for a whole turn.
 import { performance } from 'node:perf_hooks';
 import { emptyAvailability, snapshot } from '#core/policy/registry/availability.ts';
-import { createModelRegistry, parseRegistry } from '#core/policy/registry/registry.ts';
+import { createModelRegistry, parseRegistry } from '#core/policy/registry/model-registry.ts';
 import { decideRoute } from '#core/policy/routing/chain.ts';
 import { mergePolicies, parsePolicyFile } from '#core/policy/routing/policy-file.ts';
 import { marker, timed } from '../client.mjs';

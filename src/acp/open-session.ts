@@ -1,7 +1,7 @@
 // One session that an editor has open: its stream, its prompts, its permission requests (19 §4).
 import { type AgentContext, type PromptResponse, RequestError, type SessionUpdate } from '@agentclientprotocol/sdk';
-import { createBackoff } from '#client/backoff.ts';
 import { ApiError, type MetisClient, type Model, type Session, type StreamItem } from '#client/client.ts';
+import { createBackoff } from '#client/event-stream.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import { createUpdates } from './editor-updates.ts';
 import { createPermissions, createPrompts, type Ending, endingOf, endingOfTurn, turnContent } from './prompts.ts';

@@ -8,7 +8,7 @@ import {
   type Turn,
 } from '#client/client.ts';
 import type { ServerAddress } from '#client/request.ts';
-import { type Waiting, waitingEnds, wordsFor } from '#client/waiting.ts';
+import { type Waiting, waitingEnds, wordsFor } from '#client/stream-items.ts';
 import { type Clock, systemClock, type Timer } from '#protocol/clock.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
 import { createApprovals, type Desk } from './approvals.ts';

@@ -1,6 +1,6 @@
 // A session and its workers as a person watches them: the fold of the event stream, one node a session.
 import type { Session } from '#client/client.ts';
-import type { StoredEvent, TransientEvent } from '#client/events.ts';
+import type { StoredEvent, TransientEvent } from '#client/stream-items.ts';
 import { type Pusd, sumPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
 import { toPrintable } from './terminal.ts';
 

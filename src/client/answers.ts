@@ -9,35 +9,47 @@ import type {
   RoutingReportSchema,
   SavingsReportSchema,
 } from '#protocol/analytics.ts';
-import type { AnswerConfirmationReply, ConfirmationListReply } from '#protocol/api/confirmations.ts';
-import type { DelegationReceiptSchema, DelegationResultSchema } from '#protocol/api/delegations.ts';
-import type { EventListReply, MessageListReply, WorkerListReply } from '#protocol/api/history.ts';
+import type { AnswerConfirmationReply, ConfirmationListReply, TrustReply } from '#protocol/api/approval-bodies.ts';
 import type {
   CheckRoutingReply,
   ExplainRouteReply,
   ModelListReply,
+  PatternListReply,
   PricingReply,
   RoutingPolicyReply,
-} from '#protocol/api/models.ts';
-import type { PatternListReply } from '#protocol/api/patterns.ts';
-import type { HealthReply, NodeListReply, NodeReply, PruneEventsReply, ReadinessReply } from '#protocol/api/server.ts';
-import type { EndSessionReply, SessionListReply, UpdateSessionReply } from '#protocol/api/sessions.ts';
-import type { ToolListReply } from '#protocol/api/tools.ts';
-import type { TrustReply } from '#protocol/api/trust.ts';
+} from '#protocol/api/model-bodies.ts';
+import type {
+  HealthReply,
+  NodeListReply,
+  NodeReply,
+  PruneEventsReply,
+  ReadinessReply,
+  ToolListReply,
+} from '#protocol/api/server-bodies.ts';
 import type {
   CancelTurnReply,
+  EndSessionReply,
   EstimateTurnReply,
+  EventListReply,
+  MessageListReply,
   ResumeTurnReply,
   ScoreTurnReply,
+  SessionListReply,
   TurnListReply,
   TurnReceipt,
-} from '#protocol/api/turns.ts';
-import type { DefinitionListReply } from '#protocol/api/workers.ts';
-import type { LoggedEvent } from './events.ts';
+  UpdateSessionReply,
+  WorkerListReply,
+} from '#protocol/api/session-bodies.ts';
+import type {
+  DefinitionListReply,
+  DelegationReceiptSchema,
+  DelegationResultSchema,
+} from '#protocol/api/worker-bodies.ts';
+import type { LoggedEvent } from './stream-items.ts';
 
-export type { Pattern } from '#protocol/api/patterns.ts';
-export type { TrustedFileInfo } from '#protocol/api/trust.ts';
-export type { WorkerDetail, WorkerInfo } from '#protocol/api/workers.ts';
+export type { TrustedFileInfo } from '#protocol/api/approval-bodies.ts';
+export type { Pattern } from '#protocol/api/model-bodies.ts';
+export type { WorkerDetail, WorkerInfo } from '#protocol/api/worker-bodies.ts';
 export type { Confirmation, ConfirmationDetail } from '#protocol/confirmation.ts';
 export type { Delegation } from '#protocol/delegate.ts';
 export type { Message } from '#protocol/message.ts';

@@ -1,12 +1,16 @@
 // What the operations are asked with: bodies by the schemas the server reads them with, and query parameters.
 import type { z } from 'zod';
-import type { AnswerConfirmationBody } from '#protocol/api/confirmations.ts';
-import type { SubmitDelegationBody } from '#protocol/api/delegations.ts';
-import type { CheckRoutingBody, ExplainRouteBody } from '#protocol/api/models.ts';
-import type { PruneEventsBody } from '#protocol/api/server.ts';
-import type { CreateSessionBody, UpdateSessionBody } from '#protocol/api/sessions.ts';
-import type { EstimateTurnBody, ScoreTurnBody, SubmitTurnBody } from '#protocol/api/turns.ts';
-import type { CreateWorkerBody, ReplaceWorkerBody } from '#protocol/api/workers.ts';
+import type { AnswerConfirmationBody } from '#protocol/api/approval-bodies.ts';
+import type { CheckRoutingBody, ExplainRouteBody } from '#protocol/api/model-bodies.ts';
+import type { PruneEventsBody } from '#protocol/api/server-bodies.ts';
+import type {
+  CreateSessionBody,
+  EstimateTurnBody,
+  ScoreTurnBody,
+  SubmitTurnBody,
+  UpdateSessionBody,
+} from '#protocol/api/session-bodies.ts';
+import type { CreateWorkerBody, ReplaceWorkerBody, SubmitDelegationBody } from '#protocol/api/worker-bodies.ts';
 import type { EventType } from '#protocol/event.ts';
 import type { SessionStatus } from '#protocol/session.ts';
 
@@ -99,7 +103,7 @@ export interface TrustQuery {
   /** Relative to the workspace. */
   readonly path?: string | undefined;
 }
-export type { TrustFileBody as TrustFile } from '#protocol/api/trust.ts';
+export type { TrustFileBody as TrustFile } from '#protocol/api/approval-bodies.ts';
 
 export interface TraceReportQuery {
   /** RFC 3339 with offset, inclusive, or `all`; 7 days ago unless told. */

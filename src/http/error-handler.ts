@@ -1,7 +1,7 @@
 // Turns every error into its answer: one envelope, codes from one table, bugs opaque (05 §1.10).
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
-import { StorageFault, TreeLost } from '#core/ports/journal.ts';
-import type { Logger } from '#core/ports/log.ts';
+import { StorageFault, TreeLost } from '#core/ports/journal-writer.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import { AppError, type ErrorCode, validationError } from '#protocol/errors.ts';
 import { scrub } from '#protocol/text/scrub.ts';
 import { markNotTaken } from './forward/headers.ts';

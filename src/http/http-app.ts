@@ -10,9 +10,9 @@ import type {
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { Engine } from '#core/engine/create-engine.ts';
 import type { ServerCounts } from '#core/engine/manage-session.ts';
-import type { Analytics } from '#core/ports/analytics.ts';
 import type { PriceVersions } from '#core/ports/price-versions.ts';
-import type { ClientWire } from '#protocol/api/gateway.ts';
+import type { Analytics } from '#core/ports/report-reader.ts';
+import type { ClientWire } from '#protocol/api/model-bodies.ts';
 import type { TurnId } from '#protocol/ids.ts';
 import type { TokenCheck } from './access.ts';
 import type { Owners, Patience, Reach } from './forward/other-nodes.ts';

@@ -3,7 +3,7 @@
 import type { IncomingMessage } from 'node:http';
 import websocket from '@fastify/websocket';
 import fastify, { type FastifyRequest } from 'fastify';
-import { readBody } from '#core/policy/parsing/body.ts';
+import { readBody } from '#core/policy/parsing/json.ts';
 import { validationError } from '#protocol/errors.ts';
 import { createTokenCheck, pathOf } from './access.ts';
 import { createBodyDiscard, createParserErrorAnswer, trackConnections } from './connections.ts';

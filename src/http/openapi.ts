@@ -6,7 +6,7 @@ import websocket from '@fastify/websocket';
 import fastify from 'fastify';
 import { createJsonSchemaTransform, createJsonSchemaTransformObject } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import { NodeSchema } from '#protocol/api/server.ts';
+import { NodeSchema } from '#protocol/api/server-bodies.ts';
 import { ConfirmationDetailSchema, ConfirmationSchema } from '#protocol/confirmation.ts';
 import { DelegationSchema } from '#protocol/delegate.ts';
 import { ERROR_CODES } from '#protocol/errors.ts';

@@ -1,7 +1,7 @@
 // What routes that start work share: idempotency keys and `Prefer: wait` (05 §1.8, 18 §2).
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type IdempotencyRow, JournalConflict, type Write } from '#core/ports/journal.ts';
-import type { Store } from '#core/ports/store.ts';
+import { type IdempotencyRow, JournalConflict, type Write } from '#core/ports/journal-writer.ts';
+import type { Store } from '#core/ports/store-reader.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';

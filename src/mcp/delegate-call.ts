@@ -7,7 +7,7 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import type { DelegationResult, NewDelegation } from '#client/client.ts';
-import { resultOf } from '#protocol/api/delegations.ts';
+import { resultOf } from '#protocol/api/worker-bodies.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import { delegated, running } from './mcp-tools.ts';
 import type { Root } from './root-session.ts';

@@ -14,7 +14,7 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { ApiError, type NewDelegation } from '#client/client.ts';
-import { resultOf } from '#protocol/api/delegations.ts';
+import { resultOf } from '#protocol/api/worker-bodies.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
 import { type Answer, type Asked, type Asking, delegate, goOn } from './delegate-call.ts';
 import { delegated, failed, OWN_NAMES, running, structuredResult, toolsOf } from './mcp-tools.ts';

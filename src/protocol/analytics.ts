@@ -1,6 +1,6 @@
 // Analytics: what may be asked about the ledger and what is answered (07 §3-§7).
 import { z } from 'zod';
-import { QualitySchema } from './learning/quality.ts';
+import { QualitySchema } from './learned-pattern.ts';
 import { SLOTS, SlotNameSchema, ValidationFailureSchema } from './route.ts';
 import { CountSchema, DoorSchema, ErrorClassSchema, SignedUsdSchema, TimeSchema, UsdSchema } from './scalars.ts';
 

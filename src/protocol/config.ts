@@ -1,10 +1,126 @@
 // Every configuration key with its type, range and default (15 §2). A key that is not here does not exist.
 import { z } from 'zod';
-import { ClusterSchema, DatabaseSchema, NatsSchema } from './config/cluster.ts';
-import { GatewaySchema } from './config/gateway.ts';
-import { NotifySchema } from './config/notify.ts';
+import type { EventType } from './event.ts';
 import { McpServerNameSchema, McpServerSchema } from './mcp.ts';
-import { ApprovalModeSchema, OnReachedSchema, UsdLimitSchema } from './scalars.ts';
+import { ApprovalModeSchema, OnReachedSchema, Sha256Schema, UsdLimitSchema } from './scalars.ts';
+
+// Who outside is told of what happens: the receivers of the operator's own file (20 §7).
+
+/** What may be told; all else stays on the streams. */
+export const NOTIFIED_EVENTS = [
+  'turn.completed',
+  'turn.failed',
+  'turn.cancelled',
+  'tool.confirmation_requested',
+  'tool.confirmation_resolved',
+  'budget.warning',
+  'budget.exceeded',
+  'delegate.failed',
+  'session.ended',
+] as const satisfies readonly EventType[];
+
+const ReceiverSchema = z.strictObject({
+  url: z.string().refine(isPlainUrl, 'must be an http or https URL without user and password'),
+  events: z.array(z.enum(NOTIFIED_EVENTS)).min(1),
+  /** The variable that holds the key of the signature. */
+  secret_env: z.string().min(1).nullable().default(null),
+  /** Events of workers too. What a worker asks a person is told in any case. */
+  include_workers: z.boolean().default(false),
+});
+export type Receiver = z.infer<typeof ReceiverSchema>;
+
+export const NotifySchema = z
+  .array(ReceiverSchema)
+  .max(10)
+  .refine(
+    (all) => new Set(all.map(({ url }) => (URL.canParse(url) ? new URL(url).href : url))).size === all.length,
+    'names a URL twice; list its events once',
+  );
+
+function isPlainUrl(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { protocol, username, password } = new URL(text);
+  return (protocol === 'https:' || protocol === 'http:') && username === '' && password === '';
+}
+
+// Settings of the gateway: whose credentials, which keys, how long a call waits for money (19 §6).
+
+const MAX_WAIT_SECONDS = 3600;
+
+const GatewayKeySchema = z.strictObject({
+  token_sha256: Sha256Schema,
+  daily_usd: UsdLimitSchema.nullable().default(null),
+});
+
+const GatewaySchema = z.strictObject({
+  credentials: z.enum(['server', 'client']),
+  rules_apply_to: z.enum(['none', 'workers', 'all']),
+  /** By the name that sessions bear as their `caller`. */
+  keys: z.record(
+    z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be a name of letters, digits, _ and -'),
+    GatewayKeySchema,
+  ),
+  wait_seconds: z.int().min(0).max(MAX_WAIT_SECONDS),
+  min_output_tokens: z.int().min(1),
+  body_limit_bytes: z.int().min(1),
+  /** 0 switches the gateway off. */
+  max_streams: z.int().min(0),
+  record: z.string().min(1).nullable(),
+});
+
+// Several nodes on one PostgreSQL: where it is, how this node is called and reached (16 §11).
+
+const MIN_LEASE_SECONDS = 3;
+const MAX_LEASE_SECONDS = 120;
+
+function urlOf(protocols: readonly string[], example: string) {
+  return z
+    .string()
+    .refine((text) => !isTorn(text), {
+      message: 'must have "/", "#" and "?" of its password written as %2F, %23 and %3F',
+      abort: true,
+    })
+    .refine(
+      (text) => URL.canParse(text) && protocols.includes(new URL(text).protocol),
+      `must be a URL like ${example}`,
+    );
+}
+
+/** A password with one of these ends the address before its `@`: part of it would be taken for a host, a port, a path. */
+function isTorn(text: string): boolean {
+  const parts = /^[a-z]+:\/\/([^/?#]*)(.*)$/is.exec(text);
+  return parts !== null && !parts[1]!.includes('@') && /^[^?]*@|\?[^=]*@/.test(parts[2]!);
+}
+
+const DatabaseSchema = z.strictObject({
+  /** Null = SQLite, one process; else the switch to cluster mode. */
+  url: urlOf(['postgres:', 'postgresql:'], 'postgres://user:password@host:5432/database').nullable(),
+  pool_size: z.int().min(2).max(1000),
+  synchronous_commit: z.enum(['on', 'off']),
+  start_timeout_seconds: z.number().min(0).max(86_400).nullable(),
+});
+
+const NatsSchema = z.strictObject({
+  url: urlOf(['nats:', 'tls:'], 'nats://host:4222').nullable(),
+});
+
+const ClusterSchema = z.strictObject({
+  /** A token of a NATS subject. */
+  name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, "_" or "-"'),
+  /** Null = host name and port. */
+  node_name: z.string().min(1).max(200).nullable(),
+  /** Null = from the bound address. */
+  advertise_url: urlOf(['http:', 'https:'], 'http://host:8420').nullable(),
+  lease_seconds: z.int().min(MIN_LEASE_SECONDS).max(MAX_LEASE_SECONDS),
+  max_turns: z.int().min(1).nullable(),
+  /** The same on every node, so that it belongs to no folder of one. */
+  shared_roots: z.array(
+    z
+      .string()
+      .refine((text) => /^(~?[/\\]|~$|[a-z]:[/\\])/i.test(text), 'must be an absolute path, the same on every node'),
+  ),
+  local_workspaces: z.boolean(),
+});
 
 const strings = z.array(z.string());
 const MAX_DAYS = 36_500;

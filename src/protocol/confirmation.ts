@@ -1,6 +1,6 @@
 // A confirmation: one question to a person about one call, and its answer (09 §6, 05 §2).
 import { z } from 'zod';
-import { ToolConfirmationRequestedSchema } from './event/tool.ts';
+import { ToolConfirmationRequestedSchema } from './event/tool-events.ts';
 import { SessionIdSchema, TimeSchema, TurnIdSchema } from './scalars.ts';
 
 export const DecisionSchema = z.enum(['approve', 'reject', 'modify', 'timeout', 'cancelled']);

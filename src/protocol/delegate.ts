@@ -14,7 +14,7 @@ import {
 } from './scalars.ts';
 import { plainText } from './text/plain-text.ts';
 import { EntrySchema, type JsonSchema } from './tool.ts';
-import type { WorkerDefinition } from './worker/definition.ts';
+import type { WorkerDefinition } from './worker-definition.ts';
 
 export const FailureModeSchema = z.enum([
   'worker_error',

@@ -1,34 +1,42 @@
 // The event envelope and the closed catalog: type -> payload schema, sensitivity, usual actor (02 §1, §9).
 import { z } from 'zod';
-import { BudgetSchema } from './event/budget.ts';
-import { ContextCompactedSchema, MemoryUpdatedSchema, SkillLoadedSchema } from './event/context.ts';
-import { DelegateCompletedSchema, DelegateFailedSchema, DelegateStartedSchema } from './event/delegate.ts';
-import { EvalCompletedSchema, PatternRecordedSchema } from './event/learning.ts';
-import { LlmCallCompletedSchema, LlmCallFailedSchema, LlmCallStartedSchema } from './event/llm.ts';
 import {
-  ProviderRecoveredSchema,
-  ProviderUnavailableSchema,
-  RouteDecidedSchema,
-  RoutingPolicyInvalidSchema,
-} from './event/routing.ts';
-import { SessionCreatedSchema, SessionEndedSchema } from './event/session.ts';
+  ContextCompactedSchema,
+  EvalCompletedSchema,
+  MemoryUpdatedSchema,
+  PatternRecordedSchema,
+  SessionCreatedSchema,
+  SessionEndedSchema,
+  SkillLoadedSchema,
+  WorkerCreatedSchema,
+} from './event/session-events.ts';
 import {
+  DelegateCompletedSchema,
+  DelegateFailedSchema,
+  DelegateStartedSchema,
   ToolCalledSchema,
   ToolCompletedSchema,
   ToolConfirmationRequestedSchema,
   ToolConfirmationResolvedSchema,
   ToolFailedSchema,
   ToolInputInvalidSchema,
-} from './event/tool.ts';
+} from './event/tool-events.ts';
 import {
+  BudgetSchema,
+  LlmCallCompletedSchema,
+  LlmCallFailedSchema,
+  LlmCallStartedSchema,
+  ProviderRecoveredSchema,
+  ProviderUnavailableSchema,
+  RouteDecidedSchema,
+  RoutingPolicyInvalidSchema,
   TurnCancelledSchema,
   TurnCompletedSchema,
   TurnFailedSchema,
   TurnResumedSchema,
   TurnStartedSchema,
   TurnSteeredSchema,
-} from './event/turn.ts';
-import { WorkerCreatedSchema } from './event/worker.ts';
+} from './event/turn-events.ts';
 import { EventIdSchema, TimeSchema, TurnIdSchema } from './scalars.ts';
 
 export const ActorSchema = z.enum(['user', 'agent', 'system', 'tool', 'worker']);

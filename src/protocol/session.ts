@@ -12,7 +12,7 @@ import {
   UsdSchema,
   WorkerOriginSchema,
 } from './scalars.ts';
-import type { WorkerSnapshot } from './worker/definition.ts';
+import type { WorkerSnapshot } from './worker-definition.ts';
 
 export const SessionStatusSchema = z.enum(['idle', 'running', 'interrupted', 'ended']);
 export type SessionStatus = z.infer<typeof SessionStatusSchema>;

@@ -1,6 +1,6 @@
 // A tool: its definition, what a call gets and what it gives back (09 §1).
 import { z } from 'zod';
-import type { SkillLoadedSchema } from './event/context.ts';
+import type { SkillLoadedSchema } from './event/session-events.ts';
 import type { ToolResultContent } from './message.ts';
 import type { SideEffectsSchema } from './scalars.ts';
 

@@ -1,10 +1,10 @@
 // MCP in both directions: the servers that tools come from (09 §11), and the endpoint `/mcp` (19 §3).
 
 import { createHash, randomUUID } from 'node:crypto';
-import type { RegistryFile } from '#core/policy/registry/registry.ts';
-import type { Logger } from '#core/ports/log.ts';
-import type { SchemaCompiler } from '#core/ports/tool.ts';
-import type { Trees } from '#core/ports/trees.ts';
+import type { RegistryFile } from '#core/policy/registry/model-registry.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { SchemaCompiler } from '#core/ports/tool-port.ts';
+import type { Trees } from '#core/ports/tree-ownership.ts';
 import type { HttpDeps } from '#http/http-app.ts';
 import type { HttpDoor } from '#mcp/mcp-http.ts';
 import type { Clock } from '#protocol/clock.ts';

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import { SourceMap } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { type DestinationStream, pino, stdTimeFunctions } from 'pino';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import type { Config } from '#protocol/config.ts';
 import { REDACTED, scrub } from '#protocol/text/scrub.ts';
 import type { CommandContext, Settings } from './context.ts';

@@ -10,11 +10,10 @@ import {
   type ModelRegistry,
   parseRegistry,
   type RegistryFile,
-} from '#core/policy/registry/registry.ts';
-import { parsePolicyFile } from '#core/policy/routing/policy-file.ts';
-import { policyWarnings } from '#core/policy/routing/policy-warnings.ts';
-import type { Journal } from '#core/ports/journal.ts';
-import type { Logger } from '#core/ports/log.ts';
+} from '#core/policy/registry/model-registry.ts';
+import { parsePolicyFile, policyWarnings } from '#core/policy/routing/policy-file.ts';
+import type { Journal } from '#core/ports/journal-writer.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import type { Providers } from '#core/ports/provider.ts';
 import { createHostRule, type HostSettings } from '#http/access.ts';
 import { type AdapterSetup, createAdapters } from '#models/adapters/create-adapters.ts';

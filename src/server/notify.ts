@@ -1,13 +1,13 @@
 // Webhooks: receivers get the events of their types one after the other, also over restarts (20 §7).
 
 import { noticeBody, signature } from '#core/policy/notify/notice.ts';
-import type { Journal } from '#core/ports/journal.ts';
+import type { Journal } from '#core/ports/journal-writer.ts';
 import type { LiveBus } from '#core/ports/live-bus.ts';
-import type { Logger } from '#core/ports/log.ts';
-import type { Notices } from '#core/ports/notices.ts';
-import type { Store } from '#core/ports/store.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { Notices } from '#core/ports/notice-queue.ts';
+import type { Store } from '#core/ports/store-reader.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
-import { NOTIFIED_EVENTS, type Receiver } from '#protocol/config/notify.ts';
+import { NOTIFIED_EVENTS, type Receiver } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';

@@ -1,8 +1,8 @@
 // A schema of PostgreSQL with one node on it, emptied for each test.
 import path from 'node:path';
 import { costFact } from '#core/policy/journal/cost-fact.ts';
-import type { Journal } from '#core/ports/journal.ts';
-import { silentLogger } from '#core/ports/log.ts';
+import type { Journal } from '#core/ports/journal-writer.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { createIdGenerator } from '#protocol/ids.ts';
 import { createBus } from '#store/bus/memory/bus.ts';

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { cancelTurn } from '#core/engine/control-turn.ts';
 import { drain } from '#core/engine/lifecycle.ts';
-import { resultOf } from '#protocol/api/delegations.ts';
+import { resultOf } from '#protocol/api/worker-bodies.ts';
 import { toolText } from '#protocol/tool.ts';
 import { type Parsed, startServer } from '../support/http.ts';
 import { gate, restart } from '../support/moments.ts';

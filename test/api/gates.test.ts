@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { startServer, type TestServer } from '../support/http.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { planner, scenario } from '../support/scenario.ts';

@@ -2,7 +2,7 @@
 import { EventEmitter, once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { describe, expect, test, vi } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { appended, type Parsed, startServer, type TestServer } from '../support/http.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { planner, scenario } from '../support/scenario.ts';

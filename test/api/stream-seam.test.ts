@@ -2,8 +2,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Engine } from '#core/engine/state/engine.ts';
-import { silentLogger } from '#core/ports/log.ts';
-import type { Store } from '#core/ports/store.ts';
+import { silentLogger } from '#core/ports/logger.ts';
+import type { Store } from '#core/ports/store-reader.ts';
 import type { Frame, Sink } from '#http/stream/frames.ts';
 import { createStreamHub, type Member } from '#http/stream/hub.ts';
 import { openSessionStream } from '#http/stream/session-stream.ts';

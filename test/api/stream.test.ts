@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { draft } from '#protocol/event.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
 import { appended, type Parsed, refusedUpgrade, startServer, type TestServer } from '../support/http.ts';

@@ -3,7 +3,7 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import type { ToolFactory } from '#core/ports/tool.ts';
+import type { ToolFactory } from '#core/ports/tool-port.ts';
 import { createHttpServer } from '#http/http-server.ts';
 import { type ToolDefinition, toolText } from '#protocol/tool.ts';
 import { createTraceRelay } from '#server/telemetry/trace-relay.ts';

@@ -4,9 +4,9 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { createMetisClient } from '#client/client.ts';
-import type { StreamItem } from '#client/events.ts';
+import { streamSession } from '#client/event-stream.ts';
 import { ApiError } from '#client/request.ts';
-import { streamSession } from '#client/stream.ts';
+import type { StreamItem } from '#client/stream-items.ts';
 import { address, getJson, type Started, start, temporaryHome } from './metis.ts';
 
 let home: ReturnType<typeof temporaryHome>;

@@ -4,7 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
 import { createMetisClient, type MetisClient } from '#client/client.ts';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { defaultConfig } from '#protocol/config.ts';
 import { createServer, type RunningServer } from '#server/compose.ts';

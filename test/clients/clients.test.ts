@@ -5,7 +5,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { LlmCallCompletedSchema } from '#protocol/event/llm.ts';
+import { LlmCallCompletedSchema } from '#protocol/event/turn-events.ts';
 import { toPusd } from '#protocol/money.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
 import type { Received, Said } from '../api/gateway/provider.ts';

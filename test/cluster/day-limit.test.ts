@@ -2,8 +2,8 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { ApiError } from '#client/request.ts';
 import { DAY_MS } from '#core/policy/analytics/rollup.ts';
-import type { Share, SharedLimit } from '#core/ports/day-limit.ts';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
+import type { Share, SharedLimit } from '#core/ports/shared-limit.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { fromPusd, type Pusd, toPusd } from '#protocol/money.ts';
 import { type AllowedDayLimit, createDayLimit } from '#store/cluster/day-limit.ts';

@@ -1,7 +1,7 @@
 // Who owns a tree on several nodes: the lease, the claim, the fence, and answers that were lost (16 §3, §4).
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
-import { TreeLost } from '#protocol/batch.ts';
+import { silentLogger } from '#core/ports/logger.ts';
+import { TreeLost } from '#protocol/journal-batch.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { register } from '#store/cluster/nodes.ts';
 import { createPool } from '#store/postgres/connection/pool.ts';

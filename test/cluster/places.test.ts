@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { systemClock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import { createRootWatch } from '#store/cluster/root-watch.ts';

@@ -1,7 +1,7 @@
 // A pooler between the nodes and PostgreSQL (16 §3.5, §11): in session mode it serves, else it is refused at the start.
 import pg from 'pg';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { inspectCluster } from '#store/cluster/inspect.ts';
 import { openDatabase } from '#store/postgres/connection/open.ts';

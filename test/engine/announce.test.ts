@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { drain } from '#core/engine/lifecycle.ts';
 import { patchSession } from '#core/engine/manage-session.ts';
-import type { Journal } from '#core/ports/journal.ts';
+import type { Journal } from '#core/ports/journal-writer.ts';
 import { startEngine } from '../support/engine.ts';
 import { holdMemory } from '../support/hold-memory.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { restart } from '../support/moments.ts';

@@ -1,6 +1,6 @@
 // What a call that was paid for leaves behind, whatever goes wrong around its storing: its cost, one outcome, no blame.
 import { describe, expect, it } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { toPusd } from '#protocol/money.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
 import { at, emits, failOnce, writes } from '../support/moments.ts';

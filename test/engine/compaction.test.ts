@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { cancelTurn } from '#core/engine/control-turn.ts';
 import { patchSession } from '#core/engine/manage-session.ts';
-import { estimateRequest } from '#core/policy/context/estimate.ts';
+import { estimateRequest } from '#core/policy/context/token-estimate.ts';
 import { toolUses } from '#protocol/message.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { fromPusd, type Pusd, toPusd } from '#protocol/money.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';
 import { restart } from '../support/moments.ts';

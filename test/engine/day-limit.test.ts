@@ -1,6 +1,6 @@
 // Whom the limit of a day turns away, and for how long: the planner it stopped, until the day is over (14 §3).
 import { expect, it } from 'vitest';
-import type { DayLimit } from '#core/ports/day-limit.ts';
+import type { DayLimit } from '#core/ports/shared-limit.ts';
 import { type Pusd, toPusd, type Usd } from '#protocol/money.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { cancelTurn } from '#core/engine/control-turn.ts';
 import type { ProviderAdapter } from '#core/ports/provider.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { turns } from '../support/moments.ts';

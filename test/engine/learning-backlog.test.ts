@@ -3,7 +3,7 @@ import { expect, it, vi } from 'vitest';
 import { scoreTurn } from '#core/engine/control-turn.ts';
 import { endSession, purgeSession } from '#core/engine/manage-session.ts';
 import { GATHER_MS } from '#core/learning/learning-loop.ts';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import type { PayloadOf } from '#protocol/event.ts';
 import { type EngineOptions, startEngine, type TestEngine } from '../support/engine.ts';

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { signed } from '#core/policy/learning/fingerprint.ts';
 import { defaultConfig } from '#protocol/config.ts';
-import { type Fingerprint, INTENTS } from '#protocol/learning/pattern.ts';
+import { type Fingerprint, INTENTS } from '#protocol/learned-pattern.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 
 const OUTCOMES = 10_000;

@@ -2,9 +2,9 @@
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { describe, expect, it } from 'vitest';
-import { estimateRequest } from '#core/policy/context/estimate.ts';
+import { estimateRequest } from '#core/policy/context/token-estimate.ts';
 import { toolUses } from '#protocol/message.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { toPusd } from '#protocol/money.ts';
 import { type EngineOptions, startEngine, type TestEngine, tempFolder } from '../support/engine.ts';
 import { restart } from '../support/moments.ts';

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { cancelTurn } from '#core/engine/control-turn.ts';
 import { createSession, patchSession } from '#core/engine/manage-session.ts';
 import { usableAdapters } from '#core/policy/registry/adapter-config.ts';
-import { parseRegistry } from '#core/policy/registry/registry.ts';
+import { parseRegistry } from '#core/policy/registry/model-registry.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import type { PolicyEvaluation, RouteDecision } from '#protocol/route.ts';
 import { type LogLine, recordingLogger } from '../store/suite/world.ts';

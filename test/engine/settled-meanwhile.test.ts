@@ -1,7 +1,7 @@
 // Money that is spent while a call asks for its own: it counts in what was spent or in what is reserved, never in neither (14 §2).
 import { expect, it } from 'vitest';
 import type { ProviderAdapter } from '#core/ports/provider.ts';
-import type { SpendReader } from '#core/ports/store.ts';
+import type { SpendReader } from '#core/ports/store-reader.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { at, gate } from '../support/moments.ts';

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { ToolFactory } from '#core/ports/tool.ts';
+import type { ToolFactory } from '#core/ports/tool-port.ts';
 import { defineTool, inputSchema } from '#tools/builtin/common.ts';
 import { startEngine } from '../support/engine.ts';
 import { manualClock } from '../support/manual-clock.ts';

@@ -1,7 +1,7 @@
 // The turn loop: plain answers, tool cycles, limits, failures, model swaps, refusals (04 §3, 03 §4, 01 §8).
 import { describe, expect, it } from 'vitest';
 import { patchSession } from '#core/engine/manage-session.ts';
-import type { ToolFactory } from '#core/ports/tool.ts';
+import type { ToolFactory } from '#core/ports/tool-port.ts';
 import { type ToolDefinition, ToolError, toolText } from '#protocol/tool.ts';
 import { startEngine } from '../support/engine.ts';
 import { call, planner, scenario } from '../support/scenario.ts';

@@ -1,6 +1,6 @@
 // What a worker may call, and paths that come in an array (09 §2, §4 step 4).
 import { expect, it } from 'vitest';
-import type { ToolFactory } from '#core/ports/tool.ts';
+import type { ToolFactory } from '#core/ports/tool-port.ts';
 import { toolText } from '#protocol/tool.ts';
 import { startEngine } from '../support/engine.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';

@@ -7,7 +7,7 @@ import { recover, resumeAll } from '#core/engine/lifecycle.ts';
 import { requestPrompt } from '#core/policy/context/request-prompt.ts';
 import type { ProviderAdapter } from '#core/ports/provider.ts';
 import { parseScenario } from '#models/scripted/scenario.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 import { must, startEngine, type TestEngine } from '../support/engine.ts';
 import { tableOf } from '../support/prices.ts';

@@ -7,7 +7,7 @@ import { cancelTurn } from '#core/engine/control-turn.ts';
 import { endSession } from '#core/engine/manage-session.ts';
 import { emptyAvailability } from '#core/policy/registry/availability.ts';
 import type { ProviderAdapter } from '#core/ports/provider.ts';
-import type { ToolFactory } from '#core/ports/tool.ts';
+import type { ToolFactory } from '#core/ports/tool-port.ts';
 import type { Scenario } from '#models/scripted/scenario.ts';
 import type { ScriptedAdapter } from '#models/scripted/scripted-adapter.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';

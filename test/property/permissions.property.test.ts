@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { answerConfirmation } from '#core/engine/answer-approval.ts';
-import type { ToolFactory } from '#core/ports/tool.ts';
+import type { ToolFactory } from '#core/ports/tool-port.ts';
 import { toolText } from '#protocol/tool.ts';
 import { startEngine, type TestEngine } from '../support/engine.ts';
 import { type Call, call, delegate, scenario } from '../support/scenario.ts';

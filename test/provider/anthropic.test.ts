@@ -1,10 +1,10 @@
 // Anthropic Messages: what is sent and what is made of the events (11.4, 11.5).
 import { describe, expect, test } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
 import { createOpenAiEncoder } from '#models/wire/openai-request.ts';
 import type { StoredMessage } from '#protocol/message.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { message, text, toolUse, toolUseId } from '../support/messages.ts';
 import { assistant, bodySend, drain, modelEntry, realAdapter, recordingLog, request, user } from './support.ts';
 

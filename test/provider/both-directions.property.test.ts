@@ -1,7 +1,7 @@
 // What is said on a wire is heard as it was meant, in both directions and however the bytes are cut (11.4 to 11.6).
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { createAnthropicEventEncoder, readAnthropicRequest } from '#models/wire/anthropic-client.ts';
 import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
 import { createOpenAiEventEncoder, readOpenAiRequest } from '#models/wire/openai-client.ts';

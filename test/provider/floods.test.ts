@@ -1,6 +1,6 @@
 // What a provider sends too much of ends its answer, in whatever field it arrives, and nothing makes its reading slow (11.3).
 import { describe, expect, it } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { createAnthropicDecoder } from '#models/wire/anthropic-stream.ts';
 import { createAssembly } from '#models/wire/assembly.ts';
 import { classify, readWireError, WireFault } from '#models/wire/fault.ts';

@@ -4,10 +4,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { requestPrompt } from '#core/policy/context/request-prompt.ts';
 import { newText, tokenBound } from '#core/policy/pricing/prompt-tokens.ts';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
 import { createOpenAiEncoder } from '#models/wire/openai-request.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { message, text, toolResult, toolUse } from '../support/messages.ts';
 import { modelEntry, request } from './support.ts';
 

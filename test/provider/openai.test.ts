@@ -1,8 +1,8 @@
 // OpenAI Chat Completions and its relatives: what is sent and what is made of the chunks (11.4, 11.6).
 import { describe, expect, test } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { createOpenAiEncoder, isStrict, type OpenAiOptions } from '#models/wire/openai-request.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { message, text, toolUse, toolUseId } from '../support/messages.ts';
 import { assistant, bodySend, drain, modelEntry, realAdapter, recordingLog, request, user } from './support.ts';
 

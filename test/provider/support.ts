@@ -1,5 +1,5 @@
 // What provider tests share: requests, a reader that keeps everything, a clock that tests drive.
-import { type Logger, silentLogger } from '#core/ports/log.ts';
+import { type Logger, silentLogger } from '#core/ports/logger.ts';
 import { AdapterError, type ProviderAdapter } from '#core/ports/provider.ts';
 import { type BaseOptions, createAdapter } from '#models/adapters/adapter-loop.ts';
 import { anthropicWire, openAiWire } from '#models/adapters/provider-wires.ts';
@@ -14,8 +14,7 @@ import { type Clock, systemClock } from '#protocol/clock.ts';
 import { createIdGenerator, type RequestId } from '#protocol/ids.ts';
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
-import type { MessageComplete, StreamEvent } from '#protocol/model-stream.ts';
+import type { CanonicalRequest, MessageComplete, StreamEvent } from '#protocol/model-call.ts';
 import { message, text, ulidOf } from '../support/messages.ts';
 
 export const user = (value: string): StoredMessage => message(1, 'user', [text(value)]);

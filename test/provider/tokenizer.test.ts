@@ -2,7 +2,7 @@
 import path from 'node:path';
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { createThreadedTokenizer } from '#models/threads/threaded-tokenizer.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { findThreadProgram } from '#server/models.ts';

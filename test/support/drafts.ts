@@ -1,6 +1,6 @@
 // Events and deltas as they are given to the journal: valid by default, every field can be overridden.
 import type { Transient } from '#protocol/delta.ts';
-import type { LlmCallCompleted } from '#protocol/event/llm.ts';
+import type { LlmCallCompleted } from '#protocol/event/turn-events.ts';
 import { draft, type EventDraft, type PayloadOf } from '#protocol/event.ts';
 import { providerOf } from '#protocol/model.ts';
 import type { SessionRecord } from '#protocol/session.ts';

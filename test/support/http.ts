@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
-import type { Trees } from '#core/ports/trees.ts';
+import type { Trees } from '#core/ports/tree-ownership.ts';
 import type { Patience } from '#http/forward/other-nodes.ts';
 import type { HttpApp } from '#http/http-app.ts';
 import { createHttpServer } from '#http/http-server.ts';

@@ -1,7 +1,7 @@
 // Bringing an engine to one exact moment: batches refused, turns of the event loop counted, doors held shut.
 
 import { recover, resumeAll } from '#core/engine/lifecycle.ts';
-import type { Batch } from '#core/ports/journal.ts';
+import type { Batch } from '#core/ports/journal-writer.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import { type EngineOptions, startEngine, type TestEngine } from './engine.ts';
 

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { openDatabase } from '#store/sqlite/connection/open.ts';
 
 const MIGRATIONS = path.resolve(import.meta.dirname, '../../migrations');

@@ -1,6 +1,6 @@
 // Rows as the journal takes them, for every world of a test: valid by default, every field can be overridden.
 
-import type { ConfirmationRow, ToolCallRow, TurnOutcome } from '#core/ports/journal.ts';
+import type { ConfirmationRow, ToolCallRow, TurnOutcome } from '#core/ports/journal-writer.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { NO_CHANGES } from '#protocol/file-change.ts';

@@ -1,6 +1,6 @@
 // A tool of a test: it does what its test says, through the same registry as the real ones.
 
-import type { Tool, ToolFactory } from '#core/ports/tool.ts';
+import type { Tool, ToolFactory } from '#core/ports/tool-port.ts';
 import { type ToolDefinition, toolText } from '#protocol/tool.ts';
 
 /** Answers `ok` at once, takes no path and asks nobody, unless told otherwise. */

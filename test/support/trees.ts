@@ -1,5 +1,5 @@
 // Who owns the trees of a test, as the test says.
-import type { Hold, NodeInfo, Trees } from '#core/ports/trees.ts';
+import type { Hold, NodeInfo, Trees } from '#core/ports/tree-ownership.ts';
 
 /** Where a tree is, as this node sees it at this moment. */
 export type Whereabouts =

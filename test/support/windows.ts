@@ -1,12 +1,11 @@
 // Models with small windows, and a provider that answers by what it is asked, not by a script of turns.
 
 import type { ProviderAdapter } from '#core/ports/provider.ts';
-import type { ToolFactory } from '#core/ports/tool.ts';
-import type { Scenario } from '#models/scripted/scenario.ts';
-import { parseScenario } from '#models/scripted/scenario.ts';
+import type { ToolFactory } from '#core/ports/tool-port.ts';
+import { parseScenario, type Scenario } from '#models/scripted/scenario.ts';
 import type { ScriptedAdapter } from '#models/scripted/scripted-adapter.ts';
 import { type StoredMessage, textOf } from '#protocol/message.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { toolText } from '#protocol/tool.ts';
 import { must } from './engine.ts';
 

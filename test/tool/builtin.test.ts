@@ -1,6 +1,6 @@
 // The set of built-in tools, and the two that only speak to the engine (09 §1, §13, 04 §4, §8).
 import { describe, expect, it } from 'vitest';
-import type { WorkerSpawner } from '#core/ports/spawner.ts';
+import type { WorkerSpawner } from '#core/ports/tool-port.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { defaultConfig } from '#protocol/config.ts';
 import { toolText } from '#protocol/tool.ts';

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { MemoryWrite } from '#protocol/event/context.ts';
+import type { MemoryWrite } from '#protocol/event/session-events.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { memoryAdd, memoryConsolidate, memoryReplace } from '#tools/builtin/memory-and-skills.ts';
 import { call, failure, run, textOf, workspace } from './call.ts';

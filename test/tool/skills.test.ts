@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { type Logger, silentLogger } from '#core/ports/log.ts';
+import { type Logger, silentLogger } from '#core/ports/logger.ts';
 import { failure, workspace, workspacesOf } from './call.ts';
 
 const skill = (name: string, rest: { description?: string; body?: string } = {}) =>

@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type Logger, silentLogger } from '#core/ports/log.ts';
+import { type Logger, silentLogger } from '#core/ports/logger.ts';
 import type { Workspaces } from '#core/ports/workspace.ts';
 import { createWorkerLibrary } from '#tools/workspace/worker-files.ts';
 import { createWorkspaces } from '#tools/workspace/workspaces.ts';

@@ -1,6 +1,6 @@
 // Image intake: kinds, sizes and signatures (10 §8).
 import { describe, expect, it } from 'vitest';
-import { checkImage, decodedBytes, imageType, MAX_IMAGE_BYTES } from '#core/policy/context/images.ts';
+import { checkImage, decodedBytes, imageType, MAX_IMAGE_BYTES } from '#core/policy/context/image-blocks.ts';
 
 const PNG = Buffer.concat([Buffer.from('89504e470d0a1a0a', 'hex'), Buffer.alloc(8)]);
 const JPEG = Buffer.concat([Buffer.from('ffd8ffe0', 'hex'), Buffer.alloc(8)]);

@@ -1,6 +1,6 @@
 // What a session is called by the first line of what it was told.
 import { expect, test } from 'vitest';
-import { firstLine } from '#core/policy/session/title.ts';
+import { firstLine } from '#core/policy/session/session-view.ts';
 
 test.each([
   ['  \n\n do this \r\nand that', 'do this'],

@@ -1,6 +1,6 @@
 // Schemas given to the server and the registry that compiles them (01 §5, 09 §3).
 import { describe, expect, it } from 'vitest';
-import type { ToolFactory } from '#core/ports/tool.ts';
+import type { ToolFactory } from '#core/ports/tool-port.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { toolText } from '#protocol/tool.ts';
 import { MAX_SCHEMA_BYTES, schemaCompiler } from '#tools/schema-compiler.ts';

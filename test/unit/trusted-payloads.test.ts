@@ -1,7 +1,7 @@
 // What a journal leaves out that trusts the server's own events, and what it never does (02 §2).
 import { expect, test } from 'vitest';
 import { prepareBatch } from '#core/policy/journal/prepare.ts';
-import { EventValidationError, InvalidMessageError } from '#core/ports/journal.ts';
+import { EventValidationError, InvalidMessageError } from '#core/ports/journal-writer.ts';
 import type { EventDraft } from '#protocol/event.ts';
 import { message, text } from '../support/messages.ts';
 

@@ -1,10 +1,10 @@
 // A person's answer to a question: the first one wins, and what it is remembered for (05 §3.3, 09 §6.2).
 
-import { JournalConflict } from '#protocol/batch.ts';
 import type { Answer, Scope } from '#protocol/confirmation.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import type { ConfirmationId } from '#protocol/ids.ts';
-import type { ConfirmationRow } from '../ports/journal.ts';
+import { JournalConflict } from '#protocol/journal-batch.ts';
+import type { ConfirmationRow } from '../ports/journal-writer.ts';
 import { storeAnswer } from './approval/approve-call.ts';
 import type { Engine } from './state/engine.ts';
 import { claim, type OpenApproval } from './state/memory.ts';

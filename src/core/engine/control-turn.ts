@@ -1,11 +1,11 @@
 // Cancelling one turn; the scope tree carries it to everything below (04 §9).
 import { Cancelled } from '#protocol/abort.ts';
-import { JournalConflict } from '#protocol/batch.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import { draft, TERMINAL_TURN_EVENTS } from '#protocol/event.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
-import { USER_RUBRIC } from '#protocol/learning/pattern.ts';
+import { JournalConflict } from '#protocol/journal-batch.ts';
+import { USER_RUBRIC } from '#protocol/learned-pattern.ts';
 import type { UserScore } from '#protocol/turn.ts';
 import { shuttingDownError } from './lifecycle.ts';
 import { requireBudget } from './money/budget-limits.ts';

@@ -5,7 +5,7 @@ import type { SessionId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { clientPrompt } from '../policy/gateway/client-prompt.ts';
 import { requestFacts } from '../policy/gateway/request-facts.ts';
-import { type RelayAnswer, RelayFault, type RelayRequest } from '../ports/relay.ts';
+import { type RelayAnswer, RelayFault, type RelayRequest } from '../ports/gateway-relay.ts';
 import { decideGatewayRoute, findStandingDecision, resolveRequestedModel } from './gateway/choose-model.ts';
 import { ENDED, type GatewayClient, openClientSession, placeClient, resolveRootRef } from './gateway/client-session.ts';
 import { type OpeningOptions, openCall } from './gateway/open-gateway-call.ts';

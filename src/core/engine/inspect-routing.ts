@@ -1,25 +1,24 @@
 // The routing policy as an operator sees it: what is in force, and what a file would be worth (05 §3.5).
 import type { TimeWindow } from '#protocol/analytics.ts';
-import type { Pattern } from '#protocol/api/patterns.ts';
+import type { Pattern } from '#protocol/api/model-bodies.ts';
 import { isoTime } from '#protocol/clock.ts';
-import type { StoredPattern } from '#protocol/learning/pattern.ts';
-import type { Quality } from '#protocol/learning/quality.ts';
+import type { Quality, StoredPattern } from '#protocol/learned-pattern.ts';
 import { fromPusd, type Usd } from '#protocol/money.ts';
 import type { PolicyEvaluation, Refusal } from '#protocol/route.ts';
 import type { Tier } from '#protocol/scalars.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
-import { viewOf } from '../policy/context/view.ts';
+import { viewOf } from '../policy/context/shown-history.ts';
 import {
   type PatternConfig,
   type PolicyKind,
   parsePolicy,
   policyKind,
+  policyWarnings,
   readPolicy,
   tierModel,
 } from '../policy/routing/policy-file.ts';
 import { layerErrors, located } from '../policy/routing/policy-layers.ts';
-import { policyWarnings } from '../policy/routing/policy-warnings.ts';
-import type { Analytics } from '../ports/analytics.ts';
+import type { Analytics } from '../ports/report-reader.ts';
 import { loadKnownToolset } from './definitions/find-workers.ts';
 import { cacheLifetime, maxOutputTokens } from './model-call/model-request.ts';
 import { computeLeft, listLimits, readReserved, requireBudget } from './money/budget-limits.ts';

@@ -1,11 +1,11 @@
 // What a crash or a shutdown left open: closed or kept for resumption before the server listens (01 §11.5, 04 §13).
 import { Cancelled } from '#protocol/abort.ts';
-import { StorageFault, TreeLost } from '#protocol/batch.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import { StorageFault, TreeLost } from '#protocol/journal-batch.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
-import type { TreeWork } from '../ports/trees.ts';
+import type { TreeWork } from '../ports/tree-ownership.ts';
 import { closeOpenApprovals } from './approval/approve-call.ts';
 import { endUnfinishedDelegation } from './delegation/close-delegation.ts';
 import { resumeOutsideDelegations } from './delegation/outside-delegation.ts';

@@ -1,17 +1,17 @@
 // Opening a top-level session (05 §3.1).
 import path from 'node:path';
 import { Cancelled } from '#protocol/abort.ts';
-import { JournalConflict } from '#protocol/batch.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { draft } from '#protocol/event.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
+import { JournalConflict } from '#protocol/journal-batch.ts';
 import { fromPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { OnReached } from '#protocol/scalars.ts';
 import type { Session } from '#protocol/session.ts';
 import type { Turn } from '#protocol/turn.ts';
 import { readStructured } from '../policy/delegation/worker-outcome.ts';
 import { NOTHING_YET, sessionView } from '../policy/session/session-view.ts';
-import type { Write } from '../ports/journal.ts';
+import type { Write } from '../ports/journal-writer.ts';
 import { endOutsideDelegations } from './delegation/outside-delegation.ts';
 import { endGatewayTree } from './gateway/client-session.ts';
 import { computeLeft, forgetLimit, readReserved } from './money/budget-limits.ts';

@@ -1,13 +1,13 @@
 // A person keeps, replaces and removes workers of a project (13 §10).
-import type { ToolList } from '#protocol/api/tools.ts';
-import type { TrustedFileInfo } from '#protocol/api/trust.ts';
-import type { WorkerDetail, WorkerInfo } from '#protocol/api/workers.ts';
+
+import type { TrustedFileInfo } from '#protocol/api/approval-bodies.ts';
+import type { ToolList } from '#protocol/api/server-bodies.ts';
+import type { WorkerDetail, WorkerInfo } from '#protocol/api/worker-bodies.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError, type Issue, validationError } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
-import type { FoundWorker, WorkerDefinition } from '#protocol/worker/definition.ts';
-import type { SessionWorker } from '#protocol/worker/session-worker.ts';
+import type { FoundWorker, SessionWorker, WorkerDefinition } from '#protocol/worker-definition.ts';
 import { checkDefinition, readDefinition } from '../policy/workers/read-definition.ts';
 import { definitionYaml, type Made, workerDetail, workerInfo } from '../policy/workers/write-definition.ts';
 import {

@@ -5,15 +5,15 @@ import {
   type DelegationResult,
   resultOf,
   type SubmitDelegationBody,
-} from '#protocol/api/delegations.ts';
-import { JournalConflict, TreeLost } from '#protocol/batch.ts';
+} from '#protocol/api/worker-bodies.ts';
 import { isoTime, sleep } from '#protocol/clock.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { MessageId, SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
+import { JournalConflict, TreeLost } from '#protocol/journal-batch.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
-import type { Write } from '../ports/journal.ts';
+import type { Write } from '../ports/journal-writer.ts';
 import {
   createOutsideCaller,
   type OutsideInput,

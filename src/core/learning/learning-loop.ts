@@ -5,10 +5,10 @@ import type { AnyEvent } from '#protocol/event.ts';
 import { textOf } from '#protocol/message.ts';
 import { recommend } from '../policy/learning/recommend-model.ts';
 import { JUDGED_TYPES, SESSION_RUBRIC, TURN_RUBRIC } from '../policy/learning/rubrics.ts';
-import type { Journal } from '../ports/journal.ts';
+import type { Journal } from '../ports/journal-writer.ts';
+import type { Recommender } from '../ports/learned-turns.ts';
 import type { LiveBus, Published } from '../ports/live-bus.ts';
-import type { Logger } from '../ports/log.ts';
-import type { Recommender } from '../ports/recommender.ts';
+import type { Logger } from '../ports/logger.ts';
 import { deriveLessons, LEARNED_TYPES, type LearnDeps, type ObservedTurn, type Occasion } from './lessons.ts';
 import { createPatternMemory, type PatternMemory } from './pattern-memory.ts';
 

@@ -2,14 +2,14 @@
 import type { Clock } from '#protocol/clock.ts';
 import { type AnyEvent, draft, type EventDraft, type PayloadOf } from '#protocol/event.ts';
 import type { IdGenerator, TurnId } from '#protocol/ids.ts';
-import { type PatternRecord, USER_RUBRIC, type Verdict } from '#protocol/learning/pattern.ts';
+import { type PatternRecord, USER_RUBRIC, type Verdict } from '#protocol/learned-pattern.ts';
 import { textOf } from '#protocol/message.ts';
 import { fromPusd, type Usd } from '#protocol/money.ts';
 import { signed } from '../policy/learning/fingerprint.ts';
 import { JUDGED_TYPES, judgeSession, judgeTurn, type TurnVerdict } from '../policy/learning/rubrics.ts';
-import type { Write } from '../ports/journal.ts';
-import type { LearnedTurn } from '../ports/patterns.ts';
-import type { Store } from '../ports/store.ts';
+import type { Write } from '../ports/journal-writer.ts';
+import type { LearnedTurn } from '../ports/learned-turns.ts';
+import type { Store } from '../ports/store-reader.ts';
 import type { WorkspacePatterns } from './pattern-memory.ts';
 
 export interface LearnDeps {

@@ -1,9 +1,9 @@
 // The patterns of the workspaces used last. Reading them and changing them take turns, so that neither misses the other.
 import type { Clock } from '#protocol/clock.ts';
-import type { PatternOutcome, PatternRecord, StoredPattern } from '#protocol/learning/pattern.ts';
+import type { PatternOutcome, PatternRecord, StoredPattern } from '#protocol/learned-pattern.ts';
 import { type Pusd, toPusd } from '#protocol/money.ts';
 import { type Names, type Neighbour, type Shape, shapeOf } from '../policy/learning/recommend-model.ts';
-import type { PatternReader } from '../ports/patterns.ts';
+import type { PatternReader } from '../ports/learned-turns.ts';
 
 // What was learned of one workspace, held in memory: read once, then kept up by the loop (12 §12.4).
 

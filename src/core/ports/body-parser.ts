@@ -1,8 +1,9 @@
 // Reads what is too large to be parsed on the event loop (19 §2.2).
-import type { ClientWire } from '#protocol/api/gateway.ts';
+import type { ClientWire } from '#protocol/api/model-bodies.ts';
+import type { TokenizerName } from '#protocol/model.ts';
 import type { Result } from '#protocol/result.ts';
 
-export interface ParsedRequest<Facts> {
+interface ParsedRequest<Facts> {
   readonly facts: Result<Facts, string>;
   /** The same bytes; those that were handed over are empty. */
   readonly bytes: Buffer;
@@ -25,4 +26,11 @@ export interface BodyParser<Facts, Prompt> {
   ): Promise<{ readonly prompt: Prompt; readonly bytes: Buffer }>;
   /** A body of the server's own API. Takes the bytes over. Error: the end of a sentence. Rejects when the parser fails. */
   readBody(bytes: Buffer): Promise<Result<unknown, string>>;
+}
+
+// Counts the tokens of texts with a model's own tokenizer, off the event loop (14 §2).
+
+export interface Tokenizer {
+  /** Tokens of all texts, never fewer than the tokenizer finds; null where they cannot be counted in time. Never rejects. */
+  count(name: TokenizerName, texts: readonly string[]): Promise<number | null>;
 }

@@ -1,6 +1,5 @@
 // The contract of the only code that talks to language models (11.2, 11.3, 11.7).
-import type { CanonicalRequest } from '#protocol/model-request.ts';
-import type { StreamEvent } from '#protocol/model-stream.ts';
+import type { CanonicalRequest, StreamEvent } from '#protocol/model-call.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
 

@@ -1,6 +1,6 @@
 // What an open turn waits for, in one line (20 §6).
 import type { Session } from '#client/client.ts';
-import { type Waiting, waitingEnds, wordsFor } from '#client/waiting.ts';
+import { type Waiting, waitingEnds, wordsFor } from '#client/stream-items.ts';
 
 /** What only a person ends. */
 export function asksPerson({ kind }: Waiting): boolean {

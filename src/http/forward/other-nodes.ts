@@ -3,8 +3,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Dispatcher } from 'undici';
 import { z } from 'zod';
-import type { Logger } from '#core/ports/log.ts';
-import type { NodeInfo, Trees } from '#core/ports/trees.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { NodeInfo, Trees } from '#core/ports/tree-ownership.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
 import type { SessionId } from '#protocol/ids.ts';
 

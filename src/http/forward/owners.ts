@@ -4,7 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Engine } from '#core/engine/create-engine.ts';
 import { gatewayRoot } from '#core/engine/gateway-call.ts';
 import { shuttingDownError } from '#core/engine/lifecycle.ts';
-import type { Hold } from '#core/ports/trees.ts';
+import type { Hold } from '#core/ports/tree-ownership.ts';
 import { type Clock, sleep, type Timer } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { SessionId } from '#protocol/ids.ts';

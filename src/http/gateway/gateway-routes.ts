@@ -11,9 +11,9 @@ import {
   takePlace,
 } from '#core/engine/gateway-call.ts';
 import { shownName } from '#core/policy/cut.ts';
-import { RelayFault } from '#core/ports/relay.ts';
+import { RelayFault } from '#core/ports/gateway-relay.ts';
 import { Cancelled } from '#protocol/abort.ts';
-import { type ClientWire, ClientWireSchema, WIRE_PATHS } from '#protocol/api/gateway.ts';
+import { type ClientWire, ClientWireSchema, WIRE_PATHS } from '#protocol/api/model-bodies.ts';
 import { AppError } from '#protocol/errors.ts';
 import { knownError, leftError, notFound } from '../error-handler.ts';
 import { ANSWER_HEADERS } from '../gates.ts';

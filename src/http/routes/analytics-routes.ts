@@ -6,8 +6,8 @@ import { encodeCursor, parseCostQuery, parseSavingsQuery, parseTraceQuery } from
 import { DAY_MS } from '#core/policy/analytics/rollup.ts';
 import { WINDOW_DAYS } from '#core/policy/learning/compare-models.ts';
 import { type PriceTable, storedPriceTable } from '#core/policy/pricing/price-table.ts';
-import type { Analytics } from '#core/ports/analytics.ts';
 import type { PriceVersions } from '#core/ports/price-versions.ts';
+import type { Analytics } from '#core/ports/report-reader.ts';
 import {
   CostReportSchema,
   QualityReportSchema,

@@ -1,7 +1,11 @@
 // `/confirmations`: pending approvals and their answers (05 §3.3).
 import { z } from 'zod';
 import { answerConfirmation } from '#core/engine/answer-approval.ts';
-import { AnswerConfirmationBody, AnswerConfirmationReply, ConfirmationListReply } from '#protocol/api/confirmations.ts';
+import {
+  AnswerConfirmationBody,
+  AnswerConfirmationReply,
+  ConfirmationListReply,
+} from '#protocol/api/approval-bodies.ts';
 import { ConfirmationDetailSchema } from '#protocol/confirmation.ts';
 import { SessionIdSchema } from '#protocol/scalars.ts';
 import { found } from '../error-handler.ts';

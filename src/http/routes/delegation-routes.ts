@@ -1,6 +1,6 @@
 // `/sessions/{id}/delegations`: start a worker directly, without a planner's turn (19 §3.1).
 import { readDelegationResult, submitDelegation, waitForDelegation } from '#core/engine/submit-work.ts';
-import { DelegationReceiptSchema, DelegationResultSchema, SubmitDelegationBody } from '#protocol/api/delegations.ts';
+import { DelegationReceiptSchema, DelegationResultSchema, SubmitDelegationBody } from '#protocol/api/worker-bodies.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
 import { SessionParams } from '../params.ts';

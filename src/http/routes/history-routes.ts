@@ -1,7 +1,7 @@
 // The history of a session: messages, events, workers, and the upgrade to its live stream (05 §3.4, 06 §2).
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { EventListReply, MessageListReply, WorkerListReply } from '#protocol/api/history.ts';
+import { EventListReply, MessageListReply, WorkerListReply } from '#protocol/api/session-bodies.ts';
 import { validationError } from '#protocol/errors.ts';
 import { EVENT_TYPES } from '#protocol/event.ts';
 import { EventIdSchema, MessageIdSchema, ToolUseIdSchema } from '#protocol/scalars.ts';

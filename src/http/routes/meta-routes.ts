@@ -9,7 +9,7 @@ import {
   PruneEventsBody,
   PruneEventsReply,
   ReadinessReply,
-} from '#protocol/api/server.ts';
+} from '#protocol/api/server-bodies.ts';
 import { type Clock, isoTime } from '#protocol/clock.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import { SELF_PATH } from '../forward/other-nodes.ts';

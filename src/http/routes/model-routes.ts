@@ -10,10 +10,10 @@ import {
   ExplainRouteBody,
   ExplainRouteReply,
   ModelListReply,
+  PatternListReply,
   PricingReply,
   RoutingPolicyReply,
-} from '#protocol/api/models.ts';
-import { PatternListReply } from '#protocol/api/patterns.ts';
+} from '#protocol/api/model-bodies.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { Model, ModelEntry } from '#protocol/model.ts';
 import { fromPusd } from '#protocol/money.ts';

@@ -15,10 +15,10 @@ import {
   SessionListReply,
   UpdateSessionBody,
   UpdateSessionReply,
-} from '#protocol/api/sessions.ts';
+} from '#protocol/api/session-bodies.ts';
 import { DoorSchema, SessionIdSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
 import { SessionSchema, SessionStatusSchema } from '#protocol/session.ts';
-import { WorkerNameSchema } from '#protocol/worker/definition.ts';
+import { WorkerNameSchema } from '#protocol/worker-definition.ts';
 import { found } from '../error-handler.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';

@@ -16,7 +16,7 @@ import {
   SubmitTurnBody,
   TurnListReply,
   TurnReceipt,
-} from '#protocol/api/turns.ts';
+} from '#protocol/api/session-bodies.ts';
 import { type Turn, TurnSchema } from '#protocol/turn.ts';
 import { found } from '../error-handler.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';

@@ -11,11 +11,22 @@ import {
   trustFile,
   untrustFile,
 } from '#core/engine/manage-workers.ts';
-import { ToolListReply } from '#protocol/api/tools.ts';
-import { TrustedFileSchema, TrustFileBody, TrustQuery, TrustReply, UntrustQuery } from '#protocol/api/trust.ts';
-import { CreateWorkerBody, DefinitionListReply, ReplaceWorkerBody, WorkerDetailSchema } from '#protocol/api/workers.ts';
+import {
+  TrustedFileSchema,
+  TrustFileBody,
+  TrustQuery,
+  TrustReply,
+  UntrustQuery,
+} from '#protocol/api/approval-bodies.ts';
+import { ToolListReply } from '#protocol/api/server-bodies.ts';
+import {
+  CreateWorkerBody,
+  DefinitionListReply,
+  ReplaceWorkerBody,
+  WorkerDetailSchema,
+} from '#protocol/api/worker-bodies.ts';
 import { SessionIdSchema, WorkerOriginSchema, WorkspacePathSchema } from '#protocol/scalars.ts';
-import { WorkerNameSchema } from '#protocol/worker/definition.ts';
+import { WorkerNameSchema } from '#protocol/worker-definition.ts';
 import type { HttpApp, RouteDeps } from '../http-app.ts';
 import { operation } from '../operation.ts';
 import { decodeCursor, encodeCursor, flag, PageQuery } from '../params.ts';

@@ -2,7 +2,7 @@
 
 import type { Writable } from 'node:stream';
 import type { Published } from '#core/ports/live-bus.ts';
-import type { Store } from '#core/ports/store.ts';
+import type { Store } from '#core/ports/store-reader.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { Transient } from '#protocol/delta.ts';
 import type { AppError } from '#protocol/errors.ts';

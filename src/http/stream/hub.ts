@@ -1,8 +1,8 @@
 // All connected stream clients of the process: event distribution, heartbeats, the limit, and shutdown (06 §4.3, §10, §12).
 
 import type { LiveBus, Published } from '#core/ports/live-bus.ts';
-import type { Logger } from '#core/ports/log.ts';
-import type { Store } from '#core/ports/store.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { Store } from '#core/ports/store-reader.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { CloseReason } from './frames.ts';

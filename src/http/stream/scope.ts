@@ -1,7 +1,7 @@
 // Which sessions a stream sees: a session, its tree, and the workers that join it later (06 §7).
 
 import type { Published } from '#core/ports/live-bus.ts';
-import type { SessionReader } from '#core/ports/store.ts';
+import type { SessionReader } from '#core/ports/store-reader.ts';
 import type { SessionId } from '#protocol/ids.ts';
 
 /** Prompts of a worker reach every ancestor, whatever it subscribed to: otherwise they wait unseen. */

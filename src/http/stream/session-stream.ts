@@ -1,6 +1,6 @@
 // One subscription to one session: snapshot or replay, then live events, each exactly once (06 §4.3, §4.4).
 import type { Published } from '#core/ports/live-bus.ts';
-import type { Store } from '#core/ports/store.ts';
+import type { Store } from '#core/ports/store-reader.ts';
 import type { Delta, Transient } from '#protocol/delta.ts';
 import { AppError } from '#protocol/errors.ts';
 import { CATALOG } from '#protocol/event.ts';

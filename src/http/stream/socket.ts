@@ -2,7 +2,7 @@
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { readJson } from '#core/policy/parsing/json.ts';
-import { OUTSIDE } from '#core/policy/parsing/limits.ts';
+import { OUTSIDE } from '#core/policy/parsing/text-limits.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import type { TokenCheck } from '../access.ts';
 import {

@@ -1,10 +1,9 @@
 // The loop that every adapter shares: attempts, retries, timers, cancellation, and the end of a broken stream (11.3, 11.8).
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import { AdapterError, type AdapterErrorFields, type ProviderAdapter } from '#core/ports/provider.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
-import type { MessageComplete, StreamEvent } from '#protocol/model-stream.ts';
+import type { CanonicalRequest, MessageComplete, StreamEvent } from '#protocol/model-call.ts';
 import { scrub } from '#protocol/text/scrub.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
 import { createGuard, type Guard, mayRetry, retryDelay, type TimeLimits } from '../http/attempt-limits.ts';

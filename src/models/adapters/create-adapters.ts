@@ -1,6 +1,6 @@
 // Builds all usable adapters from the registry's configuration (11.9 to 11.12).
 import { type AdapterConfig, keyAdvice, usableAdapters } from '#core/policy/registry/adapter-config.ts';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import type { ProviderAdapter, Providers } from '#core/ports/provider.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';

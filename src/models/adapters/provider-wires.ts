@@ -1,7 +1,7 @@
 // The wires that the shared HTTP transport speaks: path, headers and codecs of each provider type (11.5, 11.6).
 
-import type { Logger } from '#core/ports/log.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { type AnthropicOptions, createAnthropicEncoder } from '../wire/anthropic-request.ts';
 import { createAnthropicDecoder } from '../wire/anthropic-stream.ts';
 import type { Assembly } from '../wire/assembly.ts';

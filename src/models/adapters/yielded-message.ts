@@ -1,10 +1,8 @@
 // The message as yielded so far: its content, and its token counts at the end (11.3 rules 4, 5, 7, 10).
 
-import { estimateRequest } from '#core/policy/context/estimate.ts';
-import { codePoints } from '#core/policy/context/message-size.ts';
+import { codePoints, estimateRequest } from '#core/policy/context/token-estimate.ts';
 import type { ContentBlock } from '#protocol/message.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
-import type { StreamEvent } from '#protocol/model-stream.ts';
+import type { CanonicalRequest, StreamEvent } from '#protocol/model-call.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
 import type { AssembledEvent, Slot, UsageReport } from '../wire/assembly.ts';
 

@@ -1,7 +1,7 @@
 // Writes HTTP attempts of adapters and exchanges of the gateway to a folder (11.12, 19 §2.7).
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { makeFolder } from '#protocol/folder.ts';
 import type { AttemptInfo, HttpResponse, Send } from '../http/provider-http.ts';

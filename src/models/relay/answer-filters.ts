@@ -3,7 +3,7 @@
 // Headers: none that would apply to this server's connection, address or pages reaches the client (19 §2.2).
 
 import { isMapping } from '#core/policy/parsing/yaml.ts';
-import type { RelayHeaders } from '#core/ports/relay.ts';
+import type { RelayHeaders } from '#core/ports/gateway-relay.ts';
 import { REDACTED } from '#protocol/text/scrub.ts';
 import { EVENT_CHARACTERS, tryEventData } from '../wire/provider-values.ts';
 

@@ -2,9 +2,15 @@
 import { type Duplex, Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import type { AdapterConfig } from '#core/policy/registry/adapter-config.ts';
-import type { Logger } from '#core/ports/log.ts';
-import { type Relay, type RelayAnswer, RelayFault, type RelayHeaders, type RelayRequest } from '#core/ports/relay.ts';
-import type { ClientWire } from '#protocol/api/gateway.ts';
+import {
+  type Relay,
+  type RelayAnswer,
+  RelayFault,
+  type RelayHeaders,
+  type RelayRequest,
+} from '#core/ports/gateway-relay.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { ClientWire } from '#protocol/api/model-bodies.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { scrub } from '#protocol/text/scrub.ts';
 import { type CredentialSource, DEFAULT_BASE_URLS } from '../adapters/create-adapters.ts';

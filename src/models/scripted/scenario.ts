@@ -1,11 +1,11 @@
 // Scenarios of the scripted provider: file format, checks, and the rule that matches a request (11.11).
 import picomatch from 'picomatch';
 import { z } from 'zod';
-import { OWN_FILE } from '#core/policy/parsing/limits.ts';
 import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
+import { OWN_FILE } from '#core/policy/parsing/text-limits.ts';
 import { readYaml } from '#core/policy/parsing/yaml.ts';
 import { StopReasonSchema, textOf } from '#protocol/message.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { ErrorClassSchema } from '#protocol/scalars.ts';
 import { TokenUsageSchema } from '#protocol/usage.ts';

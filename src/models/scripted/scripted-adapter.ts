@@ -1,9 +1,8 @@
 // The scripted provider: deterministic answers from a scenario through the loop of real adapters, without key or network (11.11).
-import { estimateRequest } from '#core/policy/context/estimate.ts';
-import { codePoints } from '#core/policy/context/message-size.ts';
+import { codePoints, estimateRequest } from '#core/policy/context/token-estimate.ts';
 import type { ProviderAdapter } from '#core/ports/provider.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { type Attempt, type BaseOptions, createAdapter, type Exchange } from '../adapters/adapter-loop.ts';
 import type { Assembly } from '../wire/assembly.ts';
 import { fault, WireFault } from '../wire/fault.ts';

@@ -1,7 +1,7 @@
 // Counts tokens on a thread, which starts with the first text, so that large texts do not block the event loop (14 §2).
 import { Worker } from 'node:worker_threads';
-import type { Logger } from '#core/ports/log.ts';
-import type { Tokenizer } from '#core/ports/tokenizer.ts';
+import type { Tokenizer } from '#core/ports/body-parser.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { CountAnswer, CountQuestion } from './tokenizer-thread.ts';
 

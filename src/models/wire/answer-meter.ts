@@ -1,7 +1,7 @@
 // Meters a relayed answer: token counts, stop reason, completeness; no content is kept (19 §2.2).
 import { createParser } from 'eventsource-parser';
 import { readJson } from '#core/policy/parsing/json.ts';
-import { WHOLE_ANSWER } from '#core/policy/parsing/limits.ts';
+import { WHOLE_ANSWER } from '#core/policy/parsing/text-limits.ts';
 import type { StopReason } from '#protocol/message.ts';
 import { emptyUsage, type UsageReport, type UsageRound } from './assembly.ts';
 import { classify, readWireError } from './fault.ts';

@@ -1,7 +1,7 @@
 // Anthropic Messages from the server's side: reads a client's request, writes the answer as events (11.5, reversed).
 import { z } from 'zod';
 import type { ContentBlock, ToolResultContent } from '#protocol/message.ts';
-import type { MessageComplete } from '#protocol/model-stream.ts';
+import type { MessageComplete } from '#protocol/model-call.ts';
 import { ok, type Result } from '#protocol/result.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
 import { ANTHROPIC_STOP_REASONS } from './anthropic-stream.ts';

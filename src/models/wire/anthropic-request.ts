@@ -1,7 +1,7 @@
 // Encodes a canonical request as the body of Anthropic Messages: byte-stable, with cache breakpoints (11.5).
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
-import type { CanonicalRequest, WireTool } from '#protocol/model-request.ts';
+import type { CanonicalRequest, WireTool } from '#protocol/model-call.ts';
 import type { CodecLog } from './codec.ts';
 import {
   appendText,

@@ -1,7 +1,7 @@
 // Turns the pieces of a provider into canonical stream events: block order, tool arguments, deferred fragments (11.3).
 import type { IdGenerator, MessageId, ToolUseId } from '#protocol/ids.ts';
 import type { StopReason } from '#protocol/message.ts';
-import type { StreamEvent } from '#protocol/model-stream.ts';
+import type { StreamEvent } from '#protocol/model-call.ts';
 import { fault, WireFault } from './fault.ts';
 import { parseArguments, readName } from './provider-values.ts';
 

@@ -1,11 +1,11 @@
 // Interfaces of codecs, independent of the wire: client requests, decoders, event encoders, log.
 import type { z } from 'zod';
 import { readJson } from '#core/policy/parsing/json.ts';
-import { CLIENT_BODY } from '#core/policy/parsing/limits.ts';
 import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
+import { CLIENT_BODY } from '#core/policy/parsing/text-limits.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
 import type { ContentBlock } from '#protocol/message.ts';
-import type { WireTool } from '#protocol/model-request.ts';
+import type { WireTool } from '#protocol/model-call.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
 import type { TokenUsage } from '#protocol/usage.ts';

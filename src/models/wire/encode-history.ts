@@ -3,7 +3,7 @@ import { type Beginnings, createBeginnings } from '#core/policy/context/beginnin
 import type { ToolUseId } from '#protocol/ids.ts';
 import { type ContentBlock, type StoredMessage, textOf } from '#protocol/message.ts';
 import { type ModelEntry, providerOf } from '#protocol/model.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import type { CodecLog } from './codec.ts';
 
 /** What a call gets that has no result, so that no provider refuses the history. */

@@ -1,6 +1,6 @@
 // Failures on the wire, and the table that maps them to error classes (11.7).
 
-import { faultOfValue, OUTSIDE } from '#core/policy/parsing/limits.ts';
+import { faultOfValue, OUTSIDE } from '#core/policy/parsing/text-limits.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 
 /** A failure of one attempt, before it is known whether it will be retried. */

@@ -1,7 +1,7 @@
 // OpenAI Chat Completions from the server's side: reads a client's request, writes the answer as chunks (11.6, reversed).
 import { z } from 'zod';
 import type { ContentBlock, TextBlock } from '#protocol/message.ts';
-import type { MessageComplete } from '#protocol/model-stream.ts';
+import type { MessageComplete } from '#protocol/model-call.ts';
 import { ok, type Result } from '#protocol/result.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
 import {

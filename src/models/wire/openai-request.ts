@@ -1,7 +1,7 @@
 // Encodes a canonical request as the body of OpenAI Chat Completions, for OpenAI, OpenRouter and compatible servers (11.6).
 import type { DocumentBlock, ImageBlock, StoredMessage } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
-import type { CanonicalRequest, WireTool } from '#protocol/model-request.ts';
+import type { CanonicalRequest, WireTool } from '#protocol/model-call.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
 import type { CodecLog } from './codec.ts';
 import {

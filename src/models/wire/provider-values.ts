@@ -1,6 +1,6 @@
 // Values from providers and models, checked against limits before they are parsed, since parsing cannot be interrupted (11.3).
 import { faultOfJson } from '#core/policy/parsing/json.ts';
-import { faultOfValue, type Limits, MODEL_JSON } from '#core/policy/parsing/limits.ts';
+import { faultOfValue, type Limits, MODEL_JSON } from '#core/policy/parsing/text-limits.ts';
 import { fault, WireFault } from './fault.ts';
 
 /** Characters of one event: a whole answer in one piece has less. */

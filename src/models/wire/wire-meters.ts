@@ -1,6 +1,6 @@
 // The meter of each wire: token counts of Anthropic Messages, OpenAI Responses and Chat Completions (11.5, 11.6, 19 §2.2).
 import { isMapping } from '#core/policy/parsing/yaml.ts';
-import type { ClientWire } from '#protocol/api/gateway.ts';
+import type { ClientWire } from '#protocol/client-wire.ts';
 import { type Reading, readFault, type WireMeter } from './answer-meter.ts';
 import { ANTHROPIC_STOP_REASONS } from './anthropic-stream.ts';
 import { readCount, type UsageRound } from './assembly.ts';

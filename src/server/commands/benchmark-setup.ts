@@ -2,11 +2,11 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { z } from 'zod';
-import { OWN_FILE } from '#core/policy/parsing/limits.ts';
 import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
+import { OWN_FILE } from '#core/policy/parsing/text-limits.ts';
 import { readYaml } from '#core/policy/parsing/yaml.ts';
-import { type ModelRegistry, unknownModel } from '#core/policy/registry/registry.ts';
-import { silentLogger } from '#core/ports/log.ts';
+import { type ModelRegistry, unknownModel } from '#core/policy/registry/model-registry.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { type Config, defaultConfig } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { err, ok, type Result } from '#protocol/result.ts';

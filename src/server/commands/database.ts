@@ -4,7 +4,7 @@ import path from 'node:path';
 import type Database from 'better-sqlite3';
 import { toPrintable } from '#cli/terminal.ts';
 import { ApiError, createMetisClient } from '#client/client.ts';
-import type { PruneReport } from '#core/ports/journal.ts';
+import type { PruneReport } from '#core/ports/journal-writer.ts';
 import { isoTime, systemClock } from '#protocol/clock.ts';
 import { AppError, StartupError } from '#protocol/errors.ts';
 import { createIdGenerator } from '#protocol/ids.ts';

@@ -15,7 +15,7 @@ import {
   wrapWords,
 } from '#cli/terminal.ts';
 import { createMetisClient, type MetisClient, type NewSession, type Session } from '#client/client.ts';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import type { CostRow } from '#protocol/analytics.ts';
 import { defaultConfig } from '#protocol/config.ts';
 import { StartupError } from '#protocol/errors.ts';

@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
-import type { RegistryFile } from '#core/policy/registry/registry.ts';
+import type { RegistryFile } from '#core/policy/registry/model-registry.ts';
 import { checkKey, type KeyCheck } from '#models/adapters/key-check.ts';
 import { createHttpClient } from '#models/http/http-client.ts';
 import { systemClock } from '#protocol/clock.ts';

@@ -7,7 +7,7 @@ import path from 'node:path';
 import { rgPath } from '@vscode/ripgrep';
 import { createStyle, toPrintable, wrapWords } from '#cli/terminal.ts';
 import { keyAdvice, usableAdapters } from '#core/policy/registry/adapter-config.ts';
-import type { RegistryFile } from '#core/policy/registry/registry.ts';
+import type { RegistryFile } from '#core/policy/registry/model-registry.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { inspectDatabase } from '#store/sqlite/connection/inspect.ts';
 import { openToOthers } from '#store/sqlite/connection/private-file.ts';

@@ -2,9 +2,9 @@
 
 import { lookup } from 'node:dns/promises';
 import path from 'node:path';
-import type { PruneReport } from '#core/ports/journal.ts';
-import type { Logger } from '#core/ports/log.ts';
-import type { NodeInfo } from '#core/ports/trees.ts';
+import type { PruneReport } from '#core/ports/journal-writer.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { NodeInfo } from '#core/ports/tree-ownership.ts';
 import { createProbe } from '#http/forward/other-nodes.ts';
 import { systemClock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';

@@ -1,7 +1,7 @@
 // A node of a cluster: PostgreSQL holds the truth and says who works on what (16). Loaded only when `database.url` is set.
 import { hostname } from 'node:os';
 import path from 'node:path';
-import { placesOf } from '#core/policy/cluster/place.ts';
+import { placesOf } from '#core/policy/cluster/tree-place.ts';
 import type { Config } from '#protocol/config.ts';
 import { makeFolder } from '#protocol/folder.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';

@@ -1,14 +1,14 @@
 // What a server keeps its data in: a file of its own, or a database that nodes share (16 §12).
 import path from 'node:path';
-import type { Analytics } from '#core/ports/analytics.ts';
-import type { DayLimit } from '#core/ports/day-limit.ts';
-import type { Journal } from '#core/ports/journal.ts';
+import type { Journal } from '#core/ports/journal-writer.ts';
 import type { LiveBus } from '#core/ports/live-bus.ts';
-import type { Logger } from '#core/ports/log.ts';
-import type { Notices } from '#core/ports/notices.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { Notices } from '#core/ports/notice-queue.ts';
 import type { PriceVersions } from '#core/ports/price-versions.ts';
-import type { Store } from '#core/ports/store.ts';
-import type { Trees } from '#core/ports/trees.ts';
+import type { Analytics } from '#core/ports/report-reader.ts';
+import type { DayLimit } from '#core/ports/shared-limit.ts';
+import type { Store } from '#core/ports/store-reader.ts';
+import type { Trees } from '#core/ports/tree-ownership.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import type { IdGenerator } from '#protocol/ids.ts';

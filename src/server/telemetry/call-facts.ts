@@ -1,12 +1,11 @@
 // What was said to models and by them, kept for the spans of their calls where it is asked for, scrubbed and cut (18 §2).
 import type { Attributes } from '@opentelemetry/api';
-import type { ModelRegistry } from '#core/policy/registry/registry.ts';
+import type { ModelRegistry } from '#core/policy/registry/model-registry.ts';
+import type { Relay, RelayRequest, Relays } from '#core/ports/gateway-relay.ts';
 import type { ProviderAdapter, Providers } from '#core/ports/provider.ts';
-import type { Relay, RelayRequest, Relays } from '#core/ports/relay.ts';
 import { DEFAULT_BASE_URLS } from '#models/adapters/create-adapters.ts';
 import type { ContentBlock } from '#protocol/message.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
-import type { MessageComplete, StreamEvent } from '#protocol/model-stream.ts';
+import type { CanonicalRequest, MessageComplete, StreamEvent } from '#protocol/model-call.ts';
 import { scrub, scrubSecrets } from '#protocol/text/scrub.ts';
 import type { Credentials } from '../credentials.ts';
 

@@ -1,9 +1,9 @@
 // OpenTelemetry, loaded only where the environment asks for it; a collector that is not there costs one line of the log (18 §2).
 import type { Sampler, SpanExporter } from '@opentelemetry/sdk-trace';
+import type { Relays } from '#core/ports/gateway-relay.ts';
 import type { LiveBus } from '#core/ports/live-bus.ts';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import type { Providers } from '#core/ports/provider.ts';
-import type { Relays } from '#core/ports/relay.ts';
 import type { MetricGauges } from '#http/http-app.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import { type AnswerFacts, createAnswerFacts, createContent, type FindCallTarget } from './call-facts.ts';

@@ -1,7 +1,7 @@
 // The trace that a turn belongs to, from its submission to the MCP servers it calls (18 §2). The engine knows nothing of it.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { LiveBus } from '#core/ports/live-bus.ts';
-import type { ToolContext } from '#core/ports/tool.ts';
+import type { ToolContext } from '#core/ports/tool-port.ts';
 import type { Event, PayloadOf } from '#protocol/event.ts';
 import type { ToolUseId, TurnId } from '#protocol/ids.ts';
 import type { Mcp } from '#tools/mcp-client/workspace-servers.ts';

@@ -1,8 +1,8 @@
 // What this node may spend of the limits of a day without asking: an allowance, raised under a lock (16 §8).
 
 import { DAY_MS, HOUR_MS } from '#core/policy/analytics/rollup.ts';
-import type { DayLimit, Share, SharedLimit } from '#core/ports/day-limit.ts';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { DayLimit, Share, SharedLimit } from '#core/ports/shared-limit.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';

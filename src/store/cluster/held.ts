@@ -1,6 +1,6 @@
 // The trees that this node holds, as far as its writes have come (16 §3).
 
-import type { Trees } from '#core/ports/trees.ts';
+import type { Trees } from '#core/ports/tree-ownership.ts';
 
 export interface Held {
   readonly root: string;

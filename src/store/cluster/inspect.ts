@@ -1,5 +1,5 @@
 // What a start would find in the database of a cluster and in its shared roots; changes nothing (17 §2).
-import type { NodeInfo } from '#core/ports/trees.ts';
+import type { NodeInfo } from '#core/ports/tree-ownership.ts';
 import { sending } from '../postgres/connection/client.ts';
 import { connectClient } from '../postgres/connection/connect.ts';
 import { filesIn, knownVersion, serverVersion } from '../postgres/connection/migrate.ts';

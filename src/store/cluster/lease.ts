@@ -1,6 +1,6 @@
 // This node's row and its lease: renewed in time or lost for good, by its own clock and the database's (16 §4.1, §4.4).
 
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import { orAbort } from '#protocol/abort.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';

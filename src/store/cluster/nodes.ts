@@ -1,5 +1,5 @@
 // Rows of `nodes`: who lives, by the database's clock alone (16 §4.1).
-import type { NodeInfo } from '#core/ports/trees.ts';
+import type { NodeInfo } from '#core/ports/tree-ownership.ts';
 import { AWAIT_TURN, REGISTRATION } from '../postgres/connection/advisory.ts';
 import type { Send } from '../postgres/connection/client.ts';
 import type { Pool } from '../postgres/connection/pool.ts';

@@ -1,7 +1,7 @@
 // Notices that wait in the database: written with their events, told by one node (16 §9).
 
-import type { Logger } from '#core/ports/log.ts';
-import type { Notices } from '#core/ports/notices.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { Notices } from '#core/ports/notice-queue.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import { RELEASE_TURN, TRY_TURN } from '../postgres/connection/advisory.ts';

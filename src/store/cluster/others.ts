@@ -1,7 +1,7 @@
 // What a node that joins says of those that are there (16 §10).
 
-import type { Logger } from '#core/ports/log.ts';
-import type { NodeInfo } from '#core/ports/trees.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { NodeInfo } from '#core/ports/tree-ownership.ts';
 import type { Send } from '#store/postgres/connection/client.ts';
 import { type NodeSelf, readNodes } from './nodes.ts';
 

@@ -1,6 +1,6 @@
 // Shared roots while a node runs: one whose mark is gone leads to other files than those of the cluster (16 §7.1).
-import { sharedPlace } from '#core/policy/cluster/place.ts';
-import type { Logger } from '#core/ports/log.ts';
+import { sharedPlace } from '#core/policy/cluster/tree-place.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import type { CheckRoot } from './shared-roots.ts';
 
 export interface RootWatch {

@@ -1,5 +1,5 @@
 // What nodes that watch a tree must know of it beside its rows (16 §6).
-import type { Standing } from '#core/ports/trees.ts';
+import type { Standing } from '#core/ports/tree-ownership.ts';
 import type { Send } from '../postgres/connection/client.ts';
 
 const STANDINGS = `SELECT root_session_id AS root, owner_epoch AS epoch, seq FROM trees

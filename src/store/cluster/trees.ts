@@ -1,8 +1,8 @@
 // The trees of this node: claimed for requests and in sweeps, held under a lease, released when idle (16 §4).
 
-import { type Places, placeOf } from '#core/policy/cluster/place.ts';
-import type { Logger } from '#core/ports/log.ts';
-import type { Hold, Trees, TreeWork } from '#core/ports/trees.ts';
+import { type Places, placeOf } from '#core/policy/cluster/tree-place.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { Hold, Trees, TreeWork } from '#core/ports/tree-ownership.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { IdGenerator, SessionId } from '#protocol/ids.ts';
 import type { Send } from '../postgres/connection/client.ts';

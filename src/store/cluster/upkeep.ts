@@ -1,6 +1,6 @@
 // What a node does again and again while it lives.
 
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
 
 export interface Upkeep {

@@ -1,5 +1,5 @@
 // Decoded rows of sessions in use, so that a turn neither parses its history nor reads its session before every step.
-import { extended } from '#core/policy/context/history.ts';
+import { extended } from '#core/policy/context/session-history.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import type { Usd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';

@@ -1,6 +1,6 @@
 // Confirmations: open approvals and remembered decisions (09 §6, 13 §7.4).
 
-import type { ConfirmationReader } from '#core/ports/store.ts';
+import type { ConfirmationReader } from '#core/ports/store-reader.ts';
 import { type ConfirmationRowStored, confirmationRow, wireConfirmation } from '../schema/rows.ts';
 import { WITH_TREE } from '../schema/words.ts';
 import { type Reads, toPage } from './reads.ts';

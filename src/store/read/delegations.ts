@@ -1,5 +1,5 @@
 // Delegations, and what their workers spent (01 §9, 04 §4.2).
-import type { DelegationReader, TurnTotals, WorkerUsage } from '#core/ports/store.ts';
+import type { DelegationReader, TurnTotals, WorkerUsage } from '#core/ports/store-reader.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { Delegation, DelegationRecord } from '#protocol/delegate.ts';
 import type { CallChanges } from '#protocol/file-change.ts';

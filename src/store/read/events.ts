@@ -1,5 +1,5 @@
 // Events: replay, lists and the lookups of recovery, always by id (02 §5).
-import type { EventQuery, EventReader } from '#core/ports/store.ts';
+import type { EventQuery, EventReader } from '#core/ports/store-reader.ts';
 import { type EventRow, rawEvent, storedEvent } from '../schema/rows.ts';
 import { BEHIND_ALL, EVENTS_OF_TURN, TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 import { type Reads, toPage } from './reads.ts';

@@ -1,6 +1,6 @@
 // Messages: the whole history of a turn with its checkpoints, and pages of wire objects (05 §3.4).
 
-import type { MessageReader } from '#core/ports/store.ts';
+import type { MessageReader } from '#core/ports/store-reader.ts';
 import { type CheckpointRow, checkpoint, type MessageRow, storedMessage, wireMessage } from '../schema/rows.ts';
 import { BEHIND_ALL } from '../schema/words.ts';
 import type { ReadCaches } from './caches.ts';

@@ -1,7 +1,7 @@
 // Learned patterns of a workspace, each with its outcomes (12 §12.3).
 import { wholeFingerprint } from '#core/policy/learning/fingerprint.ts';
-import type { LearnedTurn, PatternReader } from '#core/ports/patterns.ts';
-import type { PatternOutcome, StoredPattern } from '#protocol/learning/pattern.ts';
+import type { LearnedTurn, PatternReader } from '#core/ports/learned-turns.ts';
+import type { PatternOutcome, StoredPattern } from '#protocol/learned-pattern.ts';
 import type { Pusd } from '#protocol/money.ts';
 import { BEHIND_ALL } from '../schema/words.ts';
 import { type Reads, toPage } from './reads.ts';

@@ -1,5 +1,5 @@
 // How every database is read: rows by statement, pages, and what a database has to offer for that.
-import type { EventReader, Page } from '#core/ports/store.ts';
+import type { EventReader, Page } from '#core/ports/store-reader.ts';
 
 /** `?` for values. SQLite answers in a microtask, PostgreSQL when its answer arrives. */
 export interface Reads {

@@ -1,8 +1,7 @@
 // Sessions: records for the engine, wire objects with their derived fields for clients (01 §7.1).
-import type { SessionStamp } from '#core/policy/journal/envelope.ts';
-import { type SessionFacts, type Spent, sessionView } from '#core/policy/session/session-view.ts';
-import { firstLine } from '#core/policy/session/title.ts';
-import type { SessionQuery, SessionReader } from '#core/ports/store.ts';
+import type { SessionStamp } from '#core/policy/journal/prepare.ts';
+import { firstLine, type SessionFacts, type Spent, sessionView } from '#core/policy/session/session-view.ts';
+import type { SessionQuery, SessionReader } from '#core/ports/store-reader.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { Pusd, Usd } from '#protocol/money.ts';
 import type { Session, SessionRecord, SessionStatus } from '#protocol/session.ts';

@@ -2,7 +2,7 @@
 
 import { DAY_MS, HOUR_MS } from '#core/policy/analytics/rollup.ts';
 import type { Spent } from '#core/policy/session/session-view.ts';
-import type { SpendReader, TurnTotals } from '#core/ports/store.ts';
+import type { SpendReader, TurnTotals } from '#core/ports/store-reader.ts';
 import type { Pusd } from '#protocol/money.ts';
 import { TOKEN_COUNTS } from '../schema/rollups.ts';
 import { WITH_TREE } from '../schema/words.ts';

@@ -1,10 +1,10 @@
 // All reads over one database (ports/store).
-import type { IdempotencyRow } from '#core/ports/journal.ts';
+import type { IdempotencyRow } from '#core/ports/journal-writer.ts';
 import type { PriceVersionRecord, PriceVersions } from '#core/ports/price-versions.ts';
-import type { Store } from '#core/ports/store.ts';
-import { StorageFault } from '#protocol/batch.ts';
+import type { Store } from '#core/ports/store-reader.ts';
+import { StorageFault } from '#protocol/journal-batch.ts';
 import type { TrustedFile } from '#protocol/trusted-file.ts';
-import type { SessionWorker } from '#protocol/worker/session-worker.ts';
+import type { SessionWorker } from '#protocol/worker-definition.ts';
 import { NO_CACHES, type ReadCaches } from './caches.ts';
 import { createConfirmationReader } from './confirmations.ts';
 import { createDelegationReader } from './delegations.ts';

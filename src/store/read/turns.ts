@@ -1,5 +1,5 @@
 // Turns and their tool calls; tokens and money of a turn come from the ledger (01 §8).
-import type { TurnReader, TurnTotals } from '#core/ports/store.ts';
+import type { TurnReader, TurnTotals } from '#core/ports/store-reader.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { SessionId } from '#protocol/ids.ts';

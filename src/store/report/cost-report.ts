@@ -15,7 +15,7 @@ import {
   splitWindow,
   toSortKey,
 } from '#core/policy/analytics/rollup.ts';
-import type { CostAnswer } from '#core/ports/analytics.ts';
+import type { CostAnswer } from '#core/ports/report-reader.ts';
 import type { CostQuery, WorkerShare } from '#protocol/analytics.ts';
 import {
   type Column,

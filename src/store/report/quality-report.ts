@@ -2,9 +2,8 @@
 
 import { setImmediate } from 'node:timers/promises';
 import { compareModels, firstOf } from '#core/policy/learning/compare-models.ts';
-import type { QualityQuery } from '#core/ports/analytics.ts';
-import type { Fingerprint } from '#protocol/learning/pattern.ts';
-import type { ModelComparison, Quality, ShapeOnModels } from '#protocol/learning/quality.ts';
+import type { QualityQuery } from '#core/ports/report-reader.ts';
+import type { Fingerprint, ModelComparison, Quality, ShapeOnModels } from '#protocol/learned-pattern.ts';
 import { fromPusd, type Pusd, sumPusd, toPusd } from '#protocol/money.ts';
 import type { Read } from './slices.ts';
 

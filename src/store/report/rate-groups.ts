@@ -4,7 +4,7 @@
 import { PROMPT_CLASSES, wholeDays } from '#core/policy/analytics/rollup.ts';
 import { costOfSums, type TokenSums } from '#core/policy/pricing/price-file.ts';
 import { promptAbove, promptSteps } from '#core/policy/pricing/price-table.ts';
-import type { CallPricer } from '#core/ports/analytics.ts';
+import type { CallPricer } from '#core/ports/report-reader.ts';
 import type { TimeWindow } from '#protocol/analytics.ts';
 import { CALL_MEASURES, MEASURES } from '../schema/rollups.ts';
 import type { Column, Where } from './cost-sql.ts';

@@ -2,7 +2,7 @@
 
 import { emptySums, type Sums } from '#core/policy/analytics/cost-row.ts';
 import { compareSortValues, fromSortKey, grainOf } from '#core/policy/analytics/rollup.ts';
-import type { CallPricer, CostAnswer } from '#core/ports/analytics.ts';
+import type { CallPricer, CostAnswer } from '#core/ports/report-reader.ts';
 import type { CostQuery } from '#protocol/analytics.ts';
 import { MEASURES } from '../schema/rollups.ts';
 import {

@@ -2,7 +2,7 @@
 
 import { ratio } from '#core/policy/analytics/cost-row.ts';
 import { grainOf } from '#core/policy/analytics/rollup.ts';
-import type { CallPricer } from '#core/ports/analytics.ts';
+import type { CallPricer } from '#core/ports/report-reader.ts';
 import type { Savings, SavingsQuery } from '#protocol/analytics.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { everywhere, whereFilter } from './cost-sql.ts';

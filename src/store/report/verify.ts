@@ -1,7 +1,7 @@
 // What is compared of rollups, ledger and events, and how a difference reads (07 §9.5).
 
 import { wholePayload } from '#core/policy/journal/stored-payload.ts';
-import type { LlmCallCompleted } from '#protocol/event/llm.ts';
+import type { LlmCallCompleted } from '#protocol/event/turn-events.ts';
 import { toPusd } from '#protocol/money.ts';
 import { ROLLUPS, rollupColumns, rollupFromCalls, TOKEN_COUNTS } from '../schema/rollups.ts';
 import { typeIs } from '../schema/words.ts';

@@ -1,7 +1,7 @@
 // Tables of what happened and what it cost: events, the ledger, its rollups, price versions, request keys (01 §11.3).
 import { sql } from 'drizzle-orm';
 import { check, index, integer, primaryKey, sqliteTable, text } from 'drizzle-orm/sqlite-core';
-import { PurposeSchema } from '#protocol/event/llm.ts';
+import { PurposeSchema } from '#protocol/event/turn-events.ts';
 import { ACTOR_NUMBERS, REPORTED_TYPES, SENSITIVITY_NUMBERS, TYPE_NUMBERS } from './words.ts';
 
 function list(values: readonly string[]) {

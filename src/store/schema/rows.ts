@@ -1,19 +1,19 @@
 // Rows as the nouns of the domain; the other direction is beside each statement that writes.
 
 import { wholeMetadata, wholePayload } from '#core/policy/journal/stored-payload.ts';
-import type { ConfirmationRow } from '#core/ports/journal.ts';
-import type { ToolCallState } from '#core/ports/store.ts';
+import type { ConfirmationRow } from '#core/ports/journal-writer.ts';
+import type { ToolCallState } from '#core/ports/store-reader.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { Confirmation } from '#protocol/confirmation.ts';
-import type { Checkpoint } from '#protocol/context/checkpoint.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import { NO_CHANGES, type WorkerChanges } from '#protocol/file-change.ts';
 import type { Message, StoredMessage } from '#protocol/message.ts';
 import { fromPusd, type Usd } from '#protocol/money.ts';
+import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnInputRecord, TurnRecord, UserScore } from '#protocol/turn.ts';
-import type { WorkerSnapshot } from '#protocol/worker/definition.ts';
+import type { WorkerSnapshot } from '#protocol/worker-definition.ts';
 import type * as conversation from './conversation.ts';
 import type * as ledger from './ledger.ts';
 import type * as memory from './memory.ts';

@@ -1,5 +1,5 @@
 // Checkpoints of compaction as their table holds them (01 §11.3).
-import type { Checkpoint } from '#protocol/context/checkpoint.ts';
+import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import { json } from '../schema/values.ts';
 
 export const COLUMNS = [

@@ -1,6 +1,7 @@
 // Changes of delegations and confirmations: what every database is told (01 §9, 09 §6).
-import type { ConfirmationRow } from '#protocol/batch.ts';
+
 import type { DelegationRecord } from '#protocol/delegate.ts';
+import type { ConfirmationRow } from '#protocol/journal-batch.ts';
 import { toPusd } from '#protocol/money.ts';
 import { json, NO_TIMEOUT } from '../schema/values.ts';
 

@@ -1,6 +1,6 @@
 // What a purge looks at and takes (01 §7.4).
 
-import { JournalConflict } from '#core/ports/journal.ts';
+import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { AppError } from '#protocol/errors.ts';
 import { TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
 

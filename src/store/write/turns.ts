@@ -2,8 +2,8 @@
 
 import { storedMetadata } from '#core/policy/journal/stored-payload.ts';
 import { storedFingerprint } from '#core/policy/learning/fingerprint.ts';
-import type { Logger } from '#core/ports/log.ts';
-import type { Fingerprint } from '#protocol/learning/pattern.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { Fingerprint } from '#protocol/learned-pattern.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import { canonicalJson } from '#protocol/text/canonical-json.ts';
 import type { TurnRecord } from '#protocol/turn.ts';

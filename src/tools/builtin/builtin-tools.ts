@@ -1,6 +1,6 @@
 // The built-in tools with what they need from outside (09 §13).
 import { rgPath } from '@vscode/ripgrep';
-import type { ToolFactory } from '#core/ports/tool.ts';
+import type { ToolFactory } from '#core/ports/tool-port.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import { createSandbox } from '../sandbox/bubblewrap.ts';

@@ -1,6 +1,6 @@
 // Parts that the built-in tools share: definitions, stale-file checks, text decoding, listing order (09 §13).
 import { createHash } from 'node:crypto';
-import type { ToolContext } from '#core/ports/tool.ts';
+import type { ToolContext } from '#core/ports/tool-port.ts';
 import type { ConfinedPath, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { type JsonSchema, type ToolDefinition, ToolError } from '#protocol/tool.ts';
 

@@ -6,7 +6,7 @@ import {
   REQUEST_CONTEXT_JSON_SCHEMA,
 } from '#core/policy/delegation/delegate-tool.ts';
 import { attachmentsSchema, INPUT_SCHEMA, plainInput } from '#core/policy/workers/worker-tools.ts';
-import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool.ts';
+import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool-port.ts';
 import { REQUEST_CONTEXT, ToolError, toolText } from '#protocol/tool.ts';
 import { cancelNothing, defineTool, inputSchema } from './common.ts';
 

@@ -1,5 +1,5 @@
 // edit_file replaces one text in a file; write_file creates or overwrites a file (09 §13).
-import type { ToolFactory } from '#core/ports/tool.ts';
+import type { ToolFactory } from '#core/ports/tool-port.ts';
 import { ToolError, toolText } from '#protocol/tool.ts';
 import {
   cancelNothing,

@@ -1,7 +1,7 @@
 // grep: a regular expression over the files of the workspace, searched by ripgrep (09 §13).
 
 import { spawn } from 'node:child_process';
-import type { ToolFactory } from '#core/ports/tool.ts';
+import type { ToolFactory } from '#core/ports/tool-port.ts';
 import type { WorkspaceFiles } from '#core/ports/workspace.ts';
 import { ToolError, toolText } from '#protocol/tool.ts';
 import { compareBytes, defineTool, inputSchema, PRUNED_FOLDERS, pathSchema, workspaceFiles } from './common.ts';

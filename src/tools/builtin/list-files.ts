@@ -1,6 +1,6 @@
 // list_files: what a folder holds (09 §13).
 import { setImmediate } from 'node:timers/promises';
-import type { ToolFactory } from '#core/ports/tool.ts';
+import type { ToolFactory } from '#core/ports/tool-port.ts';
 import type { ConfinedPath, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { toolText } from '#protocol/tool.ts';
 import {

@@ -1,7 +1,7 @@
 // Tools for memory files (memory_add, memory_replace, memory_consolidate) and for skills (skill_load) (10 §4.3, §5.4).
-import { editMemory, type MemoryEdit, memoryAnswer } from '#core/policy/context/memory.ts';
-import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool.ts';
-import type { MemoryFile, MemoryWrite } from '#protocol/event/context.ts';
+import { editMemory, type MemoryEdit, memoryAnswer } from '#core/policy/context/memory-files.ts';
+import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool-port.ts';
+import type { MemoryFile, MemoryWrite } from '#protocol/event/session-events.ts';
 import { type JsonSchema, ToolError, type ToolOutput, toolText } from '#protocol/tool.ts';
 import { cancelNothing, defineTool, inputSchema } from './common.ts';
 

@@ -1,7 +1,7 @@
 // read_file: a text file, whole or by lines (09 §13, §10).
 import { createHash } from 'node:crypto';
 import { alreadyCut, cutUtf8, MAX_OUTPUT_BYTES, omittedNote } from '#core/policy/tools/tool-output.ts';
-import type { ToolFactory } from '#core/ports/tool.ts';
+import type { ToolFactory } from '#core/ports/tool-port.ts';
 import { toolText } from '#protocol/tool.ts';
 import { cancelNothing, defineTool, inputSchema, notTextError, pathSchema, workspaceFiles } from './common.ts';
 

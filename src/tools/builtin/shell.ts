@@ -1,9 +1,9 @@
 // shell: a command in the workspace (09 §12, §13).
 
 import { alreadyCut } from '#core/policy/tools/tool-output.ts';
-import type { ToolFactory } from '#core/ports/tool.ts';
-import { TreeLost } from '#protocol/batch.ts';
+import type { ToolFactory } from '#core/ports/tool-port.ts';
 import type { Clock } from '#protocol/clock.ts';
+import { TreeLost } from '#protocol/journal-batch.ts';
 import { ToolError } from '#protocol/tool.ts';
 import type { Sandbox } from '../sandbox/bubblewrap.ts';
 import { type CommandEnd, type RunningCommand, startCommand } from '../sandbox/command.ts';

@@ -4,8 +4,8 @@ import { type ListedTool, listedTools, quoted } from '#core/policy/mcp/listed-to
 import { isMapping } from '#core/policy/parsing/yaml.ts';
 import { currentSchema } from '#core/policy/tools/current-schema.ts';
 import { ownInput, providerSchema, shownIssues } from '#core/policy/tools/provider-schema.ts';
-import type { Logger } from '#core/ports/log.ts';
-import type { SchemaCompiler, ToolFactory, ToolInput } from '#core/ports/tool.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { SchemaCompiler, ToolFactory, ToolInput } from '#core/ports/tool-port.ts';
 import { orAbort } from '#protocol/abort.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import type { Issue } from '#protocol/errors.ts';

@@ -1,10 +1,10 @@
 // A tool of an MCP server as a tool of ours: the dispatcher sees no difference (09 §11.6).
 
-import { checkImage, decodedBytes } from '#core/policy/context/images.ts';
+import { checkImage, decodedBytes } from '#core/policy/context/image-blocks.ts';
 import type { ListedTool } from '#core/policy/mcp/listed-tools.ts';
 import { isMapping } from '#core/policy/parsing/yaml.ts';
 import { ownInput, type ProviderSchema } from '#core/policy/tools/provider-schema.ts';
-import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool.ts';
+import type { ToolContext, ToolFactory, ToolInput } from '#core/ports/tool-port.ts';
 import type { ToolResultContent } from '#protocol/message.ts';
 import { plainText } from '#protocol/text/plain-text.ts';
 import type { ToolOutput } from '#protocol/tool.ts';

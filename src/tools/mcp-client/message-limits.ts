@@ -1,6 +1,6 @@
 // Limits for untrusted messages of an MCP server: size, pace, and lines in the debug log (09 §11).
-import type { Limits } from '#core/policy/parsing/limits.ts';
-import type { Logger } from '#core/ports/log.ts';
+import type { Limits } from '#core/policy/parsing/text-limits.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';
 
 /** Room for the largest image a tool may answer with, in base64. */

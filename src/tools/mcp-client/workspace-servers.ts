@@ -1,12 +1,11 @@
 // The MCP servers of every workspace: those of the configuration, and those that a workspace's `.mcp.json` brings (09 §11).
 import path from 'node:path';
-import { readProjectServers } from '#core/policy/mcp/project-file.ts';
-import { expandVariables } from '#core/policy/mcp/variables.ts';
+import { expandVariables, readProjectServers } from '#core/policy/mcp/project-file.ts';
 import { plainKey, toolKey } from '#core/policy/tools/tool-names.ts';
-import type { Logger } from '#core/ports/log.ts';
-import type { SchemaCompiler } from '#core/ports/tool.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { SchemaCompiler } from '#core/ports/tool-port.ts';
 import { orAbort } from '#protocol/abort.ts';
-import type { ToolProblem } from '#protocol/api/tools.ts';
+import type { ToolProblem } from '#protocol/api/server-bodies.ts';
 import type { Clock, Timer } from '#protocol/clock.ts';
 import { isWebAddress, type McpServerConfig, type McpServers } from '#protocol/mcp.ts';
 import { type Endpoint, McpFault } from './mcp-connection.ts';

@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { readJson } from '#core/policy/parsing/json.ts';
-import { OUTSIDE } from '#core/policy/parsing/limits.ts';
+import { OUTSIDE } from '#core/policy/parsing/text-limits.ts';
 import { readAgent } from '#core/policy/workers/agent-file.ts';
 import {
   definitionDigest,
@@ -20,7 +20,7 @@ import {
   WORKER_NAME_PATTERN,
   type WorkerDefinition,
   type WorkerProblem,
-} from '#protocol/worker/definition.ts';
+} from '#protocol/worker-definition.ts';
 import { createWorkspaceFiles } from './confined-files.ts';
 import { describeProblem, errorCode, isMissing, listDirectory, readStart, SwappedPath } from './descriptors.ts';
 import type { OnceLogger } from './once-logger.ts';

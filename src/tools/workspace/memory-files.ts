@@ -1,9 +1,9 @@
 // The memory files of a workspace: as a prompt shows them, and changed by one writer at a time (10 §4).
 import { createHash } from 'node:crypto';
-import { MEMORY_FILES, type MemoryContent } from '#core/policy/context/memory.ts';
+import { MEMORY_FILES, type MemoryContent } from '#core/policy/context/memory-files.ts';
 import { utf8Head } from '#core/policy/tools/tool-output.ts';
 import type { MemoryChange, WorkspaceFiles } from '#core/ports/workspace.ts';
-import type { MemoryFile, MemoryWrite } from '#protocol/event/context.ts';
+import type { MemoryFile, MemoryWrite } from '#protocol/event/session-events.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { plainText } from '#protocol/text/plain-text.ts';
 import { ToolError } from '#protocol/tool.ts';

@@ -1,5 +1,5 @@
 // A complaint about a file is logged once, however often the file is read (10 §4.4, §5.1).
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 
 /** What was said longest ago is forgotten first: a workspace whose files change all the time fills no memory. */
 const MAX_REMEMBERED = 1000;

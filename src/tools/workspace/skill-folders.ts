@@ -7,9 +7,9 @@ import {
   MAX_SKILL_BYTES,
   type ReadSkill,
   readSkill,
-} from '#core/policy/skills/skill-file.ts';
+} from '#core/policy/skills/skill-text.ts';
 import type { DirectoryEntry, Workspaces } from '#core/ports/workspace.ts';
-import type { Skill, SkillEntry } from '#protocol/context/skill.ts';
+import type { Skill, SkillEntry } from '#protocol/prompt-parts.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';

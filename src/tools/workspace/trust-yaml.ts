@@ -1,11 +1,11 @@
 // `.metis/trust.yaml`: which tools run without a question in a workspace, and which never do (09 §5.1).
 import type { Document } from 'yaml';
 import { z } from 'zod';
-import type { Limits } from '#core/policy/parsing/limits.ts';
 import { plainIssues } from '#core/policy/parsing/plain-issue.ts';
+import type { Limits } from '#core/policy/parsing/text-limits.ts';
 import { isMapping, readYaml } from '#core/policy/parsing/yaml.ts';
 import { isSameTool } from '#core/policy/tools/tool-names.ts';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import type { Trust, TrustChange } from '#core/ports/workspace.ts';
 import { describeProblem, readStart, replaceFile, runExclusive } from './descriptors.ts';
 

@@ -4,12 +4,11 @@ import { lstat, mkdir, realpath, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { agentName } from '#core/policy/workers/agent-file.ts';
 import { MAX_WORKER_BYTES } from '#core/policy/workers/read-definition.ts';
-import type { Logger } from '#core/ports/log.ts';
-import type { WorkerLibrary } from '#core/ports/worker-library.ts';
-import type { WorkspaceFiles } from '#core/ports/workspace.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { WorkerLibrary, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { AppError } from '#protocol/errors.ts';
 import { ToolError } from '#protocol/tool.ts';
-import type { FoundWorker } from '#protocol/worker/definition.ts';
+import type { FoundWorker } from '#protocol/worker-definition.ts';
 import {
   describeProblem,
   errorCode,

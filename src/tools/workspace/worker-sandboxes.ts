@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises';
 import { hasSuffix, sandboxRoot } from '#core/policy/workers/read-definition.ts';
 import type { ConfinedPath, PathUse, WorkspaceFiles } from '#core/ports/workspace.ts';
 import { ToolError } from '#protocol/tool.ts';
-import type { Sandbox } from '#protocol/worker/definition.ts';
+import type { Sandbox } from '#protocol/worker-definition.ts';
 import { childPath } from './confined-files.ts';
 import { createFolder } from './descriptors.ts';
 

@@ -1,6 +1,6 @@
 // Money stays exact or the step fails as a whole.
 import { describe, expect, it } from 'vitest';
-import type { LlmCallCompleted } from '#protocol/event/llm.ts';
+import type { LlmCallCompleted } from '#protocol/event/turn-events.ts';
 import { priceTableA } from '../../support/prices.ts';
 import { type Call, HAIKU, NOW, type OpenWorld, type World } from '../world.ts';
 

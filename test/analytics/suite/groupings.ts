@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { averageLatency, ratio } from '#core/policy/analytics/cost-row.ts';
 import type { PriceTable } from '#core/policy/pricing/price-table.ts';
-import type { CallPricer } from '#core/ports/analytics.ts';
+import type { CallPricer } from '#core/ports/report-reader.ts';
 import { type CostRow, type CostTotals, DIMENSIONS, type Dimension } from '#protocol/analytics.ts';
 import { fromPusd, sumPusd } from '#protocol/money.ts';
 import type { Tier } from '#protocol/scalars.ts';

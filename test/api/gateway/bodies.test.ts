@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { objectMembers, spliced } from '#core/policy/gateway/json-members.ts';
 import { requestFacts } from '#core/policy/gateway/request-facts.ts';
-import { CLIENT_BODY } from '#core/policy/parsing/limits.ts';
+import { CLIENT_BODY } from '#core/policy/parsing/text-limits.ts';
 import { claudeCode, jsonOf, startGateway } from './world.ts';
 
 const OPUS = 'claude-opus-4-7';

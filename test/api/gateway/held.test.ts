@@ -6,7 +6,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, onTestFinished, test } from 'vitest';
 import { requestFacts } from '#core/policy/gateway/request-facts.ts';
-import { MATCH_LIMIT } from '#core/policy/routing/predicates.ts';
+import { MATCH_LIMIT } from '#core/policy/routing/rules.ts';
 import { registryAt } from '../../support/registry-at.ts';
 import { startGateway } from './world.ts';
 

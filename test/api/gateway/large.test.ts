@@ -6,7 +6,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { clientPrompt } from '#core/policy/gateway/client-prompt.ts';
 import { requestFacts } from '#core/policy/gateway/request-facts.ts';
 import { readJson } from '#core/policy/parsing/json.ts';
-import { CLIENT_BODY } from '#core/policy/parsing/limits.ts';
+import { CLIENT_BODY } from '#core/policy/parsing/text-limits.ts';
 import {
   newText,
   type Prompt,

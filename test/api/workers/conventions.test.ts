@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { createWorkerLibrary } from '#tools/workspace/worker-files.ts';
 import { tempFolder } from '../../support/engine.ts';
 import { startServer } from '../../support/http.ts';

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { openDatabase } from '#store/postgres/connection/open.ts';
 import { verifyRollups } from '#store/postgres/report/verify.ts';

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readAttachments } from '#core/engine/definitions/session-files.ts';
-import { type WorkerDefinition, WorkerDefinitionSchema } from '#protocol/worker/definition.ts';
+import { type WorkerDefinition, WorkerDefinitionSchema } from '#protocol/worker-definition.ts';
 import { startEngine } from '../../support/engine.ts';
 
 const MOST = 32 * 1024 * 1024;

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { createWorkspaceFiles } from '#tools/workspace/confined-files.ts';
 import { createWorkerLibrary, protectDefinitions } from '#tools/workspace/worker-files.ts';
 import { tempFolder } from '../../support/engine.ts';

@@ -1,7 +1,7 @@
 // Which faults of a connection or a statement are passing, and which are the database's own (16 §3.4).
 import net from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { StorageFault } from '#protocol/batch.ts';
+import { StorageFault } from '#protocol/journal-batch.ts';
 import { isConnectionFault, isTransient } from '#store/postgres/connection/faults.ts';
 import { journalFault } from '#store/postgres/write/conflict.ts';
 

@@ -1,6 +1,6 @@
 // A database that is not there, or does not take this server, ends the start with one line (16 §11).
 import { describe, expect, test } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { openDatabase } from '#store/postgres/connection/open.ts';
 import { postgresService } from '../../support/services.ts';

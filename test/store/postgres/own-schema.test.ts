@@ -1,6 +1,6 @@
 // Schemas of tests that were killed go with the next run, and those of tests that run now stay.
 import { expect, onTestFinished, test } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { createPool } from '#store/postgres/connection/pool.ts';
 import { ownSchema, postgresService } from '../../support/services.ts';
 import { until } from '../../support/until.ts';

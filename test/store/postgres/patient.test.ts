@@ -1,6 +1,6 @@
 // Reads that are asked again while that is of use (16 §3).
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { systemClock } from '#protocol/clock.ts';
 import { patientReads } from '#store/postgres/connection/patient.ts';
 import { createPool } from '#store/postgres/connection/pool.ts';

@@ -1,7 +1,7 @@
 // The same calls give the same reports on both databases (07 §9, 16 §9).
 import { afterAll, describe, expect, test } from 'vitest';
 import { parseCostQuery, parseSavingsQuery, parseTraceQuery } from '#core/policy/analytics/query.ts';
-import type { Analytics } from '#core/ports/analytics.ts';
+import type { Analytics } from '#core/ports/report-reader.ts';
 import type { Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { createAnalytics as onPostgres } from '#store/postgres/report/analytics.ts';

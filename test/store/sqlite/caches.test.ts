@@ -1,7 +1,7 @@
 // What SQLite's store keeps decoded: it is what the rows say, and it is bounded (01 §11.1).
 import { expect, test } from 'vitest';
-import type { Write } from '#core/ports/journal.ts';
-import type { Store } from '#core/ports/store.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
+import type { Store } from '#core/ports/store-reader.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import { createHistoryCache, NO_CACHES } from '#store/read/caches.ts';

@@ -5,7 +5,7 @@ import { join, relative, resolve } from 'node:path';
 import Database from 'better-sqlite3';
 import { getTableConfig, type SQLiteTable } from 'drizzle-orm/sqlite-core';
 import { expect, test } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
 import { composeQuery } from '#store/read/events.ts';
 import { createStore } from '#store/read/store.ts';

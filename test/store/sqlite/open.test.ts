@@ -17,7 +17,7 @@ import {
 import { join, resolve } from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, onTestFinished, test } from 'vitest';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { createCheckpointer } from '#store/sqlite/connection/checkpointer.ts';
 import { named } from '#store/sqlite/connection/named.ts';

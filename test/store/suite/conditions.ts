@@ -1,6 +1,6 @@
 // What the state of the database refuses: nothing after an end, no second of what there is once (01 §11.4, 02 §3).
 import { describe, expect, test } from 'vitest';
-import { JournalConflict, type Write } from '#core/ports/journal.ts';
+import { JournalConflict, type Write } from '#core/ports/journal-writer.ts';
 import { draft } from '#protocol/event.ts';
 import { NO_CHANGES } from '#protocol/file-change.ts';
 import { callCompleted, systemEvent, turnCompleted } from '../../support/drafts.ts';

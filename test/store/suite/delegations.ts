@@ -1,6 +1,6 @@
 // What a delegation did not ask for comes back as absent (01 §9), and workers of sessions (13 §3.4).
 import { describe, expect, test } from 'vitest';
-import type { SessionWorker } from '#protocol/worker/session-worker.ts';
+import type { SessionWorker } from '#protocol/worker-definition.ts';
 import { delegationRecord } from '../../support/records.ts';
 import { storedSession, storedTurn } from './nouns.ts';
 import type { OpenStore } from './world.ts';

@@ -1,8 +1,8 @@
 // Events in the store: the whole catalog round trip, replay, scope and what later versions may leave behind (02 §1, §5).
 import { describe, expect, test } from 'vitest';
 import type { z } from 'zod';
-import { EventValidationError } from '#core/ports/journal.ts';
-import type { EventQuery } from '#core/ports/store.ts';
+import { EventValidationError } from '#core/ports/journal-writer.ts';
+import type { EventQuery } from '#core/ports/store-reader.ts';
 import { CATALOG, EVENT_TYPES, type EventDraft, type EventType } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { SLOTS } from '#protocol/route.ts';

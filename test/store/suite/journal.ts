@@ -1,6 +1,6 @@
 // The journal: atomic batches, one order for events and deltas (00 §3, 02 §2-§4).
 import { describe, expect, test } from 'vitest';
-import { EventValidationError, UnknownEventTypeError } from '#core/ports/journal.ts';
+import { EventValidationError, UnknownEventTypeError } from '#core/ports/journal-writer.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import { NO_CHANGES } from '#protocol/file-change.ts';
 import { callCompleted, systemEvent, textDelta } from '../../support/drafts.ts';

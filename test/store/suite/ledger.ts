@@ -1,7 +1,7 @@
 // Money in the store: projected once, summed exactly, refused before it could overflow (01 §11.2, 07 §9).
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { LlmCallCompleted } from '#protocol/event/llm.ts';
+import type { LlmCallCompleted } from '#protocol/event/turn-events.ts';
 import { draft } from '#protocol/event.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 import { callCompleted } from '../../support/drafts.ts';

@@ -1,6 +1,6 @@
 // Stored messages: what is refused, what pairs with what, and how history and pages are read (01 §6, 05 §3.4).
 import { describe, expect, test } from 'vitest';
-import { InvalidMessageError } from '#core/ports/journal.ts';
+import { InvalidMessageError } from '#core/ports/journal-writer.ts';
 import { plainMetadata, type StoredMessage } from '#protocol/message.ts';
 import { assistantMessage, toolCall, toolMessage } from '../../support/records.ts';
 import { storedSession, storedToolUse, storedTurn } from './nouns.ts';

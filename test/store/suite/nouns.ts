@@ -1,6 +1,6 @@
 // Sessions, turns, workers and calls that stand in the database of a world.
 
-import type { TurnOutcome } from '#core/ports/journal.ts';
+import type { TurnOutcome } from '#core/ports/journal-writer.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
 import {

@@ -1,6 +1,6 @@
 // A batch that was refused is forgotten whole: also what the journal keeps in memory beside its rows (02 §2).
 import { describe, expect, test } from 'vitest';
-import type { Batch } from '#core/ports/journal.ts';
+import type { Batch } from '#core/ports/journal-writer.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { callCompleted, systemEvent } from '../../support/drafts.ts';
 import { sessionRecord, workerRecord } from '../../support/records.ts';

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { SessionQuery } from '#core/ports/store.ts';
+import type { SessionQuery } from '#core/ports/store-reader.ts';
 import { ConfirmationDetailSchema } from '#protocol/confirmation.ts';
 import { DelegationSchema } from '#protocol/delegate.ts';
 import { draft } from '#protocol/event.ts';
@@ -10,7 +10,7 @@ import { NO_CHANGES } from '#protocol/file-change.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { type SessionRecord, SessionSchema } from '#protocol/session.ts';
 import { TurnSchema } from '#protocol/turn.ts';
-import { WorkerDefinitionSchema } from '#protocol/worker/definition.ts';
+import { WorkerDefinitionSchema } from '#protocol/worker-definition.ts';
 import { callCompleted, systemEvent } from '../../support/drafts.ts';
 import {
   assistantMessage,

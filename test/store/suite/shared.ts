@@ -1,6 +1,6 @@
 // Batches that share a transaction leave what they leave one after the other, whichever of them are refused (00 §3).
 import { describe, expect, test } from 'vitest';
-import type { Batch, Write } from '#core/ports/journal.ts';
+import type { Batch, Write } from '#core/ports/journal-writer.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
 import { callCompleted, systemEvent, turnCompleted } from '../../support/drafts.ts';

@@ -1,9 +1,9 @@
 // What a store is held against: its ports, and what a test must see and do beside them.
 
-import type { Journal } from '#core/ports/journal.ts';
+import type { Journal } from '#core/ports/journal-writer.ts';
 import type { LiveBus, Published } from '#core/ports/live-bus.ts';
-import { type Logger, silentLogger } from '#core/ports/log.ts';
-import type { Store } from '#core/ports/store.ts';
+import { type Logger, silentLogger } from '#core/ports/logger.ts';
+import type { Store } from '#core/ports/store-reader.ts';
 import type { AnyEvent } from '#protocol/event.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
 

@@ -1,10 +1,10 @@
 // Schemas as MCP servers in use declare them: providers accept what models are offered of them, calls are as declared (09 §11.3).
 import { expect, it } from 'vitest';
 import { mcpToolName } from '#core/policy/tools/tool-names.ts';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
 import { createOpenAiEncoder } from '#models/wire/openai-request.ts';
-import type { WireTool } from '#protocol/model-request.ts';
+import type { WireTool } from '#protocol/model-call.ts';
 import { request, user } from '../../provider/support.ts';
 import { IMPOSSIBLE, SHAPES } from '../../support/mcp-shapes.ts';
 import { schemaViolations } from '../../support/tool-schema-rules.ts';

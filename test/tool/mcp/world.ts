@@ -1,8 +1,8 @@
 // Real MCP servers as child processes, started the way a session starts them.
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
-import type { Logger } from '#core/ports/log.ts';
-import type { ToolContext } from '#core/ports/tool.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { ToolContext } from '#core/ports/tool-port.ts';
 import { type Clock, systemClock } from '#protocol/clock.ts';
 import { type McpServerConfig, McpServerSchema } from '#protocol/mcp.ts';
 import type { McpTool } from '#tools/mcp-client/mcp-server.ts';

@@ -1,12 +1,12 @@
 // Query parameters of the analytics endpoints.
 import { describe, expect, it } from 'vitest';
-import type { RawQuery } from '#core/policy/analytics/parameters.ts';
 import {
   type CostRequest,
   encodeCursor,
   parseCostQuery,
   parseSavingsQuery,
   parseTraceQuery,
+  type RawQuery,
 } from '#core/policy/analytics/query.ts';
 
 const NOW = Date.parse('2026-06-10T12:00:00Z');

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
-import { createModelRegistry, parseRegistry } from '#core/policy/registry/registry.ts';
+import { createModelRegistry, parseRegistry } from '#core/policy/registry/model-registry.ts';
 import { parsePolicyFile } from '#core/policy/routing/policy-file.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../../..');

@@ -1,7 +1,7 @@
 // The live bus: order, isolation of failures, and the fold of messages in mid-stream.
 import { describe, expect, test } from 'vitest';
 import type { Published } from '#core/ports/live-bus.ts';
-import { type Logger, silentLogger } from '#core/ports/log.ts';
+import { type Logger, silentLogger } from '#core/ports/logger.ts';
 import type { Delta, Transient } from '#protocol/delta.ts';
 import type { Event } from '#protocol/event.ts';
 import { createBus } from '#store/bus/memory/bus.ts';

@@ -20,7 +20,7 @@ import {
   toPrintableText,
   wrapWords,
 } from '#cli/terminal.ts';
-import type { StoredEvent, TransientEvent } from '#client/events.ts';
+import type { StoredEvent, TransientEvent } from '#client/stream-items.ts';
 import { toPusd } from '#protocol/money.ts';
 
 const plain = createStyle(false);

@@ -1,6 +1,6 @@
 // How rarely a server is asked that brings nothing.
 import { expect, test } from 'vitest';
-import { createBackoff } from '#client/backoff.ts';
+import { createBackoff } from '#client/event-stream.ts';
 
 test('waits double up to five seconds, and begin anew with what was good', () => {
   const backoff = createBackoff();

@@ -1,6 +1,6 @@
 // Which nodes have the files of a tree, by the path of its workspace (16 §7).
 import { describe, expect, test } from 'vitest';
-import { placeOf, placesOf } from '#core/policy/cluster/place.ts';
+import { placeOf, placesOf } from '#core/policy/cluster/tree-place.ts';
 
 const cluster = {
   node_name: 'a',

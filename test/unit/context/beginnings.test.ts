@@ -3,11 +3,11 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { requestMessages } from '#core/policy/context/assemble.ts';
 import { createBeginnings } from '#core/policy/context/beginnings.ts';
-import { silentLogger } from '#core/ports/log.ts';
+import { silentLogger } from '#core/ports/logger.ts';
 import { createAnthropicEncoder } from '#models/wire/anthropic-request.ts';
 import { createOpenAiEncoder } from '#models/wire/openai-request.ts';
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { modelEntry, request } from '../../provider/support.ts';
 import { message, text, ulidOf } from '../../support/messages.ts';
 

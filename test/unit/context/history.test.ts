@@ -1,6 +1,6 @@
 // The summary of a history is the same however the history came about (10 §1).
 import { expect, test } from 'vitest';
-import { extended, summaryOf } from '#core/policy/context/history.ts';
+import { extended, summaryOf } from '#core/policy/context/session-history.ts';
 import { elidables, recentTurnsStart } from '#core/policy/context/window.ts';
 import { type StoredMessage, textBlock } from '#protocol/message.ts';
 import { message, text, ulidOf } from '../../support/messages.ts';

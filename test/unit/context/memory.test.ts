@@ -1,6 +1,6 @@
 // What the memory tools make of a file, and what they answer (10 §4.3).
 import { describe, expect, it } from 'vitest';
-import { editMemory, type MemoryEdit, memoryAnswer } from '#core/policy/context/memory.ts';
+import { editMemory, type MemoryEdit, memoryAnswer } from '#core/policy/context/memory-files.ts';
 
 const content = (text: string) => ({ head: Buffer.from(text), size: Buffer.byteLength(text) });
 function edited(before: string, edit: MemoryEdit, file: 'MEMORY.md' | 'USER.md' = 'MEMORY.md') {

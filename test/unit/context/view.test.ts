@@ -1,8 +1,8 @@
 // What a summary replaces of a history, and which results stay whole while room is made (10 §7).
 import { describe, expect, test } from 'vitest';
-import { summaryMessage, viewOf } from '#core/policy/context/view.ts';
+import { summaryMessage, viewOf } from '#core/policy/context/shown-history.ts';
 import { elidables } from '#core/policy/context/window.ts';
-import type { HistorySummary } from '#protocol/context/checkpoint.ts';
+import type { HistorySummary } from '#protocol/prompt-parts.ts';
 import { message, messageId, text, toolResult, toolUse } from '../../support/messages.ts';
 
 describe('a history behind a summary', () => {

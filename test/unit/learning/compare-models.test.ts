@@ -1,7 +1,7 @@
 // When a cheaper model is as good, and what it saves (07 §7.3).
 import { describe, expect, it } from 'vitest';
 import { compareModels } from '#core/policy/learning/compare-models.ts';
-import type { ShapeOnModels } from '#protocol/learning/quality.ts';
+import type { ShapeOnModels } from '#protocol/learned-pattern.ts';
 import { fromPusd, type Pusd } from '#protocol/money.ts';
 
 type Outcome = ShapeOnModels['outcomes'][number];

@@ -11,7 +11,7 @@ import {
   withPaths,
 } from '#core/policy/learning/fingerprint.ts';
 import { shapeOf, similarity } from '#core/policy/learning/recommend-model.ts';
-import type { Fingerprint } from '#protocol/learning/pattern.ts';
+import type { Fingerprint } from '#protocol/learned-pattern.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
 import { editFile } from '#tools/builtin/edit-files.ts';

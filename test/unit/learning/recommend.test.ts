@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Neighbour, recommend, shapeOf } from '#core/policy/learning/recommend-model.ts';
 import { defaultConfig } from '#protocol/config.ts';
-import type { Fingerprint, PatternOutcome } from '#protocol/learning/pattern.ts';
+import type { Fingerprint, PatternOutcome } from '#protocol/learned-pattern.ts';
 import { toPusd } from '#protocol/money.ts';
 
 const SONNET = 'anthropic:sonnet';

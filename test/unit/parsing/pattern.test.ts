@@ -1,6 +1,6 @@
 // Expressions somebody else wrote: JavaScript's syntax, linear time (03 §6.3, 09 §3).
 import { describe, expect, it } from 'vitest';
-import { compilePattern } from '#core/policy/parsing/pattern.ts';
+import { compilePattern } from '#core/policy/parsing/regular-expression.ts';
 
 describe('a regular expression from outside', () => {
   it.each<[string, string, string, boolean]>([

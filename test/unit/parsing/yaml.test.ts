@@ -1,7 +1,7 @@
 // YAML and JSON from outside: what is read as what, and where the limits stop a text (00, 03 §6).
 import { describe, expect, it } from 'vitest';
 import { faultOfJson, readJson } from '#core/policy/parsing/json.ts';
-import { faultOfValue, OUTSIDE } from '#core/policy/parsing/limits.ts';
+import { faultOfValue, OUTSIDE } from '#core/policy/parsing/text-limits.ts';
 import { readYaml } from '#core/policy/parsing/yaml.ts';
 
 const SMALL = { bytes: 100, depth: 3, nodes: 10 };

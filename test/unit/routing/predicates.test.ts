@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decideRoute } from '#core/policy/routing/chain.ts';
 import { mergePolicies, parsePolicyFile } from '#core/policy/routing/policy-file.ts';
-import { compilePredicate, factsOf, fileScope, MATCH_LIMIT } from '#core/policy/routing/predicates.ts';
+import { compilePredicate, factsOf, fileScope, MATCH_LIMIT } from '#core/policy/routing/rules.ts';
 import type { TurnContext } from '#protocol/route.ts';
 import { envOf, registryOf, turn } from './world.ts';
 

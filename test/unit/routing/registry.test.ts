@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { usableAdapters } from '#core/policy/registry/adapter-config.ts';
-import { createModelRegistry, modelInput, parseRegistry } from '#core/policy/registry/registry.ts';
+import { createModelRegistry, modelInput, parseRegistry } from '#core/policy/registry/model-registry.ts';
 import { GPT, HAIKU, LOCAL, OPUS, registryOf, SONNET } from './world.ts';
 
 const CAPS = 'capabilities: { max_context_tokens: 10, max_output_tokens: 5 }';

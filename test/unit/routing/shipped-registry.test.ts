@@ -4,7 +4,7 @@ import { calcPrice } from '@pydantic/genai-prices';
 import { describe, expect, it } from 'vitest';
 import { PUBLISHED } from '#core/policy/pricing/import-prices.ts';
 import { usableAdapters } from '#core/policy/registry/adapter-config.ts';
-import { createModelRegistry, parseRegistry } from '#core/policy/registry/registry.ts';
+import { createModelRegistry, parseRegistry } from '#core/policy/registry/model-registry.ts';
 import { decideRoute } from '#core/policy/routing/chain.ts';
 import { tierModel } from '#core/policy/routing/policy-file.ts';
 import { defaultConfig } from '#protocol/config.ts';

@@ -1,7 +1,7 @@
 // A small registry and the inputs of a decision, for the routing tests.
 
 import { emptyAvailability, type OpenOutage, snapshot } from '#core/policy/registry/availability.ts';
-import { createModelRegistry, type ModelRegistry, parseRegistry } from '#core/policy/registry/registry.ts';
+import { createModelRegistry, type ModelRegistry, parseRegistry } from '#core/policy/registry/model-registry.ts';
 import { decideRoute, type RouteEnv } from '#core/policy/routing/chain.ts';
 import { mergePolicies, type PolicyFile, type PolicyKind, parsePolicyFile } from '#core/policy/routing/policy-file.ts';
 import type { TurnContext } from '#protocol/route.ts';

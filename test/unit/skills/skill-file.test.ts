@@ -1,6 +1,6 @@
 // What a `SKILL.md` may look like, and what is said of one that does not (10 §5.1).
 import { describe, expect, it } from 'vitest';
-import { readSkill } from '#core/policy/skills/skill-file.ts';
+import { readSkill } from '#core/policy/skills/skill-text.ts';
 
 const file = (head: string, body = 'Do it.') => `---\n${head}\n---\n${body}`;
 function problems(text: string, folder = 'deploy'): readonly string[] {

@@ -1,6 +1,6 @@
 // The list of skills in a prompt: one line each, and no more than fits (10 §5.3).
 import { describe, expect, it } from 'vitest';
-import { isIndexed, skillIndex } from '#core/policy/skills/skill-index.ts';
+import { isIndexed, skillIndex } from '#core/policy/skills/skill-text.ts';
 
 describe('the index', () => {
   it('has one line per skill, and none for no skills', () => {

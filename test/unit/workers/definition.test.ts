@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { definitionDigest, hasSuffix, readDefinition, templateParts } from '#core/policy/workers/read-definition.ts';
 import { definitionYaml, revisedYaml } from '#core/policy/workers/write-definition.ts';
-import type { WorkerDefinition } from '#protocol/worker/definition.ts';
+import type { WorkerDefinition } from '#protocol/worker-definition.ts';
 
 const read = (text: string, format: 'yaml' | 'json' = 'yaml') =>
   readDefinition(text, { name: 'a', file: 'workers/a.yaml', format });

@@ -1,10 +1,10 @@
 // What a person is asked about: a call, or a file that a call hands on; and what makes two of them identical (09 §6.1, 13 §7).
 
 import { approvalPayload, commandSummary, inputSummary, projectedModifications } from '#core/policy/tools/approval.ts';
-import type { ConfirmationRow } from '#core/ports/journal.ts';
-import type { SharedFile } from '#core/ports/spawner.ts';
+import type { ConfirmationRow } from '#core/ports/journal-writer.ts';
+import type { SharedFile } from '#core/ports/tool-port.ts';
 import { isoTime } from '#protocol/clock.ts';
-import type { ToolConfirmationRequested } from '#protocol/event/tool.ts';
+import type { ToolConfirmationRequested } from '#protocol/event/tool-events.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import { scrubValue } from '#protocol/text/scrub.ts';

@@ -1,7 +1,7 @@
 // Asking a person about one call, and taking the answer: one id, one row, one way in (09 §5, §6).
 import { type ApprovalDecision, decideApproval, ruleFor, toolMode } from '#core/policy/tools/approval.ts';
-import type { ConfirmationRow } from '#core/ports/journal.ts';
-import type { SharedFile } from '#core/ports/spawner.ts';
+import type { ConfirmationRow } from '#core/ports/journal-writer.ts';
+import type { SharedFile } from '#core/ports/tool-port.ts';
 import type { Answer } from '#protocol/confirmation.ts';
 import type { Issue } from '#protocol/errors.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';

@@ -3,12 +3,16 @@ import { namesTool } from '#core/policy/tools/tool-names.ts';
 import { readDefinition } from '#core/policy/workers/read-definition.ts';
 import { listWidenings, reservedName } from '#core/policy/workers/worker-restrictions.ts';
 import { workerTool } from '#core/policy/workers/worker-tools.ts';
-import type { ToolSet } from '#core/ports/tool.ts';
+import type { ToolSet } from '#core/ports/tool-port.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { FileDigest } from '#protocol/trusted-file.ts';
-import { type FoundWorker, WORKER_NAME_PATTERN, type WorkerProblem } from '#protocol/worker/definition.ts';
-import type { SessionWorker } from '#protocol/worker/session-worker.ts';
+import {
+  type FoundWorker,
+  type SessionWorker,
+  WORKER_NAME_PATTERN,
+  type WorkerProblem,
+} from '#protocol/worker-definition.ts';
 import type { Engine } from '../state/engine.ts';
 
 // A worker's file that widens what runs without a question counts only when a person has trusted its bytes (20 §11).

@@ -1,5 +1,5 @@
 // The files of a call, read once: these bytes are what is approved and what is sent (13 §5).
-import { checkImages } from '#core/policy/context/images.ts';
+import { checkImages } from '#core/policy/context/image-blocks.ts';
 import { attachmentOf, countFault, MAX_ATTACHED_BYTES, policyFault } from '#core/policy/workers/attachment-policy.ts';
 import type { ConfinedPath, WorkspaceFiles } from '#core/ports/workspace.ts';
 import type { AttachedFile } from '#protocol/delegate.ts';
@@ -13,7 +13,7 @@ import {
   type Sandbox,
   STANDARD_POLICY,
   type WorkerDefinition,
-} from '#protocol/worker/definition.ts';
+} from '#protocol/worker-definition.ts';
 import type { Engine } from '../state/engine.ts';
 
 type Owner = Pick<SessionRecord, 'workspace_path' | 'worker_definition'>;

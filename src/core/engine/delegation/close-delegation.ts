@@ -1,7 +1,7 @@
 // Commit F: the worker session ends, the delegation's record gets its outcome, and one `delegate.*` event tells (04 §5.4).
 import { type DelegateOutcome, workerChanges } from '#core/policy/delegation/worker-outcome.ts';
-import type { Write } from '#core/ports/journal.ts';
-import type { WorkerUsage } from '#core/ports/store.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
+import type { WorkerUsage } from '#core/ports/store-reader.ts';
 import type { Cancelled } from '#protocol/abort.ts';
 import type { DelegationRecord, UsageSummary } from '#protocol/delegate.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';

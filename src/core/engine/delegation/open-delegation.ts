@@ -2,7 +2,7 @@
 import { workerTaskPrompt } from '#core/policy/context/worker-brief.ts';
 import { taskSize } from '#core/policy/delegation/delegate-tool.ts';
 import type { WorkerToolSet } from '#core/policy/workers/worker-tools.ts';
-import type { Write } from '#core/ports/journal.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { draft, type Event, type EventDraft } from '#protocol/event.ts';
 import { NO_CHANGES } from '#protocol/file-change.ts';

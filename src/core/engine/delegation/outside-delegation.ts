@@ -2,10 +2,10 @@
 import { shownName } from '#core/policy/cut.ts';
 import { decideApproval, ruleFor, toolMode } from '#core/policy/tools/approval.ts';
 import { Cancelled, createScope } from '#protocol/abort.ts';
-import { JournalConflict } from '#protocol/batch.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import { AppError, type Issue, validationError } from '#protocol/errors.ts';
 import type { SessionId, ToolUseId } from '#protocol/ids.ts';
+import { JournalConflict } from '#protocol/journal-batch.ts';
 import { ok } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { ToolError } from '#protocol/tool.ts';

@@ -1,5 +1,5 @@
 // The `delegate` call: its input checked against the calling session and turned into a request (04 §4, §5.1).
-import { checkImages } from '#core/policy/context/images.ts';
+import { checkImages } from '#core/policy/context/image-blocks.ts';
 import { contextIssue, parseDelegateInput, resolveContext } from '#core/policy/delegation/delegate-tool.ts';
 import type { SharedFile } from '#core/ports/spawner.ts';
 import type { CalledWorker, ContextItem, DelegateRequest } from '#protocol/delegate.ts';
@@ -7,7 +7,7 @@ import type { Issue } from '#protocol/errors.ts';
 import { type ContentBlock, type ImageBlock, textOf } from '#protocol/message.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { ToolError } from '#protocol/tool.ts';
-import type { FoundWorker } from '#protocol/worker/definition.ts';
+import type { FoundWorker } from '#protocol/worker-definition.ts';
 import { findProjectWorker, findSessionWorker } from '../definitions/find-workers.ts';
 import { openSessionFiles, readAttachments } from '../definitions/session-files.ts';
 import type { Caller } from '../state/delegation-runs.ts';

@@ -1,5 +1,5 @@
 // Workers as the rooms below see them: one for a call that spawns it, and the end of those left open (04 §5, §13).
-import type { WorkerSpawner } from '#core/ports/spawner.ts';
+import type { WorkerSpawner } from '#core/ports/tool-port.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
 import { ok } from '#protocol/result.ts';

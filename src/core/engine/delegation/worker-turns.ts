@@ -2,9 +2,9 @@
 import { WORKER_FIRST_MESSAGE } from '#core/policy/context/worker-brief.ts';
 import { readStructured, repairMessage, type WorkerEnd } from '#core/policy/delegation/worker-outcome.ts';
 import { Cancelled } from '#protocol/abort.ts';
-import { TreeLost } from '#protocol/batch.ts';
 import type { InsufficientContextRequest } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
+import { TreeLost } from '#protocol/journal-batch.ts';
 import { type ContentBlock, textBlock, textOf } from '#protocol/message.ts';
 import type { Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';

@@ -4,10 +4,10 @@ import { type NamedModel, namedModel, offeredModels, speaks } from '#core/policy
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { wiresOf } from '#core/policy/registry/adapter-config.ts';
 import { snapshot } from '#core/policy/registry/availability.ts';
-import type { ModelRegistry } from '#core/policy/registry/registry.ts';
+import type { ModelRegistry } from '#core/policy/registry/model-registry.ts';
 import { validationFailure } from '#core/policy/routing/candidate.ts';
 import { decideRoute, type RouteEnv, routeError } from '#core/policy/routing/chain.ts';
-import type { ClientWire } from '#protocol/api/gateway.ts';
+import type { ClientWire } from '#protocol/api/model-bodies.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import type { EventDraft } from '#protocol/event.ts';

@@ -2,10 +2,10 @@
 import { entryOfName } from '#core/policy/gateway/model-names.ts';
 import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { credibleUsage } from '#core/policy/pricing/credible-usage.ts';
-import type { MeterReading } from '#core/ports/relay.ts';
-import { TreeLost } from '#protocol/batch.ts';
+import type { MeterReading } from '#core/ports/gateway-relay.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, RequestId } from '#protocol/ids.ts';
+import { TreeLost } from '#protocol/journal-batch.ts';
 import { type ModelEntry, providerOf } from '#protocol/model.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TokenUsage } from '#protocol/usage.ts';

@@ -1,7 +1,6 @@
 // The turn's next model call: a request that fits its window, and the call itself (00 §3 steps 3-4).
 
-import { estimateRequest, estimateText } from '#core/policy/context/estimate.ts';
-import { messageSize } from '#core/policy/context/message-size.ts';
+import { summaryMessage, viewOf } from '#core/policy/context/shown-history.ts';
 import {
   type EarlierTurns,
   earlierTurns,
@@ -9,16 +8,16 @@ import {
   SUMMARY_INSTRUCTIONS,
   transcript,
 } from '#core/policy/context/summary-request.ts';
-import { summaryMessage, viewOf } from '#core/policy/context/view.ts';
+import { estimateRequest, estimateText, messageSize } from '#core/policy/context/token-estimate.ts';
 import { asNeeded, type Elidable, elidables, savedBy, windowOf } from '#core/policy/context/window.ts';
 import { availabilityOf, snapshot } from '#core/policy/registry/availability.ts';
 import { tierModel } from '#core/policy/routing/policy-file.ts';
 import { AdapterError } from '#core/ports/provider.ts';
 import { isoTime } from '#protocol/clock.ts';
-import type { Elision, HistorySummary } from '#protocol/context/checkpoint.ts';
 import { plainMetadata, textBlock, textOf } from '#protocol/message.ts';
 import { type ModelEntry, providerOf } from '#protocol/model.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
+import type { Elision, HistorySummary } from '#protocol/prompt-parts.ts';
 import { listLimits } from '../money/budget-limits.ts';
 import { resolvePricingId } from '../money/call-price.ts';
 import { readVolatilePrompt } from '../prompt/model-input.ts';

@@ -1,13 +1,13 @@
 // What a settled model call leaves behind: its price, its message, its tool calls, its event (01 §4.4, 02 §9.4).
-import type { Write } from '#core/ports/journal.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
 import type { AdapterError } from '#core/ports/provider.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { Delta, Transient } from '#protocol/delta.ts';
-import type { Purpose } from '#protocol/event/llm.ts';
+import type { Purpose } from '#protocol/event/turn-events.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, MessageId, RequestId, ToolUseId } from '#protocol/ids.ts';
 import { type ContentBlock, type StoredMessage, textBlock, toolUses, withoutRaw } from '#protocol/message.ts';
-import type { MessageComplete, StreamEvent } from '#protocol/model-stream.ts';
+import type { MessageComplete, StreamEvent } from '#protocol/model-call.ts';
 import type { Pusd } from '#protocol/money.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 import type { TokenUsage, Usage } from '#protocol/usage.ts';

@@ -1,15 +1,15 @@
 // What a model call carries, and its announcement: `llm.call_started` is stored before the request leaves (00 §3 step 3).
 import { requestMessages } from '#core/policy/context/assemble.ts';
-import { estimateRequest } from '#core/policy/context/estimate.ts';
-import { summaryOf } from '#core/policy/context/history.ts';
-import { viewOf } from '#core/policy/context/view.ts';
+import { summaryOf } from '#core/policy/context/session-history.ts';
+import { viewOf } from '#core/policy/context/shown-history.ts';
+import { estimateRequest } from '#core/policy/context/token-estimate.ts';
 import { loadOf, windowOf } from '#core/policy/context/window.ts';
-import type { Checkpoint } from '#protocol/context/checkpoint.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId } from '#protocol/ids.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
+import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import type { Engine } from '../state/engine.ts';
 import type { ModelRequest, TurnRun } from '../state/turn-run.ts';
 

@@ -1,12 +1,11 @@
 // One model call: reserved, announced in the journal, streamed to the bus, its outcome stored (00 §3 steps 3-4).
 
-import { estimateRequest } from '#core/policy/context/estimate.ts';
+import { estimateRequest } from '#core/policy/context/token-estimate.ts';
 import { credibleUsage } from '#core/policy/pricing/credible-usage.ts';
 import { AdapterError } from '#core/ports/provider.ts';
 import type { EventId, MessageId } from '#protocol/ids.ts';
 import { type ContentBlock, textBlock } from '#protocol/message.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
-import type { MessageComplete, StreamEvent } from '#protocol/model-stream.ts';
+import type { CanonicalRequest, MessageComplete, StreamEvent } from '#protocol/model-call.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
 import { learnPrompt } from '../money/call-price.ts';
 import { reserveMoney } from '../money/reserve-money.ts';

@@ -1,14 +1,14 @@
 // Closing a model call: whole, cut off with known usage, or failed without cost; one transaction each (00 §3 step 4).
 import type { CallFailure, Unavailable } from '#core/policy/registry/availability.ts';
 import { endedBy } from '#core/policy/turn-machine.ts';
-import type { Write } from '#core/ports/journal.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
 import type { AdapterError } from '#core/ports/provider.ts';
-import { isInputsWaiting } from '#protocol/batch.ts';
 import type { Transient } from '#protocol/delta.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { ToolUseId } from '#protocol/ids.ts';
+import { isInputsWaiting } from '#protocol/journal-batch.ts';
 import { type StopReason, type StoredMessage, toolUses } from '#protocol/message.ts';
-import type { MessageComplete } from '#protocol/model-stream.ts';
+import type { MessageComplete } from '#protocol/model-call.ts';
 import type { Pusd } from '#protocol/money.ts';
 import type { TurnStopReason } from '#protocol/turn.ts';
 import type { Usage } from '#protocol/usage.ts';

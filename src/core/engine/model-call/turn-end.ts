@@ -1,9 +1,9 @@
 // The end of a turn as it is stored: its row and its one terminal event. Every end of every turn comes through here.
 
 import { DAY_MS } from '#core/policy/analytics/rollup.ts';
-import type { TurnOutcome, Write } from '#core/ports/journal.ts';
+import type { TurnOutcome, Write } from '#core/ports/journal-writer.ts';
 import type { Cancelled } from '#protocol/abort.ts';
-import type { LlmCallCompleted } from '#protocol/event/llm.ts';
+import type { LlmCallCompleted } from '#protocol/event/turn-events.ts';
 import { type AnyEvent, draft, type EventDraft } from '#protocol/event.ts';
 import { type SessionId, type TurnId, ulidFloor, ulidTime } from '#protocol/ids.ts';
 import { fromPusd } from '#protocol/money.ts';

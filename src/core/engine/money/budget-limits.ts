@@ -1,5 +1,5 @@
 // The limits that cover a call, and what is left of each: looked up nowhere else (14 §1).
-import type { SharedLimit } from '#core/ports/day-limit.ts';
+import type { SharedLimit } from '#core/ports/shared-limit.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
 import { fromPusd, limitFor, type Pusd, toPusd, type Usd, ZERO_PUSD } from '#protocol/money.ts';

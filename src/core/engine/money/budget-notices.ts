@@ -1,5 +1,5 @@
 // `budget.warning` and `budget.exceeded`: on the session that met the limit and once more on its root (14 §4).
-import type { Write } from '#core/ports/journal.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, TurnId } from '#protocol/ids.ts';
 import type { ToolResultContent } from '#protocol/message.ts';

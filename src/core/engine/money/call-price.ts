@@ -11,7 +11,7 @@ import {
 import { overheadTokens, promptClass } from '#core/policy/registry/adapter-config.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import type { ModelEntry } from '#protocol/model.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { fromPusd, type Pusd } from '#protocol/money.ts';
 import { promptTokens, type TokenUsage, type Usage } from '#protocol/usage.ts';
 import type { Engine } from '../state/engine.ts';

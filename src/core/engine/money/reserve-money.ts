@@ -1,9 +1,9 @@
 // Money is reserved before a call leaves and settled when its usage is known, so that parallel calls cannot overshoot (14).
 
 import { affordableOutput } from '#core/policy/gateway/largest-bill.ts';
-import type { DayLimit, Share } from '#core/ports/day-limit.ts';
+import type { DayLimit, Share } from '#core/ports/shared-limit.ts';
 import { orAbort } from '#protocol/abort.ts';
-import type { CanonicalRequest } from '#protocol/model-request.ts';
+import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import type { Engine } from '../state/engine.ts';
 import type { MoneyWaiter } from '../state/gateway-memory.ts';

@@ -1,12 +1,11 @@
 // Which tools a turn offers: those that spawn a worker follow the routed model (09 §2, 04 §3.2).
-import { namedPrompt } from '#core/policy/context/named-prompt.ts';
-import { stablePrompt } from '#core/policy/context/system-prompt.ts';
-import { isIndexed, skillIndex } from '#core/policy/skills/skill-index.ts';
+import { namedPrompt, stablePrompt } from '#core/policy/context/system-prompt.ts';
+import { isIndexed, skillIndex } from '#core/policy/skills/skill-text.ts';
 import { namedTools, offersDelegate, plannerTools } from '#core/policy/workers/worker-tools.ts';
-import type { SkillShelf, ToolSet } from '#core/ports/tool.ts';
+import type { SkillShelf, ToolSet } from '#core/ports/tool-port.ts';
 import type { CalledWorker } from '#protocol/delegate.ts';
 import type { ModelEntry } from '#protocol/model.ts';
-import type { WireTool } from '#protocol/model-request.ts';
+import type { WireTool } from '#protocol/model-call.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { type ToolDefinition, ToolError } from '#protocol/tool.ts';
 import type { Engine } from '../state/engine.ts';

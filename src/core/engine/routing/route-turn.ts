@@ -1,14 +1,15 @@
 // A turn's route: its context gathered, then decided. Admission and `POST /routing/explain` both come through here (03 §3).
-import { estimateRequest } from '#core/policy/context/estimate.ts';
-import { hasImage, summaryOf } from '#core/policy/context/history.ts';
+
+import { hasImage, summaryOf } from '#core/policy/context/session-history.ts';
+import { estimateRequest } from '#core/policy/context/token-estimate.ts';
 import { elidables, savedBy } from '#core/policy/context/window.ts';
 import { fingerprintOf, tracesOf, withPaths } from '#core/policy/learning/fingerprint.ts';
 import { type RouteEnv, validationFailure } from '#core/policy/routing/candidate.ts';
 import { decideRoute, routeError } from '#core/policy/routing/chain.ts';
-import type { ToolSet } from '#core/ports/tool.ts';
+import type { ToolSet } from '#core/ports/tool-port.ts';
 import type { AppError } from '#protocol/errors.ts';
 import type { TurnId } from '#protocol/ids.ts';
-import type { Fingerprint } from '#protocol/learning/pattern.ts';
+import type { Fingerprint } from '#protocol/learned-pattern.ts';
 import { type ContentBlock, type StoredMessage, textOf } from '#protocol/message.ts';
 import type { RouteDecision, TurnContext } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';

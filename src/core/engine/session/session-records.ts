@@ -1,5 +1,5 @@
 // A session that has done nothing yet: its record and its event (04 §2, 05 §3.1).
-import { isBelow } from '#core/policy/cluster/place.ts';
+import { isBelow } from '#core/policy/cluster/tree-place.ts';
 import { cutText, MAX_SHOWN, shownName } from '#core/policy/cut.ts';
 import { tierModel } from '#core/policy/routing/policy-file.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
@@ -8,7 +8,7 @@ import type { ApprovalMode, Door, OnReached } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
-import type { WorkerDefinition, WorkerSnapshot } from '#protocol/worker/definition.ts';
+import type { WorkerDefinition, WorkerSnapshot } from '#protocol/worker-definition.ts';
 import { findProjectWorker, loadKnownToolset } from '../definitions/find-workers.ts';
 import { buildNamedPrompt, buildStablePrompt, selectBaseTools } from '../prompt/model-input.ts';
 import { readPolicies } from '../routing/route-environment.ts';

@@ -1,11 +1,11 @@
 // Who runs a turn in which session: one at a time, reserved without an await between test and set (05 §3.2 step 2).
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import { Cancelled, cancelledBy, createScope } from '#protocol/abort.ts';
-import { TreeLost } from '#protocol/batch.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Config } from '#protocol/config.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
+import { TreeLost } from '#protocol/journal-batch.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 
 /** A turn that runs in this process. */

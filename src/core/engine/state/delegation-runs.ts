@@ -1,6 +1,6 @@
 // Delegations that were asked for from outside, without a turn: who calls, and what runs in this process (19 §3.1).
-import type { Write } from '#core/ports/journal.ts';
-import type { WorkerSpawner } from '#core/ports/spawner.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
+import type { WorkerSpawner } from '#core/ports/tool-port.ts';
 import type { Cancelled } from '#protocol/abort.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';

@@ -1,6 +1,6 @@
 // What sessions know of files' contents, and which delegation changed what when: memory only (20 §1).
 
-import type { FileKnowledge } from '#core/ports/tool.ts';
+import type { FileKnowledge } from '#core/ports/tool-port.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { SessionId, ToolUseId } from '#protocol/ids.ts';
 

@@ -1,6 +1,6 @@
 // What the gateway keeps in memory: calls that are open, decisions that stand, who waits for money. Empty after a restart.
 
-import type { MeterReading } from '#core/ports/relay.ts';
+import type { MeterReading } from '#core/ports/gateway-relay.ts';
 import type { EventId, SessionId } from '#protocol/ids.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';

@@ -1,8 +1,7 @@
 // One tool call, in the three steps every call takes: prepare, execute, finalize (09 §4).
 
 import { keyOfTool } from '#core/policy/tools/tool-names.ts';
-import type { SharedFile } from '#core/ports/spawner.ts';
-import type { Tool, ToolContext, ToolSet } from '#core/ports/tool.ts';
+import type { SharedFile, Tool, ToolContext, ToolSet } from '#core/ports/tool-port.ts';
 import { Cancelled, cancelledBy } from '#protocol/abort.ts';
 import type { Issue } from '#protocol/errors.ts';
 import { draft } from '#protocol/event.ts';

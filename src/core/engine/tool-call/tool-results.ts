@@ -1,7 +1,7 @@
 // Results of one message's tool calls, and the tool messages made of them in block order (01 §6.2).
 
 import { truncateOutput } from '#core/policy/tools/tool-output.ts';
-import type { Write } from '#core/ports/journal.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
 import { isoTime } from '#protocol/clock.ts';
 import type { Issue } from '#protocol/errors.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';

@@ -1,7 +1,7 @@
 // Trees whose turn was lost twice without coming to anything: any of them may be what ends its nodes (16 §4.3).
 
-import { TreeLost } from '#protocol/batch.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import { TreeLost } from '#protocol/journal-batch.ts';
 import { forgetLimit } from '../money/budget-limits.ts';
 import type { Engine } from '../state/engine.ts';
 import { dropDecisions, listCallsInTree } from '../state/gateway-memory.ts';

@@ -1,8 +1,8 @@
 // Admission of a turn: route first, then one transaction that makes the turn exist (00 §3 step 2, 03 §10).
-import { extended, summaryOf } from '#core/policy/context/history.ts';
-import { viewOf } from '#core/policy/context/view.ts';
+import { extended, summaryOf } from '#core/policy/context/session-history.ts';
+import { viewOf } from '#core/policy/context/shown-history.ts';
 import { routingRecord } from '#core/policy/routing/chain.ts';
-import type { Batch, Write } from '#core/ports/journal.ts';
+import type { Batch, Write } from '#core/ports/journal-writer.ts';
 import type { AppError } from '#protocol/errors.ts';
 import { draft, type Event } from '#protocol/event.ts';
 import type { EventId, TurnId } from '#protocol/ids.ts';

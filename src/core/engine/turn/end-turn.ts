@@ -1,13 +1,13 @@
 // Ending a turn whose last step is behind it: one transaction with the one terminal event (00 §3 step 7).
 
-import { summaryOf } from '#core/policy/context/history.ts';
+import { summaryOf } from '#core/policy/context/session-history.ts';
 import { routingRecord } from '#core/policy/routing/chain.ts';
-import type { ToolCallState } from '#core/ports/store.ts';
-import type { ToolSet } from '#core/ports/tool.ts';
+import type { ToolCallState } from '#core/ports/store-reader.ts';
+import type { ToolSet } from '#core/ports/tool-port.ts';
 import { Cancelled, cancelledBy, createScope } from '#protocol/abort.ts';
-import { isInputsWaiting } from '#protocol/batch.ts';
 import { type InsufficientContextRequest, InsufficientContextRequestSchema } from '#protocol/delegate.ts';
 import { draft, type EventDraft, TERMINAL_TOOL_EVENTS } from '#protocol/event.ts';
+import { isInputsWaiting } from '#protocol/journal-batch.ts';
 import { type StopReason, type StoredMessage, toolUses } from '#protocol/message.ts';
 import type { RouteDecision } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';

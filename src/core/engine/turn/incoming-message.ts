@@ -1,11 +1,11 @@
 // What a caller may send in a message, checked and made self-contained: files are read once, here (10 §8, 05 §3.2 step 3).
-import { checkImage, checkImages, MAX_IMAGES } from '#core/policy/context/images.ts';
+import { checkImage, checkImages, MAX_IMAGES } from '#core/policy/context/image-blocks.ts';
 import { parseOverride } from '#core/policy/routing/override.ts';
-import type { Write } from '#core/ports/journal.ts';
-import { JournalConflict } from '#protocol/batch.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError, type Issue, validationError } from '#protocol/errors.ts';
 import type { TurnId } from '#protocol/ids.ts';
+import { JournalConflict } from '#protocol/journal-batch.ts';
 import {
   type ContentBlock,
   type ImageBlock,

@@ -1,8 +1,8 @@
 // A planner's turn under its session's lock: its deadline, and its return once its tree has money again.
 import { Cancelled, createScope } from '#protocol/abort.ts';
-import { StorageFault } from '#protocol/batch.ts';
 import { draft } from '#protocol/event.ts';
 import type { SessionId } from '#protocol/ids.ts';
+import { StorageFault } from '#protocol/journal-batch.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
 import { loadToolset } from '../definitions/find-workers.ts';

@@ -1,11 +1,11 @@
 // The turn loop: ask the machine what is next, do it, until a terminal event is stored (00 §3, 04 §3.1).
 
 import { next, type Step } from '#core/policy/turn-machine.ts';
-import type { Write } from '#core/ports/journal.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
 import { Cancelled, cancelledBy } from '#protocol/abort.ts';
-import { TreeLost } from '#protocol/batch.ts';
 import type { Transient } from '#protocol/delta.ts';
 import { draft, type EventDraft } from '#protocol/event.ts';
+import { TreeLost } from '#protocol/journal-batch.ts';
 import type { StoredMessage, ToolUseBlock } from '#protocol/message.ts';
 import { callModel, isCrowded } from '../model-call/call-model.ts';
 import { messageAppended } from '../model-call/call-records.ts';

@@ -1,12 +1,11 @@
 // What a model is asked when the beginning of a conversation is to be told by a summary (10 §7).
-import type { Checkpoint } from '#protocol/context/checkpoint.ts';
+
 import type { MessageId } from '#protocol/ids.ts';
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
+import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import { cutUtf8 } from '../tools/tool-output.ts';
-import { type CallNames, callNames, MAX_WHOLE_RESULT_BYTES } from './elided-message.ts';
-import { estimateText } from './estimate.ts';
-import { messageSize } from './message-size.ts';
-import { isSummary } from './view.ts';
+import { type CallNames, callNames, isSummary, MAX_WHOLE_RESULT_BYTES } from './shown-history.ts';
+import { estimateText, messageSize } from './token-estimate.ts';
 import { recentTurnsStart } from './window.ts';
 
 export const MAX_SUMMARY_TOKENS = 2000;

@@ -1,12 +1,13 @@
 // How full a model's window is, and which parts of a view can be taken out to make room (10 §7).
-import type { Checkpoint } from '#protocol/context/checkpoint.ts';
+
 import type { MessageId } from '#protocol/ids.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
+import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import { promptTokens } from '#protocol/usage.ts';
-import { type CallNames, callNames, elided, isLargeResult } from './elided-message.ts';
-import { hasImage } from './history.ts';
-import { messageSize } from './message-size.ts';
+import { hasImage } from './session-history.ts';
+import { type CallNames, callNames, elided, isLargeResult } from './shown-history.ts';
+import { messageSize } from './token-estimate.ts';
 
 const START = 0.85;
 const STOP = 0.6;

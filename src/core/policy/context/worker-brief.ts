@@ -4,7 +4,7 @@ import { plainText } from '#protocol/text/plain-text.ts';
 import { REQUEST_CONTEXT } from '#protocol/tool.ts';
 
 /** Part of the stable text, so that all workers of a workspace share its bytes. */
-export const WORKER_BLOCK = `## Worker mode
+export const DELEGATED_WORKER_BLOCK = `## Worker mode
 You work for a planner agent on one sub-task. Your last message goes to that planner word for word, and nobody else reads it.
 - Do the task at the end of these instructions, all of it and nothing else.
 - When a fact is missing, look it up with your tools before anything else. Never ask a user.

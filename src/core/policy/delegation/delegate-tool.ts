@@ -11,7 +11,7 @@ import type { Issue } from '#protocol/errors.ts';
 import type { MessageId, ToolUseId } from '#protocol/ids.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import type { JsonSchema } from '#protocol/tool.ts';
-import { estimateText } from '../context/estimate.ts';
+import { estimateText } from '../context/token-estimate.ts';
 import { contextLine } from '../context/worker-brief.ts';
 import { cutText } from '../cut.ts';
 import { plainIssues } from '../parsing/plain-issue.ts';

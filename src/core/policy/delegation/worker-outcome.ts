@@ -8,7 +8,7 @@ import type { Disposition } from '#protocol/session.ts';
 import type { TurnStopReason } from '#protocol/turn.ts';
 import { cutText } from '../cut.ts';
 import { readJson } from '../parsing/json.ts';
-import { MODEL_JSON } from '../parsing/limits.ts';
+import { MODEL_JSON } from '../parsing/text-limits.ts';
 
 // Reading a worker's answer as the JSON object its planner asked for, and asking again when it is not (04 §12).
 

@@ -1,6 +1,6 @@
 // Where the members of a JSON object stand in its bytes: what a splice needs, found without making a value of the rest (19 §2.2).
 import { err, ok, type Result } from '#protocol/result.ts';
-import { type Limits, tooDeep, tooMany, tooManyKeys } from '../parsing/limits.ts';
+import { type Limits, tooDeep, tooMany, tooManyKeys } from '../parsing/text-limits.ts';
 
 // Changes of a body that leave every other byte where it was: at most three (19 §2.2).
 

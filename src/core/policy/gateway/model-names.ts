@@ -1,10 +1,9 @@
 // The name that a client asks for, as a model of this server (19 §2.4).
-import type { ClientWire } from '#protocol/api/gateway.ts';
-import { AUTO_NAMES, WIRE_PATHS } from '#protocol/api/gateway.ts';
+import { AUTO_NAMES, type ClientWire, WIRE_PATHS } from '#protocol/api/model-bodies.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import { shownName } from '../cut.ts';
 import { wiresOf } from '../registry/adapter-config.ts';
-import type { ModelRegistry } from '../registry/registry.ts';
+import type { ModelRegistry } from '../registry/model-registry.ts';
 
 /** What the gateway asks of the registry. */
 export type GatewayRegistry = Pick<ModelRegistry, 'adapters' | 'models' | 'get' | 'resolveAlias' | 'isConfigured'>;

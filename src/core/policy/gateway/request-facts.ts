@@ -1,9 +1,9 @@
 // What the gateway reads of a request: the model asked for, the bound of the answer, and what routing asks (19 §2.2).
-import type { ClientWire } from '#protocol/api/gateway.ts';
+import type { ClientWire } from '#protocol/api/model-bodies.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
-import { CLIENT_BODY } from '../parsing/limits.ts';
+import { CLIENT_BODY } from '../parsing/text-limits.ts';
 import { isMapping } from '../parsing/yaml.ts';
-import { MATCH_LIMIT } from '../routing/predicates.ts';
+import { MATCH_LIMIT } from '../routing/rules.ts';
 import { includeUsage, type Member, objectMembers, type Splice } from './json-members.ts';
 import { countOf, type ItemSize, type OtherModel, readParts } from './request-parts.ts';
 

@@ -1,8 +1,8 @@
 // What the ledger and its rollups take of one finished call (07 §9.3).
-import type { LlmCallCompleted } from '#protocol/event/llm.ts';
+import type { LlmCallCompleted } from '#protocol/event/turn-events.ts';
 import { toPusd } from '#protocol/money.ts';
 import { DAY_MS, HOUR_MS, promptClass } from '../analytics/rollup.ts';
-import type { SessionStamp } from './envelope.ts';
+import type { SessionStamp } from './prepare.ts';
 
 /** The envelope of the projected event. */
 export interface CallRecorded {

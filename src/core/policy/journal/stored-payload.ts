@@ -1,17 +1,54 @@
 // Payloads and metadata of messages as they are stored: a reader adds what their schema, their place or their row says (02 §5).
+
+import { z } from 'zod';
 import { CATALOG, type EventType, type PayloadOf } from '#protocol/event.ts';
 import { type MessageMetadata, MessageMetadataSchema, RoutingDecisionRecordSchema } from '#protocol/message.ts';
 import { providerOf } from '#protocol/model.ts';
 import { type PolicyEvaluation, PolicyEvaluationSchema, SLOTS } from '#protocol/route.ts';
 import { UsageSchema } from '#protocol/usage.ts';
 import { notEvaluated } from '../routing/candidate.ts';
-import { defaultsOf, sparse, whole } from './sparse.ts';
+
+// Objects as they are stored: without the values that a reader takes a missing field for (01 §1).
+
+type JsonObject = Readonly<Record<string, unknown>>;
+
+/** Every field of a schema in its order, with what a missing one stands for; undefined where it must be there. */
+type Defaults = JsonObject;
+
+/** Null for what may be null, else `false`, `0` and the empty list. */
+export function defaultsOf(schema: z.ZodObject): Defaults {
+  return Object.fromEntries(Object.entries(schema.shape).map(([name, field]) => [name, defaultOf(field)]));
+}
+
+function defaultOf(field: unknown): unknown {
+  if (field instanceof z.ZodNullable) return null;
+  if (field instanceof z.ZodBoolean) return false;
+  if (field instanceof z.ZodNumber) return 0;
+  return field instanceof z.ZodArray ? EMPTY : undefined;
+}
+const EMPTY: readonly unknown[] = Object.freeze([]);
+
+/** What has to be stored of an object. */
+export function sparse(defaults: Defaults, object: JsonObject): Record<string, unknown> {
+  const kept: Record<string, unknown> = {};
+  for (const name in object) {
+    const value = object[name];
+    const missing = defaults[name];
+    if (value !== missing && !(missing === EMPTY && (value as readonly unknown[]).length === 0)) kept[name] = value;
+  }
+  return kept;
+}
+
+/** The object again, its fields in the order of the schema; one that was stored whole stays as it is. */
+export function whole(defaults: Defaults, stored: JsonObject): Record<string, unknown> {
+  return { ...defaults, ...stored };
+}
 
 type Values = Readonly<Record<string, unknown>>;
 type Route = PayloadOf<'route.decided'>;
 type Eval = PayloadOf<'eval.completed'>;
 /** Of the event: what its payload repeats of it is not stored. */
-export interface Place {
+interface Place {
   readonly session_id: string;
   readonly turn_id: string | null;
 }

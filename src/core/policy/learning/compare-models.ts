@@ -1,5 +1,5 @@
 // Which shapes of task a cheaper model does as well, and what that would have saved (07 §7.3). No model call, no float of money.
-import type { ModelComparison, ShapeOnModels, SideOfComparison } from '#protocol/learning/quality.ts';
+import type { ModelComparison, ShapeOnModels, SideOfComparison } from '#protocol/learned-pattern.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 
 /** How much worse "as good" may be at most, in score. */

@@ -6,12 +6,12 @@ import {
   FingerprintSchema,
   INTENTS,
   type Intent,
-} from '#protocol/learning/pattern.ts';
+} from '#protocol/learned-pattern.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
 import { createBeginnings } from '../context/beginnings.ts';
-import { defaultsOf, sparse, whole } from '../journal/sparse.ts';
+import { defaultsOf, sparse, whole } from '../journal/stored-payload.ts';
 
 // What tools a session called and which files they touched, summed up message by message (12 §12.2).
 

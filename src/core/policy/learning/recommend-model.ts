@@ -1,5 +1,5 @@
 // Which model did best with turns of this shape (12 §12.4).
-import { EFFECT_CLASSES, type Fingerprint, INTENTS, type PatternOutcome } from '#protocol/learning/pattern.ts';
+import { EFFECT_CLASSES, type Fingerprint, INTENTS, type PatternOutcome } from '#protocol/learned-pattern.ts';
 import type { Recommendation } from '#protocol/route.ts';
 import type { PatternConfig } from '../routing/policy-file.ts';
 

@@ -1,6 +1,6 @@
 // How well a turn went, by what its events tell and how its last answer begins (12 §12.5).
 import type { AnyEvent, PayloadOf } from '#protocol/event.ts';
-import type { Verdict } from '#protocol/learning/pattern.ts';
+import type { Verdict } from '#protocol/learned-pattern.ts';
 import type { Disposition } from '#protocol/session.ts';
 
 export const TURN_RUBRIC = 'turn-heuristic-v1';

@@ -1,8 +1,8 @@
 // Reads a workspace's `.mcp.json`: the servers that a project brings along (09 §11, 18 §2).
 import { type McpServerConfig, McpServerNameSchema, McpServerSchema } from '#protocol/mcp.ts';
 import { readJson } from '../parsing/json.ts';
-import { OUTSIDE } from '../parsing/limits.ts';
 import { plainIssues } from '../parsing/plain-issue.ts';
+import { OUTSIDE } from '../parsing/text-limits.ts';
 import { isMapping } from '../parsing/yaml.ts';
 import { plainKey } from '../tools/tool-names.ts';
 
@@ -19,7 +19,7 @@ const TRANSPORTS: Readonly<Record<string, McpServerConfig['transport']>> = {
 /** What a workspace may say. How far its tools are trusted is not among it. */
 const KEYS = ['command', 'args', 'env', 'cwd', 'url', 'headers'];
 
-export interface ProjectServers {
+interface ProjectServers {
   readonly servers: ReadonlyMap<string, McpServerConfig>;
   /** One sentence per fault, without the file's name. What is faulty is left out, the rest serves. */
   readonly warnings: readonly string[];
@@ -93,4 +93,41 @@ function readServer(entry: unknown, where: string, warnings: string[]): McpServe
 function shortened(name: string): string {
   const line = name.replaceAll(/\s+/g, ' ');
   return line.length > 100 ? `${line.slice(0, 100)}...` : line;
+}
+
+// `${VAR}` and `${VAR:-default}` in the settings of an MCP server (09 §11, 18 §2).
+
+const VARIABLE = /\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}/g;
+
+interface Expanded {
+  readonly server: McpServerConfig;
+  /** Variables that yielded nothing, each once. */
+  readonly missing: readonly string[];
+}
+
+/**
+ * The settings with the variables of `command`, `args`, `env`, `url` and `headers` filled in; one that is not there yields
+ * nothing.
+ * @param lookup the value of a variable; undefined = not there, or not for this reader
+ */
+export function expandVariables(server: McpServerConfig, lookup: (name: string) => string | undefined): Expanded {
+  const missing = new Set<string>();
+  const filled = (text: string) =>
+    text.replace(VARIABLE, (_, name: string, fallback: string | undefined) => {
+      const value = lookup(name) || fallback;
+      if (value === undefined) missing.add(name);
+      return value ?? '';
+    });
+  const all = (texts: Readonly<Record<string, string>>) =>
+    Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, filled(text)]));
+  const { command, args, env, url, headers } = server;
+  const expanded: McpServerConfig = {
+    ...server,
+    ...(command === undefined ? {} : { command: filled(command) }),
+    ...(args === undefined ? {} : { args: args.map(filled) }),
+    ...(env === undefined ? {} : { env: all(env) }),
+    ...(url === undefined ? {} : { url: filled(url) }),
+    ...(headers === undefined ? {} : { headers: all(headers) }),
+  };
+  return { server: expanded, missing: [...missing] };
 }

@@ -1,6 +1,7 @@
 // JSON from outside: the limits are checked on the text, before a value is made of it.
+import secureJson from 'secure-json-parse';
 import { err, ok, type Result } from '#protocol/result.ts';
-import { type Limits, lineAt, tooDeep, tooLong, tooMany, tooManyKeys } from './limits.ts';
+import { BODY, type Limits, lineAt, tooDeep, tooLong, tooMany, tooManyKeys } from './text-limits.ts';
 
 /** Parses within the limits. The error is one line that goes after the name of the text. */
 export function readJson(text: string, limits: Limits): Result<unknown, string> {
@@ -58,4 +59,18 @@ function endOfString(text: string, start: number): number {
 
 function oneLine(message: string): string {
   return message.replaceAll(/\s+/g, ' ');
+}
+
+// The JSON body of a request, within its limits.
+
+/** A key `__proto__`, or a `prototype` in a `constructor`, is no valid JSON either. Error: the end of a sentence. */
+export function readBody(bytes: Buffer): Result<unknown, string> {
+  const text = bytes.toString('utf8');
+  const fault = faultOfJson(text, BODY);
+  if (fault !== null) return err(fault);
+  try {
+    return ok(secureJson.parse(text));
+  } catch {
+    return err('is not valid JSON');
+  }
 }

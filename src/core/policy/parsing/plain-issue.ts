@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import { knownKeys, nearestKey } from './known-keys.ts';
 
 /** A fault with the path of the faulty value. */
-export interface PlainIssue {
+interface PlainIssue {
   readonly path: readonly PropertyKey[];
   readonly message: string;
 }
@@ -128,4 +128,21 @@ function measureOf(origin: string, count: number | bigint): string | null {
   const one = Number(count) === 1;
   if (origin === 'string') return one ? 'character' : 'characters';
   return origin === 'array' || origin === 'set' ? `item${one ? '' : 's'}` : null;
+}
+
+// Faults that zod found, as lines a person can act on: `<key path>: <problem>`.
+
+/**
+ * One line per fault.
+ * @param at key path of the value that was checked
+ */
+export function issueLines(error: z.ZodError, at: string): string[] {
+  return plainIssues(error).map(({ path, message }) => `${dotted(path, at)}: ${message}`);
+}
+
+function dotted(path: readonly PropertyKey[], at: string): string {
+  return path.reduce<string>(
+    (prefix, key) => (typeof key === 'number' ? `${prefix}[${key}]` : `${prefix}.${String(key)}`),
+    at,
+  );
 }

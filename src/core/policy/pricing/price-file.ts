@@ -4,8 +4,8 @@ import { MODEL_ID_PATTERN } from '#protocol/model.ts';
 import { fromPusd, type Pusd, toPusd } from '#protocol/money.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import type { TokenUsage } from '#protocol/usage.ts';
-import { OWN_FILE } from '../parsing/limits.ts';
 import { plainIssues } from '../parsing/plain-issue.ts';
+import { OWN_FILE } from '../parsing/text-limits.ts';
 import { readYaml } from '../parsing/yaml.ts';
 
 // What tokens cost: exact integer arithmetic over token classes (08 §4, §7).

@@ -1,8 +1,8 @@
 // One entry of the registry's `adapters:`, and which of them can be used (11.9, 11.10, 11.11).
 import { isAbsolute, join } from 'node:path';
 import { z } from 'zod';
-import { type ClientWire, ClientWireSchema } from '#protocol/api/gateway.ts';
-import { issueLines } from '../parsing/issue-lines.ts';
+import { type ClientWire, ClientWireSchema } from '#protocol/api/model-bodies.ts';
+import { issueLines } from '../parsing/plain-issue.ts';
 import { isMapping } from '../parsing/yaml.ts';
 import type { PromptClass } from '../pricing/price-table.ts';
 

@@ -3,7 +3,7 @@ import { type ModelEntry, providerOf } from '#protocol/model.ts';
 import type { PolicyEvaluation, SlotName, TurnContext, ValidationFailure } from '#protocol/route.ts';
 import { speaks } from '../gateway/model-names.ts';
 import { type AvailabilitySnapshot, findOutage, providerKey } from '../registry/availability.ts';
-import type { ModelRegistry } from '../registry/registry.ts';
+import type { ModelRegistry } from '../registry/model-registry.ts';
 import type { RoutingPolicies } from './policy-file.ts';
 
 /** What a decision depends on besides its turn. */

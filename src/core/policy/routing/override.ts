@@ -1,7 +1,7 @@
 // `@alias` at the start of a message, or the request's own field: a model for this one turn (03 §4.1).
 import type { ContentBlock } from '#protocol/message.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
-import { type ModelRegistry, unknownModel } from '../registry/registry.ts';
+import { type ModelRegistry, unknownModel } from '../registry/model-registry.ts';
 
 export interface Override {
   /** Canonical id; null = none asked for. */

@@ -3,14 +3,14 @@ import { createHash } from 'node:crypto';
 import { type Config, ConfigSchema, defaultConfig } from '#protocol/config.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { type Tier, TierSchema } from '#protocol/scalars.ts';
-import { issueLines } from '../parsing/issue-lines.ts';
-import { OUTSIDE } from '../parsing/limits.ts';
+import { issueLines } from '../parsing/plain-issue.ts';
+import { OUTSIDE } from '../parsing/text-limits.ts';
 import { isMapping, readYaml } from '../parsing/yaml.ts';
-import { type ModelRegistry, unknownModel } from '../registry/registry.ts';
+import { type ModelRegistry, unknownModel } from '../registry/model-registry.ts';
 import { compileRules, type Rule } from './rules.ts';
 
 export type PolicyKind = 'workspace' | 'global';
-export type Tiers = Readonly<Record<Tier, string>>;
+type Tiers = Readonly<Record<Tier, string>>;
 export type PatternConfig = Config['pattern'];
 
 /** One valid file. Model references are canonical ids; null = the file does not define the section. */
@@ -35,7 +35,7 @@ export interface RoutingPolicies {
 }
 
 /** What is wrong with a file on disk, in one line that the chain shows; null = nothing. */
-export interface PolicyFaults {
+interface PolicyFaults {
   readonly workspace: string | null;
   readonly global: string | null;
 }
@@ -190,4 +190,20 @@ function readPattern(value: unknown, errors: string[]): PatternConfig | null {
   if (parsed.success) return parsed.data;
   errors.push(...issueLines(parsed.error, 'pattern'));
   return null;
+}
+
+// What a valid policy file asks for in vain: models that this server cannot call.
+
+/** One line for each reference to a model without a usable adapter, `<path>: <problem>`. */
+export function policyWarnings(file: PolicyFile, kind: PolicyKind, registry: ModelRegistry): readonly string[] {
+  const references: (readonly [string, string | null])[] = [
+    [kind === 'global' ? 'global_default' : 'default', file.default_model],
+    ...Object.entries(file.tiers ?? {}).map(([tier, model]) => [`tiers.${tier}`, model] as const),
+    ...file.rules.map(({ use }, i) => [`rules[${i}].use`, use] as const),
+  ];
+  return references.flatMap(([path, model]) =>
+    model === null || registry.isConfigured(model)
+      ? []
+      : [`${path}: ${model} is registered but its adapter has no credentials here; routing will pass it over`],
+  );
 }

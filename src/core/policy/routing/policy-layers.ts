@@ -1,10 +1,10 @@
 // The policy files of a workspace between turns: re-parsed where they changed, the last good parse kept (03 §6.4).
 
 import type { z } from 'zod';
-import type { RoutingPolicyInvalidSchema } from '#protocol/event/routing.ts';
+import type { RoutingPolicyInvalidSchema } from '#protocol/event/turn-events.ts';
 import type { SessionId } from '#protocol/ids.ts';
 import { sha256Hex } from '#protocol/text/canonical-json.ts';
-import type { ModelRegistry } from '../registry/registry.ts';
+import type { ModelRegistry } from '../registry/model-registry.ts';
 import {
   mergePolicies,
   type PolicyFile,

@@ -1,6 +1,197 @@
 // Routing rules of one policy file: name, condition, model (03 §6.2, §6.3).
+
+import { Decimal } from 'decimal.js';
+import type { TurnContext } from '#protocol/route.ts';
+import { createPatternSet, type PatternSet } from '../parsing/regular-expression.ts';
 import { isMapping } from '../parsing/yaml.ts';
-import { compilePredicate, fileScope, type Predicate } from './predicates.ts';
+
+// The closed set of conditions a routing rule may ask (03 §6.3): compiled once at load, asked on every turn.
+
+/** How much of the message is searched, in characters. */
+export const MATCH_LIMIT = 20_000;
+const MAX_DEPTH = 32;
+/** Of all regular expressions of a file: they are matched while nothing else runs. */
+const MAX_STEPS = 2000;
+const TOO_LARGE = 'the regular expressions of the file are too large together';
+/** Characters of all words of a file: each word is searched for by itself. */
+const MAX_WORDS = 10_000;
+/** Characters of a model's name with stars in it. */
+const MAX_GLOB = 256;
+/** `(?i)` and the like at the start: the only way to write flags into the pattern itself. */
+const LEADING_FLAGS = /^\(\?([ims]+)\)/;
+
+/** What predicates look at. Built once per decision. */
+interface Facts {
+  /** The message's first `MATCH_LIMIT` characters. */
+  readonly text: string;
+  readonly lowerText: () => string;
+  /** Which expressions of a file are found in the text. */
+  readonly matched: (patterns: PatternSet) => ReadonlySet<number>;
+  readonly estimated_input_tokens: number;
+  readonly message_has_images: boolean;
+  readonly cost_today_usd: string;
+  readonly is_worker: boolean;
+  /** Null outside the gateway. */
+  readonly requested_model: string | null;
+}
+/** Never throws. */
+type Predicate = (facts: Facts) => boolean;
+type Compile = (value: unknown, at: string, errors: string[], scope: Scope) => Predicate;
+
+/** Where a predicate stands. */
+interface Scope {
+  /** Predicates around it. */
+  readonly depth: number;
+  readonly spent: Spent;
+  /** Of the whole file. */
+  readonly patterns: PatternSet;
+}
+/** What searching a message for everything in the whole file costs, so far. */
+interface Spent {
+  /** Steps of the regular expressions for a character. */
+  steps: number;
+  /** Characters of the words. */
+  words: number;
+}
+
+/** Where the predicates of a file begin. */
+export function fileScope(): Scope {
+  return { depth: 0, spent: { steps: 0, words: 0 }, patterns: createPatternSet() };
+}
+
+export function collectFacts(ctx: TurnContext): Facts {
+  const text = ctx.user_message_text.slice(0, MATCH_LIMIT);
+  let lower: string | null = null;
+  const found = new Map<PatternSet, ReadonlySet<number>>();
+  return {
+    text,
+    lowerText: () => {
+      lower ??= text.toLowerCase();
+      return lower;
+    },
+    matched: (patterns) => {
+      const known = found.get(patterns) ?? patterns.match(text);
+      found.set(patterns, known);
+      return known;
+    },
+    estimated_input_tokens: ctx.estimated_input_tokens,
+    message_has_images: ctx.message_has_images,
+    cost_today_usd: ctx.cost_today_usd,
+    is_worker: ctx.is_worker,
+    requested_model: ctx.requested?.name ?? null,
+  };
+}
+
+/**
+ * Compiles one predicate mapping; several keys must all hold.
+ * Faults are appended to `errors` as `<path>: <problem>`; the result is then of no use.
+ */
+export function compilePredicate(value: unknown, at: string, errors: string[], scope: Scope = fileScope()): Predicate {
+  if (scope.depth > MAX_DEPTH) return fault(errors, `${at}: nested deeper than ${MAX_DEPTH} predicates`);
+  if (!isMapping(value) || Object.keys(value).length === 0) {
+    return fault(errors, `${at}: must be a mapping with at least one predicate`);
+  }
+  const unknown = Object.keys(value).filter((key) => !Object.hasOwn(COMPILERS, key));
+  if (unknown.length > 0) errors.push(`${at}: unknown predicate key(s) [${unknown.join(', ')}]`);
+  const parts = Object.entries(value)
+    .filter(([key]) => Object.hasOwn(COMPILERS, key))
+    .map(([key, operand]) => COMPILERS[key]!(operand, `${at}.${key}`, errors, scope));
+  return allOf(parts);
+}
+
+const COMPILERS: Readonly<Record<string, Compile>> = {
+  message_matches(value, at, errors, { spent, patterns }) {
+    if (typeof value !== 'string') return fault(errors, `${at}: must be a regular expression as a string`);
+    if (spent.steps > MAX_STEPS) return fault(errors, `${at}: ${TOO_LARGE}`);
+    try {
+      const flags = LEADING_FLAGS.exec(value);
+      const pattern = patterns.add(flags ? value.slice(flags[0].length) : value, flags?.[1]);
+      spent.steps += pattern.steps;
+      if (spent.steps > MAX_STEPS) return fault(errors, `${at}: ${TOO_LARGE}`);
+      return ({ matched }) => matched(patterns).has(pattern.at);
+    } catch (thrown) {
+      return fault(errors, `${at}: ${thrown instanceof Error ? thrown.message : 'not a regular expression'}`);
+    }
+  },
+  message_contains_any(value, at, errors, { spent }) {
+    const words = Array.isArray(value) && value.every((v) => typeof v === 'string' && v !== '') ? value : [];
+    if (words.length === 0) return fault(errors, `${at}: must be a list of at least one non-empty string`);
+    for (const word of words as string[]) spent.words += word.length;
+    if (spent.words > MAX_WORDS)
+      return fault(errors, `${at}: the words of the file have more than ${MAX_WORDS} characters together`);
+    const lower = words.map((word: string) => word.toLowerCase());
+    return ({ lowerText }) => lower.some((word) => lowerText().includes(word));
+  },
+  estimated_input_tokens_gt: (value, at, errors) =>
+    typeof value === 'number' && Number.isInteger(value)
+      ? (facts) => facts.estimated_input_tokens > value
+      : fault(errors, `${at}: must be an integer`),
+  estimated_input_tokens_lt: (value, at, errors) =>
+    typeof value === 'number' && Number.isInteger(value)
+      ? (facts) => facts.estimated_input_tokens < value
+      : fault(errors, `${at}: must be an integer`),
+  has_images: (value, at, errors) =>
+    typeof value === 'boolean'
+      ? (facts) => facts.message_has_images === value
+      : fault(errors, `${at}: must be true or false`),
+  cost_today_exceeds_usd(value, at, errors) {
+    if (typeof value !== 'number' || !Number.isFinite(value)) return fault(errors, `${at}: must be a number`);
+    const limit = new Decimal(value);
+    return (facts) => limit.lt(facts.cost_today_usd);
+  },
+  is_worker: (value, at, errors) =>
+    typeof value === 'boolean' ? (facts) => facts.is_worker === value : fault(errors, `${at}: must be true or false`),
+  requested_model(value, at, errors) {
+    if (typeof value !== 'string' || value === '' || value.length > MAX_GLOB)
+      return fault(errors, `${at}: must be a name of at most ${MAX_GLOB} characters, in which * stands for any text`);
+    const parts = value.split('*');
+    return ({ requested_model: name }) => name !== null && matchesGlob(name, parts);
+  },
+  any_of(value, at, errors, scope) {
+    const parts = compileList(value, at, errors, scope);
+    return (facts) => parts.some((part) => part(facts));
+  },
+  all_of: (value, at, errors, scope) => allOf(compileList(value, at, errors, scope)),
+  not(value, at, errors, scope) {
+    const part = compilePredicate(value, at, errors, inside(scope));
+    return (facts) => !part(facts);
+  },
+};
+
+/** Whether the parts stand in the name in their order, the first at its start and the last at its end. */
+function matchesGlob(name: string, parts: readonly string[]): boolean {
+  const [first, ...rest] = parts;
+  const last = rest.pop();
+  if (last === undefined) return name === first;
+  if (!name.startsWith(first!) || !name.endsWith(last)) return false;
+  let at = first!.length;
+  for (const part of rest) {
+    const found = name.indexOf(part, at);
+    if (found < 0) return false;
+    at = found + part.length;
+  }
+  return at <= name.length - last.length;
+}
+
+function allOf(parts: readonly Predicate[]): Predicate {
+  return parts.length === 1 ? parts[0]! : (facts) => parts.every((part) => part(facts));
+}
+
+function compileList(value: unknown, at: string, errors: string[], scope: Scope): Predicate[] {
+  if (!Array.isArray(value) || value.length === 0) {
+    return [fault(errors, `${at}: must be a list of at least one predicate`)];
+  }
+  return value.map((item, i) => compilePredicate(item, `${at}[${i}]`, errors, inside(scope)));
+}
+
+function inside(scope: Scope): Scope {
+  return { ...scope, depth: scope.depth + 1 };
+}
+
+function fault(errors: string[], line: string): Predicate {
+  errors.push(line);
+  return () => false;
+}
 
 export interface Rule {
   readonly name: string;

@@ -4,7 +4,7 @@ import type { ApprovalMode } from '#protocol/scalars.ts';
 import { canonicalJson } from '#protocol/text/canonical-json.ts';
 import { scrubExcerpt } from '#protocol/text/scrub.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
-import type { ToolRule } from '#protocol/worker/definition.ts';
+import type { ToolRule } from '#protocol/worker-definition.ts';
 import { keyOfTool, namesTool } from './tool-names.ts';
 
 /** The entries of `trust.yaml`; `malformed` means that none could be read. */

@@ -1,7 +1,7 @@
 // How much of a tool's answer reaches the model: 256 KiB of text and five images (09 §10).
 import type { ToolResultContent } from '#protocol/message.ts';
 import { type ToolOutput, toolText } from '#protocol/tool.ts';
-import { decodedBytes, MAX_IMAGE_BYTES } from '../context/images.ts';
+import { decodedBytes, MAX_IMAGE_BYTES } from '../context/image-blocks.ts';
 
 /** UTF-8 bytes of text kept of one answer. Notes about what was left out come on top. */
 export const MAX_OUTPUT_BYTES = 262_144;

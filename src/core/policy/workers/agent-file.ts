@@ -1,11 +1,10 @@
 // Reads `.claude/agents/**/*.md` as a definition: the head says what it may use, the body is its prompt (13 §3.1, 18 §2).
 
 import { err, ok, type Result } from '#protocol/result.ts';
-import { type WorkerDefinition, WorkerDefinitionSchema, type WorkerProblem } from '#protocol/worker/definition.ts';
-import { OUTSIDE } from '../parsing/limits.ts';
+import { type WorkerDefinition, WorkerDefinitionSchema, type WorkerProblem } from '#protocol/worker-definition.ts';
 import { plainIssues } from '../parsing/plain-issue.ts';
-import { isMapping, readYaml } from '../parsing/yaml.ts';
-import { lineFinder } from '../parsing/yaml-lines.ts';
+import { OUTSIDE } from '../parsing/text-limits.ts';
+import { isMapping, lineFinder, readYaml } from '../parsing/yaml.ts';
 import { namesTool } from '../tools/tool-names.ts';
 import { type Fault, inOrder, located } from './read-definition.ts';
 

@@ -2,8 +2,8 @@
 import { type ContentBlock, type ImageBlock, textBlock } from '#protocol/message.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { plainText } from '#protocol/text/plain-text.ts';
-import type { AttachmentPolicy } from '#protocol/worker/definition.ts';
-import { checkImage } from '../context/images.ts';
+import type { AttachmentPolicy } from '#protocol/worker-definition.ts';
+import { checkImage } from '../context/image-blocks.ts';
 import { hasSuffix } from './read-definition.ts';
 
 const IMAGES: Readonly<Record<string, string>> = {

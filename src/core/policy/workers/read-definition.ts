@@ -7,12 +7,11 @@ import {
   type WorkerDefinition,
   WorkerDefinitionSchema,
   type WorkerProblem,
-} from '#protocol/worker/definition.ts';
+} from '#protocol/worker-definition.ts';
 import { readJson } from '../parsing/json.ts';
-import { type Limits, OUTSIDE } from '../parsing/limits.ts';
 import { plainIssues } from '../parsing/plain-issue.ts';
-import { isMapping, lineOfError, readYaml } from '../parsing/yaml.ts';
-import { lineFinder } from '../parsing/yaml-lines.ts';
+import { type Limits, OUTSIDE } from '../parsing/text-limits.ts';
+import { isMapping, lineFinder, lineOfError, readYaml } from '../parsing/yaml.ts';
 
 // The spellings in which a definition may be written, brought into the one in which it is kept (13 §2).
 

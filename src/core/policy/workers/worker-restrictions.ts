@@ -1,7 +1,7 @@
 // What the file of a worker asks for beyond what the server would let it do without a question (20 §11).
 import type { Config } from '#protocol/config.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
-import type { WorkerDefinition } from '#protocol/worker/definition.ts';
+import type { WorkerDefinition } from '#protocol/worker-definition.ts';
 import { toolMode } from '../tools/approval.ts';
 
 /** Tools that a planner lacks while `workers.dynamic` is false. */

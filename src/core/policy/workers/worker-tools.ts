@@ -2,7 +2,7 @@
 
 import type { ModelEntry } from '#protocol/model.ts';
 import { type JsonSchema, REQUEST_CONTEXT, type ToolDefinition } from '#protocol/tool.ts';
-import { type FoundWorker, STANDARD_POLICY, type WorkerDefinition } from '#protocol/worker/definition.ts';
+import { type FoundWorker, STANDARD_POLICY, type WorkerDefinition } from '#protocol/worker-definition.ts';
 import { ruleFor } from '../tools/approval.ts';
 import { namesTool, toolKey } from '../tools/tool-names.ts';
 

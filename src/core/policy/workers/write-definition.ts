@@ -2,7 +2,7 @@
 import { dump } from 'js-yaml';
 import { type Document, isMap, parseDocument } from 'yaml';
 import { z } from 'zod';
-import type { WorkerDetail, WorkerInfo } from '#protocol/api/workers.ts';
+import type { WorkerDetail, WorkerInfo } from '#protocol/api/worker-bodies.ts';
 import type { Config } from '#protocol/config.ts';
 import { canonicalJson } from '#protocol/text/canonical-json.ts';
 import {
@@ -14,8 +14,8 @@ import {
   type WorkerDefinition,
   WorkerDefinitionSchema,
   WorkerNameSchema,
-} from '#protocol/worker/definition.ts';
-import { OUTSIDE } from '../parsing/limits.ts';
+} from '#protocol/worker-definition.ts';
+import { OUTSIDE } from '../parsing/text-limits.ts';
 import { isMapping, readYaml } from '../parsing/yaml.ts';
 import { namesTool } from '../tools/tool-names.ts';
 import { checkDefinition, type Fault, readDefinition } from './read-definition.ts';

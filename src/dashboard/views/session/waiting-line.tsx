@@ -1,6 +1,6 @@
 // What the tree waits for at this moment, in one line (20 §6).
 import type { Session } from '#client/client.ts';
-import { wordsFor } from '#client/waiting.ts';
+import { wordsFor } from '#client/stream-items.ts';
 import { asksPerson } from '#dashboard/format/waiting.ts';
 import { Icon } from '#dashboard/parts/icon.tsx';
 import { Elapsed } from '#dashboard/parts/time.tsx';

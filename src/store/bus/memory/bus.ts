@@ -1,6 +1,6 @@
 // Live fan-out inside the process: every subscriber sees every batch, in one order (02 §4).
 import type { LiveBus } from '#core/ports/live-bus.ts';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import { createOpenMessages } from './open-messages.ts';
 import { createSubscribers } from './subscribers.ts';
 

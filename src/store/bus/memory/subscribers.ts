@@ -1,6 +1,6 @@
 // Who is called with each batch: in order of subscription, one's failure nobody else's (02 §4).
 import type { Published, Subscriber } from '#core/ports/live-bus.ts';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 
 export interface Subscribers {
   call(items: readonly Published[]): void;

@@ -1,9 +1,9 @@
 // Live fan-out over several nodes: what is published here goes out as frames, what others publish comes to who watches (16 §6).
 
 import type { LiveBus, Position, Published, Watcher } from '#core/ports/live-bus.ts';
-import type { Logger } from '#core/ports/log.ts';
-import type { Store } from '#core/ports/store.ts';
-import type { Standing } from '#core/ports/trees.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { Store } from '#core/ports/store-reader.ts';
+import type { Standing } from '#core/ports/tree-ownership.ts';
 import { type Clock, sleep, type Timer } from '#protocol/clock.ts';
 import { createSubscribers } from '../memory/subscribers.ts';
 import { createInbox, type Inbox } from './inbox.ts';

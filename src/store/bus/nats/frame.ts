@@ -2,7 +2,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
 import { readJson } from '#core/policy/parsing/json.ts';
-import type { Limits } from '#core/policy/parsing/limits.ts';
+import type { Limits } from '#core/policy/parsing/text-limits.ts';
 import type { Delta, Transient } from '#protocol/delta.ts';
 import { ActorSchema, type Event, SensitivitySchema } from '#protocol/event.ts';
 import {

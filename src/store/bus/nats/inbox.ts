@@ -1,10 +1,10 @@
 // Frames of one tree in the order they came; what travelled by its id is read before what stands behind it is told (16 §6.6).
 
 import { readJson } from '#core/policy/parsing/json.ts';
-import { MODEL_JSON } from '#core/policy/parsing/limits.ts';
+import { MODEL_JSON } from '#core/policy/parsing/text-limits.ts';
 import type { Published } from '#core/ports/live-bus.ts';
-import type { Logger } from '#core/ports/log.ts';
-import type { Store } from '#core/ports/store.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { Store } from '#core/ports/store-reader.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Transient } from '#protocol/delta.ts';
 import type { FrameBody, FrameItem, TransientItem } from './frame.ts';

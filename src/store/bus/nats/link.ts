@@ -1,6 +1,6 @@
 // The connection to NATS: made in the background, made again for ever; what is said while it is down is not kept (16 §10).
 import type { Msg, NatsConnection, NodeConnectionOptions, Subscription } from '@nats-io/transport-node';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';
 
 export type Hear = (data: Uint8Array, subject: string) => void;

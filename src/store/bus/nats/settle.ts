@@ -1,7 +1,7 @@
 // The end of messages whose own end was not heard: as it is stored, or with what they had (16 §6.5).
 
 import type { Published } from '#core/ports/live-bus.ts';
-import type { Store } from '#core/ports/store.ts';
+import type { Store } from '#core/ports/store-reader.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Message, StopReason } from '#protocol/message.ts';
 import { type Begun, closed, type Tree } from './tree.ts';

@@ -1,7 +1,7 @@
 // One tree as a node has heard of it: how far its commits have come, and what is being said (16 §6.3, §6.5).
 
 import type { Position, Published } from '#core/ports/live-bus.ts';
-import type { Standing } from '#core/ports/trees.ts';
+import type { Standing } from '#core/ports/tree-ownership.ts';
 import type { Delta, Transient } from '#protocol/delta.ts';
 import { NO_TOKENS } from '#protocol/usage.ts';
 import { createOpenMessages } from '../memory/open-messages.ts';

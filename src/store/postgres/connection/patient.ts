@@ -1,6 +1,6 @@
 // Reads that outlive a restart of the database: asked again while that is of use (16 §3.4).
 
-import { StorageFault } from '#core/ports/journal.ts';
+import { StorageFault } from '#core/ports/journal-writer.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import { isOutOfTime, isTooSlow, isTransient } from './faults.ts';

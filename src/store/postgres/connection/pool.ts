@@ -1,6 +1,6 @@
 // Connections to PostgreSQL: those of the journal and the readers, and two for reports (16 §3.5, §9).
 import pg from 'pg';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import { type Answer, type Send, sending } from './client.ts';
 import { connectionConfig } from './connect.ts';
 import { isAborted, isConnectionFault, isReadOnly } from './faults.ts';

@@ -1,5 +1,5 @@
 // The reports of `/analytics/*` over connections of their own, each of one moment (16 §9).
-import type { Analytics } from '#core/ports/analytics.ts';
+import type { Analytics } from '#core/ports/report-reader.ts';
 import { stampedCost } from '#store/report/cost-report.ts';
 import { quality } from '#store/report/quality-report.ts';
 import { reliability } from '#store/report/reliability-report.ts';

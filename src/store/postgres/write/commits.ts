@@ -1,14 +1,14 @@
 // One transaction a flush, one numbered commit a tree; what became of it is always found out (16 §3).
 
 import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
-import { InvalidMessageError, JournalConflict, StorageFault } from '#core/ports/journal.ts';
+import { InvalidMessageError, JournalConflict, StorageFault } from '#core/ports/journal-writer.ts';
 import type { Published } from '#core/ports/live-bus.ts';
-import type { Logger } from '#core/ports/log.ts';
-import { TreeLost } from '#protocol/batch.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { Event } from '#protocol/event.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
+import { TreeLost } from '#protocol/journal-batch.ts';
 import type { Held, HeldTrees } from '#store/cluster/held.ts';
 import type { Effects } from '#store/write/effects.ts';
 import { isTransient } from '../connection/faults.ts';

@@ -1,5 +1,5 @@
 // What PostgreSQL raises, as the port names it (16 §3.4).
-import { InvalidMessageError, JournalConflict, StorageFault } from '#core/ports/journal.ts';
+import { InvalidMessageError, JournalConflict, StorageFault } from '#core/ports/journal-writer.ts';
 import { isReadOnly, isRefusal, isTransient } from '../connection/faults.ts';
 
 const CONFLICTS: Readonly<Record<string, () => Error>> = {

@@ -1,11 +1,10 @@
 // Events and cost facts of a flush, many rows a statement (02 §2, 16 §3.3).
 
 import { costFact } from '#core/policy/journal/cost-fact.ts';
-import { type SessionStamp, stampedEvent } from '#core/policy/journal/envelope.ts';
-import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
+import { type PreparedBatch, type SessionStamp, stampedEvent } from '#core/policy/journal/prepare.ts';
 import type { Published } from '#core/ports/live-bus.ts';
-import { JournalConflict } from '#protocol/batch.ts';
 import { type Event, type PayloadOf, SYSTEM_SESSION } from '#protocol/event.ts';
+import { JournalConflict } from '#protocol/journal-batch.ts';
 import { EVENT_COLUMNS, eventRow, FACT_COLUMNS, LEDGER_SESSION_COLUMNS, ROLLUP_UPSERTS } from '#store/write/events.ts';
 import type { Tx } from '../connection/pool.ts';
 import { insertRows } from './insert.ts';

@@ -1,7 +1,7 @@
 // First statement of a tree's commit: it is written by who holds the tree, and once (16 §3.2, §3.4).
 
 import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
-import { TreeLost } from '#protocol/batch.ts';
+import { TreeLost } from '#protocol/journal-batch.ts';
 import type { Held, HeldTrees } from '#store/cluster/held.ts';
 import type { Send } from '../connection/client.ts';
 import type { Tx } from '../connection/pool.ts';

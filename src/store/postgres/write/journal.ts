@@ -1,7 +1,7 @@
 // The only writer of a node: one transaction a flush, one numbered commit a tree; then publication (16 §3).
 
 import { type PreparedBatch, prepareBatch } from '#core/policy/journal/prepare.ts';
-import type { Journal } from '#core/ports/journal.ts';
+import type { Journal } from '#core/ports/journal-writer.ts';
 import type { LiveBus, Published } from '#core/ports/live-bus.ts';
 import type { Effects } from '#store/write/effects.ts';
 import { isTransient } from '../connection/faults.ts';

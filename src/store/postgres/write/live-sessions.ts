@@ -1,10 +1,9 @@
 // Sessions and turns that commits are made for: what was found of them once holds until their end is written.
 
 import { conditionsOf, turnRefusal } from '#core/policy/journal/conditions.ts';
-import type { SessionStamp } from '#core/policy/journal/envelope.ts';
-import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
-import { JournalConflict } from '#protocol/batch.ts';
+import type { PreparedBatch, SessionStamp } from '#core/policy/journal/prepare.ts';
 import { SYSTEM_SESSION } from '#protocol/event.ts';
+import { JournalConflict } from '#protocol/journal-batch.ts';
 import type { TurnStatus } from '#protocol/turn.ts';
 import { STAMP, type StampRow } from '#store/read/sessions.ts';
 import { ENDED_TURN } from '#store/write/turns.ts';

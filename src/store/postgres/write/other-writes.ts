@@ -1,6 +1,6 @@
 // Changes of delegations, confirmations, checkpoints, workers, request keys and patterns (01 §11.3).
 
-import { JournalConflict } from '#core/ports/journal.ts';
+import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { toPusd } from '#protocol/money.ts';
 import { bit, json } from '#store/schema/values.ts';
 import * as checkpoints from '#store/write/checkpoints.ts';

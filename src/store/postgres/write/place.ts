@@ -1,7 +1,7 @@
 // To which tree a batch belongs: most say a session, some only a turn or a call of it (16 §3.1).
 
 import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
-import type { Write } from '#core/ports/journal.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
 import { SYSTEM_SESSION } from '#protocol/event.ts';
 
 /** What names the tree of a batch. */

@@ -1,5 +1,5 @@
 // Deletes old events in slices; messages, cost facts and rollups stay (02 §6, 16 §9).
-import type { PruneReport } from '#core/ports/journal.ts';
+import type { PruneReport } from '#core/ports/journal-writer.ts';
 import * as sql from '#store/write/prune.ts';
 import { maintenance } from '../connection/advisory.ts';
 import { isTransient } from '../connection/faults.ts';

@@ -1,5 +1,5 @@
 // Deletes a session tree: everything but its cost facts and rollups, and what was learned of it (01 §7.4).
-import { TreeLost } from '#protocol/batch.ts';
+import { TreeLost } from '#protocol/journal-batch.ts';
 import type { HeldTrees } from '#store/cluster/held.ts';
 import * as patterns from '#store/write/patterns.ts';
 import { DELETIONS, purgeable, TREE, type TreeRow } from '#store/write/purge.ts';

@@ -1,7 +1,7 @@
 // Changes of sessions: a session ends once, and nothing changes an ended one (01 §7.1, §7.2).
 
-import { checkSessionLinks, type ParentLinks } from '#core/policy/journal/session-links.ts';
-import { JournalConflict } from '#core/ports/journal.ts';
+import { checkSessionLinks, type ParentLinks } from '#core/policy/journal/conditions.ts';
+import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { toPusd } from '#protocol/money.ts';
 import { json } from '#store/schema/values.ts';
 import * as sql from '#store/write/sessions.ts';

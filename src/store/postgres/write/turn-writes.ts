@@ -2,7 +2,7 @@
 
 import { turnRefusal } from '#core/policy/journal/conditions.ts';
 import { type AnsweredCall, resultViolation } from '#core/policy/journal/message-rules.ts';
-import { InvalidMessageError, JournalConflict } from '#core/ports/journal.ts';
+import { InvalidMessageError, JournalConflict } from '#core/ports/journal-writer.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { MAX_TURN_INPUTS, type TurnStatus } from '#protocol/turn.ts';

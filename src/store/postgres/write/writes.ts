@@ -1,7 +1,7 @@
 // One applier per kind of change. Statements are sent without waiting; conditions are looked at as answers come (16 §3).
 
-import type { Write } from '#core/ports/journal.ts';
-import type { Logger } from '#core/ports/log.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { HeldTrees } from '#store/cluster/held.ts';
 import type { Effects } from '#store/write/effects.ts';

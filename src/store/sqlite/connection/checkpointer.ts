@@ -1,7 +1,7 @@
 // Copies the write-ahead log into the database file on a thread of its own: the disk syncs of it would stop every stream (01 §11.1).
 import { createRequire } from 'node:module';
 import { Worker } from 'node:worker_threads';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 
 export interface Checkpointer {
   /** Counts a committed transaction; every so many of them the log is copied. */

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type Database from 'better-sqlite3';
 import { z } from 'zod';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import { StartupError } from '#protocol/errors.ts';
 
 // The list that drizzle-kit keeps beside its drafts; the n-th entry leads to `user_version` n.

@@ -1,7 +1,7 @@
 // Opens the database file: lock, pragmas, migrations; every failure is one clear line (01 §11.1).
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { makeFolder } from '#protocol/folder.ts';
 import { createHistoryCache, createSessionCache, type HistoryCache, type SessionCache } from '#store/read/caches.ts';

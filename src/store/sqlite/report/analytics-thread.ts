@@ -2,7 +2,7 @@
 import os from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 import { type PriceTable, storedPriceTable } from '#core/policy/pricing/price-table.ts';
-import type { Analytics, CallPricer } from '#core/ports/analytics.ts';
+import type { Analytics, CallPricer } from '#core/ports/report-reader.ts';
 import { openReader } from '../connection/open.ts';
 import { createAnalytics } from './analytics.ts';
 

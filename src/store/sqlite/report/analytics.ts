@@ -1,6 +1,6 @@
 // The reports of `/analytics/*` over one read-only connection (07 §9.4).
 import type Database from 'better-sqlite3';
-import type { Analytics } from '#core/ports/analytics.ts';
+import type { Analytics } from '#core/ports/report-reader.ts';
 import { stampedCost } from '#store/report/cost-report.ts';
 import { quality } from '#store/report/quality-report.ts';
 import { reliability } from '#store/report/reliability-report.ts';

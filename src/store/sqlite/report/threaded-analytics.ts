@@ -1,7 +1,7 @@
 // The reports on a thread of their own, so that a long one holds up no turn and no stream (07 §9.4).
 import { Worker } from 'node:worker_threads';
-import type { Analytics, CallPricer } from '#core/ports/analytics.ts';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import type { Analytics, CallPricer } from '#core/ports/report-reader.ts';
 import type { Answer, PriceRates, Question, ThreadSetup } from './analytics-thread.ts';
 
 export interface ThreadedAnalytics extends Analytics {

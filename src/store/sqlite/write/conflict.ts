@@ -1,6 +1,6 @@
 // What SQLite raises, as the port names it: which rule of the model a violated index stands for, and a disk that takes nothing.
 import Database from 'better-sqlite3';
-import { InvalidMessageError, JournalConflict, StorageFault } from '#core/ports/journal.ts';
+import { InvalidMessageError, JournalConflict, StorageFault } from '#core/ports/journal-writer.ts';
 
 /** By how SQLite's code begins. */
 const REFUSALS: readonly (readonly [string, string])[] = [

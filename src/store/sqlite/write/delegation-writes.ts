@@ -1,6 +1,6 @@
 // Changes of delegations and confirmations (01 §9, 09 §6).
 import type Database from 'better-sqlite3';
-import { JournalConflict } from '#core/ports/journal.ts';
+import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { json } from '#store/schema/values.ts';
 import * as sql from '#store/write/delegations.ts';
 import { insertInto, type Named, named } from '../connection/named.ts';

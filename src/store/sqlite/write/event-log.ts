@@ -1,12 +1,11 @@
 // Inserts events: id, time, parent and actor are settled here, inside the transaction (02 §2).
 import type Database from 'better-sqlite3';
-import { type SessionStamp, stampedEvent } from '#core/policy/journal/envelope.ts';
-import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
+import { type PreparedBatch, type SessionStamp, stampedEvent } from '#core/policy/journal/prepare.ts';
 import type { Published } from '#core/ports/live-bus.ts';
-import { JournalConflict } from '#protocol/batch.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { type Event, type EventDraft, type PayloadOf, SYSTEM_SESSION } from '#protocol/event.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
+import { JournalConflict } from '#protocol/journal-batch.ts';
 import { EVENT_COLUMNS, EVENT_SESSION_KEY, eventRow } from '#store/write/events.ts';
 import { insertInto } from '../connection/named.ts';
 import { createLedger } from './ledger.ts';

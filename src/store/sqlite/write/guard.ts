@@ -2,7 +2,7 @@
 import type Database from 'better-sqlite3';
 import { conditionsOf, turnRefusal } from '#core/policy/journal/conditions.ts';
 import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
-import { JournalConflict } from '#protocol/batch.ts';
+import { JournalConflict } from '#protocol/journal-batch.ts';
 import type { TurnStatus } from '#protocol/turn.ts';
 import { ENDED_TURN } from '#store/write/turns.ts';
 import type { LiveSessions } from './live-sessions.ts';

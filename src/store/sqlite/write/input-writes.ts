@@ -1,6 +1,6 @@
 // Messages that wait for a running turn: stored at once, gone when the turn has read them (20 §4).
 import type Database from 'better-sqlite3';
-import { JournalConflict } from '#core/ports/journal.ts';
+import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { MAX_TURN_INPUTS } from '#protocol/turn.ts';
 import { json } from '#store/schema/values.ts';
 import * as sql from '#store/write/turns.ts';

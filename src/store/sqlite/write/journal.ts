@@ -1,9 +1,9 @@
 // The only writer: batches of one tick share a transaction; then publication (00 §3, 02 §2).
 
 import { prepareBatch } from '#core/policy/journal/prepare.ts';
-import type { Journal } from '#core/ports/journal.ts';
+import type { Journal } from '#core/ports/journal-writer.ts';
 import type { LiveBus, Published } from '#core/ports/live-bus.ts';
-import type { Logger } from '#core/ports/log.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Event } from '#protocol/event.ts';
 import type { IdGenerator } from '#protocol/ids.ts';

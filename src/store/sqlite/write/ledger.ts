@@ -1,7 +1,7 @@
 // The ledger and its rollups: one cost fact per finished call, projected in the transaction of its event (07 §9.3).
 import type Database from 'better-sqlite3';
 import { type CallRecorded, costFact } from '#core/policy/journal/cost-fact.ts';
-import type { SessionStamp } from '#core/policy/journal/envelope.ts';
+import type { SessionStamp } from '#core/policy/journal/prepare.ts';
 import { FACT_COLUMNS, LEDGER_SESSION_COLUMNS, LEDGER_SESSION_KEY, ROLLUP_UPSERTS } from '#store/write/events.ts';
 import { insertInto } from '../connection/named.ts';
 

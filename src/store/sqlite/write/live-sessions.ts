@@ -1,6 +1,6 @@
 // Sessions that commits are made for: whether they have ended, and what goes from them onto events and cost facts.
 import type Database from 'better-sqlite3';
-import type { SessionStamp } from '#core/policy/journal/envelope.ts';
+import type { SessionStamp } from '#core/policy/journal/prepare.ts';
 import * as sql from '#store/read/sessions.ts';
 
 /** Only what is live is kept: an end that is rolled back then leaves nothing to forget. */

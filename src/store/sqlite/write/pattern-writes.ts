@@ -1,6 +1,6 @@
 // Changes of learned patterns; sums are kept by the database, so that a purge in between is not undone (12 §12.3).
 import type Database from 'better-sqlite3';
-import { JournalConflict } from '#core/ports/journal.ts';
+import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { toPusd } from '#protocol/money.ts';
 import * as sql from '#store/write/patterns.ts';
 import { named } from '../connection/named.ts';

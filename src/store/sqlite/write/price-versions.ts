@@ -1,6 +1,6 @@
 // Price versions: stored once, so that a past call can be priced again (08 §3).
 import type Database from 'better-sqlite3';
-import type { Journal } from '#core/ports/journal.ts';
+import type { Journal } from '#core/ports/journal-writer.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { PRICE_COLUMNS, PRICE_HASH, ratesChanged } from '#store/write/others.ts';
 import { insertInto } from '../connection/named.ts';

@@ -1,6 +1,6 @@
 // Deletes old events in slices; messages, cost facts and rollups stay (02 §6).
 import type Database from 'better-sqlite3';
-import type { PruneReport } from '#core/ports/journal.ts';
+import type { PruneReport } from '#core/ports/journal-writer.ts';
 import { PRUNED_THROUGH } from '#store/schema/words.ts';
 import { OLD, OLDEST_KEPT, type OldEvent, SKIPPED, SLICE_ROWS } from '#store/write/prune.ts';
 

@@ -2,8 +2,8 @@
 import type Database from 'better-sqlite3';
 import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
 import type { Published } from '#core/ports/live-bus.ts';
-import type { Logger } from '#core/ports/log.ts';
-import { InvalidMessageError, JournalConflict } from '#protocol/batch.ts';
+import type { Logger } from '#core/ports/logger.ts';
+import { InvalidMessageError, JournalConflict } from '#protocol/journal-batch.ts';
 import type { Effects } from '#store/write/effects.ts';
 import { journalFault } from './conflict.ts';
 import type { EventLog } from './event-log.ts';

@@ -2,8 +2,8 @@
 import type Database from 'better-sqlite3';
 import { turnRefusal } from '#core/policy/journal/conditions.ts';
 import { type AnsweredCall, resultViolation } from '#core/policy/journal/message-rules.ts';
-import { InvalidMessageError, JournalConflict } from '#core/ports/journal.ts';
-import type { Logger } from '#core/ports/log.ts';
+import { InvalidMessageError, JournalConflict } from '#core/ports/journal-writer.ts';
+import type { Logger } from '#core/ports/logger.ts';
 import type { StoredMessage } from '#protocol/message.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnStatus } from '#protocol/turn.ts';

@@ -1,5 +1,5 @@
 // One applier per kind of change: its statements, prepared once, and its condition on the state (01 §11.4).
-import type { Write } from '#core/ports/journal.ts';
+import type { Write } from '#core/ports/journal-writer.ts';
 import type { Effects } from '#store/write/effects.ts';
 
 type OfKind<K extends Write['kind']> = Extract<Write, { readonly kind: K }>;

@@ -1,0 +1,275 @@
+// A session's events as an async iterator that survives broken connections (06 §2-§4, §11).
+
+import type { WebSocket as Socket } from 'ws';
+import { ApiError, request, type ServerAddress, urlOf } from './request.ts';
+import type { StreamEventType, StreamItem } from './stream-items.ts';
+
+// How long a stream waits before it connects anew (06 §11): the less a server brings, the more rarely it is asked.
+
+const FIRST_DELAY_MS = 100;
+const LONGEST_DELAY_MS = 5000;
+
+interface Backoff {
+  /** Something came that was not known before, or the connection has stood for longer than the longest wait. */
+  good(): void;
+  /** A connection is gone: milliseconds until the next one. */
+  lost(): number;
+}
+
+/**
+ * Twice the last wait after each connection that brought nothing: one that was taken and closed at once counts as one
+ * that was refused. One that stood longer than the longest wait asks nobody too often, however quiet it was.
+ */
+export function createBackoff(): Backoff {
+  let failures = 0;
+  return {
+    good() {
+      failures = 0;
+    },
+    lost: () => Math.min(FIRST_DELAY_MS * 2 ** failures++, LONGEST_DELAY_MS),
+  };
+}
+
+// One WebSocket to a session: frames in the order of their arrival, and why it was closed (06 §2, §4, §11).
+
+type Frame =
+  | StreamItem
+  | { readonly type: 'subscribe_ack'; readonly since: string | null }
+  | { readonly type: 'subscribe_error'; readonly code: string; readonly message: string };
+
+interface Closed {
+  readonly code: number;
+  /** The server's word for it; '' where it gave none. */
+  readonly reason: string;
+  /** False when the upgrade was refused, or nobody answered. */
+  readonly opened: boolean;
+}
+
+interface Connection {
+  /** The next frame; null when the socket is closed and everything received was taken. */
+  next(): Promise<Frame | null>;
+  close(): void;
+  /** Once `next` has said null. */
+  closed(): Closed;
+}
+
+/** Connects and sends `subscribe` as soon as it may. What fails shows as a close. */
+async function connect(url: string, subscribe: object): Promise<Connection> {
+  const WebSocket = await socketClass();
+  const socket = new WebSocket(url);
+  const received: Frame[] = [];
+  let opened = false;
+  let closed: Closed | null = null;
+  let wake = () => {};
+  socket.onopen = () => {
+    opened = true;
+    socket.send(JSON.stringify(subscribe));
+  };
+  socket.onmessage = (message) => {
+    const frame = frameOf(message.data);
+    if (frame === null) {
+      // What follows a frame that cannot be read would leave a hole behind it.
+      socket.onmessage = null;
+      socket.close();
+    } else received.push(frame);
+    wake();
+  };
+  // What an error means is decided by the close that follows it.
+  socket.onerror = () => {};
+  socket.onclose = ({ code, reason }) => {
+    closed = { code, reason: codeOf(reason), opened };
+    wake();
+  };
+  return {
+    async next() {
+      while (received.length === 0 && closed === null) {
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+      }
+      return received.shift() ?? null;
+    },
+    close() {
+      if (closed === null) socket.close();
+    },
+    closed: () => closed ?? { code: 1006, reason: '', opened },
+  };
+}
+
+/** Null for what no Metis server sends. */
+function frameOf(data: unknown): Frame | null {
+  try {
+    const frame = JSON.parse(String(data)) as Partial<Record<string, unknown>> | null;
+    return isSound(frame) ? (frame as unknown as Frame) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** As far as the stream itself looks into it. Other types may come with later servers. */
+function isSound(frame: Partial<Record<string, unknown>> | null): boolean {
+  const cursor = (value: unknown) => value === null || typeof value === 'string';
+  switch (frame?.type) {
+    case 'event':
+      return typeof frame.event === 'object' && frame.event !== null && 'id' in frame.event && cursor(frame.event.id);
+    case 'snapshot':
+      return cursor(frame.snapshot_at_event_id);
+    case 'subscribe_ack':
+      return cursor(frame.since ?? null);
+    case 'subscribe_error':
+      return typeof frame.code === 'string' && typeof frame.message === 'string';
+    default:
+      return typeof frame?.type === 'string';
+  }
+}
+
+function codeOf(reason: string): string {
+  try {
+    const { code } = JSON.parse(reason) as { code?: unknown };
+    return typeof code === 'string' ? code : '';
+  } catch {
+    return '';
+  }
+}
+
+/** The library's socket in Node, whose own says nothing when an upgrade is refused (22); the platform's in a browser. */
+async function socketClass(): Promise<new (url: string) => Socket> {
+  if (globalThis.process?.versions?.node) return (await import('ws')).WebSocket;
+  return (globalThis as unknown as { WebSocket: new (url: string) => Socket }).WebSocket;
+}
+
+export interface StreamOptions {
+  readonly types?: readonly StreamEventType[];
+  /** What a chat window shows; not together with `types`. */
+  readonly preset?: 'chat';
+  /** The events of all workers below the session too. */
+  readonly include_worker_sessions?: boolean;
+  /** Events after this id. Without it and without `snapshot` the stream starts with what comes next. */
+  readonly since?: string;
+  /** First the state as it is; `since` then counts for nothing. */
+  readonly snapshot?: boolean;
+  /** Ends the stream, without an error. */
+  readonly signal?: AbortSignal;
+  /** Told `false` when the connection is lost, and `true` when it stands, the first time and again. */
+  readonly connected?: (yes: boolean) => void;
+}
+
+/** Closed because the client is wrong: trying again changes nothing. */
+const FINAL_CLOSE_CODES = new Set([1003, 1007, 1008, 1009]);
+const CURSOR_EXPIRED = 'cursor_expired';
+
+/**
+ * Yields every event once and in order. A lost connection is taken up again after the last id seen, for as long as it
+ * takes; when the server no longer holds that place, with a snapshot. Ends with the session. Throws `ApiError` when the
+ * server refuses.
+ */
+export async function* streamSession(
+  server: ServerAddress,
+  sessionId: string,
+  options: StreamOptions = {},
+  wait: typeof pause = pause,
+): AsyncGenerator<StreamItem, void, undefined> {
+  const { signal, types, preset, include_worker_sessions } = options;
+  let since = options.since ?? null;
+  let snapshot = options.snapshot ?? false;
+  const backoff = createBackoff();
+  let standing: boolean | null = null;
+  const tell = (yes: boolean) => {
+    if (standing !== yes) options.connected?.(yes);
+    standing = yes;
+  };
+  while (!signal?.aborted) {
+    const connection = await connect(streamUrl(server, sessionId), {
+      type: 'subscribe',
+      types,
+      preset,
+      include_worker_sessions,
+      ...(snapshot ? { snapshot } : since === null ? {} : { since }),
+      ...(server.token ? { token: server.token } : {}),
+    });
+    const stop = () => connection.close();
+    signal?.addEventListener('abort', stop, { once: true });
+    if (signal?.aborted) stop();
+    let lost = false;
+    const gone = new AbortController();
+    try {
+      while (!signal?.aborted) {
+        const frame = await connection.next();
+        if (frame === null) break;
+        if (frame.type === 'subscribe_ack') {
+          tell(true);
+          void wait(LONGEST_DELAY_MS, gone.signal).then(() => gone.signal.aborted || backoff.good());
+          // Where the stream began: a connection that breaks before its first event goes on from there.
+          since ??= frame.since;
+        } else if (frame.type === 'subscribe_error') {
+          if (frame.code !== CURSOR_EXPIRED) throw new ApiError(0, frame.code, frame.message, {});
+          lost = true;
+          snapshot = true;
+          since = null;
+        } else if (frame.type === 'snapshot') {
+          backoff.good();
+          snapshot = false;
+          since = frame.snapshot_at_event_id;
+          yield frame;
+        } else if (frame.type === 'event') {
+          const { id } = frame.event;
+          if (id !== null && since !== null && id <= since) continue;
+          backoff.good();
+          if (id !== null) since = id;
+          yield frame;
+        }
+      }
+    } finally {
+      signal?.removeEventListener('abort', stop);
+      gone.abort();
+      connection.close();
+    }
+    const closed = connection.closed();
+    if (signal?.aborted || closed.code === 1000) return;
+    if (!lost) refuseFinal(closed);
+    tell(false);
+    if (!closed.opened) await server.lost?.();
+    // A refused upgrade does not tell a socket why; the same session over HTTP does.
+    if (!closed.opened) await explainRefusal(server, sessionId, signal);
+    await wait(backoff.lost(), signal);
+  }
+}
+
+function refuseFinal({ code, reason }: Closed): void {
+  if (!FINAL_CLOSE_CODES.has(code)) return;
+  const why = reason === '' ? '' : `: ${reason}`;
+  throw new ApiError(
+    0,
+    reason === '' ? 'stream_closed' : reason,
+    `the server closed the stream with ${code}${why}`,
+    {},
+  );
+}
+
+async function explainRefusal(server: ServerAddress, sessionId: string, signal?: AbortSignal): Promise<void> {
+  try {
+    await request(server, 'GET', `/sessions/${encodeURIComponent(sessionId)}`, { signal });
+  } catch (error) {
+    if (error instanceof ApiError && error.status < 500) throw error;
+  }
+}
+
+function streamUrl(server: ServerAddress, sessionId: string): string {
+  const url = urlOf(server, `/sessions/${encodeURIComponent(sessionId)}/stream`);
+  url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
+  return url.href;
+}
+
+/** Ends early when `signal` is aborted. */
+function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  if (signal?.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    const timer = setTimeout(done, ms);
+    signal?.addEventListener('abort', done, { once: true });
+    function done(): void {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', done);
+      resolve();
+    }
+  });
+}

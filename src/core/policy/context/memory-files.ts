@@ -1,0 +1,87 @@
+// The memory files: their caps, what a tool makes of one, and what it answers (10 §4).
+import type { MemoryFile, MemoryWrite } from '#protocol/event/session-events.ts';
+import { err, ok, type Result } from '#protocol/result.ts';
+
+/** In the order of the prompt; caps in UTF-8 bytes. */
+export const MEMORY_FILES = [
+  { name: 'USER.md', heading: 'User context', soft: 1536, hard: 3072 },
+  { name: 'MEMORY.md', heading: 'Workspace memory', soft: 2048, hard: 4096 },
+] as const satisfies readonly { name: MemoryFile; heading: string; soft: number; hard: number }[];
+
+export type MemoryEdit =
+  | { readonly operation: 'add'; readonly entry: string }
+  | { readonly operation: 'replace'; readonly old: string; readonly new: string }
+  | { readonly operation: 'consolidate'; readonly content: string };
+
+/** A file as it was read: its first bytes and how many it has. */
+export interface MemoryContent {
+  readonly head: Buffer;
+  readonly size: number;
+}
+
+const NEW_LINE = 0x0a;
+
+/**
+ * The new content of a file, or why it stays as it is, for the model to read.
+ * It works on bytes: what a person wrote in another encoding comes out as it went in.
+ */
+export function editMemory(file: MemoryFile, before: MemoryContent, edit: MemoryEdit): Result<Buffer, string> {
+  const edited = edit.operation === 'consolidate' ? ok(Buffer.from(edit.content)) : editPart(file, before, edit);
+  if (!edited.ok) return edited;
+  const { hard } = capsOf(file);
+  return edited.value.length > hard ? err(rejected(file, edited.value.length, hard)) : edited;
+}
+
+function editPart(
+  file: MemoryFile,
+  { head, size }: MemoryContent,
+  edit: Exclude<MemoryEdit, { operation: 'consolidate' }>,
+): Result<Buffer, string> {
+  const readInPart = size > head.length;
+  if (edit.operation === 'add') {
+    const entry = edit.entry.trim();
+    if (entry === '') return err('entry must be non-empty');
+    if (readInPart) return err(rejected(file, size + Buffer.byteLength(entry) + 1, capsOf(file).hard));
+    const gap = size > 0 && head[size - 1] !== NEW_LINE ? '\n' : '';
+    return ok(Buffer.concat([head, Buffer.from(`${gap}${entry}\n`)]));
+  }
+  if (edit.old === '') return err('replace source must be non-empty');
+  if (size === 0) return err(`${file} is empty; nothing to replace`);
+  if (readInPart) return err(rejected(file, size, capsOf(file).hard));
+  const old = Buffer.from(edit.old);
+  const at = head.indexOf(old);
+  if (at < 0) return err(`replace source not found in ${file}`);
+  const count = occurrences(head, old);
+  if (count > 1) return err(`replace source appears ${count} times in ${file}; must be unique`);
+  return ok(Buffer.concat([head.subarray(0, at), Buffer.from(edit.new), head.subarray(at + old.length)]));
+}
+
+/** Overlapping places count as several. */
+function occurrences(content: Buffer, sought: Buffer): number {
+  let count = 0;
+  for (let at = content.indexOf(sought); at >= 0; at = content.indexOf(sought, at + 1)) count += 1;
+  return count;
+}
+
+function rejected(file: MemoryFile, bytes: number, cap: number): string {
+  return `${file} write rejected: ${bytes} bytes exceeds hard cap ${cap}; consolidate before adding more`;
+}
+
+/** What the model reads of a write, and whether the file has passed the size at which it is asked to tidy up. */
+export function memoryAnswer(
+  file: MemoryFile,
+  operation: MemoryEdit['operation'],
+  { before_size_bytes: before, after_size_bytes: after }: MemoryWrite,
+): { readonly text: string; readonly over_soft_cap: boolean } {
+  const over_soft_cap = after > capsOf(file).soft;
+  const said = {
+    add: `appended to ${file} (${after} bytes total)`,
+    replace: `replaced in ${file} (${after} bytes total)`,
+    consolidate: `consolidated ${file}: ${before} → ${after} bytes`,
+  }[operation];
+  return { text: `${said}${over_soft_cap ? ' — over soft cap; consider memory_consolidate' : ''}`, over_soft_cap };
+}
+
+function capsOf(file: MemoryFile): { readonly soft: number; readonly hard: number } {
+  return MEMORY_FILES.find(({ name }) => name === file)!;
+}

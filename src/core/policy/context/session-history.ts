@@ -1,0 +1,87 @@
+// What a turn wants to know of its whole history, summed up message by message: a long history costs only what is new (10 §1).
+import type { StoredMessage } from '#protocol/message.ts';
+import { messageSize } from './token-estimate.ts';
+
+export interface HistorySummary {
+  /** Code points, as `estimateRequest` counts them. */
+  readonly size: number;
+  /** An image in a message or in a tool result. */
+  readonly has_images: boolean;
+  readonly has_tool_results: boolean;
+  /** Media types of documents in it. */
+  readonly document_types: readonly string[];
+  /** Turns: each began with a message of a person or a planner, and may have read more. */
+  readonly turns: number;
+  /** A message was ever stored so long after the answer before it that a short-lived cache was gone (20 §8). */
+  readonly had_pause: boolean;
+}
+
+/** A little less than the 5 minutes that a cached prompt lives. */
+const PAUSE_MS = 4 * 60_000;
+
+interface Counted extends HistorySummary {
+  /** How many messages of the array are in it. */
+  readonly count: number;
+  /** Of the newest user message. */
+  readonly turn_id: StoredMessage['turn_id'];
+  /** When the newest answer was stored, Unix milliseconds. */
+  readonly answered_at: number | null;
+}
+
+const NOTHING: Counted = {
+  count: 0,
+  size: 0,
+  has_images: false,
+  has_tool_results: false,
+  document_types: [],
+  turns: 0,
+  had_pause: false,
+  turn_id: null,
+  answered_at: null,
+};
+
+// Stored messages never change and a history only grows, so what was summed up of an array stays true of its beginning.
+const summaries = new WeakMap<readonly StoredMessage[], Counted>();
+
+export function summaryOf(history: readonly StoredMessage[]): HistorySummary {
+  let summary = summaries.get(history) ?? NOTHING;
+  if (summary.count === history.length) return summary;
+  for (let i = summary.count; i < history.length; i += 1) summary = withMessage(summary, history[i]!);
+  summaries.set(history, summary);
+  return summary;
+}
+
+/** A new history, whose summary is the old one's and the messages'. */
+export function extended(history: readonly StoredMessage[], ...messages: readonly StoredMessage[]): StoredMessage[] {
+  const longer = [...history, ...messages];
+  const known = summaries.get(history);
+  if (known !== undefined) summaries.set(longer, known);
+  return longer;
+}
+
+export function hasImage(message: StoredMessage): boolean {
+  return message.content.some(
+    (b) => b.type === 'image' || (b.type === 'tool_result' && b.content.some((c) => c.type === 'image')),
+  );
+}
+
+function withMessage(before: Counted, message: StoredMessage): Counted {
+  const at = Date.parse(message.created_at);
+  const begins = message.role === 'user' && (message.turn_id === null || message.turn_id !== before.turn_id);
+  return {
+    count: before.count + 1,
+    size: before.size + messageSize(message),
+    has_images: before.has_images || hasImage(message),
+    has_tool_results: before.has_tool_results || message.role === 'tool',
+    document_types: withDocuments(before.document_types, message),
+    turns: before.turns + (begins ? 1 : 0),
+    turn_id: begins ? message.turn_id : before.turn_id,
+    had_pause: before.had_pause || (before.answered_at !== null && at - before.answered_at > PAUSE_MS),
+    answered_at: message.role === 'assistant' ? at : before.answered_at,
+  };
+}
+
+function withDocuments(before: readonly string[], { content }: StoredMessage): readonly string[] {
+  const types = content.flatMap((b) => (b.type === 'document' && !before.includes(b.media_type) ? [b.media_type] : []));
+  return types.length === 0 ? before : [...before, ...new Set(types)];
+}

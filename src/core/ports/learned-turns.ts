@@ -1,0 +1,52 @@
+// Reads of what was learned (12 §12.3). Every one is of one workspace: what happened in another is never seen.
+
+import type { Config } from '#protocol/config.ts';
+import type { SessionId } from '#protocol/ids.ts';
+import type { Fingerprint, StoredPattern } from '#protocol/learned-pattern.ts';
+import type { Recommendation } from '#protocol/route.ts';
+
+/** A finished turn as the loop finds it. */
+export interface LearnedTurn {
+  readonly session_id: SessionId;
+  readonly workspace_path: string;
+  readonly chosen_model: string | null;
+  /** Null where nothing is to be learned of it. */
+  readonly fingerprint: Fingerprint | null;
+  /** Where it was recorded, null before. */
+  readonly recorded: {
+    readonly fingerprint_id: string;
+    readonly structural_sig: string;
+    /** Of the outcome's newest turn. */
+    readonly pricing_version: string;
+    readonly primary_model: string;
+    readonly score: number | null;
+  } | null;
+}
+
+export interface PatternReader {
+  /** By id; one that is missing was purged with its session, or never was. */
+  turns(turnIds: readonly string[]): Promise<ReadonlyMap<string, LearnedTurn>>;
+  /** By signature, ascending. @param after a signature, '' = from the beginning */
+  bySignature(workspacePath: string, after: string, limit: number): Promise<readonly StoredPattern[]>;
+  /** Newest first, outcomes by model. @param before a fingerprint's id */
+  newest(
+    workspacePath: string,
+    before: string | null,
+    limit: number,
+  ): Promise<{ readonly rows: readonly StoredPattern[]; readonly next: string | null }>;
+}
+
+// Slot 4's source: what earlier turns suggest for this one (03 §8). The system works without one.
+
+interface RecommendationQuery {
+  readonly workspace_path: string;
+  readonly fingerprint: Fingerprint;
+  readonly config: Config['pattern'];
+}
+
+export interface Recommender {
+  /** Null when nothing like it happened in the workspace. May throw: the engine logs it and goes on without. */
+  recommend(query: RecommendationQuery): Promise<Recommendation | null>;
+  /** Sessions of the workspace were deleted: what is held of it in memory is no longer true. */
+  forget(workspacePath: string): void;
+}

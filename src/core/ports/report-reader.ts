@@ -1,0 +1,68 @@
+// Reads of the ledger and the trace for the `/analytics/*` endpoints (07).
+import type {
+  CostQuery,
+  CostRow,
+  CostTotals,
+  ModelReliability,
+  RoutingStats,
+  Savings,
+  SavingsQuery,
+  SortKey,
+  TraceQuery,
+} from '#protocol/analytics.ts';
+import type { Quality } from '#protocol/learned-pattern.ts';
+import type { Tier } from '#protocol/scalars.ts';
+
+/** Of one workspace, its path as it is stored. */
+export interface QualityQuery {
+  readonly workspace_path: string;
+  /** Turns from then on are counted as recent, Unix ms. */
+  readonly since: number;
+  /** Of every model of the registry: others are passed over. */
+  readonly tiers: ReadonlyMap<string, Tier | null>;
+}
+
+/** Rates of one version, as far as repricing needs them. A price table is one. */
+export interface CallPricer {
+  readonly version: string;
+  readonly source: string;
+  readonly models: Readonly<
+    Record<string, { readonly long_context: readonly { readonly above_prompt_tokens: number }[] }>
+  >;
+  /** Picodollars per token for a prompt of this size; null when the version does not know the model. */
+  ratesFor(
+    model: string,
+    promptTokens: number,
+  ): {
+    readonly input: bigint;
+    readonly output: bigint;
+    readonly cached_read: bigint;
+    readonly cache_write: bigint;
+    readonly cache_write_1h: bigint;
+  } | null;
+}
+
+export interface CostAnswer {
+  /** Rows of the asked page; for `group_by=none` the totals. */
+  readonly data: readonly CostRow[] | CostTotals;
+  /** Over the whole window and all filters, before paging. */
+  readonly totals: CostTotals;
+  /** Sort key of the last row when there are more. */
+  readonly next: SortKey | null;
+}
+
+/**
+ * Everything here only reads, and never holds the event loop for long: long scans go in slices.
+ * A sum beyond 2^63 - 1 picodollars rejects instead of rounding (07 §9.2).
+ */
+export interface Analytics {
+  /** Stamped costs, or with `pricer` the same calls under its version (07 §4, §6). */
+  cost(query: CostQuery, pricer: CallPricer | null): Promise<CostAnswer>;
+  /** The same tokens on another model, both sides at `pricer`'s rates (07 §5). */
+  savings(query: SavingsQuery, pricer: CallPricer): Promise<Savings>;
+  routing(query: TraceQuery): Promise<RoutingStats>;
+  /** One row per model, ascending. */
+  reliability(query: TraceQuery): Promise<readonly ModelReliability[]>;
+  /** Which shapes of task a cheaper model does as well (07 §7.3). */
+  quality(query: QualityQuery): Promise<Quality>;
+}

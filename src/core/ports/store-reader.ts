@@ -1,0 +1,291 @@
+// Reads of durable state. Records are what the engine works with, wire objects what people get.
+
+import type { Confirmation, ConfirmationDetail } from '#protocol/confirmation.ts';
+import type { Delegation, DelegationRecord } from '#protocol/delegate.ts';
+import type { AnyEvent } from '#protocol/event.ts';
+import type { CallChanges } from '#protocol/file-change.ts';
+import type { ConfirmationId, EventId, MessageId, SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
+import type { Message, StoredMessage, ToolResultBlock } from '#protocol/message.ts';
+import type { Pusd } from '#protocol/money.ts';
+import type { Checkpoint } from '#protocol/prompt-parts.ts';
+import type { Door, OnReached } from '#protocol/scalars.ts';
+import type { Session, SessionRecord, SessionStatus } from '#protocol/session.ts';
+import type { ToolCallStatus } from '#protocol/tool.ts';
+import type { TrustedFile } from '#protocol/trusted-file.ts';
+import type { Turn, TurnInputRecord, TurnRecord } from '#protocol/turn.ts';
+import type { SessionWorker } from '#protocol/worker-definition.ts';
+import type { ConfirmationRow, IdempotencyRow } from './journal-writer.ts';
+import type { PatternReader } from './learned-turns.ts';
+
+/** A page of rows; `next` is the sort key of the last row when there are more. */
+export interface Page<T> {
+  readonly rows: readonly T[];
+  readonly next: string | null;
+}
+
+export interface SessionQuery {
+  readonly workspace_path: string | null;
+  readonly include_workers: boolean;
+  readonly status: readonly SessionStatus[] | null;
+  readonly parent_session_id: string | null;
+  /** Sessions of this named worker. */
+  readonly worker_name: string | null;
+  readonly door: Door | null;
+  /** Sessions whose calls are open: they run, though no turn of them does. */
+  readonly calling: readonly SessionId[];
+  /** Sessions with an id below this one. */
+  readonly before: string | null;
+  readonly limit: number;
+}
+
+export interface SessionReader {
+  record(id: string): Promise<SessionRecord | null>;
+  view(id: string): Promise<Session | null>;
+  /** The top-level session that a caller's client knows by this name. */
+  ofClient(caller: string, clientRef: string): Promise<SessionRecord | null>;
+  /** The worker of a tree that its client knows by this name. */
+  workerOfClient(rootSessionId: SessionId, clientRef: string): Promise<SessionRecord | null>;
+  /** The newest worker that a caller's client knows by this name, in any of the caller's trees. */
+  workerOfCaller(caller: string, clientRef: string): Promise<SessionRecord | null>;
+  /** What a root session may spend, and the limit it was last warned about (decimal US dollars); null when there is no such session. */
+  limit(rootSessionId: SessionId): Promise<{
+    readonly max_cost_usd: string | null;
+    readonly on_reached: OnReached;
+    readonly warned_usd: string | null;
+  } | null>;
+  /** Newest first. */
+  list(query: SessionQuery): Promise<Page<Session>>;
+  /** Ids of a session's descendants, deepest first. */
+  descendants(id: SessionId): Promise<readonly SessionId[]>;
+  /** The session itself and its ancestors up to the root. */
+  lineage(id: string): Promise<readonly SessionId[]>;
+  /** Of the whole server, for its health: top-level sessions not ended, worker sessions not ended, open turns that run. */
+  counts(): Promise<{
+    readonly active_sessions: number;
+    readonly active_workers: number;
+    readonly active_turns: number;
+  }>;
+}
+
+/** A tool call of a turn, for recovery and for context references. */
+export interface ToolCallState {
+  readonly id: ToolUseId;
+  readonly session_id: SessionId;
+  readonly message_id: MessageId;
+  readonly name: string;
+  readonly status: ToolCallStatus;
+  readonly result: ToolResultBlock | null;
+  /** Whether its tool message is stored. */
+  readonly answered: boolean;
+}
+
+export interface TurnReader {
+  record(sessionId: string, turnId: string): Promise<TurnRecord | null>;
+  /** The session's turn that is not terminal. */
+  open(sessionId: SessionId): Promise<TurnRecord | null>;
+  /** The session's last turn, whatever its status. */
+  newest(sessionId: SessionId): Promise<TurnRecord | null>;
+  view(sessionId: string, turnId: string): Promise<Turn | null>;
+  /** Newest first; `before` is a turn id. */
+  list(sessionId: string, before: string | null, limit: number): Promise<Page<Turn>>;
+  /** Number of turns of the session, any status. */
+  count(sessionId: SessionId): Promise<number>;
+  /**
+   * Turns that are not terminal, deepest session first.
+   * @param root of this tree; absent = of all, which recovery at the start goes through once (04 §13)
+   */
+  allOpen(root?: SessionId): Promise<readonly TurnRecord[]>;
+  /** Messages that the turn has not read, in the order they came (20 §4). */
+  inputs(turnId: TurnId): Promise<readonly TurnInputRecord[]>;
+  /** Calls of a turn in block order. */
+  toolCalls(turnId: TurnId): Promise<readonly ToolCallState[]>;
+  toolCall(id: string): Promise<ToolCallState | null>;
+  /** What the ledger says of one turn. */
+  totals(turnId: TurnId): Promise<TurnTotals>;
+}
+
+export interface TurnTotals {
+  readonly calls: number;
+  readonly input_tokens: number;
+  readonly output_tokens: number;
+  readonly cached_input_tokens: number;
+  readonly cache_creation_input_tokens: number;
+  readonly cost_pusd: Pusd;
+}
+
+export interface MessageReader {
+  /** Every stored message of the session, oldest first. */
+  history(sessionId: SessionId): Promise<readonly StoredMessage[]>;
+  /** Where its view became smaller, oldest first (10 §7). */
+  checkpoints(sessionId: SessionId): Promise<readonly Checkpoint[]>;
+  get(messageId: string): Promise<Message | null>;
+  /** Ascending; see 05 §3.4 for the boundaries. */
+  page(
+    sessionId: string,
+    query: { readonly before: string | null; readonly after: string | null; readonly limit: number },
+  ): Promise<{
+    readonly messages: readonly Message[];
+    readonly has_more_before: boolean;
+    readonly has_more_after: boolean;
+  }>;
+}
+
+export interface EventQuery {
+  /** Null = every session. */
+  readonly session_id: string | null;
+  /** Also events of the session's descendants. */
+  readonly include_workers: boolean;
+  /** Types of descendants that are included even when `include_workers` is false (06 §7). */
+  readonly worker_types?: readonly string[];
+  readonly types: readonly string[] | null;
+  /** Exclusive. */
+  readonly after: string | null;
+  /** Inclusive. */
+  readonly until: string | null;
+  readonly limit: number;
+}
+
+export interface EventReader {
+  /** Ascending by id. */
+  list(query: EventQuery): Promise<Page<AnyEvent>>;
+  /** The stored payload text beside each event, so that a replay need not serialise again. */
+  listRaw(query: EventQuery): Promise<readonly { readonly event: AnyEvent; readonly payload_json: string }[]>;
+  /**
+   * Where a cursor of the tree's sessions may stand; embedded, ids of the whole database are in one order (02 §3).
+   * @param root absent = of the whole database
+   */
+  newestId(root?: SessionId): Promise<EventId | null>;
+  /** The greatest id that pruning took; embedded, it goes by age through all sessions. */
+  prunedThrough(root: SessionId): Promise<EventId | null>;
+  /**
+   * `llm.call_started` events without an outcome (01 §11.5).
+   * @param turnId absent = of every open turn, as recovery at the start asks; those of a tree are those of its open turns
+   */
+  openCalls(turnId?: TurnId): Promise<readonly AnyEvent[]>;
+  /**
+   * The same of calls that belong to no turn, begun since this event id.
+   * @param root of this tree; absent = of every session that has not ended
+   */
+  openGatewayCalls(since: string, root?: SessionId): Promise<readonly AnyEvent[]>;
+  /** How many model calls of the session were begun. */
+  callCount(sessionId: SessionId): Promise<number>;
+  /** The newest event of a turn of this type, or null. */
+  lastOfTurn(turnId: TurnId, types: readonly string[]): Promise<AnyEvent | null>;
+  /** Every event of a turn of these types, ascending. */
+  ofTurn(turnId: TurnId, types: readonly string[]): Promise<readonly AnyEvent[]>;
+}
+
+export interface DelegationReader {
+  get(toolUseId: string): Promise<DelegationRecord | null>;
+  /** As it is sent. */
+  view(toolUseId: string): Promise<Delegation | null>;
+  ofWorker(sessionId: SessionId): Promise<DelegationRecord | null>;
+  /** Ascending by creation. `after` is a tool use id. */
+  list(
+    sessionId: string,
+    query: { readonly recursive: boolean; readonly after: string | null; readonly limit: number },
+  ): Promise<Page<Delegation>>;
+  /** What the worker session spent and did so far. */
+  usage(workerSessionId: SessionId): Promise<WorkerUsage>;
+  /** What calls of the session and of the workers below it did to the workspace, in the order they settled. */
+  changes(workerSessionId: SessionId): Promise<readonly CallChanges[]>;
+  /** Delegations of a turn's calls that are not terminal. */
+  open(parentTurnId: TurnId): Promise<readonly DelegationRecord[]>;
+  /**
+   * The same of all turns.
+   * @param root of this tree; absent = of every tree, as above
+   */
+  allOpen(root?: SessionId): Promise<readonly DelegationRecord[]>;
+}
+
+export interface WorkerUsage {
+  /** Model of its last call, '' when it made none. */
+  readonly model: string;
+  /** Price version stamped on its last call, '' when it made none. */
+  readonly pricing_version: string;
+  /** However they ended. */
+  readonly turn_count: number;
+  readonly completed_turn_count: number;
+  readonly llm_call_count: number;
+  readonly tool_call_count: number;
+  readonly input_tokens: number;
+  readonly output_tokens: number;
+  readonly cost_pusd: Pusd;
+}
+
+export interface ConfirmationReader {
+  view(id: string): Promise<ConfirmationDetail | null>;
+  record(id: ConfirmationId): Promise<ConfirmationRow | null>;
+  /** Oldest first; `session_id` includes its descendants; `after` is a confirmation id. */
+  list(query: {
+    readonly session_id: string | null;
+    readonly status: 'pending' | 'resolved' | 'all';
+    readonly after: string | null;
+    readonly limit: number;
+  }): Promise<Page<Confirmation>>;
+  /**
+   * Those that nobody has answered, oldest first.
+   * @param root of this tree; absent = of every tree: few are open at a time
+   */
+  allOpen(root?: SessionId): Promise<readonly ConfirmationRow[]>;
+  /** Whether an `identical` answer of this tree covers the key. */
+  granted(rootSessionId: SessionId, keyHash: string): Promise<boolean>;
+}
+
+/** Money as the ledger has it. */
+export interface SpendReader {
+  /** Own calls of the session. */
+  ofSession(sessionId: SessionId): Promise<Pusd>;
+  /** The root and all its descendants. */
+  ofTree(rootSessionId: SessionId): Promise<Pusd>;
+  /** The session and all its descendants, wherever in its tree it stands. */
+  ofSubtree(sessionId: SessionId): Promise<Pusd>;
+  /** All sessions since this moment (Unix ms). */
+  since(from: number): Promise<Pusd>;
+  /** Sessions of a caller since this full hour (Unix ms). */
+  ofCaller(caller: string, from: number): Promise<Pusd>;
+}
+
+/** The workers that a session tree made for itself. */
+export interface SessionWorkerReader {
+  get(root: SessionId, name: string): Promise<SessionWorker | null>;
+  /** By name. */
+  list(root: SessionId): Promise<readonly SessionWorker[]>;
+}
+
+/** Files of workspaces whose bytes a person has trusted (20 §11). */
+export interface TrustedFileReader {
+  /** SHA-256 of the bytes that are trusted; null where the file is not trusted. `path` is relative to the workspace. */
+  digest(workspace: string, path: string): Promise<string | null>;
+  /** By path. */
+  list(workspace: string): Promise<readonly TrustedFile[]>;
+}
+
+export interface Store {
+  readonly workers: SessionWorkerReader;
+  readonly trustedFiles: TrustedFileReader;
+  readonly sessions: SessionReader;
+  readonly turns: TurnReader;
+  readonly messages: MessageReader;
+  readonly events: EventReader;
+  readonly delegations: DelegationReader;
+  readonly confirmations: ConfirmationReader;
+  readonly spend: SpendReader;
+  readonly patterns: PatternReader;
+  idempotency(method: string, path: string, tokenHash: string, key: string): Promise<IdempotencyRow | null>;
+  /** Session, messages, open approvals and workers of one moment (06 §4.1). */
+  snapshot(
+    sessionId: string,
+    includeWorkers: boolean,
+  ): Promise<{
+    readonly session: Session;
+    readonly messages: readonly Message[];
+    readonly snapshot_at_event_id: EventId | null;
+    readonly pending_confirmations: readonly Confirmation[];
+    readonly workers: readonly Delegation[] | null;
+  } | null>;
+  /** A value of the `meta` table. */
+  meta(key: string): Promise<string | null>;
+  /** Why a write would not succeed; null when it would (readiness). */
+  writeFault(): Promise<string | null>;
+}

@@ -1,0 +1,106 @@
+// What is sent to and answered by `/models`, `/routing` (05 §3.5) and `/pricing` (08 §8).
+import { z } from 'zod';
+import { ConfigSchema } from '../config.ts';
+import { SHOWN_SHAPE } from '../learned-pattern.ts';
+import { ModelSchema } from '../model.ts';
+import { PolicyEvaluationSchema, RefusalSchema } from '../route.ts';
+import { CountSchema, Sha256Schema, TierSchema, TimeSchema, UsdSchema, WorkspacePathSchema } from '../scalars.ts';
+
+export const ModelListReply = z.object({ models: z.array(ModelSchema) });
+
+const Model = z.string().nullable();
+export const RoutingPolicyReply = z.object({
+  version: Sha256Schema.nullable(),
+  valid: z.boolean(),
+  loaded_at: TimeSchema.nullable(),
+  global_default: Model,
+  workspace_default: Model,
+  tiers: z.object({ fast: Model, balanced: Model, deep: Model }),
+  rules: z.array(z.object({ name: z.string(), when: z.unknown(), use: z.string() })),
+  pattern: ConfigSchema.shape.pattern,
+  errors: z.array(z.string()).optional(),
+  using_last_known_good: z.boolean().optional(),
+});
+export const CheckRoutingReply = z.object({
+  valid: z.boolean(),
+  errors: z.array(z.string()),
+  warnings: z.array(z.string()),
+});
+export const ExplainRouteReply = z.object({
+  chosen_model: z.string(),
+  winner_index: z.int().min(-1).max(6),
+  refused: RefusalSchema.nullable(),
+  chain: z.array(PolicyEvaluationSchema).length(7),
+  estimated_input_tokens: CountSchema,
+  routing_policy_version: Sha256Schema.nullable(),
+});
+
+export const CheckRoutingBody = z.strictObject({
+  policy_yaml: z.string().nullable().default(null),
+  workspace_path: WorkspacePathSchema.nullable().default(null),
+});
+export const ExplainRouteBody = z.strictObject({
+  text: z.string(),
+  workspace_path: WorkspacePathSchema,
+  model: z.string().min(1).nullable().default(null),
+});
+
+const rates = {
+  input_per_mtok_usd: UsdSchema,
+  output_per_mtok_usd: UsdSchema,
+  cached_read_per_mtok_usd: UsdSchema,
+  cache_write_per_mtok_usd: UsdSchema,
+  cache_write_1h_per_mtok_usd: UsdSchema,
+};
+export const PricingReply = z.object({
+  active_version: z.string(),
+  currency: z.literal('USD'),
+  versions: z.array(z.object({ version: z.string(), source: z.string(), created_at: TimeSchema, active: z.boolean() })),
+  table: z.object({
+    pricing_version: z.string(),
+    content_hash: Sha256Schema,
+    source: z.string(),
+    models: z.record(
+      z.string(),
+      z.object({ ...rates, long_context: z.array(z.object({ above_prompt_tokens: z.int(), ...rates })) }),
+    ),
+  }),
+});
+
+// What is answered by `GET /patterns` (12 §12.7).
+
+const PatternOutcomeSchema = z.object({
+  model: z.string(),
+  /** The registry's of today; null where it has none, or no such model. */
+  tier: TierSchema.nullable(),
+  sample_size: CountSchema,
+  /** Null without scores. */
+  success_score_mean: z.number().min(0).max(1).nullable(),
+  success_score_count: CountSchema,
+  /** For comparison, in whole picodollars; what was paid is in the reports. */
+  avg_cost_usd: UsdSchema,
+  avg_latency_ms: z.number().min(0),
+  last_updated_at: TimeSchema,
+});
+const PatternSchema = z.object({
+  ...SHOWN_SHAPE,
+  outcomes: z.array(PatternOutcomeSchema),
+});
+export type Pattern = z.infer<typeof PatternSchema>;
+export const PatternListReply = z.object({ patterns: z.array(PatternSchema), next_cursor: z.string().nullable() });
+
+// The gateway's nouns: the wires that clients speak, and whose credentials go on (19 §2).
+
+export const ClientWireSchema = z.enum(['messages', 'chat', 'responses']);
+/** Anthropic Messages, OpenAI Chat Completions, OpenAI Responses. */
+export type ClientWire = z.infer<typeof ClientWireSchema>;
+
+/** Where each is served. */
+export const WIRE_PATHS: Readonly<Record<ClientWire, string>> = {
+  messages: '/v1/messages',
+  chat: '/v1/chat/completions',
+  responses: '/v1/responses',
+};
+
+/** Names that ask for a decision in place of a model. */
+export const AUTO_NAMES: readonly string[] = ['auto', 'claude-auto'];

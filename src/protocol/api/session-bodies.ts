@@ -1,0 +1,171 @@
+// What is sent to and answered by `/sessions` (05 §3.1).
+import { z } from 'zod';
+import { DelegationSchema } from '../delegate.ts';
+import { AnyEventSchema } from '../event.ts';
+import { ImageBlockSchema, MessageSchema, TextBlockSchema } from '../message.ts';
+import { PolicyEvaluationSchema } from '../route.ts';
+import {
+  ApprovalModeSchema,
+  CountSchema,
+  DoorSchema,
+  MessageIdSchema,
+  OnReachedSchema,
+  SessionIdSchema,
+  TimeSchema,
+  TurnIdSchema,
+  UlidSchema,
+  UsdLimitSchema,
+  UsdSchema,
+  WorkspacePathSchema,
+} from '../scalars.ts';
+import { SessionSchema } from '../session.ts';
+import { plainText } from '../text/plain-text.ts';
+import { TurnSchema, UserScoreSchema } from '../turn.ts';
+import { WorkerNameSchema } from '../worker-definition.ts';
+
+const PRINTABLE = /^[\x20-\x7e]{1,200}$/;
+
+export const CreateSessionBody = z
+  .strictObject({
+    workspace_path: WorkspacePathSchema,
+    initial_active_model: z.string().min(1).nullable().default(null),
+    max_cost_usd: UsdLimitSchema.nullable().default(null),
+    on_reached: OnReachedSchema.nullable().default(null),
+    approval_mode: ApprovalModeSchema.nullable().default(null),
+    /** Of the adapter that opens it; the gateway opens its own. */
+    door: DoorSchema.exclude(['gateway']).default('api'),
+    /** What the program calls itself that is behind the door. */
+    client: z.string().regex(PRINTABLE, 'must be 1 to 200 printable ASCII characters').nullable().default(null),
+    /** The client's own name for the session: where one has it already, that one is the answer. */
+    client_ref: z.string().regex(PRINTABLE, 'must be 1 to 200 printable ASCII characters').nullable().default(null),
+    /** The named worker that the session is; it may call whom its definition says. */
+    worker: WorkerNameSchema.nullable().default(null),
+    /** The named workers that its planner may call; null = those of the configuration. */
+    allow_workers: z.array(z.string().min(1).max(128)).max(1000).nullable().default(null),
+  })
+  .refine(({ worker, allow_workers }) => worker === null || allow_workers === null, {
+    path: ['allow_workers'],
+    message: 'belongs to a session without a worker: the definition says whom a worker may call',
+  });
+
+export const UpdateSessionBody = z
+  .strictObject({
+    active_model: z.string().min(1).nullable().optional(),
+    max_cost_usd: UsdLimitSchema.nullable().optional(),
+    on_reached: OnReachedSchema.optional(),
+  })
+  .refine((body) => Object.values(body).some((value) => value !== undefined), {
+    message: 'must set at least one of active_model, max_cost_usd, on_reached',
+  });
+
+export const UpdateSessionReply = z.object({
+  id: SessionIdSchema,
+  active_model: z.string().nullable(),
+  swap_queued: z.boolean(),
+  swap_queued_until_turn: TurnIdSchema.nullable(),
+  max_cost_usd: UsdSchema.nullable(),
+  on_reached: OnReachedSchema,
+});
+
+export const EndSessionReply = z.object({
+  id: SessionIdSchema,
+  ended_at: TimeSchema,
+  purged: z.boolean(),
+  purged_session_count: z.int().optional(),
+});
+
+export const SessionListReply = z.object({ sessions: z.array(SessionSchema), next_cursor: z.string().nullable() });
+
+// What is sent to and answered by `/sessions/{id}/turns` (05 §3.2) and `/estimate` (14 §4).
+
+/** An image as it is sent: its bytes, or a path in the workspace that is read at intake (10 §8). */
+const IntakeImageSchema = ImageBlockSchema.extend({
+  source: z.discriminatedUnion('kind', [
+    ImageBlockSchema.shape.source,
+    z.strictObject({ kind: z.literal('file_ref'), data: z.string().min(1).max(4096) }),
+  ]),
+});
+const IntakeBlockSchema = z.discriminatedUnion('type', [TextBlockSchema, IntakeImageSchema]);
+
+export const SubmitTurnBody = z.strictObject({
+  content: z.union([z.string(), z.array(IntakeBlockSchema)], {
+    error: (issue) => (issue.input === undefined ? 'is required: a string or a list of blocks' : undefined),
+  }),
+  per_message_override: z.string().min(1).nullable().default(null),
+  if_busy: z.enum(['reject', 'interrupt', 'steer']).default('reject'),
+  /** Files of the workspace for the worker that the session is (13 §5). */
+  attachments: z.array(z.string().min(1).max(4096)).max(100).default([]),
+});
+
+export const EstimateTurnBody = SubmitTurnBody.omit({ if_busy: true });
+export const EstimateTurnReply = z.object({
+  chosen_model: z.string(),
+  chain: z.array(PolicyEvaluationSchema).length(7),
+  estimated_input_tokens: CountSchema,
+  cost_floor_usd: UsdSchema,
+  cost_ceiling_usd: UsdSchema,
+  fits_budget: z.boolean(),
+  limits: z.array(
+    z.object({
+      scope: z.enum(['session', 'delegation', 'day']),
+      limit_usd: UsdSchema,
+      spent_usd: UsdSchema,
+      reserved_usd: UsdSchema,
+      remaining_usd: UsdSchema,
+    }),
+  ),
+});
+
+export const TurnReceipt = z.object({
+  turn_id: TurnIdSchema,
+  session_id: SessionIdSchema,
+  submitted_at: TimeSchema,
+  /** Null where the message joined a running turn: it becomes a message when that turn reads it (`turn.steered`). */
+  user_message_id: MessageIdSchema.nullable(),
+  /** The message joined the running turn. */
+  steered: z.boolean(),
+  /** Of such a message, until it is read. */
+  input_id: UlidSchema.nullable(),
+});
+
+export const TurnListReply = z.object({ turns: z.array(TurnSchema), next_cursor: z.string().nullable() });
+
+export const CancelTurnBody = z.strictObject({
+  reason: z.string().max(200).overwrite(plainText).nullable().default(null),
+});
+export const CancelTurnReply = z.object({ turn_id: TurnIdSchema, cancellation_initiated: z.literal(true) });
+const MAX_COMMENT = 1000;
+/** What `good` and `bad` count as. */
+const LABELS = { good: 1, bad: 0 } as const;
+export const ScoreTurnBody = z.strictObject({
+  score: z
+    .union([z.enum(['good', 'bad']), z.number().min(0).max(1)], {
+      error: 'must be a number from 0 to 1, "good" or "bad"',
+    })
+    // No minus before a zero.
+    .transform((score) => (typeof score === 'string' ? LABELS[score] : Math.abs(score))),
+  comment: z
+    .string()
+    .max(MAX_COMMENT)
+    .overwrite((text) => plainText(text).trim())
+    .nullable()
+    .default(null),
+});
+export const ScoreTurnReply = UserScoreSchema.extend({
+  turn_id: TurnIdSchema,
+  session_id: SessionIdSchema,
+  /** False where the same had been said before. */
+  changed: z.boolean(),
+});
+
+export const ResumeTurnReply = z.object({ turn_id: TurnIdSchema, resumed: z.literal(true) });
+
+// What the reads of a session's history answer (05 §3.4).
+
+export const MessageListReply = z.object({
+  messages: z.array(MessageSchema),
+  has_more_before: z.boolean(),
+  has_more_after: z.boolean(),
+});
+export const EventListReply = z.object({ events: z.array(AnyEventSchema), next_cursor: z.string().nullable() });
+export const WorkerListReply = z.object({ workers: z.array(DelegationSchema), next_cursor: z.string().nullable() });

@@ -1,0 +1,159 @@
+// What is sent to and answered by `/workers` (13 §10).
+import { z } from 'zod';
+import {
+  ContextModeSchema,
+  DelegateInputSchema,
+  type Delegation,
+  DelegationSchema,
+  UsageSummarySchema,
+} from '../delegate.ts';
+import { WorkerChangesSchema } from '../file-change.ts';
+import {
+  SessionIdSchema,
+  Sha256Schema,
+  TierSchema,
+  TimeSchema,
+  ToolUseIdSchema,
+  WorkerOriginSchema,
+  WorkspacePathSchema,
+} from '../scalars.ts';
+import { SandboxSchema, WorkerDefinitionSchema, WorkerNameSchema, WorkerProblemSchema } from '../worker-definition.ts';
+
+export const WorkerInfoSchema = z.object({
+  name: z.string(),
+  description: z.string().nullable(),
+  origin: WorkerOriginSchema,
+  /** In a form that is only read. */
+  read_only: z.boolean(),
+  locked: z.boolean(),
+  valid: z.boolean(),
+  errors: z.array(WorkerProblemSchema),
+  warnings: z.array(WorkerProblemSchema),
+  digest: Sha256Schema.nullable(),
+  /** Of its file, relative to the workspace. */
+  path: z.string().nullable(),
+  model: z.string().nullable(),
+  tier: TierSchema.nullable(),
+  accepts_attachments: z.boolean(),
+  output_schema_ref: z.string().nullable(),
+  /** What it may touch. */
+  sandboxes: z.array(SandboxSchema),
+  tools: z.array(z.string()),
+  allow_workers: z.array(z.string()),
+  root_session_id: SessionIdSchema.nullable(),
+  created_by_session_id: SessionIdSchema.nullable(),
+  created_by_tool_use_id: ToolUseIdSchema.nullable(),
+  edited_by_user: z.boolean().nullable(),
+  created_at: TimeSchema.nullable(),
+});
+export type WorkerInfo = z.infer<typeof WorkerInfoSchema>;
+
+export const WorkerDetailSchema = WorkerInfoSchema.extend({
+  /** As written, defaults filled in; null when nothing could be made of it. */
+  definition: WorkerDefinitionSchema.nullable(),
+  resolved_instructions: z.string().nullable(),
+  /** `inline`, or the path of the prompt file. */
+  instructions_source: z.string().nullable(),
+  /** As it would be saved. */
+  yaml: z.string().nullable(),
+});
+export type WorkerDetail = z.infer<typeof WorkerDetailSchema>;
+
+export const DefinitionListReply = z.object({ workers: z.array(WorkerInfoSchema), next_cursor: z.string().nullable() });
+
+const Given = {
+  workspace_path: WorkspacePathSchema,
+  definition: z.record(z.string(), z.unknown()).nullable().default(null),
+  /** In place of `definition`. */
+  yaml: z.string().max(262_144).nullable().default(null),
+};
+const oneOfBoth = ({ definition, yaml }: { definition: unknown; yaml: unknown }) =>
+  (definition === null) !== (yaml === null);
+const ONE = { path: ['definition'], message: 'send either definition or yaml' };
+
+export const CreateWorkerBody = z.strictObject(Given).refine(oneOfBoth, ONE);
+export const ReplaceWorkerBody = z
+  .strictObject({ ...Given, /** Also a locked one. */ force: z.boolean().default(false) })
+  .refine(oneOfBoth, ONE);
+
+// What is sent to and answered by `POST /sessions/{id}/delegations` (19 §3.1).
+
+const { tier, task } = DelegateInputSchema.shape;
+
+/** The parameters of `delegate`, or a named worker with its input. */
+export const SubmitDelegationBody = z
+  .strictObject({
+    ...DelegateInputSchema.omit({ tier: true, task: true, context: true }).shape,
+    tier: tier.optional(),
+    task: task.optional(),
+    context: z
+      .strictObject({
+        mode: ContextModeSchema,
+        /** Notes, or items of the five kinds of 04 §4.1. */
+        include: z
+          .array(z.union([z.string(), z.record(z.string(), z.unknown())]))
+          .max(50)
+          .optional(),
+      })
+      .optional(),
+    /** A worker of the project that this session may call. */
+    worker: WorkerNameSchema.optional(),
+    input: z.string().min(1).optional(),
+    attachments: z.array(z.string().min(1).max(4096)).max(100).optional(),
+  })
+  .superRefine((body, issues) => {
+    const wrong = (path: string, message: string) => issues.addIssue({ code: 'custom', path: [path], message });
+    if (body.worker === undefined) {
+      if (body.tier === undefined) wrong('tier', 'is required: fast, balanced or deep; or name a worker');
+      if (body.task === undefined) wrong('task', 'is required: what the worker is to do');
+      for (const key of ['input', 'attachments'] as const)
+        if (body[key] !== undefined) wrong(key, 'belongs to a named worker; say what is to be done in task');
+    } else {
+      if (body.input === undefined) wrong('input', 'is required: what the worker is to do');
+      for (const key of ['tier', 'task', 'context'] as const)
+        if (body[key] !== undefined) wrong(key, 'is settled by the definition of the worker');
+      for (const key of ['output_schema', 'allowed_tools', 'max_tokens', 'timeout_seconds', 'max_cost_usd'] as const)
+        if (body[key] !== null) wrong(key, 'is settled by the definition of the worker');
+    }
+  });
+export type SubmitDelegationBody = z.infer<typeof SubmitDelegationBody>;
+
+export const DelegationReceiptSchema = z.object({
+  tool_use_id: ToolUseIdSchema,
+  /** That it was asked of. */
+  session_id: SessionIdSchema,
+  /** Null where no worker came of it. */
+  worker_session_id: SessionIdSchema.nullable(),
+});
+export type DelegationReceipt = z.infer<typeof DelegationReceiptSchema>;
+
+/** What came of it (04 §4.2). */
+export const DelegationResultSchema = z.object({
+  success: z.boolean(),
+  output: DelegationSchema.shape.output.unwrap(),
+  error: z.string().nullable(),
+  usage_summary: UsageSummarySchema,
+  worker_session_id: SessionIdSchema.nullable(),
+  /** Tools that were asked for, or are the caller's, and that a worker must not have. */
+  dropped_tools: DelegationSchema.shape.dropped_tools,
+  ...WorkerChangesSchema.shape,
+});
+export type DelegationResult = z.infer<typeof DelegationResultSchema>;
+
+/** Of a delegation that has ended. */
+export function resultOf(delegation: Delegation): DelegationResult {
+  const { changed_files, changed_files_truncated, shell_used, overlaps, failure_mode, error_message } = delegation;
+  const startsWithMode = failure_mode === null || error_message?.startsWith(failure_mode);
+  return {
+    success: delegation.status === 'completed',
+    output: delegation.output ?? '',
+    error: startsWithMode ? error_message : `${failure_mode}: ${error_message}`,
+    usage_summary: delegation.usage_summary,
+    worker_session_id: delegation.worker_session_id,
+    dropped_tools: delegation.dropped_tools,
+    changed_files,
+    changed_files_truncated,
+    shell_used,
+    overlaps,
+  };
+}

@@ -1,0 +1,308 @@
+// One atomic step: the rows it changes and the events it tells (00 §3, 02 §2).
+import type { Decision, Scope } from './confirmation.ts';
+import type { DelegationRecord } from './delegate.ts';
+import type { Transient } from './delta.ts';
+import type { ToolConfirmationRequested } from './event/tool-events.ts';
+import type { EventDraft } from './event.ts';
+import type { CallChanges, WorkerChanges } from './file-change.ts';
+import type { ConfirmationId, MessageId, SessionId, ToolUseId, TurnId } from './ids.ts';
+import type { Fingerprint, PatternRecord } from './learned-pattern.ts';
+import type { StoredMessage, ToolResultBlock } from './message.ts';
+import type { Checkpoint } from './prompt-parts.ts';
+import type { OnReached } from './scalars.ts';
+import type { Disposition, SessionRecord } from './session.ts';
+import type { ToolCallStatus } from './tool.ts';
+import type { TrustedFile } from './trusted-file.ts';
+import type { TurnInputRecord, TurnRecord, UserScore } from './turn.ts';
+import type { SessionWorker } from './worker-definition.ts';
+
+/** How a turn ended: the columns written with its terminal event. */
+export type TurnOutcome = Pick<
+  TurnRecord,
+  | 'stop_reason'
+  | 'cancel_reason'
+  | 'error_code'
+  | 'error_class'
+  | 'error_message'
+  | 'retryable'
+  | 'llm_call_count'
+  | 'tool_call_count'
+  | 'wall_time_seconds'
+  | 'final_message_id'
+> & { readonly status: 'completed' | 'cancelled' | 'failed'; readonly ended_at: number };
+
+export interface ToolCallRow {
+  readonly id: ToolUseId;
+  readonly session_id: SessionId;
+  readonly turn_id: TurnId;
+  readonly message_id: MessageId;
+  readonly name: string;
+  readonly status: ToolCallStatus;
+  readonly provider: string;
+  readonly provider_id: string | null;
+  readonly created_at: number;
+}
+
+export interface ConfirmationRow {
+  readonly id: ConfirmationId;
+  readonly session_id: SessionId;
+  readonly turn_id: TurnId;
+  readonly root_session_id: SessionId;
+  readonly tool_use_id: ToolUseId;
+  readonly tool_name: string;
+  readonly rule: string | null;
+  readonly key_hash: string | null;
+  readonly request: ToolConfirmationRequested;
+  readonly input: Readonly<Record<string, unknown>>;
+  readonly requested_at: number;
+  readonly expires_at: number;
+}
+
+export interface IdempotencyRow {
+  readonly method: string;
+  readonly path: string;
+  /** '' without auth. */
+  readonly token_hash: string;
+  readonly key: string;
+  readonly session_id: string | null;
+  readonly body_hash: string;
+  readonly status: number;
+  readonly response_json: string;
+  readonly expires_at: number;
+}
+
+/** A change of a row, named after what happened. Applied in order, before the batch's events. */
+export type Write =
+  | { readonly kind: 'session.insert'; readonly session: SessionRecord }
+  | {
+      readonly kind: 'session.set_model';
+      readonly session_id: SessionId;
+      readonly model: string | null;
+      readonly at: number;
+    }
+  | {
+      readonly kind: 'session.queue_model';
+      readonly session_id: SessionId;
+      /** Null drops a queued swap. */
+      readonly pending: { readonly model: string | null } | null;
+      readonly at: number;
+    }
+  | {
+      readonly kind: 'session.set_limit';
+      readonly session_id: SessionId;
+      /** Decimal US dollars. */
+      readonly max_cost_usd: string | null;
+      readonly at: number;
+    }
+  | {
+      readonly kind: 'session.set_on_reached';
+      readonly session_id: SessionId;
+      readonly on_reached: OnReached;
+      readonly at: number;
+    }
+  | {
+      /** The folder alone: reports go on to count its money where they began to. */
+      readonly kind: 'session.set_workspace';
+      readonly session_id: SessionId;
+      readonly workspace_path: string;
+      readonly at: number;
+    }
+  | { readonly kind: 'session.set_policy_version'; readonly session_id: SessionId; readonly version: string | null }
+  | {
+      readonly kind: 'session.end';
+      readonly session_id: SessionId;
+      readonly disposition: Disposition;
+      readonly at: number;
+    }
+  | {
+      readonly kind: 'turn.insert';
+      readonly turn: TurnRecord;
+      /** Absent where nothing is learned of it. */
+      readonly fingerprint?: Fingerprint | null;
+    }
+  /** Also lands a queued model swap and counts the turn (04 §3.1 step 6). */
+  | {
+      readonly kind: 'turn.end';
+      readonly turn_id: TurnId;
+      readonly session_id: SessionId;
+      readonly outcome: TurnOutcome;
+      /** Inputs that it leaves unread: fails the batch with `inputs_waiting` when they are not that many. */
+      readonly unread_inputs: number;
+    }
+  | {
+      readonly kind: 'turn.interrupt';
+      readonly turn_id: TurnId;
+      readonly reason: 'restart' | 'budget';
+      readonly llm_call_count: number;
+      readonly tool_call_count: number;
+    }
+  | { readonly kind: 'turn.resume'; readonly turn_id: TurnId; readonly count_attempt: boolean }
+  /** What a person thinks of an ended turn, in place of what was said before. Fails the batch while it is open. */
+  | { readonly kind: 'turn.score'; readonly turn_id: TurnId; readonly user_score: UserScore }
+  /** Fails the batch with `turn_closed`, or with `inputs_full` when as many wait as may. */
+  | { readonly kind: 'turn_input.insert'; readonly input: TurnInputRecord }
+  /** It is stored as a message from now on. */
+  | { readonly kind: 'turn_input.read'; readonly id: string }
+  | { readonly kind: 'message.insert'; readonly message: StoredMessage }
+  | { readonly kind: 'checkpoint.insert'; readonly checkpoint: Checkpoint }
+  | { readonly kind: 'tool_call.insert'; readonly call: ToolCallRow }
+  | {
+      readonly kind: 'tool_call.settle';
+      readonly id: ToolUseId;
+      readonly status: ToolCallStatus;
+      readonly result: ToolResultBlock | null;
+      /** What it did to the workspace; absent = nothing. */
+      readonly changed?: CallChanges;
+      readonly at: number;
+    }
+  /** The stored tool message that answers the call. */
+  | { readonly kind: 'tool_call.answer'; readonly id: ToolUseId; readonly result_message_id: MessageId }
+  | { readonly kind: 'delegation.insert'; readonly delegation: DelegationRecord }
+  | { readonly kind: 'delegation.interrupt'; readonly tool_use_id: ToolUseId; readonly active_seconds: number }
+  | { readonly kind: 'delegation.resume'; readonly tool_use_id: ToolUseId }
+  | ({ readonly kind: 'delegation.end'; readonly tool_use_id: ToolUseId } & Pick<
+      DelegationRecord,
+      'failure_mode' | 'error_message' | 'output' | 'active_seconds'
+    > & {
+        readonly status: 'completed' | 'failed';
+        readonly changes: WorkerChanges;
+        readonly ended_at: number;
+      })
+  | { readonly kind: 'confirmation.insert'; readonly confirmation: ConfirmationRow }
+  /** Conditional: fails the batch with `confirmation_resolved` when somebody was first. */
+  | {
+      readonly kind: 'confirmation.resolve';
+      readonly id: ConfirmationId;
+      readonly decision: Decision;
+      readonly scope: Scope | null;
+      readonly reason: string | null;
+      readonly modified: Readonly<Record<string, unknown>> | null;
+      readonly resolved_by: 'user' | 'policy';
+      readonly at: number;
+    }
+  /** Fails the batch with `worker_exists` when the tree has one of the name. */
+  | { readonly kind: 'worker.insert'; readonly worker: SessionWorker }
+  /** In place of what was trusted of this path before. */
+  | { readonly kind: 'trusted_file.put'; readonly file: TrustedFile }
+  | { readonly kind: 'trusted_file.remove'; readonly workspace_path: string; readonly path: string }
+  /** Takes the place of the worker of its tree, name and creating session. */
+  | { readonly kind: 'worker.replace'; readonly worker: SessionWorker }
+  | { readonly kind: 'idempotency.insert'; readonly row: IdempotencyRow }
+  /** The limit a root session was warned about, decimal US dollars (14 §1). */
+  | { readonly kind: 'session.warned'; readonly session_id: SessionId; readonly limit_usd: string }
+  | { readonly kind: 'meta.set'; readonly key: string; readonly value: string }
+  /** Fails the batch when its turn is gone. */
+  | { readonly kind: 'pattern.record'; readonly record: PatternRecord }
+  /** Fails the batch when the turn is not recorded, or has a score that is not to be replaced. */
+  | {
+      readonly kind: 'pattern.score';
+      readonly turn_id: string;
+      readonly score: number;
+      readonly replaces: boolean;
+      readonly at: number;
+    }
+  /** Of a shape without outcomes nothing stays. */
+  | { readonly kind: 'pattern.forget'; readonly fingerprint_id: string; readonly primary_model: string };
+
+/** One atomic step. `emit` is in order; a draft's numeric `parent` is an index into it. */
+export interface Batch {
+  readonly writes?: readonly Write[];
+  readonly emit: readonly (EventDraft | Transient)[];
+}
+
+// Why a batch is not written: it breaks a rule by itself, or the state of the database refuses it (01 §6, 02 §2).
+
+type ConflictCode =
+  /** A second open turn on one session. */
+  | 'turn_in_flight'
+  /** An event or a change for a turn that has ended. */
+  | 'turn_closed'
+  | 'session_ended'
+  /** An event of a session that is not there, or not any more. */
+  | 'session_gone'
+  /** A change for a turn that is not there, or not any more. */
+  | 'turn_gone'
+  /** A turn was to end with another number of unread inputs than it has. */
+  | 'inputs_waiting'
+  /** No further input may wait for the turn. */
+  | 'inputs_full'
+  | 'confirmation_resolved'
+  /** A fingerprint that the workspace has under another id. */
+  | 'shape_known'
+  /** A second worker for one delegation call. */
+  | 'worker_exists'
+  /** A client's name for a session that has one already. */
+  | 'client_known'
+  | 'idempotency_exists';
+
+/** The state of the database refused the batch; nothing of it was written. */
+export class JournalConflict extends Error {
+  readonly code: ConflictCode;
+
+  constructor(code: ConflictCode, message: string) {
+    super(message);
+    this.code = code;
+    this.name = 'JournalConflict';
+  }
+}
+
+/**
+ * The tree of the batch is another node's now; nothing was written, and nothing more of it is to be (16 §4.4). Signals of
+ * the tree abort with it too.
+ */
+export class TreeLost extends Error {
+  /** After that another node may go on with the tree: whatever still runs of it must be gone. */
+  readonly patience_ms: number;
+
+  constructor(root: string, patienceMs = 0) {
+    super(`the tree of ${root} is held by this node no longer`);
+    this.patience_ms = patienceMs;
+    this.name = 'TreeLost';
+  }
+}
+
+/** A message came for a turn that was about to end. */
+export function isInputsWaiting(error: unknown): boolean {
+  return error instanceof JournalConflict && error.code === 'inputs_waiting';
+}
+
+/** Somebody else opened the session of this client's name first. */
+export function isClientKnown(error: unknown): boolean {
+  return error instanceof JournalConflict && error.code === 'client_known';
+}
+
+/** Nothing can be stored at present; the message says why. */
+export class StorageFault extends Error {
+  constructor(message: string, cause: unknown) {
+    super(message, { cause });
+    this.name = 'StorageFault';
+  }
+}
+
+/** A message that breaks the invariants of 01 §6. */
+export class InvalidMessageError extends Error {
+  readonly violations: readonly string[];
+
+  constructor(violations: readonly string[]) {
+    super(`invalid message: ${violations.join('; ')}`);
+    this.violations = violations;
+    this.name = 'InvalidMessageError';
+  }
+}
+export class UnknownEventTypeError extends Error {
+  constructor(type: string) {
+    super(`unknown event type: ${type}`);
+    this.name = 'UnknownEventTypeError';
+  }
+}
+export class EventValidationError extends Error {
+  readonly event_type: string;
+  readonly errors: readonly string[];
+
+  constructor(event_type: string, errors: readonly string[]) {
+    super(`invalid ${event_type}: ${errors.join('; ')}`);
+    this.event_type = event_type;
+    this.errors = errors;
+    this.name = 'EventValidationError';
+  }
+}

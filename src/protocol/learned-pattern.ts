@@ -1,0 +1,135 @@
+// What is learned of finished turns: their shape, and how each model did with it (12 §12.2, §12.3).
+import { z } from 'zod';
+import type { Pusd, Usd } from './money.ts';
+import { CountSchema, TierSchema, UlidSchema, UsdSchema } from './scalars.ts';
+
+/** In the order of the table of 12 §12.2. */
+export const INTENTS = ['commit', 'refactor', 'architecture', 'debug', 'doc', 'test'] as const;
+const IntentSchema = z.enum(INTENTS);
+export type Intent = z.infer<typeof IntentSchema>;
+export const EFFECT_CLASSES = ['execute', 'network', 'read', 'write'] as const;
+
+/** The shape of a turn, known before it is routed. Lists are unique and sorted, intents in the order above. */
+export const FingerprintSchema = z.strictObject({
+  file_extensions: z.array(z.string()),
+  file_path_buckets: z.array(z.string()),
+  tool_names: z.array(z.string()),
+  side_effect_classes: z.array(z.enum(EFFECT_CLASSES)),
+  has_images: z.boolean(),
+  has_tool_calls_in_history: z.boolean(),
+  estimated_input_tokens_bucket: z.int().min(0).max(3),
+  intent_tags: z.array(IntentSchema),
+  workspace_hash: z.string(),
+});
+export type Fingerprint = z.infer<typeof FingerprintSchema>;
+
+const { intent_tags, file_extensions, tool_names, estimated_input_tokens_bucket, has_images } = FingerprintSchema.shape;
+/** Fields of a shape as people are shown it. */
+export const SHOWN_SHAPE = {
+  fingerprint_id: UlidSchema,
+  intent_tags,
+  file_extensions,
+  tool_names,
+  estimated_input_tokens_bucket,
+  has_images,
+};
+
+/** How one model did with one shape, over all its turns. */
+export interface PatternOutcome {
+  readonly model: string;
+  readonly sample_size: number;
+  /** Of the turns that have a score; 0 without one. */
+  readonly success_score_mean: number;
+  readonly success_score_count: number;
+  readonly sum_cost_pusd: Pusd;
+  readonly sum_latency_ms: number;
+  /** Unix milliseconds. */
+  readonly last_updated_at: number;
+}
+
+/** A shape that occurred in a workspace. */
+export interface StoredPattern {
+  readonly fingerprint_id: string;
+  readonly structural_sig: string;
+  readonly fingerprint: Fingerprint;
+  readonly outcomes: readonly PatternOutcome[];
+}
+
+/** One finished turn as it is added to the outcomes. */
+export interface PatternRecord {
+  readonly turn_id: string;
+  readonly workspace_path: string;
+  readonly fingerprint_id: string;
+  readonly structural_json: string;
+  readonly structural_sig: string;
+  readonly primary_model: string;
+  readonly cost_usd: Usd;
+  readonly latency_ms: number;
+  readonly pricing_version: string;
+  /** Null: none yet, or one that is too unsure to count. */
+  readonly score: number | null;
+  /** Unix milliseconds. */
+  readonly at: number;
+}
+
+/** Of the verdicts that a person gave (12 §12.8). */
+export const USER_RUBRIC = 'user-score-v1';
+
+/** What an evaluator says of a turn or a session. */
+export interface Verdict {
+  readonly score: number;
+  readonly confidence: number;
+  readonly rubric_id: string;
+  readonly rubric_version: string;
+  /** Never any text of a message. */
+  readonly signals: Readonly<Record<string, unknown>>;
+}
+
+// How the models did with one shape of task, beside each other and their cost (07 §7.3).
+
+/** A shape that ran on two models at least. */
+export interface ShapeOnModels extends z.infer<z.ZodObject<typeof SHOWN_SHAPE>> {
+  readonly outcomes: readonly (Pick<PatternOutcome, 'model' | 'sample_size' | 'sum_cost_pusd'> & {
+    /** 0 without scores. */
+    readonly score_mean: number;
+    readonly scored_turns: number;
+    /** Of the window. */
+    readonly recent_turns: number;
+  })[];
+}
+
+const SideSchema = z.object({
+  model: z.string(),
+  tier: TierSchema.nullable(),
+  turns: CountSchema,
+  scored_turns: CountSchema,
+  /** Null without scores. */
+  score_mean: z.number().min(0).max(1).nullable(),
+  avg_cost_usd: UsdSchema,
+  recent_turns: CountSchema,
+});
+export type SideOfComparison = z.infer<typeof SideSchema>;
+const ModelComparisonSchema = z.object({
+  ...SHOWN_SHAPE,
+  verdict: z.enum(['as_good', 'undecided', 'worse']),
+  dearer: SideSchema,
+  cheaper: SideSchema,
+  /** Mean score of the cheaper one less that of the dearer one; null where one has none. */
+  difference: z.number().min(-1).max(1).nullable(),
+  saving_per_turn_usd: UsdSchema,
+  saving_per_day_usd: UsdSchema,
+});
+export type ModelComparison = z.infer<typeof ModelComparisonSchema>;
+
+export const QualitySchema = z.object({
+  /** What was learned in the workspace so far. */
+  shapes: CountSchema,
+  turns: CountSchema,
+  scored_turns: CountSchema,
+  /** Of every comparison whose verdict is `as_good`. */
+  saving_per_day_usd: UsdSchema,
+  comparisons_total: CountSchema,
+  /** The first hundred. */
+  comparisons: z.array(ModelComparisonSchema),
+});
+export type Quality = z.infer<typeof QualitySchema>;

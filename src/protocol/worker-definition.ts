@@ -1,0 +1,158 @@
+// A named worker: the definition that a file holds, and what a model may propose (13 §2).
+import { z } from 'zod';
+import type { SessionId, ToolUseId } from './ids.ts';
+import { TierSchema } from './scalars.ts';
+import type { FileDigest } from './trusted-file.ts';
+
+export const WORKER_NAME_PATTERN = /^[A-Za-z0-9_-]{1,64}$/;
+const SCHEMA_REF_PATTERN = /^[A-Za-z0-9_][A-Za-z0-9_./-]*$/;
+/** What is more than a person writes is a mistake, or somebody's attempt. */
+const MAX_ENTRIES = 1000;
+const MAX_RULES = 256;
+const MAX_SANDBOXES = 64;
+const MAX_SUFFIXES = 64;
+
+export const WorkerNameSchema = z
+  .string()
+  .regex(WORKER_NAME_PATTERN, 'must be 1 to 64 letters, digits, "_" and "-"')
+  .refine((name) => name !== '__proto__', 'is not a name');
+
+const suffix = z
+  .string()
+  .max(32)
+  .transform((text) => text.toLowerCase())
+  .refine((text) => text === '' || (text.startsWith('.') && text.length > 1 && !text.includes('/')), {
+    message: 'must be "" or begin with "."',
+  });
+const SuffixesSchema = z.array(suffix).max(MAX_SUFFIXES);
+const entries = (most: number) => z.array(z.string().min(1).max(128)).max(most);
+
+export const SandboxSchema = z.strictObject({
+  name: WorkerNameSchema,
+  /** Relative to the workspace. */
+  path: z.string().min(1).max(4096),
+  mode: z.enum(['ro', 'rw']).default('ro'),
+  /** Empty = all. */
+  allowed_suffixes: SuffixesSchema.default([]),
+  /** Of one file: read, as written, or attached. */
+  max_bytes: z.int().min(1).default(2_000_000),
+});
+export type Sandbox = z.infer<typeof SandboxSchema>;
+
+export const AttachmentPolicySchema = z.strictObject({
+  max_attachments: z.int().min(0).default(4),
+  max_total_bytes: z.int().min(1).default(10_000_000),
+  /** Empty = all. */
+  allowed_suffixes: SuffixesSchema.default([]),
+  /** Wins over the allowed ones. */
+  denied_suffixes: SuffixesSchema.default([]),
+});
+export type AttachmentPolicy = z.infer<typeof AttachmentPolicySchema>;
+
+export const ToolRuleSchema = z.strictObject({
+  name: z.string().min(1).max(128),
+  allowed: z.boolean().default(true),
+  /** Null = decided as without a rule: a rule never frees a tool by what it leaves out. */
+  approval_required: z.boolean().nullable().default(null),
+  /** Shown to whoever is asked. */
+  description: z.string().max(1024).nullable().default(null),
+});
+export type ToolRule = z.infer<typeof ToolRuleSchema>;
+
+const atMost = (most: number, what: string) => (map: Readonly<Record<string, unknown>>, context: z.RefinementCtx) => {
+  if (Object.keys(map).length > most) context.addIssue({ code: 'custom', message: `has more than ${most} ${what}` });
+};
+export const SandboxesSchema = z
+  .record(WorkerNameSchema, SandboxSchema)
+  .superRefine(atMost(MAX_SANDBOXES, 'sandboxes'));
+export const ToolRulesSchema = z
+  .record(z.string().min(1).max(128), ToolRuleSchema)
+  .superRefine(atMost(MAX_RULES, 'rules'));
+
+/** A definition with every default filled in; keys in the order in which they are written. */
+export const WorkerDefinitionSchema = z.strictObject({
+  name: WorkerNameSchema,
+  description: z.string().max(1024).nullable().default(null),
+  /** The system prompt as it is; null = a prompt file of the worker's name (13 §3.3). */
+  instructions: z.string().nullable().default(null),
+  /** Id or alias. */
+  model: z.string().min(1).max(256).nullable().default(null),
+  tier: TierSchema.nullable().default(null),
+  output_schema_ref: z
+    .string()
+    .max(512)
+    .regex(SCHEMA_REF_PATTERN, 'must be a path below schemas/, such as answer.json')
+    .nullable()
+    .default(null),
+  sandboxes: SandboxesSchema.default({}),
+  /** Null = not written: the standard one for what comes in, and none for what goes out. */
+  attachment_policy: AttachmentPolicySchema.nullable().default(null),
+  /** Workers it may call; `*` = every one of the project. */
+  allow_workers: entries(MAX_ENTRIES).default([]),
+  /** Further tools by name, or by a prefix with one final `*`. */
+  tools: entries(MAX_RULES).default([]),
+  tool_rules: ToolRulesSchema.default({}),
+  max_tokens: z.int().min(1).nullable().default(null),
+  timeout_seconds: z.number().gt(0).max(3600).nullable().default(null),
+  locked: z.boolean().default(false),
+});
+export type WorkerDefinition = z.infer<typeof WorkerDefinitionSchema>;
+
+export const STANDARD_POLICY: AttachmentPolicy = AttachmentPolicySchema.parse({});
+
+/** What is wrong with a definition, or odd about it, and where. */
+export const WorkerProblemSchema = z.object({
+  /** Key path in the definition; '' = the file as a whole. */
+  path: z.string(),
+  message: z.string(),
+  /** Relative to the workspace; null for a definition that is in no file. */
+  file: z.string().nullable(),
+  line: z.int().min(1).nullable(),
+});
+export type WorkerProblem = z.infer<typeof WorkerProblemSchema>;
+
+/** The definition a session runs with. */
+export interface WorkerSnapshot {
+  readonly definition: WorkerDefinition;
+  /** What its answers must be valid against. */
+  readonly output_schema: Readonly<Record<string, unknown>> | null;
+}
+
+/** A definition as it was found, valid or not; one with errors cannot be called. */
+export interface FoundWorker {
+  readonly name: string;
+  readonly origin: 'project' | 'session';
+  /** Relative to the workspace; of a session's worker the copy for people. */
+  readonly path: string | null;
+  /** In a form that is only read (`.claude/agents`), or no file at all. */
+  readonly read_only: boolean;
+  /** Null when nothing could be made of the file. */
+  readonly definition: WorkerDefinition | null;
+  /** The system prompt; null when there is none to be had. */
+  readonly instructions: string | null;
+  /** `inline`, or the prompt file. */
+  readonly instructions_source: string | null;
+  /** What `output_schema_ref` names, as JSON. */
+  readonly output_schema: unknown;
+  readonly digest: string | null;
+  /** Files that the definition and its instructions were read from; empty for a session's worker. */
+  readonly sources: readonly FileDigest[];
+  readonly errors: readonly WorkerProblem[];
+  readonly warnings: readonly WorkerProblem[];
+}
+
+// A worker that a session made for itself: it lives as long as the session tree (13 §3.4).
+
+/** Times are Unix milliseconds. */
+export interface SessionWorker {
+  readonly root_session_id: SessionId;
+  readonly name: string;
+  readonly created_by_session_id: SessionId;
+  readonly created_by_tool_use_id: ToolUseId;
+  readonly yaml: string;
+  /** Of the copy for people. */
+  readonly path: string | null;
+  readonly digest: string;
+  readonly edited_by_user: boolean;
+  readonly created_at: number;
+}

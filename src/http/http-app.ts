@@ -12,7 +12,7 @@ import type { Engine } from '#core/engine/create-engine.ts';
 import type { ServerCounts } from '#core/engine/manage-session.ts';
 import type { PriceVersions } from '#core/ports/price-versions.ts';
 import type { Analytics } from '#core/ports/report-reader.ts';
-import type { ClientWire } from '#protocol/api/model-bodies.ts';
+import type { ClientWire } from '#protocol/client-wire.ts';
 import type { TurnId } from '#protocol/ids.ts';
 import type { TokenCheck } from './access.ts';
 import type { Owners, Patience, Reach } from './forward/other-nodes.ts';

@@ -1,6 +1,6 @@
 // A routing decision: seven slots, each with its verdict (03 §5, 02 §9.3).
 import { z } from 'zod';
-import type { ClientWire } from './api/model-bodies.ts';
+import type { ClientWire } from './client-wire.ts';
 import type { RoutingMode } from './message.ts';
 import { CountSchema } from './scalars.ts';
 

@@ -1,5 +1,5 @@
 // Reads what is too large to be parsed on the event loop (19 §2.2).
-import type { ClientWire } from '#protocol/api/model-bodies.ts';
+import type { ClientWire } from '#protocol/client-wire.ts';
 import type { TokenizerName } from '#protocol/model.ts';
 import type { Result } from '#protocol/result.ts';
 

@@ -1,5 +1,5 @@
 // Bytes of a client's request to a provider and back, unchanged, with what was read behind them (19 §2.2).
-import type { ClientWire } from '#protocol/api/model-bodies.ts';
+import type { ClientWire } from '#protocol/client-wire.ts';
 import type { StopReason } from '#protocol/message.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 

@@ -27,7 +27,7 @@ export interface WorkerMaker {
   /** Everything that is wrong with a proposal; '' = the whole. */
   check(proposal: WorkerProposal): Promise<readonly Issue[]>;
   /** What a person is asked about: the definition as it would be saved. */
-  shown(proposal: WorkerProposal): Promise<Readonly<Record<string, unknown>>>;
+  describe(proposal: WorkerProposal): Promise<Readonly<Record<string, unknown>>>;
   make(proposal: WorkerProposal): Promise<ToolOutput>;
 }
 

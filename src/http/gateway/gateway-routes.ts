@@ -13,7 +13,7 @@ import {
 import { shownName } from '#core/policy/cut.ts';
 import { RelayFault } from '#core/ports/gateway-relay.ts';
 import { Cancelled } from '#protocol/abort.ts';
-import { type ClientWire, ClientWireSchema, WIRE_PATHS } from '#protocol/api/model-bodies.ts';
+import { type ClientWire, ClientWireSchema, WIRE_PATHS } from '#protocol/client-wire.ts';
 import { AppError } from '#protocol/errors.ts';
 import { knownError, leftError, notFound } from '../error-handler.ts';
 import { ANSWER_HEADERS } from '../gates.ts';

@@ -1,7 +1,7 @@
 // Errors of the gateway in the format of each wire, with the statuses that its clients act on (19 §2.6).
 
 import { RelayFault } from '#core/ports/gateway-relay.ts';
-import type { ClientWire } from '#protocol/api/model-bodies.ts';
+import type { ClientWire } from '#protocol/client-wire.ts';
 import { AppError, type ErrorCode } from '#protocol/errors.ts';
 
 export interface WireAnswer {

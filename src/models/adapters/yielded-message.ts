@@ -1,6 +1,7 @@
 // The message as yielded so far: its content, and its token counts at the end (11.3 rules 4, 5, 7, 10).
 
-import { codePoints, estimateRequest } from '#core/policy/context/token-estimate.ts';
+import { codePoints } from '#core/policy/context/message-size.ts';
+import { estimateRequest } from '#core/policy/context/token-estimate.ts';
 import type { ContentBlock } from '#protocol/message.ts';
 import type { CanonicalRequest, StreamEvent } from '#protocol/model-call.ts';
 import type { TokenUsage } from '#protocol/usage.ts';

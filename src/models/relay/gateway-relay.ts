@@ -10,7 +10,7 @@ import {
   type RelayRequest,
 } from '#core/ports/gateway-relay.ts';
 import type { Logger } from '#core/ports/logger.ts';
-import type { ClientWire } from '#protocol/api/model-bodies.ts';
+import type { ClientWire } from '#protocol/client-wire.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { scrub } from '#protocol/text/scrub.ts';
 import { type CredentialSource, DEFAULT_BASE_URLS } from '../adapters/create-adapters.ts';

@@ -1,5 +1,6 @@
 // The scripted provider: deterministic answers from a scenario through the loop of real adapters, without key or network (11.11).
-import { codePoints, estimateRequest } from '#core/policy/context/token-estimate.ts';
+import { codePoints } from '#core/policy/context/message-size.ts';
+import { estimateRequest } from '#core/policy/context/token-estimate.ts';
 import type { ProviderAdapter } from '#core/ports/provider.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';

@@ -4,7 +4,7 @@ import { clientPrompt, type PromptFacts } from '#core/policy/gateway/client-prom
 import { type RequestFacts, requestFacts } from '#core/policy/gateway/request-facts.ts';
 import { readBody } from '#core/policy/parsing/json.ts';
 import { type ReadPrompt, readPrompt } from '#core/policy/pricing/prompt-tokens.ts';
-import type { ClientWire } from '#protocol/api/model-bodies.ts';
+import type { ClientWire } from '#protocol/client-wire.ts';
 import type { Result } from '#protocol/result.ts';
 import { type Exchange, recordingText } from '../recorded/recording.ts';
 import { type Reading, readWholeAnswer } from '../wire/answer-meter.ts';

@@ -4,7 +4,7 @@ import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { type Prompt, promptFrom } from '#core/policy/pricing/prompt-tokens.ts';
 import type { BodyParser } from '#core/ports/body-parser.ts';
 import type { Logger } from '#core/ports/logger.ts';
-import type { ClientWire } from '#protocol/api/model-bodies.ts';
+import type { ClientWire } from '#protocol/client-wire.ts';
 import type { Exchange } from '../recorded/recording.ts';
 import type { Reading } from '../wire/answer-meter.ts';
 import type { ParseAnswer, ParseJobs, ParseKind, ParseQuestion } from './parser-thread.ts';

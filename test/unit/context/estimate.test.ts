@@ -1,8 +1,9 @@
 // The token guess of 10 §1 and the money bound of 14 §2.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { codePoints } from '#core/policy/context/message-size.ts';
 import { requestPrompt, type SentParts } from '#core/policy/context/request-prompt.ts';
-import { codePoints, estimateRequest, estimateText } from '#core/policy/context/token-estimate.ts';
+import { estimateRequest, estimateText } from '#core/policy/context/token-estimate.ts';
 import { newText, tokenBound } from '#core/policy/pricing/prompt-tokens.ts';
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import { message, text, toolResult, toolUse } from '../../support/messages.ts';

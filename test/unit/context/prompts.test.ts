@@ -1,7 +1,7 @@
 // The stable system text and what a worker is told (10 §2, §3).
 import { describe, expect, it } from 'vitest';
 import { stablePrompt } from '#core/policy/context/system-prompt.ts';
-import { WORKER_BLOCK, workerTaskPrompt } from '#core/policy/context/worker-brief.ts';
+import { DELEGATED_WORKER_BLOCK, workerTaskPrompt } from '#core/policy/context/worker-brief.ts';
 import type { ContextEntry } from '#protocol/delegate.ts';
 
 const parts = { base: 'Be useful.', instructions: null, worker: false, memory: null, skills: null };
@@ -26,7 +26,7 @@ describe('stablePrompt', () => {
     const memory = '## Workspace memory (MEMORY.md)\nfact';
     const full = { ...parts, instructions: { path: 'A.md', text: 'i' }, memory, skills: 's' };
     expect(stablePrompt({ ...full, worker: true })).toBe(
-      ['Be useful.', '## Project instructions (A.md)\ni', WORKER_BLOCK, memory, 's'].join('\n\n'),
+      ['Be useful.', '## Project instructions (A.md)\ni', DELEGATED_WORKER_BLOCK, memory, 's'].join('\n\n'),
     );
     expect(stablePrompt({ ...full, worker: false })).not.toContain('fact');
   });

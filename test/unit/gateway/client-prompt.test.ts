@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { clientPrompt } from '#core/policy/gateway/client-prompt.ts';
 import { requestFacts } from '#core/policy/gateway/request-facts.ts';
 import { newText, type Prompt, promptChains } from '#core/policy/pricing/prompt-tokens.ts';
-import type { ClientWire } from '#protocol/api/model-bodies.ts';
+import type { ClientWire } from '#protocol/client-wire.ts';
 import { must } from '../../support/engine.ts';
 
 function promptOf(body: unknown, wire: ClientWire = 'messages'): Prompt {

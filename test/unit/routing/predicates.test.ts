@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decideRoute } from '#core/policy/routing/chain.ts';
 import { mergePolicies, parsePolicyFile } from '#core/policy/routing/policy-file.ts';
-import { compilePredicate, factsOf, fileScope, MATCH_LIMIT } from '#core/policy/routing/rules.ts';
+import { collectFacts, compilePredicate, fileScope, MATCH_LIMIT } from '#core/policy/routing/rules.ts';
 import type { TurnContext } from '#protocol/route.ts';
 import { envOf, registryOf, turn } from './world.ts';
 
@@ -11,7 +11,7 @@ function holds(when: unknown, over: Partial<TurnContext> = {}): boolean {
   const errors: string[] = [];
   const predicate = compilePredicate(when, 'when', errors);
   expect(errors).toEqual([]);
-  return predicate(factsOf(turn(over)));
+  return predicate(collectFacts(turn(over)));
 }
 
 describe('a predicate', () => {
@@ -151,7 +151,7 @@ describe('the expressions of a file', () => {
         const scope = fileScope();
         const errors: string[] = [];
         const all = sources.map((source) => compilePredicate({ message_matches: source }, 'when', errors, scope));
-        const facts = factsOf(turn({ user_message_text }));
+        const facts = collectFacts(turn({ user_message_text }));
         expect(errors).toEqual([]);
         expect(all.map((matches) => matches(facts))).toEqual(
           sources.map((source) => holds({ message_matches: source }, { user_message_text })),
@@ -174,7 +174,7 @@ describe('the expressions of a file', () => {
     const all = ['a', 'b', 'l+'].map((source) =>
       compilePredicate({ message_matches: source }, 'when', [], { ...scope, patterns: counting }),
     );
-    const facts = factsOf(turn({ user_message_text: 'hello' }));
+    const facts = collectFacts(turn({ user_message_text: 'hello' }));
     expect(all.map((matches) => matches(facts))).toEqual([false, false, true]);
     expect(matched).toBe(1);
   });

@@ -1,7 +1,7 @@
 // The `delegate` call: its input checked against the calling session and turned into a request (04 §4, §5.1).
 import { checkImages } from '#core/policy/context/image-blocks.ts';
 import { contextIssue, parseDelegateInput, resolveContext } from '#core/policy/delegation/delegate-tool.ts';
-import type { SharedFile } from '#core/ports/spawner.ts';
+import type { SharedFile } from '#core/ports/tool-port.ts';
 import type { CalledWorker, ContextItem, DelegateRequest } from '#protocol/delegate.ts';
 import type { Issue } from '#protocol/errors.ts';
 import { type ContentBlock, type ImageBlock, textOf } from '#protocol/message.ts';

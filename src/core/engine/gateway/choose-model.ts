@@ -7,7 +7,7 @@ import { snapshot } from '#core/policy/registry/availability.ts';
 import type { ModelRegistry } from '#core/policy/registry/model-registry.ts';
 import { validationFailure } from '#core/policy/routing/candidate.ts';
 import { decideRoute, type RouteEnv, routeError } from '#core/policy/routing/chain.ts';
-import type { ClientWire } from '#protocol/api/model-bodies.ts';
+import type { ClientWire } from '#protocol/client-wire.ts';
 import { isoTime } from '#protocol/clock.ts';
 import { AppError, validationError } from '#protocol/errors.ts';
 import type { EventDraft } from '#protocol/event.ts';

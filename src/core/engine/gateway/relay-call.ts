@@ -8,7 +8,7 @@ import type { RequestFacts } from '#core/policy/gateway/request-facts.ts';
 import { type AdapterConfig, wiresOf } from '#core/policy/registry/adapter-config.ts';
 import { type RelayAnswer, RelayFault, type RelayHeaders, type RelayRequest } from '#core/ports/gateway-relay.ts';
 import { Cancelled, createScope } from '#protocol/abort.ts';
-import type { ClientWire } from '#protocol/api/model-bodies.ts';
+import type { ClientWire } from '#protocol/client-wire.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { ModelEntry } from '#protocol/model.ts';

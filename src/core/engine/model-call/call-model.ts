@@ -1,5 +1,6 @@
 // The turn's next model call: a request that fits its window, and the call itself (00 §3 steps 3-4).
 
+import { messageSize } from '#core/policy/context/message-size.ts';
 import { summaryMessage, viewOf } from '#core/policy/context/shown-history.ts';
 import {
   type EarlierTurns,
@@ -8,7 +9,7 @@ import {
   SUMMARY_INSTRUCTIONS,
   transcript,
 } from '#core/policy/context/summary-request.ts';
-import { estimateRequest, estimateText, messageSize } from '#core/policy/context/token-estimate.ts';
+import { estimateRequest, estimateText } from '#core/policy/context/token-estimate.ts';
 import { asNeeded, type Elidable, elidables, savedBy, windowOf } from '#core/policy/context/window.ts';
 import { availabilityOf, snapshot } from '#core/policy/registry/availability.ts';
 import { tierModel } from '#core/policy/routing/policy-file.ts';

@@ -1,6 +1,6 @@
 // What a turn wants to know of its whole history, summed up message by message: a long history costs only what is new (10 §1).
 import type { StoredMessage } from '#protocol/message.ts';
-import { messageSize } from './token-estimate.ts';
+import { messageSize } from './message-size.ts';
 
 export interface HistorySummary {
   /** Code points, as `estimateRequest` counts them. */

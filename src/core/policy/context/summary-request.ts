@@ -4,8 +4,9 @@ import type { MessageId } from '#protocol/ids.ts';
 import type { ContentBlock, StoredMessage } from '#protocol/message.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import { cutUtf8 } from '../tools/tool-output.ts';
+import { messageSize } from './message-size.ts';
 import { type CallNames, callNames, isSummary, MAX_WHOLE_RESULT_BYTES } from './shown-history.ts';
-import { estimateText, messageSize } from './token-estimate.ts';
+import { estimateText } from './token-estimate.ts';
 import { recentTurnsStart } from './window.ts';
 
 export const MAX_SUMMARY_TOKENS = 2000;

@@ -5,9 +5,9 @@ import type { StoredMessage } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
 import { promptTokens } from '#protocol/usage.ts';
+import { messageSize } from './message-size.ts';
 import { hasImage } from './session-history.ts';
 import { type CallNames, callNames, elided, isLargeResult } from './shown-history.ts';
-import { messageSize } from './token-estimate.ts';
 
 const START = 0.85;
 const STOP = 0.6;

@@ -1,6 +1,6 @@
 // A client's request as the parts of its prompt, each identified by its own bytes (14 §2, 19 §2.5).
 import { createHash, hash } from 'node:crypto';
-import type { ClientWire } from '#protocol/api/model-bodies.ts';
+import type { ClientWire } from '#protocol/client-wire.ts';
 import { CLIENT_BODY } from '../parsing/text-limits.ts';
 import { isMapping } from '../parsing/yaml.ts';
 import { type Prompt, type PromptPart, textsIn } from '../pricing/prompt-tokens.ts';

@@ -1,5 +1,5 @@
 // The name that a client asks for, as a model of this server (19 §2.4).
-import { AUTO_NAMES, type ClientWire, WIRE_PATHS } from '#protocol/api/model-bodies.ts';
+import { AUTO_NAMES, type ClientWire, WIRE_PATHS } from '#protocol/client-wire.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import { shownName } from '../cut.ts';
 import { wiresOf } from '../registry/adapter-config.ts';

@@ -1,5 +1,5 @@
 // What the gateway reads of a request: the model asked for, the bound of the answer, and what routing asks (19 §2.2).
-import type { ClientWire } from '#protocol/api/model-bodies.ts';
+import type { ClientWire } from '#protocol/client-wire.ts';
 import { err, ok, type Result } from '#protocol/result.ts';
 import { CLIENT_BODY } from '../parsing/text-limits.ts';
 import { isMapping } from '../parsing/yaml.ts';

@@ -1,5 +1,5 @@
 // What a request is made of, as routing and its price ask: images, documents, tools, the last words of the user (19 §2.2).
-import type { ClientWire } from '#protocol/api/model-bodies.ts';
+import type { ClientWire } from '#protocol/client-wire.ts';
 import { isMapping } from '../parsing/yaml.ts';
 
 // The models that a request lets its provider ask beside the one of the call (19 §2.5).

@@ -1,7 +1,7 @@
 // One entry of the registry's `adapters:`, and which of them can be used (11.9, 11.10, 11.11).
 import { isAbsolute, join } from 'node:path';
 import { z } from 'zod';
-import { type ClientWire, ClientWireSchema } from '#protocol/api/model-bodies.ts';
+import { type ClientWire, ClientWireSchema } from '#protocol/client-wire.ts';
 import { issueLines } from '../parsing/plain-issue.ts';
 import { isMapping } from '../parsing/yaml.ts';
 import type { PromptClass } from '../pricing/price-table.ts';

@@ -280,7 +280,7 @@ describe('TLS and proxies', () => {
         url: ${JSON.stringify(url)}, headers: { 'x-mark': 'm' }, body: [Buffer.from('{}')], signal: new AbortController().signal,
       });
       let text = '';
-      for (let piece = await answer.read(); piece; piece = await answer.read()) text += Buffer.from(piece);
+      for (let piece = await answer.readPiece(); piece; piece = await answer.readPiece()) text += Buffer.from(piece);
       console.log(text);`;
     const run = promisify(execFile)(process.execPath, ['--input-type=module', '-e', script], {
       env: { PATH: process.env.PATH, NODE_EXTRA_CA_CERTS: ca, ...env },

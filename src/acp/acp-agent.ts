@@ -11,33 +11,33 @@ import {
 import { ApiError, type MetisClient, type Model, type Session } from '#client/client.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { type OpenSession, openSession } from './open-session.ts';
-import { changeOf, configOptions } from './session-options.ts';
+import { listOptions, parseOption } from './session-options.ts';
 
 export interface AgentParts {
   readonly client: MetisClient;
   readonly version: string;
   /** A new unguessable id. */
   readonly uuid: () => string;
-  readonly failed: (error: unknown) => void;
+  readonly onError: (error: unknown) => void;
   readonly clock: Clock;
 }
 
 export interface Agent {
   readonly app: AgentApp;
-  /** Cancels the prompts that are open, and leaves the sessions. */
+  /** Cancels open prompts and stops watching the sessions. */
   close(): Promise<void>;
 }
 
-const NOT_DONE = ['modes', "the editor's files", 'terminals', 'mcpServers', 'edited arguments', 'protocol 2'];
+const UNSUPPORTED = ['modes', "the editor's files", 'terminals', 'mcpServers', 'edited arguments', 'protocol 2'];
 const RESOURCE_NOT_FOUND = -32002;
-/** What an editor calls itself, as far as it can be kept. */
+/** The name of an editor, as far as it can be stored. */
 const PRODUCT = /^[\x20-\x7e]{1,200}$/;
 
-export function createAgent({ client, version, uuid, failed, clock }: AgentParts): Agent {
+export function createAgent({ client, version, uuid, onError, clock }: AgentParts): Agent {
   const open = new Map<string, OpenSession>();
   let product: string | null = null;
   let models: Promise<readonly Model[]> | null = null;
-  const known = () => {
+  const loadModels = () => {
     models ??= client.listModels().then(
       (list) => list.models,
       (error: unknown) => {
@@ -53,7 +53,7 @@ export function createAgent({ client, version, uuid, failed, clock }: AgentParts
     session: Session,
     { replayed, servers }: { readonly replayed: boolean; readonly servers: readonly McpServer[] },
   ) {
-    const all = await known();
+    const all = await loadModels();
     open.get(session.id)?.leave();
     const watched = openSession({
       client,
@@ -61,17 +61,17 @@ export function createAgent({ client, version, uuid, failed, clock }: AgentParts
       session,
       models: all,
       replayed,
-      notice: noticeOf(servers),
-      failed,
+      notice: buildNotice(servers),
+      onError,
       clock,
     });
     open.set(session.id, watched);
-    await watched.standing;
-    return configOptions(session, all);
+    await watched.ready;
+    return listOptions(session, all);
   }
   const find = async (id: string) =>
-    client.getSession(id).catch((error: unknown) => Promise.reject(unknown(id, error)));
-  function opened(id: string): OpenSession {
+    client.getSession(id).catch((error: unknown) => Promise.reject(toNotFound(id, error)));
+  function requireOpen(id: string): OpenSession {
     const session = open.get(id);
     if (session === undefined) throw new RequestError(RESOURCE_NOT_FOUND, `no session ${id} is open`);
     return session;
@@ -90,11 +90,11 @@ export function createAgent({ client, version, uuid, failed, clock }: AgentParts
           sessionCapabilities: { list: {}, resume: {}, close: {} },
         },
         authMethods: [],
-        _meta: { metis: { not_done: NOT_DONE } },
+        _meta: { metis: { not_done: UNSUPPORTED } },
       };
     })
     .onRequest(methods.agent.session.new, ({ params, client: editor }) =>
-      told(async () => {
+      translateErrors(async () => {
         const session = await client.createSession({
           workspace_path: params.cwd,
           door: 'acp',
@@ -106,24 +106,24 @@ export function createAgent({ client, version, uuid, failed, clock }: AgentParts
       }),
     )
     .onRequest(methods.agent.session.load, ({ params, client: editor }) =>
-      told(async () => {
+      translateErrors(async () => {
         const session = await find(params.sessionId);
         return { configOptions: await watch(editor, session, { replayed: true, servers: params.mcpServers }) };
       }),
     )
     .onRequest(methods.agent.session.resume, ({ params, client: editor }) =>
-      told(async () => {
+      translateErrors(async () => {
         const session = await find(params.sessionId);
         const servers = params.mcpServers ?? [];
         return { configOptions: await watch(editor, session, { replayed: false, servers }) };
       }),
     )
     .onRequest(methods.agent.session.list, ({ params }) =>
-      told(async () => {
+      translateErrors(async () => {
         const page = await client.listSessions({
           limit: 50,
-          ...(params.cwd ? { workspace_path: params.cwd } : {}),
-          ...(params.cursor ? { cursor: params.cursor } : {}),
+          ...(params.cwd && { workspace_path: params.cwd }),
+          ...(params.cursor && { cursor: params.cursor }),
         });
         const shown = page.sessions.filter(({ door, ended_at }) => door !== 'gateway' && ended_at === null);
         return {
@@ -138,8 +138,8 @@ export function createAgent({ client, version, uuid, failed, clock }: AgentParts
       }),
     )
     .onRequest(methods.agent.session.close, ({ params }) =>
-      told(async () => {
-        const session = opened(params.sessionId);
+      translateErrors(async () => {
+        const session = requireOpen(params.sessionId);
         await session.cancel();
         session.leave();
         open.delete(params.sessionId);
@@ -147,16 +147,16 @@ export function createAgent({ client, version, uuid, failed, clock }: AgentParts
       }),
     )
     .onRequest(methods.agent.session.setConfigOption, ({ params }) =>
-      told(async () => {
-        opened(params.sessionId);
-        await client.updateSession(params.sessionId, changeOf(params.configId, params.value));
-        return { configOptions: configOptions(await find(params.sessionId), await known()) };
+      translateErrors(async () => {
+        requireOpen(params.sessionId);
+        await client.updateSession(params.sessionId, parseOption(params.configId, params.value));
+        return { configOptions: listOptions(await find(params.sessionId), await loadModels()) };
       }),
     )
     .onRequest(methods.agent.session.prompt, ({ params, signal }) =>
-      told(async () => {
-        const session = opened(params.sessionId);
-        const cancel = () => void session.cancel().catch(failed);
+      translateErrors(async () => {
+        const session = requireOpen(params.sessionId);
+        const cancel = () => void session.cancel().catch(onError);
         signal.addEventListener('abort', cancel, { once: true });
         try {
           return await session.prompt(params.prompt, uuid());
@@ -166,7 +166,7 @@ export function createAgent({ client, version, uuid, failed, clock }: AgentParts
       }),
     )
     .onNotification(methods.agent.session.cancel, async ({ params }) => {
-      await open.get(params.sessionId)?.cancel().catch(failed);
+      await open.get(params.sessionId)?.cancel().catch(onError);
     });
 
   return {
@@ -178,31 +178,30 @@ export function createAgent({ client, version, uuid, failed, clock }: AgentParts
   };
 }
 
-/** The refusal of the server in the words of the protocol. */
-async function told<T>(work: () => Promise<T>): Promise<T> {
+/** Translates errors of the server into errors of the protocol. */
+async function translateErrors<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    if (error instanceof ApiError) throw refusal(error);
+    if (error instanceof ApiError) throw toRequestError(error);
     if (error instanceof TypeError) throw RequestError.internalError({ code: 'server_unreachable' }, error.message);
     throw error;
   }
 }
 
-function refusal({ status, code, message, details }: ApiError): RequestError {
-  const data = { code, ...(details.issues === undefined ? {} : { issues: details.issues }) };
-  return [400, 404, 422].includes(status)
-    ? RequestError.invalidParams(data, message)
-    : RequestError.internalError(data, message);
+function toRequestError({ status, code, message, details }: ApiError): RequestError {
+  const data = { code, ...(details.issues !== undefined && { issues: details.issues }) };
+  if ([400, 404, 422].includes(status)) return RequestError.invalidParams(data, message);
+  return RequestError.internalError(data, message);
 }
 
-function unknown(id: string, error: unknown): unknown {
+function toNotFound(id: string, error: unknown): unknown {
   if (!(error instanceof ApiError && (error.code === 'not_found' || error.code === 'validation_error'))) return error;
   return new RequestError(RESOURCE_NOT_FOUND, `there is no session ${id.slice(0, 64)}`, { code: 'not_found' });
 }
 
-function noticeOf(servers: readonly McpServer[]): string | null {
+function buildNotice(servers: readonly McpServer[]): string | null {
   if (servers.length === 0) return null;
   const names = servers.map(({ name }) => name).join(', ');
-  return `(The editor's MCP servers are not used here: ${names}. They can stand in mcp_servers of the configuration.)\n\n`;
+  return `(The editor's MCP servers are not used here: ${names}. Configure them in mcp_servers instead.)\n\n`;
 }

@@ -6,20 +6,20 @@ import {
   type ContentBlock,
   createPlan,
   createWorkerLabels,
-  kindOf,
-  locationsOf,
-  oneLine,
-  textContent,
-  textOf,
-  titleOf,
+  formatTitle,
+  getToolKind,
+  joinText,
+  listLocations,
+  toOneLine,
+  toTextContent,
 } from './editor-content.ts';
 
-export interface UpdatesOf {
+export interface UpdateParts {
   readonly session: string;
   readonly cwd: string;
   readonly send: (update: SessionUpdate) => Promise<void>;
   /** Context window of a model. */
-  readonly windowOf: (model: string) => number;
+  readonly getContextWindow: (model: string) => number;
 }
 
 /** What an editor shows of a worker beside its task. */
@@ -29,87 +29,88 @@ export type OpenedWorker = Pick<
 >;
 
 export interface Updates {
-  /** The state that the events behind it continue. */
-  begins(snapshot: Snapshot): void;
+  /** The state that later events continue. */
+  start(snapshot: Snapshot): void;
   event(event: StreamEvent): Promise<void>;
-  /** A stored message of the session, or of a worker: what of it was not told yet. */
+  /** Sends those parts of a stored message, of the session or of a worker, that were not sent yet. */
   message(message: Message): Promise<void>;
-  /** A worker that was opened before the watching began. */
+  /** A worker that was opened before the stream began. */
   worker(worker: string, call: string, opened: OpenedWorker): Promise<void>;
-  workerEnded(call: string): Promise<void>;
-  /** What the tree has cost so far, and how full the planner's window is; nothing where no model was called. */
-  spent(): Promise<void>;
-  /** Whether all of this message was told. */
-  heard(message: string | null): boolean;
-  /** What stands up to this message needs no telling. */
+  completeWorker(call: string): Promise<void>;
+  /** Sends the cost so far and how full the planner's context window is; nothing before the first model call. */
+  sendUsage(): Promise<void>;
+  /** Whether this message was sent completely. */
+  hasSent(message: string | null): boolean;
+  /** Messages up to this one need not be sent. */
   skip(message: string | null): void;
-  /** The session's own message that was told last and is complete. */
+  /** The last complete message of the session that was sent. */
   readonly through: () => string | null;
 }
 
 type Input = Readonly<Record<string, unknown>>;
-/** Of one call. */
+/** Usage of one call. */
 type Usage = NonNullable<Message['metadata']['usage']>;
 
-/** What of one message was told, by block. */
-interface Told {
+/** How many characters of a message were sent, by block. */
+interface SentMessage {
   readonly chars: number[];
 }
 
-export function createUpdates({ session, cwd, send, windowOf }: UpdatesOf): Updates {
-  const messages = new Map<string, Told>();
-  /** Calls that were told, with their input and the name of their tool. */
+export function createUpdates({ session, cwd, send, getContextWindow: windowOf }: UpdateParts): Updates {
+  const messages = new Map<string, SentMessage>();
+  /** Calls that were sent, with their input and the name of their tool. */
   const calls = new Map<string, { readonly name: string; readonly input: Input; done: boolean }>();
   const names = new Map<string, string>();
   const whole = new Set<string>();
-  /** Calls whose results were told. */
+  /** Calls whose results were sent. */
   const results = new Set<string>();
   const workers = createWorkerLabels();
   const plan = createPlan();
   let cost: Pusd = ZERO_PUSD;
   let used = 0;
   let size = 0;
-  let through: string | null = null;
+  let lastMessage: string | null = null;
 
-  const maybe = async (update: SessionUpdate | null) => {
+  const sendIfAny = async (update: SessionUpdate | null) => {
     if (update !== null) await send(update);
   };
-  function told(id: string): Told {
+  function findSent(id: string): SentMessage {
     const known = messages.get(id) ?? { chars: [] };
     messages.set(id, known);
     return known;
   }
 
-  async function append(message: string, index: number, thought: boolean, text: string): Promise<void> {
+  async function sendChunk(message: string, index: number, thought: boolean, text: string): Promise<void> {
     if (text === '') return;
-    const { chars } = told(message);
+    const { chars } = findSent(message);
     chars[index] = (chars[index] ?? 0) + text.length;
-    const sessionUpdate = thought ? 'agent_thought_chunk' : 'agent_message_chunk';
-    await send({ sessionUpdate, content: { type: 'text', text }, messageId: message });
+    const content = { type: 'text', text } as const;
+    if (thought) await send({ sessionUpdate: 'agent_thought_chunk', content, messageId: message });
+    else await send({ sessionUpdate: 'agent_message_chunk', content, messageId: message });
   }
 
-  /** What of this block's text was not told yet. */
-  function rest(message: string, index: number, text: string): string {
-    return text.slice(told(message).chars[index] ?? 0);
+  /** The part of this block's text that was not sent yet. */
+  function unsentText(message: string, index: number, text: string): string {
+    return text.slice(findSent(message).chars[index] ?? 0);
   }
 
-  async function toolCall(from: string, id: string, name: string, input: Input): Promise<void> {
+  async function sendToolCall(from: string, id: string, name: string, input: Input): Promise<void> {
     if (calls.has(id)) return;
     calls.set(id, { name, input, done: false });
-    const worker = workers.of(from);
+    const worker = workers.findLabel(from);
     await send({
       sessionUpdate: 'tool_call',
       toolCallId: id,
-      title: worker === null ? titleOf(name, input) : `[${worker.label}] ${titleOf(name, input)}`,
-      kind: kindOf(name),
+      title: `${worker === null ? '' : `[${worker.label}] `}${formatTitle(name, input)}`,
+      kind: getToolKind(name),
       status: 'pending',
-      locations: locationsOf(cwd, input),
+      locations: listLocations(cwd, input),
       rawInput: input,
-      ...(worker === null ? {} : { _meta: { metis: { parent_tool_call_id: worker.call } } }),
+      ...(worker !== null && { _meta: { metis: { parent_tool_call_id: worker.call } } }),
     });
   }
 
-  async function complete(
+  async function sendContent(
     from: string,
     message: string,
     content: readonly ContentBlock[],
@@ -118,50 +119,51 @@ export function createUpdates({ session, cwd, send, windowOf }: UpdatesOf): Upda
     const own = from === session;
     if (ended) whole.add(message);
     for (const [index, block] of content.entries()) {
-      if (own && block.type === 'text') await append(message, index, false, rest(message, index, block.text));
-      else if (own && block.type === 'thinking') await append(message, index, true, rest(message, index, block.text));
-      else if (block.type === 'tool_use') await toolCall(from, block.id, block.name, block.input);
+      if (own && block.type === 'text') await sendChunk(message, index, false, unsentText(message, index, block.text));
+      else if (own && block.type === 'thinking')
+        await sendChunk(message, index, true, unsentText(message, index, block.text));
+      else if (block.type === 'tool_use') await sendToolCall(from, block.id, block.name, block.input);
     }
     if (!ended) return;
-    if (own) return maybe(plan.begins(content));
-    const worker = workers.of(from);
-    const text = textOf(content);
+    if (own) return sendIfAny(plan.startPlan(content));
+    const worker = workers.findLabel(from);
+    const text = joinText(content);
     if (worker !== null && text !== '' && calls.get(worker.call)?.done !== true)
-      await send({ sessionUpdate: 'tool_call_update', toolCallId: worker.call, content: textContent(text) });
+      await send({ sessionUpdate: 'tool_call_update', toolCallId: worker.call, content: toTextContent(text) });
   }
 
-  async function startedWorker(worker: string, call: string, opened: OpenedWorker): Promise<void> {
-    if (workers.of(worker) !== null) return;
+  async function showWorker(worker: string, call: string, opened: OpenedWorker): Promise<void> {
+    if (workers.findLabel(worker) !== null) return;
     const { resolved_model: model, dropped_tools, allowed_tool_count } = opened;
     const what = opened.worker_name ?? opened.tier ?? 'named';
-    workers.started(worker, call, what);
-    // Tools that the planner did not name are left out of every worker of its kind: the title is for what it named.
+    workers.addWorker(worker, call, what);
+    // The title names only tools that the planner asked for: others are missing from every worker of this kind.
     const isAsked = allowed_tool_count !== null && dropped_tools.length > 0;
-    const lacking = isAsked ? ` without ${oneLine(dropped_tools.join(', '))}` : '';
+    const lacking = isAsked ? ` without ${toOneLine(dropped_tools.join(', '))}` : '';
     const task = calls.get(call)?.input.task ?? calls.get(call)?.input.input;
     await send({
       sessionUpdate: 'tool_call_update',
       toolCallId: call,
-      title: `${what} worker${lacking}: ${oneLine(typeof task === 'string' ? task : '')}`,
+      title: `${what} worker${lacking}: ${toOneLine(typeof task === 'string' ? task : '')}`,
       _meta: { metis: { worker_session_id: worker, model, dropped_tools } },
     });
-    await maybe(plan.moved(call, 'in_progress'));
+    await sendIfAny(plan.setStatus(call, 'in_progress'));
   }
 
-  async function finished(id: string, success: boolean): Promise<void> {
+  async function completeToolCall(id: string, success: boolean): Promise<void> {
     const call = calls.get(id);
     if (call?.done === true) return;
     if (call !== undefined) call.done = true;
     await send({ sessionUpdate: 'tool_call_update', toolCallId: id, status: success ? 'completed' : 'failed' });
   }
 
-  function filled(model: string, usage: Usage): void {
+  function recordUsage(model: string, usage: Usage): void {
     const { input_tokens, cached_input_tokens, cache_creation_input_tokens, output_tokens } = usage;
     used = input_tokens + cached_input_tokens + cache_creation_input_tokens + output_tokens;
     size = windowOf(model);
   }
 
-  function tellSpent(): Promise<void> {
+  function sendUsageUpdate(): Promise<void> {
     const exact = fromPusd(cost);
     return send({
       sessionUpdate: 'usage_update',
@@ -172,24 +174,24 @@ export function createUpdates({ session, cwd, send, windowOf }: UpdatesOf): Upda
     });
   }
 
-  async function tellMessage({ id, session_id, role, content, metadata }: Message): Promise<void> {
+  async function sendMessage({ id, session_id, role, content, metadata }: Message): Promise<void> {
     const { model, usage } = metadata;
-    if (session_id === session && model !== null && usage !== null) filled(model, usage);
-    if (role === 'assistant' && metadata.status === 'complete') await complete(session_id, id, content, true);
-    if (role === 'tool') await result(content[0], metadata.parent_tool_use_id);
-    if (session_id === session) through = id;
+    if (session_id === session && model !== null && usage !== null) recordUsage(model, usage);
+    if (role === 'assistant' && metadata.status === 'complete') await sendContent(session_id, id, content, true);
+    if (role === 'tool') await sendResult(content[0], metadata.parent_tool_use_id);
+    if (session_id === session) lastMessage = id;
   }
 
-  async function result(block: ContentBlock | undefined, call: string | null): Promise<void> {
+  async function sendResult(block: ContentBlock | undefined, call: string | null): Promise<void> {
     if (block?.type !== 'tool_result' || call === null || results.has(call)) return;
     results.add(call);
-    await finished(call, !block.is_error);
-    const text = textOf(block.content as readonly ContentBlock[]);
-    await send({ sessionUpdate: 'tool_call_update', toolCallId: call, content: textContent(text) });
+    await completeToolCall(call, !block.is_error);
+    const text = joinText(block.content as readonly ContentBlock[]);
+    await send({ sessionUpdate: 'tool_call_update', toolCallId: call, content: toTextContent(text) });
   }
 
   return {
-    begins({ session: { cost_so_far_usd, workers_cost_usd } }) {
+    start({ session: { cost_so_far_usd, workers_cost_usd } }) {
       cost = (toPusd(cost_so_far_usd) + toPusd(workers_cost_usd)) as Pusd;
     },
     async event(event) {
@@ -197,12 +199,12 @@ export function createUpdates({ session, cwd, send, windowOf }: UpdatesOf): Upda
       switch (event.type) {
         case 'message.start': {
           const { message_id, content } = event.payload;
-          return complete(event.session_id, message_id, content, false);
+          return sendContent(event.session_id, message_id, content, false);
         }
         case 'text.delta':
         case 'thinking.delta': {
           const { message_id, content_block_index: index, text } = event.payload;
-          if (own) await append(message_id, index, event.type === 'thinking.delta', text);
+          if (own) await sendChunk(message_id, index, event.type === 'thinking.delta', text);
           return;
         }
         case 'tool.use_start':
@@ -211,14 +213,15 @@ export function createUpdates({ session, cwd, send, windowOf }: UpdatesOf): Upda
         case 'tool.use_end': {
           const { tool_use_id: id, final_input } = event.payload;
           const name = names.get(id);
-          if (name !== undefined) await toolCall(event.session_id, id, name, final_input);
+          if (name !== undefined) await sendToolCall(event.session_id, id, name, final_input);
           return;
         }
         case 'message.complete':
-          return complete(event.session_id, event.payload.message_id, event.payload.final_content, true);
+          return sendContent(event.session_id, event.payload.message_id, event.payload.final_content, true);
         case 'message.appended': {
           const { message } = event.payload;
-          return message.role === 'tool' ? result(message.content[0], message.metadata.parent_tool_use_id) : undefined;
+          if (message.role === 'tool') await sendResult(message.content[0], message.metadata.parent_tool_use_id);
+          return;
         }
         case 'tool.called': {
           const { tool_use_id: id, tool_name, side_effects } = event.payload;
@@ -226,40 +229,40 @@ export function createUpdates({ session, cwd, send, windowOf }: UpdatesOf): Upda
             sessionUpdate: 'tool_call_update',
             toolCallId: id,
             status: 'in_progress',
-            kind: kindOf(tool_name, side_effects),
+            kind: getToolKind(tool_name, side_effects),
           });
         }
         case 'tool.completed':
-          return finished(event.payload.tool_use_id, event.payload.success);
+          return completeToolCall(event.payload.tool_use_id, event.payload.success);
         case 'tool.failed':
         case 'tool.input_invalid':
-          return finished(event.payload.tool_use_id, false);
+          return completeToolCall(event.payload.tool_use_id, false);
         case 'delegate.started': {
           const { worker_session_id, tool_use_id } = event.payload;
-          return startedWorker(worker_session_id, tool_use_id, event.payload);
+          return showWorker(worker_session_id, tool_use_id, event.payload);
         }
         case 'delegate.completed':
         case 'delegate.failed':
-          return maybe(plan.moved(event.payload.tool_use_id, 'completed'));
+          return sendIfAny(plan.setStatus(event.payload.tool_use_id, 'completed'));
         case 'llm.call_completed': {
           const { payload } = event;
           cost = (cost + toPusd(payload.cost_usd)) as Pusd;
-          if (own) filled(payload.model, payload);
-          return tellSpent();
+          if (own) recordUsage(payload.model, payload);
+          return sendUsageUpdate();
         }
         default:
       }
     },
-    message: tellMessage,
-    worker: startedWorker,
-    workerEnded: (call) => maybe(plan.moved(call, 'completed')),
-    spent: async () => {
-      if (used > 0 || cost > ZERO_PUSD) await tellSpent();
+    message: sendMessage,
+    worker: showWorker,
+    completeWorker: (call) => sendIfAny(plan.setStatus(call, 'completed')),
+    sendUsage: async () => {
+      if (used > 0 || cost > ZERO_PUSD) await sendUsageUpdate();
     },
-    heard: (message) => message === null || whole.has(message),
+    hasSent: (message) => message === null || whole.has(message),
     skip: (message) => {
-      through = message;
+      lastMessage = message;
     },
-    through: () => through,
+    through: () => lastMessage,
   };
 }

@@ -4,16 +4,16 @@ import { ApiError, type MetisClient, type Model, type Session, type StreamItem }
 import { createBackoff } from '#client/event-stream.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
 import { createUpdates } from './editor-updates.ts';
-import { createPermissions, createPrompts, type Ending, endingOf, endingOfTurn, turnContent } from './prompts.ts';
-import { messagesAfter, replay } from './replay-session.ts';
+import { createPermissions, createPrompts, type Ending, readEnding, readTurnEnding, toTurnContent } from './prompts.ts';
+import { listMessagesAfter, replaySession } from './replay-session.ts';
 import { findSightedModel } from './session-options.ts';
 
 export interface OpenSession {
-  /** Resolves once the stream stands. */
-  readonly standing: Promise<void>;
-  prompt(prompt: Parameters<typeof turnContent>[0], key: string): Promise<PromptResponse>;
+  /** Resolves once the stream is established. */
+  readonly ready: Promise<void>;
+  prompt(prompt: Parameters<typeof toTurnContent>[0], key: string): Promise<PromptResponse>;
   cancel(): Promise<void>;
-  /** Stops watching; what runs goes on. */
+  /** Stops watching; a running turn continues. */
   leave(): void;
 }
 
@@ -22,125 +22,128 @@ export interface SessionParts {
   readonly editor: AgentContext;
   readonly session: Session;
   readonly models: readonly Model[];
-  /** Tell what was said before. */
+  /** Whether earlier messages are sent to the editor. */
   readonly replayed: boolean;
-  /** Said before the first answer; null = nothing. */
+  /** Sent before the first answer; null = nothing. */
   readonly notice: string | null;
-  /** Hears what nobody waits for. */
-  readonly failed: (error: unknown) => void;
+  /** Receives errors that no request waits for. */
+  readonly onError: (error: unknown) => void;
   readonly clock: Clock;
 }
 
 export function openSession(parts: SessionParts): OpenSession {
-  const { client, editor, session, models, failed, clock } = parts;
+  const { client, editor, session, models, onError, clock } = parts;
   const { id } = session;
-  const left = new AbortController();
+  const closed = new AbortController();
   const prompts = createPrompts();
-  const permissions = createPermissions(client, editor, id, failed);
+  const permissions = createPermissions(client, editor, id, onError);
   let notice = parts.notice;
-  /** Of a prompt that is on its way. */
+  /** A prompt was cancelled while its submission was in progress. */
   let cancelled = false;
   const submitting = new Set<Promise<unknown>>();
   const send = async (update: SessionUpdate) => {
-    if (!left.signal.aborted) await editor.notify('session/update', { sessionId: id, update });
+    if (!closed.signal.aborted) await editor.notify('session/update', { sessionId: id, update });
   };
-  const windowOf = (model: string) => models.find((one) => one.id === model)?.capabilities.max_context_tokens ?? 0;
-  const updates = createUpdates({ session: id, cwd: session.workspace_path, send, windowOf });
+  const getContextWindow = (model: string) =>
+    models.find((one) => one.id === model)?.capabilities.max_context_tokens ?? 0;
+  const updates = createUpdates({ session: id, cwd: session.workspace_path, send, getContextWindow });
   const own = new Set<string>();
-  let stand: () => void = () => {};
-  let refuse: (error: unknown) => void = () => {};
-  const standing = new Promise<void>((resolve, reject) => {
-    stand = resolve;
-    refuse = reject;
+  let markReady: () => void = () => {};
+  let rejectReady: (error: unknown) => void = () => {};
+  const ready = new Promise<void>((resolve, reject) => {
+    markReady = resolve;
+    rejectReady = reject;
   });
 
-  /** Stored messages that no event has told of, such as those that came while there was no connection. */
+  /** Sends stored messages that no event has reported, such as those stored while the connection was lost. */
   async function catchUp(): Promise<void> {
-    // Whose message it is shows when it is answered for.
+    // Only an answered submission shows which message is this editor's own.
     await Promise.allSettled([...submitting]);
-    for await (const message of messagesAfter(client, id, updates.through())) {
-      if (message.role === 'user' && message.turn_id !== null && !own.has(message.turn_id)) await said(message.content);
+    for await (const message of listMessagesAfter(client, id, updates.through())) {
+      if (message.role === 'user' && message.turn_id !== null && !own.has(message.turn_id))
+        await sendUserMessage(message.content);
       await updates.message(message);
     }
   }
-  async function said(content: readonly { readonly type: string }[]): Promise<void> {
+  async function sendUserMessage(content: readonly { readonly type: string }[]): Promise<void> {
     for (const block of content as readonly { readonly type: string; readonly text?: string }[])
       if (block.type === 'text' && block.text !== undefined)
         await send({ sessionUpdate: 'user_message_chunk', content: { type: 'text', text: block.text } });
   }
 
-  async function take(item: StreamItem, first: boolean): Promise<void> {
+  async function handleItem(item: StreamItem, first: boolean): Promise<void> {
     if (item.type === 'snapshot') {
-      updates.begins(item);
+      updates.start(item);
       if (first && parts.replayed) {
-        await replay(client, id, updates, (message) => said(message.content));
-        await updates.spent();
+        await replaySession(client, id, updates, (message) => sendUserMessage(message.content));
+        await updates.sendUsage();
       } else if (first) updates.skip(item.messages.at(-1)?.id ?? null);
       else await catchUp();
       for (const question of item.pending_confirmations) permissions.ask(question);
       for (const turn of prompts.waiting()) {
-        const ending = endingOfTurn(await client.getTurn(id, turn));
-        if (ending !== null) prompts.ended(turn, ending);
+        const ending = readTurnEnding(await client.getTurn(id, turn));
+        if (ending !== null) prompts.resolveEnding(turn, ending);
       }
-      stand();
+      markReady();
       return;
     }
     const { event } = item;
     if (event.type === 'tool.confirmation_requested') permissions.ask(event.payload);
-    else if (event.type === 'tool.confirmation_resolved') permissions.answered(event.payload.confirmation_request_id);
-    // What was missed stands before what follows from it.
-    if (event.type === 'llm.call_completed' && event.session_id === id && !updates.heard(event.payload.message_id))
+    else if (event.type === 'tool.confirmation_resolved')
+      permissions.closeRequest(event.payload.confirmation_request_id);
+    // Missed messages are sent before the messages that depend on them.
+    if (event.type === 'llm.call_completed' && event.session_id === id && !updates.hasSent(event.payload.message_id))
       await catchUp();
     const closed = event.type === 'delegate.completed' || event.type === 'delegate.failed';
-    // What the connection lost of a worker has its place before its end.
+    // Messages of a worker that the connection lost are sent before its end.
     if (closed && event.payload.worker_session_id !== null)
-      for await (const message of messagesAfter(client, event.payload.worker_session_id, null))
+      for await (const message of listMessagesAfter(client, event.payload.worker_session_id, null))
         await updates.message(message);
     await updates.event(event);
     if (event.session_id !== id || event.turn_id === null) return;
     if (event.type === 'turn.completed' || event.type === 'turn.failed' || event.type === 'turn.cancelled') {
       await catchUp();
-      prompts.ended(event.turn_id, endingOf(event));
+      prompts.resolveEnding(event.turn_id, readEnding(event));
     }
   }
 
   async function watch(): Promise<void> {
     let first = true;
     const backoff = createBackoff();
-    const options = { snapshot: true, include_worker_sessions: true, signal: left.signal };
+    const options = { snapshot: true, include_worker_sessions: true, signal: closed.signal };
     for (let broken = true; broken; ) {
       broken = false;
       for await (const item of client.stream(id, options)) {
-        const error = await take(item, first).then(() => null, toError);
+        const error = await handleItem(item, first).then(() => null, toError);
         if (error === null) {
           first = false;
           if (item.type === 'event') backoff.good();
           continue;
         }
-        if (first || left.signal.aborted) throw error;
-        // A request failed on the way: the next snapshot brings what this one left out.
-        failed(error);
+        if (first || closed.signal.aborted) throw error;
+        // A request failed: the next snapshot brings the rest.
+        onError(error);
         broken = true;
-        await sleep(clock, backoff.lost(), left.signal).catch(() => {});
+        await sleep(clock, backoff.lost(), closed.signal).catch(() => {});
         break;
       }
     }
     throw new Error('the session has ended');
   }
   watch().catch((error: unknown) => {
-    refuse(error);
+    rejectReady(error);
     prompts.giveUp(error);
     permissions.close();
   });
-  // Who does not wait for it is told by their prompt.
-  standing.catch(() => {});
+  // A caller that does not wait for it learns of the failure by its prompt.
+  ready.catch(() => {});
 
   async function cancelTurn(turn: string): Promise<void> {
     await client.cancelTurn(id, turn).catch((error: unknown) => {
       if (!(error instanceof ApiError && error.code === 'turn_already_completed')) throw error;
     });
   }
-  async function submit(content: ReturnType<typeof turnContent>, key: string) {
+  async function submit(content: ReturnType<typeof toTurnContent>, key: string) {
     try {
       return await client.submitTurn(id, { content }, { idempotencyKey: key });
     } catch (error) {
@@ -158,12 +161,12 @@ export function openSession(parts: SessionParts): OpenSession {
   }
 
   return {
-    standing,
+    ready,
     async prompt(prompt, key) {
-      await standing;
+      await ready;
       prompts.requireWatched();
       cancelled = false;
-      const content = turnContent(prompt);
+      const content = toTurnContent(prompt);
       if (content.length === 0) throw RequestError.invalidParams({}, 'the prompt is empty');
       if (notice !== null) {
         await send({ sessionUpdate: 'agent_message_chunk', content: { type: 'text', text: notice } });
@@ -185,7 +188,7 @@ export function openSession(parts: SessionParts): OpenSession {
       if (current_turn_id !== null) await cancelTurn(current_turn_id);
     },
     leave() {
-      left.abort();
+      closed.abort();
       permissions.close();
     },
   };

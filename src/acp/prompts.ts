@@ -16,31 +16,31 @@ import {
   type Turn,
 } from '#client/client.ts';
 
-/** How a turn ended, as an editor is told. */
+/** How a turn ended, in the terms of the editor's protocol. */
 export type Ending =
   | { readonly stopReason: StopReason; readonly why: string | null }
   | { readonly failed: RequestError };
 
 type TurnEnd = Extract<StreamEvent, { type: 'turn.completed' | 'turn.failed' | 'turn.cancelled' }>;
 
-export function endingOf(event: TurnEnd): Ending {
+export function readEnding(event: TurnEnd): Ending {
   if (event.type === 'turn.cancelled') return { stopReason: 'cancelled', why: null };
-  if (event.type === 'turn.failed') return failed(event.payload.error_message, event.payload.error_code);
-  return completed(event.payload.stop_reason);
+  if (event.type === 'turn.failed') return toFailedEnding(event.payload.error_message, event.payload.error_code);
+  return toCompletedEnding(event.payload.stop_reason);
 }
 
-/** The same of a turn that was read. Null while it has not ended. */
-export function endingOfTurn({ status, stop_reason, error_message, error_code }: Turn): Ending | null {
+/** The same for a stored turn. Null while it has not ended. */
+export function readTurnEnding({ status, stop_reason, error_message, error_code }: Turn): Ending | null {
   if (status === 'cancelled') return { stopReason: 'cancelled', why: null };
-  if (status === 'failed') return failed(error_message ?? 'the turn failed', error_code ?? 'internal_error');
-  return status === 'completed' ? completed(stop_reason ?? 'end_turn') : null;
+  if (status === 'failed') return toFailedEnding(error_message ?? 'the turn failed', error_code ?? 'internal_error');
+  return status === 'completed' ? toCompletedEnding(stop_reason ?? 'end_turn') : null;
 }
 
-function failed(message: string, code: string): Ending {
+function toFailedEnding(message: string, code: string): Ending {
   return { failed: RequestError.internalError({ code }, message) };
 }
 
-function completed(stop: NonNullable<Turn['stop_reason']>): Ending {
+function toCompletedEnding(stop: NonNullable<Turn['stop_reason']>): Ending {
   if (stop === 'max_tokens') return { stopReason: 'max_tokens', why: null };
   if (stop === 'tool_use') return { stopReason: 'max_turn_requests', why: 'Stopped at the limit of model calls.' };
   if (stop === 'budget_exceeded') return { stopReason: 'max_turn_requests', why: 'Stopped: the limit is reached.' };
@@ -50,9 +50,9 @@ function completed(stop: NonNullable<Turn['stop_reason']>): Ending {
 interface Prompts {
   /** Resolves with the end of the turn, past or to come. */
   end(turn: string): Promise<Ending>;
-  ended(turn: string, ending: Ending): void;
+  resolveEnding(turn: string, ending: Ending): void;
   waiting(): readonly string[];
-  /** No end can be received any more: those that wait reject, and so do later ones. */
+  /** No end can be received any more: waiting prompts reject, and so do later ones. */
   giveUp(error: unknown): void;
   /** Throws what `giveUp` was called with. */
   requireWatched(): void;
@@ -70,7 +70,7 @@ export function createPrompts(): Prompts {
         else if (lost !== null) reject(lost.error);
         else open.set(turn, { resolve, reject });
       }),
-    ended(turn, ending) {
+    resolveEnding(turn, ending) {
       // A turn may end before its submission is answered.
       known.set(turn, ending);
       open.get(turn)?.resolve(ending);
@@ -88,7 +88,7 @@ export function createPrompts(): Prompts {
   };
 }
 
-type Question = Pick<
+type PermissionRequest = Pick<
   Confirmation,
   'confirmation_request_id' | 'tool_use_id' | 'tool_name' | 'input_summary' | 'command_summary' | 'is_worker'
 > & { readonly allowed_scopes: readonly string[] };
@@ -97,8 +97,8 @@ interface Choice extends PermissionOption {
   readonly answer: ConfirmationAnswer;
 }
 
-/** What may be answered; a worker's question leaves no rule behind. */
-function choicesOf({ allowed_scopes, is_worker, tool_name }: Question): Choice[] {
+/** The possible answers; an answer to a worker's request creates no rule. */
+function buildChoices({ allowed_scopes, is_worker, tool_name }: PermissionRequest): Choice[] {
   const lasting = allowed_scopes.includes('always') && !is_worker;
   const choices: Choice[] = [
     { optionId: 'approve', name: 'Allow', kind: 'allow_once', answer: { decision: 'approve' } },
@@ -123,23 +123,23 @@ function choicesOf({ allowed_scopes, is_worker, tool_name }: Question): Choice[]
 }
 
 interface Permissions {
-  ask(question: Question): void;
-  /** Somebody has answered, wherever. */
-  answered(id: string): void;
+  ask(question: PermissionRequest): void;
+  /** The request was answered, here or elsewhere. */
+  closeRequest(id: string): void;
   close(): void;
 }
 
-/** @param failed hears what kept an answer from the server */
+/** @param onError receives the error that kept an answer from the server */
 export function createPermissions(
   client: MetisClient,
   editor: AgentContext,
   sessionId: string,
-  failed: (error: unknown) => void,
+  onError: (error: unknown) => void,
 ): Permissions {
   const open = new Map<string, AbortController>();
 
-  async function put(question: Question, signal: AbortSignal): Promise<void> {
-    const choices = choicesOf(question);
+  async function requestPermission(question: PermissionRequest, signal: AbortSignal): Promise<void> {
+    const choices = buildChoices(question);
     const { outcome } = await editor.request(
       'session/request_permission',
       {
@@ -163,12 +163,12 @@ export function createPermissions(
       if (open.has(id)) return;
       const gone = new AbortController();
       open.set(id, gone);
-      put(question, gone.signal).catch((error: unknown) => {
+      requestPermission(question, gone.signal).catch((error: unknown) => {
         const late = error instanceof ApiError && error.code === 'confirmation_already_resolved';
-        if (!gone.signal.aborted && !late) failed(error);
+        if (!gone.signal.aborted && !late) onError(error);
       });
     },
-    answered(id) {
+    closeRequest(id) {
       open.get(id)?.abort();
       open.delete(id);
     },
@@ -181,19 +181,19 @@ export function createPermissions(
 
 type Block = Exclude<NewTurn['content'], string>[number];
 
-/** Throws for what cannot be said to a model. */
-export function turnContent(prompt: readonly ContentBlock[]): Block[] {
-  return prompt.map(blockOf);
+/** Throws for content that no model accepts. */
+export function toTurnContent(prompt: readonly ContentBlock[]): Block[] {
+  return prompt.map(toTurnBlock);
 }
 
-function blockOf(block: ContentBlock): Block {
+function toTurnBlock(block: ContentBlock): Block {
   switch (block.type) {
     case 'text':
       return { type: 'text', text: block.text };
     case 'image':
       return { type: 'image', source: { kind: 'base64', data: block.data }, media_type: block.mimeType };
     case 'resource_link':
-      return { type: 'text', text: pathOf(block.uri) };
+      return { type: 'text', text: toPath(block.uri) };
     case 'resource':
       if ('text' in block.resource) return { type: 'text', text: `${block.resource.uri}\n${block.resource.text}` };
       throw RequestError.invalidParams({ uri: block.resource.uri }, 'embedded resources must be text');
@@ -202,8 +202,8 @@ function blockOf(block: ContentBlock): Block {
   }
 }
 
-/** A link is a path to a model that reads files. */
-function pathOf(uri: string): string {
+/** A model that reads files needs the path of a link. */
+function toPath(uri: string): string {
   if (!uri.startsWith('file://')) return uri;
   try {
     return decodeURIComponent(new URL(uri).pathname);

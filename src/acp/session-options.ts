@@ -8,7 +8,7 @@ const BUDGETS = ['1', '5', '20'];
 
 type Shown = Pick<Session, 'active_model' | 'max_cost_usd'>;
 
-export function configOptions({ active_model, max_cost_usd }: Shown, models: readonly Model[]): SessionConfigOption[] {
+export function listOptions({ active_model, max_cost_usd }: Shown, models: readonly Model[]): SessionConfigOption[] {
   const usable = models.filter(({ configured, id }) => configured || id === active_model);
   const budgets = max_cost_usd === null || BUDGETS.includes(max_cost_usd) ? BUDGETS : [...BUDGETS, max_cost_usd];
   return [
@@ -34,8 +34,8 @@ export function configOptions({ active_model, max_cost_usd }: Shown, models: rea
   ];
 }
 
-/** Throws for an option that there is not. */
-export function changeOf(configId: string, value: unknown): SessionChange {
+/** Throws for an unknown option. */
+export function parseOption(configId: string, value: unknown): SessionChange {
   if (typeof value !== 'string') throw RequestError.invalidParams({ value }, 'must be one of the values of the option');
   if (configId === 'model') return { active_model: value === AUTO ? null : value };
   if (configId === 'budget') return { max_cost_usd: value === NONE ? null : value };

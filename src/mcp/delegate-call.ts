@@ -9,134 +9,136 @@ import {
 import type { DelegationResult, NewDelegation } from '#client/client.ts';
 import { resultOf } from '#protocol/api/worker-bodies.ts';
 import { type Clock, sleep } from '#protocol/clock.ts';
-import { delegated, running } from './mcp-tools.ts';
+import { toDelegationResult, toRunningResult } from './mcp-tools.ts';
 import type { Root } from './root-session.ts';
 import {
-  answerWith,
+  type ApprovalRequest,
+  buildForm,
   cancelWorker,
   createProgress,
-  delegationOf,
-  delegationOfWorker,
+  describeRequest,
   type FormAnswer,
-  formFor,
-  type Question,
+  findDelegation,
+  findWorkerDelegation,
+  submitAnswer,
   watchWorker,
-  whatFor,
 } from './watch-worker.ts';
 
 export type Answer = CallToolResult | InputRequiredResult;
 
-/** What a client of the stateless protocol gives back with its answer. */
-export interface Asked {
+/** State that a client of the stateless protocol returns with its answer. */
+export interface ApprovalState {
   readonly root: string;
   readonly worker: string;
   readonly who: string;
   readonly asked: string;
-  /** Left to others. */
+  /** Requests that are answered elsewhere. */
   readonly left: readonly string[];
 }
 
-/** How a person can be asked through this client. */
-export type Asking =
+/** How an approval can be requested through this client. */
+export type ApprovalMode =
   | { readonly how: 'not' }
   /** Within the call. */
   | { readonly how: 'during' }
   /** The call returns, and comes again with the answer. */
-  | { readonly how: 'between'; readonly states: RequestStateCodec<Asked> };
+  | { readonly how: 'between'; readonly states: RequestStateCodec<ApprovalState> };
 
-/** A worker that is done by then needs neither progress nor a form: it is not followed. */
-const QUICK_MS = 250;
-/** Within it the result of a worker that has ended comes by itself, or never. */
-const LATE_MS = 5000;
-/** As long as a server holds an answer back. */
-const MOST_SECONDS = 600;
+/** A worker that ends within it needs neither progress nor a form, and is not watched. */
+const FAST_RESULT_MS = 250;
+/** Within it the result of an ended worker arrives on the open request, or not at all. */
+const LATE_RESULT_MS = 5000;
+/** The longest that the server honours `Prefer: wait`. */
+const MAX_PREFER_SECONDS = 600;
 
-interface Followed {
+interface WatchedWorker {
   readonly session: string;
   readonly worker: string;
   readonly who: string;
   readonly left: readonly string[];
 }
 
-/** @param seconds after which the answer is that it still runs; null waits for the result */
+/** @param how `seconds` after which the answer is that the worker still runs; null waits for the result */
 export async function delegate(
   root: Root,
   ctx: ServerContext,
   body: NewDelegation,
-  how: { readonly who: string; readonly seconds: number | null; readonly asking: Asking },
+  how: { readonly who: string; readonly seconds: number | null; readonly asking: ApprovalMode },
 ): Promise<Answer> {
   const { client } = root;
   const session = await root.session();
   const idempotencyKey = root.world.uuid();
   const posted = client.submitDelegation(session, body, { idempotencyKey });
-  const enough = deadline(root.world.clock, ctx.mcpReq.signal, how.seconds);
+  const enough = createDeadline(root.world.clock, ctx.mcpReq.signal, how.seconds);
   const over = new AbortController();
   try {
     const receipt = await Promise.race([posted, enough.passed]);
     if (receipt === null) {
-      if (ctx.mcpReq.signal.aborted) root.behind(posted.then((late) => stop(root, late.worker_session_id)));
-      else root.behind(posted);
-      return running(null);
+      if (ctx.mcpReq.signal.aborted)
+        root.runInBackground(posted.then((late) => cancelIfStarted(root, late.worker_session_id)));
+      else root.runInBackground(posted);
+      return toRunningResult(null);
     }
     const { tool_use_id, worker_session_id: worker } = receipt;
     if (worker === null) {
-      const refused = await delegationOf(client, session, tool_use_id);
-      return refused === null ? running(null) : delegated(resultOf(refused));
+      const delegation = await findDelegation(client, session, tool_use_id);
+      if (delegation === null) return toRunningResult(null);
+      return toDelegationResult(resultOf(delegation));
     }
-    // The same request again: nothing is delegated twice, and its answer comes with the end of the worker.
+    // The same request with its key delegates only once, and is answered when the worker ends.
     const result = client
-      .submitDelegation(session, body, { idempotencyKey, waitSeconds: MOST_SECONDS, signal: over.signal })
+      .submitDelegation(session, body, { idempotencyKey, waitSeconds: MAX_PREFER_SECONDS, signal: over.signal })
       .then((answer) => ('success' in answer ? answer : null))
-      // Following the worker tells it as well.
+      // Watching the worker reports the result as well.
       .catch(() => null);
-    return await follow(root, ctx, { session, worker, who: how.who, left: [] }, { ...how, enough, result });
+    return await watchDelegation(root, ctx, { session, worker, who: how.who, left: [] }, { ...how, enough, result });
   } finally {
     over.abort();
     enough.clear();
   }
 }
 
-/** Goes on with the worker of a call that returned to have a question answered. */
-export async function goOn(
+/** Continues a call that returned to have an approval answered. */
+export async function resumeDelegation(
   root: Root,
   ctx: ServerContext,
-  state: Asked,
-  how: { readonly answer: FormAnswer | null; readonly seconds: number | null; readonly asking: Asking },
+  state: ApprovalState,
+  how: { readonly answer: FormAnswer | null; readonly seconds: number | null; readonly asking: ApprovalMode },
 ): Promise<Answer> {
-  const settled = how.answer === null ? false : await answerWith(root.client, state.asked, how.answer);
-  const left = settled ? state.left : [...state.left, state.asked];
-  const enough = deadline(root.world.clock, ctx.mcpReq.signal, how.seconds);
+  const isAnswered = how.answer !== null && (await submitAnswer(root.client, state.asked, how.answer));
+  const left = isAnswered ? state.left : [...state.left, state.asked];
+  const enough = createDeadline(root.world.clock, ctx.mcpReq.signal, how.seconds);
   try {
     const { root: session, worker, who } = state;
-    return await follow(root, ctx, { session, worker, who, left }, { ...how, enough, result: null });
+    return await watchDelegation(root, ctx, { session, worker, who, left }, { ...how, enough, result: null });
   } finally {
     enough.clear();
   }
 }
 
-async function stop({ client, world }: Root, worker: string | null): Promise<void> {
+async function cancelIfStarted({ client, world }: Root, worker: string | null): Promise<void> {
   if (worker !== null) await cancelWorker(client, world.clock, worker);
 }
 
-interface Following {
-  readonly asking: Asking;
+interface WatchOptions {
+  readonly asking: ApprovalMode;
   readonly enough: Deadline;
-  /** Resolves with the result, or with null where it has to be looked up. Null when nobody brings it. */
+  /** Resolves with the result, or with null where it has to be looked up. Null when no request is open. */
   readonly result: Promise<DelegationResult | null> | null;
 }
 
-async function follow(
+async function watchDelegation(
   root: Root,
   ctx: ServerContext,
-  { session, worker, who, left }: Followed,
-  { asking, enough, result }: Following,
+  { session, worker, who, left }: WatchedWorker,
+  { asking, enough, result }: WatchOptions,
 ): Promise<Answer> {
   const progress = createProgress(root.world.clock, ctx, who);
   const { signal } = ctx.mcpReq;
   const questions = new Map<string, AbortController>();
   const skipped = new Set(left);
-  let between: Question | null = null;
-  const asked = (question: Question): boolean => {
+  let between: ApprovalRequest | null = null;
+  const onRequested = (question: ApprovalRequest): boolean => {
     const id = question.confirmation_request_id;
     if (questions.has(id)) return false;
     if (asking.how === 'between' && !skipped.has(id)) {
@@ -145,30 +147,36 @@ async function follow(
     }
     const open = new AbortController();
     questions.set(id, open);
-    progress.waits(`waits for approval of ${whatFor(question)} at ${root.dashboard()}/`);
-    if (asking.how === 'during') root.behind(askDuring(root, ctx, question, { who, open: open.signal }));
+    progress.setPending(`waits for approval of ${describeRequest(question)} at ${root.dashboard()}/`);
+    if (asking.how === 'during') root.runInBackground(requestApproval(root, ctx, question, { who, open: open.signal }));
     return false;
   };
-  const answered = (id: string) => {
+  const onResolved = (id: string) => {
     questions.get(id)?.abort();
     questions.delete(id);
-    if (questions.size === 0) progress.waits(null);
+    if (questions.size === 0) progress.setPending(null);
   };
-  const onAbort = () => root.behind(stop(root, worker));
+  const onAbort = () => root.runInBackground(cancelIfStarted(root, worker));
   if (signal.aborted) onAbort();
   else signal.addEventListener('abort', onAbort, { once: true });
   try {
-    const brought = bring(root.world.clock, result, enough.signal);
-    const quick = await brought.within(QUICK_MS);
-    if (quick !== null) return delegated(quick);
-    const end = await watchWorker(root.client, worker, { ...progress, asked, answered }, brought.signal);
+    const resultWait = createResultWait(root.world.clock, result, enough.signal);
+    const quick = await resultWait.within(FAST_RESULT_MS);
+    if (quick !== null) return toDelegationResult(quick);
+    const end = await watchWorker(
+      root.client,
+      worker,
+      { ...progress, onApprovalRequested: onRequested, onApprovalResolved: onResolved },
+      resultWait.signal,
+    );
     if (between !== null && asking.how === 'between')
-      return await askBetween(ctx, asking.states, between, { root: session, worker, who, left });
-    const late = await brought.within(LATE_MS);
-    if (late !== null) return delegated(late);
-    if (end === 'stopped') return running(worker);
-    const delegation = await delegationOfWorker(root.client, session, worker);
-    return delegation === null ? running(worker) : delegated(resultOf(delegation));
+      return await returnForApproval(ctx, asking.states, between, { root: session, worker, who, left });
+    const late = await resultWait.within(LATE_RESULT_MS);
+    if (late !== null) return toDelegationResult(late);
+    if (end === 'stopped') return toRunningResult(worker);
+    const delegation = await findWorkerDelegation(root.client, session, worker);
+    if (delegation === null) return toRunningResult(worker);
+    return toDelegationResult(resultOf(delegation));
   } finally {
     signal.removeEventListener('abort', onAbort);
     for (const open of questions.values()) open.abort();
@@ -176,17 +184,17 @@ async function follow(
   }
 }
 
-interface Brought {
-  /** Aborted when the result is there, or with `enough`. */
+interface ResultWait {
+  /** Aborted when the result has arrived, or with `enough`. */
   readonly signal: AbortSignal;
-  /** The result if it is there, or comes within this time. */
+  /** The result if it has arrived or arrives within this time, else null. */
   within(ms: number): Promise<DelegationResult | null>;
 }
 
-function bring(clock: Clock, result: Following['result'], enough: AbortSignal): Brought {
+function createResultWait(clock: Clock, result: WatchOptions['result'], enough: AbortSignal): ResultWait {
   let known: DelegationResult | null = null;
   const here = new AbortController();
-  const told = result?.then((value) => {
+  const arrival = result?.then((value) => {
     known = value;
     if (value !== null) here.abort();
   });
@@ -194,45 +202,45 @@ function bring(clock: Clock, result: Following['result'], enough: AbortSignal): 
   return {
     signal,
     async within(ms) {
-      if (told !== undefined) await Promise.race([told, sleep(clock, ms, signal).catch(() => {})]);
+      if (arrival !== undefined) await Promise.race([arrival, sleep(clock, ms, signal).catch(() => {})]);
       return known;
     },
   };
 }
 
-/** @param open aborted when somebody else has answered, or nobody waits any more */
-async function askDuring(
+/** @param open aborted when the approval was answered elsewhere, or no call waits for it any more */
+async function requestApproval(
   { client, world }: Root,
   { mcpReq }: ServerContext,
-  question: Question,
+  question: ApprovalRequest,
   { who, open }: { readonly who: string; readonly open: AbortSignal },
 ): Promise<void> {
   const timeout = Math.max(1000, Date.parse(question.expires_at) - world.clock.now());
-  const answer = await mcpReq.elicitInput(formFor(question, who), { signal: open, timeout });
-  await answerWith(client, question.confirmation_request_id, answer);
+  const answer = await mcpReq.elicitInput(buildForm(question, who), { signal: open, timeout });
+  await submitAnswer(client, question.confirmation_request_id, answer);
 }
 
-async function askBetween(
+async function returnForApproval(
   ctx: ServerContext,
-  states: RequestStateCodec<Asked>,
-  question: Question,
-  state: Omit<Asked, 'asked'>,
+  states: RequestStateCodec<ApprovalState>,
+  question: ApprovalRequest,
+  state: Omit<ApprovalState, 'asked'>,
 ): Promise<InputRequiredResult> {
   const asked = question.confirmation_request_id;
   return inputRequired({
-    inputRequests: { approval: inputRequired.elicit(formFor(question, state.who)) },
+    inputRequests: { approval: inputRequired.elicit(buildForm(question, state.who)) },
     requestState: await states.mint({ ...state, asked }, ctx),
   });
 }
 
 interface Deadline {
-  /** Aborted when time is up, or the call is over. */
+  /** Aborted when the time is up or the call is cancelled. */
   readonly signal: AbortSignal;
   readonly passed: Promise<null>;
   clear(): void;
 }
 
-function deadline(clock: Clock, call: AbortSignal, seconds: number | null): Deadline {
+function createDeadline(clock: Clock, call: AbortSignal, seconds: number | null): Deadline {
   const over = new AbortController();
   const end = () => over.abort();
   if (call.aborted) end();

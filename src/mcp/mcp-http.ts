@@ -14,8 +14,8 @@ import { createRoot, type Root, type World } from './root-session.ts';
 
 export interface HttpDoor {
   /**
-   * @param request its signal aborts when its answer is whole, or nobody reads it any more
-   * @param token of its caller, which its requests to the server are made with
+   * @param request its signal aborts when its answer is complete or its client has left
+   * @param token of the caller; requests to the Metis server carry it
    */
   fetch(request: Request, token: string | null, body: unknown): Promise<Response>;
   close(): Promise<void>;
@@ -23,42 +23,42 @@ export interface HttpDoor {
 
 const SESSION_HEADER = 'mcp-session-id';
 const MAX_CONNECTIONS = 1000;
-/** Of one caller; without tokens all are one. */
-const MAX_OF_CALLER = 100;
+/** Connections of one caller; without tokens all clients count as one caller. */
+const MAX_CONNECTIONS_PER_CALLER = 100;
 const IDLE_MS = 60 * 60 * 1000;
 const MAX_PATH = 4096;
 const MAX_ROOTS = 1000;
 
-/** A connection of the older protocols, which have one. */
+/** A connection of the older protocols; the stateless one has none. */
 interface Connection {
   readonly transport: WebStandardStreamableHTTPServerTransport;
   readonly caller: string;
   readonly root: Root;
   /**
-   * Requests whose answers are not whole yet, with the id of a call that came alone; held here, their signals go on
-   * telling of their end.
+   * Requests whose answers are not complete yet, with the id of a single call. A reference held here keeps their signals
+   * reporting the end.
    */
   readonly open: Map<Request, string | number | null>;
   usedAt: number;
 }
 
-/** The server of the door. */
+/** The Metis server that this MCP server calls. */
 export interface DoorServer {
-  /** Where it answers. */
+  /** Its base URL. */
   address(): string;
-  /** Its id among several; '' = it is alone. */
+  /** Its node id in a cluster; '' = a single server. */
   node(): string;
-  /** What signs what clients carry between two calls; null = a key of this process. */
+  /** Signs the state that clients carry between two calls; null = a key of this process. */
   readonly key: string | null;
 }
 
 export function createHttpDoor(world: World, version: string, { address, node, key }: DoorServer): HttpDoor {
   const states = createStates(world, key);
   const connections = new Map<string, Connection>();
-  /** Of the stateless protocol: by caller, workspace and day, newest last. */
+  /** Root sessions of the stateless protocol by caller, workspace and day, newest last. */
   const roots = new Map<string, Root>();
 
-  function rootOf(token: string | null, body: NewSession): Root {
+  function createCallerRoot(token: string | null, body: NewSession): Root {
     const server: ServerAddress = {
       get baseUrl() {
         return address();
@@ -71,11 +71,11 @@ export function createHttpDoor(world: World, version: string, { address, node, k
   const modern = createMcpHandler(
     mcpServer(version, states, ({ requestInfo, authInfo }) => {
       const token = authInfo?.token || null;
-      const place = placeOf(requestInfo!.url);
+      const place = parseAddress(requestInfo!.url);
       if ('fault' in place) throw new Error(place.fault);
       const day = isoTime(world.clock.now()).slice(0, 10);
       const client_ref = `mcp ${hash(token ?? '')} ${hash(place.workspace_path)} ${day}`;
-      const known = roots.get(client_ref) ?? rootOf(token, { ...place, client_ref });
+      const known = roots.get(client_ref) ?? createCallerRoot(token, { ...place, client_ref });
       roots.delete(client_ref);
       roots.set(client_ref, known);
       for (const oldest of roots.keys()) {
@@ -87,37 +87,39 @@ export function createHttpDoor(world: World, version: string, { address, node, k
     { legacy: 'reject' },
   );
 
-  function forgetIdle(): void {
+  function closeIdle(): void {
     const before = world.clock.monotonic() - IDLE_MS;
     for (const [id, connection] of connections) {
       if (connection.open.size > 0 || connection.usedAt > before) continue;
-      drop(id, connection);
+      closeConnection(id, connection);
     }
   }
 
-  function drop(id: string, { transport }: Connection): void {
+  function closeConnection(id: string, { transport }: Connection): void {
     connections.delete(id);
     void transport.close();
   }
 
-  /** False where each is in use. Whoever comes back to one that was dropped is told to initialize anew. */
+  /** False where every connection is in use. A client of a closed connection gets an error that asks it to initialize again. */
   function makeRoom(caller: string): boolean {
     const own = [...connections].filter(([, one]) => one.caller === caller);
-    const among = own.length >= MAX_OF_CALLER ? own : connections.size >= MAX_CONNECTIONS ? [...connections] : null;
-    if (among === null) return true;
-    const idle = among.filter(([, { open }]) => open.size === 0).toSorted(([, a], [, b]) => a.usedAt - b.usedAt);
+    const isCallerFull = own.length >= MAX_CONNECTIONS_PER_CALLER;
+    if (!isCallerFull && connections.size < MAX_CONNECTIONS) return true;
+    const idle = (isCallerFull ? own : [...connections])
+      .filter(([, { open }]) => open.size === 0)
+      .toSorted(([, a], [, b]) => a.usedAt - b.usedAt);
     if (idle[0] === undefined) return false;
-    drop(...idle[0]);
+    closeConnection(...idle[0]);
     return true;
   }
 
-  async function opened(request: Request, token: string | null, body: unknown): Promise<Response> {
-    const place = placeOf(request.url);
-    if ('fault' in place) return refused(400, -32602, place.fault);
-    forgetIdle();
+  async function openConnection(request: Request, token: string | null, body: unknown): Promise<Response> {
+    const place = parseAddress(request.url);
+    if ('fault' in place) return toErrorResponse(400, -32602, place.fault);
+    closeIdle();
     const caller = hash(token ?? '');
-    if (!makeRoom(caller)) return refused(503, -32000, 'too many sessions are in use; end one');
-    const root = rootOf(token, place);
+    if (!makeRoom(caller)) return toErrorResponse(503, -32000, 'too many sessions are in use; end one');
+    const root = createCallerRoot(token, place);
     const transport = new WebStandardStreamableHTTPServerTransport({
       sessionIdGenerator: () => (node() === '' ? world.uuid() : `${world.uuid()}.${node()}`),
       onsessioninitialized: (id) => {
@@ -133,14 +135,14 @@ export function createHttpDoor(world: World, version: string, { address, node, k
     return transport.handleRequest(request, { parsedBody: body });
   }
 
-  async function legacy(request: Request, token: string | null, body: unknown): Promise<Response> {
+  async function handleLegacy(request: Request, token: string | null, body: unknown): Promise<Response> {
     const id = request.headers.get(SESSION_HEADER);
-    if (id === null) return opened(request, token, body);
+    if (id === null) return openConnection(request, token, body);
     const connection = connections.get(id);
-    // Somebody else's is as good as none.
+    // A connection of another caller counts as unknown.
     if (connection === undefined || connection.caller !== hash(token ?? ''))
-      return refused(404, -32001, 'no session with this id; initialize anew');
-    connection.open.set(request, idOf(body));
+      return toErrorResponse(404, -32001, 'no session with this id; initialize again');
+    connection.open.set(request, readRequestId(body));
     const over = () => {
       connection.open.delete(request);
       connection.usedAt = world.clock.monotonic();
@@ -148,8 +150,8 @@ export function createHttpDoor(world: World, version: string, { address, node, k
     if (request.signal.aborted) over();
     else request.signal.addEventListener('abort', over, { once: true });
     const answer = await connection.transport.handleRequest(request, { parsedBody: body });
-    const cancelled = cancelledBy(body);
-    // Nothing answers it any more, and the library would hold its stream open for as long as its client does.
+    const cancelled = readCancelledId(body);
+    // A cancelled call gets no answer, and the library would keep its stream open as long as the client does.
     if (cancelled !== null && [...connection.open.values()].includes(cancelled))
       connection.transport.closeSSEStream(cancelled);
     return answer;
@@ -157,9 +159,9 @@ export function createHttpDoor(world: World, version: string, { address, node, k
 
   return {
     async fetch(request, token, body) {
-      if (await isLegacyRequest(request, body)) return legacy(request, token, body);
-      const place = placeOf(request.url);
-      if ('fault' in place) return refused(400, -32602, place.fault);
+      if (await isLegacyRequest(request, body)) return handleLegacy(request, token, body);
+      const place = parseAddress(request.url);
+      if ('fault' in place) return toErrorResponse(400, -32602, place.fault);
       return modern.fetch(request, { parsedBody: body, authInfo: { token: token ?? '', clientId: '', scopes: [] } });
     },
     async close() {
@@ -167,13 +169,13 @@ export function createHttpDoor(world: World, version: string, { address, node, k
       const open = [...connections.values()];
       connections.clear();
       await Promise.all(open.map(({ transport }) => transport.close()));
-      await Promise.all([...roots.values(), ...open.map(({ root }) => root)].map((root) => root.settled()));
+      await Promise.all([...roots.values(), ...open.map(({ root }) => root)].map((root) => root.waitForBackground()));
     },
   };
 }
 
-/** The session that an address asks for: `/mcp?workspace=PATH&budget_usd=N`. */
-function placeOf(url: string): NewSession | { readonly fault: string } {
+/** The session of an address such as `/mcp?workspace=PATH&budget_usd=N`. */
+function parseAddress(url: string): NewSession | { readonly fault: string } {
   const { searchParams } = new URL(url);
   const workspace = searchParams.get('workspace');
   const budget = searchParams.get('budget_usd');
@@ -184,19 +186,21 @@ function placeOf(url: string): NewSession | { readonly fault: string } {
   return { workspace_path: workspace, door: 'mcp', on_reached: 'stop', max_cost_usd: budget };
 }
 
-/** Null for what is no single call. */
-function idOf(body: unknown): string | number | null {
+/** Null unless the body is a single call. */
+function readRequestId(body: unknown): string | number | null {
   const { id, method } = (body ?? {}) as { readonly id?: unknown; readonly method?: unknown };
-  return method !== undefined && (typeof id === 'string' || typeof id === 'number') ? id : null;
+  if (method === undefined) return null;
+  return typeof id === 'string' || typeof id === 'number' ? id : null;
 }
 
-/** The call that a message takes back. */
-function cancelledBy(body: unknown): string | number | null {
+/** The id of the call that a message cancels. */
+function readCancelledId(body: unknown): string | number | null {
   const { method, params } = (body ?? {}) as { readonly method?: unknown; readonly params?: { requestId?: unknown } };
-  return method === 'notifications/cancelled' ? idOf({ id: params?.requestId, method }) : null;
+  if (method !== 'notifications/cancelled') return null;
+  return readRequestId({ id: params?.requestId, method });
 }
 
-function refused(status: number, code: number, message: string): Response {
+function toErrorResponse(status: number, code: number, message: string): Response {
   return Response.json({ jsonrpc: '2.0', id: null, error: { code, message } }, { status });
 }
 

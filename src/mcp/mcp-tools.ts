@@ -13,7 +13,7 @@ const WAIT = {
 
 const CHANGED = 'What the worker changed in the workspace.';
 const DROPPED = 'Tools that were asked for, or are those of the session, and that the worker did not get.';
-/** A DelegateResult, or what is known while the worker still runs. */
+/** A DelegateResult, or the worker's id while it still runs. */
 const RESULT = {
   type: 'object' as const,
   properties: {
@@ -98,10 +98,10 @@ const COST: Tool = {
   annotations: { readOnlyHint: true },
 };
 
-/** A worker whose name one of ours bears is reached by `delegate` of the server's API alone. */
+/** A named worker with one of these names is available through the server's own API only. */
 export const OWN_NAMES: readonly string[] = [DELEGATE.name, WORKERS.name, COST.name];
 
-export function toolsOf(workers: readonly WorkerInfo[]): Tool[] {
+export function listTools(workers: readonly WorkerInfo[]): Tool[] {
   const named = workers.filter(({ name }) => !OWN_NAMES.includes(name)).map(workerTool);
   return [DELEGATE, ...named, WORKERS, COST];
 }
@@ -130,34 +130,34 @@ function workerTool({ name, description, accepts_attachments }: WorkerInfo): Too
 /** About 25,000 tokens, which is what clients pass on to their model. */
 const MAX_CHARS = 80_000;
 
-/** What a delegation came to: its structured result, and its output as text. */
-export function delegated(structured: DelegationResult): CallToolResult {
+/** The result of a delegation: structured, and its output as text. */
+export function toDelegationResult(structured: DelegationResult): CallToolResult {
   const { success, output, error } = structured;
-  const said = typeof output === 'string' ? output : JSON.stringify(output);
+  const text = typeof output === 'string' ? output : JSON.stringify(output);
   const size = JSON.stringify(structured).length;
   return {
-    content: [{ type: 'text', text: cut(success ? said : [error, said].filter(Boolean).join('\n'), MAX_CHARS) }],
-    structuredContent: size <= MAX_CHARS ? structured : { ...structured, output: within(said, structured) },
+    content: [{ type: 'text', text: truncate(success ? text : [error, text].filter(Boolean).join('\n'), MAX_CHARS) }],
+    structuredContent: size <= MAX_CHARS ? structured : { ...structured, output: truncateToFit(text, structured) },
     isError: !success,
   };
 }
 
-export function running(worker_session_id: string | null): CallToolResult {
-  return structuredResult({ status: 'running', worker_session_id });
+export function toRunningResult(worker_session_id: string | null): CallToolResult {
+  return toStructuredResult({ status: 'running', worker_session_id });
 }
 
-export function structuredResult(value: Record<string, unknown>): CallToolResult {
-  return { content: [{ type: 'text', text: cut(JSON.stringify(value), MAX_CHARS) }], structuredContent: value };
+export function toStructuredResult(value: Record<string, unknown>): CallToolResult {
+  return { content: [{ type: 'text', text: truncate(JSON.stringify(value), MAX_CHARS) }], structuredContent: value };
 }
 
 /** Begins with the code, as programs look for it. */
-export function failed(code: string, message: string): CallToolResult {
-  return { content: [{ type: 'text', text: cut(`${code}: ${message}`, MAX_CHARS) }], isError: true };
+export function toErrorResult(code: string, message: string): CallToolResult {
+  return { content: [{ type: 'text', text: truncate(`${code}: ${message}`, MAX_CHARS) }], isError: true };
 }
 
-/** So much of the text that the whole is within the size, however it has to be escaped. */
-function within(text: string, whole: Readonly<Record<string, unknown>>): string {
-  const sizeWith = (chars: number) => JSON.stringify({ ...whole, output: cut(text, chars) }).length;
+/** As much of the text as keeps the whole result within the limit once it is escaped. */
+function truncateToFit(text: string, whole: Readonly<Record<string, unknown>>): string {
+  const sizeWith = (chars: number) => JSON.stringify({ ...whole, output: truncate(text, chars) }).length;
   let least = 0;
   let most = MAX_CHARS;
   while (least < most) {
@@ -165,13 +165,13 @@ function within(text: string, whole: Readonly<Record<string, unknown>>): string 
     if (sizeWith(middle) <= MAX_CHARS) least = middle;
     else most = middle - 1;
   }
-  return cut(text, least);
+  return truncate(text, least);
 }
 
-function cut(text: string, chars: number): string {
+function truncate(text: string, chars: number): string {
   if (text.length <= chars) return text;
   const marker = `\n[cut: ${text.length} characters in all]`;
   const kept = text.slice(0, Math.max(0, chars - marker.length));
-  // Half a character is none.
+  // A surrogate pair must not be split.
   return `${/[\ud800-\udbff]$/.test(kept) ? kept.slice(0, -1) : kept}${marker}`;
 }

@@ -14,16 +14,16 @@ export interface Root {
   readonly world: World;
   readonly client: MetisClient;
   readonly workspace: string;
-  /** Where a person answers what waits. */
+  /** The address where pending approvals are answered. */
   readonly dashboard: () => string;
   session(): Promise<string>;
-  /** What the program calls itself that the session is opened for. */
-  named(client: string | null): void;
-  /** The session as far as it is open. */
-  readonly opened: () => string | null;
-  /** Does work that outlives its request, and is waited for when the door closes. Its failure is nobody's any more. */
-  behind(work: Promise<unknown>): void;
-  settled(): Promise<void>;
+  /** Sets the name of the client that the session is opened for. */
+  setClient(client: string | null): void;
+  /** The id of the session; null until it is open. */
+  readonly sessionId: () => string | null;
+  /** Runs work that outlives its request. Closing the server waits for it; its failure is ignored. */
+  runInBackground(work: Promise<unknown>): void;
+  waitForBackground(): Promise<void>;
 }
 
 export function createRoot(world: World, server: ServerAddress, body: NewSession): Root {
@@ -50,15 +50,15 @@ export function createRoot(world: World, server: ServerAddress, body: NewSession
       );
       return opening;
     },
-    named: (name) => {
+    setClient: (name) => {
       product = name;
     },
-    opened: () => id,
-    behind(work) {
+    sessionId: () => id,
+    runInBackground(work) {
       const quiet = work.catch(() => {}).finally(() => running.delete(quiet));
       running.add(quiet);
     },
-    settled: async () => {
+    waitForBackground: async () => {
       while (running.size > 0) await Promise.all(running);
     },
   };

@@ -13,33 +13,30 @@ import {
 import { type Clock, sleep, type Timer } from '#protocol/clock.ts';
 import { fromPusd, toPusd, ZERO_PUSD } from '#protocol/money.ts';
 
-export type Question = Pick<
+export type ApprovalRequest = Pick<
   Confirmation,
   'confirmation_request_id' | 'tool_name' | 'input_summary' | 'command_summary' | 'allowed_scopes' | 'expires_at'
 >;
 
-/** What a client answered with. */
+/** The answer of a client to the approval form. */
 export interface FormAnswer {
   readonly action: 'accept' | 'decline' | 'cancel';
   readonly content?: Readonly<Record<string, unknown>> | undefined;
 }
 
-export function formFor(question: Question, who: string): ElicitRequestFormParams {
-  const choices = [
-    'approve',
-    ...(question.allowed_scopes.includes('identical') ? ['approve identical'] : []),
-    'reject',
-  ];
+export function buildForm(question: ApprovalRequest, who: string): ElicitRequestFormParams {
+  const choices = ['approve', 'reject'];
+  if (question.allowed_scopes.includes('identical')) choices.splice(1, 0, 'approve identical');
   return {
     mode: 'form',
-    message: `${who} wants to use ${whatFor(question)}`,
+    message: `${who} wants to use ${describeRequest(question)}`,
     requestedSchema: {
       type: 'object',
       properties: {
         decision: {
           type: 'string',
           title: 'Decision',
-          description: 'approve identical: the same call passes again without asking',
+          description: 'approve identical: the same call passes again without approval',
           enum: choices,
         },
       },
@@ -48,12 +45,12 @@ export function formFor(question: Question, who: string): ElicitRequestFormParam
   };
 }
 
-export function whatFor({ tool_name, command_summary, input_summary }: Question): string {
+export function describeRequest({ tool_name, command_summary, input_summary }: ApprovalRequest): string {
   return `${tool_name}: ${command_summary ?? input_summary}`;
 }
 
-/** Null leaves it to whoever answers elsewhere: clients without anybody in front of them cancel at once. */
-function decisionOf({ action, content }: FormAnswer): ConfirmationAnswer | null {
+/** Null leaves the approval to another client: unattended clients cancel at once. */
+function toDecision({ action, content }: FormAnswer): ConfirmationAnswer | null {
   if (action === 'cancel') return null;
   if (action === 'decline') return { decision: 'reject' };
   switch (content?.decision) {
@@ -66,9 +63,9 @@ function decisionOf({ action, content }: FormAnswer): ConfirmationAnswer | null 
   }
 }
 
-/** False where the question stays open. Somebody who was faster is right. */
-export async function answerWith(client: MetisClient, id: string, answer: FormAnswer): Promise<boolean> {
-  const decision = decisionOf(answer);
+/** False where the request stays open. An earlier answer from elsewhere wins. */
+export async function submitAnswer(client: MetisClient, id: string, answer: FormAnswer): Promise<boolean> {
+  const decision = toDecision(answer);
   if (decision === null) return false;
   try {
     await client.answerConfirmation(id, decision);
@@ -80,15 +77,15 @@ export async function answerWith(client: MetisClient, id: string, answer: FormAn
 }
 
 interface Watcher {
-  /** How the worker stands, when the watching begins and whenever events were lost. */
-  stands(snapshot: Snapshot): void;
-  seen(event: StreamEvent): void;
-  /** True ends the watching. */
-  asked(question: Question): boolean;
-  answered(confirmationId: string): void;
+  /** The state of the worker, at the start and whenever events were lost. */
+  onSnapshot(snapshot: Snapshot): void;
+  onEvent(event: StreamEvent): void;
+  /** True stops watching. */
+  onApprovalRequested(question: ApprovalRequest): boolean;
+  onApprovalResolved(confirmationId: string): void;
 }
 
-/** `ended`: its delegation has its outcome. `stopped`: by the signal, or by the watcher. */
+/** `ended`: the delegation has its outcome. `stopped`: by the signal or by the watcher. */
 export async function watchWorker(
   client: MetisClient,
   worker: string,
@@ -98,78 +95,80 @@ export async function watchWorker(
   for await (const item of client.stream(worker, { snapshot: true, include_worker_sessions: true, signal })) {
     if (item.type === 'snapshot') {
       if (item.session.ended_at !== null) return 'ended';
-      watcher.stands(item);
+      watcher.onSnapshot(item);
       for (const question of item.pending_confirmations as readonly Confirmation[])
-        if (watcher.asked(question)) return 'stopped';
+        if (watcher.onApprovalRequested(question)) return 'stopped';
       continue;
     }
     const { event } = item;
     if (event.type === 'session.ended' && event.session_id === worker) return 'ended';
     if (event.type === 'tool.confirmation_requested') {
-      if (watcher.asked(event.payload)) return 'stopped';
-    } else if (event.type === 'tool.confirmation_resolved') watcher.answered(event.payload.confirmation_request_id);
-    watcher.seen(event);
+      if (watcher.onApprovalRequested(event.payload)) return 'stopped';
+    } else if (event.type === 'tool.confirmation_resolved')
+      watcher.onApprovalResolved(event.payload.confirmation_request_id);
+    watcher.onEvent(event);
   }
   return signal.aborted ? 'stopped' : 'ended';
 }
 
-/** The session's own delegation of this call; null where there is none. */
-export async function delegationOf(client: MetisClient, root: string, call: string): Promise<Delegation | null> {
+/** The session's delegation of this call; null where there is none. */
+export async function findDelegation(client: MetisClient, root: string, call: string): Promise<Delegation | null> {
   const { workers } = await client.listWorkers(root, { tool_use_id: call });
   return workers[0] ?? null;
 }
 
 /** The same by its worker. */
-export async function delegationOfWorker(
+export async function findWorkerDelegation(
   client: MetisClient,
   root: string,
   worker: string,
 ): Promise<Delegation | null> {
   const { parent_tool_use_id: call } = await client.getSession(worker);
-  return call === null ? null : delegationOf(client, root, call);
+  if (call === null) return null;
+  return findDelegation(client, root, call);
 }
 
-export async function* delegations(client: MetisClient, root: string): AsyncGenerator<Delegation> {
+export async function* listDelegations(client: MetisClient, root: string): AsyncGenerator<Delegation> {
   let cursor: string | undefined;
   do {
-    const page = await client.listWorkers(root, { limit: 200, ...(cursor === undefined ? {} : { cursor }) });
+    const page = await client.listWorkers(root, { limit: 200, ...(cursor !== undefined && { cursor }) });
     yield* page.workers;
     cursor = page.next_cursor ?? undefined;
   } while (cursor !== undefined);
 }
 
-const PAUSE_MS = 100;
-const TRIES = 100;
+const CANCEL_RETRY_MS = 100;
+const CANCEL_ATTEMPTS = 100;
 
-/** Stops the worker: the turn that it is in, or the next that it begins. */
+/** Cancels the worker's current turn, or its next one. */
 export async function cancelWorker(client: MetisClient, clock: Clock, worker: string): Promise<void> {
-  for (let i = 0; i < TRIES; i++) {
+  for (let i = 0; i < CANCEL_ATTEMPTS; i++) {
     const { ended_at, current_turn_id } = await client.getSession(worker);
     if (ended_at !== null) return;
     if (current_turn_id !== null) {
       await client.cancelTurn(worker, current_turn_id, { reason: 'the call was cancelled' });
       return;
     }
-    await sleep(clock, PAUSE_MS);
+    await sleep(clock, CANCEL_RETRY_MS);
   }
 }
 
 // Progress lines read like `fast worker · edit_file src/a.ts · 3 calls · $0.0041`.
 
-/** At most one in this time, and at least one in that. */
-const LEAST_MS = 1000;
-const MOST_MS = 25_000;
+/** Progress is sent at most once in the first and at least once in the second interval. */
+const MIN_INTERVAL_MS = 1000;
+const MAX_INTERVAL_MS = 25_000;
 const MAX_NAME = 80;
 
 interface Progress {
-  stands(snapshot: Snapshot): void;
-  seen(event: StreamEvent): void;
-  /** What a person is asked for, and where; null when nothing waits any more. */
-  waits(text: string | null): void;
+  onSnapshot(snapshot: Snapshot): void;
+  onEvent(event: StreamEvent): void;
+  /** The pending approval and where to answer it; null when none is pending. */
+  setPending(text: string | null): void;
   stop(): void;
 }
 
-const SILENT: Progress = { stands() {}, seen() {}, waits() {}, stop() {} };
+const SILENT: Progress = { onSnapshot() {}, onEvent() {}, setPending() {}, stop() {} };
 
 /** @param who `fast worker`, or the name of the worker */
 export function createProgress(clock: Clock, { mcpReq }: ServerContext, who: string): Progress {
@@ -181,7 +180,7 @@ export function createProgress(clock: Clock, { mcpReq }: ServerContext, who: str
   let calls = 0;
   let cost: bigint = ZERO_PUSD;
   let sent = 0;
-  let lastAt = -LEAST_MS;
+  let lastAt = -MIN_INTERVAL_MS;
   let stopped = false;
   let timer: Timer | null = null;
 
@@ -193,48 +192,48 @@ export function createProgress(clock: Clock, { mcpReq }: ServerContext, who: str
     const message = [who, waiting ?? doing, count, `$${fromPusd(cost)}`].join(' · ');
     const params = { progressToken: token as string | number, progress: sent, message };
     mcpReq.notify({ method: 'notifications/progress', params }).catch(() => {});
-    later(MOST_MS);
+    schedule(MAX_INTERVAL_MS);
   }
-  function later(ms: number): void {
+  function schedule(ms: number): void {
     timer?.cancel();
     timer = clock.after(ms, send);
   }
-  function changed(): void {
-    later(Math.max(0, LEAST_MS - (clock.monotonic() - lastAt)));
+  function scheduleUpdate(): void {
+    schedule(Math.max(0, MIN_INTERVAL_MS - (clock.monotonic() - lastAt)));
   }
 
   send();
   return {
-    stands({ session, messages }) {
-      const said = messages.filter(({ role }) => role === 'assistant');
-      calls = said.length;
+    onSnapshot({ session, messages }) {
+      const answers = messages.filter(({ role }) => role === 'assistant');
+      calls = answers.length;
       cost = toPusd(session.cost_so_far_usd) + toPusd(session.workers_cost_usd);
-      const call = said.at(-1)?.content.findLast((block) => block.type === 'tool_use');
-      if (call !== undefined) doing = toolLine(call.name, call.input);
-      changed();
+      const call = answers.at(-1)?.content.findLast((block) => block.type === 'tool_use');
+      if (call !== undefined) doing = formatToolCall(call.name, call.input);
+      scheduleUpdate();
     },
-    seen(event) {
+    onEvent(event) {
       if (stopped) return;
       switch (event.type) {
         case 'tool.use_start':
           tools.set(event.payload.tool_use_id, event.payload.tool_name);
           return;
         case 'tool.use_end':
-          doing = toolLine(tools.get(event.payload.tool_use_id) ?? 'a tool', event.payload.final_input);
-          return changed();
+          doing = formatToolCall(tools.get(event.payload.tool_use_id) ?? 'a tool', event.payload.final_input);
+          return scheduleUpdate();
         case 'llm.call_started':
           doing = 'thinks';
-          return changed();
+          return scheduleUpdate();
         case 'llm.call_completed':
           calls += 1;
           cost += toPusd(event.payload.cost_usd);
-          return changed();
+          return scheduleUpdate();
         default:
       }
     },
-    waits(text) {
+    setPending(text) {
       waiting = text;
-      changed();
+      scheduleUpdate();
     },
     stop() {
       stopped = true;
@@ -243,10 +242,11 @@ export function createProgress(clock: Clock, { mcpReq }: ServerContext, who: str
   };
 }
 
-/** `edit_file src/a.ts`: the tool and the one thing that tells what it is about. */
-function toolLine(name: string, input: Readonly<Record<string, unknown>>): string {
+/** `edit_file src/a.ts`: the tool, and the input that identifies its subject. */
+function formatToolCall(name: string, input: Readonly<Record<string, unknown>>): string {
   const about = [input.path, input.command, input.pattern, input.task].find((value) => typeof value === 'string');
   if (typeof about !== 'string') return name;
   const line = about.split('\n', 1)[0] ?? '';
-  return `${name} ${line.length > MAX_NAME ? `${line.slice(0, MAX_NAME)}…` : line}`;
+  if (line.length <= MAX_NAME) return `${name} ${line}`;
+  return `${name} ${line.slice(0, MAX_NAME)}…`;
 }

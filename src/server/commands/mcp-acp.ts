@@ -183,7 +183,7 @@ export async function serveMcp(context: CommandContext, flags: McpFlags): Promis
       await Promise.race([ended, context.outputClosed, context.stopSignal()]);
       leave();
       await handle.close();
-      await root.settled();
+      await root.waitForBackground();
     } finally {
       await close();
     }
@@ -218,7 +218,7 @@ export async function serveAcp(context: CommandContext, flags: AttachFlags): Pro
         version: context.version,
         uuid: randomUUID,
         clock: systemClock,
-        failed: (error) =>
+        onError: (error) =>
           context.stderr.write(`metis: ${toPrintable(error instanceof Error ? error.message : String(error))}\n`),
       });
       const output = new WritableStream<Uint8Array>({

@@ -4,3 +4,4 @@ import { tokenize } from './data/parse-markdown.ts';
 addEventListener('message', ({ data }: MessageEvent<string>) => {
   postMessage(tokenize(data));
 });
+postMessage('loaded');

@@ -162,6 +162,26 @@ describe.skipIf(browserEndpoint === null)('a hostile', () => {
     expect(errors).toEqual([]);
   });
 
+  test('moment without a free processor leaves no Markdown as it is', async () => {
+    const text = '**bold** and plain. '.repeat(310);
+    const { url, client, workspace } = await startBrowserServer({ scenario: scenario(planner({ text })) });
+    const session = await client.createSession({ workspace_path: workspace });
+    await client.submitTurn(session.id, { content: 'go' });
+    await until(async () => (await client.getSession(session.id)).status === 'idle');
+    const { page, errors } = await openTab('about:blank');
+    let loads = 0;
+    await page.route(/markdown-worker/, (route) => {
+      loads += 1;
+      // The first one is loaded, and comes to nothing within its time.
+      if (loads === 1) return route.fulfill({ contentType: 'text/javascript', body: "postMessage('loaded')" });
+      return route.continue();
+    });
+    await page.goto(`${url}/#/sessions/${session.id}`);
+    await page.locator('.markdown strong').nth(309).waitFor();
+    expect(loads).toBe(2);
+    expect(errors).toEqual([]);
+  });
+
   test('address leads to no other operation than its own', async () => {
     const { url } = await startBrowserServer({ scenario: scenario() });
     const { page, errors } = await openTab('about:blank');

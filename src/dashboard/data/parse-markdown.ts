@@ -7,7 +7,10 @@ const MAX_LENGTH = 100_000;
 const MAX_PLAIN_LENGTH = 20_000;
 const MAX_PLAIN_DELIMITERS = 600;
 const LONG_BLANK = /[ \t]{100}/;
-const LIMIT_MS = 500;
+/** Only the clock can be read: on a busy machine it runs out for any text. So a text is tried again, after all others. */
+const LIMITS_MS = [500, 5000] as const;
+/** For the worker's file to be loaded. */
+const START_MS = 10_000;
 /** Parsed texts that are kept: those of a page of messages, so that a view that is opened again does not flicker. */
 const MAX_KEPT = 200;
 
@@ -39,46 +42,104 @@ function isPlain(text: string): boolean {
 interface Waiting {
   readonly text: string;
   readonly resolve: (parsed: Parsed) => void;
+  /** How often it took too long. */
+  tries: number;
+  /** Nobody waits for it any more. */
+  isAbandoned: boolean;
+}
+
+interface RunningWorker {
+  readonly thread: Worker;
+  isLoaded: boolean;
 }
 
 const kept = new Map<string, Parsed>();
-const waiting: Waiting[] = [];
-let worker: Worker | null = null;
+const pending = new WeakMap<Promise<Parsed>, Waiting>();
+let waiting: Waiting[] = [];
+let worker: RunningWorker | null = null;
 let current: Waiting | null = null;
 let timer: ReturnType<typeof setTimeout> | undefined;
 
 function parseInWorker(text: string): Promise<Parsed> {
-  return new Promise((resolve) => {
-    waiting.push({ text, resolve });
-    startNext();
+  let resolve: Waiting['resolve'] = () => {};
+  const promise = new Promise<Parsed>((settled) => {
+    resolve = settled;
   });
+  const entry = { text, resolve, tries: 0, isAbandoned: false };
+  pending.set(promise, entry);
+  waiting.push(entry);
+  startNext();
+  return promise;
+}
+
+/** Of a text that is not shown any more: it is not begun with, or not again. */
+export function abandonParse(parsed: Promise<Parsed>): void {
+  const entry = pending.get(parsed);
+  if (entry === undefined) return;
+  entry.isAbandoned = true;
+  waiting = waiting.filter((each) => each !== entry);
 }
 
 function startNext(): void {
   if (current !== null) return;
-  current = waiting.shift() ?? null;
-  if (current === null) return;
+  for (;;) {
+    current = waiting.shift() ?? null;
+    if (current === null) return;
+    const known = kept.get(current.text);
+    if (known === undefined) break;
+    current.resolve(known);
+  }
   worker ??= startWorker();
-  timer = setTimeout(() => {
-    worker?.terminate();
-    worker = null;
-    settle(null);
-  }, LIMIT_MS);
-  worker.postMessage(current.text);
+  if (worker.isLoaded) parseCurrent();
+  else timer = setTimeout(failStart, START_MS);
 }
 
-function startWorker(): Worker {
-  const started = new Worker(document.documentElement.dataset.markdownWorker ?? '', { type: 'module' });
-  started.onmessage = ({ data }: MessageEvent<Parsed>) => {
-    if (worker === started) settle(data);
+/** In a worker that is loaded: the time that this takes is not the text's. */
+function parseCurrent(): void {
+  if (current === null) return;
+  clearTimeout(timer);
+  timer = setTimeout(giveUp, LIMITS_MS[current.tries]);
+  worker?.thread.postMessage(current.text);
+}
+
+function startWorker(): RunningWorker {
+  const thread = new Worker(document.documentElement.dataset.markdownWorker ?? '', { type: 'module' });
+  const started = { thread, isLoaded: false };
+  thread.onmessage = ({ data }: MessageEvent<Parsed | 'loaded'>) => {
+    if (worker !== started) return;
+    if (data === 'loaded') {
+      started.isLoaded = true;
+      parseCurrent();
+    } else settle(data);
   };
-  // The file cannot be loaded, as after an update of the server: text stays as it is.
-  started.onerror = () => {
-    started.terminate();
-    worker = null;
-    settle(null);
+  thread.onerror = () => {
+    if (worker === started) failStart();
   };
   return started;
+}
+
+/** Its file cannot be loaded, as after an update of the server: text stays as it is. */
+function failStart(): void {
+  endWorker();
+  settle(null);
+}
+
+function giveUp(): void {
+  endWorker();
+  if (current === null) return;
+  current.tries += 1;
+  if (current.tries === LIMITS_MS.length) {
+    settle(null);
+    return;
+  }
+  if (!current.isAbandoned) waiting.push(current);
+  current = null;
+  startNext();
+}
+
+function endWorker(): void {
+  worker?.thread.terminate();
+  worker = null;
 }
 
 function settle(parsed: Parsed): void {

@@ -2,7 +2,7 @@
 import type { Token, Tokens } from 'marked';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import { type Parsed, parseMarkdown } from '../data/parse-markdown.ts';
+import { abandonParse, type Parsed, parseMarkdown } from '../data/parse-markdown.ts';
 import { Clipped } from './clipped.tsx';
 
 const DEEPEST = 20;
@@ -30,6 +30,7 @@ function useParsed(text: string): Parsed {
     void parsed.then((tokens) => isCurrent && setLast({ text, tokens }));
     return () => {
       isCurrent = false;
+      abandonParse(parsed);
     };
   }, [parsed, text]);
   if (!(parsed instanceof Promise)) return parsed;

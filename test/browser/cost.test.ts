@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { exactUsd } from '#dashboard/format/usd.ts';
+import { exactUsd } from '#dashboard/format/format.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { callCompleted } from '../support/drafts.ts';

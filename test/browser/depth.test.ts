@@ -1,6 +1,6 @@
 // Workers of workers in a real browser: what each cost by itself, with those below it, and in all (04 §11, 17 §3).
 import { describe, expect, test } from 'vitest';
-import { exactUsd } from '#dashboard/format/usd.ts';
+import { exactUsd } from '#dashboard/format/format.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
 import { delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { until } from '../support/until.ts';

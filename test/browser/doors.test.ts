@@ -1,7 +1,7 @@
 // Sessions that came in by the gateway, in a real browser: told apart by door and client, and their cost by door and caller (19).
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { exactUsd } from '#dashboard/format/usd.ts';
+import { exactUsd } from '#dashboard/format/format.ts';
 import { claudeCode, startGateway } from '../api/gateway/world.ts';
 import { browserEndpoint, expectWhole, openTab } from './page.ts';
 

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { exactUsd } from '#dashboard/format/usd.ts';
+import { exactUsd } from '#dashboard/format/format.ts';
 import { call, delegate, planner, scenario, worker } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
 import { seedLedger, shiftedClock } from './ledger.ts';

@@ -4,7 +4,7 @@ import path from 'node:path';
 import type { Page } from 'playwright-core';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { exactUsd } from '#dashboard/format/usd.ts';
+import { exactUsd } from '#dashboard/format/format.ts';
 import { sumPusd, toPusd } from '#protocol/money.ts';
 import type { ConfigOver } from '../support/engine.ts';
 import { ROOT } from '../support/real-server.ts';

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { exactUsd } from '#dashboard/format/usd.ts';
+import { exactUsd } from '#dashboard/format/format.ts';
 import { call, planner, scenario, worker } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
 import { FIXTURE, fixture } from '../tool/mcp/world.ts';

@@ -3,13 +3,10 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, type Confirmation, type ConfirmationAnswer, type ConfirmationDetail } from '#client/client.ts';
 import { explain, issuesOf, useApi } from '../data/api.ts';
-import { useNow } from '../data/now.ts';
-import { duration } from '../format/time.ts';
-import { visible } from '../format/unseen.ts';
-import { Badge } from '../parts/badge.tsx';
-import { Icon } from '../parts/icon.tsx';
-import { Arguments } from './arguments.tsx';
-import { DraftChange, WorkerReview } from './worker-review.tsx';
+import { useNow } from '../data/queries.ts';
+import { duration, visible } from '../format/format.ts';
+import { Badge, Icon } from '../parts/labels.tsx';
+import { Arguments, DraftChange, WorkerReview } from './arguments.tsx';
 
 const SCOPES = [
   { value: 'once', label: 'Only this call' },

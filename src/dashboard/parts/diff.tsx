@@ -1,6 +1,6 @@
 // A change of a text as lines that go and come.
 import { diffArrays } from 'diff';
-import { visible } from '../format/unseen.ts';
+import { visible } from '../format/format.ts';
 
 /** Texts that differ by more lines are shown as all gone and all come: finding out how would hold the page. */
 const MOST_EDITS = 2000;

@@ -3,7 +3,7 @@ import type { Token, Tokens } from 'marked';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { abandonParse, type Parsed, parseMarkdown } from '../data/parse-markdown.ts';
-import { Clipped } from './clipped.tsx';
+import { Clipped } from './panels.tsx';
 
 const DEEPEST = 20;
 const LINKS = /^(?:https?:|mailto:)/i;

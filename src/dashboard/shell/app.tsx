@@ -1,12 +1,113 @@
 // The page around the views: token, navigation, and whether the server answers.
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useId, useMemo, useState } from 'preact/hooks';
 import { ApiContext, createApi } from '../data/api.ts';
-import { PulseContext, usePulse } from '../data/open-approvals.ts';
-import { Empty } from '../parts/notice.tsx';
-import { Navigation } from './navigation.tsx';
-import { usePlace } from './router.ts';
-import { TokenEntry } from './token-entry.tsx';
-import { VIEWS } from './views.tsx';
+import { type Pulse, PulseContext, usePulse } from '../data/queries.ts';
+import { plural } from '../format/format.ts';
+import { Icon } from '../parts/labels.tsx';
+import { Empty } from '../parts/panels.tsx';
+import { placeOf, usePlace } from './place.ts';
+import { VIEWS, type View } from './views.tsx';
+
+// Asks for the server's token: it is kept in this tab's memory and nowhere else (17 §3).
+
+function TokenEntry(props: { readonly refused: boolean; readonly onToken: (token: string) => void }) {
+  const [token, setToken] = useState('');
+  const field = useId();
+  const said = useId();
+  return (
+    <main class="token-entry">
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (token.trim() !== '') props.onToken(token.trim());
+        }}
+      >
+        <h1>Metis</h1>
+        <p>This server wants a token. It is kept in this tab's memory only and is gone when the tab is closed.</p>
+        <label for={field}>Token</label>
+        <input
+          id={field}
+          type="password"
+          autoComplete="off"
+          spellcheck={false}
+          value={token}
+          aria-invalid={props.refused}
+          aria-describedby={props.refused ? said : undefined}
+          onInput={(event) => setToken(event.currentTarget.value)}
+          ref={(input) => input?.focus()}
+        />
+        {props.refused && (
+          <p class="field-error" id={said} role="alert">
+            The server does not accept this token. It is one of `server.auth_tokens` in its configuration.
+          </p>
+        )}
+        <button type="submit" class="button primary" disabled={token.trim() === ''}>
+          Continue
+        </button>
+      </form>
+    </main>
+  );
+}
+
+// The side bar, on narrow screens a bar at the top: the views, and the state of the server.
+
+function Navigation(props: {
+  readonly views: readonly Omit<View, 'component'>[];
+  readonly current: string;
+  readonly pulse: Pulse | null;
+  /** The server did not answer the last time it was asked. */
+  readonly lost: boolean;
+}) {
+  const { pulse, lost } = props;
+  const health = pulse?.health ?? null;
+  const waiting = pulse?.approvals.length ?? 0;
+  return (
+    <header class="navigation">
+      <a class="brand" href="#/">
+        <span class="brand-mark" aria-hidden="true">
+          <Icon name="route" />
+        </span>
+        <span class="brand-name">Metis</span>
+      </a>
+      <nav aria-label="Views">
+        {props.views.map((view) => (
+          <a
+            key={view.id}
+            href={placeOf(view.id)}
+            aria-current={view.id === props.current ? 'page' : undefined}
+            title={view.title}
+          >
+            <Icon name={view.icon} />
+            <span class="nav-title">{view.title}</span>
+            {view.id === 'approvals' && waiting > 0 && (
+              <span class="nav-count" role="img" aria-label={`${plural(waiting, 'approval')} waiting`}>
+                {pulse?.more ? `${waiting}+` : waiting}
+              </span>
+            )}
+          </a>
+        ))}
+      </nav>
+      <div class="server-state" role="status">
+        {lost ? (
+          <span class="state warn">
+            <span class="dot" aria-hidden="true" />
+            Reconnecting…
+          </span>
+        ) : (
+          health && (
+            <>
+              <span class={health.active_turns > 0 ? 'state live' : 'state ok'}>
+                <span class="dot" aria-hidden="true" />
+                {health.active_turns > 0 ? `${plural(health.active_turns, 'turn')} running` : 'Connected'}
+              </span>
+              <span class="quiet version">v{health.version}</span>
+            </>
+          )
+        )}
+      </div>
+    </header>
+  );
+}
 
 export function App() {
   const [token, setToken] = useState<string | null>(null);

@@ -1,4 +1,5 @@
 // An address of the page: the part behind `#`, since paths without it are the HTTP interface's own.
+import { useEffect, useState } from 'preact/hooks';
 
 export interface Place {
   /** `sessions`, `cost`, … */
@@ -31,4 +32,20 @@ function decoded(part: string): string {
   } catch {
     return part;
   }
+}
+
+// Where the page is, as a hook, and going elsewhere.
+
+export function usePlace(): Place {
+  const [hash, setHash] = useState(() => location.hash);
+  useEffect(() => {
+    const onChange = () => setHash(location.hash);
+    addEventListener('hashchange', onChange);
+    return () => removeEventListener('hashchange', onChange);
+  }, []);
+  return parsePlace(hash);
+}
+
+export function goTo(place: string): void {
+  location.hash = place;
 }

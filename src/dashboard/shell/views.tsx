@@ -1,6 +1,6 @@
 // Every view of the dashboard: its place in the address, its name, and the component that draws it.
 import type { ComponentType } from 'preact';
-import type { IconName } from '../parts/icon.tsx';
+import type { IconName } from '../parts/labels.tsx';
 import { ApprovalsView } from '../views/approvals/approvals-view.tsx';
 import { CostView } from '../views/cost/cost-view.tsx';
 import { ModelsView } from '../views/models/models-view.tsx';

@@ -1,9 +1,18 @@
 // Amounts, counts and times as the dashboard writes them.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { count, modelName, plural, shortCount } from '#dashboard/format/number.ts';
-import { duration, relativeTime } from '#dashboard/format/time.ts';
-import { axisUsd, exactUsd, shareOf, shortUsd } from '#dashboard/format/usd.ts';
+import {
+  axisUsd,
+  count,
+  duration,
+  exactUsd,
+  modelName,
+  plural,
+  relativeTime,
+  shareOf,
+  shortCount,
+  shortUsd,
+} from '#dashboard/format/format.ts';
 import { parsePlace, placeOf } from '#dashboard/shell/place.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 

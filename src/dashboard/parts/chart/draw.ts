@@ -1,7 +1,7 @@
 // The drawing of bars on a canvas by chart.js, which is loaded with the first view that shows a chart.
 import { BarController, BarElement, CategoryScale, Chart, LinearScale, Tooltip } from 'chart.js';
-import { axisUsd, exactUsd } from '#dashboard/format/usd.ts';
-import type { Bar } from './spend.ts';
+import { axisUsd, exactUsd } from '#dashboard/format/format.ts';
+import type { Bar } from './spend-bars.ts';
 
 Chart.register(BarController, BarElement, CategoryScale, LinearScale, Tooltip);
 

@@ -1,11 +1,12 @@
 // Spend over time, stacked by planner and workers: a picture, and the same as a table.
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { plural } from '#dashboard/format/number.ts';
-import { exactUsd } from '#dashboard/format/usd.ts';
-import { Money, MoneySum } from '../amount.tsx';
+import { exactUsd, plural } from '#dashboard/format/format.ts';
+import { Money, MoneySum } from '../labels.tsx';
 import { type Column, Table } from '../table.tsx';
 import type { Colours, Drawing } from './draw.ts';
-import type { Bar } from './spend.ts';
+import type { Bar } from './spend-bars.ts';
+
+// Spend over time as bars: every bucket of the window, planner and workers, summed exactly.
 
 const COLUMNS: readonly Column<Bar>[] = [
   { id: 'bucket', title: 'Time (UTC)', cell: (bar) => bar.bucket.replace('T', ' ') },

@@ -2,12 +2,64 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Confirmation, Session } from '#client/client.ts';
 import { ApprovalCard } from '#dashboard/approval/approval-card.tsx';
-import { useOpenApprovals } from '#dashboard/data/open-approvals.ts';
-import { titleOf, useSessionsById } from '#dashboard/data/titles.ts';
-import { baseName, count } from '#dashboard/format/number.ts';
-import { Empty, Failure, Skeleton } from '#dashboard/parts/notice.tsx';
+import { useApi } from '#dashboard/data/api.ts';
+import { titleOf, useOpenApprovals, useSessionsById } from '#dashboard/data/queries.ts';
+import { baseName, count } from '#dashboard/format/format.ts';
+import { Badge, Time, type Tone } from '#dashboard/parts/labels.tsx';
+import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { placeOf } from '#dashboard/shell/place.ts';
-import { Decided, useDecided } from './decided.tsx';
+
+// What became of questions that stood in the inbox: answered here, by another person, or by nobody in time.
+
+const KEPT = 8;
+const WORDS: Readonly<Record<string, { readonly word: string; readonly tone: Tone }>> = {
+  approve: { word: 'approved', tone: 'ok' },
+  modify: { word: 'approved with other arguments', tone: 'ok' },
+  reject: { word: 'rejected', tone: 'bad' },
+  timeout: { word: 'not answered in time', tone: 'warn' },
+  cancelled: { word: 'cancelled with its turn', tone: 'plain' },
+};
+
+/** Newest first: what was open and is no longer. */
+function useDecided(open: readonly Confirmation[] | null): readonly Confirmation[] {
+  const { client, failed } = useApi();
+  const before = useRef<readonly Confirmation[]>([]);
+  const [decided, setDecided] = useState<readonly Confirmation[]>([]);
+  useEffect(() => {
+    if (open === null) return;
+    const now = new Set(open.map((one) => one.confirmation_request_id));
+    const gone = before.current.filter((one) => !now.has(one.confirmation_request_id));
+    before.current = open;
+    for (const { confirmation_request_id } of gone) {
+      client
+        .getConfirmation(confirmation_request_id)
+        .then((one) => setDecided((all) => [one, ...all].slice(0, KEPT)), failed);
+    }
+  }, [client, failed, open]);
+  return decided;
+}
+
+function Decided(props: { readonly decided: readonly Confirmation[]; readonly mine: ReadonlySet<string> }) {
+  return (
+    <section class="decided" aria-label="Just decided" aria-live="polite">
+      {props.decided.length > 0 && <h2>Just decided</h2>}
+      {props.decided.map((one) => {
+        const { word, tone } = WORDS[one.decision ?? ''] ?? { word: one.decision ?? 'gone', tone: 'plain' };
+        const by =
+          one.resolved_by !== 'user' ? '' : props.mine.has(one.confirmation_request_id) ? 'by you' : 'by someone else';
+        return (
+          <p key={one.confirmation_request_id}>
+            <code>{one.tool_name}</code> <Badge tone={tone}>{word}</Badge>{' '}
+            <span class="quiet">
+              {by} {one.resolved_at && <Time at={one.resolved_at} />}
+              {one.reason && ` · “${one.reason}”`}
+            </span>
+          </p>
+        );
+      })}
+    </section>
+  );
+}
 
 /** Each card asks for its call: hundreds at once would hold up the page and the server. */
 const CARDS = 40;

@@ -1,6 +1,7 @@
 // What the cost view is asked: it lives in the address, so that a link shows the same to another person.
-import type { CostQuery } from '#client/client.ts';
+import type { CostQuery, CostReport, CostRow, MetisClient, SavingsReport } from '#client/client.ts';
 import { type Place, placeWith } from '#dashboard/shell/place.ts';
+import { systemClock } from '#protocol/clock.ts';
 
 export const RANGES = [
   { value: '24h', label: '24 hours' },
@@ -22,7 +23,7 @@ export const GROUPS = [
   { value: 'caller', label: 'Caller' },
   { value: 'day', label: 'Day' },
 ] as const;
-export type Group = (typeof GROUPS)[number]['value'];
+type Group = (typeof GROUPS)[number]['value'];
 
 export const FILTERS = ['model', 'tier', 'worker', 'workspace', 'door', 'caller'] as const;
 export type Filter = (typeof FILTERS)[number];
@@ -96,7 +97,7 @@ export function placeOfQuestion(question: CostQuestion): string {
   });
 }
 
-export interface AskedWindow {
+interface AskedWindow {
   readonly from: string;
   /** Absent: until the server's now. */
   readonly to?: string;
@@ -142,4 +143,43 @@ export function filterOf(
 
 function oneOf<T extends string>(choices: readonly { readonly value: T }[], text: string | null): T | undefined {
   return choices.find(({ value }) => value === text)?.value;
+}
+
+// The answers of one round of questions, all of the same window, so that every figure of the page agrees.
+
+/** What the interface gives at most in one page: 5,000 days of planners and workers. */
+const MOST_BUCKETS = 10_000;
+
+export interface CostAnswer {
+  readonly question: CostQuestion;
+  readonly bucket: AskedWindow['bucket'];
+  /** By bucket and by planner or worker. */
+  readonly spend: readonly CostRow[];
+  readonly groups: CostReport<'model'>;
+  readonly savings: SavingsReport;
+}
+
+/** Null where the custom range is not one. */
+export async function askCost(
+  client: MetisClient,
+  question: CostQuestion,
+  limit: number,
+  signal: AbortSignal,
+): Promise<CostAnswer | null> {
+  const window = windowOf(question, systemClock.now());
+  if (window === null) return null;
+  const { bucket, ...asked } = window;
+  const filter = filterOf(question);
+  const { pricing, baseline, group } = question;
+  const spend = await client.getCost(
+    { ...asked, ...filter, pricing, group_by: `${bucket},is_worker`, limit: MOST_BUCKETS },
+    { signal },
+  );
+  // Calls made in between would else be in one figure and not in the other.
+  const same = { from: spend.window.start, to: spend.window.end, ...filter };
+  const [groups, savings] = await Promise.all([
+    client.getCost({ ...same, pricing, group_by: group as 'model', limit }, { signal }),
+    client.getSavings({ ...same, baseline }, { signal }),
+  ]);
+  return { question, bucket, spend: spend.data, groups, savings };
 }

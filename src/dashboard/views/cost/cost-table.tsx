@@ -2,12 +2,14 @@
 import { Fragment } from 'preact';
 import { useState } from 'preact/hooks';
 import type { CostRow } from '#client/client.ts';
-import { shareOf } from '#dashboard/format/usd.ts';
-import { Unfold } from '#dashboard/parts/unfold.tsx';
-import type { CostAnswer } from './cost-report.ts';
-import { FigureHeads, Figures } from './figures.tsx';
+import { shareOf } from '#dashboard/format/format.ts';
+import { Unfold } from '#dashboard/parts/panels.tsx';
+import { FigureHeads, Figures } from './cost-figures.tsx';
+import type { CostAnswer } from './cost-question.ts';
 import { keyOf, type Names, nameOf, RowLink } from './group-rows.tsx';
 import { TreeRows } from './tree-rows.tsx';
+
+// What a row of each grouping is called, and where it leads.
 
 export function CostTable(props: { readonly answer: CostAnswer; readonly names: Names; readonly title: string }) {
   const { question, groups } = props.answer;

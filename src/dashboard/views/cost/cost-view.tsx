@@ -1,24 +1,132 @@
 // Where the money went: over time, by group, down to the call, and what delegating saved (17 §3, 07).
 import { useState } from 'preact/hooks';
+import type { CostReport, MetisClient } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
-import { usePolled } from '#dashboard/data/polled.ts';
-import { useSessionsById } from '#dashboard/data/titles.ts';
-import { useWorkspaces } from '#dashboard/data/workspaces.ts';
-import { count } from '#dashboard/format/number.ts';
-import { barsOf } from '#dashboard/parts/chart/spend.ts';
+import { usePolled, useSessionsById, useWorkspaces } from '#dashboard/data/queries.ts';
+import { baseName, count, modelName } from '#dashboard/format/format.ts';
+import { barsOf } from '#dashboard/parts/chart/spend-bars.ts';
 import { SpendChart } from '#dashboard/parts/chart/spend-chart.tsx';
-import { Icon } from '#dashboard/parts/icon.tsx';
-import { Menu } from '#dashboard/parts/menu.tsx';
-import { Empty, Failure, Skeleton } from '#dashboard/parts/notice.tsx';
-import type { Place } from '#dashboard/shell/place.ts';
-import { goTo } from '#dashboard/shell/router.ts';
-import { CostFilters } from './cost-filters.tsx';
-import { type CostQuestion, GROUPS, placeOfQuestion, questionOf, RANGES } from './cost-question.ts';
-import { askCost, type CostAnswer } from './cost-report.ts';
-import { CostStats } from './cost-stats.tsx';
+import { type Choice, Menu } from '#dashboard/parts/fields.tsx';
+import { DOOR_NAMES, Icon } from '#dashboard/parts/labels.tsx';
+import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
+import { goTo, type Place } from '#dashboard/shell/place.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { CostStats, csvName, csvOf, offerFile } from './cost-figures.tsx';
+import {
+  askCost,
+  type CostAnswer,
+  type CostQuestion,
+  FILTERS,
+  type Filter,
+  GROUPS,
+  NO_FILTER,
+  placeOfQuestion,
+  questionOf,
+  RANGES,
+  windowOf,
+} from './cost-question.ts';
 import { CostTable } from './cost-table.tsx';
-import { csvName, csvOf, offerFile } from './csv.ts';
-import type { Names } from './group-rows.tsx';
+import { type Names, NO_KEY } from './group-rows.tsx';
+
+// Filters over the calls: what there is to choose from is what was spent on in the same time.
+
+const CHOICES_EVERY_MS = 60_000;
+const MOST = 200;
+const TITLES: Readonly<Record<Filter, string>> = {
+  model: 'Model',
+  tier: 'Tier',
+  worker: 'Worker',
+  workspace: 'Workspace',
+  door: 'Door',
+  caller: 'Caller',
+};
+/** Nothing that is filtered by is called so; the caller '' is the calls without a key. */
+const ANY = '*';
+
+function CostFilters(props: {
+  readonly question: CostQuestion;
+  readonly workspaces: ReadonlyMap<string, string>;
+  readonly onAsk: (question: CostQuestion) => void;
+}) {
+  const { question, onAsk } = props;
+  const { client } = useApi();
+  const key = `${question.range} ${question.from} ${question.to}`;
+  const { data } = usePolled((signal) => askChoices(client, question, signal), key, CHOICES_EVERY_MS);
+  const offered: Readonly<Record<Filter, readonly Choice[]>> = {
+    model: (data?.models ?? []).map((value) => ({ value, label: modelName(value) })),
+    tier: ['fast', 'balanced', 'deep'].map((value) => ({ value, label: value })),
+    worker: (data?.workers ?? []).map((value) => ({ value, label: value })),
+    workspace: (data?.workspaces ?? []).map((value) => workspaceChoice(value, props.workspaces)),
+    door: (data?.doors ?? []).map((value) => ({ value, label: DOOR_NAMES[value] })),
+    caller: (data?.callers ?? []).map((value) => ({ value, label: value === '' ? NO_KEY : value })),
+  };
+  return (
+    <div class="filters">
+      {FILTERS.map((filter) => {
+        const value = question[filter];
+        const known = offered[filter];
+        if (value === null && known.length === 0) return null;
+        const missing = value !== null && !known.some((choice) => choice.value === value);
+        const choices = [
+          { value: ANY, label: 'Any' },
+          ...known,
+          ...(missing ? [{ value, label: value === '' ? NO_KEY : value }] : []),
+        ];
+        return (
+          <Menu
+            key={filter}
+            label={TITLES[filter]}
+            choices={choices}
+            value={value ?? ANY}
+            onChoose={(chosen) => onAsk({ ...question, [filter]: chosen === ANY ? null : chosen })}
+          />
+        );
+      })}
+      {FILTERS.some((filter) => question[filter] !== null) && (
+        <button type="button" class="button ghost" onClick={() => onAsk({ ...question, ...NO_FILTER })}>
+          <Icon name="close" />
+          Clear
+        </button>
+      )}
+    </div>
+  );
+}
+
+async function askChoices(client: MetisClient, question: CostQuestion, signal: AbortSignal) {
+  const window = windowOf(question, systemClock.now());
+  if (window === null) return null;
+  const { bucket: _, ...asked } = window;
+  const by = (group_by: string) =>
+    client.getCost({ ...asked, group_by, limit: MOST } as { group_by: 'model' }, { signal });
+  const [models, workers, workspaces, ways] = await Promise.all([
+    by('model'),
+    by('worker_name'),
+    by('workspace'),
+    by('door,caller'),
+  ]);
+  const keys = (report: CostReport<'model'>, name: 'model' | 'worker_name' | 'workspace_hash') =>
+    [...new Set(report.data.map((row) => row[name]))].filter((key) => typeof key === 'string');
+  return {
+    models: keys(models, 'model'),
+    workers: keys(workers, 'worker_name'),
+    workspaces: keys(workspaces, 'workspace_hash'),
+    // Where all came the one way there is nothing to choose.
+    doors: severalOf(ways.data.flatMap(({ door }) => door ?? [])),
+    callers: severalOf(ways.data.map(({ caller }) => caller ?? '')),
+  };
+}
+
+function severalOf<T extends string>(values: readonly T[]): readonly T[] {
+  const different = [...new Set(values)].sort();
+  return different.length > 1 ? different : [];
+}
+
+function workspaceChoice(hash: string, paths: ReadonlyMap<string, string>): Choice {
+  const path = paths.get(hash);
+  return path === undefined
+    ? { value: hash, label: hash.slice(0, 8) }
+    : { value: hash, label: baseName(path), hint: hash.slice(0, 4) };
+}
 
 const EVERY_MS = 10_000;
 const PAGE = 100;

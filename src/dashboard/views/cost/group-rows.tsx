@@ -1,9 +1,9 @@
-// What a row of each grouping is called, and where it leads.
+// The first cell of a row of the cost table: the group's key, its name and its link.
 import type { ComponentChildren } from 'preact';
 import type { CostRow, Session } from '#client/client.ts';
-import { titleOf } from '#dashboard/data/titles.ts';
-import { modelName } from '#dashboard/format/number.ts';
-import { DOOR_NAMES } from '#dashboard/parts/door.tsx';
+import { titleOf } from '#dashboard/data/queries.ts';
+import { modelName } from '#dashboard/format/format.ts';
+import { DOOR_NAMES } from '#dashboard/parts/labels.tsx';
 import { type CostQuestion, placeOfQuestion } from './cost-question.ts';
 
 /** What the calls without a caller are called. */
@@ -79,7 +79,7 @@ export function RowLink(props: {
   );
 }
 
-function narrow(question: CostQuestion, key: string): CostQuestion | null {
+export function narrow(question: CostQuestion, key: string): CostQuestion | null {
   switch (question.group) {
     case 'model':
       return { ...question, model: key };

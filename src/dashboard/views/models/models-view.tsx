@@ -1,16 +1,249 @@
 // The registry: what each model is for, costs and does, and how often routing chose it (17 §3, 07 §7).
-import type { MetisClient, Model } from '#client/client.ts';
+import { useState } from 'preact/hooks';
+import type { MetisClient, Model, ReliabilityReport, RoutingReport } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
-import { usePolled } from '#dashboard/data/polled.ts';
-import { Menu } from '#dashboard/parts/menu.tsx';
-import { Empty, Failure, Skeleton } from '#dashboard/parts/notice.tsx';
-import { Table } from '#dashboard/parts/table.tsx';
-import { type Place, placeWith } from '#dashboard/shell/place.ts';
-import { goTo } from '#dashboard/shell/router.ts';
+import { usePolled, useWorkspacePaths } from '#dashboard/data/queries.ts';
+import { baseName, count, duration, exactUsd, modelName, plural } from '#dashboard/format/format.ts';
+import { Menu } from '#dashboard/parts/fields.tsx';
+import { Badge } from '#dashboard/parts/labels.tsx';
+import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
+import { type Column, Table } from '#dashboard/parts/table.tsx';
+import { goTo, type Place, placeWith } from '#dashboard/shell/place.ts';
 import { systemClock } from '#protocol/clock.ts';
-import { MODEL_COLUMNS, type ModelRow } from './columns.tsx';
-import { LearnedPanels } from './learned-panels.tsx';
-import { RoutingPanels } from './routing-panels.tsx';
+import { percent } from '../cost/cost-figures.tsx';
+import { SLOT_NAMES } from '../session/route-chain.tsx';
+import { ComparisonNeeds, QualityPanel, TaskShapes } from './quality-panel.tsx';
+
+// What a model's row tells: its place in the registry, its price, and how it did.
+
+interface ModelRow {
+  readonly model: Model;
+  readonly wins: RoutingReport['data']['wins_by_model'];
+  readonly calls: ReliabilityReport['data'][number] | null;
+}
+
+const NONE = <span class="quiet">–</span>;
+
+/** Per million tokens. */
+function price(id: string, title: string, rate: (pricing: NonNullable<Model['pricing']>) => string): Column<ModelRow> {
+  return {
+    id,
+    title,
+    numeric: true,
+    cell: ({ model: { pricing } }) =>
+      pricing === null ? (
+        NONE
+      ) : (
+        <span class="number" title={`per million tokens, ${pricing.pricing_version}`}>
+          {exactUsd(rate(pricing))}
+        </span>
+      ),
+  };
+}
+
+const MODEL_COLUMNS: readonly Column<ModelRow>[] = [
+  {
+    id: 'model',
+    title: 'Model',
+    cell: ({ model }) => (
+      <>
+        <span class="model-name" title={model.id}>
+          {modelName(model.id)}
+        </span>
+        <span class="sub">
+          {model.adapter}
+          {model.aliases.length > 0 && ` · ${model.aliases.join(', ')}`}
+        </span>
+      </>
+    ),
+  },
+  {
+    id: 'tier',
+    title: 'Tier',
+    cell: ({ model }) => (model.tier === null ? NONE : <Badge>{model.tier}</Badge>),
+  },
+  {
+    id: 'delegates',
+    title: 'Delegates',
+    cell: ({ model }) => (model.can_delegate ? 'yes' : <span class="quiet">no</span>),
+  },
+  { id: 'state', title: 'State', cell: ({ model }) => <Availability model={model} /> },
+  price('input', 'Input', (pricing) => pricing.input_per_mtok),
+  price('cached', 'Cached', (pricing) => pricing.cached_read_per_mtok),
+  price('output', 'Output', (pricing) => pricing.output_per_mtok),
+  {
+    id: 'wins',
+    title: 'Chosen',
+    numeric: true,
+    cell: ({ wins }) => {
+      const sum = wins.reduce((total, win) => total + win.count, 0);
+      const by = wins.map((win) => `${win.policy.replaceAll('_', ' ')}: ${win.count}`).join(', ');
+      return sum === 0 ? NONE : <span title={by}>{count(sum)}</span>;
+    },
+  },
+  {
+    id: 'calls',
+    title: 'Calls',
+    numeric: true,
+    cell: ({ calls }) => (calls === null ? NONE : count(calls.calls)),
+  },
+  {
+    id: 'failed',
+    title: 'Failed',
+    numeric: true,
+    cell: ({ calls }) => {
+      if (calls === null || calls.failure_rate === null) return NONE;
+      const why = calls.failures.map(({ error_class, count: n }) => `${error_class.replaceAll('_', ' ')}: ${n}`);
+      return (
+        <span
+          class={calls.failed > 0 ? 'bad-text' : undefined}
+          title={[plural(calls.failed, 'failed call'), ...why].join(', ')}
+        >
+          {percent(calls.failure_rate)}
+        </span>
+      );
+    },
+  },
+  { id: 'p50', title: 'p50', numeric: true, cell: ({ calls }) => latency(calls?.p50) },
+  { id: 'p95', title: 'p95', numeric: true, cell: ({ calls }) => latency(calls?.p95) },
+];
+
+function latency(ms: number | null | undefined) {
+  return ms === null || ms === undefined ? NONE : <span title={`${count(ms)} ms`}>{duration(ms)}</span>;
+}
+
+function Availability({ model }: { readonly model: Model }) {
+  if (!model.configured) return <Badge>no key</Badge>;
+  if (model.availability === 'healthy') return <Badge tone="ok">healthy</Badge>;
+  return <Badge tone="bad">{model.availability.replaceAll('_', ' ')}</Badge>;
+}
+
+// Which of the seven slots decided, and why candidates were not taken.
+
+type Stats = RoutingReport['data'];
+interface Refusal {
+  /** Null where a slot gave way before it named one. */
+  readonly what: string | null;
+  readonly policy: string;
+  readonly why: string;
+  readonly count: number;
+}
+
+const REFUSALS: readonly Column<Refusal>[] = [
+  {
+    id: 'what',
+    title: 'Model',
+    cell: ({ what }) => (what === null ? <GaveWay /> : <span title={what}>{modelName(what)}</span>),
+  },
+  { id: 'policy', title: 'Slot', cell: ({ policy }) => slotOf(policy) },
+  { id: 'why', title: 'Why', cell: ({ why }) => words(why) },
+  { id: 'count', title: 'Times', numeric: true, cell: (row) => count(row.count) },
+];
+
+function RoutingPanels({ stats }: { readonly stats: Stats }) {
+  const most = Math.max(1, ...stats.wins_by_policy.map((win) => win.count));
+  const refusals: readonly Refusal[] = [
+    ...stats.rejections.map(({ model, policy, validation_failure, count: n }) => ({
+      what: model,
+      policy,
+      why: validation_failure,
+      count: n,
+    })),
+    ...stats.deferrals.map(({ policy, reason, count: n }) => ({ what: null, policy, why: reason, count: n })),
+  ];
+  return (
+    <div class="panels two">
+      <section class="panel">
+        <header>
+          <h2>Decided by slot</h2>
+        </header>
+        <ol class="slots">
+          {stats.wins_by_policy.map((win) => (
+            <li key={win.policy}>
+              <span>{slotOf(win.policy)}</span>
+              <span class="slot-track" aria-hidden="true">
+                <span style={{ width: `${(win.count / most) * 100}%` }} />
+              </span>
+              <span class={win.count === 0 ? 'number quiet' : 'number'}>{count(win.count)}</span>
+            </li>
+          ))}
+        </ol>
+      </section>
+      <section class="panel">
+        <header>
+          <h2>Not taken</h2>
+          <span class="panel-more quiet">
+            {count(stats.hard_failures)} without any model, {count(stats.explicit_rejections)} against a person's choice
+          </span>
+        </header>
+        {refusals.length === 0 ? (
+          <p class="panel-note quiet">Every first choice was taken.</p>
+        ) : (
+          <div data-scrolls>
+            <Table
+              label="Not taken"
+              columns={REFUSALS}
+              rows={refusals}
+              rowKey={(row) => `${row.what} ${row.policy} ${row.why}`}
+            />
+          </div>
+        )}
+      </section>
+    </div>
+  );
+}
+
+function GaveWay() {
+  return (
+    <span class="quiet" title="The slot gave way to a later one">
+      gave way
+    </span>
+  );
+}
+
+function slotOf(policy: string): string {
+  return SLOT_NAMES[policy] ?? words(policy);
+}
+
+function words(name: string): string {
+  return name.replaceAll('_', ' ');
+}
+
+// What was learned in one workspace: shapes of tasks, and quality beside cost, under one choice of the workspace.
+
+/** @param props.wanted the workspace at first; null = that of the newest session */
+function LearnedPanels({ wanted }: { readonly wanted: string | null }) {
+  const [chosen, choose] = useState(wanted);
+  const { data: paths, error, reload } = useWorkspacePaths();
+  const workspace = chosen ?? paths?.[0] ?? null;
+  return (
+    <section aria-labelledby="learned">
+      <div class="filters">
+        <h2 id="learned">Learned</h2>
+        {workspace !== null && (
+          <Menu
+            label="Workspace"
+            choices={[...new Set([workspace, ...(paths ?? [])])].map((path) => ({
+              value: path,
+              label: baseName(path),
+              hint: path,
+            }))}
+            value={workspace}
+            onChoose={choose}
+          />
+        )}
+      </div>
+      {error !== null && <Failure error={error} title="The workspaces cannot be read" retry={reload} />}
+      {workspace === null && paths !== null && <ComparisonNeeds>No session was opened yet.</ComparisonNeeds>}
+      {workspace !== null && (
+        <>
+          <QualityPanel key={`quality ${workspace}`} workspace={workspace} />
+          <TaskShapes key={`shapes ${workspace}`} workspace={workspace} />
+        </>
+      )}
+    </section>
+  );
+}
 
 const EVERY_MS = 10_000;
 const DAY_MS = 86_400_000;

@@ -1,19 +1,140 @@
 // The first look: what was spent and saved, what runs and what it waits for, what waits for a person (17 §3).
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { MetisClient, Session } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
-import { usePolled } from '#dashboard/data/polled.ts';
-import { barsOf, sidesOf } from '#dashboard/parts/chart/spend.ts';
+import { titleOf, useNow, useOpenApprovals, usePolled, useSessionsById } from '#dashboard/data/queries.ts';
+import { asksPerson, duration, plural, shareOf, waitsFor } from '#dashboard/format/format.ts';
+import { barsOf, sidesOf } from '#dashboard/parts/chart/spend-bars.ts';
 import { SpendChart } from '#dashboard/parts/chart/spend-chart.tsx';
-import { Menu } from '#dashboard/parts/menu.tsx';
-import { Empty, Failure, Skeleton } from '#dashboard/parts/notice.tsx';
-import { ExactFigure, Stat, Stats } from '#dashboard/parts/stat.tsx';
-import { type Place, placeOf, placeWith } from '#dashboard/shell/place.ts';
-import { goTo } from '#dashboard/shell/router.ts';
-import { type CostQuestion, NO_FILTER, questionOf, RANGES } from '../cost/cost-question.ts';
-import { askCost, type CostAnswer } from '../cost/cost-report.ts';
-import { percent } from '../cost/figures.tsx';
-import { Dearest, Running, Waiting } from './panels.tsx';
+import { Menu } from '#dashboard/parts/fields.tsx';
+import { Money, MoneySum, State, Time } from '#dashboard/parts/labels.tsx';
+import { Empty, ExactFigure, Failure, Skeleton, Stat, Stats } from '#dashboard/parts/panels.tsx';
+import { goTo, type Place, placeOf, placeWith } from '#dashboard/shell/place.ts';
+import { percent } from '../cost/cost-figures.tsx';
+import { askCost, type CostAnswer, type CostQuestion, NO_FILTER, questionOf, RANGES } from '../cost/cost-question.ts';
+import { sessionName } from '../cost/group-rows.tsx';
+
+// What runs, what waits for a person, and the dearest trees.
+
+const SHOWN = 8;
+
+function Panel(props: {
+  readonly title: string;
+  readonly more: ComponentChildren;
+  readonly children: ComponentChildren;
+}) {
+  return (
+    <section class="panel list-panel">
+      <header>
+        <h2>{props.title}</h2>
+        <span class="panel-more">{props.more}</span>
+      </header>
+      {props.children}
+    </section>
+  );
+}
+
+/** Null while it is not known yet. */
+function Running({ sessions }: { readonly sessions: readonly Session[] | null }) {
+  const shown = sessions?.slice(0, SHOWN) ?? [];
+  return (
+    <Panel title="Running" more={<a href={placeOf('sessions')}>All sessions</a>}>
+      {sessions === null && <p class="panel-note quiet">Loading…</p>}
+      {sessions?.length === 0 && <p class="panel-note quiet">Nothing runs at the moment.</p>}
+      <ul>
+        {shown.map((session) => {
+          const waits = waitsFor(session.waiting_on);
+          return (
+            <li key={session.id}>
+              <div class="list-main">
+                <a href={placeOf('sessions', session.id)}>{titleOf(session)}</a>
+                <span class="sub">
+                  {waits === '' ? (
+                    <State state={session.status} />
+                  ) : (
+                    <span class={session.waiting_on.some(asksPerson) ? 'asks' : undefined}>waits for {waits}</span>
+                  )}
+                </span>
+              </div>
+              <div class="list-end">
+                <MoneySum usd={[session.cost_so_far_usd, session.workers_cost_usd]} />
+                <span class="sub">
+                  {session.active_worker_count > 0 && `${plural(session.active_worker_count, 'worker')} · `}
+                  <Time at={session.updated_at} />
+                </span>
+              </div>
+            </li>
+          );
+        })}
+      </ul>
+      {(sessions?.length ?? 0) > SHOWN && <p class="panel-note quiet">and {(sessions?.length ?? 0) - SHOWN} more</p>}
+    </Panel>
+  );
+}
+
+function Waiting() {
+  const { data } = useOpenApprovals();
+  const now = useNow();
+  const open = data?.approvals ?? [];
+  const shown = open.slice(0, SHOWN);
+  const sessions = useSessionsById(shown.map(({ root_session_id }) => root_session_id));
+  return (
+    <Panel title="Waits for you" more={<a href={placeOf('approvals')}>Approvals</a>}>
+      {open.length === 0 && <p class="panel-note quiet">{data === null ? 'Loading…' : 'No open approvals.'}</p>}
+      <ul>
+        {shown.map((one) => (
+          <li key={one.confirmation_request_id}>
+            <div class="list-main">
+              <a href={placeOf('approvals')}>
+                Run <code>{one.tool_name}</code>?
+              </a>
+              <span class="sub">{sessionName(sessions.get(one.root_session_id))}</span>
+            </div>
+            <div class="list-end number quiet">{duration(Math.max(0, Date.parse(one.expires_at) - now))} left</div>
+          </li>
+        ))}
+      </ul>
+      {open.length > SHOWN && <p class="panel-note quiet">and {open.length - SHOWN} more</p>}
+    </Panel>
+  );
+}
+
+function Dearest({ answer }: { readonly answer: CostAnswer }) {
+  const rows = answer.groups.data;
+  const sessions = useSessionsById(rows.flatMap((row) => row.root_session_id ?? []));
+  const dearest = rows[0]?.cost_usd ?? '0';
+  return (
+    <Panel title="Dearest trees" more={<a href={placeOf('cost')}>Cost</a>}>
+      {rows.length === 0 && <p class="panel-note quiet">No calls in this time.</p>}
+      <ul>
+        {rows.map((row) => (
+          <li key={row.root_session_id}>
+            <div class="list-main">
+              <a href={placeOf('sessions', row.root_session_id ?? '')}>
+                {sessionName(sessions.get(row.root_session_id ?? ''))}
+              </a>
+              <span class="share-bar" aria-hidden="true">
+                <span
+                  class="share-part planner"
+                  style={{ width: `${shareOf(row.planner_cost_usd ?? '0', dearest) * 100}%` }}
+                />
+                <span
+                  class="share-part workers"
+                  style={{ width: `${shareOf(row.worker_cost_usd ?? '0', dearest) * 100}%` }}
+                />
+              </span>
+            </div>
+            <div class="list-end">
+              <Money usd={row.cost_usd} />
+              <span class="sub">{plural(row.call_count, 'call')}</span>
+            </div>
+          </li>
+        ))}
+      </ul>
+    </Panel>
+  );
+}
 
 const TREES = 8;
 const NEWEST = 50;

@@ -2,12 +2,12 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, type MetisClient, type Session } from '#client/client.ts';
 import { explain, useApi } from '#dashboard/data/api.ts';
-import { takeDraft } from '#dashboard/data/drafts.ts';
-import { usePolled } from '#dashboard/data/polled.ts';
-import { modelName } from '#dashboard/format/number.ts';
-import { Icon } from '#dashboard/parts/icon.tsx';
-import { type Choice, Menu } from '#dashboard/parts/menu.tsx';
-import { Attachments, attachmentsOf } from '../sessions/worker-fields.tsx';
+import { takeDraft } from '#dashboard/data/page-memory.ts';
+import { usePolled } from '#dashboard/data/queries.ts';
+import { modelName } from '#dashboard/format/format.ts';
+import { type Choice, Menu } from '#dashboard/parts/fields.tsx';
+import { Icon } from '#dashboard/parts/labels.tsx';
+import { Attachments, attachmentsOf } from '../sessions/new-session.tsx';
 
 /** Models are read again this seldom: they change with the server's configuration alone. */
 const MODELS_MS = 60_000;

@@ -1,16 +1,12 @@
 // A delegation in its place: who works on it, why on that model, how far it is, what it cost, and what came back.
 import { useState } from 'preact/hooks';
 import { explain, useApi } from '#dashboard/data/api.ts';
-import { summaryOf } from '#dashboard/format/input.ts';
-import { Count, Money } from '#dashboard/parts/amount.tsx';
-import { Badge, State } from '#dashboard/parts/badge.tsx';
-import { Icon } from '#dashboard/parts/icon.tsx';
+import { summaryOf } from '#dashboard/format/format.ts';
+import { Badge, Count, Elapsed, Icon, Money, State } from '#dashboard/parts/labels.tsx';
 import { CodeBlock, Markdown } from '#dashboard/parts/markdown.tsx';
-import { Elapsed } from '#dashboard/parts/time.tsx';
 import { placeOf } from '#dashboard/shell/place.ts';
 import { fromPusd, type Pusd } from '#protocol/money.ts';
-import { type LiveNode, stateOfDelegation } from './live/live-node.ts';
-import type { Route, WorkerCall } from './live/live-state.ts';
+import { type LiveNode, type Route, stateOfDelegation, type WorkerCall } from './live/live-node.ts';
 import { WhyModel } from './route-chain.tsx';
 import type { ToolUse } from './tool-card.tsx';
 

@@ -1,14 +1,10 @@
 // Planner and workers side by side: what each writes and runs at this moment, for how long and for how much.
-
-import { modelName } from '#dashboard/format/number.ts';
-import { Count, Money } from '#dashboard/parts/amount.tsx';
-import { Badge, State } from '#dashboard/parts/badge.tsx';
-import { Elapsed } from '#dashboard/parts/time.tsx';
+import { modelName } from '#dashboard/format/format.ts';
+import { Badge, Count, Elapsed, Money, State } from '#dashboard/parts/labels.tsx';
 import { placeOf } from '#dashboard/shell/place.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { CancelWorker } from './delegation-card.tsx';
-import { costWithWorkers, type LiveNode } from './live/live-node.ts';
-import type { LiveSession } from './live/live-state.ts';
+import { costWithWorkers, type LiveNode, type LiveSession } from './live/live-node.ts';
 
 /** More of a task than two lines can hold. */
 const TASK = 600;

@@ -1,9 +1,9 @@
 // Why this model: the seven places that could have chosen it, the one that did, and what each of them said (03 §5).
 import { useState } from 'preact/hooks';
 import { explain, useApi } from '#dashboard/data/api.ts';
-import { modelName } from '#dashboard/format/number.ts';
-import { Icon } from '#dashboard/parts/icon.tsx';
-import type { Route } from './live/live-state.ts';
+import { modelName } from '#dashboard/format/format.ts';
+import { Icon } from '#dashboard/parts/labels.tsx';
+import type { Route } from './live/live-node.ts';
 
 /** What the seven places are called. */
 export const SLOT_NAMES: Readonly<Record<string, string>> = {

@@ -1,28 +1,55 @@
 // One session: its conversation, its workers live, its timeline, and everything a person can do about it (17 §3).
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Session, Turn } from '#client/client.ts';
+import { wordsFor } from '#client/stream-items.ts';
 import { ApprovalCard } from '#dashboard/approval/approval-card.tsx';
 import { useApi } from '#dashboard/data/api.ts';
-import { usePolled } from '#dashboard/data/polled.ts';
-import { titleOf } from '#dashboard/data/titles.ts';
-import { baseName, count, modelName } from '#dashboard/format/number.ts';
-import { Money } from '#dashboard/parts/amount.tsx';
-import { Badge, State } from '#dashboard/parts/badge.tsx';
-import { DoorFacts } from '#dashboard/parts/door.tsx';
-import { Icon } from '#dashboard/parts/icon.tsx';
-import { Empty, Failure, Skeleton } from '#dashboard/parts/notice.tsx';
+import { titleOf, usePolled } from '#dashboard/data/queries.ts';
+import { asksPerson, baseName, count, modelName } from '#dashboard/format/format.ts';
+import { Badge, DoorFacts, Elapsed, Icon, Money, State } from '#dashboard/parts/labels.tsx';
+import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { type Place, placeOf } from '#dashboard/shell/place.ts';
 import { fromPusd, sumPusd, toPusd } from '#protocol/money.ts';
-import { Cap } from './cap.tsx';
+import { Cap, Interrupted, MetCap, useMetCap } from './cap-controls.tsx';
 import { addresseeOf, Composer } from './composer.tsx';
 import { Conversation } from './conversation.tsx';
-import { Interrupted } from './interrupted.tsx';
-import type { LiveSession } from './live/live-state.ts';
+import type { LiveNode, LiveSession } from './live/live-node.ts';
 import { LiveTree, taskOf } from './live-tree.tsx';
-import { MetCap, useMetCap } from './met-cap.tsx';
 import { Timeline } from './timeline.tsx';
 import { useLiveSession } from './use-live-session.ts';
-import { WaitingLine } from './waiting-line.tsx';
+
+// What the tree waits for at this moment, in one line (20 §6).
+
+/** What a person can do something about comes first. */
+const ORDER = ['approval', 'budget', 'slot', 'tool', 'model'];
+const NAMES = 3;
+
+/**
+ * Nothing is said of a planner that waits for its workers: what they wait for is. Its place is kept while there is
+ * nothing to say, so that the page stands still.
+ */
+function WaitingLine(props: { readonly waiting: Session['waiting_on']; readonly nodes: readonly LiveNode[] }) {
+  const labelOf = (id: string) => props.nodes.find(({ session_id }) => session_id === id)?.label ?? 'a worker';
+  const groups = ORDER.map((kind) => props.waiting.filter((one) => one.kind === kind)).filter((of) => of.length > 0);
+  return (
+    <p class="waiting-line" role="status">
+      {groups.length > 0 && <Icon name="clock" />}
+      {groups.map((group) => {
+        const [oldest] = group;
+        if (oldest === undefined) return null;
+        const names = [...new Set(group.map(({ session_id }) => labelOf(session_id)))];
+        const more = names.length > NAMES ? ` and ${names.length - NAMES} more` : '';
+        return (
+          <span key={oldest.kind} class={asksPerson(oldest) ? 'asks' : undefined}>
+            {names.slice(0, NAMES).join(', ')}
+            {more} {names.length === 1 ? 'waits' : 'wait'} for {wordsFor(oldest.kind)}{' '}
+            <Elapsed from={oldest.since} to={null} />
+          </span>
+        );
+      })}
+    </p>
+  );
+}
 
 const TABS = [
   { id: '', title: 'Conversation' },

@@ -2,10 +2,10 @@
 import { useMemo, useState } from 'preact/hooks';
 import type { MetisClient, Turn } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
-import { usePolled } from '#dashboard/data/polled.ts';
-import { duration } from '#dashboard/format/time.ts';
-import { Menu } from '#dashboard/parts/menu.tsx';
-import { Empty, Failure, Skeleton } from '#dashboard/parts/notice.tsx';
+import { usePolled } from '#dashboard/data/queries.ts';
+import { duration } from '#dashboard/format/format.ts';
+import { Menu } from '#dashboard/parts/fields.tsx';
+import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { type Bar, spansOf, type TimelineEvent } from './live/spans.ts';
 
 const PAGE = 1000;

@@ -1,15 +1,79 @@
 // Opens a session: a workspace, a named worker or none, a model or none, a cap or none, and the first message.
 import { useId, useState } from 'preact/hooks';
-import type { Session } from '#client/client.ts';
+import type { Session, WorkerInfo } from '#client/client.ts';
 import { explain, useApi } from '#dashboard/data/api.ts';
-import { keepDraft } from '#dashboard/data/drafts.ts';
-import { usePolled } from '#dashboard/data/polled.ts';
-import { modelName } from '#dashboard/format/number.ts';
-import { CapField, capOf } from '#dashboard/parts/cap-field.tsx';
-import { Dialog } from '#dashboard/parts/dialog.tsx';
-import { placeOf } from '#dashboard/shell/place.ts';
-import { goTo } from '#dashboard/shell/router.ts';
-import { Attachments, attachmentsOf, useCallable, WorkerChoice } from './worker-fields.tsx';
+import { keepDraft } from '#dashboard/data/page-memory.ts';
+import { usePolled } from '#dashboard/data/queries.ts';
+import { modelName } from '#dashboard/format/format.ts';
+import { CapField, capOf } from '#dashboard/parts/fields.tsx';
+import { Dialog } from '#dashboard/parts/panels.tsx';
+import { goTo, placeOf } from '#dashboard/shell/place.ts';
+
+// Which named worker a new session is, and which files its first message hands over (13 §5, §10).
+
+const EVERY_MS = 60_000;
+const PAGE = 200;
+
+/** Those of a workspace that can be called; none while it is no workspace. */
+function useCallable(workspace: string): readonly WorkerInfo[] {
+  const { client } = useApi();
+  const { data } = usePolled(
+    async (signal) => {
+      if (workspace === '') return [];
+      const { workers } = await client.listWorkerDefinitions({ workspace_path: workspace, limit: PAGE }, { signal });
+      return workers.filter(({ valid }) => valid);
+    },
+    workspace,
+    EVERY_MS,
+  );
+  return data ?? [];
+}
+
+function WorkerChoice(props: {
+  readonly workers: readonly WorkerInfo[];
+  readonly value: string;
+  readonly onChange: (name: string) => void;
+}) {
+  const id = useId();
+  return (
+    <div>
+      <label for={id}>Named worker</label>
+      <select id={id} value={props.value} onChange={(event) => props.onChange(event.currentTarget.value)}>
+        <option value="">None, a planner</option>
+        {props.workers.map(({ name }) => (
+          <option key={name} value={name}>
+            {name}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
+export function Attachments(props: { readonly text: string; readonly onText: (text: string) => void }) {
+  const id = useId();
+  return (
+    <div>
+      <label for={id}>Files handed over</label>
+      <textarea
+        id={id}
+        rows={2}
+        placeholder="Paths in the workspace, one a line"
+        spellcheck={false}
+        value={props.text}
+        onInput={(event) => props.onText(event.currentTarget.value)}
+      />
+    </div>
+  );
+}
+
+/** Paths as they stand, one a line. */
+export function attachmentsOf(text: string): string[] {
+  return text
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '');
+}
 
 const MODELS_MS = 60_000;
 const MODES = [

@@ -1,20 +1,167 @@
 // The sessions, newest first: what each does, what it cost with its workers, and filters over them (17 §3).
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import type { Session } from '#client/client.ts';
+import type { MetisClient, Session } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
-import { useNarrow } from '#dashboard/data/media.ts';
-import { usePolled } from '#dashboard/data/polled.ts';
-import { count } from '#dashboard/format/number.ts';
-import { Icon } from '#dashboard/parts/icon.tsx';
-import { Menu } from '#dashboard/parts/menu.tsx';
-import { Empty, Failure, Skeleton } from '#dashboard/parts/notice.tsx';
-import { LongTable } from '#dashboard/parts/table.tsx';
-import type { Place } from '#dashboard/shell/place.ts';
+import { useNarrow } from '#dashboard/data/page-memory.ts';
+import { titleOf, usePolled } from '#dashboard/data/queries.ts';
+import { baseName, count, modelName } from '#dashboard/format/format.ts';
+import { Menu } from '#dashboard/parts/fields.tsx';
+import {
+  Badge,
+  BudgetBar,
+  DOOR_NAMES,
+  DoorBadge,
+  Icon,
+  Money,
+  MoneySum,
+  State,
+  Time,
+} from '#dashboard/parts/labels.tsx';
+import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
+import { type Column, LongTable } from '#dashboard/parts/table.tsx';
+import { goTo, type Place, placeOf, placeWith } from '#dashboard/shell/place.ts';
 import { SessionView } from '../session/session-view.tsx';
-import { SESSION_COLUMNS } from './columns.tsx';
 import { NewSession } from './new-session.tsx';
-import { DoorFilter, doorOf, type Sought, WorkerFilter } from './session-filters.tsx';
 import { createSessionLoader, type ListQuery, type SessionList } from './session-list.ts';
+
+// What a session's row tells.
+
+const SESSION_COLUMNS: readonly Column<Session>[] = [
+  {
+    id: 'title',
+    title: 'Session',
+    cell: (session) => (
+      <>
+        <a class="row-link" href={placeOf('sessions', session.id)} title={titleOf(session)}>
+          {titleOf(session)}
+        </a>
+        <span class="sub" title={session.workspace_path}>
+          {session.is_worker && <Badge tone="worker">{session.worker_name ?? 'worker'}</Badge>}
+          <DoorBadge session={session} />
+          {baseName(session.workspace_path)}
+        </span>
+      </>
+    ),
+  },
+  { id: 'state', title: 'State', cell: (session) => <State state={stateOf(session)} /> },
+  {
+    id: 'model',
+    title: 'Model',
+    cell: (session) => {
+      const model = session.active_model ?? session.last_model;
+      return model === null ? <span class="quiet">–</span> : <span title={model}>{modelName(model)}</span>;
+    },
+  },
+  {
+    id: 'workers',
+    title: 'Workers',
+    numeric: true,
+    cell: ({ worker_count, active_worker_count }) => (
+      <span
+        class={worker_count === 0 ? 'number quiet' : 'number'}
+        title={`${active_worker_count} of ${worker_count} running`}
+      >
+        {active_worker_count > 0 ? `${active_worker_count} / ${worker_count}` : worker_count}
+      </span>
+    ),
+  },
+  { id: 'own', title: 'Own', numeric: true, cell: (session) => <Money usd={session.cost_so_far_usd} /> },
+  {
+    id: 'worker-cost',
+    title: 'By workers',
+    numeric: true,
+    cell: (session) => <Money usd={session.workers_cost_usd} />,
+  },
+  {
+    id: 'total',
+    title: 'Total',
+    numeric: true,
+    cell: (session) => <MoneySum usd={[session.cost_so_far_usd, session.workers_cost_usd]} />,
+  },
+  {
+    id: 'budget',
+    title: 'Budget',
+    cell: ({ budget }) =>
+      budget?.max_cost_usd == null ? (
+        <span class="quiet">–</span>
+      ) : (
+        <BudgetBar spent={budget.spent_usd} limit={budget.max_cost_usd} />
+      ),
+  },
+  { id: 'activity', title: 'Last activity', numeric: true, cell: (session) => <Time at={session.updated_at} /> },
+];
+
+/** How it ended, where it has. */
+function stateOf({ status, disposition }: Session): string {
+  return status === 'ended' && disposition !== null && disposition !== 'completed' ? disposition : status;
+}
+
+// Filters over the list of sessions that stand in the address: by door, and by named worker.
+
+/** Names are few, and new ones seldom. */
+const NAMES_MS = 60_000;
+const OFFERED = 200;
+const ANY = { value: '', label: 'Any' };
+const OTHER_DOORS = ['gateway', 'mcp', 'acp'] as const satisfies readonly Session['door'][];
+
+/** What the address asks for; null: whatever it is. */
+interface Sought {
+  readonly worker: string | null;
+  readonly door: Session['door'] | null;
+}
+
+/** The door of the address; what is none is as if it were not there. */
+function doorOf({ query }: Place): Session['door'] | null {
+  const text = query.get('door');
+  return text !== null && Object.hasOwn(DOOR_NAMES, text) ? (text as Session['door']) : null;
+}
+
+/** Which door: those that sessions came by. Where all are the API's own nothing is offered. */
+function DoorFilter({ worker, door }: Sought) {
+  const { client } = useApi();
+  const { data } = usePolled((signal) => otherDoors(client, signal), 'doors', NAMES_MS);
+  const used = new Set<Session['door']>(data ?? []);
+  if (used.size > 0 || door !== null) used.add('api');
+  if (door !== null) used.add(door);
+  if (used.size === 0) return null;
+  const names = (Object.keys(DOOR_NAMES) as Session['door'][]).filter((name) => used.has(name));
+  return (
+    <Menu
+      label="Door"
+      choices={[ANY, ...names.map((value) => ({ value, label: DOOR_NAMES[value] }))]}
+      value={door ?? ''}
+      onChoose={(name) => goTo(placeWith('sessions', { worker, door: name === '' ? null : name }))}
+    />
+  );
+}
+
+async function otherDoors(client: MetisClient, signal: AbortSignal): Promise<readonly Session['door'][]> {
+  const pages = await Promise.all(OTHER_DOORS.map((door) => client.listSessions({ door, limit: 1 }, { signal })));
+  return OTHER_DOORS.filter((_, at) => pages[at]?.sessions.length === 1);
+}
+
+/** Which named worker: those that have spent something are offered, and the one of the address. */
+function WorkerFilter({ worker, door }: Sought) {
+  const { client } = useApi();
+  const { data } = usePolled(
+    async (signal) => {
+      const report = await client.getCost({ group_by: 'worker_name', from: 'all', limit: OFFERED }, { signal });
+      return report.data.flatMap(({ worker_name }) => worker_name ?? []).sort();
+    },
+    'worker names',
+    NAMES_MS,
+  );
+  const names = [...new Set([...(data ?? []), ...(worker === null ? [] : [worker])])];
+  if (names.length === 0) return null;
+  return (
+    <Menu
+      label="Worker"
+      choices={[ANY, ...names.map((value) => ({ value, label: value }))]}
+      value={worker ?? ''}
+      onChoose={(name) => goTo(placeWith('sessions', { worker: name === '' ? null : name, door }))}
+    />
+  );
+}
 
 const ROW = 48;
 const NARROW_ROW = 76;

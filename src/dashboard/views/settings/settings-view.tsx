@@ -2,14 +2,11 @@
 import type { ComponentChildren } from 'preact';
 import type { MetisClient, Pricing, RoutingPolicy } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
-import { useOpenApprovals } from '#dashboard/data/open-approvals.ts';
-import { usePolled } from '#dashboard/data/polled.ts';
-import { modelName } from '#dashboard/format/number.ts';
-import { exactUsd } from '#dashboard/format/usd.ts';
-import { Badge } from '#dashboard/parts/badge.tsx';
-import { Failure, Skeleton } from '#dashboard/parts/notice.tsx';
+import { useOpenApprovals, usePolled } from '#dashboard/data/queries.ts';
+import { exactUsd, modelName } from '#dashboard/format/format.ts';
+import { Badge, Time } from '#dashboard/parts/labels.tsx';
+import { Failure, Skeleton } from '#dashboard/parts/panels.tsx';
 import { type Column, Table } from '#dashboard/parts/table.tsx';
-import { Time } from '#dashboard/parts/time.tsx';
 
 const EVERY_MS = 10_000;
 

@@ -1,8 +1,12 @@
 // What a definition allows and limits: folders, tools and when they ask, files handed over, whom it may call (13 §2).
-import type { ComponentChildren } from 'preact';
-import type { WorkerDetail } from '#client/client.ts';
-import { plural } from '#dashboard/format/number.ts';
-import { Badge, type Tone } from '#dashboard/parts/badge.tsx';
+import { type ComponentChildren, Fragment } from 'preact';
+import { useState } from 'preact/hooks';
+import type { WorkerDetail, WorkerInfo } from '#client/client.ts';
+import { explain, issuesOf, useApi } from '#dashboard/data/api.ts';
+import { plural } from '#dashboard/format/format.ts';
+import { Badge, type Tone } from '#dashboard/parts/labels.tsx';
+import { Dialog } from '#dashboard/parts/panels.tsx';
+import { placeOf } from '#dashboard/shell/place.ts';
 
 type Definition = NonNullable<WorkerDetail['definition']>;
 type Rule = Definition['tool_rules'][string];
@@ -93,4 +97,167 @@ function modeOf({ allowed, approval_required }: Rule): { readonly word: string; 
 
 function suffixes(allowed: readonly string[]): string {
   return allowed.length === 0 ? 'all kinds' : allowed.map((suffix) => suffix || 'without suffix').join(' ');
+}
+
+// What a worker may touch, in small: its folders, its tools, whom it may call, whether it takes files.
+
+export function MayTouch({ worker }: { readonly worker: WorkerInfo }) {
+  const { sandboxes, tools, allow_workers, accepts_attachments } = worker;
+  if (!worker.valid) return <span class="quiet">cannot be called</span>;
+  return (
+    <ul class="touch">
+      {sandboxes.map(({ name, path, mode }) => (
+        <li key={`sandbox ${name}`} title={`${name}: ${mode === 'rw' ? 'reads and writes' : 'reads'} ${path}`}>
+          <Badge tone={mode === 'rw' ? 'warn' : 'plain'}>
+            {mode === 'rw' ? 'write' : 'read'} {path === '.' ? 'everything' : path}
+          </Badge>
+        </li>
+      ))}
+      {sandboxes.length === 0 && <li class="quiet">no folders</li>}
+      {tools.map((tool) => (
+        <li key={`tool ${tool}`}>
+          <Badge>{tool}</Badge>
+        </li>
+      ))}
+      {allow_workers.map((name) => (
+        <li key={`worker ${name}`} title="may call this worker">
+          <Badge tone="worker">{name === '*' ? 'every worker' : name}</Badge>
+        </li>
+      ))}
+      {accepts_attachments && <li class="quiet">takes attachments</li>}
+    </ul>
+  );
+}
+
+/** A path that breaks behind its slashes rather than within a name. */
+function breakable(path: string) {
+  return path.split(/(?<=\/)/).map((part, i) => (
+    <Fragment key={`${i} ${part}`}>
+      {part}
+      <wbr />
+    </Fragment>
+  ));
+}
+
+/** Where it comes from: the session that made it, or its file. */
+export function Source({ worker }: { readonly worker: WorkerInfo }) {
+  const { origin, path, read_only, created_by_session_id, edited_by_user } = worker;
+  if (origin === 'session') {
+    return (
+      <>
+        {created_by_session_id === null ? (
+          'a session'
+        ) : (
+          <a href={placeOf('sessions', created_by_session_id)}>a session</a>
+        )}
+        {edited_by_user && <span class="quiet">, edited by a person</span>}
+      </>
+    );
+  }
+  return (
+    <>
+      <span class="worker-file">{path === null ? '–' : breakable(path)}</span> {read_only && <Badge>only read</Badge>}
+    </>
+  );
+}
+
+// What a person can do with a worker: keep one that a session made, lock one, unlock one.
+
+export function WorkerTools(props: {
+  readonly worker: WorkerDetail;
+  readonly workspace: string;
+  readonly onChanged: () => void;
+}) {
+  const { worker, workspace, onChanged } = props;
+  const { client } = useApi();
+  const { name, definition, yaml } = worker;
+  const [asking, setAsking] = useState(false);
+  if (definition === null || yaml === null || worker.read_only !== (worker.origin === 'session')) return null;
+  const step =
+    worker.origin === 'session'
+      ? {
+          word: 'Keep in the project',
+          says: `Its definition is written to .metis/workers/${name}.yaml, where every session of this workspace finds it.`,
+          act: () => client.createWorkerDefinition({ workspace_path: workspace, yaml }),
+        }
+      : {
+          word: definition.locked ? 'Unlock' : 'Lock',
+          says: definition.locked
+            ? 'Anybody may change it again. Comments in its file stay.'
+            : 'It is changed by force alone from then on. Comments in its file stay.',
+          act: () =>
+            client.replaceWorkerDefinition(name, {
+              workspace_path: workspace,
+              definition: { ...definition, locked: !definition.locked },
+              force: definition.locked,
+            }),
+        };
+  return (
+    <div class="tools">
+      <button type="button" class="button" onClick={() => setAsking(true)}>
+        {step.word}
+      </button>
+      {asking && (
+        <Sure
+          title={`${step.word}: ${name}`}
+          word={step.word}
+          says={step.says}
+          act={step.act}
+          onClose={(done) => {
+            setAsking(false);
+            if (done) onChanged();
+          }}
+        />
+      )}
+    </div>
+  );
+}
+
+function Sure(props: {
+  readonly title: string;
+  readonly word: string;
+  readonly says: string;
+  readonly act: () => Promise<unknown>;
+  readonly onClose: (done: boolean) => void;
+}) {
+  const { failed } = useApi();
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const act = async () => {
+    setBusy(true);
+    setError(null);
+    try {
+      await props.act();
+      props.onClose(true);
+    } catch (reason) {
+      failed(reason);
+      setError(reason);
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={props.title} onClose={() => props.onClose(false)}>
+      <div class="dialog-body">
+        <p>{props.says}</p>
+        {error !== null && (
+          <div class="field-error" role="alert">
+            <p>{explain(error)}</p>
+            {issuesOf(error).map(({ path, message }) => (
+              <p key={`${path} ${message}`}>
+                <code>{path}</code> {message}
+              </p>
+            ))}
+          </div>
+        )}
+        <div class="dialog-actions">
+          <button type="button" class="button" onClick={() => props.onClose(false)}>
+            Leave it
+          </button>
+          <button type="button" class="button primary" disabled={busy} onClick={act}>
+            {props.word}
+          </button>
+        </div>
+      </div>
+    </Dialog>
+  );
 }

@@ -1,8 +1,9 @@
 // Definitions of a workspace and what they cost, from the interface.
 import type { CostRow, MetisClient, Session, WorkerInfo } from '#client/client.ts';
-import { workspaceHash } from '#dashboard/data/workspaces.ts';
+import { workspaceHash } from '#dashboard/data/queries.ts';
+import { type Place, placeOf } from '#dashboard/shell/place.ts';
 import { systemClock } from '#protocol/clock.ts';
-import { type Range, windowOf } from '../cost/cost-question.ts';
+import { RANGES, type Range, windowOf } from '../cost/cost-question.ts';
 
 const PAGE = 200;
 /** Of a worker's sessions, beside its definition. */
@@ -11,12 +12,12 @@ const NEWEST = 20;
 const MOST_ROWS = 10_000;
 
 /** What is asked about; `session` adds the workers of its tree. */
-export interface Scope {
+interface Scope {
   readonly workspace: string;
   readonly session: string | null;
 }
 
-export interface WorkerPage {
+interface WorkerPage {
   readonly workers: readonly WorkerInfo[];
   readonly more: boolean;
 }
@@ -80,4 +81,33 @@ export async function askSessions(
   const query = { workspace_path: workspace, worker_name: name, limit: NEWEST };
   const { sessions, next_cursor } = await client.listSessions(query, { signal });
   return { sessions, more: next_cursor !== null };
+}
+
+// What the workers are asked for: it lives in the address, as the cost view's does.
+
+/** Those of the reports that need no dates. */
+export const WORKER_RANGES = RANGES.filter(({ value }) => value !== 'custom');
+const DEFAULT_RANGE: Range = '30d';
+
+export interface WorkerQuestion {
+  /** Null: that of the newest session. */
+  readonly workspace: string | null;
+  /** Whose own workers are shown beside the project's. */
+  readonly session: string | null;
+  readonly range: Range;
+}
+
+export function workerQuestionOf({ query }: Place): WorkerQuestion {
+  const range = WORKER_RANGES.find(({ value }) => value === query.get('range'))?.value ?? DEFAULT_RANGE;
+  return { workspace: query.get('workspace'), session: query.get('session'), range };
+}
+
+/** Of the list, or of one worker. */
+export function placeOfWorkers(question: WorkerQuestion, name?: string): string {
+  const query = new URLSearchParams();
+  if (question.workspace !== null) query.set('workspace', question.workspace);
+  if (question.session !== null) query.set('session', question.session);
+  if (question.range !== DEFAULT_RANGE) query.set('range', question.range);
+  const path = name === undefined ? placeOf('workers') : placeOf('workers', name);
+  return query.size === 0 ? path : `${path}?${query}`;
 }

@@ -1,24 +1,22 @@
 // One named worker: everything its definition says, what it cost, and the sessions that ran as it (13 §10).
 import type { WorkerDetail } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
-import { usePolled } from '#dashboard/data/polled.ts';
-import { titleOf } from '#dashboard/data/titles.ts';
-import { modelName } from '#dashboard/format/number.ts';
-import { Count, Money, MoneySum } from '#dashboard/parts/amount.tsx';
-import { Badge, State } from '#dashboard/parts/badge.tsx';
-import { Icon } from '#dashboard/parts/icon.tsx';
+import { titleOf, usePolled } from '#dashboard/data/queries.ts';
+import { modelName } from '#dashboard/format/format.ts';
+import { Badge, Count, Icon, Money, MoneySum, State, Time } from '#dashboard/parts/labels.tsx';
 import { CodeBlock } from '#dashboard/parts/markdown.tsx';
-import { Empty, Failure, Skeleton } from '#dashboard/parts/notice.tsx';
-import { Stat, Stats } from '#dashboard/parts/stat.tsx';
-import { Time } from '#dashboard/parts/time.tsx';
+import { Empty, Failure, Skeleton, Stat, Stats } from '#dashboard/parts/panels.tsx';
 import { placeOf, placeWith } from '#dashboard/shell/place.ts';
-import { Source } from './may-touch.tsx';
-import { Problems } from './problems.tsx';
-import { State as WorkerState } from './worker-columns.tsx';
-import { WorkerLimits } from './worker-limits.tsx';
-import { placeOfWorkers, WORKER_RANGES, type WorkerQuestion } from './worker-question.ts';
-import { askCosts, askSessions, scopeQuery } from './worker-reports.ts';
-import { WorkerTools } from './worker-tools.tsx';
+import { Source, WorkerLimits, WorkerTools } from './worker-limits.tsx';
+import { Problems, State as WorkerState } from './worker-problems.tsx';
+import {
+  askCosts,
+  askSessions,
+  placeOfWorkers,
+  scopeQuery,
+  WORKER_RANGES,
+  type WorkerQuestion,
+} from './worker-reports.ts';
 
 const EVERY_MS = 10_000;
 

@@ -1,22 +1,108 @@
 // The named workers of a workspace: what each may touch, what is wrong with it, what it cost (13 §10, 17 §3).
 import { useState } from 'preact/hooks';
-import type { Session } from '#client/client.ts';
+import type { Session, WorkerInfo } from '#client/client.ts';
 import { useApi } from '#dashboard/data/api.ts';
-import { usePolled } from '#dashboard/data/polled.ts';
-import { titleOf } from '#dashboard/data/titles.ts';
-import { useWorkspacePaths } from '#dashboard/data/workspaces.ts';
-import { baseName, count } from '#dashboard/format/number.ts';
-import { Menu } from '#dashboard/parts/menu.tsx';
-import { Empty, Failure, Skeleton } from '#dashboard/parts/notice.tsx';
-import { Table } from '#dashboard/parts/table.tsx';
-import type { Place } from '#dashboard/shell/place.ts';
-import { goTo } from '#dashboard/shell/router.ts';
-import { Problems } from './problems.tsx';
-import { ToolProblems } from './tool-problems.tsx';
-import { workerColumns } from './worker-columns.tsx';
-import { placeOfWorkers, WORKER_RANGES, type WorkerQuestion, workerQuestionOf } from './worker-question.ts';
-import { askCosts, askWorkers } from './worker-reports.ts';
+import { titleOf, usePolled, useWorkspacePaths } from '#dashboard/data/queries.ts';
+import { baseName, count, modelName, plural } from '#dashboard/format/format.ts';
+import { Menu } from '#dashboard/parts/fields.tsx';
+import { Badge, Count, Money } from '#dashboard/parts/labels.tsx';
+import { Empty, Failure, Skeleton } from '#dashboard/parts/panels.tsx';
+import { type Column, Table } from '#dashboard/parts/table.tsx';
+import { goTo, type Place } from '#dashboard/shell/place.ts';
+import { MayTouch, Source } from './worker-limits.tsx';
+import { Problems, State, where } from './worker-problems.tsx';
+import {
+  askCosts,
+  askWorkers,
+  placeOfWorkers,
+  WORKER_RANGES,
+  type WorkerCosts,
+  type WorkerQuestion,
+  workerQuestionOf,
+} from './worker-reports.ts';
 import { WorkerView } from './worker-view.tsx';
+
+// Tools of MCP servers that are left out, and servers that do not answer.
+
+const PROBLEMS_EVERY_MS = 10_000;
+const PROBLEMS_SHOWN = 50;
+
+/** Nothing where all is well. */
+function ToolProblems({ workspace }: { readonly workspace: string }) {
+  const { client } = useApi();
+  const list = usePolled(
+    (signal) => client.listTools({ workspace_path: workspace }, { signal }),
+    workspace,
+    PROBLEMS_EVERY_MS,
+  );
+  const problems = list.data?.problems ?? [];
+  if (problems.length === 0) return null;
+  return (
+    <section class="panel problems" aria-label="MCP servers">
+      <header>
+        <h2>MCP servers</h2>
+        <Badge tone="warn">{plural(problems.length, 'warning')}</Badge>
+      </header>
+      <ul>
+        {problems.slice(0, PROBLEMS_SHOWN).map(({ mcp_server, message }) => (
+          <li key={`${mcp_server} ${message}`}>
+            <Badge tone="warn">warning</Badge> <code>{mcp_server ?? '.mcp.json'}</code> {message}
+          </li>
+        ))}
+      </ul>
+      {problems.length > PROBLEMS_SHOWN && (
+        <p class="panel-foot quiet">and {plural(problems.length - PROBLEMS_SHOWN, 'more')}</p>
+      )}
+    </section>
+  );
+}
+
+// What is wrong with definitions, and odd about them, by file and line.
+
+// What a worker's row tells.
+
+/** `costs` is null until they are known. */
+function workerColumns(costs: WorkerCosts | null, placeOf: (name: string) => string): readonly Column<WorkerInfo>[] {
+  return [
+    {
+      id: 'name',
+      title: 'Worker',
+      cell: (worker) => (
+        <>
+          <a class="worker-name" href={placeOf(worker.name)}>
+            {worker.name}
+          </a>{' '}
+          <State worker={worker} />
+          {worker.description !== null && <p class="worker-description">{worker.description}</p>}
+        </>
+      ),
+    },
+    { id: 'source', title: 'Source', cell: (worker) => <Source worker={worker} /> },
+    {
+      id: 'model',
+      title: 'Model',
+      cell: ({ model, tier, valid }) =>
+        model !== null ? (
+          <span title={model}>{modelName(model)}</span>
+        ) : (
+          <span class={tier === null ? 'quiet' : undefined}>{tier ?? (valid ? 'routing decides' : '–')}</span>
+        ),
+    },
+    { id: 'touch', title: 'May touch', cell: (worker) => <MayTouch worker={worker} /> },
+    {
+      id: 'calls',
+      title: 'Calls',
+      numeric: true,
+      cell: ({ name }) => costs && <Count n={costs.byName.get(name)?.call_count ?? 0} unit="call" rest=" to models" />,
+    },
+    {
+      id: 'cost',
+      title: 'Cost',
+      numeric: true,
+      cell: ({ name }) => costs && <Money usd={costs.byName.get(name)?.cost_usd ?? '0'} />,
+    },
+  ];
+}
 
 const EVERY_MS = 10_000;
 const PAGE = 200;

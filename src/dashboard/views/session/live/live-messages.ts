@@ -1,7 +1,7 @@
-// The stored messages of a session that is watched: without holes, also after the connection broke.
+// Stored messages of a live session: adding pages, dropping old ones, and finding edited calls.
 import type { Message } from '#client/client.ts';
-import { saidEdited } from '../edited.ts';
-import type { LiveSession } from './live-state.ts';
+import { saidEdited } from '../edited-call.ts';
+import type { LiveSession } from './live-node.ts';
 
 /** Messages read anew, newer or older than those at hand: one without a doubt follows the other. */
 export function takeMessages(live: LiveSession, messages: readonly Message[]): void {

@@ -12,8 +12,7 @@ import type {
   TransientEvent,
 } from '#client/client.ts';
 import { lookForEdits, takeMessages } from './live-messages.ts';
-import { applyToNode, type LiveNode, rootNode, takeOutput, workerNode } from './live-node.ts';
-import type { LiveSession } from './live-state.ts';
+import { applyToNode, type LiveNode, type LiveSession, rootNode, takeOutput, workerNode } from './live-node.ts';
 import { applyDelta, completed, textSoFar } from './open-message.ts';
 
 const SNAPSHOT_MESSAGES = 50;

@@ -111,3 +111,5 @@ export function textSoFar({ content }: Pick<OpenMessage, 'content'>): string {
     .flatMap((block) => (block.type === 'text' || block.type === 'thinking' ? block.text : []))
     .join('\n');
 }
+
+// The stored messages of a session that is watched: without holes, also after the connection broke.

@@ -1,4 +1,4 @@
-// Spend over time as bars: every bucket of the window, planner and workers, summed exactly.
+// The bars of a spend chart: what planners and workers spent, a bar for each hour or day.
 import type { CostRow } from '#client/client.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 
@@ -10,10 +10,12 @@ export interface Bar {
   readonly workers: string;
 }
 
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
+export const HOUR_MS = 3_600_000;
+
+export const DAY_MS = 24 * HOUR_MS;
+
 /** More days than these become months. */
-const MOST_DAYS = 124;
+export const MOST_DAYS = 124;
 
 /** `rows` by bucket and `is_worker`; what lies between the first and the last bucket is filled with zeros. */
 export function barsOf(
@@ -53,11 +55,11 @@ export function sidesOf(rows: readonly CostRow[]): { readonly planner: string; r
   return { planner: sum('planner'), workers: sum('worker') };
 }
 
-function timeOf(bucket: string): number {
+export function timeOf(bucket: string): number {
   return Date.parse(bucket.length > 10 ? `${bucket}:00:00Z` : bucket);
 }
 
-function labelOf(bucket: string): string {
+export function labelOf(bucket: string): string {
   if (bucket.length > 10) return `${bucket.slice(11)}:00`;
   const parts = { month: 'short', timeZone: 'UTC' } as const;
   return new Date(bucket).toLocaleDateString(

@@ -1,9 +1,9 @@
-// What is wrong with definitions, and odd about them, by file and line.
+// Problems of worker definitions, each with its file and line.
 import type { WorkerInfo } from '#client/client.ts';
-import { plural } from '#dashboard/format/number.ts';
-import { Badge } from '#dashboard/parts/badge.tsx';
+import { plural } from '#dashboard/format/format.ts';
+import { Badge } from '#dashboard/parts/labels.tsx';
 
-const SHOWN = 50;
+export const SHOWN = 50;
 
 /** Errors first; nothing where all is well. `placeOf` gives the address of a worker, where it is not the page's own. */
 export function Problems(props: {
@@ -40,7 +40,17 @@ export function Problems(props: {
   );
 }
 
-function where({ name }: WorkerInfo, file: string | null, line: number | null): string {
+export function where({ name }: WorkerInfo, file: string | null, line: number | null): string {
   if (file === null) return name;
   return line === null ? file : `${file}:${line}`;
+}
+
+/** Whether it can be called, and changed. */
+export function State({ worker }: { readonly worker: WorkerInfo }) {
+  return (
+    <>
+      {!worker.valid && <Badge tone="bad">{plural(worker.errors.length, 'error')}</Badge>}
+      {worker.locked && <Badge>locked</Badge>}
+    </>
+  );
 }

@@ -1,6 +1,7 @@
 // What was written to a session and refused, until its field takes it over.
+import { useEffect, useState } from 'preact/hooks';
 
-export interface Draft {
+interface Draft {
   readonly text: string;
   /** Paths, one a line; null where none were named. */
   readonly files: string | null;
@@ -20,4 +21,19 @@ export function takeDraft(sessionId: string): Draft | null {
   const draft = kept.get(sessionId) ?? null;
   kept.delete(sessionId);
   return draft;
+}
+
+// Whether the page is as narrow as a telephone, for the few things that style sheets cannot decide.
+
+const NARROW = '(max-width: 759px)';
+
+export function useNarrow(): boolean {
+  const [narrow, setNarrow] = useState(() => matchMedia(NARROW).matches);
+  useEffect(() => {
+    const query = matchMedia(NARROW);
+    const onChange = () => setNarrow(query.matches);
+    query.addEventListener('change', onChange);
+    return () => query.removeEventListener('change', onChange);
+  }, []);
+  return narrow;
 }

@@ -1,0 +1,234 @@
+// Lists that stay current: asked again every two seconds while the page is visible (17 §3).
+import { createContext } from 'preact';
+import { useCallback, useContext, useEffect, useRef, useState } from 'preact/hooks';
+import { ApiError, type Confirmation, type Health, type Session } from '#client/client.ts';
+import { systemClock } from '#protocol/clock.ts';
+import { baseName } from '../format/format.ts';
+import { useApi } from './api.ts';
+
+const POLL_MS = 2000;
+
+interface Polled<T> {
+  /** What came last; kept while a later question fails. */
+  readonly data: T | null;
+  /** Why the last question failed; null when it did not. */
+  readonly error: unknown;
+  /** Asks at once. */
+  readonly reload: () => void;
+}
+
+/**
+ * Asks now, whenever `key` changes, and again every `every` milliseconds after an answer, while the page is visible.
+ * An answer to an earlier key is thrown away.
+ */
+export function usePolled<T>(
+  ask: (signal: AbortSignal) => Promise<T>,
+  key: string,
+  every: number = POLL_MS,
+): Polled<T> {
+  const { failed } = useApi();
+  const [state, setState] = useState<{ key: string; data: T | null; error: unknown }>({ key, data: null, error: null });
+  const [round, setRound] = useState(0);
+  const question = useRef(ask);
+  question.current = ask;
+
+  useEffect(() => {
+    const gone = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const next = () => {
+      if (!gone.signal.aborted && document.visibilityState === 'visible') timer = setTimeout(run, every);
+    };
+    const run = () => {
+      clearTimeout(timer);
+      question.current(gone.signal).then(
+        (data) => {
+          if (gone.signal.aborted) return;
+          setState({ key, data, error: null });
+          next();
+        },
+        (error: unknown) => {
+          if (gone.signal.aborted) return;
+          failed(error);
+          setState((last) => ({ key, data: last.key === key ? last.data : null, error }));
+          next();
+        },
+      );
+    };
+    const onVisible = () => {
+      if (document.visibilityState === 'visible') run();
+      else clearTimeout(timer);
+    };
+    document.addEventListener('visibilitychange', onVisible);
+    run();
+    return () => {
+      gone.abort();
+      clearTimeout(timer);
+      document.removeEventListener('visibilitychange', onVisible);
+    };
+  }, [key, every, failed, round]);
+
+  const reload = useCallback(() => setRound((n) => n + 1), []);
+  return { data: state.key === key ? state.data : null, error: state.error, reload };
+}
+
+// One clock for everything on the page that ages: a single timer, and none while nobody looks.
+
+const TICK_MS = 1000;
+const watchers = new Set<(now: number) => void>();
+let timer: ReturnType<typeof setInterval> | undefined;
+
+/** Unix milliseconds, anew every second while `ticking`. */
+export function useNow(ticking = true): number {
+  const [now, setNow] = useState(() => systemClock.now());
+  useEffect(() => {
+    if (!ticking) return;
+    watchers.add(setNow);
+    timer ??= setInterval(tick, TICK_MS);
+    setNow(systemClock.now());
+    return () => {
+      watchers.delete(setNow);
+      if (watchers.size > 0) return;
+      clearInterval(timer);
+      timer = undefined;
+    };
+  }, [ticking]);
+  return now;
+}
+
+function tick(): void {
+  if (document.visibilityState !== 'visible') return;
+  const now = systemClock.now();
+  for (const watcher of watchers) watcher(now);
+}
+
+// Workspaces as the sessions know them: their paths, and the hashes that the reports call them by.
+
+const EVERY_MS = 60_000;
+const PAGE = 200;
+
+/** Paths of the newest sessions' workspaces, that of the newest first. */
+export function useWorkspacePaths(): Polled<readonly string[]> {
+  return usePaths(hasFiles);
+}
+
+/** The gateway names its own folder `gateway` where a client names no workspace, and there is no such folder (19). */
+function hasFiles({ door, workspace_path }: Session): boolean {
+  return door !== 'gateway' || baseName(workspace_path) !== 'gateway';
+}
+
+function usePaths(isShown: (session: Session) => boolean): Polled<readonly string[]> {
+  const { client } = useApi();
+  return usePolled(
+    async (signal) => {
+      const { sessions } = await client.listSessions({ limit: PAGE }, { signal });
+      return [...new Set(sessions.filter(isShown).map(({ workspace_path }) => workspace_path))];
+    },
+    'workspaces',
+    EVERY_MS,
+  );
+}
+
+/** Paths by their SHA-256; empty where the browser computes none (http to another host). */
+export function useWorkspaces(): ReadonlyMap<string, string> {
+  const { data } = usePaths(() => true);
+  const [paths, setPaths] = useState<ReadonlyMap<string, string>>(new Map());
+  useEffect(() => {
+    if (data === null || !isSecureContext) return;
+    let gone = false;
+    void Promise.all(data.map(async (path) => [await hashOf(path), path] as const)).then((pairs) => {
+      if (!gone) setPaths(new Map(pairs));
+    });
+    return () => {
+      gone = true;
+    };
+  }, [data]);
+  return paths;
+}
+
+/** What the reports call a workspace; null where the browser cannot compute it. */
+export async function workspaceHash(path: string): Promise<string | null> {
+  return isSecureContext ? hashOf(path) : null;
+}
+
+async function hashOf(path: string): Promise<string> {
+  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(path));
+  return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+// Every question that waits for a person, asked for once for the whole page: the navigation counts, the inbox shows.
+
+const MOST = 200;
+
+export interface Pulse {
+  readonly health: Health;
+  /** Oldest first. */
+  readonly approvals: readonly Confirmation[];
+  /** There are more than are listed. */
+  readonly more: boolean;
+}
+
+/** How the server is and what it asks; a page without a token asks for one, since the second wants it. */
+export function usePulse(): Polled<Pulse> {
+  const { client } = useApi();
+  return usePolled(async (signal) => {
+    const [health, { confirmations, next_cursor }] = await Promise.all([
+      client.getHealth({ signal }),
+      client.listConfirmations({ limit: MOST }, { signal }),
+    ]);
+    return { health, approvals: confirmations, more: next_cursor !== null };
+  }, 'pulse');
+}
+
+export const PulseContext = createContext<Polled<Pulse> | null>(null);
+
+export function useOpenApprovals(): Polled<Pulse> {
+  const pulse = useContext(PulseContext);
+  if (pulse === null) throw new Error('no shell above this component');
+  return pulse;
+}
+
+// What sessions are called, for reports that know them by id alone.
+
+const TITLES_PER_REQUEST = 200;
+const AT_ONCE = 40;
+
+/** Sessions by id; null for one that was purged. The newest come in one question, others one by one. */
+export function useSessionsById(ids: readonly string[]): ReadonlyMap<string, Session | null> {
+  const { client, failed } = useApi();
+  const [known, setKnown] = useState<ReadonlyMap<string, Session | null>>(new Map());
+  const missing = ids.filter((id) => !known.has(id));
+  const key = missing.join(' ');
+  useEffect(() => {
+    if (key === '') return;
+    const gone = new AbortController();
+    const { signal } = gone;
+    const find = async () => {
+      const found = new Map(known);
+      const wanted = key.split(' ');
+      if (found.size === 0) {
+        const { sessions } = await client.listSessions({ limit: TITLES_PER_REQUEST }, { signal });
+        for (const session of sessions) found.set(session.id, session);
+      }
+      const rest = wanted.filter((id) => !found.has(id)).slice(0, AT_ONCE);
+      const one = async (id: string) => found.set(id, await client.getSession(id, { signal }).catch(purged));
+      await Promise.all(rest.map(one));
+      setKnown(found);
+    };
+    find().catch((error: unknown) => {
+      if (!signal.aborted) failed(error);
+    });
+    return () => gone.abort();
+    // What is known changes with every answer, and asks again only for what is still missing.
+  }, [client, failed, key]);
+  return known;
+}
+
+function purged(error: unknown): null {
+  if (error instanceof ApiError && error.code === 'not_found') return null;
+  throw error;
+}
+
+/** What a session is called where it has no title of its own: by its task, else as its client knows it. */
+export function titleOf(session: Session): string {
+  return session.title ?? session.task ?? session.client_ref ?? 'Untitled session';
+}

@@ -1,0 +1,180 @@
+// Amounts of US dollars as people read them, from the server's decimal strings and never by way of a float (01 §1.3).
+
+import type { Session } from '#client/client.ts';
+import { type Waiting, waitingEnds, wordsFor } from '#client/stream-items.ts';
+import { sumPusd, toPusd, type Usd } from '#protocol/money.ts';
+
+const PUSD_DIGITS = 12;
+const SHORT_PLACES = 4;
+/** From here on the cents are enough. */
+const LARGE = toPusd('100');
+const LARGE_PLACES = 2;
+
+/** Every digit: `$0.0024416`, at least two after the point. */
+export function exactUsd(usd: Usd): string {
+  const { sign, whole, fraction } = partsOf(toPusd(usd), PUSD_DIGITS);
+  return `${sign}$${whole}.${fraction.replace(/0+$/, '').padEnd(2, '0')}`;
+}
+
+/** Four digits after the point, two from $100 on, rounded half up; `<$0.0001` for what would read as nothing. */
+export function shortUsd(usd: Usd): string {
+  const amount = toPusd(usd);
+  if (amount === 0n) return '$0.00';
+  const magnitude = amount < 0n ? -amount : amount;
+  const places = magnitude >= LARGE ? LARGE_PLACES : SHORT_PLACES;
+  const { sign, whole, fraction } = partsOf(amount, places);
+  if (whole === '0' && /^0+$/.test(fraction)) return `${sign}<$0.0001`;
+  return `${sign}$${whole}.${fraction}`;
+}
+
+/** A mark of an axis, with as many digits after the point as the mark of them all that needs most: none or two at least. */
+export function axisUsd(value: number, all: readonly number[]): string {
+  const digits = (mark: number) =>
+    Number(mark.toPrecision(3)).toFixed(PUSD_DIGITS).replace(/0+$/, '').split('.')[1]?.length ?? 0;
+  const most = Math.max(...all.map(digits));
+  return `$${value.toFixed(most === 0 ? 0 : Math.max(2, most))}`;
+}
+
+/** Exact sum of amounts as the server sends them. */
+export function addUsd(...amounts: readonly Usd[]): bigint {
+  return sumPusd(amounts.map(toPusd));
+}
+
+/** How much of `limit` is used, 0 to 1, for the length of a bar. */
+export function shareOf(part: Usd, limit: Usd): number {
+  const whole = toPusd(limit);
+  if (whole <= 0n) return 1;
+  const share = Number((toPusd(part) * 1000n) / whole) / 1000;
+  return Math.max(0, Math.min(1, share));
+}
+
+function partsOf(pusd: bigint, places: number): { sign: string; whole: string; fraction: string } {
+  const unit = 10n ** BigInt(PUSD_DIGITS - places);
+  const magnitude = pusd < 0n ? -pusd : pusd;
+  const rounded = (magnitude + unit / 2n) / unit;
+  const digits = rounded.toString().padStart(places + 1, '0');
+  return {
+    sign: pusd < 0n ? '−' : '',
+    whole: digits.slice(0, -places).replace(/\B(?=(\d{3})+$)/g, ','),
+    fraction: digits.slice(-places),
+  };
+}
+
+// Counts as people read them.
+
+/** `1,234`. */
+export function count(n: number): string {
+  return String(n).replace(/\B(?=(\d{3})+$)/g, ',');
+}
+
+/** `950`, `1.2k`, `34k`, `1.2M`: for tokens where the exact count stands on hover. */
+export function shortCount(n: number): string {
+  if (n < 1000) return String(n);
+  if (n < 1_000_000) return `${scaled(n / 1000)}k`;
+  return `${scaled(n / 1_000_000)}M`;
+}
+
+/** A model id without its provider: `anthropic:claude-haiku-4-5` → `claude-haiku-4-5`. */
+export function modelName(id: string): string {
+  return id.slice(id.indexOf(':') + 1);
+}
+
+/** The last part of a path. */
+export function baseName(path: string): string {
+  return path.replace(/\/+$/, '').split('/').at(-1) || path;
+}
+
+export function plural(n: number, one: string, many = `${one}s`): string {
+  return `${count(n)} ${n === 1 ? one : many}`;
+}
+
+function scaled(n: number): string {
+  return n < 10 ? n.toFixed(1).replace(/\.0$/, '') : String(Math.floor(n));
+}
+
+// Characters that nobody sees, or that make others stand elsewhere: what a person approves must not hide behind them.
+
+/** Control and format characters by their code; lines, tabs and the joiner within an emoji stay. */
+export function visible(text: string): string {
+  return text.replace(
+    /(?![\n\t\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
+    (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`,
+  );
+}
+
+// The input of a tool call on one line.
+
+const LONGEST = 160;
+
+/** Its values; what is no text says its name. What is left out is marked. */
+export function summaryOf(input: Readonly<Record<string, unknown>>): string {
+  // A value may be of megabytes: one more character than is shown tells that there are more.
+  const parts = Object.entries(input).map(([name, value]) =>
+    (typeof value === 'string' ? value : `${name}: ${JSON.stringify(value)}`).slice(0, LONGEST + 1),
+  );
+  const line = parts.join('  ').replace(/\s+/g, ' ');
+  return line.length > LONGEST ? `${line.slice(0, LONGEST - 1)}…` : line;
+}
+
+// What an open turn waits for, in one line (20 §6).
+
+/** What only a person ends. */
+export function asksPerson({ kind }: Waiting): boolean {
+  return kind === 'approval' || kind === 'budget';
+}
+
+/** The end of each chain, people's matters first: `an approval, a model (2)`. Empty when nothing is waited for. */
+export function waitsFor(waiting: Session['waiting_on']): string {
+  const counts = new Map<string, number>();
+  for (const one of waitingEnds(waiting).toSorted((a, b) => Number(asksPerson(b)) - Number(asksPerson(a)))) {
+    counts.set(one.kind, (counts.get(one.kind) ?? 0) + 1);
+  }
+  return [...counts]
+    .map(([kind, n]) => {
+      const words = wordsFor(kind as Waiting['kind']);
+      return n === 1 ? words : `${words} (${n})`;
+    })
+    .join(', ');
+}
+
+// Times and lengths of time as people read them.
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** `now`, `12s ago`, `3m ago`, `in 40s`, and the day when it was longer than a week. Milliseconds since the epoch. */
+export function relativeTime(at: number, now: number): string {
+  const length = Math.abs(now - at);
+  if (length < SECOND) return 'now';
+  if (length > 7 * DAY) {
+    return new Date(at).toLocaleDateString(undefined, { day: 'numeric', month: 'short', year: 'numeric' });
+  }
+  const text = largestUnit(length);
+  return at > now ? `in ${text}` : `${text} ago`;
+}
+
+/** With seconds and the zone: what stands behind a relative time. */
+export function absoluteTime(at: number): string {
+  return new Date(at).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long' });
+}
+
+/** `0.4s`, `12s`, `3m 05s`, `2h 10m`: lengths that tick keep their width. */
+export function duration(ms: number): string {
+  if (ms < 10 * SECOND) return `${(Math.max(0, ms) / SECOND).toFixed(1)}s`;
+  if (ms < MINUTE) return `${Math.floor(ms / SECOND)}s`;
+  if (ms < HOUR) return `${Math.floor(ms / MINUTE)}m ${pad(Math.floor((ms % MINUTE) / SECOND))}s`;
+  return `${Math.floor(ms / HOUR)}h ${pad(Math.floor((ms % HOUR) / MINUTE))}m`;
+}
+
+function largestUnit(ms: number): string {
+  if (ms < MINUTE) return `${Math.floor(ms / SECOND)}s`;
+  if (ms < HOUR) return `${Math.floor(ms / MINUTE)}m`;
+  if (ms < DAY) return `${Math.floor(ms / HOUR)}h`;
+  return `${Math.floor(ms / DAY)}d`;
+}
+
+function pad(n: number): string {
+  return String(n).padStart(2, '0');
+}

@@ -1,0 +1,193 @@
+// States as small words with a dot; colour never says anything alone.
+import type { ComponentChildren } from 'preact';
+import type { Session } from '#client/client.ts';
+import { fromPusd } from '#protocol/money.ts';
+import { useNow } from '../data/queries.ts';
+import {
+  absoluteTime,
+  addUsd,
+  duration,
+  exactUsd,
+  plural,
+  relativeTime,
+  shareOf,
+  shortCount,
+  shortUsd,
+} from '../format/format.ts';
+
+export type Tone = 'plain' | 'live' | 'ok' | 'warn' | 'bad' | 'worker';
+
+export function Badge({ tone = 'plain', children }: { readonly tone?: Tone; readonly children: ComponentChildren }) {
+  return <span class={`badge ${tone}`}>{children}</span>;
+}
+
+const TONES: Readonly<Record<string, Tone>> = {
+  running: 'live',
+  in_flight: 'live',
+  cancelling: 'warn',
+  interrupted: 'warn',
+  failed: 'bad',
+  cancelled: 'plain',
+  completed: 'ok',
+  waiting: 'warn',
+};
+
+/** A state of a session, a turn or a delegation. */
+export function State({ state }: { readonly state: string }) {
+  return (
+    <span class={`state ${TONES[state] ?? 'plain'}`}>
+      <span class="dot" aria-hidden="true" />
+      {state.replaceAll('_', ' ')}
+    </span>
+  );
+}
+
+// How a session came in: the door, the client behind it, and the key of its calls (19 §1). Of the plain API nothing is said.
+
+export const DOOR_NAMES: Readonly<Record<Session['door'], string>> = {
+  api: 'API',
+  gateway: 'Gateway',
+  mcp: 'MCP',
+  acp: 'ACP',
+};
+
+/** In a list: the client's own name, else the door's. */
+export function DoorBadge({ session }: { readonly session: Session }) {
+  const { door, client } = session;
+  if (client === null && door === 'api') return null;
+  return (
+    <span class="door" title={factsOf(session).join(', ')}>
+      <Badge>{client ?? DOOR_NAMES[door]}</Badge>
+    </span>
+  );
+}
+
+/** On the session's own page: all that is known. */
+export function DoorFacts({ session }: { readonly session: Session }) {
+  const facts = factsOf(session);
+  if (facts.length === 0) return null;
+  return (
+    <>
+      {facts.map((fact) => (
+        <span key={fact} class="door" title={fact}>
+          {fact}
+        </span>
+      ))}
+    </>
+  );
+}
+
+function factsOf({ door, client, caller }: Session): readonly string[] {
+  return [
+    ...(door === 'api' ? [] : [`Door ${DOOR_NAMES[door]}`]),
+    ...(client === null ? [] : [`Client ${client}`]),
+    ...(caller === '' ? [] : [`Caller ${caller}`]),
+  ];
+}
+
+// Money, counts and tokens in tabular figures, with every digit on hover.
+
+/** An amount as the server sent it. `exact` shows every digit in place. */
+export function Money({ usd, exact = false }: { readonly usd: string; readonly exact?: boolean }) {
+  const full = exactUsd(usd);
+  return (
+    <span class={usd === '0' ? 'number quiet' : 'number'} title={full}>
+      {exact ? full : shortUsd(usd)}
+    </span>
+  );
+}
+
+/** The exact sum of two amounts of the server. */
+export function MoneySum({ usd }: { readonly usd: readonly string[] }) {
+  return <Money usd={fromPusd(addUsd(...usd))} />;
+}
+
+/** `34k`, with the count of what on hover: `unit` is one of it, `rest` follows it. */
+export function Count(props: { readonly n: number; readonly unit: string; readonly rest?: string }) {
+  const { n, unit, rest = '' } = props;
+  return (
+    <span class={n === 0 ? 'number quiet' : 'number'} title={`${plural(n, unit)}${rest}`}>
+      {shortCount(n)}
+    </span>
+  );
+}
+
+/** How much of a limit is spent. */
+export function BudgetBar({ spent, limit }: { readonly spent: string; readonly limit: string }) {
+  const share = shareOf(spent, limit);
+  const tone = share >= 1 ? 'bad' : share >= 0.8 ? 'warn' : 'ok';
+  return (
+    <span class="budget" title={`${exactUsd(spent)} of ${exactUsd(limit)} spent`}>
+      <span class="budget-track">
+        <span class={`budget-fill ${tone}`} style={{ width: `${share * 100}%` }} />
+      </span>
+      <span class="number quiet">{exactUsd(limit)}</span>
+    </span>
+  );
+}
+
+// Times: relative, with the absolute on hover, and lengths that tick.
+
+/** `at` as the server writes times. */
+export function Time({ at }: { readonly at: string }) {
+  const now = useNow();
+  const ms = Date.parse(at);
+  return (
+    <time dateTime={at} title={absoluteTime(ms)} class="number">
+      {relativeTime(ms, now)}
+    </time>
+  );
+}
+
+/** How long something takes, ticking until it has ended. */
+export function Elapsed({ from, to }: { readonly from: string; readonly to: string | null }) {
+  const now = useNow(to === null);
+  const end = to === null ? now : Date.parse(to);
+  return (
+    <span class="number" title={`since ${absoluteTime(Date.parse(from))}`}>
+      {duration(end - Date.parse(from))}
+    </span>
+  );
+}
+
+// The few signs of the page, drawn as lines in the colour of the text around them.
+
+const PATHS = {
+  sessions: 'M2.5 3.5h11v7.5h-6l-3 2.5V11h-2z',
+  overview: 'M2.5 2.5h4.5v6H2.5zM9 2.5h4.5v3.5H9zM9 8h4.5v5.5H9zM2.5 10.5H7v3H2.5z',
+  cost: 'M3 13.5V9M6.5 13.5V5.5M10 13.5V8M13.5 13.5V2.5',
+  approvals: 'M8 1.8 13 4v4c0 3-2.1 5-5 6.2C5.1 13 3 11 3 8V4zM5.8 8l1.6 1.6L10.4 6.4',
+  models: 'M8 2 14 5.2 8 8.4 2 5.2zM2 8.2l6 3.2 6-3.2M2 11l6 3.2 6-3.2',
+  settings: 'M3 4.5h6M12 4.5h1M3 11.5h1M7 11.5h6M10.5 3v3M5.5 10v3',
+  plus: 'M8 3v10M3 8h10',
+  close: 'M4 4l8 8M12 4l-8 8',
+  chevron: 'M6 3.5 10.5 8 6 12.5',
+  down: 'M3.5 6 8 10.5 12.5 6',
+  back: 'M10 3.5 5.5 8l4.5 4.5',
+  stop: 'M4.5 4.5h7v7h-7z',
+  send: 'M8 13V3M3.5 7.5 8 3l4.5 4.5',
+  check: 'M3 8.5 6.5 12 13 4.5',
+  worker: 'M4 3v5.5a2 2 0 0 0 2 2h6M9.5 8 12 10.5 9.5 13',
+  tool: 'M10.5 2.5a3 3 0 0 0-2.6 4.4L2.5 12.3l1.2 1.2 5.4-5.4a3 3 0 0 0 4.2-3.6L11.5 6.3 9.7 4.5z',
+  alert: 'M8 2.2 14.2 13H1.8zM8 6.5v3M8 11.3v.2',
+  search: 'M7 2.8a4.2 4.2 0 1 1 0 8.4 4.2 4.2 0 0 1 0-8.4zM10.2 10.2l3.3 3.3',
+  download: 'M8 2.5v7.5M4.5 7 8 10.5 11.5 7M3 13.5h10',
+  clock: 'M8 2a6 6 0 1 1 0 12A6 6 0 0 1 8 2zM8 5v3.2l2.2 1.4',
+  route:
+    'M3.5 5a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3zM3.5 5v6a2 2 0 0 0 2 2h5M12.5 11.5a1.5 1.5 0 1 1 0 3 1.5 1.5 0 0 1 0-3z',
+  thumb: 'M5.5 7 8 2.2c1.2 0 1.8.8 1.6 1.8L9.2 6H13l-.8 6.2a1 1 0 0 1-1 .8H5.5zM2.5 7h3v6h-3z',
+  thumbDown: 'M5.5 9 8 13.8c1.2 0 1.8-.8 1.6-1.8L9.2 10H13l-.8-6.2a1 1 0 0 0-1-.8H5.5zM2.5 9h3V3h-3z',
+  menu: 'M2.5 4.5h11M2.5 8h11M2.5 11.5h11',
+  more: 'M3.5 8h.1M8 8h.1M12.5 8h.1',
+} as const;
+
+export type IconName = keyof typeof PATHS;
+
+/** Says nothing to a screen reader: the control around it has a name of its own. */
+export function Icon({ name }: { readonly name: IconName }) {
+  return (
+    <svg class="icon" viewBox="0 0 16 16" aria-hidden="true" focusable="false">
+      <path d={PATHS[name]} />
+    </svg>
+  );
+}

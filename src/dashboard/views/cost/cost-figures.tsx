@@ -1,0 +1,242 @@
+// The figures of a row: tokens, cached share, what was stamped and what it would cost by another table.
+import type { CostRow, CostTotals } from '#client/client.ts';
+import { useApi } from '#dashboard/data/api.ts';
+import { usePolled } from '#dashboard/data/queries.ts';
+import { modelName, plural } from '#dashboard/format/format.ts';
+import { sidesOf } from '#dashboard/parts/chart/spend-bars.ts';
+import { Menu } from '#dashboard/parts/fields.tsx';
+import { Count, Money } from '#dashboard/parts/labels.tsx';
+import { ExactFigure, Stat, Stats } from '#dashboard/parts/panels.tsx';
+import type { CostAnswer, CostQuestion } from './cost-question.ts';
+import { keyOf, type Names, nameOf } from './group-rows.tsx';
+
+type Tokens = Pick<
+  CostRow,
+  'call_count' | 'input_tokens' | 'output_tokens' | 'cached_input_tokens' | 'cache_creation_input_tokens'
+>;
+interface Measures extends Tokens {
+  /** Null where it is not known. */
+  readonly cost_usd: string | null;
+  readonly stamped_cost_usd?: string | undefined;
+}
+
+/** Beside the name, in this order. */
+export function FigureHeads({ repriced }: { readonly repriced: boolean }) {
+  return (
+    <>
+      <th scope="col" class="numeric" data-column="calls">
+        Calls
+      </th>
+      <th scope="col" class="numeric" data-column="input">
+        Input
+      </th>
+      <th scope="col" class="numeric" data-column="output">
+        Output
+      </th>
+      <th scope="col" class="numeric" data-column="cached">
+        Cached
+      </th>
+      {repriced && (
+        <th scope="col" class="numeric">
+          Stamped
+        </th>
+      )}
+      <th scope="col" class="numeric">
+        {repriced ? 'Repriced' : 'Cost'}
+      </th>
+    </>
+  );
+}
+
+export function Figures({ row, repriced }: { readonly row: Measures; readonly repriced: boolean }) {
+  return (
+    <>
+      <td class="numeric" data-column="calls">
+        <Count n={row.call_count} unit="call" />
+      </td>
+      <td class="numeric" data-column="input">
+        <Count n={promptOf(row)} unit="input token" rest=", cached and written ones included" />
+      </td>
+      <td class="numeric" data-column="output">
+        <Count n={row.output_tokens} unit="output token" />
+      </td>
+      <td class="numeric" data-column="cached">
+        <Percent share={cachedShare(row)} />
+      </td>
+      {repriced && (
+        <td class="numeric">
+          <Cost usd={row.stamped_cost_usd ?? row.cost_usd} />
+        </td>
+      )}
+      <td class="numeric strong">
+        <Cost usd={row.cost_usd} />
+      </td>
+    </>
+  );
+}
+
+function Cost({ usd }: { readonly usd: string | null }) {
+  return usd === null ? <span class="quiet">–</span> : <Money usd={usd} />;
+}
+
+function Percent({ share }: { readonly share: number | null }) {
+  return share === null ? <span class="quiet">–</span> : <span class="number">{percent(share)}</span>;
+}
+
+/** `37.5 %` */
+export function percent(share: number): string {
+  return `${(share * 100).toFixed(1)} %`.replace('-', '−');
+}
+
+/** Of all input, what was read from a cache; null without input (07 §4.2). */
+function cachedShare(row: Tokens | CostTotals): number | null {
+  const prompt = promptOf(row);
+  return prompt === 0 ? null : row.cached_input_tokens / prompt;
+}
+
+function promptOf(row: Tokens | CostTotals): number {
+  return row.input_tokens + row.cached_input_tokens + row.cache_creation_input_tokens;
+}
+
+/** The same cells with nothing in them, beside a row that is a sentence. */
+export function NoFigures({ repriced }: { readonly repriced: boolean }) {
+  return (
+    <>
+      {['calls', 'input', 'output', 'cached'].map((name) => (
+        <td key={name} data-column={name} />
+      ))}
+      {repriced && <td />}
+      <td />
+    </>
+  );
+}
+
+// The figures at the top: spent, by whom, what the cache took off and what delegating saved.
+
+export function CostStats(props: { readonly answer: CostAnswer; readonly onAsk: (question: CostQuestion) => void }) {
+  const { question, groups, spend, savings } = props.answer;
+  const { totals } = groups;
+  const sides = sidesOf(spend);
+  const { data } = savings;
+  return (
+    <Stats warnings={listWarnings(props.answer)}>
+      <Stat
+        name="Spent"
+        note={
+          totals.stamped_cost_usd === undefined ? (
+            plural(totals.call_count, 'call')
+          ) : (
+            <>
+              stamped <Money usd={totals.stamped_cost_usd} exact />
+            </>
+          )
+        }
+      >
+        <span data-total>
+          <ExactFigure usd={totals.cost_usd} />
+        </span>
+      </Stat>
+      <Stat name="Planner">
+        <ExactFigure usd={sides.planner} />
+      </Stat>
+      <Stat name="Workers">
+        <ExactFigure usd={sides.workers} />
+      </Stat>
+      <Stat name="Cached input" note={plural(totals.cached_input_tokens, 'token')}>
+        {totals.hit_rate === null ? '–' : percent(totals.hit_rate)}
+      </Stat>
+      <Stat
+        name="Saved"
+        note={<Baselines value={question.baseline} onChoose={(baseline) => props.onAsk({ ...question, baseline })} />}
+      >
+        <ExactFigure usd={data.savings_usd} /> <span class="quiet">{percent(data.savings_pct)}</span>
+      </Stat>
+    </Stats>
+  );
+}
+
+/** Calls that the figures count otherwise than by their price. */
+function listWarnings({ groups: { totals }, savings: { data } }: CostAnswer): readonly string[] {
+  const missing = totals.missing_call_count ?? 0;
+  const warnings: string[] = [];
+  if (totals.unpriced_call_count > 0) {
+    const calls = plural(totals.unpriced_call_count, 'call');
+    warnings.push(
+      `${calls} without a price, counted as $0.00. A price table that has the model shows their cost under “Prices”.`,
+    );
+  }
+  if (missing > 0)
+    warnings.push(`${plural(missing, 'call')} of models that this price table lacks, at the price at time of call.`);
+  if (data.rows_missing_from_price_table > 0)
+    warnings.push(
+      `The saving leaves out ${plural(data.rows_missing_from_price_table, 'call')} without a current price.`,
+    );
+  return warnings;
+}
+
+/** What the tokens are compared with. */
+function Baselines({ value, onChoose }: { readonly value: string; readonly onChoose: (model: string) => void }) {
+  const { client } = useApi();
+  const { data } = usePolled((signal) => client.getPricing({}, { signal }), 'baselines', 60_000);
+  const models = Object.keys(data?.table.models ?? {}).sort();
+  return (
+    <Menu
+      label="vs"
+      choices={[
+        { value: 'planner', label: 'planner’s model' },
+        ...models.map((model) => ({ value: model, label: modelName(model), hint: model.split(':')[0] })),
+      ]}
+      value={value}
+      onChoose={onChoose}
+    />
+  );
+}
+
+// What the table shows as CSV (RFC 4180), made in the page: every amount with every digit.
+
+const MEASURES = [
+  'call_count',
+  'input_tokens',
+  'cached_input_tokens',
+  'cache_creation_input_tokens',
+  'cache_creation_1h_input_tokens',
+  'output_tokens',
+  'reasoning_tokens',
+  'unpriced_call_count',
+  'stamped_cost_usd',
+  'cost_usd',
+  'planner_cost_usd',
+  'worker_cost_usd',
+] as const satisfies readonly (keyof CostRow)[];
+
+export function csvOf(answer: CostAnswer, names: Names): string {
+  const { question, groups } = answer;
+  const first = groups.data[0];
+  const measures = MEASURES.filter((name) => first?.[name] !== undefined);
+  const lines = groups.data.map((row) => {
+    const key = keyOf(question, row);
+    return [text(key ?? ''), text(nameOf(question, key, names)), ...measures.map((name) => String(row[name]))];
+  });
+  return [[question.group, 'name', ...measures], ...lines].map((cells) => `${cells.join(',')}\r\n`).join('');
+}
+
+export function csvName({ question, groups }: CostAnswer): string {
+  const day = (time: string) => time.slice(0, 10);
+  return `metis-cost-by-${question.group}-${day(groups.window.start)}-${day(groups.window.end)}.csv`;
+}
+
+/** Lets the browser keep `content` as a file; nothing is sent anywhere. */
+export function offerFile(name: string, content: string): void {
+  const url = URL.createObjectURL(new Blob([content], { type: 'text/csv' }));
+  const link = document.createElement('a');
+  link.href = url;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 0);
+}
+
+/** Titles are strangers' text: a spreadsheet must not take them for formulas. */
+function text(cell: string): string {
+  const harmless = /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell;
+  return /[",\r\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
+}

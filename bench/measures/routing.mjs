@@ -87,7 +87,7 @@ function subject() {
       availability: snapshot(emptyAvailability(), 0),
       isPriced: () => true,
       rateSum: () => 1n,
-      allowDearerFallback: true,
+      allowCostlierFallback: true,
     },
   };
 }

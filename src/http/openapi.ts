@@ -85,7 +85,7 @@ async function describe(version: string): Promise<string> {
   await app.ready();
   const document = tidy(app.swagger() as unknown as Json, false) as Json;
   await app.close();
-  return text(withStreamFields(withHeaders(withSharedErrors(withoutInputCopies(document)))));
+  return text(withSharedResponses(withStreamFields(withHeaders(withSharedErrors(withoutInputCopies(document))))));
 }
 
 /** Components exist once per direction; ours are only ever answered. */
@@ -168,6 +168,59 @@ function withSharedErrors(document: Json): Json {
         answer.description = STATUS_CODES[status] ?? status;
         const body = answer.content?.['application/json'];
         if (Number(status) >= 400 && body !== undefined) body.schema = narrowed(body.schema);
+      }
+    }
+  }
+  return document;
+}
+
+/** An error answer of several operations is in the document once, under the name of its codes. */
+function withSharedResponses(document: Json): Json {
+  const shared = new Map<string, Answer>();
+  for (const path of Object.values(document.paths as Paths)) {
+    for (const operation of Object.values(path)) {
+      const entries = Object.entries(operation.responses).map(([status, answer]) => {
+        if (Number(status) < 400) return [status, answer];
+        const name = nameErrorAnswer(answer);
+        const known = shared.get(name) ?? answer;
+        if (JSON.stringify(known) !== JSON.stringify(answer)) throw new Error(`two error answers are named ${name}`);
+        shared.set(name, answer);
+        return [status, { $ref: `#/components/responses/${name}` }];
+      });
+      operation.responses = Object.fromEntries(entries);
+    }
+  }
+  const responses = Object.fromEntries([...shared].sort(([a], [b]) => (a < b ? -1 : 1)));
+  return { ...document, components: { ...(document.components as Json), responses } };
+}
+
+/** `[not_found, worker_locked]` -> `NotFoundWorkerLocked`. */
+function nameErrorAnswer({ content }: Answer): string {
+  const schema = content?.['application/json']?.schema as unknown as NarrowedError;
+  const words = schema.allOf[1].properties.error.properties.code.enum.flatMap((code) => code.split('_'));
+  return words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join('');
+}
+
+interface NarrowedError {
+  readonly allOf: readonly [
+    Json,
+    {
+      readonly properties: { readonly error: { readonly properties: { readonly code: { readonly enum: string[] } } } };
+    },
+  ];
+}
+
+/** A parsed document whose operations hold their error answers themselves, for readers that follow no references. */
+export function inlineResponses<Document extends object>(document: Document): Document {
+  const { components, paths } = document as unknown as {
+    components: { responses: Record<string, Answer> };
+    paths: Paths;
+  };
+  for (const path of Object.values(paths)) {
+    for (const { responses } of Object.values(path)) {
+      for (const [status, answer] of Object.entries(responses)) {
+        const { $ref } = answer as { readonly $ref?: string };
+        if ($ref !== undefined) responses[status] = components.responses[$ref.split('/').at(-1)!]!;
       }
     }
   }

@@ -166,7 +166,7 @@ export const ConfigSchema = z.strictObject({
       max_workers_per_turn: z.int().min(1),
       worker_timeout_seconds: z.int().min(1).max(3600).nullable(),
       schema_repair_attempts: z.int().min(0).max(5),
-      allow_dearer_fallback: z.boolean(),
+      allow_costlier_fallback: z.boolean(),
       worker_max_cost_usd: UsdLimitSchema.nullable(),
     })
     .refine((d) => d.delegate_depth <= d.max_depth, {
@@ -283,7 +283,7 @@ export function defaultConfig(data: string): Config {
       max_workers_per_turn: 32,
       worker_timeout_seconds: 300,
       schema_repair_attempts: 2,
-      allow_dearer_fallback: true,
+      allow_costlier_fallback: true,
       worker_max_cost_usd: null,
     },
     stream: { max_connections: 1000 },

@@ -89,7 +89,7 @@ export interface RouteDecision {
   readonly chosen_model: string;
   readonly winner_index: number;
   readonly refused: Refusal | null;
-  readonly fallback_dearer: boolean;
+  readonly fallback_costlier: boolean;
   readonly chain: readonly PolicyEvaluation[];
 }
 

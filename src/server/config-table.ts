@@ -45,7 +45,7 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'delegation.max_workers_per_turn': 'workers one turn may start, with those below them',
   'delegation.worker_timeout_seconds': 'how long a worker may run, waiting for a person left out; null = no limit',
   'delegation.schema_repair_attempts': 'how often a worker may mend an answer of the wrong form',
-  'delegation.allow_dearer_fallback': 'a worker may get a dearer model where its own cannot do the task',
+  'delegation.allow_costlier_fallback': 'a worker may get a more expensive model where its own cannot do the task',
   'delegation.worker_max_cost_usd': 'cap of a delegation that names none',
   'stream.max_connections': 'open streams, all sessions together',
   'analytics.savings_baseline': 'model that savings are compared with when a query names none',

@@ -14,6 +14,11 @@ import { err, ok, type Result } from '#protocol/result.ts';
 /** Every key in schema order, e.g. `server.port`, with the schema of its value. */
 export const CONFIG_KEYS: ReadonlyMap<string, z.ZodType> = collectKeys(ConfigSchema, '');
 
+/** Earlier names of keys, which are still read. */
+const RENAMED_KEYS: ReadonlyMap<string, string> = new Map([
+  ['delegation.allow_dearer_fallback', 'delegation.allow_costlier_fallback'],
+]);
+
 /** The prefixes that hold keys and are none themselves: `server`, `tools.shell`, ... */
 const CONFIG_SECTIONS: ReadonlySet<string> = new Set(
   [...CONFIG_KEYS.keys()].flatMap((key) => {
@@ -127,11 +132,15 @@ export interface LoadedConfig {
   readonly files: readonly string[];
   /** Keys that a source sets; all others have their default. */
   readonly given: ReadonlySet<string>;
+  /** One line for each key that a source gives by its earlier name. */
+  readonly warnings: readonly string[];
 }
 
 /** One value as a source gave it. */
 interface Setting {
   readonly key: string;
+  /** The earlier name of the key, where the source uses it. */
+  readonly oldKey?: string;
   readonly value: unknown;
   /** How the person knows the place: a file's path, a variable, a flag. */
   readonly source: string;
@@ -175,9 +184,9 @@ export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
   const dataDir = resolveDataDirectory(input);
   const files = listConfigFiles(input, dataDir);
   const settings = [
-    ...files.flatMap((file) => readFileSettings(file, problems)),
-    ...readEnvironmentSettings(input.env, input.cwd, problems),
-    ...readFlagSettings(input.flags, input.cwd, problems),
+    ...files.flatMap((file) => orderRenamedFirst(readFileSettings(file, problems))),
+    ...orderRenamedFirst(readEnvironmentSettings(input.env, input.cwd, problems)),
+    ...orderRenamedFirst(readFlagSettings(input.flags, input.cwd, problems)),
   ];
 
   const defaults = defaultConfig(dataDir);
@@ -221,7 +230,21 @@ export function loadConfig(input: ConfigInput): Result<LoadedConfig, string[]> {
     config.registry.path = path.join(input.packageDir, 'config', 'registry.yaml');
   }
   const conflicts = checkAcrossKeys(config, (key) => origin.get(key) ?? 'default');
-  return conflicts.length > 0 ? err(conflicts) : ok({ config, dataDir, files, given: new Set(origin.keys()) });
+  return conflicts.length > 0
+    ? err(conflicts)
+    : ok({ config, dataDir, files, given: new Set(origin.keys()), warnings: warnOfRenamedKeys(settings) });
+}
+
+/** Within one source the current name of a key wins over its earlier one. */
+function orderRenamedFirst(settings: readonly Setting[]): readonly Setting[] {
+  return [...settings].sort((a, b) => Number(a.oldKey === undefined) - Number(b.oldKey === undefined));
+}
+
+function warnOfRenamedKeys(settings: readonly Setting[]): string[] {
+  const byOldKey = new Map(
+    settings.flatMap((setting) => (setting.oldKey === undefined ? [] : [[setting.oldKey, setting]])),
+  );
+  return [...byOldKey].map(([oldKey, { key, source }]) => `${source}: ${oldKey} is now ${key}; use the new name`);
 }
 
 /** What no single key can be blamed for. */
@@ -285,7 +308,10 @@ function readFileSettings(file: string, problems: string[]): Setting[] {
   function collect(map: Readonly<Record<string, unknown>>, prefix: string): void {
     for (const [name, value] of Object.entries(map)) {
       const key = `${prefix}${name}`;
+      const current = RENAMED_KEYS.get(key);
       if (CONFIG_KEYS.has(key)) settings.push({ key, value, source: file, base: path.dirname(file) });
+      else if (current !== undefined)
+        settings.push({ key: current, oldKey: key, value, source: file, base: path.dirname(file) });
       else if (!CONFIG_SECTIONS.has(key)) problems.push(`${file}: ${key}: unknown key${suggestKey(key)}`);
       else if (isMapping(value)) collect(value, `${key}.`);
       else if (value !== null) problems.push(`${file}: ${key}: must be a map of keys`);
@@ -294,16 +320,12 @@ function readFileSettings(file: string, problems: string[]): Setting[] {
 }
 
 function readEnvironmentSettings(env: ConfigInput['env'], cwd: string, problems: string[]): Setting[] {
-  const keyByName = new Map([...CONFIG_KEYS.keys()].map((key) => [toEnvironmentName(key), key]));
+  const keyByName = new Map(
+    [...CONFIG_KEYS.keys(), ...RENAMED_KEYS.keys()].map((key) => [toEnvironmentName(key), key]),
+  );
   const settings: Setting[] = [];
   const add = (name: string, key: string, text: string) =>
-    settings.push({
-      key,
-      value: parseValue(CONFIG_KEYS.get(key)!, text),
-      source: `environment ${name}`,
-      base: cwd,
-      asText: true,
-    });
+    settings.push(parseTextSetting({ key, text, source: `environment ${name}`, base: cwd }));
   // The general names first: the product's own say more.
   if (env.HOST) add('HOST', 'server.host', env.HOST);
   if (env.PORT) add('PORT', 'server.port', env.PORT);
@@ -323,19 +345,22 @@ function readFlagSettings(flags: ConfigFlags, cwd: string, problems: string[]): 
   for (const pair of flags.set ?? []) {
     const cut = pair.indexOf('=');
     if (cut <= 0) problems.push(`--set ${pair}: must have the form key=value`);
-    else if (!CONFIG_KEYS.has(pair.slice(0, cut)))
+    else if (!CONFIG_KEYS.has(pair.slice(0, cut)) && !RENAMED_KEYS.has(pair.slice(0, cut)))
       problems.push(`--set: ${pair.slice(0, cut)}: unknown key${suggestKey(pair.slice(0, cut))}`);
     else pairs.push(['--set', pair.slice(0, cut), pair.slice(cut + 1)]);
   }
   if (flags.host !== undefined) pairs.push(['--host', 'server.host', flags.host]);
   if (flags.port !== undefined) pairs.push(['--port', 'server.port', flags.port]);
-  return pairs.map(([source, key, text]) => ({
-    key,
-    value: parseValue(CONFIG_KEYS.get(key)!, text),
-    source,
-    base: cwd,
-    asText: true,
-  }));
+  return pairs.map(([source, key, text]) => parseTextSetting({ source, key, text, base: cwd }));
+}
+
+/** A setting that was written where there is only text; `key` may be an earlier name. */
+function parseTextSetting(given: { key: string; text: string; source: string; base: string }): Setting {
+  const { text, source, base } = given;
+  const current = RENAMED_KEYS.get(given.key);
+  const key = current ?? given.key;
+  const value = parseValue(CONFIG_KEYS.get(key)!, text);
+  return { key, value, source, base, asText: true, ...(current !== undefined && { oldKey: given.key }) };
 }
 
 function readKey(config: Config, key: string): unknown {

@@ -5,13 +5,13 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { docsPage } from '#http/docs/docs-page.ts';
-import { openApiDocument } from '#http/openapi.ts';
+import { inlineResponses, openApiDocument } from '#http/openapi.ts';
 import { type Parsed, startServer } from '../support/http.ts';
 import { planner, scenario } from '../support/scenario.ts';
 import { sha256 } from '../support/trusted.ts';
 
 const TOKEN = 'a-token-of-at-least-thirty-two-characters';
-const document: Parsed = JSON.parse(await openApiDocument('0.0.0-test'));
+const document: Parsed = inlineResponses(JSON.parse(await openApiDocument('0.0.0-test')));
 const operations: Parsed[] = Object.entries<Parsed>(document.paths).flatMap(([url, item]) =>
   Object.entries<Parsed>(item).map(([method, operation]) => ({ ...operation, url, method: method.toUpperCase() })),
 );

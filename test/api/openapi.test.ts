@@ -4,7 +4,7 @@ import path from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, test } from 'vitest';
 import { recover } from '#core/engine/lifecycle.ts';
-import { eventsDocument, openApiDocument } from '#http/openapi.ts';
+import { eventsDocument, inlineResponses, openApiDocument } from '#http/openapi.ts';
 import { ERROR_CODES } from '#protocol/errors.ts';
 import { contractFault, openApi as document, operations, validatorAt } from '../support/contract.ts';
 import { type Parsed, startServer, type TestServer } from '../support/http.ts';
@@ -25,7 +25,7 @@ describe('the committed documents', () => {
   test('are what the server serves', async () => {
     const server = await startServer();
     const served = (await server.call('GET', '/openapi.json')).body;
-    expect({ ...served, info: { ...served.info, version } }).toEqual(document);
+    expect(inlineResponses({ ...served, info: { ...served.info, version } })).toEqual(document);
     expect((await server.call('GET', '/events.schema.json')).body).toEqual(JSON.parse(eventsDocument()));
   });
 });
@@ -33,6 +33,7 @@ describe('the committed documents', () => {
 describe('openapi.json', () => {
   test('is 3.1.0 with unique operation ids, declared path parameters and schemas that compile', () => {
     expect(document.openapi).toBe('3.1.0');
+    const compiled = new Set<Parsed>();
     const ids = operations.map(({ id }) => id);
     expect(new Set(ids).size).toBe(ids.length);
     for (const { id, method, url, item } of operations) {
@@ -57,7 +58,9 @@ describe('openapi.json', () => {
           'application/json',
           'schema',
         ];
-        if (answer.content?.['application/json']) validatorAt(...place);
+        // A shared answer is one schema wherever it is answered.
+        if (answer.content?.['application/json'] && !compiled.has(answer)) validatorAt(...place);
+        compiled.add(answer);
       }
     }
   });

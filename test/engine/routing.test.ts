@@ -272,7 +272,7 @@ describe("a worker's tier", () => {
     const session = await t.session();
     await t.run(session, 'go');
     const [decided] = ofWorkers(t, session);
-    expect(decided).toMatchObject({ chosen_model: HAIKU, winner_index: 4, refused: null, fallback_dearer: false });
+    expect(decided).toMatchObject({ chosen_model: HAIKU, winner_index: 4, refused: null, fallback_costlier: false });
     expect(decided!.chain.map(short)).toEqual([
       ['per_message_override', 'not_applicable', null],
       ['manual_sticky', 'not_applicable', null],
@@ -336,7 +336,7 @@ describe('a worker whose tier model cannot serve', () => {
       candidate_model: HAIKU,
       validation_failure: 'no_vision_support',
     });
-    expect(decided).toMatchObject({ chosen_model: model, winner_index: index, fallback_dearer: true });
+    expect(decided).toMatchObject({ chosen_model: model, winner_index: index, fallback_costlier: true });
     expect(decided!.chain[index]).toMatchObject({ policy, verdict: 'chose' });
     expect(t.adapter.requests.find((r) => r.caller.is_worker)!.model.id).toBe(model);
     const [delegation] = (
@@ -346,10 +346,10 @@ describe('a worker whose tier model cannot serve', () => {
   });
 
   it('runs nothing where a dearer fallback is forbidden, and the planner reads why', async () => {
-    const t = await withPicture({ config: { delegation: { allow_dearer_fallback: false } } });
+    const t = await withPicture({ config: { delegation: { allow_costlier_fallback: false } } });
     const session = await go(t);
     expect(ofWorkers(t, session)).toMatchObject([
-      { refused: 'routing_failed', fallback_dearer: true, chosen_model: '', winner_index: -1 },
+      { refused: 'routing_failed', fallback_costlier: true, chosen_model: '', winner_index: -1 },
     ]);
     expect(t.adapter.requests.filter((r) => r.caller.is_worker)).toEqual([]);
     const w = t.events.find((e) => e.type === 'session.created' && e.session_id !== session.id)!.session_id;
@@ -365,7 +365,7 @@ describe('a worker whose tier model cannot serve', () => {
 
   it('still runs where the fallback is no dearer', async () => {
     const t = await withPicture({
-      config: { delegation: { allow_dearer_fallback: false } },
+      config: { delegation: { allow_costlier_fallback: false } },
       files: { [FILE]: 'default: gpt' },
       registry: registry
         .replace('tier: fast', 'tier: fast\n    pricing_id: anthropic:claude-sonnet-4-6')
@@ -375,7 +375,7 @@ describe('a worker whose tier model cannot serve', () => {
         ),
     });
     const session = await go(t);
-    expect(ofWorkers(t, session)).toMatchObject([{ chosen_model: GPT, fallback_dearer: false }]);
+    expect(ofWorkers(t, session)).toMatchObject([{ chosen_model: GPT, fallback_costlier: false }]);
   });
 
   it('for want of a price is passed over under a budget, and taken without one', async () => {

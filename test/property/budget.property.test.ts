@@ -115,7 +115,7 @@ async function capsHold(numRuns: number, start: typeof startEngine): Promise<num
         prices,
         config: {
           turn: { max_llm_calls: 50, max_output_tokens: MAX_OUTPUT, timeout_seconds: null },
-          delegation: { delegate_depth: 2, allow_dearer_fallback: true },
+          delegation: { delegate_depth: 2, allow_costlier_fallback: true },
           tools: { max_concurrent_per_session: parallel },
         },
       };

@@ -1,6 +1,6 @@
 // The API reference as one HTML page, made from the OpenAPI document: no script, and no resource from another address (18 §2).
 import { createHash } from 'node:crypto';
-import { openApiDocument } from '../openapi.ts';
+import { inlineResponses, openApiDocument } from '../openapi.ts';
 import { exampleOf, fieldRow, fieldTable, Html, html, type Parameter, type Schema } from './schema-fields.ts';
 
 /** One column with the list of operations beside it, in light and in dark. */
@@ -94,7 +94,7 @@ export async function docsPage(version: string): Promise<{ readonly page: string
 }
 
 function pageOf(text: string): string {
-  const { info, paths, components } = JSON.parse(text) as Document;
+  const { info, paths, components } = inlineResponses(JSON.parse(text) as Document);
   const operations: Operation[] = Object.entries(paths).flatMap(([url, item]) =>
     Object.entries(item).map(([method, operation]) => ({ ...operation, url, method: method.toUpperCase() })),
   );

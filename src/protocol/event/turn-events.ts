@@ -80,7 +80,7 @@ export const RouteDecidedSchema = z.strictObject({
   winner_index: z.int().min(-1).max(6),
   elapsed_ms: z.number().min(0),
   refused: RefusalSchema.nullable(),
-  fallback_dearer: z.boolean(),
+  fallback_costlier: z.boolean(),
   chain: z.array(PolicyEvaluationSchema).length(7),
   /** The name that a client of the gateway asked for; null elsewhere. */
   requested_model: z.string().nullable(),

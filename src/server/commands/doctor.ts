@@ -51,6 +51,7 @@ export async function doctor(context: CommandContext, { online, ...flags }: Doct
   const settings = loadSettings(context, flags);
   if (!settings.ok) return refuse(context, settings.error);
   const findings = [
+    ...settings.value.warnings.map(warning),
     ...checkDataFolder(settings.value),
     ...(await checkDatabase(context, settings.value)),
     ...checkModels(context, settings.value),

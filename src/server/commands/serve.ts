@@ -31,6 +31,7 @@ export async function serve(context: CommandContext, flags: ConfigFlags): Promis
   process.on('warning', (warning) => log.warn({ err: warning }, 'a library warns'));
   if (envFile.problem !== null) log.error({ path: envFile.path }, envFile.problem);
   for (const remark of envFile.remarks) log.warn({ path: envFile.path }, remark);
+  for (const text of settings.value.warnings) log.warn({}, text);
 
   const signal = context.stopSignal();
   const leave = new AbortController();

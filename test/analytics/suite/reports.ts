@@ -300,7 +300,7 @@ export function reportsSuite(openWorld: OpenWorld): void {
         winner_index,
         elapsed_ms: 1,
         refused: null,
-        fallback_dearer: false,
+        fallback_costlier: false,
         requested_model: null,
         chain,
         ...rest,

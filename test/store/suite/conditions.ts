@@ -182,7 +182,7 @@ export function conditionSuite(openWorld: OpenStore): void {
               winner_index: -1,
               elapsed_ms: 0.2,
               refused: 'routing_failed',
-              fallback_dearer: false,
+              fallback_costlier: false,
               requested_model: null,
               chain: policies.map((policy) => notApplicable(policy)),
             },

@@ -83,7 +83,7 @@ export function eventSuite(openWorld: OpenStore): void {
         validation_failure: null,
         tried_rules: null,
       }));
-      const decided = { chosen_model: 'a:b', winner_index: 2, elapsed_ms: 1, refused: null, fallback_dearer: false };
+      const decided = { chosen_model: 'a:b', winner_index: 2, elapsed_ms: 1, refused: null, fallback_costlier: false };
       const payload = { ...decided, chain, requested_model: null };
       const [event] = await world.journal.commit({ emit: [draftOf('route.decided', session.id, payload)] });
       const [stored] = await world.rows('SELECT payload_json FROM events');

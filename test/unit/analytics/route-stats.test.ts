@@ -16,7 +16,7 @@ function decision(slots: Partial<Record<SlotName, Partial<PolicyEvaluation>>>, r
     winner_index,
     elapsed_ms: 0,
     refused: null,
-    fallback_dearer: false,
+    fallback_costlier: false,
     requested_model: null,
     chain,
     ...rest,

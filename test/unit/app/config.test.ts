@@ -341,3 +341,38 @@ function defaultValue(text: string): unknown {
     return bare;
   }
 }
+
+describe('a renamed key', () => {
+  const OLD = 'delegation.allow_dearer_fallback';
+  const isAllowed = (rest: Partial<ConfigInput> = {}) => load(rest).delegation.allow_costlier_fallback;
+  function warnings(rest: Partial<ConfigInput> = {}): readonly string[] {
+    const loaded = loadConfig({ ...input, ...rest });
+    return loaded.ok ? loaded.value.warnings : loaded.error;
+  }
+
+  it('is read by its old name from file, environment and flag', () => {
+    expect([isAllowed(), warnings()]).toEqual([true, []]);
+    expect(isAllowed({ env: { METIS_DELEGATION_ALLOW_DEARER_FALLBACK: 'false' } })).toBe(false);
+    expect(isAllowed({ flags: { set: [`${OLD}=false`] } })).toBe(false);
+    personal('delegation: { allow_dearer_fallback: false }\n');
+    expect(isAllowed()).toBe(false);
+  });
+
+  it('gives one warning that names the new one', () => {
+    personal('delegation: { allow_dearer_fallback: false }\n');
+    const found = warnings({ flags: { set: [`${OLD}=true`] } });
+    expect(found).toEqual([`--set: ${OLD} is now delegation.allow_costlier_fallback; use the new name`]);
+    expect(warnings()[0]).toContain('server.yaml: ');
+  });
+
+  it('loses to its new name within one source, and wins over an earlier source', () => {
+    personal('delegation: { allow_costlier_fallback: true, allow_dearer_fallback: false }\n');
+    expect(isAllowed()).toBe(true);
+    expect(isAllowed({ env: { METIS_DELEGATION_ALLOW_DEARER_FALLBACK: 'false' } })).toBe(false);
+  });
+
+  it('keeps its checks, and its problem names the new one', () => {
+    personal('delegation: { allow_dearer_fallback: perhaps }\n');
+    expect(problems().join()).toContain('delegation.allow_costlier_fallback: ');
+  });
+});

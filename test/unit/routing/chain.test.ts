@@ -57,7 +57,7 @@ describe('the order of the slots', () => {
 
   it('ends at the global default with a reason in every slot before it', () => {
     const { chain, ...decision } = decide({}, { global: `global_default: opus\nrules: []` });
-    expect(decision).toEqual({ chosen_model: OPUS, winner_index: 6, refused: null, fallback_dearer: false });
+    expect(decision).toEqual({ chosen_model: OPUS, winner_index: 6, refused: null, fallback_costlier: false });
     expect(chain.map(({ verdict, reason }) => [verdict, reason])).toEqual([
       ['not_applicable', 'no @model in message'],
       ['not_applicable', 'no sticky model set'],
@@ -403,16 +403,16 @@ describe('a dearer fallback', () => {
   const image = { is_worker: true, worker_tier_model: HAIKU, has_images: true };
 
   it('is flagged', () => {
-    expect(decide(image)).toMatchObject({ chosen_model: SONNET, fallback_dearer: true, refused: null });
+    expect(decide(image)).toMatchObject({ chosen_model: SONNET, fallback_costlier: true, refused: null });
   });
 
   it('is refused where the operator forbids it', () => {
-    const { decision, error } = refusal(image, { allowDearerFallback: false });
+    const { decision, error } = refusal(image, { allowCostlierFallback: false });
     expect(decision).toMatchObject({
       chosen_model: '',
       winner_index: -1,
       refused: 'routing_failed',
-      fallback_dearer: true,
+      fallback_costlier: true,
     });
     expect(error?.code).toBe('routing_failed');
     expect(error?.message).toContain(SONNET);
@@ -429,7 +429,7 @@ describe('a dearer fallback', () => {
           out: [from],
           configDefault: to,
         },
-      ).fallback_dearer;
+      ).fallback_costlier;
     expect(fallback(OPUS, GPT)).toBe(false);
     expect(fallback(GPT, OPUS)).toBe(true);
     expect(fallback(OPUS, LOCAL)).toBe(true);
@@ -438,7 +438,7 @@ describe('a dearer fallback', () => {
   it('is a matter of workers only', () => {
     expect(decide({}, { workspace: 'default: haiku', out: [HAIKU] })).toMatchObject({
       chosen_model: SONNET,
-      fallback_dearer: false,
+      fallback_costlier: false,
     });
   });
 });

@@ -68,7 +68,7 @@ export interface World {
   readonly configDefault?: string;
   /** Provider names and model ids that are out. */
   readonly out?: readonly string[];
-  readonly allowDearerFallback?: boolean;
+  readonly allowCostlierFallback?: boolean;
 }
 
 export function envOf(world: World = {}): RouteEnv {
@@ -102,7 +102,7 @@ export function envOf(world: World = {}): RouteEnv {
     },
     isPriced: (id) => id in RATES,
     rateSum: (id) => RATES[id] ?? null,
-    allowDearerFallback: world.allowDearerFallback ?? true,
+    allowCostlierFallback: world.allowCostlierFallback ?? true,
   };
 }
 

@@ -156,7 +156,7 @@ async function runNextTurn(
   markOpened(work.spawned, admission.events);
   if (admission.ok) return runWorkerTurn(engine, admission.run);
   engine.locks.release(session.id);
-  if (admission.decision.fallback_dearer && !engine.config.delegation.allow_dearer_fallback)
+  if (admission.decision.fallback_costlier && !engine.config.delegation.allow_costlier_fallback)
     return { kind: 'no_model' };
   const message = safeText(engine, admission.error.message, session.workspace_path);
   return { kind: 'routing_failed', message: `worker routing failed: ${message}` };

@@ -53,7 +53,7 @@ export async function readRouteEnvironment(
         const rates = engine.prices.ratesFor(resolvePricingId(engine, id), 0);
         return rates === null ? null : rates.input + rates.output;
       },
-      allowDearerFallback: engine.config.delegation.allow_dearer_fallback,
+      allowCostlierFallback: engine.config.delegation.allow_costlier_fallback,
     },
     version,
     cost_today_usd: policies.rules.length > 0 ? fromPusd(await engine.store.spend.since(today)) : '0',
@@ -174,7 +174,7 @@ export function routeDecidedEvent(
       winner_index: decision.winner_index,
       elapsed_ms,
       refused: decision.refused,
-      fallback_dearer: decision.fallback_dearer,
+      fallback_costlier: decision.fallback_costlier,
       chain: [...decision.chain],
       requested_model: requested,
     },

@@ -127,7 +127,10 @@ function storeRoute(kept: Record<string, unknown>, { chosen_model, winner_index,
   if (chain[winner_index]?.candidate_model === chosen_model) kept.chosen_model = undefined;
 }
 
-function wholeRoute(payload: Record<string, unknown>, { chain }: Values): void {
+function wholeRoute(payload: Record<string, unknown>, { chain, fallback_dearer }: Values): void {
+  // The field's name until 0.2; events of that time keep it.
+  if (fallback_dearer !== undefined) payload.fallback_costlier = fallback_dearer;
+  delete payload.fallback_dearer;
   const entries = wholeChain(chain as StoredChain);
   payload.chain = entries;
   payload.chosen_model ??= entries[payload.winner_index as number]?.candidate_model;

@@ -15,8 +15,8 @@ export interface RouteEnv {
   isPriced(modelId: string): boolean;
   /** Input + output rate without long-context rates, in one unit for all models; null = unpriced. */
   rateSum(modelId: string): bigint | null;
-  /** `delegation.allow_dearer_fallback`. */
-  readonly allowDearerFallback: boolean;
+  /** `delegation.allow_costlier_fallback`. */
+  readonly allowCostlierFallback: boolean;
 }
 
 /** What the checks of a candidate look at. */

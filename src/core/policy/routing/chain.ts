@@ -77,7 +77,7 @@ export type { RouteEnv } from './candidate.ts';
 
 /** Slots that carry a person's own choice. */
 const EXPLICIT = new Set<SlotName>(['per_message_override', 'manual_sticky']);
-const NOTHING = { chosen_model: '', fallback_dearer: false } as const;
+const NOTHING = { chosen_model: '', fallback_costlier: false } as const;
 
 /** Evaluates the chain: the first candidate that passes its checks wins. Deterministic; at most 5 ms at 100 rules. */
 export function decideRoute(ctx: TurnContext, env: RouteEnv): RouteDecision {
@@ -94,11 +94,11 @@ export function decideRoute(ctx: TurnContext, env: RouteEnv): RouteDecision {
   const chosen_model = winner.candidate_model!;
   const winner_index = SLOTS.indexOf(winner.policy);
   if (rejectedChoice(chain)) return { ...NOTHING, winner_index, refused: 'explicit_model_rejected', chain };
-  const fallback_dearer = isDearerFallback(chain, chosen_model, env);
-  if (fallback_dearer && !env.allowDearerFallback) {
-    return { chosen_model: '', winner_index: -1, refused: 'routing_failed', fallback_dearer, chain };
+  const fallback_costlier = isCostlierFallback(chain, chosen_model, env);
+  if (fallback_costlier && !env.allowCostlierFallback) {
+    return { chosen_model: '', winner_index: -1, refused: 'routing_failed', fallback_costlier, chain };
   }
-  return { chosen_model, winner_index, refused: null, fallback_dearer, chain };
+  return { chosen_model, winner_index, refused: null, fallback_costlier, chain };
 }
 
 /** Whether a slot cannot win and states, behind a winner too, what is so for every turn of its session (03 §5, §8). */
@@ -134,9 +134,9 @@ export function routeError(decision: RouteDecision, ctx: TurnContext, env: Route
   const lines = new Set(tried.map(({ model, reason }) => `${model} (${explained(model, reason, ctx, env)})`));
   const listed = [...lines].join(', ');
   let message = tried.length > 0 ? `no model can serve this turn: ${listed}` : 'no model is configured for this turn';
-  if (decision.fallback_dearer) {
-    const dearer = chain.find(({ verdict }) => verdict === 'chose')?.candidate_model;
-    message = `${listed}; the fallback ${dearer} is dearer, which delegation.allow_dearer_fallback forbids`;
+  if (decision.fallback_costlier) {
+    const costlier = chain.find(({ verdict }) => verdict === 'chose')?.candidate_model;
+    message = `${listed}; the fallback ${costlier} is more expensive, which delegation.allow_costlier_fallback forbids`;
   }
   return new AppError('routing_failed', message, {
     tried,
@@ -195,8 +195,8 @@ function rejectedChoice(chain: readonly PolicyEvaluation[]): PolicyEvaluation | 
   return chain.find((entry) => EXPLICIT.has(entry.policy) && entry.verdict === 'rejected');
 }
 
-// Where a rate is unknown nobody can say that the fallback is not the dearer one, so it counts as dearer.
-function isDearerFallback(chain: readonly PolicyEvaluation[], chosen: string, env: RouteEnv): boolean {
+// A fallback whose rate is unknown, or that replaces a model of unknown rate, counts as more expensive.
+function isCostlierFallback(chain: readonly PolicyEvaluation[], chosen: string, env: RouteEnv): boolean {
   const asked = chain.find((entry) => entry.policy === 'delegate_request' && entry.verdict === 'rejected');
   if (!asked) return false;
   const [chosenRate, askedRate] = [env.rateSum(chosen), env.rateSum(asked.candidate_model!)];

@@ -147,7 +147,7 @@ const RATES: readonly Column<Rates>[] = [
         {long_context.map(({ above_prompt_tokens }) => (
           <span key={above_prompt_tokens} class="quiet">
             {' '}
-            · dearer above {above_prompt_tokens}
+            · higher above {above_prompt_tokens}
           </span>
         ))}
       </span>

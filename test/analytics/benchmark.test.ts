@@ -1,4 +1,4 @@
-// Speed of the reports over a million calls. `npm run test:reports`; prints its numbers, fails above five times the target.
+// Speed of the reports over a million calls. `npm test -- reports`; prints its numbers, fails above five times the target.
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { rebuildRollups } from '#store/sqlite/write/rebuild.ts';
 import { NO_FILTER } from '../support/cost-filter.ts';

@@ -24,7 +24,7 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
     'needs a key and costs money',
   'npm test': 'the suite does not run itself',
   'npm run bench': 'takes minutes',
-  'npm run test:package': 'installs from the registry',
+  'npm test -- package': 'installs from the registry',
   'npx metis-server demo': 'the demo of `npm run demo`; test/package starts it so',
   'export METIS_TOKEN=$(openssl rand -hex 32)': 'for the container of the next line',
   'METIS_WORKSPACES=~/projects docker compose --file docker-compose.single.yml up --build --detach --wait':
@@ -36,7 +36,7 @@ const LEFT_OUT: Readonly<Record<string, string>> = {
   'npm run gen:prices': 'depends on a development dependency newer than the prices',
   'metis run "TASK" --worker NAME': 'asks a model; test/app/run holds it',
   'ANTHROPIC_BASE_URL=http://127.0.0.1:8420 ANTHROPIC_AUTH_TOKEN=metis claude':
-    'starts a program of others; npm run test:clients holds it',
+    'starts a program of others; npm test -- clients holds it',
   'node --test': "part of a sentence about the reader's own test",
 };
 /** Pages whose commands take minutes. */

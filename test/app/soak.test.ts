@@ -1,4 +1,4 @@
-// The soak, short: what `npm run test:soak` does for ten minutes with 512 sessions.
+// The soak, short: what `npm test -- soak` does for ten minutes with 512 sessions.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';

@@ -1,4 +1,4 @@
-// Claude Code and Codex as they are installed, without network or key, before a fake provider (19 §7): npm run test:clients.
+// Claude Code and Codex as they are installed, without network or key, before a fake provider (19 §7): npm test -- clients.
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';

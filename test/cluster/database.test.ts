@@ -12,7 +12,7 @@ import { insisting } from './insist.ts';
 const { url, missing } = await postgresService();
 
 const PATIENCE_SECONDS = 60;
-/** As long as the chapter says, with `npm run test:cluster`; short in `npm test`. */
+/** As long as the chapter says, with `npm test -- cluster`; short in `npm test`. */
 const FULL = process.env.METIS_CLUSTER === 'full';
 const AWAY_MS = FULL ? 5000 : 1500;
 const BETWEEN_MS = FULL ? 5000 : 0;

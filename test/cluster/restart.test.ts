@@ -1,5 +1,5 @@
 // PostgreSQL itself restarted, in order and by a fall, under nodes at work (16 §3.4, §10). Short in `npm test`, as long as
-// the chapter says with `npm run test:cluster`; where there is no PostgreSQL to start, database.test.ts holds the promise.
+// the chapter says with `npm test -- cluster`; where there is no PostgreSQL to start, database.test.ts holds the promise.
 import { describe, expect, test, vi } from 'vitest';
 import { type Nodes, startNodes, type TestNode } from '../support/nodes.ts';
 import { accountOf, allEnded, message, pause, plannedWork } from '../support/planned-work.ts';

@@ -69,12 +69,12 @@ describe('.ci/run', () => {
     const done = await run({ dpkg: 'exit 1', 'apt-get': '', sudo });
     const installed = done.asked.filter((line) => line.startsWith('apt-get') && line.includes('install'));
     expect(installed.map((line) => line.split(' ').at(-1))).toEqual(['bubblewrap', 'chromium', 'pgbouncer']);
-    expect(done.asked.filter((line) => line.startsWith('npm')).map((line) => line.split(' ').slice(1, 3))).toEqual([
+    expect(done.asked.filter((line) => line.startsWith('npm')).map((line) => line.split(' ').slice(1, 4))).toEqual([
       ['ci'],
       ['run', 'check'],
-      ['test', '--'],
-      ['run', 'test:nodes'],
-      ['run', 'test:package'],
+      ['test', '--', '--retry=1'],
+      ['test', '--', 'nodes'],
+      ['test', '--', 'package'],
     ]);
     const named = 'skipped: in a browser\npassed at the second try: test/app/run.test.ts: waits: Error: too late\n';
     expect(done.output.endsWith(`${named}2 passed, 0 failed\n`)).toBe(true);
@@ -91,14 +91,16 @@ describe('.ci/run', () => {
     expect(bare).toMatchObject({ code: 0, output: expect.stringMatching(/2 passed, 0 failed\n$/) });
   });
 
-  it.each(['ci', 'check', 'test:nodes', 'test:package', 'test'])('npm %s that fails is a failure', async (step) => {
-    const npm = `case " $* " in *" ${step} "*) exit 3;; esac\n${npmThatReports(PASSING)}`;
-    const done = await run({ npm, dpkg: 'exit 0' });
-    expect(done.code).toBe(1);
-    expect(done.output).toMatch(/\d passed, 1 failed\n$/);
-    if (step.startsWith('test'))
-      expect(done.output).toContain(`failed step: npm ${step === 'test' ? '' : 'run '}${step}`);
-  });
+  it.each(['ci', 'check', 'test -- nodes', 'test -- package', 'test -- --retry=1'])(
+    'npm %s that fails is a failure',
+    async (step) => {
+      const npm = `case " $* " in *" ${step} "*) exit 3;; esac\n${npmThatReports(PASSING)}`;
+      const done = await run({ npm, dpkg: 'exit 0' });
+      expect(done.code).toBe(1);
+      expect(done.output).toMatch(/\d passed, 1 failed\n$/);
+      if (step.startsWith('test')) expect(done.output).toContain(`failed step: npm ${step}`);
+    },
+  );
 
   it('fails where three tests needed their second try, and names each', async () => {
     const names = ['one', 'two', 'three'];

@@ -1,4 +1,4 @@
-// The package as npm packs it: what is in it, its two commands, and (`npm run test:package`) its installation.
+// The package as npm packs it: what is in it, its two commands, and (`npm test -- package`) its installation.
 import { execFile } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';

@@ -144,7 +144,7 @@ function parseDefinitionValue(
 
 async function saveDefinition(engine: Engine, root: string, definition: WorkerDefinition): Promise<FoundWorker> {
   // The library that keeps comments has 72 files: loaded when somebody writes a worker.
-  const { revisedYaml } = await import('../policy/workers/write-definition.ts');
+  const { revisedYaml } = await import('../policy/workers/revise-definition.ts');
   await engine.library.save(root, definition.name, (before) =>
     before === null ? definitionYaml(definition) : revisedYaml(before, definition),
   );

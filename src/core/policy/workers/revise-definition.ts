@@ -1,0 +1,72 @@
+// A definition written into an existing file: comments and everything that did not change stay (13 §3.4).
+// Its own file, because `yaml` is loaded only for a saved worker.
+import { type Document, isMap, parseDocument } from 'yaml';
+import { canonicalJson } from '#protocol/text/canonical-json.ts';
+import type { WorkerDefinition } from '#protocol/worker-definition.ts';
+import { OUTSIDE } from '../parsing/text-limits.ts';
+import { isMapping, readYaml } from '../parsing/yaml.ts';
+import { readDefinition } from './read-definition.ts';
+import { definitionYaml } from './write-definition.ts';
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** The writer that keeps comments slows down with the square of the lines. */
+const MAX_CHARS = 32 * 1024;
+/** Another spelling of these two lists. */
+const OLD_LISTS = ['allow_workers', 'tools'];
+
+/**
+ * The definition as YAML.
+ * @param before of the file that it replaces: only what differs is changed in it, if it can be
+ */
+export function revisedYaml(before: string, definition: WorkerDefinition): string {
+  const plain = definitionYaml(definition);
+  if (!before.includes('#') || before.length > MAX_CHARS) return plain;
+  const of = (text: string) => readDefinition(text, { name: definition.name, file: null, format: 'yaml' }).definition;
+  const old = of(before);
+  const written = readYaml(plain, OUTSIDE);
+  if (old === null || !written.ok || !isMapping(written.value)) return plain;
+  const document: Document = parseDocument(before);
+  if (document.errors.length > 0 || !isMap(document.contents)) return plain;
+  const spread = document.has('toolsets') && OLD_LISTS.some((key) => differs(old, definition, key));
+  if (spread) document.delete('toolsets');
+  // Whatever is written in a form that this does not know, the content counts.
+  try {
+    revise(document, [], {
+      old: spread ? { ...old, allow_workers: null, tools: null } : old,
+      definition,
+      written: written.value,
+    });
+    const text = document.toString({ lineWidth: 0 });
+    return same(of(text), definition) ? text : plain;
+  } catch {
+    return plain;
+  }
+}
+
+/** @param as `written`: the new content without what is standard */
+function revise(
+  document: Document,
+  path: readonly string[],
+  as: { readonly old: unknown; readonly definition: Fields; readonly written: Fields },
+): void {
+  const { definition, written } = as;
+  const old = isMapping(as.old) ? as.old : {};
+  for (const key of new Set([...Object.keys(old), ...Object.keys(definition)])) {
+    if (!differs(old, definition, key)) continue;
+    const at = [...path, key];
+    const [value, inner] = [written[key], definition[key]];
+    if (value === undefined) document.deleteIn(at);
+    else if (isMapping(value) && isMapping(inner) && isMap(document.getIn(at)))
+      revise(document, at, { old: old[key], definition: inner, written: value });
+    else document.setIn(at, value);
+  }
+}
+
+function differs(a: Fields, b: Fields, key: string): boolean {
+  return !same(a[key], b[key]);
+}
+
+function same(a: unknown, b: unknown): boolean {
+  return a === b || (a !== undefined && b !== undefined && canonicalJson(a) === canonicalJson(b));
+}

@@ -4,7 +4,7 @@ import { defaultConfig } from '#protocol/config.ts';
 import { UsdLimitSchema } from '#protocol/scalars.ts';
 import { CONFIG_KEYS } from './config.ts';
 
-/** What each key is for, in a few words. A key of a later version's part says that nothing uses it yet. */
+/** What each key is for, in a few words. */
 export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'server.host': 'address to bind',
   'server.port': 'port to bind; 0 picks a free one',
@@ -33,7 +33,7 @@ export const CONFIG_MEANING: Readonly<Record<string, string>> = {
   'cluster.max_turns': 'top-level turns that run on this node at once; null = no limit',
   'cluster.shared_roots': 'folders that are the same file system at the same path on each node that lists them',
   'cluster.local_workspaces': 'a workspace outside the shared roots is served by the node that opened its session',
-  'trace.retention_days': 'age at which events are deleted; null = never',
+  'trace.retention_days': 'age of the events that a prune deletes when it names no other; null = keep all',
   'registry.path': "models and adapters; the package's own serve while the default file is missing",
   'routing.global_path': 'routing rules for all workspaces',
   'routing.global_default_model': 'model of a turn that nothing else decides; null = by tier',

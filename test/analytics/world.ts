@@ -20,6 +20,7 @@ import type { SessionRecord } from '#protocol/session.ts';
 import { NO_TOKENS, type TokenUsage } from '#protocol/usage.ts';
 import { createBus } from '#store/bus/memory/bus.ts';
 import { openDatabase, type SqliteStoreHandle } from '#store/sqlite/connection/open.ts';
+import { createTx } from '#store/sqlite/connection/statements.ts';
 import { createAnalytics } from '#store/sqlite/report/analytics.ts';
 import { verifyRollups } from '#store/sqlite/report/verify.ts';
 import { createJournal } from '#store/sqlite/write/journal.ts';
@@ -131,7 +132,7 @@ export function openWorld(): SqliteWorld {
     count: async (table) => Number(asked(`SELECT count(*) AS n FROM ${table}`)[0]?.n),
     typesOf: async (table, column) =>
       asked(`SELECT DISTINCT typeof(${column}) AS type FROM ${table}`).map(({ type }) => String(type)),
-    project: async (call, stamp) => createLedger(db.db).project(call, stamp),
+    project: async (call, stamp) => createLedger(db.db, createTx(db.db)).project(call, stamp),
     differences: async () => verifyRollups(db.reader),
     rebuildRollups: async () => rebuildRollups(db.db),
   };

@@ -9,7 +9,7 @@ import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
 import { AWAIT_TURN } from '../postgres/connection/advisory.ts';
 import { isTransient } from '../postgres/connection/faults.ts';
 import { pause } from '../postgres/connection/pause.ts';
-import type { Pool, Tx } from '../postgres/connection/pool.ts';
+import type { Pool, PoolTx } from '../postgres/connection/pool.ts';
 import { OF_CALLER, WHOLE_DAYS } from '../read/spend.ts';
 import type { HeldTrees } from './held.ts';
 
@@ -165,7 +165,7 @@ export function createDayLimit({ pool, trees, leaseSeconds, clock, log }: DayLim
 const LAPSED = () => new AppError('storage_unavailable', 'this node has no valid lease at the moment');
 
 /** One node at a time: meanwhile others give back, and take nothing. */
-async function raiseTo(tx: Tx, limit: SharedLimit & { readonly node: string }, needed: Pusd): Promise<Answer> {
+async function raiseTo(tx: PoolTx, limit: SharedLimit & { readonly node: string }, needed: Pusd): Promise<Answer> {
   tx.run(AWAIT_TURN, ['day limit']);
   // First what others hold: what they give back is in the ledger by then.
   const [room, ledger] = await Promise.all([

@@ -1,6 +1,6 @@
 // Caches of held trees: they follow each commit, as part of the claim (16 §4.6).
 import { createHistoryCache, createSessionCache, type ReadCaches } from '#store/read/caches.ts';
-import type { Effects } from '#store/write/effects.ts';
+import type { Effects } from '#store/write/transaction.ts';
 
 const HISTORY_BYTES = 64 * 1024 * 1024;
 

@@ -1,9 +1,11 @@
-// Changes of delegations and confirmations: what every database is told (01 §9, 09 §6).
+// Changes of delegations and confirmations (01 §9, 09 §6).
 
+import { JournalConflict } from '#core/ports/journal-writer.ts';
 import type { DelegationRecord } from '#protocol/delegate.ts';
 import type { ConfirmationRow } from '#protocol/journal-batch.ts';
 import { toPusd } from '#protocol/money.ts';
 import { json, NO_TIMEOUT } from '../schema/values.ts';
+import { type Appliers, insertRow, type Tx } from './transaction.ts';
 
 export const DELEGATION_COLUMNS = [
   'tool_use_id',
@@ -76,3 +78,33 @@ export function delegationRow(delegation: DelegationRecord) {
 export function confirmationColumns(confirmation: ConfirmationRow) {
   return { ...confirmation, request_json: json(confirmation.request), input_json: json(confirmation.input) };
 }
+
+const insertDelegation = insertRow('delegations', DELEGATION_COLUMNS);
+const insertConfirmation = insertRow('confirmations', CONFIRMATION_COLUMNS);
+
+function changeDelegation(tx: Tx, statement: string, values: { readonly tool_use_id: string }): void {
+  tx.run(statement, values, ({ changes }) => {
+    if (changes === 1) return;
+    throw new JournalConflict('turn_closed', `delegation ${values.tool_use_id} has ended or does not exist`);
+  });
+}
+
+export const delegationWrites: Appliers<Extract<keyof Appliers, `delegation.${string}` | `confirmation.${string}`>> = {
+  'delegation.insert': ({ delegation }, { tx }) => insertDelegation(tx, delegationRow(delegation)),
+  'delegation.interrupt': (write, { tx }) => changeDelegation(tx, INTERRUPT, write),
+  'delegation.resume': (write, { tx }) => changeDelegation(tx, RESUME, write),
+  'delegation.end': (write, { tx }) => {
+    const values = { ...write, output_json: json(write.output), changes_json: json(write.changes) };
+    changeDelegation(tx, END, values);
+  },
+  'confirmation.insert': ({ confirmation }, { tx }) => insertConfirmation(tx, confirmationColumns(confirmation)),
+  'confirmation.resolve': (write, { tx }) =>
+    tx.run(RESOLVE, { ...write, modified_json: json(write.modified) }, ({ changes }) => {
+      if (changes === 1) return;
+      tx.run(DECISION, [write.id], ({ rows }) => {
+        const decision = rows[0]?.decision;
+        if (decision === undefined) throw new Error(`no confirmation ${write.id}`);
+        throw new JournalConflict('confirmation_resolved', `confirmation ${write.id} is resolved: ${decision}`);
+      });
+    }),
+};

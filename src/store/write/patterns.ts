@@ -1,4 +1,8 @@
-// Changes of learned patterns: what every database is told; sums are kept by the database (12 §12.3).
+// Changes of learned patterns; sums are kept by the database, so that a purge in between is not undone (12 §12.3).
+import { JournalConflict } from '#core/ports/journal-writer.ts';
+import { toPusd } from '#protocol/money.ts';
+import type { Appliers, Tx } from './transaction.ts';
+
 export const DROP_EMPTY = `
   DELETE FROM pattern_fingerprints
   WHERE id = ? AND NOT EXISTS (SELECT 1 FROM pattern_outcomes o WHERE o.fingerprint_id = pattern_fingerprints.id)`;
@@ -64,3 +68,39 @@ export const FORGET_TURNS = `
 export const FORGET =
   'DELETE FROM pattern_outcomes WHERE fingerprint_id = @fingerprint_id AND primary_model = @primary_model';
 export const FORGET_OUTCOMES = 'DELETE FROM pattern_outcomes WHERE fingerprint_id = ? AND sample_size <= 0';
+
+export const patternWrites: Appliers<Extract<keyof Appliers, `pattern.${string}`>> = {
+  'pattern.record': ({ record }, { tx }) => {
+    tx.run(FINGERPRINT, record);
+    const scored = record.score === null ? 0 : 1;
+    tx.run(OUTCOME, { ...record, cost_pusd: toPusd(record.cost_usd), mean: record.score ?? 0, scored });
+    tx.run(TURN, record, ({ changes }) => {
+      if (changes === 0) throw new JournalConflict('turn_gone', `no turn ${record.turn_id}`);
+    });
+  },
+  'pattern.score': (write, { tx }) => {
+    tx.run(SCORED, write, ({ rows }) => {
+      const place = rows[0] as Scored | undefined;
+      if (place === undefined || (place.before !== null && !write.replaces))
+        throw new Error(`turn ${write.turn_id} takes no score`);
+      tx.run(SCORE_TURN, write);
+      tx.run(SCORE_OUTCOME, { ...write, ...place, added: place.before === null ? 1 : 0 });
+    });
+  },
+  'pattern.forget': ({ fingerprint_id, primary_model }, { tx }) => {
+    tx.run(FORGET, { fingerprint_id, primary_model });
+    tx.run(DROP_EMPTY, [fingerprint_id]);
+  },
+};
+
+/** Takes the turns of sessions out of what was learned. A purge calls it first: cost facts and turns know what each turn added. */
+export function unlearnTurns(tx: Tx, sessionIds: string): void {
+  tx.run(SUBTRACT, [sessionIds], ({ rows }) => {
+    for (const { fingerprint_id, sample_size } of rows) {
+      if ((sample_size as number) > 0) continue;
+      tx.run(FORGET_OUTCOMES, [fingerprint_id]);
+      tx.run(DROP_EMPTY, [fingerprint_id]);
+    }
+  });
+  tx.run(FORGET_TURNS, [sessionIds]);
+}

@@ -3,10 +3,12 @@
 import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { AppError } from '#protocol/errors.ts';
 import { TURN_IS_OPEN, WITH_TREE } from '../schema/words.ts';
+import { unlearnTurns } from './patterns.ts';
+import type { Tx } from './transaction.ts';
 
 const IDS = 'IN (SELECT value FROM json_each(?))';
 /** Children before their parents in the order of the foreign keys; each takes the ids of the sessions. */
-export const DELETIONS = [
+const DELETIONS = [
   ['tool_calls', `session_id ${IDS}`],
   ['delegations', `parent_session_id ${IDS}`],
   ['confirmations', `session_id ${IDS}`],
@@ -34,7 +36,7 @@ export interface TreeRow {
 }
 
 /** The ids that go; throws where they must not. */
-export function purgeable(sessionId: string, rows: readonly TreeRow[]): readonly string[] {
+export function checkPurge(sessionId: string, rows: readonly TreeRow[]): readonly string[] {
   if (rows.some((row) => row.depth === 0 && row.is_worker === 1)) {
     throw new AppError('session_is_worker', 'a worker session goes with its planner; purge the planner');
   }
@@ -42,4 +44,11 @@ export function purgeable(sessionId: string, rows: readonly TreeRow[]): readonly
     throw new JournalConflict('turn_in_flight', `session ${sessionId} or a worker of it has a turn that runs`);
   }
   return rows.map((row) => row.id);
+}
+
+/** Deletes the rows of sessions: everything but their cost facts and rollups, and what was learned of them. */
+export function deleteSessions(tx: Tx, sessionIds: readonly string[]): void {
+  const ids = JSON.stringify(sessionIds);
+  unlearnTurns(tx, ids);
+  for (const deletion of DELETIONS) tx.run(deletion, [ids]);
 }

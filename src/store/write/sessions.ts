@@ -1,8 +1,11 @@
-// Changes of sessions: what every database is told (01 §7.1, §7.2).
+// Changes of sessions: a session ends once, and nothing changes an ended one (01 §7.1, §7.2).
 
+import { checkSessionLinks, type ParentLinks } from '#core/policy/journal/conditions.ts';
+import { JournalConflict } from '#core/ports/journal-writer.ts';
 import { toPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { bit, json } from '../schema/values.ts';
+import { type Appliers, insertRow, type Step } from './transaction.ts';
 
 export const COLUMNS = [
   'id',
@@ -61,3 +64,46 @@ export const SET_WORKSPACE = change('workspace_path = @workspace_path, updated_a
 export const SET_WARNED = change('budget_warned_pusd = @limit_pusd');
 export const SET_POLICY_VERSION = change('routing_policy_version = @version');
 export const END = change('disposition = @disposition, ended_at = @at, updated_at = @at');
+
+const insertSession = insertRow('sessions', COLUMNS);
+
+/** Runs a conditional change; when no row met it, says why. */
+function changeSession(statement: string, session_id: string, values: object, { tx, effects }: Step): void {
+  effects.sessions.push({ id: session_id, values: null });
+  tx.run(statement, { ...values, session_id }, ({ changes }) => {
+    if (changes === 1) return;
+    tx.run(EXISTS, [session_id], ({ rows }) => {
+      if (rows.length === 0) throw new Error(`no session ${session_id}`);
+      throw new JournalConflict('session_ended', `session ${session_id} has ended`);
+    });
+  });
+}
+
+export const sessionWrites: Appliers<Extract<keyof Appliers, `session.${string}`>> = {
+  'session.insert': ({ session }, { tx }) => {
+    const parent = session.parent_session_id;
+    if (parent === null) checkSessionLinks(session, () => null);
+    else {
+      tx.run(PARENT, [parent], ({ rows }) =>
+        checkSessionLinks(session, () => (rows[0] as ParentLinks | undefined) ?? null),
+      );
+    }
+    insertSession(tx, sessionRow(session));
+  },
+  'session.set_model': (write, step) => changeSession(SET_MODEL, write.session_id, write, step),
+  'session.queue_model': (write, step) =>
+    changeSession(QUEUE_MODEL, write.session_id, { ...write, pending: json(write.pending) }, step),
+  'session.set_limit': (write, step) => {
+    const max_cost_pusd = write.max_cost_usd === null ? null : toPusd(write.max_cost_usd);
+    changeSession(SET_LIMIT, write.session_id, { ...write, max_cost_pusd }, step);
+  },
+  'session.set_on_reached': (write, step) => changeSession(SET_ON_REACHED, write.session_id, write, step),
+  'session.set_workspace': (write, step) => changeSession(SET_WORKSPACE, write.session_id, write, step),
+  'session.warned': ({ session_id, limit_usd }, step) =>
+    changeSession(SET_WARNED, session_id, { limit_pusd: toPusd(limit_usd) }, step),
+  'session.set_policy_version': (write, step) => changeSession(SET_POLICY_VERSION, write.session_id, write, step),
+  'session.end': (write, step) => {
+    changeSession(END, write.session_id, write, step);
+    step.effects.ended.push(write.session_id);
+  },
+};

@@ -20,9 +20,9 @@ import { expect, onTestFinished, test } from 'vitest';
 import { silentLogger } from '#core/ports/logger.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { createCheckpointer } from '#store/sqlite/connection/checkpointer.ts';
-import { named } from '#store/sqlite/connection/named.ts';
 import { openDatabase, openReader } from '#store/sqlite/connection/open.ts';
 import { isOwned } from '#store/sqlite/connection/owner-lock.ts';
+import { createTx } from '#store/sqlite/connection/statements.ts';
 import { storedSession } from '../suite/nouns.ts';
 import { type LogLine, recordingLogger } from '../suite/world.ts';
 import { MIGRATIONS, openWorld, tempFolder } from './world.ts';
@@ -296,13 +296,11 @@ test('the thread that copies the log comes back after it has failed', async () =
 });
 
 test('a named value that is missing is an error, not a NULL', () => {
-  const { db } = openWorld().handle;
-  expect(() => named(db, 'SELECT @a, @b').get({ a: 1 })).toThrow('no value for b');
-  expect(named(db, 'SELECT @a AS a, @b AS b, @a AS c').get({ a: 1, b: null, more: 2 })).toEqual({
-    a: 1,
-    b: null,
-    c: 1,
-  });
+  const tx = createTx(openWorld().handle.db);
+  expect(() => tx.run('SELECT @a, @b', { a: 1 })).toThrow('no value for b');
+  const found: unknown[] = [];
+  tx.run('SELECT @a AS a, @b AS b, @a AS c', { a: 1, b: null, more: 2 }, ({ rows }) => found.push(...rows));
+  expect(found).toEqual([{ a: 1, b: null, c: 1 }]);
 });
 
 test('no value is looked at while a statement is planned, so that the next one finds it planned', () => {

@@ -1,18 +1,14 @@
 // One connection with what every statement on it has in common: translation, preparation, values.
 import { createHash } from 'node:crypto';
 import type pg from 'pg';
+import type { Answer, Values } from '#store/write/transaction.ts';
 import { translated } from './dialect.ts';
 import { type Integers, placed, storable, TYPES } from './values.ts';
-
-export interface Answer<Row = Record<string, unknown>> {
-  readonly rows: readonly Row[];
-  readonly changes: number;
-}
 
 /** Sends at once; statements of one connection are answered in the order they were sent. */
 export type Send = <Row = Record<string, unknown>>(
   sql: string,
-  values: readonly unknown[] | object,
+  values: Values,
   integers?: Integers,
 ) => Promise<Answer<Row>>;
 
@@ -28,7 +24,7 @@ function nameOf(text: string): string {
 }
 
 export function sending(client: Pick<pg.ClientBase, 'query'>): Send {
-  return async <Row>(sql: string, values: readonly unknown[] | object, integers: Integers = 'numbers') => {
+  return async <Row>(sql: string, values: Values, integers: Integers = 'numbers') => {
     const { text, names: fields } = translated(sql);
     const bound = Array.isArray(values) ? values : placed(fields, values);
     const result = await client.query({

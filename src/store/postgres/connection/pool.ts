@@ -1,7 +1,8 @@
 // Connections to PostgreSQL: those of the journal and the readers, and two for reports (16 §3.5, §9).
 import pg from 'pg';
 import type { Logger } from '#core/ports/logger.ts';
-import { type Answer, type Send, sending } from './client.ts';
+import type { Tx } from '#store/write/transaction.ts';
+import { type Send, sending } from './client.ts';
 import { connectionConfig } from './connect.ts';
 import { isAborted, isConnectionFault, isReadOnly } from './faults.ts';
 
@@ -14,21 +15,16 @@ export interface PoolOptions {
   readonly log: Logger;
 }
 
-/** What one transaction says to the database. */
-export interface Tx {
+/** A transaction that can also wait for an answer. */
+export interface PoolTx extends Tx {
   readonly send: Send;
-  /**
-   * Sends without waiting; the answer is looked at before the transaction commits, in the order of sending.
-   * @param check throws to undo the transaction
-   */
-  run(sql: string, values: readonly unknown[] | object, check?: (answer: Answer) => void | Promise<void>): void;
 }
 
 export interface Pool {
   /** One statement by itself. */
   readonly send: Send;
   /** Undone when `work` or a check throws. */
-  transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+  transaction<T>(work: (tx: PoolTx) => Promise<T>): Promise<T>;
   /** One connection for all of `work`, in no transaction. */
   connection<T>(work: (send: Send) => Promise<T>): Promise<T>;
   /** All of `work` sees one state. */
@@ -120,17 +116,31 @@ async function within<T>(pool: pg.Pool, begin: string, work: (client: pg.PoolCli
   }
 }
 
-async function checked<T>(client: pg.PoolClient, work: (tx: Tx) => Promise<T>): Promise<T> {
+async function checked<T>(client: pg.PoolClient, work: (tx: PoolTx) => Promise<T>): Promise<T> {
   const send = sending(client);
   const sent: Promise<unknown>[] = [];
-  const tx: Tx = {
+  let running = sent;
+  const tx: PoolTx = {
     send,
     run(sql, values, check) {
-      const answered = send(sql, values).then((answer) => check?.(answer));
+      const answered = send(sql, values).then((answer) => check && follow(() => check(answer)));
       answered.catch(() => {});
-      sent.push(answered);
+      running.push(answered);
     },
   };
+  /** What a check runs is part of the statement that it checks: its fault counts in that place. */
+  async function follow(check: () => void): Promise<void> {
+    const own: Promise<unknown>[] = [];
+    const outer = running;
+    running = own;
+    try {
+      check();
+    } finally {
+      running = outer;
+    }
+    const fault = await firstFault(own);
+    if (fault !== null) throw fault;
+  }
   let result: T;
   try {
     result = await work(tx);

@@ -10,18 +10,15 @@ import type { Event } from '#protocol/event.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
 import type { Held, HeldTrees } from '#store/cluster/held.ts';
-import type { Effects } from '#store/write/effects.ts';
+import { applyWrite } from '#store/write/appliers.ts';
+import type { Effects } from '#store/write/transaction.ts';
 import { isTransient } from '../connection/faults.ts';
 import { pause } from '../connection/pause.ts';
-import type { Pool, Tx } from '../connection/pool.ts';
+import type { Pool, PoolTx } from '../connection/pool.ts';
 import { journalFault } from './conflict.ts';
 import { type Drawn, type Noticed, store, type Told, tell } from './event-log.ts';
 import { afterwards, fence, type Numbered, outcomeOf } from './fence.ts';
 import type { LiveSessions } from './live-sessions.ts';
-import { otherWrites, patternWrites } from './other-writes.ts';
-import { sessionWrites } from './session-writes.ts';
-import { turnWrites } from './turn-writes.ts';
-import { type Appliers, applyWrite } from './writes.ts';
 
 /** Between two attempts where the database did not answer. */
 export const AGAIN_MS = 100;
@@ -29,7 +26,11 @@ export const AGAIN_MS = 100;
 export const MAX_ATTEMPTS = 300;
 const MAX_KEYED = 4096;
 
-const appliers: Appliers = { ...sessionWrites, ...turnWrites, ...otherWrites, ...patternWrites };
+/** Skips rows that another node deletes at this moment, so that neither waits for the other. */
+const DROP_EXPIRED_KEYS = `DELETE FROM idempotency_keys WHERE ctid IN (
+  SELECT ctid FROM idempotency_keys WHERE expires_at <= ? FOR UPDATE SKIP LOCKED LIMIT 100)`;
+/** Only top-level sessions change their workspace, and they are their trees. */
+const SET_PLACE = 'UPDATE trees SET place = ? WHERE root_session_id = ?';
 
 export interface QueuedBatch {
   readonly kind: 'batch';
@@ -225,10 +226,15 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
     if (keyed.size > MAX_KEYED) keyed.clear();
     for (const { session_id } of told.events) keyed.add(session_id);
 
-    async function apply({ batch, drawn }: QueuedBatch, tx: Tx, told: Told): Promise<Outcome> {
+    async function apply({ batch, drawn }: QueuedBatch, tx: PoolTx, told: Told): Promise<Outcome> {
       const effects: Effects = { messages: [], ended: [], sessions: [] };
       findings.guard(batch, tx);
-      for (const change of batch.writes) applyWrite(appliers, change, { tx, effects, trees, clock, log });
+      const step = { tx, effects, clock, log, dropExpiredKeys: DROP_EXPIRED_KEYS };
+      for (const change of batch.writes) {
+        applyWrite(change, step);
+        if (change.kind === 'session.set_workspace')
+          tx.run(SET_PLACE, [trees.placeOf(change.workspace_path), change.session_id]);
+      }
       const stampOf = await findings.stamps(batch, tx);
       return { published: tell(batch, drawn, stampOf, told), effects };
     }

@@ -6,7 +6,7 @@ import type { Published } from '#core/ports/live-bus.ts';
 import { type Event, type PayloadOf, SYSTEM_SESSION } from '#protocol/event.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
 import { EVENT_COLUMNS, eventRow, FACT_COLUMNS, LEDGER_SESSION_COLUMNS, ROLLUP_UPSERTS } from '#store/write/events.ts';
-import type { Tx } from '../connection/pool.ts';
+import type { PoolTx } from '../connection/pool.ts';
 import { insertRows } from './insert.ts';
 
 const insertEvents = insertRows('event_rows', EVENT_COLUMNS, '', 'event_sessions');
@@ -79,7 +79,12 @@ const NOBODY: Noticed = new Map();
  * Throws when a money sum would leave 64 bits: the transaction fails as a whole.
  * @param keyed sessions whose key is stored for certain
  */
-export function store({ events, facts }: Told, tx: Tx, keyed: ReadonlySet<string>, noticed: Noticed = NOBODY): void {
+export function store(
+  { events, facts }: Told,
+  tx: PoolTx,
+  keyed: ReadonlySet<string>,
+  noticed: Noticed = NOBODY,
+): void {
   const unkeyed = events.filter(({ session_id }) => !keyed.has(session_id));
   insertEventSessions(tx, [...new Map(unkeyed.map((event) => [event.session_id, event])).values()]);
   insertEvents(tx, events);

@@ -4,7 +4,7 @@ import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
 import type { Held, HeldTrees } from '#store/cluster/held.ts';
 import type { Send } from '../connection/client.ts';
-import type { Tx } from '../connection/pool.ts';
+import type { PoolTx } from '../connection/pool.ts';
 
 /** One numbered commit of a tree. */
 export interface Numbered {
@@ -22,7 +22,7 @@ const MAKE = `INSERT INTO trees (root_session_id, owner_node, owner_epoch, seq, 
   VALUES (@root, @node, @epoch, @seq, @lastId, coalesce(CAST(@wanted AS boolean), false), @place)`;
 const STANDS = 'SELECT owner_node, owner_epoch, seq FROM trees WHERE root_session_id = ?';
 
-export function fence({ node }: HeldTrees, { held, seq, lastId, wanted }: Numbered, tx: Tx): void {
+export function fence({ node }: HeldTrees, { held, seq, lastId, wanted }: Numbered, tx: PoolTx): void {
   const values = { root: held.root, node, epoch: held.epoch, seq, lastId, wanted, place: held.place };
   if (seq === 1) tx.run(MAKE, values);
   else {

@@ -4,7 +4,7 @@ import { SQLiteTable } from 'drizzle-orm/sqlite-core';
 import * as conversation from '#store/schema/conversation.ts';
 import * as ledger from '#store/schema/ledger.ts';
 import * as memory from '#store/schema/memory.ts';
-import type { Tx } from '../connection/pool.ts';
+import type { Tx } from '#store/write/transaction.ts';
 
 const TYPES: Readonly<Record<string, string>> = { text: 'text', integer: 'bigint', real: 'double precision' };
 
@@ -19,13 +19,6 @@ const columnTypes = new Map<string, ReadonlyMap<string, string>>(
 );
 
 type Row = Readonly<Record<string, unknown>>;
-
-/** Takes a row by the names of its columns. */
-export function insertRow(table: string, columns: readonly string[], conflict = ''): (tx: Tx, row: object) => void {
-  const values = columns.map((column) => `@${column}`).join(', ');
-  const sql = `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${values}) ${conflict}`;
-  return (tx, row) => tx.run(sql, row);
-}
 
 /**
  * Takes any number of rows in one statement.

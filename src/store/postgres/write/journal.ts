@@ -3,7 +3,8 @@
 import { type PreparedBatch, prepareBatch } from '#core/policy/journal/prepare.ts';
 import type { Journal } from '#core/ports/journal-writer.ts';
 import type { LiveBus, Published } from '#core/ports/live-bus.ts';
-import type { Effects } from '#store/write/effects.ts';
+import { savePriceVersion } from '#store/write/others.ts';
+import type { Effects } from '#store/write/transaction.ts';
 import { isTransient } from '../connection/faults.ts';
 import { pause } from '../connection/pause.ts';
 import {
@@ -19,7 +20,6 @@ import { journalFault } from './conflict.ts';
 import type { Drawn } from './event-log.ts';
 import { createLiveSessions } from './live-sessions.ts';
 import { type Place, placeOf, ROOT_OF } from './place.ts';
-import { savePriceVersion } from './price-versions.ts';
 import { prune } from './prune.ts';
 import { purge } from './purge.ts';
 
@@ -237,7 +237,7 @@ export function createJournal(options: JournalOptions): Journal {
       return gone.length;
     },
     prune: (cutoff, dryRun) => prune(pool, cutoff, dryRun),
-    savePriceVersion: (row) => savePriceVersion(pool, clock, row),
+    savePriceVersion: (row) => pool.transaction(async (tx) => savePriceVersion(tx, row, clock.now())),
   };
 }
 

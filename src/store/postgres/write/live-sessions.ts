@@ -7,7 +7,7 @@ import { JournalConflict } from '#protocol/journal-batch.ts';
 import type { TurnStatus } from '#protocol/turn.ts';
 import { STAMP, type StampRow } from '#store/read/sessions.ts';
 import { ENDED_TURN } from '#store/write/turns.ts';
-import type { Tx } from '../connection/pool.ts';
+import type { PoolTx } from '../connection/pool.ts';
 
 /** As many as a busy node has open; more are looked up again. */
 const MAX_KEPT = 4096;
@@ -24,9 +24,9 @@ export interface LiveSessions {
 
 export interface Findings {
   /** Sends what must be looked up; a check throws `JournalConflict('turn_closed' | 'session_ended')` (02 §3.5). */
-  guard(batch: PreparedBatch, tx: Tx): void;
+  guard(batch: PreparedBatch, tx: PoolTx): void;
   /** Stamps of the sessions that a batch tells of, those it has made itself among them. */
-  stamps(batch: PreparedBatch, tx: Tx): Promise<(session: string) => SessionStamp | null>;
+  stamps(batch: PreparedBatch, tx: PoolTx): Promise<(session: string) => SessionStamp | null>;
   keep(): void;
 }
 
@@ -48,7 +48,7 @@ export function createLiveSessions(): LiveSessions {
     const turns = new Set<string>();
     const ended = new Set<string>();
 
-    function guard(batch: PreparedBatch, tx: Tx): void {
+    function guard(batch: PreparedBatch, tx: PoolTx): void {
       const needed = conditionsOf(batch);
       for (const turn of needed.turns) {
         if (openTurns.has(turn) && !ended.has(turn)) continue;
@@ -76,7 +76,7 @@ export function createLiveSessions(): LiveSessions {
       live.delete(id);
     }
 
-    async function stamps(batch: PreparedBatch, tx: Tx) {
+    async function stamps(batch: PreparedBatch, tx: PoolTx) {
       const wanted = new Set<string>();
       for (const item of batch.emit) {
         if (item.kind === 'event' && item.draft.session_id !== SYSTEM_SESSION) wanted.add(item.draft.session_id);

@@ -3,7 +3,7 @@ import type { PruneReport } from '#core/ports/journal-writer.ts';
 import * as sql from '#store/write/prune.ts';
 import { maintenance } from '../connection/advisory.ts';
 import { isTransient } from '../connection/faults.ts';
-import type { Pool, Tx } from '../connection/pool.ts';
+import type { Pool, PoolTx } from '../connection/pool.ts';
 
 const REMOVE = `DELETE FROM event_rows e USING event_sessions s
   WHERE s.session_key = e.session_key AND e.id IN (SELECT value FROM json_each(?)) RETURNING e.id, s.session_id`;
@@ -51,7 +51,12 @@ async function again<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-async function slice(tx: Tx, cutoff: number, from: sql.OldEvent, dryRun: boolean): Promise<readonly sql.OldEvent[]> {
+async function slice(
+  tx: PoolTx,
+  cutoff: number,
+  from: sql.OldEvent,
+  dryRun: boolean,
+): Promise<readonly sql.OldEvent[]> {
   const { rows } = await tx.send<sql.OldEvent>(sql.OLD, [cutoff, from.timestamp_ms, from.id]);
   if (rows.length > 0 && !dryRun) {
     const gone = await tx.send<{ id: string; session_id: string }>(REMOVE, [JSON.stringify(rows.map(({ id }) => id))]);

@@ -4,25 +4,7 @@ import type { EventId } from '#protocol/ids.ts';
 import type { ReadDatabase, Reads } from '#store/read/reads.ts';
 import { PRUNED_THROUGH } from '#store/schema/words.ts';
 import { journalFault } from '../write/conflict.ts';
-
-/** Texts come from code, never from a request; the reports combine their parts to more texts than are worth keeping. */
-const MAX_STATEMENTS = 256;
-
-/** Prepares each text once. */
-function createStatementCache(
-  db: Database.Database,
-  isExact: boolean,
-): (sql: string) => Database.Statement<unknown[], unknown> {
-  const prepared = new Map<string, Database.Statement<unknown[], unknown>>();
-  return (sql) => {
-    const known = prepared.get(sql);
-    if (known !== undefined) return known;
-    if (prepared.size >= MAX_STATEMENTS) prepared.clear();
-    const statement = db.prepare<unknown[], unknown>(sql).safeIntegers(isExact);
-    prepared.set(sql, statement);
-    return statement;
-  };
-}
+import { createStatementCache } from './statements.ts';
 
 /**
  * The driver answers at once, so all that follows a read runs in microtasks. The journal writes in `setImmediate`, and

@@ -7,7 +7,7 @@ import { type Event, type EventDraft, type PayloadOf, SYSTEM_SESSION } from '#pr
 import type { IdGenerator } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
 import { EVENT_COLUMNS, EVENT_SESSION_KEY, eventRow } from '#store/write/events.ts';
-import { insertInto } from '../connection/named.ts';
+import { insertRow, type Tx } from '#store/write/transaction.ts';
 import { createLedger } from './ledger.ts';
 import type { LiveSessions } from './live-sessions.ts';
 
@@ -16,17 +16,19 @@ export interface EventLog {
   append(emit: PreparedBatch['emit']): readonly Published[];
 }
 
+const insertEvent = insertRow('event_rows', EVENT_COLUMNS);
+
 export interface EventLogOptions {
+  readonly tx: Tx;
   readonly ids: IdGenerator;
   readonly clock: Clock;
   readonly sessions: LiveSessions;
 }
 
-export function createEventLog(db: Database.Database, { ids, clock, sessions }: EventLogOptions): EventLog {
-  const insert = insertInto(db, 'event_rows', EVENT_COLUMNS);
+export function createEventLog(db: Database.Database, { tx, ids, clock, sessions }: EventLogOptions): EventLog {
   const keyOf = db.prepare<[string], number>(EVENT_SESSION_KEY).pluck();
   const insertSession = db.prepare<[string]>('INSERT INTO event_sessions (session_id) VALUES (?)');
-  const ledger = createLedger(db);
+  const ledger = createLedger(db, tx);
 
   function stampOf(sessionId: string): SessionStamp | null {
     if (sessionId === SYSTEM_SESSION) return null;
@@ -42,7 +44,7 @@ export function createEventLog(db: Database.Database, { ids, clock, sessions }: 
     const row = eventRow(event, at);
     // Not remembered: a key that is rolled back is given to another session.
     const session_key = keyOf.get(row.session_id) ?? Number(insertSession.run(row.session_id).lastInsertRowid);
-    insert({ ...row, session_key });
+    insertEvent(tx, { ...row, session_key });
     if (draft.type === 'llm.call_completed' && stamp !== null) {
       const payload = draft.payload as PayloadOf<'llm.call_completed'>;
       ledger.project({ id: event.id, at, session_id: event.session_id, turn_id: event.turn_id, payload }, stamp);

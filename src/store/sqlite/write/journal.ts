@@ -7,25 +7,17 @@ import type { Logger } from '#core/ports/logger.ts';
 import type { Clock } from '#protocol/clock.ts';
 import type { Event } from '#protocol/event.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
-import type { Effects } from '#store/write/effects.ts';
+import { savePriceVersion } from '#store/write/others.ts';
+import type { Effects } from '#store/write/transaction.ts';
 import type { SqliteStoreHandle } from '../connection/open.ts';
-import { checkpointWrites } from './checkpoint-writes.ts';
+import { createTx } from '../connection/statements.ts';
 import { journalFault } from './conflict.ts';
-import { delegationWrites } from './delegation-writes.ts';
 import { createEventLog } from './event-log.ts';
 import { createGuard } from './guard.ts';
-import { inputWrites } from './input-writes.ts';
 import { createLiveSessions } from './live-sessions.ts';
-import { metaWrites } from './meta-writes.ts';
-import { patternWrites } from './pattern-writes.ts';
-import { createPriceVersions } from './price-versions.ts';
 import { createPruner } from './prune.ts';
 import { createPurger } from './purge.ts';
-import { sessionWrites } from './session-writes.ts';
 import { type Attempt, createTransaction, UNTRIED } from './transaction.ts';
-import { turnWrites } from './turn-writes.ts';
-import { workerWrites } from './worker-writes.ts';
-import type { Appliers } from './writes.ts';
 
 export interface JournalOptions {
   readonly db: SqliteStoreHandle;
@@ -42,6 +34,8 @@ export interface JournalOptions {
  * With 256 the longest pause of 500 turns that begin at once was twice as long, and a turn cost the same.
  */
 const MAX_BATCHES_PER_TRANSACTION = 32;
+
+const DROP_EXPIRED_KEYS = 'DELETE FROM idempotency_keys WHERE expires_at <= ?';
 
 interface QueuedBatch extends Attempt {
   readonly kind: 'batch';
@@ -60,21 +54,17 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
   const { histories, sessions } = handle.caches;
   const live = createLiveSessions(db);
   const guard = createGuard(db, live);
-  const appliers: Appliers = {
-    ...sessionWrites(db),
-    ...turnWrites(db, log),
-    ...inputWrites(db),
-    ...checkpointWrites(db),
-    ...workerWrites(db),
-    ...delegationWrites(db),
-    ...metaWrites(db, clock),
-    ...patternWrites(db),
-  };
-  const events = createEventLog(db, { ids, clock, sessions: live });
-  const writeTogether = createTransaction(db, { live, guard, appliers, events, log });
-  const purgeTree = createPurger(db);
+  const tx = createTx(db);
+  const events = createEventLog(db, { tx, ids, clock, sessions: live });
+  const writeTogether = createTransaction(db, {
+    live,
+    guard,
+    step: { tx, clock, log, dropExpiredKeys: DROP_EXPIRED_KEYS },
+    events,
+    log,
+  });
+  const purgeTree = createPurger(db, tx);
   const pruneSlice = createPruner(db);
-  const storePriceVersion = createPriceVersions(db, clock);
 
   const queue: Queued[] = [];
   let scheduled = false;
@@ -180,7 +170,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
       }
       return slice.report;
     },
-    savePriceVersion: (row) => inOrder(() => storePriceVersion(row)),
+    savePriceVersion: (row) => inOrder(() => savePriceVersion(tx, row, clock.now())),
   };
 }
 

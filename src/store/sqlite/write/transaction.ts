@@ -4,12 +4,12 @@ import type { PreparedBatch } from '#core/policy/journal/prepare.ts';
 import type { Published } from '#core/ports/live-bus.ts';
 import type { Logger } from '#core/ports/logger.ts';
 import { InvalidMessageError, JournalConflict } from '#protocol/journal-batch.ts';
-import type { Effects } from '#store/write/effects.ts';
+import { applyWrite } from '#store/write/appliers.ts';
+import type { Effects, Step } from '#store/write/transaction.ts';
 import { journalFault } from './conflict.ts';
 import type { EventLog } from './event-log.ts';
 import type { Guard } from './guard.ts';
 import type { LiveSessions } from './live-sessions.ts';
-import { type Appliers, applyWrite } from './writes.ts';
 
 /** A batch and what became of it. */
 export interface Attempt {
@@ -24,7 +24,7 @@ export const UNTRIED: Attempt['outcome'] = { ok: false, error: null };
 export interface TransactionParts {
   readonly live: LiveSessions;
   readonly guard: Guard;
-  readonly appliers: Appliers;
+  readonly step: Omit<Step, 'effects'>;
   readonly events: EventLog;
   readonly log: Logger;
 }
@@ -32,7 +32,7 @@ export interface TransactionParts {
 /** Returns what writes batches and settles the outcome of each; never throws. */
 export function createTransaction(
   db: Database.Database,
-  { live, guard, appliers, events, log }: TransactionParts,
+  { live, guard, step, events, log }: TransactionParts,
 ): (batches: readonly Attempt[]) => void {
   const begin = db.prepare('BEGIN IMMEDIATE');
   const commitAll = db.prepare('COMMIT');
@@ -63,7 +63,7 @@ export function createTransaction(
   function write(item: Attempt): void {
     const effects: Effects = { messages: [], ended: [], sessions: [] };
     guard(item.batch);
-    for (const change of item.batch.writes) applyWrite(appliers, change, effects);
+    for (const change of item.batch.writes) applyWrite(change, { ...step, effects });
     item.outcome = { ok: true, published: events.append(item.batch.emit), effects };
   }
 

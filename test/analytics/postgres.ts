@@ -71,7 +71,11 @@ export async function startDatabase(service: string, statementMs?: number): Prom
     project: (call, stamp) =>
       pool.transaction(async (tx) => {
         const fact = costFact(call, stamp);
-        store({ events: [], facts: [{ ...fact, session_key: fact.session_id }] }, tx, new Set());
+        store(
+          { typeNumbers: pool.typeNumbers, events: [], facts: [{ ...fact, session_key: fact.session_id }] },
+          tx,
+          new Set(),
+        );
       }),
     differences: () => verifyRollups(pool),
     rebuildRollups: () => rebuildRollups(pool),

@@ -2,7 +2,7 @@
 
 import { setImmediate } from 'node:timers/promises';
 import type { TimeWindow } from '#protocol/analytics.ts';
-import { type REPORTED_TYPES, typeIs } from '../schema/words.ts';
+import { type ReportedType, typeIs } from '../schema/words.ts';
 
 /** How a report reads: `?` for values, integers as bigint. */
 export type Read = <Row>(sql: string, ...values: readonly unknown[]) => Promise<readonly Row[]>;
@@ -64,7 +64,7 @@ function timeOf([row]: readonly { readonly time: bigint }[]): number | null {
 /** Slices of the stored events of one type, named in the statement itself: a parameter would not find their index. */
 export function eventSlices(
   read: Read,
-  type: (typeof REPORTED_TYPES)[number],
+  type: ReportedType,
   window: TimeWindow,
   rows: number,
 ): AsyncGenerator<TimeWindow> {

@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm';
 import { check, index, integer, primaryKey, sqliteTable, text } from 'drizzle-orm/sqlite-core';
 import { PurposeSchema } from '#protocol/event/turn-events.ts';
-import { ACTOR_NUMBERS, REPORTED_TYPES, SENSITIVITY_NUMBERS, TYPE_NUMBERS } from './words.ts';
+import { ACTOR_NUMBERS, REPORTED_TYPES, SENSITIVITY_NUMBERS } from './words.ts';
 
 function list(values: readonly string[]) {
   return sql.raw(values.map((v) => `'${v}'`).join(', '));
@@ -34,7 +34,13 @@ export const event_rows = sqliteTable(
     // Only what reports count: every index costs each event, and SQLite sees `a = 1` in an OR but not in an IN.
     index('event_rows_reported')
       .on(t.type, t.timestamp_ms)
-      .where(sql.raw(REPORTED_TYPES.map((type) => `type = ${TYPE_NUMBERS[type]}`).join(' OR '))),
+      .where(
+        sql.raw(
+          Object.values(REPORTED_TYPES)
+            .map((number) => `type = ${number}`)
+            .join(' OR '),
+        ),
+      ),
     index('event_rows_time').on(t.timestamp_ms),
     check('event_rows_actor', sql`actor IN (${numbers(ACTOR_NUMBERS)})`),
     check('event_rows_sensitivity', sql`sensitivity IN (${numbers(SENSITIVITY_NUMBERS)})`),
@@ -47,7 +53,7 @@ export const event_sessions = sqliteTable('event_sessions', {
   session_id: text().notNull().unique('event_sessions_id'),
 });
 
-/** `TYPE_NUMBERS`, and types of events that this version does not know. */
+/** Numbers of the catalogue's types, and of types that this version does not know. Filled when the database is opened. */
 export const event_types = sqliteTable('event_types', {
   number: integer().primaryKey().notNull(),
   type: text().notNull().unique('event_types_type'),

@@ -2,8 +2,9 @@
 
 import { storedPayload } from '#core/policy/journal/stored-payload.ts';
 import type { Event } from '#protocol/event.ts';
+import type { TypeNumbers } from '../schema/event-types.ts';
 import { ROLLUPS, rollupColumns, rollupKey, TOKEN_COUNTS } from '../schema/rollups.ts';
-import { ACTOR_NUMBERS, SENSITIVITY_NUMBERS, TYPE_NUMBERS } from '../schema/words.ts';
+import { ACTOR_NUMBERS, SENSITIVITY_NUMBERS } from '../schema/words.ts';
 
 /** Beside what `eventRow` says, `session_key` names the session's row. */
 export const EVENT_COLUMNS = [
@@ -50,14 +51,14 @@ export const EVENT_SESSION_KEY = 'SELECT session_key FROM event_sessions WHERE s
 export const LEDGER_SESSION_KEY = 'SELECT session_key FROM ledger_sessions WHERE session_id = ?';
 
 /** @param at Unix milliseconds */
-export function eventRow(event: Event, at: number) {
+export function eventRow(event: Event, at: number, typeNumbers: TypeNumbers) {
   return {
     id: event.id,
     timestamp_ms: at,
     session_id: event.session_id,
     turn_id: event.turn_id,
     parent_event_id: event.parent_event_id,
-    type: TYPE_NUMBERS[event.type],
+    type: typeNumbers.get(event.type),
     actor: ACTOR_NUMBERS[event.actor],
     sensitivity: SENSITIVITY_NUMBERS[event.sensitivity],
     payload_json: storedPayload(event.type, event.payload, event),

@@ -117,7 +117,7 @@ export async function openSchema(url: string, start: number, options: NodeOption
     migrationsDir: MIGRATIONS,
     clock,
   });
-  const pool = through?.(direct) ?? direct;
+  const pool = { ...direct, ...through?.(direct) };
   const ids = createIdGenerator(clock.now, Math.random);
   const schema = filesIn(MIGRATIONS).length;
   const trees = createTrees({

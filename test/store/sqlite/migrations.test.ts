@@ -5,15 +5,16 @@ import { join, relative, resolve } from 'node:path';
 import Database from 'better-sqlite3';
 import { getTableConfig, type SQLiteTable } from 'drizzle-orm/sqlite-core';
 import { expect, test } from 'vitest';
-import { silentLogger } from '#core/ports/logger.ts';
+import { EVENT_TYPES } from '#protocol/event.ts';
 import type { SessionId, TurnId } from '#protocol/ids.ts';
 import { composeQuery } from '#store/read/events.ts';
 import { createStore } from '#store/read/store.ts';
 import * as conversation from '#store/schema/conversation.ts';
+import type { TypeRow } from '#store/schema/event-types.ts';
 import * as ledger from '#store/schema/ledger.ts';
 import * as memory from '#store/schema/memory.ts';
-import { REPORTED_TYPES, TYPE_NUMBERS, typeIs } from '#store/schema/words.ts';
-import { openDatabase } from '#store/sqlite/connection/open.ts';
+import { REPORTED_TYPES, type ReportedType, typeIs } from '#store/schema/words.ts';
+import { migrate } from '#store/sqlite/connection/migrate.ts';
 import { createReadDatabase } from '#store/sqlite/connection/reads.ts';
 import { MIGRATIONS, openWorld, tempFolder } from './world.ts';
 
@@ -77,7 +78,9 @@ function firstSchema(): { readonly path: string; readonly migrations: number } {
   const { entries, ...rest } = JSON.parse(readFileSync(list, 'utf8'));
   writeFileSync(list, JSON.stringify({ ...rest, entries: entries.slice(0, 1) }));
   const path = join(tempFolder(), 'metis.db');
-  openDatabase({ path, synchronous: 'NORMAL', migrationsDir: first, log: silentLogger }).close();
+  const db = new Database(path);
+  migrate(db, path, first, () => db.pragma('journal_mode = WAL'));
+  db.close();
   return { path, migrations: entries.length };
 }
 
@@ -96,10 +99,12 @@ test('a database of the first schema comes forward with its rows, and is read th
 });
 
 test('every type of event has its number in the database', async () => {
-  const world = openWorld();
-  expect(await world.rows('SELECT type, number FROM event_types ORDER BY number')).toEqual(
-    Object.entries(TYPE_NUMBERS).map(([type, number]) => ({ type, number: BigInt(number) })),
-  );
+  const { handle } = openWorld();
+  const rows = handle.db.prepare<[], TypeRow>('SELECT type, number FROM event_types ORDER BY type').all();
+  expect(rows.map(({ type }) => type)).toEqual(EVENT_TYPES.toSorted());
+  expect([...handle.typeNumbers].sort()).toEqual(rows.map(({ type, number }) => [type, number]));
+  // The index of reports names these numbers.
+  expect(Object.fromEntries(handle.typeNumbers)).toMatchObject(REPORTED_TYPES);
 });
 
 test('events of an older database are read field by field as they were, of unknown types and purged sessions too', async () => {
@@ -159,7 +164,7 @@ test('room that migrations free goes back to the disk', async () => {
 
 test('what reports read by type and time has its index, by the very words of their statements', async () => {
   const world = openWorld();
-  for (const type of REPORTED_TYPES) {
+  for (const type of Object.keys(REPORTED_TYPES) as ReportedType[]) {
     const plan = await world.rows(
       `EXPLAIN QUERY PLAN SELECT payload_json FROM event_rows WHERE ${typeIs(type)} AND timestamp_ms >= 0 AND timestamp_ms < 9`,
     );

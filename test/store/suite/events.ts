@@ -293,6 +293,17 @@ export function eventSuite(openWorld: OpenStore): void {
       expect(await world.store.events.listRaw(query)).toMatchObject([{ event: expected, payload_json: '{"new":[1]}' }]);
     });
 
+    test('a type that the database does not know gets its number when the database is opened', async () => {
+      const first = await openWorld();
+      const session = await storedSession(first);
+      await first.execute("DELETE FROM event_types WHERE type = 'eval.completed'");
+      const world = await first.reopen();
+      const sample = sampleOf(CATALOG['eval.completed'].payload);
+      const [event] = await world.journal.commit({ emit: [draftOf('eval.completed', session.id, sample)] });
+      const query = { ...EVERYTHING, session_id: session.id, types: ['eval.completed'] as const };
+      expect((await world.store.events.list(query)).rows).toEqual([event]);
+    });
+
     test('events of a turn are found in its session, those behind a later turn and no others', async () => {
       const world = await openWorld();
       const session = await storedSession(world);

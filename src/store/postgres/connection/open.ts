@@ -2,11 +2,23 @@
 import { orAbort } from '#protocol/abort.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { StartupError } from '#protocol/errors.ts';
+import {
+  ADD_EVENT_TYPE,
+  findMissingTypes,
+  LIST_EVENT_TYPES,
+  type TypeNumbers,
+  type TypeRow,
+  toTypeNumbers,
+} from '#store/schema/event-types.ts';
 import { isTransient } from './faults.ts';
 import { migrate, OlderNodesRunning } from './migrate.ts';
 import { pause } from './pause.ts';
 import { createPool, type Pool, type PoolOptions } from './pool.ts';
 import { requireSessionMode } from './pooler.ts';
+
+export interface OpenPool extends Pool {
+  readonly typeNumbers: TypeNumbers;
+}
 
 export interface OpenOptions extends PoolOptions {
   readonly migrationsDir: string;
@@ -24,7 +36,7 @@ const ALIVE_MS = 60_000;
  * Throws `StartupError`: `database_unreachable`, `database_refused`, `database_pooler_mode`, `database_too_old`,
  * `schema_too_new`, `database_foreign`, `older_nodes_running`.
  */
-export async function openDatabase(options: OpenOptions): Promise<Pool> {
+export async function openDatabase(options: OpenOptions): Promise<OpenPool> {
   const { url, migrationsDir, clock, log, patienceMs = null, leave = new AbortController().signal } = options;
   const from = clock.monotonic();
   // Nothing else is open yet, and a pause keeps no process alive: without this it would end in the first one.
@@ -36,7 +48,13 @@ export async function openDatabase(options: OpenOptions): Promise<Pool> {
         await orAbort(requireSessionMode(url), leave);
         const applied = await orAbort(migrate(url, migrationsDir), leave);
         if (applied.length > 0) log.info({ migrations: applied }, 'database migrated');
-        return createPool(options);
+        const pool = createPool(options);
+        try {
+          return { ...pool, typeNumbers: await orAbort(registerEventTypes(pool), leave) };
+        } catch (error) {
+          await pool.close();
+          throw error;
+        }
       } catch (error) {
         if (leave.aborted) throw leave.reason;
         if (!(isTransient(error) || error instanceof OlderNodesRunning)) throw startupFault(url, error);
@@ -49,6 +67,16 @@ export async function openDatabase(options: OpenOptions): Promise<Pool> {
     }
   } finally {
     clearInterval(alive);
+  }
+}
+
+async function registerEventTypes(pool: Pool): Promise<TypeNumbers> {
+  for (;;) {
+    const numbers = toTypeNumbers((await pool.send<TypeRow>(LIST_EVENT_TYPES, [])).rows);
+    const missing = findMissingTypes(numbers);
+    if (missing.length === 0) return numbers;
+    // Read again afterwards: another node may have taken a number that was to be given here.
+    for (const type of missing) await pool.send(ADD_EVENT_TYPE, [type]);
   }
 }
 

@@ -13,8 +13,9 @@ import type { Held, HeldTrees } from '#store/cluster/held.ts';
 import { applyWrite } from '#store/write/appliers.ts';
 import type { Effects } from '#store/write/transaction.ts';
 import { isTransient } from '../connection/faults.ts';
+import type { OpenPool } from '../connection/open.ts';
 import { pause } from '../connection/pause.ts';
-import type { Pool, PoolTx } from '../connection/pool.ts';
+import type { PoolTx } from '../connection/pool.ts';
 import { journalFault } from './conflict.ts';
 import { type Drawn, type Noticed, store, type Told, tell } from './event-log.ts';
 import { afterwards, fence, type Numbered, outcomeOf } from './fence.ts';
@@ -57,7 +58,7 @@ export type Written = Outcome & Pick<Part, 'commit'>;
 type Commit = Numbered & { readonly turn: string | null };
 
 export interface CommitOptions {
-  readonly pool: Pool;
+  readonly pool: OpenPool;
   readonly trees: HeldTrees;
   readonly ids: IdGenerator;
   readonly clock: Clock;
@@ -211,10 +212,10 @@ export function createCommits({ pool, trees, ids, clock, log, noticed }: CommitO
 
   async function attemptAt(parts: readonly Part[], numbered: ReadonlyMap<Part, Numbered>): Promise<void> {
     const findings = live.begin();
-    let told: Told = { events: [], facts: [] };
+    let told: Told = { typeNumbers: pool.typeNumbers, events: [], facts: [] };
     await pool.transaction(async (tx) => {
       for (const number of numbered.values()) fence(trees, number, tx);
-      told = { events: [], facts: [] };
+      told = { typeNumbers: pool.typeNumbers, events: [], facts: [] };
       for (const part of parts) {
         const outcomes: Outcome[] = [];
         for (const item of part.batches) outcomes.push(await apply(item, tx, told));

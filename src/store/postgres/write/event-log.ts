@@ -5,6 +5,7 @@ import { type PreparedBatch, type SessionStamp, stampedEvent } from '#core/polic
 import type { Published } from '#core/ports/live-bus.ts';
 import { type Event, type PayloadOf, SYSTEM_SESSION } from '#protocol/event.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
+import type { TypeNumbers } from '#store/schema/event-types.ts';
 import { EVENT_COLUMNS, eventRow, FACT_COLUMNS, LEDGER_SESSION_COLUMNS, ROLLUP_UPSERTS } from '#store/write/events.ts';
 import type { PoolTx } from '../connection/pool.ts';
 import { insertRows } from './insert.ts';
@@ -37,6 +38,7 @@ type EventFact = ReturnType<typeof eventRow> & { readonly session_key: string; r
 
 /** Collects what the batches of one transaction tell. */
 export interface Told {
+  readonly typeNumbers: TypeNumbers;
   readonly events: EventFact[];
   readonly facts: Fact[];
 }
@@ -62,7 +64,7 @@ export function tell(
     if (stamp === null && draft.session_id !== SYSTEM_SESSION)
       throw new JournalConflict('session_gone', `no session ${draft.session_id}`);
     const event = stampedEvent(draft, { id, at, parent, stamp });
-    told.events.push({ ...eventRow(event, at), session_key: event.session_id, told: event.type });
+    told.events.push({ ...eventRow(event, at, told.typeNumbers), session_key: event.session_id, told: event.type });
     if (draft.type === 'llm.call_completed' && stamp !== null) {
       const payload = draft.payload as PayloadOf<'llm.call_completed'>;
       const fact = costFact({ id, at, session_id: event.session_id, turn_id: event.turn_id, payload }, stamp);

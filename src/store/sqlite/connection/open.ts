@@ -5,6 +5,14 @@ import type { Logger } from '#core/ports/logger.ts';
 import { StartupError } from '#protocol/errors.ts';
 import { makeFolder } from '#protocol/folder.ts';
 import { createHistoryCache, createSessionCache, type HistoryCache, type SessionCache } from '#store/read/caches.ts';
+import {
+  ADD_EVENT_TYPE,
+  findMissingTypes,
+  LIST_EVENT_TYPES,
+  type TypeNumbers,
+  type TypeRow,
+  toTypeNumbers,
+} from '#store/schema/event-types.ts';
 import { resolveDatabasePath } from './check-place.ts';
 import { type Checkpointer, createCheckpointer } from './checkpointer.ts';
 import { keepPlans } from './kept-plans.ts';
@@ -18,6 +26,7 @@ export interface SqliteStoreHandle {
   readonly db: Database.Database;
   /** A second connection that cannot write (`query_only`), for reports. */
   readonly reader: Database.Database;
+  readonly typeNumbers: TypeNumbers;
   /** Told of every commit. */
   readonly checkpoints: Checkpointer;
   /** Sessions in use and their histories: read by the store, kept current by the journal. */
@@ -70,16 +79,24 @@ export function openDatabase({ path: given, synchronous, migrationsDir, log }: O
       giveBackRoom(db, path, log);
     }
     keepPlans(db);
+    const typeNumbers = registerEventTypes(db);
     const reader = openReader(path);
     opened.push(reader);
     const checkpoints = createCheckpointer(path, synchronous, log);
     opened.push(checkpoints);
     const caches = { histories: createHistoryCache(HISTORY_CACHE_BYTES), sessions: createSessionCache() };
-    return { path, db, reader, checkpoints, caches, close };
+    return { path, db, reader, typeNumbers, checkpoints, caches, close };
   } catch (cause) {
     close();
     throw asStartupError(path, cause);
   }
+}
+
+function registerEventTypes(db: Database.Database): TypeNumbers {
+  const list = db.prepare<[], TypeRow>(LIST_EVENT_TYPES);
+  const add = db.prepare<[string]>(ADD_EVENT_TYPE);
+  for (const type of findMissingTypes(toTypeNumbers(list.all()))) add.run(type);
+  return toTypeNumbers(list.all());
 }
 
 /** A connection that only reads, also beside a running server. The file must exist. */

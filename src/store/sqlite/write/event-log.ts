@@ -6,6 +6,7 @@ import type { Clock } from '#protocol/clock.ts';
 import { type Event, type EventDraft, type PayloadOf, SYSTEM_SESSION } from '#protocol/event.ts';
 import type { IdGenerator } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
+import type { TypeNumbers } from '#store/schema/event-types.ts';
 import { EVENT_COLUMNS, EVENT_SESSION_KEY, eventRow } from '#store/write/events.ts';
 import { insertRow, type Tx } from '#store/write/transaction.ts';
 import { createLedger } from './ledger.ts';
@@ -20,12 +21,16 @@ const insertEvent = insertRow('event_rows', EVENT_COLUMNS);
 
 export interface EventLogOptions {
   readonly tx: Tx;
+  readonly typeNumbers: TypeNumbers;
   readonly ids: IdGenerator;
   readonly clock: Clock;
   readonly sessions: LiveSessions;
 }
 
-export function createEventLog(db: Database.Database, { tx, ids, clock, sessions }: EventLogOptions): EventLog {
+export function createEventLog(
+  db: Database.Database,
+  { tx, typeNumbers, ids, clock, sessions }: EventLogOptions,
+): EventLog {
   const keyOf = db.prepare<[string], number>(EVENT_SESSION_KEY).pluck();
   const insertSession = db.prepare<[string]>('INSERT INTO event_sessions (session_id) VALUES (?)');
   const ledger = createLedger(db, tx);
@@ -41,7 +46,7 @@ export function createEventLog(db: Database.Database, { tx, ids, clock, sessions
     const at = clock.now();
     const stamp = stampOf(draft.session_id);
     const event = stampedEvent(draft, { id: ids.event(), at, parent, stamp });
-    const row = eventRow(event, at);
+    const row = eventRow(event, at, typeNumbers);
     // Not remembered: a key that is rolled back is given to another session.
     const session_key = keyOf.get(row.session_id) ?? Number(insertSession.run(row.session_id).lastInsertRowid);
     insertEvent(tx, { ...row, session_key });

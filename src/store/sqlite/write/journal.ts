@@ -55,7 +55,7 @@ export function createJournal({ db: handle, ids, clock, bus, log, trusted = fals
   const live = createLiveSessions(db);
   const guard = createGuard(db, live);
   const tx = createTx(db);
-  const events = createEventLog(db, { tx, ids, clock, sessions: live });
+  const events = createEventLog(db, { tx, typeNumbers: handle.typeNumbers, ids, clock, sessions: live });
   const writeTogether = createTransaction(db, {
     live,
     guard,

@@ -284,7 +284,7 @@ export async function createServer(options: ServerOptions): Promise<RunningServe
     const close = async () => {
       draining = true;
       trees.drain();
-      mcp?.hurry();
+      mcp?.stopWaiting();
       await mcpDoor.close();
       await drain(engine);
       await resuming;

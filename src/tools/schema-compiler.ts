@@ -13,9 +13,9 @@ import type { JsonSchema } from '#protocol/tool.ts';
 
 // A time limit for synchronous work on untrusted input.
 
-/** Processor time; far above what a sensible schema takes, short enough for everybody else to wait. */
+/** Processor time: far above the needs of a sensible schema, short enough for other requests. */
 const LIMIT_MS = 100;
-/** Of all attempts together, each of which everybody else waits for. */
+/** Processor time of all attempts together. */
 const TOTAL_MS = 2 * LIMIT_MS;
 
 export class OutOfTime extends Error {}
@@ -67,7 +67,7 @@ const MAX_ISSUES = 100;
 /** Their values are data: a member named `$ref` in there refers to nothing. */
 const DATA_KEYWORDS = new Set(['const', 'enum', 'default', 'examples']);
 
-/** That differ: ajv takes time by the square of their number. */
+/** Maximum different regular expressions: ajv's time grows with the square of their number. */
 const MAX_EXPRESSIONS = 100;
 
 const OPTIONS: Options = {
@@ -83,7 +83,7 @@ const require = createRequire(import.meta.url);
 type Dialect = () => typeof Ajv | typeof Ajv2020;
 const DRAFT_2020: Dialect = () => (require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js')).Ajv2020;
 const DRAFT_07: Dialect = () => (require('ajv') as typeof import('ajv')).Ajv;
-/** By what `$schema` says, without its end. */
+/** By `$schema`, without scheme and final `#`. */
 const DIALECTS: ReadonlyMap<string, Dialect> = new Map([
   ['json-schema.org/draft/2020-12/schema', DRAFT_2020],
   ['json-schema.org/draft-07/schema', DRAFT_07],
@@ -92,8 +92,8 @@ const DIALECTS: ReadonlyMap<string, Dialect> = new Map([
 const metaSchemas = new Map<Dialect, Ajv>();
 
 /**
- * Compiles schemas of 2020-12, or of draft-07 where `$schema` says so, with an object root and local references; nothing
- * is coerced or filled in.
+ * Compiles schemas of 2020-12, or of draft-07 if `$schema` names it, with an object root and local references. Values
+ * are never coerced or filled in.
  */
 export const schemaCompiler: SchemaCompiler = {
   compile(schema) {
@@ -118,7 +118,7 @@ export const schemaCompiler: SchemaCompiler = {
   },
 };
 
-/** Made outside of any time limit: it is kept, and must not be broken off while it is being made. */
+/** Runs outside of the time limit: the result is cached and must not be interrupted while it is created. */
 function loadMetaSchema(dialect: Dialect): Ajv {
   let meta = metaSchemas.get(dialect);
   if (meta === undefined) {
@@ -130,7 +130,7 @@ function loadMetaSchema(dialect: Dialect): Ajv {
   return meta;
 }
 
-/** Validator of a schema that is part of this program, which its tests have compiled: made when it is first used. */
+/** Validator of a schema that is part of this program and covered by its tests: compiled on first use. */
 export function createLazyValidator(schema: JsonSchema): (value: unknown) => readonly Issue[] {
   let check: Check | null = null;
   return (value) => {
@@ -250,7 +250,7 @@ function toIssues(errors: readonly ErrorObject[]): Issue[] {
   });
 }
 
-/** A name in the value may be as long as the value. */
+/** Names in the value may be very long. */
 function cutPath(path: string): string {
   return shortened(path, MAX_PATH);
 }

@@ -25,7 +25,7 @@ function createWorkerTool(definition: ToolDefinition) {
   return { definition, validate: createLazyValidator(definition.input_schema), factory };
 }
 
-/** A tool that some workspaces or sessions have beside the built-in ones. */
+/** A tool that some workspaces or sessions have in addition to the built-in tools. */
 interface AddedTool {
   readonly definition: ToolDefinition;
   readonly validate: (value: unknown) => readonly Issue[];
@@ -34,7 +34,7 @@ interface AddedTool {
 
 /**
  * @param mcp null = no MCP server is configured: every workspace has the built-in tools, and no turn waits for more
- * @param disabled names, or prefixes with a final `*`, of tools that nobody has, a turn from before a restart included
+ * @param disabled names, or prefixes with a final `*`, of tools that no turn gets, including turns from before a restart
  */
 export function createToolRegistry(builtin: ToolSet, mcp: Mcp | null, disabled: readonly string[]): ToolRegistry {
   const own = disabled.length === 0 ? builtin : removeDisabled(builtin, disabled);
@@ -57,7 +57,7 @@ export function createToolRegistry(builtin: ToolSet, mcp: Mcp | null, disabled: 
 }
 
 function isDisabled(name: string, disabled: readonly string[]): boolean {
-  // A worker that cannot ask would have to guess.
+  // A worker without this tool would have to guess.
   if (name === REQUEST_CONTEXT) return false;
   return disabled.some((entry) => namesTool(entry, name));
 }

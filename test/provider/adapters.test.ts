@@ -94,7 +94,7 @@ describe('what is configured', () => {
 
   test('recording and replaying at once stops the start', () => {
     expect(setup({ anthropic: { type: 'anthropic' } }, {}, { record: folder, replay: folder }).create).toThrow(
-      /exclude each other/,
+      /mutually exclusive/,
     );
   });
 

@@ -250,7 +250,7 @@ export async function startEngine(options: EngineOptions): Promise<TestEngine> {
   };
   const close = async () => {
     if (!open) return;
-    mcp?.hurry();
+    mcp?.stopWaiting();
     await drain(engine);
     await loop?.close();
     abandon();

@@ -62,7 +62,7 @@ describe('a write of memory', () => {
     while (fs.readdirSync(folder).length === 1) await new Promise(setImmediate);
     fs.writeFileSync(path.join(folder, 'MEMORY.md'), '- theirs\n');
     expect((await answer).message).toBe(
-      'MEMORY.md cannot be used: it was changed by somebody else in this moment; try again',
+      'MEMORY.md cannot be used: it was changed by another program at the same time; try again',
     );
     expect(read(root)).toBe('- theirs\n');
     expect(fs.readdirSync(folder)).toEqual(['MEMORY.md']);

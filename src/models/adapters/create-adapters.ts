@@ -28,28 +28,28 @@ interface AdapterCredentials {
   readonly base_url: string | null;
 }
 
-/** Keys and addresses, as somebody who reads the environment found them. */
+/** Reads keys and base URLs from the environment. */
 export interface CredentialSource {
-  /** Null: the adapter cannot be used. */
+  /** Null = the adapter cannot be used. */
   forAdapter(id: string, config: AdapterConfig): AdapterCredentials | null;
   /** The variable that would hold the adapter's key. */
   keyName(id: string, config: AdapterConfig): string;
-  /** Every value that must appear nowhere. */
+  /** Values that must never be logged or stored. */
   readonly secrets: readonly string[];
 }
 
 export interface AdapterSetup {
   readonly adapters: ReadonlyMap<string, AdapterConfig>;
   readonly credentials: CredentialSource;
-  /** The file a missing key may be added to; for the warning. */
+  /** The file that the warning about a missing key names. */
   readonly envFile: string;
-  /** Text of a scenario file; null asks for the built-in one. */
+  /** Text of a scenario file; null = the built-in scenario. */
   readonly readScenario: (path: string | null) => { readonly path: string; readonly text: string };
   readonly record: string | null;
   readonly replay: string | null;
   /** The environment, which names the proxies. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** In place of the network. */
+  /** Replaces the network. */
   readonly send?: Send;
   readonly clock: Clock;
   readonly random: () => number;
@@ -59,15 +59,15 @@ export interface AdapterSetup {
 }
 
 /**
- * The usable adapters by id; their keys are the configured adapters.
- * Throws `StartupError` for a scenario that is refused, recordings that cannot be read, recording and replaying at once,
- * or a proxy that is no address.
+ * The usable adapters by id.
+ * Throws `StartupError` for an invalid scenario, unreadable recordings, recording combined with replay, or an invalid
+ * proxy address.
  */
 export function createAdapters(setup: AdapterSetup): Providers {
   const { credentials, log } = setup;
   if (setup.record !== null && setup.replay !== null)
     throw new StartupError('record_and_replay', [
-      'providers.record and providers.replay exclude each other; unset one',
+      'providers.record and providers.replay are mutually exclusive; unset one of them',
     ]);
   const found = new Map([...setup.adapters].map(([id, config]) => [id, credentials.forAdapter(id, config)]));
   const { secrets } = credentials;
@@ -114,7 +114,7 @@ function isReal(config: AdapterConfig): config is RealConfig {
   return config.type !== 'scripted';
 }
 
-/** One sentence, however many there are. */
+/** One sentence for all adapters. */
 function describeMissingKeys(
   without: readonly [string, AdapterConfig][],
   { credentials, envFile }: AdapterSetup,

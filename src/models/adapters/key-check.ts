@@ -8,13 +8,13 @@ import { DEFAULT_BASE_URLS } from './create-adapters.ts';
 import { ANTHROPIC_VERSION } from './provider-wires.ts';
 
 const TIMEOUT_SECONDS = 15;
-/** Bytes of an answer that are read. */
+/** Maximum bytes read of an answer. */
 const MAX_ANSWER = 64 * 1024;
 
 export interface KeyCheck {
-  /** `untested`: the provider said nothing about the key. */
+  /** `untested`: the response contains no statement about the key. */
   readonly verdict: 'accepted' | 'rejected' | 'untested';
-  /** What the provider answered, or why there was no answer. */
+  /** The provider's answer, or the reason for its absence. */
   readonly answer: string;
 }
 
@@ -26,7 +26,7 @@ export interface KeyCheckSetup {
   readonly secrets: readonly string[];
 }
 
-/** Never throws. Null for an adapter that has no address. */
+/** Never throws. Null for an adapter without an address. */
 export async function checkKey({ config, found, send, clock, secrets }: KeyCheckSetup): Promise<KeyCheck | null> {
   const { type } = config;
   if (type === 'scripted') return null;
@@ -69,7 +69,7 @@ function readVerdict(status: number, body: unknown, secrets: readonly string[]):
   return { verdict: error_class === 'auth' ? 'rejected' : 'untested', answer: `${status}${words.slice(0, 300)}` };
 }
 
-/** Undefined where the answer is too large or no JSON. */
+/** Undefined if the answer is too large or not JSON. */
 async function readAnswer(response: HttpResponse): Promise<unknown> {
   const pieces: Uint8Array[] = [];
   let bytes = 0;

@@ -10,23 +10,23 @@ export interface TimeLimits {
   readonly total: number;
   /** From the start of one attempt to the head of its response. */
   readonly connect: number;
-  /** Between two signs of life of the stream. */
+  /** Between two events of the stream. */
   readonly idle: number;
 }
 
-/** Watches one model call. Each attempt has its own signal, so that stopping one closes its socket and nothing else. */
+/** Watches one model call. Each attempt has its own signal: a stopped attempt closes only its own socket. */
 export interface Guard {
-  /** Of the current attempt. */
+  /** Signal of the current attempt. */
   readonly signal: AbortSignal;
-  /** Why it was stopped; null while it was not. */
+  /** Why the attempt was stopped; null = it was not stopped. */
   stopFault(): Fault | null;
   /** Milliseconds until the total deadline. */
   remaining(): number;
   /** Starts an attempt: a fresh signal and the connect timer. */
   begin(): void;
-  /** The head of the response is here: idle time counts from now. */
+  /** The head of the response has arrived: idle time counts from now. */
   startIdleTimer(): void;
-  /** A sign of life. */
+  /** Restarts the idle time: data has arrived. */
   touch(): void;
   /** The attempt is over. */
   end(): void;
@@ -101,7 +101,7 @@ const CAP_SECONDS = 30;
 const JITTER = 0.25;
 const RETRY_AFTER_CAP_SECONDS = 60;
 
-/** Whether a failure of this kind may succeed at once when repeated; the total deadline never does. */
+/** Whether a retry may succeed. An exceeded total deadline is never retried. */
 export function mayRetry(fault: Fault): boolean {
   return TRANSIENT_ERRORS.includes(fault.error_class) && fault.error_detail !== 'timeout_total';
 }
@@ -116,7 +116,7 @@ export function retryDelay(attempt: number, retryAfter: number | null, random: (
   return exponential * (1 - JITTER + 2 * JITTER * random());
 }
 
-/** Seconds a response asks to wait: `retry-after-ms`, else `retry-after` in seconds or as an HTTP date; null when absent or unreadable. */
+/** The delay that a response requests, in seconds: `retry-after-ms`, else `retry-after` in seconds or as an HTTP date; null = none. */
 export function retryAfterSeconds(header: (name: string) => string | null, now: number): number | null {
   const ms = parseDecimal(header('retry-after-ms'));
   if (ms !== null) return ms / 1000;

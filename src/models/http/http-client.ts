@@ -8,33 +8,33 @@ import type { HttpRequest, HttpResponse, Send } from './provider-http.ts';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** What may wait here for a reader before the socket is read no further. */
+/** Unread bytes above which the socket is paused. */
 const UNREAD_BYTES = 64 * 1024;
 const CONNECT_MS = 300_000;
-/** Head of a response; one that is longer breaks the attempt off. */
+/** Maximum size of a response head; a larger head fails the attempt. */
 const HEADER_BYTES = 16 * 1024;
 
 /**
- * One pool of connections for all addresses. `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` name the way, in either case.
- * Throws `StartupError` for a proxy that is no address.
+ * One pool of connections for all addresses. Reads `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in upper or lower case.
+ * Throws `StartupError` for an invalid proxy address.
  */
 export function createHttpClient(env: Environment): Send {
   const proxies = readProxies(env);
   let dispatcher: Dispatcher | null = null;
   const startAndSend = async (request: HttpRequest) => {
-    // Loaded by the first call: a server starts without it.
+    // Loaded with the first call: the server's start does not need it.
     const { Agent, buildConnector, EnvHttpProxyAgent, Pool } = await import('undici');
     const pool = (origin: string | URL, { connect, ...rest }: Agent.Options) =>
       new Pool(origin, { ...rest, connect: abandonable(connect as Connector) });
     const options = {
       ...proxies,
-      // Attempts have timers of their own (11.8); these are for what they might leave behind.
+      // Attempts have their own timers (11.8).
       headersTimeout: 0,
       bodyTimeout: 0,
       connect: buildConnector({ timeout: CONNECT_MS }),
       maxHeaderSize: HEADER_BYTES,
       factory: pool,
-      // For the way to a proxy.
+      // For connections to a proxy.
       clientFactory: pool,
     };
     dispatcher ??= proxies.httpProxy || proxies.httpsProxy ? new EnvHttpProxyAgent(options) : new Agent(options);
@@ -64,7 +64,7 @@ function readProxies(env: Environment): Proxies {
   return { httpProxy: proxy('HTTP_PROXY'), httpsProxy: proxy('HTTPS_PROXY'), noProxy: readVariable('NO_PROXY').trim() };
 }
 
-/** What undici takes: no path, and a name and a password that can be decoded. */
+/** The form that undici accepts: no path, and credentials that can be decoded. */
 function proxyUrl(text: string): string | null {
   if (!/^https?:\/\//i.test(text) || !URL.canParse(text)) return null;
   const url = new URL(text);
@@ -82,15 +82,15 @@ function proxyUrl(text: string): string | null {
 type Connector = buildConnector.connector;
 type GiveUp = (error: Error) => void;
 
-/** The connections that are being opened for a request; null once it needs none, which may be long before they close. */
+/** Pending connections of a request; null once the request needs no new connection. */
 interface Openings {
   giveUps: GiveUp[] | null;
 }
 const openings = new AsyncLocalStorage<Openings>();
 
 /**
- * A connector whose connection is given up with the request that it is for, where undici would go on opening it. And
- * undici opens another in place of one whose proxy ended it, without end and without a pause: here the request fails.
+ * A connector that abandons a pending connection with its request; undici alone would continue. If a proxy closes a
+ * connection, undici reconnects endlessly without a pause; here the request fails.
  */
 function abandonable(connect: Connector): Connector {
   return (where, done) => {
@@ -110,17 +110,19 @@ function abandonable(connect: Connector): Connector {
   };
 }
 
-/** What undici takes for the end of a kept connection. */
+/** Errors that undici treats as the end of an idle connection. */
 const REOPENED = new Set(['UND_ERR_SOCKET', 'UND_ERR_INFO']);
 
 function errorCode(error: Error): string {
   return 'code' in error ? String(error.code) : '';
 }
 function proxyFailure(cause: Error): Error {
-  return Object.assign(new Error(`the proxy broke off: ${cause.message}`, { cause }), { code: 'ECONNRESET' });
+  return Object.assign(new Error(`the proxy closed the connection: ${cause.message}`, { cause }), {
+    code: 'ECONNRESET',
+  });
 }
 
-/** Whoever waits for the next piece. */
+/** A pending `readPiece`. */
 interface Reader {
   resolve(piece: Uint8Array | null): void;
   reject(error: unknown): void;
@@ -140,7 +142,7 @@ function sendRequest(
     let failure: unknown = null;
     const opening: Openings = { giveUps: [] };
 
-    /** Nothing comes any more; what came may still be read, unless it broke off. */
+    /** No more data arrives. Unread data stays readable unless an error ended the response. */
     function end(error: unknown): void {
       if (over) return;
       over = true;
@@ -175,7 +177,7 @@ function sendRequest(
       },
       readPiece() {
         if (unread.length > 0) {
-          // All that came while the reader was away, as one piece.
+          // Everything that arrived since the last read, as one piece.
           const all = unread.length === 1 ? unread[0]! : Buffer.concat(unread);
           unread.length = 0;
           unreadBytes = 0;
@@ -229,7 +231,7 @@ function sendRequest(
   });
 }
 
-/** As undici takes them. Of a list that names one twice it would keep the last alone on the way through a proxy. */
+/** Headers by name. Through a proxy undici would keep only the last of several values in a list. */
 function groupHeaders(headers: HttpRequest['headers']): Record<string, string | string[]> {
   if (!Array.isArray(headers)) return headers as Record<string, string>;
   const values = new Map<string, string | string[]>();
@@ -241,8 +243,8 @@ function groupHeaders(headers: HttpRequest['headers']): Record<string, string | 
 }
 
 /**
- * One piece goes out as it is; several are one body with the length that the headers say. undici takes them from any
- * iterable, though its types name none but a stream, which costs a call several ticks before it leaves.
+ * A single piece is sent as it is; several pieces form one body of the length in `content-length`. undici accepts any
+ * iterable, although its types name only a stream, which delays a call by several ticks.
  */
 function toUndiciBody(body: HttpRequest['body']): Uint8Array | Readable {
   return Array.isArray(body) && body.length === 1 ? body[0]! : (body as unknown as Readable);

@@ -10,7 +10,7 @@ import { retryAfterSeconds } from './attempt-limits.ts';
 
 // The interface to the network: one request, its response, and a body that is read in pieces (11.1).
 
-/** Which attempt a request belongs to: for a recorder, none of it reaches the wire. */
+/** The attempt of a request, for recorders only; it is not sent. */
 export type AttemptInfo = Pick<Attempt, 'request' | 'attempt'>;
 
 export interface HttpRequest {
@@ -19,11 +19,11 @@ export interface HttpRequest {
   readonly url: string;
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string>> | readonly (readonly [name: string, value: string])[];
-  /** Pieces go out in their order; read once, so that what is sent may be let go. */
+  /** Pieces in order; read once, so that sent pieces can be freed. */
   readonly body: Iterable<Uint8Array>;
   /** Ends the request at any time, its body included, and closes its connection. */
   readonly signal: AbortSignal;
-  /** Null for what is no attempt of an adapter. */
+  /** Null = the request is not an attempt of an adapter. */
   readonly of: AttemptInfo | null;
 }
 
@@ -33,24 +33,24 @@ export interface HttpResponse {
   header(name: string): string | null;
   /** All of them, names in lower case. */
   readonly headers: readonly (readonly [name: string, value: string])[];
-  /** The next piece, null behind the last. Rejects when the body breaks off, and at once when the request's signal aborts. */
+  /** The next piece; null after the last. Rejects if the body is truncated, and at once when the request's signal aborts. */
   readPiece(): Promise<Uint8Array | null>;
-  /** Whether everything has been read, so that nothing is left to wait for. */
+  /** Whether the body has been read completely. */
   isEnded(): boolean;
   /** Closes the connection unless the body has ended. */
   cancel(): void;
 }
 
-/** Resolves when the head of the response is here; rejects with the system's error, and at once when the signal aborts. */
+/** Resolves with the head of the response. Rejects with the system's error, and at once when the signal aborts. */
 export type Send = (request: HttpRequest) => Promise<HttpResponse>;
 
-/** A socket that failed or bytes that make no sense; `error_detail` is the system's code where there is one. */
+/** A failed socket or malformed bytes; `error_detail` is the system's error code if there is one. */
 export function networkFault(error: unknown, detail: string | null = null): Fault {
   const code = error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : null;
   return fault('network', detail ?? code, errorMessage(error));
 }
 
-/** A name with several addresses fails with one error for each, and none of its own. */
+/** A host with several addresses fails with one error for each address and no message of its own. */
 function errorMessage(error: unknown): string {
   if (error instanceof AggregateError && error.message === '') return error.errors.map(errorMessage).join('; ');
   return error instanceof Error ? error.message : String(error);
@@ -59,7 +59,7 @@ function errorMessage(error: unknown): string {
 const ERROR_BODY_BYTES = 64 * 1024;
 const ERROR_TEXT_CHARACTERS = 2000;
 const DRAIN_MS = 250;
-/** What an event or a comment weighs, so that a stream of empty ones ends too: half a million of them are an answer. */
+/** Weight of an event or comment in characters, so that an endless stream of empty events reaches the limit. */
 const EVENT_WEIGHT = 128;
 
 export interface HttpOptions {
@@ -69,7 +69,7 @@ export interface HttpOptions {
   readonly clock: Clock;
 }
 
-/** Statuses that point elsewhere. To follow would carry the key to another place. */
+/** Redirects are not followed: the key would reach another server. */
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 const REDIRECTED = 'the provider answered with a redirect, which is not followed; correct base_url';
 
@@ -78,7 +78,7 @@ export function createHttpTransport(wire: Wire, options: HttpOptions): Transport
   const headers = {
     'content-type': 'application/json',
     accept: 'text/event-stream',
-    // Nothing here unpacks.
+    // Compressed bodies are not supported.
     'accept-encoding': 'identity',
     'user-agent': 'metis',
     ...wire.headers,
@@ -88,7 +88,7 @@ export function createHttpTransport(wire: Wire, options: HttpOptions): Transport
   return (attempt) => createExchange(endpoint, attempt);
 }
 
-/** Names are the same in any case: what a registry adds replaces ours. */
+/** Header names are case-insensitive: headers of the registry replace the defaults. */
 function lowerCaseNames(headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
 }
@@ -131,7 +131,7 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
     parser = createParser({
       onEvent(event) {
         countEvent();
-        // Nothing counts after the end of the message.
+        // Events after the end of the message are ignored.
         if (assembly.stop === null) decoder.event(event.data);
       },
       onComment: countEvent,
@@ -160,7 +160,7 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
     return piece !== null;
   }
 
-  /** The last event may lack its blank line. What is cut inside an event is no JSON and says nothing. */
+  /** The last event may lack its blank line. A truncated event is not JSON and is ignored. */
   function finish(): void {
     try {
       parser.feed(`${text.decode()}\n\n`);
@@ -183,19 +183,19 @@ function createExchange({ wire, url, headers, send, clock }: Endpoint, run: Atte
   };
 }
 
-/** Reads the few bytes after the end of a message, so that the connection can serve the next call. Never rejects. */
+/** Reads the bytes after the end of a message, so that the connection can be reused. Never rejects. */
 async function drain(response: HttpResponse, clock: Clock): Promise<void> {
   const timer = clock.after(DRAIN_MS, () => response.cancel());
   try {
     while ((await response.readPiece()) !== null);
   } catch {
-    // The message is whole: how its connection ends is of no interest.
+    // The message is complete: an error of the connection does not matter.
   } finally {
     timer.cancel();
   }
 }
 
-/** The fault of a response that is not a stream. */
+/** Reads the fault from a response that is not a stream. */
 async function readErrorResponse(response: HttpResponse, clock: Clock): Promise<Fault> {
   const { status } = response;
   const ok = status >= 200 && status <= 299;
@@ -204,7 +204,7 @@ async function readErrorResponse(response: HttpResponse, clock: Clock): Promise<
   try {
     error = readWireError(JSON.parse(body));
   } catch {
-    // Not JSON: the text itself is the message.
+    // Not JSON: the text is the message.
   }
   const message = error?.message ?? (body.trim().slice(0, ERROR_TEXT_CHARACTERS) || `HTTP ${status}`);
   const rest = {
@@ -230,7 +230,7 @@ async function readText(response: HttpResponse): Promise<string> {
     }
     response.cancel();
   } catch {
-    // The status already says what matters.
+    // The status is enough for classification.
   }
   return out;
 }

@@ -26,7 +26,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
 
   const writer = createRecordingWriter(options);
 
-  /** Keeps the attempt among the unsaved ones until its recording is written. */
+  /** Registers the attempt as unsaved until its recording is written. */
   function begin(attempt: AttemptInfo, body: readonly Uint8Array[]): (exchange: Exchange) => void {
     let finishAttempt: (exchange: Exchange) => void = () => {};
     const name = `${attempt.request.request_id}-${attempt.attempt}.json`;
@@ -75,7 +75,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
     const keep = (decoded: string) => {
       if (decoded !== '') chunks.push({ at_ms: Math.round(options.clock.monotonic() - startedAt), text: decoded });
     };
-    // The first end counts: a body may be read to its end, break off and be cut, in whatever order.
+    // Only the first end counts: a body may be read completely, fail and be cancelled, in any order.
     return {
       ...response,
       async readPiece() {
@@ -89,7 +89,7 @@ export function createRecorder(options: RecorderOptions): Recorder {
           throw error;
         }
       },
-      // Its end is recorded when it has been read.
+      // The end is recorded when it is read.
       isEnded: () => false,
       cancel() {
         finish('aborted');
@@ -114,7 +114,7 @@ interface ExchangeLogOptions extends WriterOptions {
   readonly secrets: readonly string[];
 }
 
-/** One call while it is under way. */
+/** One call in progress. */
 export interface LoggedExchange {
   head(status: number, header: (name: string) => string | null): void;
   piece(bytes: Uint8Array): void;
@@ -123,7 +123,7 @@ export interface LoggedExchange {
 }
 
 export interface ExchangeLog {
-  /** @param credentials those of the request, taken out beside the server's secrets */
+  /** @param credentials credentials of the request, removed together with the server's secrets */
   begin(requestId: string, path: string, body: readonly Uint8Array[], credentials: readonly string[]): LoggedExchange;
   /** Resolves when every exchange that has ended is on disk. */
   flush(): Promise<void>;
@@ -172,7 +172,7 @@ export function createExchangeLog({ adapter, clock, secrets: known, ...where }: 
 // Files of recordings; a thread formats large ones (11.12, 19 §2.7).
 
 interface RecordingWriter {
-  /** A fault is logged. */
+  /** Logs a failure; never rejects. */
   save(name: string, body: Buffer, exchange: Exchange): Promise<void>;
 }
 

@@ -7,7 +7,7 @@ import type { RelayHeaders } from '#core/ports/gateway-relay.ts';
 import { REDACTED } from '#protocol/text/scrub.ts';
 import { EVENT_CHARACTERS, tryEventData } from '../wire/provider-values.ts';
 
-/** They concern one connection only. */
+/** Headers that concern one connection only. */
 export const HOP_BY_HOP = [
   'connection',
   'keep-alive',
@@ -20,7 +20,7 @@ export const HOP_BY_HOP = [
   'upgrade',
 ];
 
-/** Browsers apply these to the address that they called, which is this server's; caching is this server's decision. */
+/** Browsers apply these headers to the called address, which is this server's; caching is this server's decision. */
 const OF_THE_ADDRESS = [
   'accept-ch',
   'age',
@@ -61,7 +61,7 @@ const OF_THE_ADDRESS = [
   'x-sourcemap',
   'x-xss-protection',
 ];
-/** Families of them, and what clients read of this server. */
+/** Prefixes of such headers, and of this server's own headers. */
 const NOT_RETURNED_PREFIXES = [
   'access-control-',
   'content-security-policy',
@@ -71,7 +71,7 @@ const NOT_RETURNED_PREFIXES = [
 ];
 const NOT_RETURNED = new Set([...HOP_BY_HOP, ...OF_THE_ADDRESS, 'content-length', 'vary']);
 
-/** @param decoded the coding of the body was taken off here */
+/** @param decoded whether the relay has decoded the body */
 export function filterHeaders(headers: RelayHeaders, decoded: boolean): RelayHeaders {
   const ofConnection = connectionHeaders(headers);
   return headers.filter(([name]) => {
@@ -80,7 +80,7 @@ export function filterHeaders(headers: RelayHeaders, decoded: boolean): RelayHea
   });
 }
 
-/** Headers that belong to the connection because its own header names them. */
+/** Headers that the `connection` header lists. */
 export function connectionHeaders(headers: RelayHeaders): ReadonlySet<string> {
   const values = headers.filter(([name]) => name === 'connection').flatMap(([, value]) => value.split(','));
   return new Set(values.map((name) => name.trim().toLowerCase()));
@@ -88,7 +88,7 @@ export function connectionHeaders(headers: RelayHeaders): ReadonlySet<string> {
 
 // Credentials of the relayed request, removed wherever the answer repeats them (01 §10.3, 19 §2.7).
 
-/** A shorter value hides nothing, and stands in many a text by chance. */
+/** Shorter values are not secret and would match by chance. */
 const SHORTEST = 8;
 const CREDENTIAL_HEADER = /authorization|api-?key|token|secret/;
 const MARK = Buffer.from(REDACTED);
@@ -96,13 +96,13 @@ const MARK = Buffer.from(REDACTED);
 export interface SentCredentials {
   readonly values: readonly string[];
   isContainedIn(text: string): boolean;
-  /** Takes them out of a body that arrives in pieces; every other byte goes on as it is, and at once. */
+  /** Removes the values from a body that arrives in pieces; all other bytes pass unchanged and at once. */
   createFilter(): BodyFilter;
 }
 
 interface BodyFilter {
   pass(piece: Uint8Array): Uint8Array;
-  /** What was held back as the possible beginning of a credential. */
+  /** Bytes held back as the possible start of a credential. */
   rest(): Uint8Array;
 }
 
@@ -145,7 +145,7 @@ function replaceAll(bytes: Buffer, value: Buffer): Buffer {
   return Buffer.concat([...parts, bytes.subarray(from)]);
 }
 
-/** Bytes at the end that the value may go on from. */
+/** Length of the longest end of `bytes` that is a start of `value`. */
 function openLength(bytes: Buffer, value: Buffer): number {
   const from = Math.max(0, bytes.length - value.length + 1);
   for (let at = bytes.indexOf(value[0]!, from); at >= 0; at = bytes.indexOf(value[0]!, at + 1))
@@ -159,9 +159,9 @@ const LF = 0x0a;
 const CR = 0x0d;
 
 interface UsageFilter {
-  /** The bytes that go on now: whole events, or all of a stream that is none. */
+  /** The bytes to pass on now: whole events, or everything if the stream has no events. */
   pass(bytes: Uint8Array): Uint8Array;
-  /** What is left when the stream has ended. */
+  /** The remaining bytes at the end of the stream. */
   rest(): Uint8Array;
 }
 
@@ -178,7 +178,7 @@ export function createUsageFilter(): UsageFilter {
         from = end;
       }
       waiting = waiting.subarray(from);
-      // What never ends is no event: it goes on as it is.
+      // An endless event is passed on unchanged.
       if (waiting.length > EVENT_CHARACTERS) {
         kept.push(waiting);
         waiting = Buffer.alloc(0);
@@ -189,7 +189,7 @@ export function createUsageFilter(): UsageFilter {
   };
 }
 
-/** Behind the blank line that ends the event; -1 when it has not come. */
+/** Position after the blank line that ends the event; -1 = not yet received. */
 function endOfEvent(bytes: Buffer, from: number): number {
   for (let at = bytes.indexOf(LF, from); at >= 0; at = bytes.indexOf(LF, at + 1)) {
     if (bytes[at + 1] === LF) return at + 2;

@@ -29,17 +29,17 @@ import {
   type SentCredentials,
 } from './answer-filters.ts';
 
-/** Silence after which an answer is given up, whether it streams or thinks; none has a total (19 §2.7). */
+/** Idle time after which an answer is abandoned; there is no total limit (19 §2.7). */
 const IDLE_SECONDS = 300;
 const NOT_SENT = new Set([...HOP_BY_HOP, 'host', 'content-length', 'cookie', 'accept-encoding', 'expect']);
-/** Of an answer's coding. */
+/** Decoders by content coding. */
 const DECODERS: Readonly<Record<string, () => Duplex>> = {
   gzip: createGunzip,
   'x-gzip': createGunzip,
   br: createBrotliDecompress,
   deflate: createInflate,
 };
-/** Where clients of these wires keep their keys, and the account that a key acts for. */
+/** Headers with keys of clients, and with the account of a key. */
 const CREDENTIALS = new Set(['authorization', 'x-api-key', 'api-key', 'openai-organization', 'openai-project']);
 
 interface RelayOptions {
@@ -51,7 +51,7 @@ interface RelayOptions {
   readonly anthropicVersion: string;
   readonly send: Send;
   readonly clock: Clock;
-  /** Null keeps nothing of an exchange. */
+  /** Null = exchanges are not recorded. */
   readonly record: ExchangeLog | null;
   readonly parser: Pick<ThreadedParser, 'above' | 'readAnswer'>;
 }
@@ -97,7 +97,7 @@ function createRelay(options: RelayOptions): Relay {
   };
 }
 
-/** Takes the list apart as it is read: whoever else still holds it holds nothing. */
+/** Removes each piece from the list as it is read, so that sent pieces can be freed. */
 function drainPieces(pieces: Uint8Array[]): Iterable<Uint8Array> {
   return {
     [Symbol.iterator]: () => ({
@@ -135,12 +135,12 @@ function buildRequestHeaders(options: RelayOptions, { headers, wire }: RelayRequ
   return [...given, ...own, ...extra];
 }
 
-/** The client's signal, and silence. */
+/** Watches the client's signal and the idle time. */
 interface Watch {
   readonly signal: AbortSignal;
-  /** The client has gone, or whoever else ends the call from here. */
+  /** Whether the client has disconnected or the server has cancelled the call. */
   isAborted(): boolean;
-  /** A sign of life. */
+  /** Restarts the idle time: data has arrived. */
   beat(): void;
   end(): void;
 }
@@ -175,7 +175,7 @@ interface Call {
   readonly watch: Watch;
   readonly exchange: LoggedExchange | null;
   readonly credentials: SentCredentials;
-  /** They are the server's: its clients must not learn them from an error that quotes them. */
+  /** The key is the server's: clients must not learn it from an error that quotes it. */
   readonly ownKey: boolean;
   readonly parser: RelayOptions['parser'];
 }
@@ -187,7 +187,7 @@ function createAnswer(
 ): RelayAnswer {
   const { status } = response;
   const streams = (response.header('content-type') ?? '').includes('event-stream');
-  // A redirect is passed on, and is no answer.
+  // A redirect is passed on; it is not an answer.
   const answered = status >= 200 && status < 300;
   const meter = createMeter(METERS[wire], !answered ? { status } : streams ? 'stream' : 'json', {
     above: parser.above,
@@ -224,7 +224,7 @@ function createAnswer(
   return { status, headers, body: body(), reading: () => redactReading(meter, credentials) };
 }
 
-/** Asked for without, a server may encode all the same. Null: the bytes are the answer, or the client's to decode. */
+/** Some servers compress although the request forbids it. Null = not compressed, or the client decodes. */
 function findDecoder(response: HttpResponse): (() => Duplex) | null {
   return DECODERS[response.header('content-encoding')?.trim().toLowerCase() ?? ''] ?? null;
 }
@@ -257,7 +257,7 @@ function toRelayFault(error: unknown, watch: Watch, { values }: SentCredentials)
 interface RelaySetup {
   readonly adapters: ReadonlyMap<string, AdapterConfig>;
   readonly credentials: CredentialSource;
-  /** Folder for exchanges; null = none is kept. */
+  /** Folder for exchanges; null = exchanges are not recorded. */
   readonly record: string | null;
   readonly send: Send;
   readonly clock: Clock;
@@ -267,7 +267,7 @@ interface RelaySetup {
 
 interface OpenRelays {
   readonly relays: ReadonlyMap<string, Relay>;
-  /** Resolves when what was recorded is on disk. */
+  /** Resolves when all recordings are on disk. */
   flush(): Promise<void>;
 }
 

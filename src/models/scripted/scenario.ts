@@ -32,7 +32,7 @@ const RespondSchema = z.strictObject({
   error: ErrorSchema.optional(),
   hang: z.boolean().optional(),
 });
-/** What one attempt answers. */
+/** The answer of one attempt. */
 export type Respond = z.infer<typeof RespondSchema>;
 
 const MatchSchema = z.strictObject({
@@ -57,7 +57,7 @@ const RuleSchema = z
   .refine((r) => (r.respond === undefined) !== (r.responses === undefined), 'needs either respond or responses')
   .refine((r) => r.responses === undefined || r.times === undefined, {
     path: ['times'],
-    message: 'is the length of responses and cannot be given beside it',
+    message: 'is the length of responses; remove one of the two',
   });
 const ScenarioSchema = z.strictObject({
   version: z.literal(1),
@@ -71,7 +71,7 @@ export interface Rule {
   readonly id: string;
   readonly match: Match;
   readonly times: number;
-  /** The n-th use answers with the n-th of them, the last one serving all further uses. */
+  /** The n-th use gets the n-th response; the last response serves all further uses. */
   readonly responses: readonly Respond[];
 }
 export interface Scenario {
@@ -153,7 +153,7 @@ type Matcher = (request: CanonicalRequest) => Respond | null;
 export function createMatcher(scenario: Scenario): Matcher {
   const rules = scenario.rules.map((rule) => ({
     rule,
-    // A model id holds slashes; a star spans them.
+    // A star also matches the slashes of a model id.
     model: rule.match.model === undefined ? null : picomatch(rule.match.model, { bash: true, dot: true }),
     used: 0,
   }));
@@ -171,10 +171,10 @@ export function createMatcher(scenario: Scenario): Matcher {
   };
 }
 
-/** What rules look at. */
+/** Texts of a request that rules match. */
 interface Facts {
   readonly userText: string;
-  /** What `user_contains` searches: for a worker also its task, which stands in the volatile system text (10 §3.2). */
+  /** The text that `user_contains` searches; a worker's task is part of it, from the volatile system text (10 §3.2). */
   readonly searched: string;
   readonly toolResult: string;
 }

@@ -13,7 +13,7 @@ const REQUESTS_KEPT = 1000;
 const CHUNK_CHARS = 24;
 
 export interface ScriptedAdapter extends ProviderAdapter {
-  /** What was asked, one entry an attempt, oldest first; the last 1 000. */
+  /** The last 1 000 requests, one for each attempt, oldest first. */
   readonly requests: readonly CanonicalRequest[];
 }
 
@@ -121,7 +121,7 @@ function splitText(text: string, size: number): string[] {
   return out;
 }
 
-/** Counts are reported with the first content, as a provider does; the output unless scripted only at the end. */
+/** Reports token counts with the first content, as providers do; unscripted output counts follow at the end. */
 function reportFirst(respond: Respond, request: CanonicalRequest, assembly: Assembly): void {
   const given = respond.usage ?? {};
   const { usage } = assembly;

@@ -10,9 +10,9 @@ import type { Reading } from '../wire/answer-meter.ts';
 import type { ParseAnswer, ParseJobs, ParseKind, ParseQuestion } from './parser-thread.ts';
 
 export interface ThreadedParser extends BodyParser<RequestFacts, Prompt> {
-  /** Null where the thread fails. */
+  /** Null = the thread failed. */
   readAnswer(wire: ClientWire, bytes: Buffer): Promise<Reading | null>;
-  /** The text of a recording's file. Takes the body over. Rejects when the thread fails. */
+  /** The text of a recording's file. Transfers the body. Rejects when the thread fails. */
   makeRecording(body: Buffer, exchange: Exchange): Promise<Uint8Array>;
   close(): Promise<void>;
 }
@@ -47,7 +47,7 @@ export function createThreadedParser(program: string, log: Logger): ThreadedPars
     return worker;
   }
 
-  /** Takes the bytes over. */
+  /** Transfers the bytes: the caller must not use them afterwards. */
   function ask<Kind extends ParseKind>(
     kind: Kind,
     body: Buffer,
@@ -88,7 +88,7 @@ export function createThreadedParser(program: string, log: Logger): ThreadedPars
   };
 }
 
-/** The bytes with memory of their own, which can be handed over without a copy. */
+/** The bytes in a buffer of their own, which can be transferred without a copy. */
 function ownBytes(bytes: Buffer): Uint8Array<ArrayBuffer> {
   const { buffer, byteOffset, byteLength } = bytes;
   if (buffer instanceof ArrayBuffer && byteOffset === 0 && buffer.byteLength === byteLength)

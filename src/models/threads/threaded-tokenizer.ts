@@ -6,13 +6,13 @@ import type { Clock } from '#protocol/clock.ts';
 import type { CountAnswer, CountQuestion } from './tokenizer-thread.ts';
 
 export interface ThreadedTokenizer extends Tokenizer {
-  /** What is still being counted resolves to null. */
+  /** Pending counts resolve to null. */
   close(): Promise<void>;
 }
 
-/** Beyond it a call does not wait: its bytes are a bound, too. */
+/** Maximum wait of a call; afterwards the byte length serves as upper bound. */
 const MOST_MS = 2000;
-/** In characters, of texts that wait at once: beyond it they would not be counted in time. */
+/** Maximum characters of waiting texts: more could not be counted in time. */
 const MOST_WAITING = 8_388_608;
 
 /** @param program path of `tokenizer-thread`, built or as source */

@@ -7,9 +7,9 @@ import { emptyUsage, type UsageReport, type UsageRound } from './assembly.ts';
 import { classify, readWireError } from './fault.ts';
 import { EVENT_CHARACTERS, readName, tryEventData } from './provider-values.ts';
 
-/** Bytes of an error that are looked at. */
+/** Maximum bytes read of an error. */
 const MAX_ERROR = 64 * 1024;
-/** What is kept of an error is a name: a sentence in its place may quote the client's. */
+/** Only the name of an error is kept: a sentence may quote the client. */
 const ERROR_NAME = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/;
 
 export interface Reading {
@@ -30,10 +30,10 @@ export interface Reading {
   } | null;
 }
 
-/** What one wire says in its events, and in an answer that comes in one piece. Values are from outside. */
+/** Reads events and whole answers of one wire. Values are untrusted. */
 export interface WireMeter {
   event(data: unknown, reading: Reading): void;
-  /** Data that is no JSON; true = it was understood. */
+  /** Data that is not JSON; true = recognized. */
   mark?(data: string, reading: Reading): boolean;
   body(value: unknown, reading: Reading): void;
 }
@@ -41,15 +41,15 @@ export interface WireMeter {
 export interface Meter {
   readonly reading: Reading;
   feed(bytes: Uint8Array): void;
-  /** The body came to its end. A large one is parsed elsewhere: the reading is whole once the promise resolves. */
+  /** Ends the body. A thread parses a large body: the reading is complete once the promise resolves. */
   end(): void | Promise<void>;
 }
 
-/** Parses a body that would hold the event loop. */
+/** Parses a body that would block the event loop. */
 export interface LargeAnswers {
-  /** Bytes above which an answer is handed over. */
+  /** Bytes above which a thread parses the answer. */
   readonly above: number;
-  /** Null where it fails. */
+  /** Null = parsing failed. */
   read(bytes: Buffer): Promise<Reading | null>;
 }
 
@@ -61,7 +61,7 @@ export function createMeter(wire: WireMeter, kind: Kind, large: LargeAnswers | n
   return kind === 'json' ? wholeMeter(wire, large) : errorMeter(kind.status);
 }
 
-/** What an answer in one piece says. */
+/** Reads an answer that arrived in one piece. */
 export function readWholeAnswer(wire: WireMeter, bytes: Buffer): Reading {
   const reading: Reading = { ...emptyReading(), whole: true, characters: bytes.byteLength };
   const parse = readJson(bytes.toString('utf8'), WHOLE_ANSWER);
@@ -102,7 +102,7 @@ function streamMeter(wire: WireMeter, reading: Reading): Meter {
     maxBufferSize: EVENT_CHARACTERS,
   });
   const feed = (piece: string) => {
-    // An event of this size says nothing that could be counted: the bytes go on, the counts are estimated.
+    // An event of this size is not parsed: its bytes are passed on, its counts are estimated.
     if (lost) reading.characters += piece.length;
     else parser.feed(piece);
   };
@@ -147,7 +147,7 @@ function errorMeter(status: number): Meter {
   };
 }
 
-/** Keeps pieces up to so many bytes; of more it keeps none. */
+/** Keeps up to `most` bytes; drops everything beyond that. */
 function createBoundedBuffer(most: number) {
   let kept: Uint8Array[] = [];
   let size = 0;
@@ -158,7 +158,7 @@ function createBoundedBuffer(most: number) {
       else kept = [];
     },
     size: () => size,
-    /** Null where there was too much. */
+    /** Null = the limit was exceeded. */
     take() {
       const body = size > most ? null : Buffer.concat(kept);
       kept = [];

@@ -47,7 +47,7 @@ const Body = z.object({
   output_config: z.object({ format: z.object({ schema: JsonObject }).nullish() }).nullish(),
 });
 
-/** A message with tool results becomes one `tool` message a result, and one of the user with the rest. */
+/** A message with tool results becomes one `tool` message for each result and one user message for the rest. */
 export function readAnthropicRequest(text: string, callIds: CallIds): Result<ClientRequest, string> {
   const read = readBody(text, Body);
   if (!read.ok) return read;
@@ -59,8 +59,8 @@ export function readAnthropicRequest(text: string, callIds: CallIds): Result<Cli
       const blocks = toParts(content).map((block) => toCanonicalBlock(block, callIds));
       const results = blocks.filter((block) => block.type === 'tool_result');
       const rest = blocks.filter((block) => block.type !== 'tool_result');
-      const said: ClientMessage[] = results.map((result) => ({ role: 'tool', content: [result] }));
-      return rest.length === 0 ? said : [...said, { role, content: rest }];
+      const toolMessages: ClientMessage[] = results.map((result) => ({ role: 'tool', content: [result] }));
+      return rest.length === 0 ? toolMessages : [...toolMessages, { role, content: rest }];
     }),
     tools: body.tools,
     max_output_tokens: body.max_tokens,
@@ -100,7 +100,7 @@ function base64({ media_type, data }: z.infer<typeof Source>) {
   return { source: { kind: 'base64' as const, data }, media_type };
 }
 
-/** A text alone stands for one part. */
+/** A plain string is one text part. */
 function toParts<T>(content: string | readonly T[]): readonly (T | z.infer<typeof Text>)[] {
   return typeof content === 'string' ? [{ type: 'text', text: content }] : content;
 }

@@ -21,7 +21,7 @@ import {
 
 export interface AnthropicOptions {
   readonly prompt_cache?: boolean | undefined;
-  /** Goes before what the request asks for. */
+  /** Overrides the request's value. */
   readonly cache_ttl?: '5m' | '1h' | undefined;
 }
 
@@ -35,16 +35,16 @@ interface Encoded {
   readonly json: string;
 }
 
-/** What has been said so far. */
+/** The encoded messages so far. */
 interface EncodedHistory {
   /** All messages but the last, each with its comma. */
   readonly before: GrowingText;
   readonly last: Encoded | null;
-  /** Results that wait for what follows them. */
+  /** Results that will join the next user message. */
   readonly results: readonly Encoded[];
 }
 
-/** Makes the encoder of one adapter; it keeps what it made of each message. */
+/** Creates the encoder of one adapter; it caches the encoding of each message. */
 export function createAnthropicEncoder(
   options: AnthropicOptions,
   remarks: CodecLog,
@@ -106,9 +106,9 @@ export function createAnthropicEncoder(
     }
   }
 
-  /** Results first, then what the user said, in one message. */
-  function flushResults(said: EncodedHistory, after: Encoded | null): EncodedHistory {
-    const all = after === null ? said.results : [...said.results, after];
+  /** Results first, then the user's content, in one message. */
+  function flushResults(history: EncodedHistory, after: Encoded | null): EncodedHistory {
+    const all = after === null ? history.results : [...history.results, after];
     const only =
       all.length === 1
         ? all[0]!
@@ -117,32 +117,32 @@ export function createAnthropicEncoder(
             all.flatMap((e) => e.parts),
             lastMarkable(all),
           );
-    return appendMessage({ ...said, results: [] }, only);
+    return appendMessage({ ...history, results: [] }, only);
   }
 
-  function appendMessage(said: EncodedHistory, message: Encoded): EncodedHistory {
-    if (message.parts.length === 0) return said;
-    const { before, last } = said;
-    return { ...said, before: last === null ? before : appendText(before, `${last.json},`), last: message };
+  function appendMessage(history: EncodedHistory, message: Encoded): EncodedHistory {
+    if (message.parts.length === 0) return history;
+    const { before, last } = history;
+    return { ...history, before: last === null ? before : appendText(before, `${last.json},`), last: message };
   }
 
-  const said = cacheFold<EncodedHistory>(
+  const encodeHistory = cacheFold<EncodedHistory>(
     { before: NO_TEXT, last: null, results: [] },
-    (said, step, model) => {
+    (history, step, model) => {
       if (step.kind === 'interrupted') {
         const part = toolResult(step.tool_use_id, [{ type: 'text', text: INTERRUPTED }], true);
-        return { ...said, results: [...said.results, encodedMessage('user', [JSON.stringify(part)], 0)] };
+        return { ...history, results: [...history.results, encodedMessage('user', [JSON.stringify(part)], 0)] };
       }
       const encoded = encode(step.message, model);
-      if (step.kind === 'result') return { ...said, results: [...said.results, encoded] };
-      if (step.kind === 'user') return flushResults(said, encoded);
-      return appendMessage(said.results.length > 0 ? flushResults(said, null) : said, encoded);
+      if (step.kind === 'result') return { ...history, results: [...history.results, encoded] };
+      if (step.kind === 'user') return flushResults(history, encoded);
+      return appendMessage(history.results.length > 0 ? flushResults(history, null) : history, encoded);
     },
     drop,
   );
 
   function withMessages(head: string, request: CanonicalRequest): Buffer {
-    const open = said(request);
+    const open = encodeHistory(request);
     const { before, last } = open.results.length > 0 ? flushResults(open, null) : open;
     if (last === null || last.markable < 0) return wrapText(`${head}[`, before, `${last?.json ?? ''}]}`);
     const parts = [...last.parts];
@@ -182,7 +182,7 @@ export function createAnthropicEncoder(
       fields.push(`"tools":[${tools.join(',')}]`);
     }
     if (request.stop_sequences.length > 0) fields.push(`"stop_sequences":${JSON.stringify(request.stop_sequences)}`);
-    // The provider refuses a temperature beside thinking.
+    // The provider rejects a temperature combined with thinking.
     if (model.thinking !== null) fields.push(`"thinking":${JSON.stringify(model.thinking)}`);
     else if (request.temperature !== null) fields.push(`"temperature":${request.temperature}`);
     if (request.output_schema !== null && model.capabilities.supports_structured_output)
@@ -194,7 +194,7 @@ export function createAnthropicEncoder(
 }
 
 function toolResult(tool_use_id: string, content: readonly object[], is_error: boolean): object {
-  // A failed result must say something; a good one may be empty, and then has no content at all.
+  // A failed result needs content. A successful result may be empty and then has no `content`.
   const shown = content.length === 0 && is_error ? [{ type: 'text', text: '(no output)' }] : content;
   return { type: 'tool_result', tool_use_id, ...(shown.length > 0 ? { content: shown } : {}), is_error };
 }

@@ -5,7 +5,7 @@ import type { CodecLog, Decoder } from './codec.ts';
 import { fault, readWireError, toStreamFault, WireFault } from './fault.ts';
 import { argumentsText, readEventData, readName } from './provider-values.ts';
 
-/** Fields of all events in one shape; everything from outside may be missing. */
+/** Fields of all events in one shape; every field may be missing. */
 interface WireEvent {
   readonly type?: string;
   readonly index?: unknown;
@@ -49,7 +49,7 @@ export const ANTHROPIC_STOP_REASONS: ReadonlyMap<string, StopReason> = new Map([
 ]);
 
 export function createAnthropicDecoder(assembly: Assembly, remarks: CodecLog): Decoder {
-  /** By the provider's index; null for a block of a type that has no place in a canonical message. */
+  /** By the provider's index; null = a block type that canonical messages do not have. */
   const blocks = new Map<number, Slot | null>();
   const prefilled = new Map<Slot, string>();
   let stopReason: string | null = null;
@@ -84,7 +84,7 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: CodecLog): D
         // Some compatible servers send the whole input here and no deltas.
         if (typeof block.input === 'object' && block.input !== null && Object.keys(block.input).length > 0) {
           const text = argumentsText(slot, block.input);
-          // Once more when it becomes the block's text: it may wait until the end.
+          // Counted again when it becomes the block's text, which may happen at the end only.
           assembly.weigh(text.length);
           prefilled.set(slot, text);
         }
@@ -178,12 +178,12 @@ export function createAnthropicDecoder(assembly: Assembly, remarks: CodecLog): D
         }
       }
     },
-    // Only message_stop makes a message whole.
+    // Only message_stop completes a message.
     end() {},
   };
 }
 
-/** Counts are cumulative: what is given replaces what was known. */
+/** Counts are cumulative: new values replace old ones. */
 function readUsage(assembly: Assembly, wire: WireUsage): void {
   const { usage } = assembly;
   usage.input = readCount(wire.input_tokens) ?? usage.input;

@@ -15,7 +15,7 @@ export interface UsageReport {
   creation1h: number | null;
   output: number | null;
   reasoning: number | null;
-  /** The output count is a preliminary one: the provider had not finished when it gave it. */
+  /** The output count is preliminary: the provider reported it before the end. */
   early: boolean;
 }
 
@@ -36,24 +36,24 @@ export function readCount(value: unknown): number | null {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : Number.NaN;
 }
 
-/** Characters of one answer, above which the server is taken for broken. */
+/** Maximum characters of one answer. */
 const MAX_CHARACTERS = 64 * 1024 * 1024;
-/** What a block weighs besides its text, so that a stream of empty blocks ends too. */
+/** Weight of a block in addition to its text, so that an endless stream of empty blocks reaches the limit. */
 const BLOCK_WEIGHT = 256;
 /** Blocks of one message, and calls among them: each is stored, sent and answered by itself. */
 const MAX_BLOCKS = 5000;
 const MAX_CALLS = 500;
-/** Characters of a tool's name that are kept: no tool is called by more. */
+/** Maximum characters kept of a tool's name. */
 const MAX_NAME = 256;
 
-/** A block of opaque bytes that has a place in the message and no event. */
+/** A block of opaque bytes that has a position in the message but no event. */
 interface Redacted {
   readonly type: 'redacted';
   readonly data: string;
 }
 export type AssembledEvent = StreamEvent | Redacted;
 
-/** One block while it grows. Only the earliest open block is live; what later ones get waits until it closes. */
+/** One growing block. Only the earliest open block is live; fragments of later blocks wait until it closes. */
 export interface Slot {
   readonly kind: 'text' | 'thinking' | 'tool' | 'redacted';
   /** Text, thinking, redacted data, or the arguments of a call. */
@@ -64,7 +64,7 @@ export interface Slot {
   id: ToolUseId | null;
   /** Place in the message, -1 until its first event. */
   index: number;
-  /** Why arguments that came as a value cannot be taken; null = nothing is known against them. */
+  /** Why arguments that arrived as a value are rejected; null = accepted so far. */
   refused: string | null;
   /** Fragments received while another block was live. */
   waiting: string[];
@@ -79,7 +79,7 @@ export interface Assembly {
   readonly slots: readonly Slot[];
   servedModel: string | null;
   responseId: string | null;
-  /** Set when the provider said that the message is whole. */
+  /** Set when the provider has reported the end of the message. */
   stop: { readonly reason: StopReason; readonly raw: string | null } | null;
   open(kind: Slot['kind']): Slot;
   /** Names a call; the first non-empty name stays. */
@@ -87,7 +87,7 @@ export interface Assembly {
   /** Text, arguments or redacted data; nothing is added to a closed block. */
   append(slot: Slot, fragment: string): void;
   sign(slot: Slot, fragment: string): void;
-  /** Counts what is kept outside of a block, in characters. */
+  /** Counts characters that are kept outside of blocks. */
   weigh(amount: number): void;
   close(slot: Slot): void;
   /** Closes every block that is still open, cut off: arguments that do not parse are marked `incomplete`. */
@@ -182,7 +182,7 @@ export function createAssembly(model: string, ids: IdGenerator): Assembly {
     }
   }
 
-  /** Closes from the front as far as blocks are closed, and lets the next one speak. */
+  /** Finishes closed blocks from the front and makes the next open block live. */
   function advance(): void {
     for (let slot = slots[live]; slot !== undefined; slot = slots[++live]) {
       release(slot);

@@ -18,7 +18,7 @@ export interface ClientMessage {
 }
 
 export interface ClientRequest {
-  /** The name as it came. */
+  /** The name as received. */
   readonly model: string;
   /** All system text, parts separated by a blank line; null = none. */
   readonly system: string | null;
@@ -30,7 +30,7 @@ export interface ClientRequest {
   readonly output_schema: JsonSchema | null;
 }
 
-/** Our id for the id that a client gave a call; equal ids give equal ones. */
+/** Maps a client's call id to an id of this server; equal ids give equal results. */
 export type CallIds = (wireId: string) => ToolUseId;
 
 /** The body in this shape. The error is one line that names the field. */
@@ -47,11 +47,11 @@ export function readBody<T>(text: string, schema: z.ZodType<T>): Result<T, strin
 export interface Decoder {
   /** One server-sent event that is not a comment. Throws `WireFault` for a reported failure, `SyntaxError` for data that is not JSON. */
   event(data: string): void;
-  /** The body ended without a word of its own: completes the assembly where that is enough. */
+  /** The body ended without an end event: completes the assembly if the wire allows that. */
   end(): void;
 }
 
-/** What the first event of an answer says. */
+/** The content of the first event of an answer. */
 export interface AnswerHead {
   /** The answer's id on the wire. */
   readonly id: string;
@@ -62,8 +62,8 @@ export interface AnswerHead {
 }
 
 /**
- * The server-sent events of one canonical event, each as the text that is written. Estimated counts are not said.
- * A message that ended in an error or was cancelled gets no end: its reader sees that it broke off.
+ * The server-sent events of one canonical event, as text. Estimated counts are left out.
+ * A failed or cancelled message gets no end event: its reader sees a truncated stream.
  */
 export type EventEncoder = (event: AssembledEvent) => readonly string[];
 

@@ -6,7 +6,7 @@ import { type ModelEntry, providerOf } from '#protocol/model.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import type { CodecLog } from './codec.ts';
 
-/** What a call gets that has no result, so that no provider refuses the history. */
+/** The result of a call that has none: providers reject a history without it. */
 export const INTERRUPTED = 'Tool call was interrupted before it produced a result.';
 
 /** One step of a history that every provider accepts: each call is followed by its result at once. */
@@ -15,8 +15,8 @@ type Step =
   | { readonly kind: 'interrupted'; readonly tool_use_id: ToolUseId };
 
 /**
- * Orders results right behind their calls; what has no call is dropped. SYSTEM messages are left out, see `systemTexts`.
- * @param open calls that wait for their results; afterwards those that still do
+ * Places results directly after their calls; results without a call are dropped. SYSTEM messages are left out, see `systemTexts`.
+ * @param open calls that wait for results; updated
  */
 function pairResults(message: StoredMessage, open: ToolUseId[], drop: Drop): Step[] {
   const { role, content } = message;
@@ -41,8 +41,8 @@ function interruptedStep(tool_use_id: ToolUseId): Step {
 }
 
 /**
- * Folds a history step by step. The fold of a beginning is kept, so that each message is looked at once, however long
- * the history gets: `fold` leaves the value it is given as it is.
+ * Folds a history step by step. The fold of a prefix is cached, so that each message is processed once.
+ * `fold` must not change its input value.
  */
 export function cacheFold<T>(
   start: T,
@@ -68,7 +68,7 @@ export function cacheFold<T>(
   };
 }
 
-/** Logs a block that cannot be said to the provider. */
+/** Logs a block that the wire cannot express. */
 export type Drop = (message: StoredMessage, blockType: string, reason: string) => void;
 
 export function createDropLog(remarks: CodecLog): Drop {
@@ -113,7 +113,7 @@ export function joinTexts(texts: readonly (string | null)[]): string | null {
   return present.length === 0 ? null : present.join('\n\n');
 }
 
-/** A called tool's name as every provider takes it: a made-up one cannot always be said back as it came. */
+/** A tool name in the form that every provider accepts: models may invent invalid names. */
 export function sanitizeToolName(name: string): string {
   return name.replaceAll(/[^a-zA-Z0-9_-]/g, '_').slice(0, 64);
 }
@@ -122,7 +122,7 @@ export function isBlank(text: string): boolean {
   return text.trim() === '';
 }
 
-/** Why a model cannot be sent this block; null when it can. */
+/** Why the model does not accept this block; null = accepted. */
 export function findUnsupported(block: ContentBlock, message: StoredMessage, model: ModelEntry): string | null {
   const { capabilities } = model;
   switch (block.type) {
@@ -147,7 +147,7 @@ export function findUnsupported(block: ContentBlock, message: StoredMessage, mod
 }
 
 /**
- * Remembers what `encode` made of a message for a model: stored messages never change, so a long history is mapped once.
+ * Caches the encoding of each message for a model: stored messages never change, so a long history is encoded once.
  * Dropped blocks are logged when the message is first encoded.
  */
 export function cacheEncoding<T>(
@@ -169,7 +169,7 @@ export function cacheEncoding<T>(
   };
 }
 
-/** Half of a surrogate pair, which JSON can only write as an escape, is refused by providers; U+FFFD stands in for it. */
+/** Providers reject a lone surrogate, which JSON can only write as an escape; U+FFFD replaces it. */
 export function replaceLoneSurrogates(json: string): string {
   if (!json.includes('\\ud')) return json;
   return json.replaceAll(/(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g, '$1\\ufffd');
@@ -178,8 +178,8 @@ export function replaceLoneSurrogates(json: string): string {
 // The encoded bytes of a history are kept: the next request appends its new messages (11.5, 11.6).
 
 /**
- * UTF-8 text. It stays what it is while a longer one is made of it, for which it lends its room: of one text, only one
- * longer text is used at a time. Joined strings in its place cost 2.3 ms at 4,000 messages: each is visited again.
+ * UTF-8 text that shares its buffer with its extension: only one extension of a text is in use at a time.
+ * Joined strings instead cost 2.3 ms at 4,000 messages.
  */
 export interface GrowingText {
   readonly bytes: Buffer;
@@ -200,7 +200,7 @@ export function appendText({ bytes, length }: GrowingText, added: string): Growi
   return { bytes: room, length: longer };
 }
 
-/** All in one, between what stands before and behind. */
+/** One buffer with text before and after. */
 export function wrapText(before: string, { bytes, length }: GrowingText, behind: string): Buffer {
   const start = Buffer.byteLength(before);
   const all = Buffer.allocUnsafe(start + length + Buffer.byteLength(behind));

@@ -3,7 +3,7 @@
 import { faultOfValue, OUTSIDE } from '#core/policy/parsing/text-limits.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 
-/** A failure of one attempt, before it is known whether it will be retried. */
+/** A failure of one attempt, which may be retried. */
 export interface Fault {
   readonly error_class: ErrorClass;
   readonly error_detail: string | null;
@@ -13,7 +13,7 @@ export interface Fault {
   readonly retry_after_seconds: number | null;
 }
 
-/** Carries a fault through code that reads a stream. */
+/** Wraps a fault as an exception. */
 export class WireFault extends Error {
   readonly fault: Fault;
 
@@ -69,16 +69,16 @@ const BY_NAME: ReadonlyMap<string, Verdict> = new Map<string, Verdict>([
 const TOO_LONG =
   /context[\s\S]*(length|window)|(length|window)[\s\S]*context|tokens exceed|prompt is too long|too large|maximum context/i;
 
-/** A 403 because of what the request says: no other request is concerned. */
+/** A 403 because of the request's content: other requests are not affected. */
 const FLAGGED = /\b(moderat|flagged|content (policy|filter)|usage policy)/i;
-/** A 403 about what was requested, and not about the key. */
+/** A 403 about the requested model, not about the key. */
 const DENIES_MODEL = /\bmodels?\b|\bthe specified resource\b|\b(access|permission) (to|for)\b/i;
-/** A 404 that begins so is about the model; words further on may be the client's own. */
+/** A 404 about the model. Only the start counts: the rest may quote the client. */
 const MISSES_MODEL = /^(the )?(requested )?model\b|^no endpoints found for\b/i;
 /** A 403 about the key or the account behind it. */
 const ABOUT_ACCOUNT =
   /api[ _-]?key|\bkey\b|credential|token|\baccount|organi[sz]ation|project|workspace|billing|\bcredits?\b|country|region|territor|oauth/i;
-/** A 402 that a smaller request passes. */
+/** A 402 that a smaller request would avoid. */
 const ASKS_TOO_MUCH = /fewer max_tokens|can only afford/i;
 
 /**
@@ -89,7 +89,7 @@ export function classify(error: WireError | null, status: number | null): Verdic
   const code = typeof error?.code === 'string' ? error.code : null;
   const scoped = classifyByMessage(error, status);
   if (scoped !== null) return scoped;
-  // A quota error comes as type `insufficient_quota` or as its code, beside a generic other name: the code is narrower.
+  // A quota error has `insufficient_quota` as type or code next to a generic name: the code is more specific.
   const named = (code !== null && BY_NAME.get(code)) || (error?.type != null && BY_NAME.get(error.type)) || null;
   if (named) return named;
   const invalid = error?.type === 'invalid_request_error';
@@ -104,7 +104,7 @@ export function classify(error: WireError | null, status: number | null): Verdic
   return invalid ? ['invalid_request', code] : ['other', code];
 }
 
-/** What a 402, 403 or 404 is about: the provider's words say it, the status alone does not. */
+/** The cause of a 402, 403 or 404: it follows from the message, not from the status. */
 function classifyByMessage(error: WireError | null, status: number | null): Verdict | null {
   const { type = null, code = null, message = '' } = error ?? {};
   if (status === 402 && ASKS_TOO_MUCH.test(message)) return ['auth', 'credit_too_low'];
@@ -133,7 +133,7 @@ function classifyByStatus(status: number): Verdict {
   return ['other', null];
 }
 
-/** Characters of a failure's message that are read: it is searched for words and shown to people. */
+/** Maximum characters read of an error message. */
 const MAX_MESSAGE = 4096;
 
 /** Reads `{error: {type, code, message, ...}}` or `{error: "text"}`; null when there is no error in it. */
@@ -145,7 +145,7 @@ export function readWireError(body: unknown): WireError | null {
   const error = raw as Record<string, unknown>;
   const code = typeof error.code === 'string' || typeof error.code === 'number' ? error.code : null;
   const claimed = typeof code === 'number' ? code : error.status_code;
-  // An aggregator's own message says little; what its upstream said stands in `metadata.raw`.
+  // An aggregator's own message is generic; `metadata.raw` has the message of its upstream.
   const metadata = error.metadata;
   const upstream =
     typeof metadata === 'object' && metadata !== null && 'raw' in metadata && typeof metadata.raw === 'string'

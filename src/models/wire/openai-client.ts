@@ -61,7 +61,7 @@ const Body = z.object({
 });
 type WireMessage = z.infer<typeof Message>;
 
-/** Whether a result is an error cannot be said on this wire: none is. */
+/** This wire cannot mark a result as an error: `is_error` is always false. */
 export function readOpenAiRequest(text: string, callIds: CallIds): Result<ClientRequest, string> {
   const read = readBody(text, Body);
   if (!read.ok) return read;
@@ -124,14 +124,14 @@ function userPart(part: z.infer<typeof Text> | z.infer<typeof Image> | z.infer<t
     : { type: 'document', ...bytes, name: part.file.filename ?? '' };
 }
 
-/** A text alone stands for one part. */
+/** A plain string is one text part. */
 function toTextParts(content: z.infer<typeof Texts>): readonly TextBlock[] {
   return typeof content === 'string' ? [{ type: 'text', text: content }] : content;
 }
 
 const WIRE_STOPS = new Map([...OPENAI_STOP_REASONS].reverse().map(([wire, reason]) => [reason, wire]));
 
-/** Thinking has no place on this wire and is left out. */
+/** Leaves out thinking, which this wire does not support. */
 export function createOpenAiEventEncoder(head: AnswerHead): EventEncoder {
   let calls = 0;
   const chunk = (rest: object) =>

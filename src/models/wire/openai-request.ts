@@ -27,12 +27,12 @@ export interface OpenAiOptions {
 }
 
 const MAX_STOPS = 4;
-/** Upstreams of OpenRouter that cache only what is marked. */
+/** Upstreams of OpenRouter that cache only marked parts. */
 const MARKED_VENDORS = /^(?:anthropic|google|qwen)\//;
-/** Ours to say: the answer is always one stream of one choice. */
+/** Fields that the encoder sets itself: the answer is always one stream of one choice. */
 const RESERVED = new Set(['n', 'stream', 'messages']);
 
-/** Makes the encoder of one adapter; it keeps what it made of each message. */
+/** Creates the encoder of one adapter; it caches the encoding of each message. */
 export function createOpenAiEncoder(
   type: 'openai' | 'openrouter',
   options: OpenAiOptions,
@@ -46,14 +46,14 @@ export function createOpenAiEncoder(
   const toolTexts = new WeakMap<WireTool, string>();
 
   /** Messages with a comma before each. */
-  const said = cacheFold(
+  const encodeHistory = cacheFold(
     NO_TEXT,
-    (said, step, model) => {
+    (history, step, model) => {
       const json =
         step.kind === 'interrupted'
           ? JSON.stringify(toolMessage(step.tool_use_id, INTERRUPTED, true))
           : encode(step.message, model);
-      return json === null ? said : appendText(said, `,${json}`);
+      return json === null ? history : appendText(history, `,${json}`);
     },
     drop,
   );
@@ -90,7 +90,7 @@ export function createOpenAiEncoder(
     const head = `{"model":${name},"messages":[`;
     const tail = `]${[...fields].map(([key, json]) => `,${JSON.stringify(key)}:${json}`).join('')}}`;
     const system = systemMessage(request, type);
-    const history = said(request);
+    const history = encodeHistory(request);
     if (system !== null) return wrapText(`${head}${replaceLoneSurrogates(JSON.stringify(system))}`, history, tail);
     // Without the first comma.
     const bytes = history.bytes.subarray(Math.min(1, history.length));
@@ -112,7 +112,7 @@ function systemMessage(request: CanonicalRequest, type: 'openai' | 'openrouter')
   return content === null ? null : { role: 'system', content };
 }
 
-/** One message as JSON; null when nothing of it can be said. */
+/** One message as JSON; null if the wire can express none of its blocks. */
 function encodeMessage(message: StoredMessage, model: ModelEntry, drop: Drop): string | null {
   if (message.role === 'assistant') return encodeAssistant(message, drop);
   if (message.role === 'tool') return encodeResult(message);

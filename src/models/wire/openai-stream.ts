@@ -12,7 +12,7 @@ import {
   readName,
 } from './provider-values.ts';
 
-/** What is read of a chunk; everything from outside may be missing. */
+/** The fields read from a chunk; every field may be missing. */
 interface Chunk {
   readonly id?: unknown;
   readonly model?: unknown;
@@ -99,19 +99,19 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: CodecLog): Deco
     let known: Call | undefined;
     if (index !== null) {
       known = byIndex.get(index);
-      // Servers exist that give every call of a message the index 0.
+      // Some servers give every call of a message the index 0.
       if (known && id !== null && known.id !== null && id !== known.id && beginsNewCall(known, name)) known = undefined;
     } else if (id !== null) known = byId.get(id);
     else {
       known = calls.at(-1);
-      // Without index and id only a name can begin a call, once the one before it is whole.
+      // Without index and id only a name starts a call, once the previous call is complete.
       if (known && (args !== '' || name !== known.slot.name) && beginsNewCall(known, name)) known = undefined;
     }
     if (known) {
       identify(known, id);
       return known;
     }
-    // Text that resumes after a call is a new block.
+    // Text after a call starts a new block.
     if (textSlot !== null) assembly.close(textSlot);
     textSlot = null;
     const slot = assembly.open('tool');
@@ -185,11 +185,11 @@ export function createOpenAiDecoder(assembly: Assembly, remarks: CodecLog): Deco
   };
 }
 
-/** Whether a named fragment cannot belong to a call that already has a name and whole arguments. */
+/** Whether a named fragment starts a new call: the known call already has a name and complete arguments. */
 function beginsNewCall(call: Call, name: string): boolean {
   const { slot, scan } = call;
   if (name === '' || slot.name === '' || !scan.isBalanced()) return false;
-  // Once: what follows a balanced text is white space, or makes it unbalanced for good.
+  // Parsed once: after a balanced text only white space keeps it balanced.
   call.parses ??= parseArguments(slot.text, false).error === null;
   return call.parses;
 }
@@ -205,12 +205,12 @@ function contentText(content: unknown): string {
     .join('');
 }
 
-/** DeepSeek gives the count beside the prompt's, perhaps without details. */
+/** DeepSeek reports the count next to the prompt's count, possibly without details. */
 export function cachedTokens(wire: WireUsage): number | null {
   return readCount(wire.prompt_tokens_details?.cached_tokens) ?? readCount(wire.prompt_cache_hit_tokens);
 }
 
-/** The prompt count contains what was read from and written to a cache; the classes we keep are disjoint. */
+/** The prompt count includes cache reads and writes; the stored classes are disjoint. */
 function readUsage(assembly: Assembly, wire: WireUsage, remarks: CodecLog): void {
   const { usage } = assembly;
   const prompt = readCount(wire.prompt_tokens);

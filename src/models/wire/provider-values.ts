@@ -3,11 +3,11 @@ import { faultOfJson } from '#core/policy/parsing/json.ts';
 import { faultOfValue, type Limits, MODEL_JSON } from '#core/policy/parsing/text-limits.ts';
 import { fault, WireFault } from './fault.ts';
 
-/** Characters of one event: a whole answer in one piece has less. */
+/** Maximum characters of one event; a whole answer in one piece has fewer. */
 export const EVENT_CHARACTERS = 2 * 1024 * 1024;
-/** Below this no text is a burden, whatever it holds. */
+/** Smaller texts are cheap to parse whatever they contain. */
 const SMALL_CHARACTERS = 65_536;
-/** Deep enough for the deepest tool arguments that are taken, inside their event. */
+/** Deep enough for the deepest accepted tool arguments inside their event. */
 const LIMITS: Limits = { bytes: 4 * EVENT_CHARACTERS, depth: 150, nodes: 50_000 };
 
 /** Throws `SyntaxError` for what is not JSON, and `WireFault` for what is too large to be part of an answer. */
@@ -31,7 +31,7 @@ function eventTooLarge(problem: string): WireFault {
   return new WireFault(fault('other', 'response_too_large', `an event of the stream ${problem}`));
 }
 
-/** A name from outside, such as a model's; null for anything else and for what is too long to be one. */
+/** An untrusted name, such as a model's; null for other values and for names that are too long. */
 export function readName(value: unknown): string | null {
   return typeof value === 'string' && value !== '' && value.length <= MAX_NAME ? value : null;
 }
@@ -47,7 +47,7 @@ export function parseArguments(
   cut: boolean,
 ): { readonly input: Readonly<Record<string, unknown>>; readonly error: string | null } {
   if (json.trim() === '' && !cut) return { input: {}, error: null };
-  // Before parsing: what is nested too deep could be neither stored nor sent.
+  // Checked before parsing: values that are nested too deep can be neither stored nor sent.
   let reason = faultOfJson(json, MODEL_JSON);
   try {
     if (reason !== null) return { input: {}, error: cut ? 'incomplete' : `invalid_json: ${reason}` };
@@ -62,8 +62,8 @@ export function parseArguments(
 }
 
 /**
- * The text of arguments that a server sent as a value instead of as text. One that is nested too deep has no text:
- * its call is marked as refused.
+ * The text of arguments that arrived as a value instead of as text. A value that is nested too deep has no text:
+ * its call is marked as rejected.
  */
 export function argumentsText(slot: { refused: string | null }, value: object): string {
   slot.refused ??= faultOfValue(value, MODEL_JSON);
@@ -74,7 +74,7 @@ export function argumentsText(slot: { refused: string | null }, value: object): 
 
 export interface ObjectScan {
   feed(piece: string): void;
-  /** The braces that were opened are closed, and nothing but white space stands around them. */
+  /** Whether all braces are closed and only white space surrounds the object. */
   isBalanced(): boolean;
 }
 

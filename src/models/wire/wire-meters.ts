@@ -70,7 +70,7 @@ function readBlock(block: unknown, reading: Reading): void {
   reading.characters += length(block.text) + length(block.thinking) + length(block.name);
 }
 
-/** Counts are cumulative: what is given replaces what was known. Several rounds of one call are added up. */
+/** Counts are cumulative: new values replace old ones. Several rounds of one call are added up. */
 function readMessagesUsage(wire: unknown, reading: Reading): void {
   if (!isMapping(wire)) return;
   const rounds = Array.isArray(wire.iterations) ? wire.iterations.filter(isMapping).filter(isBilled) : [];
@@ -82,7 +82,7 @@ function readMessagesUsage(wire: unknown, reading: Reading): void {
   }
 }
 
-/** A model that declined and wrote nothing is not billed: another one answered behind it. */
+/** A model that declined without output is not billed if a fallback model answered after it. */
 function isBilled({ type, output_tokens }: Json, at: number, all: readonly Json[]): boolean {
   const declined = type === 'message' && output_tokens === 0;
   return !declined || !all.slice(at + 1).some((later) => later.type === 'fallback_message');
@@ -114,7 +114,7 @@ function length(value: unknown): number {
 type ResponsesJson = Readonly<Record<string, unknown>>;
 
 const ENDS: ReadonlySet<unknown> = new Set(['response.completed', 'response.incomplete', 'response.failed']);
-/** States of an answer that is still to be made, and of one that is over. */
+/** States of an unfinished answer. */
 const UNDER_WAY: ReadonlySet<unknown> = new Set(['queued', 'in_progress']);
 const OVER: ReadonlySet<unknown> = new Set(['completed', 'incomplete', 'failed', 'cancelled']);
 const BEGINNINGS: ReadonlySet<unknown> = new Set(['response.created', 'response.queued', 'response.in_progress']);
@@ -214,7 +214,7 @@ const chatMeter: WireMeter = {
   event(value, reading) {
     if (!isMapping(value)) return;
     readChatAnswer(value, 'delta', reading);
-    // Servers exist that leave the mark at the end out.
+    // Some servers omit the end mark.
     if (reading.stop_reason !== null && reading.fault === null) reading.whole = true;
   },
   body(value, reading) {
@@ -237,14 +237,15 @@ function readChatAnswer(value: Readonly<Record<string, unknown>>, part: 'delta' 
           : readFault(choice, null);
     else if (typeof finish_reason === 'string' && finish_reason !== '')
       reading.stop_reason = OPENAI_STOP_REASONS.get(finish_reason) ?? 'end_turn';
-    const said = choice[part];
-    if (isMapping(said)) readDelta(said, reading);
+    const delta = choice[part];
+    if (isMapping(delta)) readDelta(delta, reading);
   }
 }
 
-function readDelta(said: Readonly<Record<string, unknown>>, reading: Reading): void {
-  for (const text of [said.content, said.refusal, said.reasoning, said.reasoning_content]) addCharacters(text, reading);
-  for (const call of Array.isArray(said.tool_calls) ? said.tool_calls : []) {
+function readDelta(delta: Readonly<Record<string, unknown>>, reading: Reading): void {
+  const { content, refusal, reasoning, reasoning_content, tool_calls } = delta;
+  for (const text of [content, refusal, reasoning, reasoning_content]) addCharacters(text, reading);
+  for (const call of Array.isArray(tool_calls) ? tool_calls : []) {
     if (!isMapping(call) || !isMapping(call.function)) continue;
     if (typeof call.function.name === 'string' && call.function.name !== '') reading.tool_calls++;
     addCharacters(call.function.name, reading);

@@ -6,7 +6,7 @@ import { type JsonSchema, type ToolDefinition, ToolError } from '#protocol/tool.
 
 type Given = Pick<ToolDefinition, 'name' | 'description' | 'input_schema' | 'side_effects'> & Partial<ToolDefinition>;
 
-/** A definition with the usual rest: needs the workspace, its paths in `path` and `paths`, the timeout of its class. */
+/** A definition with defaults: requires the workspace, paths in `path` and `paths`, the timeout of its class. */
 export function defineTool(given: Given): ToolDefinition {
   return { requires_workspace: true, path_fields: ['path', 'paths'], timeout_seconds: null, ...given };
 }
@@ -21,24 +21,24 @@ export function pathSchema(description: string): JsonSchema {
   return { type: 'string', minLength: 1, description };
 }
 
-/** The files of a tool that asked for the workspace. */
+/** The files of a tool that requires the workspace. */
 export function workspaceFiles(context: ToolContext): WorkspaceFiles {
   if (context.files === null) throw new Error('a workspace tool was called without a workspace');
   return context.files;
 }
 
-/** No clock runs yet when a call is checked: a larger file is looked at when the call runs. */
+/** A check has no timeout: larger files are checked when the call runs. */
 const MAX_CHECKED_BYTES = 4 * 1024 * 1024;
 /** Whether a file that the session has never read may be changed. */
 type Unread = 'allowed' | 'refused';
 
-/** What `refuseStale` will say, as far as it can be known before anybody is asked. Throws `ToolError`. */
+/** Runs the check of `refuseStale` before approval is requested, as far as possible. Throws `ToolError`. */
 export async function checkStale(context: ToolContext, given: string, unread: Unread): Promise<void> {
   const files = workspaceFiles(context);
   const path = await files.resolve(given, 'write');
   if (unread === 'allowed' && context.known.hash(path.relative) === null) return;
   const data = await files.read(path, MAX_CHECKED_BYTES).catch((error: unknown) => {
-    // Not there, or too large.
+    // The file is missing or too large.
     if (error instanceof ToolError) return null;
     throw error;
   });
@@ -46,7 +46,7 @@ export async function checkStale(context: ToolContext, given: string, unread: Un
 }
 
 /**
- * Throws where the file is not what the session last read or wrote: its change would undo somebody else's (20 §1).
+ * Throws if the file has changed since the session last read or wrote it: a write would undo that change (20 §1).
  * @param now hash of the file under its lock; null = there is none
  */
 export function refuseStale(
@@ -78,12 +78,12 @@ export function utf8Text(data: Uint8Array, path: string, hint = ''): string {
   }
 }
 
-/** @param hint what to do instead; '' = nothing */
+/** @param hint what to do instead; '' = no hint */
 export function notTextError(path: string, hint = ''): ToolError {
   return new ToolError('execution_error', `not valid UTF-8 text: ${path}${hint}`);
 }
 
-/** `cancel` of a tool that is done almost as soon as it started: there is nothing to end. */
+/** `cancel` of a tool that ends almost at once. */
 export async function cancelNothing(): Promise<boolean> {
   return false;
 }
@@ -97,7 +97,7 @@ export function compareBytes(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** A text whose plain order is that of the given one's UTF-8 bytes: for sorting very many. */
+/** A sort key in the order of the UTF-8 bytes, for long lists. */
 export function byteKey(text: string): string {
   return /[\u0080-\uffff]/.test(text) ? Buffer.from(text).toString('latin1') : text;
 }

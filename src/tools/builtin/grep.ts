@@ -10,9 +10,9 @@ import { compareBytes, defineTool, inputSchema, PRUNED_FOLDERS, pathSchema, work
 
 const MAX_SNIPPET = 300;
 const MAX_FILE_BYTES = 5 * 1024 * 1024;
-/** Files, each in eight steps of a pool of four threads; what is read beyond the last hit is dropped. */
+/** Files read at once: reads beyond the last hit are wasted. */
 const READ_AT_ONCE = 4;
-/** Hits kept before those that cannot be among the first are dropped. */
+/** Pending hits above which hits that cannot be among the first are dropped. */
 const MAX_PENDING = 10_000;
 
 interface HitList {
@@ -27,7 +27,7 @@ export function createHitList(files: WorkspaceFiles, wanted: number): HitList {
   let pending = new Map<string, number[]>();
   let count = 0;
   let checked = new Map<string, readonly string[]>();
-  /** The list is complete up to here: a file behind it comes too late. */
+  /** The list is complete up to this path; later paths are dropped. */
   let bound: string | null = null;
 
   /** Reads files in order until there are enough hits, and forgets the others. */
@@ -164,7 +164,7 @@ function startProgram(options: SearchOptions) {
   const args = [
     ...['--no-config', '--no-messages', '--color=never', '--no-heading', '--with-filename', '--line-number', '--null'],
     ...['--hidden', '--no-ignore', '--no-follow', '--encoding=none', '--max-filesize=5M', '--stats'],
-    // Only the numbers of the lines are of use: what they say is read from the file once it has passed the checks.
+    // Only line numbers are used: the text is read from the file after the checks.
     '--max-columns=1',
     `--max-count=${options.maxPerFile}`,
     options.caseSensitive ? '--case-sensitive' : '--ignore-case',
@@ -190,7 +190,7 @@ async function* lines(stream: AsyncIterable<Buffer>): AsyncGenerator<string> {
   }
 }
 
-/** What ripgrep complained about. It stops before the summary only when it could not begin. */
+/** The error of ripgrep. Without a summary it could not start the search. */
 function searchError(stderr: string): ToolError {
   const text = stderr.replace(/^rg: /, '').trim();
   const glob = /^error parsing glob/.test(text);
@@ -210,7 +210,7 @@ const definition = defineTool({
       path_glob: pathSchema(
         'Only files that match: * within a name, ** across folders; without a slash it matches the file name.',
       ),
-      case_sensitive: { type: 'boolean', default: false, description: 'Tell upper from lower case.' },
+      case_sensitive: { type: 'boolean', default: false, description: 'Distinguish upper from lower case.' },
       max_results: { type: 'integer', minimum: 1, maximum: 200, default: 50, description: 'Most lines to show.' },
     },
     ['pattern'],
@@ -244,7 +244,7 @@ export function grep({ ripgrep }: { readonly ripgrep: string }): ToolFactory {
               pattern,
               glob: (input.path_glob as string | undefined) ?? null,
               caseSensitive: input.case_sensitive === true,
-              // One more than is shown, so that it is known whether there are more.
+              // One more than shown, to detect further hits.
               maxPerFile: max + 1,
             });
             for await (const { path, line } of running.hits) await list.add(`${prefix}${path}`, line);

@@ -44,7 +44,7 @@ export const listFiles: ToolFactory = () => ({
     for await (const line of walk(folder, '', { files, recursive: input.recursive === true, signal: context.signal })) {
       if (lines.length < max) lines.push(line);
       else more += 1;
-      // A folder may hold a million names: others get their turn in between.
+      // A folder may hold a million names: yield to the event loop.
       if ((lines.length + more) % BETWEEN === 0) {
         await setImmediate();
         context.signal.throwIfAborted();
@@ -55,7 +55,7 @@ export const listFiles: ToolFactory = () => ({
   },
 });
 
-/** Lines in byte order: a folder's own line comes before what it holds, since that continues it. */
+/** Lines in byte order: a folder's line precedes the lines of its content. */
 async function* walk(
   folder: ConfinedPath,
   prefix: string,

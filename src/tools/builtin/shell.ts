@@ -78,7 +78,7 @@ export function shell({ env, sandbox, clock }: ShellOptions): ToolFactory {
   }
 }
 
-/** Whoever goes on with a lost tree must not find its command still at work (16 §4.4). */
+/** The next node of a lost session tree must not find its command still running (16 §4.4). */
 function gracePeriod({ reason }: AbortSignal): number | undefined {
   return reason instanceof TreeLost ? reason.patience_ms : undefined;
 }

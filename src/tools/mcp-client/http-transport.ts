@@ -5,9 +5,9 @@ import { type Clock, sleep } from '#protocol/clock.ts';
 import { beginSlice, MESSAGE_LIMITS, type OnFault } from './message-limits.ts';
 
 /**
- * A `fetch` that refuses what is too large, and says when the connection is lost: a request that was under way when its
- * answer broke off is never answered, and the library would wait for it.
- * @param options.transport `sse` is the older transport: one stream has every answer, and requests are accepted with a word
+ * A `fetch` that rejects messages above the limits and reports a lost connection. Without the report the library would
+ * wait forever for a request whose answer was interrupted.
+ * @param options.transport `sse` is the older transport: one stream carries all answers, and requests get a short acknowledgement
  */
 export function guardedFetch(
   plain: typeof fetch,
@@ -21,7 +21,7 @@ export function guardedFetch(
   return async (input, init) => {
     const listening = !sse && init?.method === 'GET';
     const reportLost = (error: unknown, reason: string) => {
-      // The library itself opens the stream of notices again.
+      // The library reopens the stream of notifications itself.
       if (init?.signal?.aborted !== true && !listening) onFault(reason);
       return error;
     };
@@ -32,7 +32,7 @@ export function guardedFetch(
       throw reportLost(error, `cannot be reached (${errorCause(error)})`);
     }
     const { status, statusText, headers, body } = response;
-    // A server that was started again does not know the session any more; which of the two it says is its choice.
+    // A restarted server does not know the session and answers with either status.
     if (status === 400 || status === 404) reportLost(null, `answered with HTTP status ${status}`);
     if (body === null) return response;
     if (isEventStream(response)) {
@@ -76,7 +76,7 @@ function guardedEvents(body: ReadableStream<Uint8Array>, clock: Clock, ends: Eve
   let answered = false;
   const parser = createParser({
     onEvent({ id, event, data }) {
-      // The address that the older transport begins with is no message.
+      // The older transport starts with an address, which is not a message.
       const fault = event === 'endpoint' ? null : faultOfJson(data, MESSAGE_LIMITS);
       if (fault !== null) throw new TooLarge(fault);
       resumable ||= id !== undefined;

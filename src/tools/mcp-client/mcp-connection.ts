@@ -9,15 +9,15 @@ import { guardedFetch } from './http-transport.ts';
 import type { OnFault } from './message-limits.ts';
 import { type StdioOptions, stdioTransport } from './stdio-transport.ts';
 
-/** The library's own limit must never be the one that strikes. */
+/** Disables the library's own timeout. */
 const NO_LIMIT_MS = 2 ** 31 - 1;
 const FAREWELL_MS = 2000;
 const MAX_PAGES = 100;
 const MAX_REASON = 300;
-/** Requests of a server that are being answered: who asks more does not listen, and the answers would pile up. */
+/** Maximum pending answers to a server's requests: a server that does not read them would fill the memory. */
 const MAX_ANSWERS = 100;
 
-// Entries are read one by one later: one that is wrong must not take the others with it.
+// Entries are checked one by one later: one invalid entry must not invalidate the others.
 const ToolPageSchema = z.object({ tools: z.array(z.unknown()), nextCursor: z.string().optional() });
 const CallResultSchema = z.object({
   content: z.array(z.unknown()).default([]),
@@ -41,9 +41,9 @@ export interface ConnectionOptions {
   readonly version: string;
   readonly clock: Clock;
   readonly onListChanged: () => void;
-  /** It wrote something to its output that is not JSON. */
+  /** The server wrote output that is not JSON. */
   readonly onGarbage: () => void;
-  /** Once, when an open connection is over, however that came. */
+  /** Called once when an open connection ends. */
   readonly onClosed: OnFault;
   readonly signal: AbortSignal;
 }
@@ -56,13 +56,13 @@ export interface CallOptions {
 }
 
 export interface Connection {
-  /** The entries of its list as it sent them, read to its end or to one more than are used. */
+  /** The raw entries of the tool list, complete or one more than are used. */
   list(signal: AbortSignal): Promise<readonly unknown[]>;
   call(tool: string, input: Readonly<Record<string, unknown>>, options: CallOptions): Promise<McpCallResult>;
   close(): Promise<void>;
 }
 
-/** A request that was not answered as it should; `message` ends a sentence that begins with the server's name. */
+/** A failed request; `message` continues a sentence that begins with the server's name. */
 export class McpFault extends Error {
   readonly kind: 'unavailable' | 'timeout' | 'refused';
 
@@ -72,15 +72,15 @@ export class McpFault extends Error {
   }
 }
 
-/** Throws `McpFault` when the server does not answer as an MCP server does; its process is ended by then. */
+/** Throws `McpFault` if the server does not speak MCP; its process has ended by then. */
 export async function connect(options: ConnectionOptions): Promise<Connection> {
-  // Loaded by the first server: a process without one needs none of it.
+  // Loaded with the first server.
   const library = await import('@modelcontextprotocol/client');
   let fault: string | null = null;
   let open = false;
   const onFault = (reason: string) => {
     fault ??= reason;
-    // What was asked over a lost connection is never answered.
+    // Requests over a lost connection are never answered.
     (open ? close() : transport.close()).catch(() => {});
   };
   const client = new library.Client({ name: 'metis', version: options.version }, { capabilities: { roots: {} } });
@@ -137,7 +137,7 @@ export async function connect(options: ConnectionOptions): Promise<Connection> {
   };
 
   async function close(): Promise<void> {
-    // Over HTTP a server keeps a session until it is told.
+    // Over HTTP a server keeps a session until the client ends it.
     if (transport instanceof library.StreamableHTTPClientTransport && fault === null) {
       const farewell = transport.terminateSession().catch(() => {});
       await Promise.race([farewell, new Promise<void>((resolve) => options.clock.after(FAREWELL_MS, resolve))]);
@@ -186,7 +186,7 @@ function limitAnswers(transport: Transport, onFault: OnFault): void {
   let open = 0;
   transport.send = async (message, options) => {
     if ('method' in message) return send(message, options);
-    if (open >= MAX_ANSWERS) return onFault(`asks without taking the answers`);
+    if (open >= MAX_ANSWERS) return onFault('sends requests without reading the answers');
     open += 1;
     return send(message, options).finally(() => {
       open -= 1;
@@ -198,7 +198,7 @@ function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** A stranger's words on one bounded line. */
+/** Untrusted text as one bounded line. */
 function toOneLine(text: string): string {
   const line = text
     .slice(0, 4 * MAX_REASON)

@@ -1,4 +1,4 @@
-// One MCP server of one workspace: started when it is needed, again when it is gone, listed anew when it says so (09 §11.4).
+// One MCP server of one workspace: started on demand, restarted after a failure, listed again on `list_changed` (09 §11.4).
 import { setImmediate } from 'node:timers/promises';
 import { type ListedTool, listedTools, quoted } from '#core/policy/mcp/listed-tools.ts';
 import { isMapping } from '#core/policy/parsing/yaml.ts';
@@ -19,7 +19,7 @@ const STARTUP_SECONDS = 30;
 const RESTART_MS = 10_000;
 const SETTLE_MS = 50;
 const RELIST_MS = 1000;
-/** How long a turn waits for a server that had its chance at the first start. */
+/** How long a turn waits for a server after its first start. */
 const PATIENCE_MS = 2000;
 const MAX_PROBLEMS = 20;
 
@@ -27,7 +27,7 @@ export interface McpServerOptions {
   readonly name: string;
   readonly config: McpServerConfig;
   readonly workspace: string;
-  /** Made anew for every start. */
+  /** Created for every start. */
   readonly endpoint: () => Endpoint;
   readonly schemas: SchemaCompiler;
   readonly version: string;
@@ -44,13 +44,13 @@ export interface McpTool {
 
 export interface McpServer {
   readonly config: McpServerConfig;
-  /** Starts it unless it runs, or was started less than 10 s ago. Never waits. */
+  /** Starts the server unless it runs or was started less than 10 s ago. Never waits. */
   wake(): void;
-  /** Resolves when its list is known: at its first start after `startup_timeout_seconds` at most, later after 2 s. */
+  /** Resolves when the list is known: on the first start within `startup_timeout_seconds`, later within 2 s. */
   ready(): Promise<void>;
-  /** What it listed last, even while it is down: a prompt must not change because a process died. */
+  /** The last list, even while the server is down: a prompt must not change because a process died. */
   tools(): readonly McpTool[];
-  /** What was wrong with its last list, and why it is down; each goes after its name. */
+  /** Problems of the last list, and why the server is down; each text follows the server's name. */
   problems(): readonly string[];
   close(): Promise<void>;
 }
@@ -144,7 +144,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
     log.warn({ mcp_server: name, workspace: options.workspace }, `MCP server '${name}' ${reason}; ${rest}`);
   }
 
-  /** On `list_changed`. A server that says so without end is asked once a second. */
+  /** On `list_changed`; at most one list request a second. */
   function relist(): void {
     stale = true;
     listing ??= relistTools().finally(() => {
@@ -154,7 +154,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
 
   /** Never rejects. */
   async function relistTools(): Promise<void> {
-    // The list that is being read may be older than the notice.
+    // A list request in progress may be older than the notification.
     await starting;
     for (let pause = SETTLE_MS; stale && connection !== null && !closing.signal.aborted; pause = RELIST_MS) {
       await sleep(clock, pause, closing.signal).catch(() => {});
@@ -183,13 +183,13 @@ export function createMcpServer(options: McpServerOptions): McpServer {
   }
 
   async function compileTool(listed: ListedTool, problems: string[]): Promise<McpTool | null> {
-    // Each may take its time limit: others get their turn in between.
+    // Each compilation may use its time limit: yield to the event loop.
     await setImmediate();
     const leaveOut = (reason: string) => {
       problems.push(`has a tool ${quoted(listed.original)} that is left out: ${reason}`);
       return null;
     };
-    // Arguments are always an object, whether the schema says so or not.
+    // Arguments are always an object, even if the schema does not require it.
     const { type = 'object', ...rest } = listed.definition.input_schema;
     const schema = currentSchema({ type: [type].flat().includes('object') ? 'object' : type, ...rest });
     const compiled = options.schemas.compile(schema);
@@ -207,7 +207,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
     };
   }
 
-  /** One line for all that is wrong with a list, and none for a list that is wrong in the same way again. */
+  /** Logs one line for all problems of a list; an unchanged set of problems is not logged again. */
   function logProblems(problems: readonly string[]): void {
     const all = problems.join('\n');
     if (all === lastReport || problems.length === 0) return;

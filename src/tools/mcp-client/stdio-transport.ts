@@ -21,7 +21,7 @@ export interface StdioOptions {
   readonly env: Readonly<Record<string, string>>;
   readonly clock: Clock;
   readonly onFault: OnFault;
-  /** What it writes beside the protocol: to stderr, or to its output without being JSON. */
+  /** Output outside the protocol: stderr, or lines that are not JSON. */
   readonly onNoise: (text: string) => void;
   readonly onGarbage: () => void;
 }
@@ -48,7 +48,7 @@ export function stdioTransport(options: StdioOptions): Transport {
           onFault(`cannot be started (${error.code ?? error.message}): check its command and cwd`);
           reject(error);
         });
-        // A process that ended takes no more input; its exit says so.
+        // Writing to an ended process fails; the exit event reports it.
         started.stdin.on('error', () => {});
         started.stderr.on('data', (data: Buffer) => onNoise(data.toString('utf8')));
         readLines(started.stdout, {
@@ -90,7 +90,7 @@ export function stdioTransport(options: StdioOptions): Transport {
     }
     const message = parseObject(line);
     if (message === null) {
-      // Many servers write their log to the wrong output.
+      // Many servers write their log to stdout.
       onGarbage();
       onNoise(line);
     } else if ('method' in message) {
@@ -106,7 +106,7 @@ export function stdioTransport(options: StdioOptions): Transport {
     signalGroup(child?.pid, 'SIGKILL');
   }
 
-  /** Resolves when the process is gone and what it wrote by then is read. */
+  /** Resolves when the process has exited and its output is read. */
   function waitForExit(process: Child): Promise<void> {
     return new Promise((resolve) => {
       process.once('exit', (code, signal) => {
@@ -120,7 +120,7 @@ export function stdioTransport(options: StdioOptions): Transport {
           transport.onclose?.();
           resolve();
         };
-        // A process it left behind may hold the output open.
+        // A background process may keep the output open.
         const drain = clock.after(DRAIN_MS, finish);
         if (closing || process.stdout.closed) finish();
         else process.stdout.once('close', finish);
@@ -138,7 +138,7 @@ function parseObject(line: string): JSONRPCMessage | null {
   }
 }
 
-/** Line by line; what comes without end is read in pieces, so that its writer waits and nobody else does. */
+/** Reads lines. Endless output is read in slices, so that it does not block the event loop. */
 function readLines(
   stream: Readable,
   {

@@ -13,9 +13,9 @@ import { createMcpServer, type McpServer, type McpTool } from './mcp-server.ts';
 import { createNoiseLog } from './message-limits.ts';
 
 const IDLE_MS = 30 * 60_000;
-/** Of one project file. */
+/** Maximum problems reported of one project file. */
 const MAX_PROBLEMS = 20;
-/** What a program needs to run at all. */
+/** Variables that programs need to run. */
 const BASE_ENV = ['HOME', 'LOGNAME', 'PATH', 'SHELL', 'TERM', 'USER'];
 
 export interface McpOptions {
@@ -34,16 +34,16 @@ export interface McpOptions {
 }
 
 export interface Mcp {
-  /** The tools of a workspace by now; its servers are started, and waited for as long as they may take. */
+  /** The tools of a workspace. Starts its servers and waits for them within their limits. */
   tools(workspace: string): Promise<readonly McpTool[]>;
-  /** What is known of them without starting or waiting for anything. */
+  /** The tools known so far; starts no server and waits for none. */
   knownTools(workspace: string): readonly McpTool[];
-  /** What is wrong with its servers, as far as it is known. */
+  /** Known problems of its servers. */
   problems(workspace: string): readonly ToolProblem[];
   /** Starts the servers of a workspace, without waiting, and keeps them until the returned function is called. */
   hold(workspace: string): () => void;
-  /** From now on nobody waits for a server: the program is going down. */
-  hurry(): void;
+  /** Stops all waiting for servers: the program is shutting down. */
+  stopWaiting(): void;
   /** Ends every server. */
   close(): Promise<void>;
 }
@@ -62,7 +62,7 @@ export function createMcp(options: McpOptions): Mcp {
   const { servers: configured, projectFile, clock, log } = options;
   const workspaces = new Map<string, Workspace>();
   const leaving = new Set<Promise<void>>();
-  const hurry = new AbortController();
+  const shutdown = new AbortController();
   let closed = false;
 
   return {
@@ -73,7 +73,7 @@ export function createMcp(options: McpOptions): Mcp {
       try {
         await wake(workspace);
         const ready = Promise.all([...workspace.servers.values()].map((server) => server.ready()));
-        await orAbort(ready, hurry.signal).catch(() => {});
+        await orAbort(ready, shutdown.signal).catch(() => {});
         return collectTools(workspace);
       } finally {
         release();
@@ -97,7 +97,7 @@ export function createMcp(options: McpOptions): Mcp {
       void wake(workspace).catch((err: unknown) => log.warn({ err, workspace: root }, 'MCP servers were not started'));
       return hold(workspace);
     },
-    hurry: () => hurry.abort(),
+    stopWaiting: () => shutdown.abort(),
     async close() {
       closed = true;
       for (const workspace of [...workspaces.values()]) closeWorkspace(workspace);
@@ -125,7 +125,7 @@ export function createMcp(options: McpOptions): Mcp {
 
   async function wake(workspace: Workspace): Promise<void> {
     await refresh(workspace);
-    // It may have been left while its file was read.
+    // The workspace may have been closed while its file was read.
     if (workspaces.get(workspace.path) !== workspace) return;
     for (const server of workspace.servers.values()) server.wake();
   }
@@ -216,8 +216,8 @@ export function createMcp(options: McpOptions): Mcp {
     const lookup = (variable: string) => (foreign && options.isWithheld(variable) ? undefined : options.env[variable]);
     const { server, missing } = expandVariables(config, lookup);
     if (missing.length > 0) {
-      const said = missing.slice(0, 5).join(', ');
-      log.warn({ mcp_server: name }, `MCP server '${name}' is started without ${said}: not set, or not for it`);
+      const names = missing.slice(0, 5).join(', ');
+      log.warn({ mcp_server: name }, `MCP server '${name}' is started without ${names}: not set, or withheld from it`);
     }
     const { transport, command = '', args = [], env = {}, url = '', headers = {} } = server;
     const reason = transport === 'stdio' ? command === '' && 'command' : !isWebAddress(url) && 'url';

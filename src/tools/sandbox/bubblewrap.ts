@@ -6,15 +6,15 @@ import { ToolError } from '#protocol/tool.ts';
 // Files of the workspace that stay read-only: trust, routing and worker definitions (09 §12, 13 §3.4).
 
 const MCP_FILE = '.mcp.json';
-/** Files of prompts and schemas that are looked at; each costs every command a system call. */
+/** Maximum files of prompts and schemas; each costs every command a system call. */
 const MAX_FILES = 20_000;
 const AT_ONCE = 64;
 
 type Found = 'missing' | 'folder' | 'file';
 
 /**
- * The mounts that keep them. What is missing is made first, since only what is there can be mounted; throws
- * `ToolError('execution_error')` where no mount would help.
+ * Mount arguments that keep these files read-only. Missing folders are created first, since only existing paths can be
+ * mounted. Throws `ToolError('execution_error')` if a mount cannot protect a path.
  * @param projectFiles whether the server starts the programs that `.mcp.json` names
  */
 async function protectedFiles(workspace: string, projectFiles: boolean): Promise<readonly string[]> {
@@ -25,7 +25,7 @@ async function protectedFiles(workspace: string, projectFiles: boolean): Promise
   args.push(...(await held.protect('workers')));
   const own = await held.inspectDefinitions('workers', /\.(yaml|json)$/i);
   const kept = await held.inspectDefinitions('.metis/workers', /\.(yaml|json)$/i);
-  // They are of no meaning to a project without workers, which may have folders of these names for something else.
+  // A project without workers may use folders of these names for other purposes.
   if (own || kept)
     for (const name of ['prompts', 'schemas']) {
       args.push(...(await held.protect(name)));
@@ -45,7 +45,7 @@ async function protectedFiles(workspace: string, projectFiles: boolean): Promise
 }
 
 function createProtection(workspace: string) {
-  /** A mount holds a path: what a link leads to, or a file's second name, stays open. */
+  /** A mount protects a path only: the target of a link or another hard link stays writable. */
   async function inspect(path: string): Promise<Found> {
     const found = await lstat(`${workspace}/${path}`).catch(() => null);
     if (found === null) return 'missing';
@@ -54,7 +54,7 @@ function createProtection(workspace: string) {
       throw protectionError(path, 'has a second name (a hard link); put a copy in its place');
     return found.isDirectory() ? 'folder' : 'file';
   }
-  /** Such a link is no worker, and out of a command's reach. */
+  /** A link out of the workspace is not a worker, and commands cannot write its target. */
   async function leadsOut(path: string): Promise<boolean> {
     if (!(await lstat(`${workspace}/${path}`).catch(() => null))?.isSymbolicLink()) return false;
     const real = await realpath(`${workspace}/${path}`).catch(() => null);
@@ -62,7 +62,7 @@ function createProtection(workspace: string) {
   }
   return {
     look: inspect,
-    /** Read-only, whatever stands there; a folder where nothing does, else the command could make it. */
+    /** Makes the path read-only. A missing path becomes a folder, so that the command cannot create it. */
     async protect(path: string): Promise<readonly string[]> {
       await mkdir(`${workspace}/${path}`).catch(() => {});
       const found = await inspect(path);
@@ -70,7 +70,7 @@ function createProtection(workspace: string) {
       if (path === '.metis' && found !== 'folder') throw protectionError(path, 'is not a directory');
       return bindReadOnly(workspace, path);
     },
-    /** Whether the folder holds some. */
+    /** Whether the folder has definitions; inspects each. */
     async inspectDefinitions(folder: string, ending: RegExp, recursive = false): Promise<boolean> {
       if ((await inspect(folder)) !== 'folder') return false;
       const found = (await listNames(`${workspace}/${folder}`, recursive)).filter((name) => ending.test(name));
@@ -80,7 +80,7 @@ function createProtection(workspace: string) {
       });
       return found.length > 0;
     },
-    /** Links in it are followed within it only: they need no look of their own. */
+    /** Inspects files below the folder; links are followed within the folder only. */
     async inspectBelow(folder: string): Promise<void> {
       if ((await inspect(folder)) !== 'folder') return;
       const entries = await readdir(`${workspace}/${folder}`, { recursive: true, withFileTypes: true });
@@ -110,7 +110,7 @@ function protectionError(path: string, reason: string): ToolError {
 }
 
 interface SandboxOptions {
-  /** Leaves the network reachable. */
+  /** Whether the command may use the network. */
   readonly network: boolean;
   /** The server's data folder, which the command must not see; null = none. */
   readonly dataFolder: string | null;
@@ -119,7 +119,7 @@ interface SandboxOptions {
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** Turns a command line into one that runs caged. Throws `ToolError('execution_error')` where that cannot work. */
+/** Wraps a command line so that it runs in the sandbox. Throws `ToolError('execution_error')` if that is impossible. */
 export type Sandbox = (workspace: string, argv: readonly string[]) => Promise<readonly string[]>;
 
 const MAX_SOCKETS = 200;
@@ -187,8 +187,8 @@ function hideServiceSockets(): readonly string[] {
 }
 
 /**
- * Sockets elsewhere, such as a container desktop's or a key agent's in somebody's home: nothing answers behind them. Those
- * of the workspace are its own.
+ * Covers other sockets, such as those of a container desktop or a key agent in a home folder. Sockets in the workspace
+ * stay reachable.
  */
 async function hideOtherSockets(workspace: string): Promise<readonly string[]> {
   const table = await readFile('/proc/net/unix', 'utf8').catch(() => '');

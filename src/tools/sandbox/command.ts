@@ -7,7 +7,7 @@ import type { Clock } from '#protocol/clock.ts';
 
 // Signals to a process group: a command with everything it started (09 §9.3).
 
-/** Nothing happens when nobody is left in the group. */
+/** Does nothing if the group has no processes. */
 export function signalGroup(leader: number | undefined, signal: NodeJS.Signals): void {
   if (leader === undefined) return;
   try {
@@ -26,7 +26,7 @@ interface OutputWindow {
 }
 
 /**
- * Bytes are kept as they come and read as text at the end: a flood that is no text would take long to read.
+ * Bytes are decoded at the end only: decoding a flood of binary data would be slow.
  * @param half bytes kept of each end
  */
 export function createOutputWindow(half: number): OutputWindow {
@@ -37,11 +37,11 @@ export function createOutputWindow(half: number): OutputWindow {
 
   return {
     push(data) {
-      // What a stream hands out is its own again afterwards.
+      // The stream may reuse its buffer.
       const first = Buffer.from(data.subarray(0, half - headBytes));
       if (first.length > 0) head.push(first);
       headBytes += first.length;
-      // Of a piece longer than the ring only its end can survive.
+      // Only the end of a piece longer than the ring is kept.
       let rest = data.subarray(first.length);
       behind += Math.max(0, rest.length - half);
       rest = rest.subarray(Math.max(0, rest.length - half));
@@ -90,7 +90,7 @@ function trimPartialCharacter(data: Buffer): Buffer {
 
 const GRACE_MS = 5000;
 const DRAIN_MS = 1000;
-// A process has two outputs and Node two pipes for them, which would lose the order: the shell joins them first.
+// Two pipes would lose the order of stdout and stderr: the shell joins them.
 const JOINED = ['-c', 'exec "$@" 2>&1', 'sh'];
 
 export interface CommandEnd {
@@ -102,7 +102,7 @@ export interface CommandEnd {
 }
 
 export interface RunningCommand {
-  /** Resolves when nothing of the group is left. Rejects when the command could not be started. */
+  /** Resolves when the whole group has ended. Rejects if the command could not be started. */
   readonly ended: Promise<CommandEnd>;
   /**
    * SIGTERM to the group, SIGKILL after 5 s; resolves when it is gone, false when it was gone before.
@@ -143,7 +143,7 @@ export function startCommand({
         if (over) return;
         over = true;
         drain.cancel();
-        // Whatever it left in the background would outlive the call.
+        // Background processes must not outlive the call.
         signalGroup(child.pid, 'SIGKILL');
         child.stdout.destroy();
         resolve({ code, signal, output: window.text() });

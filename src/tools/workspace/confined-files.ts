@@ -18,9 +18,9 @@ const MAX_PATH_BYTES = 4096;
 const MAX_READ_BYTES = 64 * 1024 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 const METIS = '.metis';
-/** Names programs that the server may start. */
+/** Lists programs that the server may start. */
 const MCP_FILE = '.mcp.json';
-/** A name of more characters is no spelling of it; folding long ones would cost for nothing. */
+/** Longer names cannot be spellings of a protected name. */
 const MAX_SPELLING = 64;
 
 /**
@@ -28,7 +28,7 @@ const MAX_SPELLING = 64;
  * @param dataFolder real path of the server's own, whose files no model may see; null = none to hide
  */
 export function createWorkspaceFiles(root: string, dataFolder: string | null = null): WorkspaceFiles {
-  // A workspace that the server made inside of it is one like any other.
+  // A workspace inside of the data folder is not hidden.
   const hidden = dataFolder !== null && root.startsWith(`${dataFolder}/`) ? null : dataFolder;
   const isOutsideData = (absolute: string) =>
     hidden === null || (absolute !== hidden && !absolute.startsWith(`${hidden}/`));
@@ -91,7 +91,7 @@ async function realTarget(path: string): Promise<string | null> {
       if (code === 'ELOOP') return null;
       if (code !== 'ENOENT' && code !== 'ENOTDIR') throw error;
     }
-    // What a dangling link would create lies wherever the link says.
+    // Writing through a dangling link would create its target.
     if ((await lstat(prefix).catch(() => null))?.isSymbolicLink()) return null;
     const cut = prefix.lastIndexOf('/');
     const name = prefix.slice(cut + 1);
@@ -113,7 +113,7 @@ function checkForm(given: string): void {
   if (problem !== null) throw new ToolError('permission_denied', `Path '${formatPath(given)}' ${problem}`);
 }
 
-/** Fit for one line of a message. */
+/** The path for a one-line message. */
 function formatPath(given: string): string {
   const short = given.length > 200 ? `${given.slice(0, 200)}...` : given;
   return short.replace(/\p{Cc}/gu, '?');
@@ -123,7 +123,7 @@ function escapeError(given: string): ToolError {
   return new ToolError('permission_denied', `Path '${formatPath(given)}' escapes workspace boundary`);
 }
 
-/** Where `.metis` is a link to another folder of the workspace, that folder's real name is no way around. */
+/** If `.metis` is a link to another folder of the workspace, that folder is protected too. */
 async function resolveAlias(root: string, absolute: string, relative: string): Promise<string> {
   const metis = await realpath(`${root}/${METIS}`).catch(() => null);
   if (metis === null || (absolute !== metis && !absolute.startsWith(`${metis}/`))) return relative;
@@ -136,7 +136,7 @@ function isPermitted(relative: string, use: PathUse): boolean {
     : isReadable(relative) && (use === 'list' || relative !== METIS);
 }
 
-// Some file systems do not tell `.METIS` from `.metis`, or pass over characters nobody sees: no spelling of it is free.
+// Some file systems treat `.METIS` as `.metis`, or ignore invisible characters: every spelling is protected.
 function isMetis(relative: string): boolean {
   return isSpelling(relative.split('/', 1)[0] ?? '', METIS);
 }
@@ -198,7 +198,7 @@ function entries(path: ConfinedPath): Promise<readonly DirectoryEntry[]> {
   return withToolErrors(path, () => listDirectory(path.absolute), 'directory');
 }
 
-/** Turns what a file system may say into what a model may read. */
+/** Converts errors of the file system into errors for the model. */
 async function withToolErrors<T>(path: ConfinedPath, act: () => Promise<T>, wanted = 'file'): Promise<T> {
   try {
     return await act();

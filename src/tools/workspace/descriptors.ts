@@ -7,12 +7,12 @@ import type { DirectoryEntry } from '#core/ports/workspace.ts';
 const LINUX = process.platform === 'linux';
 const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
 
-/** What stands at a path is not what was checked: a link, or a directory that moved. */
+/** A path has changed since it was checked: it is a link, or its directory has moved. */
 export class SwappedPath extends Error {}
-/** A directory, FIFO, socket or device where a file was asked for. */
+/** A directory, FIFO, socket or device instead of a file. */
 export class NotRegular extends Error {}
 
-/** What went wrong, for the log. */
+/** Describes an error for the log. */
 export function describeProblem(error: unknown): string {
   if (error instanceof SwappedPath) return 'is a link, or lies behind one';
   if (error instanceof NotRegular) return 'is not a regular file';
@@ -26,7 +26,7 @@ export function errorCode(error: unknown): string | null {
 
 /** Opens a regular file for reading. `absolute` is a real path. Throws `SwappedPath`, `NotRegular` or the system's error. */
 export async function openRegular(absolute: string): Promise<FileHandle> {
-  // Without O_NONBLOCK a FIFO would hang the open until somebody writes to it.
+  // Without O_NONBLOCK opening a FIFO would block until it has a writer.
   const handle = await openUnfollowed(absolute, O_RDONLY | O_NONBLOCK);
   try {
     if (!(await handle.stat()).isFile()) throw new NotRegular();
@@ -38,14 +38,14 @@ export async function openRegular(absolute: string): Promise<FileHandle> {
 }
 
 /**
- * Whether nothing at all stands at a path, not even a dangling link. One system call: most optional files of most
- * workspaces are missing, and a turn asks for several.
+ * Whether a path does not exist, not even as a dangling link. One system call: most optional files of most workspaces
+ * are missing, and a turn checks several.
  */
 export function isMissing(path: string): boolean {
   try {
     return lstatSync(path, { throwIfNoEntry: false }) === undefined;
   } catch {
-    // Whoever opens it learns why it cannot be looked at.
+    // Opening the path will report the error.
     return false;
   }
 }
@@ -110,7 +110,7 @@ function descriptorPath(handle: FileHandle, absolute: string): string {
  * links on the way are refused, an existing file's mode is kept.
  * @param relative real path below `root`
  * @param sync also survives a power cut
- * @param ready awaited between the two; the file stays as it was when it throws
+ * @param ready awaited before the rename; if it throws, the file stays unchanged
  */
 export async function replaceFile(
   root: string,
@@ -216,7 +216,7 @@ async function readMode(path: string): Promise<number | null> {
 
 const tails = new Map<string, Promise<unknown>>();
 
-/** Runs `fn` when everybody who asked for this path before has finished, whether well or not. */
+/** Runs `fn` after all earlier calls for this path have ended, with or without errors. */
 export async function runExclusive<T>(realPath: string, fn: () => Promise<T>): Promise<T> {
   const before = tails.get(realPath) ?? Promise.resolve();
   const turn = before.then(fn);

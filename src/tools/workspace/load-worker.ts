@@ -33,14 +33,14 @@ export const PLACES = [
   { folder: 'workers', endings: ['.yaml', '.json'], form: 'definition' },
   { folder: '.claude/agents', endings: ['.md'], form: 'agent' },
 ] as const;
-/** Files of one folder that are looked at. */
+/** Maximum files read of one folder. */
 const MAX_FILES = 5000;
 /** Folders of agents below their own. */
 const MAX_DEPTH = 8;
 
 type Place = (typeof PLACES)[number];
 
-/** The files of one name in the place of the highest rank that has one; more than one is a fault of theirs. */
+/** The files of one name in the folder of the highest rank; more than one file is an error. */
 export interface Located {
   readonly name: string;
   readonly place: Place;
@@ -50,7 +50,7 @@ export interface Located {
   readonly directory: string;
 }
 
-/** By name. @param resolveName the name of an agent, which its file says */
+/** By name. @param resolveName reads the name of an agent from its file */
 export async function locateAll(
   root: string,
   log: OnceLogger,
@@ -124,7 +124,7 @@ async function readEntries(directory: string, log: OnceLogger) {
   });
 }
 
-/** Changes whenever the content may have changed, its coming and going included. */
+/** Changes whenever the file may have changed, been created or removed. */
 export function fileStamp(path: string): string {
   try {
     const stat = statSync(path, { throwIfNoEntry: false });
@@ -139,7 +139,7 @@ const MAX_SCHEMA_FILE = OUTSIDE.bytes;
 
 interface LoadContext {
   readonly log: OnceLogger;
-  /** Told of every file before it is looked for. */
+  /** Called with every path before it is read. */
   onLookup(path: string): void;
   /** Collects the files that the definition and its instructions were read from. */
   readonly sources: FileDigest[];
@@ -192,7 +192,7 @@ export async function loadWorker(
   return { ...bare, definition, ...rest, errors, warnings };
 }
 
-/** A definition of no file, such as a session's. */
+/** Completes a definition that has no file, such as a session's. */
 export async function completeWorker(
   root: string,
   definition: WorkerDefinition,
@@ -205,7 +205,7 @@ export async function completeWorker(
   return { name, origin: 'session', path: null, read_only: true, definition, ...rest, errors, warnings: [] };
 }
 
-/** What a definition refers to. Problems go into `errors`. */
+/** Loads the files that a definition references. Adds problems to `errors`. */
 async function loadReferences(
   root: string,
   definition: WorkerDefinition,
@@ -237,7 +237,7 @@ async function loadReferences(
   return { instructions, instructions_source: source, output_schema: schema, digest, sources: looking.sources };
 }
 
-/** `.metis/prompts` is before `prompts`, whatever the endings there. */
+/** `.metis/prompts` takes precedence over `prompts`. */
 async function readPrompt(root: string, name: string, looking: LoadContext) {
   for (const folder of ['.metis/prompts', 'prompts'])
     for (const suffix of PROMPT_SUFFIXES) {

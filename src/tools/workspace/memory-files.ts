@@ -20,15 +20,15 @@ import {
 } from './descriptors.ts';
 import type { OnceLogger } from './once-logger.ts';
 
-/** Of a file that a person let grow beyond this, only size and hash are taken. */
+/** Only size and hash are used of a larger file. */
 const MAX_KEPT_BYTES = 1024 * 1024;
-/** No tool looks at a larger file: a person has to. */
+/** Tools reject larger files. */
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 
 /**
- * Both files under their headings, blank ones left out; null when there is nothing to say.
- * A file that is too large is shown in part, one that cannot be read not at all, with a line in the log.
+ * Both files under their headings; blank files are left out; null = no content.
+ * Files that are too large are truncated, unreadable files are left out; both are logged.
  */
 export async function memoryText(files: WorkspaceFiles, log: OnceLogger): Promise<string | null> {
   const folder = `${files.root}/.metis`;
@@ -65,13 +65,10 @@ async function readMemory(files: WorkspaceFiles, name: MemoryFile, bytes: number
   }
 }
 
-/** Changes one file as the port says. */
-export async function changeMemory(
-  files: WorkspaceFiles,
-  { file, next, notify: told }: MemoryChange,
-): Promise<MemoryWrite> {
+/** Implements `Workspaces.changeMemory`. */
+export async function changeMemory(files: WorkspaceFiles, { file, next, notify }: MemoryChange): Promise<MemoryWrite> {
   const path = await files.resolve(`.metis/${file}`, 'read').catch((error: unknown) => {
-    // What holds for reading holds for the tools that alone may write here.
+    // Only memory tools write here, under the rules for reading.
     throw toToolError(file, error);
   });
   return runExclusive(path.absolute, async () => {
@@ -87,14 +84,14 @@ export async function changeMemory(
     };
     if (write.after_hash === hash) return write;
     const ready = async () => {
-      // A person, or another server, may have saved it meanwhile: their text is not written over.
+      // An editor or another server may have saved the file in the meantime: its text is kept.
       if ((await readAll(path.absolute)).hash !== hash)
-        throw new ToolError('execution_error', 'it was changed by somebody else in this moment; try again');
+        throw new ToolError('execution_error', 'it was changed by another program at the same time; try again');
     };
     await replaceFile(files.root, path.relative, content, { sync: true, ready }).catch((error: unknown) => {
       throw toToolError(file, error);
     });
-    await told(write);
+    await notify(write);
     return write;
   });
 }

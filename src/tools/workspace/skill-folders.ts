@@ -1,4 +1,4 @@
-// Skills on the disk: which folders hold one, and what stands in them (10 §5).
+// Skills on disk: their folders and their content (10 §5).
 import { realpath, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import {
@@ -18,9 +18,9 @@ import { describeProblem, errorCode, isMissing, listDirectory, readStart } from 
 import type { OnceLogger } from './once-logger.ts';
 
 const MAX_FILE_BYTES = 64 * 1024;
-/** Folders of one root that are looked at for the index. */
+/** Maximum folders of one root in the index. */
 const MAX_FOLDERS = 1000;
-/** Roots whose parsed files are kept. */
+/** Maximum roots with cached files. */
 const MAX_ROOTS = 64;
 const MAX_PROBLEM = 500;
 
@@ -46,7 +46,7 @@ export interface Skills {
   readonly file: Workspaces['skillFile'];
 }
 
-/** @param globalPath absolute; a person may keep it wherever a link says */
+/** @param globalPath absolute; may be a link */
 export function createSkills(globalPath: string, log: OnceLogger): Skills {
   const kept = new Map<string, Kept>();
 
@@ -60,7 +60,7 @@ export function createSkills(globalPath: string, log: OnceLogger): Skills {
     const files = createWorkspaceFiles(workspace);
     for (const folder of ['.claude/skills', '.metis/skills']) {
       if (isMissing(`${workspace}/${folder}`)) continue;
-      // One that a link takes out of the workspace, or to what may not be read there, is somebody else's.
+      // A link out of the workspace or to an unreadable path is ignored.
       const path = await files.resolve(folder, 'read').catch((error: unknown) => {
         const fields = { workspace, folder, problem: describeProblem(error) };
         log.log('warn', `${workspace}/${folder}`, fields, 'a folder of skills is ignored');
@@ -92,7 +92,7 @@ export function createSkills(globalPath: string, log: OnceLogger): Skills {
     return [...now.values()].flatMap(({ entry }) => entry ?? []);
   }
 
-  /** The first valid one in the order of rank; where all are broken, what is wrong with the first. */
+  /** The first valid skill in the order of rank; if all are invalid, throws the problem of the first. */
   async function find(workspace: string, name: string): Promise<{ skill: Skill; folder: string } | null> {
     if (!isSkillName(name)) return null;
     let fault: string | null = null;
@@ -179,7 +179,7 @@ async function fileStamp(file: string): Promise<string> {
   return `${mtimeMs} ${size}`;
 }
 
-/** The skill, or all that is wrong with its file, which is logged once per content. */
+/** The skill, or the problems of its file, which are logged once for each content. */
 async function readSkillFile(
   file: string,
   name: string,
@@ -188,7 +188,7 @@ async function readSkillFile(
   let about: string;
   let fault: string;
   try {
-    // One byte more than a skill may have tells that there are more.
+    // One byte above the limit detects larger files.
     const data = await readStart(file, MAX_SKILL_BYTES + 1);
     if (data === null) return err('is missing');
     const read = data.length > MAX_SKILL_BYTES ? tooLargeError() : parseSkill(data, name);

@@ -12,9 +12,9 @@ import { describeProblem, readStart, replaceFile, runExclusive } from './descrip
 const MAX_BYTES = 64 * 1024;
 const RELATIVE = '.metis/trust.yaml';
 const LIMITS: Limits = { bytes: MAX_BYTES, depth: 16, nodes: 2000 };
-/** The writer that keeps comments slows down with the square of the lines: it changes small files only. */
+/** The writer that keeps comments takes time by the square of the lines: it changes small files only. */
 const MAX_REWRITE_BYTES = 16 * 1024;
-/** Faults of one file that are told. */
+/** Maximum reported problems of one file. */
 const MAX_PROBLEMS = 5;
 
 /** A tool's name, or a prefix with one final `*`. */
@@ -41,7 +41,7 @@ export async function readTrust(root: string, log: Logger): Promise<Trust> {
   }
 }
 
-/** Changes the file behind `store`, as the port says. */
+/** Implements `Workspaces.persistTrust`. */
 export function persistTrust(
   root: string,
   { list, tool }: TrustChange,
@@ -55,7 +55,7 @@ export function persistTrust(
       const { text: before, trust } = await load(root);
       if (before.length > MAX_REWRITE_BYTES)
         throw new Error(`has more than ${MAX_REWRITE_BYTES} bytes; edit it by hand`);
-      // 72 files, for the moment in which a person trusts a tool for good.
+      // 72 files, needed only when a tool is trusted permanently.
       const yaml = await import('yaml');
       const document: Document = yaml.parseDocument(before);
       if (document.errors.length > 0) throw document.errors[0];
@@ -70,8 +70,8 @@ export function persistTrust(
       );
       const text = document.toString();
       const ready = async () => {
-        // A person, or another server, may have saved it meanwhile: their text is not written over.
-        if ((await readText(root)) !== before) throw new Error('was changed by somebody else in this moment');
+        // An editor or another server may have saved the file in the meantime: its text is kept.
+        if ((await readText(root)) !== before) throw new Error('was changed by another program at the same time');
         stored = store(true);
         return stored;
       };
@@ -85,7 +85,7 @@ export function persistTrust(
   });
 }
 
-/** Throws an error that says what is wrong with the file. A missing or empty one has no entries. */
+/** Throws an error that describes the problem of the file. A missing or empty file has no entries. */
 async function load(root: string): Promise<{ text: string; trust: Trust }> {
   const text = await readText(root);
   const yaml = readYaml(text, LIMITS);
@@ -102,7 +102,7 @@ async function load(root: string): Promise<{ text: string; trust: Trust }> {
 }
 
 async function readText(root: string): Promise<string> {
-  // A link in place of the file, or of `.metis`, counts as a broken file: it is somebody else's text.
+  // A link instead of the file or of `.metis` counts as a malformed file.
   const data = await readStart(`${root}/${RELATIVE}`, MAX_BYTES + 1);
   if (data === null) return '';
   if (data.length > MAX_BYTES) throw new Error(`has more than ${MAX_BYTES} bytes`);

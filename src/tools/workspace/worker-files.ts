@@ -77,7 +77,7 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
     const key = `${located.place.folder}/${located.files.join('/')}`;
     const known = kept.get(key);
     if (known && [...known.stamps].every(([path, stamp]) => fileStamp(path) === stamp)) return known.found;
-    // Taken before anything is read: a change meanwhile shows the next time.
+    // Taken before reading: a change in the meantime invalidates the entry.
     const stamps = new Map<string, string>();
     const found = await loadWorker(root, located, { log: once, onLookup: (path) => stamps.set(path, fileStamp(path)) });
     const there = [...stamps].filter(([, stamp]) => stamp !== '').map(([path]) => path);
@@ -144,7 +144,7 @@ export function createWorkerLibrary(log: Logger): WorkerLibrary {
   };
 }
 
-/** Where a link within the workspace leads; in place of one that leads out of it, or nowhere, a file is put. */
+/** The target of a link within the workspace; a link out of it or to nothing is removed. */
 async function resolveTarget(root: string, path: string): Promise<string> {
   if (!(await lstat(path).catch(() => null))?.isSymbolicLink()) return path;
   const real = await realpath(path).catch(() => null);
@@ -153,25 +153,25 @@ async function resolveTarget(root: string, path: string): Promise<string> {
   return path;
 }
 
-/** Null where there is none, or none to be kept. */
+/** Null = the file is missing or too large. */
 async function readText(path: string): Promise<string | null> {
   const data = await readStart(path, MAX_WORKER_BYTES + 1);
   return data === null || data.length > MAX_WORKER_BYTES ? null : data.toString('utf8');
 }
 
-/** What the system, or a link in the way, refuses is told to whoever asked: they can clear the place. */
+/** Reports errors of the system, or of a link in the path, to the caller, who can remove the obstacle. */
 async function reportWriteErrors(path: string, act: () => Promise<void>): Promise<void> {
   try {
     await act();
   } catch (error) {
     const known = error instanceof SwappedPath || error instanceof NotRegular || errorCode(error) !== null;
     if (!known) throw error;
-    const problem = errorCode(error) ?? `what stands there ${describeProblem(error)}`;
-    throw new AppError('worker_read_only', `${path} cannot be written: ${problem}; make room for it and try again`);
+    const problem = errorCode(error) ?? `it ${describeProblem(error)}`;
+    throw new AppError('worker_read_only', `${path} cannot be written: ${problem}; remove the obstacle and try again`);
   }
 }
 
-/** The first folder first; in one folder small letters first. */
+/** By folder; within a folder lower case first. */
 function compareRank(a: Located, b: Located): number {
   return PLACES.indexOf(a.place) - PLACES.indexOf(b.place) || (a.name < b.name ? 1 : -1);
 }
@@ -187,7 +187,7 @@ function findRealPath(path: string): readonly string[] {
 // Write protection: file tools of a model cannot write worker definitions (13 §3.4).
 
 const DEFINITION = /^(\.metis\/.+|workers\/[^/]+\.(yaml|json)|\.claude\/agents\/.+\.md)$/;
-/** Each may be a link to another folder of the workspace, whose real name is no way around. */
+/** Each may be a link to another folder of the workspace, which is then protected too. */
 const FOLDERS = [
   '.metis/workers',
   '.metis/prompts',

@@ -7,7 +7,7 @@ import type { Sandbox } from '#protocol/worker-definition.ts';
 import { childPath } from './confined-files.ts';
 import { createFolder } from './descriptors.ts';
 
-/** On the workspace itself it takes paths that begin with no sandbox's name. */
+/** A sandbox of this name on the workspace itself accepts paths without a sandbox name. */
 const UNNAMED = 'workspace';
 const ALL = '.';
 
@@ -102,7 +102,7 @@ export function createSandboxFiles(root: string, files: WorkspaceFiles, given: r
       const { box } = folder as Boxed;
       if (box === null) return resolve(entry.name, 'list').catch(hideToolError);
       if (entry.kind !== 'directory' && !hasAllowedSuffix(box, entry.name)) return null;
-      // What a link leads to is looked at before it is shown.
+      // The target of a link is checked before it is listed.
       if (entry.kind === 'other') return resolve(`${folder.given}/${entry.name}`, 'read').catch(hideToolError);
       const inner = childPath(folder, entry);
       return files.readable(inner.relative) ? { ...inner, box } : null;
@@ -121,7 +121,7 @@ export function createSandboxFiles(root: string, files: WorkspaceFiles, given: r
   };
 }
 
-/** Roots that are written to are made, those that are read from must be there. */
+/** Creates roots of writable sandboxes; roots of read-only sandboxes must exist. */
 export async function openSandboxes(root: string, files: WorkspaceFiles, boxes: readonly Sandbox[]): Promise<void> {
   for (const box of boxes) {
     const problem = await openSandbox(root, files, box).catch((error: unknown) => {
@@ -141,7 +141,7 @@ async function openSandbox(root: string, files: WorkspaceFiles, { path, mode }: 
   return null;
 }
 
-/** Without `./` and with `/` only; '' for the list of all; null for what no sandbox takes. */
+/** Without `./` and with `/` only; '' = the list of sandboxes; null = not a sandbox path. */
 function normalizePath(given: string): string | null {
   const path = given.replaceAll('\\', '/');
   if (path === '' || path.startsWith('/') || path.startsWith('~') || path.includes('\0')) return null;

@@ -90,7 +90,7 @@ export function createWorkspaces({
   readonly dataFolder?: string;
   readonly log: Logger;
 }): Workspaces {
-  // Some files are read before every call of a model: the same complaint every time would say nothing new.
+  // Some files are read before every model call: each problem is logged once.
   const once = createOnceLogger(log);
   const skills = createSkills(globalSkillsPath, once);
   // A model must not write what a worker is made of.
@@ -132,7 +132,7 @@ async function realDirectory(path: string): Promise<string | null> {
   return isDirectory ? found : null;
 }
 
-/** A person may keep the global file wherever a link says; a link inside a workspace is not followed. */
+/** The global file may be a link; a link inside a workspace is not followed. */
 async function real(path: string): Promise<string> {
   return isMissing(path) ? path : realpath(path).catch(() => path);
 }

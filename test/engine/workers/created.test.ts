@@ -365,7 +365,7 @@ describe('a locked worker', () => {
     expect(await refused(post('x'))).toMatchObject({
       code: 'worker_read_only',
       message:
-        '.metis/workers/x.yaml cannot be written: what stands there is a link, or lies behind one; make room for it and try again',
+        '.metis/workers/x.yaml cannot be written: it is a link, or lies behind one; remove the obstacle and try again',
     });
     expect(fs.readdirSync(outside)).toEqual([]);
     fs.rmSync(metis);
@@ -373,7 +373,7 @@ describe('a locked worker', () => {
     expect((await refused(post('x'))).message).toContain('cannot be written: ENOTDIR');
     fs.rmSync(metis);
     fs.renameSync(at('defs'), metis);
-    expect((await refused(post('x'))).message).toContain('cannot be written: what stands there is not a regular file');
+    expect((await refused(post('x'))).message).toContain('cannot be written: it is not a regular file');
     execFileSync('mkfifo', [path.join(metis, 'pipe.yaml')]);
     const definition = { workspace_path: t.workspace, definition: { instructions: 'i' }, force: true };
     expect((await refused(t.call('PUT', '/workers/pipe', definition))).code).toBe('worker_read_only');

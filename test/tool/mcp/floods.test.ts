@@ -40,7 +40,7 @@ it('messages without end are taken a few at a time, and then everybody else has 
 
 it('questions whose answers are not read end its connection, over stdio', async () => {
   const world = mcpWorld({ bad: fixture('nags') });
-  const unheard = "MCP server 'bad' is unavailable: it asks without taking the answers.";
+  const unheard = "MCP server 'bad' is unavailable: it sends requests without reading the answers.";
   await expect(world.call('mcp__bad__nag')).rejects.toThrow(unheard);
 });
 
@@ -91,6 +91,6 @@ it('questions whose answers are not taken end its connection, over HTTP', async 
   const world = mcpWorld({ bad: McpServerSchema.parse({ transport: 'http', url: `http://127.0.0.1:${port}/mcp` }) });
   await world.names();
   await until(() => world.warnings().length > 0);
-  expect(world.warnings()[0]).toContain("MCP server 'bad' asks without taking the answers");
+  expect(world.warnings()[0]).toContain("MCP server 'bad' sends requests without reading the answers");
   expect(answers).toBeLessThanOrEqual(100);
 });

@@ -68,9 +68,9 @@ describe('the servers of a project file', () => {
     const world = mcpWorld({}, { ...project(() => text), env, isWithheld: (name) => name === 'SECRET_KEY' });
     expect(await world.names()).toEqual(['mcp__fix__key-x']);
     expect(world.warnings().sort()).toEqual([
-      "MCP server 'fix' is started without SECRET_KEY: not set, or not for it",
+      "MCP server 'fix' is started without SECRET_KEY: not set, or withheld from it",
       "MCP server 'none' has no usable command once its variables are filled in; it has no tools until it answers",
-      "MCP server 'none' is started without ABSENT: not set, or not for it",
+      "MCP server 'none' is started without ABSENT: not set, or withheld from it",
       "MCP server 'web' has no usable url once its variables are filled in; it has no tools until it answers",
     ]);
   });

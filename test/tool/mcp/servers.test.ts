@@ -102,7 +102,7 @@ describe('a server that behaves', () => {
     expect(given).toMatchObject({ A: 'yes!', B: '', C: 'other' });
     expect(given.SECRET_KEY).toBeUndefined();
     expect(given.WANTED).toBeUndefined();
-    expect(world.warnings()).toContain("MCP server 'fix' is started without ABSENT: not set, or not for it");
+    expect(world.warnings()).toContain("MCP server 'fix' is started without ABSENT: not set, or withheld from it");
   });
 });
 

@@ -23,6 +23,8 @@ async function full() {
   });
   const sessions = await Promise.all(Array.from({ length: 5 }, () => test.session()));
   const turns = [await test.submit(sessions[0]!, 'hang'), await test.submit(sessions[1]!, 'hang')];
+  // Each call has its response head, whose limit is also 30 s, and holds the timers of its turn and of its stream.
+  await until(() => clock.pending(WAIT_MS) === 0 && clock.pending() === 2 * turns.length);
   return { test, clock, sessions: sessions.map(({ id }) => id), turns };
 }
 const cancel = ({ engine }: TestEngine, session: string, turn: string) => cancelTurn(engine, session, turn, null);

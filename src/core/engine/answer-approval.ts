@@ -6,7 +6,7 @@ import type { ConfirmationId } from '#protocol/ids.ts';
 import { JournalConflict } from '#protocol/journal-batch.ts';
 import type { ConfirmationRow } from '../ports/journal-writer.ts';
 import { storeAnswer } from './approval/approve-call.ts';
-import type { Engine } from './state/engine.ts';
+import type { Engine, Runtime, Storage, WorkspaceAccess } from './state/engine.ts';
 import { claim, type OpenApproval } from './state/memory.ts';
 
 type Input = Readonly<Record<string, unknown>>;
@@ -70,7 +70,7 @@ async function checkEdit(open: OpenApproval, answer: ConfirmationAnswer): Promis
 }
 
 async function applyAnswer(
-  engine: Engine,
+  engine: Runtime & Storage & WorkspaceAccess,
   row: ConfirmationRow,
   open: OpenApproval,
   answer: ConfirmationAnswer,
@@ -106,7 +106,7 @@ function checkForm(row: ConfirmationRow, answer: ConfirmationAnswer): void {
 
 /** An answer after the first: the same decision is a no-op, another one a conflict. */
 async function repeatAnswer(
-  engine: Engine,
+  engine: Pick<Storage, 'store'>,
   row: ConfirmationRow,
   answer: ConfirmationAnswer,
 ): Promise<ConfirmationReply> {
@@ -134,7 +134,7 @@ async function repeatAnswer(
  * was refused must leave no rule.
  */
 async function storeScoped(
-  engine: Engine,
+  engine: Runtime & Storage & WorkspaceAccess,
   row: ConfirmationRow,
   open: OpenApproval,
   answer: ConfirmationAnswer,

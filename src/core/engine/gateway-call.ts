@@ -25,7 +25,7 @@ import {
 } from './gateway/relay-call.ts';
 import { type AnnouncedCall, settleCall } from './gateway/settle-gateway-call.ts';
 import { shuttingDownError } from './lifecycle.ts';
-import type { Engine } from './state/engine.ts';
+import type { Engine, GatewayEngine, GatewayState } from './state/engine.ts';
 import type { GatewayCall } from './state/gateway-memory.ts';
 import { forkMemory } from './state/memory.ts';
 
@@ -86,7 +86,7 @@ export async function relayCall(engine: Engine, request: GatewayRequest, sink: G
  * A call that was announced, and what is sent for it. The request and what was read of it end here: while the answer
  * streams, nothing of it is held.
  */
-async function beginCall(engine: Engine, request: GatewayRequest, how: Omit<OpeningOptions, 'prompt'>) {
+async function beginCall(engine: GatewayEngine, request: GatewayRequest, how: Omit<OpeningOptions, 'prompt'>) {
   const { bytes: read, facts } = await readRequest(engine, request);
   let bytes = read;
   const prompt = async (withTexts: boolean) => {
@@ -144,7 +144,7 @@ export async function gatewayRoot(engine: Engine, client: GatewayClient): Promis
 }
 
 /** The body and what the gateway needs to know of it. A large one is parsed elsewhere. */
-async function readRequest({ bodies }: Engine, { wire, takeBody }: GatewayRequest) {
+async function readRequest({ bodies }: Pick<GatewayState, 'bodies'>, { wire, takeBody }: GatewayRequest) {
   const body = takeBody();
   const isLarge = bodies !== null && body.byteLength > bodies.above;
   const { bytes, facts } = isLarge
@@ -156,7 +156,7 @@ async function readRequest({ bodies }: Engine, { wire, takeBody }: GatewayReques
 
 /** Sends the call and hands its answer on; the outcome is stored before the answer ends. */
 async function relayToProvider(
-  engine: Engine,
+  engine: GatewayEngine,
   call: AnnouncedCall,
   {
     outgoing,

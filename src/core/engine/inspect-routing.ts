@@ -27,7 +27,7 @@ import { readVolatilePrompt, selectOfferedTools } from './prompt/model-input.ts'
 import { readPolicies } from './routing/route-environment.ts';
 import { routeTurn } from './routing/route-turn.ts';
 import { buildSession, requireOpenTopLevelSession, resolveWorkspace } from './session/session-records.ts';
-import type { Engine } from './state/engine.ts';
+import type { Engine, ModelCatalog, WorkspaceAccess } from './state/engine.ts';
 import { type BudgetScope, forkMemory } from './state/memory.ts';
 import { type IntakeBlock, newUserMessage, prepareMessage } from './turn/incoming-message.ts';
 
@@ -104,7 +104,7 @@ export async function checkPolicy(engine: Engine, text: string | null, workspace
 }
 
 async function readContents(
-  { workspaces }: Engine,
+  { workspaces }: Pick<WorkspaceAccess, 'workspaces'>,
   text: string | null,
   root: string | null,
 ): Promise<readonly (readonly [PolicyKind | null, string])[]> {
@@ -309,7 +309,10 @@ export async function compareQuality(
   return analytics.quality({ workspace_path, since: window.from, tiers });
 }
 
-function toPattern({ registry }: Engine, { fingerprint_id, fingerprint, outcomes }: StoredPattern): Pattern {
+function toPattern(
+  { registry }: Pick<ModelCatalog, 'registry'>,
+  { fingerprint_id, fingerprint, outcomes }: StoredPattern,
+): Pattern {
   const { intent_tags, file_extensions, tool_names, estimated_input_tokens_bucket, has_images } = fingerprint;
   return {
     fingerprint_id,

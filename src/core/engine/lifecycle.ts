@@ -13,7 +13,7 @@ import { dropAnswers } from './gateway/relay-call.ts';
 import { closeModelCallsInTree, closeOpenModelCalls, storeSettledMark } from './model-call/turn-end.ts';
 import { pauseWaitingTrees } from './money/budget-limits.ts';
 import { cancelScope } from './state/concurrency.ts';
-import type { Engine } from './state/engine.ts';
+import type { Budgets, Cluster, Engine, Runtime, Storage, TurnEngine } from './state/engine.ts';
 import { hasCalls } from './state/gateway-memory.ts';
 import { createSuspects, loseTree } from './tree/lost-trees.ts';
 import { endUnfinishedTurn } from './turn/end-turn.ts';
@@ -55,7 +55,7 @@ export async function recover(engine: Engine, root?: SessionId): Promise<Recover
   return { ended: 0, interrupted: open.length };
 }
 
-async function interruptOpenTurn(engine: Engine, turn: TurnRecord): Promise<void> {
+async function interruptOpenTurn(engine: Storage & Budgets, turn: TurnRecord): Promise<void> {
   const session = await engine.store.sessions.record(turn.session_id);
   const totals = await engine.store.turns.totals(turn.id);
   const calls = await engine.store.turns.toolCalls(turn.id);
@@ -74,7 +74,7 @@ async function interruptOpenTurn(engine: Engine, turn: TurnRecord): Promise<void
 }
 
 /** Whether the turn, or a worker under it, came to something since it was last taken up: it is not what kills its nodes (16 §4.3). */
-async function hasProgressed({ store }: Engine, root: SessionId, turn: TurnRecord): Promise<boolean> {
+async function hasProgressed({ store }: Pick<Storage, 'store'>, root: SessionId, turn: TurnRecord): Promise<boolean> {
   const begun = await store.events.lastOfTurn(turn.id, ['turn.started', 'turn.resumed']);
   const { rows } = await store.events.list({
     session_id: root,
@@ -115,7 +115,7 @@ export async function resumeAll(engine: Engine, root?: SessionId): Promise<void>
 }
 
 /** Keeps what a worker has used of its time: until its last sign of life, open approvals left out. */
-async function interruptDelegation(engine: Engine, delegation: DelegationRecord): Promise<void> {
+async function interruptDelegation(engine: Storage, delegation: DelegationRecord): Promise<void> {
   if (delegation.status === 'interrupted' || delegation.worker_session_id === null) return;
   const { rows } = await engine.store.events.list({
     session_id: delegation.worker_session_id,
@@ -156,14 +156,17 @@ async function interruptDelegation(engine: Engine, delegation: DelegationRecord)
 }
 
 /** A worker whose planner's turn has ended is not wanted any more (04 §13). */
-async function endOrphans(engine: Engine, root?: SessionId): Promise<void> {
+async function endOrphans(engine: TurnEngine, root?: SessionId): Promise<void> {
   for (const delegation of await engine.store.delegations.allOpen(root)) {
     if (await isOrphan(engine, delegation))
       await endUnfinishedDelegation(engine, delegation, new Cancelled('shutdown'));
   }
 }
 
-async function isOrphan(engine: Engine, { parent_session_id, parent_turn_id }: DelegationRecord): Promise<boolean> {
+async function isOrphan(
+  engine: Runtime & Storage,
+  { parent_session_id, parent_turn_id }: DelegationRecord,
+): Promise<boolean> {
   if (parent_turn_id !== null)
     return (await engine.store.turns.record(parent_session_id, parent_turn_id))?.ended_at != null;
   if (engine.config.recovery.on_start === 'cancel') return true;
@@ -171,7 +174,7 @@ async function isOrphan(engine: Engine, { parent_session_id, parent_turn_id }: D
 }
 
 /** A fault of the database passes, so the tree is tried again; a fault of the tree would come back at each attempt. */
-function giveUpUnstorableTree(engine: Engine, root: SessionId, error: unknown): void {
+function giveUpUnstorableTree(engine: Pick<Cluster, 'trees'>, root: SessionId, error: unknown): void {
   if (error instanceof StorageFault) engine.trees.giveUp(root);
 }
 

@@ -27,7 +27,16 @@ import {
   sessionEndedError,
 } from './session/session-records.ts';
 import { takeOver } from './state/concurrency.ts';
-import type { Engine } from './state/engine.ts';
+import type {
+  Delegations,
+  Engine,
+  GatewayState,
+  LiveSessions,
+  Runtime,
+  SessionEngine,
+  Storage,
+  WorkspaceAccess,
+} from './state/engine.ts';
 import { listCallingSessions as calling, dropDecisions } from './state/gateway-memory.ts';
 import { noteStart, secondsSince } from './state/memory.ts';
 import { endOpenTurn } from './turn/end-turn.ts';
@@ -60,7 +69,11 @@ export async function findClientTree(engine: Engine, ref: string): Promise<Sessi
 }
 
 /** The session that callers without a key know by this name. What the gateway keeps without a workspace gets one. */
-async function findClientSession(engine: Engine, ref: string, workspace: string): Promise<Session | null> {
+async function findClientSession(
+  engine: Runtime & Storage & WorkspaceAccess & GatewayState,
+  ref: string,
+  workspace: string,
+): Promise<Session | null> {
   const record = await engine.store.sessions.ofClient('', ref);
   if (record === null) return null;
   if (record.ended_at === null && record.workspace_path === engine.gatewayFolder) {
@@ -72,7 +85,11 @@ async function findClientSession(engine: Engine, ref: string, workspace: string)
   return engine.store.sessions.view(record.id);
 }
 
-async function openNewSession(engine: Engine, input: SessionInput, claim?: Claim): Promise<Session> {
+async function openNewSession(
+  engine: SessionEngine & LiveSessions,
+  input: SessionInput,
+  claim?: Claim,
+): Promise<Session> {
   const session = await buildSession(engine, input);
   const view = sessionView(session, NOTHING_YET);
   await engine.journal.commit({
@@ -240,7 +257,7 @@ export function listSessionsWithoutTurn({
 }
 
 /** A client's session runs while a call of it is open, and is active above it. */
-function withOpenCalls({ gateway, outside }: Engine, session: Session): Session {
+function withOpenCalls({ gateway, outside }: Delegations & GatewayState, session: Session): Session {
   const open = listSessionsWithoutTurn({ gateway, outside });
   if (open.length === 0) return session;
   const below = [...gateway.calls].filter(

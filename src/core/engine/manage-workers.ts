@@ -20,7 +20,7 @@ import {
   resolveSessionWorker,
 } from './definitions/find-workers.ts';
 import { resolveWorkspace } from './session/session-records.ts';
-import type { Engine } from './state/engine.ts';
+import type { DefinitionsEngine, Engine, ModelCatalog, Runtime, Storage, Toolbox } from './state/engine.ts';
 
 /** One of the two. */
 interface GivenDefinition {
@@ -55,7 +55,7 @@ export async function createWorker(engine: Engine, workspace: string, given: Giv
   return workerDetail(worker, null);
 }
 
-async function saveNewWorker(engine: Engine, root: string, given: GivenDefinition): Promise<FoundWorker> {
+async function saveNewWorker(engine: DefinitionsEngine, root: string, given: GivenDefinition): Promise<FoundWorker> {
   const definition = await requireValidDefinition(engine, root, given, null);
   const known = (await engine.library.names(root)).find((name) => name.toLowerCase() === definition.name.toLowerCase());
   if (known !== undefined) throw new AppError('worker_exists', `there is a worker "${known}"; PUT replaces it`);
@@ -86,7 +86,7 @@ export async function deleteWorker(engine: Engine, workspace: string, name: stri
   });
 }
 
-async function requireChangeable(engine: Engine, root: string, name: string, force: boolean): Promise<void> {
+async function requireChangeable(engine: DefinitionsEngine, root: string, name: string, force: boolean): Promise<void> {
   const worker = await findProjectWorker(engine, root, name);
   if (worker === null) throw new AppError('not_found', `no worker named ${name}`, { resource: 'worker' });
   if (worker.read_only) throw new AppError('worker_read_only', `${worker.path} is only read; change the file itself`);
@@ -103,7 +103,7 @@ async function requireChangeable(engine: Engine, root: string, name: string, for
 
 /** Everything is checked before anything is written. */
 async function requireValidDefinition(
-  engine: Engine,
+  engine: ModelCatalog & Toolbox,
   root: string,
   { definition: value, yaml }: GivenDefinition,
   name: string | null,
@@ -142,7 +142,11 @@ function parseDefinitionValue(
   return { definition, issues };
 }
 
-async function saveDefinition(engine: Engine, root: string, definition: WorkerDefinition): Promise<FoundWorker> {
+async function saveDefinition(
+  engine: DefinitionsEngine,
+  root: string,
+  definition: WorkerDefinition,
+): Promise<FoundWorker> {
   // The library that keeps comments has 72 files: loaded when somebody writes a worker.
   const { revisedYaml } = await import('../policy/workers/revise-definition.ts');
   await engine.library.save(root, definition.name, (before) =>
@@ -199,7 +203,11 @@ export async function showWorker(
 }
 
 /** As a planner is offered them (13 §6.1). */
-async function listCallableWorkers(engine: Engine, root: string, id: SessionId | null): Promise<readonly WorkerInfo[]> {
+async function listCallableWorkers(
+  engine: DefinitionsEngine,
+  root: string,
+  id: SessionId | null,
+): Promise<readonly WorkerInfo[]> {
   const session = id === null ? null : await engine.store.sessions.record(id);
   if (id !== null && session === null) throw unknownSessionError(id);
   const allowed = session === null ? engine.config.workers.planner_allow_workers : listAllowedWorkers(engine, session);
@@ -213,7 +221,7 @@ function unknownSessionError(id: SessionId): AppError {
   return new AppError('not_found', `no session with id ${id}`, { resource: 'session' });
 }
 
-async function findRoot(engine: Engine, id: SessionId): Promise<SessionId> {
+async function findRoot(engine: Pick<Storage, 'store'>, id: SessionId): Promise<SessionId> {
   const session = await engine.store.sessions.record(id);
   if (session === null) throw unknownSessionError(id);
   return session.root_session_id;
@@ -293,7 +301,10 @@ export async function untrustFile(engine: Engine, workspace: string, path: strin
 }
 
 /** What each file of the workspace's workers asks for, by path. */
-async function collectWidenings(engine: Engine, root: string): Promise<ReadonlyMap<string, readonly string[]>> {
+async function collectWidenings(
+  engine: Runtime & Toolbox,
+  root: string,
+): Promise<ReadonlyMap<string, readonly string[]>> {
   const toolset = engine.tools.knownTools(root);
   const byPath = new Map<string, string[]>();
   for (const worker of await engine.library.list(root)) {
@@ -305,7 +316,7 @@ async function collectWidenings(engine: Engine, root: string): Promise<ReadonlyM
 }
 
 async function describeFile(
-  engine: Engine,
+  engine: Storage & Toolbox,
   root: string,
   path: string,
   widenings: ReadonlyMap<string, readonly string[]>,
@@ -324,7 +335,7 @@ async function describeFile(
   };
 }
 
-async function readFile(engine: Engine, root: string, path: string) {
+async function readFile(engine: Pick<Toolbox, 'library'>, root: string, path: string) {
   const read = await engine.library.read(root, path);
   if (!read.ok) throw new AppError('not_found', `${path} in ${root} ${read.error}`, { resource: 'file' });
   return read.value;

@@ -25,7 +25,7 @@ import { shuttingDownError } from './lifecycle.ts';
 import { requireBudget } from './money/budget-limits.ts';
 import { requireOpenSession, requireOpenTopLevelSession, sessionEndedError } from './session/session-records.ts';
 import { takeOver, throwIfLost } from './state/concurrency.ts';
-import type { Engine } from './state/engine.ts';
+import type { Engine, LiveSessions, Storage, TurnEngine } from './state/engine.ts';
 import { admitTurn } from './turn/admit-turn.ts';
 import { endOpenTurn } from './turn/end-turn.ts';
 import {
@@ -87,7 +87,7 @@ export async function submitTurn(
 }
 
 async function submitWithSlot(
-  engine: Engine,
+  engine: TurnEngine,
   session: SessionRecord,
   submission: TurnSubmission,
   claim: Claim | undefined,
@@ -117,7 +117,7 @@ async function submitWithSlot(
  * runs does not wait: it replaces that turn or is rejected.
  * @returns the release of the slot
  */
-async function acquireTurnSlot({ places, locks }: Engine, sessionId: SessionId): Promise<() => void> {
+async function acquireTurnSlot({ places, locks }: LiveSessions, sessionId: SessionId): Promise<() => void> {
   const isRunning = () => locks.activeTurns().some((turn) => turn.session_id === sessionId);
   return !places.isFull() || isRunning() ? places.enter() : places.wait();
 }
@@ -130,7 +130,7 @@ function rejectGatewaySession({ door }: SessionRecord): void {
 
 /** A message for the turn that runs, a worker's too; an ordinary turn where none is open (20 §4). */
 async function steerTurn(
-  engine: Engine,
+  engine: TurnEngine,
   sessionId: string,
   submission: TurnSubmission,
   claim: Claim | undefined,
@@ -159,20 +159,20 @@ async function steerTurn(
 type ReadyMessage = PreparedMessage & { readonly turnId: TurnId; readonly claim: Claim | undefined };
 
 /** Starts the turn under the session's lock, which the caller holds. */
-async function beginTurn(engine: Engine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
+async function beginTurn(engine: TurnEngine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
   await endOpenTurn(engine, session);
   engine.budget.paused.delete(session.id);
   // A model swap that waited for the end of the turn before is in force now.
   return startTurn(engine, await requireOpenTopLevelSession(engine, session.id), message);
 }
 
-async function toSubmitError(engine: Engine, sessionId: SessionId, error: unknown): Promise<unknown> {
+async function toSubmitError(engine: Pick<Storage, 'store'>, sessionId: SessionId, error: unknown): Promise<unknown> {
   if (!(error instanceof JournalConflict)) return error;
   if (error.code === 'turn_in_flight') return turnInFlightError((await engine.store.turns.open(sessionId))?.id ?? null);
   return error.code === 'session_ended' ? sessionEndedError() : error;
 }
 
-async function startTurn(engine: Engine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
+async function startTurn(engine: TurnEngine, session: SessionRecord, message: ReadyMessage): Promise<TurnReceipt> {
   const { claim } = message;
   const scope = createScope();
   const toTurnReceipt = (turn: { id: TurnId; user_message_id: MessageId; started_at: number }): TurnReceipt => ({

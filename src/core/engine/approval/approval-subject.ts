@@ -10,7 +10,7 @@ import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import { scrubValue } from '#protocol/text/scrub.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
 import { openSessionFiles } from '../definitions/session-files.ts';
-import type { Engine } from '../state/engine.ts';
+import type { Runtime, WorkspaceAccess } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 
 type Covered = Pick<ToolDefinition, 'name' | 'side_effects' | 'group'>;
@@ -28,7 +28,7 @@ const SHARING: Covered = { name: 'sandbox.read', side_effects: 'read', group: 's
 
 /** The call itself: its full arguments with real paths, and the content of the files that go with it. */
 export async function describeCall(
-  engine: Engine,
+  engine: Runtime & WorkspaceAccess,
   run: TurnRun,
   call: ToolUseBlock,
   about: {
@@ -79,7 +79,7 @@ export async function describeCall(
 }
 
 /** One file that the call hands on. */
-export function describeSharing(engine: Engine, run: TurnRun, call: ToolUseBlock, file: SharedFile): Subject {
+export function describeSharing(engine: Runtime, run: TurnRun, call: ToolUseBlock, file: SharedFile): Subject {
   const { path, absolute, bytes, sha256, target_worker } = file;
   const keyHash = sha256Hex(
     canonicalJson({
@@ -121,7 +121,7 @@ type RequestFields = Pick<
 >;
 
 function createApprovalRow(
-  engine: Engine,
+  engine: Runtime,
   run: TurnRun,
   call: ToolUseBlock,
   about: {

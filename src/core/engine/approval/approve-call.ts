@@ -8,7 +8,7 @@ import { draft, type EventDraft } from '#protocol/event.ts';
 import type { EventId, SessionId } from '#protocol/ids.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
 import type { ToolDefinition, ToolErrorClass } from '#protocol/tool.ts';
-import type { Engine } from '../state/engine.ts';
+import type { ApprovalEngine, Approvals, Runtime, Storage, WorkspaceAccess } from '../state/engine.ts';
 import { claim, type OpenApproval } from '../state/memory.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import { describeCall, describeSharing, type Subject } from './approval-subject.ts';
@@ -60,7 +60,7 @@ const ALLOWED: Approval = { ok: true, input: null };
 
 /** Decides whether a call may run, asking a person where policy says so: about each file that it hands on, then about itself (09 §5.2, 13 §5). */
 export async function approveCall(
-  engine: Engine,
+  engine: ApprovalEngine,
   run: TurnRun,
   call: ToolUseBlock,
   about: {
@@ -79,13 +79,22 @@ export async function approveCall(
 }
 
 /** Whether files may be handed on at all, of an input that a person edited: they are not asked again. */
-export async function canShare(engine: Engine, run: TurnRun, call: ToolUseBlock, shared: readonly SharedFile[]) {
+export async function canShare(
+  engine: Runtime & Storage & WorkspaceAccess,
+  run: TurnRun,
+  call: ToolUseBlock,
+  shared: readonly SharedFile[],
+) {
   for (const file of shared)
     if ((await decideSubject(engine, run, describeSharing(engine, run, call, file))) === 'deny_policy') return false;
   return true;
 }
 
-async function decideSubject(engine: Engine, run: TurnRun, { covered, keyHash }: Subject): Promise<ApprovalDecision> {
+async function decideSubject(
+  engine: Runtime & Storage & WorkspaceAccess,
+  run: TurnRun,
+  { covered, keyHash }: Subject,
+): Promise<ApprovalDecision> {
   const { session } = run;
   return decideApproval({
     inEffectiveSet: true,
@@ -98,7 +107,12 @@ async function decideSubject(engine: Engine, run: TurnRun, { covered, keyHash }:
   });
 }
 
-async function approveSubject(engine: Engine, run: TurnRun, subject: Subject, recheck: Recheck): Promise<Approval> {
+async function approveSubject(
+  engine: ApprovalEngine,
+  run: TurnRun,
+  subject: Subject,
+  recheck: Recheck,
+): Promise<Approval> {
   const decision = await decideSubject(engine, run, subject);
   switch (decision) {
     case 'allow':
@@ -123,7 +137,12 @@ function denyCall(error_class: ToolErrorClass, text: string): Approval {
 }
 
 /** `approve_all` and `strict` answer at once, and leave the same trace as a person would (09 §6.3). */
-async function answerByPolicy(engine: Engine, run: TurnRun, row: ConfirmationRow, decision: 'approve' | 'reject') {
+async function answerByPolicy(
+  engine: Runtime & Storage,
+  run: TurnRun,
+  row: ConfirmationRow,
+  decision: 'approve' | 'reject',
+) {
   await engine.journal.commit({
     writes: [
       { kind: 'confirmation.insert', confirmation: row },
@@ -143,7 +162,7 @@ async function answerByPolicy(engine: Engine, run: TurnRun, row: ConfirmationRow
 }
 
 async function requestApproval(
-  engine: Engine,
+  engine: Runtime & Storage & Approvals,
   run: TurnRun,
   row: ConfirmationRow,
   recheck: Recheck,
@@ -162,7 +181,7 @@ async function requestApproval(
 
 /** Resolves with the first of: a person's answer, the deadline, the turn's cancellation. */
 function awaitAnswer(
-  engine: Engine,
+  engine: Runtime & Storage & Approvals,
   run: TurnRun,
   row: ConfirmationRow,
   { requestEvent, recheck }: { readonly requestEvent: EventId; readonly recheck: Recheck },
@@ -203,7 +222,7 @@ function awaitAnswer(
   });
 }
 
-function toApproval(engine: Engine, answer: Answer): Approval {
+function toApproval(engine: Pick<Runtime, 'config'>, answer: Answer): Approval {
   switch (answer.decision) {
     case 'approve':
       return ALLOWED;
@@ -225,7 +244,11 @@ function toApproval(engine: Engine, answer: Answer): Approval {
 }
 
 /** Closes a question that nobody answered in time; an answer that is being stored right now wins. */
-async function closeExpired(engine: Engine, row: ConfirmationRow, decision: 'timeout' | 'cancelled'): Promise<void> {
+async function closeExpired(
+  engine: Runtime & Storage & Approvals,
+  row: ConfirmationRow,
+  decision: 'timeout' | 'cancelled',
+): Promise<void> {
   const open = engine.approvals.get(row.id);
   if (!open || open.claim !== null) return;
   const answer: Answer = { decision, scope: null, reason: null, modified_input: null };
@@ -237,7 +260,7 @@ async function closeExpired(engine: Engine, row: ConfirmationRow, decision: 'tim
 
 /** The conditional update and its event; a second answer fails as `confirmation_resolved`. */
 export async function storeAnswer(
-  engine: Engine,
+  engine: Runtime & Storage,
   row: ConfirmationRow,
   { parent, answer, by }: { readonly parent: EventId; readonly answer: Answer; readonly by: 'user' | 'policy' },
 ): Promise<void> {
@@ -262,7 +285,7 @@ export async function storeAnswer(
 
 /** @param root of this tree, those that `match` picks; absent = of every turn, as recovery does once */
 export async function closeOpenApprovals(
-  engine: Engine,
+  engine: Runtime & Storage,
   root?: SessionId,
   match: (row: ConfirmationRow) => boolean = () => true,
 ): Promise<void> {

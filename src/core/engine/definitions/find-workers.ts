@@ -13,12 +13,17 @@ import {
   WORKER_NAME_PATTERN,
   type WorkerProblem,
 } from '#protocol/worker-definition.ts';
-import type { Engine } from '../state/engine.ts';
+import type { DefinitionsEngine, ModelCatalog, Runtime, Storage, Toolbox } from '../state/engine.ts';
 
 // A worker's file that widens what runs without a question counts only when a person has trusted its bytes (20 §11).
 
 /** The worker with an error for each thing that a file asks for which nobody has trusted. Only files need trust. */
-async function checkTrust(engine: Engine, root: string, worker: FoundWorker, toolset: ToolSet): Promise<FoundWorker> {
+async function checkTrust(
+  engine: Runtime & Storage,
+  root: string,
+  worker: FoundWorker,
+  toolset: ToolSet,
+): Promise<FoundWorker> {
   const widenings = listWorkerWidenings(engine, worker, toolset);
   if (widenings.length === 0) return worker;
   const untrusted = await findUntrusted(engine, root, worker.sources);
@@ -34,7 +39,7 @@ async function checkTrust(engine: Engine, root: string, worker: FoundWorker, too
 
 /** What the worker's file asks for beyond what its server would let it do; a worker of no file widens nothing. */
 export function listWorkerWidenings(
-  engine: Engine,
+  engine: Pick<Runtime, 'config'>,
   { definition, sources }: FoundWorker,
   toolset: ToolSet,
 ): ReturnType<typeof listWidenings> {
@@ -44,7 +49,11 @@ export function listWorkerWidenings(
 }
 
 /** The first of the files whose bytes nobody has trusted; null when all are. */
-async function findUntrusted(engine: Engine, root: string, sources: readonly FileDigest[]): Promise<Untrusted | null> {
+async function findUntrusted(
+  engine: Pick<Storage, 'store'>,
+  root: string,
+  sources: readonly FileDigest[],
+): Promise<Untrusted | null> {
   for (const { path, sha256 } of sources) {
     const trusted = await engine.store.trustedFiles.digest(root, path);
     if (trusted === null) return { path, state: 'is not trusted' };
@@ -79,7 +88,11 @@ export function createCheckContext(toolset: ToolSet, names: readonly string[]): 
 }
 
 /** The worker with these problems added to its own. */
-export function checkWorker(engine: Engine, worker: FoundWorker, { tools, known, first }: CheckContext): FoundWorker {
+export function checkWorker(
+  engine: ModelCatalog & Toolbox,
+  worker: FoundWorker,
+  { tools, known, first }: CheckContext,
+): FoundWorker {
   const { definition, path: file } = worker;
   const errors: WorkerProblem[] = [...worker.errors];
   const warnings: WorkerProblem[] = [...worker.warnings];
@@ -111,7 +124,7 @@ function describeUnknownTool(entry: string): string {
   return `no MCP server has offered "${entry}" so far; servers start with the first turn in the workspace`;
 }
 
-function findSchemaFaults(engine: Engine, worker: FoundWorker): readonly string[] {
+function findSchemaFaults(engine: Pick<Toolbox, 'schemas'>, worker: FoundWorker): readonly string[] {
   let faults = schemaFaults.get(worker);
   if (faults === undefined) {
     const compiled = engine.schemas.compile(worker.output_schema);
@@ -122,7 +135,7 @@ function findSchemaFaults(engine: Engine, worker: FoundWorker): readonly string[
 }
 
 /** All of the workspace by name, invalid ones included. */
-export async function listProjectWorkers(engine: Engine, root: string): Promise<readonly FoundWorker[]> {
+export async function listProjectWorkers(engine: DefinitionsEngine, root: string): Promise<readonly FoundWorker[]> {
   const found = await engine.library.list(root);
   const toolset = engine.tools.knownTools(root);
   const around = createCheckContext(toolset, await engine.library.names(root));
@@ -130,7 +143,11 @@ export async function listProjectWorkers(engine: Engine, root: string): Promise<
 }
 
 /** Null when the workspace has none of the name. A name is never a path. */
-export async function findProjectWorker(engine: Engine, root: string, name: string): Promise<FoundWorker | null> {
+export async function findProjectWorker(
+  engine: DefinitionsEngine,
+  root: string,
+  name: string,
+): Promise<FoundWorker | null> {
   if (!WORKER_NAME_PATTERN.test(name)) return null;
   const worker = await engine.library.find(root, name);
   if (worker === null) return null;
@@ -147,13 +164,17 @@ interface Tree {
 }
 
 /** Null when this tree made none of the name. */
-export async function findSessionWorker(engine: Engine, tree: Tree, name: string): Promise<FoundWorker | null> {
+export async function findSessionWorker(
+  engine: Storage & ModelCatalog & Toolbox,
+  tree: Tree,
+  name: string,
+): Promise<FoundWorker | null> {
   const row = await engine.store.workers.get(tree.root_session_id, name);
   return row === null ? null : resolveSessionWorker(engine, tree, row);
 }
 
 export async function resolveSessionWorker(
-  engine: Engine,
+  engine: ModelCatalog & Toolbox,
   { workspace_path: root }: Tree,
   row: SessionWorker,
 ): Promise<FoundWorker> {
@@ -180,7 +201,7 @@ export async function resolveSessionWorker(
 type Caller = Pick<SessionRecord, 'workspace_path' | 'is_worker' | 'allow_workers' | 'worker_definition'>;
 
 /** As a turn finds them that starts now; waits for servers of the workspace. */
-export async function loadToolset(engine: Engine, session: Caller): Promise<ToolSet> {
+export async function loadToolset(engine: DefinitionsEngine, session: Caller): Promise<ToolSet> {
   return addWorkerTools(
     engine,
     await engine.tools.resolveTools(session.workspace_path),
@@ -190,14 +211,14 @@ export async function loadToolset(engine: Engine, session: Caller): Promise<Tool
 }
 
 /** As far as they are known: nothing is started or waited for. */
-export function loadKnownToolset(engine: Engine, session: Caller): Promise<ToolSet> {
+export function loadKnownToolset(engine: DefinitionsEngine, session: Caller): Promise<ToolSet> {
   const known = engine.tools.knownTools(session.workspace_path);
   return addWorkerTools(engine, known, session, listAllowedWorkers(engine, session));
 }
 
 /** Those of a session that may call these workers. */
 export async function loadWorkerToolset(
-  engine: Engine,
+  engine: DefinitionsEngine,
   workspace: string,
   allowed: readonly string[],
 ): Promise<ToolSet> {
@@ -205,14 +226,14 @@ export async function loadWorkerToolset(
 }
 
 /** Whom a session may call; `*` is every worker of the project. A worker of `delegate` may call none. */
-export function listAllowedWorkers(engine: Engine, session: Caller): readonly string[] {
+export function listAllowedWorkers(engine: Pick<Runtime, 'config'>, session: Caller): readonly string[] {
   if (session.worker_definition !== null) return session.worker_definition.definition.allow_workers;
   if (session.is_worker) return [];
   return session.allow_workers ?? engine.config.workers.planner_allow_workers;
 }
 
 async function addWorkerTools(
-  engine: Engine,
+  engine: DefinitionsEngine,
   toolset: ToolSet,
   { workspace_path: root }: Pick<Caller, 'workspace_path'>,
   allowed: readonly string[],

@@ -11,7 +11,7 @@ import type { SessionId } from '#protocol/ids.ts';
 import type { ToolUseBlock } from '#protocol/message.ts';
 import { ToolError, toolText } from '#protocol/tool.ts';
 import type { FoundWorker, SessionWorker, WorkerDefinition } from '#protocol/worker-definition.ts';
-import type { Engine } from '../state/engine.ts';
+import type { DefinitionsEngine, Runtime, Storage } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import { checkWorker, createCheckContext } from './find-workers.ts';
 
@@ -25,7 +25,7 @@ interface WorkerDraft {
 
 type ProposalReading = Pick<WorkerDraft, 'definition' | 'issues'>;
 
-export function createWorkerMaker(engine: Engine, run: TurnRun, call: ToolUseBlock): WorkerMaker {
+export function createWorkerMaker(engine: DefinitionsEngine, run: TurnRun, call: ToolUseBlock): WorkerMaker {
   const { session } = run;
   const resolveCopyPath = (name: string) =>
     path.join(engine.config.workers.generated_dir, session.root_session_id, `${name}.yaml`);
@@ -110,7 +110,7 @@ function isReplaceable(worker: SessionWorker, session: SessionId): boolean {
 }
 
 async function storeWorker(
-  engine: Engine,
+  engine: Storage,
   run: TurnRun,
   worker: SessionWorker,
   replaced: SessionWorker | null,
@@ -148,7 +148,11 @@ function readYamlProposal(yaml: string): ProposalReading {
   return { definition, issues };
 }
 
-function readSpecProposal(engine: Engine, run: TurnRun, input: Readonly<Record<string, unknown>>): ProposalReading {
+function readSpecProposal(
+  engine: Pick<Runtime, 'config'>,
+  run: TurnRun,
+  input: Readonly<Record<string, unknown>>,
+): ProposalReading {
   const spec = WorkerSpecSchema.safeParse(input);
   const toIssues = (faults: readonly Fault[]) =>
     faults.map((fault) => ({ path: fault.path.map(String).join('.'), message: fault.message }));

@@ -14,7 +14,7 @@ import {
   STANDARD_POLICY,
   type WorkerDefinition,
 } from '#protocol/worker-definition.ts';
-import type { Engine } from '../state/engine.ts';
+import type { WorkspaceAccess } from '../state/engine.ts';
 
 type Owner = Pick<SessionRecord, 'workspace_path' | 'worker_definition'>;
 
@@ -30,7 +30,7 @@ interface Attachments {
  * @param caller whose files they are, and whose policy counts where its definition writes one
  */
 export async function readAttachments(
-  engine: Engine,
+  engine: Pick<WorkspaceAccess, 'workspaces'>,
   caller: Owner,
   callee: WorkerDefinition,
   paths: readonly string[],
@@ -78,7 +78,7 @@ export async function readAttachments(
 
 /** The same files again, for a worker that was made before a restart and never ran; the error names one that changed. */
 export async function rereadAttachments(
-  engine: Engine,
+  engine: Pick<WorkspaceAccess, 'workspaces'>,
   caller: Owner,
   files: readonly AttachedFile[],
 ): Promise<Result<readonly ContentBlock[], string>> {
@@ -99,7 +99,10 @@ export async function rereadAttachments(
 }
 
 /** A caller's sandboxes; one without has the whole workspace as one. */
-function openCallerFiles(engine: Engine, { workspace_path: root, worker_definition: named }: Owner) {
+function openCallerFiles(
+  engine: Pick<WorkspaceAccess, 'workspaces'>,
+  { workspace_path: root, worker_definition: named }: Owner,
+) {
   const whole: Sandbox = {
     name: 'workspace',
     path: '.',
@@ -138,7 +141,7 @@ async function readAtMost(files: WorkspaceFiles, path: ConfinedPath, bytes: numb
 // The files a session's tools may reach: the workspace, or the sandboxes of its definition (13 §4).
 
 export function openSessionFiles(
-  engine: Engine,
+  engine: Pick<WorkspaceAccess, 'workspaces'>,
   session: Pick<SessionRecord, 'workspace_path' | 'worker_definition'>,
 ): WorkspaceFiles {
   const { workspace_path: root, worker_definition: named } = session;

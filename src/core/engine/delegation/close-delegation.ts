@@ -9,7 +9,13 @@ import { NO_CHANGES, type WorkerChanges } from '#protocol/file-change.ts';
 import type { SessionId, ToolUseId, TurnId } from '#protocol/ids.ts';
 import { fromPusd } from '#protocol/money.ts';
 import { forgetLimit } from '../money/budget-limits.ts';
-import { type Engine, safeText } from '../state/engine.ts';
+import {
+  type DelegationEngine,
+  type ModelCatalog,
+  type Storage,
+  safeText,
+  type WorkspaceAccess,
+} from '../state/engine.ts';
 import { secondsSince } from '../state/memory.ts';
 import { endUnfinishedTurn } from '../turn/end-turn.ts';
 import { findStartedEvent, type SpawnedDelegation } from './open-delegation.ts';
@@ -19,7 +25,7 @@ import { findStartedEvent, type SpawnedDelegation } from './open-delegation.ts';
  * first time, together with its end.
  */
 export async function closeDelegation(
-  engine: Engine,
+  engine: DelegationEngine,
   spawned: SpawnedDelegation,
   outcome: DelegateOutcome,
   activeSeconds: number,
@@ -79,13 +85,13 @@ export async function closeDelegation(
   return { usage, changes };
 }
 
-async function readChanges(engine: Engine, worker: SessionId): Promise<WorkerChanges> {
+async function readChanges(engine: Storage & WorkspaceAccess, worker: SessionId): Promise<WorkerChanges> {
   const calls = await engine.store.delegations.changes(worker);
   return workerChanges(calls, (paths) => engine.files.overlaps(worker, paths));
 }
 
 function draftClosingEvent(
-  engine: Engine,
+  engine: Pick<ModelCatalog, 'prices'>,
   { delegation, session, parent_event }: SpawnedDelegation,
   outcome: DelegateOutcome,
   {
@@ -155,7 +161,7 @@ function draftClosingEvent(
 
 /** @param only the delegation of this tool call, when the others are to stay */
 export async function closeOpenDelegations(
-  engine: Engine,
+  engine: DelegationEngine,
   turnId: TurnId,
   { reason, only }: { readonly reason: Cancelled; readonly only: ToolUseId | null },
 ): Promise<void> {
@@ -165,7 +171,7 @@ export async function closeOpenDelegations(
 
 /** The worker's open turn, its session, then the delegation itself. Its planner's turn may have ended before (04 §13). */
 export async function endUnfinishedDelegation(
-  engine: Engine,
+  engine: DelegationEngine,
   delegation: DelegationRecord,
   reason: Cancelled,
 ): Promise<void> {

@@ -11,7 +11,7 @@ import type { SessionRecord } from '#protocol/session.ts';
 import { buildNamedPrompt, buildStablePrompt } from '../prompt/model-input.ts';
 import { sessionCreatedEvent } from '../session/session-records.ts';
 import type { Caller } from '../state/delegation-runs.ts';
-import type { Engine } from '../state/engine.ts';
+import type { Runtime, Storage, Toolbox, WorkspaceAccess } from '../state/engine.ts';
 import type { ResolvedRequest } from './resolve-request.ts';
 
 /** Child session, delegation, `session.created` and, last, `delegate.started`: stored with the worker's first turn. */
@@ -33,7 +33,7 @@ export interface SpawnedDelegation {
 }
 
 export function newDelegation(
-  engine: Engine,
+  engine: Runtime,
   run: Caller,
   toolUseId: ToolUseId,
   {
@@ -78,7 +78,7 @@ export function newDelegation(
 }
 
 export async function newWorkerSession(
-  engine: Engine,
+  engine: Runtime & Toolbox & WorkspaceAccess,
   run: Caller,
   delegation: DelegationRecord,
   policyVersion: string | null,
@@ -171,7 +171,7 @@ export function createOpening(run: Caller, delegation: DelegationRecord, session
 
 /** Stores what no turn has taken along, and `writes` with it: the delegation of a worker that never began has its end too. */
 export async function storeOpening(
-  engine: Engine,
+  engine: Pick<Storage, 'journal'>,
   spawned: SpawnedDelegation,
   writes: readonly Write[],
 ): Promise<void> {
@@ -190,7 +190,10 @@ export function markOpened(spawned: SpawnedDelegation, events: readonly Event[])
 }
 
 /** The `delegate.started` of a delegation; null where there was none. */
-export async function findStartedEvent(engine: Engine, delegation: DelegationRecord): Promise<EventId | null> {
+export async function findStartedEvent(
+  engine: Pick<Storage, 'store'>,
+  delegation: DelegationRecord,
+): Promise<EventId | null> {
   const { parent_turn_id: turn, parent_session_id: session_id, tool_use_id } = delegation;
   const types = ['delegate.started'] as const;
   // Its id is older than its event, and nothing but other delegations of the session lies between.

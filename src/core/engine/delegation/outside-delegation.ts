@@ -15,7 +15,7 @@ import { selectBaseTools, selectWorkerCallers } from '../prompt/model-input.ts';
 import { sessionEndedError } from '../session/session-records.ts';
 import { FAULT, Interrupted, throwIfLost } from '../state/concurrency.ts';
 import type { Caller, OutsideCall } from '../state/delegation-runs.ts';
-import type { Engine } from '../state/engine.ts';
+import type { DelegationEngine, Runtime, WorkspaceAccess } from '../state/engine.ts';
 import { endUnfinishedDelegation } from './close-delegation.ts';
 import { type ResolvedRequest, resolveNamedRequest, resolveRequest } from './resolve-request.ts';
 import { resumeWorker, spawnWorker } from './run-worker.ts';
@@ -27,7 +27,7 @@ export type OutsideInput =
 
 /** The session as a caller of workers, now. */
 export async function createOutsideCaller(
-  engine: Engine,
+  engine: DelegationEngine,
   session: SessionRecord,
   call: Omit<OutsideCall, 'tools'>,
 ): Promise<Caller> {
@@ -55,7 +55,7 @@ export async function createOutsideCaller(
 
 /** Throws `validation_error`, or `not_found` for a worker that this session may not call. */
 export async function resolveOutsideRequest(
-  engine: Engine,
+  engine: DelegationEngine,
   caller: Caller,
   { worker, input }: OutsideInput,
 ): Promise<ResolvedRequest> {
@@ -81,7 +81,11 @@ export async function resolveOutsideRequest(
 }
 
 /** Nobody is asked for the call itself, but what may never be called is not called from outside either. */
-async function requireAllowed(engine: Engine, { session, toolset }: Caller, worker: string | null): Promise<void> {
+async function requireAllowed(
+  engine: Runtime & WorkspaceAccess,
+  { session, toolset }: Caller,
+  worker: string | null,
+): Promise<void> {
   const name = worker ?? 'delegate';
   const covered = toolset.definition(name);
   if (covered === null) return;
@@ -109,7 +113,7 @@ function clearRootPath({ path, message }: Issue): Issue {
  * the session meets it. Rejects where it was never stored.
  */
 export function startOutsideDelegation(
-  engine: Engine,
+  engine: DelegationEngine,
   caller: Caller,
   toolUseId: ToolUseId,
   resolved: ResolvedRequest,
@@ -118,7 +122,7 @@ export function startOutsideDelegation(
 }
 
 function runDelegation(
-  engine: Engine,
+  engine: DelegationEngine,
   caller: Caller,
   toolUseId: ToolUseId,
   work: () => Promise<unknown>,
@@ -132,7 +136,12 @@ function runDelegation(
   return worked;
 }
 
-async function runInSlot(engine: Engine, { session, signal }: Caller, id: ToolUseId, work: () => Promise<unknown>) {
+async function runInSlot(
+  engine: DelegationEngine,
+  { session, signal }: Caller,
+  id: ToolUseId,
+  work: () => Promise<unknown>,
+) {
   const release = await engine.outside.slots(session.id).take(signal);
   try {
     if (engine.draining.value) throw new Interrupted('restart');
@@ -152,7 +161,7 @@ async function runInSlot(engine: Engine, { session, signal }: Caller, id: ToolUs
 
 /** Ends a delegation whose work threw, unless it is to go on; false where it was never stored. */
 async function endFailedDelegation(
-  engine: Engine,
+  engine: DelegationEngine,
   session: SessionRecord,
   { id, thrown }: { readonly id: ToolUseId; readonly thrown: unknown },
 ): Promise<boolean> {
@@ -165,7 +174,7 @@ async function endFailedDelegation(
 }
 
 /** Why a delegation was never stored, as its caller is told. */
-export function toOutsideError(engine: Engine, thrown: unknown): unknown {
+export function toOutsideError(engine: Pick<Runtime, 'draining'>, thrown: unknown): unknown {
   if (thrown instanceof JournalConflict && thrown.code === 'session_ended') return sessionEndedError();
   if (thrown instanceof Interrupted || (engine.draining.value && thrown instanceof Cancelled))
     return new AppError('service_shutting_down', 'the server is going down; try again soon');
@@ -178,7 +187,11 @@ export function toOutsideError(engine: Engine, thrown: unknown): unknown {
  * Takes the interrupted delegations of a tree up again that no turn will; all trees' where none is named. One that waits
  * for money, or runs already, is left alone.
  */
-export async function resumeOutsideDelegations(engine: Engine, root?: SessionId, only?: ToolUseId): Promise<void> {
+export async function resumeOutsideDelegations(
+  engine: DelegationEngine,
+  root?: SessionId,
+  only?: ToolUseId,
+): Promise<void> {
   if (engine.draining.value) return;
   for (const delegation of await engine.store.delegations.allOpen(root)) {
     if (delegation.parent_turn_id !== null || engine.outside.get(delegation.tool_use_id)) continue;
@@ -190,7 +203,11 @@ export async function resumeOutsideDelegations(engine: Engine, root?: SessionId,
 }
 
 /** Resolves when it runs. */
-async function resumeDelegation(engine: Engine, session: SessionRecord, delegation: DelegationRecord): Promise<void> {
+async function resumeDelegation(
+  engine: DelegationEngine,
+  session: SessionRecord,
+  delegation: DelegationRecord,
+): Promise<void> {
   const caller = await createOutsideCaller(engine, session, { claim: () => [], onStored: () => {} });
   // Somebody else may have taken it up meanwhile.
   if (engine.outside.get(delegation.tool_use_id)) return;
@@ -205,7 +222,11 @@ async function resumeDelegation(engine: Engine, session: SessionRecord, delegati
 }
 
 /** Ends the delegations of a session that no turn waits for: those that run, and those that were interrupted. */
-export async function endOutsideDelegations(engine: Engine, session: SessionRecord, reason: Cancelled): Promise<void> {
+export async function endOutsideDelegations(
+  engine: DelegationEngine,
+  session: SessionRecord,
+  reason: Cancelled,
+): Promise<void> {
   await engine.outside.stop(session.id, reason);
   for (const delegation of await engine.store.delegations.allOpen(session.root_session_id))
     if (delegation.parent_turn_id === null && delegation.parent_session_id === session.id)

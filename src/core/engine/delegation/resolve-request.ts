@@ -11,7 +11,7 @@ import type { FoundWorker } from '#protocol/worker-definition.ts';
 import { findProjectWorker, findSessionWorker } from '../definitions/find-workers.ts';
 import { openSessionFiles, readAttachments } from '../definitions/session-files.ts';
 import type { Caller } from '../state/delegation-runs.ts';
-import type { Engine } from '../state/engine.ts';
+import type { DelegationEngine, Runtime, Storage, Toolbox, WorkspaceAccess } from '../state/engine.ts';
 
 type Input = Readonly<Record<string, unknown>>;
 
@@ -24,7 +24,7 @@ export interface ResolvedRequest {
 const IMAGE_SUFFIX = /\.(png|jpe?g|gif|webp)$/i;
 
 export async function resolveRequest(
-  engine: Engine,
+  engine: Runtime & Toolbox & WorkspaceAccess,
   run: Caller,
   input: Input,
 ): Promise<Result<ResolvedRequest, readonly Issue[]>> {
@@ -66,7 +66,11 @@ export async function resolveRequest(
 }
 
 /** A reference may only name what the caller itself may read. */
-async function findOutsidePaths(engine: Engine, run: Caller, include: readonly ContextItem[]): Promise<Issue[]> {
+async function findOutsidePaths(
+  engine: Pick<WorkspaceAccess, 'workspaces'>,
+  run: Caller,
+  include: readonly ContextItem[],
+): Promise<Issue[]> {
   const files = openSessionFiles(engine, run.session);
   const issues: Issue[] = [];
   for (const [index, item] of include.entries()) {
@@ -90,7 +94,11 @@ interface References {
 }
 
 /** Texts and images of the items that name messages, tool results and image files. */
-async function collectReferences(engine: Engine, run: Caller, include: readonly ContextItem[]): Promise<References> {
+async function collectReferences(
+  engine: Pick<WorkspaceAccess, 'workspaces'>,
+  run: Caller,
+  include: readonly ContextItem[],
+): Promise<References> {
   const texts = new Map<string, string>();
   const images: ImageBlock[] = [];
   for (const [index, item] of include.entries()) {
@@ -124,7 +132,7 @@ export interface NamedRequest extends ResolvedRequest {
 
 /** Throws `ToolError` for a call that cannot be made: too deep, or of a worker that is not there or not valid. */
 export async function resolveNamedRequest(
-  engine: Engine,
+  engine: DelegationEngine,
   run: Caller,
   { name, entry }: { readonly name: string; readonly entry: DelegateRequest['entry'] },
   input: Input,
@@ -166,7 +174,7 @@ export async function resolveNamedRequest(
   };
 }
 
-async function unknownWorkerError(engine: Engine, { session }: Caller, name: string): Promise<ToolError> {
+async function unknownWorkerError(engine: Storage & Toolbox, { session }: Caller, name: string): Promise<ToolError> {
   const names = (await engine.store.workers.list(session.root_session_id)).map((worker) => worker.name);
   const project = (await engine.library.names(session.workspace_path)).includes(name);
   const there = names.length === 0 ? 'this session has created none' : `created in this session: ${names.join(', ')}`;
@@ -174,7 +182,7 @@ async function unknownWorkerError(engine: Engine, { session }: Caller, name: str
   return new ToolError('not_found', `no worker '${name.slice(0, 64)}' to call: ${there}${hint}`);
 }
 
-function requireDepth(engine: Engine, { session }: Caller, target: string): void {
+function requireDepth(engine: Pick<Runtime, 'config'>, { session }: Caller, target: string): void {
   const { max_depth } = engine.config.delegation;
   if (session.delegation_depth < max_depth) return;
   throw new ToolError(

@@ -16,7 +16,7 @@ import { loadToolset, loadWorkerToolset } from '../definitions/find-workers.ts';
 import { readPolicies } from '../routing/route-environment.ts';
 import { cancelScope, childScope, FAULT, Interrupted, takeWhenFree, throwIfLost } from '../state/concurrency.ts';
 import type { Caller } from '../state/delegation-runs.ts';
-import type { Engine } from '../state/engine.ts';
+import type { DelegationEngine, Storage, Toolbox } from '../state/engine.ts';
 import { noteStart } from '../state/memory.ts';
 import { startWorkerClock, type ToolResults, type TurnRun, type WorkerRun } from '../state/turn-run.ts';
 import { endOpenTurn, findContextRequest, rebuildRun } from '../turn/end-turn.ts';
@@ -38,7 +38,7 @@ import { type FinishedTurn, runWorkerTurn, type Work, workUntilDone } from './wo
  * only the cancellation of the calling turn is thrown, after the delegation was closed.
  */
 export async function spawnWorker(
-  engine: Engine,
+  engine: DelegationEngine,
   run: Caller,
   toolUseId: ToolUseId,
   { request, blocks }: ResolvedRequest,
@@ -82,7 +82,11 @@ export async function spawnWorker(
 }
 
 /** The tools of the worker: narrowed from its planner's, or what its own definition says (09 §2). */
-async function resolveWorkerTools(engine: Engine, run: Caller, request: DelegateRequest): Promise<WorkerToolSet> {
+async function resolveWorkerTools(
+  engine: DelegationEngine,
+  run: Caller,
+  request: DelegateRequest,
+): Promise<WorkerToolSet> {
   const { session } = run;
   if (request.worker === null)
     return workerTools({
@@ -109,7 +113,7 @@ function describeTierReason({ worker }: DelegateRequest): string {
 
 /** Runs the worker of a delegation, from its beginning or from where it was interrupted. */
 async function runSpawned(
-  engine: Engine,
+  engine: DelegationEngine,
   run: Caller,
   spawned: SpawnedDelegation,
   from: {
@@ -170,7 +174,7 @@ async function runSpawned(
 }
 
 async function finishDelegation(
-  engine: Engine,
+  engine: DelegationEngine,
   run: Caller,
   spawned: SpawnedDelegation,
   { worker, end }: { readonly worker: WorkerRun | null; readonly end: WorkerEnd },
@@ -208,7 +212,7 @@ async function finishDelegation(
  * @param blocksFor what the first message of a worker holds that was created and never ran; an error is why it cannot run
  */
 export async function resumeWorker(
-  engine: Engine,
+  engine: DelegationEngine,
   run: Caller,
   toolUseId: string,
   blocksFor: (delegation: DelegationRecord) => Promise<Result<readonly ContentBlock[], string>>,
@@ -238,7 +242,7 @@ export async function resumeWorker(
 }
 
 /** The worker's newest turn, run on from where it stands; null when it has none yet. */
-async function begin(engine: Engine, planner: Caller, work: Work): Promise<FinishedTurn | null> {
+async function begin(engine: DelegationEngine, planner: Caller, work: Work): Promise<FinishedTurn | null> {
   const { id } = work.session;
   // Somebody may be cancelling that very turn at this moment: what stands when they are done is what counts.
   await takeWhenFree(engine.locks, id, null);
@@ -252,7 +256,7 @@ async function begin(engine: Engine, planner: Caller, work: Work): Promise<Finis
 }
 
 /** What there is to run on, or what it came to before. For a caller that holds the lock. */
-async function rebuildOpenTurn(engine: Engine, planner: Caller, work: Work) {
+async function rebuildOpenTurn(engine: DelegationEngine, planner: Caller, work: Work) {
   const turn = await engine.store.turns.newest(work.session.id);
   if (turn === null) return null;
   if (turn.ended_at !== null) return readEndedTurn(engine, work.session, turn, work.worker.output_tokens_left);
@@ -274,7 +278,7 @@ async function rebuildOpenTurn(engine: Engine, planner: Caller, work: Work) {
 
 /** A turn that had ended before the delegation was closed. */
 async function readEndedTurn(
-  engine: Engine,
+  engine: Storage & Toolbox,
   session: SessionRecord,
   turn: TurnRecord,
   tokensLeft: number | null,

@@ -7,7 +7,7 @@ import { canonicalJson, sha256Hex } from '#protocol/text/canonical-json.ts';
 import { ToolError } from '#protocol/tool.ts';
 import { rereadAttachments } from '../definitions/session-files.ts';
 import type { Entry, Workers } from '../state/delegation-runs.ts';
-import type { Engine } from '../state/engine.ts';
+import type { DelegationEngine } from '../state/engine.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import { RESTART_TEXT } from '../tool-call/tool-results.ts';
 import { closeOpenDelegations } from './close-delegation.ts';
@@ -18,7 +18,7 @@ import { resumeWorker, spawnWorker } from './run-worker.ts';
 type Input = Readonly<Record<string, unknown>>;
 
 /** @param engine of these workers, which is put together with them */
-export function createWorkers(engine: () => Engine): Workers {
+export function createWorkers(engine: () => DelegationEngine): Workers {
   return {
     spawner: (run, call, entry) => createSpawner(engine(), run, call, entry),
     closeUnder: (turnId, reason, only) => closeOpenDelegations(engine(), turnId, { reason, only: only ?? null }),
@@ -27,7 +27,7 @@ export function createWorkers(engine: () => Engine): Workers {
 }
 
 /** The spawner of one call; null where the session is too deep to delegate (04 §11). */
-function createSpawner(engine: Engine, run: TurnRun, call: ToolUseBlock, entry: Entry): WorkerSpawner | null {
+function createSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUseBlock, entry: Entry): WorkerSpawner | null {
   if (entry !== 'delegate') return createNamedSpawner(engine, run, call, entry);
   if (run.session.delegation_depth >= engine.config.delegation.delegate_depth) return null;
   return {
@@ -51,7 +51,7 @@ function createSpawner(engine: Engine, run: TurnRun, call: ToolUseBlock, entry: 
 }
 
 /** What was checked, and perhaps approved, is what runs: it is resolved once for each input. */
-function createNamedSpawner(engine: Engine, run: TurnRun, call: ToolUseBlock, entry: Entry): WorkerSpawner {
+function createNamedSpawner(engine: DelegationEngine, run: TurnRun, call: ToolUseBlock, entry: Entry): WorkerSpawner {
   const resolved = new Map<string, NamedRequest>();
   async function resolveOnce(input: Input): Promise<NamedRequest> {
     const key = canonicalJson(input);

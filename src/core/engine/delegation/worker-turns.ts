@@ -10,7 +10,7 @@ import type { Result } from '#protocol/result.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { Interrupted, isHandOver, takeWhenFree, throwIfLost } from '../state/concurrency.ts';
 import type { Caller } from '../state/delegation-runs.ts';
-import { type Engine, safeText } from '../state/engine.ts';
+import { type DelegationEngine, type Runtime, type Storage, safeText, type Toolbox } from '../state/engine.ts';
 import type { BudgetRefusal, DelegationCap } from '../state/memory.ts';
 import type { ToolResults, TurnEnd, TurnRun, WorkerRun } from '../state/turn-run.ts';
 import { admitTurn } from '../turn/admit-turn.ts';
@@ -44,7 +44,7 @@ export interface FinishedTurn {
  * @param begun the turn with which a resumed worker goes on; null starts with the first
  */
 export async function workUntilDone(
-  engine: Engine,
+  engine: DelegationEngine,
   planner: Caller,
   work: Work,
   begun: FinishedTurn | null = null,
@@ -82,14 +82,14 @@ export async function workUntilDone(
 }
 
 /** Stopped while none of its turns ran: it goes on after the next start, as a turn would, or has ended. */
-function endBetweenTurns(engine: Engine, planner: Caller, work: Work, text: string): WorkerEnd {
+function endBetweenTurns(engine: Runtime, planner: Caller, work: Work, text: string): WorkerEnd {
   throwIfLost(work.scope.signal);
   if (isHandOver(engine, work.scope.signal)) throw new Interrupted('restart');
   return classifyStop(planner, work, text);
 }
 
 /** A resumed worker has used a repair for every turn after its first. */
-async function countRepairs(engine: Engine, work: Work, begun: FinishedTurn | null): Promise<number> {
+async function countRepairs(engine: Pick<Storage, 'store'>, work: Work, begun: FinishedTurn | null): Promise<number> {
   return begun === null ? 0 : Math.max(0, (await engine.store.turns.count(work.session.id)) - 1);
 }
 
@@ -127,7 +127,7 @@ function classifyStop(planner: Caller, work: Work, text: string, expired = false
 }
 
 async function runNextTurn(
-  engine: Engine,
+  engine: DelegationEngine,
   planner: Caller,
   work: Work,
   content: readonly ContentBlock[],
@@ -163,7 +163,11 @@ async function runNextTurn(
 }
 
 /** Runs an admitted or rebuilt turn under the session's lock, which the caller has reserved. */
-export async function runWorkerTurn(engine: Engine, run: TurnRun, known?: ToolResults): Promise<FinishedTurn> {
+export async function runWorkerTurn(
+  engine: DelegationEngine,
+  run: TurnRun,
+  known?: ToolResults,
+): Promise<FinishedTurn> {
   let end: TurnEnd = { status: 'failed', message: 'internal error' };
   const turn = engine.locks.start(run.session, run.turn.id, run.scope, async () => {
     end = await runTurn(engine, run, known);
@@ -185,7 +189,10 @@ function readTurnText(run: TurnRun): string {
   return last && last.turn_id === run.turn.id ? textOf(last.content) : '';
 }
 
-function createOutputValidator(engine: Engine, worker: WorkerRun): ((value: unknown) => readonly Issue[]) | null {
+function createOutputValidator(
+  engine: Pick<Toolbox, 'schemas'>,
+  worker: WorkerRun,
+): ((value: unknown) => readonly Issue[]) | null {
   if (worker.output_schema === null) return null;
   const compiled = engine.schemas.compile(worker.output_schema);
   if (!compiled.ok) throw new Error('an output schema that compiled at the call no longer does');

@@ -17,7 +17,7 @@ import type { SessionRecord } from '#protocol/session.ts';
 import { listLimits } from '../money/budget-limits.ts';
 import { resolvePricingId } from '../money/call-price.ts';
 import { readRouteEnvironment, routeDecidedEvent } from '../routing/route-environment.ts';
-import type { Engine } from '../state/engine.ts';
+import type { GatewayEngine, GatewayState, ModelCatalog, Runtime } from '../state/engine.ts';
 import { readDecision, type StandingDecision } from '../state/gateway-memory.ts';
 
 /** A request with the model it names. */
@@ -35,13 +35,16 @@ export interface RequestedModel {
 const PRINTABLE_ASCII = /^[\x21-\x7e]+$/;
 
 /** Adapters that a call may go to. */
-export function listUsableAdapters({ relays, config }: Engine): ReadonlySet<string> {
+export function listUsableAdapters({ relays, config }: Runtime & GatewayState): ReadonlySet<string> {
   const own = config.gateway.credentials === 'client';
   return new Set([...relays].filter(([, { keyed }]) => keyed || own).map(([id]) => id));
 }
 
 /** Throws `model_not_configured` where no adapter of the wire can be used. */
-export function resolveRequestedModel(engine: Engine, facts: RequestFacts): RequestedModel {
+export function resolveRequestedModel(
+  engine: Runtime & ModelCatalog & GatewayState,
+  facts: RequestFacts,
+): RequestedModel {
   const usable = listUsableAdapters(engine);
   const named = namedModel(engine.registry, facts.wire, facts.model, usable);
   if (named === null)
@@ -69,7 +72,7 @@ export function resolveRequestedModel(engine: Engine, facts: RequestFacts): Requ
 
 /** The decision that stands for the session and this name, unless its model cannot serve this request. */
 export async function findStandingDecision(
-  engine: Engine,
+  engine: GatewayEngine,
   session: SessionRecord,
   asked: RequestedModel,
 ): Promise<StandingDecision | null> {
@@ -95,7 +98,7 @@ interface GatewayDecision {
 
 /** Asks the seven slots. Stores nothing. */
 export async function decideGatewayRoute(
-  engine: Engine,
+  engine: GatewayEngine,
   session: SessionRecord,
   asked: RequestedModel,
 ): Promise<GatewayDecision> {
@@ -117,7 +120,7 @@ export async function decideGatewayRoute(
 
 /** The model asked for has no key here, or is none of this wire: then the sentence names those that are. */
 function describeRefusal(
-  engine: Engine,
+  engine: Runtime & GatewayState,
   { named, facts, registry }: RequestedModel,
   { refused }: RouteDecision,
 ): AppError | null {
@@ -142,7 +145,7 @@ function describeRefusal(
  * the wire. Null where the server's keys are used.
  */
 function listOwnKeyAdapters(
-  { config, relays, registry }: Engine,
+  { config, relays, registry }: Runtime & ModelCatalog & GatewayState,
   { wire }: RequestFacts,
   named: NamedModel | null,
 ): ReadonlySet<string> | null {
@@ -157,7 +160,7 @@ function findFirstAdapter({ adapters }: ModelRegistry, wire: RequestFacts['wire'
 }
 
 async function buildTurnContext(
-  engine: Engine,
+  engine: GatewayEngine,
   session: SessionRecord,
   { facts, named, new_root }: RequestedModel,
   costToday: string,
@@ -202,7 +205,7 @@ async function buildTurnContext(
 /** Nobody knows when a model was made; both kinds of client want to read a time. */
 const MADE_AT = 0;
 
-export function listGatewayModels(engine: Engine) {
+export function listGatewayModels(engine: Runtime & ModelCatalog & GatewayState) {
   const offered = offeredModels(engine.registry, listUsableAdapters(engine), null);
   const data = [
     ...offered.map(({ name, model }) => toListEntry(name, model.id, providerOf(model.id))),
@@ -221,7 +224,11 @@ export function listGatewayModels(engine: Engine) {
  * The entry of one model, by any name that a call may ask for it by; null where the registry lists none.
  * @param wires in the order in which they are looked at
  */
-export function findGatewayModel(engine: Engine, name: string, wires: readonly ClientWire[]) {
+export function findGatewayModel(
+  engine: Runtime & ModelCatalog & GatewayState,
+  name: string,
+  wires: readonly ClientWire[],
+) {
   const { data } = listGatewayModels(engine);
   const usable = listUsableAdapters(engine);
   for (const wire of wires) {

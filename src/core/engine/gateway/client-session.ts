@@ -10,7 +10,7 @@ import type { SessionRecord } from '#protocol/session.ts';
 import { readPolicies } from '../routing/route-environment.ts';
 import { buildBlankRoot, resolveWorkspace } from '../session/session-records.ts';
 import { cancelScope } from '../state/concurrency.ts';
-import type { Engine } from '../state/engine.ts';
+import type { GatewayEngine, Runtime, Storage } from '../state/engine.ts';
 import { dropDecisions, listCallsInTree } from '../state/gateway-memory.ts';
 import { secondsSince } from '../state/memory.ts';
 
@@ -50,7 +50,7 @@ const MAX_DEPTH = 64;
  * The client with its tree: a session below another one becomes a worker of that one's tree. An unknown session above is
  * a main session whose first call is still to come.
  */
-export async function placeClient({ store }: Engine, client: GatewayClient): Promise<GatewayClient> {
+export async function placeClient({ store }: Pick<Storage, 'store'>, client: GatewayClient): Promise<GatewayClient> {
   const { caller, root, above_root } = client;
   if (above_root === null || above_root === root) return client;
   const placed = { ...client, worker: root, above_root: null };
@@ -63,13 +63,13 @@ export async function placeClient({ store }: Engine, client: GatewayClient): Pro
 }
 
 /** What the client calls its session of today. */
-export function resolveRootRef(engine: Engine, { root, product }: GatewayClient): string {
+export function resolveRootRef(engine: Pick<Runtime, 'clock'>, { root, product }: GatewayClient): string {
   return root ?? `${product} ${isoTime(engine.clock.now()).slice(0, 10)}`;
 }
 
 /** The session of a call, opened where the client is new. Throws as `createSession`, and `session_already_ended`. */
 export async function openClientSession(
-  engine: Engine,
+  engine: GatewayEngine,
   client: GatewayClient,
   delegatedBy: string | null,
 ): Promise<ClientSession> {
@@ -101,7 +101,7 @@ function sessionEndedError(ref: string): AppError {
   );
 }
 
-async function createRoot(engine: Engine, client: GatewayClient, ref: string): Promise<SessionRecord> {
+async function createRoot(engine: GatewayEngine, client: GatewayClient, ref: string): Promise<SessionRecord> {
   const { config } = engine;
   const workspace = client.workspace === null ? engine.gatewayFolder : await resolveWorkspace(engine, client.workspace);
   const { version } = await readPolicies(engine, workspace);
@@ -122,7 +122,7 @@ function pickLowerLimit(ours: string | null, theirs: string | null): string | nu
 }
 
 function createClientWorker(
-  engine: Engine,
+  engine: Runtime,
   parent: SessionRecord,
   client: GatewayClient,
   delegatedBy: string | null,
@@ -153,7 +153,7 @@ function createClientWorker(
 export const ENDED = 'session ended';
 
 /** Aborts every call of the tree and waits for their outcomes, then ends its sub-agents' sessions, the deepest first. */
-export async function endGatewayTree(engine: Engine, root: SessionRecord): Promise<void> {
+export async function endGatewayTree(engine: GatewayEngine, root: SessionRecord): Promise<void> {
   const calls = listCallsInTree(engine.gateway, root.id);
   for (const { scope } of calls) cancelScope(scope, new Cancelled('user_cancel', ENDED));
   await Promise.all(calls.map(({ done }) => done));

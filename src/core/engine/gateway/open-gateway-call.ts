@@ -18,7 +18,7 @@ import { draftBudgetEvents } from '../money/budget-notices.ts';
 import { type BoundPrompt, boundPrompt } from '../money/call-price.ts';
 import { awaitMoney, type MoneyGrant, tryMoney, type WantedMoney } from '../money/reserve-money.ts';
 import { sessionCreatedEvent, sessionEndedError } from '../session/session-records.ts';
-import type { Engine } from '../state/engine.ts';
+import type { GatewayEngine, GatewayState, LiveSessions, ModelCatalog, Runtime, Storage } from '../state/engine.ts';
 import { keepCount, keepDecision, type StandingDecision } from '../state/gateway-memory.ts';
 import { noteStart } from '../state/memory.ts';
 import {
@@ -41,7 +41,12 @@ const LIMIT_NAMES = {
 } as const;
 
 /** Throws `validation_error` where a limit covers the call and the request lets it cost what nothing bounds. */
-async function requireBounded(engine: Engine, spender: Spender, model: ModelEntry, facts: RequestFacts): Promise<void> {
+async function requireBounded(
+  engine: Runtime & Storage & ModelCatalog,
+  spender: Spender,
+  model: ModelEntry,
+  facts: RequestFacts,
+): Promise<void> {
   if (!facts.background && facts.other_models.length === 0) return;
   const [limit] = await listLimits(engine, spender, []);
   if (limit === undefined) return;
@@ -99,7 +104,7 @@ export interface OpeningOptions {
  * what `createSession` throws for a workspace, and the signal's reason.
  */
 export async function openCall(
-  engine: Engine,
+  engine: GatewayEngine,
   client: GatewayClient,
   facts: RequestFacts,
   how: OpeningOptions,
@@ -148,7 +153,11 @@ export async function openCall(
 }
 
 /** Two first calls of a client open one session, and agree on one decision. */
-function serializeOpening<T>({ gateway }: Engine, key: string, work: () => Promise<T>): Promise<T> {
+function serializeOpening<T>(
+  { gateway }: Pick<GatewayState, 'gateway'>,
+  key: string,
+  work: () => Promise<T>,
+): Promise<T> {
   const before = gateway.openings.get(key) ?? Promise.resolve();
   const mine = before.then(work);
   const settled = mine
@@ -164,7 +173,7 @@ function serializeOpening<T>({ gateway }: Engine, key: string, work: () => Promi
 }
 
 async function openOnce(
-  engine: Engine,
+  engine: GatewayEngine,
   client: GatewayClient,
   given: RequestedModel,
   how: OpeningOptions,
@@ -219,7 +228,11 @@ async function openOnce(
 }
 
 /** The root may have been ended while the session was looked for: from here on its end aborts the call. */
-async function requireActiveRoot(engine: Engine, { root_session_id }: SessionRecord, new_root: SessionRecord | null) {
+async function requireActiveRoot(
+  engine: Storage & LiveSessions,
+  { root_session_id }: SessionRecord,
+  new_root: SessionRecord | null,
+) {
   if (new_root !== null) return;
   const root = await engine.store.sessions.record(root_session_id);
   if (root === null || root.ended_at !== null || engine.ending.has(root_session_id)) throw sessionEndedError();
@@ -231,12 +244,12 @@ function listInserts(fresh: ClientSession['fresh']): readonly Write[] {
   return fresh.map((session) => ({ kind: 'session.insert', session }));
 }
 
-function noteStarts(engine: Engine, fresh: ClientSession['fresh']): void {
+function noteStarts(engine: Runtime & LiveSessions, fresh: ClientSession['fresh']): void {
   for (const { id } of fresh) noteStart(engine, id);
 }
 
 function priceGatewayCall(
-  engine: Engine,
+  engine: Runtime & ModelCatalog,
   call: {
     readonly session: SessionRecord;
     readonly new_root: SessionRecord | null;
@@ -262,12 +275,12 @@ function priceGatewayCall(
   return priced;
 }
 
-function findAdapter({ registry }: Engine, { adapter }: ModelEntry): AdapterConfig {
+function findAdapter({ registry }: Pick<ModelCatalog, 'registry'>, { adapter }: ModelEntry): AdapterConfig {
   return registry.adapters.get(adapter)!;
 }
 
 /** From 1 in the session, counted on behind a restart. */
-async function nextCallIndex(engine: Engine, { id }: SessionRecord): Promise<number> {
+async function nextCallIndex(engine: Storage & GatewayState, { id }: SessionRecord): Promise<number> {
   const { gateway, store } = engine;
   const stored = gateway.counts.get(id) ?? (await store.events.callCount(id));
   // Another call may have counted while the store was read.
@@ -306,7 +319,7 @@ function draftCallStarted({ session, model, facts, request_id, call_index }: Ann
 
 /** Says what a limit refused, on the session and its root. */
 async function reportRefusal(
-  engine: Engine,
+  engine: Pick<Storage, 'journal'>,
   session: SessionRecord,
   decision: StandingDecision,
   { refusal }: Extract<MoneyGrant, { kind: 'refused' }>,

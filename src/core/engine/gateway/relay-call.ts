@@ -12,7 +12,7 @@ import type { ClientWire } from '#protocol/client-wire.ts';
 import type { Clock } from '#protocol/clock.ts';
 import { AppError } from '#protocol/errors.ts';
 import type { ModelEntry } from '#protocol/model.ts';
-import type { Engine } from '../state/engine.ts';
+import type { GatewayEngine, GatewayState, ModelCatalog, Runtime } from '../state/engine.ts';
 import type { BackgroundAnswer, GatewayCall, Outcome } from '../state/gateway-memory.ts';
 import { listUsableAdapters } from './choose-model.ts';
 import type { GatewayClient } from './client-session.ts';
@@ -92,7 +92,7 @@ export function buildRelayRequest(
 }
 
 export function sendRelay(
-  engine: Engine,
+  engine: Runtime & GatewayState,
   adapter: string,
   request: RelayRequest,
   signal: AbortSignal,
@@ -101,7 +101,7 @@ export function sendRelay(
 }
 
 export async function pumpBody(
-  { clock }: Engine,
+  { clock }: Pick<Runtime, 'clock'>,
   { body }: RelayAnswer,
   { sink, signal }: { readonly sink: GatewaySink; readonly signal: AbortSignal },
 ): Promise<void> {
@@ -207,7 +207,7 @@ const DELETED: Outcome = { ...NOT_FETCHED, message: 'its answer was deleted befo
 
 /** Keeps the call open, with its reservation, until its answer is fetched or its session is ended. */
 export function keepAnswer(
-  engine: Engine,
+  engine: GatewayEngine,
   call: AnnouncedCall,
   { id, caller }: { readonly id: string; readonly caller: string },
 ): void {
@@ -251,14 +251,14 @@ export function keepAnswer(
 }
 
 /** Null for an answer that this process does not know. Throws `not_found` for one of another caller. */
-function findAnswer({ gateway }: Engine, caller: string, id: string): BackgroundAnswer | null {
+function findAnswer({ gateway }: Pick<GatewayState, 'gateway'>, caller: string, id: string): BackgroundAnswer | null {
   const kept = gateway.answers.get(id) ?? null;
   if (kept !== null && kept.caller !== caller) throw new AppError('not_found', `no response ${shownName(id)}`);
   return kept;
 }
 
 /** At a shutdown: no client can fetch an answer here any more. */
-export function dropAnswers({ gateway }: Engine): void {
+export function dropAnswers({ gateway }: Pick<GatewayState, 'gateway'>): void {
   for (const { scope, background } of gateway.calls) if (background) scope.abort(new Cancelled('shutdown'));
 }
 
@@ -271,7 +271,11 @@ export interface AnswerRequest extends GatewayRequest {
  * Relays a request for a background answer: to fetch, cancel or delete it. The call that asked for the answer is settled
  * by the first reply that shows its end.
  */
-export async function fetchAnswer(engine: Engine, request: AnswerRequest, sink: GatewaySink): Promise<void> {
+export async function fetchAnswer(
+  engine: Runtime & ModelCatalog & GatewayState,
+  request: AnswerRequest,
+  sink: GatewaySink,
+): Promise<void> {
   const kept = findAnswer(engine, request.client.caller, request.answer_id);
   const adapter = kept?.adapter ?? requireAdapter(engine, request.wire);
   const signal = kept === null ? request.signal : AbortSignal.any([request.signal, kept.signal]);
@@ -291,7 +295,7 @@ export async function fetchAnswer(engine: Engine, request: AnswerRequest, sink: 
   sink.end();
 }
 
-function requireAdapter(engine: Engine, wire: ClientWire): string {
+function requireAdapter(engine: Runtime & ModelCatalog & GatewayState, wire: ClientWire): string {
   const usable = listUsableAdapters(engine);
   for (const [id, config] of engine.registry.adapters) if (usable.has(id) && wiresOf(config).includes(wire)) return id;
   throw new AppError('model_not_configured', `no adapter that speaks ${wire} has a key on this server`);

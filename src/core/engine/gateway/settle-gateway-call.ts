@@ -12,7 +12,7 @@ import type { TokenUsage } from '#protocol/usage.ts';
 import { warnOfLimits } from '../money/budget-notices.ts';
 import { type BoundPrompt, learnPrompt, type Round, stampUsage } from '../money/call-price.ts';
 import { observeCall, outageEvents } from '../routing/route-environment.ts';
-import type { Engine } from '../state/engine.ts';
+import type { GatewayEngine, ModelCatalog, Runtime } from '../state/engine.ts';
 import type { Outcome } from '../state/gateway-memory.ts';
 
 /** A call that was announced. */
@@ -41,7 +41,7 @@ export interface AnnouncedCall {
  * cannot be stored is logged and keeps its reservation: a limit must not forget what was spent. The calls of a lost tree
  * are closed by the node that takes the tree.
  */
-export async function settleCall(engine: Engine, call: AnnouncedCall, outcome: Outcome): Promise<void> {
+export async function settleCall(engine: GatewayEngine, call: AnnouncedCall, outcome: Outcome): Promise<void> {
   const where = { session_id: call.session.id, request_id: call.request_id };
   let stored: StoredOutcome;
   try {
@@ -64,7 +64,7 @@ interface StoredOutcome {
   readonly billed: boolean;
 }
 
-async function storeOutcome(engine: Engine, call: AnnouncedCall, outcome: Outcome): Promise<StoredOutcome> {
+async function storeOutcome(engine: GatewayEngine, call: AnnouncedCall, outcome: Outcome): Promise<StoredOutcome> {
   const { session, model } = call;
   const { error_class, error_detail } = outcome;
   const failure = error_class === null ? null : { error_class, error_detail };
@@ -82,13 +82,13 @@ async function storeOutcome(engine: Engine, call: AnnouncedCall, outcome: Outcom
 }
 
 /** Counts of several models say nothing of one. */
-function isOfOneModel(engine: Engine, call: AnnouncedCall, reading: MeterReading): boolean {
+function isOfOneModel(engine: Pick<ModelCatalog, 'registry'>, call: AnnouncedCall, reading: MeterReading): boolean {
   return listRounds(engine, call, reading).every(({ model }) => model.id === call.model.id);
 }
 
 /** A failure that another client's call would not meet: of the client's own key, or of a name that it wrote itself. */
 function isClientsOwn(
-  { config }: Engine,
+  { config }: Pick<Runtime, 'config'>,
   { by_wire_name }: AnnouncedCall,
   { error_class, error_detail }: Outcome,
 ): boolean {
@@ -109,11 +109,15 @@ function commonPayload({ session, model, request_id }: AnnouncedCall) {
   };
 }
 
-function measureLatency(engine: Engine, { began }: AnnouncedCall): number {
+function measureLatency(engine: Pick<Runtime, 'clock'>, { began }: AnnouncedCall): number {
   return Math.round(engine.clock.monotonic() - began);
 }
 
-function draftFailed(engine: Engine, call: AnnouncedCall, { error_class, message: said }: Outcome): EventDraft {
+function draftFailed(
+  engine: Pick<Runtime, 'clock'>,
+  call: AnnouncedCall,
+  { error_class, message: said }: Outcome,
+): EventDraft {
   return draft({
     type: 'llm.call_failed',
     session_id: call.session.id,
@@ -129,7 +133,12 @@ function draftFailed(engine: Engine, call: AnnouncedCall, { error_class, message
   });
 }
 
-function draftCompleted(engine: Engine, call: AnnouncedCall, outcome: Outcome, tokens: TokenUsage): EventDraft {
+function draftCompleted(
+  engine: Runtime & ModelCatalog,
+  call: AnnouncedCall,
+  outcome: Outcome,
+  tokens: TokenUsage,
+): EventDraft {
   const { session, model, request_id } = call;
   const reading = outcome.reading!;
   const { usage } = stampUsage(engine, model, tokens, {
@@ -157,7 +166,11 @@ function draftCompleted(engine: Engine, call: AnnouncedCall, outcome: Outcome, t
 }
 
 /** A round without a model is one of the call's model; of several answers by fallbacks the model that served is the last. */
-function listRounds({ registry }: Engine, { model }: AnnouncedCall, { rounds, served_model }: MeterReading): Round[] {
+function listRounds(
+  { registry }: Pick<ModelCatalog, 'registry'>,
+  { model }: AnnouncedCall,
+  { rounds, served_model }: MeterReading,
+): Round[] {
   const others = rounds.some((round) => round.model !== null);
   return rounds.map(({ model: name, usage }) => ({
     model: name === null ? model : entryOfName(registry, model, name),
@@ -180,7 +193,11 @@ function resolveStopReason({ stop_reason, tool_calls }: MeterReading) {
 }
 
 /** Null where nothing is known of a call that did not end well (01 §4.4). What is missing is estimated. */
-function resolveUsage(engine: Engine, call: AnnouncedCall, { reading, error_class }: Outcome): TokenUsage | null {
+function resolveUsage(
+  engine: Pick<Runtime, 'log'>,
+  call: AnnouncedCall,
+  { reading, error_class }: Outcome,
+): TokenUsage | null {
   const { usage, characters, tool_calls, response_id } = reading!;
   const inputKnown = usage.input !== null || usage.cached !== null || usage.creation !== null;
   const outputKnown = usage.output !== null && !usage.early;

@@ -23,7 +23,7 @@ import { listLimits } from '../money/budget-limits.ts';
 import { resolvePricingId } from '../money/call-price.ts';
 import { readVolatilePrompt } from '../prompt/model-input.ts';
 import { readPolicies } from '../routing/route-environment.ts';
-import type { Engine } from '../state/engine.ts';
+import type { ModelCallEngine, ModelCatalog, Runtime, Storage } from '../state/engine.ts';
 import {
   countModelCall,
   type ModelRequest,
@@ -43,7 +43,7 @@ import { observeOutcome, settleSuccess } from './settle-call.ts';
  * Returns what the turn's request then takes: `load`, unless a summary was made. What goes wrong is a warning in the
  * log, and the turn goes on without.
  */
-async function summarise(engine: Engine, run: TurnRun, load: number): Promise<number> {
+async function summarise(engine: ModelCallEngine, run: TurnRun, load: number): Promise<number> {
   // Its own call must be left to the turn.
   const allowed = !run.session.is_worker && run.tally.llm_calls === 0 && engine.config.turn.max_llm_calls > 1;
   const turns = allowed ? earlierTurns(viewOf(run.history, run.checkpoints), run.checkpoints) : null;
@@ -96,7 +96,7 @@ async function summarise(engine: Engine, run: TurnRun, load: number): Promise<nu
 
 /** Null when the text makes nothing smaller. */
 function buildSummary(
-  engine: Engine,
+  engine: Runtime,
   run: TurnRun,
   of: { readonly turns: EarlierTurns; readonly text: string; readonly model: string; readonly load: number },
 ): HistorySummary | null {
@@ -116,13 +116,13 @@ function buildSummary(
 }
 
 /** A process died in this turn's summary: whether it was billed nobody can know, and it is not tried twice. */
-async function hasTriedBefore(engine: Engine, run: TurnRun): Promise<boolean> {
+async function hasTriedBefore(engine: Pick<Storage, 'store'>, run: TurnRun): Promise<boolean> {
   const started = await engine.store.events.ofTurn(run.turn.id, ['llm.call_started']);
   return started.some((event) => event.payload.purpose === 'compaction');
 }
 
 /** The model of tier `fast`, or why there is none. */
-async function chooseSummaryModel(engine: Engine, run: TurnRun): Promise<ModelEntry | string> {
+async function chooseSummaryModel(engine: ModelCallEngine, run: TurnRun): Promise<ModelEntry | string> {
   const { registry, prices, routes, clock } = engine;
   const { policies } = await readPolicies(engine, run.session.workspace_path);
   const id = tierModel(policies, registry, 'fast');
@@ -136,7 +136,7 @@ async function chooseSummaryModel(engine: Engine, run: TurnRun): Promise<ModelEn
 }
 
 /** The turn as its summariser's: the figures are the turn's own. */
-function withSummaryModel(engine: Engine, run: TurnRun, model: ModelEntry): TurnRun {
+function withSummaryModel(engine: Pick<ModelCatalog, 'providers'>, run: TurnRun, model: ModelEntry): TurnRun {
   const adapter = engine.providers.get(model.adapter);
   if (adapter === undefined) throw new Error(`a configured model without an adapter: ${model.id}`);
   const turn = { ...run.turn, provider: providerOf(model.id) };
@@ -145,7 +145,7 @@ function withSummaryModel(engine: Engine, run: TurnRun, model: ModelEntry): Turn
 
 /** Null when the turns do not fit the model. */
 function buildSummaryRequest(
-  engine: Engine,
+  engine: Runtime,
   run: TurnRun,
   model: ModelEntry,
   turns: EarlierTurns,
@@ -194,12 +194,16 @@ function buildSummaryRequest(
 // Room in a model's window: old results out of the view, then old turns told by a summary, each by a stored step (10 §7).
 
 /** Room has to be made before this call. In mode `off` never: its provider says what is too much. */
-export function isCrowded(engine: Engine, { load, window }: ModelRequest): boolean {
+export function isCrowded(engine: Pick<Runtime, 'config'>, { load, window }: ModelRequest): boolean {
   return engine.config.context.compaction.mode !== 'off' && load > window.start;
 }
 
 /** The request as it fits its window, after what had to be stored for that; null when it cannot be made to, or the turn was stopped. */
-async function fitToWindow(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<ModelRequest | null> {
+async function fitToWindow(
+  engine: ModelCallEngine,
+  run: TurnRun,
+  prepared: ModelRequest,
+): Promise<ModelRequest | null> {
   if (!isCrowded(engine, prepared)) return prepared;
   const made = await makeRoom(engine, run, prepared);
   return run.signal.aborted || made.load > prepared.window.budget ? null : made;
@@ -209,7 +213,11 @@ async function fitToWindow(engine: Engine, run: TurnRun, prepared: ModelRequest)
  * The request made smaller because its provider found it too large, whatever was thought of it; null where nothing can
  * be taken out.
  */
-async function shrinkAfterOverflow(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<ModelRequest | null> {
+async function shrinkAfterOverflow(
+  engine: ModelCallEngine,
+  run: TurnRun,
+  prepared: ModelRequest,
+): Promise<ModelRequest | null> {
   if (engine.config.context.compaction.mode === 'off') return null;
   const before = run.checkpoints;
   // The provider's word goes before the guess: it takes at least one token more than there is room for.
@@ -218,7 +226,7 @@ async function shrinkAfterOverflow(engine: Engine, run: TurnRun, prepared: Model
   return run.checkpoints === before ? null : made;
 }
 
-async function makeRoom(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<ModelRequest> {
+async function makeRoom(engine: ModelCallEngine, run: TurnRun, prepared: ModelRequest): Promise<ModelRequest> {
   const { budget, stop } = prepared.window;
   const before = run.checkpoints;
   let load = await elide(engine, run, asNeeded(listElidables(run).old, prepared.load, stop), prepared.load);
@@ -236,7 +244,12 @@ function listElidables(run: TurnRun) {
 }
 
 /** Takes the parts out of the view. Returns what the request then takes. */
-async function elide(engine: Engine, run: TurnRun, taken: readonly Elidable[], tokensBefore: number): Promise<number> {
+async function elide(
+  engine: Runtime & Storage,
+  run: TurnRun,
+  taken: readonly Elidable[],
+  tokensBefore: number,
+): Promise<number> {
   if (taken.length === 0) return tokensBefore;
   const checkpoint: Elision = {
     id: engine.ids.next(),
@@ -260,7 +273,7 @@ async function elide(engine: Engine, run: TurnRun, taken: readonly Elidable[], t
  * a call cut off with known usage is recorded with its cost, one without costs nothing (01 §4.4).
  * A request that nothing makes small enough is a failed call that never left (10 §7).
  */
-export async function callModel(engine: Engine, run: TurnRun): Promise<CallOutcome> {
+export async function callModel(engine: ModelCallEngine, run: TurnRun): Promise<CallOutcome> {
   const ahead = takeNextCall(run);
   const first = ahead?.prepared ?? buildModelRequest(engine, run, await readVolatilePrompt(engine, run.session));
   const prepared = ahead === null ? await fitToWindow(engine, run, first) : first;

@@ -12,7 +12,7 @@ import type { Pusd } from '#protocol/money.ts';
 import type { ErrorClass } from '#protocol/scalars.ts';
 import type { TokenUsage, Usage } from '#protocol/usage.ts';
 import { stampUsage } from '../money/call-price.ts';
-import type { Engine } from '../state/engine.ts';
+import type { ModelCatalog, Runtime } from '../state/engine.ts';
 import type { BudgetRefusal } from '../state/memory.ts';
 import { logFields, type ToolResults, type TurnBase, type TurnEnd, type TurnRun } from '../state/turn-run.ts';
 
@@ -52,7 +52,7 @@ export interface Call {
 
 /** The call's usage with its money, stamped once (08 §6). */
 export function chargeCall(
-  engine: Engine,
+  engine: Runtime & ModelCatalog,
   call: Call,
   tokens: TokenUsage,
   { served, latency }: { readonly served: string | null; readonly latency: number },
@@ -61,7 +61,7 @@ export function chargeCall(
 }
 
 export function buildMessage(
-  engine: Engine,
+  engine: Pick<Runtime, 'clock'>,
   call: Call,
   complete: MessageComplete,
   { status, usage }: { readonly status: 'complete' | 'cancelled' | 'error'; readonly usage: Usage },
@@ -90,7 +90,7 @@ export function buildMessage(
 }
 
 export function messageWrites(
-  engine: Engine,
+  engine: Pick<Runtime, 'clock'>,
   call: Call,
   message: StoredMessage,
   callStatus: 'pending' | 'cancelled',
@@ -185,11 +185,11 @@ export function toDelta(event: StreamEvent): Delta | null {
   }
 }
 
-export function toTransient(engine: Engine, run: TurnBase, delta: Delta): Transient {
+export function toTransient(engine: Pick<Runtime, 'clock'>, run: TurnBase, delta: Delta): Transient {
   return { session_id: run.session.id, turn_id: run.turn.id, timestamp: engine.clock.now(), delta };
 }
 
 /** A message that was just stored, for clients that did not send it. */
-export function messageAppended(engine: Engine, run: TurnBase, message: StoredMessage): Transient {
+export function messageAppended(engine: Pick<Runtime, 'clock'>, run: TurnBase, message: StoredMessage): Transient {
   return toTransient(engine, run, { type: 'message.appended', payload: { message: withoutRaw(message) } });
 }

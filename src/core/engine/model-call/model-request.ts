@@ -10,7 +10,7 @@ import type { StoredMessage } from '#protocol/message.ts';
 import type { ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import type { Checkpoint } from '#protocol/prompt-parts.ts';
-import type { Engine } from '../state/engine.ts';
+import type { Runtime } from '../state/engine.ts';
 import type { ModelRequest, TurnRun } from '../state/turn-run.ts';
 
 /** What a request is made of. */
@@ -22,7 +22,7 @@ type Source = Pick<
 };
 
 /** The turn's next call. Calls of the history without a stored result are logged: there must be none. */
-export function buildModelRequest(engine: Engine, run: Source, volatile: string | null): ModelRequest {
+export function buildModelRequest(engine: Runtime, run: Source, volatile: string | null): ModelRequest {
   const { session } = run;
   const { messages, missing } = requestMessages(viewOf(run.history, run.checkpoints));
   if (missing.length > 0)
@@ -62,7 +62,10 @@ export function buildModelRequest(engine: Engine, run: Source, volatile: string 
 }
 
 /** By role; `auto` follows from the stored history alone, and so is the same after a restart (20 §8). */
-export function cacheLifetime(engine: Engine, { session, history }: Pick<Source, 'session' | 'history'>): '5m' | '1h' {
+export function cacheLifetime(
+  engine: Pick<Runtime, 'config'>,
+  { session, history }: Pick<Source, 'session' | 'history'>,
+): '5m' | '1h' {
   const { planner, worker } = engine.config.context.cache_ttl;
   const wanted = session.is_worker ? worker : planner;
   if (wanted !== 'auto') return wanted;
@@ -114,6 +117,6 @@ export function compactedEvent(run: TurnRun, checkpoint: Checkpoint, messages: n
 }
 
 /** The most one call of this model may answer, a worker's own cap left out. */
-export function maxOutputTokens(engine: Engine, model: ModelEntry): number {
+export function maxOutputTokens(engine: Pick<Runtime, 'config'>, model: ModelEntry): number {
   return Math.min(engine.config.turn.max_output_tokens, model.capabilities.max_output_tokens);
 }

@@ -10,7 +10,7 @@ import type { TokenUsage } from '#protocol/usage.ts';
 import { learnPrompt } from '../money/call-price.ts';
 import { reserveMoney } from '../money/reserve-money.ts';
 import { throwIfLost, withGrace } from '../state/concurrency.ts';
-import type { Engine } from '../state/engine.ts';
+import type { Cluster, ModelCallEngine, ModelCatalog, Runtime, Storage } from '../state/engine.ts';
 import { logFields, type ModelRequest, type TurnRun } from '../state/turn-run.ts';
 import { type Call, type CallOutcome, toDelta, toTransient } from './call-records.ts';
 import { callStartedEvent } from './model-request.ts';
@@ -20,7 +20,7 @@ import { type Failure, observeOutcome, settleFailure } from './settle-call.ts';
 
 /** @param content what the call answered, as far as it came */
 function correctUsage(
-  engine: Engine,
+  engine: Pick<Runtime, 'log'>,
   request: CanonicalRequest,
   reported: TokenUsage,
   content: readonly ContentBlock[],
@@ -56,7 +56,11 @@ function estimateAnswer(content: readonly ContentBlock[]): number {
 // The closing of a model call whose stream was left behind: made from the deltas that were seen (04 §9, 01 §4.4).
 
 /** Null when nothing was streamed. Counts are estimates, since the provider's own never came. */
-function buildPartialAnswer(engine: Engine, call: Call, request: CanonicalRequest): MessageComplete | null {
+function buildPartialAnswer(
+  engine: Pick<Cluster, 'bus'>,
+  call: Call,
+  request: CanonicalRequest,
+): MessageComplete | null {
   if (call.stream.message_id === null) return null;
   const content = call.purpose === 'turn' ? readStreamedBlocks(engine, call) : [textBlock(call.stream.hidden_text)];
   return {
@@ -81,21 +85,21 @@ function buildPartialAnswer(engine: Engine, call: Call, request: CanonicalReques
   };
 }
 
-function readStreamedBlocks(engine: Engine, { run, stream }: Call): readonly ContentBlock[] {
+function readStreamedBlocks(engine: Pick<Cluster, 'bus'>, { run, stream }: Call): readonly ContentBlock[] {
   const open = engine.bus.openMessages((id) => id === run.session.id);
   const start = open.find((t) => t.delta.type === 'message.start' && t.delta.payload.message_id === stream.message_id);
   return start?.delta.type === 'message.start' ? start.delta.payload.content : [];
 }
 
 /** Stores what a call answered whole, in one transaction with its `llm.call_completed`. */
-export type SettleAnswer = (engine: Engine, call: Call) => Promise<CallOutcome>;
+export type SettleAnswer = (engine: ModelCallEngine, call: Call) => Promise<CallOutcome>;
 
 /**
  * Reserves what the call may cost, announces it and makes it; the outcome is stored.
  * @param how `started` is its `llm.call_started` where that is stored already
  */
 export async function makeCall(
-  engine: Engine,
+  engine: ModelCallEngine,
   run: TurnRun,
   prepared: ModelRequest,
   how: { readonly settleAnswer: SettleAnswer; readonly started: EventId | null },
@@ -122,12 +126,16 @@ export async function makeCall(
   }
 }
 
-async function announceModelCall(engine: Engine, run: TurnRun, prepared: ModelRequest): Promise<EventId> {
+async function announceModelCall(
+  engine: Pick<Storage, 'journal'>,
+  run: TurnRun,
+  prepared: ModelRequest,
+): Promise<EventId> {
   const events = await engine.journal.commit({ emit: [callStartedEvent(run, prepared, run.cause)] });
   return events[0]!.id;
 }
 
-async function rejectCall(engine: Engine, call: Call): Promise<void> {
+async function rejectCall(engine: Runtime & Storage & ModelCatalog, call: Call): Promise<void> {
   const why = { error_class: 'cancelled', request_id: call.request_id } as const;
   const error = new AdapterError('a limit was set before the call left', why);
   await settleFailure(engine, call, { error, outages: [] });
@@ -135,7 +143,7 @@ async function rejectCall(engine: Engine, call: Call): Promise<void> {
 
 /** @param of `started` is its `llm.call_started`, which is stored */
 function newCall(
-  engine: Engine,
+  engine: Pick<Runtime, 'clock'>,
   run: TurnRun,
   of: { readonly prepared: ModelRequest; readonly started: EventId; readonly limited: boolean },
 ): Call {
@@ -160,7 +168,7 @@ function newCall(
 
 /** Never throws for a provider's failure. */
 async function sendCall(
-  engine: Engine,
+  engine: ModelCallEngine,
   call: Call,
   request: CanonicalRequest,
   keep: SettleAnswer,
@@ -183,7 +191,7 @@ async function sendCall(
 
 /** Stores the outcome. A fault in that is thrown, since nobody can go on with an answer that is lost; the call is closed before. */
 async function storeOutcome(
-  engine: Engine,
+  engine: ModelCallEngine,
   call: Call,
   failure: Failure | null,
   keep: SettleAnswer,
@@ -203,7 +211,11 @@ const LOST = 'The answer could not be stored.';
  * What was paid for is recorded with its exact cost, a sentence in place of a content that may be what cannot be stored.
  * Only a cost that cannot be stored at all is left out, and stays reserved: the call must not stay open for ever.
  */
-async function settleUnstorable(engine: Engine, call: Call, failure: Failure | null): Promise<void> {
+async function settleUnstorable(
+  engine: Runtime & Storage & ModelCatalog,
+  call: Call,
+  failure: Failure | null,
+): Promise<void> {
   const { stream, request_id } = call;
   const outages = failure?.outages ?? [];
   const closed = { error_class: 'other', request_id } as const;
@@ -227,7 +239,7 @@ async function settleUnstorable(engine: Engine, call: Call, failure: Failure | n
 }
 
 /** Forwards the stream of an answer as it comes; resolves when it ended whole, throws what the adapter throws. */
-async function forwardStream(engine: Engine, call: Call, request: CanonicalRequest): Promise<void> {
+async function forwardStream(engine: Runtime & Storage, call: Call, request: CanonicalRequest): Promise<void> {
   const { run, stream } = call;
   for await (const event of run.adapter.stream(request, run.signal)) {
     if (stream.left_behind) return;
@@ -240,7 +252,7 @@ async function forwardStream(engine: Engine, call: Call, request: CanonicalReque
 }
 
 function recordStreamEvent(
-  engine: Engine,
+  engine: Pick<Runtime, 'log'>,
   { stream, purpose }: Call,
   request: CanonicalRequest,
   event: StreamEvent,
@@ -255,7 +267,12 @@ function recordStreamEvent(
 }
 
 /** Adapters throw nothing else; whatever else arrives here is a bug of ours and is closed like a provider's failure. */
-function toAdapterError(engine: Engine, call: Call, request: CanonicalRequest, thrown: unknown): AdapterError {
+function toAdapterError(
+  engine: Pick<Runtime, 'log'>,
+  call: Call,
+  request: CanonicalRequest,
+  thrown: unknown,
+): AdapterError {
   if (thrown instanceof AdapterError) {
     if (thrown.usage === null || call.stream.complete !== null) return thrown;
     return new AdapterError(thrown.message, { ...thrown, usage: correctUsage(engine, request, thrown.usage, []) });

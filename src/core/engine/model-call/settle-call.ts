@@ -13,7 +13,15 @@ import type { Pusd } from '#protocol/money.ts';
 import type { TurnStopReason } from '#protocol/turn.ts';
 import type { Usage } from '#protocol/usage.ts';
 import { observeCall, outageEvents } from '../routing/route-environment.ts';
-import { type Engine, safeName, safeText } from '../state/engine.ts';
+import {
+  type ModelCallEngine,
+  type ModelCatalog,
+  type RoutingState,
+  type Runtime,
+  type Storage,
+  safeName,
+  safeText,
+} from '../state/engine.ts';
 import {
   addToTally,
   countModelCall,
@@ -34,7 +42,7 @@ import {
 } from './call-records.ts';
 import { buildTurnEnd } from './turn-end.ts';
 
-export async function settleSuccess(engine: Engine, call: Call): Promise<CallOutcome> {
+export async function settleSuccess(engine: ModelCallEngine, call: Call): Promise<CallOutcome> {
   const { run, stream } = call;
   const complete = stream.complete!;
   const settled = new Map([...stream.input_errors].map(([id, fault]) => [id, errorResult(id, `$: ${fault}`)]));
@@ -94,7 +102,7 @@ function findTurnEnd({ run, limited }: Call, message: StoredMessage, stopReason:
 }
 
 /** Arguments that are no JSON object are answered with the message itself: nothing of them survives a restart otherwise. */
-function invalidInputWrites(engine: Engine, settled: ToolResults): Write[] {
+function invalidInputWrites(engine: Pick<Runtime, 'clock'>, settled: ToolResults): Write[] {
   return [...settled.values()].map((result) => ({
     kind: 'tool_call.settle',
     id: result.tool_use_id,
@@ -105,7 +113,7 @@ function invalidInputWrites(engine: Engine, settled: ToolResults): Write[] {
 }
 
 function invalidInputEvents(
-  engine: Engine,
+  engine: Pick<Runtime, 'secrets'>,
   run: TurnRun,
   message: StoredMessage,
   errors: ReadonlyMap<ToolUseId, string>,
@@ -136,11 +144,19 @@ export interface Failure {
 }
 
 /** Takes note of what a call says about its model and provider: once a call, however often its storing is tried. */
-export function observeOutcome(engine: Engine, run: TurnRun, failure: CallFailure | null): readonly Unavailable[] {
+export function observeOutcome(
+  engine: Runtime & ModelCatalog & RoutingState,
+  run: TurnRun,
+  failure: CallFailure | null,
+): readonly Unavailable[] {
   return observeCall(engine, run.model, failure);
 }
 
-export async function settleFailure(engine: Engine, call: Call, { error, outages }: Failure): Promise<CallOutcome> {
+export async function settleFailure(
+  engine: Runtime & Storage & ModelCatalog,
+  call: Call,
+  { error, outages }: Failure,
+): Promise<CallOutcome> {
   const { run, stream } = call;
   const usage = stream.complete?.usage ?? error.usage;
   const emit: (EventDraft | Transient)[] = [];
@@ -201,7 +217,7 @@ export async function settleFailure(engine: Engine, call: Call, { error, outages
 }
 
 function messageCompleteDelta(
-  engine: Engine,
+  engine: Pick<Runtime, 'clock'>,
   call: Call,
   complete: MessageComplete,
   { stop, usage }: { readonly stop: StopReason; readonly usage: Usage },
@@ -218,6 +234,6 @@ function messageCompleteDelta(
   });
 }
 
-function elapsedMs(engine: Engine, call: Call): number {
+function elapsedMs(engine: Pick<Runtime, 'clock'>, call: Call): number {
   return Math.round(engine.clock.monotonic() - call.began);
 }

@@ -11,7 +11,7 @@ import type { ErrorClass } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnErrorCode, TurnStopReason } from '#protocol/turn.ts';
 import { closeOpenApprovals } from '../approval/approve-call.ts';
-import { type Engine, safeText } from '../state/engine.ts';
+import { type Delegations, type Runtime, type Storage, safeText } from '../state/engine.ts';
 import type { TurnBase } from '../state/turn-run.ts';
 
 // Model calls that were announced and never settled: each gets its one outcome, whoever ends their turn (00 §3 step 4).
@@ -20,14 +20,14 @@ import type { TurnBase } from '../state/turn-run.ts';
  * Every call that was under way when its process or its loop died is a failed one; whether it was billed nobody can know.
  * @param turnId absent = of every open turn
  */
-export async function closeOpenModelCalls(engine: Engine, turnId?: TurnId): Promise<void> {
+export async function closeOpenModelCalls(engine: Storage, turnId?: TurnId): Promise<void> {
   const open = await engine.store.events.openCalls(turnId);
   const ofClients = turnId === undefined ? await listOpenGatewayCalls(engine) : [];
   for (const call of [...open, ...ofClients]) await engine.journal.commit({ emit: [unknownOutcome(call)] });
 }
 
 /** The same of a tree that was just claimed: the calls of its open turns, and those that its client made. */
-export async function closeModelCallsInTree(engine: Engine, root: SessionId): Promise<void> {
+export async function closeModelCallsInTree(engine: Storage, root: SessionId): Promise<void> {
   for (const { id } of await engine.store.turns.allOpen(root)) await closeOpenModelCalls(engine, id);
   const session = await engine.store.sessions.record(root);
   if (session?.door !== 'gateway') return;
@@ -39,7 +39,7 @@ export async function closeModelCallsInTree(engine: Engine, root: SessionId): Pr
 const SETTLED_THROUGH = 'calls_settled_through';
 
 /** What a server that goes down in order leaves for its next start: no call runs any more, and none is looked for before here. */
-export async function storeSettledMark({ store, journal }: Engine): Promise<void> {
+export async function storeSettledMark({ store, journal }: Storage): Promise<void> {
   const value = await store.events.newestId();
   if (value !== null && value !== (await store.meta(SETTLED_THROUGH)))
     await journal.commit({ writes: [{ kind: 'meta.set', key: SETTLED_THROUGH, value }], emit: [] });
@@ -49,7 +49,7 @@ export async function storeSettledMark({ store, journal }: Engine): Promise<void
 const LONGEST_CALL_MS = 2 * DAY_MS;
 
 /** No turn leads to them, so they are looked for among what happened last. */
-async function listOpenGatewayCalls({ store }: Engine, root?: SessionId): Promise<readonly AnyEvent[]> {
+async function listOpenGatewayCalls({ store }: Pick<Storage, 'store'>, root?: SessionId): Promise<readonly AnyEvent[]> {
   const newest = await store.events.newestId();
   if (newest === null) return [];
   const recent = ulidFloor(Math.max(0, ulidTime(newest) - LONGEST_CALL_MS));
@@ -58,7 +58,10 @@ async function listOpenGatewayCalls({ store }: Engine, root?: SessionId): Promis
 }
 
 /** The same for the batch that ends the turn, behind which nothing can be stored of it any more. */
-export async function readOpenCallOutcomes(engine: Engine, turnId: TurnId): Promise<readonly EventDraft[]> {
+export async function readOpenCallOutcomes(
+  engine: Pick<Storage, 'store'>,
+  turnId: TurnId,
+): Promise<readonly EventDraft[]> {
   return (await engine.store.events.openCalls(turnId)).map(unknownOutcome);
 }
 
@@ -106,7 +109,7 @@ export type Ending =
  * @param unread messages sent to it that it has not read
  */
 export function buildTurnEnd(
-  engine: Engine,
+  engine: Runtime,
   run: TurnBase,
   ending: Ending,
   unread: number,
@@ -193,7 +196,7 @@ function terminalEvent(run: TurnBase, ending: Ending, outcome: TurnOutcome, unre
 
 /** What must have its end before the turn has: its workers, its approvals, its model calls. None of it runs any more. */
 export async function closeOpenParts(
-  engine: Engine,
+  engine: Runtime & Storage & Delegations,
   { root_session_id }: Pick<SessionRecord, 'root_session_id'>,
   turnId: TurnId,
   reason: Cancelled,

@@ -6,7 +6,7 @@ import { fromPusd, limitFor, type Pusd, toPusd, type Usd, ZERO_PUSD } from '#pro
 import type { OnReached } from '#protocol/scalars.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import type { TurnRecord } from '#protocol/turn.ts';
-import type { Engine } from '../state/engine.ts';
+import type { Budgets, Runtime, Storage } from '../state/engine.ts';
 import type { BudgetRefusal, BudgetScope, DelegationCap } from '../state/memory.ts';
 
 /** A limit that covers a call. */
@@ -34,7 +34,7 @@ export type Spender = Pick<SessionRecord, 'root_session_id' | 'caller'> & {
 
 /** The limits that cover a call of this session, the widest last. Empty when none is set. */
 export async function listLimits(
-  engine: Engine,
+  engine: Runtime & Storage,
   session: Spender,
   caps: readonly DelegationCap[],
 ): Promise<readonly Limit[]> {
@@ -94,7 +94,7 @@ export function computeLeft(limit: Pusd, spent: Pusd, reserved: Pusd): Pusd {
 }
 
 /** What running calls hold of a pool. */
-export function readReserved(engine: Engine, pool: string): Pusd {
+export function readReserved(engine: Pick<Budgets, 'budget'>, pool: string): Pusd {
   return engine.budget.reserved.get(pool) ?? ZERO_PUSD;
 }
 
@@ -121,7 +121,11 @@ export function formatDayMark(limit: { readonly key: string; readonly limit: Pus
 }
 
 /** Nothing is remembered of a tree or a delegation that has ended. */
-export function forgetLimit(engine: Engine, scope: 'session' | 'delegation', id: SessionId | ToolUseId): void {
+export function forgetLimit(
+  engine: Pick<Budgets, 'budget'>,
+  scope: 'session' | 'delegation',
+  id: SessionId | ToolUseId,
+): void {
   const { warned, paused } = engine.budget;
   warned.delete(`${scope}:${id}`);
   if (scope === 'session') paused.delete(id as SessionId);
@@ -131,7 +135,7 @@ export function forgetLimit(engine: Engine, scope: 'session' | 'delegation', id:
 
 /** A limit that lets no further turn begin: used up, or it ended or paused a turn and was not raised since (14 §3). */
 async function findExhaustedLimit(
-  engine: Engine,
+  engine: Runtime & Storage & Budgets,
   session: Pick<SessionRecord, 'root_session_id' | 'caller'>,
 ): Promise<BudgetRefusal | null> {
   for (const limit of await listLimits(engine, session, [])) {
@@ -153,7 +157,7 @@ interface Refused {
 }
 
 /** Asked of what is stored, so that a restart forgets nothing. */
-async function findRefusalInForce(engine: Engine, root: SessionId, limit: Limit): Promise<Refused | null> {
+async function findRefusalInForce(engine: Storage & Budgets, root: SessionId, limit: Limit): Promise<Refused | null> {
   const { turns, meta } = engine.store;
   const unknown: Refused = { needed: ZERO_PUSD };
   if (limit.scope === 'day') return (await meta(DAY_REACHED)) === formatDayMark(limit) ? unknown : null;
@@ -172,7 +176,7 @@ interface Met {
 }
 
 /** The tree's limit as it was when it last refused a call of this turn; null when it did not. */
-async function findLimitMet(engine: Engine, turnId: TurnId): Promise<(Refused & Met) | null> {
+async function findLimitMet(engine: Pick<Storage, 'store'>, turnId: TurnId): Promise<(Refused & Met) | null> {
   const events = await engine.store.events.ofTurn(turnId, ['budget.exceeded']);
   const last = events.findLast((event) => event.payload.scope === 'session');
   if (!last) return null;
@@ -191,7 +195,7 @@ export function minimumLimitUsd({ spent_usd, reserved_usd, needed_usd }: Amounts
 type Amounts = Pick<BudgetRefusal, 'spent_usd' | 'reserved_usd' | 'needed_usd'>;
 
 /** Throws `budget_exceeded` with the amounts when a limit lets nothing further begin (14 §3). */
-export async function requireBudget(engine: Engine, session: SessionRecord): Promise<void> {
+export async function requireBudget(engine: Runtime & Storage & Budgets, session: SessionRecord): Promise<void> {
   const exhausted = await findExhaustedLimit(engine, session);
   if (!exhausted) return;
   const { scope, limit_usd, spent_usd, reserved_usd, needed_usd } = exhausted;
@@ -206,7 +210,7 @@ export async function requireBudget(engine: Engine, session: SessionRecord): Pro
 
 /** The tree waits from now on for a higher limit than the one that refused. False when it waited already. */
 export function pauseTree(
-  engine: Engine,
+  engine: Pick<Budgets, 'budget'>,
   { root_session_id }: Pick<SessionRecord, 'root_session_id'>,
   { limit_usd }: BudgetRefusal,
 ): boolean {
@@ -217,7 +221,7 @@ export function pauseTree(
 }
 
 /** Whether the tree has to wait on. Asked of the limit that is stored, in whatever order it was changed and met. */
-export async function isWaitingForMoney(engine: Engine, root: SessionId): Promise<boolean> {
+export async function isWaitingForMoney(engine: Storage & Budgets, root: SessionId): Promise<boolean> {
   const { paused } = engine.budget;
   const met = paused.get(root);
   if (met === undefined) return false;
@@ -226,7 +230,7 @@ export async function isWaitingForMoney(engine: Engine, root: SessionId): Promis
   return false;
 }
 
-async function readTreeLimit(engine: Engine, root: SessionId): Promise<Pusd | null> {
+async function readTreeLimit(engine: Pick<Storage, 'store'>, root: SessionId): Promise<Pusd | null> {
   const limit = (await engine.store.sessions.limit(root))?.max_cost_usd ?? null;
   return limit === null ? null : toPusd(limit);
 }
@@ -239,7 +243,7 @@ function isRaised(limit: Pusd | null, met: Pusd): boolean {
  * Trees of which a part waited for a higher limit: the rest of them waits with it, and nothing begins beside it (14 §3).
  * One whose limit was raised while it still came to its stop waits no more.
  */
-export async function pauseWaitingTrees(engine: Engine, open: readonly TurnRecord[]): Promise<void> {
+export async function pauseWaitingTrees(engine: Storage & Budgets, open: readonly TurnRecord[]): Promise<void> {
   const refusals = new Map<SessionId, Met>();
   for (const turn of open) {
     if (turn.interrupted_reason !== 'budget') continue;

@@ -5,7 +5,7 @@ import type { EventId, TurnId } from '#protocol/ids.ts';
 import type { ToolResultContent } from '#protocol/message.ts';
 import { fromPusd, toPusd } from '#protocol/money.ts';
 import type { SessionRecord } from '#protocol/session.ts';
-import type { Engine } from '../state/engine.ts';
+import type { Budgets, Runtime, Storage } from '../state/engine.ts';
 import type { BudgetRefusal, DelegationCap } from '../state/memory.ts';
 import type { TurnRun } from '../state/turn-run.ts';
 import { computeLeft, DAY_REACHED, formatDayMark, type Limit, listLimits, readReserved } from './budget-limits.ts';
@@ -45,7 +45,11 @@ export function draftBudgetEvents(
 }
 
 /** A day's limit that ends a planner's turn lets none begin from now on; a tree's is read from its newest turn. */
-export async function reportExceeded(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<void> {
+export async function reportExceeded(
+  engine: Pick<Storage, 'journal'>,
+  run: TurnRun,
+  refusal: BudgetRefusal,
+): Promise<void> {
   const writes: Write[] = [];
   if (refusal.scope === 'day' && !run.session.is_worker) {
     const mark = formatDayMark({ key: refusal.key, limit: toPusd(refusal.limit_usd) });
@@ -61,12 +65,16 @@ export async function reportExceeded(engine: Engine, run: TurnRun, refusal: Budg
  * After a settlement: one warning per limit and value, when its share is used up. Never rejects: the answer it follows
  * is stored and paid for. What could not be stored is tried again after the next settlement.
  */
-export async function warnIfNear(engine: Engine, run: TurnRun): Promise<void> {
+export async function warnIfNear(engine: Runtime & Storage & Budgets, run: TurnRun): Promise<void> {
   if (await warnOfLimits(engine, toBudgetPlace(run), run.call_event_id ?? run.cause)) run.budget_warned = true;
 }
 
 /** The same for any call; true when a warning was given. `parent` is what the warning hangs on. */
-export async function warnOfLimits(engine: Engine, place: BudgetPlace, parent: EventId): Promise<boolean> {
+export async function warnOfLimits(
+  engine: Runtime & Storage & Budgets,
+  place: BudgetPlace,
+  parent: EventId,
+): Promise<boolean> {
   let warned = false;
   try {
     for (const limit of await listLimits(engine, place.session, place.caps))
@@ -77,7 +85,12 @@ export async function warnOfLimits(engine: Engine, place: BudgetPlace, parent: E
   return warned;
 }
 
-async function storeWarning(engine: Engine, place: BudgetPlace, limit: Limit, parent: EventId): Promise<boolean> {
+async function storeWarning(
+  engine: Runtime & Storage & Budgets,
+  place: BudgetPlace,
+  limit: Limit,
+  parent: EventId,
+): Promise<boolean> {
   const { warned } = engine.budget;
   const spent = await limit.readSpent();
   if (!isNear(engine, limit, spent) || warned.get(limit.key) === limit.limit) return false;
@@ -114,14 +127,18 @@ async function storeWarning(engine: Engine, place: BudgetPlace, limit: Limit, pa
 
 const DAY_WARNED = 'budget_day_warned';
 
-function isNear(engine: Engine, limit: Limit, spent: bigint): boolean {
+function isNear(engine: Pick<Runtime, 'config'>, limit: Limit, spent: bigint): boolean {
   // The ratio has at most a few decimals; a millionth is finer than anybody asks for.
   const millionths = BigInt(Math.round(engine.config.budgets.warn_ratio * 1_000_000));
   return spent * 1_000_000n >= limit.limit * millionths;
 }
 
 /** By this process or one before it: of a delegation, which lives as long as its worker, and of a key it is known in memory only. */
-async function hasWarnedBefore(engine: Engine, { session }: BudgetPlace, limit: Limit): Promise<boolean> {
+async function hasWarnedBefore(
+  engine: Pick<Storage, 'store'>,
+  { session }: BudgetPlace,
+  limit: Limit,
+): Promise<boolean> {
   if (limit.scope === 'day') return (await engine.store.meta(DAY_WARNED)) === formatDayMark(limit);
   if (limit.scope === 'delegation' || limit.scope === 'key') return false;
   const stored = (await engine.store.sessions.limit(session.root_session_id))?.warned_usd ?? null;
@@ -135,7 +152,7 @@ async function hasWarnedBefore(engine: Engine, { session }: BudgetPlace, limit: 
  * delegation what is left of the tightest limit.
  */
 export async function appendBudgetLines(
-  engine: Engine,
+  engine: Runtime & Storage & Budgets,
   run: TurnRun,
   content: readonly ToolResultContent[],
   delegated: boolean,
@@ -152,7 +169,7 @@ export async function appendBudgetLines(
 }
 
 /** `$0.42 of $2 left` of the limit with the least left, as it is at this moment; null where none covers the turn. */
-async function formatTightestLimit(engine: Engine, run: TurnRun): Promise<string | null> {
+async function formatTightestLimit(engine: Runtime & Storage & Budgets, run: TurnRun): Promise<string | null> {
   for (;;) {
     const limits = await listLimits(engine, run.session, run.caps);
     const seen = engine.budget.settlements;

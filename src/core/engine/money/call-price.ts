@@ -14,7 +14,7 @@ import type { ModelEntry } from '#protocol/model.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { fromPusd, type Pusd } from '#protocol/money.ts';
 import { promptTokens, type TokenUsage, type Usage } from '#protocol/usage.ts';
-import type { Engine } from '../state/engine.ts';
+import type { ModelCatalog, Runtime } from '../state/engine.ts';
 import { lookUpPrompt, type PromptTrace, rememberPrompt } from '../state/memory.ts';
 
 // Input tokens that a call is billed at most: what is known of its prompt, and a bound of what is new (14 §2).
@@ -32,7 +32,7 @@ const PART_FRAME_TOKENS = 16;
 
 /** Never rejects for a prompt that was parsed. */
 export async function boundPrompt(
-  engine: Engine,
+  engine: ModelCatalog,
   session: SessionId,
   model: ModelEntry,
   prompt: Prompt,
@@ -47,7 +47,11 @@ export async function boundPrompt(
 }
 
 /** The same with the tokens of its texts in place of their bytes, where the model's tokenizer is known. */
-async function countTokens({ tokenizer }: Engine, model: ModelEntry, text: NewText): Promise<NewText> {
+async function countTokens(
+  { tokenizer }: Pick<ModelCatalog, 'tokenizer'>,
+  model: ModelEntry,
+  text: NewText,
+): Promise<NewText> {
   if (model.tokenizer === null || tokenizer === null || text.unbounded) return text;
   const parts = text.parts.filter((part) => part.texts !== null);
   const bytes = parts.reduce((sum, part) => sum + part.bytes, 0);
@@ -64,7 +68,7 @@ async function countTokens({ tokenizer }: Engine, model: ModelEntry, text: NewTe
  * @param served the model that answered; null = the one asked
  */
 export function learnPrompt(
-  engine: Engine,
+  engine: ModelCatalog,
   bound: BoundPrompt,
   call: { readonly model: ModelEntry; readonly usage: TokenUsage; readonly served: string | null },
 ): void {
@@ -78,7 +82,7 @@ type PricedRequest = SentParts & Pick<CanonicalRequest, 'max_output_tokens' | 'c
 
 /** The most a call can cost: its request at its bound, its answer at the cap (14 §2). */
 export async function computeCeiling(
-  engine: Engine,
+  engine: ModelCatalog,
   session: SessionId,
   model: ModelEntry,
   request: PricedRequest,
@@ -94,7 +98,7 @@ export async function computeCeiling(
 }
 
 /** The price table row of a model. */
-export function resolvePricingId(engine: Engine, modelId: string): string {
+export function resolvePricingId(engine: Pick<ModelCatalog, 'registry'>, modelId: string): string {
   return engine.registry.get(modelId)?.pricing_id ?? modelId;
 }
 
@@ -116,7 +120,7 @@ const MAX_UNPRICED = 1000;
  * to `tokens`, absent = one
  */
 export function stampUsage(
-  engine: Engine,
+  engine: Runtime & ModelCatalog,
   model: ModelEntry,
   tokens: TokenUsage,
   call: {
@@ -158,7 +162,7 @@ export function stampUsage(
 }
 
 /** One line in the log for each model. */
-function warnOfUnpriced({ unpriced, prices, log }: Engine, model: string, where: object): void {
+function warnOfUnpriced({ unpriced, prices, log }: Runtime & ModelCatalog, model: string, where: object): void {
   if (unpriced.has(model)) return;
   unpriced.add(model);
   if (unpriced.size > MAX_UNPRICED) unpriced.delete(unpriced.values().next().value!);

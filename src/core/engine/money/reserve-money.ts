@@ -5,7 +5,7 @@ import type { DayLimit, Share } from '#core/ports/shared-limit.ts';
 import { orAbort } from '#protocol/abort.ts';
 import type { CanonicalRequest } from '#protocol/model-call.ts';
 import { type Pusd, ZERO_PUSD } from '#protocol/money.ts';
-import type { Engine } from '../state/engine.ts';
+import type { Budgets, MoneyEngine, Runtime, Storage } from '../state/engine.ts';
 import type { MoneyWaiter } from '../state/gateway-memory.ts';
 import type { Budget, BudgetRefusal, DelegationCap } from '../state/memory.ts';
 import type { TurnRun } from '../state/turn-run.ts';
@@ -29,7 +29,7 @@ type Reservation =
  * @returns `prompt`: what was reserved for; null where no limit covers the call
  */
 export async function reserveMoney(
-  engine: Engine,
+  engine: MoneyEngine,
   run: TurnRun,
   request: CanonicalRequest,
 ): Promise<{ readonly reservation: Reservation; readonly prompt: BoundPrompt | null }> {
@@ -67,7 +67,7 @@ type AmountRequest = (room: Room) => { readonly needed: Pusd; readonly take: Pus
  * @param prepare called once, and only where a limit covers the call
  */
 async function takeMoney(
-  engine: Engine,
+  engine: Runtime & Storage & Budgets,
   covered: Covered,
   prepare: () => Promise<AmountRequest>,
 ): Promise<Reservation> {
@@ -102,7 +102,7 @@ const NOTHING: Taken = { ok: true, limited: false, limits: [], amount: ZERO_PUSD
 
 /** Of the money of this node. */
 async function takeOnThisNode(
-  engine: Engine,
+  engine: Runtime & Storage & Budgets,
   { session, caps }: Covered,
   prepare: () => Promise<AmountRequest>,
   elsewhere: Elsewhere,
@@ -209,7 +209,7 @@ export type MoneyGrant =
 
 /** One try. @param mayWait false = it takes what there is */
 export async function tryMoney(
-  engine: Engine,
+  engine: MoneyEngine,
   wanted: WantedMoney,
   how: { readonly mayWait: boolean; readonly own: MoneyWaiter | null },
 ): Promise<MoneyGrant> {
@@ -245,7 +245,7 @@ export async function tryMoney(
 
 /** Waits in the order of arrival, at most `gateway.wait_seconds`. Rejects with the signal's reason. */
 export async function awaitMoney(
-  engine: Engine,
+  engine: MoneyEngine,
   wanted: WantedMoney,
   pool: string,
   signal: AbortSignal,

@@ -8,7 +8,7 @@ import type { ModelEntry } from '#protocol/model.ts';
 import type { WireTool } from '#protocol/model-call.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { type ToolDefinition, ToolError } from '#protocol/tool.ts';
-import type { Engine } from '../state/engine.ts';
+import type { Runtime, Toolbox, WorkspaceAccess } from '../state/engine.ts';
 
 /** Names in one line of the log. */
 const MAX_LISTED = 10;
@@ -42,7 +42,7 @@ function canCallWorkers(tool: ToolDefinition): boolean {
 
 /** The tools that a turn may be offered beside its base tools, whatever its model (04 §3.2, 13 §6.1). */
 export function selectWorkerCallers(
-  engine: Engine,
+  engine: Pick<Runtime, 'config'>,
   session: Pick<SessionRecord, 'is_worker' | 'worker_definition'>,
   toolset: ToolSet,
 ): readonly ToolDefinition[] {
@@ -57,7 +57,7 @@ export function selectWorkerCallers(
 
 /** One WARN, in the first turn of a session with a definition, for entries of its `tools` that name no tool. */
 export function warnAboutMissingTools(
-  engine: Engine,
+  engine: Pick<Runtime, 'log'>,
   { id, turn_count, is_worker: isWorker, worker_name, worker_definition: named }: SessionRecord,
   toolset: ToolSet,
 ): void {
@@ -73,7 +73,7 @@ export function warnAboutMissingTools(
 
 /** Everything the turn offers once its model is known, sorted by name; `tools` are its base tools. */
 export function selectOfferedTools(
-  engine: Engine,
+  engine: Pick<Runtime, 'config'>,
   session: SessionRecord,
   turn: {
     readonly toolset: ToolSet;
@@ -110,7 +110,7 @@ export function toWireTool(tool: ToolDefinition): WireTool {
 // The system text of a new session with a definition, made once (10 §3.4).
 
 export async function buildNamedPrompt(
-  engine: Engine,
+  engine: Pick<WorkspaceAccess, 'workspaces'>,
   root: string,
   called: Pick<CalledWorker, 'instructions' | 'definition'>,
   { worker, readsSkills }: { readonly worker: boolean; readonly readsSkills: boolean },
@@ -127,7 +127,7 @@ export async function buildNamedPrompt(
 
 /** @param granted for a worker: the names of its delegation. Who cannot read a skill is told of none. */
 export async function buildStablePrompt(
-  engine: Engine,
+  engine: Runtime & Toolbox & WorkspaceAccess,
   session: Pick<SessionRecord, 'workspace_path' | 'is_worker' | 'worker_definition'>,
   granted: readonly string[] | null,
 ): Promise<string | null> {
@@ -147,7 +147,10 @@ export async function buildStablePrompt(
 // The part of a prompt that may differ from call to call (10 §2).
 
 /** The system text that may differ from call to call: a planner's memory as it is now, a worker's task; a definition has none (10 §2, §3.4). */
-export async function readVolatilePrompt(engine: Engine, session: SessionRecord): Promise<string | null> {
+export async function readVolatilePrompt(
+  engine: Pick<WorkspaceAccess, 'workspaces'>,
+  session: SessionRecord,
+): Promise<string | null> {
   return session.is_worker || session.worker_definition !== null
     ? session.system_prompt_volatile
     : await engine.workspaces.memoryText(session.workspace_path);
@@ -155,7 +158,7 @@ export async function readVolatilePrompt(engine: Engine, session: SessionRecord)
 
 // The skills of one session: its index was fixed when it began, a skill is read as it is now (10 §5.1, §5.4).
 
-export function createSkillShelf(engine: Engine, session: SessionRecord): SkillShelf {
+export function createSkillShelf(engine: Pick<WorkspaceAccess, 'workspaces'>, session: SessionRecord): SkillShelf {
   const { workspace_path: root, system_prompt } = session;
   const requireSkill = <T>(found: T | null, name: string): T => {
     if (found !== null) return found;

@@ -24,7 +24,7 @@ import { fromPusd } from '#protocol/money.ts';
 import type { RouteDecision } from '#protocol/route.ts';
 import type { SessionRecord } from '#protocol/session.ts';
 import { resolvePricingId } from '../money/call-price.ts';
-import type { Engine } from '../state/engine.ts';
+import type { ModelCatalog, RoutingEngine, RoutingState, Runtime } from '../state/engine.ts';
 import { rememberWorkspace } from '../state/memory.ts';
 
 export interface RouteEnvironment {
@@ -37,7 +37,7 @@ export interface RouteEnvironment {
 
 /** Reads the policy files where they changed, lets outages expire, sums today's spend when a rule may ask for it. */
 export async function readRouteEnvironment(
-  engine: Engine,
+  engine: RoutingEngine,
   session: SessionRecord,
   now: number,
 ): Promise<RouteEnvironment> {
@@ -71,7 +71,7 @@ interface PoliciesInForce {
  * The policies in force for a workspace, files re-read where they changed (03 §6.4).
  * @param workspace null = the global file alone
  */
-export async function readPolicies(engine: Engine, workspace: string | null): Promise<PoliciesInForce> {
+export async function readPolicies(engine: RoutingEngine, workspace: string | null): Promise<PoliciesInForce> {
   const { registry, routes, workspaces, config } = engine;
   const files =
     workspace === null
@@ -94,14 +94,14 @@ export async function readPolicies(engine: Engine, workspace: string | null): Pr
 }
 
 /** One line in the log for each content that is rejected. */
-function warnAboutFault({ log }: Engine, before: PolicyLayer, { fault }: PolicyLayer): void {
+function warnAboutFault({ log }: Pick<Runtime, 'log'>, before: PolicyLayer, { fault }: PolicyLayer): void {
   if (fault !== null && fault.digest !== before.fault?.digest)
     log.warn({ ...fault.report }, 'a routing file is invalid; nothing of it is in force');
 }
 
 /** Events for what was not heard of yet: rejected policy files to each tree that meets them, providers that are back. */
 export function takeNotices(
-  { routes, clock }: Engine,
+  { routes, clock }: Runtime & RoutingState,
   { id, root_session_id: root, workspace_path }: Pick<SessionRecord, 'id' | 'root_session_id' | 'workspace_path'>,
 ): EventDraft[] {
   const place = { session_id: id, turn_id: null, parent: null };
@@ -129,7 +129,7 @@ export function takeNotices(
 
 /** Takes note of a call's outcome: once a call, however often its storing is tried. Null = it succeeded. */
 export function observeCall(
-  engine: Engine,
+  engine: Runtime & ModelCatalog & RoutingState,
   model: Pick<ModelEntry, 'id' | 'adapter'>,
   failure: CallFailure | null,
 ): readonly Unavailable[] {

@@ -16,7 +16,7 @@ import type { SessionRecord } from '#protocol/session.ts';
 import type { ToolDefinition } from '#protocol/tool.ts';
 import { listLimits } from '../money/budget-limits.ts';
 import { readVolatilePrompt, selectBaseTools } from '../prompt/model-input.ts';
-import type { Engine } from '../state/engine.ts';
+import type { ModelCatalog, RoutingEngine, RoutingState, Runtime } from '../state/engine.ts';
 import type { DelegationCap } from '../state/memory.ts';
 import type { WorkerRun } from '../state/turn-run.ts';
 import { type RouteEnvironment, readRouteEnvironment } from './route-environment.ts';
@@ -50,7 +50,7 @@ const ABSENT: Advised = {
 
 /** Never throws: whatever fails leaves the turn without advice, or without a shape. */
 async function adviseRoute(
-  engine: Engine,
+  engine: Runtime & RoutingState,
   turn: TurnToShape,
   message: StoredMessage,
   { context, env }: { readonly context: Unadvised; readonly env: RouteEnv },
@@ -126,7 +126,7 @@ interface RoutedTurn {
 }
 
 /** Gathers what the chain needs and asks it. Stores nothing. */
-export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<RoutedTurn> {
+export async function routeTurn(engine: RoutingEngine, turn: TurnToRoute): Promise<RoutedTurn> {
   const { session, history, worker } = turn;
   const message = history.at(-1);
   if (!message) throw new Error('a turn is routed for a message');
@@ -175,7 +175,11 @@ export async function routeTurn(engine: Engine, turn: TurnToRoute): Promise<Rout
 }
 
 /** Looked for only where some model is too small for the whole. */
-function smallestInputTokens(engine: Engine, view: readonly StoredMessage[], estimated: number): number {
+function smallestInputTokens(
+  engine: Runtime & ModelCatalog,
+  view: readonly StoredMessage[],
+  estimated: number,
+): number {
   const fitsAll = engine.registry.models.every((m) => estimated <= m.capabilities.max_context_tokens);
   if (fitsAll || engine.config.context.compaction.mode === 'off') return estimated;
   const { old, recent } = elidables(view);

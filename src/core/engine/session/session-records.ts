@@ -12,7 +12,7 @@ import type { WorkerDefinition, WorkerSnapshot } from '#protocol/worker-definiti
 import { findProjectWorker, loadKnownToolset } from '../definitions/find-workers.ts';
 import { buildNamedPrompt, buildStablePrompt, selectBaseTools } from '../prompt/model-input.ts';
 import { readPolicies } from '../routing/route-environment.ts';
-import type { Engine } from '../state/engine.ts';
+import type { LiveSessions, ModelCatalog, Runtime, SessionEngine, Storage, WorkspaceAccess } from '../state/engine.ts';
 
 export interface SessionInput {
   readonly workspace_path: string;
@@ -32,7 +32,7 @@ export interface SessionInput {
 }
 
 /** The record of a session as it would be opened now, not stored yet. Throws as `createSession` does. */
-export async function buildSession(engine: Engine, input: SessionInput): Promise<SessionRecord> {
+export async function buildSession(engine: SessionEngine, input: SessionInput): Promise<SessionRecord> {
   const workspace = await resolveWorkspace(engine, input.workspace_path);
   const model = input.initial_active_model === null ? null : resolveModel(engine, input.initial_active_model);
   const { config } = engine;
@@ -77,7 +77,7 @@ export async function buildSession(engine: Engine, input: SessionInput): Promise
  * A top-level session that nothing was said of: no model, prompt or worker, limits and approvals as configured.
  * @param version of the routing policies in force
  */
-export function buildBlankRoot(engine: Engine, workspace: string, version: string | null): SessionRecord {
+export function buildBlankRoot(engine: Runtime, workspace: string, version: string | null): SessionRecord {
   const { budgets, tool_confirmation } = engine.config;
   const id = engine.ids.session();
   const now = engine.clock.now();
@@ -117,7 +117,7 @@ export function buildBlankRoot(engine: Engine, workspace: string, version: strin
 }
 
 /** The worker as the session will run it, its sandboxes open. Throws `not_found` or `validation_error` with its problems. */
-async function resolveWorker(engine: Engine, workspace: string, name: string) {
+async function resolveWorker(engine: SessionEngine, workspace: string, name: string) {
   const found = await findProjectWorker(engine, workspace, name);
   if (found === null)
     throw new AppError('not_found', `no worker named ${name} in this workspace; GET /workers lists them`, {
@@ -141,7 +141,7 @@ async function resolveWorker(engine: Engine, workspace: string, name: string) {
 
 /** The model a definition asks for becomes the sticky one (13 §8). */
 function resolveWorkerModel(
-  engine: Engine,
+  engine: Pick<ModelCatalog, 'registry'>,
   policies: Parameters<typeof tierModel>[0],
   { model, tier }: WorkerDefinition,
 ): string | null {
@@ -153,7 +153,7 @@ function resolveWorkerModel(
 }
 
 async function hasSkillReader(
-  engine: Engine,
+  engine: SessionEngine,
   workspace: string,
   { definition }: { readonly definition: WorkerDefinition },
 ) {
@@ -195,7 +195,7 @@ export function sessionCreatedEvent(session: SessionRecord) {
 }
 
 /** The canonical id of a model as a caller names it. Throws `model_not_configured`. */
-export function resolveModel(engine: Engine, input: string): string {
+export function resolveModel(engine: Pick<ModelCatalog, 'registry'>, input: string): string {
   const id = engine.registry.resolveAlias(input);
   if (id === null)
     throw new AppError('model_not_configured', `unknown model ${shownName(input)}; GET /models lists ids and aliases`, {
@@ -205,7 +205,7 @@ export function resolveModel(engine: Engine, input: string): string {
 }
 
 /** The real directory of a workspace the server may use. Throws `not_found`, `workspace_not_allowed` or `workspace_not_shared`. */
-export async function resolveWorkspace(engine: Engine, given: string): Promise<string> {
+export async function resolveWorkspace(engine: Runtime & WorkspaceAccess, given: string): Promise<string> {
   const real = await engine.workspaces.realDirectory(given);
   if (real === null)
     throw new AppError('not_found', `workspace_path is not an existing directory: ${given}`, { resource: 'workspace' });
@@ -222,7 +222,7 @@ export async function resolveWorkspace(engine: Engine, given: string): Promise<s
   return real;
 }
 
-async function isInAllowedRoot(engine: Engine, real: string): Promise<boolean> {
+async function isInAllowedRoot(engine: Runtime & WorkspaceAccess, real: string): Promise<boolean> {
   const roots = engine.config.server.workspace_roots;
   if (roots.length === 0) return true;
   for (const root of roots) {
@@ -235,20 +235,20 @@ async function isInAllowedRoot(engine: Engine, real: string): Promise<boolean> {
 // Finding a session that takes turns and settings (05 §3.1).
 
 /** Any session that has not ended. Throws `not_found` or `session_already_ended`. */
-export async function requireOpenSession(engine: Engine, id: string): Promise<SessionRecord> {
+export async function requireOpenSession(engine: Storage & LiveSessions, id: string): Promise<SessionRecord> {
   const session = await requireSession(engine, id);
   if (session.ended_at !== null || engine.ending.has(session.id)) throw sessionEndedError();
   return session;
 }
 
 /** A top-level session. Throws `not_found` or `session_is_worker`. */
-export async function requireTopLevelSession(engine: Engine, id: string): Promise<SessionRecord> {
+export async function requireTopLevelSession(engine: Pick<Storage, 'store'>, id: string): Promise<SessionRecord> {
   const session = await requireSession(engine, id);
   if (session.is_worker) throw sessionIsWorkerError();
   return session;
 }
 
-async function requireSession(engine: Engine, id: string): Promise<SessionRecord> {
+async function requireSession(engine: Pick<Storage, 'store'>, id: string): Promise<SessionRecord> {
   const session = await engine.store.sessions.record(id);
   if (!session) throw new AppError('not_found', `no session with id ${id}`, { resource: 'session' });
   return session;
@@ -262,7 +262,7 @@ export function sessionIsWorkerError(): AppError {
 }
 
 /** A top-level session that takes turns and settings. Throws `not_found`, `session_is_worker`, `session_already_ended`. */
-export async function requireOpenTopLevelSession(engine: Engine, id: string): Promise<SessionRecord> {
+export async function requireOpenTopLevelSession(engine: Storage & LiveSessions, id: string): Promise<SessionRecord> {
   const session = await requireTopLevelSession(engine, id);
   if (session.ended_at !== null || engine.ending.has(session.id)) throw sessionEndedError();
   return session;

@@ -25,65 +25,154 @@ import type { FileLedger } from './file-ledger.ts';
 import type { GatewayMemory } from './gateway-memory.ts';
 import type { Budget, KnownPrompts, OpenApprovals, RouteMemory, SessionStarts } from './memory.ts';
 
-export interface EngineDeps {
+/** The process: its settings, time, ids and log, and whether it stops. */
+export interface Runtime {
   readonly config: Config;
   readonly clock: Clock;
   readonly ids: IdGenerator;
   readonly log: Logger;
+  /** Values that must never leave in a text. */
+  readonly secrets: readonly string[];
+  /** Set once, by a shutdown: turns stop at their next step boundary. */
+  readonly draining: { value: boolean };
+}
+
+/** The durable state: `journal` writes it, `store` reads it. */
+export interface Storage {
   readonly journal: Journal;
   readonly store: Store;
-  readonly bus: LiveBus;
+}
+
+/** The models, how they are reached, and what their tokens cost. */
+export interface ModelCatalog {
   readonly registry: ModelRegistry;
   readonly providers: Providers;
   readonly prices: PriceTable;
   /** Null = texts are bounded by their bytes. */
   readonly tokenizer: Tokenizer | null;
-  /** Null = bodies of any size are parsed on the event loop. */
-  readonly bodies: BodyParser<RequestFacts, Prompt> | null;
-  readonly tools: ToolRegistry;
-  readonly schemas: SchemaCompiler;
-  readonly workspaces: Workspaces;
-  readonly relays: Relays;
-  /** Workspace of clients that name none; it need not exist. */
-  readonly gatewayFolder: string;
-  readonly library: WorkerLibrary;
-  readonly recommender: Recommender | null;
-  /** What other nodes spend of the limits of a day is watched there; null = no other spends of them. */
-  readonly dayLimit: DayLimit | null;
-  /** Values that must never leave in a text. */
-  readonly secrets: readonly string[];
-  readonly trees: Trees;
+  readonly prompts: KnownPrompts;
+  /** Models whose missing price was logged already. */
+  readonly unpriced: Set<string>;
 }
 
-export interface Engine extends EngineDeps {
+/** What routing remembers and what it is advised. */
+export interface RoutingState {
+  readonly routes: RouteMemory;
+  readonly recommender: Recommender | null;
+}
+
+/** Tools, named workers and output schemas. */
+export interface Toolbox {
+  readonly tools: ToolRegistry;
+  readonly schemas: SchemaCompiler;
+  readonly library: WorkerLibrary;
+}
+
+/** The files of workspaces, and which session has read or changed which. */
+export interface WorkspaceAccess {
+  readonly workspaces: Workspaces;
+  readonly files: FileLedger;
+}
+
+/** Reserved money and limits. */
+export interface Budgets {
+  readonly budget: Budget;
+  /** What other nodes spend of the limits of a day is watched there; null = no other spends of them. */
+  readonly dayLimit: DayLimit | null;
+}
+
+/** The turns and sessions that are active in this process. */
+export interface LiveSessions {
   readonly locks: SessionLocks;
   readonly places: TurnPlaces;
-  readonly approvals: OpenApprovals;
-  readonly routes: RouteMemory;
-  readonly budget: Budget;
-  readonly prompts: KnownPrompts;
-  readonly gateway: GatewayMemory;
   readonly starts: SessionStarts;
-  readonly workers: Workers;
-  readonly files: FileLedger;
-  /** Delegations that no turn waits for. */
-  readonly outside: OutsideRuns;
   /** Sessions being ended: they take no further turn. */
   readonly ending: Set<SessionId>;
   /** Turns that ran when the last process died: only their resumption is a risk that counts (04 §13). */
   readonly crashed: Set<TurnId>;
-  /** Models whose missing price was logged already. */
-  readonly unpriced: Set<string>;
-  /** Set once, by a shutdown: turns stop at their next step boundary. */
-  readonly draining: { value: boolean };
 }
 
+/** Approvals that wait for an answer. */
+export interface Approvals {
+  readonly approvals: OpenApprovals;
+}
+
+/** Workers of turns, and delegations that no turn waits for. */
+export interface Delegations {
+  readonly workers: Workers;
+  readonly outside: OutsideRuns;
+}
+
+/** Calls of the gateway and the providers behind them. */
+export interface GatewayState {
+  readonly gateway: GatewayMemory;
+  readonly relays: Relays;
+  /** Null = bodies of any size are parsed on the event loop. */
+  readonly bodies: BodyParser<RequestFacts, Prompt> | null;
+  /** Workspace of clients that name none; it need not exist. */
+  readonly gatewayFolder: string;
+}
+
+/** Other nodes: live events reach them by the bus, session trees are claimed from them. */
+export interface Cluster {
+  readonly bus: LiveBus;
+  readonly trees: Trees;
+}
+
+/** All parts: only the door's verbs take them together. */
+export interface Engine
+  extends Runtime,
+    Storage,
+    ModelCatalog,
+    RoutingState,
+    Toolbox,
+    WorkspaceAccess,
+    Budgets,
+    LiveSessions,
+    Approvals,
+    Delegations,
+    GatewayState,
+    Cluster {}
+
+/** Everything but what the engine makes for itself and keeps in memory. */
+export type EngineDeps = Omit<
+  Engine,
+  | keyof LiveSessions
+  | keyof Approvals
+  | keyof Delegations
+  | 'routes'
+  | 'budget'
+  | 'prompts'
+  | 'gateway'
+  | 'files'
+  | 'unpriced'
+  | 'draining'
+>;
+
+// What the rooms take where it is more than three parts: with the parts of the rooms that they call.
+
+export type MoneyEngine = Runtime & Storage & ModelCatalog & Budgets & GatewayState;
+export type ApprovalEngine = Runtime & Storage & WorkspaceAccess & Approvals;
+export type DefinitionsEngine = Runtime & Storage & ModelCatalog & Toolbox;
+export type RoutingEngine = Runtime & Storage & ModelCatalog & RoutingState & WorkspaceAccess;
+export type SessionEngine = RoutingEngine & Toolbox;
+export type AdmissionEngine = SessionEngine;
+export type ToolCallEngine = ApprovalEngine & DefinitionsEngine & Budgets & Delegations;
+export type ModelCallEngine = RoutingEngine & MoneyEngine & Cluster;
+export type TurnEndEngine = DefinitionsEngine & Delegations;
+export type TurnLoopEngine = ModelCallEngine & ToolCallEngine;
+export type TurnEngine = TurnLoopEngine & LiveSessions;
+/** A delegation runs its worker's turns. */
+export type DelegationEngine = TurnEngine;
+export type GatewayEngine = RoutingEngine & MoneyEngine & LiveSessions;
+export type TreeEngine = WorkspaceAccess & Budgets & LiveSessions & Delegations & GatewayState;
+
 /** A text fit for an event or a record. */
-export function safeText(engine: Engine, text: string, workspace: string | null): string {
+export function safeText(engine: Pick<Runtime, 'secrets'>, text: string, workspace: string | null): string {
   return scrub(text, { secrets: engine.secrets, workspace });
 }
 
 /** A name, path or command fit for an event: without credentials, otherwise as it is. */
-export function safeName(engine: Engine, name: string): string {
+export function safeName(engine: Pick<Runtime, 'secrets'>, name: string): string {
   return scrubSecrets(name, engine.secrets);
 }

@@ -126,15 +126,14 @@ interface TurnTally {
   cost_pusd: Pusd;
 }
 
-export interface TurnRun {
+/** What is fixed when the turn is admitted or taken up again. */
+export interface TurnPlan {
   readonly session: SessionRecord;
   readonly turn: TurnRecord;
   /** 1 for the session's first turn. */
   readonly turn_index: number;
-  readonly model: ModelEntry;
-  readonly adapter: ProviderAdapter;
   readonly routing: RoutingDecisionRecord;
-  /** What there was at its start; its calls take their definition, checks and work from here. */
+  /** The tools at its start; its calls take their definition, checks and work from here. */
   readonly toolset: ToolSet;
   /** Offered for the whole turn, in wire order. */
   readonly tools: readonly ToolDefinition[];
@@ -144,23 +143,26 @@ export interface TurnRun {
   readonly started_event_id: EventId;
   readonly started_monotonic: number;
   readonly worker: WorkerRun | null;
-  /** Clocks that stand still while an approval of this turn is open: its worker's and every ancestor's. */
+  /** Clocks that pause while an approval of this turn is open: its worker's and every ancestor's. */
   readonly clocks: readonly WorkerClock[];
   readonly tree: DelegationTree;
   /** Money caps of the delegations this turn works under, its own worker's and every ancestor's. */
   readonly caps: readonly DelegationCap[];
-  /** The session's messages, oldest first, this turn's appended as they are stored. */
-  readonly history: StoredMessage[];
-  /** Of the session, oldest first; the list is made anew with each. */
-  checkpoints: readonly Checkpoint[];
-  /** The provider found a request too large that was thought to fit, and room was made for it: once a turn. */
-  overflow_answered: boolean;
-  readonly tally: TurnTally;
   /** Calls that had started before a restart; empty in a turn that runs for the first time. */
   readonly called: ReadonlyMap<ToolUseId, StartedCall>;
   /** Taken up again after a restart or a pause. */
   readonly resumed: boolean;
-  /** Prepared with the step before it, and announced there where no limit has to be asked first; null once it is made. */
+}
+
+/** How far the turn is; only the functions below change it. */
+export interface TurnProgress {
+  /** The session's messages, oldest first, this turn's appended as they are stored. */
+  readonly history: StoredMessage[];
+  /** Of the session, oldest first; the list is made anew with each. */
+  checkpoints: readonly Checkpoint[];
+  /** The provider rejected a request as too large that was estimated to fit, and room was made for it: once a turn. */
+  overflow_answered: boolean;
+  /** Prepared with the step before it, and announced there where no limit has to be checked first; null once it is made. */
   next_call: { readonly prepared: ModelRequest; readonly started: EventId | null } | null;
   /** Parent of the next `llm.call_started`. */
   cause: EventId;
@@ -170,14 +172,27 @@ export interface TurnRun {
   final_message_id: MessageId | null;
   context_request: InsufficientContextRequest | null;
   limit: LimitReached | null;
-  /** A limit was warned about, and no tool result has said so yet. */
+  /** A limit was warned about, and no tool result has stated it yet. */
   budget_warned: boolean;
   /** The refusal that ended the turn. */
   refusal: BudgetRefusal | null;
 }
 
-/** What closing a turn needs: everything but the model, which may be gone by then. */
-export type TurnBase = Omit<TurnRun, 'model' | 'adapter'>;
+/** What the turn has used so far. */
+export interface TurnCounts {
+  readonly tally: TurnTally;
+}
+
+/** The model of the turn; it may be gone when an interrupted turn is taken up again. */
+export interface ServingModel {
+  readonly model: ModelEntry;
+  readonly adapter: ProviderAdapter;
+}
+
+/** What closing a turn needs: everything but the model. */
+export interface TurnBase extends TurnPlan, TurnProgress, TurnCounts {}
+
+export interface TurnRun extends TurnBase, ServingModel {}
 
 export function newTally(): TurnTally {
   return {

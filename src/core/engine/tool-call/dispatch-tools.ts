@@ -3,7 +3,7 @@ import { InsufficientContextRequestSchema } from '#protocol/delegate.ts';
 import { draft } from '#protocol/event.ts';
 import type { ToolResultBlock, ToolUseBlock } from '#protocol/message.ts';
 import { createSlots, Interrupted, type Slots } from '../state/concurrency.ts';
-import type { Engine } from '../state/engine.ts';
+import type { Runtime, Storage, ToolCallEngine } from '../state/engine.ts';
 import { recordContextRequest, recordSettledCalls, type ToolResults, type TurnRun } from '../state/turn-run.ts';
 import { runTool } from './run-tool.ts';
 import { CANCELLED_TEXT, errorResult } from './tool-results.ts';
@@ -21,7 +21,7 @@ export interface Dispatched {
  * @param known results stored earlier: of this message's invalid inputs, or from before a restart
  */
 export async function dispatchTools(
-  engine: Engine,
+  engine: ToolCallEngine,
   run: TurnRun,
   calls: readonly ToolUseBlock[],
   known: ToolResults,
@@ -76,7 +76,7 @@ function isContextRequest(run: TurnRun, call: ToolUseBlock): boolean {
 }
 
 /** A sibling of a valid context request: never started. */
-async function cancelSibling(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise<ToolResultBlock> {
+async function cancelSibling(engine: Runtime & Storage, run: TurnRun, call: ToolUseBlock): Promise<ToolResultBlock> {
   const result = errorResult(call.id, CANCELLED_TEXT);
   await engine.journal.commit({
     writes: [{ kind: 'tool_call.settle', id: call.id, status: 'cancelled', result, at: engine.clock.now() }],

@@ -23,7 +23,7 @@ import {
   throwIfLost,
   withGrace,
 } from '../state/concurrency.ts';
-import type { Engine } from '../state/engine.ts';
+import type { Budgets, Runtime, Storage, ToolCallEngine, WorkspaceAccess } from '../state/engine.ts';
 import { logFields, type StartedCall, type TurnRun } from '../state/turn-run.ts';
 import {
   CANCELLED_TEXT,
@@ -81,7 +81,7 @@ async function findPathRefusal(tool: Tool, input: Input, context: ToolContext): 
 }
 
 export function buildToolContext(
-  engine: Engine,
+  engine: ToolCallEngine,
   run: TurnRun,
   call: ToolUseBlock,
   { definition, signal }: { readonly definition: ToolDefinition; readonly signal: AbortSignal },
@@ -115,7 +115,10 @@ export function buildToolContext(
 const CLASS_TIMEOUT = { none: 60, read: 60, write: 60, execute: 600, network: 600 } as const;
 
 /** What the configuration says of this tool, else the tool itself, else its class; null = no limit. */
-function limitSeconds(engine: Engine, { name, side_effects, timeout_seconds: own }: ToolDefinition): number | null {
+function limitSeconds(
+  engine: Pick<Runtime, 'config'>,
+  { name, side_effects, timeout_seconds: own }: ToolDefinition,
+): number | null {
   if (own === 0) return null;
   const { per_tool } = engine.config.tools.timeouts;
   const key = keyOfTool(per_tool, name);
@@ -141,7 +144,12 @@ const CANCELLED: Refusal = { error_class: 'cancelled', text: CANCELLED_TEXT };
  * Runs one call to its stored result. Never throws for a tool's problem; throws `Interrupted` when the turn is interrupted
  * before the call has a result.
  */
-export async function runTool(engine: Engine, run: TurnRun, given: ToolUseBlock, slots: Slots): Promise<ToolOutcome> {
+export async function runTool(
+  engine: ToolCallEngine,
+  run: TurnRun,
+  given: ToolUseBlock,
+  slots: Slots,
+): Promise<ToolOutcome> {
   const definition = run.tools.find((t) => t.name === given.name);
   if (run.signal.aborted) return refuseStopped(engine, run, given);
   if (!definition)
@@ -220,7 +228,11 @@ function canRunAgain(definition: ToolDefinition, call: ToolUseBlock, called: Sta
 }
 
 /** A call that must not start any more: left open when the turn goes on after a restart, cancelled otherwise. */
-async function refuseStopped(engine: Engine, run: TurnRun, call: ToolUseBlock): Promise<ToolOutcome> {
+async function refuseStopped(
+  engine: Runtime & Storage & Budgets,
+  run: TurnRun,
+  call: ToolUseBlock,
+): Promise<ToolOutcome> {
   throwIfLost(run.signal);
   if (isHandOver(engine, run.signal)) throw new Interrupted('restart');
   if (engine.draining.value) cancelScope(run.scope, new Cancelled('shutdown'));
@@ -233,7 +245,7 @@ function toPlainInput(tool: Tool, input: Input): Record<string, unknown> {
 
 /** An edited input is checked like the original; it is not asked about again. */
 async function recheckEdit(
-  engine: Engine,
+  engine: Runtime & Storage & WorkspaceAccess,
   run: TurnRun,
   call: ToolUseBlock,
   { tool, context, input }: { readonly tool: Tool; readonly context: ToolContext; readonly input: Input },
@@ -252,7 +264,7 @@ async function recheckEdit(
 }
 
 async function executeTool(
-  engine: Engine,
+  engine: ToolCallEngine,
   run: TurnRun,
   call: ToolUseBlock,
   { tool, definition, context, input, edited, stop, called }: Prepared,
@@ -299,7 +311,7 @@ async function executeTool(
 
 /** `tool.called` is stored before the tool runs: after a crash it tells what may have taken effect (04 §13). */
 async function announceToolCall(
-  engine: Engine,
+  engine: Pick<Storage, 'journal'>,
   run: TurnRun,
   call: ToolUseBlock,
   { definition, input }: Pick<Prepared, 'definition' | 'input'>,
@@ -332,7 +344,7 @@ function effectiveLimit(limit: number | null, input: Input): number | null {
 }
 
 function toToolRefusal(
-  engine: Engine,
+  engine: Pick<Runtime, 'log'>,
   run: TurnRun,
   call: ToolUseBlock,
   { thrown, expiredAfter }: { readonly thrown: unknown; readonly expiredAfter: number | null },

@@ -11,7 +11,7 @@ import { plainMetadata, type StoredMessage, type ToolResultBlock, type ToolUseBl
 import { canonicalJson } from '#protocol/text/canonical-json.ts';
 import type { ToolCallStatus, ToolErrorClass, ToolOutput } from '#protocol/tool.ts';
 import { appendBudgetLines } from '../money/budget-notices.ts';
-import { type Engine, safeName, safeText } from '../state/engine.ts';
+import { type Budgets, type Runtime, type Storage, safeName, safeText } from '../state/engine.ts';
 import type { StartedCall, ToolResults, TurnRun } from '../state/turn-run.ts';
 
 export const CANCELLED_TEXT = 'Tool call cancelled.';
@@ -19,13 +19,16 @@ export const RESTART_TEXT = 'Tool call interrupted by a server restart; it may o
 export const FAILED_TEXT = 'Tool call not executed: the turn failed.';
 
 /** Results of the turn's calls that are stored but not yet answered in its history. */
-export async function readStoredResults(engine: Engine, turnId: TurnId): Promise<ToolResults> {
+export async function readStoredResults(engine: Pick<Storage, 'store'>, turnId: TurnId): Promise<ToolResults> {
   const calls = await engine.store.turns.toolCalls(turnId);
   return new Map(calls.flatMap((c) => (c.answered || c.result === null ? [] : [[c.id, c.result] as const])));
 }
 
 /** The calls of the turn that had started. */
-export async function readStartedCalls(engine: Engine, turnId: TurnId): Promise<ReadonlyMap<ToolUseId, StartedCall>> {
+export async function readStartedCalls(
+  engine: Pick<Storage, 'store'>,
+  turnId: TurnId,
+): Promise<ReadonlyMap<ToolUseId, StartedCall>> {
   const called = new Map<ToolUseId, StartedCall>();
   for (const { id, payload } of await engine.store.events.ofTurn(turnId, ['tool.called']))
     called.set(payload.tool_use_id as ToolUseId, { event_id: id, input_hash: payload.input_hash as string });
@@ -41,7 +44,7 @@ export function errorResult(id: ToolUseId, text: string): ToolResultBlock {
  * @param missing the text of a call without a result
  */
 export function buildAnswers(
-  engine: Engine,
+  engine: Runtime,
   run: Pick<TurnRun, 'session' | 'turn'>,
   calls: readonly ToolUseBlock[],
   { results, missing }: { readonly results: ToolResults; readonly missing: string },
@@ -102,7 +105,7 @@ export const OPAQUE_TEXT = 'Tool execution failed.';
 
 /** @param how `edited` is the input that ran, when a person had changed it */
 export async function settleCompleted(
-  engine: Engine,
+  engine: Runtime & Storage & Budgets,
   run: TurnRun,
   call: ToolUseBlock,
   how: { readonly edited: Input | null; readonly output: ToolOutput; readonly started: Started },
@@ -202,7 +205,7 @@ function editNote(before: Input, after: Input): string {
  * @param refusal `started` when it ran
  */
 export async function settleRefused(
-  engine: Engine,
+  engine: Runtime & Storage & Budgets,
   run: TurnRun,
   call: ToolUseBlock,
   refusal: Refusal & { readonly started?: Started },
@@ -248,7 +251,7 @@ export async function settleRefused(
 }
 
 export async function settleInvalidInput(
-  engine: Engine,
+  engine: Runtime & Storage & Budgets,
   run: TurnRun,
   call: ToolUseBlock,
   issues: readonly Issue[],

@@ -3,7 +3,7 @@
 import type { SessionId } from '#protocol/ids.ts';
 import { TreeLost } from '#protocol/journal-batch.ts';
 import { forgetLimit } from '../money/budget-limits.ts';
-import type { Engine } from '../state/engine.ts';
+import type { Cluster, Runtime, Storage, TreeEngine } from '../state/engine.ts';
 import { dropDecisions, listCallsInTree } from '../state/gateway-memory.ts';
 
 /** What shows that a turn does no harm; so does time. */
@@ -24,7 +24,7 @@ interface Suspects {
   resumeInTurn(root: SessionId, resume: () => Promise<void>): Promise<void>;
 }
 
-export function createSuspects(engine: Engine): Suspects {
+export function createSuspects(engine: Runtime & Storage & Cluster): Suspects {
   let last: Promise<unknown> = Promise.resolve();
 
   function awaitProgress(root: SessionId): Promise<void> {
@@ -70,7 +70,7 @@ export function createSuspects(engine: Engine): Suspects {
  * Resolves when nothing of it runs any more.
  * @param patienceMs after which tools that do not end by themselves are killed
  */
-export async function loseTree(engine: Engine, root: SessionId, patienceMs: number): Promise<void> {
+export async function loseTree(engine: TreeEngine, root: SessionId, patienceMs: number): Promise<void> {
   const lost = new TreeLost(root, patienceMs);
   const listWork = () => [
     ...engine.locks.activeTurns().filter((turn) => turn.root_session_id === root),

@@ -18,7 +18,7 @@ import { buildModelRequest, callStartedEvent } from '../model-call/model-request
 import { selectOfferedTools, toWireTool, warnAboutMissingTools } from '../prompt/model-input.ts';
 import { routeDecidedEvent } from '../routing/route-environment.ts';
 import { routeTurn } from '../routing/route-turn.ts';
-import type { Engine } from '../state/engine.ts';
+import type { AdmissionEngine } from '../state/engine.ts';
 import type { DelegationCap } from '../state/memory.ts';
 import { type DelegationTree, newTally, type TurnRun, type WorkerClock, type WorkerRun } from '../state/turn-run.ts';
 import { newUserMessage } from './incoming-message.ts';
@@ -60,7 +60,7 @@ export type Admission =
  * and with them `llm.call_started` of the first call where no money has to be reserved for it and it fits its window.
  * A refusal stores its `route.decided` alone, behind what was to come before the turn. Throws `JournalConflict('turn_in_flight')` when another turn is open.
  */
-export async function admitTurn(engine: Engine, request: AdmissionRequest): Promise<Admission> {
+export async function admitTurn(engine: AdmissionEngine, request: AdmissionRequest): Promise<Admission> {
   const { session, worker, before } = request;
   const toolset = await loadToolset(engine, session);
   warnAboutMissingTools(engine, session, toolset);

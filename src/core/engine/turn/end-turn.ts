@@ -17,7 +17,7 @@ import { messageAppended } from '../model-call/call-records.ts';
 import { buildTurnEnd, closeOpenParts, type Ending, readOpenCallOutcomes } from '../model-call/turn-end.ts';
 import { toWireTool } from '../prompt/model-input.ts';
 import { FAULT, type InterruptReason, isHandOver } from '../state/concurrency.ts';
-import { type Engine, safeText } from '../state/engine.ts';
+import { type ModelCatalog, type Runtime, type Storage, safeText, type TurnEndEngine } from '../state/engine.ts';
 import type { DelegationCap } from '../state/memory.ts';
 import {
   type DelegationTree,
@@ -45,7 +45,7 @@ import {
  * @param text what a tool call without a result is answered with
  */
 export async function endTurn(
-  engine: Engine,
+  engine: Runtime & Storage,
   run: TurnBase,
   ending: Ending,
   text = ending.status === 'cancelled' ? CANCELLED_TEXT : FAILED_TEXT,
@@ -66,7 +66,11 @@ export async function endTurn(
 }
 
 /** Ends a turn whose model has said all, unless a message for it came at the last moment: null then. */
-export async function completeTurn(engine: Engine, run: TurnBase, stopReason: TurnStopReason): Promise<TurnEnd | null> {
+export async function completeTurn(
+  engine: Runtime & Storage,
+  run: TurnBase,
+  stopReason: TurnStopReason,
+): Promise<TurnEnd | null> {
   const ending = { status: 'completed', stop_reason: stopReason } as const;
   const closing = await closeCalls(engine, run, FAILED_TEXT);
   return (await storeEnd(engine, run, ending, { closing, unread: 0 })) ? ending : null;
@@ -74,7 +78,7 @@ export async function completeTurn(engine: Engine, run: TurnBase, stopReason: Tu
 
 /** False when another number of messages than `unread` waits for the turn. */
 async function storeEnd(
-  engine: Engine,
+  engine: Runtime & Storage,
   run: TurnBase,
   ending: Ending,
   { closing, unread }: { readonly closing: Closing; readonly unread: number },
@@ -103,7 +107,7 @@ interface Closing extends ReturnType<typeof buildAnswers> {
  * Answers what the newest message still waits for: with the stored results, and with `text` where there is none.
  * The store is asked, since a fault may have come between a result and this turn's own memory of it.
  */
-async function closeCalls(engine: Engine, run: TurnBase, text: string): Promise<Closing> {
+async function closeCalls(engine: Runtime & Storage, run: TurnBase, text: string): Promise<Closing> {
   const calls = findUnansweredCalls(run);
   if (calls.length === 0) return { messages: [], writes: [], failed: [] };
   const results = await readStoredResults(engine, run.turn.id);
@@ -142,7 +146,7 @@ interface Rebuilt {
 }
 
 export async function rebuildRun(
-  engine: Engine,
+  engine: Runtime & Storage & ModelCatalog,
   session: SessionRecord,
   turn: TurnRecord,
   around: {
@@ -239,7 +243,11 @@ const SHUTDOWN = new Cancelled('shutdown');
  * Ends the session's open turn, if it has one, with everything below it. For a caller that holds the session's lock:
  * such a turn was interrupted, or lost its loop to a fault of the journal.
  */
-export async function endOpenTurn(engine: Engine, session: SessionRecord, reason: Cancelled = SHUTDOWN): Promise<void> {
+export async function endOpenTurn(
+  engine: TurnEndEngine,
+  session: SessionRecord,
+  reason: Cancelled = SHUTDOWN,
+): Promise<void> {
   const turn = await engine.store.turns.open(session.id);
   if (turn) await endUnfinishedTurn(engine, session, turn, reason);
 }
@@ -249,7 +257,7 @@ export async function endOpenTurn(engine: Engine, session: SessionRecord, reason
  * changes nothing.
  */
 export async function endUnfinishedTurn(
-  engine: Engine,
+  engine: TurnEndEngine,
   session: SessionRecord,
   turn: TurnRecord,
   reason: Cancelled,
@@ -268,7 +276,7 @@ export async function endUnfinishedTurn(
 // Putting a turn down where it stands: no terminal event, everything stored so far is kept for its resumption (04 §13).
 
 /** Puts the turn down; one that was cancelled at the last moment ends instead, since nobody else would end it. */
-export async function interruptTurn(engine: Engine, run: TurnRun, reason: InterruptReason): Promise<TurnEnd> {
+export async function interruptTurn(engine: TurnEndEngine, run: TurnRun, reason: InterruptReason): Promise<TurnEnd> {
   await engine.journal.commit({
     writes: [
       {

@@ -21,7 +21,7 @@ import { ToolError } from '#protocol/tool.ts';
 import { MAX_TURN_INPUTS, type TurnRecord } from '#protocol/turn.ts';
 import { readAttachments } from '../definitions/session-files.ts';
 import { sessionEndedError, sessionIsWorkerError } from '../session/session-records.ts';
-import type { Engine } from '../state/engine.ts';
+import type { LiveSessions, ModelCatalog, Runtime, Storage, WorkspaceAccess } from '../state/engine.ts';
 
 /** A block as it arrives. */
 export type IntakeBlock = TextBlock | IntakeImage;
@@ -45,7 +45,7 @@ export interface PreparedMessage {
  * Throws `validation_error` that names the block, `unknown_alias` or `override_missing_body`.
  */
 export async function prepareMessage(
-  engine: Engine,
+  engine: ModelCatalog & WorkspaceAccess,
   session: SessionRecord,
   message: {
     readonly content: string | readonly IntakeBlock[];
@@ -67,7 +67,7 @@ export async function prepareMessage(
 const listImages = (blocks: readonly ContentBlock[]) => blocks.filter((b): b is ImageBlock => b.type === 'image');
 
 async function readAttachedFiles(
-  engine: Engine,
+  engine: Pick<WorkspaceAccess, 'workspaces'>,
   session: SessionRecord,
   paths: readonly string[],
 ): Promise<readonly ContentBlock[]> {
@@ -91,7 +91,7 @@ async function readAttachedFiles(
 }
 
 async function readBlocks(
-  engine: Engine,
+  engine: Pick<WorkspaceAccess, 'workspaces'>,
   session: SessionRecord,
   content: string | readonly IntakeBlock[],
 ): Promise<readonly ContentBlock[]> {
@@ -122,7 +122,7 @@ async function readBlocks(
 
 /** The image as a base64 block, or what is wrong with it. */
 async function readImage(
-  engine: Engine,
+  engine: Pick<WorkspaceAccess, 'workspaces'>,
   session: SessionRecord,
   { source: { kind, data }, media_type }: IntakeImage,
 ): Promise<ImageBlock | string> {
@@ -166,7 +166,7 @@ export function checkSteering({ content, override }: PreparedMessage, attachment
  * Throws `session_is_worker`, `session_already_ended`, or `turn_in_flight` when too many messages wait.
  */
 export async function steerOrReserve(
-  engine: Engine,
+  engine: Runtime & Storage & LiveSessions,
   session: SessionRecord,
   message: PreparedMessage & {
     readonly turnId: TurnId;
@@ -192,7 +192,7 @@ export async function steerOrReserve(
 
 /** Null when the turn has ended meanwhile. */
 async function joinTurn(
-  engine: Engine,
+  engine: Runtime & Storage,
   session: SessionRecord,
   turn: TurnRecord,
   { content, claim }: Parameters<typeof steerOrReserve>[2],
@@ -232,7 +232,7 @@ async function joinTurn(
 
 /** The message as it is stored with its turn. */
 export function newUserMessage(
-  engine: Engine,
+  engine: Pick<Runtime, 'ids'>,
   session: SessionRecord,
   said: { readonly turn_id: TurnId; readonly content: readonly ContentBlock[]; readonly now: number },
 ): StoredMessage {

@@ -8,7 +8,7 @@ import type { TurnRecord } from '#protocol/turn.ts';
 import { loadToolset } from '../definitions/find-workers.ts';
 import { isWaitingForMoney } from '../money/budget-limits.ts';
 import { cancelScope } from '../state/concurrency.ts';
-import type { Engine } from '../state/engine.ts';
+import type { Delegations, LiveSessions, Runtime, Storage, TurnEngine } from '../state/engine.ts';
 import type { ToolResults, TurnBase, TurnEnd, TurnRun } from '../state/turn-run.ts';
 import { endTurn, endUnfinishedTurn, rebuildRun } from './end-turn.ts';
 import { runTurn } from './run-turn.ts';
@@ -16,7 +16,7 @@ import { runTurn } from './run-turn.ts';
 // What a turn that is taken up again stores first, and its end when nobody can go on with it (04 §13).
 
 /** Back to `in_flight`, with `turn.resumed`. A pause for money is no failed attempt. */
-export async function announceResumed(engine: Engine, run: TurnBase): Promise<void> {
+export async function announceResumed(engine: Storage & LiveSessions, run: TurnBase): Promise<void> {
   const reason = run.turn.interrupted_reason ?? 'restart';
   await engine.journal.commit({
     writes: [{ kind: 'turn.resume', turn_id: run.turn.id, count_attempt: engine.crashed.delete(run.turn.id) }],
@@ -38,7 +38,7 @@ export async function announceResumed(engine: Engine, run: TurnBase): Promise<vo
 }
 
 /** Ends a turn that nobody can go on with, its workers first. */
-export async function failModelGone(engine: Engine, run: TurnBase): Promise<TurnEnd> {
+export async function failModelGone(engine: Runtime & Storage & Delegations, run: TurnBase): Promise<TurnEnd> {
   await engine.workers.closeUnder(run.turn.id, new Cancelled('shutdown'));
   return endTurn(engine, run, {
     status: 'failed',
@@ -50,7 +50,7 @@ export async function failModelGone(engine: Engine, run: TurnBase): Promise<Turn
 }
 
 /** Runs the turn under the lock that the caller has reserved. */
-export function startTopLevelTurn(engine: Engine, run: TurnRun, known?: ToolResults): void {
+export function startTopLevelTurn(engine: TurnEngine, run: TurnRun, known?: ToolResults): void {
   const { scope, session } = run;
   let end: TurnEnd | null = null;
   const leave = engine.places.enter();
@@ -76,7 +76,7 @@ export function startTopLevelTurn(engine: Engine, run: TurnRun, known?: ToolResu
 }
 
 /** Goes on with a turn that waits for money, unless its tree still has to wait. Never rejects. */
-export async function resumeIfPaid(engine: Engine, sessionId: SessionId): Promise<void> {
+export async function resumeIfPaid(engine: TurnEngine, sessionId: SessionId): Promise<void> {
   if (engine.draining.value) return;
   try {
     if (await isWaitingForMoney(engine, sessionId)) return;
@@ -98,7 +98,7 @@ const MAX_ATTEMPTS = 3;
  * Starts a top-level turn again where it stands; resolves when it runs. A turn somebody else holds is left alone, and
  * while the server drains every turn is.
  */
-export async function resumeTopLevelTurn(engine: Engine, session: SessionRecord, turn: TurnRecord): Promise<void> {
+export async function resumeTopLevelTurn(engine: TurnEngine, session: SessionRecord, turn: TurnRecord): Promise<void> {
   if (engine.draining.value || engine.locks.reserve(session.id, turn.id).held) return;
   try {
     if (turn.resume_attempts >= MAX_ATTEMPTS) {
@@ -130,7 +130,7 @@ export async function resumeTopLevelTurn(engine: Engine, session: SessionRecord,
 }
 
 /** Workers that the turn and everything below it has had: a restart gives it no new ones to spend (04 §10). */
-async function countWorkers(engine: Engine, turn: TurnRecord): Promise<number> {
+async function countWorkers(engine: Pick<Storage, 'store'>, turn: TurnRecord): Promise<number> {
   // No call of this turn has a smaller id than the turn itself; parents come before their children.
   const query = { recursive: true, after: `tu_${turn.id}`, limit: 1000 };
   const workers = new Set<string>();

@@ -15,7 +15,7 @@ import { listLimits, pauseTree } from '../money/budget-limits.ts';
 import { reportExceeded, warnIfNear } from '../money/budget-notices.ts';
 import { readVolatilePrompt } from '../prompt/model-input.ts';
 import { cancelScope, FAULT, isHandOver, throwIfLost } from '../state/concurrency.ts';
-import type { Engine } from '../state/engine.ts';
+import type { Runtime, Storage, TurnLoopEngine, WorkspaceAccess } from '../state/engine.ts';
 import type { BudgetRefusal } from '../state/memory.ts';
 import {
   type ModelRequest,
@@ -37,7 +37,7 @@ import { newUserMessage } from './incoming-message.ts';
 
 /** Stores the tool messages of a finished batch in one transaction with what was said meanwhile, and announces the call that takes them along. */
 export async function storeAnswers(
-  engine: Engine,
+  engine: Runtime & Storage & WorkspaceAccess,
   run: TurnRun,
   calls: readonly ToolUseBlock[],
   results: ToolResults,
@@ -71,7 +71,7 @@ export const NO_INPUTS: Inputs = { messages: [], writes: [], emit: [] };
 
 /** What is to be read now, behind `before`. Null where something waits and no model call may follow: nobody would answer it, and the turn gives it back as it ends. */
 export async function collectInputs(
-  engine: Engine,
+  engine: Runtime & Storage,
   run: TurnRun,
   before: readonly StoredMessage[] = [],
 ): Promise<Inputs | null> {
@@ -104,7 +104,7 @@ export async function collectInputs(
  * Reads what waits for a turn that would end here, so that one more model call follows.
  * @returns `limited` where no call may follow
  */
-export async function readInputs(engine: Engine, run: TurnRun): Promise<'read' | 'nothing' | 'limited'> {
+export async function readInputs(engine: Runtime & Storage, run: TurnRun): Promise<'read' | 'nothing' | 'limited'> {
   const inputs = await collectInputs(engine, run);
   if (inputs === null) return 'limited';
   const { messages, writes, emit } = inputs;
@@ -116,7 +116,11 @@ export async function readInputs(engine: Engine, run: TurnRun): Promise<'read' |
 
 // What a running turn does next, and its next call where that is certain before the step in hand is stored (00 §3).
 
-export function decideNextStep(engine: Engine, run: TurnRun, history: readonly StoredMessage[] = run.history): Step {
+export function decideNextStep(
+  engine: Pick<Runtime, 'config'>,
+  run: TurnRun,
+  history: readonly StoredMessage[] = run.history,
+): Step {
   return next({
     last: findLastSent(history),
     stopReason: run.stop_reason,
@@ -132,7 +136,7 @@ export function decideNextStep(engine: Engine, run: TurnRun, history: readonly S
  * another way, money has to be reserved first, or room has to be made in the window.
  */
 export async function prepareCertainCall(
-  engine: Engine,
+  engine: Runtime & Storage & WorkspaceAccess,
   run: TurnRun,
   history: readonly StoredMessage[],
 ): Promise<ModelRequest | null> {
@@ -146,7 +150,7 @@ export async function prepareCertainCall(
 }
 
 /** Nobody stops the turn: a call that is announced all the same is turned away, and costs two events. */
-export function canAnnounce(engine: Engine, signal: AbortSignal): boolean {
+export function canAnnounce(engine: Pick<Runtime, 'draining'>, signal: AbortSignal): boolean {
   return !signal.aborted && !engine.draining.value;
 }
 
@@ -160,7 +164,7 @@ function findLastSent(history: readonly StoredMessage[]): StoredMessage {
 /** Model calls in one turn of a worker, however many `turn.max_llm_calls` allows a planner. */
 const MAX_WORKER_LLM_CALLS = 25;
 
-function maxLlmCalls(engine: Engine, run: TurnRun): number {
+function maxLlmCalls(engine: Pick<Runtime, 'config'>, run: TurnRun): number {
   const limit = engine.config.turn.max_llm_calls;
   return run.session.is_worker ? Math.min(limit, MAX_WORKER_LLM_CALLS) : limit;
 }
@@ -170,7 +174,7 @@ function maxLlmCalls(engine: Engine, run: TurnRun): number {
  * the journal's own faults. A cancellation is honoured between steps and inside them; its closing cannot be cancelled.
  * @param known results of the newest message's tool calls from before a restart
  */
-export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults = new Map()): Promise<TurnEnd> {
+export async function runTurn(engine: TurnLoopEngine, run: TurnRun, known: ToolResults = new Map()): Promise<TurnEnd> {
   let results = known;
   try {
     for (;;) {
@@ -235,7 +239,7 @@ export async function runTurn(engine: Engine, run: TurnRun, known: ToolResults =
 }
 
 /** A refused call: the tree waits for a higher limit, or this turn ends here (14 §3). */
-async function endOverBudget(engine: Engine, run: TurnRun, refusal: BudgetRefusal): Promise<TurnEnd> {
+async function endOverBudget(engine: TurnLoopEngine, run: TurnRun, refusal: BudgetRefusal): Promise<TurnEnd> {
   if (refusal.on_reached === 'stop') {
     await reportExceeded(engine, run, refusal);
     recordRefusal(run, refusal);
@@ -246,7 +250,7 @@ async function endOverBudget(engine: Engine, run: TurnRun, refusal: BudgetRefusa
 }
 
 /** An aborted turn ends as cancelled, unless the process stops and the turn goes on after its next start. */
-async function stopTurn(engine: Engine, run: TurnRun): Promise<TurnEnd> {
+async function stopTurn(engine: TurnLoopEngine, run: TurnRun): Promise<TurnEnd> {
   if (isHandOver(engine, run.signal)) return interruptTurn(engine, run, 'restart');
   // Workers that were interrupted before the cancellation came have nobody else who would end them.
   const by = cancelledBy(run.signal);

@@ -61,7 +61,7 @@ export const requestContext: ToolFactory = () => ({
 const workerCreateDefinition = defineTool({
   name: 'worker_create',
   description:
-    'Creates a worker for this session: a specialist with instructions of its own, called with worker_call. A person sees the whole definition first and may change it; the answer states what was created. The name of a worker that you created replaces it, so that you can refine it. Its folders, rules and limits come from the server.',
+    'Creates a worker for this session: a specialist with instructions of its own, called with worker_call. A person sees the whole definition first and may change it; the answer states what is new. The name of a worker that you created replaces it, so that you can refine it. Its folders, rules and limits come from the server.',
   side_effects: 'write',
   requires_workspace: false,
   path_fields: [],

@@ -25,7 +25,7 @@ const editFileDefinition = defineTool({
   input_schema: inputSchema(
     {
       path: pathSchema('File, relative to the workspace.'),
-      old: { type: 'string', minLength: 1, description: 'The text to replace, exactly as in the file.' },
+      old: { type: 'string', minLength: 1, description: 'The text to replace, exactly as it occurs in the file.' },
       new: { type: 'string', description: 'The text to put in its place.' },
     },
     ['path', 'old', 'new'],

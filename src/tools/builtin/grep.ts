@@ -210,7 +210,7 @@ const definition = defineTool({
       path_glob: pathSchema(
         'Only files that match: * within a name, ** across folders; without a slash it matches the file name.',
       ),
-      case_sensitive: { type: 'boolean', default: false, description: 'Distinguish upper from lower case.' },
+      case_sensitive: { type: 'boolean', default: false, description: 'Match upper and lower case.' },
       max_results: { type: 'integer', minimum: 1, maximum: 200, default: 50, description: 'Most lines to show.' },
     },
     ['pattern'],

@@ -26,7 +26,7 @@ export const memoryReplace = memoryTool({
   description:
     'Replaces a text in a memory file, e.g. a fact that has changed. The old text must occur exactly once; both are taken literally.',
   fields: {
-    old: { type: 'string', description: 'The text to replace, exactly as in the file.' },
+    old: { type: 'string', description: 'The text to replace, exactly as it occurs in the file.' },
     new: { type: 'string', description: 'The text to put in its place; empty removes it.' },
   },
   edit: (input) => ({ operation: 'replace', old: input.old as string, new: input.new as string }),
